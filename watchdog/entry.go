@@ -1,0 +1,233 @@
+package watchdog
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// Entry is a lease that a [Scheduler] looks after. Its methods may be called
+// from any goroutine.
+type Entry[K comparable] struct {
+	scheduler *Scheduler[K]
+	key       K
+	onLost    func(error)
+
+	// Both are written under the scheduler's mutex and read without it.
+	window atomic.Pointer[window]
+	ended  atomic.Bool
+	first  window // what window points to before the first renewal: saves an allocation
+
+	// All below is guarded by the scheduler's mutex. After the end nothing is
+	// written any more, so that whoever ended the entry may read err without it.
+	duration time.Duration
+	fixed    bool
+	sent     time.Time     // of the latest confirmed request
+	next     time.Time     // start of the next attempt
+	attempts int           // started so far
+	backoff  time.Duration // before the last retry; 0 after a success
+	err      error         // of the last attempt, then why the lease was lost
+	at       time.Time     // when the loop must look, by the monotonic clock; orders the queue
+	index    int           // in the queue
+}
+
+// attempt is the part of one entry in a batch.
+type attempt[K comparable] struct {
+	entry   *Entry[K]
+	number  int
+	renewal Renewal[K]
+	bound   time.Duration
+	late    bool
+}
+
+// Stop ends the entry before its lease is given back. It reports false if the
+// entry was already lost or stopped; OnLost may then still be running. After it
+// has returned true OnLost is never called and no renewal counts; a renewal
+// that is under way may still reach the server.
+func (e *Entry[K]) Stop() bool {
+	s := e.scheduler
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.end(nil)
+}
+
+// Until returns the end of the trusted window. It moves with each renewal, and
+// no longer after the end. It takes no mutex.
+func (e *Entry[K]) Until() time.Time {
+	return e.window.Load().until
+}
+
+// Check reports whether the lease can be trusted at this moment. It compares
+// the clocks itself, so that in a process that was stopped it tells the truth
+// before the loop has run. If the window, less the guard, is over, the lease is
+// lost at once and OnLost is called before Check returns false; a stopped or
+// lost entry is false as well. It takes a mutex only when the window is over.
+func (e *Entry[K]) Check() bool {
+	if e.ended.Load() {
+		return false
+	}
+	s := e.scheduler
+	if Open(s.now(), e.window.Load().lapses) {
+		return true
+	}
+	s.mu.Lock()
+	lapsed := e.lapse(s.now()) // a renewal may have been faster
+	held := !e.ended.Load()
+	s.mu.Unlock()
+	if lapsed {
+		e.report()
+	}
+	return held
+}
+
+// Rearm says that a request other than a renewal, sent at sent, has armed the
+// lease for d. From now on d, at least 0, is its length, and it is renewed unless
+// fixed. The end of the window only ever moves forward. An ended entry stays so.
+func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
+	s := e.scheduler
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.ended.Load() {
+		return
+	}
+	d = max(d, 0)
+	e.duration, e.fixed = d, fixed
+	e.confirm(sent, d, d/3)
+	e.place(s.now())
+}
+
+// report tells the holder why its lease was lost. It is called once, by whoever
+// ended the entry, and without the mutex.
+func (e *Entry[K]) report() {
+	if e.onLost != nil {
+		e.onLost(e.err)
+	}
+}
+
+// The methods below are called with the scheduler's mutex held.
+
+// end takes e out of the queue, for good. It reports false if e has ended
+// before, and so gives each entry exactly one end.
+func (e *Entry[K]) end(cause error) bool {
+	if e.ended.Load() {
+		return false
+	}
+	e.ended.Store(true)
+	e.err = cause
+	heap.Remove(&e.scheduler.queue, e.index)
+	return true
+}
+
+// lapse ends e if its window, less the guard, is over at now.
+func (e *Entry[K]) lapse(now time.Time) bool {
+	if Open(now, e.window.Load().lapses) {
+		return false
+	}
+	cause := ErrLapsed
+	if e.err != nil {
+		cause = fmt.Errorf("%w; last renewal: %w", ErrLapsed, e.err)
+	}
+	return e.end(cause)
+}
+
+// confirm notes that a request sent at sent has armed the lease for d, and
+// sets the next attempt. A request overtaken by a confirmed one moves at most
+// the window.
+func (e *Entry[K]) confirm(sent time.Time, d, next time.Duration) {
+	w := e.window.Load().extend(sent, d)
+	e.window.Store(&w)
+	if sent.After(e.sent) {
+		e.sent, e.next = sent, sent.Add(next)
+		e.backoff, e.err = 0, nil
+	}
+}
+
+// due reports whether an attempt must start at now or, in company, whether it
+// is near enough to go along.
+func (e *Entry[K]) due(now time.Time, company bool) bool {
+	var ahead time.Duration
+	if company {
+		ahead = slack(e.duration)
+	}
+	return !e.fixed && remaining(now, e.next) <= ahead
+}
+
+// begin starts an attempt at now and sets the next one, as if this one were
+// never answered. Its bound does not reach beyond the loss of the lease.
+func (e *Entry[K]) begin(now time.Time) attempt[K] {
+	limit := bound(e.duration)
+	late := remaining(now, e.next) < -slack(e.duration)
+	e.next = now.Add(limit)
+	e.attempts++
+	return attempt[K]{
+		entry:   e,
+		number:  e.attempts,
+		renewal: Renewal[K]{Key: e.key, Duration: e.duration},
+		bound:   min(limit, remaining(now, e.window.Load().lapses)),
+		late:    late,
+	}
+}
+
+// renewed notes the success of a, sent at sent. Whoever was late was so in a
+// crowd, and is spread again.
+func (e *Entry[K]) renewed(a attempt[K], sent time.Time) {
+	next := e.duration / 3
+	if a.late {
+		next = spread(e.duration)
+	}
+	e.confirm(sent, a.renewal.Duration, next)
+}
+
+// failed notes that the outcome of a, sent at sent, is unknown, and brings the
+// next attempt forward. If a was overtaken, the attempt that did so decides:
+// otherwise every hanging attempt would add one more when its time is up.
+func (e *Entry[K]) failed(a attempt[K], sent, now time.Time, err error) {
+	if !sent.After(e.sent) {
+		return
+	}
+	e.err = err
+	if a.number != e.attempts {
+		return
+	}
+	shortest := max(min(e.duration/20, 50*time.Millisecond), time.Millisecond)
+	e.backoff = min(max(2*e.backoff, shortest), bound(e.duration))
+	if retry := now.Add(e.backoff - rand.N(e.backoff/2)); retry.Before(e.next) {
+		e.next = retry
+	}
+}
+
+// reckon sets the time at which the loop must look at e: its next attempt or
+// its loss, by whichever clock comes first. The reading now must not be older
+// than the one the queue is ordered by: the clocks may have parted in between.
+func (e *Entry[K]) reckon(now time.Time) {
+	wait := remaining(now, e.window.Load().lapses)
+	if !e.fixed {
+		wait = min(wait, remaining(now, e.next))
+	}
+	e.at = now.Add(wait)
+}
+
+// place moves e to where it now belongs in the queue.
+func (e *Entry[K]) place(now time.Time) {
+	e.reckon(now)
+	heap.Fix(&e.scheduler.queue, e.index)
+	e.scheduler.rouse(e)
+}
+
+// bound is the longest that an attempt for a lease of length d may take.
+func bound(d time.Duration) time.Duration {
+	return max(d/6, time.Millisecond)
+}
+
+// slack is how early an attempt may go along with another, and how late it may
+// start without counting as late.
+func slack(d time.Duration) time.Duration {
+	return d / 60
+}
+
+// spread is a random time between a sixth and a third of d.
+func spread(d time.Duration) time.Duration {
+	return d/6 + rand.N(d/6+1)
+}

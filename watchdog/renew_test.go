@@ -1,0 +1,278 @@
+package watchdog_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/watchdog"
+)
+
+func TestRenewalTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
+			time.Sleep(2 * time.Second) // a slow reply changes neither schedule nor window
+			return nil
+		})
+		e, lost := d.take("a", lease, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		lost.requireNone(t)
+
+		calls := d.seen()
+		first := calls[0].at
+		require.GreaterOrEqual(t, first, lease/6)
+		require.LessOrEqual(t, first, lease/3)
+		for i, c := range calls {
+			require.Equal(t, first+time.Duration(i)*lease/3, c.at)
+			require.Equal(t, c.at+lease/6, c.deadline)
+			require.Equal(t, []watchdog.Renewal[string]{{Key: "a", Duration: lease}}, c.due)
+		}
+		confirmed := calls[len(calls)-1].at
+		if confirmed > 58*time.Second { // not answered yet
+			confirmed -= lease / 3
+		}
+		require.Equal(t, d.start.Add(confirmed+window), e.Until())
+	})
+}
+
+func TestHangingAttemptsAreOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, hang)
+		d.take("a", lease, false)
+		time.Sleep(time.Minute)
+		calls := d.seen()
+		require.LessOrEqual(t, len(calls), 5)
+		for i, c := range calls {
+			require.Equal(t, calls[0].at+time.Duration(i)*lease/6, c.at)
+			require.Equal(t, min(c.at+lease/6, lapse), c.deadline, "the bound ends with the window")
+		}
+		require.Greater(t, calls[len(calls)-1].at, lapse-lease/6)
+	})
+}
+
+// The first attempt succeeds after the second has started: the window moves by
+// the send time of the first, and the third attempt is due a third of the lease
+// after it.
+func TestOvertakenSuccessCountsFromItsOwnSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, func(ctx context.Context, call int, _ string) error {
+			if call == 1 {
+				time.Sleep(lease/6 + time.Second)
+				return nil
+			}
+			<-ctx.Done()
+			return errAway
+		})
+		e, lost := d.take("a", lease, false)
+		time.Sleep(time.Minute)
+		times := d.times()
+		first := times[0]
+		require.Equal(t, []time.Duration{first, first + lease/6, first + lease/3}, times[:3])
+		require.Equal(t, d.start.Add(first+window), e.Until())
+		lost.requireOne(t, first+lapse, watchdog.ErrLapsed, errAway)
+	})
+}
+
+// The second attempt succeeds, then the first is answered, which is no news.
+func TestStaleAnswerChangesNothing(t *testing.T) {
+	for _, stale := range []error{nil, errAway} {
+		t.Run(fmt.Sprint(stale), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
+					if call == 1 {
+						time.Sleep(lease/6 + time.Second)
+						return stale
+					}
+					return nil
+				})
+				e, _ := d.take("a", lease, false)
+				time.Sleep(lease/3 + lease/6 + 2*time.Second)
+				first := d.times()[0]
+				require.Equal(t, d.start.Add(first+lease/6+window), e.Until())
+				time.Sleep(lease / 3)
+				require.Equal(t, []time.Duration{first, first + lease/6, first + lease/2}, d.times()[:3])
+			})
+		})
+	}
+}
+
+func TestFailureOlderThanRearmChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
+			if call == 1 {
+				time.Sleep(2 * time.Second)
+				return errAway
+			}
+			return nil
+		})
+		e, _ := d.take("a", lease, false)
+		for len(d.seen()) == 0 {
+			time.Sleep(time.Second)
+		}
+		e.Rearm(time.Now(), lease, false)
+		rearmed := time.Since(d.start)
+		time.Sleep(lease)
+		require.Equal(t, rearmed+lease/3, d.times()[1])
+	})
+}
+
+func TestRetriesBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length = 6 * time.Second // bound 1s, lapse 5338ms
+		d := newDog(t, watchdog.Options{}, away)
+		d.take("a", length, false)
+		time.Sleep(time.Minute)
+		times := d.times()
+		longest := 50 * time.Millisecond
+		for i, at := range times[1:] {
+			gap := at - times[i]
+			require.Greater(t, gap, longest/2-1)
+			require.LessOrEqual(t, gap, longest)
+			longest = min(2*longest, length/6)
+		}
+		require.Equal(t, length/6, longest, "the bound was reached")
+		require.Greater(t, times[len(times)-1], 5338*time.Millisecond-length/6)
+	})
+}
+
+// A success ends a series of failures: the next failure is retried as soon as
+// the first was, and what was wrong before is not blamed for a later loss.
+func TestSuccessForgetsFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
+			switch {
+			case call == 5 || call == 7:
+				return nil
+			case call > 7:
+				<-release
+			}
+			return errAway
+		})
+		defer close(release)
+		_, lost := d.take("a", lease, false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		times := d.times()
+		require.LessOrEqual(t, times[6]-times[5], 50*time.Millisecond)
+		lost.requireOne(t, times[6]+lapse, watchdog.ErrLapsed)
+		require.NotErrorIs(t, lost.errs[0], errAway)
+	})
+}
+
+func TestRenewedAgainAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
+			if since := time.Since(start); since > 20*time.Second && since < 30*time.Second {
+				return errAway
+			}
+			return nil
+		})
+		_, lost := d.take("a", lease, false)
+		time.Sleep(10 * time.Minute)
+		lost.requireNone(t)
+		times := d.times()
+		require.Equal(t, lease/3, times[len(times)-1]-times[len(times)-2])
+	})
+}
+
+func TestWrongNumberOfResultsIsUnknown(t *testing.T) {
+	for _, n := range []int{0, 2} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := watchdog.New(func(context.Context, []watchdog.Renewal[string]) []error {
+					return make([]error, n)
+				}, watchdog.Options{})
+				defer s.Close(context.Background())
+				_, lost := dog{s, newFake(nil), t}.take("a", lease, false)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				lost.requireOne(t, lapse, watchdog.ErrLapsed)
+				require.ErrorContains(t, lost.errs[0], fmt.Sprintf("%d results for 1 renewals", n))
+			})
+		})
+	}
+}
+
+func TestRearm(t *testing.T) {
+	const long, longWindow = time.Minute, 59398 * time.Millisecond
+	const short = 3 * time.Second
+	tests := []struct {
+		name          string
+		fixed         bool
+		sent          time.Duration // Rearm comes at 4s
+		length        time.Duration
+		fixedFromNow  bool
+		until, lostAt time.Duration // lostAt 0: held for good
+		next          time.Duration // first renewal after Rearm; 0: none
+	}{
+		{"longer", false, 4 * time.Second, long, false, 4*time.Second + longWindow, 0, 24 * time.Second},
+		{"shorter", false, 4 * time.Second, short, false, window, 0, 5 * time.Second},
+		{"fixed from now on", false, 4 * time.Second, lease, true, 4*time.Second + window, 4*time.Second + lapse, 0},
+		{"fixed and shorter", false, 4 * time.Second, short, true, window, lapse, 0},
+		{"renewed from now on", true, 4 * time.Second, lease, false, 4*time.Second + window, 0, 14 * time.Second},
+		{"sent before the lease", true, -time.Minute, lease, true, window, lapse, 0},
+		{"no length", true, 4 * time.Second, -1, true, window, lapse, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDog(t, watchdog.Options{}, well)
+				e, lost := d.take("a", lease, tt.fixed)
+				time.Sleep(4 * time.Second)
+				e.Rearm(d.start.Add(tt.sent), tt.length, tt.fixedFromNow)
+				require.Equal(t, d.start.Add(tt.until), e.Until())
+				time.Sleep(10 * time.Minute)
+				if tt.lostAt > 0 {
+					lost.requireOne(t, tt.lostAt, watchdog.ErrLapsed)
+				} else {
+					lost.requireNone(t)
+				}
+				if tt.next > 0 {
+					require.Equal(t, tt.next, d.times()[0])
+					require.Equal(t, tt.length, d.seen()[0].due[0].Duration)
+				} else {
+					require.Empty(t, d.seen())
+				}
+
+				e.Stop()
+				until := e.Until()
+				e.Rearm(time.Now(), time.Hour, false)
+				require.Equal(t, until, e.Until(), "rearmed after its end")
+			})
+		})
+	}
+}
+
+// No bound is below a millisecond: a lease of no length must not spin.
+func TestRearmWithoutLengthDoesNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, away)
+		e, lost := d.take("a", 100*time.Millisecond, false)
+		e.Rearm(time.Now(), 0, false)
+		time.Sleep(time.Second)
+		lost.requireOne(t, 87*time.Millisecond, watchdog.ErrLapsed)
+		require.Less(t, len(d.seen()), 200)
+	})
+}
+
+func TestAnHourOfRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length = 600 * time.Millisecond
+		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		})
+		e, lost := d.take("a", length, false)
+		time.Sleep(time.Hour)
+		lost.requireNone(t)
+		require.True(t, e.Check())
+		require.InDelta(t, 3600*5, len(d.seen()), 1)
+	})
+}

@@ -1,0 +1,292 @@
+package watchdog
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	defaultBatchSize = 100
+
+	// maxNap is how long the loop sleeps at most. Timers follow the monotonic
+	// clock, so this is also how soon after a suspension it is noticed.
+	maxNap = time.Second
+
+	// linger is how long after its last entry the loop ends.
+	linger = 3 * time.Second
+)
+
+// Options for [New]. The zero value is usable.
+type Options struct {
+	BatchSize int          // most leases in one RenewFunc call; 0: 100
+	Logger    *slog.Logger // hears of failed renewals; nil: silent
+}
+
+// Scheduler renews leases and detects their loss. Its methods may be called
+// from any goroutine.
+type Scheduler[K comparable] struct {
+	renew     RenewFunc[K]
+	batchSize int
+	log       *slog.Logger
+	now       func() time.Time // time.Now; tests part the clocks
+
+	ctx     context.Context // of every attempt; ended by Close
+	cancel  context.CancelCauseFunc
+	running sync.WaitGroup // the loop and the batches in flight
+	wake    chan struct{}  // to the loop, from any goroutine; capacity 1, never closed
+
+	// mu guards everything below and in each Entry what it says. It is never
+	// held during I/O or a callback.
+	mu      sync.Mutex
+	queue   queue[K]
+	ordered time.Time // the clocks when the queue was last put in order
+	wakeAt  time.Time // when the loop's timer fires
+	used    time.Time // when an entry was last seen
+	looping bool
+	closed  bool
+}
+
+// New returns a Scheduler that renews with renew. It starts no goroutine: the
+// loop starts with the first entry and ends soon after the last.
+func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
+	s := &Scheduler[K]{
+		renew:     renew,
+		batchSize: cmp.Or(max(opts.BatchSize, 0), defaultBatchSize),
+		log:       cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
+		now:       time.Now,
+		wake:      make(chan struct{}, 1),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// Add looks after a lease that was just taken. It returns [ErrLapsed] if the
+// window, less the guard, is over already, and [ErrClosed] after Close; the
+// caller must then not use the lease. Two leases with one key are two entries.
+func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
+	e := &Entry[K]{
+		scheduler: s, key: l.Key, onLost: l.OnLost, duration: l.Duration, fixed: l.Fixed,
+		first: window{}.extend(l.Sent, l.Duration), sent: l.Sent,
+	}
+	e.window.Store(&e.first)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	switch {
+	case s.closed:
+		return nil, ErrClosed
+	case !Open(now, e.first.lapses):
+		return nil, ErrLapsed
+	}
+	e.next = l.Sent.Add(spread(l.Duration))
+	e.reckon(now)
+	heap.Push(&s.queue, e)
+	s.used = now
+	if !s.looping {
+		s.looping, s.ordered = true, now
+		s.running.Go(s.loop)
+	}
+	s.rouse(e)
+	return e, nil
+}
+
+// Close ends every entry with [ErrClosed] and every attempt's context, then
+// waits for the loop and the attempts in flight, but not longer than ctx, whose
+// cause it returns; what it did not wait for ends when RenewFunc returns. It
+// may be called again, but not from OnLost.
+func (s *Scheduler[K]) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	lost := slices.Clone(s.queue)
+	for _, e := range lost {
+		e.end(ErrClosed)
+	}
+	s.mu.Unlock()
+
+	s.cancel(ErrClosed)
+	s.signal()
+	report(lost)
+
+	done := make(chan struct{})
+	go func() { // ends with the last attempt
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// loop is the one goroutine that watches the entries. It ends by itself when
+// there are none for a while, or when Close has ended them.
+func (s *Scheduler[K]) loop() {
+	timer := time.NewTimer(maxNap)
+	defer timer.Stop()
+	for {
+		now := s.now()
+		lost, due := s.collect(now)
+		report(lost)
+		s.dispatch(now, due)
+
+		nap, ok := s.nap()
+		if !ok {
+			return
+		}
+		timer.Reset(nap)
+		select {
+		case <-timer.C:
+		case <-s.wake:
+		}
+	}
+}
+
+// collect takes from the queue what needs attention at now. Of each entry the
+// window is looked at first: a loop that is late must not renew what is lost.
+func (s *Scheduler[K]) collect(now time.Time) (lost []*Entry[K], due []attempt[K]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if parted(s.ordered, now) { // then the order of the queue no longer holds
+		for _, e := range s.queue {
+			e.reckon(now)
+		}
+		heap.Init(&s.queue)
+		s.ordered = now
+	}
+	for len(s.queue) > 0 {
+		e := s.queue[0]
+		switch {
+		case e.lapse(now):
+			lost = append(lost, e)
+		case e.due(now, len(due) > 0):
+			due = append(due, e.begin(now))
+			e.place(now)
+		case e.at.After(now):
+			return lost, due
+		default: // too early: a clock was set back
+			e.place(now)
+		}
+	}
+	return lost, due
+}
+
+// dispatch starts the attempts that are due, in batches, the most urgent first;
+// each batch has a goroutine that ends when RenewFunc returns. A batch shares
+// the bound of its most urgent attempt, so whoever has more than twice as much
+// time starts the next: a short lease must not cut the attempt of a long one.
+func (s *Scheduler[K]) dispatch(now time.Time, due []attempt[K]) {
+	slices.SortFunc(due, func(a, b attempt[K]) int { return cmp.Compare(a.bound, b.bound) })
+	for len(due) > 0 {
+		n := 1
+		for n < min(len(due), s.batchSize) && due[n].bound <= 2*due[0].bound {
+			n++
+		}
+		batch, deadline := due[:n], now.Add(due[0].bound)
+		s.running.Go(func() { s.send(batch, deadline) })
+		due = due[n:]
+	}
+}
+
+// send renews a batch and notes the outcome.
+func (s *Scheduler[K]) send(batch []attempt[K], deadline time.Time) {
+	ctx, cancel := context.WithDeadline(s.ctx, deadline)
+	defer cancel()
+	due := make([]Renewal[K], len(batch))
+	for i, a := range batch {
+		due[i] = a.renewal
+	}
+
+	sent := s.now()
+	errs := s.renew(ctx, due)
+	if len(errs) != len(batch) {
+		err := fmt.Errorf("watchdog: %d results for %d renewals", len(errs), len(batch))
+		errs = slices.Repeat([]error{err}, len(batch))
+	}
+	lost, failed := s.resolve(batch, sent, errs)
+	report(lost)
+	if len(failed) > 0 {
+		s.log.Warn("watchdog: renewals failed", "failed", len(failed), "of", len(batch), "error", failed[0])
+	}
+}
+
+// resolve notes the results of a batch, except for entries that have ended. It
+// returns those that were refused and the errors of those to be tried again.
+func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error) (lost []*Entry[K], failed []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for i, a := range batch {
+		e, err := a.entry, errs[i]
+		switch {
+		case e.ended.Load():
+			continue
+		case errors.Is(err, ErrRefused):
+			e.end(err)
+			lost = append(lost, e)
+			continue
+		case err == nil:
+			e.renewed(a, sent)
+		default:
+			e.failed(a, sent, now, err)
+			failed = append(failed, err)
+		}
+		e.place(now)
+	}
+	return lost, failed
+}
+
+// nap returns how long the loop may sleep, or false if it must end.
+func (s *Scheduler[K]) nap() (time.Duration, bool) {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 && (s.closed || now.Sub(s.used) >= linger) {
+		s.looping = false
+		return 0, false
+	}
+	// A time once set is kept, even if the entry has gone: otherwise each of
+	// many short holds, one after another, would wake the loop anew.
+	if !s.wakeAt.After(now) {
+		s.wakeAt = now.Add(maxNap)
+	}
+	if len(s.queue) > 0 {
+		s.used = now
+		if at := s.queue[0].at; at.Before(s.wakeAt) {
+			s.wakeAt = at
+		}
+	}
+	return s.wakeAt.Sub(now), true
+}
+
+// rouse wakes the loop if its timer would be too late for e. mu is held.
+func (s *Scheduler[K]) rouse(e *Entry[K]) {
+	if e.at.Before(s.wakeAt) {
+		s.wakeAt = e.at
+		s.signal()
+	}
+}
+
+// signal wakes the loop, or keeps it from falling asleep.
+func (s *Scheduler[K]) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// report tells the holders of lost leases.
+func report[K comparable](lost []*Entry[K]) {
+	for _, e := range lost {
+		e.report()
+	}
+}

@@ -1,0 +1,56 @@
+package watchdog
+
+import "time"
+
+// Until returns the end of the trusted window of a lease of length d: sent,
+// the moment before the request that armed the lease was sent, plus d, less the
+// clock drift that Redlock allows for, d/100 + 2ms.
+func Until(sent time.Time, d time.Duration) time.Time {
+	drift := d/100 + 2*time.Millisecond
+	return sent.Add(d - drift)
+}
+
+// Guard returns how long before [Until] a lease of length d is given up, so
+// that its holder can stop in time: d/10, at least 2ms.
+func Guard(d time.Duration) time.Duration {
+	return max(d/10, 2*time.Millisecond)
+}
+
+// Open reports whether now is before until by the monotonic and by the wall
+// clock. A time without a monotonic reading is compared by its wall clock.
+func Open(now, until time.Time) bool {
+	return remaining(now, until) > 0
+}
+
+// remaining returns the time from now to t by the clock that is further on.
+func remaining(now, t time.Time) time.Duration {
+	return min(t.Sub(now), t.Round(0).Sub(now.Round(0)))
+}
+
+// parted reports whether the clocks have moved on unequally between a and b.
+// A millisecond is within the drift that windows allow for; a slewed clock thus
+// costs a few reorderings of the queue per minute, not one per tick.
+func parted(a, b time.Time) bool {
+	skew := b.Round(0).Sub(a.Round(0)) - b.Sub(a)
+	return skew.Abs() > time.Millisecond
+}
+
+// window says how long a lease may be trusted. It is immutable, so that it can
+// be read without a mutex.
+type window struct {
+	until  time.Time // end of the trusted window
+	lapses time.Time // the guard before it: unless moved by then, the lease is lost
+}
+
+// extend returns w after a request sent at sent has armed the lease for d.
+// Neither end ever moves back, not even for a lease that has become shorter.
+func (w window) extend(sent time.Time, d time.Duration) window {
+	until := Until(sent, d)
+	if until.After(w.until) {
+		w.until = until
+	}
+	if lapses := until.Add(-Guard(d)); lapses.After(w.lapses) {
+		w.lapses = lapses
+	}
+	return w
+}

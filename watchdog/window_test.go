@@ -1,0 +1,34 @@
+package watchdog_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/watchdog"
+)
+
+func TestWindow(t *testing.T) {
+	tests := []struct{ lease, window, guard time.Duration }{
+		{30 * time.Second, 29698 * time.Millisecond, 3 * time.Second},
+		{time.Second, 988 * time.Millisecond, 100 * time.Millisecond},
+		{10 * time.Millisecond, 7900 * time.Microsecond, 2 * time.Millisecond},
+		{0, -2 * time.Millisecond, 2 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(tt.lease.String(), func(t *testing.T) {
+			sent := time.Now()
+			require.Equal(t, sent.Add(tt.window), watchdog.Until(sent, tt.lease))
+			require.Equal(t, tt.guard, watchdog.Guard(tt.lease))
+		})
+	}
+}
+
+func TestOpenEndsWithItsWindow(t *testing.T) {
+	now := time.Now()
+	require.True(t, watchdog.Open(now, now.Add(1)))
+	require.False(t, watchdog.Open(now, now))
+	require.False(t, watchdog.Open(now, now.Add(-1)))
+	require.True(t, watchdog.Open(now.Round(0), now.Add(1)), "without a monotonic reading")
+}
