@@ -1,0 +1,251 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Why a connection is given up, where it is not the source's own error.
+var (
+	errClosed    = errors.New("pubsub: hub closed")
+	errIdle      = errors.New("pubsub: no channel wanted")
+	errSilent    = errors.New("pubsub: connection gives no answer")
+	errOutOfStep = errors.New("pubsub: an answer that was not asked for")
+)
+
+// conn is one [Source] in use, from the attempt to open it until it is given up.
+// What it does and hears after that has no effect.
+type conn struct {
+	hub    *Hub
+	ctx    context.Context         // ends when the connection is given up; the cause says why
+	giveUp context.CancelCauseFunc // the first call counts
+	kick   chan struct{}           // capacity 1; sent to with hub.mu held: todo has grown
+
+	began time.Time
+	heard atomic.Int64 // time of the last event, as a duration since began
+
+	// Guarded by hub.mu.
+	src       Source // nil until opened
+	todo      []*channel
+	pending   []request // unanswered, oldest first
+	confirmed bool      // a subscription was confirmed
+}
+
+// request is a SUBSCRIBE or UNSUBSCRIBE.
+type request struct {
+	ch        *channel
+	subscribe bool
+	at        time.Time
+}
+
+func newConn(h *Hub) *conn {
+	c := &conn{hub: h, kick: make(chan struct{}, 1), began: time.Now()}
+	c.ctx, c.giveUp = context.WithCancelCause(h.ctx)
+	return c
+}
+
+// serve opens the source and writes to it until the connection is given up. Any
+// of its calls may hang in the network; nobody but Hub.Close waits for it.
+func (c *conn) serve() {
+	src, err := c.hub.open(c.ctx)
+	if err != nil {
+		c.giveUp(err)
+		return
+	}
+	defer func() { _ = src.Close() }() // ends receive
+	c.hub.mu.Lock()
+	c.src = src
+	c.hub.mu.Unlock()
+	c.hub.wg.Go(func() { c.receive(src) })
+	for c.ctx.Err() == nil {
+		if err := c.write(src); err != nil {
+			c.giveUp(err)
+			return
+		}
+		select {
+		case <-c.kick:
+		case <-c.ctx.Done():
+		}
+	}
+}
+
+// write sends the requests that are due.
+func (c *conn) write(src Source) error {
+	for {
+		r, ok := c.next()
+		if !ok {
+			return nil
+		}
+		send := src.Unsubscribe
+		if r.subscribe {
+			send = src.Subscribe
+		}
+		if err := send(r.ch.name); err != nil {
+			return err
+		}
+	}
+}
+
+// next finds a channel of which something else is wanted than was asked. The
+// request counts from here on, as its answer may be faster than the return of
+// the call that writes it.
+func (c *conn) next() (request, bool) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	if c.hub.conn != c {
+		return request{}, false
+	}
+	for len(c.todo) > 0 {
+		ch := c.todo[0]
+		c.todo = c.todo[1:]
+		ch.queued = false
+		if r := (request{ch, ch.wanted(), time.Now()}); r.subscribe != ch.asked && !ch.refused {
+			ch.asked, ch.live = r.subscribe, false
+			ch.open++
+			c.pending = append(c.pending, r)
+			return r, true
+		}
+	}
+	return request{}, false
+}
+
+// enqueue has the goroutine of serve look at ch. hub.mu is held.
+func (c *conn) enqueue(ch *channel) {
+	if ch.queued {
+		return
+	}
+	ch.queued = true
+	c.todo = append(c.todo, ch)
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// receive takes events until serve closes the source. It must keep up with
+// whatever the server sends, and does no more than set flags.
+func (c *conn) receive(src Source) {
+	for {
+		e, err := src.Receive()
+		if err == nil {
+			c.heard.Store(int64(time.Since(c.began)))
+			if e.Kind == Refused {
+				c.hub.warn(e.Err)
+			}
+			err = c.handle(e)
+		}
+		if err != nil {
+			c.giveUp(err)
+			return
+		}
+	}
+}
+
+func (c *conn) handle(e Event) error {
+	h := c.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.conn != c {
+		return nil
+	}
+	switch e.Kind {
+	case Message:
+		ch := h.channels[e.Channel]
+		switch {
+		case ch == nil:
+		case e.Payload == "1":
+			ch.wakeAll()
+		default:
+			ch.wakeOne()
+		}
+	case Subscribed, Unsubscribed, Refused:
+		return c.answer(e)
+	case Pong:
+	}
+	return nil
+}
+
+// answer applies the server's answer to the oldest request. Any other answer
+// means that someone below has subscribed or unsubscribed without being asked,
+// as after a reconnection: then messages may be lost, and nothing that was
+// confirmed can be trusted.
+func (c *conn) answer(e Event) error {
+	if len(c.pending) == 0 {
+		return errOutOfStep
+	}
+	r := c.pending[0]
+	if e.Kind != Refused && (r.ch.name != e.Channel || r.subscribe != (e.Kind == Subscribed)) {
+		return errOutOfStep
+	}
+	c.pending = c.pending[1:]
+	ch := r.ch
+	ch.open--
+	if ch.open > 0 {
+		return nil // history: a later request decides
+	}
+	switch {
+	case e.Kind == Subscribed:
+		ch.live, c.confirmed = true, true
+		ch.wakeAll()
+	case e.Kind == Refused && r.subscribe:
+		ch.asked, ch.refused = false, true
+		c.hub.keep(ch, refusedRetry)
+		ch.wakeAll()
+	}
+	c.hub.settle(ch)
+	return nil
+}
+
+// watch returns when the connection has been given up, or has to be because the
+// server is silent. Opening it may take as long as a probe may go unanswered.
+func (c *conn) watch() error {
+	interval := c.hub.opts.ProbeInterval
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	var probed time.Duration // since began, like heard
+	for {
+		select {
+		case <-c.ctx.Done():
+			return context.Cause(c.ctx)
+		case <-timer.C: // perhaps late: only what came after the probe, and not the clock, tells
+		}
+		now, heard := time.Since(c.began), time.Duration(c.heard.Load())
+		switch {
+		case heard < probed, c.unanswered() >= 2*interval:
+			return errSilent
+		case now-heard < interval:
+			timer.Reset(interval - (now - heard))
+		default:
+			probed = now
+			timer.Reset(interval)
+			c.hub.wg.Go(c.probe)
+		}
+	}
+}
+
+// unanswered returns how long the oldest request has been waiting for its
+// answer. Traffic alone does not prove that requests get through: a probe takes
+// another way to the server.
+func (c *conn) unanswered() time.Duration {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	if len(c.pending) == 0 {
+		return 0
+	}
+	return time.Since(c.pending[0].at)
+}
+
+// probe has half an interval, so that a Source which has to try something else
+// can do so while an answer still counts.
+func (c *conn) probe() {
+	c.hub.mu.Lock()
+	src := c.src
+	c.hub.mu.Unlock()
+	if src != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, c.hub.opts.ProbeInterval/2)
+		defer cancel()
+		src.Probe(ctx)
+	}
+}

@@ -1,0 +1,258 @@
+package pubsub_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+var errBroken = errors.New("connection reset by test")
+
+// server is a Redis with connections of its own kind. Unless it is manual, it
+// answers requests and probes at once.
+type server struct {
+	mu     sync.Mutex // guards what follows, and all of its connections
+	manual bool
+	deaf   bool                        // new connections hear nothing and answer nothing
+	dial   func(context.Context) error // before a connection is made; nil: at once
+	dials  []time.Time
+	conns  []*connection
+}
+
+// connection implements pubsub.Source.
+type connection struct {
+	s          *server
+	ended      chan struct{} // closed with the connection, by either side
+	events     chan pubsub.Event
+	over       bool
+	deaf       bool
+	unanswered []request
+	subscribed map[string]bool // what the server has executed
+	log        []entry
+	probe      func(context.Context) // further in Probe
+	close      func()                // before Close; nil: nothing
+}
+
+type request struct{ verb, channel string }
+
+type entry struct {
+	request
+	at time.Time
+}
+
+func (s *server) open(ctx context.Context) (pubsub.Source, error) {
+	s.mu.Lock()
+	s.dials = append(s.dials, time.Now())
+	dial := s.dial
+	s.mu.Unlock()
+	if dial != nil {
+		if err := dial(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &connection{
+		s:          s,
+		deaf:       s.deaf,
+		ended:      make(chan struct{}),
+		events:     make(chan pubsub.Event, 1<<16),
+		subscribed: make(map[string]bool),
+	}
+	s.conns = append(s.conns, c)
+	return c, nil
+}
+
+// conn returns the newest connection.
+func (s *server) conn() *connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) == 0 {
+		return nil
+	}
+	return s.conns[len(s.conns)-1]
+}
+
+// set changes s while nobody looks.
+func (s *server) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// dialled returns when connections were asked for.
+func (s *server) dialled() []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.dials)
+}
+
+// opened counts the connections that are open.
+func (s *server) opened() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		if !c.over {
+			n++
+		}
+	}
+	return n
+}
+
+// has reports whether a message would reach the newest connection.
+func (s *server) has(channel string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) == 0 {
+		return false
+	}
+	c := s.conns[len(s.conns)-1]
+	return !c.over && c.subscribed[channel]
+}
+
+func (c *connection) Subscribe(channel string) error   { return c.request("SUBSCRIBE", channel) }
+func (c *connection) Unsubscribe(channel string) error { return c.request("UNSUBSCRIBE", channel) }
+
+func (c *connection) request(verb, channel string) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.over {
+		return errBroken
+	}
+	r := request{verb, channel}
+	c.log = append(c.log, entry{r, time.Now()})
+	c.unanswered = append(c.unanswered, r)
+	if !c.s.manual && !c.deaf {
+		c.answerLocked(nil)
+	}
+	return nil
+}
+
+// answer executes the oldest request, or refuses it, and reports whether there
+// was one.
+func (c *connection) answer(refusal error) bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.over || c.deaf || len(c.unanswered) == 0 {
+		return false
+	}
+	c.answerLocked(refusal)
+	return true
+}
+
+func (c *connection) answerLocked(refusal error) {
+	r := c.unanswered[0]
+	c.unanswered = c.unanswered[1:]
+	switch {
+	case refusal != nil:
+		c.events <- pubsub.Event{Kind: pubsub.Refused, Err: refusal}
+	case r.verb == "SUBSCRIBE":
+		c.subscribed[r.channel] = true
+		c.events <- pubsub.Event{Kind: pubsub.Subscribed, Channel: r.channel}
+	default:
+		delete(c.subscribed, r.channel)
+		c.events <- pubsub.Event{Kind: pubsub.Unsubscribed, Channel: r.channel}
+	}
+}
+
+// send delivers an event of the server's own accord.
+func (c *connection) send(e pubsub.Event) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if !c.deaf {
+		c.events <- e
+	}
+}
+
+// publish delivers a message if the channel is subscribed.
+func (c *connection) publish(channel, payload string) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.subscribed[channel] && !c.deaf {
+		c.events <- pubsub.Event{Kind: pubsub.Message, Channel: channel, Payload: payload}
+	}
+}
+
+func (c *connection) Probe(ctx context.Context) {
+	c.s.mu.Lock()
+	c.log = append(c.log, entry{request{"PROBE", ""}, time.Now()})
+	if !c.s.manual && !c.deaf {
+		c.events <- pubsub.Event{Kind: pubsub.Pong}
+	}
+	probe := c.probe
+	c.s.mu.Unlock()
+	if probe != nil {
+		probe(ctx)
+	}
+}
+
+func (c *connection) Receive() (pubsub.Event, error) {
+	select {
+	case e := <-c.events:
+		return e, nil
+	default:
+	}
+	select {
+	case e := <-c.events:
+		return e, nil
+	case <-c.ended:
+		return pubsub.Event{}, errBroken
+	}
+}
+
+// Close is called by the hub, and by tests to break the connection.
+func (c *connection) Close() error {
+	c.s.mu.Lock()
+	if hang := c.close; hang != nil {
+		c.close = nil
+		c.s.mu.Unlock()
+		hang()
+		c.s.mu.Lock()
+	}
+	defer c.s.mu.Unlock()
+	if c.over {
+		return errBroken
+	}
+	c.over = true
+	close(c.ended)
+	return nil
+}
+
+// requests returns what was written, as "SUBSCRIBE a", and forgets it.
+func (c *connection) requests() []string {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	var all []string
+	for _, e := range c.log {
+		all = append(all, e.verb+" "+e.channel)
+	}
+	c.log = nil
+	return all
+}
+
+// at returns when a request was written.
+func (c *connection) at(t *testing.T, verb, channel string) time.Time {
+	t.Helper()
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	i := slices.IndexFunc(c.log, func(e entry) bool { return e.request == request{verb, channel} })
+	if i < 0 {
+		t.Fatalf("no %s %s in %v", verb, channel, c.log)
+	}
+	return c.log[i].at
+}
+
+// awake reports whether w has a wake-up, and takes it.
+func awake(w *pubsub.Waiter) bool {
+	select {
+	case <-w.C():
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,403 @@
+package pubsub_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// hub returns a hub on rdb, closed with the test.
+func hub(t *testing.T, rdb redis.UniversalClient, opts pubsub.Options) *pubsub.Hub {
+	h := pubsub.NewHub(pubsub.Redis(rdb, "probe"), opts)
+	t.Cleanup(func() { assert.NoError(t, h.Close(context.Background())) })
+	return h
+}
+
+// wake fails the test if w does not wake up soon.
+func wake(t *testing.T, w *pubsub.Waiter) {
+	t.Helper()
+	select {
+	case <-w.C():
+	case <-time.After(10 * time.Second):
+		t.Fatal("no wake-up within 10 s")
+	}
+}
+
+// live waits for the wake-up with which w becomes live.
+func live(t *testing.T, w *pubsub.Waiter) {
+	t.Helper()
+	for wake(t, w); !w.Live(); {
+		wake(t, w)
+	}
+}
+
+// protocols runs a test with either version of the protocol.
+func protocols(t *testing.T, test func(t *testing.T, edit func(*redis.Options))) {
+	for _, version := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", version), func(t *testing.T) {
+			test(t, func(o *redis.Options) { o.Protocol = version })
+		})
+	}
+}
+
+// dialler counts connections, and may be told where to.
+type dialler struct {
+	addr  atomic.Value // of string; overrides the client's address
+	dials atomic.Int64
+	hang  atomic.Bool // further dials hang until their context ends
+}
+
+func (d *dialler) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d.dials.Add(1)
+	if d.hang.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if a, ok := d.addr.Load().(string); ok {
+		addr = a
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
+}
+
+func TestRedisPublishWakesInOrder(t *testing.T) {
+	s := redistest.Start(t)
+	protocols(t, func(t *testing.T, edit func(*redis.Options)) {
+		rdb := s.Client(t, edit)
+		h := hub(t, rdb, pubsub.Options{})
+		var waiters []*pubsub.Waiter
+		for range 5 {
+			w := h.Join("a")
+			live(t, w)
+			waiters = append(waiters, w)
+		}
+		for _, w := range waiters {
+			require.EqualValues(t, 1, rdb.Publish(t.Context(), "a", "0").Val())
+			wake(t, w)
+			w.Leave()
+		}
+		w := h.Join("a")
+		assert.True(t, w.Live(), "the channel lingers")
+	})
+}
+
+func TestRedisUnsubscribes(t *testing.T) {
+	s := redistest.Start(t)
+	protocols(t, func(t *testing.T, edit func(*redis.Options)) {
+		rdb := s.Client(t, edit)
+		h := hub(t, rdb, pubsub.Options{Linger: -1})
+		w := h.Join("a")
+		live(t, w)
+		w.Leave()
+		redistest.Eventually(t, "a is unsubscribed", func() bool {
+			return rdb.PubSubNumSub(t.Context(), "a").Val()["a"] == 0
+		})
+		live(t, h.Join("a"))
+		assert.EqualValues(t, 1, rdb.PubSubNumSub(t.Context(), "a").Val()["a"])
+	})
+}
+
+func TestRedisKilledConnection(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	h := hub(t, rdb, pubsub.Options{})
+	waiters := []*pubsub.Waiter{h.Join("a"), h.Join("a"), h.Join("b")}
+	for _, w := range waiters {
+		live(t, w)
+	}
+	for i := range 200 {
+		require.EqualValues(t, 1, rdb.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Val(), "round %d", i)
+		for _, w := range waiters {
+			live(t, w)
+		}
+		for _, w := range waiters {
+			assert.True(t, w.Live(), "round %d", i)
+		}
+	}
+}
+
+// A waiter must learn that its connection is lost before another is made.
+func TestRedisLossIsReportedBeforeADialEnds(t *testing.T) {
+	s := redistest.Start(t)
+	var d dialler
+	h := hub(t, s.Client(t, func(o *redis.Options) { o.Dialer = d.dial }), pubsub.Options{})
+	w := h.Join("a")
+	live(t, w)
+	d.hang.Store(true)
+	require.EqualValues(t, 1, s.Client(t).ClientKillByFilter(t.Context(), "TYPE", "pubsub").Val())
+	wake(t, w)
+	assert.False(t, w.Live())
+
+	start := time.Now()
+	h.Join("b").Leave()
+	require.NoError(t, h.Close(t.Context()))
+	assert.Less(t, time.Since(start), time.Second, "nobody waits for a dial")
+}
+
+func TestRedisRefusedSubscription(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	protocols(t, func(t *testing.T, edit func(*redis.Options)) {
+		require.NoError(t, admin.ACLSetUser(t.Context(), "u", "reset", "on", "nopass", "+@all", "allkeys").Err())
+		var d dialler
+		var log lockedBuffer
+		rdb := s.Client(t, edit, func(o *redis.Options) { o.Username, o.Password, o.Dialer = "u", "x", d.dial })
+		const interval = 100 * time.Millisecond
+		h := hub(t, rdb, pubsub.Options{ProbeInterval: interval, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for _, channel := range []string{"a", "b"} {
+			w := h.Join(channel)
+			wake(t, w)
+			assert.False(t, w.Live())
+		}
+		pings := s.CommandCalls(t)["ping"]
+		redistest.Eventually(t, "PING keeps the connection alive", func() bool {
+			return s.CommandCalls(t)["ping"] > pings+3
+		})
+		assert.EqualValues(t, 1, d.dials.Load())
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), "%s", log.String())
+		assert.Contains(t, log.String(), "NOPERM")
+	})
+}
+
+func TestRedisProbeUnderACL(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	for _, denied := range []string{"-publish", "-ping", "-publish -ping", "resetchannels &a"} {
+		t.Run(denied, func(t *testing.T) {
+			rules := append([]string{"reset", "on", "nopass", "+@all", "allkeys", "allchannels"}, strings.Fields(denied)...)
+			require.NoError(t, admin.ACLSetUser(t.Context(), "u", rules...).Err())
+			require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
+			var d dialler
+			rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.Dialer = "u", "x", d.dial })
+			h := hub(t, rdb, pubsub.Options{ProbeInterval: 200 * time.Millisecond})
+			w := h.Join("a")
+			live(t, w)
+			id := s.Clients(t, "pubsub")[0]["id"]
+			start := time.Now()
+			redistest.Eventually(t, "5 probe intervals", func() bool { return time.Since(start) > time.Second })
+			require.Len(t, s.Clients(t, "pubsub"), 1)
+			assert.Equal(t, id, s.Clients(t, "pubsub")[0]["id"], "no reconnection")
+			assert.True(t, w.Live())
+			assert.LessOrEqual(t, refusals(t, admin, "publish"), 1)
+		})
+	}
+}
+
+// refusals counts how often the server refused a command to anybody.
+func refusals(t *testing.T, admin *redis.Client, command string) (n int) {
+	t.Helper()
+	info, err := admin.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	for line := range strings.Lines(info) {
+		if _, rest, ok := strings.Cut(line, "cmdstat_"+command+":"); ok {
+			_, rest, _ = strings.Cut(rest, "rejected_calls=")
+			_, err := fmt.Sscanf(rest, "%d", &n)
+			require.NoError(t, err)
+		}
+	}
+	return n
+}
+
+func TestRedisStoppedServerIsNoticed(t *testing.T) {
+	s := redistest.Start(t)
+	const interval = 200 * time.Millisecond
+	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
+	h := hub(t, rdb, pubsub.Options{ProbeInterval: interval})
+	w := h.Join("a")
+	live(t, w)
+	s.Stop()
+	stopped := time.Now()
+	wake(t, w)
+	assert.Less(t, time.Since(stopped), 2*interval+time.Second) // and what a busy machine adds
+	assert.False(t, w.Live())
+	s.Cont()
+	live(t, w)
+}
+
+func TestRedisRestartedServer(t *testing.T) {
+	s := redistest.Start(t)
+	h := hub(t, s.Client(t), pubsub.Options{})
+	w := h.Join("a")
+	live(t, w)
+	s.Kill()
+	wake(t, w)
+	assert.False(t, w.Live())
+	s.Restart()
+	restarted := time.Now()
+	live(t, w)
+	assert.Less(t, time.Since(restarted), 3*time.Second, "the longest pause is 1 s")
+}
+
+// A connection to a former master looks sound: it answers PING.
+func TestRedisIsolatedMasterIsLeft(t *testing.T) {
+	former, current := redistest.Start(t), redistest.Start(t)
+	var d dialler
+	d.addr.Store(former.Addr())
+	h := hub(t, former.Client(t, func(o *redis.Options) { o.Dialer = d.dial }),
+		pubsub.Options{ProbeInterval: 100 * time.Millisecond})
+	w := h.Join("a")
+	live(t, w)
+	d.addr.Store(current.Addr()) // no command was sent yet: the first probe is
+	live(t, w)
+	assert.EqualValues(t, 1, current.Client(t).PubSubNumSub(t.Context(), "a").Val()["a"])
+	redistest.Eventually(t, "the former master is left", func() bool {
+		return len(former.Clients(t, "pubsub")) == 0
+	})
+}
+
+func TestRedisCluster(t *testing.T) {
+	s := redistest.Start(t, "--cluster-enabled", "yes")
+	admin := s.Client(t)
+	require.NoError(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	redistest.Eventually(t, "the cluster serves", func() bool {
+		return strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr()}})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	h := hub(t, rdb, pubsub.Options{ProbeInterval: 100 * time.Millisecond})
+	first, second := h.Join("a"), h.Join("b") // of different slots
+	live(t, first)
+	live(t, second)
+	assert.Len(t, s.Clients(t, "pubsub"), 1)
+	published := s.CommandCalls(t)["publish"]
+	redistest.Eventually(t, "probes are published", func() bool {
+		return s.CommandCalls(t)["publish"] > published+5
+	})
+	assert.False(t, awake(first), "and come back")
+	for range 20 {
+		require.EqualValues(t, 1, admin.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Val())
+		live(t, first)
+		live(t, second)
+	}
+	require.NoError(t, rdb.Publish(t.Context(), "b", "0").Err())
+	wake(t, second)
+	assert.False(t, awake(first))
+}
+
+// The probe must not stand in a queue with the application's commands.
+func TestRedisProbeWithAnExhaustedPool(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 1 })
+	h := hub(t, rdb, pubsub.Options{ProbeInterval: 100 * time.Millisecond})
+	w := h.Join("a")
+	live(t, w)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { rdb.BLPop(ctx, 0, "never") })
+	published := s.CommandCalls(t)["publish"]
+	redistest.Eventually(t, "probes are published", func() bool {
+		return s.CommandCalls(t)["publish"] > published+5
+	})
+	assert.True(t, w.Live())
+	assert.False(t, awake(w), "no reconnection")
+	cancel()
+	require.NoError(t, s.Client(t).RPush(t.Context(), "never", "x").Err())
+	wg.Wait()
+}
+
+func TestRedisManyChannelsShareAConnection(t *testing.T) {
+	const n = 2000
+	s := redistest.Start(t)
+	h := hub(t, s.Client(t), pubsub.Options{Linger: 10 * time.Millisecond, Idle: 10 * time.Millisecond})
+	assert.Empty(t, s.Clients(t, "pubsub"), "nothing before the first waiter")
+	var waiters []*pubsub.Waiter
+	for i := range n {
+		waiters = append(waiters, h.Join(fmt.Sprint("channel ", i)))
+	}
+	for _, w := range waiters {
+		live(t, w)
+	}
+	clients := s.Clients(t, "pubsub")
+	require.Len(t, clients, 1)
+	assert.Equal(t, fmt.Sprint(n+1), clients[0]["sub"], "all of them, and the probe")
+	for _, w := range waiters {
+		w.Leave()
+	}
+	redistest.Eventually(t, "an idle hub has no connection", func() bool {
+		return len(s.Clients(t, "pubsub")) == 0
+	})
+}
+
+func TestRedisManyJoinAndLeave(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	h := hub(t, rdb, pubsub.Options{Linger: time.Microsecond})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				channel := fmt.Sprint(rand.IntN(3))
+				w := h.Join(channel)
+				for <-w.C(); !w.Live(); {
+					<-w.C()
+				}
+				if rdb.Publish(t.Context(), channel, "1").Val() != 1 {
+					t.Errorf("live on %s without a subscription", channel)
+				}
+				w.Leave()
+			}
+		})
+	}
+	wg.Wait()
+	redistest.Eventually(t, "only the probe is subscribed", func() bool {
+		return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 1
+	})
+}
+
+func TestMiniredisInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := miniredis.NewMiniRedis()
+		rdb := redis.NewClient(&redis.Options{
+			Addr:   "127.0.0.1:1", // go-redis looks a name up, and a resolver has no place in a bubble
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		})
+		h := pubsub.NewHub(pubsub.Redis(rdb, "probe"), pubsub.Options{})
+		w := h.Join("a")
+		live(t, w)
+		time.Sleep(time.Minute)
+		assert.True(t, w.Live())
+		assert.False(t, awake(w), "probes came back")
+		m.Publish("a", "0")
+		wake(t, w)
+		w.Leave()
+		time.Sleep(time.Minute)
+		assert.Empty(t, m.PubSubChannels("*"))
+		require.NoError(t, h.Close(t.Context()))
+		require.NoError(t, rdb.Close())
+		m.Close()
+	})
+}
+
+// lockedBuffer takes the log of a hub, which writes from several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

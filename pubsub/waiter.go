@@ -1,0 +1,60 @@
+package pubsub
+
+import "container/list"
+
+// Waiter is a place in the queue of one channel. Its methods may be called from
+// any goroutine.
+type Waiter struct {
+	hub     *Hub
+	c       chan struct{} // capacity 1; the hub sends with mu held; never closed
+	channel *channel      // nil if the hub was closed already
+	place   *list.Element // in channel.waiters, nil after Leave; guarded by hub.mu
+}
+
+// C is readable when it is time to try. It holds one wake-up, however many there
+// were, and some are spurious. Whoever takes one owes the channel a try: the
+// others may depend on it.
+func (w *Waiter) C() <-chan struct{} { return w.c }
+
+// Live reports whether messages reach this waiter now: the server has confirmed
+// the subscription, and nothing has happened to it since. When it becomes true,
+// and when it ceases to be, C becomes readable. While it is false, only the
+// caller's own timer can be relied on.
+func (w *Waiter) Live() bool {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.place != nil && w.channel.live
+}
+
+// Leave gives up the place, and hands a wake-up still in C on to the next
+// waiter. A second call does nothing.
+func (w *Waiter) Leave() {
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.place == nil {
+		return
+	}
+	ch := w.channel
+	ch.waiters.Remove(w.place)
+	w.place = nil
+	select {
+	case <-w.c:
+		ch.wakeOne()
+	default:
+	}
+	if ch.waiters.Len() == 0 && !ch.refused && !h.closed {
+		h.keep(ch, h.opts.Linger)
+	}
+}
+
+// wake leaves a wake-up in C, and reports whether there was room for it.
+// hub.mu is held.
+func (w *Waiter) wake() bool {
+	select {
+	case w.c <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
