@@ -1,0 +1,55 @@
+-- Grants the lock to an owner if it is free.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  fencing counter; only for a fenced lock
+-- ARGV[1]  lease, milliseconds
+-- ARGV[2]  owner; a new one for every grant
+-- ARGV[3]  how long the counter outlives its newest token, milliseconds
+--
+-- reply    {1, token}       acquired; token 0 for a lock that is not fenced
+--          {0, pttl}        refused; what is left of the holder's lease, -1 if it has none
+--          {-1, key, type}  key belongs to something that is not a lock
+--
+-- Everything that can be refused comes before the first write: a script that
+-- fails half-way is not rolled back.
+local kind = redis.call('type', KEYS[1]).ok
+local held = kind == 'hash' and redis.call('hexists', KEYS[1], ARGV[2]) == 1
+if kind ~= 'none' and not held then
+    if kind ~= 'hash' then
+        return {-1, KEYS[1], kind}
+    end
+    return {0, redis.call('pttl', KEYS[1])}
+end
+
+local token = 0
+if KEYS[2] then
+    -- From 2^53 on, adding 1 is not exact: a token could be given twice.
+    local counter = redis.pcall('get', KEYS[2]) or '0'
+    if type(counter) == 'table' or not string.find(counter, '^%d+$') or tonumber(counter) >= 2^53 then
+        return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
+    end
+    token = tonumber(counter)
+end
+
+if held then -- the answer to an earlier delivery was lost
+    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
+        redis.call('pexpire', KEYS[1], ARGV[1])
+    end
+    return {1, token}
+end
+
+redis.call('hset', KEYS[1], ARGV[2], 1)
+redis.call('pexpire', KEYS[1], ARGV[1])
+if KEYS[2] then
+    -- The server's clock carries the order of tokens over a lost counter, the
+    -- counter over a clock that was set back. A counter without TTL is one that
+    -- Redisson made and counts on: it stays so.
+    local now = redis.call('time')
+    token = math.max(token + 1, now[1] * 1000000 + now[2])
+    local keep = redis.call('pttl', KEYS[2]) ~= -1
+    redis.call('set', KEYS[2], string.format('%.0f', token))
+    if keep then
+        redis.call('pexpire', KEYS[2], ARGV[3])
+    end
+end
+return {1, token}

@@ -1,0 +1,37 @@
+// Package lua holds what happens atomically on the server: the scripts of a
+// lock and typed calls around them. It has no goroutines, no retries and no
+// clock.
+//
+// # Data
+//
+// A lock is a hash: one field per owner, its value the hold count, a TTL on the
+// key. That is the layout of Redisson's RLock, and the message on the unlock
+// channel is Redisson's too, so Go and Java may share a lock.
+//
+// # Safe to repeat, safe to arrive late
+//
+// A request whose reply was lost may be sent again, and the first copy may
+// still arrive after that. Two rules make every script harmless then:
+//
+//   - An owner string belongs to one grant and is never used again. Acquire by
+//     an owner that holds already is a success; Release, Renew and Count by one
+//     that does not hold change nothing. Redisson keeps one owner per thread and
+//     needs a latch key per unlock instead.
+//   - Effects are absolute. Count says what the hold count must be, not by how
+//     much it changes, and Release ends the grant whatever the count says.
+//
+// ForceRelease is the exception, as it names no owner: whoever repeats it may
+// remove the next grant.
+//
+// # Sending
+//
+// Commands are sent once: go-redis repeats a command whose reply it did not
+// get, up to three times and without telling, unless the command's NoRetry
+// method says no. Only the caller can know what a second answer means, so only
+// the caller repeats. NOSCRIPT is answered here, by sending the source; such a
+// script has not been executed.
+//
+// Scripts declare every key they touch, and only one wherever one is enough: in
+// a cluster a script with two keys fails with TRYAGAIN while its slot migrates.
+// Channels travel as arguments, they are not keys.
+package lua

@@ -1,0 +1,19 @@
+-- Removes a lock whoever holds it, and wakes a waiter. The one script that
+-- names no owner, hence the one that must not be repeated blindly.
+--
+-- KEYS[1]  lock
+-- ARGV[1]  PUBLISH or SPUBLISH
+-- ARGV[2]  unlock channel
+--
+-- reply    {1}              removed
+--          {0}              it was free
+--          {-1, key, type}  key belongs to something that is not a lock
+local kind = redis.call('type', KEYS[1]).ok
+if kind == 'none' then
+    return {0}
+elseif kind ~= 'hash' then
+    return {-1, KEYS[1], kind}
+end
+redis.call('del', KEYS[1])
+redis.pcall(ARGV[1], ARGV[2], '0')
+return {1}

@@ -1,0 +1,15 @@
+-- Extends an owner's lease.
+--
+-- KEYS[1]  lock
+-- ARGV[1]  lease, milliseconds; never shortens what is left
+-- ARGV[2]  owner
+--
+-- reply    1  renewed
+--          0  the owner does not hold the lock
+if redis.pcall('hexists', KEYS[1], ARGV[2]) ~= 1 then
+    return 0
+end
+if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
+    redis.call('pexpire', KEYS[1], ARGV[1])
+end
+return 1

@@ -1,0 +1,144 @@
+package lua
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Runner is what a script needs of a client. Every redis.UniversalClient is one.
+type Runner interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+//go:embed acquire.lua
+var acquireSource string
+
+//go:embed count.lua
+var countSource string
+
+//go:embed release.lua
+var releaseSource string
+
+//go:embed renew.lua
+var renewSource string
+
+//go:embed force.lua
+var forceSource string
+
+//go:embed inspect.lua
+var inspectSource string
+
+var (
+	acquireScript = newScript("acquire", acquireSource)
+	countScript   = newScript("count", countSource)
+	releaseScript = newScript("release", releaseSource)
+	renewScript   = newScript("renew", renewSource)
+	forceScript   = newScript("force", forceSource)
+	inspectScript = newScript("inspect", inspectSource)
+)
+
+type script struct{ name, source, sha string }
+
+func newScript(name, source string) script {
+	sum := sha1.Sum([]byte(source))
+	return script{name, source, hex.EncodeToString(sum[:])}
+}
+
+// once is a command that go-redis does not repeat.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// byHash and bySource build the two forms of a script call. EVALSHA comes
+// first: the source is sent only to a server that does not know it.
+func (s script) byHash(ctx context.Context, keys []string, args ...any) once {
+	return command(ctx, "evalsha", s.sha, keys, args)
+}
+
+func (s script) bySource(ctx context.Context, keys []string, args ...any) once {
+	return command(ctx, "eval", s.source, keys, args)
+}
+
+func command(ctx context.Context, verb, script string, keys []string, args []any) once {
+	words := make([]any, 0, 3+len(keys)+len(args))
+	words = append(words, verb, script, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	cmd := redis.NewCmd(ctx, append(words, args...)...)
+	cmd.SetFirstKeyPos(3) // routes to the node of the first key in a cluster
+	return once{cmd}
+}
+
+func unknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// run sends the script and returns its reply.
+func (s script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+	cmd := s.byHash(ctx, keys, args...)
+	err := r.Process(ctx, cmd)
+	if unknownScript(err) {
+		cmd = s.bySource(ctx, keys, args...)
+		err = r.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.reply(cmd)
+}
+
+// reply is a script's answer: a status, then integers and strings.
+type reply []any
+
+// Statuses of a reply.
+const (
+	done     = 1
+	refused  = 0
+	conflict = -1
+)
+
+// reply reads the answer of a command. Whatever is not of the form that the
+// script promises is an error: a strange answer must never look like a lock.
+func (s script) reply(cmd once) (reply, error) {
+	r, ok := cmd.Val().([]any)
+	if !ok {
+		r = reply{cmd.Val()}
+	}
+	if len(r) > 0 {
+		switch r[0] {
+		case int64(done), int64(refused):
+			return r, nil
+		case int64(conflict):
+			return nil, &ConflictError{Key: reply(r).text(1), Type: reply(r).text(2)}
+		}
+	}
+	return nil, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.Val())
+}
+
+func (r reply) status() int { return int(r.int(0)) }
+
+// int and text are zero where the reply is shorter or of another type: only
+// figures to show are read through such a default, nothing is decided by it.
+func (r reply) int(i int) int64 {
+	if i >= len(r) {
+		return 0
+	}
+	n, _ := r[i].(int64)
+	return n
+}
+
+func (r reply) text(i int) string {
+	if i >= len(r) {
+		return ""
+	}
+	s, _ := r[i].(string)
+	return s
+}
+
+func (r reply) millis(i int) time.Duration { return time.Duration(r.int(i)) * time.Millisecond }
