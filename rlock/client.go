@@ -1,0 +1,196 @@
+package rlock
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/xid"
+
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/pubsub"
+	"github.com/go-rlock/rlock/watchdog"
+)
+
+// Client makes locks on one Redis. Its waiters share one subscription
+// connection and its leases one watchdog; both start with the first need and end
+// when idle. It is safe for concurrent use.
+type Client struct {
+	id      string
+	rdb     redis.UniversalClient
+	opts    Options
+	grants  atomic.Uint64 // owner names given out
+	hub     *pubsub.Hub
+	dog     *watchdog.Scheduler[*grant]
+	gates   gates
+	janitor janitor
+
+	active  atomic.Int64  // calls, grants and goroutines that Close waits for
+	quiet   chan struct{} // capacity 1; told when active falls to zero
+	closing chan struct{} // closed by the first Close
+	closed  atomic.Bool
+
+	warnPublish sync.Once // of a refused PUBLISH
+}
+
+// New returns a client that locks on rdb, which stays the caller's: its options
+// are neither changed nor copied, and Close leaves it open. nil opts means
+// defaults. Nothing is sent.
+//
+// A [redis.Ring] is refused, because it moves keys to other shards when one is
+// down, and so is a [redis.AutoPipeliner], because it repeats commands on its
+// own; give the client underneath it. The error is [ErrInvalidOption].
+func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
+	switch rdb.(type) {
+	case *redis.Ring:
+		return nil, fmt.Errorf("%w: a Ring moves keys between shards, so that two owners could hold one lock: use a Client, a ClusterClient, or a quorum over independent servers", ErrInvalidOption)
+	case *redis.AutoPipeliner:
+		return nil, fmt.Errorf("%w: an AutoPipeliner repeats whole batches on its own: give the client underneath it", ErrInvalidOption)
+	}
+	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		id:      xid.New().String(),
+		rdb:     rdb,
+		opts:    o,
+		quiet:   make(chan struct{}, 1),
+		closing: make(chan struct{}),
+	}
+	c.gates.closing = c.closing
+	c.janitor = janitor{client: c, wake: make(chan struct{}, 1)}
+	// The probe's channel has the form of an unlock channel, so that an ACL rule
+	// for those covers it.
+	probe := related("redisson_lock__channel", "rlock-probe:"+c.id)
+	c.hub = pubsub.NewHub(pubsub.Redis(rdb, probe), pubsub.Options{Logger: o.Logger})
+	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: o.Logger})
+	return c, nil
+}
+
+// NewLock returns the lock of that name. It cannot fail and sends nothing; an
+// invalid name or option is [ErrInvalidOption] from every method. Locks of the
+// same name and client are the same lock; a Lock is safe for concurrent use and
+// need not be kept.
+//
+// The name, behind the client's prefix, is the key in Redis. Names longer than
+// 64 KiB, empty ones, and those whose braces would put key and channel into
+// different cluster slots are invalid.
+func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
+	l := &Lock{client: c, name: name, lease: c.opts.LeaseTime}
+	for _, opt := range opts {
+		opt(l)
+	}
+	key := c.opts.Prefix + name
+	err := checkName(key)
+	if name == "" {
+		err = errEmptyName
+	}
+	if err == nil {
+		err = checkLease(l.lease)
+	}
+	if err != nil {
+		l.err = &lockError{name, ErrInvalidOption, err}
+	}
+	l.protocol = newPlain(c.rdb, key, l.fenced)
+	return l
+}
+
+// owner returns a name for a new grant.
+func (c *Client) owner() string {
+	return c.id + ":" + strconv.FormatUint(c.grants.Add(1), 10)
+}
+
+// renew is the watchdog's request: one pipeline, so that it goes through
+// go-redis' pipeline pool, which the application's own commands cannot exhaust.
+func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []error {
+	sent := time.Now()
+	renewals := make([]lua.Renewal, len(due))
+	for i, d := range due {
+		renewals[i] = d.Key.lock.protocol.renewal(d.Key.owner, d.Duration)
+	}
+	errs := lua.Renew(ctx, c.rdb, renewals)
+	for i, err := range errs {
+		switch {
+		case err == lua.ErrNotOwner:
+			errs[i] = watchdog.ErrRefused
+		case err == nil && c.opts.Trace.Renewed != nil:
+			until := watchdog.Until(sent, due[i].Duration)
+			c.observe(func() { c.opts.Trace.Renewed(due[i].Key.lock.name, until) })
+		}
+	}
+	return errs
+}
+
+// Close ends the client gracefully. Waiting calls return [ErrClosed] and held
+// contexts end with it as their cause; holders unlock as always, and until they
+// have, their leases are renewed. What callers left behind is released at once.
+// Close returns when all of that is done, or when ctx is over, with its cause;
+// then renewal stops and what is still held ends with its lease. Do not call it
+// while holding a lock in the same goroutine. Calling it again waits again.
+//
+// A request that hangs inside go-redis ends by the time-outs of that client.
+func (c *Client) Close(ctx context.Context) error {
+	if c.closed.CompareAndSwap(false, true) {
+		close(c.closing)
+		for _, g := range c.gates.holders() {
+			g.interrupt(ErrClosed)
+		}
+		c.janitor.flush()
+	}
+	err := c.wait(ctx)
+	if dogErr := c.dog.Close(ctx); err == nil {
+		err = dogErr
+	}
+	if hubErr := c.hub.Close(ctx); err == nil {
+		err = hubErr
+	}
+	return err
+}
+
+func (c *Client) wait(ctx context.Context) error {
+	for c.active.Load() != 0 {
+		select {
+		case <-c.quiet:
+		case <-ctx.Done():
+			return fmt.Errorf("rlock: close: %w", ended(ctx))
+		}
+	}
+	return nil
+}
+
+// begin admits a call; done is its end.
+func (c *Client) begin() error {
+	c.active.Add(1)
+	if c.closed.Load() {
+		c.done()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (c *Client) done() {
+	if c.active.Add(-1) == 0 {
+		select {
+		case c.quiet <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// background runs f in a goroutine that Close waits for.
+func (c *Client) background(f func()) {
+	c.active.Add(1)
+	go func() {
+		defer c.done()
+		f()
+	}()
+}

@@ -1,0 +1,123 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Errors of this package. Match them with [errors.Is]; the text of what is
+// returned also names the lock and the cause.
+var (
+	// ErrNotAcquired: somebody else holds the lock and the wait, if there was
+	// one, is over. The error is a [*NotAcquiredError] and matches the error of
+	// the context that ended the wait as well.
+	ErrNotAcquired = errors.New("rlock: not acquired")
+
+	// ErrLeaseLost: the grant ended against the holder's will. Stop working on
+	// what it protects. The error is a [*LostError].
+	ErrLeaseLost = errors.New("rlock: lease lost")
+
+	// ErrNotHeld: this hold was unlocked before.
+	ErrNotHeld = errors.New("rlock: not held")
+
+	// ErrUnlocked is the cause of a held context that ended because its hold
+	// was unlocked.
+	ErrUnlocked = errors.New("rlock: unlocked")
+
+	// ErrClosed: the client is closed.
+	ErrClosed = errors.New("rlock: client closed")
+
+	// ErrUnavailable: Redis did not answer, or refused to serve. Of an
+	// acquisition it says that nothing is held; of an Unlock, that the outcome
+	// is unknown and the lock is free after one lease at the latest.
+	ErrUnavailable = errors.New("rlock: redis unavailable")
+
+	// ErrKeyConflict: the lock's key holds something that is not a lock. It was
+	// not touched; use another name or prefix.
+	ErrKeyConflict = errors.New("rlock: key conflict")
+
+	// ErrInvalidOption: a name, an option or an argument cannot work. No request
+	// was sent.
+	ErrInvalidOption = errors.New("rlock: invalid option")
+)
+
+// LostError is the cause of a held context whose grant was lost.
+type LostError struct {
+	Name  string // of the lock
+	Token int64  // fencing token of the lost grant, 0 without fencing
+	Err   error  // why: the watchdog's reason and the last failed renewal
+}
+
+// Error names the lock and the reason.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("rlock: lock %q: lease lost: %v", e.Name, e.Err)
+}
+
+// Is makes it match [ErrLeaseLost].
+func (e *LostError) Is(target error) bool { return target == ErrLeaseLost }
+
+// Unwrap returns the reason.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// NotAcquiredError says that a lock was held by somebody else.
+type NotAcquiredError struct {
+	Name string        // of the lock
+	TTL  time.Duration // what was left of the holder's lease when it was last seen; negative if it had no end, 0 if it was not seen
+	Err  error         // what ended the wait: the context's error and cause; nil if there was no wait
+}
+
+// Error names the lock, its holder's remaining lease and what ended the wait.
+func (e *NotAcquiredError) Error() string {
+	text := fmt.Sprintf("rlock: lock %q: not acquired", e.Name)
+	switch {
+	case e.TTL > 0:
+		text += fmt.Sprintf(": held for up to %v more", e.TTL)
+	case e.TTL < 0:
+		text += ": held without a TTL (ForceUnlock removes it)"
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is makes it match [ErrNotAcquired].
+func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
+
+// Unwrap returns what ended the wait.
+func (e *NotAcquiredError) Unwrap() error { return e.Err }
+
+// lockError is any other failure of an operation on a lock.
+type lockError struct {
+	name string
+	kind error // a sentinel of this package
+	err  error // may be nil
+}
+
+func (e *lockError) Error() string {
+	text := fmt.Sprintf("rlock: lock %q: %s", e.name, strings.TrimPrefix(e.kind.Error(), "rlock: "))
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *lockError) Unwrap() []error {
+	if e.err == nil {
+		return []error{e.kind}
+	}
+	return []error{e.kind, e.err}
+}
+
+// ended returns why ctx is over, as an error that matches both ctx.Err() and
+// its cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

@@ -1,0 +1,78 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Hold is one successful acquisition of a lock. Its methods are safe for
+// concurrent use, and may be called by any goroutine.
+type Hold struct {
+	_      noCopy
+	grant  *grant
+	outer  *Hold // innermost hold, of any lock, that this one was taken under
+	parent *Hold // hold of the same grant that this one was taken under
+	lease  time.Duration
+	fixed  bool
+	cancel context.CancelCauseFunc
+
+	// Guarded by grant.mu.
+	unlocked bool
+	children int // holds with this parent whose context has not ended
+}
+
+// noCopy lets go vet find copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// Unlock gives the hold back. The last one of a grant releases the lock, in one
+// round trip; an earlier one corrects the hold count. The hold's context ends,
+// with [ErrUnlocked], as soon as every hold taken under it is unlocked as well.
+//
+// Unlock ignores the end of ctx, of which only the values are used, and returns
+// within the client's UnlockTimeout. The error says what became of the lock:
+//
+//   - nil: it is free, or held by the holds that remain.
+//   - [ErrLeaseLost]: it was lost before; what was left of it is released, and
+//     nobody else's lock is touched.
+//   - [ErrUnavailable]: Redis did not answer. Renewal has stopped and the
+//     release goes on in the background; the lock is free after one lease at the
+//     latest.
+//   - [ErrNotHeld]: this hold was unlocked before. Nothing was sent.
+func (h *Hold) Unlock(ctx context.Context) error {
+	g := h.grant
+	g.check()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
+	defer cancel()
+	switch left, err := g.remove(h); {
+	case errors.Is(err, ErrLeaseLost) && left == 0:
+		g.releaseRest(ctx)
+		return err
+	case err != nil:
+		return err
+	case left == 0:
+		return g.conclude(ctx)
+	}
+	// The count is only shown: that it could not be corrected keeps nobody out,
+	// and the next request corrects it.
+	if err := g.agree(ctx, g.patience(g.lock.lease)); errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+	return nil
+}
+
+// Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of
+// a grant have the same.
+func (h *Hold) Owner() string { return h.grant.owner }
+
+// Token returns the fencing token: greater than that of every earlier grant of
+// the name, equal for nested holds. Send it along with every write to a resource
+// that refuses smaller ones, and a holder that was stopped for longer than its
+// lease can do no harm there. 0 without [WithFencing].
+func (h *Hold) Token() int64 { return h.grant.token }
+
+// Until returns the end of the trusted window as it stands. Renewals move it.
+func (h *Hold) Until() time.Time { return h.grant.entry.Until() }

@@ -1,0 +1,74 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// State is a lock as the server shows it.
+type State struct {
+	Name    string
+	Holds   map[string]int64 // hold count by owner; empty if the lock is free
+	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if the lock is free
+	Token   int64            // newest fencing token, 0 without fencing
+	Waiters int64            // connections that listen for a release, each for any number of waiters; -1 if the server does not tell
+}
+
+// Owner returns the owner, "" if the lock is free.
+func (s State) Owner() string {
+	for owner := range s.Holds {
+		return owner
+	}
+	return ""
+}
+
+// Inspect reads the lock from the server, in one round trip. On a replica the
+// answer may be stale; nothing should be decided by it.
+func (l *Lock) Inspect(ctx context.Context) (State, error) {
+	s, err := once(ctx, l, l.protocol.inspect)
+	if err != nil {
+		return State{}, err
+	}
+	return State{Name: l.name, Holds: s.Holds, TTL: s.TTL, Token: s.Token, Waiters: s.Subscribers}, nil
+}
+
+// ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports
+// whether there was one. The holder learns of it at its next renewal, at the
+// latest; until then it may go on. [ErrUnavailable] leaves open whether it was
+// removed: it is never repeated on its own, as that could remove the next grant
+// as well.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	return once(ctx, l, l.protocol.force)
+}
+
+// UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: it does
+// nothing if somebody else holds the lock by now.
+func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
+	_, err := once(ctx, l, func(ctx context.Context) (lua.Released, error) {
+		return l.protocol.release(ctx, owner)
+	})
+	if errors.Is(err, lua.ErrNotOwner) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// once makes a request a single time, bounded like any attempt.
+func once[T any](ctx context.Context, l *Lock, request func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := l.begin(ctx); err != nil {
+		return none, err
+	}
+	defer l.client.done()
+	value, err := attempt(ctx, l.client, patience{attempt: maxAttempt, stop: l.client.closing}, request, nil)
+	switch o, _ := classify(err); {
+	case o == answered:
+		return value, l.translate(err)
+	case err == errAbandoned:
+		return none, l.givenUp(ctx, nil)
+	}
+	return none, &lockError{l.name, ErrUnavailable, advise(err)}
+}

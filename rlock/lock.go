@@ -1,0 +1,254 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// Lock is a named lock. It holds no state of its own; see [Client.NewLock].
+type Lock struct {
+	client   *Client
+	name     string
+	protocol protocol
+	lease    time.Duration
+	fixed    bool
+	fenced   bool
+	err      error // why no method of it works
+}
+
+var errEmptyName = errors.New("the name is empty")
+
+// Name returns the name the lock was made with.
+func (l *Lock) Name() string { return l.name }
+
+// Lock waits for the lock as long as ctx allows. The returned context owns the
+// lock: use it for everything done under the lock, so that nested locking
+// re-enters and the work stops when the lock is lost. It descends from ctx, but
+// its end does not give the lock up: the lock is held, and renewed, until
+// [Hold.Unlock]. To bound the waiting only, use [Lock.TryLockFor].
+//
+// Under a context that owns the lock, Lock re-enters: one more hold, one more
+// Unlock.
+//
+// On an error nothing is held and the context passed in comes back:
+// [ErrNotAcquired] if ctx ended while somebody else held the lock,
+// [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended
+// or for as long as a lease lasts (at least 5 s), [ErrLeaseLost] under the
+// context of a lost grant, [ErrKeyConflict], [ErrClosed] or [ErrInvalidOption].
+// The context's own error is matched as well. Lock returns soon after ctx ends,
+// also while Redis is silent.
+//
+// An uncontended Lock, and a nested one, is one round trip. A waiting one sends
+// nothing between its second attempt and a wake-up or the end of the holder's
+// TTL.
+func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
+	return l.lock(ctx, ctx)
+}
+
+// TryLockFor is [Lock.Lock] that waits no longer than wait. When that is over
+// the error matches [context.DeadlineExceeded] beside the sentinel. wait of zero
+// or less is over at once, without an attempt.
+func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *Hold, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return l.lock(ctx, waiting)
+}
+
+// TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
+// somebody else holds the lock. While a goroutine of this client is known to
+// hold it, nothing is sent. The attempt is repeated only while its outcome is
+// unknown and the bound of a single attempt (a third of the lease, at most 2 s)
+// has not passed; then the error is [ErrUnavailable]. For the rest see
+// [Lock.Lock].
+func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
+	began := time.Now()
+	if err := l.begin(ctx); err != nil {
+		return ctx, nil, err
+	}
+	defer l.client.done()
+	p := patience{attempt: l.bound(), total: l.bound(), once: true, stop: l.client.closing}
+	if in := holdIn(ctx, l); in != nil {
+		if held, hold, err := l.nest(ctx, ctx, in, p); err != errReleased {
+			return held, hold, err
+		}
+	}
+	if holder := l.client.gates.holder(l); holder != nil && holder.check() {
+		return ctx, nil, &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
+	}
+	g := l.newGrant()
+	a := g.acquire(ctx, p)
+	if a.err == nil && !a.value.Acquired {
+		a.err = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
+	}
+	if a.err != nil {
+		g.abandon(false)
+		return ctx, nil, a.err
+	}
+	held, hold, err := g.start(ctx)
+	if err != nil {
+		g.abandon(true)
+		return ctx, nil, err
+	}
+	l.reportAcquired(began)
+	return held, hold, nil
+}
+
+// Do runs fn while holding the lock, with the context that owns it, and unlocks
+// when fn returns, panics or exits its goroutine. If the lock could not be
+// acquired, fn is not run and the error is that of [Lock.Lock]. Otherwise it is
+// fn's error, joined by that of the Unlock: a [*LostError] if the lock was lost
+// while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock.
+func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err error) {
+	held, hold, err := l.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if unlockErr := hold.Unlock(held); unlockErr != nil {
+			err = errors.Join(err, unlockErr)
+		}
+	}()
+	return fn(held)
+}
+
+// lock is the way of every call that may wait. Waiting ends with wait; the
+// context of the hold descends from ctx.
+func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
+	began := time.Now()
+	if err := l.begin(wait); err != nil {
+		return ctx, nil, err
+	}
+	defer l.client.done()
+	p := patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
+	if in := holdIn(ctx, l); in != nil {
+		if held, hold, err := l.nest(ctx, wait, in, p); err != errReleased {
+			return held, hold, err
+		}
+	}
+	seat, err := l.client.gates.enter(wait, l)
+	defer seat.leave()
+	if err != nil {
+		return ctx, nil, err
+	}
+	p.told = seat.told
+	for {
+		g, err := l.contend(wait, seat, p)
+		if err != nil {
+			return ctx, nil, err
+		}
+		held, hold, err := g.start(ctx)
+		if err == nil {
+			l.reportAcquired(began)
+			return held, hold, nil
+		}
+		g.abandon(true)
+		if l.client.closed.Load() {
+			return ctx, nil, &lockError{l.name, ErrClosed, nil}
+		}
+	}
+}
+
+// contend tries until the lock is acquired: at once, when the subscription is
+// confirmed, and then after each wake-up or pause. An owner that was refused
+// holds nothing, so all tries of one call share it.
+func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, error) {
+	c := l.client
+	g := l.newGrant()
+	var busy *NotAcquiredError // the newest refusal
+	for deaf := 0; ; {
+		a := g.acquire(wait, p)
+		switch {
+		case a.cut && busy != nil:
+			busy.Err = ended(wait)
+			a.err = busy
+			fallthrough
+		case a.err != nil:
+			g.abandon(false)
+			return nil, a.err
+		case a.value.Acquired:
+			return g, nil
+		}
+		busy = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
+		if f := c.opts.Trace.Waiting; f != nil {
+			c.observe(func() { f(l.name, busy.TTL) })
+		}
+		waiter := seat.listen(c.hub, l.protocol.channel())
+		if deaf++; waiter.Live() {
+			deaf = 0
+		}
+		if err := l.pause(wait, waiter, busy.TTL, deaf); err != nil {
+			g.abandon(false)
+			return nil, err
+		}
+	}
+}
+
+// Bounds of a pause.
+const (
+	minPause = 5 * time.Millisecond // a holder's TTL may read 0
+	maxPause = 30 * time.Second     // against whatever else may swallow a message
+	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
+)
+
+// pause waits for a wake-up, no longer than the holder's TTL. If no subscription
+// is confirmed, for the deaf-th time in a row, the pause is short: 50 ms
+// doubling to 1 s.
+func (l *Lock) pause(wait context.Context, waiter *pubsub.Waiter, ttl time.Duration, deaf int) error {
+	d := ttlPause
+	if ttl >= 0 {
+		// The key expires within its last millisecond; the random part keeps
+		// processes apart that saw the same TTL.
+		d = min(max(ttl, minPause)+time.Millisecond+rand.N(4*time.Millisecond), maxPause)
+	}
+	if deaf > 0 {
+		d = min(d, 25*time.Millisecond<<min(deaf, 6), time.Second)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-waiter.C():
+		return nil
+	case <-timer.C:
+		return nil
+	case <-l.client.closing:
+		return &lockError{l.name, ErrClosed, nil}
+	case <-wait.Done():
+		return &NotAcquiredError{Name: l.name, TTL: ttl, Err: ended(wait)}
+	}
+}
+
+// nest adds a hold to the grant of in, a hold found in ctx.
+func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Context, *Hold, error) {
+	g := in.grant
+	held, hold := g.newHold(ctx, l, in)
+	if err := g.add(hold); err != nil {
+		return ctx, nil, err
+	}
+	if err := g.agree(wait, p); err != nil {
+		g.retract(hold)
+		return ctx, nil, err
+	}
+	return held, hold, nil
+}
+
+// begin admits a call of a method. If it returns nil, client.done must follow.
+func (l *Lock) begin(ctx context.Context) error {
+	if l.err != nil {
+		return l.err
+	}
+	if err := l.client.begin(); err != nil {
+		return &lockError{l.name, ErrClosed, nil}
+	}
+	if ctx.Err() != nil {
+		l.client.done()
+		return &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+	}
+	return nil
+}
+
+// bound is that of a single attempt.
+func (l *Lock) bound() time.Duration { return min(l.lease/3, maxAttempt) }

@@ -1,0 +1,135 @@
+package rlock
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Defaults of [Options].
+const (
+	DefaultLeaseTime     = 30 * time.Second // Redisson's lockWatchdogTimeout
+	DefaultUnlockTimeout = 5 * time.Second
+)
+
+const (
+	minLeaseTime = 10 * time.Millisecond // below it, drift and guard leave nothing
+	maxLeaseTime = 10 * 365 * 24 * time.Hour
+	maxNameSize  = 64 << 10
+)
+
+// Options are the settings of a [Client]. The zero value of each field, and a
+// nil *Options, means its default.
+type Options struct {
+	// Prefix is put before every name. Redisson's counterpart is a NameMapper.
+	// Default: none.
+	Prefix string
+
+	// LeaseTime is how long a lock outlives a holder that is gone; while the
+	// holder lives, each third of it renews the lease. At least 10 ms. Default:
+	// [DefaultLeaseTime].
+	LeaseTime time.Duration
+
+	// UnlockTimeout is how long an Unlock waits for Redis. Then it returns and
+	// goes on in the background. Default: [DefaultUnlockTimeout].
+	UnlockTimeout time.Duration
+
+	// Logger is told of what no caller gets as an error: lost leases, refused
+	// subscriptions and messages. Default: silent.
+	Logger *slog.Logger
+
+	// Trace is told what happens. Default: nobody is.
+	Trace Trace
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	if opts.LeaseTime == 0 {
+		opts.LeaseTime = DefaultLeaseTime
+	}
+	if opts.UnlockTimeout == 0 {
+		opts.UnlockTimeout = DefaultUnlockTimeout
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := checkLease(opts.LeaseTime); err != nil {
+		return opts, fmt.Errorf("%w: Options.LeaseTime: %w", ErrInvalidOption, err)
+	}
+	if opts.UnlockTimeout < 0 {
+		return opts, fmt.Errorf("%w: Options.UnlockTimeout: %v is negative", ErrInvalidOption, opts.UnlockTimeout)
+	}
+	return opts, nil
+}
+
+// LockOption is a setting of a [Lock].
+type LockOption func(*Lock)
+
+// WithLeaseTime sets the lease time of a lock, in place of the client's. It is
+// renewed while the lock is held. At least 10 ms; sent as whole milliseconds.
+func WithLeaseTime(d time.Duration) LockOption {
+	return func(l *Lock) { l.lease = d }
+}
+
+// WithoutRenewal makes the lease a fixed one: it is not renewed, and the held
+// context ends with the trusted window. A nested hold that is renewed renews
+// the whole grant as long as it lives.
+func WithoutRenewal() LockOption {
+	return func(l *Lock) { l.fixed = true }
+}
+
+// WithFencing makes every grant carry a token that is greater than those of all
+// earlier grants of the name: see [Hold.Token]. It keeps a counter beside the
+// lock, the one of Redisson's RFencedLock, and so needs access to a second key.
+// All users of a name should agree on it.
+func WithFencing() LockOption {
+	return func(l *Lock) { l.fenced = true }
+}
+
+func checkLease(d time.Duration) error {
+	switch {
+	case d < minLeaseTime:
+		return fmt.Errorf("a lease of %v is too short: at least %v", d, minLeaseTime)
+	case d > maxLeaseTime:
+		return fmt.Errorf("a lease of %v is too long: at most %v", d, maxLeaseTime)
+	}
+	return nil
+}
+
+// checkName refuses names that cannot work on every topology. In a cluster the
+// slot of a key is that of its hash tag: what stands between the first '{' and
+// the next '}', if anything does. Redisson's rule puts a name that contains no
+// '{' between braces to name its channel, and takes any other as it is, so some
+// names end up in another slot than their channel.
+func checkName(key string) error {
+	switch {
+	case key == "":
+		return errors.New("the name is empty")
+	case len(key) > maxNameSize:
+		return fmt.Errorf("the name has %d bytes: at most %d", len(key), maxNameSize)
+	}
+	_, tag, braced := strings.Cut(key, "{")
+	if !braced {
+		if strings.Contains(key, "}") {
+			return errors.New("the name has a '}' without a '{' and would not share a cluster slot with its channel: rename it")
+		}
+		return nil
+	}
+	if end := strings.Index(tag, "}"); end <= 0 {
+		return errors.New("the name has an unclosed or empty hash tag and would not share a cluster slot with its channel: rename it")
+	}
+	return nil
+}
+
+// related names a key or channel that belongs to a lock, by Redisson's rule.
+func related(prefix, key string) string {
+	if strings.Contains(key, "{") {
+		return prefix + ":" + key
+	}
+	return prefix + ":{" + key + "}"
+}

@@ -1,0 +1,246 @@
+package rlock_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// counter is a hook that counts the commands a client is given. The server does
+// not count those it refuses.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(int64(len(cmds)))
+		return next(ctx, cmds)
+	}
+}
+
+// aclClient returns a client of srv as a user with these ACL rules.
+func aclClient(t *testing.T, srv *redistest.Server, rules ...string) *redis.Client {
+	t.Helper()
+	args := []any{"acl", "setuser", "u", "reset", "on", ">secret"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	require.NoError(t, srv.Client(t).Do(t.Context(), args...).Err())
+	return srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
+}
+
+// What will not change by waiting is returned at once, by every method, after
+// as few commands as it takes to know.
+func TestPermanentRefusals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		client   func(t *testing.T) *redis.Client
+		commands int64
+		wants    []string
+		reads    bool // Inspect works
+	}{
+		"no password": {
+			client: func(t *testing.T) *redis.Client {
+				return newServer(t, "--requirepass", "topsecret").Client(t)
+			},
+			commands: 1, wants: []string{"NOAUTH", "check user name and password"},
+		},
+		"wrong password": {
+			client: func(t *testing.T) *redis.Client {
+				return newServer(t, "--requirepass", "topsecret").Client(t, func(o *redis.Options) { o.Password = "wrongsecret" })
+			},
+			commands: 1, wants: []string{"WRONGPASS", "check user name and password"},
+		},
+		"no EVALSHA": {
+			client: func(t *testing.T) *redis.Client {
+				return aclClient(t, newServer(t), "+@all", "-evalsha", "-eval", "~*", "&*")
+			},
+			commands: 1, wants: []string{"NOPERM", "EVALSHA"},
+		},
+		"no EVAL": {
+			client: func(t *testing.T) *redis.Client {
+				return aclClient(t, newServer(t), "+@all", "-eval", "~*", "&*")
+			},
+			commands: 2, wants: []string{"NOPERM", "EVAL"},
+		},
+		"not these keys": {
+			client: func(t *testing.T) *redis.Client {
+				return aclClient(t, newServer(t), "+@all", "~other:*", "&*")
+			},
+			commands: 2, wants: []string{"NOPERM", "keys"},
+		},
+		"keys for reading only": {
+			client: func(t *testing.T) *redis.Client {
+				return aclClient(t, newServer(t), "+@all", "%R~*", "&*")
+			},
+			commands: 2, wants: nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := tt.client(t)
+			count := &counter{}
+			rdb.AddHook(count)
+			mu := clientOn(t, rdb, nil).NewLock("a")
+			for method, call := range methods(mu) {
+				count.n.Store(0)
+				start := time.Now()
+				err := call(t.Context())
+				require.ErrorIs(t, err, rlock.ErrUnavailable, method)
+				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "%s: busy and refused are not the same", method)
+				require.ErrorContains(t, err, `"a"`, method)
+				for _, want := range tt.wants {
+					require.ErrorContains(t, err, want, method)
+				}
+				require.NotContains(t, err.Error(), "secret", method)
+				require.LessOrEqual(t, count.n.Load(), tt.commands, method)
+				require.Less(t, time.Since(start), 2*time.Second, method)
+			}
+		})
+	}
+}
+
+// A user who may do everything but one command of the acquire script. Whatever
+// it did before is undone.
+func TestScriptWithoutCommand(t *testing.T) {
+	for _, command := range []string{"type", "hexists", "hset", "pexpire", "pttl"} {
+		t.Run(command, func(t *testing.T) {
+			srv := newServer(t)
+			rdb := srv.Client(t)
+			if command == "pttl" { // needed to refuse
+				_, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+				defer func() { require.NoError(t, hold.Unlock(t.Context())) }()
+			}
+			mu := clientOn(t, aclClient(t, srv, "+@all", "-"+command, "~*", "&*"), nil).NewLock("a")
+			start := time.Now()
+			_, _, err := mu.Lock(t.Context())
+			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			require.ErrorContains(t, err, "ACL", "what to do about it")
+			require.Less(t, time.Since(start), 2*time.Second)
+			if command != "pttl" {
+				redistest.Eventually(t, "nothing is left", func() bool {
+					return rdb.Exists(t.Context(), "a").Val() == 0
+				})
+			}
+		})
+	}
+}
+
+// A server out of memory grants nothing, but what is held can be renewed, nested
+// and unlocked.
+func TestOutOfMemory(t *testing.T) {
+	srv := newServer(t, "--maxmemory-policy", "noeviction")
+	rdb := srv.Client(t)
+	count := &counter{}
+	counted := srv.Client(t)
+	counted.AddHook(count)
+	c := clientOn(t, counted, &rlock.Options{LeaseTime: 500 * time.Millisecond})
+	mu := c.NewLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	require.NoError(t, c.NewLock("b").Do(t.Context(), func(context.Context) error { return nil }))
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+
+	for name, fencing := range map[string][]rlock.LockOption{"plain": nil, "fenced": {rlock.WithFencing()}} {
+		t.Run(name, func(t *testing.T) {
+			before, start := count.n.Load(), time.Now()
+			_, _, err := c.NewLock("b", fencing...).Lock(t.Context())
+			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			require.ErrorContains(t, err, "OOM")
+			require.ErrorContains(t, err, "maxmemory")
+			require.Less(t, time.Since(start), 2*time.Second)
+			require.LessOrEqual(t, count.n.Load()-before, int64(10), "in a loop") // renewals of a count too
+			require.Zero(t, rdb.Exists(t.Context(), "b").Val())
+		})
+	}
+
+	awaitUntil(t, srv, "a", hold, time.Second)
+	_, nested := lock(t, held, mu)
+	require.Equal(t, 2, holds(t, rdb, "a"))
+	require.NoError(t, nested.Unlock(held))
+	require.NoError(t, held.Err())
+	require.NoError(t, hold.Unlock(held))
+	require.Zero(t, holds(t, rdb, "a"))
+}
+
+// A replica may become the master: Lock waits for that, without haste.
+func TestReadOnlyReplica(t *testing.T) {
+	master, replica := newServer(t), newServer(t)
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	rdb := replica.Client(t)
+	require.NoError(t, rdb.SlaveOf(t.Context(), host, port).Err())
+	redistest.Eventually(t, "the replica is in step", func() bool {
+		return strings.Contains(rdb.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	count := &counter{}
+	counted := replica.Client(t)
+	counted.AddHook(count)
+	mu := clientOn(t, counted, nil).NewLock("a")
+
+	_, _, err = mu.TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorContains(t, err, "READONLY")
+	require.ErrorContains(t, err, "connect to the master")
+	require.LessOrEqual(t, count.n.Load(), int64(2), "one attempt: EVALSHA, and EVAL for an unknown script")
+
+	count.n.Store(0)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	start := time.Now()
+	_, _, err = mu.Lock(ctx)
+	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "READONLY")
+	require.GreaterOrEqual(t, time.Since(start), time.Second)
+	require.Less(t, time.Since(start), 2*time.Second)
+	require.LessOrEqual(t, count.n.Load(), int64(40), "a busy loop")
+
+	done := async(func() error { return mu.Do(t.Context(), func(context.Context) error { return nil }) })
+	seen := count.n.Load()
+	redistest.Eventually(t, "another attempt", func() bool { return count.n.Load() > seen+2 })
+	require.NoError(t, rdb.SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, within(t, 10*time.Second, done), "promoted")
+}
+
+// The announcement of a release is refused: the lock is free all the same, and
+// the operator hears of it once.
+func TestPublishRefused(t *testing.T) {
+	srv := newServer(t)
+	log := &logBuffer{}
+	c := clientOn(t, aclClient(t, srv, "+@all", "~*", "resetchannels"), &rlock.Options{Logger: log.logger()})
+	for range 3 {
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		require.NoError(t, hold.Unlock(held))
+		require.Zero(t, holds(t, srv.Client(t), "a"))
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "refuses to announce releases"), log.String())
+	require.Contains(t, log.String(), "redisson_lock__channel:{a}")
+	require.Contains(t, log.String(), "level=WARN")
+}
+
+// ForceUnlock frees the lock too when it may not tell anybody.
+func TestForceUnlockPublishRefused(t *testing.T) {
+	srv := newServer(t)
+	mu := clientOn(t, aclClient(t, srv, "+@all", "~*", "resetchannels"), nil).NewLock("a")
+	_, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+	removed, err := mu.ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrLeaseLost)
+}

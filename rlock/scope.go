@@ -1,0 +1,66 @@
+package rlock
+
+import "context"
+
+// heldContext is a context that owns a lock.
+type heldContext struct {
+	context.Context
+	hold *Hold
+}
+
+type holdKey struct{}
+
+// Value answers for the innermost hold of any lock.
+func (c heldContext) Value(key any) any {
+	if key == (holdKey{}) {
+		return c.hold
+	}
+	return c.Context.Value(key)
+}
+
+// Err compares the clocks itself: in a process that was stopped beyond its
+// lease, the first look at the context may come before the watchdog runs.
+func (c heldContext) Err() error {
+	c.hold.grant.check()
+	return c.Context.Err()
+}
+
+// innermost returns the hold that ctx was made for, nil if there is none.
+func innermost(ctx context.Context) *Hold {
+	h, _ := ctx.Value(holdKey{}).(*Hold)
+	return h
+}
+
+// holdIn returns the hold of l that ctx is under, unless all of that grant is unlocked.
+func holdIn(ctx context.Context, l *Lock) *Hold {
+	for h := innermost(ctx); h != nil; h = h.outer {
+		g := h.grant
+		if g.lock.client == l.client && g.lock.protocol.key() == l.protocol.key() {
+			if g.count() == 0 {
+				return nil
+			}
+			return h
+		}
+	}
+	return nil
+}
+
+// Detach returns ctx without the ownership of any lock. Give it to goroutines
+// that must contend with the holder; a context that owns a lock makes all that
+// use it one owner, inside together. The detached context still ends when the
+// lock is lost or unlocked.
+func Detach(ctx context.Context) context.Context {
+	return context.WithValue(ctx, holdKey{}, (*Hold)(nil))
+}
+
+// HoldCount returns how many live holds of the lock ctx is under share a grant,
+// 0 if ctx does not own the lock. It sends nothing.
+func (l *Lock) HoldCount(ctx context.Context) int {
+	if l.err != nil {
+		return 0
+	}
+	if h := holdIn(ctx, l); h != nil {
+		return h.grant.count()
+	}
+	return 0
+}

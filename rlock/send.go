@@ -1,0 +1,238 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// maxAttempt bounds a single attempt, whatever the time-outs of the client
+// underneath.
+const maxAttempt = 2 * time.Second
+
+// outcome is what is known of a request.
+type outcome int
+
+const (
+	answered    outcome = iota // the script ran and this is its reply
+	notExecuted                // it did not run and will not
+	unknown                    // it may have run, or may still run
+)
+
+// classify reads the error of a request. final says that repeating it would not
+// help. What is not recognised counts as unknown.
+func classify(err error) (o outcome, final bool) {
+	var conflict *lua.ConflictError
+	var netErr *net.OpError
+	var reply redis.Error
+	switch {
+	case err == nil, errors.Is(err, lua.ErrNotOwner), errors.As(err, &conflict):
+		return answered, true
+	case errors.Is(err, redis.ErrClosed):
+		return notExecuted, true
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+		errors.As(err, &netErr) && netErr.Op == "dial":
+		return notExecuted, false
+	case !errors.As(err, &reply):
+		return unknown, false
+	case hasCode(err, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS",
+		"BUSY", "MISCONF", "MOVED", "ASK", "ERR max number of clients reached"):
+		return notExecuted, false
+	case hasCode(err, "NOAUTH", "WRONGPASS", "NOPERM", "OOM", "CROSSSLOT", "ERR unknown command"):
+		return notExecuted, true
+	default:
+		return unknown, true // an error of the script itself, say
+	}
+}
+
+// hasCode tells whether an error reply has one of the codes. Redis before 7
+// wraps an error that a script runs into: `ERR Error running script …: -OOM …`.
+func hasCode(err error, codes ...string) bool {
+	text := err.Error()
+	for _, code := range codes {
+		if strings.HasPrefix(text, code) ||
+			strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, code+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// patience is how long a request is repeated.
+type patience struct {
+	attempt time.Duration   // bound of one attempt
+	total   time.Duration   // bound of all together
+	once    bool            // an attempt that was surely not executed is not repeated
+	stop    <-chan struct{} // ends it; nil for what has to be finished
+	told    func(error)     // if set, is told how each attempt went; nil means it was answered
+}
+
+// answer is how a request ended.
+type answer[T any] struct {
+	value T
+	sent  time.Time // before the attempt that was answered went out
+	doubt bool      // an attempt may have been executed, or may still be, without our knowing
+	cut   bool      // ctx ended before anything went wrong
+	err   error     // lua.ErrNotOwner as it is; any other names the lock
+}
+
+// send repeats a request until it is answered, cannot succeed, ctx is over or
+// patience ends. late, if set, gets what an attempt returned that nobody waited
+// for any more.
+func send[T any](ctx context.Context, l *Lock, p patience, request func(context.Context) (T, error), late func(T, error)) (a answer[T]) {
+	var last error
+	start := time.Now()
+	for n := 0; ; n++ {
+		a.sent = time.Now()
+		left := p.total - a.sent.Sub(start)
+		if left <= 0 {
+			a.err = &lockError{l.name, ErrUnavailable, advise(last)}
+			return a
+		}
+		var err error
+		a.value, err = attempt(ctx, l.client, patience{attempt: min(p.attempt, left), stop: p.stop}, request, late)
+		o, final := classify(err)
+		if o == answered {
+			p.tell(nil)
+			a.err = l.translate(err)
+			return a
+		}
+		a.doubt = a.doubt || o == unknown
+		if err == errAbandoned {
+			a.cut = last == nil
+			a.err = l.givenUp(ctx, last)
+			return a
+		}
+		p.tell(err)
+		last = err
+		switch {
+		case final, p.once && o == notExecuted:
+			a.err = &lockError{l.name, ErrUnavailable, advise(err)}
+			return a
+		case !p.sleep(ctx, backOff(n)):
+			a.err = l.givenUp(ctx, last)
+			return a
+		}
+	}
+}
+
+// givenUp is the error of a call that ended without an answer, because ctx is
+// over or, if not, because the client closes. trouble is the error of the last
+// attempt, if there was one.
+func (l *Lock) givenUp(ctx context.Context, trouble error) error {
+	switch {
+	case ctx.Err() == nil:
+		return &lockError{l.name, ErrClosed, trouble}
+	case trouble == nil:
+		return &lockError{l.name, ErrUnavailable, fmt.Errorf("no answer: %w", ended(ctx))}
+	}
+	return &lockError{l.name, ErrUnavailable, fmt.Errorf("%w; last error: %w", ended(ctx), advise(trouble))}
+}
+
+func (p patience) tell(err error) {
+	if p.told != nil {
+		p.told(err)
+	}
+}
+
+// advise adds to a refusal what an operator can do about it.
+func advise(err error) error {
+	var advice string
+	switch {
+	case err == nil:
+		return nil
+	case hasCode(err, "NOPERM"):
+		advice = "the ACL user needs the lock's keys, its channels, and the commands EVALSHA, EVAL, PUBLISH, SUBSCRIBE and those of the scripts"
+	case hasCode(err, "NOAUTH", "WRONGPASS"):
+		advice = "check user name and password"
+	case hasCode(err, "OOM"):
+		advice = "the server has reached maxmemory and may not evict: it can release and renew locks, but not grant them"
+	case hasCode(err, "READONLY"):
+		advice = "this server is a replica: connect to the master"
+	case hasCode(err, "CROSSSLOT"):
+		advice = "the keys of this lock are in different cluster slots: rename it"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, advice)
+}
+
+// translate turns an answer that is not a success into an error of this package.
+func (l *Lock) translate(err error) error {
+	if err == nil || errors.Is(err, lua.ErrNotOwner) {
+		return err
+	}
+	return &lockError{l.name, ErrKeyConflict, err}
+}
+
+var (
+	errAbandoned = errors.New("rlock: abandoned")
+	errNoAnswer  = errors.New("rlock: no answer in time")
+)
+
+// attempt makes a request in a goroutine of its own, because go-redis ends a
+// command on the wire neither with its context nor, necessarily, at all. When
+// ctx, or p, is over, it returns and leaves the request behind; its result goes
+// to late.
+func attempt[T any](ctx context.Context, c *Client, p patience, request func(context.Context) (T, error), late func(T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.attempt)
+	results, gone := make(chan result), make(chan struct{})
+	c.background(func() {
+		defer cancel()
+		value, err := request(own)
+		select {
+		case results <- result{value, err}:
+		case <-gone:
+			if late != nil {
+				late(value, err)
+			}
+		}
+	})
+	var none T
+	select {
+	case r := <-results:
+		return r.value, r.err
+	case <-ctx.Done():
+		close(gone)
+		return none, errAbandoned
+	case <-p.stop:
+		close(gone)
+		return none, errAbandoned
+	case <-own.Done():
+		close(gone)
+		return none, errNoAnswer
+	}
+}
+
+// backOff is the pause after failed attempt n, counted from 0: 5 ms doubling to
+// half a second, the upper half of it random.
+func backOff(n int) time.Duration {
+	d := min(5*time.Millisecond<<min(n, 10), 500*time.Millisecond)
+	return d/2 + rand.N(d/2)
+}
+
+// sleep returns false if ctx or p is over first.
+func (p patience) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-p.stop:
+		return false
+	}
+}
