@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// channel is a channel as the hub sees it. Hub.mu guards all of it.
+// channel is a channel as the hub sees it. Hub.mu guards all of it, and is held
+// by the callers of everything in this file.
 type channel struct {
 	name    string
 	waiters list.List   // of *Waiter, the longest first
-	timer   *time.Timer // holds on to the channel: it lingers, or was refused; else nil
+	timer   *time.Timer // holds on to a channel that lingers or was refused; else nil
 
 	// What the current connection was asked, and has answered.
-	asked   bool // the last request was SUBSCRIBE and is not known to have been refused
+	asked   bool // the last request was SUBSCRIBE, and was not refused
 	open    int  // unanswered requests
 	live    bool // nothing is open, and the last answer was a confirmation
-	refused bool // not to be asked for again before the timer fires
+	refused bool // not to be asked for before the timer fires
 	queued  bool // in conn.todo
 }
 
@@ -37,19 +38,13 @@ func (ch *channel) wakeAll() {
 	}
 }
 
-// keep holds on to ch for d, with or without waiters.
-func (h *Hub) keep(ch *channel, d time.Duration) {
+// reset forgets what belonged to a connection that has ended.
+func (ch *channel) reset() {
+	if ch.live {
+		ch.wakeAll() // the others rely on nothing
+	}
 	ch.dropTimer()
-	var t *time.Timer
-	t = time.AfterFunc(d, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if ch.timer == t { // otherwise it was stopped, too late
-			ch.timer, ch.refused = nil, false
-			h.settle(ch)
-		}
-	})
-	ch.timer = t
+	ch.asked, ch.open, ch.live, ch.refused, ch.queued = false, 0, false, false, false
 }
 
 func (ch *channel) dropTimer() {
@@ -59,12 +54,27 @@ func (ch *channel) dropTimer() {
 	}
 }
 
+// keep holds on to ch for d, with or without waiters.
+func (h *Hub) keep(ch *channel, d time.Duration) {
+	ch.dropTimer()
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if ch.timer == t { // otherwise it was stopped too late
+			ch.timer, ch.refused = nil, false
+			h.settle(ch)
+		}
+	})
+	ch.timer = t
+}
+
 // settle does what is due after a change of ch: it has a request written, or
 // forgets the channel.
 func (h *Hub) settle(ch *channel) {
 	switch {
 	case ch.wanted() != ch.asked:
-		if h.conn != nil && !ch.refused {
+		if h.conn != nil { // otherwise the next connection will ask
 			h.conn.enqueue(ch)
 		}
 	case !ch.asked && ch.open == 0:
@@ -73,13 +83,4 @@ func (h *Hub) settle(ch *channel) {
 			h.idle.Reset(h.opts.Idle)
 		}
 	}
-}
-
-// reset forgets what belonged to a connection that has ended.
-func (ch *channel) reset() {
-	ch.dropTimer()
-	if ch.live {
-		ch.wakeAll()
-	}
-	ch.asked, ch.open, ch.live, ch.refused, ch.queued = false, 0, false, false, false
 }

@@ -209,7 +209,7 @@ func (c *conn) watch() error {
 		select {
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
-		case <-timer.C: // perhaps late: only what came after the probe, and not the clock, tells
+		case <-timer.C: // late, if the process stood still: no probe, no verdict
 		}
 		now, heard := time.Since(c.began), time.Duration(c.heard.Load())
 		switch {

@@ -34,8 +34,12 @@ type connection struct {
 	unanswered []request
 	subscribed map[string]bool // what the server has executed
 	log        []entry
-	probe      func(context.Context) // further in Probe
-	close      func()                // before Close; nil: nothing
+
+	// Further doings, nil for none: in Probe, at the end of Subscribe and
+	// Unsubscribe, before Close. The last two happen once.
+	probe func(context.Context)
+	wrote func()
+	close func()
 }
 
 type request struct{ verb, channel string }
@@ -120,6 +124,10 @@ func (c *connection) Unsubscribe(channel string) error { return c.request("UNSUB
 
 func (c *connection) request(verb, channel string) error {
 	c.s.mu.Lock()
+	if hang := c.wrote; hang != nil {
+		c.wrote = nil
+		defer hang()
+	}
 	defer c.s.mu.Unlock()
 	if c.over {
 		return errBroken

@@ -48,15 +48,16 @@ type Hub struct {
 	mu       sync.Mutex // guards what follows, all channels, and parts of conn and Waiter; never held during I/O
 	channels map[string]*channel
 	conn     *conn           // nil between connections
-	idle     *time.Timer     // calls rest; started with the end of the last channel
+	idle     *time.Timer     // calls rest; starts anew whenever the last channel goes
 	running  bool            // the goroutine of run exists
 	warned   map[string]bool // kinds of refusal in the log
 	closed   bool
 }
 
 // NewHub returns a hub that opens its connections with open, such as [Redis]
-// returns. open has to give up when its context ends. No connection is opened
-// before the first [Hub.Join].
+// returns. open should give up when its context ends; until it does, it may be
+// called again for another connection. Nothing is opened before the first
+// [Hub.Join].
 func NewHub(open func(context.Context) (Source, error), opts Options) *Hub {
 	if opts.ProbeInterval < 0 {
 		panic("pubsub: negative ProbeInterval")
@@ -89,12 +90,8 @@ func (h *Hub) Join(name string) *Waiter {
 	if ch == nil {
 		ch = &channel{name: name}
 		h.channels[name] = ch
-		h.idle.Stop()
 	}
 	w.channel, w.place = ch, ch.waiters.PushBack(w)
-	if !ch.refused {
-		ch.dropTimer()
-	}
 	if ch.live {
 		w.wake()
 	}
@@ -119,7 +116,7 @@ func (h *Hub) Close(ctx context.Context) error {
 		ch.wakeAll()
 	}
 	clear(h.channels)
-	h.conn = nil
+	h.conn = nil // what it still hears has no effect
 	h.idle.Stop()
 	h.mu.Unlock()
 	h.stop(errClosed)
@@ -183,7 +180,6 @@ func (h *Hub) disconnect(c *conn) (confirmed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conn = nil
-	h.idle.Stop()
 	for name, ch := range h.channels {
 		ch.reset()
 		if !ch.wanted() {

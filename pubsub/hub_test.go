@@ -459,6 +459,25 @@ func TestUnexpectedAnswerEndsTheConnection(t *testing.T) {
 	}
 }
 
+func TestContraryAnswerEndsTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+		s.set(func() { s.manual = true })
+		join("a")
+		s.conn().send(pubsub.Event{Kind: pubsub.Unsubscribed, Channel: "a"})
+		synctest.Wait()
+		assert.Zero(t, s.opened())
+	})
+}
+
+func TestLingeringChannelIsNotWorthAConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+		join("a").Leave()
+		_ = s.conn().Close()
+		time.Sleep(time.Minute)
+		assert.Len(t, s.dialled(), 1)
+	})
+}
+
 func TestAbandonedConnectionHasNoEffect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
 		w := join("a")
@@ -481,6 +500,23 @@ func TestAbandonedConnectionHasNoEffect(t *testing.T) {
 	})
 }
 
+func TestHangingWriteIsLeftBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+		join("a")
+		old := s.conn()
+		s.set(func() {
+			old.deaf = true
+			old.wrote = func() { time.Sleep(6*time.Second + 5*time.Millisecond) }
+			old.probe = func(context.Context) { old.events <- pubsub.Event{Kind: pubsub.Pong} }
+		})
+		join("b") // hangs, and when it is done there is no connection
+		w := join("c")
+		time.Sleep(time.Minute)
+		assert.True(t, w.Live())
+		assert.NotContains(t, old.requests(), "SUBSCRIBE c")
+	})
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -500,6 +536,24 @@ func TestClose(t *testing.T) {
 		}
 		require.NoError(t, h.Close(t.Context()))
 		assert.Len(t, s.dialled(), 1)
+	})
+}
+
+func TestNothingIsLiveAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{manual: true}
+		h := pubsub.NewHub(s.open, pubsub.Options{})
+		w := h.Join("a")
+		synctest.Wait()
+		conn := s.conn()
+		s.set(func() { conn.close = func() { time.Sleep(time.Minute) } })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, h.Close(ctx), context.DeadlineExceeded)
+		conn.answer(nil)
+		synctest.Wait()
+		assert.False(t, w.Live())
+		require.NoError(t, h.Close(t.Context()))
 	})
 }
 
