@@ -10,8 +10,8 @@
 --          {0, pttl}        refused; what is left of the holder's lease, -1 if it has none
 --          {-1, key, type}  key belongs to something that is not a lock
 --
--- Everything that can be refused comes before the first write: a script that
--- fails half-way is not rolled back.
+-- A script that fails half-way is not rolled back, so what may fail comes first:
+-- a token that nobody gets does no harm, and a lock without TTL is not left.
 local kind = redis.call('type', KEYS[1]).ok
 local held = kind == 'hash' and redis.call('hexists', KEYS[1], ARGV[2]) == 1
 if kind ~= 'none' and not held then
@@ -25,7 +25,8 @@ local token = 0
 if KEYS[2] then
     -- From 2^53 on, adding 1 is not exact: a token could be given twice.
     local counter = redis.pcall('get', KEYS[2]) or '0'
-    if type(counter) == 'table' or not string.find(counter, '^%d+$') or tonumber(counter) >= 2^53 then
+    if type(counter) == 'table' or not string.find(counter, '^%d+$') or
+        #counter > 16 or tonumber(counter) >= 2^53 then
         return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
     end
     token = tonumber(counter)
@@ -38,8 +39,6 @@ if held then -- the answer to an earlier delivery was lost
     return {1, token}
 end
 
-redis.call('hset', KEYS[1], ARGV[2], 1)
-redis.call('pexpire', KEYS[1], ARGV[1])
 if KEYS[2] then
     -- The server's clock carries the order of tokens over a lost counter, the
     -- counter over a clock that was set back. A counter without TTL is one that
@@ -51,5 +50,11 @@ if KEYS[2] then
     if keep then
         redis.call('pexpire', KEYS[2], ARGV[3])
     end
+end
+redis.call('hset', KEYS[1], ARGV[2], 1)
+local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])
+if armed ~= 1 then
+    redis.call('del', KEYS[1])
+    return armed
 end
 return {1, token}

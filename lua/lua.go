@@ -191,7 +191,7 @@ func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
 	for i := 4; i+1 < len(reply); i += 2 {
 		n, err := strconv.ParseInt(reply.text(i+1), 10, 64)
 		if err != nil {
-			return State{}, fmt.Errorf("lua: field %q of %q is not a hold count: %w", reply.text(i), g.Key, err)
+			return State{}, &ConflictError{Key: g.Key, Type: "hash with the field " + strconv.Quote(reply.text(i))}
 		}
 		s.Holds[reply.text(i)] = n
 	}

@@ -8,7 +8,7 @@
 -- reply    {1, receivers}  released
 --          {1, -1, error}  released; the server refused the message
 --          {0}             the owner does not hold the lock
-if redis.pcall('hexists', KEYS[1], ARGV[1]) ~= 1 then
+if redis.call('type', KEYS[1]).ok ~= 'hash' or redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {0}
 end
 redis.call('del', KEYS[1])

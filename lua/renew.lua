@@ -6,7 +6,7 @@
 --
 -- reply    1  renewed
 --          0  the owner does not hold the lock
-if redis.pcall('hexists', KEYS[1], ARGV[2]) ~= 1 then
+if redis.call('type', KEYS[1]).ok ~= 'hash' or redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
     return 0
 end
 if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then

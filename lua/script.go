@@ -36,19 +36,22 @@ var forceSource string
 var inspectSource string
 
 var (
-	acquireScript = newScript("acquire", acquireSource)
-	countScript   = newScript("count", countSource)
-	releaseScript = newScript("release", releaseSource)
-	renewScript   = newScript("renew", renewSource)
-	forceScript   = newScript("force", forceSource)
-	inspectScript = newScript("inspect", inspectSource)
+	acquireScript = newScript("acquire", acquireSource, 2)
+	countScript   = newScript("count", countSource, 1)
+	releaseScript = newScript("release", releaseSource, 1)
+	renewScript   = newScript("renew", renewSource, 1)
+	forceScript   = newScript("force", forceSource, 1)
+	inspectScript = newScript("inspect", inspectSource, 4)
 )
 
-type script struct{ name, source, sha string }
+type script struct {
+	name, source, sha string
+	ints              int // how many integers its answer begins with, at least
+}
 
-func newScript(name, source string) script {
+func newScript(name, source string, ints int) script {
 	sum := sha1.Sum([]byte(source))
-	return script{name, source, hex.EncodeToString(sum[:])}
+	return script{name, source, hex.EncodeToString(sum[:]), ints}
 }
 
 // once is a command that go-redis does not repeat.
@@ -77,7 +80,7 @@ func command(ctx context.Context, verb, script string, keys []string, args []any
 	return once{cmd}
 }
 
-func unknownScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // run sends the script and returns its reply.
 func (s script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
@@ -106,22 +109,34 @@ const (
 // reply reads the answer of a command. Whatever is not of the form that the
 // script promises is an error: a strange answer must never look like a lock.
 func (s script) reply(cmd once) (reply, error) {
-	r, ok := cmd.Val().([]any)
+	list, ok := cmd.Val().([]any)
 	if !ok {
-		r = reply{cmd.Val()}
+		list = []any{cmd.Val()}
 	}
-	if len(r) > 0 {
-		switch r[0] {
-		case int64(done), int64(refused):
-			return r, nil
-		case int64(conflict):
-			return nil, &ConflictError{Key: reply(r).text(1), Type: reply(r).text(2)}
-		}
+	r := reply(list)
+	switch {
+	case r.begins(1) && r.status() == conflict:
+		return nil, &ConflictError{Key: r.text(1), Type: r.text(2)}
+	case r.begins(s.ints) && (r.status() == done || r.status() == refused):
+		return r, nil
 	}
 	return nil, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.Val())
 }
 
-func (r reply) status() int { return int(r.int(0)) }
+// begins reports whether the reply begins with that many integers.
+func (r reply) begins(ints int) bool {
+	if len(r) < ints {
+		return false
+	}
+	for _, v := range r[:ints] {
+		if _, ok := v.(int64); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (r reply) status() int64 { return r.int(0) }
 
 // int and text are zero where the reply is shorter or of another type: only
 // figures to show are read through such a default, nothing is decided by it.

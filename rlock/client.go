@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/xid"
 
-	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -89,45 +88,21 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	for _, opt := range opts {
 		opt(l)
 	}
-	key := c.opts.Prefix + name
-	err := checkName(key)
-	if name == "" {
-		err = errEmptyName
-	}
+	err := checkName(c.opts.Prefix, name)
 	if err == nil {
 		err = checkLease(l.lease)
 	}
 	if err != nil {
 		l.err = &lockError{name, ErrInvalidOption, err}
 	}
-	l.protocol = newPlain(c.rdb, key, l.fenced)
+	l.lease = l.lease.Truncate(time.Millisecond) // what goes over the wire is what is trusted
+	l.protocol = newPlain(c.rdb, c.opts.Prefix+name, l.fenced)
 	return l
 }
 
 // owner returns a name for a new grant.
 func (c *Client) owner() string {
 	return c.id + ":" + strconv.FormatUint(c.grants.Add(1), 10)
-}
-
-// renew is the watchdog's request: one pipeline, so that it goes through
-// go-redis' pipeline pool, which the application's own commands cannot exhaust.
-func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []error {
-	sent := time.Now()
-	renewals := make([]lua.Renewal, len(due))
-	for i, d := range due {
-		renewals[i] = d.Key.lock.protocol.renewal(d.Key.owner, d.Duration)
-	}
-	errs := lua.Renew(ctx, c.rdb, renewals)
-	for i, err := range errs {
-		switch {
-		case err == lua.ErrNotOwner:
-			errs[i] = watchdog.ErrRefused
-		case err == nil && c.opts.Trace.Renewed != nil:
-			until := watchdog.Until(sent, due[i].Duration)
-			c.observe(func() { c.opts.Trace.Renewed(due[i].Key.lock.name, until) })
-		}
-	}
-	return errs
 }
 
 // Close ends the client gracefully. Waiting calls return [ErrClosed] and held
@@ -164,6 +139,7 @@ func (c *Client) wait(ctx context.Context) error {
 			return fmt.Errorf("rlock: close: %w", ended(ctx))
 		}
 	}
+	c.signal() // for another Close that waits as well
 	return nil
 }
 
@@ -179,10 +155,14 @@ func (c *Client) begin() error {
 
 func (c *Client) done() {
 	if c.active.Add(-1) == 0 {
-		select {
-		case c.quiet <- struct{}{}:
-		default:
-		}
+		c.signal()
+	}
+}
+
+func (c *Client) signal() {
+	select {
+	case c.quiet <- struct{}{}:
+	default:
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -53,7 +54,7 @@ type LostError struct {
 
 // Error names the lock and the reason.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("rlock: lock %q: lease lost: %v", e.Name, e.Err)
+	return fmt.Sprintf("rlock: lock %s: lease lost: %v", quote(e.Name), e.Err)
 }
 
 // Is makes it match [ErrLeaseLost].
@@ -71,7 +72,7 @@ type NotAcquiredError struct {
 
 // Error names the lock, its holder's remaining lease and what ended the wait.
 func (e *NotAcquiredError) Error() string {
-	text := fmt.Sprintf("rlock: lock %q: not acquired", e.Name)
+	text := fmt.Sprintf("rlock: lock %s: not acquired", quote(e.Name))
 	switch {
 	case e.TTL > 0:
 		text += fmt.Sprintf(": held for up to %v more", e.TTL)
@@ -98,7 +99,7 @@ type lockError struct {
 }
 
 func (e *lockError) Error() string {
-	text := fmt.Sprintf("rlock: lock %q: %s", e.name, strings.TrimPrefix(e.kind.Error(), "rlock: "))
+	text := fmt.Sprintf("rlock: lock %s: %s", quote(e.name), strings.TrimPrefix(e.kind.Error(), "rlock: "))
 	if e.err != nil {
 		text += ": " + e.err.Error()
 	}
@@ -110,6 +111,15 @@ func (e *lockError) Unwrap() []error {
 		return []error{e.kind}
 	}
 	return []error{e.kind, e.err}
+}
+
+// quote shows a name, which may be 64 KiB long or binary, in an error.
+func quote(name string) string {
+	const most = 100
+	if len(name) > most {
+		return strconv.Quote(name[:most]) + "…"
+	}
+	return strconv.Quote(name)
 }
 
 // ended returns why ctx is over, as an error that matches both ctx.Err() and

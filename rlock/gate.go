@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-rlock/rlock/pubsub"
 )
@@ -19,11 +20,16 @@ type gates struct {
 // gate is the queue of those goroutines of a client that want the same lock.
 // Its head contends on the server, on behalf of all.
 type gate struct {
-	key     string
-	queue   list.List      // of *seat; the front contends
-	waiter  *pubsub.Waiter // joined by the first head that is refused, left with the last seat
-	holder  *grant         // the grant of this client, as far as it knows
-	trouble error          // the head's last attempt, if it got no answer
+	key    string
+	queue  list.List      // of *seat; the front contends
+	waiter *pubsub.Waiter // joined by the first head that is refused, left with the last seat
+	holder *grant         // the grant of this client, as far as it knows
+
+	// What the heads have learnt: the newest refusal or, if there was no answer
+	// since, from when on and the newest error.
+	refusal *NotAcquiredError
+	since   time.Time
+	trouble error
 }
 
 // seat is a place in a gate's queue.
@@ -32,6 +38,7 @@ type seat struct {
 	gate  *gate
 	place *list.Element
 	turn  chan struct{} // closed when the seat becomes the head; nil if it was at once
+	since time.Time     // when it was taken
 }
 
 // of returns the gate of a key. mu is held.
@@ -57,7 +64,7 @@ func (gs *gates) tidy(g *gate) {
 // enter takes the last place in the queue and waits until it is the first one.
 // The seat must be left in any case; the error says why it never came to that.
 func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
-	s := &seat{gates: gs}
+	s := &seat{gates: gs, since: time.Now()}
 	gs.mu.Lock()
 	s.gate = gs.of(l.protocol.key())
 	s.place = s.gate.queue.PushBack(s)
@@ -74,13 +81,14 @@ func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
 	case <-gs.closing:
 		return s, &lockError{l.name, ErrClosed, nil}
 	case <-ctx.Done():
-		gs.mu.Lock()
-		trouble := s.gate.trouble
-		gs.mu.Unlock()
-		if trouble != nil {
+		if _, trouble := s.outage(); trouble != nil {
 			return s, l.givenUp(ctx, trouble)
 		}
-		return s, &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+		err := &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+		if refusal := s.refusal(); refusal != nil {
+			err.TTL = refusal.TTL
+		}
+		return s, err
 	}
 }
 
@@ -93,7 +101,7 @@ func (s *seat) leave() {
 	head := g.queue.Front() == s.place
 	g.queue.Remove(s.place)
 	if next := g.queue.Front(); next == nil {
-		idle, g.waiter, g.trouble = g.waiter, nil, nil
+		idle, g.waiter, g.refusal, g.since, g.trouble = g.waiter, nil, nil, time.Time{}, nil
 		gs.tidy(g)
 	} else if head {
 		close(next.Value.(*seat).turn)
@@ -104,28 +112,70 @@ func (s *seat) leave() {
 	}
 }
 
-// listen returns the gate's waiter for wake-ups. Only the head calls it.
-func (s *seat) listen(hub *pubsub.Hub, channel string) *pubsub.Waiter {
+// waiter returns the waiter for wake-ups that an earlier head has left to this
+// one, if there is one.
+func (s *seat) waiter() *pubsub.Waiter {
 	s.gates.mu.Lock()
 	defer s.gates.mu.Unlock()
-	if s.gate.waiter == nil {
-		s.gate.waiter = hub.Join(channel)
-	}
 	return s.gate.waiter
+}
+
+// listen makes the gate's waiter. Only the head calls it, once.
+func (s *seat) listen(hub *pubsub.Hub, channel string) *pubsub.Waiter {
+	w := hub.Join(channel)
+	s.gates.mu.Lock()
+	s.gate.waiter = w
+	s.gates.mu.Unlock()
+	return w
 }
 
 // told notes how the head's attempts go, for those behind it.
 func (s *seat) told(err error) {
 	s.gates.mu.Lock()
+	defer s.gates.mu.Unlock()
+	switch g := s.gate; {
+	case err == nil:
+		g.since = time.Time{}
+	case g.since.IsZero():
+		g.since, g.refusal = time.Now(), nil
+	}
 	s.gate.trouble = err
+}
+
+// refused notes the head's newest refusal, for those behind it.
+func (s *seat) refused(err *NotAcquiredError) {
+	s.gates.mu.Lock()
+	s.gate.refusal = err
 	s.gates.mu.Unlock()
 }
 
-// held notes that a grant of this client began.
-func (gs *gates) held(g *grant) {
+// refusal returns the newest refusal, unless there was trouble after it.
+func (s *seat) refusal() *NotAcquiredError {
+	s.gates.mu.Lock()
+	defer s.gates.mu.Unlock()
+	return s.gate.refusal
+}
+
+// outage returns since when, but not before the seat was taken, the heads have
+// had no answer, and the newest error. So everybody in the queue gives up after
+// the same time, not one after the other.
+func (s *seat) outage() (since time.Time, trouble error) {
+	s.gates.mu.Lock()
+	defer s.gates.mu.Unlock()
+	if since = s.gate.since; !since.IsZero() && since.Before(s.since) {
+		since = s.since
+	}
+	return since, s.gate.trouble
+}
+
+// held notes that a grant of this client began. It returns the one that the
+// client believed in until then, if any.
+func (gs *gates) held(g *grant) (before *grant) {
 	gs.mu.Lock()
-	gs.of(g.lock.protocol.key()).holder = g
-	gs.mu.Unlock()
+	defer gs.mu.Unlock()
+	gate := gs.of(g.lock.protocol.key())
+	before, gate.holder = gate.holder, g
+	return before
 }
 
 // ended notes that a grant of this client is over.

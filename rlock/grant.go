@@ -28,10 +28,12 @@ type grant struct {
 	// mutex whose wait ends with a context.
 	turn chan struct{}
 
-	mu    sync.Mutex // guards what follows, and the holds' own state
-	state state
-	holds []*Hold // live ones
-	loss  *LostError
+	mu         sync.Mutex // guards what follows, and the holds' own state
+	state      state
+	holds      []*Hold // live ones
+	loss       *LostError
+	longest    time.Duration // lease asked for so far
+	correcting bool          // a correction is on its way that has not looked yet
 }
 
 type state int
@@ -50,7 +52,7 @@ var (
 )
 
 func (l *Lock) newGrant() *grant {
-	return &grant{lock: l, owner: l.client.owner(), turn: make(chan struct{}, 1)}
+	return &grant{lock: l, owner: l.client.owner(), turn: make(chan struct{}, 1), longest: l.lease}
 }
 
 func (g *grant) patience(total time.Duration) patience {
@@ -71,31 +73,38 @@ func (g *grant) acquire(ctx context.Context, p patience) answer[lua.Reply] {
 func (g *grant) late(reply lua.Reply, err error) {
 	o, _ := classify(err)
 	g.mu.Lock()
-	over := g.state == released
+	over := g.state == released || g.state == lost
 	g.mu.Unlock()
 	if over && o != notExecuted && (err != nil || reply.Acquired) {
 		g.lock.client.janitor.sweep(g)
 	}
 }
 
-// start makes an acquired grant a held one, with its first hold. The error says
-// that there is no time left to hold it.
+// start makes an acquired grant an owned one, with its first hold. The error
+// says that there is no time left to hold it, or that the client is closed.
 func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 	c, l := g.lock.client, g.lock
 	held, hold := g.newHold(ctx, l, nil)
 	g.mu.Lock() // OnLost waits until the grant is complete
-	defer g.mu.Unlock()
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
-	if err != nil {
+	if err == nil {
+		g.entry, g.holds, g.state, g.began = entry, []*Hold{hold}, owned, time.Now()
+	}
+	g.mu.Unlock()
+	switch {
+	case errors.Is(err, watchdog.ErrClosed):
+		hold.cancel(ErrClosed)
+		return ctx, nil, &lockError{l.name, ErrClosed, nil}
+	case err != nil:
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	g.entry, g.holds, g.state = entry, []*Hold{hold}, owned
-	g.began = time.Now()
 	c.active.Add(1)
-	c.gates.held(g)
+	if before := c.gates.held(g); before != nil {
+		before.correct() // finds out that it is lost
+	}
 	if c.closed.Load() { // too late for Close to see it
-		hold.cancel(ErrClosed)
+		g.interrupt(ErrClosed)
 	}
 	return held, hold, nil
 }
@@ -134,8 +143,14 @@ func (g *grant) add(h *Hold) error {
 		h.cancel(ErrUnlocked)
 		return errReleased
 	}
+	for h.parent != nil && h.parent.over() {
+		h.parent = h.parent.parent
+	}
+	if h.parent != nil {
+		h.parent.children++
+	}
 	g.holds = append(g.holds, h)
-	h.parent.children++
+	g.longest = max(g.longest, h.lease)
 	return nil
 }
 
@@ -143,40 +158,48 @@ func (g *grant) add(h *Hold) error {
 // more. It returns how many holds are left.
 func (g *grant) remove(h *Hold) (left int, err error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if h.unlocked {
+		g.mu.Unlock()
 		return len(g.holds), &lockError{g.lock.name, ErrNotHeld, nil}
 	}
 	h.unlocked = true
 	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
-	for p := h; p != nil && p.unlocked && p.children == 0; p = p.parent {
-		p.cancel(ErrUnlocked)
-		if p.parent != nil {
-			p.parent.children--
+	top := h // the first one that is not over
+	for top != nil && top.over() {
+		if top = top.parent; top != nil {
+			top.children--
 		}
 	}
-	if g.state == lost {
-		return len(g.holds), g.loss
-	}
-	if len(g.holds) == 0 {
+	left = len(g.holds)
+	switch {
+	case g.state == lost:
+		err = g.loss
+	case left == 0:
 		g.state = released
 	}
-	return len(g.holds), nil
+	g.mu.Unlock()
+	for p := h; p != top; p = p.parent {
+		p.cancel(ErrUnlocked)
+	}
+	return left, err
 }
 
-// agree makes the hold count on the server that of the live holds, and the lease
-// the longest that they ask for.
-func (g *grant) agree(ctx context.Context, p patience) error {
+// setCount makes the hold count on the server that of the live holds, and the
+// lease the longest that they ask for.
+func (g *grant) setCount(ctx context.Context, p patience) error {
 	select {
 	case g.turn <- struct{}{}:
 		defer func() { <-g.turn }()
 	case <-ctx.Done():
-		return &lockError{g.lock.name, ErrUnavailable, ended(ctx)}
+		return g.lock.givenUp(ctx, nil)
+	case <-p.stop:
+		return g.lock.givenUp(ctx, nil)
 	}
 	g.mu.Lock()
+	g.correcting = false
 	if g.state != owned {
-		defer g.mu.Unlock()
-		return g.why()
+		g.mu.Unlock()
+		return g.lossOrNil()
 	}
 	n, lease, fixed := len(g.holds), time.Duration(0), true
 	for _, h := range g.holds {
@@ -190,21 +213,27 @@ func (g *grant) agree(ctx context.Context, p patience) error {
 	switch {
 	case a.err == nil:
 		g.entry.Rearm(a.sent, lease, fixed)
-		g.check()
 	case errors.Is(a.err, lua.ErrNotOwner):
 		g.lose(errGone)
 	default:
+		g.entry.Rearm(time.Time{}, lease, fixed) // what the live holds ask for, but no later end of the window
+	}
+	if g.check() {
 		return a.err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.why()
+	return g.lossOrNil()
 }
 
-// correct agrees in the background, after a request whose caller had left may
-// have set a count that is not true any more.
+// correct sets the count in the background: after a request that nobody waited
+// for may have set one that is not true any more.
 func (g *grant) correct() {
-	g.lock.client.background(func() { _ = g.agree(context.Background(), g.patience(g.lock.lease)) })
+	g.mu.Lock()
+	idle := !g.correcting
+	g.correcting = true
+	g.mu.Unlock()
+	if idle {
+		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.patience(g.lock.lease)) })
+	}
 }
 
 // retract takes back a nested hold that the server may not know of.
@@ -214,16 +243,16 @@ func (g *grant) retract(h *Hold) {
 	case left > 0:
 		g.correct()
 	default: // the others were unlocked meanwhile
-		g.lock.client.background(func() { _ = g.conclude(context.Background()) })
+		g.lock.client.background(func() { _ = g.release(context.Background()) })
 	}
 }
 
-// conclude frees the lock after the last hold is gone.
-func (g *grant) conclude(ctx context.Context) error {
+// release frees the lock after the last hold is gone.
+func (g *grant) release(ctx context.Context) error {
 	c := g.lock.client
 	defer g.finish()
 	g.entry.Stop()
-	a := send(ctx, g.lock, g.patience(g.lock.lease), g.release, nil)
+	a := send(ctx, g.lock, g.patience(time.Until(g.expires())), g.requestRelease, nil)
 	if g.doubted {
 		c.janitor.sweepAgain(g)
 	}
@@ -252,13 +281,41 @@ func (g *grant) conclude(ctx context.Context) error {
 // releaseRest releases what a lost grant may still have: the lease on the server
 // outlives the trust in it by the guard and the drift.
 func (g *grant) releaseRest(ctx context.Context) {
-	rest := time.Until(g.entry.Until().Add(g.lock.lease / 50))
-	if rest > 0 && !errors.Is(g.loss, errGone) {
-		send(ctx, g.lock, g.patience(rest), g.release, nil)
+	c := g.lock.client
+	if rest := time.Until(g.expires()); rest > 0 && !errors.Is(g.lossOrNil(), errGone) {
+		if a := send(ctx, g.lock, g.patience(rest), g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
+			c.janitor.sweep(g)
+		}
+	}
+	if g.doubted {
+		c.janitor.sweepAgain(g)
 	}
 }
 
-// lose ends a held grant against the holder's will.
+func (g *grant) requestRelease(ctx context.Context) (lua.Released, error) {
+	return g.lock.protocol.release(ctx, g.owner)
+}
+
+// until returns the end of the trusted window. Unlike entry, it may be used
+// before start has returned.
+func (g *grant) until() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.entry.Until()
+}
+
+// expires returns when the lease has ended on the server at the latest: drift
+// after the trusted window, and drift again as clocks may differ either way.
+func (g *grant) expires() time.Time {
+	if g.entry == nil {
+		return time.Now().Add(g.lock.lease)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
+}
+
+// lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
 	switch {
 	case errors.Is(err, watchdog.ErrRefused):
@@ -267,48 +324,57 @@ func (g *grant) lose(err error) {
 		err = ErrClosed
 	}
 	g.mu.Lock()
-	if g.state != owned {
-		g.mu.Unlock()
-		return
+	first := g.state == owned
+	if first {
+		g.state = lost
+		g.loss = &LostError{g.lock.name, g.token, err}
 	}
-	g.state = lost
-	g.loss = &LostError{g.lock.name, g.token, err}
+	loss := g.loss
 	g.mu.Unlock()
-	g.entry.Stop()
-	g.interrupt(g.loss)
-	g.lock.client.reportLost(g.loss)
-	g.finish()
+	if loss != nil {
+		g.interrupt(loss) // by whoever comes first: each may rely on it
+	}
+	if first {
+		g.entry.Stop()
+		g.lock.client.reportLost(loss)
+		g.finish()
+	}
 }
 
-// interrupt ends the contexts of all live holds.
+// interrupt ends the contexts of all live holds, and of those above them.
 func (g *grant) interrupt(cause error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, h := range g.holds {
+	holds := slices.Clone(g.holds)
+	g.mu.Unlock()
+	for _, h := range holds {
 		for ; h != nil; h = h.parent {
 			h.cancel(cause)
 		}
 	}
 }
 
-// finish is the end of a grant that was held.
+// finish is the end of a grant that was owned.
 func (g *grant) finish() {
 	g.lock.client.gates.ended(g)
 	g.lock.client.done()
 }
 
-// check compares the clocks and tells whether the grant is still trusted.
-func (g *grant) check() bool { return g.entry.Check() }
-
-// count returns how many holds are live.
-func (g *grant) count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.holds)
+// check compares the clocks and tells whether the grant is still trusted. If it
+// is not, its contexts have ended: the watchdog may know before it has told.
+func (g *grant) check() bool {
+	if g.entry.Check() {
+		return true
+	}
+	if err := g.entry.Err(); err != nil {
+		g.lose(err)
+	}
+	return false
 }
 
-// why returns the loss of a lost grant. mu is held.
-func (g *grant) why() error {
+// lossOrNil returns the loss of a lost grant, as an error.
+func (g *grant) lossOrNil() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.loss != nil {
 		return g.loss
 	}

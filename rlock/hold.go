@@ -19,8 +19,11 @@ type Hold struct {
 
 	// Guarded by grant.mu.
 	unlocked bool
-	children int // holds with this parent whose context has not ended
+	children int // holds with this parent that are not over
 }
+
+// over reports that nothing needs the hold's context any more. grant.mu is held.
+func (h *Hold) over() bool { return h.unlocked && h.children == 0 }
 
 // noCopy lets go vet find copies.
 type noCopy struct{}
@@ -41,8 +44,11 @@ func (*noCopy) Unlock() {}
 //   - [ErrUnavailable]: Redis did not answer. Renewal has stopped and the
 //     release goes on in the background; the lock is free after one lease at the
 //     latest.
-//   - [ErrNotHeld]: this hold was unlocked before. Nothing was sent.
+//   - [ErrNotHeld]: this hold was unlocked before, or is nil. Nothing was sent.
 func (h *Hold) Unlock(ctx context.Context) error {
+	if h == nil { // of an acquisition that failed
+		return ErrNotHeld
+	}
 	g := h.grant
 	g.check()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
@@ -54,11 +60,11 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	case err != nil:
 		return err
 	case left == 0:
-		return g.conclude(ctx)
+		return g.release(ctx)
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
 	// and the next request corrects it.
-	if err := g.agree(ctx, g.patience(g.lock.lease)); errors.Is(err, ErrLeaseLost) {
+	if err := g.setCount(ctx, g.patience(g.lock.lease)); errors.Is(err, ErrLeaseLost) {
 		return err
 	}
 	return nil

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/lua"
@@ -51,7 +52,8 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 		return l.protocol.release(ctx, owner)
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
-		return false, nil
+		_, err = once(ctx, l, l.protocol.inspect) // a conflict is no matter of owners
+		return false, err
 	}
 	return err == nil, err
 }
@@ -59,15 +61,18 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 // once makes a request a single time, bounded like any attempt.
 func once[T any](ctx context.Context, l *Lock, request func(context.Context) (T, error)) (T, error) {
 	var none T
-	if err := l.begin(ctx); err != nil {
+	if err := l.begin(); err != nil {
 		return none, err
 	}
 	defer l.client.done()
-	value, err := attempt(ctx, l.client, patience{attempt: maxAttempt, stop: l.client.closing}, request, nil)
+	if ctx.Err() != nil {
+		return none, fmt.Errorf("rlock: lock %s: %w", quote(l.name), ended(ctx))
+	}
+	value, err := attempt(ctx, l.client, maxAttempt, l.client.closing, request, nil)
 	switch o, _ := classify(err); {
 	case o == answered:
 		return value, l.translate(err)
-	case err == errAbandoned:
+	case err == errAbandoned, err == errNotSent:
 		return none, l.givenUp(ctx, nil)
 	}
 	return none, &lockError{l.name, ErrUnavailable, advise(err)}

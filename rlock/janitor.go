@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/go-rlock/rlock/lua"
 )
 
 // janitor releases what callers left behind: a grant that arrived after its
@@ -15,8 +13,9 @@ import (
 type janitor struct {
 	client *Client
 
-	mu      sync.Mutex // guards what follows
-	jobs    []*job
+	mu      sync.Mutex    // guards what follows
+	jobs    []*job        // to be done
+	busy    int           // being done
 	hasty   bool          // the client closes: nothing waits for its time
 	running bool          // there is a goroutine
 	wake    chan struct{} // capacity 1; tells it of a new job
@@ -30,24 +29,23 @@ type job struct {
 	tries int
 }
 
-const (
-	maxSweeps  = 64              // releases under way at once
-	sweepPause = 5 * time.Minute // of a janitor with no job; it has one whenever it pauses
-)
+const maxSweeps = 64 // releases under way at once
 
 // sweep releases g soon.
-func (j *janitor) sweep(g *grant) { j.add(&job{grant: g, at: time.Now()}) }
+func (j *janitor) sweep(g *grant) {
+	j.put(&job{grant: g, at: time.Now(), until: g.expires()})
+}
 
 // sweepAgain releases g after a third of its lease. It is for a grant of which
 // an attempt to acquire got no answer: that request may still be on its way, and
 // only a release after its arrival removes what it made. What arrives later
 // still ends with its lease, as nobody renews it.
 func (j *janitor) sweepAgain(g *grant) {
-	j.add(&job{grant: g, at: time.Now().Add(g.lock.lease / 3)})
+	at := time.Now().Add(g.lock.lease / 3)
+	j.put(&job{grant: g, at: at, until: at.Add(g.lock.lease)})
 }
 
-func (j *janitor) add(one *job) {
-	one.until = one.at.Add(one.grant.lock.lease)
+func (j *janitor) put(one *job) {
 	j.mu.Lock()
 	j.jobs = append(j.jobs, one)
 	start := !j.running
@@ -55,9 +53,9 @@ func (j *janitor) add(one *job) {
 	j.mu.Unlock()
 	if start {
 		j.client.background(j.run)
-		return
+	} else {
+		j.rouse()
 	}
-	j.rouse()
 }
 
 // flush lets nothing wait for its time any more.
@@ -75,76 +73,64 @@ func (j *janitor) rouse() {
 	}
 }
 
+// run does what is due, and ends when nothing is left.
 func (j *janitor) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		due, pause := j.due()
-		var all sync.WaitGroup
-		for _, one := range due {
-			all.Go(func() { j.do(one) })
-		}
-		all.Wait()
-		if len(due) > 0 {
-			continue
-		}
-		if pause == 0 {
+		due, pause, left := j.take()
+		if !left {
 			return
 		}
-		timer := time.NewTimer(pause)
+		for _, one := range due {
+			j.client.background(func() { j.do(one) })
+		}
+		timer.Reset(pause)
 		select {
 		case <-timer.C:
 		case <-j.wake:
 		}
-		timer.Stop()
 	}
 }
 
-// due takes out what is to be done now. If that is nothing, it tells how long to
-// pause, or 0 to end.
-func (j *janitor) due() (due []*job, pause time.Duration) {
+// take takes out what is to be done now, and tells how long the rest may wait.
+// left is false if there is nothing to do, now or later.
+func (j *janitor) take() (due []*job, pause time.Duration, left bool) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	pause = sweepPause
+	pause = time.Hour // every end of a job rouses
 	j.jobs = slices.DeleteFunc(j.jobs, func(one *job) bool {
-		wait := one.at.Sub(now)
-		if j.hasty && one.tries == 0 {
-			wait = 0
-		}
-		switch {
-		case wait > 0:
+		switch wait := one.at.Sub(now); {
+		case now.After(one.until):
+			return true
+		case wait > 0 && !(j.hasty && one.tries == 0):
 			pause = min(pause, wait)
 			return false
-		case len(due) == maxSweeps:
+		case j.busy == maxSweeps:
 			return false
 		}
+		j.busy++
 		due = append(due, one)
 		return true
 	})
-	if len(due) == 0 && len(j.jobs) == 0 {
-		j.running, pause = false, 0
-	}
-	return due, pause
+	j.running = len(j.jobs) > 0 || j.busy > 0
+	return due, pause, j.running
 }
 
 // do makes one attempt. Its answer says in any case that nothing is left; no
-// answer puts the job back, unless its lease is over.
+// answer puts the job back.
 func (j *janitor) do(one *job) {
 	l := one.grant.lock
-	_, err := attempt(context.Background(), j.client, patience{attempt: l.bound()}, one.grant.release, nil)
-	if o, final := classify(err); o == answered || final {
-		return
-	}
-	one.at = time.Now().Add(backOff(one.tries))
-	one.tries++
-	if one.at.After(one.until) {
-		return
-	}
+	_, err := attempt(context.Background(), j.client, l.bound(), nil, one.grant.requestRelease, nil)
+	o, final := classify(err)
 	j.mu.Lock()
-	j.jobs = append(j.jobs, one)
+	j.busy--
+	if o != answered && !final {
+		one.at = time.Now().Add(backOff(one.tries))
+		one.tries++
+		j.jobs = append(j.jobs, one)
+	}
 	j.mu.Unlock()
-}
-
-// release is the request that ends the grant on the server.
-func (g *grant) release(ctx context.Context) (lua.Released, error) {
-	return g.lock.protocol.release(ctx, g.owner)
+	j.rouse()
 }

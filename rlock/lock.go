@@ -20,8 +20,6 @@ type Lock struct {
 	err      error // why no method of it works
 }
 
-var errEmptyName = errors.New("the name is empty")
-
 // Name returns the name the lock was made with.
 func (l *Lock) Name() string { return l.name }
 
@@ -66,10 +64,13 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // [Lock.Lock].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	began := time.Now()
-	if err := l.begin(ctx); err != nil {
+	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
 	defer l.client.done()
+	if ctx.Err() != nil {
+		return ctx, nil, &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+	}
 	p := patience{attempt: l.bound(), total: l.bound(), once: true, stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err := l.nest(ctx, ctx, in, p); err != errReleased {
@@ -119,10 +120,13 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err erro
 // context of the hold descends from ctx.
 func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	began := time.Now()
-	if err := l.begin(wait); err != nil {
+	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
 	defer l.client.done()
+	if wait.Err() != nil {
+		return ctx, nil, &NotAcquiredError{Name: l.name, Err: ended(wait)}
+	}
 	p := patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err := l.nest(ctx, wait, in, p); err != errReleased {
@@ -135,6 +139,7 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 		return ctx, nil, err
 	}
 	p.told = seat.told
+	p.since, p.trouble = seat.outage()
 	for {
 		g, err := l.contend(wait, seat, p)
 		if err != nil {
@@ -146,37 +151,46 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 			return held, hold, nil
 		}
 		g.abandon(true)
-		if l.client.closed.Load() {
-			return ctx, nil, &lockError{l.name, ErrClosed, nil}
+		if errors.Is(err, ErrClosed) {
+			return ctx, nil, err
 		}
 	}
 }
 
 // contend tries until the lock is acquired: at once, when the subscription is
-// confirmed, and then after each wake-up or pause. An owner that was refused
-// holds nothing, so all tries of one call share it.
+// confirmed, and then after each wake-up or pause. A try is saved while this
+// client itself is known to hold the lock and its release would be heard. An
+// owner that was refused holds nothing, so all tries of one call share it.
 func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, error) {
 	c := l.client
 	g := l.newGrant()
-	var busy *NotAcquiredError // the newest refusal
+	waiter := seat.waiter()
+	busy := seat.refusal()
 	for deaf := 0; ; {
-		a := g.acquire(wait, p)
-		switch {
-		case a.cut && busy != nil:
-			busy.Err = ended(wait)
-			a.err = busy
-			fallthrough
-		case a.err != nil:
-			g.abandon(false)
-			return nil, a.err
-		case a.value.Acquired:
-			return g, nil
+		if holder := c.gates.holder(l); holder != nil && waiter != nil && waiter.Live() && holder.check() {
+			busy = &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
+		} else {
+			a := g.acquire(wait, p)
+			if a.cut && busy != nil {
+				a.err = &NotAcquiredError{Name: l.name, TTL: busy.TTL, Err: ended(wait)}
+			}
+			if a.err != nil {
+				g.abandon(false)
+				return nil, a.err
+			}
+			if a.value.Acquired {
+				return g, nil
+			}
+			p.since, p.trouble = time.Time{}, nil
+			busy = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
+			seat.refused(busy)
 		}
-		busy = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
 		if f := c.opts.Trace.Waiting; f != nil {
 			c.observe(func() { f(l.name, busy.TTL) })
 		}
-		waiter := seat.listen(c.hub, l.protocol.channel())
+		if waiter == nil {
+			waiter = seat.listen(c.hub, l.protocol.channel())
+		}
 		if deaf++; waiter.Live() {
 			deaf = 0
 		}
@@ -224,11 +238,14 @@ func (l *Lock) pause(wait context.Context, waiter *pubsub.Waiter, ttl time.Durat
 // nest adds a hold to the grant of in, a hold found in ctx.
 func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Context, *Hold, error) {
 	g := in.grant
+	if l.fenced && g.token == 0 {
+		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithFencing under a grant that was taken without: it has no token")}
+	}
 	held, hold := g.newHold(ctx, l, in)
 	if err := g.add(hold); err != nil {
 		return ctx, nil, err
 	}
-	if err := g.agree(wait, p); err != nil {
+	if err := g.setCount(wait, p); err != nil {
 		g.retract(hold)
 		return ctx, nil, err
 	}
@@ -236,16 +253,12 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Co
 }
 
 // begin admits a call of a method. If it returns nil, client.done must follow.
-func (l *Lock) begin(ctx context.Context) error {
+func (l *Lock) begin() error {
 	if l.err != nil {
 		return l.err
 	}
 	if err := l.client.begin(); err != nil {
 		return &lockError{l.name, ErrClosed, nil}
-	}
-	if ctx.Err() != nil {
-		l.client.done()
-		return &NotAcquiredError{Name: l.name, Err: ended(ctx)}
 	}
 	return nil
 }

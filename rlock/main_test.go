@@ -1,9 +1,17 @@
 package rlock_test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redistest.RunChild(map[string]func(args []string){"holder": holder})
+	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
+	_ = flag.Set("test.parallel", "6")
+	goleak.VerifyTestMain(m)
+}

@@ -106,9 +106,10 @@ func checkLease(d time.Duration) error {
 // the next '}', if anything does. Redisson's rule puts a name that contains no
 // '{' between braces to name its channel, and takes any other as it is, so some
 // names end up in another slot than their channel.
-func checkName(key string) error {
+func checkName(prefix, name string) error {
+	key := prefix + name
 	switch {
-	case key == "":
+	case name == "":
 		return errors.New("the name is empty")
 	case len(key) > maxNameSize:
 		return fmt.Errorf("the name has %d bytes: at most %d", len(key), maxNameSize)

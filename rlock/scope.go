@@ -18,10 +18,13 @@ func (c heldContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Err compares the clocks itself: in a process that was stopped beyond its
-// lease, the first look at the context may come before the watchdog runs.
+// Err compares the clocks itself, for every lock the context owns: in a process
+// that was stopped beyond its lease, the first look at the context may come
+// before the watchdog runs.
 func (c heldContext) Err() error {
-	c.hold.grant.check()
+	for h := c.hold; h != nil; h = h.outer {
+		h.grant.check()
+	}
 	return c.Context.Err()
 }
 
@@ -54,13 +57,21 @@ func Detach(ctx context.Context) context.Context {
 }
 
 // HoldCount returns how many live holds of the lock ctx is under share a grant,
-// 0 if ctx does not own the lock. It sends nothing.
+// 0 if ctx does not own
+// the lock, or no longer. It sends nothing.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0
 	}
-	if h := holdIn(ctx, l); h != nil {
+	if h := holdIn(ctx, l); h != nil && h.grant.check() {
 		return h.grant.count()
 	}
 	return 0
+}
+
+// count returns how many holds of the grant are live.
+func (g *grant) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.holds)
 }

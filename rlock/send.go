@@ -30,33 +30,36 @@ const (
 // classify reads the error of a request. final says that repeating it would not
 // help. What is not recognised counts as unknown.
 func classify(err error) (o outcome, final bool) {
+	if err == nil || errors.Is(err, lua.ErrNotOwner) {
+		return answered, true
+	}
 	var conflict *lua.ConflictError
 	var netErr *net.OpError
 	var reply redis.Error
 	switch {
-	case err == nil, errors.Is(err, lua.ErrNotOwner), errors.As(err, &conflict):
+	case errors.As(err, &conflict):
 		return answered, true
-	case errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, errNotSent):
 		return notExecuted, true
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.As(err, &netErr) && netErr.Op == "dial":
 		return notExecuted, false
 	case !errors.As(err, &reply):
 		return unknown, false
-	case hasCode(err, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS",
+	case hasCode(reply, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS",
 		"BUSY", "MISCONF", "MOVED", "ASK", "ERR max number of clients reached"):
 		return notExecuted, false
-	case hasCode(err, "NOAUTH", "WRONGPASS", "NOPERM", "OOM", "CROSSSLOT", "ERR unknown command"):
+	case hasCode(reply, "NOAUTH", "WRONGPASS", "OOM", "CROSSSLOT", "ERR unknown command"):
 		return notExecuted, true
 	default:
-		return unknown, true // an error of the script itself, say
+		return unknown, true // NOPERM, say, which may strike in the middle of a script
 	}
 }
 
-// hasCode tells whether an error reply has one of the codes. Redis before 7
-// wraps an error that a script runs into: `ERR Error running script …: -OOM …`.
-func hasCode(err error, codes ...string) bool {
-	text := err.Error()
+// hasCode tells whether a reply is an error with one of the codes. Redis before
+// 7 wraps what a script runs into: `ERR Error running script …: -OOM …`.
+func hasCode(reply redis.Error, codes ...string) bool {
+	text := reply.Error()
 	for _, code := range codes {
 		if strings.HasPrefix(text, code) ||
 			strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, code+" ") {
@@ -69,10 +72,12 @@ func hasCode(err error, codes ...string) bool {
 // patience is how long a request is repeated.
 type patience struct {
 	attempt time.Duration   // bound of one attempt
-	total   time.Duration   // bound of all together
+	total   time.Duration   // bound of all together, counted from since
+	since   time.Time       // zero: from the first attempt
+	trouble error           // why since is earlier: what others' attempts came to
 	once    bool            // an attempt that was surely not executed is not repeated
 	stop    <-chan struct{} // ends it; nil for what has to be finished
-	told    func(error)     // if set, is told how each attempt went; nil means it was answered
+	told    func(error)     // if set, is told how the attempts go: an error if one got no answer, nil if one did after that
 }
 
 // answer is how a request ended.
@@ -80,7 +85,7 @@ type answer[T any] struct {
 	value T
 	sent  time.Time // before the attempt that was answered went out
 	doubt bool      // an attempt may have been executed, or may still be, without our knowing
-	cut   bool      // ctx ended before anything went wrong
+	cut   bool      // ctx ended, and nothing had gone wrong until then
 	err   error     // lua.ErrNotOwner as it is; any other names the lock
 }
 
@@ -88,26 +93,30 @@ type answer[T any] struct {
 // patience ends. late, if set, gets what an attempt returned that nobody waited
 // for any more.
 func send[T any](ctx context.Context, l *Lock, p patience, request func(context.Context) (T, error), late func(T, error)) (a answer[T]) {
-	var last error
-	start := time.Now()
+	last := p.trouble
 	for n := 0; ; n++ {
 		a.sent = time.Now()
-		left := p.total - a.sent.Sub(start)
+		if p.since.IsZero() {
+			p.since = a.sent
+		}
+		left := p.total - a.sent.Sub(p.since)
 		if left <= 0 {
 			a.err = &lockError{l.name, ErrUnavailable, advise(last)}
 			return a
 		}
 		var err error
-		a.value, err = attempt(ctx, l.client, patience{attempt: min(p.attempt, left), stop: p.stop}, request, late)
+		a.value, err = attempt(ctx, l.client, min(p.attempt, left), p.stop, request, late)
 		o, final := classify(err)
 		if o == answered {
-			p.tell(nil)
+			if last != nil {
+				p.tell(nil)
+			}
 			a.err = l.translate(err)
 			return a
 		}
 		a.doubt = a.doubt || o == unknown
-		if err == errAbandoned {
-			a.cut = last == nil
+		if err == errAbandoned || err == errNotSent {
+			a.cut = last == nil && ctx.Err() != nil
 			a.err = l.givenUp(ctx, last)
 			return a
 		}
@@ -117,7 +126,7 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 		case final, p.once && o == notExecuted:
 			a.err = &lockError{l.name, ErrUnavailable, advise(err)}
 			return a
-		case !p.sleep(ctx, backOff(n)):
+		case !p.sleep(ctx, min(backOff(n), left-time.Since(a.sent))):
 			a.err = l.givenUp(ctx, last)
 			return a
 		}
@@ -145,19 +154,21 @@ func (p patience) tell(err error) {
 
 // advise adds to a refusal what an operator can do about it.
 func advise(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return err
+	}
 	var advice string
 	switch {
-	case err == nil:
-		return nil
-	case hasCode(err, "NOPERM"):
+	case hasCode(reply, "NOPERM", "ERR The user executing the script"):
 		advice = "the ACL user needs the lock's keys, its channels, and the commands EVALSHA, EVAL, PUBLISH, SUBSCRIBE and those of the scripts"
-	case hasCode(err, "NOAUTH", "WRONGPASS"):
+	case hasCode(reply, "NOAUTH", "WRONGPASS"):
 		advice = "check user name and password"
-	case hasCode(err, "OOM"):
+	case hasCode(reply, "OOM"):
 		advice = "the server has reached maxmemory and may not evict: it can release and renew locks, but not grant them"
-	case hasCode(err, "READONLY"):
+	case hasCode(reply, "READONLY"):
 		advice = "this server is a replica: connect to the master"
-	case hasCode(err, "CROSSSLOT"):
+	case hasCode(reply, "CROSSSLOT"):
 		advice = "the keys of this lock are in different cluster slots: rename it"
 	default:
 		return err
@@ -174,46 +185,56 @@ func (l *Lock) translate(err error) error {
 }
 
 var (
+	errNotSent   = errors.New("rlock: not sent")
 	errAbandoned = errors.New("rlock: abandoned")
 	errNoAnswer  = errors.New("rlock: no answer in time")
 )
 
 // attempt makes a request in a goroutine of its own, because go-redis ends a
-// command on the wire neither with its context nor, necessarily, at all. When
-// ctx, or p, is over, it returns and leaves the request behind; its result goes
-// to late.
-func attempt[T any](ctx context.Context, c *Client, p patience, request func(context.Context) (T, error), late func(T, error)) (T, error) {
+// command on the wire neither with its context nor, necessarily, at all. When ctx
+// is over, bound has passed or stop is closed, it returns and leaves the request
+// behind; what that returns goes to late.
+func attempt[T any](ctx context.Context, c *Client, bound time.Duration, stop <-chan struct{}, request func(context.Context) (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.attempt)
-	results, gone := make(chan result), make(chan struct{})
+	var none result
+	select {
+	case <-ctx.Done():
+		return none.value, errNotSent
+	case <-stop:
+		return none.value, errNotSent
+	default:
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	results := make(chan result, 1)
 	c.background(func() {
 		defer cancel()
 		value, err := request(own)
-		select {
-		case results <- result{value, err}:
-		case <-gone:
-			if late != nil {
-				late(value, err)
-			}
-		}
+		results <- result{value, err}
 	})
-	var none T
+	err := errAbandoned
 	select {
 	case r := <-results:
 		return r.value, r.err
 	case <-ctx.Done():
-		close(gone)
-		return none, errAbandoned
-	case <-p.stop:
-		close(gone)
-		return none, errAbandoned
+	case <-stop:
 	case <-own.Done():
-		close(gone)
-		return none, errNoAnswer
+		err = errNoAnswer
 	}
+	select {
+	case r := <-results: // it came together with what ended the wait
+		return r.value, r.err
+	default:
+	}
+	if late != nil {
+		c.background(func() {
+			r := <-results
+			late(r.value, r.err)
+		})
+	}
+	return none.value, err
 }
 
 // backOff is the pause after failed attempt n, counted from 0: 5 ms doubling to

@@ -16,7 +16,8 @@ type Trace struct {
 	Waiting func(name string, ttl time.Duration)
 	// Acquired: a grant began, waited after the call.
 	Acquired func(name string, waited time.Duration)
-	// Renewed: the trusted window now ends at until.
+	// Renewed: the server has renewed the lease, and the trusted window ends at
+	// until as soon as the watchdog has noted it.
 	Renewed func(name string, until time.Time)
 	// Lost: a grant ended against the holder's will.
 	Lost func(err *LostError)

@@ -82,6 +82,15 @@ func (e *Entry[K]) Check() bool {
 	return held
 }
 
+// Err returns why the lease was lost, with the errors that OnLost gets; nil if it
+// was not. OnLost may not have been called yet.
+func (e *Entry[K]) Err() error {
+	if e.ended.Load() {
+		return e.err
+	}
+	return nil
+}
+
 // Rearm says that a request other than a renewal, sent at sent, has armed the
 // lease for d. From now on d, at least 0, is its length, and it is renewed unless
 // fixed. The end of the window only ever moves forward. An ended entry stays so.
@@ -114,8 +123,8 @@ func (e *Entry[K]) end(cause error) bool {
 	if e.ended.Load() {
 		return false
 	}
-	e.ended.Store(true)
 	e.err = cause
+	e.ended.Store(true)
 	heap.Remove(&e.scheduler.queue, e.index)
 	return true
 }

@@ -1,0 +1,190 @@
+package evidence
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What redis-cli shows of a triple-nested hold with a lease of 3 s that lasts
+// 10 s: one field with the value 3, a TTL that is reset again and again, and
+// afterwards no key and one message.
+func TestNestedHoldOnTheWire(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 10 s")
+	}
+	const lease, held = 3 * time.Second, 10 * time.Second
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	c := newClient(t, rdb, &rlock.Options{LeaseTime: lease})
+	mu := c.NewLock(name)
+
+	messages := rdb.Subscribe(t.Context(), channel)
+	defer messages.Close()
+	_, err := messages.Receive(t.Context())
+	require.NoError(t, err)
+
+	ctx := t.Context()
+	var holds []*rlock.Hold
+	for range 3 {
+		var hold *rlock.Hold
+		ctx, hold, err = mu.Lock(ctx)
+		require.NoError(t, err)
+		holds = append(holds, hold)
+	}
+	fields, err := rdb.HGetAll(ctx, name).Result()
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{holds[0].Owner(): "3"}, fields)
+	require.Regexp(t, `^[0-9a-v]{20}:\d+$`, holds[0].Owner())
+	t.Logf("HGETALL: %v", fields)
+
+	resets, lowest, last := 0, lease, time.Duration(0)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < held; <-tick.C {
+		ttl, err := rdb.PTTL(ctx, name).Result()
+		require.NoError(t, err)
+		require.Positive(t, ttl, "the lock expired although it is held")
+		require.LessOrEqual(t, ttl, lease)
+		if ttl > last && last > 0 {
+			resets++
+		}
+		lowest, last = min(lowest, ttl), ttl
+	}
+	t.Logf("PTTL over %v: reset %d times, never below %v", held, resets, lowest)
+	require.GreaterOrEqual(t, resets, 8, "a lease is renewed at each third of it")
+
+	for i, hold := range holds {
+		require.NoError(t, hold.Unlock(ctx))
+		want := int64(0)
+		if i < 2 {
+			want = 1
+		}
+		require.Equal(t, want, rdb.Exists(t.Context(), name).Val())
+	}
+	message, err := messages.ReceiveMessage(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "0", message.Payload)
+	require.EqualValues(t, 1, srv.CommandCalls(t)["publish"])
+}
+
+// 100 goroutines in three processes wait for 5 s. Between their subscription and
+// the wake-up the server hears of none of them, but for the probes.
+func TestWaitersAreSilent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 5 s")
+	}
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, rdb, nil).NewLock(name, rlock.WithLeaseTime(time.Hour)) // no renewal within the test
+	held, hold, err := mu.Lock(t.Context())
+	require.NoError(t, err)
+
+	var children []*redistest.Child
+	for _, n := range []string{"33", "33", "34"} {
+		child := redistest.Spawn(t, "wait", srv.Addr(), n)
+		child.Expect("waiting", 10*time.Second)
+		children = append(children, child)
+	}
+	redistest.Eventually(t, "three processes are subscribed and have tried twice", func() bool {
+		n, err := rdb.PubSubNumSub(t.Context(), channel).Result()
+		require.NoError(t, err)
+		return n[channel] == 3 && srv.CommandCalls(t)["evalsha"]+srv.CommandCalls(t)["eval"] >= 7
+	})
+
+	monitor := srv.Monitor(t)
+	defer monitor.Stop()
+	timer := time.NewTimer(5 * time.Second)
+	<-timer.C
+	probes := 0
+	for _, c := range monitor.Commands() {
+		require.Equal(t, "publish", strings.ToLower(c.Args[0]), "%v", c.Args)
+		require.Contains(t, c.Args[1], "rlock-probe:")
+		probes++
+	}
+	t.Logf("5 s, 100 waiting goroutines in 3 processes: %d probes and no other command", probes)
+
+	require.NoError(t, hold.Unlock(held))
+	for _, child := range children {
+		child.Expect("served", 20*time.Second)
+	}
+}
+
+// 2,000 held locks and 500 waiters in one process.
+func TestManyLocksAndWaiters(t *testing.T) {
+	const locks, waiters = 2000, 500
+	srv := redistest.Start(t)
+	pools := func(o *redis.Options) { o.ClientName, o.PoolSize, o.PipelinePoolSize = "one", 8, 4 }
+	c := newClient(t, srv.Client(t, pools), &rlock.Options{LeaseTime: 3 * time.Second})
+	rdb := srv.Client(t)
+	other := newClient(t, rdb, nil)
+
+	var mu sync.Mutex
+	var holds []*rlock.Hold
+	hold := func(c *rlock.Client, key string) {
+		_, h, err := c.NewLock(key).Lock(context.Background())
+		require.NoError(t, err)
+		mu.Lock()
+		holds = append(holds, h)
+		mu.Unlock()
+	}
+	hold(c, "first") // starts the watchdog
+	base := runtime.NumGoroutine()
+	for i := range locks - 1 {
+		hold(c, "held:"+strconv.Itoa(i))
+	}
+	added := runtime.NumGoroutine() - base
+	t.Logf("goroutines added by %d held locks: %d", locks, added)
+	require.LessOrEqual(t, added, 16, "goroutines grow with the number of held locks")
+
+	for i := range 50 {
+		hold(other, "wanted:"+strconv.Itoa(i))
+	}
+	var served sync.WaitGroup
+	base = runtime.NumGoroutine()
+	for i := range waiters {
+		served.Go(func() {
+			err := c.NewLock("wanted:"+strconv.Itoa(i%50)).Do(context.Background(), func(context.Context) error { return nil })
+			assert.NoError(t, err)
+		})
+	}
+	redistest.Eventually(t, "50 channels are subscribed", func() bool {
+		channels, err := rdb.PubSubChannels(t.Context(), "redisson_lock__channel:*wanted*").Result()
+		require.NoError(t, err)
+		return len(channels) == 50
+	})
+	added = runtime.NumGoroutine() - base
+	t.Logf("goroutines added by %d waiting ones, beside themselves: %d", waiters, added-waiters)
+	require.LessOrEqual(t, added-waiters, 16)
+
+	// Two renewal periods of all leases, with everything going on.
+	renewed := srv.CommandCalls(t)["pexpire"]
+	redistest.Eventually(t, "every lease was renewed twice", func() bool {
+		return srv.CommandCalls(t)["pexpire"]-renewed > 2*locks
+	})
+	subscriptions, connections := len(srv.Clients(t, "pubsub")), 0
+	for _, conn := range srv.Clients(t, "normal") {
+		if conn["name"] == "one" {
+			connections++
+		}
+	}
+	t.Logf("connections of the process: %d for subscriptions, %d for commands and pipelines", subscriptions, connections)
+	require.Equal(t, 1, subscriptions)
+	require.LessOrEqual(t, connections, 8+4)
+
+	for _, h := range holds {
+		require.NoError(t, h.Unlock(t.Context()))
+	}
+	served.Wait()
+}

@@ -1,0 +1,219 @@
+package lua_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// Every answer of every script by an owner "me", and what it leaves. A repeated
+// call may get another answer but changes nothing, except that of force.
+func TestAnswers(t *testing.T) {
+	const (
+		notOwner = "lua: not the owner"
+		conflict = `lua: key "lock" holds a `
+	)
+	table := []struct {
+		call, before  string
+		answer, after string
+		again         string // answer to the repeated call
+		announced     bool
+	}{
+		{"acquire 20s", "", "acquired", "me=1 20s", "acquired", false},
+		{"acquire 20s", "me=2 10s", "acquired", "me=2 20s", "acquired", false},
+		{"acquire 20s", "me=2 30s", "acquired", "me=2 30s", "acquired", false},
+		{"acquire 20s", "me=2", "acquired", "me=2 20s", "acquired", false},
+		{"acquire 20s", "other=2 10s", "refused, 10s", "other=2 10s", "refused, 10s", false},
+		{"acquire 20s", "other=2", "refused, no end", "other=2", "refused, no end", false},
+		{"acquire 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
+		{"acquire 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
+
+		{"count 3 20s", "", notOwner, "", notOwner, false},
+		{"count 3 20s", "me=2 10s", "done", "me=3 20s", "done", false},
+		{"count 3 20s", "me=4 30s", "done", "me=3 30s", "done", false},
+		{"count 3 20s", "me=2", "done", "me=3 20s", "done", false},
+		{"count 3 20s", "me=garbage 10s", "done", "me=3 20s", "done", false},
+		{"count 3 20s", "other=2 10s", notOwner, "other=2 10s", notOwner, false},
+		{"count 3 20s", "string", notOwner, "string", notOwner, false},
+
+		{"release 20s", "", notOwner, "", notOwner, false},
+		{"release 20s", "me=1 10s", "told 1", "", notOwner, true},
+		{"release 20s", "me=5 10s", "told 1", "", notOwner, true},
+		{"release 20s", "me=1", "told 1", "", notOwner, true},
+		{"release 20s", "other=1 10s", notOwner, "other=1 10s", notOwner, false},
+		{"release 20s", "string", notOwner, "string", notOwner, false},
+
+		{"renew 20s", "", notOwner, "", notOwner, false},
+		{"renew 20s", "me=2 10s", "done", "me=2 20s", "done", false},
+		{"renew 20s", "me=2 30s", "done", "me=2 30s", "done", false},
+		{"renew 20s", "me=2", "done", "me=2 20s", "done", false},
+		{"renew 20s", "other=2 10s", notOwner, "other=2 10s", notOwner, false},
+		{"renew 20s", "other=2", notOwner, "other=2", notOwner, false},
+		{"renew 20s", "list", notOwner, "list", notOwner, false},
+
+		{"force 20s", "", "was held: false", "", "was held: false", false},
+		{"force 20s", "me=2 10s", "was held: true", "", "was held: false", true},
+		{"force 20s", "other=2", "was held: true", "", "was held: false", true},
+		{"force 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
+
+		{"inspect 20s", "", "map[], 0s, 1 listening", "", "map[], 0s, 1 listening", false},
+		{"inspect 20s", "me=2 10s", "map[me:2], 10s, 1 listening", "me=2 10s", "map[me:2], 10s, 1 listening", false},
+		{"inspect 20s", "other=2", "map[other:2], no end, 1 listening", "other=2", "map[other:2], no end, 1 listening", false},
+		{"inspect 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
+	}
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		g := grant("me")
+		heard := listen(t, rdb, g.Channel)
+		for _, tc := range table {
+			t.Run(tc.call+" on "+tc.before, func(t *testing.T) {
+				put(t, rdb, g.Key, tc.before)
+				space := strings.LastIndex(tc.call, " ")
+				lease, err := time.ParseDuration(tc.call[space+1:])
+				require.NoError(t, err)
+				call := calls[tc.call[:space]]
+
+				require.Equal(t, tc.answer, call(t.Context(), rdb, g, lease))
+				require.Equal(t, tc.after, show(t, rdb, g.Key))
+				require.Equal(t, tc.again, call(t.Context(), rdb, g, lease), "repeated")
+				require.Equal(t, tc.after, show(t, rdb, g.Key), "repeated")
+
+				var want []string
+				if tc.announced {
+					want = []string{"0"}
+				}
+				require.Equal(t, want, heard())
+			})
+		}
+	})
+}
+
+// listen subscribes to a channel. The function returns what was published since
+// its last call.
+func listen(t *testing.T, rdb *redis.Client, channel string) func() []string {
+	t.Helper()
+	sub := rdb.Subscribe(t.Context(), channel)
+	t.Cleanup(func() { _ = sub.Close() })
+	_, err := sub.Receive(t.Context())
+	require.NoError(t, err)
+	return func() (heard []string) {
+		const end = "end"
+		require.NoError(t, rdb.Publish(context.Background(), channel, end).Err())
+		for {
+			msg, err := sub.ReceiveMessage(context.Background())
+			require.NoError(t, err)
+			if msg.Payload == end {
+				return heard
+			}
+			heard = append(heard, msg.Payload)
+		}
+	}
+}
+
+func TestConflictNamesKeyAndType(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		put(t, rdb, "lock", "list")
+		_, err := lua.Acquire(t.Context(), rdb, grant("me"), time.Minute)
+		var conflict *lua.ConflictError
+		require.ErrorAs(t, err, &conflict)
+		require.Equal(t, lua.ConflictError{Key: "lock", Type: "list"}, *conflict)
+	})
+}
+
+// A holder's PTTL can read 0 in its last millisecond, and that is not free yet.
+// The embedded server is left out: its clock does not stand still in a script.
+func TestLastMillisecondIsStillHeld(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	for range 20 {
+		held, err := lua.Acquire(t.Context(), rdb, grant("other"), 10*time.Millisecond)
+		require.NoError(t, err)
+		require.True(t, held.Acquired)
+		reply := lua.Reply{}
+		for start := time.Now(); !reply.Acquired; {
+			require.Less(t, time.Since(start), 10*time.Second)
+			reply, err = lua.Acquire(t.Context(), rdb, grant("me"), 10*time.Second)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, reply.TTL, time.Duration(0))
+			require.LessOrEqual(t, reply.TTL, 10*time.Millisecond)
+		}
+		require.Equal(t, "me=1 10s", show(t, rdb, "lock"))
+		_, err = lua.Release(t.Context(), rdb, grant("me"))
+		require.NoError(t, err)
+	}
+}
+
+// What Redisson finds is what it would have written itself.
+func TestNothingBesideRedissonsData(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		ctx := t.Context()
+		g := fenced("d4q1kmh4vo0c73b7vol0:1")
+		reply, err := lua.Acquire(ctx, rdb, g, 10*time.Second)
+		require.NoError(t, err)
+		require.NoError(t, lua.Count(ctx, rdb, g, 10*time.Second, 2))
+
+		keys, err := rdb.Keys(ctx, "*").Result()
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{g.Key, g.Counter}, keys)
+		hash, err := rdb.HGetAll(ctx, g.Key).Result()
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{g.Owner: "2"}, hash)
+		token, err := rdb.Get(ctx, g.Counter).Int64()
+		require.NoError(t, err)
+		require.Equal(t, reply.Token, token)
+
+		_, err = lua.Release(ctx, rdb, g)
+		require.NoError(t, err)
+		keys, err = rdb.Keys(ctx, "*").Result()
+		require.NoError(t, err)
+		require.Equal(t, []string{g.Counter}, keys)
+	})
+}
+
+// Leases go out as whole milliseconds and never as 0, which would delete the key.
+func TestLeaseUnits(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{
+		30 * time.Second:                30 * time.Second,
+		1999*time.Millisecond + 999_999: 1999 * time.Millisecond,
+		10 * 365 * 24 * time.Hour:       10 * 365 * 24 * time.Hour,
+	} {
+		t.Run(lease.String(), func(t *testing.T) {
+			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+				reply, err := lua.Acquire(t.Context(), rdb, grant("me"), lease)
+				require.NoError(t, err)
+				require.True(t, reply.Acquired)
+				ttl, err := rdb.PTTL(t.Context(), "lock").Result()
+				require.NoError(t, err)
+				require.LessOrEqual(t, ttl, want)
+				require.Greater(t, ttl, want-time.Second)
+			})
+		})
+	}
+}
+
+// PEXPIRE with 0 deletes the key, and HSET behind it would make one without TTL.
+func TestImpossibleLeaseIsShort(t *testing.T) {
+	for _, lease := range []time.Duration{time.Microsecond, 0, -1, -time.Hour} {
+		t.Run(lease.String(), func(t *testing.T) {
+			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+				gone := func() bool { return show(t, rdb, "lock") == "" }
+				_, err := lua.Acquire(t.Context(), rdb, grant("me"), lease)
+				require.NoError(t, err)
+				redistest.Eventually(t, "the acquired lock expires", gone)
+
+				put(t, rdb, "lock", "me=1")
+				require.NoError(t, lua.Count(t.Context(), rdb, grant("me"), lease, 2))
+				redistest.Eventually(t, "the counted lock expires", gone)
+
+				put(t, rdb, "lock", "me=1")
+				require.NoError(t, lua.Renew(t.Context(), rdb, []lua.Renewal{{Grant: grant("me"), Lease: lease}})[0])
+				redistest.Eventually(t, "the renewed lock expires", gone)
+			})
+		})
+	}
+}

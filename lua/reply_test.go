@@ -1,0 +1,182 @@
+package lua_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// answering returns a client that gets the same answer to everything, whatever
+// stands between it and a server. A value that is an error is an error reply.
+func answering(value any) *redis.Client {
+	answer := func(cmd redis.Cmder) error {
+		if err, ok := value.(error); ok {
+			cmd.SetErr(err)
+			return err
+		}
+		cmd.(interface{ SetVal(any) }).SetVal(value)
+		return nil
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb.AddHook(hook{
+		process: func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error { return answer(cmd) },
+		pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+			for _, cmd := range cmds {
+				_ = answer(cmd)
+			}
+			return nil
+		},
+	})
+	return rdb
+}
+
+// ask makes each call of a lock that the answer could be for.
+func ask(ctx context.Context, value any) (acquired lua.Reply, errs map[string]error) {
+	rdb := answering(value)
+	defer func() { _ = rdb.Close() }()
+	g := fenced("me")
+	errs = make(map[string]error)
+	acquired, errs["acquire"] = lua.Acquire(ctx, rdb, g, time.Minute)
+	errs["count"] = lua.Count(ctx, rdb, g, time.Minute, 2)
+	_, errs["release"] = lua.Release(ctx, rdb, g)
+	errs["renew"] = lua.Renew(ctx, rdb, []lua.Renewal{{Grant: g, Lease: time.Minute}})[0]
+	_, errs["force"] = lua.ForceRelease(ctx, rdb, g)
+	_, errs["inspect"] = lua.Inspect(ctx, rdb, g)
+	return acquired, errs
+}
+
+func TestStrangeReplies(t *testing.T) {
+	for _, value := range []any{
+		nil,
+		"OK",
+		"1",
+		"",
+		true,
+		1.0,
+		int64(2),
+		int64(-2),
+		[]any{},
+		[]any{nil},
+		[]any{"1", int64(7)},
+		[]any{true, int64(7)},
+		[]any{int64(2), int64(7)},
+		[]any{[]any{int64(1), int64(7)}},
+		map[any]any{int64(1): int64(7)},
+		redis.Nil,
+		errors.New("ERR of some kind"),
+	} {
+		t.Run(fmt.Sprintf("%T %v", value, value), func(t *testing.T) {
+			reply, errs := ask(t.Context(), value)
+			require.Zero(t, reply)
+			for call, err := range errs {
+				require.Error(t, err, call)
+				require.NotErrorIs(t, err, lua.ErrNotOwner, call)
+			}
+		})
+	}
+}
+
+// An answer that breaks off, or is that of another script, is no lock.
+func TestTruncatedReplies(t *testing.T) {
+	for _, value := range []any{
+		int64(1),
+		int64(0),
+		[]any{int64(1)},
+		[]any{int64(0)},
+		[]any{int64(1), "7"},
+		[]any{int64(0), nil},
+	} {
+		t.Run(fmt.Sprint(value), func(t *testing.T) {
+			reply, errs := ask(t.Context(), value)
+			require.Zero(t, reply)
+			require.Error(t, errs["acquire"])
+			require.Error(t, errs["inspect"])
+		})
+	}
+}
+
+func TestHoldCountThatIsNone(t *testing.T) {
+	rdb := answering([]any{int64(1), int64(1000), int64(0), int64(0), "owner", "many"})
+	defer func() { _ = rdb.Close() }()
+	_, err := lua.Inspect(t.Context(), rdb, grant(""))
+	require.ErrorContains(t, err, `"owner"`)
+}
+
+// FuzzReply: whatever comes back, a lock is acquired only by {1, token}, and
+// counted or renewed only by 1.
+func FuzzReply(f *testing.F) {
+	f.Add([]byte{4, 2, 0, 1, 0, 7}) // {1, 7}
+	f.Add([]byte{4, 2, 0, 0, 0, 7}) // {0, 7}
+	f.Add([]byte{4, 1, 0, 1})       // {1}
+	f.Add([]byte{0, 1})             // 1
+	f.Add([]byte{4, 3, 0, 255, 1, 1, 'k', 1, 1, 't'})
+	f.Add([]byte{2})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		value := decode(&data, 3)
+		reply, errs := ask(t.Context(), value)
+
+		list, _ := value.([]any)
+		isStatus := func(v any) bool { return v == int64(0) || v == int64(1) }
+		wellFormed := len(list) >= 2 && isStatus(list[0])
+		if wellFormed {
+			_, wellFormed = list[1].(int64)
+		}
+		if (errs["acquire"] == nil) != wellFormed {
+			t.Errorf("acquire: %v: %v", value, errs["acquire"])
+		}
+		if reply.Acquired != (wellFormed && list[0] == int64(1)) {
+			t.Errorf("acquire: %v: %+v", value, reply)
+		}
+		first := value
+		if len(list) > 0 {
+			first = list[0]
+		}
+		for _, call := range []string{"count", "renew", "release", "force"} {
+			if errs[call] == nil && !isStatus(first) || errors.Is(errs[call], lua.ErrNotOwner) && first != int64(0) {
+				t.Errorf("%s: %v: %v", call, value, errs[call])
+			}
+		}
+	})
+}
+
+// decode takes a value off data: a kind, then what belongs to it.
+func decode(data *[]byte, depth int) any {
+	next := func() byte {
+		if len(*data) == 0 {
+			return 0
+		}
+		b := (*data)[0]
+		*data = (*data)[1:]
+		return b
+	}
+	switch kind := next() % 7; {
+	case kind == 0:
+		return int64(int8(next()))
+	case kind == 1:
+		n := min(int(next()), len(*data))
+		s := string((*data)[:n])
+		*data = (*data)[n:]
+		return s
+	case kind == 2:
+		return nil
+	case kind == 3:
+		return next()%2 == 1
+	case kind == 4 && depth > 0:
+		list := make([]any, next()%8)
+		for i := range list {
+			list[i] = decode(data, depth-1)
+		}
+		return list
+	case kind == 5:
+		return float64(next())
+	default:
+		return errors.New("ERR of some kind")
+	}
+}

@@ -1,0 +1,147 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/rlocktest"
+)
+
+// The scripts have to do the same on both servers, so that tests on the embedded
+// one mean something.
+func onBothServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Start(t).Client(t)) })
+	t.Run("embedded", func(t *testing.T) { test(t, rlocktest.NewServer(t).Client()) })
+}
+
+// grant is a lock without tokens.
+func grant(owner string) lua.Grant {
+	return lua.Grant{Key: "lock", Channel: "redisson_lock__channel:{lock}", Owner: owner}
+}
+
+// fenced is the same lock with tokens.
+func fenced(owner string) lua.Grant {
+	g := grant(owner)
+	g.Counter = "redisson_lock_token:{lock}"
+	return g
+}
+
+// calls are the scripts, each with its answer as a text.
+var calls = map[string]func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string{
+	"acquire": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
+		switch reply, err := lua.Acquire(ctx, r, g, lease); {
+		case err != nil:
+			return err.Error()
+		case reply.Acquired:
+			return "acquired"
+		default:
+			return "refused, " + showTTL(reply.TTL)
+		}
+	},
+	"count 3": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
+		return errText(lua.Count(ctx, r, g, lease, 3))
+	},
+	"release": func(ctx context.Context, r lua.Runner, g lua.Grant, _ time.Duration) string {
+		released, err := lua.Release(ctx, r, g)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("told %d", released.Receivers)
+	},
+	"renew": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
+		return errText(lua.Renew(ctx, r, []lua.Renewal{{Grant: g, Lease: lease}})[0])
+	},
+	"force": func(ctx context.Context, r lua.Runner, g lua.Grant, _ time.Duration) string {
+		was, err := lua.ForceRelease(ctx, r, g)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("was held: %t", was)
+	},
+	"inspect": func(ctx context.Context, r lua.Runner, g lua.Grant, _ time.Duration) string {
+		s, err := lua.Inspect(ctx, r, g)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%v, %s, %d listening", s.Holds, showTTL(s.TTL), s.Subscribers)
+	},
+}
+
+func errText(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "done"
+}
+
+// put makes a key what the text says, and show says what it is:
+//
+//	""            absent
+//	"me=2 20s"    a hash with one field and a TTL, shown rounded up to 10 s
+//	"me=2"        the same without TTL
+//	"string"      a key of that type, or "list"
+func put(t *testing.T, rdb *redis.Client, key, text string) {
+	t.Helper()
+	ctx := t.Context()
+	require.NoError(t, rdb.Del(ctx, key).Err())
+	hash, ttl, hasTTL := strings.Cut(text, " ")
+	switch owner, holds, isHash := strings.Cut(hash, "="); {
+	case text == "":
+	case isHash:
+		require.NoError(t, rdb.HSet(ctx, key, owner, holds).Err())
+	case text == "string":
+		require.NoError(t, rdb.Set(ctx, key, "value", 0).Err())
+	case text == "list":
+		require.NoError(t, rdb.RPush(ctx, key, "value").Err())
+	default:
+		require.Fail(t, "no such state", text)
+	}
+	if hasTTL {
+		d, err := time.ParseDuration(ttl)
+		require.NoError(t, err)
+		require.NoError(t, rdb.PExpire(ctx, key, d).Err())
+	}
+}
+
+func show(t require.TestingT, rdb *redis.Client, key string) string {
+	ctx := context.Background()
+	kind, err := rdb.Type(ctx, key).Result()
+	require.NoError(t, err)
+	switch kind {
+	case "none":
+		return ""
+	case "hash":
+	default:
+		return kind
+	}
+	hash, err := rdb.HGetAll(ctx, key).Result()
+	require.NoError(t, err)
+	var fields []string
+	for owner, holds := range hash {
+		fields = append(fields, owner+"="+holds)
+	}
+	slices.Sort(fields)
+	ttl, err := rdb.PTTL(ctx, key).Result()
+	require.NoError(t, err)
+	if ttl < 0 {
+		return strings.Join(fields, ",")
+	}
+	return strings.Join(fields, ",") + " " + showTTL(ttl)
+}
+
+func showTTL(d time.Duration) string {
+	if d < 0 {
+		return "no end"
+	}
+	return (time.Duration(math.Ceil(d.Seconds()/10)) * 10 * time.Second).String()
+}

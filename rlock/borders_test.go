@@ -1,0 +1,223 @@
+package rlock_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/go-rlock/rlock"
+
+// library are the packages that end up in a user's program.
+var library = []string{"rlock", "lua", "pubsub", "watchdog"}
+
+// golist runs go list in the module's root and returns the lines it prints.
+func golist(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir = ".."
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	return strings.Fields(string(out))
+}
+
+// deps returns what the packages compile in, less the standard library.
+func deps(t *testing.T, packages ...string) []string {
+	t.Helper()
+	return golist(t, append([]string{"-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, packages...)...)
+}
+
+func TestDependencies(t *testing.T) {
+	goRedis := deps(t, "github.com/redis/go-redis/v9")
+	for name, allowed := range map[string][]string{
+		"watchdog": nil,
+		"lua":      goRedis,
+		"pubsub":   goRedis,
+		"rlock": slices.Concat(goRedis, deps(t, "github.com/rs/xid"),
+			[]string{module + "/lua", module + "/pubsub", module + "/watchdog"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			allowed := append(allowed, module+"/"+name)
+			for _, dep := range deps(t, "./"+name) {
+				require.Contains(t, allowed, dep)
+			}
+		})
+	}
+}
+
+// No program contains what is there for tests.
+func TestTestPackagesInTestsOnly(t *testing.T) {
+	importers := golist(t, "-f", `{{$p := .ImportPath}}{{range .Imports}}{{$p}}>{{.}}{{"\n"}}{{end}}`, "./...")
+	require.Contains(t, importers, module+"/rlock>"+module+"/lua", "the list is what it should be")
+	for _, line := range importers {
+		importer, imported, _ := strings.Cut(line, ">")
+		require.NotContains(t, []string{module + "/internal/redistest", module + "/internal/netfault"}, imported,
+			"imported by %s", importer)
+	}
+}
+
+// sources are the parsed non-test files of a package, by base name.
+func sources(t *testing.T, name string) map[string]*ast.File {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", name, "*.go"))
+	require.NoError(t, err)
+	files := make(map[string]*ast.File)
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		require.NoError(t, err)
+		files[filepath.Base(path)] = file
+	}
+	require.NotEmpty(t, files)
+	return files
+}
+
+func imports(file *ast.File) (paths []string) {
+	for _, spec := range file.Imports {
+		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
+	}
+	return paths
+}
+
+// Only redis.go of pubsub knows Redis, and lua has no clock and no goroutines.
+func TestFileBorders(t *testing.T) {
+	for name, file := range sources(t, "pubsub") {
+		if name != "redis.go" {
+			require.NotContains(t, imports(file), "github.com/redis/go-redis/v9", name)
+		}
+	}
+	for name, file := range sources(t, "lua") {
+		for _, forbidden := range []string{"sync", "log/slog"} {
+			require.NotContains(t, imports(file), forbidden, name)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("lua/%s starts a goroutine", name)
+			case *ast.SelectorExpr:
+				x, ok := n.X.(*ast.Ident)
+				clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "NewTimer", "NewTicker", "Tick"}
+				if ok && x.Name == "time" && slices.Contains(clock, n.Sel.Name) {
+					t.Errorf("lua/%s looks at the clock: time.%s", name, n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// What is at package level never changes: errors, embedded scripts and the
+// calls made of them, assertions. Nothing runs before main.
+func TestNoPackageState(t *testing.T) {
+	for _, pkg := range library {
+		for name, file := range sources(t, pkg) {
+			for _, decl := range file.Decls {
+				switch decl := decl.(type) {
+				case *ast.FuncDecl:
+					if decl.Recv == nil && decl.Name.Name == "init" {
+						t.Errorf("%s/%s has an init function", pkg, name)
+					}
+				case *ast.GenDecl:
+					if decl.Tok != token.VAR {
+						continue
+					}
+					for _, spec := range decl.Specs {
+						spec := spec.(*ast.ValueSpec)
+						if !constant(decl, spec) {
+							t.Errorf("%s/%s: variable %s", pkg, name, spec.Names[0])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func constant(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
+	if spec.Names[0].Name == "_" {
+		return true
+	}
+	if len(spec.Values) == 0 {
+		return decl.Doc != nil && strings.HasPrefix(decl.Doc.List[len(decl.Doc.List)-1].Text, "//go:embed ")
+	}
+	for _, value := range spec.Values {
+		call, ok := value.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		switch fun := call.Fun.(type) {
+		case *ast.Ident:
+			if fun.Name != "newScript" {
+				return false
+			}
+		case *ast.SelectorExpr:
+			if x, ok := fun.X.(*ast.Ident); !ok || x.Name != "errors" && x.Name != "fmt" || fun.Sel.Name != "New" && fun.Sel.Name != "Errorf" {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// A user of rlock meets no type of the packages below it.
+func TestExportsOwnTypesOnly(t *testing.T) {
+	foreign := func(where string, n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(library, x.Name) {
+					t.Errorf("%s exports %s.%s", where, x.Name, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	for _, file := range sources(t, "rlock") {
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Name.IsExported() && (decl.Recv == nil || exportedReceiver(decl)) {
+					foreign(decl.Name.Name, decl.Type)
+				}
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					spec, ok := spec.(*ast.TypeSpec)
+					if !ok || !spec.Name.IsExported() {
+						continue
+					}
+					fields, ok := spec.Type.(*ast.StructType)
+					if !ok {
+						foreign(spec.Name.Name, spec.Type)
+						continue
+					}
+					for _, field := range fields.Fields.List {
+						if len(field.Names) == 0 || field.Names[0].IsExported() {
+							foreign(spec.Name.Name, field.Type)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func exportedReceiver(decl *ast.FuncDecl) bool {
+	typ := decl.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	name, ok := typ.(*ast.Ident)
+	return ok && name.IsExported()
+}

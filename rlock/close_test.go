@@ -1,0 +1,229 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// async runs f and hands its error over.
+func async(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// within returns what comes from c, which must be soon.
+func within[T any](t *testing.T, d time.Duration, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(d):
+		require.FailNow(t, "nothing came", "within %v", d)
+		panic("unreachable")
+	}
+}
+
+func TestCloseEndsWaiters(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ctx := t.Context()
+	_, hold := lock(t, ctx, newClient(t, srv, nil).NewLock("a"))
+	c := newClient(t, srv, nil)
+	mu := c.NewLock("a")
+
+	head := async(func() error { _, _, err := mu.Lock(ctx); return err })
+	awaitListener(t, rdb, "a")
+	queued := async(func() error { _, _, err := mu.TryLockFor(ctx, time.Hour); return err })
+	do := async(func() error { return mu.Do(ctx, func(context.Context) error { return nil }) })
+
+	require.NoError(t, closeSoon(c))
+	for _, waiter := range []<-chan error{head, queued, do} {
+		err := within(t, 2*time.Second, waiter)
+		require.ErrorIs(t, err, rlock.ErrClosed)
+		require.NotErrorIs(t, err, rlock.ErrUnavailable)
+		require.ErrorContains(t, err, `"a"`)
+	}
+	require.Equal(t, hold.Owner(), onlyOwner(t, srv, "a"))
+	require.NoError(t, hold.Unlock(ctx))
+}
+
+// Holders are told, keep their lease, and unlock as always; Close waits for them.
+func TestCloseWaitsForHolders(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 500 * time.Millisecond})
+	mu, other := c.NewLock("a"), c.NewLock("b")
+	held, hold := lock(t, t.Context(), mu)
+	nested, nestedHold := lock(t, held, mu)
+	inOther, otherHold := lock(t, t.Context(), other)
+
+	closed := async(func() error { return closeSoon(c) })
+	for _, ctx := range []context.Context{held, nested, inOther} {
+		<-ctx.Done()
+		require.ErrorIs(t, context.Cause(ctx), rlock.ErrClosed)
+		require.NotErrorIs(t, context.Cause(ctx), rlock.ErrLeaseLost, "nothing was lost")
+	}
+	awaitUntil(t, srv, "a", hold, 1500*time.Millisecond)
+	require.NoError(t, nestedHold.Unlock(nested))
+	require.NoError(t, otherHold.Unlock(inOther))
+	select {
+	case err := <-closed:
+		t.Fatalf("Close did not wait for the holder: %v", err)
+	default:
+	}
+	require.NoError(t, hold.Unlock(held))
+	require.NoError(t, within(t, 5*time.Second, closed))
+	require.Zero(t, srv.Client(t).Exists(t.Context(), "a", "b").Val())
+}
+
+// A grant whose loss nobody has noticed yet hears of the end as well as the one
+// that took its place.
+func TestCloseTellsEveryHolder(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	mu := c.NewLock("a")
+	first, firstHold := lock(t, t.Context(), mu)
+	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
+	second, secondHold := lock(t, t.Context(), mu)
+	closed := async(func() error { return closeSoon(c) })
+	within(t, 2*time.Second, second.Done())
+	require.ErrorIs(t, context.Cause(second), rlock.ErrClosed)
+	select {
+	case <-first.Done():
+	case <-time.After(2 * time.Second):
+		t.Error("the first holder was not told")
+	}
+	require.ErrorIs(t, firstHold.Unlock(first), rlock.ErrLeaseLost)
+	require.NoError(t, secondHold.Unlock(second))
+	require.NoError(t, <-closed)
+}
+
+func TestCloseUntilContextEnds(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: time.Minute})
+	require.NoError(t, err)
+	held, hold := lock(t, t.Context(), c.NewLock("a"))
+
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.Close(short), context.DeadlineExceeded)
+	require.ErrorIs(t, context.Cause(held), rlock.ErrClosed)
+
+	require.Equal(t, 1, holds(t, rdb, "a"), "what is left ends with its lease")
+	_ = hold.Unlock(held) // whether that is a loss is not decided here
+	require.Zero(t, holds(t, rdb, "a"))
+	require.NoError(t, closeSoon(c))
+}
+
+func TestClosedClient(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c := clientOn(t, rdb, nil)
+	mu := c.NewLock("a")
+	_, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("b"))
+	require.NoError(t, closeSoon(c))
+	for _, mu := range []*rlock.Lock{mu, c.NewLock("b")} {
+		for name, call := range methods(mu) {
+			t.Run(mu.Name()+"/"+name, func(t *testing.T) {
+				require.Empty(t, sent(t, srv, func() {
+					err := call(t.Context())
+					require.ErrorIs(t, err, rlock.ErrClosed)
+					require.ErrorContains(t, err, `"`+mu.Name()+`"`)
+				}))
+			})
+		}
+	}
+	require.NoError(t, closeSoon(c), "a second Close")
+	require.NoError(t, rdb.Ping(t.Context()).Err(), "the Redis client is its owner's to close")
+	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+// A nested Lock under a context that Close has ended.
+func TestNestedAfterClose(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	mu := c.NewLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	closed := async(func() error { return closeSoon(c) })
+	<-held.Done()
+	for _, ctx := range []context.Context{held, context.WithoutCancel(held)} {
+		_, _, err := mu.Lock(ctx)
+		require.ErrorIs(t, err, rlock.ErrClosed)
+	}
+	require.NoError(t, hold.Unlock(held))
+	require.NoError(t, <-closed)
+}
+
+// A client leaves no goroutine behind, whatever it did and whatever became of
+// the server.
+func TestCloseLeavesNothing(t *testing.T) {
+	const lease = time.Second
+	for name, use := range map[string]func(t *testing.T, srv *redistest.Server, c *rlock.Client){
+		"unused": func(*testing.T, *redistest.Server, *rlock.Client) {},
+		"after holding": func(t *testing.T, _ *redistest.Server, c *rlock.Client) {
+			require.NoError(t, c.NewLock("a").Do(t.Context(), func(context.Context) error { return nil }))
+		},
+		"after waiting": func(t *testing.T, srv *redistest.Server, c *rlock.Client) {
+			require.NoError(t, wait(t, srv, c).Unlock(t.Context()))
+		},
+		"while waiting": func(t *testing.T, srv *redistest.Server, c *rlock.Client) {
+			rdb := srv.Client(t)
+			require.NoError(t, rdb.HSet(t.Context(), "a", "somebody:1", 1).Err())
+			done := async(func() error { _, _, err := c.NewLock("a").Lock(t.Context()); return err })
+			awaitListener(t, rdb, "a")
+			t.Cleanup(func() { require.ErrorIs(t, within(t, 5*time.Second, done), rlock.ErrClosed) })
+		},
+		"server killed": func(t *testing.T, srv *redistest.Server, c *rlock.Client) {
+			hold := wait(t, srv, c)
+			srv.Kill()
+			_ = hold.Unlock(t.Context())
+		},
+		"server stopped": func(t *testing.T, srv *redistest.Server, c *rlock.Client) {
+			hold := wait(t, srv, c)
+			srv.Stop()
+			_ = hold.Unlock(t.Context())
+		},
+		"server stopped while held": func(t *testing.T, srv *redistest.Server, c *rlock.Client) {
+			held, hold := lock(t, t.Context(), c.NewLock("a"))
+			srv.Stop()
+			<-held.Done()
+			require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+			_ = hold.Unlock(t.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t)
+			rdb := srv.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Second })
+			require.NoError(t, rdb.Ping(t.Context()).Err())
+			before := goleak.IgnoreCurrent()
+			c, err := rlock.New(rdb, &rlock.Options{LeaseTime: lease, UnlockTimeout: 100 * time.Millisecond})
+			require.NoError(t, err)
+			use(t, srv, c)
+			require.NoError(t, closeSoon(c))
+			goleak.VerifyNone(t, before)
+		})
+	}
+}
+
+// wait has c wait for lock "w", and returns a hold of c's lock "a".
+func wait(t *testing.T, srv *redistest.Server, c *rlock.Client) *rlock.Hold {
+	t.Helper()
+	rdb := srv.Client(t)
+	require.NoError(t, rdb.HSet(t.Context(), "w", "somebody:1", 1).Err())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := async(func() error { _, _, err := c.NewLock("w").Lock(ctx); return err })
+	awaitListener(t, rdb, "w")
+	cancel()
+	require.ErrorIs(t, <-done, rlock.ErrNotAcquired)
+	_, hold := lock(t, t.Context(), c.NewLock("a"))
+	return hold
+}

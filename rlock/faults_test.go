@@ -1,0 +1,385 @@
+package rlock_test
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// isScript matches the calls of a script of package lua, by hash or by source.
+func isScript(name string) netfault.Match {
+	source, err := os.ReadFile("../lua/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	sum := sha1.Sum(source)
+	hash := hex.EncodeToString(sum[:])
+	return func(args []string) bool {
+		return len(args) > 1 && (args[1] == hash || args[1] == string(source))
+	}
+}
+
+var retries = map[string]func(*redis.Options){
+	"defaults":      func(*redis.Options) {},
+	"MaxRetries 10": func(o *redis.Options) { o.MaxRetries = 10 },
+	"MaxRetries -1": func(o *redis.Options) { o.MaxRetries = -1 },
+}
+
+// teach makes the server know the scripts, so that faults meet EVALSHA.
+func teach(t testing.TB, srv *redistest.Server) {
+	t.Helper()
+	for _, name := range []string{"acquire", "count", "release", "renew", "force", "inspect"} {
+		source, err := os.ReadFile("../lua/" + name + ".lua")
+		require.NoError(t, err)
+		require.NoError(t, srv.Client(t).ScriptLoad(t.Context(), string(source)).Err())
+	}
+}
+
+// One reply is lost at one step, and every step does exactly what it should.
+func TestLostReply(t *testing.T) {
+	srv := newServer(t)
+	teach(t, srv)
+	rdb := srv.Client(t)
+	for config, edit := range retries {
+		c, p := through(t, srv, nil, edit)
+		for at, step := range []string{"acquire", "nested Lock", "nested Unlock", "release"} {
+			t.Run(config+"/"+step, func(t *testing.T) {
+				mu := c.NewLock("a", rlock.WithFencing())
+				cut := p.Stats().RepliesCut
+				fault := func(n int) {
+					if n == at {
+						p.CutReplies(1, netfault.Command("evalsha"))
+					}
+				}
+				fault(0)
+				held, hold := lock(t, t.Context(), mu)
+				require.Equal(t, 1, holds(t, rdb, "a"))
+				fault(1)
+				inner, innerHold := lock(t, held, mu)
+				require.Equal(t, 2, holds(t, rdb, "a"))
+				require.Equal(t, hold.Token(), innerHold.Token())
+				token, err := rdb.Get(t.Context(), "redisson_lock_token:{a}").Int64()
+				require.NoError(t, err)
+				require.Equal(t, token, hold.Token(), "a repeated acquire takes no second token")
+				fault(2)
+				require.NoError(t, innerHold.Unlock(inner))
+				require.Equal(t, 1, holds(t, rdb, "a"))
+				fault(3)
+				require.NoError(t, hold.Unlock(held))
+				require.Zero(t, holds(t, rdb, "a"))
+				require.EqualValues(t, 1, p.Stats().RepliesCut-cut)
+			})
+		}
+	}
+}
+
+func TestLostReplyOfARenewal(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	teach(t, srv)
+	renewed := make(chan struct{}, 100)
+	c, p := through(t, srv, &rlock.Options{LeaseTime: 600 * time.Millisecond, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	held, hold := lock(t, t.Context(), c.NewLock("a"))
+	p.CutReplies(4, isScript("renew"))
+	for range 4 {
+		<-renewed
+	}
+	require.EqualValues(t, 4, p.Stats().RepliesCut)
+	require.NoError(t, held.Err())
+	require.NoError(t, hold.Unlock(held))
+}
+
+// A quarter of all replies is lost, at random, while the lock is taken and given
+// back at random depths.
+func TestLostRepliesAtRandom(t *testing.T) {
+	srv := newServer(t)
+	teach(t, srv)
+	rdb := srv.Client(t)
+	for config, edit := range retries {
+		t.Run(config, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			c, p := through(t, srv, nil, edit)
+			mu := c.NewLock("a")
+			p.CutRandom(0.25, seed, netfault.Command("evalsha"))
+			rng := rand.New(rand.NewPCG(seed, 1))
+			type level struct {
+				held context.Context
+				hold *rlock.Hold
+			}
+			levels := []level{{held: t.Context()}}
+			for range 150 {
+				depth := len(levels) - 1
+				if depth == 0 || depth < 5 && rng.IntN(2) == 0 {
+					held, hold := lock(t, levels[depth].held, mu)
+					levels = append(levels, level{held, hold})
+				} else {
+					require.NoError(t, levels[depth].hold.Unlock(t.Context()))
+					levels = levels[:depth]
+				}
+				require.Equal(t, len(levels)-1, holds(t, rdb, "a"))
+			}
+			for i := len(levels) - 1; i > 0; i-- {
+				require.NoError(t, levels[i].hold.Unlock(t.Context()))
+			}
+			require.Zero(t, holds(t, rdb, "a"))
+			t.Logf("%d replies lost", p.Stats().RepliesCut)
+			require.Greater(t, p.Stats().RepliesCut, int64(20))
+		})
+	}
+}
+
+// late is how a client waits for an answer that comes too late: on the
+// connection, or no longer.
+var late = map[string]func(*redis.Options){
+	"connection open":   func(*redis.Options) {},
+	"connection closed": func(o *redis.Options) { o.ReadTimeout = 50 * time.Millisecond },
+}
+
+func TestLateAcquire(t *testing.T) {
+	const lease = 1500 * time.Millisecond
+	for name, edit := range late {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			teach(t, srv)
+			rdb := srv.Client(t)
+			c, p := through(t, srv, &rlock.Options{LeaseTime: lease}, edit)
+			caught := p.Hold(isScript("acquire"))
+			_, hold, err := c.NewLock("a").TryLockFor(t.Context(), 40*time.Millisecond)
+			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			require.Nil(t, hold)
+			left := time.Now()
+			require.NotNil(t, caught.Args())
+			cleanUps := int64(1)
+			if name == "connection closed" {
+				cleanUps++ // the broken connection leaves a doubt of its own
+			}
+			redistest.Eventually(t, "the clean-up at once", func() bool { return srv.CommandCalls(t)["evalsha"] == cleanUps })
+			require.NoError(t, caught.Deliver(t.Context()))
+			if name == "connection closed" {
+				require.Equal(t, 1, holds(t, rdb, "a"), "an orphan")
+			}
+			requireFree(t, rdb, time.Until(left.Add(lease/3+slack)), "a")
+			t.Logf("free %v after the caller left", time.Since(left))
+		})
+	}
+}
+
+func TestLateNestedLock(t *testing.T) {
+	for name, edit := range late {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			teach(t, srv)
+			rdb := srv.Client(t)
+			c, p := through(t, srv, nil, edit)
+			mu := c.NewLock("a")
+			held, hold := lock(t, t.Context(), mu)
+			caught := p.Hold(isScript("count"))
+			_, inner, err := mu.TryLockFor(held, 40*time.Millisecond)
+			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			require.Nil(t, inner)
+			require.Equal(t, 1, mu.HoldCount(held))
+			redistest.Eventually(t, "the corrective count", func() bool { return srv.CommandCalls(t)["evalsha"] == 2 })
+			require.NoError(t, caught.Deliver(t.Context()))
+			if name == "connection open" {
+				redistest.Eventually(t, "the count is corrected again", func() bool { return holds(t, rdb, "a") == 1 })
+			}
+			next, nextHold := lock(t, held, mu)
+			require.Equal(t, 2, holds(t, rdb, "a"), "the next call shows the truth")
+			require.NoError(t, nextHold.Unlock(next))
+			require.NoError(t, hold.Unlock(held))
+			require.Zero(t, holds(t, rdb, "a"))
+		})
+	}
+}
+
+// A nested Lock is sent again while its first request is on its way, which
+// arrives when the count has come back to what it was.
+func TestLateNestedLockAfterItsRepetition(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	teach(t, srv)
+	rdb := srv.Client(t)
+	c, p := through(t, srv, &rlock.Options{LeaseTime: 900 * time.Millisecond})
+	mu := c.NewLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	caught := p.Hold(isScript("count"))
+	inner, innerHold := lock(t, held, mu)
+	require.NotNil(t, caught.Args())
+	require.NoError(t, innerHold.Unlock(inner))
+	require.NoError(t, caught.Deliver(t.Context()))
+	require.NoError(t, hold.Unlock(held))
+	require.Zero(t, holds(t, rdb, "a"))
+}
+
+func TestLateRelease(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		t.Run(fmt.Sprintf("next holder in the same client: %v", same), func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			teach(t, srv)
+			rdb := srv.Client(t)
+			c, p := through(t, srv, &rlock.Options{LeaseTime: 900 * time.Millisecond})
+			other := newClient(t, srv, nil)
+			held, hold := lock(t, t.Context(), c.NewLock("a"))
+			caught := p.Hold(isScript("release"))
+			require.NoError(t, hold.Unlock(held))
+			require.NotNil(t, caught.Args())
+			require.Zero(t, holds(t, rdb, "a"))
+			next := other
+			if same {
+				next = c
+			}
+			nextHeld, nextHold := lock(t, t.Context(), next.NewLock("a"))
+			require.NoError(t, caught.Deliver(t.Context()))
+			require.Equal(t, 1, holds(t, rdb, "a"))
+			_, _, err := newClient(t, srv, nil).NewLock("a").TryLock(t.Context())
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.NoError(t, nextHeld.Err())
+			require.NoError(t, nextHold.Unlock(nextHeld))
+		})
+	}
+}
+
+// lateRenewal has a renewal arrive after its lock was released and, if taken,
+// somebody else has it.
+func lateRenewal(t *testing.T, taken bool) {
+	srv := newServer(t)
+	teach(t, srv)
+	rdb := srv.Client(t)
+	c, p := through(t, srv, &rlock.Options{LeaseTime: 900 * time.Millisecond})
+	held, hold := lock(t, t.Context(), c.NewLock("a"))
+	caught := p.Hold(isScript("renew"))
+	require.NoError(t, caught.Wait(t.Context()))
+	require.NoError(t, hold.Unlock(held))
+	if !taken {
+		require.NoError(t, caught.Deliver(t.Context()))
+		require.Zero(t, rdb.Exists(t.Context(), "a").Val())
+		return
+	}
+	next, nextHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(700*time.Millisecond), rlock.WithoutRenewal()))
+	_, before := dump(t, rdb, "a")
+	require.NoError(t, caught.Deliver(t.Context()))
+	_, after := dump(t, rdb, "a")
+	require.LessOrEqual(t, after, before)
+	require.Equal(t, 1, holds(t, rdb, "a"))
+	require.NoError(t, nextHold.Unlock(next))
+}
+
+func TestLateRenewal(t *testing.T) {
+	t.Parallel()
+	lateRenewal(t, true)
+}
+
+// twice is a hook that sends everything two times.
+type twice struct{}
+
+func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		_ = next(ctx, cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		_ = next(ctx, cmds)
+		return next(ctx, cmds)
+	}
+}
+
+// Such a hook can make a release look lost; everything else holds.
+func TestHookThatSendsTwice(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	doubled := srv.Client(t)
+	doubled.AddHook(twice{})
+	renewed := make(chan struct{}, 1000)
+	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 300 * time.Millisecond, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	mu := c.NewLock("a", rlock.WithFencing())
+	notHeld := func(err error) {
+		t.Helper()
+		if err != nil {
+			assert.ErrorIs(t, err, rlock.ErrLeaseLost)
+		}
+	}
+
+	held, hold := lock(t, t.Context(), mu)
+	inner, innerHold := lock(t, held, mu)
+	require.Equal(t, 2, holds(t, rdb, "a"))
+	require.Equal(t, rdb.Get(t.Context(), "redisson_lock_token:{a}").Val(), fmt.Sprint(hold.Token()))
+	for range 5 {
+		<-renewed
+	}
+	require.NoError(t, innerHold.Unlock(inner))
+	require.Equal(t, 1, holds(t, rdb, "a"))
+	require.NoError(t, held.Err())
+	notHeld(hold.Unlock(held))
+	require.Zero(t, holds(t, rdb, "a"))
+
+	var inside atomic.Int64
+	var all sync.WaitGroup
+	other := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+	for _, mu := range []*rlock.Lock{mu, mu, other, other} {
+		all.Go(func() {
+			for range 50 {
+				notHeld(mu.Do(t.Context(), func(context.Context) error {
+					assert.EqualValues(t, 1, inside.Add(1))
+					inside.Add(-1)
+					return nil
+				}))
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, holds(t, rdb, "a"))
+}
+
+// The application has used up its connection pool; renewal has another.
+func TestRenewalWithAnExhaustedPool(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	const lease = 300 * time.Millisecond
+	small := srv.Client(t, func(o *redis.Options) { o.PoolSize, o.MaxActiveConns = 1, 0 })
+	renewed := make(chan struct{}, 1000)
+	c := clientOn(t, small, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	held, hold := lock(t, t.Context(), c.NewLock("a"))
+	popped := make(chan error, 1)
+	go func() { popped <- small.BLPop(context.WithoutCancel(t.Context()), 0, "list").Err() }()
+	redistest.Eventually(t, "the only connection is blocked", func() bool {
+		for _, c := range srv.Clients(t, "normal") {
+			if c["flags"] == "b" {
+				return true
+			}
+		}
+		return false
+	})
+	start := time.Now()
+	for time.Since(start) < 5*lease {
+		<-renewed
+	}
+	require.NoError(t, held.Err())
+	require.NoError(t, rdb.LPush(t.Context(), "list", "x").Err())
+	require.NoError(t, <-popped)
+	require.NoError(t, hold.Unlock(held))
+}

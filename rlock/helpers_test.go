@@ -1,0 +1,112 @@
+package rlock_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// tester is a *testing.T or a *rapid.T.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
+// newServer runs a redis-server until the test ends.
+func newServer(tb testing.TB, args ...string) *redistest.Server {
+	tb.Helper()
+	return redistest.Start(tb, args...)
+}
+
+// newClient returns a client of srv. The test has to unlock everything: the
+// client is closed when the test ends, and that must succeed.
+func newClient(tb testing.TB, srv *redistest.Server, opts *rlock.Options) *rlock.Client {
+	tb.Helper()
+	return clientOn(tb, srv.Client(tb), opts)
+}
+
+// clientOn is newClient on a given connection.
+func clientOn(tb testing.TB, rdb redis.UniversalClient, opts *rlock.Options) *rlock.Client {
+	tb.Helper()
+	c, err := rlock.New(rdb, opts)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, closeSoon(c)) })
+	return c
+}
+
+// closeSoon closes c; the error of a Close that takes longer than 10 s matches
+// context.DeadlineExceeded.
+func closeSoon(c *rlock.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return c.Close(ctx)
+}
+
+// lock locks mu, which must be possible within 10 s.
+func lock(t tester, ctx context.Context, mu *rlock.Lock) (context.Context, *rlock.Hold) {
+	t.Helper()
+	held, hold, err := mu.TryLockFor(ctx, 10*time.Second)
+	require.NoError(t, err)
+	return held, hold
+}
+
+// hgetall returns what the server holds under key.
+func hgetall(t tester, rdb redis.UniversalClient, key string) map[string]string {
+	t.Helper()
+	fields, err := rdb.HGetAll(context.Background(), key).Result()
+	require.NoError(t, err)
+	return fields
+}
+
+// holds returns the hold count on the server, 0 if the lock is free. There must
+// be no other field than that of the owner.
+func holds(t tester, rdb redis.UniversalClient, key string) int {
+	t.Helper()
+	fields := hgetall(t, rdb, key)
+	require.LessOrEqual(t, len(fields), 1, "%v", fields)
+	for owner, value := range fields {
+		require.Regexp(t, `^[0-9a-v]{20}:[1-9][0-9]*$`, owner)
+		n, err := strconv.Atoi(value)
+		require.NoError(t, err)
+		require.Positive(t, n)
+		return n
+	}
+	return 0
+}
+
+// awaitListener returns when a waiter for the lock is subscribed.
+func awaitListener(tb testing.TB, rdb redis.UniversalClient, name string) {
+	tb.Helper()
+	channel := "redisson_lock__channel:{" + name + "}"
+	redistest.Eventually(tb, "a waiter listens to "+channel, func() bool {
+		n, err := rdb.PubSubNumSub(context.Background(), channel).Result()
+		require.NoError(tb, err)
+		return n[channel] > 0
+	})
+}
+
+// sent returns the names of the commands that clients send while f runs, less
+// those that only set up a connection.
+func sent(tb testing.TB, srv *redistest.Server, f func()) []string {
+	tb.Helper()
+	m := srv.Monitor(tb)
+	defer m.Stop()
+	f()
+	var names []string
+	for _, c := range m.Commands() {
+		name := strings.ToLower(c.Args[0])
+		if c.Client != "lua" && !slices.Contains([]string{"hello", "client", "auth"}, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,177 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestInspect(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ctx := t.Context()
+	c, watcher := newClient(t, srv, nil), newClient(t, srv, nil)
+	mu, watched := c.NewLock("a", rlock.WithFencing()), watcher.NewLock("a", rlock.WithFencing())
+	inspect := func() rlock.State {
+		t.Helper()
+		state, err := watched.Inspect(ctx)
+		require.NoError(t, err)
+		return state
+	}
+
+	state := inspect()
+	require.Equal(t, rlock.State{Name: "a", Holds: map[string]int64{}}, state)
+	require.Empty(t, state.Owner())
+
+	held, hold := lock(t, ctx, mu)
+	_, nested := lock(t, held, mu)
+	state = inspect()
+	require.Equal(t, hold.Owner(), state.Owner())
+	require.Equal(t, map[string]int64{hold.Owner(): 2}, state.Holds)
+	require.InDelta(t, 30*time.Second, state.TTL, float64(10*time.Second))
+	require.Equal(t, hold.Token(), state.Token)
+	require.Positive(t, state.Token)
+	require.Zero(t, state.Waiters)
+	require.Equal(t, []string{"evalsha"}, sent(t, srv, func() { inspect() }))
+
+	plain, err := watcher.NewLock("a").Inspect(ctx)
+	require.NoError(t, err)
+	require.Zero(t, plain.Token, "without fencing")
+
+	waiting, cancel := context.WithCancel(ctx)
+	done := async(func() error { _, _, err := watched.Lock(waiting); return err })
+	awaitListener(t, rdb, "a")
+	require.Equal(t, int64(1), inspect().Waiters)
+	cancel()
+	require.ErrorIs(t, <-done, rlock.ErrNotAcquired)
+
+	require.NoError(t, nested.Unlock(held))
+	require.NoError(t, hold.Unlock(held))
+	state = inspect()
+	require.Empty(t, state.Holds)
+	require.Zero(t, state.TTL)
+	require.Equal(t, hold.Token(), state.Token, "the newest token outlives its grant")
+}
+
+func TestForceUnlock(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ctx := t.Context()
+	mu, theirs := newClient(t, srv, nil).NewLock("a"), newClient(t, srv, nil).NewLock("a")
+
+	removed, err := mu.ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.False(t, removed, "it was free")
+
+	held, hold := lock(t, ctx, theirs)
+	waiter := async(func() error { return mu.Do(ctx, func(context.Context) error { return nil }) })
+	awaitListener(t, rdb, "a")
+	removed, err = mu.ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.NoError(t, within(t, 10*time.Second, waiter), "a waiter is woken")
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrNotHeld)
+}
+
+// The holder hears of it at its next renewal.
+func TestForceUnlockOfOwnLock(t *testing.T) {
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(500*time.Millisecond))
+	held, hold := lock(t, t.Context(), mu)
+	removed, err := mu.ForceUnlock(held)
+	require.NoError(t, err)
+	require.True(t, removed)
+	<-held.Done()
+	require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+
+	held2, hold2 := lock(t, t.Context(), mu)
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	require.Equal(t, hold2.Owner(), onlyOwner(t, srv, "a"), "the next grant is not touched")
+	require.NoError(t, hold2.Unlock(held2))
+}
+
+func TestUnlockOwner(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ctx := t.Context()
+	c := newClient(t, srv, nil)
+	admin := newClient(t, srv, nil).NewLock("a")
+
+	removed, err := admin.UnlockOwner(ctx, "somebody:1")
+	require.NoError(t, err)
+	require.False(t, removed, "it was free")
+
+	held, hold := lock(t, ctx, c.NewLock("a"))
+	_, nested := lock(t, held, c.NewLock("a"))
+	for _, owner := range []string{"", "somebody:1", hold.Owner() + "0", hold.Owner()[:len(hold.Owner())-1]} {
+		removed, err := admin.UnlockOwner(ctx, owner)
+		require.NoError(t, err)
+		require.False(t, removed, owner)
+		require.Equal(t, 2, holds(t, rdb, "a"))
+	}
+	state, err := admin.Inspect(ctx)
+	require.NoError(t, err)
+	waiter := async(func() error { return admin.Do(ctx, func(context.Context) error { return nil }) })
+	awaitListener(t, rdb, "a")
+	removed, err = admin.UnlockOwner(ctx, state.Owner())
+	require.NoError(t, err)
+	require.True(t, removed, "whatever the hold count")
+	require.NoError(t, within(t, 10*time.Second, waiter), "a waiter is woken")
+	require.ErrorIs(t, nested.Unlock(ctx), rlock.ErrLeaseLost)
+	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
+}
+
+// A lock without TTL is foreign or broken. It is respected, watched at leisure,
+// and can be removed.
+func TestLockWithoutTTL(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ctx := t.Context()
+	r := newRecorder()
+	mu := newClient(t, srv, &rlock.Options{Trace: r.trace(t, "a")}).NewLock("a")
+	_, hold := lock(t, ctx, newClient(t, srv, nil).NewLock("a"))
+	require.NoError(t, rdb.Persist(ctx, "a").Err())
+
+	state, err := mu.Inspect(ctx)
+	require.NoError(t, err)
+	require.Negative(t, state.TTL)
+	require.Equal(t, hold.Owner(), state.Owner())
+
+	_, _, err = mu.TryLock(ctx)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	var refused *rlock.NotAcquiredError
+	require.ErrorAs(t, err, &refused)
+	require.Negative(t, refused.TTL)
+	require.ErrorContains(t, err, "ForceUnlock", "the way out")
+
+	done := async(func() error { return mu.Do(ctx, func(context.Context) error { return nil }) })
+	require.Negative(t, within(t, 5*time.Second, r.waiting), "at first")
+	require.Negative(t, within(t, 5*time.Second, r.waiting), "when subscribed")
+	last := time.Now()
+	for range 2 {
+		require.Negative(t, within(t, 5*time.Second, r.waiting))
+		require.Greater(t, time.Since(last), 400*time.Millisecond, "at most twice per second")
+		last = time.Now()
+	}
+	removed, err := mu.ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.NoError(t, within(t, 5*time.Second, done))
+	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
+}
+
+// A holder gets its TTL back from its own renewals.
+func TestRenewalRestoresTTL(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	_, hold := lock(t, t.Context(), newClient(t, srv, &rlock.Options{LeaseTime: 500 * time.Millisecond}).NewLock("a"))
+	require.NoError(t, rdb.Persist(t.Context(), "a").Err())
+	redistest.Eventually(t, "the key has a TTL", func() bool { return rdb.PTTL(t.Context(), "a").Val() > 0 })
+	require.NoError(t, hold.Unlock(t.Context()))
+}

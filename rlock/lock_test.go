@@ -1,0 +1,192 @@
+package rlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// What a call costs, by the commands that reach the server.
+func TestRoundTrips(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	c := newClient(t, srv, nil)
+	mu := c.NewLock("a")
+	held, hold := lock(t, ctx, mu) // the server gets to know the scripts
+	_, nested := lock(t, held, mu)
+	require.NoError(t, nested.Unlock(ctx))
+	require.NoError(t, hold.Unlock(ctx))
+
+	require.Equal(t, []string{"evalsha", "evalsha"}, sent(t, srv, func() {
+		held, hold := lock(t, ctx, mu)
+		require.NoError(t, hold.Unlock(held))
+	}), "Lock and Unlock")
+
+	require.Equal(t, []string{"evalsha", "evalsha"}, sent(t, srv, func() {
+		require.NoError(t, c.NewLock("fenced", rlock.WithFencing()).Do(ctx, func(context.Context) error { return nil }))
+	}), "Lock and Unlock with fencing")
+
+	held, hold = lock(t, ctx, mu)
+	require.Equal(t, []string{"evalsha", "evalsha"}, sent(t, srv, func() {
+		_, nested := lock(t, held, mu)
+		require.NoError(t, nested.Unlock(held))
+	}), "nested Lock and Unlock")
+	require.Empty(t, sent(t, srv, func() {
+		require.Equal(t, 1, mu.HoldCount(held))
+		_ = hold.Until()
+	}), "local questions")
+
+	require.Empty(t, sent(t, srv, func() {
+		back, none, err := mu.TryLock(ctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.Nil(t, none)
+		require.Equal(t, ctx, back)
+	}), "TryLock while a goroutine of this client holds the lock")
+
+	theirs := newClient(t, srv, nil).NewLock("a")
+	require.Equal(t, []string{"evalsha"}, sent(t, srv, func() {
+		_, _, err := theirs.TryLock(ctx)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		var refused *rlock.NotAcquiredError
+		require.ErrorAs(t, err, &refused)
+		require.InDelta(t, 30*time.Second, refused.TTL, float64(10*time.Second))
+	}), "TryLock while another client holds the lock")
+
+	for _, wait := range []time.Duration{0, -time.Second} {
+		require.Empty(t, sent(t, srv, func() {
+			for _, mu := range []*rlock.Lock{mu, theirs, c.NewLock("free")} {
+				back, none, err := mu.TryLockFor(ctx, wait)
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Nil(t, none)
+				require.Equal(t, ctx, back)
+			}
+		}), "TryLockFor(%v)", wait)
+	}
+	require.NoError(t, hold.Unlock(held))
+}
+
+// An answer that has come counts, however close together things happen: nothing
+// is asked twice.
+func TestEveryAnswerCounts(t *testing.T) {
+	const n = 300
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a")
+	require.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil }))
+	_, err := mu.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Len(t, sent(t, srv, func() {
+		for range n {
+			_, hold, err := mu.TryLock(t.Context())
+			require.NoError(t, err)
+			_, err = mu.Inspect(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, hold.Unlock(t.Context()))
+		}
+	}), 3*n)
+}
+
+// A context that has ended is answered before anything is sent.
+func TestEndedContext(t *testing.T) {
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a")
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	past, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		want error
+	}{
+		"cancelled": {cancelled, context.Canceled},
+		"past":      {past, context.DeadlineExceeded},
+	} {
+		for method, call := range methods(mu) {
+			t.Run(name+"/"+method, func(t *testing.T) {
+				require.Empty(t, sent(t, srv, func() {
+					err := call(tt.ctx)
+					require.ErrorIs(t, err, tt.want)
+					require.ErrorContains(t, err, `"a"`)
+					switch method {
+					case "Inspect", "ForceUnlock", "UnlockOwner":
+						require.NotErrorIs(t, err, rlock.ErrNotAcquired, "nothing was to be acquired")
+					default:
+						require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					}
+				}))
+			})
+		}
+	}
+}
+
+// The race detector sees n; the server is asked who is inside.
+func TestMutualExclusion(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	var wg sync.WaitGroup
+	inside, n := 0, make(map[string]int)
+	for range 2 {
+		mu := newClient(t, srv, nil).NewLock("a")
+		for range 8 {
+			wg.Go(func() {
+				for range 10 {
+					if err := mu.Do(t.Context(), func(ctx context.Context) error {
+						inside++
+						if inside != 1 {
+							t.Errorf("%d inside", inside)
+						}
+						for owner := range hgetall(t, rdb, "a") {
+							n[owner]++
+						}
+						inside--
+						return ctx.Err()
+					}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Len(t, n, 160, "every grant has an owner of its own")
+}
+
+func BenchmarkLock(b *testing.B) {
+	mu := newClient(b, newServer(b), nil).NewLock("a")
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, hold, err := mu.Lock(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := hold.Unlock(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// methods are those of a lock that may go to the server. What they acquire they
+// give back.
+func methods(mu *rlock.Lock) map[string]func(context.Context) error {
+	unlock := func(ctx context.Context, hold *rlock.Hold, err error) error {
+		if err != nil {
+			return err
+		}
+		return hold.Unlock(ctx)
+	}
+	return map[string]func(context.Context) error{
+		"Lock":        func(ctx context.Context) error { return unlock(mu.Lock(ctx)) },
+		"TryLock":     func(ctx context.Context) error { return unlock(mu.TryLock(ctx)) },
+		"TryLockFor":  func(ctx context.Context) error { return unlock(mu.TryLockFor(ctx, 10*time.Second)) },
+		"Do":          func(ctx context.Context) error { return mu.Do(ctx, func(context.Context) error { return nil }) },
+		"Inspect":     func(ctx context.Context) error { _, err := mu.Inspect(ctx); return err },
+		"ForceUnlock": func(ctx context.Context) error { _, err := mu.ForceUnlock(ctx); return err },
+		"UnlockOwner": func(ctx context.Context) error { _, err := mu.UnlockOwner(ctx, "somebody:1"); return err },
+	}
+}

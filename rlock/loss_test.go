@@ -1,0 +1,398 @@
+package rlock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// slack is what a liveness bound allows for a busy machine and the race
+// detector. Safety bounds have none.
+const slack = 400 * time.Millisecond
+
+// within fails the test if c does not close in time.
+func ends(t testing.TB, d time.Duration, what string, c <-chan struct{}) {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-c:
+		t.Logf("%s after %v", what, time.Since(start))
+	case <-time.After(d):
+		t.Fatalf("not within %v: %s", d, what)
+	}
+}
+
+// through returns a client whose connections pass a proxy to srv.
+func through(t testing.TB, srv *redistest.Server, opts *rlock.Options, edit ...func(*redis.Options)) (*rlock.Client, *netfault.Proxy) {
+	p := netfault.New(t, srv.Addr())
+	edit = append(edit, func(o *redis.Options) { o.Addr = p.Addr() })
+	c := clientOn(t, srv.Client(t, edit...), opts)
+	t.Cleanup(func() { heal(p) }) // before Close
+	return c, p
+}
+
+// heal ends the faults, and the connections that have suffered from them.
+func heal(p *netfault.Proxy) {
+	p.Heal()
+	p.CutAll()
+}
+
+// requireLost checks what a holder is told of its loss.
+func requireLost(t testing.TB, held context.Context, hold *rlock.Hold, name string) {
+	t.Helper()
+	require.ErrorIs(t, held.Err(), context.Canceled)
+	cause := context.Cause(held)
+	require.ErrorIs(t, cause, rlock.ErrLeaseLost)
+	var lost *rlock.LostError
+	require.ErrorAs(t, cause, &lost)
+	require.Equal(t, name, lost.Name)
+	require.Equal(t, hold.Token(), lost.Token)
+	require.NotEmpty(t, lost.Err)
+}
+
+// dump returns the key as it stands, with its remaining lifetime.
+func dump(t testing.TB, rdb *redis.Client, key string) (value string, ttl time.Duration) {
+	t.Helper()
+	value, err := rdb.Dump(context.Background(), key).Result()
+	if !errors.Is(err, redis.Nil) {
+		require.NoError(t, err)
+	}
+	ttl, err = rdb.PTTL(context.Background(), key).Result()
+	require.NoError(t, err)
+	return value, ttl
+}
+
+func TestLossByRemoval(t *testing.T) {
+	const lease = 1500 * time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		remove func(t *testing.T, rdb *redis.Client, other *rlock.Client)
+	}{
+		{"force-unlocked", func(t *testing.T, _ *redis.Client, other *rlock.Client) {
+			ok, err := other.NewLock("a").ForceUnlock(t.Context())
+			require.NoError(t, err)
+			require.True(t, ok)
+		}},
+		{"deleted", func(t *testing.T, rdb *redis.Client, _ *rlock.Client) {
+			require.NoError(t, rdb.Del(t.Context(), "a").Err())
+		}},
+		{"flushed", func(t *testing.T, rdb *redis.Client, _ *rlock.Client) {
+			require.NoError(t, rdb.FlushAll(t.Context()).Err())
+		}},
+		{"taken over by another client", func(t *testing.T, rdb *redis.Client, other *rlock.Client) {
+			require.NoError(t, rdb.Del(t.Context(), "a").Err())
+			held, hold := lock(t, t.Context(), other.NewLock("a", rlock.WithLeaseTime(time.Hour)))
+			t.Cleanup(func() { assert.NoError(t, hold.Unlock(held)) })
+		}},
+		{"taken over by a foreign owner without TTL", func(t *testing.T, rdb *redis.Client, _ *rlock.Client) {
+			require.NoError(t, rdb.Del(t.Context(), "a").Err())
+			require.NoError(t, rdb.HSet(t.Context(), "a", "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1", 1).Err())
+		}},
+		{"overwritten by a string", func(t *testing.T, rdb *redis.Client, _ *rlock.Client) {
+			require.NoError(t, rdb.Set(t.Context(), "a", "text", time.Hour).Err())
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			rdb := srv.Client(t)
+			var losses atomic.Int64
+			c := newClient(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Lost: func(*rlock.LostError) { losses.Add(1) }}})
+			mu := c.NewLock("a", rlock.WithFencing())
+			held, hold := lock(t, t.Context(), mu)
+			inner, innerHold := lock(t, held, mu)
+			require.NotZero(t, hold.Token())
+
+			tt.remove(t, rdb, newClient(t, srv, nil))
+			value, ttl := dump(t, rdb, "a")
+			ends(t, lease/3+slack, "the next renewal tells", held.Done())
+			requireLost(t, held, hold, "a")
+			requireLost(t, inner, innerHold, "a")
+
+			_, _, err := mu.Lock(context.WithoutCancel(held))
+			require.ErrorIs(t, err, rlock.ErrLeaseLost)
+			_, _, err = mu.Lock(held)
+			require.ErrorIs(t, err, rlock.ErrLeaseLost)
+			require.ErrorIs(t, innerHold.Unlock(inner), rlock.ErrLeaseLost)
+			require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+			require.ErrorIs(t, hold.Unlock(held), rlock.ErrNotHeld)
+			requireLost(t, held, hold, "a")
+			redistest.Eventually(t, "the trace is told", func() bool { return losses.Load() > 0 })
+			require.EqualValues(t, 1, losses.Load())
+
+			valueNow, ttlNow := dump(t, rdb, "a")
+			require.Equal(t, value, valueNow, "nobody else's key is touched")
+			require.LessOrEqual(t, ttlNow, ttl)
+		})
+	}
+}
+
+// However Redis disappears, the holder is told before the server can grant the
+// lock to somebody else.
+func TestLossWhileUnreachable(t *testing.T) {
+	const lease = 900 * time.Millisecond
+	for _, tt := range []struct {
+		name  string
+		fault func(t *testing.T, srv *redistest.Server, p *netfault.Proxy)
+		heal  func(srv *redistest.Server)
+	}{
+		{"server stopped", func(_ *testing.T, srv *redistest.Server, _ *netfault.Proxy) { srv.Stop() }, (*redistest.Server).Cont},
+		{"server paused", func(t *testing.T, srv *redistest.Server, _ *netfault.Proxy) {
+			require.NoError(t, srv.Client(t).Do(t.Context(), "client", "pause", 2*lease.Milliseconds(), "all").Err())
+		}, nil},
+		{"requests vanish", func(_ *testing.T, _ *redistest.Server, p *netfault.Proxy) { p.DropUp(true) }, nil},
+		{"replies vanish", func(_ *testing.T, _ *redistest.Server, p *netfault.Proxy) { p.DropDown(true) }, nil},
+		{"connections refused", func(_ *testing.T, _ *redistest.Server, p *netfault.Proxy) { p.Refuse(true); p.CutAll() }, nil},
+		{"replies late", func(_ *testing.T, _ *redistest.Server, p *netfault.Proxy) { p.Delay(0, 2*lease) }, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			c, p := through(t, srv, &rlock.Options{LeaseTime: lease})
+			held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithFencing()))
+			lostAt := make(chan time.Time, 1)
+			context.AfterFunc(held, func() { lostAt <- time.Now() })
+			rival := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+
+			tt.fault(t, srv, p)
+			ends(t, lease, "lost", held.Done()) // whatever the state of the last renewal
+			lost := <-lostAt
+			requireLost(t, held, hold, "a")
+			require.Less(t, lost, hold.Until())
+			t.Logf("%v before the end of the window", hold.Until().Sub(lost))
+
+			if tt.heal != nil {
+				tt.heal(srv)
+			}
+			rivalHeld, rivalHold := lock(t, t.Context(), rival)
+			require.Less(t, lost, time.Now())
+			require.Greater(t, rivalHold.Token(), hold.Token())
+			heal(p)
+			require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+			require.Equal(t, 1, holds(t, srv.Client(t), "a"), "the rival's lock is untouched")
+			require.NoError(t, rivalHold.Unlock(rivalHeld))
+		})
+	}
+}
+
+// The order of "told" and "granted to another" by one clock, over many losses.
+func TestLossComesBeforeTheNextGrant(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	const lease = 500 * time.Millisecond
+	c, p := through(t, srv, &rlock.Options{LeaseTime: lease})
+	rival := newClient(t, srv, nil)
+	margin := time.Hour
+	for i := range 6 {
+		name := "a" + strconv.Itoa(i)
+		held, hold := lock(t, t.Context(), c.NewLock(name))
+		lostAt := make(chan time.Time, 1)
+		context.AfterFunc(held, func() { lostAt <- time.Now() })
+		p.DropUp(i%2 == 0)
+		p.DropDown(i%2 != 0)
+		rivalHeld, rivalHold := lock(t, t.Context(), rival.NewLock(name)) // the TTL ends
+		granted, err := time.Now(), held.Err()
+		require.Error(t, err)
+		heal(p)
+		select {
+		case lost := <-lostAt:
+			require.Less(t, lost, granted)
+			margin = min(margin, granted.Sub(lost))
+		default:
+			t.Fatal("the rival is inside and the holder was not told")
+		}
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+		require.NoError(t, rivalHold.Unlock(rivalHeld))
+	}
+	t.Logf("least margin: %v", margin)
+}
+
+// A renewal that hangs keeps nobody from noticing the removal, and can do
+// nothing when it arrives after all.
+func TestLossWhileARenewalHangs(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	const lease = 1500 * time.Millisecond
+	renewed := make(chan struct{}, 100)
+	c, p := through(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	held, hold := lock(t, t.Context(), c.NewLock("a"))
+	<-renewed // the server knows the script
+	hung := p.Hold(isScript("renew"))
+	require.NoError(t, hung.Wait(t.Context()))
+	require.NoError(t, rdb.Del(t.Context(), "a").Err())
+	ends(t, lease/6+slack, "the attempt after the hanging one tells", held.Done())
+	requireLost(t, held, hold, "a")
+
+	rivalHeld, rivalHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(time.Second), rlock.WithoutRenewal()))
+	_, before := dump(t, rdb, "a")
+	require.NoError(t, hung.Deliver(t.Context()))
+	_, after := dump(t, rdb, "a")
+	require.LessOrEqual(t, after, before, "it prolongs nobody else's lease")
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	require.NoError(t, rivalHold.Unlock(rivalHeld))
+}
+
+func TestLossJoinsTheErrorOfDo(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, &rlock.Options{LeaseTime: 300 * time.Millisecond}).NewLock("a")
+	own := errors.New("own error")
+	for name, fn := range map[string]func(ctx context.Context) error{
+		"nil":               func(context.Context) error { return nil },
+		"own":               func(context.Context) error { return own },
+		"wrapped own":       func(context.Context) error { return fmt.Errorf("work: %w", own) },
+		"the context's":     func(ctx context.Context) error { return ctx.Err() },
+		"the cause":         context.Cause,
+		"own and context's": func(ctx context.Context) error { return errors.Join(own, ctx.Err()) },
+	} {
+		for _, awaited := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, awaited %v", name, awaited), func(t *testing.T) {
+				var returned error
+				err := mu.Do(t.Context(), func(ctx context.Context) error {
+					require.NoError(t, rdb.Del(ctx, "a").Err())
+					if awaited {
+						<-ctx.Done()
+					}
+					returned = fn(ctx)
+					return returned
+				})
+				require.ErrorIs(t, err, rlock.ErrLeaseLost)
+				var lost *rlock.LostError
+				require.ErrorAs(t, err, &lost)
+				require.Equal(t, "a", lost.Name)
+				if returned != nil {
+					require.ErrorIs(t, err, returned)
+				}
+			})
+		}
+	}
+}
+
+func TestLossInTheMiddleOfNesting(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	for _, next := range []string{"Lock", "Unlock"} {
+		t.Run("before a nested "+next, func(t *testing.T) {
+			mu := newClient(t, srv, nil).NewLock("a") // lease 30 s: no renewal will tell
+			h1, hold1 := lock(t, t.Context(), mu)
+			h2, hold2 := lock(t, h1, mu)
+			h3, hold3 := lock(t, h2, mu)
+			require.NoError(t, rdb.Del(t.Context(), "a").Err())
+			rivalHeld, rivalHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+			value, _ := dump(t, rdb, "a")
+
+			if next == "Lock" {
+				_, hold, err := mu.Lock(h3)
+				require.ErrorIs(t, err, rlock.ErrLeaseLost)
+				require.Nil(t, hold)
+			}
+			require.ErrorIs(t, hold3.Unlock(h3), rlock.ErrLeaseLost)
+			requireLost(t, h1, hold1, "a")
+			requireLost(t, h2, hold2, "a")
+			require.ErrorIs(t, hold2.Unlock(h2), rlock.ErrLeaseLost)
+			require.ErrorIs(t, hold1.Unlock(h1), rlock.ErrLeaseLost)
+			got, _ := dump(t, rdb, "a")
+			require.Equal(t, value, got)
+			require.NoError(t, rivalHold.Unlock(rivalHeld))
+		})
+	}
+}
+
+// holder is a process that holds a lock. args: address, name, lease. It answers
+// to lines: "look" with what its context says at once and what Unlock returns.
+func holder(args []string) {
+	lease, err := time.ParseDuration(args[2])
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: lease})
+	if err != nil {
+		panic(err)
+	}
+	held, hold, err := c.NewLock(args[1], rlock.WithFencing()).Lock(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("held", hold.Token())
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		err := held.Err() // the first look
+		fmt.Println("look", err != nil, errors.Is(context.Cause(held), rlock.ErrLeaseLost))
+		fmt.Println("unlock", errors.Is(hold.Unlock(held), rlock.ErrLeaseLost))
+	}
+}
+
+func TestLossOfAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	for range 2 {
+		child := redistest.Spawn(t, "holder", srv.Addr(), "a", "500ms")
+		token, err := strconv.ParseInt(child.Expect("held ", 10*time.Second), 10, 64)
+		require.NoError(t, err)
+		child.Stop()
+		_, err = child.Stdin.Write([]byte("look\n"))
+		require.NoError(t, err)
+
+		rivalHeld, rivalHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithFencing()))
+		require.Greater(t, rivalHold.Token(), token, "the resource can tell who is late")
+		before, ttlBefore := dump(t, rdb, "a")
+		child.Cont()
+		require.Equal(t, "true true", child.Expect("look ", 10*time.Second))
+		require.Equal(t, "true", child.Expect("unlock ", 10*time.Second))
+		after, ttlAfter := dump(t, rdb, "a")
+		require.Equal(t, before, after)
+		require.LessOrEqual(t, ttlAfter, ttlBefore)
+		require.NoError(t, rivalHeld.Err())
+		require.NoError(t, rivalHold.Unlock(rivalHeld))
+		require.NoError(t, child.Stdin.Close())
+		require.NoError(t, child.Wait(10*time.Second))
+	}
+}
+
+// A process that was stopped while its request was under way must not take the
+// old answer for a lock.
+func TestStoppedWhileAcquiring(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rival := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+	_, first := lock(t, t.Context(), rival) // the server knows the scripts
+	require.NoError(t, first.Unlock(t.Context()))
+	p := netfault.New(t, srv.Addr())
+	held := p.Hold(isScript("acquire"))
+	child := redistest.Spawn(t, "holder", p.Addr(), "a", "600ms")
+	require.NoError(t, held.Wait(t.Context()))
+	child.Stop()
+	require.NoError(t, held.Deliver(t.Context()))
+	require.Equal(t, 1, holds(t, srv.Client(t), "a"))
+	rivalHeld, rivalHold := lock(t, t.Context(), rival) // the child's lease is over
+	child.Cont()
+	_, err := child.Stdin.Write([]byte("look\n"))
+	require.NoError(t, err)
+	redistest.Eventually(t, "the child listens as well", func() bool {
+		return srv.Client(t).PubSubNumSub(t.Context(), channelOfA).Val()[channelOfA] == 2
+	})
+	require.NoError(t, rivalHold.Unlock(rivalHeld))
+	token, err := strconv.ParseInt(strings.TrimSpace(child.Expect("held ", 10*time.Second)), 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, token, rivalHold.Token())
+	require.Equal(t, "false false", child.Expect("look ", 10*time.Second))
+	require.Equal(t, "false", child.Expect("unlock ", 10*time.Second))
+}

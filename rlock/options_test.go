@@ -1,0 +1,335 @@
+package rlock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// requireInvalid calls every method of mu: each says what is wrong, and neither
+// the server nor the key hears of it.
+func requireInvalid(t *testing.T, send func(func()) []string, mu *rlock.Lock, wants ...string) {
+	t.Helper()
+	for method, call := range methods(mu) {
+		require.Empty(t, send(func() {
+			err := call(t.Context())
+			require.ErrorIs(t, err, rlock.ErrInvalidOption, method)
+			require.Less(t, len(err.Error()), 1000, "nobody can read that")
+			for _, want := range wants {
+				require.ErrorContains(t, err, want, method)
+			}
+		}), method)
+	}
+	require.Zero(t, mu.HoldCount(t.Context()))
+}
+
+func TestInvalidNames(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	send := func(f func()) []string { return sent(t, srv, f) }
+	for name, wants := range map[string][]string{
+		"":    {"empty"},
+		"{a":  {`"{a"`, "hash tag", "rename"},
+		"a}b": {`"a}b"`, "'}'", "rename"},
+		"{}x": {`"{}x"`, "hash tag", "rename"},
+		"a{}b": {
+			`"a{}b"`, "hash tag", "rename",
+		},
+		"{}{t}":                       {"hash tag", "rename"},
+		"}{t}{":                       nil, // its tag is t
+		strings.Repeat("x", 64<<10):   nil,
+		strings.Repeat("x", 1+64<<10): {"65537", "65536"},
+	} {
+		label := name
+		if len(label) > 20 {
+			label = label[:20]
+		}
+		t.Run(label, func(t *testing.T) {
+			mu := c.NewLock(name)
+			if wants == nil {
+				require.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil }))
+				return
+			}
+			requireInvalid(t, send, mu, wants...)
+		})
+	}
+	t.Run("empty name with prefix", func(t *testing.T) {
+		mu := newClient(t, srv, &rlock.Options{Prefix: "p:"}).NewLock("")
+		requireInvalid(t, send, mu, "empty")
+	})
+	t.Run("prefix and name together", func(t *testing.T) {
+		prefixed := newClient(t, srv, &rlock.Options{Prefix: "{p"})
+		requireInvalid(t, send, prefixed.NewLock("a"), `"a"`, "hash tag")
+		require.NoError(t, prefixed.NewLock("}a").Do(t.Context(), func(context.Context) error { return nil }))
+	})
+}
+
+func TestStrangeNames(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c := newClient(t, srv, nil)
+	for _, name := range []string{
+		"a{b}c", "{t}x", "Schloß 🔒", "new\nline", "nul\x00", "\xff\xfe", " ", "a:b:", "mode", "*", "0", "-1",
+		"redisson_lock__channel:x", "redisson_lock__channel:{x}", "redisson_lock_token:{x}", "{{a}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			mu := c.NewLock(name, rlock.WithFencing())
+			require.Equal(t, name, mu.Name())
+			held, hold := lock(t, t.Context(), mu)
+			_, nested := lock(t, held, mu)
+			require.Equal(t, 2, holds(t, rdb, name), "the key is the name")
+			state, err := mu.Inspect(held)
+			require.NoError(t, err)
+			require.Equal(t, name, state.Name)
+			require.Equal(t, hold.Owner(), state.Owner())
+			require.NoError(t, nested.Unlock(held))
+			require.NoError(t, hold.Unlock(held))
+		})
+	}
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		require.True(t, strings.HasPrefix(key, "redisson_lock_token:"), "left behind: %q", key)
+	}
+}
+
+// Whatever braces a name has, its key, channel and counter share a cluster slot,
+// or it is refused. The names on the wire are those that the server sees.
+func TestNamesShareSlot(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	name := rapid.StringOfN(rapid.SampledFrom([]rune("{}{}ab:")), 1, 10, -1)
+	rapid.Check(t, func(rt *rapid.T) {
+		mu := c.NewLock(name.Draw(rt, "name"), rlock.WithFencing())
+		m := srv.Monitor(t)
+		defer m.Stop()
+		err := mu.Do(t.Context(), func(context.Context) error { return nil })
+		if err != nil {
+			require.ErrorIs(rt, err, rlock.ErrInvalidOption)
+			require.Empty(rt, m.Commands())
+			return
+		}
+		var published bool
+		slots := make(map[uint16]string)
+		for _, cmd := range m.Commands() {
+			switch verb := strings.ToLower(cmd.Args[0]); {
+			case cmd.Client != "lua" || verb == "time":
+			case verb == "publish":
+				published = true
+				fallthrough
+			default:
+				slots[slot(cmd.Args[1])] = cmd.Args[1]
+			}
+		}
+		require.True(rt, published)
+		require.Len(rt, slots, 1, "%v", slots)
+	})
+}
+
+// slot is the cluster slot of a key, by the cluster specification.
+func slot(key string) uint16 {
+	if _, tag, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok = strings.Cut(tag, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16 // XMODEM
+	for _, b := range []byte(key) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc % 16384
+}
+
+func TestSlot(t *testing.T) {
+	require.Equal(t, uint16(0x31C3), slot("123456789"), "the specification's own example")
+	require.Equal(t, slot("t"), slot("a{t}b{c}"))
+}
+
+func TestInvalidLeases(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	const year = 365 * 24 * time.Hour
+	for lease, want := range map[time.Duration]string{
+		0:                       "at least 10ms",
+		-time.Second:            "at least 10ms",
+		10*time.Millisecond - 1: "at least 10ms",
+		10*year + 1:             "at most 87600h",
+		1<<63 - 1:               "at most 87600h",
+		-1 << 63:                "at least 10ms",
+	} {
+		t.Run(lease.String(), func(t *testing.T) {
+			mu := c.NewLock("a", rlock.WithLeaseTime(lease))
+			requireInvalid(t, func(f func()) []string { return sent(t, srv, f) }, mu, `"a"`, lease.String(), want)
+			if lease == 0 {
+				return // the default
+			}
+			_, err := rlock.New(srv.Client(t), &rlock.Options{LeaseTime: lease})
+			require.ErrorIs(t, err, rlock.ErrInvalidOption)
+			require.ErrorContains(t, err, "LeaseTime")
+			require.ErrorContains(t, err, want)
+		})
+	}
+	t.Run("ten years", func(t *testing.T) {
+		held, hold := lock(t, t.Context(), c.NewLock("long", rlock.WithLeaseTime(10*year)))
+		require.Greater(t, srv.Client(t).PTTL(t.Context(), "long").Val(), 10*year-time.Minute)
+		require.NoError(t, held.Err())
+		require.NoError(t, hold.Unlock(held))
+	})
+	t.Run("inner lock of a valid outer one", func(t *testing.T) {
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		_, _, err := c.NewLock("a", rlock.WithLeaseTime(0)).Lock(held)
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+func TestInvalidClients(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": srv.Addr()}})
+	t.Cleanup(func() { require.NoError(t, ring.Close()) })
+	pipeliner, err := rdb.AutoPipeline()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = pipeliner.Close() }) // closed with rdb as well
+	async, err := srv.Client(t).AsyncAutoPipeline()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = async.Close() })
+	for _, tt := range []struct {
+		name  string
+		rdb   redis.UniversalClient
+		opts  *rlock.Options
+		wants []string
+	}{
+		{"nil", nil, nil, []string{"nil"}},
+		{"nil Client", (*redis.Client)(nil), nil, []string{"nil"}},
+		{"nil ClusterClient", (*redis.ClusterClient)(nil), nil, []string{"nil"}},
+		{"Ring", ring, nil, []string{"Ring", "quorum"}},
+		{"AutoPipeliner", pipeliner, nil, []string{"AutoPipeliner", "client underneath"}},
+		{"AsyncAutoPipeliner", async, nil, []string{"AutoPipeliner", "client underneath"}},
+		{"lease", rdb, &rlock.Options{LeaseTime: -1}, []string{"Options.LeaseTime", "-1ns"}},
+		{"short lease", rdb, &rlock.Options{LeaseTime: time.Millisecond}, []string{"Options.LeaseTime", "1ms", "10ms"}},
+		{"unlock timeout", rdb, &rlock.Options{UnlockTimeout: -time.Second}, []string{"Options.UnlockTimeout", "-1s", "negative"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Empty(t, sent(t, srv, func() {
+				c, err := rlock.New(tt.rdb, tt.opts)
+				require.Nil(t, c)
+				require.ErrorIs(t, err, rlock.ErrInvalidOption)
+				for _, want := range tt.wants {
+					require.ErrorContains(t, err, want)
+				}
+			}))
+		})
+	}
+}
+
+// New sends nothing and keeps its own copy of the options.
+func TestNew(t *testing.T) {
+	srv := newServer(t)
+	opts := &rlock.Options{Prefix: "p:", LeaseTime: time.Minute}
+	var c *rlock.Client
+	require.Empty(t, sent(t, srv, func() { c = newClient(t, srv, opts) }))
+	opts.Prefix, opts.LeaseTime = "q:", -1
+	_, hold := lock(t, t.Context(), c.NewLock("a"))
+	require.Equal(t, hold.Owner(), onlyOwner(t, srv, "p:a"))
+	require.NoError(t, hold.Unlock(t.Context()))
+	require.Equal(t, rlock.Options{Prefix: "q:", LeaseTime: -1}, *opts)
+}
+
+// A key that is not a lock is left alone, and its type named.
+func TestKeyConflict(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c := newClient(t, srv, nil)
+	ctx := t.Context()
+	for kind, create := range map[string]func(key string) error{
+		"string": func(key string) error { return rdb.Set(ctx, key, "v", 0).Err() },
+		"list":   func(key string) error { return rdb.RPush(ctx, key, "v").Err() },
+		"set":    func(key string) error { return rdb.SAdd(ctx, key, "v").Err() },
+		"zset":   func(key string) error { return rdb.ZAdd(ctx, key, redis.Z{Member: "v"}).Err() },
+		"stream": func(key string) error {
+			return rdb.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"f", "v"}}).Err()
+		},
+	} {
+		require.NoError(t, create(kind))
+		before := rdb.Dump(ctx, kind).Val()
+		for method, call := range methods(c.NewLock(kind)) {
+			t.Run(method+" "+kind, func(t *testing.T) {
+				start := time.Now()
+				err := call(ctx)
+				require.ErrorIs(t, err, rlock.ErrKeyConflict)
+				require.ErrorContains(t, err, `"`+kind+`"`, "the lock")
+				require.ErrorContains(t, err, "a "+kind, "the type")
+				require.Less(t, time.Since(start), 2*time.Second, "it will not change")
+				require.Equal(t, before, rdb.Dump(ctx, kind).Val())
+				require.Equal(t, time.Duration(-1), rdb.PTTL(ctx, kind).Val())
+			})
+		}
+	}
+}
+
+// A hash that is not a lock, such as one of the application's or a lock of
+// another kind, is no failure of Redis.
+func TestInspectHashOfOtherKind(t *testing.T) {
+	srv := newServer(t)
+	require.NoError(t, srv.Client(t).HSet(t.Context(), "a", "mode", "write", "somebody:1:write", 1).Err())
+	_, err := newClient(t, srv, nil).NewLock("a").Inspect(t.Context())
+	require.ErrorIs(t, err, rlock.ErrKeyConflict)
+	require.NotErrorIs(t, err, rlock.ErrUnavailable)
+}
+
+func TestFencingCounterConflict(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+	require.NoError(t, rdb.RPush(t.Context(), "redisson_lock_token:{a}", "v").Err())
+	for name, call := range map[string]func(context.Context) error{
+		"Lock":    methods(mu)["Lock"],
+		"Inspect": methods(mu)["Inspect"],
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := call(t.Context())
+			require.ErrorIs(t, err, rlock.ErrKeyConflict)
+			require.ErrorContains(t, err, "redisson_lock_token:{a}")
+			require.ErrorContains(t, err, "list")
+			require.Zero(t, holds(t, rdb, "a"))
+		})
+	}
+}
+
+// Leases are sent as whole milliseconds, in every script, and never as more than
+// was asked for.
+func TestLeaseOnTheWire(t *testing.T) {
+	srv := newServer(t)
+	m := srv.Monitor(t)
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(12_345*time.Millisecond+999*time.Microsecond))
+	held, hold := lock(t, t.Context(), mu)
+	_, nested := lock(t, held, mu)
+	require.NoError(t, nested.Unlock(held))
+	require.NoError(t, hold.Unlock(held))
+	var pexpires []string
+	for _, cmd := range m.Commands() {
+		if strings.EqualFold(cmd.Args[0], "pexpire") {
+			pexpires = append(pexpires, cmd.Args[2])
+		}
+	}
+	require.Equal(t, "12345", pexpires[0])
+	require.Len(t, pexpires, 3)
+	for _, ms := range pexpires {
+		require.Regexp(t, `^[0-9]+$`, ms)
+	}
+}

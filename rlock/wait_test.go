@@ -1,0 +1,432 @@
+package rlock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	channelOfA = "redisson_lock__channel:{a}"
+
+	// forever is a lease that no test lives to see the end of: what wakes a
+	// waiter then is a message, or the 30 s after which one looks again.
+	forever = time.Hour
+	byTimer = 20 * time.Second
+)
+
+// refusals returns options under which a client tells of each refused attempt.
+func refusals() (*rlock.Options, <-chan struct{}) {
+	c := make(chan struct{}, 1<<16)
+	return &rlock.Options{LeaseTime: forever, Trace: rlock.Trace{Waiting: func(string, time.Duration) {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}}}, c
+}
+
+// grant is what a Lock call in the background returned.
+type grant struct {
+	at   time.Time
+	held context.Context
+	hold *rlock.Hold
+	err  error
+}
+
+func lockAsync(ctx context.Context, mu *rlock.Lock) <-chan grant {
+	c := make(chan grant, 1)
+	go func() {
+		held, hold, err := mu.Lock(ctx)
+		c <- grant{time.Now(), held, hold, err}
+	}()
+	return c
+}
+
+// await returns the grant, which must come in time, and unlocks it.
+func await(t testing.TB, c <-chan grant, limit time.Duration) (at time.Time) {
+	t.Helper()
+	select {
+	case g := <-c:
+		require.NoError(t, g.err)
+		require.NoError(t, g.hold.Unlock(g.held))
+		return g.at
+	case <-time.After(limit):
+		buf := make([]byte, 1<<20)
+		t.Fatalf("no grant within %v\n%s", limit, buf[:runtime.Stack(buf, true)])
+		return time.Time{}
+	}
+}
+
+func TestWaiterIsWokenByTheMessage(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	opts, refused := refusals()
+	a, b := newClient(t, srv, opts).NewLock("a"), newClient(t, srv, opts).NewLock("a")
+	var took []time.Duration
+	for range 30 {
+		held, hold := lock(t, t.Context(), a)
+		waiting := lockAsync(t.Context(), b)
+		<-refused
+		awaitListener(t, rdb, "a")
+		unlocked := time.Now()
+		require.NoError(t, hold.Unlock(held))
+		took = append(took, await(t, waiting, byTimer).Sub(unlocked))
+	}
+	slices.Sort(took)
+	t.Logf("from before Unlock to the grant elsewhere: median %v, longest %v", took[15], took[29])
+	require.Less(t, took[15], 50*time.Millisecond)
+}
+
+func TestQueueOfAThousand(t *testing.T) {
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	base := runtime.NumGoroutine()
+	const n = 1000
+	served := 0 // guarded by the lock
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			assert.NoError(t, mu.Do(t.Context(), func(context.Context) error {
+				served++
+				return nil
+			}))
+		})
+	}
+	awaitListener(t, srv.Client(t), "a")
+	require.Less(t, runtime.NumGoroutine()-base, n+20, "no goroutine per waiter")
+	before := srv.CommandCalls(t)
+	require.NoError(t, hold.Unlock(held))
+	all.Wait()
+	after := srv.CommandCalls(t)
+	require.Equal(t, n, served)
+	scripts := after["evalsha"] + after["eval"] - before["evalsha"] - before["eval"]
+	t.Logf("%d scripts for %d hand-overs in one client, %d connections", scripts, n, len(srv.Clients(t, "normal")))
+	require.LessOrEqual(t, scripts, int64(3*n+20), "an attempt, one after the wake-up, a release")
+	require.Len(t, srv.Clients(t, "pubsub"), 1)
+}
+
+func TestClientsExcludeEachOther(t *testing.T) {
+	srv := newServer(t)
+	const clients, goroutines, rounds = 3, 30, 5
+	var inside atomic.Int64
+	counter := 0 // without a mutex: the lock has to do
+	var all sync.WaitGroup
+	for range clients {
+		mu := newClient(t, srv, nil).NewLock("a")
+		for range goroutines {
+			all.Go(func() {
+				for range rounds {
+					assert.NoError(t, mu.Do(t.Context(), func(context.Context) error {
+						assert.EqualValues(t, 1, inside.Add(1))
+						counter++
+						inside.Add(-1)
+						return nil
+					}))
+				}
+			})
+		}
+	}
+	all.Wait()
+	require.Equal(t, clients*goroutines*rounds, counter)
+}
+
+func TestWaitingSendsNothing(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	opts, refused := refusals()
+	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
+	waiting := lockAsync(t.Context(), newClient(t, srv, opts).NewLock("a"))
+	<-refused
+	<-refused // the second attempt, with the subscription confirmed
+	calls := make(map[string]int)
+	m := srv.Monitor(t)
+	<-time.After(4 * time.Second) // longer than the time between probes
+	for _, c := range m.Commands() {
+		switch name := strings.ToLower(c.Args[0]); {
+		case name == "hello", name == "client": // a new connection, for the probe
+		case name == "publish" && c.Args[1] != channelOfA:
+			calls["probe"]++
+		default:
+			calls[strings.Join(c.Args, " ")]++
+		}
+	}
+	require.Equal(t, map[string]int{"probe": 1}, calls)
+	require.NoError(t, hold.Unlock(held))
+	await(t, waiting, byTimer)
+}
+
+func TestWaiterIsServedWhenTheHolderIsKilled(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewLock("a")
+	best := time.Hour
+	for range 3 {
+		child := redistest.Spawn(t, "holder", srv.Addr(), "a", "600ms")
+		child.Expect("held ", 10*time.Second)
+		waiting := lockAsync(t.Context(), mu)
+		awaitListener(t, rdb, "a")
+		child.Kill()
+		ttl, read := rdb.PTTL(t.Context(), "a").Val(), time.Now()
+		late := await(t, waiting, ttl+100*time.Millisecond+slack).Sub(read.Add(ttl))
+		t.Logf("%v after the end of the TTL", late)
+		best = min(best, late)
+	}
+	require.Less(t, best, 100*time.Millisecond)
+}
+
+// The message of a release that falls into the time without a connection is
+// lost, and nobody waits for the TTL all the same.
+func TestUnlockWhileThePubSubConnectionIsGone(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	opts, refused := refusals()
+	a, b := newClient(t, srv, opts).NewLock("a"), newClient(t, srv, opts).NewLock("a")
+	var longest time.Duration
+	for i := range 200 {
+		held, hold := lock(t, t.Context(), a)
+		for len(refused) > 0 {
+			<-refused
+		}
+		waiting := lockAsync(t.Context(), b)
+		<-refused
+		if i%4 != 0 { // every fourth time it is not yet, or still, subscribed
+			awaitListener(t, rdb, "a")
+		}
+		start := time.Now()
+		require.NoError(t, rdb.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+		require.NoError(t, hold.Unlock(held))
+		longest = max(longest, await(t, waiting, byTimer).Sub(start))
+	}
+	t.Logf("longest wait over 200 kills: %v", longest)
+	require.Less(t, longest, 1200*time.Millisecond+slack)
+}
+
+// logLines is a handler's output.
+type logLines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logLines) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.FieldsFunc(l.b.String(), func(r rune) bool { return r == '\n' })
+}
+
+func TestSubscribeRefused(t *testing.T) {
+	for _, tt := range []struct{ name, rule string }{
+		{"command", "+@all -subscribe ~* &*"},
+		{"channels", "+@all ~* resetchannels"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			args := []any{"acl", "setuser", "waiter", "on", ">secret"}
+			for word := range strings.FieldsSeq(tt.rule) {
+				args = append(args, word)
+			}
+			require.NoError(t, srv.Client(t).Do(t.Context(), args...).Err())
+			var log logLines
+			opts, refused := refusals()
+			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			rdb := srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "waiter", "secret" })
+			b := clientOn(t, rdb, opts).NewLock("a")
+			a := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(forever))
+			for range 2 {
+				held, hold := lock(t, t.Context(), a)
+				waiting := lockAsync(t.Context(), b)
+				for range 5 {
+					<-refused
+				}
+				released := time.Now()
+				require.NoError(t, hold.Unlock(held))
+				await(t, waiting, byTimer)
+				require.Less(t, time.Since(released), 1200*time.Millisecond+slack)
+			}
+			var said []string
+			for _, line := range log.lines() {
+				if strings.Contains(line, "subscription refused") {
+					said = append(said, line)
+				}
+			}
+			require.Len(t, said, 1, "%v", log.lines())
+		})
+	}
+}
+
+// releaseBeforeSubscription has the lock released between the refused attempt
+// and the subscription, so that no message comes.
+func releaseBeforeSubscription(t *testing.T, confirmed bool) {
+	srv := newServer(t)
+	opts, refused := refusals()
+	b, p := through(t, srv, opts)
+	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
+	subscribe := p.Hold(func(args []string) bool {
+		return netfault.Command("subscribe")(args) && netfault.Arg(channelOfA)(args)
+	})
+	waiting := lockAsync(t.Context(), b.NewLock("a"))
+	require.NoError(t, subscribe.Wait(t.Context()))
+	for range 5 { // the next attempt by timer is 800 ms away
+		<-refused
+	}
+	released := time.Now()
+	require.NoError(t, hold.Unlock(held))
+	limit := 1200 * time.Millisecond
+	if confirmed {
+		require.NoError(t, subscribe.Deliver(t.Context()))
+		limit = 300 * time.Millisecond
+	}
+	took := await(t, waiting, byTimer).Sub(released)
+	t.Logf("served after %v", took)
+	require.Less(t, took, limit+slack/2)
+	if !confirmed {
+		require.NoError(t, subscribe.Deliver(t.Context()))
+	}
+}
+
+func TestReleaseBeforeTheSubscription(t *testing.T) {
+	for _, confirmed := range []bool{true, false} {
+		t.Run("confirmed "+strconv.FormatBool(confirmed), func(t *testing.T) {
+			t.Parallel()
+			releaseBeforeSubscription(t, confirmed)
+		})
+	}
+}
+
+func TestHalfOpenPubSubConnection(t *testing.T) {
+	for name, drop := range map[string]func(*netfault.Proxy){
+		"nothing comes":     func(p *netfault.Proxy) { p.DropDown(true, "subscribe") },
+		"nothing gets away": func(p *netfault.Proxy) { p.DropUp(true, "subscribe"); p.DropDown(true, "subscribe") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			opts, refused := refusals()
+			b, p := through(t, srv, opts)
+			held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
+			waiting := lockAsync(t.Context(), b.NewLock("a"))
+			<-refused
+			<-refused
+			drop(p)
+			start := time.Now()
+			require.NoError(t, hold.Unlock(held))
+			took := await(t, waiting, byTimer).Sub(start)
+			t.Logf("noticed after %v", took)
+			require.Less(t, took, 6*time.Second+slack, "two probe intervals")
+		})
+	}
+}
+
+// leaveWhenWoken has a waiter leave in the very moment in which it is woken. The
+// next one, in the same client or another, must not sleep on.
+func leaveWhenWoken(t *testing.T, times int) {
+	srv := newServer(t)
+	opts, refused := refusals()
+	a := newClient(t, srv, opts).NewLock("a")
+	b := newClient(t, srv, opts).NewLock("a")
+	c := newClient(t, srv, opts).NewLock("a")
+	left := 0
+	for i := range times {
+		for len(refused) > 0 {
+			<-refused
+		}
+		held, hold := lock(t, t.Context(), a)
+		ctx, cancel := context.WithCancel(t.Context())
+		leaver := lockAsync(ctx, b)
+		<-refused
+		next := b
+		if i%3 == 0 {
+			next = c
+		}
+		waiting := lockAsync(t.Context(), next)
+		time.AfterFunc(rand.N(1500*time.Microsecond), cancel)
+		require.NoError(t, hold.Unlock(held))
+		g := <-leaver
+		if g.err == nil {
+			require.NoError(t, g.hold.Unlock(g.held))
+		} else {
+			require.ErrorIs(t, g.err, context.Canceled)
+			left++
+		}
+		await(t, waiting, 3*time.Second)
+		cancel()
+	}
+	t.Logf("%d of %d left without the lock", left, times)
+	require.NotZero(t, left)
+}
+
+func TestLeaverPassesTheWakeUpOn(t *testing.T) { leaveWhenWoken(t, 300) }
+
+func TestJunkOnTheChannel(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	opts, refused := refusals()
+	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
+	waiting := lockAsync(t.Context(), newClient(t, srv, opts).NewLock("a"))
+	<-refused
+	awaitListener(t, rdb, "a")
+	junk := []string{"", "0", "1", "2", "-1", "junk", "\x00\xff", "0\r\n", strings.Repeat("x", 1<<20)}
+	before := srv.CommandCalls(t)["evalsha"]
+	for range 50 {
+		for _, payload := range junk {
+			require.NoError(t, rdb.Publish(t.Context(), channelOfA, payload).Err())
+		}
+	}
+	t.Logf("%d attempts for %d messages", srv.CommandCalls(t)["evalsha"]-before, 50*len(junk))
+	require.Empty(t, waiting)
+	start := time.Now()
+	require.NoError(t, hold.Unlock(held))
+	require.Less(t, await(t, waiting, byTimer).Sub(start), time.Second+slack)
+}
+
+// Many waiters with a deadline each, on a busy lock of a server that is well.
+func TestBusyIsNotUnavailable(t *testing.T) {
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a")
+	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+	start := time.Now()
+	errs := make(chan error, 500)
+	for range cap(errs) {
+		go func() {
+			_, _, err := mu.TryLockFor(t.Context(), time.Until(start.Add(500*time.Millisecond)))
+			errs <- err
+		}()
+	}
+	wrong := make(map[string]int)
+	for range cap(errs) {
+		if err := <-errs; !errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			wrong[err.Error()]++
+		}
+	}
+	took := time.Since(start)
+	require.NoError(t, hold.Unlock(held))
+	require.Empty(t, wrong)
+	require.Less(t, took, 600*time.Millisecond+slack)
+}

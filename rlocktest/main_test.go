@@ -1,0 +1,13 @@
+package rlocktest_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis prints every connection that is refused
+	goleak.VerifyTestMain(m)
+}

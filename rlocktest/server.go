@@ -1,0 +1,146 @@
+package rlocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// closeLimit is how long the end of a test waits for its holders. In a bubble it
+// costs nothing.
+const closeLimit = 10 * time.Second
+
+// Server is a Redis inside the test. Its methods may be called from any
+// goroutine of the test.
+type Server struct {
+	tb      testing.TB
+	network *network
+	own     *redis.Client // not subject to Hang and Refuse
+	owners  atomic.Int64  // made up by TakeOver
+}
+
+// NewServer starts an empty server that ends with the test. In a
+// [testing/synctest] bubble, call it inside the bubble.
+func NewServer(tb testing.TB) *Server {
+	tb.Helper()
+	mini := miniredis.NewMiniRedis()
+	mini.ClockTTL(true)
+	// The first Dial is what starts a server without a listener.
+	first, err := mini.Dial()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_ = first.Close()
+	tb.Cleanup(mini.Close)
+	serve := mini.Server().ServeConn
+	s := &Server{tb: tb, network: newNetwork(serve)}
+	s.own = s.client(newNetwork(serve))
+	return s
+}
+
+// Client returns a client of the server, with go-redis's default options as far
+// as a bubble allows, changed by edit. It is closed when the test ends.
+func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
+	return s.client(s.network, edit...)
+}
+
+func (s *Server) client(n *network, edit ...func(*redis.Options)) *redis.Client {
+	// What go-redis shares between its clients, or leaves running for a while
+	// when one is closed, must not come into play in a bubble.
+	opts := &redis.Options{
+		Addr:             "rlocktest",
+		Dialer:           n.dial,
+		PoolSize:         poolSize, // the timers of those who wait for a connection are shared
+		PipelinePoolSize: poolSize, // after that many failures a goroutine tries to connect every second
+		DialerRetries:    1,        // a second one sleeps before it
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled, // looks the server's name up
+		},
+	}
+	for _, f := range edit {
+		f(opts)
+	}
+	rdb := redis.NewClient(opts)
+	s.tb.Cleanup(func() { _ = rdb.Close() }) // the test may have closed it
+	return rdb
+}
+
+const poolSize = 4096
+
+// Locks returns a client for locks on the server, with a connection pool of its
+// own: another process, as it were. When the test ends, the server is healed and
+// the client closed. A lock that is still held then fails the test.
+func (s *Server) Locks(opts *rlock.Options) *rlock.Client {
+	s.tb.Helper()
+	client, err := rlock.New(s.Client(), opts)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.tb.Cleanup(func() {
+		s.Heal()
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		if err := client.Close(ctx); err != nil {
+			s.tb.Errorf("rlocktest: %v: is a lock still held, or waited for?", err)
+		}
+	})
+	return client
+}
+
+// Evict removes the lock at key, which is the lock's name behind the client's
+// prefix. Nobody is told, as when the server evicts the key or fails over to a
+// replica that never had it: the holder learns it at its next renewal, within a
+// third of its lease. It is an error of the test if there is no lock.
+func (s *Server) Evict(key string) {
+	s.tb.Helper()
+	n, err := s.own.Del(context.Background(), key).Result()
+	if err == nil && n == 0 {
+		err = errors.New("there is no lock")
+	}
+	if err != nil {
+		s.tb.Errorf("rlocktest: evict %q: %v", key, err)
+	}
+}
+
+// TakeOver gives the lock at key to an owner outside of the test, in place of
+// the present holder, if there is one. It returns the owner's name. Nobody
+// renews the lease, of ttl; zero means that it has no end.
+func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
+	s.tb.Helper()
+	owner = fmt.Sprintf("rlocktest:%d", s.owners.Add(1))
+	ctx := context.Background()
+	_, err := s.own.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+		tx.Del(ctx, key)
+		tx.HSet(ctx, key, owner, 1)
+		if ttl > 0 {
+			tx.PExpire(ctx, key, ttl)
+		}
+		return nil
+	})
+	if err != nil {
+		s.tb.Errorf("rlocktest: take over %q: %v", key, err)
+	}
+	return owner
+}
+
+// Hang makes the server fall silent until [Server.Heal]: connections stay open
+// and new ones are accepted, but nothing is answered. What is sent meanwhile is
+// executed after Heal, even if the client has given up: as by a server that was
+// stopped, or behind a network that was cut.
+func (s *Server) Hang() { s.network.set(hanging) }
+
+// Refuse breaks all connections, and new ones are refused until [Server.Heal]:
+// as by a server that is down. The data survives.
+func (s *Server) Refuse() { s.network.set(refusing) }
+
+// Heal ends [Server.Hang] and [Server.Refuse].
+func (s *Server) Heal() { s.network.set(healthy) }
