@@ -1,0 +1,54 @@
+package main
+
+// The help of each command is commandHelp, which urfave/cli fills in, followed
+// by what the command adds to it.
+const (
+	commandHelp = `{{.FullName}} - {{.Usage}}
+
+Usage:
+   {{if .UsageText}}{{.UsageText}}{{else}}{{.FullName}}{{end}}
+{{with .Description}}
+{{.}}
+{{end}}
+Options:{{range .VisibleFlags}}
+   {{.}}{{end}}{{range .VisiblePersistentFlags}}
+   {{.}}{{end}}
+`
+
+	rootHelp = `{{.Name}} - {{.Usage}}
+
+Usage:
+   {{.UsageText}}
+
+Commands:{{range .VisibleCommands}}
+   {{.Name}}` + "\t" + `{{.Usage}}{{end}}
+
+   "rlock COMMAND --help" tells the rest; "rlock demo" needs no Redis.
+
+Options:{{range .VisibleFlags}}
+   {{.}}{{end}}
+
+Exit status:
+   0    done; "run": that of its command
+   1    "unlock": nothing was released; "demo": a scene failed
+   64   wrong usage
+   65   the key in Redis holds something that is not such a lock
+   69   Redis cannot be reached, or refuses
+   75   "run": somebody else holds the lock
+   79   "run": the lock was lost
+   126  "run": the command cannot be run
+   127  "run": the command was not found
+   128+N  "run": signal N ended the command, or the wait
+
+Environment:
+   RLOCK_URL  the server, unless --url is given. A password belongs here or into
+              REDIS_URL: everybody who may list processes can read --url.
+   REDIS_URL  the server, unless one of the others is given.
+
+Examples:
+   rlock run nightly-report -- /usr/local/bin/report
+   rlock run -n nightly-report -- /usr/local/bin/report
+   rlock ls 'nightly-*'
+   rlock inspect --json nightly-report
+`
+)

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// lockView is a lock as JSON shows it, in `ls` and in `inspect`.
+type lockView struct {
+	Name   string      `json:"name"`
+	Owners []ownerView `json:"owners"` // empty: free
+	TTL    *int64      `json:"ttl_ms"` // null: free, or no end
+}
+
+type ownerView struct {
+	Owner string `json:"owner"`
+	Holds int64  `json:"holds"`
+}
+
+// newLockView makes the view of a lock; ttl is negative if it has no end.
+func newLockView(name string, holds map[string]int64, ttl time.Duration) lockView {
+	v := lockView{Name: name, Owners: []ownerView{}}
+	for _, owner := range slices.Sorted(maps.Keys(holds)) {
+		v.Owners = append(v.Owners, ownerView{owner, holds[owner]})
+	}
+	if len(holds) > 0 && ttl >= 0 {
+		v.TTL = new(ttl.Milliseconds())
+	}
+	return v
+}
+
+// lease puts the TTL into words.
+func (v lockView) lease() string {
+	if v.TTL == nil {
+		return remaining(-1)
+	}
+	return remaining(time.Duration(*v.TTL) * time.Millisecond)
+}
+
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON"}
+}
+
+func inspectCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "inspect",
+		Usage:     "show who holds a lock",
+		UsageText: "rlock inspect [--json] NAME",
+		Description: `Shows the owners of the lock, their hold counts, what is left of the lease, the
+newest fencing token and how many connections wait for a release. The exit
+status is 0 whether the lock is held or free.`,
+		Flags: []cli.Flag{jsonFlag()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			return withLock(ctx, cmd, func(lock *rlock.Lock) error {
+				state, err := lock.Inspect(ctx)
+				if err != nil {
+					return err
+				}
+				return printState(cmd.Root().Writer, state, cmd.Bool("json"), time.Now())
+			}, rlock.WithFencing())
+		},
+	}
+}
+
+// withLock calls f with the lock that the only argument of cmd names.
+func withLock(ctx context.Context, cmd *cli.Command, f func(*rlock.Lock) error, opts ...rlock.LockOption) error {
+	if cmd.Args().Len() != 1 {
+		return usagef(cmd, "want one NAME")
+	}
+	s, err := connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	client, err := rlock.New(s.rdb, &rlock.Options{Prefix: s.prefix})
+	if err != nil {
+		return err
+	}
+	defer closeWithin(client, closeTimeout)
+	return f(client.NewLock(cmd.Args().First(), opts...))
+}
+
+func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) error {
+	v := newLockView(state.Name, state.Holds, state.TTL)
+	if asJSON {
+		return printJSON(w, struct {
+			lockView
+			Token   int64 `json:"token"`
+			Waiters int64 `json:"waiters"`
+		}{v, state.Token, state.Waiters})
+	}
+	if len(v.Owners) == 0 {
+		_, err := fmt.Fprintf(w, "%s is free\n", printable(v.Name))
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "lock\t%s\n", printable(v.Name))
+	for _, o := range v.Owners {
+		fmt.Fprintf(t, "owner\t%s, hold count %d", printable(o.Owner), o.Holds)
+		if at, ok := granted(o.Owner, state.Token, now); ok {
+			fmt.Fprintf(t, ", since %s (%s)", at.Format(time.DateTime), brief(now.Sub(at)))
+		}
+		fmt.Fprintln(t)
+	}
+	fmt.Fprintf(t, "lease\t%s\n", v.lease())
+	if state.Token != 0 {
+		fmt.Fprintf(t, "token\t%d\n", state.Token)
+	}
+	if state.Waiters >= 0 {
+		fmt.Fprintf(t, "waiting\t%d connections\n", state.Waiters)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// job is what `rlock run` was asked to do.
+type job struct {
+	name      string
+	path      string // of the command's executable
+	argv      []string
+	wait      time.Duration // or noWait, noLimit
+	lease     time.Duration
+	fixed     bool // the lease is not renewed
+	killAfter time.Duration
+	busy      int // exit code when somebody else holds the lock
+	quiet     bool
+}
+
+const (
+	noWait  time.Duration = 0
+	noLimit time.Duration = -1
+)
+
+// newJob reads the command line of cmd. argv is that of the process: urfave/cli
+// drops the "--", without which an option of the command would be one of ours.
+func newJob(cmd *cli.Command, argv []string) (*job, error) {
+	args := cmd.Args().Slice()
+	if len(args) < 2 {
+		return nil, usagef(cmd, "want NAME -- COMMAND")
+	}
+	j := &job{name: args[0], argv: args[1:], quiet: cmd.Bool("quiet")}
+	if before := len(argv) - len(j.argv) - 1; before < 0 || argv[before] != "--" {
+		return nil, usagef(cmd, `want "--" between NAME and COMMAND`)
+	}
+	if err := j.parse(cmd); err != nil {
+		return nil, usagef(cmd, "%w", err)
+	}
+	var err error
+	if j.path, err = exec.LookPath(j.argv[0]); err != nil && !errors.Is(err, exec.ErrDot) {
+		return nil, startError(j.argv[0], err)
+	}
+	return j, nil
+}
+
+func (j *job) parse(cmd *cli.Command) (err error) {
+	switch {
+	case cmd.IsSet("no-wait") && cmd.IsSet("wait"):
+		return errors.New("--no-wait and --wait exclude each other")
+	case cmd.IsSet("ttl") && cmd.IsSet("lease"):
+		return errors.New("--ttl and --lease exclude each other")
+	}
+	if j.wait, err = duration(cmd, "wait", noLimit); err != nil {
+		return err
+	}
+	if cmd.Bool("no-wait") {
+		j.wait = noWait
+	}
+	if j.fixed = cmd.IsSet("lease"); j.fixed {
+		j.lease, err = duration(cmd, "lease", 0)
+	} else {
+		j.lease, err = duration(cmd, "ttl", rlock.DefaultLeaseTime)
+	}
+	if err != nil {
+		return err
+	}
+	// As the held context ends a tenth of the lease before the trusted window,
+	// the default is the longest that does not bring TERM forward.
+	if j.killAfter, err = duration(cmd, "kill-after", j.lease/10-margin(j.lease)); err != nil {
+		return err
+	}
+	if j.killAfter > j.lease/2 {
+		return fmt.Errorf("--kill-after %v is more than half of the lease of %v: renewal would have no time left", j.killAfter, j.lease)
+	}
+	j.busy = exitBusy
+	if text := cmd.String("conflict-exit-code"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 8)
+		if err != nil {
+			return fmt.Errorf("--conflict-exit-code: %q is not a number from 0 to 255", text)
+		}
+		j.busy = int(n)
+	}
+	return nil
+}
+
+func duration(cmd *cli.Command, flag string, unset time.Duration) (time.Duration, error) {
+	if !cmd.IsSet(flag) {
+		return unset, nil
+	}
+	d, err := time.ParseDuration(cmd.String(flag))
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("--%s: %q is not a duration such as 1m30s or 500ms", flag, cmd.String(flag))
+	}
+	return d, nil
+}
+
+// startError is why a command did not start, with the exit code that a shell
+// would give it.
+func startError(command string, err error) error {
+	code := exitCannotRun
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code, err = exitNotFound, errors.New("not found")
+	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		err = errno
+	}
+	return &exitError{code, fmt.Errorf("%s: %w", command, err)}
+}

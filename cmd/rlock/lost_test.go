@@ -1,0 +1,123 @@
+package main
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// death returns a channel that is told the time at which a process was dead.
+func death(t *testing.T, pid string) <-chan time.Time {
+	dead := make(chan time.Time, 1)
+	go func() {
+		for end := time.Now().Add(2 * limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if !alive(t, pid) {
+				break
+			}
+		}
+		dead <- time.Now()
+	}()
+	return dead
+}
+
+// leaseEnd returns a time before which the lease on the server does not end.
+func (f *fixture) leaseEnd(name string) time.Time {
+	f.t.Helper()
+	asked := time.Now()
+	ttl := f.state(name).TTL
+	require.Positive(f.t, ttl)
+	return asked.Add(ttl)
+}
+
+func TestLostBecauseRemoved(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--ttl", "1s", "-k", "500ms", "a", "--", "sh", "-c", trap)
+	p.says("ready")
+	require.NoError(t, f.Client(t).Del(t.Context(), "a").Err())
+	p.says("TERM")
+	r := p.end()
+	require.Equal(t, exitLost, r.code)
+	require.Contains(t, r.stderr, `rlock: stopping the command: lock "a": lease lost: `)
+}
+
+func TestLostOnlyFoundOutAtTheEnd(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", "echo ready; read x")
+	p.says("ready")
+	require.NoError(t, f.Client(t).Del(t.Context(), "a").Err())
+	p.tell("")
+	r := p.end()
+	require.Equal(t, exitLost, r.code)
+	require.Contains(t, r.stderr, `rlock: lock "a": lease lost: `)
+}
+
+func TestDeadBeforeTheLeaseEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		args   []string
+		script string
+	}{
+		{"ends when told", nil, `echo ready $$; while :; do sleep 0.02; done`},
+		{"must be killed", nil, stubborn},
+		{"long grace", []string{"-k", "1500ms"}, stubborn},
+		{"no grace", []string{"-k", "0s"}, stubborn},
+		{"stopped", nil, `echo ready $$; kill -STOP $$`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			args := append(append([]string{"run", "--ttl", "3s"}, tc.args...), "a", "--", "sh", "-c", tc.script)
+			p := begin(t, f.URL(), args...)
+			dead := death(t, p.says("ready "))
+			end := f.leaseEnd("a") // renewals can only make it later
+			f.Stop()
+			require.Less(t, (<-dead).Sub(end), time.Duration(0))
+			r := p.end()
+			f.Cont()
+			require.Equal(t, exitLost, r.code)
+			require.Contains(t, r.stderr, "rlock: stopping the command: ")
+		})
+	}
+}
+
+func TestFixedLease(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--lease", "2s", "a", "--", "sh", "-c", stubborn)
+	dead := death(t, p.says("ready "))
+	end := f.leaseEnd("a")
+	require.Less(t, (<-dead).Sub(end), time.Duration(0))
+	require.Equal(t, exitLost, p.end().code)
+	require.Less(t, time.Until(end), 100*time.Millisecond)
+
+	require.Zero(t, outcome(t, f.URL(), "run", "--lease", "10s", "a", "--", "true").code)
+	require.Empty(t, f.state("a").Holds)
+}
+
+// Whoever resumes rlock after the lease resumes no command.
+func TestStoppedForLongerThanTheLease(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--ttl", "1s", "-k", "300ms", "a", "--", "sh", "-c", stubborn)
+	pid := p.says("ready ")
+	p.signal(syscall.SIGSTOP)
+	redistest.Eventually(t, "the lease is over", func() bool { return len(f.state("a").Holds) == 0 })
+	resumed := time.Now()
+	p.signal(syscall.SIGCONT)
+	require.Less(t, (<-death(t, pid)).Sub(resumed), 250*time.Millisecond, "there is no grace left")
+	require.Equal(t, exitLost, p.end().code)
+}
+
+func TestUnreleasedIsSaidButNotTheExitCode(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--ttl", "6s", "a", "--", "sh", "-c", "echo ready; read x; exit 3")
+	p.says("ready")
+	f.Kill()
+	p.tell("")
+	r := p.end()
+	f.Restart()
+	require.Equal(t, 3, r.code)
+	require.Contains(t, r.stderr, "rlock: the lock was not released and ends with its lease: ")
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	scanCount = 500 // keys the server looks at in one go: well below a millisecond
+	pageSize  = 100 // fields of a hash read in one go; a small hash comes whole
+)
+
+func lsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ls",
+		Usage:     "list the locks that are held",
+		UsageText: "rlock ls [--json] [GLOB]",
+		Description: `Lists the locks whose names match GLOB, in Redis' own form: *, ?, [abc]. It goes
+through all keys of the database in small steps, which does not block the
+server; locks that come or go meanwhile may be shown or not. What counts is the
+look: a hash with fields like <client>:<number> and whole numbers in them.`,
+		Flags: []cli.Flag{jsonFlag()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() > 1 {
+				return usagef(cmd, "want at most one GLOB: quote it")
+			}
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			locks, err := s.list(ctx, cmd.Args().First())
+			if err != nil {
+				return fmt.Errorf("%w: %w", rlock.ErrUnavailable, err)
+			}
+			return printLocks(cmd.Root().Writer, locks, cmd.Bool("json"))
+		},
+	}
+}
+
+// list returns the locks whose names match glob, sorted by name.
+func (s *server) list(ctx context.Context, glob string) ([]lockView, error) {
+	if glob == "" {
+		glob = "*"
+	}
+	var mu sync.Mutex                  // guards locks: a cluster's nodes are scanned at the same time
+	locks := make(map[string]lockView) // SCAN may return a key twice
+	scan := func(ctx context.Context, node *redis.Client) error {
+		for cursor := uint64(0); ; {
+			keys, next, err := node.ScanType(ctx, cursor, escapeGlob(s.prefix)+glob, scanCount, "hash").Result()
+			if err != nil {
+				return err
+			}
+			found, err := s.read(ctx, keys)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			for _, v := range found {
+				locks[v.Name] = v
+			}
+			mu.Unlock()
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+	}
+	var err error
+	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, scan)
+	} else {
+		err = scan(ctx, s.rdb.(*redis.Client))
+	}
+	sorted := make([]lockView, 0, len(locks))
+	for _, v := range locks {
+		sorted = append(sorted, v)
+	}
+	slices.SortFunc(sorted, func(a, b lockView) int { return strings.Compare(a.Name, b.Name) })
+	return sorted, err
+}
+
+// read returns those of the keys that are locks, in one round trip. It reads a
+// page of each hash: an application's own may be of any size, and is recognised
+// by its first fields. A key that vanishes meanwhile is none any more.
+func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
+	type reading struct {
+		fields *redis.ScanCmd
+		ttl    *redis.DurationCmd
+	}
+	readings := make([]reading, len(keys))
+	pipe := s.rdb.Pipeline()
+	for i, key := range keys {
+		readings[i] = reading{pipe.HScan(ctx, key, 0, "", pageSize), pipe.PTTL(ctx, key)}
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	var locks []lockView
+	for i, r := range readings {
+		page, _, err := r.fields.Result()
+		if redis.HasErrorPrefix(err, "WRONGTYPE") {
+			continue // replaced by something else
+		}
+		ttl, ttlErr := r.ttl.Result()
+		if err := cmp.Or(err, ttlErr); err != nil {
+			return nil, err
+		}
+		if holds, ok := parseHolds(page); ok && ttl != -2 {
+			locks = append(locks, newLockView(strings.TrimPrefix(keys[i], s.prefix), holds, ttl))
+		}
+	}
+	return locks, nil
+}
+
+// ownerField is Redisson's form; ":write" marks the writer of a read-write lock.
+var ownerField = regexp.MustCompile(`(?s)^.+:[0-9]+(:write)?$`)
+
+// parseHolds reads the fields and values of a hash. It reports false if that is
+// not a lock.
+func parseHolds(page []string) (map[string]int64, bool) {
+	holds := make(map[string]int64)
+	for i := 0; i+1 < len(page); i += 2 {
+		field, value := page[i], page[i+1]
+		if field == "mode" && (value == "read" || value == "write") {
+			continue
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || !ownerField.MatchString(field) {
+			return nil, false
+		}
+		holds[field] = n
+	}
+	return holds, len(holds) > 0
+}
+
+// escapeGlob makes a pattern that matches s itself.
+func escapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}
+
+func printLocks(w io.Writer, locks []lockView, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, locks)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(locks) > 0 {
+		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE")
+	}
+	for _, v := range locks {
+		for _, o := range v.Owners {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease())
+		}
+	}
+	return t.Flush()
+}

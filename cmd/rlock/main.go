@@ -1,0 +1,90 @@
+// Command rlock holds a lock on Redis while a command runs, shows locks and
+// frees them. `rlock --help` is its manual. It needs a Unix: process groups,
+// signals, terminals.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/urfave/cli/v3"
+)
+
+func main() {
+	os.Exit(execute(os.Args, os.Stdout, os.Stderr))
+}
+
+// execute is the whole program. It returns the exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
+	logging.Disable() // go-redis': whatever it logs comes back as an error as well
+	app := newApp(args)
+	app.Writer, app.ErrWriter = stdout, stderr
+	err := app.Run(context.Background(), args)
+	code, text := exit(err)
+	if text != "" {
+		fmt.Fprintln(stderr, "rlock: "+text)
+	}
+	return code
+}
+
+func newApp(args []string) *cli.Command {
+	app := &cli.Command{
+		Name:      "rlock",
+		Usage:     "distributed locks on Redis, for shells and cron",
+		UsageText: "rlock [--url URL] [--prefix P] COMMAND [options]",
+		Version:   version(),
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "url", Usage: "Redis server: redis://, rediss:// or unix:// `URL`", DefaultText: "$RLOCK_URL, $REDIS_URL, " + defaultURL},
+			&cli.StringFlag{Name: "prefix", Usage: "put `P` before every name to get its key in Redis"},
+		},
+		Commands: []*cli.Command{
+			runCommand(args),
+			inspectCommand(),
+			lsCommand(),
+			unlockCommand(),
+			demoCommand(),
+			demoActorCommand(),
+			{Name: "version", Usage: "print the version", Action: func(_ context.Context, cmd *cli.Command) error {
+				cli.ShowVersion(cmd.Root())
+				return nil
+			}},
+		},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if name := cmd.Args().First(); name != "" {
+				return usagef(cmd, "there is no command %q", name)
+			}
+			return usagef(cmd, "no command given")
+		},
+		CustomRootCommandHelpTemplate: rootHelp,
+		ExitErrHandler:                func(context.Context, *cli.Command, error) {}, // execute does it
+	}
+	for _, cmd := range append(app.Commands, app) {
+		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+			return usagef(cmd, "%w", err)
+		}
+		if cmd.CustomHelpTemplate == "" {
+			cmd.CustomHelpTemplate = commandHelp
+		}
+	}
+	return app
+}
+
+// version is what the go command knows of the binary.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v += " " + s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	return fmt.Sprintf("%s %s %s/%s", v, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+}

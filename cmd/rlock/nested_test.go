@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// wrap makes a command for sh out of one that [prepare] returned.
+func wrap(cmd *exec.Cmd, script string) *exec.Cmd {
+	sh := exec.Command("sh", "-c", script)
+	sh.Env, sh.SysProcAttr = cmd.Env, cmd.SysProcAttr
+	return sh
+}
+
+// group prints a shell's process group.
+const group = `group() { cut -d" " -f5 /proc/$$/stat; }; `
+
+func TestNestedRunReenters(t *testing.T) {
+	f := newFixture(t)
+	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", group+`
+		echo "$RLOCK_OWNER $RLOCK_TOKEN $(group)"
+		"$SELF" run -n a -- sh -c '`+group+`echo "$RLOCK_OWNER $RLOCK_TOKEN $(group)"; exit 6'
+		echo "exit $?"`)
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `^(\S+ \d+ \d+)\n(\S+ \d+ \d+)\nexit 6\n$`, r.stdout)
+	lines := strings.Split(r.stdout, "\n")
+	require.Equal(t, lines[0], lines[1], "same hold, same process group")
+}
+
+func TestNestedRunOfAnotherLockIsAnOrdinaryOne(t *testing.T) {
+	f := newFixture(t)
+	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", `
+		a=$RLOCK_OWNER
+		"$SELF" run -n b -- sh -c '
+			"$SELF" inspect a; "$SELF" inspect b
+			"$SELF" run -n a -- sh -c "echo \$RLOCK_NAME \$RLOCK_OWNER"'
+		echo "a $a"
+		"$SELF" --prefix p: run -n a -- sh -c 'echo p $RLOCK_NAME; "$SELF" --prefix p: inspect a >/dev/null && "$SELF" ls'`)
+	require.Zero(t, r.code, r.stderr)
+	lines := strings.Split(r.stdout, "\n")
+	require.Contains(t, lines, "p a")
+	require.Contains(t, lines, "lock     a")
+	require.Contains(t, lines, "lock     b")
+	for i, line := range lines {
+		if len(line) > 2 && line[:2] == "a " {
+			require.Equal(t, line, lines[i+1], "the outermost owner, past the lock between")
+			break
+		}
+	}
+	require.Regexp(t, `(?m)^p:a +`, r.stdout)
+}
+
+func TestNestedRunOnAnotherServer(t *testing.T) {
+	f, other := newFixture(t), newFixture(t)
+	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c",
+		`"$SELF" --url `+other.URL()+` run -n a -- "$SELF" --url `+other.URL()+` inspect a`)
+	require.Zero(t, r.code, r.stderr)
+	require.Regexp(t, `(?m)^owner `, r.stdout)
+}
+
+func TestNestedRunUnderALostLock(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", `echo ready; read x; "$SELF" run -n a -- echo ran; echo "exit $?"`)
+	p.says("ready")
+	require.NoError(t, f.Client(t).Del(t.Context(), "a").Err())
+	f.hold("a") // somebody else is in by now
+	p.tell("")
+	require.Equal(t, "79", p.says("exit "))
+	r := p.end()
+	require.Equal(t, exitLost, r.code)
+	require.NotContains(t, r.stdout, "ran")
+	require.Contains(t, r.stderr, "the rlock run around this one has lost it")
+}
+
+func TestEnclosingLocksInTheEnvironment(t *testing.T) {
+	t.Setenv(heldVar, "")
+	for _, name := range []string{"RLOCK_NAME", "RLOCK_OWNER", "RLOCK_TOKEN"} {
+		t.Setenv(name, "")
+	}
+	a := enclosing{"a b&=;%\n", "h:1/0", "p:a b&=;%\n", "x:1", 1763655000123456}
+	b := enclosing{"b", "h:1/0", "b", "y:2", 2}
+	a.export()
+	b.export()
+	require.Equal(t, []enclosing{b, a}, enclosingLocks(os.Getenv(heldVar)))
+	require.Equal(t, "b", os.Getenv("RLOCK_NAME"))
+	require.Equal(t, "2", os.Getenv("RLOCK_TOKEN"))
+	require.Empty(t, enclosingLocks(""))
+	require.Len(t, enclosingLocks("%zz key=k"), 1)
+}

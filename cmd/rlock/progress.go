@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/xid"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// progress tells the user what `rlock run` waits for: on a terminal in a line
+// that is rewritten every second, and costs one query then; elsewhere in one
+// line at the start.
+type progress struct {
+	out     *os.File
+	columns int // of the terminal; 0: none
+	quiet   bool
+	inspect func(context.Context) (rlock.State, error)
+
+	once    sync.Once
+	began   time.Time
+	stop    context.CancelFunc // nil: no line to rewrite
+	stopped chan struct{}
+}
+
+func newProgress(out *os.File, quiet bool) *progress {
+	return &progress{out: out, columns: width(out), quiet: quiet}
+}
+
+// waiting is for [rlock.Trace].
+func (p *progress) waiting(name string, ttl time.Duration) {
+	p.once.Do(func() {
+		switch {
+		case p.quiet:
+		case p.columns == 0:
+			fmt.Fprintf(p.out, "rlock: waiting for lock %q, lease of its holder: %s\n", name, remaining(ttl))
+		default:
+			var ctx context.Context
+			ctx, p.stop = context.WithCancel(context.Background())
+			p.began, p.stopped = time.Now(), make(chan struct{})
+			go p.rewrite(ctx, name)
+		}
+	})
+}
+
+// done removes the line. The wait must be over.
+func (p *progress) done() {
+	if p.stop != nil {
+		p.stop()
+		<-p.stopped
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}
+
+func (p *progress) rewrite(ctx context.Context, name string) {
+	defer close(p.stopped)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var h holder
+	for {
+		state, err := p.inspect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		text := fmt.Sprintf("rlock: waiting for %q (%s): %s", name, time.Since(p.began).Round(time.Second), h.describe(state, err, time.Now()))
+		fmt.Fprintf(p.out, "\r\x1b[K%s", clip(text, p.columns-1))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// holder remembers since when the lock was held by whom.
+type holder struct {
+	owner string
+	seen  time.Time
+}
+
+// describe puts a state of the lock into words.
+func (h *holder) describe(state rlock.State, err error, now time.Time) string {
+	switch owner := state.Owner(); {
+	case err != nil:
+		return "Redis does not answer"
+	case owner == "":
+		return "just released"
+	case owner != h.owner:
+		h.owner, h.seen = owner, now
+	}
+	what, since := "seen", h.seen
+	if at, ok := granted(h.owner, state.Token, now); ok {
+		what, since = "since", at
+	}
+	return fmt.Sprintf("held by %s, %s %s (%s), lease %s",
+		printable(h.owner), what, since.Format(time.TimeOnly), now.Sub(since).Round(time.Second), remaining(state.TTL))
+}
+
+// granted returns when the newest fencing token was given out: it is the
+// server's clock in microseconds, unless Redisson counts. It says nothing of an
+// owner that is not one of ours, nor of a grant before its client was made.
+func granted(owner string, token int64, now time.Time) (time.Time, bool) {
+	client, _, _ := strings.Cut(owner, ":")
+	id, err := xid.FromString(client)
+	at := time.UnixMicro(token)
+	return at, err == nil && !at.After(now) && !at.Before(id.Time())
+}
+
+// clip cuts a line that would wrap and could not be rewritten then.
+func clip(s string, columns int) string {
+	if r := []rune(s); len(r) > columns {
+		return string(r[:max(columns-1, 0)]) + "…"
+	}
+	return s
+}

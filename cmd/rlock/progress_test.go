@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/xid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestProgressDescribesTheHolder(t *testing.T) {
+	now := time.Date(2025, 11, 20, 16, 0, 0, 0, time.Local)
+	state := func(owner string, token int64, ttl time.Duration) rlock.State {
+		return rlock.State{Holds: map[string]int64{owner: 1}, Token: token, TTL: ttl}
+	}
+	ours := xid.NewWithTime(now.Add(-time.Hour)).String() + ":3"
+	at := func(d time.Duration) int64 { return now.Add(d).UnixMicro() }
+	for _, tc := range []struct {
+		state rlock.State
+		err   error
+		want  string
+	}{
+		{state(ours, at(-90*time.Second), 20*time.Second), nil, "held by " + ours + ", since 15:58:30 (1m30s), lease 20s"},
+		{state(ours, at(time.Minute), 20*time.Second), nil, "held by " + ours + ", seen 16:00:00 (0s), lease 20s"},
+		{state(ours, 17, 20*time.Second), nil, "held by " + ours + ", seen 16:00:00 (0s), lease 20s"},
+		{state(ours, at(-2*time.Hour), 20*time.Second), nil, "held by " + ours + ", seen 16:00:00 (0s), lease 20s"},
+		{state("uuid:1", at(-time.Minute), -1), nil, "held by uuid:1, seen 16:00:00 (0s), lease no end"},
+		{rlock.State{}, nil, "just released"},
+		{rlock.State{}, errors.New("x"), "Redis does not answer"},
+	} {
+		require.Equal(t, tc.want, new(holder).describe(tc.state, tc.err, now))
+	}
+	var h holder
+	h.describe(state("uuid:1", 0, time.Second), nil, now)
+	require.Equal(t, "held by uuid:1, seen 16:00:00 (5s), lease 1s", h.describe(state("uuid:1", 0, time.Second), nil, now.Add(5*time.Second)))
+	require.Equal(t, "held by uuid:2, seen 16:00:06 (0s), lease 1s", h.describe(state("uuid:2", 0, time.Second), nil, now.Add(6*time.Second)))
+}
+
+func TestClip(t *testing.T) {
+	require.Equal(t, "äöü", clip("äöü", 3))
+	require.Equal(t, "äö…", clip("äöüß", 3))
+	require.Equal(t, "…", clip("äö", 0))
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// closeTimeout bounds what may delay the exit: requests that an interrupted
+// wait left behind are taken back.
+const closeTimeout = time.Second
+
+func runCommand(argv []string) *cli.Command {
+	return &cli.Command{
+		Name:        "run",
+		Usage:       "run a command while holding a lock",
+		UsageText:   "rlock run [options] NAME -- COMMAND [ARG...]",
+		Description: runDescription,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "no-wait", Aliases: []string{"n"}, HideDefault: true, Usage: "fail at once if somebody else holds the lock"},
+			&cli.StringFlag{Name: "wait", Aliases: []string{"w"}, DefaultText: "no limit", Usage: "wait no longer than `D`"},
+			&cli.StringFlag{Name: "conflict-exit-code", Aliases: []string{"E"}, DefaultText: "75", Usage: "exit with `N` if somebody else holds the lock"},
+			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed at each third of it"},
+			&cli.StringFlag{Name: "lease", Usage: "a fixed lease of length `D`, not renewed"},
+			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "say nothing about waiting, nor that somebody else holds the lock"},
+		},
+		CustomHelpTemplate: commandHelp + runHelp,
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			j, err := newJob(cmd, argv)
+			if err != nil {
+				return err
+			}
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			return j.run(s)
+		},
+	}
+}
+
+// run is all of `rlock run`.
+func (j *job) run(s *server) error {
+	p := newProgress(os.Stderr, j.quiet)
+	client, err := rlock.New(s.rdb, &rlock.Options{
+		Prefix: s.prefix,
+		Trace:  rlock.Trace{Waiting: p.waiting},
+	})
+	if err != nil {
+		return err
+	}
+	defer closeWithin(client, closeTimeout)
+	opts := []rlock.LockOption{rlock.WithFencing(), rlock.WithLeaseTime(j.lease)}
+	if j.fixed {
+		opts = append(opts, rlock.WithoutRenewal())
+	}
+	lock := client.NewLock(j.name, opts...)
+	p.inspect = lock.Inspect
+
+	switch outer, err := reenter(lock, s); {
+	case err != nil:
+		return err
+	case outer != nil:
+		return j.replace(outer)
+	}
+
+	signals := make(chan os.Signal, 16)
+	notify(signals, ending...)
+	held, hold, err := j.acquire(lock, signals)
+	p.done()
+	if err != nil {
+		return j.refused(err)
+	}
+	code, lost := j.work(held, hold, s, signals)
+	switch err := hold.Unlock(context.Background()); {
+	case lost != nil:
+		return lost
+	case errors.Is(err, rlock.ErrLeaseLost):
+		return err
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "rlock: the lock was not released and ends with its lease: %s\n", trimmed(err))
+	}
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// acquire takes the lock, waiting for it as the flags say. A signal ends the
+// wait, and is the error.
+func (j *job) acquire(lock *rlock.Lock, signals <-chan os.Signal) (context.Context, *rlock.Hold, error) {
+	ctx, interrupt := context.WithCancelCause(context.Background())
+	over, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case sig := <-signals:
+			interrupt(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
+		case <-over:
+		}
+	}()
+	var held context.Context
+	var hold *rlock.Hold
+	var err error
+	switch j.wait {
+	case noWait:
+		held, hold, err = lock.TryLock(ctx)
+	case noLimit:
+		held, hold, err = lock.Lock(ctx)
+	default:
+		held, hold, err = lock.TryLockFor(ctx, j.wait)
+	}
+	close(over)
+	<-stopped
+	if ctx.Err() != nil {
+		if err == nil {
+			_ = hold.Unlock(ctx) // the signal is what is reported
+		}
+		return nil, nil, context.Cause(ctx)
+	}
+	return held, hold, err
+}
+
+// refused is the error of a lock that was not acquired. That a wait was over
+// goes without saying.
+func (j *job) refused(err error) error {
+	busy, ok := errors.AsType[*rlock.NotAcquiredError](err)
+	switch {
+	case !ok:
+		return err
+	case j.quiet:
+		return &exitError{code: j.busy}
+	}
+	return &exitError{j.busy, errors.New(trimmed(&rlock.NotAcquiredError{Name: busy.Name, TTL: busy.TTL}))}
+}
+
+// work runs the command under the lock. The error says that the lock was lost
+// meanwhile, or that the command could not be started.
+func (j *job) work(held context.Context, hold *rlock.Hold, s *server, signals chan os.Signal) (code int, err error) {
+	enclosing{
+		name: j.name, server: s.name, key: s.prefix + j.name,
+		owner: hold.Owner(), token: hold.Token(),
+	}.export()
+	l := leash{held: held, until: hold.Until, grace: j.killAfter, margin: margin(j.lease)}
+	notify(signals, jobControl...)
+	c, err := start(j.path, j.argv, l)
+	if err != nil {
+		return 0, startError(j.argv[0], err)
+	}
+	status := c.supervise(signals)
+	signal.Stop(signals)
+	switch {
+	case c.lost != nil:
+		return 0, &exitError{code: exitLost} // supervise has said why
+	case held.Err() != nil:
+		return 0, context.Cause(held)
+	}
+	if status.Signaled() {
+		return exitSignal + int(status.Signal()), nil
+	}
+	return status.ExitStatus(), nil
+}
+
+// notify is [signal.Notify], but what this process was told to ignore, as by
+// nohup, stays ignored.
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	for _, sig := range signals {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+}
+
+func closeWithin(client *rlock.Client, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	_ = client.Close(ctx) // what is still held ends with its lease
+}

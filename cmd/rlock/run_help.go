@@ -1,0 +1,62 @@
+package main
+
+const runDescription = `Waits for the lock NAME, runs COMMAND, renews the lock while COMMAND runs, and
+releases it when COMMAND and everything in its process group have ended.`
+
+const runHelp = `
+Waiting:
+   Without -n and -w it waits without limit; nothing is polled. If Redis gives no
+   answer it is given up with 69: at once with -n, when the wait is over with -w,
+   otherwise after the length of the lease, at least 5s. What Redis refuses, such
+   as a wrong password, is given up at once. A signal ends the wait.
+
+The command:
+   It runs in a process group of its own, in the foreground if rlock is there and
+   not part of a pipeline. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH
+   are passed on to the group. When COMMAND ends, what is left of its group gets
+   TERM and, after the time of -k, KILL; only then is the lock released. A daemon
+   that is to outlive it needs a session of its own: setsid(1).
+
+If the lock is lost:
+   Renewals may fail, --lease may be over, or somebody removes the lock. Then the
+   group gets TERM, and KILL after the time of -k, in any case before the lease
+   ends: it is dead before anybody else can hold the lock, unless the lock was
+   removed. A -k longer than the default makes TERM come earlier, and leaves less
+   time for renewals.
+   If rlock itself is killed, COMMAND is killed with it (Linux), but not what
+   COMMAND has started, nor a set-user-ID program; nothing is supervised while
+   rlock is stopped by SIGSTOP. What must not happen twice, whatever happens, has
+   to check RLOCK_TOKEN, which grows with every grant.
+
+Nesting:
+   Under a command that runs under NAME, "rlock run NAME" does not wait for itself:
+   it checks that the lock is still held, 79 if not, and becomes its COMMAND.
+
+Exit status:
+   that of COMMAND, 128+N if signal N ended it; otherwise
+   64   wrong usage
+   65   the key in Redis holds something that is not a lock; it was not touched
+   69   Redis cannot be reached, or refuses; COMMAND was not run
+   75   somebody else holds the lock (-n), or did so until the wait was over (-w)
+   79   the lock was lost; COMMAND was stopped
+   126  COMMAND cannot be run
+   127  COMMAND was not found; like 126, found out before the lock is taken
+   128+N  signal N ended the wait; nothing is held
+
+Environment of COMMAND:
+   RLOCK_NAME   NAME
+   RLOCK_OWNER  the owner in Redis: "rlock unlock NAME --owner" takes it
+   RLOCK_TOKEN  fencing token: greater than those of all earlier grants of NAME
+   RLOCK_HELD   all locks around COMMAND, for nesting
+   A URL is passed on as it was found, in RLOCK_URL or REDIS_URL, never from --url.
+
+Examples:
+   # cron, on every host: one of them runs it
+   0 3 * * *  rlock run -n -q -E 0 nightly-report -- report --yesterday
+
+   # wait at most a minute for a deployment that runs
+   rlock run -w 1m deploy:web -- ./deploy.sh
+
+   # ten seconds to clean up if the lock is lost
+   rlock run --ttl 1m -k 10s import -- ./import --resume
+`

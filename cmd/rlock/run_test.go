@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// trap is a command that prints "ready", then "TERM" and exits with 9 when told
+// to end.
+const trap = `trap 'echo TERM; exit 9' TERM; echo ready; while :; do sleep 0.02; done`
+
+// stubborn is one that ignores to be told.
+const stubborn = `trap "" TERM; echo ready $$; while :; do sleep 0.02; done`
+
+func TestRunExitsAsItsCommand(t *testing.T) {
+	f := newFixture(t)
+	for _, tc := range []struct {
+		script string
+		code   int
+	}{
+		{"exit 0", 0},
+		{"exit 7", 7},
+		{"kill -KILL $$", exitSignal + int(syscall.SIGKILL)},
+		{"exec /no/such/command", exitNotFound},
+	} {
+		r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", tc.script)
+		require.Equal(t, tc.code, r.code, tc.script)
+	}
+	require.Empty(t, f.state("a").Holds)
+}
+
+func TestRunReleasesIfTheCommandDoesNotStart(t *testing.T) {
+	f := newFixture(t)
+	script := t.TempDir() + "/script"
+	require.NoError(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
+	require.Equal(t, exitNotFound, outcome(t, f.URL(), "run", "a", "--", script).code)
+	require.NoError(t, os.WriteFile(script, []byte("\x7fELF?"), 0o700))
+	require.Equal(t, exitCannotRun, outcome(t, f.URL(), "run", "a", "--", script).code)
+	require.Empty(t, f.state("a").Holds)
+}
+
+func TestRunFindsOutBeforeLockingThatThereIsNoCommand(t *testing.T) {
+	srv := redistest.Start(t)
+	require.Equal(t, exitNotFound, outcome(t, srv.URL(), "run", "a", "--", "no-such-command").code)
+	require.Zero(t, srv.CommandCalls(t)["evalsha"]+srv.CommandCalls(t)["hello"])
+}
+
+func TestRunWhileSomebodyElseHolds(t *testing.T) {
+	f := newFixture(t)
+	f.hold("a")
+	for _, tc := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"-n"}, exitBusy},
+		{[]string{"--no-wait", "--conflict-exit-code", "5"}, 5},
+		{[]string{"-w", "0s"}, exitBusy},
+		{[]string{"-w", "300ms"}, exitBusy},
+		{[]string{"--wait", "300ms", "-E", "0"}, 0},
+	} {
+		args := append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")
+		r := outcome(t, f.URL(), args...)
+		require.Equal(t, tc.code, r.code, args)
+		require.Contains(t, r.stderr, `rlock: lock "a": not acquired: held for up to`)
+		require.Empty(t, r.stdout)
+
+		r = outcome(t, f.URL(), append([]string{"run", "-q"}, args[1:]...)...)
+		require.Equal(t, result{code: tc.code}, r)
+	}
+}
+
+func TestRunWaits(t *testing.T) {
+	f := newFixture(t)
+	unlock := f.hold("p:a")
+	p := begin(t, f.URL(), "--prefix", "p:", "run", "a", "--", "echo", "ran")
+	f.awaitWaiter("p:a")
+	unlock()
+	r := p.end()
+	require.Equal(t, "ran\n", r.stdout)
+	require.Zero(t, r.code)
+	require.Regexp(t, `^rlock: waiting for lock "a", lease of its holder: \S+\n$`, r.stderr)
+}
+
+func TestRunWaitsForRedisson(t *testing.T) {
+	f := newFixture(t)
+	rdb := f.Client(t)
+	require.NoError(t, rdb.HSet(t.Context(), "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:61", 2).Err())
+	require.NoError(t, rdb.PExpire(t.Context(), "a", time.Second).Err())
+	require.Equal(t, exitBusy, outcome(t, f.URL(), "run", "-n", "a", "--", "true").code)
+	require.Equal(t, "ran\n", outcome(t, f.URL(), "run", "-w", "10s", "a", "--", "echo", "ran").stdout)
+}
+
+func TestRunLeavesOtherKeysAlone(t *testing.T) {
+	f := newFixture(t)
+	require.NoError(t, f.Client(t).Set(t.Context(), "a", "text", 0).Err())
+	r := outcome(t, f.URL(), "run", "a", "--", "echo", "ran")
+	require.Equal(t, exitNotALock, r.code)
+	require.Contains(t, r.stderr, "string")
+	require.Equal(t, "text", f.Client(t).Get(t.Context(), "a").Val())
+}
+
+func TestRunInterruptedWhileItWaits(t *testing.T) {
+	f := newFixture(t)
+	unlock := f.hold("a")
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		p := begin(t, f.URL(), "run", "-q", "a", "--", "echo", "ran")
+		f.awaitWaiter("a")
+		p.signal(sig)
+		require.Equal(t, result{code: exitSignal + int(sig)}, p.end())
+		redistest.Eventually(t, "nobody waits", func() bool { return f.state("a").Waiters == 0 })
+	}
+	unlock()
+	require.Empty(t, f.state("a").Holds)
+}
+
+func TestRunForwardsSignals(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", trap)
+	p.says("ready")
+	p.signal(syscall.SIGTERM)
+	p.says("TERM")
+	require.Equal(t, 9, p.end().code)
+	require.Empty(t, f.state("a").Holds)
+
+	p = begin(t, f.URL(), "run", "a", "--", "sh", "-c", `trap 'echo USR1' USR1; echo ready; while :; do sleep 0.02; done`)
+	p.says("ready")
+	p.signal(syscall.SIGUSR1)
+	p.says("USR1")
+	p.signal(syscall.SIGINT)
+	require.Equal(t, exitSignal+int(syscall.SIGINT), p.end().code)
+}
+
+func TestRunKeepsWhatNohupIgnores(t *testing.T) {
+	f := newFixture(t)
+	cmd := prepare(t, f.URL())
+	p := launch(t, wrap(cmd, `trap '' HUP; exec "$SELF" run a -- sh -c 'echo ready; read x; echo read'`))
+	p.says("ready")
+	p.signal(syscall.SIGHUP)
+	p.tell("go on")
+	r := p.end()
+	require.Contains(t, r.stdout, "read\n")
+	require.Zero(t, r.code)
+}
+
+func TestRunTellsItsCommandWhatItHolds(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "--prefix", "p:", "run", "a", "--", "sh", "-c",
+		`echo "$RLOCK_NAME $RLOCK_OWNER $RLOCK_TOKEN $RLOCK_URL"; read x`)
+	said := strings.Fields(p.says(""))
+	state := f.state("p:a")
+	p.tell("")
+	require.Zero(t, p.end().code)
+	require.Len(t, said, 4)
+	require.Equal(t, "a", said[0])
+	require.Equal(t, map[string]int64{said[1]: 1}, state.Holds)
+	require.Equal(t, said[2], f.Client(t).Get(t.Context(), "redisson_lock_token:{p:a}").Val())
+	require.Equal(t, f.URL(), said[3])
+}
+
+func TestRunRenews(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--ttl", "1s", "a", "--", "sh", "-c", "echo ready; sleep 3; echo done")
+	p.says("ready")
+	owner := f.state("a").Owner()
+	require.NotEmpty(t, owner)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.says("done")
+	}()
+	for over := false; !over; {
+		state := f.state("a")
+		select {
+		case <-done: // what was read before may be after it
+			over = true
+		case <-time.After(20 * time.Millisecond):
+			require.Equal(t, owner, state.Owner())
+			require.LessOrEqual(t, state.TTL, time.Second)
+		}
+	}
+	require.Zero(t, p.end().code)
+}
+
+func TestRunWithoutRedis(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := l.Addr().String()
+	require.NoError(t, l.Close())
+	silent := redistest.Start(t)
+	silent.Stop()
+	guarded := redistest.Start(t, "--requirepass", "right")
+
+	for _, tc := range []struct {
+		name, url string
+		args      []string
+		within    time.Duration
+	}{
+		{"refused, no wait", "redis://:s3cret@" + closed, []string{"-n"}, 4 * time.Second},
+		{"refused, short wait", "redis://:s3cret@" + closed, []string{"-w", "1s"}, 5 * time.Second},
+		{"refused, waits a lease", "redis://:s3cret@" + closed, []string{"--ttl", "1s"}, 10 * time.Second},
+		{"silent, no wait", "redis://:s3cret@" + silent.Addr(), []string{"-n"}, 7 * time.Second},
+		{"wrong password", "redis://:s3cret@" + guarded.Addr(), nil, 4 * time.Second},
+		{"no password", guarded.URL(), nil, 4 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			began := time.Now()
+			r := outcome(t, tc.url, append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")...)
+			require.Equal(t, exitUnavailable, r.code, r.stderr)
+			require.Less(t, time.Since(began), tc.within)
+			require.Empty(t, r.stdout)
+			require.NotContains(t, r.stderr, "s3cret")
+			require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
+		})
+	}
+	r := outcome(t, "redis://:right@"+guarded.Addr(), "run", "a", "--", "echo", "ran")
+	require.Equal(t, "ran\n", r.stdout)
+}
+
+func TestReleasedOnlyWhenTheWholeGroupIsGone(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", `(trap 'sleep 0.3; echo cleaned up; exit' TERM; echo rest; while :; do sleep 0.02; done) & read x; exit 4`)
+	p.says("rest")
+	p.tell("")
+	p.says("cleaned up")
+	require.Equal(t, 4, p.end().code)
+	require.Empty(t, f.state("a").Holds)
+
+	p = begin(t, f.URL(), "run", "-k", "200ms", "a", "--", "sh", "-c", `sh -c '`+stubborn+`' & read x; exit 5`)
+	pid := p.says("ready ")
+	p.tell("")
+	require.Equal(t, 5, p.end().code)
+	require.False(t, alive(t, pid))
+	require.Empty(t, f.state("a").Holds)
+}
+
+func TestTheCommandDiesWithRlock(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", stubborn)
+	pid := p.says("ready ")
+	require.True(t, alive(t, pid))
+	p.signal(syscall.SIGKILL)
+	redistest.Eventually(t, "the command is dead", func() bool { return !alive(t, pid) })
+	n, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	_ = syscall.Kill(-n, syscall.SIGKILL) // the sleep it ran
+	_, err = f.client.NewLock("a").ForceUnlock(context.Background())
+	require.NoError(t, err)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func TestInspectGolden(t *testing.T) {
+	free := rlock.State{Name: "a", Waiters: -1}
+	held := rlock.State{Name: "a", Holds: map[string]int64{"x:1": 2}, TTL: 29500 * time.Millisecond, Token: 7, Waiters: 3}
+	endless := rlock.State{Name: "a\x1b[2J", Holds: map[string]int64{"b:1": 1, "a:1": 1}, TTL: -1}
+	for _, tc := range []struct {
+		state      rlock.State
+		text, json string
+	}{
+		{free, "a is free\n", `{"name":"a","owners":[],"ttl_ms":null,"token":0,"waiters":-1}`},
+		{
+			held, "lock     a\nowner    x:1, hold count 2\nlease    30s\ntoken    7\nwaiting  3 connections\n",
+			`{"name":"a","owners":[{"owner":"x:1","holds":2}],"ttl_ms":29500,"token":7,"waiters":3}`,
+		},
+		{
+			endless, "lock     \"a\\x1b[2J\"\nowner    a:1, hold count 1\nowner    b:1, hold count 1\nlease    no end\nwaiting  0 connections\n",
+			`{"name":"a\u001b[2J","owners":[{"owner":"a:1","holds":1},{"owner":"b:1","holds":1}],"ttl_ms":null,"token":0,"waiters":0}`,
+		},
+	} {
+		var out bytes.Buffer
+		require.NoError(t, printState(&out, tc.state, false, time.Now()))
+		require.Equal(t, tc.text, out.String())
+		out.Reset()
+		require.NoError(t, printState(&out, tc.state, true, time.Now()))
+		var compact bytes.Buffer
+		require.NoError(t, json.Compact(&compact, out.Bytes()))
+		require.Equal(t, tc.json, strings.TrimSpace(compact.String()))
+	}
+}
+
+func TestLsGolden(t *testing.T) {
+	locks := []lockView{
+		newLockView("a", map[string]int64{"x:1": 1}, 1500*time.Millisecond),
+		newLockView("b", map[string]int64{"y:2": 1, "y:2:write": 1}, -1),
+	}
+	var out bytes.Buffer
+	require.NoError(t, printLocks(&out, locks, false))
+	require.Equal(t, "NAME  OWNER      HOLDS  LEASE\na     x:1        1      1.5s\nb     y:2        1      no end\nb     y:2:write  1      no end\n", out.String())
+	out.Reset()
+	require.NoError(t, printLocks(&out, nil, false))
+	require.Empty(t, out.String())
+	require.NoError(t, printLocks(&out, []lockView{}, true))
+	require.Equal(t, "[]\n", out.String())
+}
+
+func TestParseHolds(t *testing.T) {
+	for _, tc := range []struct {
+		page string
+		want map[string]int64
+	}{
+		{"", nil},
+		{"dc07al9ksdu943dmsak0:1 2", map[string]int64{"dc07al9ksdu943dmsak0:1": 2}},
+		{"8743c9c0-0795-4907-87fd-6c719a6b4586:61 1", map[string]int64{"8743c9c0-0795-4907-87fd-6c719a6b4586:61": 1}},
+		{"mode write u:1:write 1", map[string]int64{"u:1:write": 1}},
+		{"mode read u:1 1 v:2 3", map[string]int64{"u:1": 1, "v:2": 3}},
+		{"mode read", nil},
+		{"mode 1 u:1 1", nil},
+		{"u:1 one", nil},
+		{"u:x 1", nil},
+		{":1 1", nil},
+		{"u:1 1 name 5", nil},
+	} {
+		got, ok := parseHolds(strings.Fields(tc.page))
+		require.Equal(t, tc.want != nil, ok, tc.page)
+		if ok {
+			require.Equal(t, tc.want, got, tc.page)
+		}
+	}
+}
+
+// populate makes 1000 locks named p*:job:N, and as many other keys.
+func populate(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	pipe := rdb.Pipeline()
+	for i := range 1000 {
+		key := fmt.Sprintf("p*:job:%d", i)
+		pipe.HSet(t.Context(), key, fmt.Sprintf("x:%d", i), 1)
+		pipe.PExpire(t.Context(), key, time.Hour)
+		pipe.HSet(t.Context(), fmt.Sprintf("px:job:%d", i), "name", i)
+	}
+	pipe.Set(t.Context(), "p*:job:text", "x:1", 0)
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	large := make([]any, 0, 4000)
+	for i := range 2000 {
+		large = append(large, fmt.Sprintf("field%d", i), i)
+	}
+	require.NoError(t, rdb.HSet(t.Context(), "p*:job:large", large...).Err())
+}
+
+func TestLs(t *testing.T) {
+	srv := redistest.Start(t)
+	populate(t, srv.Client(t))
+	calls := srv.CommandCalls(t)
+	list := func(args ...string) (locks []lockView) {
+		r := outcome(t, srv.URL(), append([]string{"--prefix", "p*:", "ls", "--json"}, args...)...)
+		require.Zero(t, r.code, r.stderr)
+		require.NoError(t, json.Unmarshal([]byte(r.stdout), &locks))
+		return locks
+	}
+	require.Len(t, list(), 1000)
+	require.Len(t, list("job:99?"), 10)
+	require.Len(t, list("job:[12]"), 2)
+	require.Empty(t, list("nothing*"))
+	one := list("job:7")
+	require.Len(t, one, 1)
+	require.Equal(t, "job:7", one[0].Name)
+	require.Equal(t, []ownerView{{"x:7", 1}}, one[0].Owners)
+	require.InDelta(t, time.Hour.Milliseconds(), *one[0].TTL, 60_000)
+	require.Equal(t, calls["keys"]+calls["hgetall"], srv.CommandCalls(t)["keys"]+srv.CommandCalls(t)["hgetall"])
+
+	r := outcome(t, srv.URL(), "--prefix", "p*:", "ls", "job:7")
+	require.Regexp(t, `^NAME +OWNER +HOLDS +LEASE\njob:7 +x:7 +1 +(1h0m0s|59m\d+s)\n$`, r.stdout)
+	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "ls").code)
+}
+
+func TestLsOfACluster(t *testing.T) {
+	srv := redistest.Start(t, "--cluster-enabled", "yes")
+	rdb := srv.Client(t)
+	require.NoError(t, rdb.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
+	redistest.Eventually(t, "the cluster is up", func() bool {
+		return strings.Contains(rdb.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	})
+	populate(t, rdb)
+	r := outcome(t, srv.URL()+"?addr="+srv.Addr(), "--prefix", "p*:", "ls", "job:99?")
+	require.Equal(t, 11, strings.Count(r.stdout, "\n"), r.stderr)
+	require.Equal(t, "ran\n", outcome(t, srv.URL()+"?addr="+srv.Addr(), "run", "a", "--", "echo", "ran").stdout)
+}
+
+func TestInspect(t *testing.T) {
+	f := newFixture(t)
+	require.Equal(t, result{stdout: "a is free\n"}, outcome(t, f.URL(), "inspect", "a"))
+	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", `"$SELF" inspect a`)
+	require.Regexp(t, `^lock +a\nowner +\S+:1, hold count 1, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(.*s\)\nlease .*\ntoken +\d{16}\nwaiting +0 connections\n$`, r.stdout)
+	require.NoError(t, f.Client(t).Set(t.Context(), "text", 1, 0).Err())
+	require.Equal(t, exitNotALock, outcome(t, f.URL(), "inspect", "text").code)
+}
+
+func TestUnlock(t *testing.T) {
+	f := newFixture(t)
+	f.hold("a")
+	owner := f.state("a").Owner()
+
+	r := outcome(t, f.URL(), "unlock", "a", "--owner", "x:1")
+	require.Equal(t, exitFailure, r.code)
+	require.Equal(t, "rlock: lock \"a\" is not held by x:1: nothing was released\n", r.stderr)
+	require.Equal(t, owner, f.state("a").Owner())
+
+	require.Equal(t, result{stdout: "released a\n"}, outcome(t, f.URL(), "unlock", "a", "--owner", owner))
+	require.Empty(t, f.state("a").Holds)
+
+	f.hold("b")
+	require.Equal(t, result{stdout: "released b\n"}, outcome(t, f.URL(), "unlock", "--force", "b"))
+	require.Equal(t, result{1, "", "rlock: lock \"b\" is free: nothing was released\n"}, outcome(t, f.URL(), "unlock", "--force", "b"))
+	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "unlock", "--force", "b").code)
+}
+
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 15 seconds")
+	}
+	t.Parallel()
+	r := outcome(t, "redis://127.0.0.1:1", "demo")
+	require.Zero(t, r.code)
+	require.Contains(t, r.stdout, fmt.Sprintf("All %d scenes went as expected.", len(scenes)))
+	require.Empty(t, r.stderr)
+}
+
+func TestDemoFailsWithItsScenes(t *testing.T) {
+	var out bytes.Buffer
+	err := playAll(t.Context(), &out, []scene{
+		{"one", "x", func(context.Context, *stage) (string, bool, error) { return "x", true, nil }},
+		{"two", "x", func(context.Context, *stage) (string, bool, error) { return "y", false, nil }},
+		{"three", "x", func(context.Context, *stage) (string, bool, error) { return "", true, errors.New("broken") }},
+	})
+	require.EqualError(t, err, "2 of 3 scenes failed")
+	require.Contains(t, out.String(), "1. one\n   expected  x\n   measured  x\n   ok\n\n2. two\n   expected  x\n   measured  y\n   FAILED\n\n3.")
+	require.Contains(t, out.String(), "broken\n   FAILED\n")
+	code, _ := exit(err)
+	require.Equal(t, exitFailure, code)
+}

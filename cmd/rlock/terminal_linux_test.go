@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// screen is a terminal with a program on it, which leads the session.
+type screen struct {
+	t      *testing.T
+	master *os.File
+	p      *program
+	mu     sync.Mutex // guards shown
+	shown  bytes.Buffer
+}
+
+func onTerminal(t *testing.T, cmd *exec.Cmd) *screen {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	fd := int(master.Fd())
+	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 60}))
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+
+	cmd.Env = append(cmd.Env, "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr.Setctty = true
+	require.NoError(t, cmd.Start())
+	require.NoError(t, slave.Close())
+	s := &screen{t: t, master: master, p: &program{t: t, cmd: cmd}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for b := make([]byte, 1024); ; {
+			n, err := master.Read(b) // EIO when all that has the terminal has ended
+			s.mu.Lock()
+			s.shown.Write(b[:n])
+			s.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // the test may have waited
+		<-ended
+		_ = master.Close()
+		if t.Failed() {
+			t.Logf("screen:\n%q", s.shown.String())
+		}
+	})
+	return s
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown.String()
+}
+
+func (s *screen) shows(pattern string) {
+	s.t.Helper()
+	re := regexp.MustCompile(pattern)
+	redistest.Eventually(s.t, "the screen shows "+pattern, func() bool { return re.MatchString(s.text()) })
+}
+
+func (s *screen) types(keys string) {
+	s.t.Helper()
+	_, err := s.master.WriteString(keys)
+	require.NoError(s.t, err)
+}
+
+func (s *screen) code() int {
+	_ = s.p.cmd.Wait() // the code tells
+	return s.p.cmd.ProcessState.ExitCode()
+}
+
+func TestTheCommandHasTheTerminal(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, prepare(t, f.URL(), "run", "a", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 3"))
+	s.shows("ready")
+	s.types("hello\n")
+	s.shows("got hello")
+	require.Equal(t, 3, s.code())
+
+	s = onTerminal(t, prepare(t, f.URL(), "run", "a", "--", "sh", "-c", `trap 'echo INT; exit 8' INT; echo ready; while :; do sleep 0.02; done`))
+	s.shows("ready")
+	s.types("\x03")
+	require.Equal(t, 8, s.code())
+}
+
+// shell returns a shell that runs the script with job control.
+func shell(t *testing.T, url, script string) *exec.Cmd {
+	t.Helper()
+	return wrap(prepare(t, url), "set -m; "+script)
+}
+
+func TestSuspendAndResume(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, shell(t, f.URL(), `
+		"$SELF" run a -- sh -c 'echo ready; read x; echo got $x; exit 3'
+		echo "status $?"; read x; echo "shell got $x"; fg; exit $?`))
+	s.shows("ready")
+	s.types("\x1a")
+	s.shows("status 147") // SIGSTOP
+	s.types("one\n")
+	s.shows("shell got one")
+	s.types("two\n")
+	s.shows("got two")
+	require.Equal(t, 3, s.code())
+}
+
+// In a pipeline the terminal's signals come to rlock.
+func TestSuspendAndInterruptAPipeline(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, shell(t, f.URL(), `
+		"$SELF" run a -- sh -c 'echo ready $$.; exec sleep 1000' | cat
+		echo "status $?"; read x; fg; echo interrupted`))
+	s.shows(`ready \d+\.`)
+	pid := regexp.MustCompile(`ready (\d+)`).FindStringSubmatch(s.text())[1]
+	s.types("\x1a")
+	s.shows("status 1")
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	require.NoError(t, err)
+	require.Contains(t, string(stat), ") T ")
+	s.types("\n")
+	redistest.Eventually(t, "the command runs again", func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err == nil && !bytes.Contains(stat, []byte(") T "))
+	})
+	s.types("\x03")
+	s.shows("interrupted")
+}
+
+func TestResumedAfterTheLease(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, shell(t, f.URL(), `
+		"$SELF" run --ttl 1s a -- sh -c 'echo ready; read x; echo got $x'
+		until "$SELF" inspect a | grep "is free"; do :; done; fg; exit $?`))
+	s.shows("ready")
+	s.types("\x1a")
+	s.shows("is free")
+	s.types("hello\n")
+	require.Equal(t, exitLost, s.code())
+	require.NotContains(t, s.text(), "got hello")
+}
+
+func TestBackgroundCommandGetsTheTerminalFromFg(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, shell(t, f.URL(), `
+		"$SELF" run a -- sh -c 'echo ready; read x; echo got $x; exit 3' &
+		read x; echo "shell got $x"; fg; exit $?`))
+	s.shows("ready")
+	s.types("one\n")
+	s.shows("shell got one")
+	s.types("two\n")
+	s.shows("got two")
+	require.Equal(t, 3, s.code())
+}
+
+func TestNobodyToResume(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, prepare(t, f.URL(), "run", "a", "--", "sh", "-c", "echo ready; read x; echo got $x"))
+	s.shows("ready")
+	s.types("\x1a")
+	s.types("hello\n")
+	s.shows("got hello")
+	require.Zero(t, s.code())
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	f := newFixture(t)
+	unlock := f.hold("a")
+	s := onTerminal(t, prepare(t, f.URL(), "run", "a", "--", "echo", "ran"))
+	s.shows(`\r\x1b\[Krlock: waiting for "a" \(0s\): held by `)
+	s.shows(`\r\x1b\[Krlock: waiting for "a" \(2s\): held by [^\r\n]*…\r\x1b\[K`)
+	calls := f.CommandCalls(t)["pubsub|numsub"] // one for each Inspect
+	require.LessOrEqual(t, calls, int64(4))
+	unlock()
+	s.shows(`\r\x1b\[Kran\r\n$`)
+	require.Zero(t, s.code())
+
+	unlock = f.hold("a")
+	s = onTerminal(t, prepare(t, f.URL(), "run", "a", "--", "echo", "ran"))
+	s.shows("held by")
+	s.types("\x03")
+	require.Equal(t, exitSignal+int(syscall.SIGINT), s.code())
+	unlock()
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func unlockCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "unlock",
+		Usage:     "free a lock whose holder is gone",
+		UsageText: "rlock unlock NAME --owner ID | --force",
+		Description: `Frees the lock and wakes a waiter. A holder that is still alive notices at its
+next renewal, a third of its lease later at the latest; until then two may work
+at the same time. --owner frees the lock only if that owner still holds it, so
+it cannot hit whoever came next: take it from "rlock inspect".
+
+Exit status: 0 the lock was freed; 1 nothing was: it is free, or held by another
+owner; others as in "rlock --help". After 69 it may have been freed all the same.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "owner", Usage: "free the lock only if the owner `ID` holds it"},
+			&cli.BoolFlag{Name: "force", HideDefault: true, Usage: "free the lock whoever holds it"},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			owner, force := cmd.String("owner"), cmd.Bool("force")
+			if force == (owner != "") {
+				return usagef(cmd, "want either --owner ID or --force")
+			}
+			return withLock(ctx, cmd, func(lock *rlock.Lock) error {
+				if force {
+					freed, err := lock.ForceUnlock(ctx)
+					return reportFreed(cmd, lock, freed, err, "is free")
+				}
+				freed, err := lock.UnlockOwner(ctx, owner)
+				return reportFreed(cmd, lock, freed, err, "is not held by "+printable(owner))
+			})
+		},
+	}
+}
+
+func reportFreed(cmd *cli.Command, lock *rlock.Lock, freed bool, err error, otherwise string) error {
+	switch {
+	case err != nil:
+		return err
+	case !freed:
+		return &exitError{exitFailure, fmt.Errorf("lock %q %s: nothing was released", lock.Name(), otherwise)}
+	}
+	_, err = fmt.Fprintf(cmd.Root().Writer, "released %s\n", printable(lock.Name()))
+	return err
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v3"
+)
+
+// inProcess runs a command that needs neither a server nor processes.
+func inProcess(args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := execute(append([]string{"rlock"}, args...), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func TestUsageErrorsAreOneLine(t *testing.T) {
+	for _, tc := range []struct{ args, says string }{
+		{"", "no command given (see rlock --help)"},
+		{"lock", `there is no command "lock"`},
+		{"help lock", "lock"},
+		{"--frob ls", "-frob"},
+		{"run", "want NAME -- COMMAND (see rlock run --help)"},
+		{"run a", "want NAME -- COMMAND"},
+		{"run a true", `want "--"`},
+		{"run a true -- x", `want "--" between`},
+		{"run --frob a -- true", "-frob"},
+		{"run -w", "-w"},
+		{"run -w 5 a -- true", `--wait: "5" is not a duration such as`},
+		{"run -w -1s a -- true", "--wait"},
+		{"run -n -w 1s a -- true", "exclude each other"},
+		{"run --ttl 1s --lease 1s a -- true", "exclude each other"},
+		{"run --ttl 0s a -- true", "too short"},
+		{"run --ttl 10s -k 6s a -- true", "--kill-after 6s is more than half of the lease of 10s"},
+		{"run -E 256 a -- true", "not a number from 0 to 255"},
+		{"run -E x a -- true", "not a number from 0 to 255"},
+		{"run a} -- true", "slot"},
+		{"--url ftp://x run a -- true", "--url: not a Redis URL"},
+		{"inspect", "want one NAME"},
+		{"inspect a b", "want one NAME"},
+		{"ls a b", "quote it"},
+		{"unlock a", "want either --owner ID or --force"},
+		{"unlock --owner x --force a", "want either --owner ID or --force"},
+		{"demo x", "takes no arguments"},
+		{"--url redis://x demo", "takes no arguments"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			r := inProcess(strings.Fields(tc.args)...)
+			require.Equal(t, exitUsage, r.code, r.stderr)
+			require.Contains(t, r.stderr, tc.says)
+			require.True(t, strings.HasPrefix(r.stderr, "rlock: "), r.stderr)
+			require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
+			require.Empty(t, r.stdout)
+		})
+	}
+}
+
+func TestCommandsThatCannotRunAreFoundOutFirst(t *testing.T) {
+	t.Setenv("RLOCK_URL", "redis://127.0.0.1:1") // nothing listens: 69 if it were asked
+	for _, tc := range []struct {
+		command string
+		code    int
+	}{
+		{"no-such-command", exitNotFound},
+		{"/no/such/command", exitNotFound},
+		{"/etc/passwd", exitCannotRun},
+		{"/etc", exitCannotRun},
+	} {
+		r := inProcess("run", "a", "--", tc.command)
+		require.Equal(t, tc.code, r.code, r.stderr)
+		require.Contains(t, r.stderr, tc.command+": ")
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, cmd := range append(newApp(nil).Commands, newApp(nil)) {
+		args := []string{cmd.Name, "--help"}
+		if cmd.Name == "rlock" {
+			args = args[1:]
+		}
+		r := inProcess(args...)
+		require.Equal(t, 0, r.code, cmd.Name)
+		require.Empty(t, r.stderr)
+		require.NotContains(t, r.stdout, "%!")
+		require.True(t, strings.HasSuffix(r.stdout, "\n"), r.stdout)
+		for _, flag := range append(cmd.Flags, newApp(nil).Flags...) {
+			require.Contains(t, r.stdout, "--"+flag.Names()[0], cmd.Name)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		r := inProcess(arg)
+		require.Zero(t, r.code)
+		require.Regexp(t, `^rlock version \S+ .*go1\.`, r.stdout)
+	}
+}
+
+func TestURLErrorsRepeatNothing(t *testing.T) {
+	for _, url := range []string{
+		"redis://:s3cret@h:port",
+		"redis://:s3cret#@h",
+		"redis://:s3cret/@h",
+		"redis://u:s3cret%@h",
+		"s3cret://h",
+		"s3cret",
+		"redis://h/s3cret",
+		"redis://h?s3cret=1",
+		"redis://h?addr=x&s3cret=1",
+		"unix://:s3cret@",
+	} {
+		for _, name := range []string{"RLOCK_URL", "REDIS_URL"} {
+			t.Setenv("RLOCK_URL", "")
+			t.Setenv(name, url)
+			r := inProcess("inspect", "a")
+			require.Equal(t, exitUsage, r.code, url)
+			require.Contains(t, r.stderr, "$"+name)
+			require.NotContains(t, r.stderr, "s3cret")
+		}
+		r := inProcess("--url", url, "run", "--help")
+		require.NotContains(t, r.stdout+r.stderr, "s3cret")
+	}
+}
+
+func TestURLPrecedence(t *testing.T) {
+	name := func(args ...string) (name string) {
+		app := newApp(nil)
+		app.Commands = []*cli.Command{{Name: "probe", Action: probe(&name)}}
+		require.NoError(t, app.Run(t.Context(), append([]string{"rlock"}, args...)))
+		return name
+	}
+	t.Setenv("RLOCK_URL", "")
+	t.Setenv("REDIS_URL", "")
+	require.Equal(t, "127.0.0.1:6379/0", name("probe"))
+	t.Setenv("REDIS_URL", "redis://u:p@c/3")
+	require.Equal(t, "c:6379/3", name("probe"))
+	t.Setenv("RLOCK_URL", "rediss://b:1")
+	require.Equal(t, "b:1/0", name("probe"))
+	require.Equal(t, "/run/redis.sock/0", name("--url", "unix:///run/redis.sock", "probe"))
+	require.Equal(t, "a:1/0", name("probe", "--url", "redis://:p@a:1?addr=a:2"))
+}
+
+func probe(name *string) cli.ActionFunc {
+	return func(_ context.Context, cmd *cli.Command) error {
+		s, err := connect(cmd)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		*name = s.name
+		return nil
+	}
+}
