@@ -132,6 +132,7 @@ func TestSilentServer(t *testing.T) {
 }
 
 func TestServerThatNeverAnswers(t *testing.T) {
+	t.Parallel()
 	for name, edit := range settings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,6 +219,7 @@ func TestSilentServerAndAThousandWaiters(t *testing.T) {
 }
 
 func TestUnlockOnASilentServer(t *testing.T) {
+	t.Parallel()
 	for name, edit := range settings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -77,7 +77,7 @@ func (e *NotAcquiredError) Error() string {
 	case e.TTL > 0:
 		text += fmt.Sprintf(": held for up to %v more", e.TTL)
 	case e.TTL < 0:
-		text += ": held without a TTL (ForceUnlock removes it)"
+		text += ": held without a TTL"
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()

@@ -152,6 +152,7 @@ var late = map[string]func(*redis.Options){
 }
 
 func TestLateAcquire(t *testing.T) {
+	t.Parallel()
 	const lease = 1500 * time.Millisecond
 	for name, edit := range late {
 		t.Run(name, func(t *testing.T) {
@@ -182,6 +183,7 @@ func TestLateAcquire(t *testing.T) {
 }
 
 func TestLateNestedLock(t *testing.T) {
+	t.Parallel()
 	for name, edit := range late {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,6 +232,7 @@ func TestLateNestedLockAfterItsRepetition(t *testing.T) {
 }
 
 func TestLateRelease(t *testing.T) {
+	t.Parallel()
 	for _, same := range []bool{true, false} {
 		t.Run(fmt.Sprintf("next holder in the same client: %v", same), func(t *testing.T) {
 			t.Parallel()

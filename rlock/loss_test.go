@@ -78,6 +78,7 @@ func dump(t testing.TB, rdb *redis.Client, key string) (value string, ttl time.D
 }
 
 func TestLossByRemoval(t *testing.T) {
+	t.Parallel()
 	const lease = 1500 * time.Millisecond
 	for _, tt := range []struct {
 		name   string
@@ -145,6 +146,7 @@ func TestLossByRemoval(t *testing.T) {
 // However Redis disappears, the holder is told before the server can grant the
 // lock to somebody else.
 func TestLossWhileUnreachable(t *testing.T) {
+	t.Parallel()
 	const lease = 900 * time.Millisecond
 	for _, tt := range []struct {
 		name  string

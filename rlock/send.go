@@ -237,10 +237,10 @@ func attempt[T any](ctx context.Context, c *Client, bound time.Duration, stop <-
 	return none.value, err
 }
 
-// backOff is the pause after failed attempt n, counted from 0: 5 ms doubling to
+// backOff is the pause after failed attempt n, counted from 0: 1 ms doubling to
 // half a second, the upper half of it random.
 func backOff(n int) time.Duration {
-	d := min(5*time.Millisecond<<min(n, 10), 500*time.Millisecond)
+	d := min(time.Millisecond<<min(n, 10), 500*time.Millisecond)
 	return d/2 + rand.N(d/2)
 }
 

@@ -241,6 +241,7 @@ func (l *logLines) lines() []string {
 }
 
 func TestSubscribeRefused(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, rule string }{
 		{"command", "+@all -subscribe ~* &*"},
 		{"channels", "+@all ~* resetchannels"},
@@ -312,6 +313,7 @@ func releaseBeforeSubscription(t *testing.T, confirmed bool) {
 }
 
 func TestReleaseBeforeTheSubscription(t *testing.T) {
+	t.Parallel()
 	for _, confirmed := range []bool{true, false} {
 		t.Run("confirmed "+strconv.FormatBool(confirmed), func(t *testing.T) {
 			t.Parallel()
@@ -321,6 +323,7 @@ func TestReleaseBeforeTheSubscription(t *testing.T) {
 }
 
 func TestHalfOpenPubSubConnection(t *testing.T) {
+	t.Parallel()
 	for name, drop := range map[string]func(*netfault.Proxy){
 		"nothing comes":     func(p *netfault.Proxy) { p.DropDown(true, "subscribe") },
 		"nothing gets away": func(p *netfault.Proxy) { p.DropUp(true, "subscribe"); p.DropDown(true, "subscribe") },
