@@ -77,7 +77,7 @@ func (e *NotAcquiredError) Error() string {
 	case e.TTL > 0:
 		text += fmt.Sprintf(": held for up to %v more", e.TTL)
 	case e.TTL < 0:
-		text += ": held without a TTL"
+		text += ": held without a TTL, so it does not end by itself: force-unlock it"
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()

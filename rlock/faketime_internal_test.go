@@ -54,8 +54,10 @@ func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	l := c.NewLock("a")
 	l.protocol = f
 	t.Cleanup(func() {
-		require.NoError(t, c.Close(context.Background()))
-		require.NoError(t, rdb.Close())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, c.Close(ctx))
+		assert.NoError(t, rdb.Close())
 	})
 	return c, l, f
 }

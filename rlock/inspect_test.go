@@ -148,7 +148,7 @@ func TestLockWithoutTTL(t *testing.T) {
 	var refused *rlock.NotAcquiredError
 	require.ErrorAs(t, err, &refused)
 	require.Negative(t, refused.TTL)
-	require.ErrorContains(t, err, "ForceUnlock", "the way out")
+	require.ErrorContains(t, err, "force-unlock", "the way out")
 
 	done := async(func() error { return mu.Do(ctx, func(context.Context) error { return nil }) })
 	require.Negative(t, within(t, 5*time.Second, r.waiting), "at first")

@@ -158,16 +158,16 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 }
 
 // contend tries until the lock is acquired: at once, when the subscription is
-// confirmed, and then after each wake-up or pause. A try is saved while this
-// client itself is known to hold the lock and its release would be heard. An
+// confirmed, and then after each wake-up or pause. The first is saved if this
+// client is known to hold the lock itself and the release would be heard. An
 // owner that was refused holds nothing, so all tries of one call share it.
 func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, error) {
 	c := l.client
 	g := l.newGrant()
 	waiter := seat.waiter()
 	busy := seat.refusal()
-	for deaf := 0; ; {
-		if holder := c.gates.holder(l); holder != nil && waiter != nil && waiter.Live() && holder.check() {
+	for deaf, tries := 0, 0; ; tries++ {
+		if holder := c.gates.holder(l); tries == 0 && holder != nil && waiter != nil && waiter.Live() && holder.check() {
 			busy = &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
 		} else {
 			a := g.acquire(wait, p)

@@ -269,7 +269,7 @@ func TestLossJoinsTheErrorOfDo(t *testing.T) {
 				err := mu.Do(t.Context(), func(ctx context.Context) error {
 					require.NoError(t, rdb.Del(ctx, "a").Err())
 					if awaited {
-						<-ctx.Done()
+						ends(t, 5*time.Second, "told", ctx.Done())
 					}
 					returned = fn(ctx)
 					return returned

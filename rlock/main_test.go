@@ -4,6 +4,7 @@ import (
 	"flag"
 	"testing"
 
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -13,5 +14,6 @@ func TestMain(m *testing.M) {
 	redistest.RunChild(map[string]func(args []string){"holder": holder})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "6")
+	logging.Disable() // go-redis' own: every refused dial of a test whose server is gone
 	goleak.VerifyTestMain(m)
 }
