@@ -75,7 +75,7 @@ func (j *janitor) rouse() {
 
 // run does what is due, and ends when nothing is left.
 func (j *janitor) run() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		due, pause, left := j.take()

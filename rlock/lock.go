@@ -69,7 +69,7 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	}
 	defer l.client.done()
 	if ctx.Err() != nil {
-		return ctx, nil, &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+		return ctx, nil, l.tooLate(ctx)
 	}
 	p := patience{attempt: l.bound(), total: l.bound(), once: true, stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
@@ -125,7 +125,7 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	}
 	defer l.client.done()
 	if wait.Err() != nil {
-		return ctx, nil, &NotAcquiredError{Name: l.name, Err: ended(wait)}
+		return ctx, nil, l.tooLate(wait)
 	}
 	p := patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
@@ -261,6 +261,15 @@ func (l *Lock) begin() error {
 		return &lockError{l.name, ErrClosed, nil}
 	}
 	return nil
+}
+
+// tooLate is the error of a call whose context was over before it: the loss, if
+// that is why, as it is.
+func (l *Lock) tooLate(ctx context.Context) error {
+	if loss, ok := errors.AsType[*LostError](context.Cause(ctx)); ok {
+		return loss
+	}
+	return &NotAcquiredError{Name: l.name, Err: ended(ctx)}
 }
 
 // bound is that of a single attempt.
