@@ -235,23 +235,6 @@ func (l *Lock) pause(wait context.Context, waiter *pubsub.Waiter, ttl time.Durat
 	}
 }
 
-// nest adds a hold to the grant of in, a hold found in ctx.
-func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Context, *Hold, error) {
-	g := in.grant
-	if l.fenced && g.token == 0 {
-		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithFencing under a grant that was taken without: it has no token")}
-	}
-	held, hold := g.newHold(ctx, l, in)
-	if err := g.add(hold); err != nil {
-		return ctx, nil, err
-	}
-	if err := g.setCount(wait, p); err != nil {
-		g.retract(hold)
-		return ctx, nil, err
-	}
-	return held, hold, nil
-}
-
 // begin admits a call of a method. If it returns nil, client.done must follow.
 func (l *Lock) begin() error {
 	if l.err != nil {

@@ -1,0 +1,151 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// nest adds a hold to the grant of in, a hold found in ctx.
+func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Context, *Hold, error) {
+	g := in.grant
+	if l.fenced && g.token == 0 {
+		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithFencing under a grant that was taken without: it has no token")}
+	}
+	held, hold := g.newHold(ctx, l, in)
+	if err := g.add(hold); err != nil {
+		hold.cancel(err)
+		return ctx, nil, err
+	}
+	if err := g.setCount(wait, p); err != nil {
+		g.retract(hold)
+		return ctx, nil, err
+	}
+	return held, hold, nil
+}
+
+// newHold returns a hold that is not added yet. mu must not be held: to derive a
+// context asks the one above whether it is over, which may lose this very grant.
+func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Context, *Hold) {
+	h := &Hold{grant: g, outer: innermost(ctx), parent: parent, lease: l.lease, fixed: l.fixed}
+	ctx, h.cancel = context.WithCancelCause(ctx)
+	return heldContext{ctx, h}, h
+}
+
+// add adds a nested hold, of which the server does not know yet.
+func (g *grant) add(h *Hold) error {
+	g.check()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch g.state {
+	case lost:
+		return g.loss
+	case released:
+		return errReleased
+	}
+	for h.parent != nil && h.parent.over() {
+		h.parent = h.parent.parent
+	}
+	if h.parent != nil {
+		h.parent.children++
+	}
+	g.holds = append(g.holds, h)
+	g.longest = max(g.longest, h.lease)
+	return nil
+}
+
+// remove takes a hold out and ends the contexts that nothing live is under any
+// more. It returns how many holds are left.
+func (g *grant) remove(h *Hold) (left int, err error) {
+	g.mu.Lock()
+	if h.unlocked {
+		g.mu.Unlock()
+		return len(g.holds), &lockError{g.lock.name, ErrNotHeld, nil}
+	}
+	h.unlocked = true
+	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
+	top := h // the first one that is not over
+	for top != nil && top.over() {
+		if top = top.parent; top != nil {
+			top.children--
+		}
+	}
+	left = len(g.holds)
+	switch {
+	case g.state == lost:
+		err = g.loss
+	case left == 0:
+		g.state = released
+	}
+	g.mu.Unlock()
+	for p := h; p != top; p = p.parent {
+		p.cancel(ErrUnlocked)
+	}
+	return left, err
+}
+
+// setCount makes the hold count on the server that of the live holds, and the
+// lease the longest that they ask for.
+func (g *grant) setCount(ctx context.Context, p patience) error {
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return g.lock.givenUp(ctx, nil)
+	case <-p.stop:
+		return g.lock.givenUp(ctx, nil)
+	}
+	g.mu.Lock()
+	g.correcting = false
+	if g.state != owned {
+		g.mu.Unlock()
+		return g.lossOrNil()
+	}
+	n, lease, fixed := len(g.holds), time.Duration(0), true
+	for _, h := range g.holds {
+		lease, fixed = max(lease, h.lease), fixed && h.fixed
+	}
+	g.mu.Unlock()
+	p.total = min(p.total, time.Until(g.entry.Until()))
+	a := send(ctx, g.lock, p, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, g.lock.protocol.count(ctx, g.owner, lease, n)
+	}, func(struct{}, error) { g.correct() })
+	switch {
+	case a.err == nil:
+		g.entry.Rearm(a.sent, lease, fixed)
+	case errors.Is(a.err, lua.ErrNotOwner):
+		g.lose(errGone)
+	default:
+		g.entry.Rearm(time.Time{}, lease, fixed) // what the live holds ask for, but no later end of the window
+	}
+	if g.check() {
+		return a.err
+	}
+	return g.lossOrNil()
+}
+
+// correct sets the count in the background: after a request that nobody waited
+// for may have set one that is not true any more.
+func (g *grant) correct() {
+	g.mu.Lock()
+	idle := !g.correcting
+	g.correcting = true
+	g.mu.Unlock()
+	if idle {
+		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.patience(g.lock.lease)) })
+	}
+}
+
+// retract takes back a nested hold that the server may not know of.
+func (g *grant) retract(h *Hold) {
+	switch left, err := g.remove(h); {
+	case err != nil:
+	case left > 0:
+		g.correct()
+	default: // the others were unlocked meanwhile
+		g.lock.client.background(func() { _ = g.release(context.Background()) })
+	}
+}
