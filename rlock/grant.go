@@ -89,6 +89,7 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
 	if err == nil {
 		g.entry, g.holds, g.state, g.began = entry, []*Hold{hold}, owned, time.Now()
+		c.active.Add(1)
 	}
 	g.mu.Unlock()
 	switch {
@@ -99,9 +100,11 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	c.active.Add(1)
 	if before := c.gates.held(g); before != nil {
 		before.correct() // finds out that it is lost
+	}
+	if g.lossOrNil() != nil { // already, and the gate was told too early
+		c.gates.ended(g)
 	}
 	if c.closed.Load() { // too late for Close to see it
 		g.interrupt(ErrClosed)
@@ -182,11 +185,11 @@ func (g *grant) until() time.Time {
 // expires returns when the lease has ended on the server at the latest: drift
 // after the trusted window, and drift again as clocks may differ either way.
 func (g *grant) expires() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.entry == nil {
 		return time.Now().Add(g.lock.lease)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
 }
 
