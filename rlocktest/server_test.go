@@ -40,11 +40,11 @@ func TestTheClockRuns(t *testing.T) {
 
 func TestLockIsRenewed(t *testing.T) {
 	inAndOut(t, func(t *testing.T) {
-		locks := rlocktest.NewServer(t).Locks(&rlock.Options{LeaseTime: 150 * time.Millisecond})
+		locks := rlocktest.NewServer(t).Locks(&rlock.Options{LeaseTime: time.Second})
 		ctx, hold, err := locks.NewLock("a", rlock.WithFencing()).Lock(t.Context())
 		require.NoError(t, err)
 		require.Positive(t, hold.Token())
-		time.Sleep(time.Second) // many renewals
+		time.Sleep(3 * time.Second) // many renewals
 		require.NoError(t, ctx.Err())
 		require.NoError(t, hold.Unlock(ctx))
 	})
