@@ -1,13 +1,14 @@
-# make test   everything that a change must pass; installs redis-server if it is missing
-# make lint   vet, staticcheck, gofumpt
-# make race   tests only, with the race detector
-# make bench  Go benchmarks of the hot paths
+# make test     everything that a change must pass; installs redis-server if it is missing
+# make lint     vet, staticcheck, gofumpt
+# make race     tests only, with the race detector
+# make interop  the cases of interop/ beside the real Redisson: needs java (17) and mvn
+# make bench    Go benchmarks of the hot paths
 
 GO    ?= go
 TOOLS := $(GO) run -modfile=tools/go.mod
 PKGS  ?= ./...
 
-.PHONY: test lint race bench redis fmt
+.PHONY: test lint race interop bench redis fmt
 
 test: redis lint race
 
@@ -26,6 +27,12 @@ lint:
 
 race:
 	$(GO) test -race -timeout 10m $(PKGS)
+
+# Without a package argument, for with one go test keeps the tables to itself.
+interop: redis
+	@for tool in java mvn; do command -v $$tool >/dev/null || { echo "make interop needs $$tool (a JDK of at least 17, and Maven)"; exit 1; }; done
+	cd interop && RLOCK_INTEROP=1 $(GO) test -race -count=1 -timeout 10m -run TestRedisson
+	cd interop && RLOCK_INTEROP=1 $(GO) test -count=1 -timeout 10m -run TestFigures
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)
