@@ -1,0 +1,120 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Guard returns fn as a function that holds a lock while it runs: the one that
+// lockFor names for the argument, with that lock's lease and options.
+//
+//	ship := rlock.Guard(
+//		func(o Order) *rlock.Lock { return locks.NewLock("order:" + o.ID) },
+//		warehouse.Ship,
+//		rlock.WithWait(2*time.Second),
+//	)
+//	label, err := ship(ctx, order)
+//
+// It is [Lock.Do] for functions with a result: fn gets the context that owns the
+// lock, under which nested locking re-enters, and the lock is unlocked when fn
+// returns, panics or exits its goroutine.
+//
+// If the lock could not be acquired, fn is not run, the result is the zero R and
+// the error is that of [Lock.Lock]; or [ErrInvalidOption] for an option that
+// cannot work. Otherwise both are fn's, the error joined by that of the Unlock: a
+// [*LostError] if the lock was lost while fn ran, or [ErrUnavailable] if Redis did
+// not answer to the Unlock. The result then is still the one that fn returned.
+//
+// Without options the lock is waited for as long as the context allows. The
+// function that Guard returns is safe for concurrent use if lockFor and fn are.
+func Guard[A, R any](lockFor func(A) *Lock, fn func(context.Context, A) (R, error), opts ...GuardOption) func(context.Context, A) (R, error) {
+	g := newGuard(opts)
+	return func(ctx context.Context, arg A) (result R, err error) {
+		held, hold, err := g.lock(ctx, lockFor(arg))
+		if err != nil {
+			return result, err
+		}
+		defer hold.unlockInto(held, &err)
+		return fn(held, arg)
+	}
+}
+
+// GuardOption is a setting of a [Guard].
+type GuardOption func(*guard)
+
+// WithWait bounds the wait for the lock, as [Lock.TryLockFor] does. Zero means no
+// waiting at all: one attempt, as [Lock.TryLock].
+func WithWait(d time.Duration) GuardOption {
+	return func(g *guard) {
+		switch {
+		case d < 0:
+			g.err = fmt.Errorf("%w: WithWait: %v is negative", ErrInvalidOption, d)
+		case d == 0:
+			g.try = (*Lock).TryLock
+		default:
+			g.try = func(l *Lock, ctx context.Context) (context.Context, *Hold, error) {
+				return l.TryLockFor(ctx, d)
+			}
+		}
+	}
+}
+
+// WithRetry has a busy lock tried again, up to n times, for locks that are held
+// too long to be waited for. Each try waits as [WithWait] says; without it, not
+// at all. The pause before it ends early when the context does or the client is
+// closed; up to half of it is left out at random, so that hosts which start
+// together do not try together.
+//
+// Only a busy lock leads to another try: no error of fn, also if it is
+// [ErrNotAcquired], and no failure of Redis, with which each try copes by itself.
+func WithRetry(n int, pause time.Duration) GuardOption {
+	return func(g *guard) {
+		if n < 1 || pause <= 0 {
+			g.err = fmt.Errorf("%w: WithRetry: %d tries %v apart: both must be positive", ErrInvalidOption, n, pause)
+		}
+		g.retries, g.pause = n, pause
+	}
+}
+
+// guard is how a guarded function gets its lock.
+type guard struct {
+	try     func(*Lock, context.Context) (context.Context, *Hold, error)
+	retries int
+	pause   time.Duration
+	err     error // why no call works
+}
+
+func newGuard(opts []GuardOption) *guard {
+	g := &guard{}
+	for _, opt := range opts {
+		opt(g)
+	}
+	switch {
+	case g.try != nil:
+	case g.retries > 0: // a try that waits for ever leaves nothing to retry
+		g.try = (*Lock).TryLock
+	default:
+		g.try = (*Lock).Lock
+	}
+	return g
+}
+
+func (g *guard) lock(ctx context.Context, l *Lock) (context.Context, *Hold, error) {
+	if g.err != nil {
+		return ctx, nil, g.err
+	}
+	p := patience{stop: l.client.closing}
+	for n := 0; ; n++ {
+		held, hold, err := g.try(l, ctx)
+		busy, ok := errors.AsType[*NotAcquiredError](err)
+		if !ok || n == g.retries || ctx.Err() != nil {
+			return held, hold, err
+		}
+		if !p.sleep(ctx, g.pause-rand.N(g.pause)/2) && ctx.Err() != nil {
+			return ctx, nil, &NotAcquiredError{Name: l.name, TTL: busy.TTL, Err: ended(ctx)}
+		}
+	}
+}
