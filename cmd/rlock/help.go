@@ -30,7 +30,7 @@ Options:{{range .VisibleFlags}}
 
 Exit status:
    0    done; "run": that of its command
-   1    "unlock": nothing was released; "demo": a scene failed
+   1    "unlock": nothing was released; "demo": a scene failed; "bench": a run went wrong
    64   wrong usage
    65   the key in Redis holds something that is not such a lock
    69   Redis cannot be reached, or refuses

@@ -49,6 +49,7 @@ func newApp(args []string) *cli.Command {
 			unlockCommand(),
 			demoCommand(),
 			demoActorCommand(),
+			benchCommand(), benchWorkerCommand(),
 			{Name: "version", Usage: "print the version", Action: func(_ context.Context, cmd *cli.Command) error {
 				cli.ShowVersion(cmd.Root())
 				return nil

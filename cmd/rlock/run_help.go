@@ -15,7 +15,8 @@ The command:
    not part of a pipeline. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH
    are passed on to the group. When COMMAND ends, what is left of its group gets
    TERM and, after the time of -k, KILL; only then is the lock released. A daemon
-   that is to outlive it needs a session of its own: setsid(1).
+   that is to outlive it needs a session of its own, and no share in the lock:
+   env -u RLOCK_HELD setsid ...
 
 If the lock is lost:
    Renewals may fail, --lease may be over, or somebody removes the lock. Then the
@@ -51,7 +52,7 @@ Environment of COMMAND:
    A URL is passed on as it was found, in RLOCK_URL or REDIS_URL, never from --url.
 
 Examples:
-   # cron, on every host: one of them runs it
+   # cron, on every host: never two at a time
    0 3 * * *  rlock run -n -q -E 0 nightly-report -- report --yesterday
 
    # wait at most a minute for a deployment that runs

@@ -71,7 +71,7 @@ func TestRunWhileSomebodyElseHolds(t *testing.T) {
 		args := append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")
 		r := outcome(t, f.URL(), args...)
 		require.Equal(t, tc.code, r.code, args)
-		require.Contains(t, r.stderr, `rlock: lock "a": not acquired: held for up to`)
+		require.Contains(t, r.stderr, `rlock: lock "a": not acquired: held, by a lease with`)
 		require.Empty(t, r.stdout)
 
 		r = outcome(t, f.URL(), append([]string{"run", "-q"}, args[1:]...)...)

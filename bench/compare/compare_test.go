@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/bench"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == bench.WorkerArg {
+		main()
+		return
+	}
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the workers: a second each
+	os.Exit(m.Run())
+}
+
+// startRedis returns the options of a server that lives as long as the test.
+// Package redistest is internal to the other module.
+func startRedis(t *testing.T) *redis.Options {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, errors.Join(err, l.Close()))
+	cmd := exec.CommandContext(t.Context(), "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Wait() }) // after the context, which kills it
+	opts := &redis.Options{Addr: l.Addr().String()}
+	rdb := redis.NewClient(opts)
+	defer func() { _ = rdb.Close() }()
+	require.Eventually(t, func() bool { return rdb.Ping(t.Context()).Err() == nil }, 10*time.Second, 10*time.Millisecond)
+	return opts
+}
+
+// Every contender is a lock, in one process and between processes.
+func TestContenders(t *testing.T) {
+	scenarios, err := bench.Select([]bench.Scenario{
+		{Name: "cycle", Kind: bench.Cycle, Processes: 1, Goroutines: 2, Keys: 2, Floor: 1},
+		{Name: "contend", Kind: bench.Contend, Processes: 2, Goroutines: 2, Keys: 1, Floor: 1, Section: 100 * time.Microsecond},
+		{Name: "held", Kind: bench.Held, Processes: 2, Goroutines: 4, Keys: 10, Floor: 1, Lease: 600 * time.Millisecond, Span: 600 * time.Millisecond},
+	}, nil)
+	require.NoError(t, err)
+	report, err := bench.Run(t.Context(), bench.Config{
+		Server: startRedis(t), Contenders: contenders(), Scenarios: scenarios,
+		Rounds: 1, Duration: 100 * time.Millisecond, Warmup: 20 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	require.Empty(t, report.Problems())
+	for _, result := range report.Results {
+		for _, row := range result.Rows {
+			name := fmt.Sprint(result.Scenario.Name, " ", row.Contender)
+			if row.Skipped != "" {
+				require.Equal(t, bench.Held, result.Scenario.Kind, name)
+				continue
+			}
+			require.Len(t, row.Samples, 1, name)
+			if result.Scenario.Kind != bench.Held {
+				require.Positive(t, row.Samples[0].Ops, name)
+			}
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, execute([]string{"-list"}, nil, &out, &out))
+	for _, c := range contenders() {
+		require.Contains(t, out.String(), c.About)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	var out bytes.Buffer
+	require.ErrorContains(t, execute([]string{"-compare", "x"}, nil, &out, &out), `"x"`)
+	require.ErrorContains(t, execute([]string{"-scenario", "x"}, nil, &out, &out), `"x"`)
+	err := execute([]string{"-url", "redis://:s3cret@h:port"}, nil, &out, &out)
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "s3cret")
+}

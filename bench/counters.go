@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// counters are those of the server.
+type counters struct {
+	calls       map[string]int64 // by command, also those of scripts
+	reads       int64            // from sockets
+	cpu         time.Duration
+	connections int64
+}
+
+func readCounters(ctx context.Context, rdb *redis.Client) (counters, error) {
+	text, err := rdb.Info(ctx, "everything").Result()
+	if err != nil {
+		return counters{}, err
+	}
+	return parseCounters(text), nil
+}
+
+// parseCounters leaves at zero what a server does not tell.
+func parseCounters(info string) counters {
+	c := counters{calls: make(map[string]int64)}
+	for name, value := range infoFields(info) {
+		switch {
+		case name == "total_reads_processed":
+			c.reads, _ = strconv.ParseInt(value, 10, 64)
+		case name == "connected_clients":
+			c.connections, _ = strconv.ParseInt(value, 10, 64)
+		case name == "used_cpu_sys" || name == "used_cpu_user":
+			seconds, _ := strconv.ParseFloat(value, 64)
+			c.cpu += time.Duration(seconds * float64(time.Second))
+		case strings.HasPrefix(name, "cmdstat_"):
+			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			c.calls[strings.TrimPrefix(name, "cmdstat_")], _ = strconv.ParseInt(calls, 10, 64)
+		}
+	}
+	return c
+}
+
+func infoFields(info string) map[string]string {
+	fields := make(map[string]string)
+	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// since returns the difference to an earlier reading, less the question itself.
+func (c counters) since(before counters) counters {
+	d := counters{calls: make(map[string]int64), cpu: c.cpu - before.cpu}
+	for name, n := range c.calls {
+		if n -= before.calls[name]; n > 0 {
+			d.calls[name] = n
+		}
+	}
+	d.reads = max(c.reads-before.reads-d.calls["info"], 0)
+	delete(d.calls, "info")
+	return d
+}
+
+func (c counters) commands() (n int64) {
+	for _, calls := range c.calls {
+		n += calls
+	}
+	return n
+}
+
+func (c counters) scripts() int64 {
+	return c.calls["evalsha"] + c.calls["eval"] + c.calls["fcall"]
+}
+
+// ErrEmbedded: the server is not one whose numbers mean anything.
+var ErrEmbedded = errors.New("bench: an embedded server: it says nothing about Redis, so nothing is measured on it")
+
+// identify returns what the server calls itself.
+func identify(ctx context.Context, rdb *redis.Client) (string, error) {
+	info, err := rdb.Info(ctx, "server").Result()
+	if err != nil {
+		if redis.HasErrorPrefix(err, "section (") { // miniredis knows none
+			err = ErrEmbedded
+		}
+		return "", err
+	}
+	fields := infoFields(info)
+	version := fields["redis_version"]
+	if version == "" || fields["process_id"] == "" {
+		return "", ErrEmbedded
+	}
+	name := "Redis"
+	if valkey := fields["valkey_version"]; valkey != "" {
+		name, version = "Valkey", valkey
+	}
+	return fmt.Sprintf("%s %s, %s", name, version, fields["os"]), nil
+}

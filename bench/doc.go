@@ -1,0 +1,57 @@
+// Package bench measures distributed locks under contention: this library's, and
+// whatever else is given to it as a [Locker].
+//
+// # A run
+//
+// A [Scenario] is a row of a table: how many processes and goroutines, how many
+// locks, what they do. A run plays one scenario with one [Contender]. It happens
+// in worker processes, which are this program started again (see [Work]): never
+// in the process that orders the runs, reads the server's counters and delays
+// the connections. So the CPU time, allocations and goroutines of a run are
+// those of the contender and of the loop around it, and no run inherits heap or
+// connections from the one before.
+//
+// Workers meet at a barrier, warm up, and count what ends within one common
+// window of time. They share a file in memory with one cell per lock: who is
+// inside, who was there before. Entering an occupied cell is a violation of
+// mutual exclusion, counted in every critical section of every run.
+//
+// # Rounds and the floor
+//
+// A scenario is played in rounds; each round runs every contender once, forwards
+// and backwards in turn, and with them the floor: PING, and a cycle of two bare
+// scripts (SET NX PX; compare and delete), which is the least that a lock on
+// Redis can cost. The floor runs with as many goroutines as the scenario says,
+// one if the scenario is about a single lock, because a lock serves one at a
+// time; for wake-ups it rests as long between its cycles as they do. What is reported is the ratio to the two-script floor of the same round:
+// the median over the rounds, with minimum and maximum. Absolute numbers say more
+// about the machine.
+//
+// # What the numbers are
+//
+//   - An operation is a Lock and its Unlock. Latency is that of the whole cycle,
+//     or of the wait for Lock where the lock is contended, or from the moment
+//     before Unlock to the return of the waiter's Lock (wake-up), or of another
+//     client's PING (held locks): see the scenario.
+//   - Percentiles of loops are corrected for coordinated omission: a goroutine
+//     that was kept waiting would have started more operations meanwhile, one per
+//     mean cycle of a goroutine in that run. Raw percentiles are in the JSON.
+//     Wake-ups need no correction, PINGs are timed from when they were due.
+//   - A hand-off is an acquisition by another goroutine than the one that held
+//     the lock before. Taking one's own lock again is none.
+//   - Fairness is Jain's index over the acquisitions of the goroutines, those
+//     with none included, and the longest wait. A wait that the end of the window
+//     cuts off counts with the length it had, there and in the percentiles.
+//   - Commands are those that the server executed, which includes what scripts
+//     call; reads are its reads from sockets, so a pipeline counts once.
+//   - CPU time is user and system time, of the server (INFO) and of the workers
+//     (getrusage). The server's counters are read at the edges of the window,
+//     while the workers go on: a few operations may fall on the wrong side.
+//
+// # What they are not
+//
+// Everything shares one machine, so a contender that burns CPU slows the server
+// down, as it would not elsewhere. The scenarios behind a round trip of 1 ms use
+// a proxy that delays both directions; its real round trip is the PING of the
+// same run. Server commands of anybody else are counted as the contender's.
+package bench

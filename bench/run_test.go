@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+func newRunner(t *testing.T) *runner {
+	t.Helper()
+	srv := redistest.Start(t)
+	return &runner{
+		Config: Config{Duration: 40 * time.Millisecond, Warmup: 20 * time.Millisecond},
+		server: Server{Addr: srv.Addr()},
+		rdb:    srv.Client(t),
+
+		connections: 1,
+	}
+}
+
+// must runs a scenario, with a longer window if the machine is too busy for
+// anything to end within it.
+func (r *runner) must(t *testing.T, s Scenario) *Sample {
+	t.Helper()
+	for s.Span = r.span(s); ; s.Span *= 4 {
+		sample, err := r.run(t.Context(), s, "rlock", fmt.Sprintf("test:%s:%v:", s.Name, s.Span))
+		require.NoError(t, err)
+		if sample.Ops > 0 || s.Kind == Idle || s.Kind == Held || s.Span > 2*time.Second {
+			return sample
+		}
+	}
+}
+
+// brief makes a scenario as short as it can be.
+func brief(s Scenario) Scenario {
+	switch s.Kind {
+	case Wakeup:
+		s.Span = 300 * time.Millisecond
+	case Idle:
+		s.Span = 150 * time.Millisecond
+	case Held:
+		s.Keys, s.Lease, s.Span = 200, 600*time.Millisecond, 600*time.Millisecond
+	}
+	return s
+}
+
+// Every scenario of the table runs, and finds the lock to be one. Nothing is said
+// about speed.
+func TestScenarios(t *testing.T) {
+	r := newRunner(t)
+	for _, s := range Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			sample := r.must(t, brief(s))
+			require.Zero(t, sample.Violations)
+			require.Zero(t, sample.Lost)
+			require.Zero(t, sample.Errors, sample.FirstErr)
+			require.Positive(t, sample.Connections)
+			switch s.Kind {
+			case Idle:
+				require.Zero(t, sample.Ops, "nobody gets a lock that is held")
+				require.Positive(t, sample.Memory)
+			case Held:
+				require.GreaterOrEqual(t, sample.Scripts, int64(200), "all are renewed")
+				require.Positive(t, sample.Latency.P50)
+			default:
+				require.Positive(t, sample.Ops)
+				require.Positive(t, sample.Commands)
+				require.Positive(t, sample.Jain)
+				require.LessOrEqual(t, sample.Raw.P50, sample.Raw.Max)
+				require.GreaterOrEqual(t, sample.Handoffs, sample.Passed)
+			}
+			if s.RTT > 0 && s.Kind == Cycle {
+				require.Greater(t, sample.Raw.P50, 2*s.RTT, "two round trips")
+			}
+			if s.Goroutines == 1 {
+				require.Zero(t, sample.Handoffs, "taking one's own lock is no hand-off")
+			}
+		})
+	}
+}
+
+func TestViolationsAreCounted(t *testing.T) {
+	r := newRunner(t)
+	for _, s := range []Scenario{
+		{Name: "goroutines", Kind: Contend, Processes: 1, Goroutines: 4, Keys: 1, Section: time.Millisecond},
+		{Name: "processes", Kind: Contend, Processes: 3, Goroutines: 1, Keys: 1, Section: time.Millisecond},
+		{Name: "wake-up", Kind: Wakeup, Processes: 2, Goroutines: 2, Keys: 2, Span: 300 * time.Millisecond},
+		{Name: "idle", Kind: Idle, Processes: 2, Goroutines: 2, Keys: 1},
+	} {
+		t.Run(s.Name, func(t *testing.T) {
+			sample, err := r.run(t.Context(), s, "broken", "test:broken:")
+			require.NoError(t, err)
+			require.Positive(t, sample.Violations)
+		})
+	}
+}
+
+func TestRun(t *testing.T) {
+	srv := redistest.Start(t)
+	scenarios, err := Select(Scenarios(), []string{"uncontended-1", "hot-2", "nested-2", "foreign-1"})
+	require.NoError(t, err)
+	runs := 0
+	report, err := Run(t.Context(), Config{
+		Server: &redis.Options{Addr: srv.Addr()}, Contenders: Contenders(), Scenarios: scenarios,
+		Rounds: 2, Duration: 50 * time.Millisecond, Warmup: 30 * time.Millisecond,
+		Progress: func(done, total int, _, _ string, _ int) {
+			require.Equal(t, runs, done)
+			require.Equal(t, 2*(4*4-1), total, "one contender is not reentrant")
+			runs++
+		},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 30, runs)
+	require.Empty(t, report.Problems())
+	require.Contains(t, report.Environment.Server, "Redis")
+	require.Zero(t, report.Environment.Others)
+
+	for _, result := range report.Results {
+		require.Len(t, result.Rows, 4)
+		for _, row := range result.Rows {
+			if row.Skipped != "" {
+				require.Equal(t, "nested-2 pubsub", result.Scenario.Name+" "+row.Contender)
+				continue
+			}
+			require.Len(t, row.Samples, 2)
+			require.NotEmpty(t, row.Curve)
+			require.InDelta(t, 1, row.Curve[len(row.Curve)-1].Share, 1e-9)
+			ops := row.Values["ops/s"]
+			require.LessOrEqual(t, ops.Ratio.Min, ops.Ratio.Median)
+			require.LessOrEqual(t, ops.Ratio.Median, ops.Ratio.Max)
+			if row.Contender == scriptsName {
+				require.Equal(t, Spread{1, 1, 1}, ops.Ratio)
+			}
+		}
+	}
+	lone := report.Results[0].Rows
+	require.InDelta(t, 1, lone[0].Values["reads/op"].Value.Median, 0.3, "a PING")
+	require.InDelta(t, 2, lone[2].Values["reads/op"].Value.Median, 0.5, "a Lock and an Unlock")
+
+	var table, file, picture strings.Builder
+	require.NoError(t, report.WriteTable(&table))
+	require.NoError(t, report.WriteJSON(&file))
+	require.NoError(t, report.WriteSVG(&picture))
+	for _, name := range []string{"hot-2", "rlock", "2 scripts", "× floor", "cannot take part"} {
+		require.Contains(t, table.String(), name)
+	}
+	require.NotContains(t, table.String(), "%!")
+	require.Contains(t, file.String(), `"Contender": "rlock"`)
+	require.Contains(t, picture.String(), "</svg>")
+	require.NotContains(t, picture.String(), "NaN")
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	srv := redistest.Start(t)
+	scenarios, err := Select(Scenarios(), []string{"hot-8x8"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := errors.New("over")
+	_, err = Run(ctx, Config{
+		Server: &redis.Options{Addr: srv.Addr()}, Contenders: Contenders(), Scenarios: scenarios,
+		Progress: func(done, _ int, _, _ string, _ int) {
+			if done == 2 {
+				time.AfterFunc(200*time.Millisecond, func() { cancel(over) })
+			}
+		},
+		Duration: 50 * time.Millisecond, Warmup: 10 * time.Millisecond,
+	})
+	require.ErrorIs(t, err, over)
+}
+
+func TestEmbeddedServerIsRefused(t *testing.T) {
+	srv := miniredis.RunT(t)
+	_, err := Run(t.Context(), Config{Server: &redis.Options{Addr: srv.Addr()}})
+	require.ErrorIs(t, err, ErrEmbedded)
+}
+
+func TestWorkerRefusesWhatIsNoJob(t *testing.T) {
+	require.Error(t, Work(Contenders(), strings.NewReader("x\n"), nil))
+}

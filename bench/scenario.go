@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+)
+
+// Scenario says what a run does. It is data: a worker process gets it as JSON.
+type Scenario struct {
+	Name, About string
+	Kind        Kind
+	Processes   int           // hot ones, for Foreign
+	Goroutines  int           // of each process
+	Keys        int           // locks; 1: all goroutines contend for it, otherwise a lock each
+	Section     time.Duration // how long the lock is held in a cycle
+	Paced       bool          // cycles begin at random, as far apart as those of Wakeup
+	Depth       int           // of nested Locks per cycle, the outermost included; 0 means 1
+	Floor       int           // goroutines of the floor
+	Lease       time.Duration // 0: defaultLease
+	Span        time.Duration // length of the window; 0: what the user says
+	RTT         time.Duration // added by a proxy
+}
+
+// Kind is what the goroutines of a scenario do.
+type Kind string
+
+// Kinds of scenarios.
+const (
+	Cycle   Kind = "cycle"   // lock and unlock; latency is that of the cycle
+	Contend Kind = "contend" // lock and unlock; latency is that of the wait
+	Wakeup  Kind = "wakeup"  // a holder and a waiter per lock
+	Foreign Kind = "foreign" // Contend, beside one more process with one goroutine, which is the one that is timed
+	Idle    Kind = "idle"    // wait in vain
+	Held    Kind = "held"    // hold all locks, and nothing else
+)
+
+const defaultLease = 30 * time.Second
+
+// slowRTT is the round trip of the scenarios behind a proxy, slowSuffix their
+// mark.
+const (
+	slowRTT    = time.Millisecond
+	slowSuffix = "@1ms"
+)
+
+// Scenarios returns the table: each scenario, and then each behind 1 ms.
+func Scenarios() []Scenario {
+	table := []Scenario{
+		{Name: "uncontended-1", About: "1 goroutine, a free lock", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1, Floor: 1},
+		{Name: "uncontended-64", About: "64 goroutines, a lock each", Kind: Cycle, Processes: 1, Goroutines: 64, Keys: 64, Floor: 64},
+		{Name: "uncontended-256", About: "256 goroutines, a lock each", Kind: Cycle, Processes: 1, Goroutines: 256, Keys: 256, Floor: 256},
+	}
+	for depth := 1; depth <= 8; depth++ {
+		table = append(table, Scenario{
+			Name: fmt.Sprintf("nested-%d", depth), About: fmt.Sprintf("1 goroutine locks a lock %d deep", depth),
+			Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1, Depth: depth, Floor: 1,
+		})
+	}
+	table = append(
+		table,
+		Scenario{Name: "wakeup-local", About: "from Unlock to the waiter's Lock, same process", Kind: Wakeup, Processes: 1, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: wakeupPairs},
+		Scenario{Name: "wakeup-remote", About: "from Unlock to the waiter's Lock, another process", Kind: Wakeup, Processes: 2, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: wakeupPairs},
+	)
+	for n := 2; n <= 64; n *= 2 {
+		table = append(table, Scenario{
+			Name: fmt.Sprintf("hot-%d", n), About: fmt.Sprintf("%d goroutines of 1 process, one lock", n),
+			Kind: Contend, Processes: 1, Goroutines: n, Keys: 1, Floor: 1,
+		})
+	}
+	for _, section := range []time.Duration{0, 200 * time.Microsecond, time.Millisecond} {
+		s := Scenario{
+			Name: "hot-8x8", About: "8 processes with 8 goroutines each, one lock",
+			Kind: Contend, Processes: 8, Goroutines: 8, Keys: 1, Section: section, Floor: 1,
+		}
+		if section > 0 {
+			s.Name = fmt.Sprintf("hot-8x8-%s", strings.Replace(section.String(), "µ", "u", 1))
+			s.About += fmt.Sprintf(", held for %v", section)
+		}
+		table = append(table, s)
+	}
+	for _, n := range []int{1, 8} {
+		table = append(table, Scenario{
+			Name: fmt.Sprintf("foreign-%d", n), About: fmt.Sprintf("a plain pub/sub client beside %d hot processes", n),
+			Kind: Foreign, Processes: n, Goroutines: 8, Keys: 1, Floor: 1,
+		})
+	}
+	table = append(
+		table,
+		Scenario{Name: "idle-100", About: "100 goroutines wait 5 s for one lock", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 1, Floor: 1, Span: 5 * time.Second},
+		Scenario{Name: "idle-100-locks", About: "100 goroutines wait 5 s for a lock each", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 100, Floor: 1, Span: 5 * time.Second},
+		Scenario{
+			Name: "held-10000", About: "10,000 locks held for a lease: three periods of renewal", Kind: Held,
+			Processes: 2, Goroutines: 64, Keys: 10_000, Floor: 1, Lease: 6 * time.Second, Span: 6 * time.Second,
+		},
+	)
+	for _, s := range table {
+		s.Name, s.RTT = s.Name+slowSuffix, slowRTT
+		s.About += ", 1 ms away"
+		table = append(table, s)
+	}
+	return table
+}
+
+// Select returns the scenarios whose name matches one of the patterns, which are
+// those of [path.Match], in the order of the table. A pattern without '@' means
+// none behind a proxy; no patterns are the pattern '*'. A pattern that selects
+// nothing is an error.
+func Select(table []Scenario, patterns []string) ([]Scenario, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"*"}
+	}
+	chosen := make([]bool, len(table))
+	for _, pattern := range patterns {
+		found := false
+		for i, s := range table {
+			ok, err := path.Match(pattern, s.Name)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", pattern, err)
+			}
+			if ok && (s.RTT == 0 || strings.Contains(pattern, "@")) {
+				found, chosen[i] = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no scenario matches %q", pattern)
+		}
+	}
+	var selected []Scenario
+	for i, s := range table {
+		if chosen[i] {
+			selected = append(selected, s)
+		}
+	}
+	return selected, nil
+}
+
+// suits tells whether a contender can take part.
+func (s Scenario) suits(c Contender) bool {
+	switch {
+	case s.Depth > 1:
+		return c.Reentrant
+	case s.Kind == Foreign:
+		return c.Redisson
+	case s.Kind == Held:
+		return c.Renews
+	}
+	return true
+}
+
+// corrected tells whether latencies need a correction for coordinated omission.
+func (s Scenario) corrected() bool {
+	return s.Kind == Cycle && !s.Paced || s.Kind == Contend || s.Kind == Foreign
+}
+
+// floor is the scenario that measures the floor of s: a loop of its goroutines,
+// with a lock each, as far away. That of a wake-up is paced like one: on a
+// machine that sleeps in between, everything takes several times as long as in a
+// tight loop.
+func (s Scenario) floor() Scenario {
+	return Scenario{
+		Name: s.Name, Kind: Cycle, Processes: 1, Goroutines: s.Floor, Keys: s.Floor,
+		Paced: s.Kind == Wakeup, RTT: s.RTT,
+	}
+}
+
+// workers returns how many processes a run has.
+func (s Scenario) workers() int {
+	if s.Kind == Foreign {
+		return s.Processes + 1
+	}
+	return s.Processes
+}
+
+func (s Scenario) lease() time.Duration {
+	if s.Lease == 0 {
+		return defaultLease
+	}
+	return s.Lease
+}

@@ -1,0 +1,175 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Sizes of a picture, which is a column of panels.
+const (
+	panelWidth, panelHeight = 760.0, 300.0
+	left, right             = 70.0, 190.0 // margins of a panel; the right one has the legend
+	top, bottom             = 36.0, 44.0
+)
+
+// palette is told apart by those who confuse red and green (Okabe and Ito).
+var palette = []string{"#999999", "#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"}
+
+// panel is a diagram of lines over a logarithmic x axis.
+type panel struct {
+	title string
+	lines []line2d
+	logY  bool
+	xText func(float64) string
+	yText func(float64) string
+}
+
+type line2d struct {
+	name   string
+	row    int // of the table; says how it looks
+	points [][2]float64
+}
+
+// WriteSVG draws the latencies of each scenario, and how many hand-offs there
+// are with more and more waiters, if scenarios for that have been played.
+func (r *Report) WriteSVG(out io.Writer) error {
+	panels := r.latencyPanels()
+	if p := r.handoffPanel(); len(p.lines) > 0 {
+		panels = append(panels, p)
+	}
+	w := bufio.NewWriter(out)
+	height := panelHeight*float64(len(panels)) + 24
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", panelWidth, height)
+	fmt.Fprintf(w, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
+	for i, p := range panels {
+		fmt.Fprintf(w, `<g transform="translate(0 %g)">`+"\n", panelHeight*float64(i))
+		p.draw(w)
+		fmt.Fprintln(w, "</g>")
+	}
+	e := r.Environment
+	text(w, left, height-10, "start", "#666", fmt.Sprintf("%s, %s, %d CPUs, %s, %d rounds of %v", e.Server, e.Machine, e.CPUs, e.Go, e.Rounds, e.Duration))
+	fmt.Fprintln(w, "</svg>")
+	return w.Flush()
+}
+
+func (r *Report) latencyPanels() (panels []panel) {
+	for _, result := range r.Results {
+		p := panel{
+			title: result.Scenario.Name + ": share of latencies below",
+			xText: func(v float64) string { return duration(v) },
+			yText: func(v float64) string { return strconv.Itoa(int(math.Round(100*v))) + " %" },
+		}
+		for i, row := range result.Rows {
+			l := line2d{name: row.Contender, row: i}
+			for _, point := range row.Curve {
+				l.points = append(l.points, [2]float64{float64(point.At), point.Share})
+			}
+			if len(l.points) > 0 {
+				p.lines = append(p.lines, l)
+			}
+		}
+		if len(p.lines) > 0 {
+			panels = append(panels, p)
+		}
+	}
+	return panels
+}
+
+// handoffPanel takes the scenarios with one lock in one process.
+func (r *Report) handoffPanel() panel {
+	p := panel{
+		title: "hand-offs per second, against goroutines that want the lock", logY: true,
+		xText: count, yText: count,
+	}
+	lines := make(map[string]int)
+	for _, result := range r.Results {
+		s := result.Scenario
+		if s.Kind != Contend || s.Processes != 1 || s.RTT != 0 {
+			continue
+		}
+		for i, row := range result.Rows {
+			if row.Floor || len(row.Samples) == 0 {
+				continue
+			}
+			n, ok := lines[row.Contender]
+			if !ok {
+				n = len(p.lines)
+				lines[row.Contender] = n
+				p.lines = append(p.lines, line2d{name: row.Contender, row: i})
+			}
+			p.lines[n].points = append(p.lines[n].points, [2]float64{float64(s.Goroutines), max(row.Values["handoffs/s"].Value.Median, 1)})
+		}
+	}
+	return p
+}
+
+func (p panel) draw(w io.Writer) {
+	minX, maxX, maxY := math.Inf(1), 0.0, 0.0
+	for _, l := range p.lines {
+		for _, point := range l.points {
+			minX, maxX, maxY = min(minX, point[0]), max(maxX, point[0]), max(maxY, point[1])
+		}
+	}
+	minX, maxX = decade(minX, math.Floor), max(decade(maxX, math.Ceil), 10*decade(minX, math.Floor))
+	if p.logY {
+		maxY = max(decade(maxY, math.Ceil), 10)
+	}
+	x := func(v float64) float64 {
+		return left + (panelWidth-left-right)*math.Log(v/minX)/math.Log(maxX/minX)
+	}
+	y := func(v float64) float64 {
+		share := v / maxY
+		if p.logY {
+			share = math.Log(v) / math.Log(maxY)
+		}
+		return panelHeight - bottom - (panelHeight-top-bottom)*share
+	}
+	text(w, left, 20, "start", "#000", p.title)
+	for v := minX; v <= maxX*1.01; v *= 10 {
+		rule(w, x(v), top, x(v), panelHeight-bottom)
+		text(w, x(v), panelHeight-bottom+16, "middle", "#333", p.xText(v))
+	}
+	for _, v := range p.ticksY(maxY) {
+		rule(w, left, y(v), panelWidth-right, y(v))
+		text(w, left-6, y(v)+4, "end", "#333", p.yText(v))
+	}
+	for i, l := range p.lines {
+		var path strings.Builder
+		for _, point := range l.points {
+			fmt.Fprintf(&path, "%.1f,%.1f ", x(point[0]), y(point[1]))
+		}
+		color, dashes, mark := palette[l.row%len(palette)], "none", ""
+		if l.row >= len(palette) {
+			dashes, mark = "5 3", " (dashed)"
+		}
+		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.6" stroke-dasharray="%s" points="%s"/>`+"\n", color, dashes, strings.TrimSpace(path.String()))
+		text(w, panelWidth-right+10, top+10+16*float64(i), "start", color, l.name+mark)
+	}
+}
+
+func (p panel) ticksY(maxY float64) (ticks []float64) {
+	if !p.logY {
+		return []float64{0, maxY / 4, maxY / 2, 3 * maxY / 4, maxY}
+	}
+	for v := 1.0; v <= maxY*1.01; v *= 10 {
+		ticks = append(ticks, v)
+	}
+	return ticks
+}
+
+func decade(v float64, round func(float64) float64) float64 {
+	return math.Pow(10, round(math.Log10(v)))
+}
+
+func rule(w io.Writer, x1, y1, x2, y2 float64) {
+	fmt.Fprintf(w, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#ddd"/>`+"\n", x1, y1, x2, y2)
+}
+
+func text(w io.Writer, x, y float64, anchor, color, s string) {
+	s = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+	fmt.Fprintf(w, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="%s">%s</text>`+"\n", x, y, anchor, color, s)
+}

@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestJain(t *testing.T) {
+	require.Equal(t, 1.0, jain([]int64{7, 7, 7}))
+	require.Equal(t, 0.25, jain([]int64{0, 9, 0, 0}))
+	require.Zero(t, jain([]int64{0, 0}))
+}
+
+func TestCorrected(t *testing.T) {
+	h := newHistogram()
+	for range 99 {
+		record(h, 10*time.Millisecond)
+	}
+	record(h, time.Second) // 99 others should have begun meanwhile
+	c := corrected(h, 10*time.Millisecond)
+	require.EqualValues(t, 99+100, c.TotalCount())
+	require.InDelta(t, 10e6, float64(h.ValueAtPercentile(90)), 1e5)
+	require.InDelta(t, 800e6, float64(c.ValueAtPercentile(90)), 2e7)
+	require.EqualValues(t, 100, corrected(h, 2*time.Second).TotalCount(), "nothing was omitted")
+}
+
+func TestSpread(t *testing.T) {
+	require.Equal(t, Spread{2, 1, 9}, spread([]float64{9, 1, 2}))
+	require.Equal(t, Spread{1.5, 1, 2}, spread([]float64{2, 1}))
+	require.Zero(t, spread(nil))
+}
+
+func TestSelect(t *testing.T) {
+	names := func(patterns ...string) (names []string) {
+		selected, err := Select(Scenarios(), patterns)
+		require.NoError(t, err)
+		for _, s := range selected {
+			names = append(names, s.Name)
+		}
+		return names
+	}
+	require.Equal(t, []string{"wakeup-local", "wakeup-remote"}, names("wakeup-*"))
+	require.Equal(t, []string{"hot-8x8-200us", "hot-8x8-1ms", "hot-8x8@1ms"}, names("hot-8x8-*", "hot-8x8@*"))
+	require.Contains(t, names("*@1ms"), "hot-8x8-1ms@1ms")
+	require.NotContains(t, names(), "hot-8x8-1ms@1ms")
+	require.Contains(t, names(), "hot-8x8-1ms")
+	for _, pattern := range []string{"x", "[", ""} {
+		_, err := Select(Scenarios(), []string{pattern})
+		require.Error(t, err, pattern)
+	}
+}
+
+func TestScenarioNamesAreUnique(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, s := range Scenarios() {
+		require.False(t, seen[s.Name], s.Name)
+		seen[s.Name] = true
+		require.NotEmpty(t, s.About)
+		require.NotEmpty(t, columns[s.Kind], s.Name)
+		require.Positive(t, s.Floor, s.Name)
+	}
+}
+
+func TestColumnsNameMetrics(t *testing.T) {
+	known := make(map[string]bool)
+	for _, m := range metrics {
+		require.False(t, known[m.name], m.name)
+		known[m.name] = true
+	}
+	for kind, columns := range columns {
+		for _, c := range columns {
+			require.True(t, known[c.metric], "%s: %s", kind, c.metric)
+		}
+	}
+}
+
+func TestPick(t *testing.T) {
+	picked, err := Pick(Contenders(), []string{"pubsub"})
+	require.NoError(t, err)
+	require.Equal(t, "pubsub", picked[0].Name)
+	_, err = Pick(Contenders(), []string{"rlock", "x", "y"})
+	require.ErrorContains(t, err, `"x"`)
+	require.ErrorContains(t, err, `"y"`)
+}
+
+func TestParseCounters(t *testing.T) {
+	before := parseCounters("# Stats\r\ntotal_reads_processed:10\r\ncmdstat_info:calls=3,usec=1\r\ncmdstat_get:calls=1,usec=1\r\n")
+	after := parseCounters("total_reads_processed:16\r\nconnected_clients:4\r\nused_cpu_sys:1.5\r\nused_cpu_user:0.5\r\n" +
+		"cmdstat_info:calls=4,usec=1\r\ncmdstat_get:calls=1,usec=1\r\ncmdstat_evalsha:calls=2,usec=1\r\ncmdstat_config|get:calls=1\r\n")
+	d := after.since(before)
+	require.EqualValues(t, 5, d.reads, "less the question")
+	require.EqualValues(t, 3, d.commands())
+	require.EqualValues(t, 2, d.scripts())
+	require.Equal(t, 2*time.Second, d.cpu)
+	require.EqualValues(t, 4, after.connections)
+}
+
+func TestRegionIsSharedAndNoticesIntruders(t *testing.T) {
+	path, err := newRegion(3)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, os.Remove(path)) }()
+	a, err := openRegion(path)
+	require.NoError(t, err)
+	defer a.close()
+	b, err := openRegion(path)
+	require.NoError(t, err)
+	defer b.close()
+	require.Len(t, b.cells, 3)
+
+	require.Zero(t, a.enter(&a.cells[2], 7))
+	require.EqualValues(t, 7, b.cells[2].inside.Load())
+	a.exit(&a.cells[2], 7)
+	require.Zero(t, a.violations.Load())
+	require.EqualValues(t, 7, b.enter(&b.cells[2], 8), "who was there before")
+	a.enter(&a.cells[2], 9)
+	require.EqualValues(t, 1, b.violations.Load())
+	require.Zero(t, a.cells[1].inside.Load())
+}
+
+func TestProxyDelays(t *testing.T) {
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = echo.Close() }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		c, err := echo.Accept()
+		if err != nil {
+			return
+		}
+		b := make([]byte, 16)
+		for n, err := c.Read(b); err == nil; n, err = c.Read(b) {
+			_, _ = c.Write(b[:n])
+		}
+		_ = c.Close()
+	}()
+	const rtt = 5 * time.Millisecond
+	p, err := newProxy(Server{Addr: echo.Addr().String()}, rtt)
+	require.NoError(t, err)
+	c, err := net.Dial("tcp", p.addr())
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = c.Write([]byte("hello"))
+	require.NoError(t, err)
+	b := make([]byte, 16)
+	n, err := c.Read(b)
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(b[:n]))
+	require.GreaterOrEqual(t, time.Since(began), rtt)
+	require.NoError(t, c.Close())
+	<-served // the end arrives as well
+	p.close()
+}
+
+func TestPauseIsNeverShort(t *testing.T) {
+	for _, d := range []time.Duration{-1, 0, 10 * time.Microsecond, 300 * time.Microsecond} {
+		began := time.Now()
+		pause(d)
+		require.GreaterOrEqual(t, time.Since(began), d)
+	}
+}
+
+func TestClock(t *testing.T) {
+	now := clock()
+	require.WithinDuration(t, time.Now(), at(now), time.Second)
+}

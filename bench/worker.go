@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// WorkerArg is the argument with which a program that runs benchmarks is started
+// again as a worker. It must then call [Work] and nothing else.
+const WorkerArg = "bench-worker"
+
+// closeLimit bounds the end of a worker.
+const closeLimit = 10 * time.Second
+
+// job is what a worker has to do. It comes through standard input, where nobody
+// else can read the password.
+type job struct {
+	Scenario  Scenario
+	Contender string
+	Server    Server
+	Prefix    string // of the names of locks
+	Region    string // file of the shared memory
+	Process   int
+	Warmup    time.Duration
+	Span      time.Duration
+}
+
+// worker is one process of a run.
+type worker struct {
+	job
+	locker     Locker
+	region     *region
+	begin, end time.Time // the window
+}
+
+// tally is what a worker found, in the window unless said otherwise.
+type tally struct {
+	Taken     []int64       // acquisitions of each goroutine
+	Handoffs  int64         // by another goroutine than before
+	Passed    int64         // of them, by another process
+	Longest   time.Duration // wait
+	Latencies string        // encoded histogram
+	Timed     bool          // Latencies and Longest count
+	Beside    bool          // what is used, below, is not the contender's
+	Probes    int64         // PINGs sent beside
+	Errors    int64         // at any time
+	FirstErr  string
+	Lost      int64 // locks that were not held at their Unlock
+
+	CPU        time.Duration
+	Allocs     uint64
+	AllocBytes uint64
+	Goroutines int   // beyond those of the load and of this program at rest, at the end
+	Memory     int64 // Idle: heap and stacks per waiter, connections included
+}
+
+// Work is the whole of a worker process: it does the job on in and writes what it
+// found to out. It ends the process when in ends, which is when its parent does.
+func Work(contenders []Contender, in io.Reader, out io.Writer) error {
+	var w worker
+	decoder := json.NewDecoder(in)
+	if err := decoder.Decode(&w.job); err != nil {
+		return fmt.Errorf("bench: only a benchmark starts a worker: %w", err)
+	}
+	go func() { // ends with the process
+		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in))
+		os.Exit(1)
+	}()
+	t, err := w.run(append(contenders, floor()...))
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(t)
+}
+
+func (w *worker) run(contenders []Contender) (*tally, error) {
+	name := w.Contender
+	if w.stranger() {
+		name = plainName
+	}
+	i := slices.IndexFunc(contenders, func(c Contender) bool { return c.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("bench: no contender %q", name)
+	}
+	var err error
+	if w.region, err = openRegion(w.Region); err != nil {
+		return nil, err
+	}
+	defer w.region.close()
+	before := runtime.NumGoroutine()
+	w.locker, err = contenders[i].New(Target{Server: w.Server, Lease: w.Scenario.lease(), Renew: w.Scenario.Kind == Held})
+	if err != nil {
+		return nil, err
+	}
+	p, err := w.prepare(context.Background())
+	if err != nil {
+		return nil, errors.Join(err, w.locker.Close())
+	}
+	w.region.ready.Add(1)
+	_ = await(context.Background(), func() bool { return w.region.start.Load() != 0 })
+	w.begin = at(w.region.start.Load()).Add(w.Warmup)
+	w.end = w.begin.Add(w.Span)
+
+	usage := make(chan *tally, 1)
+	go func() {
+		time.Sleep(time.Until(w.begin))
+		u := startUsage()
+		time.Sleep(time.Until(w.end))
+		usage <- u.stop(before + p.load + 1)
+	}()
+	p.play()
+	t := <-usage
+	w.region.done.Add(1)
+	_ = await(context.Background(), func() bool { return w.region.leave.Load() != 0 })
+	p.finish(t)
+	t.Beside = w.stranger() || w.Scenario.Kind == Idle && w.Process == 0 || w.Scenario.Kind == Held && w.Process == 1
+	if err := w.locker.Close(); err != nil {
+		t.fail(err)
+	}
+	return t, nil
+}
+
+// stranger tells whether this is the process that a Foreign scenario is about.
+func (w *worker) stranger() bool {
+	return w.Scenario.Kind == Foreign && w.Process == w.Scenario.Processes
+}
+
+// id names a goroutine of the run.
+func (w *worker) id(goroutine int) int64 { return int64(w.Process)<<32 | int64(goroutine+1) }
+
+// key returns the lock that belongs to a goroutine, by name and cell.
+func (w *worker) key(goroutine int) (string, *cell) {
+	i := goroutine % w.Scenario.Keys
+	return w.Prefix + strconv.Itoa(i), &w.region.cells[i]
+}
+
+// over tells whether the window has ended.
+func (w *worker) over() bool { return !time.Now().Before(w.end) }
+
+func (t *tally) fail(err error) {
+	t.Errors++
+	if t.FirstErr == "" {
+		t.FirstErr = err.Error()
+	}
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/bench"
+)
+
+func benchCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "bench",
+		Usage:     "measure the lock under contention",
+		UsageText: "rlock bench [--scenario PATTERN,…] [--compare NAME,…] [options]",
+		Description: `Plays scenarios in alternating rounds: each contender, and beside them what a
+bare PING and two bare scripts cost, which is the floor that ratios refer to.
+Every run happens in processes of its own; mutual exclusion is checked in all of
+them. Use a server that does nothing else, on a machine that does nothing else.
+Keys begin with "rlock-bench:" and expire.
+
+How it measures, and what the columns mean: go doc github.com/go-rlock/rlock/bench.
+Other libraries are compared by the module in bench/compare.
+
+Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
+failed: the table says which; others as in "rlock --help".`,
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away"},
+			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders of that `NAME`; see --list", DefaultText: "all"},
+			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "play each scenario `N` times"},
+			&cli.DurationFlag{Name: "duration", Value: time.Second, Usage: "measure for `D` in each run, where the scenario does not say"},
+			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
+			&cli.StringFlag{Name: "svg", Usage: "draw latencies, and hand-offs against waiters, to `FILE`"},
+			&cli.BoolFlag{Name: "list", HideDefault: true, Usage: "list scenarios and contenders"},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Bool("list") {
+				return listBench(cmd.Root().Writer)
+			}
+			config, err := benchConfig(cmd)
+			if err != nil {
+				return err
+			}
+			return runBench(ctx, cmd, config)
+		},
+	}
+}
+
+// benchWorkerCommand is what the processes of a benchmark run.
+func benchWorkerCommand() *cli.Command {
+	return &cli.Command{
+		Name:   bench.WorkerArg,
+		Usage:  "a process of the benchmark",
+		Hidden: true,
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return usagef(cmd, "only a benchmark starts it")
+			}
+			return bench.Work(bench.Contenders(), os.Stdin, os.Stdout)
+		},
+	}
+}
+
+func benchConfig(cmd *cli.Command) (c bench.Config, err error) {
+	if cmd.Args().Present() {
+		return c, usagef(cmd, "unexpected argument %q", cmd.Args().First())
+	}
+	if cmd.Int("rounds") < 1 || cmd.Duration("duration") <= 0 {
+		return c, usagef(cmd, "--rounds and --duration must be positive")
+	}
+	c.Rounds, c.Duration = cmd.Int("rounds"), cmd.Duration("duration")
+	if c.Scenarios, err = bench.Select(bench.Scenarios(), cmd.StringSlice("scenario")); err != nil {
+		return c, usagef(cmd, "--scenario: %w", err)
+	}
+	if c.Contenders, err = bench.Pick(bench.Contenders(), cmd.StringSlice("compare")); err != nil {
+		return c, usagef(cmd, "--compare: %w", err)
+	}
+	s, err := connect(cmd)
+	if err != nil {
+		return c, err
+	}
+	defer s.close()
+	single, ok := s.rdb.(*redis.Client)
+	if !ok {
+		return c, usagef(cmd, "--url: the benchmark reads the counters of a single server, not of a cluster")
+	}
+	c.Server = single.Options()
+	return c, nil
+}
+
+func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	p := benchProgress{out: os.Stderr, columns: width(os.Stderr), began: time.Now()}
+	config.Progress = p.show
+	report, runErr := bench.Run(ctx, config)
+	p.clear()
+	switch {
+	case errors.Is(runErr, bench.ErrEmbedded):
+		return usagef(cmd, "%w", runErr)
+	case report == nil:
+		return &exitError{exitUnavailable, runErr}
+	}
+	err := errors.Join(
+		report.WriteTable(cmd.Root().Writer),
+		writeFile(cmd.String("json"), report.WriteJSON),
+		writeFile(cmd.String("svg"), report.WriteSVG),
+	)
+	if problems := len(report.Problems()); problems > 0 && runErr == nil {
+		runErr = fmt.Errorf("%d runs went wrong", problems)
+	}
+	return errors.Join(runErr, err)
+}
+
+// writeFile does nothing without a name.
+func writeFile(name string, write func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+func listBench(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SCENARIO")
+	for _, s := range bench.Scenarios() {
+		fmt.Fprintf(t, "%s\t%s\n", s.Name, s.About)
+	}
+	fmt.Fprintln(t, "\nCONTENDER")
+	for _, c := range bench.Contenders() {
+		fmt.Fprintf(t, "%s\t%s\n", c.Name, c.About)
+	}
+	return t.Flush()
+}
+
+// benchProgress shows what runs: on a terminal in one line that is rewritten,
+// elsewhere in a line per scenario.
+type benchProgress struct {
+	out     *os.File
+	columns int // 0: no terminal
+	began   time.Time
+	last    string // scenario
+}
+
+func (p *benchProgress) show(done, total int, scenario, contender string, round int) {
+	if p.columns == 0 {
+		if scenario != p.last {
+			fmt.Fprintf(p.out, "rlock: bench: %s\n", scenario)
+		}
+		p.last = scenario
+		return
+	}
+	text := fmt.Sprintf("rlock: bench: %d%%  %s, round %d, %s", 100*done/total, scenario, round, contender)
+	if done > 0 {
+		left := time.Since(p.began) / time.Duration(done) * time.Duration(total-done)
+		text += fmt.Sprintf("  (about %s left)", left.Round(time.Second))
+	}
+	fmt.Fprintf(p.out, "\r%.*s\x1b[K", p.columns-1, text)
+}
+
+func (p *benchProgress) clear() {
+	if p.columns > 0 {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}
