@@ -12,12 +12,12 @@
 --
 -- A script that fails half-way is not rolled back, so what may fail comes first:
 -- a token that nobody gets does no harm, and a lock without TTL is not left.
-local kind = redis.call('type', KEYS[1]).ok
-local held = kind == 'hash' and redis.call('hexists', KEYS[1], ARGV[2]) == 1
-if kind ~= 'none' and not held then
-    if kind ~= 'hash' then
-        return {-1, KEYS[1], kind}
-    end
+local what, owner = kind(KEYS[1])
+if what ~= 'none' and what ~= 'lock' then
+    return {-1, KEYS[1], what}
+end
+local held = owner == ARGV[2]
+if owner and not held then
     return {0, redis.call('pttl', KEYS[1])}
 end
 

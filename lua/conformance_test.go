@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Every answer of every script by an owner "me", and what it leaves. A repeated
+// Every answer of every script by an owner "me:1", and what it leaves. A repeated
 // call may get another answer but changes nothing, except that of force.
 func TestAnswers(t *testing.T) {
 	const (
@@ -26,50 +26,54 @@ func TestAnswers(t *testing.T) {
 		again         string // answer to the repeated call
 		announced     bool
 	}{
-		{"acquire 20s", "", "acquired", "me=1 20s", "acquired", false},
-		{"acquire 20s", "me=2 10s", "acquired", "me=2 20s", "acquired", false},
-		{"acquire 20s", "me=2 30s", "acquired", "me=2 30s", "acquired", false},
-		{"acquire 20s", "me=2", "acquired", "me=2 20s", "acquired", false},
-		{"acquire 20s", "other=2 10s", "refused, 10s", "other=2 10s", "refused, 10s", false},
-		{"acquire 20s", "other=2", "refused, no end", "other=2", "refused, no end", false},
+		{"acquire 20s", "", "acquired", "me:1=1 20s", "acquired", false},
+		{"acquire 20s", "me:1=2 10s", "acquired", "me:1=2 20s", "acquired", false},
+		{"acquire 20s", "me:1=2 30s", "acquired", "me:1=2 30s", "acquired", false},
+		{"acquire 20s", "me:1=2", "acquired", "me:1=2 20s", "acquired", false},
+		{"acquire 20s", "other:1=2 10s", "refused, 10s", "other:1=2 10s", "refused, 10s", false},
+		{"acquire 20s", "other:1=2", "refused, no end", "other:1=2", "refused, no end", false},
 		{"acquire 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
 		{"acquire 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 
+		{"acquire 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
+		{"acquire 20s", "me:1=bob", conflict + "hash with the field me:1, not a lock", "me:1=bob", conflict + "hash with the field me:1, not a lock", false},
+		{"force 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
+
 		{"count 3 20s", "", notOwner, "", notOwner, false},
-		{"count 3 20s", "me=2 10s", "done", "me=3 20s", "done", false},
-		{"count 3 20s", "me=4 30s", "done", "me=3 30s", "done", false},
-		{"count 3 20s", "me=2", "done", "me=3 20s", "done", false},
-		{"count 3 20s", "me=garbage 10s", "done", "me=3 20s", "done", false},
-		{"count 3 20s", "other=2 10s", notOwner, "other=2 10s", notOwner, false},
+		{"count 3 20s", "me:1=2 10s", "done", "me:1=3 20s", "done", false},
+		{"count 3 20s", "me:1=4 30s", "done", "me:1=3 30s", "done", false},
+		{"count 3 20s", "me:1=2", "done", "me:1=3 20s", "done", false},
+		{"count 3 20s", "me:1=garbage 10s", "done", "me:1=3 20s", "done", false},
+		{"count 3 20s", "other:1=2 10s", notOwner, "other:1=2 10s", notOwner, false},
 		{"count 3 20s", "string", notOwner, "string", notOwner, false},
 
 		{"release 20s", "", notOwner, "", notOwner, false},
-		{"release 20s", "me=1 10s", "told 1", "", notOwner, true},
-		{"release 20s", "me=5 10s", "told 1", "", notOwner, true},
-		{"release 20s", "me=1", "told 1", "", notOwner, true},
-		{"release 20s", "other=1 10s", notOwner, "other=1 10s", notOwner, false},
+		{"release 20s", "me:1=1 10s", "told 1", "", notOwner, true},
+		{"release 20s", "me:1=5 10s", "told 1", "", notOwner, true},
+		{"release 20s", "me:1=1", "told 1", "", notOwner, true},
+		{"release 20s", "other:1=1 10s", notOwner, "other:1=1 10s", notOwner, false},
 		{"release 20s", "string", notOwner, "string", notOwner, false},
 
 		{"renew 20s", "", notOwner, "", notOwner, false},
-		{"renew 20s", "me=2 10s", "done", "me=2 20s", "done", false},
-		{"renew 20s", "me=2 30s", "done", "me=2 30s", "done", false},
-		{"renew 20s", "me=2", "done", "me=2 20s", "done", false},
-		{"renew 20s", "other=2 10s", notOwner, "other=2 10s", notOwner, false},
-		{"renew 20s", "other=2", notOwner, "other=2", notOwner, false},
+		{"renew 20s", "me:1=2 10s", "done", "me:1=2 20s", "done", false},
+		{"renew 20s", "me:1=2 30s", "done", "me:1=2 30s", "done", false},
+		{"renew 20s", "me:1=2", "done", "me:1=2 20s", "done", false},
+		{"renew 20s", "other:1=2 10s", notOwner, "other:1=2 10s", notOwner, false},
+		{"renew 20s", "other:1=2", notOwner, "other:1=2", notOwner, false},
 		{"renew 20s", "list", notOwner, "list", notOwner, false},
 
 		{"force 20s", "", "was held: false", "", "was held: false", false},
-		{"force 20s", "me=2 10s", "was held: true", "", "was held: false", true},
-		{"force 20s", "other=2", "was held: true", "", "was held: false", true},
+		{"force 20s", "me:1=2 10s", "was held: true", "", "was held: false", true},
+		{"force 20s", "other:1=2", "was held: true", "", "was held: false", true},
 		{"force 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
 
 		{"inspect 20s", "", "map[], 0s, 1 listening", "", "map[], 0s, 1 listening", false},
-		{"inspect 20s", "me=2 10s", "map[me:2], 10s, 1 listening", "me=2 10s", "map[me:2], 10s, 1 listening", false},
-		{"inspect 20s", "other=2", "map[other:2], no end, 1 listening", "other=2", "map[other:2], no end, 1 listening", false},
+		{"inspect 20s", "me:1=2 10s", "map[me:1:2], 10s, 1 listening", "me:1=2 10s", "map[me:1:2], 10s, 1 listening", false},
+		{"inspect 20s", "other:1=2", "map[other:1:2], no end, 1 listening", "other:1=2", "map[other:1:2], no end, 1 listening", false},
 		{"inspect 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 	}
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-		g := grant("me")
+		g := grant("me:1")
 		heard := listen(t, rdb, g.Channel)
 		for _, tc := range table {
 			t.Run(tc.call+" on "+tc.before, func(t *testing.T) {
@@ -119,7 +123,7 @@ func listen(t *testing.T, rdb *redis.Client, channel string) func() []string {
 func TestConflictNamesKeyAndType(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		put(t, rdb, "lock", "list")
-		_, err := lua.Acquire(t.Context(), rdb, grant("me"), time.Minute)
+		_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), time.Minute)
 		var conflict *lua.ConflictError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, lua.ConflictError{Key: "lock", Type: "list"}, *conflict)
@@ -131,19 +135,19 @@ func TestConflictNamesKeyAndType(t *testing.T) {
 func TestLastMillisecondIsStillHeld(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	for range 20 {
-		held, err := lua.Acquire(t.Context(), rdb, grant("other"), 10*time.Millisecond)
+		held, err := lua.Acquire(t.Context(), rdb, grant("other:1"), 10*time.Millisecond)
 		require.NoError(t, err)
 		require.True(t, held.Acquired)
 		reply := lua.Reply{}
 		for start := time.Now(); !reply.Acquired; {
 			require.Less(t, time.Since(start), 10*time.Second)
-			reply, err = lua.Acquire(t.Context(), rdb, grant("me"), 10*time.Second)
+			reply, err = lua.Acquire(t.Context(), rdb, grant("me:1"), 10*time.Second)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, reply.TTL, time.Duration(0))
 			require.LessOrEqual(t, reply.TTL, 10*time.Millisecond)
 		}
-		require.Equal(t, "me=1 10s", show(t, rdb, "lock"))
-		_, err = lua.Release(t.Context(), rdb, grant("me"))
+		require.Equal(t, "me:1=1 10s", show(t, rdb, "lock"))
+		_, err = lua.Release(t.Context(), rdb, grant("me:1"))
 		require.NoError(t, err)
 	}
 }
@@ -184,7 +188,7 @@ func TestLeaseUnits(t *testing.T) {
 	} {
 		t.Run(lease.String(), func(t *testing.T) {
 			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-				reply, err := lua.Acquire(t.Context(), rdb, grant("me"), lease)
+				reply, err := lua.Acquire(t.Context(), rdb, grant("me:1"), lease)
 				require.NoError(t, err)
 				require.True(t, reply.Acquired)
 				ttl, err := rdb.PTTL(t.Context(), "lock").Result()
@@ -202,16 +206,16 @@ func TestImpossibleLeaseIsShort(t *testing.T) {
 		t.Run(lease.String(), func(t *testing.T) {
 			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 				gone := func() bool { return show(t, rdb, "lock") == "" }
-				_, err := lua.Acquire(t.Context(), rdb, grant("me"), lease)
+				_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), lease)
 				require.NoError(t, err)
 				redistest.Eventually(t, "the acquired lock expires", gone)
 
-				put(t, rdb, "lock", "me=1")
-				require.NoError(t, lua.Count(t.Context(), rdb, grant("me"), lease, 2))
+				put(t, rdb, "lock", "me:1=1")
+				require.NoError(t, lua.Count(t.Context(), rdb, grant("me:1"), lease, 2))
 				redistest.Eventually(t, "the counted lock expires", gone)
 
-				put(t, rdb, "lock", "me=1")
-				require.NoError(t, lua.Renew(t.Context(), rdb, []lua.Renewal{{Grant: grant("me"), Lease: lease}})[0])
+				put(t, rdb, "lock", "me:1=1")
+				require.NoError(t, lua.Renew(t.Context(), rdb, []lua.Renewal{{Grant: grant("me:1"), Lease: lease}})[0])
 				redistest.Eventually(t, "the renewed lock expires", gone)
 			})
 		})

@@ -61,7 +61,7 @@ func TestTokensGrow(t *testing.T) {
 func TestTokenIsServerTime(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		before := serverMicros(t, rdb)
-		token := lockOnce(t, rdb, "me")
+		token := lockOnce(t, rdb, "me:1")
 		require.GreaterOrEqual(t, token, before)
 		require.LessOrEqual(t, token, serverMicros(t, rdb))
 	})
@@ -69,10 +69,10 @@ func TestTokenIsServerTime(t *testing.T) {
 
 func TestTokenOfRepeatedAcquire(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-		first, err := lua.Acquire(t.Context(), rdb, fenced("me"), time.Minute)
+		first, err := lua.Acquire(t.Context(), rdb, fenced("me:1"), time.Minute)
 		require.NoError(t, err)
 		for range 3 {
-			again, err := lua.Acquire(t.Context(), rdb, fenced("me"), time.Minute)
+			again, err := lua.Acquire(t.Context(), rdb, fenced("me:1"), time.Minute)
 			require.NoError(t, err)
 			require.Equal(t, first, again)
 		}
@@ -80,7 +80,7 @@ func TestTokenOfRepeatedAcquire(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, first.Token, state.Token)
 
-		refused, err := lua.Acquire(t.Context(), rdb, fenced("other"), time.Minute)
+		refused, err := lua.Acquire(t.Context(), rdb, fenced("other:1"), time.Minute)
 		require.NoError(t, err)
 		require.Zero(t, refused.Token)
 	})
@@ -89,17 +89,17 @@ func TestTokenOfRepeatedAcquire(t *testing.T) {
 // The counter outlives its newest token by far, but one that Redisson made has
 // no TTL and keeps none.
 func TestCounterTTL(t *testing.T) {
-	g := fenced("me")
+	g := fenced("me:1")
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		for range 2 {
-			lockOnce(t, rdb, "me")
+			lockOnce(t, rdb, "me:1")
 			ttl, err := rdb.PTTL(t.Context(), g.Counter).Result()
 			require.NoError(t, err)
 			require.InDelta(t, lua.CounterTTL, ttl, float64(10*time.Second))
 			require.NoError(t, rdb.Expire(t.Context(), g.Counter, time.Minute).Err()) // time passes
 		}
 		require.NoError(t, rdb.Persist(t.Context(), g.Counter).Err())
-		lockOnce(t, rdb, "me")
+		lockOnce(t, rdb, "me:1")
 		ttl, err := rdb.PTTL(t.Context(), g.Counter).Result()
 		require.NoError(t, err)
 		require.Negative(t, ttl)
@@ -108,7 +108,7 @@ func TestCounterTTL(t *testing.T) {
 
 // A counter that cannot be counted on grants nothing.
 func TestConflictingCounter(t *testing.T) {
-	g := fenced("me")
+	g := fenced("me:1")
 	for _, text := range []string{
 		"", "garbage", "1.5", "-1", " 1", "1 ", "0x10", "nan", "inf", "-inf", "1e3", "1e400",
 		strconv.Itoa(1 << 53), // from here on, adding 1 is not exact in Lua
@@ -124,7 +124,7 @@ func TestConflictingCounter(t *testing.T) {
 			})
 		})
 	}
-	for _, kind := range []string{"list", "me=1"} {
+	for _, kind := range []string{"list", "me:1=1"} {
 		t.Run(kind, func(t *testing.T) {
 			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 				put(t, rdb, g.Counter, kind)
@@ -143,9 +143,9 @@ func TestConflictingCounter(t *testing.T) {
 
 func requireConflict(t *testing.T, rdb *redis.Client, want lua.ConflictError) {
 	t.Helper()
-	_, err := lua.Acquire(t.Context(), rdb, fenced("me"), time.Minute)
+	_, err := lua.Acquire(t.Context(), rdb, fenced("me:1"), time.Minute)
 	var conflict *lua.ConflictError
 	require.ErrorAs(t, err, &conflict)
 	require.Equal(t, want, *conflict)
-	require.Empty(t, show(t, rdb, fenced("me").Key), "something was written")
+	require.Empty(t, show(t, rdb, fenced("me:1").Key), "something was written")
 }

@@ -8,11 +8,11 @@
 -- reply    {1}              removed
 --          {0}              it was free
 --          {-1, key, type}  key belongs to something that is not a lock
-local kind = redis.call('type', KEYS[1]).ok
-if kind == 'none' then
+local what = kind(KEYS[1])
+if what == 'none' then
     return {0}
-elseif kind ~= 'hash' then
-    return {-1, KEYS[1], kind}
+elseif what ~= 'lock' then
+    return {-1, KEYS[1], what}
 end
 redis.call('del', KEYS[1])
 redis.pcall(ARGV[1], ARGV[2], '0')

@@ -33,7 +33,7 @@ type Grant struct {
 	Counter string // fencing counter; "" for a lock without tokens
 	Channel string // where a release is announced
 	Sharded bool   // announce with SPUBLISH, not PUBLISH
-	Owner   string // unique to this grant, never used again
+	Owner   string // unique to this grant, never used again; has a colon in it, as Redisson's have
 }
 
 func (g Grant) keys() []string {

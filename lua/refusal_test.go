@@ -16,16 +16,16 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
 	ctx := t.Context()
-	held := fenced("me")
+	held := fenced("me:1")
 	reply, err := lua.Acquire(ctx, rdb, held, 10*time.Second)
 	require.NoError(t, err)
 	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	require.True(t, redis.IsOOMError(rdb.Set(ctx, "x", "y", 0).Err()))
 
 	for _, g := range []lua.Grant{
-		{Key: "free", Owner: "me"},
-		{Key: "free", Owner: "me", Counter: "new"},
-		{Key: "free", Owner: "me", Counter: held.Counter},
+		{Key: "free", Owner: "me:1"},
+		{Key: "free", Owner: "me:1", Counter: "new"},
+		{Key: "free", Owner: "me:1", Counter: held.Counter},
 	} {
 		_, err = lua.Acquire(ctx, rdb, g, time.Minute)
 		require.True(t, redis.IsOOMError(err), "%v", err)
@@ -39,14 +39,14 @@ func TestOutOfMemory(t *testing.T) {
 	again, err := lua.Acquire(ctx, rdb, held, 20*time.Second)
 	require.NoError(t, err)
 	require.Equal(t, reply, again)
-	refused, err := lua.Acquire(ctx, rdb, fenced("other"), 20*time.Second)
+	refused, err := lua.Acquire(ctx, rdb, fenced("other:1"), 20*time.Second)
 	require.NoError(t, err)
 	require.False(t, refused.Acquired)
 
 	require.NoError(t, lua.Count(ctx, rdb, held, 20*time.Second, 2))
-	require.Equal(t, "me=2 20s", show(t, rdb, "lock"))
+	require.Equal(t, "me:1=2 20s", show(t, rdb, "lock"))
 	require.NoError(t, lua.Renew(ctx, rdb, []lua.Renewal{{Grant: held, Lease: 30 * time.Second}})[0])
-	require.Equal(t, "me=2 30s", show(t, rdb, "lock"))
+	require.Equal(t, "me:1=2 30s", show(t, rdb, "lock"))
 	_, err = lua.Inspect(ctx, rdb, held)
 	require.NoError(t, err)
 	_, err = lua.Release(ctx, rdb, held)
@@ -73,17 +73,17 @@ func TestRefusedPublish(t *testing.T) {
 			rdb := user(t, s, rules...)
 			ctx := t.Context()
 			for range 2 {
-				reply, err := lua.Acquire(ctx, rdb, grant("me"), time.Minute)
+				reply, err := lua.Acquire(ctx, rdb, grant("me:1"), time.Minute)
 				require.NoError(t, err)
 				require.True(t, reply.Acquired)
-				released, err := lua.Release(ctx, rdb, grant("me"))
+				released, err := lua.Release(ctx, rdb, grant("me:1"))
 				require.NoError(t, err)
 				require.Error(t, released.PublishErr)
 				require.NotEmpty(t, released.PublishErr.Error())
 				require.Zero(t, released.Receivers)
 				require.Empty(t, show(t, s.Client(t), "lock"))
 
-				put(t, s.Client(t), "lock", "other=1 10s")
+				put(t, s.Client(t), "lock", "other:1=1 10s")
 				was, err := lua.ForceRelease(ctx, rdb, grant(""))
 				require.NoError(t, err)
 				require.True(t, was)
@@ -95,11 +95,11 @@ func TestRefusedPublish(t *testing.T) {
 
 func TestRefusedPubSub(t *testing.T) {
 	rdb := user(t, redistest.Start(t), "~*", "&*", "+@all", "-pubsub")
-	put(t, rdb, "lock", "me=1 10s")
+	put(t, rdb, "lock", "me:1=1 10s")
 	state, err := lua.Inspect(t.Context(), rdb, grant(""))
 	require.NoError(t, err)
 	require.EqualValues(t, -1, state.Subscribers)
-	require.Equal(t, map[string]int64{"me": 1}, state.Holds)
+	require.Equal(t, map[string]int64{"me:1": 1}, state.Holds)
 }
 
 // Without the right to a key nothing is done, and what the server says is the
@@ -108,8 +108,8 @@ func TestRefusedKey(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := user(t, s, "~lock", "&*", "+@all")
 	for name, g := range map[string]lua.Grant{
-		"counter": fenced("me"),
-		"lock":    {Key: "other lock", Owner: "me"},
+		"counter": fenced("me:1"),
+		"lock":    {Key: "other lock", Owner: "me:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := lua.Acquire(t.Context(), rdb, g, time.Minute)
@@ -125,12 +125,12 @@ func TestRefusedCommand(t *testing.T) {
 	for _, command := range []string{"-type", "-hset", "-pexpire", "-pttl", "-del"} {
 		t.Run(command, func(t *testing.T) {
 			s := redistest.Start(t)
-			put(t, s.Client(t), "lock", "me=1 10s")
+			put(t, s.Client(t), "lock", "me:1=1 10s")
 			rdb := user(t, s, "~*", "&*", "+@all", command)
 			for name, call := range calls {
-				answer := call(t.Context(), rdb, grant("me"), 20*time.Second)
+				answer := call(t.Context(), rdb, grant("me:1"), 20*time.Second)
 				require.NotEqual(t, "lua: not the owner", answer, name)
-				put(t, s.Client(t), "lock", "me=1 10s")
+				put(t, s.Client(t), "lock", "me:1=1 10s")
 			}
 		})
 	}

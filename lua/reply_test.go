@@ -41,7 +41,7 @@ func answering(value any) *redis.Client {
 func ask(ctx context.Context, value any) (acquired lua.Reply, errs map[string]error) {
 	rdb := answering(value)
 	defer func() { _ = rdb.Close() }()
-	g := fenced("me")
+	g := fenced("me:1")
 	errs = make(map[string]error)
 	acquired, errs["acquire"] = lua.Acquire(ctx, rdb, g, time.Minute)
 	errs["count"] = lua.Count(ctx, rdb, g, time.Minute, 2)

@@ -17,6 +17,9 @@ type Runner interface {
 	Pipeline() redis.Pipeliner
 }
 
+//go:embed kind.lua
+var kindSource string
+
 //go:embed acquire.lua
 var acquireSource string
 
@@ -36,11 +39,11 @@ var forceSource string
 var inspectSource string
 
 var (
-	acquireScript = newScript("acquire", acquireSource, 2)
+	acquireScript = newScript("acquire", kindSource+acquireSource, 2)
 	countScript   = newScript("count", countSource, 1)
 	releaseScript = newScript("release", releaseSource, 1)
 	renewScript   = newScript("renew", renewSource, 1)
-	forceScript   = newScript("force", forceSource, 1)
+	forceScript   = newScript("force", kindSource+forceSource, 1)
 	inspectScript = newScript("inspect", inspectSource, 4)
 )
 

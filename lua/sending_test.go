@@ -47,13 +47,13 @@ func TestSentOnce(t *testing.T) {
 			for _, retries := range []int{0, 10} { // 0: go-redis's default of 3
 				s := redistest.Start(t)
 				proxy := netfault.New(t, s.Addr())
-				put(t, s.Client(t), "lock", "me=1 10s")
+				put(t, s.Client(t), "lock", "me:1=1 10s")
 				rdb := s.Client(t, func(o *redis.Options) { o.Addr, o.MaxRetries = proxy.Addr(), retries })
-				call(t.Context(), s.Client(t), grant("other"), time.Minute) // the server knows the script
+				call(t.Context(), s.Client(t), grant("other:1"), time.Minute) // the server knows the script
 				before := executions(t, s)
 
 				proxy.CutReplies(1, netfault.Command("evalsha"))
-				answer := call(t.Context(), rdb, grant("me"), time.Minute)
+				answer := call(t.Context(), rdb, grant("me:1"), time.Minute)
 				require.Condition(t, func() bool {
 					return strings.Contains(answer, io.EOF.Error()) || strings.Contains(answer, "reset")
 				}, answer)
@@ -88,17 +88,17 @@ func TestSentTwice(t *testing.T) {
 		})
 		ctx := t.Context()
 		for range 2 { // the second time the server knows the scripts
-			g := fenced("me")
+			g := fenced("me:1")
 			reply, err := lua.Acquire(ctx, rdb, g, 10*time.Second)
 			require.NoError(t, err)
 			require.True(t, reply.Acquired)
-			require.Equal(t, "me=1 10s", show(t, rdb, "lock"))
+			require.Equal(t, "me:1=1 10s", show(t, rdb, "lock"))
 			token, err := rdb.Get(ctx, g.Counter).Int64()
 			require.NoError(t, err)
 			require.Equal(t, reply.Token, token)
 			require.NoError(t, lua.Count(ctx, rdb, g, 10*time.Second, 2))
 			require.NoError(t, lua.Renew(ctx, rdb, []lua.Renewal{{Grant: g, Lease: 20 * time.Second}})[0])
-			require.Equal(t, "me=2 20s", show(t, rdb, "lock"))
+			require.Equal(t, "me:1=2 20s", show(t, rdb, "lock"))
 			if _, err = lua.Release(ctx, rdb, g); err != nil {
 				require.ErrorIs(t, err, lua.ErrNotOwner)
 			}
@@ -111,12 +111,12 @@ func TestUnknownScript(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		for name, call := range calls {
 			t.Run(name, func(t *testing.T) {
-				put(t, rdb, "lock", "me=3 10s")
-				want := call(t.Context(), rdb, grant("me"), 10*time.Second)
+				put(t, rdb, "lock", "me:1=3 10s")
+				want := call(t.Context(), rdb, grant("me:1"), 10*time.Second)
 				for range 3 {
-					put(t, rdb, "lock", "me=3 10s")
+					put(t, rdb, "lock", "me:1=3 10s")
 					require.NoError(t, rdb.ScriptFlush(t.Context()).Err())
-					require.Equal(t, want, call(t.Context(), rdb, grant("me"), 10*time.Second))
+					require.Equal(t, want, call(t.Context(), rdb, grant("me:1"), 10*time.Second))
 				}
 			})
 		}
@@ -130,14 +130,14 @@ func TestUnknownScriptInBatch(t *testing.T) {
 		due := make([]lua.Renewal, 300)
 		want := make([]error, len(due))
 		for i := range due {
-			g := grant("me")
+			g := grant("me:1")
 			g.Key = "lock:" + string(rune('a'+i))
 			due[i] = lua.Renewal{Grant: g, Lease: 20 * time.Second}
 			switch i % 3 {
 			case 0:
-				put(t, rdb, g.Key, "me=1 10s")
+				put(t, rdb, g.Key, "me:1=1 10s")
 			case 1:
-				put(t, rdb, g.Key, "other=1 10s")
+				put(t, rdb, g.Key, "other:1=1 10s")
 				want[i] = lua.ErrNotOwner
 			case 2:
 				put(t, rdb, g.Key, "string")
@@ -164,7 +164,7 @@ func TestUnknownScriptInBatch(t *testing.T) {
 		require.Equal(t, []int{300, 200}, sent)
 		for i, d := range due {
 			if want[i] == nil {
-				require.Equal(t, "me=1 20s", show(t, rdb, d.Grant.Key))
+				require.Equal(t, "me:1=1 20s", show(t, rdb, d.Grant.Key))
 			}
 		}
 	})
@@ -193,9 +193,9 @@ func TestDeclaredKeys(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	keyless := []string{"time", "publish", "pubsub"}
-	for _, g := range []lua.Grant{grant("me"), fenced("me")} {
+	for _, g := range []lua.Grant{grant("me:1"), fenced("me:1")} {
 		for name, call := range calls {
-			for _, before := range []string{"", "me=1 10s", "other=1 10s"} {
+			for _, before := range []string{"", "me:1=1 10s", "other:1=1 10s"} {
 				put(t, rdb, g.Key, before)
 				m := s.Monitor(t)
 				call(t.Context(), rdb, g, time.Minute)

@@ -87,8 +87,8 @@ func errText(err error) string {
 // put makes a key what the text says, and show says what it is:
 //
 //	""            absent
-//	"me=2 20s"    a hash with one field and a TTL, shown rounded up to 10 s
-//	"me=2"        the same without TTL
+//	"me:1=2 20s"    a hash with one field and a TTL, shown rounded up to 10 s
+//	"me:1=2"        the same without TTL
 //	"string"      a key of that type, or "list"
 func put(t *testing.T, rdb *redis.Client, key, text string) {
 	t.Helper()

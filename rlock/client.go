@@ -47,7 +47,7 @@ type Client struct {
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:
-		return nil, fmt.Errorf("%w: a Ring moves keys between shards, so that two owners could hold one lock: use a Client, a ClusterClient, or a quorum over independent servers", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: a Ring moves keys between shards, so that two owners could hold one lock: use a Client or a ClusterClient", ErrInvalidOption)
 	case *redis.AutoPipeliner:
 		return nil, fmt.Errorf("%w: an AutoPipeliner repeats whole batches on its own: give the client underneath it", ErrInvalidOption)
 	}

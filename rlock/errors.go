@@ -75,7 +75,7 @@ func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not acquired", quote(e.Name))
 	switch {
 	case e.TTL > 0:
-		text += fmt.Sprintf(": held for up to %v more", e.TTL)
+		text += fmt.Sprintf(": held, by a lease with %v left", e.TTL.Round(time.Millisecond))
 	case e.TTL < 0:
 		text += ": held without a TTL, so it does not end by itself: force-unlock it"
 	}

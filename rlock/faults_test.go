@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,15 +24,29 @@ import (
 
 // isScript matches the calls of a script of package lua, by hash or by source.
 func isScript(name string) netfault.Match {
-	source, err := os.ReadFile("../lua/" + name + ".lua")
-	if err != nil {
-		panic(err)
-	}
-	sum := sha1.Sum(source)
+	source := script(name)
+	sum := sha1.Sum([]byte(source))
 	hash := hex.EncodeToString(sum[:])
 	return func(args []string) bool {
-		return len(args) > 1 && (args[1] == hash || args[1] == string(source))
+		return len(args) > 1 && (args[1] == hash || args[1] == source)
 	}
+}
+
+// script returns the source as the server knows it.
+func script(name string) string {
+	files := []string{name}
+	if name == "acquire" || name == "force" {
+		files = []string{"kind", name}
+	}
+	var source strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile("../lua/" + file + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		source.Write(text)
+	}
+	return source.String()
 }
 
 var retries = map[string]func(*redis.Options){
@@ -44,9 +59,7 @@ var retries = map[string]func(*redis.Options){
 func teach(t testing.TB, srv *redistest.Server) {
 	t.Helper()
 	for _, name := range []string{"acquire", "count", "release", "renew", "force", "inspect"} {
-		source, err := os.ReadFile("../lua/" + name + ".lua")
-		require.NoError(t, err)
-		require.NoError(t, srv.Client(t).ScriptLoad(t.Context(), string(source)).Err())
+		require.NoError(t, srv.Client(t).ScriptLoad(t.Context(), script(name)).Err())
 	}
 }
 

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -196,10 +197,14 @@ func (g *grant) expires() time.Time {
 // lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
 	switch {
-	case errors.Is(err, watchdog.ErrRefused):
+	case errors.Is(err, watchdog.ErrRefused), err == errGone:
 		err = errGone
 	case errors.Is(err, watchdog.ErrClosed):
 		err = ErrClosed
+	case g.lock.fixed:
+		err = fmt.Errorf("the fixed lease of %v is over (%w)", g.lock.lease, err)
+	default:
+		err = fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
 	}
 	g.mu.Lock()
 	first := g.state == owned

@@ -7,7 +7,7 @@ import (
 )
 
 // Hold is one successful acquisition of a lock. Its methods are safe for
-// concurrent use, and may be called by any goroutine.
+// concurrent use, and may be called by any goroutine. It must not be copied.
 type Hold struct {
 	_      noCopy
 	grant  *grant
@@ -68,6 +68,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// unlockInto unlocks and joins an error to that of the work under the hold.
+func (h *Hold) unlockInto(ctx context.Context, err *error) {
+	if unlockErr := h.Unlock(ctx); unlockErr != nil {
+		*err = errors.Join(*err, unlockErr)
+	}
 }
 
 // Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of

@@ -108,11 +108,7 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if unlockErr := hold.Unlock(held); unlockErr != nil {
-			err = errors.Join(err, unlockErr)
-		}
-	}()
+	defer hold.unlockInto(held, &err)
 	return fn(held)
 }
 

@@ -28,8 +28,9 @@ type Options struct {
 	Prefix string
 
 	// LeaseTime is how long a lock outlives a holder that is gone; while the
-	// holder lives, each third of it renews the lease. At least 10 ms. Default:
-	// [DefaultLeaseTime].
+	// holder lives, each third of it renews the lease. From 10 ms to 10 years; a
+	// renewed one below a few hundred milliseconds is lost when the machine is
+	// busy. Default: [DefaultLeaseTime].
 	LeaseTime time.Duration
 
 	// UnlockTimeout is how long an Unlock waits for Redis. Then it returns and
@@ -71,7 +72,9 @@ func (o *Options) withDefaults() (Options, error) {
 type LockOption func(*Lock)
 
 // WithLeaseTime sets the lease time of a lock, in place of the client's. It is
-// renewed while the lock is held. At least 10 ms; sent as whole milliseconds.
+// renewed while the lock is held. From 10 ms to 10 years; whole milliseconds
+// count. A longer lease that a nested hold asked for stays on the server until
+// it has passed, or the lock is released.
 func WithLeaseTime(d time.Duration) LockOption {
 	return func(l *Lock) { l.lease = d }
 }
@@ -86,7 +89,8 @@ func WithoutRenewal() LockOption {
 // WithFencing makes every grant carry a token that is greater than those of all
 // earlier grants of the name: see [Hold.Token]. It keeps a counter beside the
 // lock, the one of Redisson's RFencedLock, and so needs access to a second key.
-// All users of a name should agree on it.
+// All users of a name should agree on it; below a grant that was
+// taken without, it is [ErrInvalidOption].
 func WithFencing() LockOption {
 	return func(l *Lock) { l.fenced = true }
 }

@@ -217,7 +217,7 @@ func TestInvalidClients(t *testing.T) {
 		{"nil", nil, nil, []string{"nil"}},
 		{"nil Client", (*redis.Client)(nil), nil, []string{"nil"}},
 		{"nil ClusterClient", (*redis.ClusterClient)(nil), nil, []string{"nil"}},
-		{"Ring", ring, nil, []string{"Ring", "quorum"}},
+		{"Ring", ring, nil, []string{"Ring", "ClusterClient"}},
 		{"AutoPipeliner", pipeliner, nil, []string{"AutoPipeliner", "client underneath"}},
 		{"AsyncAutoPipeliner", async, nil, []string{"AutoPipeliner", "client underneath"}},
 		{"lease", rdb, &rlock.Options{LeaseTime: -1}, []string{"Options.LeaseTime", "-1ns"}},

@@ -181,13 +181,16 @@ func (l *Lock) translate(err error) error {
 	if err == nil || errors.Is(err, lua.ErrNotOwner) {
 		return err
 	}
+	if conflict, ok := errors.AsType[*lua.ConflictError](err); ok {
+		err = fmt.Errorf("key %s holds a %s, not a lock", quote(conflict.Key), conflict.Type)
+	}
 	return &lockError{l.name, ErrKeyConflict, err}
 }
 
 var (
-	errNotSent   = errors.New("rlock: not sent")
-	errAbandoned = errors.New("rlock: abandoned")
-	errNoAnswer  = errors.New("rlock: no answer in time")
+	errNotSent   = errors.New("not sent")
+	errAbandoned = errors.New("abandoned")
+	errNoAnswer  = errors.New("no answer in time")
 )
 
 // attempt makes a request in a goroutine of its own, because go-redis ends a
