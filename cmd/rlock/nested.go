@@ -76,9 +76,11 @@ func reenter(lock *rlock.Lock, s *server) (*enclosing, error) {
 		if state.Holds[e.owner] > 0 {
 			return &e, nil
 		}
-		if e.server == s.name {
-			return nil, &exitError{exitLost, fmt.Errorf("lock %q: the rlock run around this one has lost it (its owner %s no longer holds it); \"env -u %s\" makes this one independent", lock.Name(), e.owner, heldVar)}
+		if e.server != s.name {
+			fmt.Fprintf(os.Stderr, "rlock: note: a run of %q around this one holds its lock on %s, this one locks on %s\n", lock.Name(), e.server, s.name)
+			continue
 		}
+		return nil, &exitError{exitLost, fmt.Errorf("lock %q: the rlock run around this one has lost it (its owner %s no longer holds it); \"env -u %s\" makes this one independent", lock.Name(), e.owner, heldVar)}
 	}
 	return nil, nil
 }
