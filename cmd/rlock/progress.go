@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/xid"
@@ -22,6 +23,7 @@ type progress struct {
 	quiet   bool
 	inspect func(context.Context) (rlock.State, error)
 
+	heard   atomic.Bool // the server has answered
 	once    sync.Once
 	began   time.Time
 	stop    context.CancelFunc // nil: no line to rewrite
@@ -34,6 +36,7 @@ func newProgress(out *os.File, quiet bool) *progress {
 
 // waiting is for [rlock.Trace].
 func (p *progress) waiting(name string, ttl time.Duration) {
+	p.heard.Store(true)
 	p.once.Do(func() {
 		switch {
 		case p.quiet:
@@ -47,6 +50,19 @@ func (p *progress) waiting(name string, ttl time.Duration) {
 		}
 	})
 }
+
+// expect says so if the server has not answered after a while. It ends with stop.
+func (p *progress) expect(server string) (stop func() bool) {
+	return time.AfterFunc(patience, func() {
+		if !p.quiet && !p.heard.Load() {
+			fmt.Fprintf(p.out, "rlock: no answer from %s yet\n", server)
+		}
+	}).Stop
+}
+
+// patience is how long a silent server goes without saying: longer than a single
+// attempt, which ends with an error of its own.
+const patience = 3 * time.Second
 
 // done removes the line. The wait must be over.
 func (p *progress) done() {

@@ -76,7 +76,9 @@ func (j *job) run(s *server) error {
 
 	signals := make(chan os.Signal, 16)
 	notify(signals, ending...)
+	stop := p.expect(s.name)
 	held, hold, err := j.acquire(lock, signals)
+	stop()
 	p.done()
 	if err != nil {
 		return j.refused(err)
