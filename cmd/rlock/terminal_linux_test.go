@@ -165,6 +165,7 @@ func TestBackgroundCommandGetsTheTerminalFromFg(t *testing.T) {
 	f := newFixture(t)
 	s := onTerminal(t, shell(t, f.URL(), `
 		"$SELF" run a -- sh -c 'echo ready; read x; echo got $x; exit 3' &
+		until grep -q '^State:.T' /proc/$!/status; do sleep 0.01; done
 		read x; echo "shell got $x"; fg; exit $?`))
 	s.shows("ready")
 	s.types("one\n")
