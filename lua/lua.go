@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,13 +100,38 @@ func Release(ctx context.Context, r Runner, g Grant) (Released, error) {
 	if n := reply.int(1); n >= 0 {
 		return Released{Receivers: n}, nil
 	}
-	return Released{PublishErr: errors.New(reply.text(2))}, nil
+	return Released{PublishErr: fmt.Errorf("channel %s: %s", g.Channel, reply.text(2))}, nil
 }
 
-// Renewal is a lease to extend.
+// Renewal is a lease to extend: that of a plain lock, unless it comes from a
+// function of another kind of lock.
 type Renewal struct {
 	Grant Grant
 	Lease time.Duration
+
+	other *script           // in place of renewScript
+	keys  []string          // after Grant.Key
+	args  []any             // after lease and owner
+	read  func(reply) error // in place of owned
+}
+
+func (r Renewal) script() *script { return cmp.Or(r.other, &renewScript) }
+
+func (r Renewal) command(ctx context.Context, form form) once {
+	args := append([]any{millis(r.Lease), r.Grant.Owner}, r.args...)
+	return form(*r.script(), ctx, append([]string{r.Grant.Key}, r.keys...), args...)
+}
+
+// answer turns what the server said to cmd into an error.
+func (r Renewal) answer(cmd once) error {
+	if err := cmd.Err(); err != nil {
+		return err
+	}
+	reply, err := r.script().reply(cmd)
+	if err != nil || r.read == nil {
+		return owned(reply, err)
+	}
+	return r.read(reply)
 }
 
 // Renew extends leases in one pipeline. The errors are aligned with due; nil
@@ -117,14 +143,14 @@ func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	for i := range due {
 		all[i] = i
 	}
-	unknown := renew(ctx, r, due, all, renewScript.byHash, errs)
+	unknown := renew(ctx, r, due, all, script.byHash, errs)
 	if len(unknown) > 0 {
-		renew(ctx, r, due, unknown, renewScript.bySource, errs)
+		renew(ctx, r, due, unknown, script.bySource, errs)
 	}
 	return errs
 }
 
-type form func(ctx context.Context, keys []string, args ...any) once
+type form func(s script, ctx context.Context, keys []string, args ...any) once
 
 // renew sends the chosen renewals, fills in their errors and returns those
 // whose script the server does not know.
@@ -132,20 +158,15 @@ func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, form form
 	pipe := r.Pipeline()
 	cmds := make([]once, len(chosen))
 	for i, n := range chosen {
-		cmds[i] = form(ctx, []string{due[n].Grant.Key}, millis(due[n].Lease), due[n].Grant.Owner)
+		cmds[i] = due[n].command(ctx, form)
 		_ = pipe.Process(ctx, cmds[i]) // only queues
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, n := range chosen {
-		err := cmds[i].Err()
-		if unknownScript(err) {
+		if unknownScript(cmds[i].Err()) {
 			unknown = append(unknown, n)
 		}
-		var reply reply
-		if err == nil {
-			reply, err = renewScript.reply(cmds[i])
-		}
-		errs[n] = owned(reply, err)
+		errs[n] = due[n].answer(cmds[i])
 	}
 	return unknown
 }

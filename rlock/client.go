@@ -84,6 +84,13 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 // 64 KiB, empty ones, and those whose braces would put key and channel into
 // different cluster slots are invalid.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
+	l := c.newLock(name, opts)
+	l.protocol = newPlain(c, c.opts.Prefix+name, l.fenced)
+	return l
+}
+
+// newLock returns a lock without a protocol yet.
+func (c *Client) newLock(name string, opts []LockOption) *Lock {
 	l := &Lock{client: c, name: name, lease: c.opts.LeaseTime}
 	for _, opt := range opts {
 		opt(l)
@@ -96,7 +103,6 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 		l.err = &lockError{name, ErrInvalidOption, err}
 	}
 	l.lease = l.lease.Truncate(time.Millisecond) // what goes over the wire is what is trusted
-	l.protocol = newPlain(c.rdb, c.opts.Prefix+name, l.fenced)
 	return l
 }
 
@@ -116,7 +122,7 @@ func (c *Client) owner() string {
 func (c *Client) Close(ctx context.Context) error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		for _, g := range c.gates.holders() {
+		for _, g := range c.gates.all() {
 			g.interrupt(ErrClosed)
 		}
 		c.janitor.flush()

@@ -40,6 +40,10 @@ var (
 	// not touched; use another name or prefix.
 	ErrKeyConflict = errors.New("rlock: key conflict")
 
+	// ErrUpgrade: the context holds the lock for reading only, and would wait for
+	// itself. Unlock it first, or lock for writing from the start.
+	ErrUpgrade = errors.New("rlock: upgrade from read to write")
+
 	// ErrInvalidOption: a name, an option or an argument cannot work. No request
 	// was sent.
 	ErrInvalidOption = errors.New("rlock: invalid option")

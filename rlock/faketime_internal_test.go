@@ -21,7 +21,8 @@ import (
 // fake is a protocol whose answers a test chooses, on the clock of a bubble. It
 // grants, counts and releases at once, unless told otherwise.
 type fake struct {
-	start time.Time
+	client *Client
+	start  time.Time
 
 	onAcquire func(ctx context.Context, n int) (lua.Reply, error) // n counts the calls from 1
 	onCount   func(ctx context.Context, n int) error
@@ -50,7 +51,7 @@ func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	c.dog = watchdog.New(func(_ context.Context, due []watchdog.Renewal[*grant]) []error {
 		return make([]error, len(due))
 	}, watchdog.Options{})
-	f := &fake{start: time.Now()}
+	f := &fake{client: c, start: time.Now()}
 	l := c.NewLock("a")
 	l.protocol = f
 	t.Cleanup(func() {
@@ -95,19 +96,20 @@ func (f *fake) times(name string) (at []time.Duration) {
 	return at
 }
 
-func (f *fake) key() string     { return "a" }
-func (f *fake) channel() string { return "channel" }
+func (f *fake) key() string       { return "a" }
+func (f *fake) listen(string) ear { return f.client.hub.Join("channel") }
 
-func (f *fake) acquire(ctx context.Context, owner string, _ time.Duration) (lua.Reply, error) {
+func (f *fake) acquire(ctx context.Context, owner string, _ time.Duration, _ bool) (reply, error) {
 	n := f.note("acquire", owner, 1)
 	if f.onAcquire != nil {
-		return f.onAcquire(ctx, n)
+		r, err := f.onAcquire(ctx, n)
+		return reply{Reply: r}, err
 	}
-	return lua.Reply{Acquired: true}, nil
+	return reply{Reply: lua.Reply{Acquired: true}}, nil
 }
 
-func (f *fake) count(ctx context.Context, owner string, _ time.Duration, holds int) error {
-	n := f.note("count", owner, holds)
+func (f *fake) count(ctx context.Context, owner string, _ time.Duration, holds tally) error {
+	n := f.note("count", owner, holds.exclusive)
 	if f.onCount != nil {
 		return f.onCount(ctx, n)
 	}
@@ -122,9 +124,7 @@ func (f *fake) release(ctx context.Context, owner string) (lua.Released, error) 
 	return lua.Released{}, nil
 }
 
-func (f *fake) renewal(owner string, lease time.Duration) lua.Renewal {
-	return lua.Renewal{Grant: lua.Grant{Owner: owner}, Lease: lease}
-}
+func (f *fake) renewals(string, time.Duration) []renewal { return nil } // the fake client's watchdog needs none
 
 func (f *fake) force(context.Context) (bool, error)        { return true, nil }
 func (f *fake) inspect(context.Context) (lua.State, error) { return lua.State{}, nil }

@@ -3,10 +3,9 @@ package rlock
 import (
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/go-rlock/rlock/pubsub"
 )
 
 // gates are the in-process queues of a client, by lock key. A gate exists while
@@ -20,10 +19,10 @@ type gates struct {
 // gate is the queue of those goroutines of a client that want the same lock.
 // Its head contends on the server, on behalf of all.
 type gate struct {
-	key    string
-	queue  list.List      // of *seat; the front contends
-	waiter *pubsub.Waiter // joined by the first head that is refused, left with the last seat
-	holder *grant         // the grant of this client, as far as it knows
+	key     string
+	queue   list.List // of *seat; the front contends
+	waiter  ear       // joined by the first head that is refused, left with the last seat
+	holders []*grant  // grants of this client, as far as it knows; one unless they are shared
 
 	// What the heads have learnt: the newest refusal or, if there was no answer
 	// since, from when on and the newest error.
@@ -56,17 +55,22 @@ func (gs *gates) of(key string) *gate {
 
 // tidy forgets a gate that nobody needs. mu is held.
 func (gs *gates) tidy(g *gate) {
-	if g.queue.Len() == 0 && g.holder == nil {
+	if g.queue.Len() == 0 && len(g.holders) == 0 {
 		delete(gs.byKey, g.key)
 	}
 }
 
 // enter takes the last place in the queue and waits until it is the first one.
 // The seat must be left in any case; the error says why it never came to that.
+// A lock whose waiters queue on the server has a gate for each.
 func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
 	s := &seat{gates: gs, since: time.Now()}
 	gs.mu.Lock()
-	s.gate = gs.of(l.protocol.key())
+	if l.apart {
+		s.gate = &gate{}
+	} else {
+		s.gate = gs.of(l.protocol.key())
+	}
 	s.place = s.gate.queue.PushBack(s)
 	if s.place.Prev() != nil {
 		s.turn = make(chan struct{})
@@ -96,7 +100,7 @@ func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
 // over: it tries at once, so that no wake-up is lost with a head that leaves.
 func (s *seat) leave() {
 	gs, g := s.gates, s.gate
-	var idle *pubsub.Waiter
+	var idle ear
 	gs.mu.Lock()
 	head := g.queue.Front() == s.place
 	g.queue.Remove(s.place)
@@ -114,15 +118,14 @@ func (s *seat) leave() {
 
 // waiter returns the waiter for wake-ups that an earlier head has left to this
 // one, if there is one.
-func (s *seat) waiter() *pubsub.Waiter {
+func (s *seat) waiter() ear {
 	s.gates.mu.Lock()
 	defer s.gates.mu.Unlock()
 	return s.gate.waiter
 }
 
-// listen makes the gate's waiter. Only the head calls it, once.
-func (s *seat) listen(hub *pubsub.Hub, channel string) *pubsub.Waiter {
-	w := hub.Join(channel)
+// listen gives the gate its waiter. Only the head calls it, once.
+func (s *seat) listen(w ear) ear {
 	s.gates.mu.Lock()
 	s.gate.waiter = w
 	s.gates.mu.Unlock()
@@ -168,13 +171,18 @@ func (s *seat) outage() (since time.Time, trouble error) {
 	return since, s.gate.trouble
 }
 
-// held notes that a grant of this client began. It returns the one that the
-// client believed in until then, if any.
-func (gs *gates) held(g *grant) (before *grant) {
+// held notes that a grant of this client began. It returns those that the client
+// believed in until then and that exclude it.
+func (gs *gates) held(g *grant) (before []*grant) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gate := gs.of(g.lock.protocol.key())
-	before, gate.holder = gate.holder, g
+	for _, other := range gate.holders {
+		if g.exclusive() || other.exclusive() {
+			before = append(before, other)
+		}
+	}
+	gate.holders = append(gate.holders, g)
 	return before
 }
 
@@ -182,30 +190,41 @@ func (gs *gates) held(g *grant) (before *grant) {
 func (gs *gates) ended(g *grant) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	if gate := gs.byKey[g.lock.protocol.key()]; gate != nil && gate.holder == g {
-		gate.holder = nil
+	if gate := gs.byKey[g.lock.protocol.key()]; gate != nil {
+		gate.holders = slices.DeleteFunc(gate.holders, func(other *grant) bool { return other == g })
 		gs.tidy(gate)
 	}
 }
 
-// holder returns the client's grant of the lock, if it knows of one.
+// holder returns the client's grant that excludes all others from the lock, if it
+// knows of one.
 func (gs *gates) holder(l *Lock) *grant {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if gate := gs.byKey[l.protocol.key()]; gate != nil {
-		return gate.holder
+		for _, g := range slices.Backward(gate.holders) {
+			if g.exclusive() {
+				return g
+			}
+		}
 	}
 	return nil
 }
 
-// holders returns all grants of the client.
-func (gs *gates) holders() (all []*grant) {
+// busy tells whether goroutines of this client queue for the lock.
+func (gs *gates) busy(l *Lock) bool {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gate := gs.byKey[l.protocol.key()]
+	return gate != nil && gate.queue.Len() > 0
+}
+
+// all returns all grants of the client.
+func (gs *gates) all() (all []*grant) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	for _, gate := range gs.byKey {
-		if gate.holder != nil {
-			all = append(all, gate.holder)
-		}
+		all = append(all, gate.holders...)
 	}
 	return all
 }

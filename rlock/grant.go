@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/lua"
@@ -22,12 +23,17 @@ type grant struct {
 	token   int64
 	sent    time.Time // before the attempt that acquired it went out
 	doubted bool      // an attempt to acquire got no answer and may still arrive
+	queued  bool      // a refused attempt has left something that a release takes back
 	began   time.Time
 	entry   *watchdog.Entry[*grant]
 
 	// turn is held around each request that sets the hold count. Capacity 1: a
 	// mutex whose wait ends with a context.
 	turn chan struct{}
+
+	// exclusives counts the live holds that exclude other owners. Written with mu
+	// held, read without.
+	exclusives atomic.Int32
 
 	mu         sync.Mutex // guards what follows, and the holds' own state
 	state      state
@@ -61,22 +67,26 @@ func (g *grant) patience(total time.Duration) patience {
 }
 
 // acquire asks the server, with patience.
-func (g *grant) acquire(ctx context.Context, p patience) answer[lua.Reply] {
-	a := send(ctx, g.lock, p, func(ctx context.Context) (lua.Reply, error) {
-		return g.lock.protocol.acquire(ctx, g.owner, g.lock.lease)
+func (g *grant) acquire(ctx context.Context, p patience) answer[reply] {
+	a := send(ctx, g.lock, p, func(ctx context.Context) (reply, error) {
+		return g.lock.protocol.acquire(ctx, g.owner, g.lock.lease, !p.once)
 	}, g.late)
 	g.sent, g.token = a.sent, a.value.Token
+	if sent := a.value.sent; !sent.IsZero() {
+		g.sent = sent
+	}
 	g.doubted = g.doubted || a.doubt
+	g.queued = g.queued || a.value.queued
 	return a
 }
 
 // late gets the answer to an attempt to acquire that nobody waits for any more.
-func (g *grant) late(reply lua.Reply, err error) {
+func (g *grant) late(r reply, err error) {
 	o, _ := classify(err)
 	g.mu.Lock()
 	over := g.state == released || g.state == lost
 	g.mu.Unlock()
-	if over && o != notExecuted && (err != nil || reply.Acquired) {
+	if over && o != notExecuted && (err != nil || r.Acquired || r.queued) {
 		g.lock.client.janitor.sweep(g)
 	}
 }
@@ -89,7 +99,8 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 	g.mu.Lock() // OnLost waits until the grant is complete
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
 	if err == nil {
-		g.entry, g.holds, g.state, g.began = entry, []*Hold{hold}, owned, time.Now()
+		g.entry, g.state, g.began = entry, owned, time.Now()
+		g.put(hold)
 		c.active.Add(1)
 	}
 	g.mu.Unlock()
@@ -101,7 +112,7 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	if before := c.gates.held(g); before != nil {
+	for _, before := range c.gates.held(g) {
 		before.correct() // finds out that it is lost
 	}
 	if g.lossOrNil() != nil { // already, and the gate was told too early
@@ -118,7 +129,7 @@ func (g *grant) abandon(acquired bool) {
 	g.mu.Lock()
 	g.state = released
 	g.mu.Unlock()
-	if acquired || g.doubted {
+	if acquired || g.doubted || g.queued {
 		g.lock.client.janitor.sweep(g)
 	}
 	if g.doubted {
@@ -148,7 +159,7 @@ func (g *grant) release(ctx context.Context) error {
 	if refusal := a.value.PublishErr; refusal != nil {
 		c.warnPublish.Do(func() {
 			c.opts.Logger.Warn("rlock: the server refuses to announce releases; waiters elsewhere only notice them when the lease ends: allow PUBLISH on the unlock channels",
-				"channel", g.lock.protocol.channel(), "err", refusal)
+				"lock", g.lock.name, "err", refusal)
 		})
 	}
 	if f := c.opts.Trace.Released; f != nil {

@@ -15,6 +15,7 @@ type Hold struct {
 	parent *Hold // hold of the same grant that this one was taken under
 	lease  time.Duration
 	fixed  bool
+	shared bool // other owners may hold the lock as well
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.

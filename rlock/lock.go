@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
-
-	"github.com/go-rlock/rlock/pubsub"
 )
 
 // Lock is a named lock. It holds no state of its own; see [Client.NewLock].
@@ -17,6 +15,8 @@ type Lock struct {
 	lease    time.Duration
 	fixed    bool
 	fenced   bool
+	shared   bool  // several owners may hold it at once
+	apart    bool  // its waiters queue on the server, not in the client
 	err      error // why no method of it works
 }
 
@@ -80,8 +80,17 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	if holder := l.client.gates.holder(l); holder != nil && holder.check() {
 		return ctx, nil, &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
 	}
+	held, hold, err := l.try(ctx, ctx, p)
+	if err == nil {
+		l.reportAcquired(began)
+	}
+	return held, hold, err
+}
+
+// try makes one attempt.
+func (l *Lock) try(ctx, wait context.Context, p patience) (context.Context, *Hold, error) {
 	g := l.newGrant()
-	a := g.acquire(ctx, p)
+	a := g.acquire(wait, p)
 	if a.err == nil && !a.value.Acquired {
 		a.err = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
 	}
@@ -94,7 +103,6 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 		g.abandon(true)
 		return ctx, nil, err
 	}
-	l.reportAcquired(began)
 	return held, hold, nil
 }
 
@@ -126,6 +134,15 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	p := patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err := l.nest(ctx, wait, in, p); err != errReleased {
+			return held, hold, err
+		}
+	}
+	if l.shared && !l.client.gates.busy(l) { // those who can share do not queue
+		held, hold, err := l.try(ctx, wait, p)
+		if err == nil {
+			l.reportAcquired(began)
+		}
+		if _, refused := err.(*NotAcquiredError); !refused {
 			return held, hold, err
 		}
 	}
@@ -185,9 +202,9 @@ func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, er
 			c.observe(func() { f(l.name, busy.TTL) })
 		}
 		if waiter == nil {
-			waiter = seat.listen(c.hub, l.protocol.channel())
+			waiter = seat.listen(l.protocol.listen(g.owner))
 		}
-		if deaf++; waiter.Live() {
+		if deaf++; waiter != nil && waiter.Live() {
 			deaf = 0
 		}
 		if err := l.pause(wait, waiter, busy.TTL, deaf); err != nil {
@@ -207,7 +224,7 @@ const (
 // pause waits for a wake-up, no longer than the holder's TTL. If no subscription
 // is confirmed, for the deaf-th time in a row, the pause is short: 50 ms
 // doubling to 1 s.
-func (l *Lock) pause(wait context.Context, waiter *pubsub.Waiter, ttl time.Duration, deaf int) error {
+func (l *Lock) pause(wait context.Context, waiter ear, ttl time.Duration, deaf int) error {
 	d := ttlPause
 	if ttl >= 0 {
 		// The key expires within its last millisecond; the random part keeps
@@ -217,10 +234,14 @@ func (l *Lock) pause(wait context.Context, waiter *pubsub.Waiter, ttl time.Durat
 	if deaf > 0 {
 		d = min(d, 25*time.Millisecond<<min(deaf, 6), time.Second)
 	}
+	var woken <-chan struct{}
+	if waiter != nil {
+		woken = waiter.C()
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-waiter.C():
+	case <-woken:
 		return nil
 	case <-timer.C:
 		return nil

@@ -30,7 +30,7 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Co
 // newHold returns a hold that is not added yet. mu must not be held: to derive a
 // context asks the one above whether it is over, which may lose this very grant.
 func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Context, *Hold) {
-	h := &Hold{grant: g, outer: innermost(ctx), parent: parent, lease: l.lease, fixed: l.fixed}
+	h := &Hold{grant: g, outer: innermost(ctx), parent: parent, lease: l.lease, fixed: l.fixed, shared: l.shared}
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	return heldContext{ctx, h}, h
 }
@@ -52,10 +52,24 @@ func (g *grant) add(h *Hold) error {
 	if h.parent != nil {
 		h.parent.children++
 	}
-	g.holds = append(g.holds, h)
+	if !h.shared && !g.exclusive() {
+		return &lockError{g.lock.name, ErrUpgrade, nil}
+	}
+	g.put(h)
 	g.longest = max(g.longest, h.lease)
 	return nil
 }
+
+// put adds a hold. mu is held.
+func (g *grant) put(h *Hold) {
+	g.holds = append(g.holds, h)
+	if !h.shared {
+		g.exclusives.Add(1)
+	}
+}
+
+// exclusive tells whether the grant excludes other owners.
+func (g *grant) exclusive() bool { return g.exclusives.Load() > 0 }
 
 // remove takes a hold out and ends the contexts that nothing live is under any
 // more. It returns how many holds are left.
@@ -67,6 +81,9 @@ func (g *grant) remove(h *Hold) (left int, err error) {
 	}
 	h.unlocked = true
 	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
+	if !h.shared {
+		g.exclusives.Add(-1)
+	}
 	top := h // the first one that is not over
 	for top != nil && top.over() {
 		if top = top.parent; top != nil {
@@ -104,7 +121,8 @@ func (g *grant) setCount(ctx context.Context, p patience) error {
 		g.mu.Unlock()
 		return g.lossOrNil()
 	}
-	n, lease, fixed := len(g.holds), time.Duration(0), true
+	n, lease, fixed := tally{exclusive: int(g.exclusives.Load())}, time.Duration(0), true
+	n.shared = len(g.holds) - n.exclusive
 	for _, h := range g.holds {
 		lease, fixed = max(lease, h.lease), fixed && h.fixed
 	}

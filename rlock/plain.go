@@ -10,12 +10,12 @@ import (
 // plain is Redisson's RLock: its key, field, channel and message; with a
 // counter, its RFencedLock.
 type plain struct {
-	runner lua.Runner
+	client *Client
 	grant  lua.Grant // without owner
 }
 
-func newPlain(r lua.Runner, key string, fenced bool) *plain {
-	p := &plain{runner: r, grant: lua.Grant{Key: key, Channel: related("redisson_lock__channel", key)}}
+func newPlain(c *Client, key string, fenced bool) *plain {
+	p := &plain{client: c, grant: lua.Grant{Key: key, Channel: related("redisson_lock__channel", key)}}
 	if fenced {
 		p.grant.Counter = related("redisson_lock_token", key)
 	}
@@ -30,28 +30,29 @@ func (p *plain) of(owner string) lua.Grant {
 
 func (p *plain) key() string { return p.grant.Key }
 
-func (p *plain) channel() string { return p.grant.Channel }
-
-func (p *plain) acquire(ctx context.Context, owner string, lease time.Duration) (lua.Reply, error) {
-	return lua.Acquire(ctx, p.runner, p.of(owner), lease)
+func (p *plain) acquire(ctx context.Context, owner string, lease time.Duration, _ bool) (reply, error) {
+	r, err := lua.Acquire(ctx, p.client.rdb, p.of(owner), lease)
+	return reply{Reply: r}, err
 }
 
-func (p *plain) count(ctx context.Context, owner string, lease time.Duration, n int) error {
-	return lua.Count(ctx, p.runner, p.of(owner), lease, n)
+func (p *plain) count(ctx context.Context, owner string, lease time.Duration, n tally) error {
+	return lua.Count(ctx, p.client.rdb, p.of(owner), lease, n.exclusive)
 }
 
 func (p *plain) release(ctx context.Context, owner string) (lua.Released, error) {
-	return lua.Release(ctx, p.runner, p.of(owner))
+	return lua.Release(ctx, p.client.rdb, p.of(owner))
 }
 
-func (p *plain) renewal(owner string, lease time.Duration) lua.Renewal {
-	return lua.Renewal{Grant: p.of(owner), Lease: lease}
+func (p *plain) renewals(owner string, lease time.Duration) []renewal {
+	return []renewal{{p.client.rdb, lua.Renewal{Grant: p.of(owner), Lease: lease}}}
 }
+
+func (p *plain) listen(string) ear { return p.client.hub.Join(p.grant.Channel) }
 
 func (p *plain) force(ctx context.Context) (bool, error) {
-	return lua.ForceRelease(ctx, p.runner, p.grant)
+	return lua.ForceRelease(ctx, p.client.rdb, p.grant)
 }
 
 func (p *plain) inspect(ctx context.Context) (lua.State, error) {
-	return lua.Inspect(ctx, p.runner, p.grant)
+	return lua.Inspect(ctx, p.client.rdb, p.grant)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -13,21 +15,47 @@ import (
 // Requests are made once and return the client's error as it is; [send] repeats
 // them. Every one is safe to repeat and to arrive late, but force.
 type protocol interface {
-	// key is the lock's key. Within a client it identifies the lock.
+	// key is the lock's key. Within a client it identifies the lock: what nests,
+	// and who queues behind whom.
 	key() string
-	// channel is where a release of the lock is announced.
-	channel() string
-	// acquire takes the lock for owner, or tells how long its holder's lease
-	// still lasts.
-	acquire(ctx context.Context, owner string, lease time.Duration) (lua.Reply, error)
+	// acquire takes the lock for owner, or tells how long to wait for a wake-up:
+	// what is left of its holder's lease. wait says that the caller will wait.
+	acquire(ctx context.Context, owner string, lease time.Duration, wait bool) (reply, error)
 	// count makes n the hold count of owner; lua.ErrNotOwner if it holds nothing.
-	count(ctx context.Context, owner string, lease time.Duration, n int) error
-	// release ends the grant of owner; lua.ErrNotOwner if it holds nothing.
+	count(ctx context.Context, owner string, lease time.Duration, n tally) error
+	// release ends the grant of owner, and takes back what a refusal has left;
+	// lua.ErrNotOwner if it holds nothing.
 	release(ctx context.Context, owner string) (lua.Released, error)
-	// renewal is what extends the lease of owner.
-	renewal(owner string, lease time.Duration) lua.Renewal
+	// renewals is what extends the lease of owner, which most of them must do.
+	renewals(owner string, lease time.Duration) []renewal
+	// listen joins the channel where wake-ups for owner are announced, or returns
+	// nil if there is none.
+	listen(owner string) ear
 	// force removes the lock whoever holds it.
 	force(ctx context.Context) (bool, error)
 	// inspect reads the lock.
 	inspect(ctx context.Context) (lua.State, error)
+}
+
+// reply is the answer to acquire.
+type reply struct {
+	lua.Reply
+	queued bool      // the refusal has left something that a release takes back
+	sent   time.Time // if set, when the lease was asked for, in place of the time of the attempt
+}
+
+// tally is a hold count. Only kinds with shared holds have both.
+type tally struct{ exclusive, shared int }
+
+// renewal is a request to extend a lease, and whom to ask.
+type renewal struct {
+	rdb redis.UniversalClient
+	lua.Renewal
+}
+
+// ear hears wake-ups, as a [pubsub.Waiter] does.
+type ear interface {
+	C() <-chan struct{}
+	Live() bool
+	Leave()
 }

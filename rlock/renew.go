@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,83 +11,138 @@ import (
 	"github.com/go-rlock/rlock/watchdog"
 )
 
-// renew is the watchdog's request. It goes out as one pipeline per node: in
-// go-redis that has a connection pool of its own, which the application's
-// commands cannot exhaust, and a node that hangs keeps back no answer of another.
+var errNoMajority = errors.New("fewer than half of the servers have renewed the lease")
+
+// part is what one server node is asked to renew, in one pipeline: in go-redis
+// that has a connection pool of its own, which the application's commands cannot
+// exhaust, and a node that hangs keeps back no answer of another.
+type part struct {
+	rdb      redis.UniversalClient
+	of       []int // index of the lease that each of renewals is for
+	renewals []lua.Renewal
+}
+
+// verdict is what the servers have said about one lease so far.
+type verdict struct {
+	asked, renewed, refused, failed int
+	err                             error // the newest failure
+}
+
+// settled tells whether further answers cannot change the outcome.
+func (v *verdict) settled() bool {
+	return v.renewed > v.asked/2 || v.refused > v.asked/2 || v.renewed+v.refused+v.failed == v.asked
+}
+
+func (v *verdict) outcome() error {
+	switch {
+	case v.renewed > v.asked/2:
+		return nil
+	case v.refused > v.asked/2:
+		return watchdog.ErrRefused
+	case v.err != nil:
+		return v.err
+	case v.renewed+v.refused == v.asked:
+		return errNoMajority
+	}
+	return errNoAnswer
+}
+
+// renew is the watchdog's request.
 func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []error {
-	errs := make([]error, len(due))
-	parts := c.byNode(ctx, due)
+	sent := time.Now()
+	verdicts := make([]verdict, len(due))
+	parts := c.parts(ctx, due, verdicts)
 	if len(parts) == 1 {
-		c.renewPart(ctx, due, parts[0], errs)
-		return errs
+		note(verdicts, parts[0], lua.Renew(ctx, parts[0].rdb, parts[0].renewals))
+	} else {
+		c.renewApart(ctx, parts, verdicts)
 	}
-	type outcome struct {
-		part []int
-		errs []error
-	}
-	outcomes := make(chan outcome, len(parts))
-	for _, part := range parts {
-		for _, i := range part {
-			errs[i] = errNoAnswer
-		}
-		c.background(func() {
-			own := make([]error, len(due)) // errs may be in use by the watchdog when a late part ends
-			c.renewPart(ctx, due, part, own)
-			outcomes <- outcome{part, own}
-		})
-	}
-	for range parts {
-		select {
-		case o := <-outcomes:
-			for _, i := range o.part {
-				errs[i] = o.errs[i]
-			}
-		case <-ctx.Done():
-			return errs
+	errs := make([]error, len(due))
+	for i := range verdicts {
+		if errs[i] = verdicts[i].outcome(); errs[i] == nil {
+			c.reportRenewed(due[i], sent)
 		}
 	}
 	return errs
 }
 
-// byNode groups renewals, by their index in due, by the node that serves them.
-func (c *Client) byNode(ctx context.Context, due []watchdog.Renewal[*grant]) [][]int {
-	cluster, _ := c.rdb.(*redis.ClusterClient)
-	parts := make(map[*redis.Client][]int)
+// parts groups renewals by the node that serves them.
+func (c *Client) parts(ctx context.Context, due []watchdog.Renewal[*grant], verdicts []verdict) []*part {
+	type place struct{ rdb, node any }
+	parts := make(map[place]*part)
+	var all []*part
 	for i, d := range due {
-		var node *redis.Client
-		if cluster != nil {
-			// An error leaves the renewal in a part of its own: the pipeline then
-			// finds out what is the matter.
-			node, _ = cluster.MasterForKey(ctx, d.Key.lock.protocol.key())
+		for _, r := range d.Key.lock.protocol.renewals(d.Key.owner, d.Duration) {
+			at := place{rdb: r.rdb}
+			if cluster, ok := r.rdb.(*redis.ClusterClient); ok {
+				// An error leaves the renewal in a part of its own: the pipeline
+				// then finds out what is the matter.
+				if node, err := cluster.MasterForKey(ctx, r.Grant.Key); err == nil {
+					at.node = node
+				}
+			}
+			p := parts[at]
+			if p == nil {
+				p = &part{rdb: r.rdb}
+				parts[at], all = p, append(all, p)
+			}
+			p.of, p.renewals = append(p.of, i), append(p.renewals, r.Renewal)
+			verdicts[i].asked++
 		}
-		parts[node] = append(parts[node], i)
-	}
-	all := make([][]int, 0, len(parts))
-	for _, part := range parts {
-		all = append(all, part)
 	}
 	return all
 }
 
-// renewPart renews some of due, and fills in their errors.
-func (c *Client) renewPart(ctx context.Context, due []watchdog.Renewal[*grant], part []int, errs []error) {
-	sent := time.Now()
-	renewals := make([]lua.Renewal, len(part))
-	for n, i := range part {
-		renewals[n] = due[i].Key.lock.protocol.renewal(due[i].Key.owner, due[i].Duration)
+// renewApart asks several nodes at once, and returns as soon as their answers
+// settle all leases, or with ctx.
+func (c *Client) renewApart(ctx context.Context, parts []*part, verdicts []verdict) {
+	type answer struct {
+		part *part
+		errs []error
 	}
-	for n, err := range lua.Renew(ctx, c.rdb, renewals) {
-		d := due[part[n]]
-		switch {
-		case err == lua.ErrNotOwner:
-			err = watchdog.ErrRefused
-		case err == nil && c.opts.Trace.Renewed != nil:
-			until := watchdog.Until(sent, d.Duration)
-			if now := d.Key.until(); now.After(until) { // a longer lease was asked for before
-				until = now
-			}
-			c.observe(func() { c.opts.Trace.Renewed(d.Key.lock.name, until) })
+	answers := make(chan answer, len(parts))
+	for _, p := range parts {
+		c.background(func() { answers <- answer{p, lua.Renew(ctx, p.rdb, p.renewals)} })
+	}
+	for range parts {
+		select {
+		case a := <-answers:
+			note(verdicts, a.part, a.errs)
+		case <-ctx.Done():
+			return
 		}
-		errs[part[n]] = err
+		open := false
+		for i := range verdicts {
+			open = open || !verdicts[i].settled()
+		}
+		if !open {
+			return
+		}
 	}
+}
+
+// note adds the answers of one node.
+func note(verdicts []verdict, p *part, errs []error) {
+	for n, err := range errs {
+		switch v := &verdicts[p.of[n]]; err {
+		case nil:
+			v.renewed++
+		case lua.ErrNotOwner:
+			v.refused++
+		default:
+			v.failed, v.err = v.failed+1, err
+		}
+	}
+}
+
+func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
+	f := c.opts.Trace.Renewed
+	if f == nil {
+		return
+	}
+	until := watchdog.Until(sent, d.Duration)
+	if now := d.Key.until(); now.After(until) { // a longer lease was asked for before
+		until = now
+	}
+	c.observe(func() { f(d.Key.lock.name, until) })
 }
