@@ -2,6 +2,8 @@ package pubsub
 
 import (
 	"container/list"
+	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -9,8 +11,13 @@ import (
 // by the callers of everything in this file.
 type channel struct {
 	name    string
-	waiters list.List   // of *Waiter, the longest first
-	timer   *time.Timer // holds on to a channel that lingers or was refused; else nil
+	waiters [kinds]list.List   // of *Waiter, the longest first
+	named   map[string]*Waiter // the newest of each name; nil if none ever joined
+	timer   *time.Timer        // holds on to a channel that lingers or was refused; else nil
+	heard   atomic.Int64       // messages; read without mu
+
+	node  *node // nil while it is not known who serves the channel
+	moves int   // how often that was asked again since the last confirmation
 
 	// What the current connection was asked, and has answered.
 	asked   bool // the last request was SUBSCRIBE, and was not refused
@@ -20,21 +27,53 @@ type channel struct {
 	queued  bool // in conn.todo
 }
 
-func (ch *channel) wanted() bool { return ch.waiters.Len() > 0 || ch.timer != nil }
+func (ch *channel) wanted() bool { return ch.occupied() || ch.timer != nil }
 
-// wakeOne passes over those that are awake already, or a burst of messages would
+func (ch *channel) occupied() bool {
+	for i := range ch.waiters {
+		if ch.waiters[i].Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// message wakes whom a message is for.
+func (ch *channel) message(payload string) {
+	ch.heard.Add(1)
+	name, _, _ := strings.Cut(payload, " ")
+	if w := ch.named[name]; w != nil {
+		w.message = payload
+		w.wake()
+		return
+	}
+	ch.wakeEach(every)
+	if payload == "1" {
+		ch.wakeEach(inTurn)
+	} else {
+		ch.wakeNext()
+	}
+}
+
+// wakeNext passes over those that are awake already, or a burst of messages would
 // be spent on the first waiter.
-func (ch *channel) wakeOne() {
-	for e := ch.waiters.Front(); e != nil; e = e.Next() {
+func (ch *channel) wakeNext() {
+	for e := ch.waiters[inTurn].Front(); e != nil; e = e.Next() {
 		if e.Value.(*Waiter).wake() {
 			return
 		}
 	}
 }
 
-func (ch *channel) wakeAll() {
-	for e := ch.waiters.Front(); e != nil; e = e.Next() {
+func (ch *channel) wakeEach(k kind) {
+	for e := ch.waiters[k].Front(); e != nil; e = e.Next() {
 		e.Value.(*Waiter).wake()
+	}
+}
+
+func (ch *channel) wakeAll() {
+	for k := range kinds {
+		ch.wakeEach(k)
 	}
 }
 
@@ -74,13 +113,10 @@ func (h *Hub) keep(ch *channel, d time.Duration) {
 func (h *Hub) settle(ch *channel) {
 	switch {
 	case ch.wanted() != ch.asked:
-		if h.conn != nil { // otherwise the next connection will ask
-			h.conn.enqueue(ch)
+		if ch.node != nil && ch.node.conn != nil { // otherwise the next connection will ask
+			ch.node.conn.enqueue(ch)
 		}
 	case !ch.asked && ch.open == 0:
-		delete(h.channels, ch.name)
-		if len(h.channels) == 0 {
-			h.idle.Reset(h.opts.Idle)
-		}
+		h.forget(ch)
 	}
 }

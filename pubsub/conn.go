@@ -13,12 +13,15 @@ var (
 	errIdle      = errors.New("pubsub: no channel wanted")
 	errSilent    = errors.New("pubsub: connection gives no answer")
 	errOutOfStep = errors.New("pubsub: an answer that was not asked for")
+	errElsewhere = errors.New("pubsub: another server is in charge")
 )
 
 // conn is one [Source] in use, from the attempt to open it until it is given up.
 // What it does and hears after that has no effect.
 type conn struct {
 	hub    *Hub
+	node   *node
+	sample string                  // a channel; the connection is to the server of this one
 	ctx    context.Context         // ends when the connection is given up; the cause says why
 	giveUp context.CancelCauseFunc // the first call counts
 	kick   chan struct{}           // capacity 1; sent to with hub.mu held: todo has grown
@@ -40,16 +43,16 @@ type request struct {
 	at        time.Time
 }
 
-func newConn(h *Hub) *conn {
-	c := &conn{hub: h, kick: make(chan struct{}, 1), began: time.Now()}
-	c.ctx, c.giveUp = context.WithCancelCause(h.ctx)
+func newConn(n *node) *conn {
+	c := &conn{hub: n.hub, node: n, kick: make(chan struct{}, 1), began: time.Now()}
+	c.ctx, c.giveUp = context.WithCancelCause(n.hub.ctx)
 	return c
 }
 
 // serve opens the source and writes to it until the connection is given up. Any
 // of its calls may hang in the network; nobody but Hub.Close waits for it.
 func (c *conn) serve() {
-	src, err := c.hub.open(c.ctx)
+	src, err := c.hub.servers.Open(c.ctx, c.node.name, c.sample)
 	if err != nil {
 		c.giveUp(err)
 		return
@@ -94,12 +97,15 @@ func (c *conn) write(src Source) error {
 func (c *conn) next() (request, bool) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	if c.hub.conn != c {
+	if c.node.conn != c {
 		return request{}, false
 	}
 	for len(c.todo) > 0 {
 		ch := c.todo[0]
 		c.todo = c.todo[1:]
+		if ch.node != c.node { // it has moved
+			continue
+		}
 		ch.queued = false
 		if r := (request{ch, ch.wanted(), time.Now()}); r.subscribe != ch.asked && !ch.refused {
 			ch.asked, ch.live = r.subscribe, false
@@ -147,36 +153,36 @@ func (c *conn) handle(e Event) error {
 	h := c.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.conn != c {
+	if c.node.conn != c {
 		return nil
 	}
 	switch e.Kind {
 	case Message:
-		ch := h.channels[e.Channel]
-		switch {
-		case ch == nil:
-		case e.Payload == "1":
-			ch.wakeAll()
-		default:
-			ch.wakeOne()
+		if ch := h.channels[e.Channel]; ch != nil {
+			ch.message(e.Payload)
 		}
-	case Subscribed, Unsubscribed, Refused:
+	case Subscribed, Unsubscribed, Refused, Moved:
 		return c.answer(e)
 	case Pong:
 	}
 	return nil
 }
 
-// answer applies the server's answer to the oldest request. Any other answer
-// means that someone below has subscribed or unsubscribed without being asked,
-// as after a reconnection: then messages may be lost, and nothing that was
-// confirmed can be trusted.
+// answer applies the server's answer to the oldest request. There are two others.
+// A server that gives a slot away ends the subscriptions in it of its own accord.
+// Anything else means that someone below has subscribed or unsubscribed without
+// being asked, as after a reconnection: then messages may be lost, and nothing
+// that was confirmed can be trusted.
 func (c *conn) answer(e Event) error {
+	if ch := c.node.channels[e.Channel]; e.Kind == Unsubscribed && ch != nil && ch.live {
+		c.hub.lose(ch)
+		return nil
+	}
 	if len(c.pending) == 0 {
 		return errOutOfStep
 	}
 	r := c.pending[0]
-	if e.Kind != Refused && (r.ch.name != e.Channel || r.subscribe != (e.Kind == Subscribed)) {
+	if e.Kind != Refused && e.Kind != Moved && (r.ch.name != e.Channel || r.subscribe != (e.Kind == Subscribed)) {
 		return errOutOfStep
 	}
 	c.pending = c.pending[1:]
@@ -187,8 +193,11 @@ func (c *conn) answer(e Event) error {
 	}
 	switch {
 	case e.Kind == Subscribed:
-		ch.live, c.confirmed = true, true
+		ch.live, ch.moves, c.confirmed = true, 0, true
 		ch.wakeAll()
+	case e.Kind == Moved && r.subscribe:
+		c.hub.lose(ch)
+		return nil
 	case e.Kind == Refused && r.subscribe:
 		ch.asked, ch.refused = false, true
 		c.hub.keep(ch, refusedRetry)
@@ -196,56 +205,4 @@ func (c *conn) answer(e Event) error {
 	}
 	c.hub.settle(ch)
 	return nil
-}
-
-// watch returns when the connection has been given up, or has to be because the
-// server is silent. Opening it may take as long as a probe may go unanswered.
-func (c *conn) watch() error {
-	interval := c.hub.opts.ProbeInterval
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
-	var probed time.Duration // since began, like heard
-	for {
-		select {
-		case <-c.ctx.Done():
-			return context.Cause(c.ctx)
-		case <-timer.C: // late, if the process stood still: no probe, no verdict
-		}
-		now, heard := time.Since(c.began), time.Duration(c.heard.Load())
-		switch {
-		case heard < probed, c.unanswered() >= 2*interval:
-			return errSilent
-		case now-heard < interval:
-			timer.Reset(interval - (now - heard))
-		default:
-			probed = now
-			timer.Reset(interval)
-			c.hub.wg.Go(c.probe)
-		}
-	}
-}
-
-// unanswered returns how long the oldest request has been waiting for its
-// answer. Traffic alone does not prove that requests get through: a probe takes
-// another way to the server.
-func (c *conn) unanswered() time.Duration {
-	c.hub.mu.Lock()
-	defer c.hub.mu.Unlock()
-	if len(c.pending) == 0 {
-		return 0
-	}
-	return time.Since(c.pending[0].at)
-}
-
-// probe has half an interval, so that a Source which has to try something else
-// can do so while an answer still counts.
-func (c *conn) probe() {
-	c.hub.mu.Lock()
-	src := c.src
-	c.hub.mu.Unlock()
-	if src != nil {
-		ctx, cancel := context.WithTimeout(c.ctx, c.hub.opts.ProbeInterval/2)
-		defer cancel()
-		src.Probe(ctx)
-	}
 }

@@ -23,15 +23,38 @@
 // closes the gap between the first try and the subscription. Nobody waits for
 // Redis under a mutex, and no caller's context reaches the shared connection.
 //
-// # The connection
+// # Servers and connections
 //
-// All waiters of a [Hub] share one connection. It is opened for the first of
-// them and closed when no channel has been wanted for a while; a hub at rest has
-// no connection and no goroutine. Any doubt about it ends it: a read or write
-// error, an answer that was not asked for, or silence. After
-// [Options.ProbeInterval] without traffic the hub causes some, and if another
-// interval passes, the connection is deaf. It is replaced after a pause that
-// grows from 10 ms to 1 s; nothing of the old connection is carried over.
+// [Servers] says which server a channel is on. For ordinary channels ([Redis])
+// that is always the same one, chosen by the client; for sharded channels
+// ([Sharded], [Both]) it is the master of the slot. All channels of a server
+// share one connection. It is opened for the first of them and closed when none
+// has been wanted for a while; a hub at rest has no connection and no goroutine.
+// Servers do not touch each other: what happens to one concerns only the waiters
+// of its channels.
+//
+// Any doubt about a connection ends it: a read or write error, an answer that was
+// not asked for, another server in charge, or silence. It is replaced after a
+// pause that grows from 10 ms to 1 s, on the server that is in charge by then;
+// nothing of the old connection is carried over.
+//
+// As long as somebody waits, the hub does not take silence for peace. After
+// [Options.ProbeInterval] without traffic, and after 4 of them in any case, it
+// probes: it publishes a message to itself through the command client. There are
+// three things to find out.
+//
+//	nobody received the probe  commands go to another server, as after a
+//	                           failover: the connection is given up at once
+//	another server is in       so says a map of the cluster that is loaded anew
+//	charge                     for the first two probes of a connection, when one
+//	                           stays unanswered, and every 8 intervals
+//	no answer                  the connection is deaf: it is given up after 8
+//	                           intervals
+//
+// With the default of 500 ms a waiter is awake 0.5 s after its command client
+// knows of another master (2 s, if messages still come from the former one); if
+// the other nodes of a cluster know and the client does not, within 4.5 s; and 4 s
+// after a connection has died without a sign.
 //
 // # A channel
 //
@@ -45,6 +68,11 @@
 //	open    so many requests are unanswered
 //	live    nothing is open, and the last answer was a confirmation
 //
+// A server that gives a slot away ends the subscriptions in it unasked, and
+// answers MOVED to new ones. Then the channel alone is in doubt, not the
+// connection: it has no server until the news about the cluster have arrived, and
+// is asked for again on the one that Servers names then.
+//
 // A refusal (ACL, proxy) answers the oldest open request. The channel is then
 // not asked for again for 30 s; its waiters are never live, and live on their
 // short limits.
@@ -52,11 +80,16 @@
 // # Who wakes up
 //
 //   - A message wakes the longest waiter of its channel that has no wake-up
-//     pending; the message "1" wakes them all. Everything else in a payload is
-//     ignored: it is a hint, on which nothing is decided.
-//   - A confirmation or refusal wakes all waiters of the channel.
-//   - The end of a connection wakes all waiters that were live.
-//   - A waiter that leaves hands a pending wake-up on to the next.
+//     pending; the message "1" wakes the whole queue. Those of [Hub.JoinAll]
+//     stand beside the queue, and each message wakes them.
+//   - A message that begins with the name of a [Hub.JoinNamed] wakes that waiter
+//     alone. Everything else in a payload is ignored: it is a hint, on which
+//     nothing is decided. So a name that nobody here goes by wakes like any
+//     other message.
+//   - A confirmation or refusal wakes all waiters of the channel, of each kind.
+//   - The end of a connection wakes all waiters that were live, the loss of a
+//     channel its own.
+//   - A waiter that leaves hands a pending wake-up on to the next in the queue.
 //   - Close wakes everybody.
 //
 // The two messages and the waiting order are those of Redisson's LockPubSub and
@@ -72,7 +105,8 @@
 // causes another. Or it came before the try, and the connection delivered the
 // message: the waiter is woken, or someone before it, who tries in its stead or
 // hands the wake-up on. Or it came before the try, and the connection ended
-// before the message: that is noticed within two probe intervals and wakes the
-// waiter, which is then not live until the next confirmation wakes it again.
+// before the message, or another server sent it: that is noticed, within the
+// times above, and wakes the waiter, which is then not live until the next
+// confirmation wakes it again.
 // A release without a message is what the long limit is for.
 package pubsub

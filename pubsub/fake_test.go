@@ -13,7 +13,7 @@ import (
 
 var errBroken = errors.New("connection reset by test")
 
-// server is a Redis with connections of its own kind. Unless it is manual, it
+// server implements pubsub.Servers: it is a Redis with connections of its own kind. Unless it is manual, it
 // answers requests and probes at once.
 type server struct {
 	mu     sync.Mutex // guards what follows, and all of its connections
@@ -37,7 +37,7 @@ type connection struct {
 
 	// Further doings, nil for none: in Probe, at the end of Subscribe and
 	// Unsubscribe, before Close. The last two happen once.
-	probe func(context.Context)
+	probe func(context.Context) error
 	wrote func()
 	close func()
 }
@@ -49,7 +49,10 @@ type entry struct {
 	at time.Time
 }
 
-func (s *server) open(ctx context.Context) (pubsub.Source, error) {
+func (s *server) Find(context.Context, string) (string, error) { return "", nil }
+func (s *server) Refresh(context.Context)                      {}
+
+func (s *server) Open(ctx context.Context, _, _ string) (pubsub.Source, error) {
 	s.mu.Lock()
 	s.dials = append(s.dials, time.Now())
 	dial := s.dial
@@ -186,7 +189,7 @@ func (c *connection) publish(channel, payload string) {
 	}
 }
 
-func (c *connection) Probe(ctx context.Context) {
+func (c *connection) Probe(ctx context.Context) error {
 	c.s.mu.Lock()
 	c.log = append(c.log, entry{request{"PROBE", ""}, time.Now()})
 	if !c.s.manual && !c.deaf {
@@ -194,9 +197,10 @@ func (c *connection) Probe(ctx context.Context) {
 	}
 	probe := c.probe
 	c.s.mu.Unlock()
-	if probe != nil {
-		probe(ctx)
+	if probe == nil {
+		return nil
 	}
+	return probe(ctx)
 }
 
 func (c *connection) Receive() (pubsub.Event, error) {
@@ -231,16 +235,31 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// requests returns what was written, as "SUBSCRIBE a", and forgets it.
+// requests returns what was written but for probes, as "SUBSCRIBE a", and
+// forgets all of it.
 func (c *connection) requests() []string {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	var all []string
 	for _, e := range c.log {
-		all = append(all, e.verb+" "+e.channel)
+		if e.verb != "PROBE" {
+			all = append(all, e.verb+" "+e.channel)
+		}
 	}
 	c.log = nil
 	return all
+}
+
+// probes counts the probes since the last requests.
+func (c *connection) probes() (n int) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	for _, e := range c.log {
+		if e.verb == "PROBE" {
+			n++
+		}
+	}
+	return n
 }
 
 // at returns when a request was written.

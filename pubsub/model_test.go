@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,11 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			m := &model{s: &server{manual: true}}
-			m.h = pubsub.NewHub(m.s.open, pubsub.Options{})
+			m.h = pubsub.NewHub(m.s, pubsub.Options{})
 			defer func() { _ = m.h.Close(context.Background()) }() // a failed test may not have come to an end
 			t.Repeat(map[string]func(*rapid.T){
-				"join": m.join, "leave": m.leave, "take": m.take, "message": m.message,
-				"answer": m.answer, "refuse": m.refuse,
+				"join": m.join, "joinAll": m.joinAll, "joinNamed": m.joinNamed, "leave": m.leave, "take": m.take, "message": m.message,
+				"answer": m.answer, "refuse": m.refuse, "moved": m.moved, "takeAway": m.takeAway,
 				"break": m.breakConn, "deafen": m.deafen, "outage": m.outage,
 				"sleep": m.sleep,
 				"":      m.check,
@@ -42,7 +43,11 @@ type model struct {
 type place struct {
 	*pubsub.Waiter
 	channel string
-	live    bool // at the last check
+	all     bool   // joined with JoinAll
+	name    string // joined with JoinNamed; "nobody" after another has joined with it
+	message string // the newest for name
+	heard   int64  // as it should be
+	live    bool   // at the last check
 }
 
 var channels = rapid.SampledFrom([]string{"a", "b", "c"})
@@ -58,7 +63,25 @@ func (m *model) conn(t *rapid.T) *connection {
 
 func (m *model) join(t *rapid.T) {
 	channel := channels.Draw(t, "channel")
-	m.waiters = append(m.waiters, &place{Waiter: m.h.Join(channel), channel: channel})
+	m.add(&place{Waiter: m.h.Join(channel), channel: channel})
+}
+
+func (m *model) joinAll(t *rapid.T) {
+	channel := channels.Draw(t, "channel")
+	m.add(&place{Waiter: m.h.JoinAll(channel), channel: channel, all: true})
+}
+
+func (m *model) joinNamed(t *rapid.T) {
+	channel, name := channels.Draw(t, "channel"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")
+	if before := m.called(channel, name); before != nil {
+		before.name = "nobody"
+	}
+	m.add(&place{Waiter: m.h.JoinNamed(channel, name), channel: channel, name: name})
+}
+
+func (m *model) add(p *place) {
+	p.heard = p.Heard()
+	m.waiters = append(m.waiters, p)
 }
 
 func (m *model) any(t *rapid.T) int {
@@ -73,18 +96,32 @@ func (m *model) leave(t *rapid.T) {
 	w := m.waiters[i]
 	m.waiters = append(m.waiters[:i:i], m.waiters[i+1:]...)
 	had := len(w.C()) == 1
-	next := m.sleeper(w.channel)
+	next, before := m.sleeper(w.channel), m.pending()
 	w.Leave()
 	require.Empty(t, w.C())
-	if had && next != nil {
+	if had && w.queues() && next != nil {
 		require.Len(t, next.C(), 1, "a pending wake-up is handed on")
+		before++
 	}
+	require.Equal(t, before, m.pending(), "and nobody else is woken")
 }
+
+func (p *place) queues() bool { return !p.all && p.name == "" }
 
 // sleeper returns the longest waiter of a channel that has no wake-up.
 func (m *model) sleeper(channel string) *place {
 	for _, w := range m.waiters {
-		if w.channel == channel && len(w.C()) == 0 {
+		if w.channel == channel && w.queues() && len(w.C()) == 0 {
+			return w
+		}
+	}
+	return nil
+}
+
+// called returns the waiter of that name.
+func (m *model) called(channel, name string) *place {
+	for _, w := range m.waiters {
+		if w.channel == channel && w.name == name && name != "" {
 			return w
 		}
 	}
@@ -103,25 +140,50 @@ func (m *model) take(t *rapid.T) { awake(m.waiters[m.any(t)].Waiter) }
 func (m *model) message(t *rapid.T) {
 	c := m.conn(t)
 	channel := channels.Draw(t, "channel")
-	payload := rapid.SampledFrom([]string{"0", "0", "1", "junk"}).Draw(t, "payload")
+	payload := rapid.SampledFrom([]string{"0", "0", "1", "junk", "x", "y", "y 1"}).Draw(t, "payload")
+	name, _, _ := strings.Cut(payload, " ")
 	m.check(t)
-	heard := m.s.has(channel) && !c.deaf
-	next, before := m.sleeper(channel), m.pending()
+	want := make(map[*place]bool) // who is woken, or was awake
+	for _, w := range m.waiters {
+		want[w] = len(w.C()) == 1
+	}
+	if m.s.has(channel) && !c.deaf {
+		called, next := m.called(channel, name), m.sleeper(channel)
+		for _, w := range m.waiters {
+			if w.channel != channel {
+				continue
+			}
+			w.heard++
+			switch {
+			case called != nil:
+				want[w] = want[w] || w == called
+			case w.all, w.queues() && payload == "1", w == next:
+				want[w] = true
+			}
+		}
+		if called != nil {
+			called.message = payload
+		}
+	}
 	c.publish(channel, payload)
 	synctest.Wait()
-	switch {
-	case !heard:
-		require.Equal(t, before, m.pending())
-	case payload == "1":
-		require.Nil(t, m.sleeper(channel))
-	case next != nil:
-		require.Len(t, next.C(), 1, "the longest that slept")
-		require.Equal(t, before+1, m.pending(), "and nobody else")
+	for i, w := range m.waiters {
+		require.Equal(t, want[w], len(w.C()) == 1, "waiter %d", i)
 	}
 }
 
 func (m *model) answer(t *rapid.T) { m.conn(t).answer(nil) }
 func (m *model) refuse(t *rapid.T) { m.conn(t).answer(errors.New("NOPERM")) }
+
+func (m *model) moved(t *rapid.T) { m.conn(t).answerMoved() }
+
+func (m *model) takeAway(t *rapid.T) {
+	c, channel := m.conn(t), channels.Draw(t, "channel")
+	if !m.s.has(channel) || c.deaf {
+		t.Skip("not subscribed")
+	}
+	c.takeAway(channel)
+}
 
 func (m *model) breakConn(t *rapid.T) { _ = m.conn(t).Close() }
 
@@ -145,6 +207,8 @@ func (m *model) sleep(t *rapid.T) {
 func (m *model) check(t *rapid.T) {
 	synctest.Wait()
 	for i, w := range m.waiters {
+		require.Equal(t, w.heard, w.Heard(), "waiter %d", i)
+		require.Equal(t, w.message, w.Message(), "waiter %d", i)
 		live := w.Live()
 		if live {
 			require.True(t, m.s.has(w.channel), "waiter %d is live, %q is not subscribed", i, w.channel)

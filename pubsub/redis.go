@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis returns a function that opens a [Source] on rdb, for [NewHub].
+// Redis returns what [NewHub] needs for ordinary channels: SUBSCRIBE and PUBLISH.
 //
 // probe is the name of a channel that nobody else uses. Every connection
 // subscribes to it, and a probe is published to it through rdb as a command: so
@@ -19,23 +19,38 @@ import (
 //
 // In a cluster all channels share one connection, to the owner of probe's slot;
 // PUBLISH reaches it from every node.
-func Redis(rdb redis.UniversalClient, probe string) func(context.Context) (Source, error) {
-	return func(ctx context.Context) (Source, error) {
-		ps := rdb.Subscribe(ctx) // without channels: no I/O
-		if err := ps.Subscribe(ctx, probe); err != nil {
-			_ = ps.Close()
-			return nil, err
-		}
-		ended, end := context.WithCancel(context.Background())
-		end()
-		return &redisSource{rdb: rdb, ps: ps, probe: probe, ended: ended}, nil
-	}
+func Redis(rdb redis.UniversalClient, probe string) Servers {
+	_, single := rdb.(*redis.Client)
+	return &anyServer{rdb, probe, single}
+}
+
+// anyServer is the one that rdb chooses.
+type anyServer struct {
+	rdb    redis.UniversalClient
+	probe  string
+	single bool // PUBLISH counts all receivers, not those of one node
+}
+
+func (a *anyServer) Find(context.Context, string) (string, error) { return "", nil }
+func (a *anyServer) Refresh(context.Context)                      {}
+
+func (a *anyServer) Open(ctx context.Context, _, _ string) (Source, error) {
+	ps := a.rdb.Subscribe(ctx) // without channels: no I/O
+	s := newRedisSource(ps, a.rdb, a.probe)
+	s.subscribe, s.unsubscribe = ps.Subscribe, ps.Unsubscribe
+	s.publish = redis.Pipeliner.Publish
+	s.counts = a.single
+	return s, s.begin(ctx)
 }
 
 type redisSource struct {
 	rdb   redis.UniversalClient
 	ps    *redis.PubSub
 	probe string
+
+	// The commands of one family of channels.
+	subscribe, unsubscribe func(ctx context.Context, channels ...string) error
+	publish                func(p redis.Pipeliner, ctx context.Context, channel string, message any) *redis.IntCmd
 
 	// ended is a context that is over. A PubSub uses the context of a call to
 	// dial a replacement, inside a call that has failed and with its mutex held,
@@ -47,32 +62,53 @@ type redisSource struct {
 
 	answered bool        // the request for the probe channel, which was the first; used by Receive
 	echoes   atomic.Bool // a probe may be published, and comes back
+	counts   bool        // publish returns how many have received a probe
+	counted  atomic.Bool // it did: not everything that speaks Redis counts
 }
 
-func (s *redisSource) Subscribe(channel string) error {
-	return s.ps.Subscribe(s.ended, channel)
+func newRedisSource(ps *redis.PubSub, rdb redis.UniversalClient, probe string) *redisSource {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	return &redisSource{rdb: rdb, ps: ps, probe: probe, ended: ended}
 }
 
-func (s *redisSource) Unsubscribe(channel string) error {
-	return s.ps.Unsubscribe(s.ended, channel)
+// begin connects.
+func (s *redisSource) begin(ctx context.Context) error {
+	err := s.subscribe(ctx, s.probe)
+	if err != nil {
+		_ = s.ps.Close()
+	}
+	return err
 }
+
+func (s *redisSource) Subscribe(channel string) error   { return s.subscribe(s.ended, channel) }
+func (s *redisSource) Unsubscribe(channel string) error { return s.unsubscribe(s.ended, channel) }
 
 // Probe publishes in a pipeline, because that has a connection pool of its own:
 // an application that has used up the other one is no reason to reconnect.
-func (s *redisSource) Probe(ctx context.Context) {
+//
+// A probe that nobody has received was executed by another server than the one
+// that sends the messages.
+func (s *redisSource) Probe(ctx context.Context) error {
 	if s.echoes.Load() {
+		var receivers *redis.IntCmd
 		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			p.Publish(ctx, s.probe, "")
+			receivers = s.publish(p, ctx, s.probe, "")
 			return nil
 		})
-		if err == nil {
-			return
-		}
-		if redis.IsPermissionError(err) {
+		switch {
+		case err == nil && receivers.Val() > 0:
+			s.counted.Store(true)
+			return nil
+		case err == nil && s.counts && s.counted.Load():
+			return errElsewhere
+		case err == nil:
+			return nil
+		case redis.IsPermissionError(err):
 			s.echoes.Store(false) // and do not fill the server's ACL log
 		}
 	}
-	_ = s.ps.Ping(s.ended) // a failure shows as silence
+	return s.ps.Ping(s.ended)
 }
 
 func (s *redisSource) Receive() (Event, error) {
@@ -80,17 +116,25 @@ func (s *redisSource) Receive() (Event, error) {
 	if err != nil {
 		return s.refused(err)
 	}
+	return s.event(msg)
+}
+
+// event translates what a PubSub has received.
+func (s *redisSource) event(msg any) (Event, error) {
 	switch msg := msg.(type) {
 	case *redis.Message:
 		if msg.Channel != s.probe {
 			return Event{Kind: Message, Channel: msg.Channel, Payload: msg.Payload}, nil
 		}
 	case *redis.Subscription:
+		begins := msg.Kind == "subscribe" || msg.Kind == "ssubscribe"
 		switch {
+		case msg.Channel == s.probe && !begins:
+			return Event{}, errElsewhere
 		case msg.Channel == s.probe:
 			s.answered = true
 			s.echoes.Store(true)
-		case msg.Kind == "subscribe":
+		case begins:
 			return Event{Kind: Subscribed, Channel: msg.Channel}, nil
 		default:
 			return Event{Kind: Unsubscribed, Channel: msg.Channel}, nil
@@ -105,11 +149,14 @@ func (s *redisSource) refused(err error) (Event, error) {
 	if _, ok := errors.AsType[redis.Error](err); !ok {
 		return Event{}, err
 	}
+	_, moved := redis.IsMovedError(err)
 	switch {
 	case !s.answered:
 		s.answered = true // no probe channel, then
 	case strings.Contains(err.Error(), "'ping'"):
 		// NOPERM for a PING is an answer as good as any.
+	case moved, redis.IsClusterDownError(err):
+		return Event{Kind: Moved, Err: err}, nil
 	default:
 		return Event{Kind: Refused, Err: err}, nil
 	}

@@ -7,8 +7,11 @@ import "container/list"
 type Waiter struct {
 	hub     *Hub
 	c       chan struct{} // capacity 1; the hub sends with mu held; never closed
+	kind    kind
+	name    string        // of a JoinNamed
 	channel *channel      // nil if the hub was closed already
-	place   *list.Element // in channel.waiters, nil after Leave; guarded by hub.mu
+	place   *list.Element // in channel.waiters[kind], nil after Leave; guarded by hub.mu
+	message string        // the newest that was for name; guarded by hub.mu
 }
 
 // C is readable when it is time to try. It holds one wake-up, however many there
@@ -26,8 +29,27 @@ func (w *Waiter) Live() bool {
 	return w.place != nil && w.channel.live
 }
 
-// Leave gives up the place, and hands a wake-up still in C on to the next
-// waiter. A second call does nothing.
+// Heard counts the messages on the channel, whomever they were for. It never
+// falls while this waiter has its place, and started with any number: only the
+// difference between two calls says something. A message is counted before it
+// wakes anybody.
+func (w *Waiter) Heard() int64 {
+	if w.channel == nil {
+		return 0
+	}
+	return w.channel.heard.Load()
+}
+
+// Message returns the newest message that called this waiter by its name, whole,
+// or "" before one.
+func (w *Waiter) Message() string {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.message
+}
+
+// Leave gives up the place, and hands a wake-up still in C on to the next in the
+// queue. A second call does nothing.
 func (w *Waiter) Leave() {
 	h := w.hub
 	h.mu.Lock()
@@ -36,16 +58,25 @@ func (w *Waiter) Leave() {
 		return
 	}
 	ch := w.channel
-	ch.waiters.Remove(w.place)
-	w.place = nil
+	ch.remove(w)
 	select {
 	case <-w.c:
-		ch.wakeOne()
+		if w.kind == inTurn { // what woke the other kinds has woken all whom it concerns
+			ch.wakeNext()
+		}
 	default:
 	}
-	if ch.waiters.Len() == 0 && !ch.refused && !h.closed {
+	if !ch.occupied() && !ch.refused && !h.closed {
 		h.keep(ch, h.opts.Linger)
 	}
+}
+
+// Wake makes C readable, for a caller that has learnt in another way that it is
+// time to try.
+func (w *Waiter) Wake() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.wake()
 }
 
 // wake leaves a wake-up in C, and reports whether there was room for it.

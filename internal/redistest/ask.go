@@ -103,6 +103,11 @@ func query(w io.Writer, r *bufio.Reader, command string) (string, error) {
 // use functions that call tb.Fatal.
 func Eventually(tb testing.TB, what string, cond func() bool) {
 	tb.Helper()
+	inTime(tb, limit, what, cond)
+}
+
+func inTime(tb testing.TB, limit time.Duration, what string, cond func() bool) {
+	tb.Helper()
 	for deadline := time.Now().Add(limit); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			tb.Fatalf("after %v still not true: %s", limit, what)

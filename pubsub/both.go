@@ -1,0 +1,75 @@
+package pubsub
+
+import "github.com/redis/go-redis/v9"
+
+// bothSource hears ordinary and sharded messages on one connection. It asks for
+// each channel twice, first for the ordinary one, and takes two answers for one:
+// a subscription is confirmed when both are.
+//
+// A channel that moves to another server leaves its ordinary half behind until
+// the connection ends; from there, messages come twice.
+type bothSource struct {
+	*redisSource
+
+	// The answer to the first half of a request, used by Receive: a refusal or
+	// the name of the channel. Nil and "" between requests.
+	refusal *Event
+	half    string
+}
+
+func (b *bothSource) Subscribe(channel string) error {
+	if err := b.ps.Subscribe(b.ended, channel); err != nil {
+		return err
+	}
+	return b.redisSource.Subscribe(channel)
+}
+
+func (b *bothSource) Unsubscribe(channel string) error {
+	if err := b.ps.Unsubscribe(b.ended, channel); err != nil {
+		return err
+	}
+	return b.redisSource.Unsubscribe(channel)
+}
+
+func (b *bothSource) Receive() (Event, error) {
+	msg, err := b.ps.Receive(b.ended)
+	if err != nil {
+		return b.halfRefused(err)
+	}
+	sub, ok := msg.(*redis.Subscription)
+	if !ok || sub.Channel == b.probe {
+		return b.event(msg)
+	}
+	between := b.half == "" && b.refusal == nil
+	if sub.Kind == "subscribe" || sub.Kind == "unsubscribe" {
+		if !between {
+			return Event{}, errOutOfStep
+		}
+		b.half = sub.Channel
+		return Event{Kind: Pong}, nil
+	}
+	if between || b.refusal == nil && b.half != sub.Channel {
+		return b.event(msg) // the server takes the channel away
+	}
+	refusal := b.refusal
+	b.half, b.refusal = "", nil
+	if refusal != nil {
+		return *refusal, nil
+	}
+	return b.event(msg)
+}
+
+// halfRefused is refused for half of a request.
+func (b *bothSource) halfRefused(err error) (Event, error) {
+	e, err := b.refused(err)
+	switch {
+	case err != nil || e.Kind == Pong:
+		return e, err
+	case b.half == "" && b.refusal == nil:
+		b.refusal = &e
+		return Event{Kind: Pong}, nil
+	default:
+		b.half, b.refusal = "", nil
+		return e, nil
+	}
+}

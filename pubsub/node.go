@@ -1,0 +1,140 @@
+package pubsub
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// node is a server in use. It is in Hub.nodes as long as its goroutine, run,
+// exists. Hub.mu guards it.
+type node struct {
+	hub      *Hub
+	name     string              // as given by [Servers]
+	channels map[string]*channel // those that it serves, as far as is known
+	conn     *conn               // nil between connections
+	idle     *time.Timer         // ends the connection; starts anew whenever the last channel goes
+}
+
+func newNode(h *Hub, name string) *node {
+	n := &node{hub: h, name: name, channels: make(map[string]*channel)}
+	n.idle = time.AfterFunc(h.opts.Idle, n.rest)
+	n.idle.Stop()
+	return n
+}
+
+// run keeps a connection as long as channels are wanted.
+func (n *node) run() {
+	h, failures := n.hub, 0
+	for c := n.connect(); c != nil; c = n.connect() {
+		err := c.watch()
+		c.giveUp(err)
+		if confirmed := n.disconnect(c); confirmed {
+			failures = 0
+		}
+		if errors.Is(err, errIdle) {
+			continue
+		}
+		if failures == 0 && !errors.Is(err, errClosed) {
+			h.opts.Logger.Warn("pubsub: no connection, waiters poll until there is one", "server", n.name, "error", err)
+		}
+		h.mu.Lock()
+		h.refresh() // perhaps another server is in charge now
+		h.mu.Unlock()
+		select {
+		case <-time.After(backoff(failures)):
+		case <-h.ctx.Done():
+		}
+		failures++
+		n.rehome()
+	}
+}
+
+// connect starts a connection, or returns nil if there is nothing to wait for.
+func (n *node) connect() *conn {
+	h := n.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(n.channels) == 0 {
+		n.idle.Stop()
+		delete(h.nodes, n.name)
+		return nil
+	}
+	c := newConn(n)
+	n.conn = c
+	for name, ch := range n.channels {
+		c.sample = name
+		c.enqueue(ch)
+	}
+	h.wg.Go(c.serve)
+	return c
+}
+
+// disconnect ends the effects of c, whose goroutines may still be on their way
+// out, and reports whether it was ever of use.
+func (n *node) disconnect(c *conn) (confirmed bool) {
+	n.hub.mu.Lock()
+	defer n.hub.mu.Unlock()
+	n.conn = nil
+	for _, ch := range n.channels {
+		ch.reset()
+		if !ch.wanted() {
+			n.hub.forget(ch)
+		}
+	}
+	return c.confirmed
+}
+
+// rehome moves the channels that another server serves by now. There is no
+// connection.
+func (n *node) rehome() {
+	h := n.hub
+	h.mu.Lock()
+	channels := slices.Collect(maps.Values(n.channels))
+	h.mu.Unlock()
+	for _, ch := range channels {
+		name, err := h.servers.Find(h.ctx, ch.name)
+		if err != nil || name == n.name {
+			continue
+		}
+		h.mu.Lock()
+		if n.channels[ch.name] == ch {
+			n.drop(ch)
+			h.assign(ch, name)
+		}
+		h.mu.Unlock()
+	}
+}
+
+// drop takes away a channel about which nothing is open. hub.mu is held.
+func (n *node) drop(ch *channel) {
+	delete(n.channels, ch.name)
+	ch.node, ch.queued = nil, false
+	if len(n.channels) == 0 {
+		n.idle.Reset(n.hub.opts.Idle)
+	}
+}
+
+// rest gives up a connection that nobody needs.
+func (n *node) rest() {
+	n.hub.mu.Lock()
+	defer n.hub.mu.Unlock()
+	if n.conn != nil && len(n.channels) == 0 {
+		n.conn.giveUp(errIdle)
+	}
+}
+
+// backoff is the pause after so many failures in a row, drawn from the upper
+// half of a doubling interval: a server that comes back is not to meet all of its
+// clients at once.
+func backoff(failures int) time.Duration {
+	d := min(minBackoff<<min(failures, 10), maxBackoff)
+	return d/2 + rand.N(d/2)
+}

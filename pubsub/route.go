@@ -1,0 +1,115 @@
+package pubsub
+
+import (
+	"math"
+	"time"
+)
+
+// maxRefreshes bounds how many questions about the servers are under way at a
+// time: one may hang on a server that does not answer, while another does.
+const maxRefreshes = 3
+
+// place puts a channel that has no server on the one that serves it.
+func (h *Hub) place(ch *channel) {
+	name, err := h.servers.Find(h.ctx, ch.name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.channels[ch.name] != ch: // nobody wants it any more
+	case err != nil:
+		h.lose(ch)
+	default:
+		h.assign(ch, name)
+	}
+}
+
+// assign makes ch a channel of the server of that name. mu is held, as for the
+// rest of this file but search.
+func (h *Hub) assign(ch *channel, name string) {
+	n := h.nodes[name]
+	if n == nil {
+		n = newNode(h, name)
+		h.nodes[name] = n
+		h.wg.Go(n.run)
+	}
+	ch.node = n
+	n.channels[ch.name] = ch
+	h.settle(ch)
+}
+
+// lose takes ch from its server, if it has one, which does not serve it, or not
+// now, and has another looked for. Nothing about it is open.
+func (h *Hub) lose(ch *channel) {
+	if ch.node != nil {
+		ch.node.drop(ch)
+	}
+	ch.asked = false
+	if ch.live {
+		ch.live = false
+		ch.wakeAll() // the others rely on nothing
+	}
+	if !ch.wanted() {
+		h.forget(ch)
+		return
+	}
+	h.lost = append(h.lost, ch)
+	h.refresh()
+	if !h.searching {
+		h.searching = true
+		h.wg.Go(h.search)
+	}
+}
+
+// search places lost channels, and ends when there are none. Its pauses give the
+// news about the servers time to arrive, and grow while it does not.
+func (h *Hub) search() {
+	for {
+		h.mu.Lock()
+		fewest := math.MaxInt
+		for _, ch := range h.lost {
+			fewest = min(fewest, ch.moves)
+		}
+		h.searching = len(h.lost) > 0 && !h.closed
+		again := h.searching
+		h.mu.Unlock()
+		if !again {
+			return
+		}
+		select {
+		case <-time.After(backoff(fewest)):
+		case <-h.ctx.Done():
+		}
+		h.mu.Lock()
+		lost := h.lost
+		h.lost = nil
+		for _, ch := range lost {
+			ch.moves++
+		}
+		h.mu.Unlock()
+		for _, ch := range lost {
+			h.place(ch)
+		}
+	}
+}
+
+// refresh has the news about the servers fetched, and does not wait for them.
+func (h *Hub) refresh() {
+	if h.refreshes == maxRefreshes || h.closed {
+		return
+	}
+	h.refreshes++
+	h.wg.Go(func() {
+		h.servers.Refresh(h.ctx)
+		h.mu.Lock()
+		h.refreshes--
+		h.mu.Unlock()
+	})
+}
+
+// forget ends a channel that is not wanted, and of which nothing is open.
+func (h *Hub) forget(ch *channel) {
+	delete(h.channels, ch.name)
+	if ch.node != nil {
+		ch.node.drop(ch)
+	}
+}

@@ -1,0 +1,102 @@
+package pubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Sharded returns what [NewHub] needs for sharded channels, SSUBSCRIBE and
+// SPUBLISH, in a cluster of Redis 7 or later. There is one connection to each
+// master that serves a channel somebody waits on.
+//
+// probe is the beginning of names that nobody else uses for channels, without
+// braces. It is used as in [Redis], with the hash tag of a channel behind it:
+// such a probe is in the slot of the channel, and so on its server.
+func Sharded(cluster *redis.ClusterClient, probe string) Servers {
+	return &masters{cluster: cluster, probe: probe}
+}
+
+// Both is a [Sharded] that hears ordinary channels as well, SUBSCRIBE and
+// PUBLISH, for a fleet that does not agree on the family. What is published in
+// both is heard twice, and counted twice by [Waiter.Heard].
+func Both(cluster *redis.ClusterClient, probe string) Servers {
+	return &masters{cluster: cluster, probe: probe, both: true}
+}
+
+// HasSharded reports whether the servers form a cluster with sharded channels,
+// and let this user ask. An error is no answer: it is worth asking again.
+func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error) {
+	for _, ask := range []func() error{
+		func() error { return cluster.ClusterKeySlot(ctx, "0").Err() }, // not everything behind a ClusterClient is one
+		func() error { return cluster.PubSubShardNumSub(ctx, "0").Err() },
+	} {
+		err := ask()
+		_, answer := errors.AsType[redis.Error](err)
+		switch {
+		case err == nil:
+		case !answer, redis.IsLoadingError(err), redis.IsClusterDownError(err):
+			return false, err
+		default:
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// masters are those of a cluster, called by their addresses.
+type masters struct {
+	cluster *redis.ClusterClient
+	probe   string
+	both    bool
+}
+
+func (m *masters) Find(ctx context.Context, channel string) (string, error) {
+	rdb, err := m.cluster.MasterForKey(ctx, channel)
+	if err != nil {
+		return "", err
+	}
+	return rdb.Options().Addr, nil
+}
+
+// Refresh loads the client's map of the slots, which otherwise is a minute old
+// unless a command was redirected. ForEachMaster does, and no other exported
+// method waits for it.
+func (m *masters) Refresh(ctx context.Context) {
+	_ = m.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
+}
+
+// Open uses the client of the node, because a PubSub of the cluster's would go
+// wherever it thinks that its first channel is.
+func (m *masters) Open(ctx context.Context, server, channel string) (Source, error) {
+	rdb, err := m.cluster.MasterForKey(ctx, channel)
+	if err != nil {
+		return nil, err
+	}
+	if addr := rdb.Options().Addr; addr != server {
+		return nil, fmt.Errorf("%w: %s", errElsewhere, addr)
+	}
+	ps := rdb.SSubscribe(ctx) // without channels: no I/O
+	s := newRedisSource(ps, m.cluster, m.probe+"{"+tag(channel)+"}")
+	s.subscribe, s.unsubscribe = ps.SSubscribe, ps.SUnsubscribe
+	s.publish = redis.Pipeliner.SPublish
+	s.counts = true
+	s.counted.Store(true)
+	if err := s.begin(ctx); err != nil || !m.both {
+		return s, err
+	}
+	return &bothSource{redisSource: s}, nil
+}
+
+// tag returns the part of a name that decides its slot.
+func tag(name string) string {
+	if _, rest, ok := strings.Cut(name, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return name
+}
