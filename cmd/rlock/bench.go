@@ -89,10 +89,13 @@ func benchConfig(cmd *cli.Command) (c bench.Config, err error) {
 	}
 	defer s.close()
 	single, ok := s.rdb.(*redis.Client)
-	if !ok {
-		return c, usagef(cmd, "--url: the benchmark reads the counters of a single server, not of a cluster")
+	if !ok || s.sentinels != nil {
+		return c, usagef(cmd, "--url: the benchmark reads the counters of a single server, not of a cluster or of what Sentinels name")
 	}
 	c.Server = single.Options()
+	if t := c.Server.TLSConfig; t != nil && (t.RootCAs != nil || t.Certificates != nil) {
+		return c, usagef(cmd, "--cacert, --cert: the processes of the benchmark know the system's authorities only, set SSL_CERT_FILE")
+	}
 	return c, nil
 }
 

@@ -14,11 +14,14 @@ import (
 
 const defaultURL = "redis://127.0.0.1:6379"
 
-// server is a Redis to lock on.
+// server is a Redis to lock on: a single server, a cluster, or whichever server
+// the Sentinels name.
 type server struct {
-	rdb    redis.UniversalClient
-	name   string // its address, without credentials
-	prefix string
+	rdb       redis.UniversalClient
+	name      string // where it is, without credentials
+	prefix    string
+	sentinels *redis.FailoverOptions // nil: not found through Sentinels
+	options   redis.Options          // of a client of one of its nodes, apart from the address; not of a cluster
 }
 
 // connect returns the server that the flags and the environment name. Nothing
@@ -30,7 +33,14 @@ func connect(cmd *cli.Command) (*server, error) {
 			text, from = os.Getenv(name), "$"+name
 		}
 	}
-	s, err := parseURL(cmp.Or(text, defaultURL))
+	if text == "" {
+		from = "no --url"
+	}
+	a, err := newAccess(cmd)
+	if err != nil {
+		return nil, usagef(cmd, "%w", err)
+	}
+	s, err := a.open(text)
 	if err != nil {
 		return nil, usagef(cmd, "%s: %w", from, err)
 	}
@@ -40,28 +50,75 @@ func connect(cmd *cli.Command) (*server, error) {
 
 var errURL = errors.New("not a Redis URL: want redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// alike, or unix://[USER[:PASSWORD]@]/SOCKET[?db=DB], with special characters percent-encoded")
 
-// parseURL never says what is wrong with a URL: the text of the parser's error
+// open never says what is wrong with a URL: the text of the parser's error
 // repeats parts of it, and the password may be one of them.
-func parseURL(text string) (*server, error) {
+func (a *access) open(text string) (*server, error) {
 	u, err := url.Parse(text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, errURL
+	case len(a.sentinels) > 0:
+		return a.openFailover(text, u)
+	case a.cluster || u.Query().Has("addr"): // go-redis' form for a cluster
+		return a.openCluster(cmp.Or(text, defaultURL))
 	}
-	if u.Query().Has("addr") { // go-redis' form for a cluster
-		opts, err := redis.ParseClusterURL(text)
-		if err != nil {
-			return nil, errURL
-		}
-		impatient(&opts.DialTimeout, &opts.DialerRetries)
-		return &server{rdb: redis.NewClusterClient(opts), name: opts.Addrs[0] + "/0"}, nil
+	opts, err := a.parse(cmp.Or(text, defaultURL))
+	if err != nil {
+		return nil, err
 	}
+	s := &server{name: fmt.Sprintf("%s/%d", opts.Addr, opts.DB), options: *opts}
+	s.rdb = redis.NewClient(opts)
+	return s, nil
+}
+
+// parse returns the options of a client of a single server.
+func (a *access) parse(text string) (*redis.Options, error) {
 	opts, err := redis.ParseURL(text)
 	if err != nil {
 		return nil, errURL
 	}
 	impatient(&opts.DialTimeout, &opts.DialerRetries)
 	opts.MaxRetries = cmp.Or(opts.MaxRetries, -1) // the library repeats what may be repeated
-	return &server{rdb: redis.NewClient(opts), name: fmt.Sprintf("%s/%d", opts.Addr, opts.DB)}, nil
+	opts.Password = cmp.Or(a.password, opts.Password, a.usualPassword)
+	return opts, a.secure(opts.TLSConfig)
+}
+
+func (a *access) openCluster(text string) (*server, error) {
+	opts, err := redis.ParseClusterURL(text)
+	if err != nil {
+		return nil, errURL
+	}
+	impatient(&opts.DialTimeout, &opts.DialerRetries)
+	opts.Password = cmp.Or(a.password, opts.Password, a.usualPassword)
+	if err := a.secure(opts.TLSConfig); err != nil {
+		return nil, err
+	}
+	return &server{rdb: redis.NewClusterClient(opts), name: opts.Addrs[0] + "/0"}, nil
+}
+
+// openFailover takes from the URL what the master wants: user, password and
+// database; TLS and time-outs are for the Sentinels as well.
+func (a *access) openFailover(text string, u *url.URL) (*server, error) {
+	if u.Host != "" || u.Scheme == "unix" || u.Query().Has("addr") {
+		return nil, errors.New("with --sentinel the Sentinels say where the server is: leave the host out, as in redis://USER@/DB")
+	}
+	opts, err := a.parse(cmp.Or(text, "redis://"))
+	if err != nil {
+		return nil, err
+	}
+	if opts.TLSConfig != nil {
+		opts.TLSConfig.ServerName = "" // that of each server
+	}
+	f := &redis.FailoverOptions{
+		MasterName: a.master, SentinelAddrs: a.sentinels,
+		SentinelPassword: a.sentinelPassword,
+		Username:         opts.Username, Password: opts.Password, DB: opts.DB, TLSConfig: opts.TLSConfig,
+		DialTimeout: opts.DialTimeout, DialerRetries: opts.DialerRetries, MaxRetries: opts.MaxRetries,
+		ReadTimeout: opts.ReadTimeout, WriteTimeout: opts.WriteTimeout, PoolSize: opts.PoolSize,
+	}
+	s := &server{name: fmt.Sprintf("%s@%s/%d", a.master, a.sentinels[0], opts.DB), sentinels: f, options: *opts}
+	s.rdb = redis.NewFailoverClient(f)
+	return s, nil
 }
 
 // impatient lets an unreachable server be one within seconds: by default,

@@ -39,7 +39,7 @@ func demoActorCommand() *cli.Command {
 		Usage:  "a process of the demo",
 		Hidden: true,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			s, err := parseURL(cmd.Args().Get(1))
+			s, err := (&access{}).open(cmd.Args().Get(1))
 			if err != nil {
 				return usagef(cmd, "only the demo starts it")
 			}

@@ -12,6 +12,8 @@ import (
 // Exit codes: those of sysexits.h, then the shell's.
 const (
 	exitFailure     = 1   // nothing released; a scene of the demo failed
+	exitWarnings    = 1   // of the doctor
+	exitBroken      = 2   // of the doctor
 	exitUsage       = 64  // EX_USAGE
 	exitNotALock    = 65  // EX_DATAERR: the key holds something else
 	exitUnavailable = 69  // EX_UNAVAILABLE: Redis

@@ -45,5 +45,6 @@ func remaining(ttl time.Duration) string {
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false) // it is read by people as well
 	return e.Encode(v)
 }

@@ -30,7 +30,9 @@ Options:{{range .VisibleFlags}}
 
 Exit status:
    0    done; "run": that of its command
-   1    "unlock": nothing was released; "demo": a scene failed; "bench": a run went wrong
+   1    "unlock": nothing was released; "demo": a scene failed; "bench": a run went wrong;
+        "doctor": there are warnings
+   2    "doctor": something is broken, or the server cannot be reached
    64   wrong usage
    65   the key in Redis holds something that is not such a lock
    69   Redis cannot be reached, or refuses
@@ -44,11 +46,16 @@ Environment:
    RLOCK_URL  the server, unless --url is given. A password belongs here or into
               REDIS_URL: everybody who may list processes can read --url.
    REDIS_URL  the server, unless one of the others is given.
+   RLOCK_PASSWORD           for a URL without, as in redis://USER@HOST
+   RLOCK_SENTINEL_PASSWORD  of the Sentinels
+   Options with a variable of their own show it in brackets.
 
 Examples:
    rlock run nightly-report -- /usr/local/bin/report
    rlock run -n nightly-report -- /usr/local/bin/report
    rlock ls 'nightly-*'
    rlock inspect --json nightly-report
+   rlock --url rediss://locks@redis:6380 --cacert ca.pem --password-file secret doctor
+   rlock --sentinel s1:26379,s2:26379,s3:26379 --master mymaster doctor
 `
 )

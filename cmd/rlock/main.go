@@ -38,15 +38,13 @@ func newApp(args []string) *cli.Command {
 		Usage:     "distributed locks on Redis, for shells and cron",
 		UsageText: "rlock [--url URL] [--prefix P] COMMAND [options]",
 		Version:   version(),
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "url", Usage: "Redis server: redis://, rediss:// or unix:// `URL`", DefaultText: "$RLOCK_URL, $REDIS_URL, " + defaultURL},
-			&cli.StringFlag{Name: "prefix", Usage: "put `P` before every name to get its key in Redis"},
-		},
+		Flags:     serverFlags(),
 		Commands: []*cli.Command{
 			runCommand(args),
 			inspectCommand(),
 			lsCommand(),
 			unlockCommand(),
+			doctorCommand(),
 			demoCommand(),
 			demoActorCommand(),
 			benchCommand(), benchWorkerCommand(),

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// feature is what somebody who uses locks may want. All that has to do with
+// holding one needs locking as well.
+type feature uint
+
+const (
+	locking    feature = 1 << iota // lock, nested lock, renewal, unlock, force-unlock
+	fencing                        // tokens; `rlock run` always has them
+	waking                         // waiters learn of a release when it happens
+	probing                        // a subscription that has gone deaf is noticed although it answers PING
+	inspecting                     // `rlock inspect`
+	listing                        // `rlock ls`
+	database                       // any but number 0
+	clustered                      // locks on a cluster
+)
+
+// The users that docs/acl.md knows.
+const (
+	lockUser = locking | fencing | waking | probing | inspecting
+	readUser = inspecting | listing
+)
+
+// right is an item of a user's ACL rules.
+type right struct {
+	item  string  // as ACL SETUSER takes it
+	needs feature // each of which is broken without it
+	why   string
+	try   string // a use of it that changes nothing; KEY and CHANNEL are those of a lock that nobody has, NAME is the key of one in question
+}
+
+// commandRights are the commands that the library and this program send, and
+// those that the scripts call, which the server checks one by one. TestRights
+// proves every line: what it says is needed, and nothing else is.
+var commandRights = []right{
+	{"+evalsha", locking | inspecting, "every request is a script, named by its hash", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
+	{"+eval", locking | inspecting, "sends the script itself to a server that does not know it yet", "eval return 1 KEY"},
+	{"+type", locking | inspecting, "tells a lock from an application's key", "type KEY"},
+	{"+hlen", locking, "likewise: a lock has one field", "hlen KEY"},
+	{"+hgetall", locking | inspecting, "the holder", "hgetall KEY"},
+	{"+hexists", locking, "is it still the holder, before renewal, nesting and unlock", "hexists KEY f"},
+	{"+hset", locking, "the hold count", "hset KEY f v odd"},
+	{"+pttl", locking | inspecting | listing, "what is left of the lease", "pttl KEY"},
+	{"+pexpire", locking, "the lease, and its renewal", "pexpire KEY 1"},
+	{"+del", locking, "unlock", "del KEY"},
+	{"+get", fencing | inspecting, "the newest token", "get KEY"},
+	{"+set", fencing, "the next token", "set KEY v nx xx"},
+	{"+time", fencing, "tokens follow the server's clock", "time"},
+	{"+publish", waking, "unlock tells the waiters; probes of the subscription", "publish CHANNEL 0"},
+	{"+subscribe", waking | probing, "waiters listen", "subscribe CHANNEL"},
+	{"+unsubscribe", waking, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
+	{"+pubsub|numsub", inspecting, "how many connections wait", "pubsub numsub CHANNEL"},
+	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
+	{"+hscan", listing, "reads the holders", "hscan KEY 0"},
+	{"+select", database, "a database other than 0", ""},           // or there is no connection
+	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
+}
+
+// relatives are the keys and channels that belong to a lock, as rules; NAME is
+// that of the lock, in braces unless it has a hash tag. Another kind of lock adds
+// lines.
+var relatives = []struct {
+	rule  string
+	needs feature
+	why   string
+}{
+	{"~redisson_lock_token:NAME", fencing | inspecting, "fencing counters"},
+	{"&redisson_lock__channel:NAME", waking, "unlock messages"},
+}
+
+// rightsFor returns all rights for locks whose keys match glob.
+func rightsFor(glob string) []right {
+	rights := []right{{"~" + glob, locking | inspecting | listing, "the locks", useOf("~NAME")}}
+	if glob == "*" {
+		rights[0].needs |= fencing
+	}
+	for _, r := range relatives {
+		as := func(name, why string) right {
+			return right{strings.Replace(r.rule, "NAME", strings.Replace(name, "NAME", glob, 1), 1), r.needs, why, useOf(strings.Replace(r.rule, "NAME", name, 1))}
+		}
+		switch {
+		case glob == "*" && r.rule[0] == '~': // permitted already
+		case glob == "*", strings.Contains(glob, "{"):
+			rights = append(rights, as("NAME", r.why))
+		case wild(glob):
+			rights = append(rights, as("{NAME}", r.why), as("NAME", r.why+", for names with a hash tag: a{b}"))
+		default:
+			rights = append(rights, as("{NAME}", r.why))
+		}
+	}
+	const probe = "&redisson_lock__channel:{rlock-probe:*}"
+	covering := slices.IndexFunc(rights, func(r right) bool { return r.item == "&redisson_lock__channel:*" })
+	if covering >= 0 {
+		rights[covering].needs |= probing
+	} else {
+		rights = append(rights, right{probe, probing, "each client's own channel, for probes", useOf(probe)})
+	}
+	return append(rights, commandRights...)
+}
+
+// useOf tells how to try the right to a key or channel: HSET fails, as a value is
+// missing, and a message only makes its receivers look at the lock.
+func useOf(rule string) string {
+	name := strings.ReplaceAll(rule[1:], "*", "x")
+	if rule[0] == '&' {
+		return "publish " + name + " 0"
+	}
+	return "hset " + name + " f v odd"
+}
+
+// wild tells whether a glob matches more than one name.
+func wild(glob string) bool {
+	return strings.ContainsAny(strings.NewReplacer(`\\`, "", `\*`, "", `\?`, "", `\[`, "").Replace(glob), "*?[")
+}
+
+// aclLine returns the command that makes a user who may do what f needs, on
+// locks whose keys match glob, and nothing else.
+func aclLine(user, glob string, f feature) string {
+	words := []string{"ACL SETUSER", user, "reset resetchannels on >PASSWORD"}
+	for _, r := range rightsFor(glob) {
+		if f&r.needs != 0 {
+			words = append(words, r.item)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// aclGlob returns an ACL pattern for the keys that a prefix and a glob of names
+// describe. A pattern cannot contain spaces, and quotes would be redis-cli's: a
+// question mark stands for each.
+func aclGlob(prefix, glob string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || r == '"' || r == '\'' {
+			return '?'
+		}
+		return r
+	}, escapeGlob(prefix)+glob)
+}
+
+// String lists the names of the features.
+func (f feature) String() string {
+	var names []string
+	for i, name := range []string{"lock", "fencing", "wake-up", "probe", "inspect", "ls", "database", "cluster"} {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}

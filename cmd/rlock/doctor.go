@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/xid"
+	"github.com/urfave/cli/v3"
+)
+
+// doctorTimeout bounds a whole examination. A server that answers needs about
+// two seconds.
+const doctorTimeout = 30 * time.Second
+
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "doctor",
+		Usage:     "check whether a server is fit for locks",
+		UsageText: "rlock doctor [--name GLOB] [--json]",
+		Description: `Looks at version, memory, persistence, replication, cluster, Sentinels, ACL
+rights, clocks and round trips, locks and unlocks a lock of its own named
+rlock-doctor:ID, and says what each means for locks and what to do about it. It
+changes nothing else. What it may not ask it reports as "not checked".
+
+--name is for users who may use some names only: the ACL rights are those for
+locks that match GLOB (*, ?), behind --prefix, and its own lock is among them.
+
+Exit status: 0 all is well, as far as it was checked; 1 there are warnings;
+2 something is broken, or the server cannot be reached; 64 wrong usage.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "name", Value: "*", Usage: "check the rights to locks whose names match `GLOB`"},
+			jsonFlag(),
+		},
+		CustomHelpTemplate: commandHelp + doctorHelp,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return usagef(cmd, "takes no arguments")
+			}
+			if strings.ContainsAny(cmd.String("name"), `[\`) || cmd.String("name") == "" {
+				return usagef(cmd, "--name: of patterns, only * and ? can be checked")
+			}
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+			defer cancel()
+			d := newDoctor(s, cmd.String("name"))
+			defer d.close()
+			d.examine(ctx)
+			if err := d.report.print(cmd.Root().Writer, cmd.Bool("json")); err != nil {
+				return err
+			}
+			return d.report.exit()
+		},
+	}
+}
+
+const doctorHelp = `
+JSON:
+   server, topology (standalone, cluster, sentinel), level (the worst: ok, warning,
+   broken), acl.locks and acl.read_only (the lines for ACL SETUSER), and findings,
+   each with
+   check   connection, version, eviction, persistence, connections, replicas,
+           cluster, sharded pub/sub, sentinels, acl, round trip, clock, clocks, lock
+   nodes   which of several servers; may be missing
+   level   ok, not checked, warning, broken
+   text    what is the case, and what it means for locks
+   advice  what to do; may be missing
+   values  what was measured, such as median_ms; may be missing
+   Names and levels stay; texts may change.
+`
+
+// doctor examines a server.
+type doctor struct {
+	*server
+	report report
+	glob   string // of the keys of the locks in question, for ACL rules
+	name   string // of a lock that nobody else has; among those if they can be many
+	sample string // a name among those
+	nodes  []node
+	opened []*redis.Client // connections of its own, to replicas
+}
+
+// node is a server of the deployment. What it was asked for is empty if err says
+// that it was refused.
+type node struct {
+	rdb       *redis.Client
+	addr      string
+	version   string
+	mode      string // standalone, cluster or sentinel
+	role      string // master or replica
+	info      map[string]string
+	infoErr   error
+	config    map[string]string
+	configErr error
+}
+
+func newDoctor(s *server, glob string) *doctor {
+	d := &doctor{server: s, glob: aclGlob(s.prefix, glob)}
+	own := "rlock-doctor:" + xid.New().String()
+	d.sample = strings.NewReplacer("?", "x", "*", "x").Replace(strings.Replace(glob, "*", own, 1))
+	d.name = own
+	if strings.Contains(glob, "*") {
+		d.name = d.sample
+	}
+	d.report = report{Server: s.name, Topology: s.topology(), Findings: []finding{}}
+	d.report.ACL.Locks = aclLine("rlock", d.glob, lockUser|d.connecting())
+	d.report.ACL.ReadOnly = aclLine("rlock-reader", d.glob, readUser|d.connecting())
+	return d
+}
+
+func (s *server) topology() string {
+	switch s.rdb.(type) {
+	case *redis.ClusterClient:
+		return "cluster"
+	default:
+		if s.sentinels != nil {
+			return "sentinel"
+		}
+		return "standalone"
+	}
+}
+
+// connecting is what a user needs to get to the locks at all.
+func (s *server) connecting() (f feature) {
+	if s.topology() == "cluster" {
+		f |= clustered
+	}
+	if s.options.DB != 0 {
+		f |= database
+	}
+	return f
+}
+
+// examine makes all checks. If the server cannot be used, they end with that.
+func (d *doctor) examine(ctx context.Context) {
+	if s := d.sentinels; s != nil {
+		d.checkSentinels(ctx)
+	}
+	if err := reachable(ctx, d.rdb); err != nil {
+		d.report.add(finding{
+			Check: "connection", Level: broken,
+			Text:   fmt.Sprintf("cannot be used: %v", err),
+			Advice: "no lock can be taken: check address, network, TLS and credentials",
+		})
+		return
+	}
+	d.report.add(finding{Check: "connection", Level: fine, Text: "reached"})
+	d.findNodes(ctx)
+	for _, check := range []func(*node) []finding{
+		one((*node).checkVersion), one((*node).checkEviction), one((*node).checkPersistence), (*node).checkConnections, (*node).checkReplicas,
+	} {
+		for _, n := range d.nodes {
+			d.report.add(check(&n)...)
+		}
+	}
+	d.checkCluster(ctx)
+	d.checkRights(ctx)
+	d.checkRoundTrips(ctx)
+	d.checkClocks(ctx)
+	d.checkLock(ctx)
+}
+
+// one makes a check with a single finding one like the others.
+func one(check func(*node) finding) func(*node) []finding {
+	return func(n *node) []finding { return []finding{check(n)} }
+}
+
+// reachable is nil if the server answers, be it that PING is not permitted.
+func reachable(ctx context.Context, rdb redis.UniversalClient) error {
+	err := rdb.Ping(ctx).Err()
+	if redis.IsPermissionError(err) {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("no answer")
+	}
+	return err
+}
+
+// close ends what connect and the doctor have opened.
+func (d *doctor) close() {
+	for _, rdb := range d.opened {
+		_ = rdb.Close()
+	}
+	d.server.close()
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const (
+	trialLease = 1500 * time.Millisecond
+	trialWait  = 10 * time.Second
+	handOvers  = 5
+)
+
+// trial uses a lock that nobody else has, as two clients: what one releases the
+// other waits for.
+type trial struct {
+	holder, waiter *rlock.Client
+	name           string
+	renewed        chan struct{}
+	waiting        chan struct{}
+	said           bytes.Buffer // by the library's log; written under its mutex, read after Close
+}
+
+// checkLock takes, renews, releases and waits for a lock through the library.
+func (d *doctor) checkLock(ctx context.Context) {
+	t := &trial{name: d.name, renewed: make(chan struct{}, 1), waiting: make(chan struct{}, 1)}
+	logger := slog.New(slog.NewTextHandler(&t.said, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: untimed}))
+	opts := rlock.Options{Prefix: d.prefix, LeaseTime: trialLease, Logger: logger, Trace: rlock.Trace{
+		Renewed: func(string, time.Time) { notice(t.renewed) },
+		Waiting: func(string, time.Duration) { notice(t.waiting) },
+	}}
+	var err, err2 error
+	t.holder, err = rlock.New(d.rdb, &opts)
+	t.waiter, err2 = rlock.New(d.rdb, &opts)
+	if err = errors.Join(err, err2); err == nil {
+		var f finding
+		f, err = t.run(ctx)
+		closeWithin(t.waiter, closeTimeout)
+		closeWithin(t.holder, closeTimeout)
+		if err == nil {
+			if t.said.Len() > 0 {
+				f.Level, f.Advice = warning, "see acl above, and the server's log"
+				f.Text += "; rlock says: " + strings.TrimSpace(t.said.String())
+			}
+			d.report.add(f)
+			return
+		}
+	}
+	f := finding{Check: "lock", Level: broken, Text: fmt.Sprintf("a trial failed: %v", err), Advice: "see the other findings"}
+	if refusesName(err) && d.name != d.sample {
+		f = finding{Check: "lock", Level: unchecked, Text: fmt.Sprintf("the user may not use the lock of the trial: %v", err), Advice: "give --name a GLOB with a * in it, if the user has more names"}
+	}
+	d.report.add(f)
+}
+
+// run returns what was measured.
+func (t *trial) run(ctx context.Context) (finding, error) {
+	mine, theirs := t.holder.NewLock(t.name), t.waiter.NewLock(t.name)
+	held, hold, err := mine.TryLock(ctx)
+	if err != nil {
+		return finding{}, fmt.Errorf("lock: %w", err)
+	}
+	defer func() { _ = hold.Unlock(ctx) }() // unless all went well
+	_, inner, err := mine.Lock(held)
+	if err != nil {
+		return finding{}, fmt.Errorf("nested lock: %w", err)
+	}
+	if err := inner.Unlock(ctx); err != nil {
+		return finding{}, fmt.Errorf("nested unlock: %w", err)
+	}
+	select {
+	case <-t.renewed:
+	case <-held.Done():
+		return finding{}, fmt.Errorf("renewal: %w", context.Cause(held))
+	}
+	var took []time.Duration
+	for range handOvers {
+		d, next, err := t.handOver(ctx, hold, theirs)
+		if err != nil {
+			return finding{}, err
+		}
+		took, hold = append(took, d), next
+		mine, theirs = theirs, mine
+	}
+	if err := hold.Unlock(ctx); err != nil {
+		return finding{}, fmt.Errorf("unlock: %w", err)
+	}
+	slices.Sort(took)
+	median, longest := took[len(took)/2], took[len(took)-1]
+	return finding{
+		Check: "lock", Level: fine,
+		Text:   fmt.Sprintf("taken, nested, renewed, handed over, released; a waiter has it %s after the release, %s at most of %d", exact(median), exact(longest), len(took)),
+		Values: map[string]any{"median_ms": millis(median), "max_ms": millis(longest)},
+	}, nil
+}
+
+// handOver lets next wait for the lock, releases it and measures how long it
+// takes until next has it.
+func (t *trial) handOver(ctx context.Context, hold *rlock.Hold, next *rlock.Lock) (time.Duration, *rlock.Hold, error) {
+	type result struct {
+		hold *rlock.Hold
+		at   time.Time
+		err  error
+	}
+	results := make(chan result, 1)
+	go func() {
+		_, h, err := next.TryLockFor(ctx, trialWait)
+		results <- result{h, time.Now(), err}
+	}()
+	select {
+	case <-t.waiting:
+	case r := <-results:
+		return 0, nil, fmt.Errorf("wait: %w", errors.Join(r.err, errNotExclusive))
+	}
+	t.awaitSubscription(ctx, next)
+	released := time.Now()
+	if err := hold.Unlock(ctx); err != nil {
+		<-results
+		return 0, nil, fmt.Errorf("unlock: %w", err)
+	}
+	r := <-results
+	if r.err != nil {
+		return 0, nil, fmt.Errorf("wait: %w", r.err)
+	}
+	return r.at.Sub(released), r.hold, nil
+}
+
+var errNotExclusive = errors.New("the lock is held, and did not make the other client wait")
+
+// awaitSubscription gives up soon: where the server does not tell, or refuses
+// the subscription, waiting goes on without.
+func (t *trial) awaitSubscription(ctx context.Context, l *rlock.Lock) {
+	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); {
+		if state, err := l.Inspect(ctx); err == nil && state.Waiters > 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// notice does not wait if it was noticed before.
+func notice(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// untimed drops the time of a log line.
+func untimed(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
+		return slog.Attr{}
+	}
+	return a
+}
