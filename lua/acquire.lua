@@ -7,7 +7,7 @@
 -- ARGV[3]  how long the counter outlives its newest token, milliseconds
 --
 -- reply    {1, token}       acquired; token 0 for a lock that is not fenced
---          {0, pttl}        refused; what is left of the holder's lease, -1 if it has none
+--          {0, pttl, owner} refused; what is left of the holder's lease, -1 if it has none
 --          {-1, key, type}  key belongs to something that is not a lock
 --
 -- A script that fails half-way is not rolled back, so what may fail comes first:
@@ -18,18 +18,15 @@ if what ~= 'none' and what ~= 'lock' then
 end
 local held = owner == ARGV[2]
 if owner and not held then
-    return {0, redis.call('pttl', KEYS[1])}
+    return {0, redis.call('pttl', KEYS[1]), owner}
 end
 
 local token = 0
 if KEYS[2] then
-    -- From 2^53 on, adding 1 is not exact: a token could be given twice.
-    local counter = redis.pcall('get', KEYS[2]) or '0'
-    if type(counter) == 'table' or not string.find(counter, '^%d+$') or
-        #counter > 16 or tonumber(counter) >= 2^53 then
+    token = newest(KEYS[2])
+    if not token then
         return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
     end
-    token = tonumber(counter)
 end
 
 if held then -- the answer to an earlier delivery was lost
@@ -40,16 +37,7 @@ if held then -- the answer to an earlier delivery was lost
 end
 
 if KEYS[2] then
-    -- The server's clock carries the order of tokens over a lost counter, the
-    -- counter over a clock that was set back. A counter without TTL is one that
-    -- Redisson made and counts on: it stays so.
-    local now = redis.call('time')
-    token = math.max(token + 1, now[1] * 1000000 + now[2])
-    local keep = redis.call('pttl', KEYS[2]) ~= -1
-    redis.call('set', KEYS[2], string.format('%.0f', token))
-    if keep then
-        redis.call('pexpire', KEYS[2], ARGV[3])
-    end
+    token = following(KEYS[2], token, ARGV[3])
 end
 redis.call('hset', KEYS[1], ARGV[2], 1)
 local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])

@@ -60,6 +60,7 @@ type Reply struct {
 	Acquired bool
 	Token    int64         // fencing token, 0 without Counter
 	TTL      time.Duration // what is left of the holder's lease if refused; negative if it has no end
+	Holder   string        // its owner, if the kind tells
 }
 
 // Acquire takes the lock for g.Owner if it is free. If g.Owner holds it
@@ -67,14 +68,18 @@ type Reply struct {
 // succeeds and the lease is at least the given one again. It costs one round
 // trip, two if the server does not know the script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration) (Reply, error) {
-	reply, err := acquireScript.run(ctx, r, g.keys(), millis(lease), g.Owner, CounterTTL.Milliseconds())
+	return granted(acquireScript.run(ctx, r, g.keys(), millis(lease), g.Owner, CounterTTL.Milliseconds()))
+}
+
+// granted reads the answer to an acquire.
+func granted(reply reply, err error) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
 	if reply.status() == done {
 		return Reply{Acquired: true, Token: reply.int(1)}, nil
 	}
-	return Reply{TTL: reply.millis(1)}, nil
+	return Reply{TTL: reply.millis(1), Holder: reply.text(2)}, nil
 }
 
 // Count makes n the hold count of g.Owner and extends its lease to at least the
@@ -94,6 +99,11 @@ type Released struct {
 // announces it. ErrNotOwner: g.Owner did not hold it.
 func Release(ctx context.Context, r Runner, g Grant) (Released, error) {
 	reply, err := releaseScript.run(ctx, r, []string{g.Key}, g.Owner, g.publish(), g.Channel)
+	return announced(g, reply, err)
+}
+
+// announced reads the answer to a release.
+func announced(g Grant, reply reply, err error) (Released, error) {
 	if err := owned(reply, err); err != nil {
 		return Released{}, err
 	}
@@ -193,6 +203,7 @@ func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
 // State is what the server knows of a lock.
 type State struct {
 	Holds       map[string]int64 // hold count by owner; empty if free
+	Shared      map[string]int64 // those of Holds that others may share: reads
 	TTL         time.Duration    // what is left of the lease; negative if it has no end, 0 if free
 	Token       int64            // newest fencing token, 0 without Counter
 	Subscribers int64            // connections listening on the channel; -1 if the server does not tell
@@ -200,26 +211,40 @@ type State struct {
 
 // Inspect reads the lock of g; g.Owner is not used.
 func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
+	reply, err := g.inspect(ctx, r)
+	if err != nil {
+		return State{}, err
+	}
+	return reply.state(g.Key, holdCount)
+}
+
+func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
 	numsub := "NUMSUB"
 	if g.Sharded {
 		numsub = "SHARDNUMSUB"
 	}
-	reply, err := inspectScript.run(ctx, r, g.keys(), numsub, g.Channel)
-	if err != nil {
-		return State{}, err
-	}
-	s := State{Holds: make(map[string]int64), Token: reply.int(2), Subscribers: reply.int(3)}
-	for i := 4; i+1 < len(reply); i += 2 {
-		n, err := strconv.ParseInt(reply.text(i+1), 10, 64)
-		if err != nil {
-			return State{}, &ConflictError{Key: g.Key, Type: "hash with the field " + strconv.Quote(reply.text(i))}
+	return inspectScript.run(ctx, r, g.keys(), numsub, g.Channel)
+}
+
+// state reads the answer to an inspection, with a function for each field, whose
+// error says that it is none of a lock.
+func (r reply) state(key string, read func(s *State, field, value string) error) (State, error) {
+	s := State{Holds: make(map[string]int64), Token: r.int(2), Subscribers: r.int(3)}
+	for i := 4; i+1 < len(r); i += 2 {
+		if err := read(&s, r.text(i), r.text(i+1)); err != nil {
+			return State{}, &ConflictError{Key: key, Type: "hash with the field " + strconv.Quote(r.text(i))}
 		}
-		s.Holds[reply.text(i)] = n
 	}
 	if len(s.Holds) > 0 {
-		s.TTL = reply.millis(1)
+		s.TTL = r.millis(1)
 	}
 	return s, nil
+}
+
+// holdCount reads a field that is an owner.
+func holdCount(s *State, field, value string) (err error) {
+	s.Holds[field], err = strconv.ParseInt(value, 10, 64)
+	return err
 }
 
 var _ Runner = redis.UniversalClient(nil)

@@ -20,6 +20,9 @@ type Runner interface {
 //go:embed kind.lua
 var kindSource string
 
+//go:embed token.lua
+var tokenSource string
+
 //go:embed acquire.lua
 var acquireSource string
 
@@ -38,13 +41,22 @@ var forceSource string
 //go:embed inspect.lua
 var inspectSource string
 
+//go:embed acquireall.lua
+var acquireAllSource string
+
+//go:embed floor.lua
+var floorSource string
+
 var (
-	acquireScript = newScript("acquire", kindSource+acquireSource, 2)
+	acquireScript = newScript("acquire", kindSource+tokenSource+acquireSource, 2)
 	countScript   = newScript("count", countSource, 1)
 	releaseScript = newScript("release", releaseSource, 1)
 	renewScript   = newScript("renew", renewSource, 1)
 	forceScript   = newScript("force", kindSource+forceSource, 1)
 	inspectScript = newScript("inspect", inspectSource, 4)
+
+	acquireAllScript = newScript("acquireall", kindSource+tokenSource+acquireAllSource, 2)
+	floorScript      = newScript("floor", tokenSource+floorSource, 1)
 )
 
 type script struct {

@@ -253,8 +253,9 @@ func TestCloseOnASilentServer(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	c := newClient(t, srv, &rlock.Options{UnlockTimeout: 10 * time.Second})
-	held, hold := lock(t, t.Context(), c.NewLock("a"))
-	waiting := lockAsync(t.Context(), c.NewLock("a"))
+	mu := c.NewLock("a", rlock.WithoutHandoff()) // which would not need the server
+	held, hold := lock(t, t.Context(), mu)
+	waiting := lockAsync(t.Context(), mu)
 	awaitListener(t, srv.Client(t), "a")
 	srv.Stop()
 	unlocked := make(chan error, 1)

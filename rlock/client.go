@@ -28,6 +28,8 @@ type Client struct {
 	dog     *watchdog.Scheduler[*grant]
 	gates   gates
 	janitor janitor
+	peer    peer
+	tickets tickets
 
 	active  atomic.Int64  // calls, grants and goroutines that Close waits for
 	quiet   chan struct{} // capacity 1; told when active falls to zero
@@ -85,7 +87,13 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 // different cluster slots are invalid.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.protocol = newPlain(c, c.opts.Prefix+name, l.fenced)
+	l.inTurn = true
+	l.handoff = l.handoff.withDefaults(l.fixed)
+	p := newPlain(c, c.opts.Prefix+name, l.fenced)
+	l.protocol = p
+	if l.replicas.n > 0 {
+		l.protocol = newReplicated(l, p)
+	}
 	return l
 }
 

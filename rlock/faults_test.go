@@ -35,8 +35,15 @@ func isScript(name string) netfault.Match {
 // script returns the source as the server knows it.
 func script(name string) string {
 	files := []string{name}
-	if name == "acquire" || name == "force" {
+	switch name {
+	case "acquire":
+		files = []string{"kind", "token", name}
+	case "force":
 		files = []string{"kind", name}
+	case "rwread", "rwwrite":
+		files = []string{"rw", "token", name}
+	case "rwcount", "rwrelease", "rwrenew", "rwforce":
+		files = []string{"rw", name}
 	}
 	var source strings.Builder
 	for _, file := range files {

@@ -9,11 +9,14 @@ import (
 )
 
 // gates are the in-process queues of a client, by lock key. A gate exists while
-// somebody queues at it or holds its lock.
+// somebody queues at it or holds its lock, and a little longer if it listens for
+// wake-ups.
 type gates struct {
 	closing <-chan struct{} // the client's
-	mu      sync.Mutex      // guards byKey and everything in the gates
+	mu      sync.Mutex      // guards what follows and everything in the gates and seats
 	byKey   map[string]*gate
+	kept    []*gate     // listen on although nobody queues
+	keeper  *time.Timer // runs keep while there are any
 }
 
 // gate is the queue of those goroutines of a client that want the same lock.
@@ -21,8 +24,15 @@ type gates struct {
 type gate struct {
 	key     string
 	queue   list.List // of *seat; the front contends
-	waiter  ear       // joined by the first head that is refused, left with the last seat
+	waiter  ear       // joined by the first head that has to wait
+	kept    bool      // in gates.kept
+	idle    time.Time // since when nobody queues
 	holders []*grant  // grants of this client, as far as it knows; one unless they are shared
+	turns   turns
+
+	// owing says that a wake-up was not answered with a try yet. Whoever took it
+	// may have left since.
+	owing bool
 
 	// What the heads have learnt: the newest refusal or, if there was no answer
 	// since, from when on and the newest error.
@@ -31,13 +41,24 @@ type gate struct {
 	trouble error
 }
 
+// gateIdle is how long a gate goes on listening after its last seat has gone:
+// not so short that a hot lock subscribes again and again, nor so long that
+// others wait for a listener who wants nothing.
+const gateIdle = 200 * time.Millisecond
+
 // seat is a place in a gate's queue.
 type seat struct {
 	gates *gates
 	gate  *gate
+	lock  *Lock
 	place *list.Element
-	turn  chan struct{} // closed when the seat becomes the head; nil if it was at once
-	since time.Time     // when it was taken
+	since time.Time // when it was taken
+
+	// wake tells that the seat has become the head, was given a grant, or should
+	// look at the client's own grant again. Capacity 1; sent to with gates.mu held.
+	wake  chan struct{}
+	open  bool   // waits, and can be given a grant
+	given *grant // not taken yet
 }
 
 // of returns the gate of a key. mu is held.
@@ -55,16 +76,16 @@ func (gs *gates) of(key string) *gate {
 
 // tidy forgets a gate that nobody needs. mu is held.
 func (gs *gates) tidy(g *gate) {
-	if g.queue.Len() == 0 && len(g.holders) == 0 {
+	if g.queue.Len() == 0 && len(g.holders) == 0 && g.waiter == nil && !g.kept {
 		delete(gs.byKey, g.key)
 	}
 }
 
-// enter takes the last place in the queue and waits until it is the first one.
-// The seat must be left in any case; the error says why it never came to that.
-// A lock whose waiters queue on the server has a gate for each.
+// enter takes the last place in the queue and waits until it is the first one, or
+// is given a grant. The seat must be left in any case; the error says why it never
+// came to that. A lock whose waiters queue on the server has a gate for each.
 func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
-	s := &seat{gates: gs, since: time.Now()}
+	s := &seat{gates: gs, lock: l, since: time.Now()}
 	gs.mu.Lock()
 	if l.apart {
 		s.gate = &gate{}
@@ -72,15 +93,16 @@ func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
 		s.gate = gs.of(l.protocol.key())
 	}
 	s.place = s.gate.queue.PushBack(s)
-	if s.place.Prev() != nil {
-		s.turn = make(chan struct{})
+	first := s.place.Prev() == nil
+	if !first {
+		s.wake, s.open = make(chan struct{}, 1), true
 	}
 	gs.mu.Unlock()
-	if s.turn == nil {
+	if first {
 		return s, nil
 	}
 	select {
-	case <-s.turn:
+	case <-s.wake:
 		return s, nil
 	case <-gs.closing:
 		return s, &lockError{l.name, ErrClosed, nil}
@@ -97,39 +119,156 @@ func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
 }
 
 // leave gives the place up. The next in the queue, if this was its head, takes
-// over: it tries at once, so that no wake-up is lost with a head that leaves.
+// over: it tries at once, so that no wake-up is lost with a head that leaves. A
+// grant that was given but not taken is passed on.
 func (s *seat) leave() {
 	gs, g := s.gates, s.gate
 	var idle ear
 	gs.mu.Lock()
 	head := g.queue.Front() == s.place
 	g.queue.Remove(s.place)
-	if next := g.queue.Front(); next == nil {
-		idle, g.waiter, g.refusal, g.since, g.trouble = g.waiter, nil, nil, time.Time{}, nil
-		gs.tidy(g)
-	} else if head {
-		close(next.Value.(*seat).turn)
+	next, given := g.queue.Front(), s.given
+	s.open, s.given = false, nil
+	switch {
+	case next != nil && head:
+		next.Value.(*seat).rouse()
+	case next == nil:
+		g.refusal, g.since, g.trouble = nil, time.Time{}, nil
+		switch {
+		case s.lock.apart:
+			idle = g.waiter
+		case g.waiter != nil:
+			gs.retain(g)
+		default:
+			gs.tidy(g)
+		}
 	}
 	gs.mu.Unlock()
 	if idle != nil {
 		idle.Leave()
 	}
+	if given != nil {
+		given.pass()
+	}
 }
 
-// waiter returns the waiter for wake-ups that an earlier head has left to this
-// one, if there is one.
-func (s *seat) waiter() ear {
+// rouse wakes the seat. gates.mu is held.
+func (s *seat) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// retain lets a gate listen on for a while. mu is held.
+func (gs *gates) retain(g *gate) {
+	g.idle = time.Now()
+	if !g.kept {
+		g.kept, gs.kept = true, append(gs.kept, g)
+	}
+	if gs.keeper == nil {
+		gs.keeper = time.AfterFunc(gateIdle, gs.keep)
+	}
+}
+
+// keep has those gates stop listening that were idle for long enough.
+func (gs *gates) keep() {
+	var left []ear
+	gs.mu.Lock()
+	now := time.Now()
+	gs.kept = slices.DeleteFunc(gs.kept, func(g *gate) bool {
+		switch {
+		case g.queue.Len() > 0:
+		case now.Sub(g.idle) < gateIdle:
+			return false
+		default:
+			if g.waiter != nil {
+				left = append(left, g.waiter)
+			}
+			g.waiter, g.turns, g.kept = nil, turns{}, false
+			gs.tidy(g)
+		}
+		g.kept = false
+		return true
+	})
+	if gs.keeper = nil; len(gs.kept) > 0 {
+		gs.keeper = time.AfterFunc(gateIdle/2, gs.keep)
+	}
+	gs.mu.Unlock()
+	for _, w := range left {
+		w.Leave()
+	}
+}
+
+// listen returns the gate's waiter, and whether it was made just now. Only the
+// head calls it.
+func (s *seat) listen(owner string) (w ear, joined bool) {
+	gs, g := s.gates, s.gate
+	gs.mu.Lock()
+	w = g.waiter
+	gs.mu.Unlock()
+	if w != nil {
+		return w, false
+	}
+	if w = s.lock.protocol.listen(owner); w == nil {
+		return nil, false
+	}
+	gs.mu.Lock()
+	g.waiter = w
+	g.turns.listen(w)
+	gs.mu.Unlock()
+	return w, true
+}
+
+// outlook tells the head what to do now: to try, or to wait for so long. woken
+// says that its waiter was; mine is the client's own grant, if it still counts,
+// and is made to find out whether it does if somebody else has released the lock.
+func (s *seat) outlook(woken bool, mine *grant) (pause time.Duration, try bool) {
+	gs, t := s.gates, &s.gate.turns
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	now := time.Now()
+	heard, foreign := t.hear(s.gate.waiter, now)
+	doubt := woken && heard == 0
+	s.gate.owing = s.gate.owing || doubt || mine != nil && foreign > 0
+	if doubt {
+		t.echoes = 0
+	}
+	if mine != nil && foreign > 0 {
+		mine.correct()
+	}
+	switch {
+	case s.gate.owing:
+	case mine != nil: // its end will be told
+		pause = min(mine.until().Sub(now), maxPause)
+	case mine == nil:
+		pause = t.rest(now)
+	}
+	if try = pause <= 0; !try || len(s.gate.holders) > 0 {
+		s.hark()
+	}
+	s.open = !try
+	return pause, try
+}
+
+// refused notes the head's newest refusal, to an attempt sent at sent, also for
+// those behind it, and has the seat wait on: for so long.
+func (s *seat) refused(err *NotAcquiredError, sent time.Time) (pause time.Duration) {
+	pause = untilExpiry(err.TTL)
 	s.gates.mu.Lock()
 	defer s.gates.mu.Unlock()
-	return s.gate.waiter
+	s.gate.refusal, s.gate.owing = err, false
+	s.gate.turns.refused(sent, time.Now().Add(pause))
+	s.hark()
+	s.open = true
+	return pause
 }
 
-// listen gives the gate its waiter. Only the head calls it, once.
-func (s *seat) listen(w ear) ear {
-	s.gates.mu.Lock()
-	s.gate.waiter = w
-	s.gates.mu.Unlock()
-	return w
+// hark makes the seat's wake-up possible. gates.mu is held.
+func (s *seat) hark() {
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
 }
 
 // told notes how the head's attempts go, for those behind it.
@@ -143,13 +282,6 @@ func (s *seat) told(err error) {
 		g.since, g.refusal = time.Now(), nil
 	}
 	s.gate.trouble = err
-}
-
-// refused notes the head's newest refusal, for those behind it.
-func (s *seat) refused(err *NotAcquiredError) {
-	s.gates.mu.Lock()
-	s.gate.refusal = err
-	s.gates.mu.Unlock()
 }
 
 // refusal returns the newest refusal, unless there was trouble after it.
@@ -171,60 +303,10 @@ func (s *seat) outage() (since time.Time, trouble error) {
 	return since, s.gate.trouble
 }
 
-// held notes that a grant of this client began. It returns those that the client
-// believed in until then and that exclude it.
-func (gs *gates) held(g *grant) (before []*grant) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gate := gs.of(g.lock.protocol.key())
-	for _, other := range gate.holders {
-		if g.exclusive() || other.exclusive() {
-			before = append(before, other)
-		}
+// drain takes a wake-up that tells nothing new.
+func drain(w ear) {
+	select {
+	case <-w.C():
+	default:
 	}
-	gate.holders = append(gate.holders, g)
-	return before
-}
-
-// ended notes that a grant of this client is over.
-func (gs *gates) ended(g *grant) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if gate := gs.byKey[g.lock.protocol.key()]; gate != nil {
-		gate.holders = slices.DeleteFunc(gate.holders, func(other *grant) bool { return other == g })
-		gs.tidy(gate)
-	}
-}
-
-// holder returns the client's grant that excludes all others from the lock, if it
-// knows of one.
-func (gs *gates) holder(l *Lock) *grant {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if gate := gs.byKey[l.protocol.key()]; gate != nil {
-		for _, g := range slices.Backward(gate.holders) {
-			if g.exclusive() {
-				return g
-			}
-		}
-	}
-	return nil
-}
-
-// busy tells whether goroutines of this client queue for the lock.
-func (gs *gates) busy(l *Lock) bool {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gate := gs.byKey[l.protocol.key()]
-	return gate != nil && gate.queue.Len() > 0
-}
-
-// all returns all grants of the client.
-func (gs *gates) all() (all []*grant) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	for _, gate := range gs.byKey {
-		all = append(all, gate.holders...)
-	}
-	return all
 }

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,11 @@ type grant struct {
 
 	// Set before the grant is shared.
 	token   int64
-	sent    time.Time // before the attempt that acquired it went out
-	doubted bool      // an attempt to acquire got no answer and may still arrive
-	queued  bool      // a refused attempt has left something that a release takes back
+	chain   chain
+	sent    time.Time     // before the attempt that acquired it went out
+	armed   time.Duration // length of the lease until its first renewal
+	doubted bool          // an attempt to acquire got no answer and may still arrive
+	queued  bool          // a refused attempt has left something that a release takes back
 	began   time.Time
 	entry   *watchdog.Entry[*grant]
 
@@ -34,6 +37,7 @@ type grant struct {
 	// exclusives counts the live holds that exclude other owners. Written with mu
 	// held, read without.
 	exclusives atomic.Int32
+	unsure     atomic.Bool // a request that sets the count may still arrive
 
 	mu         sync.Mutex // guards what follows, and the holds' own state
 	state      state
@@ -58,8 +62,8 @@ var (
 	errGone     = errors.New("the server knows of no such holder: the lock expired, or was removed or taken over")
 )
 
-func (l *Lock) newGrant() *grant {
-	return &grant{lock: l, owner: l.client.owner(), turn: make(chan struct{}, 1), longest: l.lease}
+func (l *Lock) newGrant(owner string) *grant {
+	return &grant{lock: l, owner: owner, turn: make(chan struct{}, 1), longest: l.lease}
 }
 
 func (g *grant) patience(total time.Duration) patience {
@@ -68,13 +72,23 @@ func (g *grant) patience(total time.Duration) patience {
 
 // acquire asks the server, with patience.
 func (g *grant) acquire(ctx context.Context, p patience) answer[reply] {
-	a := send(ctx, g.lock, p, func(ctx context.Context) (reply, error) {
-		return g.lock.protocol.acquire(ctx, g.owner, g.lock.lease, !p.once)
-	}, g.late)
-	g.sent, g.token = a.sent, a.value.Token
+	owner := g.owner // an attempt that hangs may look at it when it has changed
+	var a answer[reply]
+	called := false
+	if l, ok := g.lock.protocol.(caller); ok {
+		a.value, called = l.called(owner)
+	}
+	if !called {
+		a = send(ctx, g.lock, p, func(ctx context.Context) (reply, error) {
+			return g.lock.protocol.acquire(ctx, owner, g.lock.lease, !p.once)
+		}, g.late)
+	}
+	g.sent, g.token, g.owner = a.sent, a.value.Token, cmp.Or(a.value.owner, owner)
 	if sent := a.value.sent; !sent.IsZero() {
 		g.sent = sent
 	}
+	g.armed = cmp.Or(a.value.armed, g.lock.lease)
+	g.chain = chain{began: a.sent, spare: g.lock.spareTokens()}
 	g.doubted = g.doubted || a.doubt
 	g.queued = g.queued || a.value.queued
 	return a
@@ -82,6 +96,10 @@ func (g *grant) acquire(ctx context.Context, p patience) answer[reply] {
 
 // late gets the answer to an attempt to acquire that nobody waits for any more.
 func (g *grant) late(r reply, err error) {
+	if r.owner != "" { // what became of g says nothing about it
+		g.lock.client.janitor.sweep(g.lock.newGrant(r.owner))
+		return
+	}
 	o, _ := classify(err)
 	g.mu.Lock()
 	over := g.state == released || g.state == lost
@@ -94,10 +112,13 @@ func (g *grant) late(r reply, err error) {
 // start makes an acquired grant an owned one, with its first hold. The error
 // says that there is no time left to hold it, or that the client is closed.
 func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
+	if g.chain.links > 0 {
+		return g.adopt(ctx)
+	}
 	c, l := g.lock.client, g.lock
 	held, hold := g.newHold(ctx, l, nil)
 	g.mu.Lock() // OnLost waits until the grant is complete
-	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
+	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.armed, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
 	if err == nil {
 		g.entry, g.state, g.began = entry, owned, time.Now()
 		g.put(hold)
@@ -142,6 +163,7 @@ func (g *grant) release(ctx context.Context) error {
 	c := g.lock.client
 	defer g.finish()
 	g.entry.Stop()
+	own := c.gates.freeing(g)
 	a := send(ctx, g.lock, g.patience(time.Until(g.expires())), g.requestRelease, nil)
 	if g.doubted {
 		c.janitor.sweepAgain(g)
@@ -156,15 +178,14 @@ func (g *grant) release(ctx context.Context) error {
 		c.janitor.sweep(g)
 		return a.err
 	}
-	if refusal := a.value.PublishErr; refusal != nil {
+	c.gates.freed(g, a.value.Receivers-own, time.Since(a.sent))
+	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
 		c.warnPublish.Do(func() {
 			c.opts.Logger.Warn("rlock: the server refuses to announce releases; waiters elsewhere only notice them when the lease ends: allow PUBLISH on the unlock channels",
 				"lock", g.lock.name, "err", refusal)
 		})
 	}
-	if f := c.opts.Trace.Released; f != nil {
-		c.observe(func() { f(g.lock.name, time.Since(g.began)) })
-	}
+	g.reportReleased()
 	return nil
 }
 
@@ -192,6 +213,13 @@ func (g *grant) until() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.entry.Until()
+}
+
+// pending tells whether there is nothing to hold yet.
+func (g *grant) pending() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state == asking
 }
 
 // expires returns when the lease has ended on the server at the latest: drift

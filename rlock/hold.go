@@ -15,7 +15,8 @@ type Hold struct {
 	parent *Hold // hold of the same grant that this one was taken under
 	lease  time.Duration
 	fixed  bool
-	shared bool // other owners may hold the lock as well
+	shared bool    // other owners may hold the lock as well
+	parts  []*Hold // of a multi lock, which sets nothing else
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.
@@ -50,6 +51,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if h == nil { // of an acquisition that failed
 		return ErrNotHeld
 	}
+	if h.parts != nil {
+		return h.unlockParts(ctx)
+	}
 	g := h.grant
 	g.check()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
@@ -60,13 +64,20 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return err
 	case err != nil:
 		return err
+	case left == 0 && g.handOff():
+		g.reportReleased()
+		return nil
 	case left == 0:
 		return g.release(ctx)
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
 	// and the next request corrects it.
-	if err := g.setCount(ctx, g.patience(g.lock.lease)); errors.Is(err, ErrLeaseLost) {
+	err := g.setCount(ctx, g.patience(g.lock.lease))
+	switch {
+	case errors.Is(err, ErrLeaseLost):
 		return err
+	case err != nil && !g.exclusive(): // but a writer that only reads any more
+		g.correct()
 	}
 	return nil
 }
@@ -79,14 +90,30 @@ func (h *Hold) unlockInto(ctx context.Context, err *error) {
 }
 
 // Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of
-// a grant have the same.
-func (h *Hold) Owner() string { return h.grant.owner }
+// a grant have the same. "" for a multi lock, whose members have one each.
+func (h *Hold) Owner() string {
+	if h.parts != nil {
+		return ""
+	}
+	return h.grant.owner
+}
 
 // Token returns the fencing token: greater than that of every earlier grant of
 // the name, equal for nested holds. Send it along with every write to a resource
 // that refuses smaller ones, and a holder that was stopped for longer than its
-// lease can do no harm there. 0 without [WithFencing].
-func (h *Hold) Token() int64 { return h.grant.token }
+// lease can do no harm there. 0 without [WithFencing], and for a multi lock.
+func (h *Hold) Token() int64 {
+	if h.parts != nil {
+		return 0
+	}
+	return h.grant.token
+}
 
-// Until returns the end of the trusted window as it stands. Renewals move it.
-func (h *Hold) Until() time.Time { return h.grant.entry.Until() }
+// Until returns the end of the trusted window as it stands, the earliest of a
+// multi lock. Renewals move it.
+func (h *Hold) Until() time.Time {
+	if h.parts != nil {
+		return h.untilParts()
+	}
+	return h.grant.entry.Until()
+}

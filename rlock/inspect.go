@@ -13,6 +13,7 @@ import (
 type State struct {
 	Name    string
 	Holds   map[string]int64 // hold count by owner; empty if the lock is free
+	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are those of a reader
 	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if the lock is free
 	Token   int64            // newest fencing token, 0 without fencing
 	Waiters int64            // connections that listen for a release, each for any number of waiters; -1 if the server does not tell
@@ -33,7 +34,7 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	return State{Name: l.name, Holds: s.Holds, TTL: s.TTL, Token: s.Token, Waiters: s.Subscribers}, nil
+	return State{Name: l.name, Holds: s.Holds, Shared: s.Shared, TTL: s.TTL, Token: s.Token, Waiters: s.Subscribers}, nil
 }
 
 // ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports
@@ -65,6 +66,9 @@ func once[T any](ctx context.Context, l *Lock, request func(context.Context) (T,
 		return none, err
 	}
 	defer l.client.done()
+	if _, ok := l.protocol.(multi); ok {
+		return none, &lockError{l.name, ErrInvalidOption, errMembers}
+	}
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("rlock: lock %s: %w", quote(l.name), ended(ctx))
 	}

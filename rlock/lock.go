@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -15,9 +16,13 @@ type Lock struct {
 	lease    time.Duration
 	fixed    bool
 	fenced   bool
-	shared   bool  // several owners may hold it at once
-	apart    bool  // its waiters queue on the server, not in the client
-	err      error // why no method of it works
+	shared   bool // several owners may hold it at once
+	apart    bool // its waiters queue on the server, not in the client
+	inTurn   bool // after a release, others come first
+	handoff  handoff
+	polling  *Polling // nil: wake-ups are listened for
+	replicas replicas // that must have a grant
+	err      error    // why no method of it works
 }
 
 // Name returns the name the lock was made with.
@@ -71,6 +76,9 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	if ctx.Err() != nil {
 		return ctx, nil, l.tooLate(ctx)
 	}
+	if m, ok := l.protocol.(multi); ok {
+		return m.take(ctx, ctx, true)
+	}
 	p := patience{attempt: l.bound(), total: l.bound(), once: true, stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err := l.nest(ctx, ctx, in, p); err != errReleased {
@@ -89,7 +97,7 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p patience) (context.Context, *Hold, error) {
-	g := l.newGrant()
+	g := l.newGrant(l.client.owner())
 	a := g.acquire(wait, p)
 	if a.err == nil && !a.value.Acquired {
 		a.err = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
@@ -131,6 +139,9 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	if wait.Err() != nil {
 		return ctx, nil, l.tooLate(wait)
 	}
+	if m, ok := l.protocol.(multi); ok {
+		return m.lock(ctx, wait)
+	}
 	p := patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err := l.nest(ctx, wait, in, p); err != errReleased {
@@ -170,19 +181,29 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	}
 }
 
-// contend tries until the lock is acquired: at once, when the subscription is
-// confirmed, and then after each wake-up or pause. The first is saved if this
-// client is known to hold the lock itself and the release would be heard. An
-// owner that was refused holds nothing, so all tries of one call share it.
+// contend tries until the lock is acquired, or given: at once, when the
+// subscription is confirmed, and then after each wake-up or pause, unless it is
+// somebody else's turn. While this client holds the lock itself, nothing is sent.
+// An owner that was refused holds nothing, so all tries of one call share it.
 func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, error) {
 	c := l.client
-	g := l.newGrant()
-	waiter := seat.waiter()
+	g := l.newGrant(c.owner())
 	busy := seat.refusal()
-	for deaf, tries := 0, 0; ; tries++ {
-		if holder := c.gates.holder(l); tries == 0 && holder != nil && waiter != nil && waiter.Live() && holder.check() {
-			busy = &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
-		} else {
+	deaf, woken := 0, false
+	if l.apart { // has a place of its own on the server, and perhaps hears of it already
+		seat.listen(g.owner)
+	}
+	for first := true; ; first = false {
+		if given := seat.take(); given != nil {
+			g.abandon(false)
+			return given, nil
+		}
+		mine := c.gates.holder(l)
+		if mine != nil && (l.apart || !mine.check()) {
+			mine = nil
+		}
+		d, try := seat.outlook(woken, mine)
+		if try {
 			a := g.acquire(wait, p)
 			if a.cut && busy != nil {
 				a.err = &NotAcquiredError{Name: l.name, TTL: busy.TTL, Err: ended(wait)}
@@ -196,19 +217,44 @@ func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, er
 			}
 			p.since, p.trouble = time.Time{}, nil
 			busy = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
-			seat.refused(busy)
+			d = cmp.Or(a.value.rest, seat.refused(busy, a.sent))
+			if again := a.value.again; again > 0 {
+				d = min(d, again)
+			}
+		} else if mine != nil {
+			busy = &NotAcquiredError{Name: l.name, TTL: time.Until(mine.until())}
 		}
-		if f := c.opts.Trace.Waiting; f != nil {
+		if f := c.opts.Trace.Waiting; f != nil && busy != nil && (try || first) {
 			c.observe(func() { f(l.name, busy.TTL) })
 		}
-		if waiter == nil {
-			waiter = seat.listen(l.protocol.listen(g.owner))
+		var waiter ear
+		joined := false
+		if l.polling == nil {
+			waiter, joined = seat.listen(g.owner)
 		}
-		if deaf++; waiter != nil && waiter.Live() {
+		switch live := waiter != nil && waiter.Live(); {
+		case live:
 			deaf = 0
+			if joined && mine != nil { // what it was woken for, the gate knows
+				drain(waiter)
+			}
+		case try && l.polling != nil:
+			deaf++
+			if err := l.polling.refused(l, deaf, busy.TTL); err != nil {
+				g.abandon(false)
+				return nil, err
+			}
+			d = min(d, l.polling.pause(deaf))
+		case try:
+			deaf++
+			d = min(d, 25*time.Millisecond<<min(deaf, 6), time.Second)
 		}
-		if err := l.pause(wait, waiter, busy.TTL, deaf); err != nil {
+		var err error
+		if woken, err = l.pause(wait, seat, waiter, d); err != nil {
 			g.abandon(false)
+			if refused, ok := err.(*NotAcquiredError); ok && busy != nil {
+				refused.TTL = busy.TTL
+			}
 			return nil, err
 		}
 	}
@@ -221,35 +267,36 @@ const (
 	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
 )
 
-// pause waits for a wake-up, no longer than the holder's TTL. If no subscription
-// is confirmed, for the deaf-th time in a row, the pause is short: 50 ms
-// doubling to 1 s.
-func (l *Lock) pause(wait context.Context, waiter ear, ttl time.Duration, deaf int) error {
-	d := ttlPause
-	if ttl >= 0 {
-		// The key expires within its last millisecond; the random part keeps
-		// processes apart that saw the same TTL.
-		d = min(max(ttl, minPause)+time.Millisecond+rand.N(4*time.Millisecond), maxPause)
+// untilExpiry is how long to sleep if no wake-up comes, for a lock whose key
+// expires after ttl: within its last millisecond. The random part keeps processes
+// apart that saw the same TTL.
+func untilExpiry(ttl time.Duration) time.Duration {
+	if ttl < 0 {
+		return ttlPause
 	}
-	if deaf > 0 {
-		d = min(d, 25*time.Millisecond<<min(deaf, 6), time.Second)
-	}
-	var woken <-chan struct{}
+	return min(max(ttl, minPause)+time.Millisecond+rand.N(4*time.Millisecond), maxPause)
+}
+
+// pause waits for so long, or until the seat or its waiter is woken, and reports
+// the latter.
+func (l *Lock) pause(wait context.Context, seat *seat, waiter ear, d time.Duration) (woken bool, err error) {
+	var c <-chan struct{}
 	if waiter != nil {
-		woken = waiter.C()
+		c = waiter.C()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-woken:
-		return nil
+	case <-seat.wake:
+	case <-c:
+		woken = true
 	case <-timer.C:
-		return nil
 	case <-l.client.closing:
-		return &lockError{l.name, ErrClosed, nil}
+		err = &lockError{l.name, ErrClosed, nil}
 	case <-wait.Done():
-		return &NotAcquiredError{Name: l.name, TTL: ttl, Err: ended(wait)}
+		err = &NotAcquiredError{Name: l.name, Err: ended(wait)}
 	}
+	return woken, err
 }
 
 // begin admits a call of a method. If it returns nil, client.done must follow.

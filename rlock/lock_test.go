@@ -126,12 +126,27 @@ func TestEndedContext(t *testing.T) {
 
 // The race detector sees n; the server is asked who is inside.
 func TestMutualExclusion(t *testing.T) {
+	t.Run("with hand-off", func(t *testing.T) {
+		total := 0
+		for _, n := range excludeEachOther(t) {
+			total += n
+		}
+		require.Equal(t, 160, total)
+	})
+	t.Run("without", func(t *testing.T) {
+		require.Len(t, excludeEachOther(t, rlock.WithoutHandoff()), 160, "every grant has an owner of its own")
+	})
+}
+
+// excludeEachOther has goroutines of two clients lock 160 times, and returns how
+// often each owner was seen on the server.
+func excludeEachOther(t *testing.T, opts ...rlock.LockOption) map[string]int {
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	var wg sync.WaitGroup
 	inside, n := 0, make(map[string]int)
 	for range 2 {
-		mu := newClient(t, srv, nil).NewLock("a")
+		mu := newClient(t, srv, nil).NewLock("a", opts...)
 		for range 8 {
 			wg.Go(func() {
 				for range 10 {
@@ -153,7 +168,7 @@ func TestMutualExclusion(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Len(t, n, 160, "every grant has an owner of its own")
+	return n
 }
 
 func BenchmarkLock(b *testing.B) {

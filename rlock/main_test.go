@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.RunChild(map[string]func(args []string){"holder": holder})
+	redistest.RunChild(map[string]func(args []string){"holder": holder, "fair": fairWaiters})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "6")
 	logging.Disable() // go-redis' own: every refused dial of a test whose server is gone

@@ -15,6 +15,9 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Co
 	if l.fenced && g.token == 0 {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithFencing under a grant that was taken without: it has no token")}
 	}
+	if l.replicas.n > g.lock.replicas.n {
+		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithReplicas under a grant for which fewer were asked")}
+	}
 	held, hold := g.newHold(ctx, l, in)
 	if err := g.add(hold); err != nil {
 		hold.cancel(err)
@@ -46,14 +49,14 @@ func (g *grant) add(h *Hold) error {
 	case released:
 		return errReleased
 	}
+	if !h.shared && !g.exclusive() {
+		return &lockError{g.lock.name, ErrUpgrade, nil}
+	}
 	for h.parent != nil && h.parent.over() {
 		h.parent = h.parent.parent
 	}
 	if h.parent != nil {
 		h.parent.children++
-	}
-	if !h.shared && !g.exclusive() {
-		return &lockError{g.lock.name, ErrUpgrade, nil}
 	}
 	g.put(h)
 	g.longest = max(g.longest, h.lease)
@@ -131,6 +134,9 @@ func (g *grant) setCount(ctx context.Context, p patience) error {
 	a := send(ctx, g.lock, p, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.lock.protocol.count(ctx, g.owner, lease, n)
 	}, func(struct{}, error) { g.correct() })
+	if a.doubt {
+		g.unsure.Store(true)
+	}
 	switch {
 	case a.err == nil:
 		g.entry.Rearm(a.sent, lease, fixed)

@@ -37,11 +37,22 @@ type protocol interface {
 	inspect(ctx context.Context) (lua.State, error)
 }
 
+// caller is a protocol whose wake-ups may say that the lock is the owner's.
+type caller interface {
+	// called returns what the newest wake-up has granted to owner, if that is
+	// certain. Nothing is sent.
+	called(owner string) (reply, bool)
+}
+
 // reply is the answer to acquire.
 type reply struct {
 	lua.Reply
-	queued bool      // the refusal has left something that a release takes back
-	sent   time.Time // if set, when the lease was asked for, in place of the time of the attempt
+	queued bool          // the refusal has left something that a release takes back
+	again  time.Duration // if set, when to ask again at the latest, to keep that there
+	rest   time.Duration // if set, how long to wait for a wake-up, in place of TTL
+	sent   time.Time     // if set, when the lease was asked for, in place of the time of the attempt
+	owner  string        // if set, who has acquired it, in place of the owner that was to
+	armed  time.Duration // if set, length of the lease until its first renewal
 }
 
 // tally is a hold count. Only kinds with shared holds have both.

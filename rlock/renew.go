@@ -137,7 +137,7 @@ func note(verdicts []verdict, p *part, errs []error) {
 
 func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	f := c.opts.Trace.Renewed
-	if f == nil {
+	if f == nil || d.Key.pending() { // a place in a queue
 		return
 	}
 	until := watchdog.Until(sent, d.Duration)

@@ -63,6 +63,9 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0
 	}
+	if m, ok := l.protocol.(multi); ok {
+		return m.holdCount(ctx)
+	}
 	if h := holdIn(ctx, l); h != nil && h.grant.check() {
 		return h.grant.count()
 	}

@@ -30,16 +30,19 @@ const (
 // classify reads the error of a request. final says that repeating it would not
 // help. What is not recognised counts as unknown.
 func classify(err error) (o outcome, final bool) {
-	if err == nil || errors.Is(err, lua.ErrNotOwner) {
+	if err == nil || errors.Is(err, lua.ErrNotOwner) || errors.Is(err, ErrNotReplicated) {
 		return answered, true
 	}
 	var conflict *lua.ConflictError
+	var minority *minorityError
 	var netErr *net.OpError
 	var reply redis.Error
 	switch {
 	case errors.As(err, &conflict):
 		return answered, true
-	case errors.Is(err, redis.ErrClosed), errors.Is(err, errNotSent):
+	case errors.As(err, &minority):
+		return minority.outcome, minority.final
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, ErrClosed), errors.Is(err, errNotSent):
 		return notExecuted, true
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.As(err, &netErr) && netErr.Op == "dial":
@@ -178,7 +181,7 @@ func advise(err error) error {
 
 // translate turns an answer that is not a success into an error of this package.
 func (l *Lock) translate(err error) error {
-	if err == nil || errors.Is(err, lua.ErrNotOwner) {
+	if err == nil || errors.Is(err, lua.ErrNotOwner) || errors.Is(err, ErrNotReplicated) {
 		return err
 	}
 	if conflict, ok := errors.AsType[*lua.ConflictError](err); ok {

@@ -41,6 +41,12 @@ func (l *Lock) reportAcquired(called time.Time) {
 	}
 }
 
+func (g *grant) reportReleased() {
+	if f := g.lock.client.opts.Trace.Released; f != nil {
+		g.lock.client.observe(func() { f(g.lock.name, time.Since(g.began)) })
+	}
+}
+
 func (c *Client) reportLost(err *LostError) {
 	c.opts.Logger.Warn("rlock: lease lost", "lock", err.Name, "token", err.Token, "err", err.Err)
 	if f := c.opts.Trace.Lost; f != nil {

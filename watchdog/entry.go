@@ -23,10 +23,12 @@ type Entry[K comparable] struct {
 	// All below is guarded by the scheduler's mutex. After the end nothing is
 	// written any more, so that whoever ended the entry may read err without it.
 	duration time.Duration
+	renew    time.Duration // what renewals ask for, and the duration after the first
 	fixed    bool
 	sent     time.Time     // of the latest confirmed request
 	next     time.Time     // start of the next attempt
 	attempts int           // started so far
+	flying   int           // of these, not answered yet
 	backoff  time.Duration // before the last retry; 0 after a success
 	err      error         // of the last attempt, then why the lease was lost
 	at       time.Time     // when the loop must look, by the monotonic clock; orders the queue
@@ -102,9 +104,33 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 		return
 	}
 	d = max(d, 0)
-	e.duration, e.fixed = d, fixed
+	e.duration, e.renew, e.fixed = d, d, fixed
 	e.confirm(sent, d, d/3)
 	e.place(s.now())
+}
+
+// Pass ends the entry like [Entry.Stop], and returns one for another holder of the
+// same lease: with its window, and renewed when this one would have been. It
+// reports false, and changes nothing, if the entry has ended, if less than left
+// remains of the window, or while a renewal is under way, whose outcome would
+// reach nobody.
+func (e *Entry[K]) Pass(key K, onLost func(error), left time.Duration) (heir *Entry[K], ok bool) {
+	s := e.scheduler
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.ended.Load() || e.flying > 0 || remaining(s.now(), e.window.Load().until) < left {
+		return nil, false
+	}
+	heir = &Entry[K]{
+		scheduler: s, key: key, onLost: onLost, first: *e.window.Load(),
+		duration: e.duration, renew: e.renew, fixed: e.fixed, sent: e.sent, next: e.next, backoff: e.backoff,
+		err: e.err, at: e.at, index: e.index,
+	}
+	heir.window.Store(&heir.first)
+	s.queue[heir.index] = heir
+	e.err = nil
+	e.ended.Store(true)
+	return heir, true
 }
 
 // report tells the holder why its lease was lost. It is called once, by whoever
@@ -170,10 +196,11 @@ func (e *Entry[K]) begin(now time.Time) attempt[K] {
 	late := remaining(now, e.next) < -slack(e.duration)
 	e.next = now.Add(limit)
 	e.attempts++
+	e.flying++
 	return attempt[K]{
 		entry:   e,
 		number:  e.attempts,
-		renewal: Renewal[K]{Key: e.key, Duration: e.duration},
+		renewal: Renewal[K]{Key: e.key, Duration: e.renew},
 		bound:   min(limit, remaining(now, e.window.Load().lapses)),
 		late:    late,
 	}
@@ -182,6 +209,7 @@ func (e *Entry[K]) begin(now time.Time) attempt[K] {
 // renewed notes the success of a, sent at sent. Whoever was late was so in a
 // crowd, and is spread again.
 func (e *Entry[K]) renewed(a attempt[K], sent time.Time) {
+	e.duration = e.renew
 	next := e.duration / 3
 	if a.late {
 		next = spread(e.duration)

@@ -276,3 +276,31 @@ func TestAnHourOfRenewals(t *testing.T) {
 		require.InDelta(t, 3600*5, len(d.seen()), 1)
 	})
 }
+
+// A lease that begins shorter than it is to be: until the first renewal is
+// answered, attempts are as frequent as a short lease needs them.
+func TestLeaseThatGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const short = 6 * time.Second
+		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
+			if call == 1 {
+				time.Sleep(time.Minute) // it has no answer
+			}
+			return nil
+		})
+		e, err := d.Add(watchdog.Lease[string]{Key: "a", Duration: short, Renew: lease, Sent: time.Now()})
+		require.NoError(t, err)
+		require.Equal(t, d.start.Add(short-62*time.Millisecond), e.Until())
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		require.True(t, e.Check())
+		calls := d.seen()
+		require.LessOrEqual(t, calls[0].at, short/3)
+		require.Equal(t, calls[0].at+short/6, calls[1].at)
+		require.Equal(t, calls[1].at+lease/3, calls[2].at)
+		for _, c := range calls {
+			require.Equal(t, []watchdog.Renewal[string]{{Key: "a", Duration: lease}}, c.due)
+		}
+		time.Sleep(time.Minute)
+	})
+}

@@ -72,7 +72,7 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 // caller must then not use the lease. Two leases with one key are two entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	e := &Entry[K]{
-		scheduler: s, key: l.Key, onLost: l.OnLost, duration: l.Duration, fixed: l.Fixed,
+		scheduler: s, key: l.Key, onLost: l.OnLost, duration: l.Duration, renew: cmp.Or(l.Renew, l.Duration), fixed: l.Fixed,
 		first: window{}.extend(l.Sent, l.Duration), sent: l.Sent,
 	}
 	e.window.Store(&e.first)
@@ -227,6 +227,7 @@ func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error)
 	now := s.now()
 	for i, a := range batch {
 		e, err := a.entry, errs[i]
+		e.flying--
 		switch {
 		case e.ended.Load():
 			continue

@@ -1,0 +1,79 @@
+-- Stands in front of the scripts of a fair lock. They have in common
+--
+-- KEYS[1]  lock
+-- KEYS[2]  queue: a sorted set of owners in the order of their arrival
+-- KEYS[3]  tickets: a hash, "<until> <claim>" for each owner in the queue. The
+--          ticket is alive until that time of the server's clock, in microseconds;
+--          whoever is granted the lock by it has so many milliseconds to claim it
+-- ARGV[1]  lease, milliseconds
+-- ARGV[2]  owner
+-- ARGV[3]  PUBLISH or SPUBLISH
+-- ARGV[4]  channel of grants, less the owner's client
+-- ARGV[5]  how long the fencing counter outlives its newest token, milliseconds
+--
+-- What they cost does not depend on the length of the queue, but for the
+-- logarithm in a sorted set. Dead tickets are met at the head only, each once.
+local clock = redis.call('time')
+local now = clock[1] * 1000000 + clock[2]
+
+local function text(number) -- 14 digits is all that Lua's own conversion keeps
+    return string.format('%.0f', number)
+end
+
+-- pop takes the first live ticket out, and those before it. It returns its owner
+-- and its claim.
+local function pop()
+    while true do
+        local owner = redis.call('zpopmin', KEYS[2])[1]
+        if not owner then
+            return nil
+        end
+        local alive, claim = string.match(redis.call('hget', KEYS[3], owner) or '', '^(%d+) (%d+)$')
+        redis.call('hdel', KEYS[3], owner)
+        if alive and tonumber(alive) > now then
+            return owner, claim
+        end
+    end
+end
+
+-- grant gives the lock, which is free, to an owner. It returns the token, 0 without
+-- a counter, or nil and why not.
+local function grant(owner, lease, counter)
+    local token = 0
+    if counter then
+        token = newest(counter)
+        if not token then
+            return nil, {-1, counter, redis.call('type', counter).ok}
+        end
+        token = following(counter, token, ARGV[5])
+    end
+    redis.call('hset', KEYS[1], owner, 1)
+    local armed = redis.pcall('pexpire', KEYS[1], lease)
+    if armed ~= 1 then
+        redis.call('del', KEYS[1])
+        return nil, armed
+    end
+    return token
+end
+
+-- call grants the lock, which is free, to the owner of a ticket and tells it,
+-- nobody else:
+--
+--   owner time claim token
+--
+-- It returns how many connections the message has reached, or an error if the
+-- server refuses to send it; nil if there is no owner, or the lock cannot be granted,
+-- which the owner will find out when it asks.
+local function call(owner, claim, counter)
+    local token = owner and grant(owner, claim, counter)
+    if not token then
+        return nil
+    end
+    return redis.pcall(ARGV[3], ARGV[4] .. string.match(owner, '^(.*):'),
+        table.concat({owner, text(now), claim, text(token)}, ' '))
+end
+
+local function advance(counter)
+    local owner, claim = pop()
+    return call(owner, claim, counter)
+end

@@ -1,0 +1,24 @@
+-- Ends an owner's grant, whatever its hold count says, or takes its ticket out;
+-- and grants the lock, if it is free then, to the next.
+--
+-- KEYS[4]  fencing counter; only for a fenced lock
+-- ARGV[6]  unlock channel, for those who do not queue
+--
+-- reply    {1, receivers}  released
+--          {1, -1, error}  released; the server refused the message
+--          {0}             the owner does not hold the lock
+if redis.pcall('hexists', KEYS[1], ARGV[2]) ~= 1 then -- a key of another type is held by nobody
+    if redis.call('zrem', KEYS[2], ARGV[2]) == 1 then
+        redis.call('hdel', KEYS[3], ARGV[2])
+        if redis.call('exists', KEYS[1]) == 0 then -- the holder has died
+            advance(KEYS[4])
+        end
+    end
+    return {0}
+end
+redis.call('del', KEYS[1])
+local receivers = advance(KEYS[4]) or redis.pcall(ARGV[3], ARGV[6], '0')
+if type(receivers) == 'table' then
+    return {1, -1, receivers.err}
+end
+return {1, receivers}

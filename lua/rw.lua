@@ -1,0 +1,86 @@
+-- Stands in front of the scripts of the read/write lock.
+--
+-- Its hash has a field `mode`, `read` or `write`, and the hold counts of its
+-- owners: of reads in the field `owner`, of writes in `owner:write`. Each read
+-- hold has a key of its own as well, whose TTL is the lease of that hold.
+
+-- hold names the key of an owner's n-th read hold.
+local function hold(prefix, owner, n)
+    return prefix .. owner .. ':rwlock_timeout:' .. n
+end
+
+-- look returns the mode of a lock, 'none' if it is free, and the read and write
+-- holds of an owner; in place of the mode, what else the key holds.
+local function look(lock, owner)
+    local found = redis.pcall('hmget', lock, 'mode', owner)
+    local mode = found[1]
+    if mode == 'read' then
+        return mode, tonumber(found[2]) or 0, 0
+    elseif mode == 'write' then
+        return mode, tonumber(found[2]) or 0, tonumber(redis.call('hget', lock, owner .. ':write')) or 0
+    end
+    local what = redis.call('type', lock).ok
+    if what == 'hash' then
+        if found.err then -- not the key is at fault: fail with that
+            redis.call('hmget', lock, 'mode')
+        end
+        what = 'hash without a mode'
+    end
+    return what, 0, 0
+end
+
+-- stranger tells of a look that it met something else than the lock.
+local function stranger(mode)
+    return mode ~= 'none' and mode ~= 'read' and mode ~= 'write'
+end
+
+-- extend makes the lease of an owner and of each of its read holds at least so
+-- long. PEXPIRE first and always: a server out of memory refuses HSET and SET as
+-- a script's first write but not as its second.
+local function extend(lock, prefix, owner, shared, lease)
+    redis.call('pexpire', lock, math.max(redis.call('pttl', lock), lease))
+    for n = 1, shared do
+        local key = hold(prefix, owner, n)
+        if redis.call('pttl', key) < lease then
+            redis.call('set', key, 1, 'px', lease)
+        end
+    end
+end
+
+-- left returns what is left of a reader's lease, nil if that is over.
+local function left(prefix, owner, holds)
+    local most
+    for n = 1, holds do
+        local ttl = redis.call('pttl', hold(prefix, owner, n))
+        if ttl ~= -2 then
+            most = math.max(most or ttl, ttl)
+        end
+    end
+    return most
+end
+
+-- readers takes those readers out whose leases are over, and returns when the
+-- first and when the last of the others ends; nothing if there is none. Redisson
+-- leaves the fields of readers that died to the TTL of the hash, which others
+-- prolong. A field that is no reader's stays, and keeps writers out.
+local function readers(lock, prefix)
+    local first, last
+    local all = redis.call('hgetall', lock)
+    for i = 1, #all, 2 do
+        local owner, holds = all[i], tonumber(all[i + 1])
+        if owner ~= 'mode' then
+            local ttl
+            if holds and string.find(owner, ':', 1, true) then
+                ttl = left(prefix, owner, holds)
+            else
+                ttl = redis.call('pttl', lock)
+            end
+            if ttl then
+                first, last = math.min(first or ttl, ttl), math.max(last or ttl, ttl)
+            else
+                redis.call('hdel', lock, owner)
+            end
+        end
+    end
+    return first, last
+end

@@ -1,0 +1,532 @@
+package lua_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+func rw(owner string) lua.RW {
+	return lua.RW{
+		Grant:  lua.Grant{Key: "lock", Channel: "redisson_rwlock:{lock}", Owner: owner},
+		Intent: "rlock_rwlock_intent:{lock}",
+		Holds:  "{lock}:",
+	}
+}
+
+func holdKey(owner string, n int) string { return fmt.Sprintf("{lock}:%s:rwlock_timeout:%d", owner, n) }
+
+// putReader makes owner a reader with a lease for each hold, as Redisson does. A
+// lease of 0 is over.
+func putReader(t require.TestingT, rdb *redis.Client, owner string, leases ...time.Duration) {
+	ctx := context.Background()
+	require.NoError(t, rdb.HSet(ctx, "lock", "mode", "read", owner, len(leases)).Err())
+	for i, d := range leases {
+		if d > 0 {
+			require.NoError(t, rdb.Set(ctx, holdKey(owner, i+1), 1, d).Err())
+		}
+	}
+	if longest := max(slices.Max(leases), rdb.PTTL(ctx, "lock").Val()); longest > 0 {
+		require.NoError(t, rdb.PExpire(ctx, "lock", longest).Err())
+	}
+}
+
+func putWriter(t require.TestingT, rdb *redis.Client, owner string, lease time.Duration) {
+	ctx := context.Background()
+	require.NoError(t, rdb.HSet(ctx, "lock", "mode", "write", owner+":write", 1).Err())
+	require.NoError(t, rdb.PExpire(ctx, "lock", lease).Err())
+}
+
+// showRW shows the lock, the keys of read holds, and the intent.
+func showRW(t require.TestingT, rdb *redis.Client) string {
+	ctx := context.Background()
+	all := []string{show(t, rdb, "lock")}
+	keys, err := rdb.Keys(ctx, "{lock}:*").Result()
+	require.NoError(t, err)
+	slices.Sort(keys)
+	for _, key := range keys {
+		all = append(all, strings.NewReplacer("{lock}:", "", ":rwlock_timeout:", "#").Replace(key)+" "+showTTL(rdb.PTTL(ctx, key).Val()))
+	}
+	if intent := rdb.Get(ctx, rw("").Intent).Val(); intent != "" {
+		all = append(all, "intent of "+intent)
+	}
+	return strings.Join(all, "; ")
+}
+
+// rwRequest is a script call as it may lie about in the network.
+type rwRequest struct {
+	script        string
+	owner         string
+	lease         time.Duration
+	writes, reads int // of count
+}
+
+func (r rwRequest) deliver(t require.TestingT, rdb *redis.Client) string {
+	ctx, g := context.Background(), rw(r.owner)
+	var err error
+	switch r.script {
+	case "read":
+		var reply lua.Reply
+		if reply, err = lua.AcquireRead(ctx, rdb, g, r.lease); err == nil && !reply.Acquired {
+			return "refused, " + showTTL(reply.TTL)
+		}
+	case "write", "try":
+		intent := time.Minute
+		if r.script == "try" {
+			intent = 0
+		}
+		var reply lua.Reply
+		var kept bool
+		if reply, kept, err = lua.AcquireWrite(ctx, rdb, g, r.lease, intent); err == nil && !reply.Acquired {
+			return fmt.Sprintf("refused, %s, intent %t", showTTL(reply.TTL), kept)
+		}
+	case "count":
+		err = lua.CountRW(ctx, rdb, g, r.lease, r.writes, r.reads)
+	case "release":
+		_, err = lua.ReleaseRW(ctx, rdb, g)
+	case "renew":
+		err = lua.Renew(ctx, rdb, []lua.Renewal{lua.RenewalRW(g, r.lease)})[0]
+	case "force":
+		var was bool
+		if was, err = lua.ForceReleaseRW(ctx, rdb, g); err == nil {
+			return fmt.Sprintf("was held: %t", was)
+		}
+	}
+	return errText(err)
+}
+
+// Every answer of every script by an owner "me:1", what it leaves and announces,
+// and what it answers the second time. Only a force is not safe to repeat.
+func TestReadWriteAnswers(t *testing.T) {
+	const s = time.Second
+	const notOwner = "lua: not the owner"
+	type rdbFunc = func(t require.TestingT, rdb *redis.Client)
+	free := func(require.TestingT, *redis.Client) {}
+	reading := func(owner string, leases ...time.Duration) rdbFunc {
+		return func(t require.TestingT, rdb *redis.Client) { putReader(t, rdb, owner, leases...) }
+	}
+	writing := func(owner string, lease time.Duration) rdbFunc {
+		return func(t require.TestingT, rdb *redis.Client) { putWriter(t, rdb, owner, lease) }
+	}
+	intent := func(owner string) rdbFunc {
+		return func(t require.TestingT, rdb *redis.Client) {
+			require.NoError(t, rdb.Set(context.Background(), rw("").Intent, owner, 10*s).Err())
+		}
+	}
+	both := func(all ...rdbFunc) rdbFunc {
+		return func(t require.TestingT, rdb *redis.Client) {
+			for _, f := range all {
+				f(t, rdb)
+			}
+		}
+	}
+	downgradable := both(writing("me:1", 20*s), func(t require.TestingT, rdb *redis.Client) {
+		require.NoError(t, rdb.HSet(context.Background(), "lock", "me:1", 1).Err())
+		require.NoError(t, rdb.Set(context.Background(), holdKey("me:1", 1), 1, 20*s).Err())
+	})
+	request := func(script string) rwRequest { return rwRequest{script: script, owner: "me:1", lease: 20 * s} }
+	count := func(writes, reads int) rwRequest {
+		return rwRequest{script: "count", owner: "me:1", lease: 20 * s, writes: writes, reads: reads}
+	}
+	const mine = "me:1=1,mode=read 20s; me:1#1 20s"
+	for _, tc := range []struct {
+		name          string
+		call          rwRequest
+		before        rdbFunc
+		answer, after string
+		again         string // the repeated answer, if another one
+		announced     []string
+	}{
+		{"read, free", request("read"), free, "done", mine, "", nil},
+		{"read, free but awaited", request("read"), intent("b:1"), "refused, 10s", "; intent of b:1", "", nil},
+		{"read beside a longer lease", request("read"), reading("b:1", 30*s), "done", "b:1=1,me:1=1,mode=read 30s; b:1#1 30s; me:1#1 20s", "", nil},
+		{"read beside a shorter lease", request("read"), reading("b:1", 10*s), "done", "b:1=1,me:1=1,mode=read 20s; b:1#1 10s; me:1#1 20s", "", nil},
+		{"read beside an awaiting writer", request("read"), both(reading("b:1", 30*s), intent("c:1")), "refused, 10s", "b:1=1,mode=read 30s; b:1#1 30s; intent of c:1", "", nil},
+		{"read again beside an awaiting writer", request("read"), both(reading("me:1", 10*s), intent("c:1")), "done", mine + "; intent of c:1", "", nil},
+		{"read under a writer", request("read"), writing("b:1", 30*s), "refused, 30s", "b:1:write=1,mode=write 30s", "", nil},
+
+		{"write, free", request("write"), free, "done", "me:1:write=1,mode=write 20s", "", nil},
+		{"write, free but awaited", request("write"), intent("b:1"), "done", "me:1:write=1,mode=write 20s", "", nil},
+		{"write again", request("write"), writing("me:1", 10*s), "done", "me:1:write=1,mode=write 20s", "", nil},
+		{"write under a writer", request("write"), writing("b:1", 30*s), "refused, 30s, intent false", "b:1:write=1,mode=write 30s", "", nil},
+		{"write under readers", request("write"), both(reading("b:1", 10*s, 30*s), reading("c:1", 40*s)), "refused, 30s, intent true", "b:1=2,c:1=1,mode=read 40s; b:1#1 10s; b:1#2 30s; c:1#1 40s; intent of me:1", "", nil},
+		{"try under readers", request("try"), reading("b:1", 30*s), "refused, 30s, intent false", "b:1=1,mode=read 30s; b:1#1 30s", "", nil},
+		{"write, one reader dead", request("write"), both(reading("b:1", 0, 0), reading("c:1", 30*s)), "refused, 30s, intent true", "c:1=1,mode=read 30s; c:1#1 30s; intent of me:1", "", nil},
+		{"write, all readers dead", request("write"), both(reading("c:1", 30*s), reading("b:1", 0, 0), func(t require.TestingT, rdb *redis.Client) {
+			require.NoError(t, rdb.Del(context.Background(), holdKey("c:1", 1)).Err())
+		}), "done", "me:1:write=1,mode=write 20s", "", nil},
+		{"write after the own downgrade", request("write"), both(reading("me:1", 20*s), reading("b:1", 20*s)), "done", "b:1=1,me:1=1,mode=read 20s; b:1#1 20s; me:1#1 20s", "", nil},
+
+		{"count, free", count(0, 2), free, notOwner, "", "", nil},
+		{"count of a reader, up", count(0, 2), reading("me:1", 10*s), "done", "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s", "", nil},
+		{"count of a reader, down", count(0, 1), reading("me:1", 30*s, 30*s, 30*s), "done", "me:1=1,mode=read 30s; me:1#1 30s", "", nil},
+		{"count of a reader whose leases are over", count(0, 1), both(reading("me:1", 0), reading("b:1", 20*s)), "done", "b:1=1,me:1=1,mode=read 20s; b:1#1 20s; me:1#1 20s", "", nil},
+		{"count of a writer", count(2, 0), writing("me:1", 10*s), "done", "me:1:write=2,mode=write 20s", "", nil},
+		{"count of a writer who reads", count(1, 1), writing("me:1", 10*s), "done", "me:1:write=1,me:1=1,mode=write 20s; me:1#1 20s", "", nil},
+		{"count of a writer who read", count(1, 0), downgradable, "done", "me:1:write=1,mode=write 20s", "", nil},
+		{"downgrade", count(0, 1), downgradable, "done", mine, "", []string{"1"}},
+		{"downgrade, others wait", count(0, 1), both(downgradable, intent("b:1")), "done", mine, "", []string{"1"}},
+		{"count from before the downgrade", count(1, 1), reading("me:1", 20*s), notOwner, mine, "", nil},
+		{"count from before the downgrade, not reading", count(1, 0), reading("me:1", 20*s), notOwner, mine, "", nil},
+
+		{"release, free", request("release"), free, notOwner, "", "", nil},
+		{"release of the only reader", request("release"), reading("me:1", 10*s, 10*s), "done", "", notOwner, []string{"0"}},
+		{"release beside a shorter lease", request("release"), both(reading("me:1", 60*s), reading("b:1", 20*s)), "done", "b:1=1,mode=read 20s; b:1#1 20s", notOwner, nil},
+		{"release beside dead readers", request("release"), both(reading("me:1", 60*s), reading("b:1", 0), reading("c:1", 0)), "done", "", notOwner, []string{"0"}},
+		{"release of a writer", request("release"), both(writing("me:1", 20*s), intent("b:1")), "done", "", notOwner, []string{"1"}},
+		{"release of a writer who reads", request("release"), downgradable, "done", "", notOwner, []string{"1"}},
+		{"release of who only waits", request("release"), both(reading("b:1", 20*s), intent("me:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s", "", []string{"0"}},
+		{"release beside somebody's wait", request("release"), both(reading("b:1", 20*s), intent("c:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s; intent of c:1", "", nil},
+
+		{"renewal, free", request("renew"), free, notOwner, "", "", nil},
+		{"renewal of a reader", request("renew"), both(reading("me:1", 10*s, 30*s), reading("b:1", 40*s)), "done", "b:1=1,me:1=2,mode=read 40s; b:1#1 40s; me:1#1 20s; me:1#2 30s", "", nil},
+		{"renewal of a reader, late", request("renew"), both(reading("me:1", 0), reading("b:1", 10*s)), "done", "b:1=1,me:1=1,mode=read 20s; b:1#1 10s; me:1#1 20s", "", nil},
+		{"renewal of a writer", request("renew"), writing("me:1", 10*s), "done", "me:1:write=1,mode=write 20s", "", nil},
+		{"renewal of a writer, longer", request("renew"), writing("me:1", 30*s), "done", "me:1:write=1,mode=write 30s", "", nil},
+		{"renewal of a writer who reads", request("renew"), both(downgradable), "done", "me:1:write=1,me:1=1,mode=write 20s; me:1#1 20s", "", nil},
+
+		{"force, free", request("force"), free, "was held: false", "", "", nil},
+		{"force of a reader", request("force"), both(reading("b:1", 20*s), intent("c:1")), "was held: true", "; b:1#1 20s", "was held: false", []string{"1"}},
+		{"force of a writer", request("force"), writing("b:1", 20*s), "was held: true", "", "was held: false", []string{"1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+				heard := listen(t, rdb, rw("").Channel)
+				tc.before(t, rdb)
+				require.Equal(t, tc.answer, tc.call.deliver(t, rdb))
+				require.Equal(t, tc.after, showRW(t, rdb))
+				require.Equal(t, cmp.Or(tc.again, tc.answer), tc.call.deliver(t, rdb), "repeated")
+				require.Equal(t, tc.after, showRW(t, rdb), "repeated")
+				require.Equal(t, tc.announced, heard())
+			})
+		})
+	}
+}
+
+// What is not a read/write lock is neither waited for nor changed.
+func TestReadWriteConflicts(t *testing.T) {
+	for _, before := range []string{"string", "list", "me:1=1 10s", "name=bob"} {
+		t.Run(before, func(t *testing.T) {
+			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+				put(t, rdb, "lock", before)
+				for _, script := range []string{"read", "write", "try", "force"} {
+					answer := rwRequest{script: script, owner: "me:1", lease: time.Minute}.deliver(t, rdb)
+					require.Contains(t, answer, `lua: key "lock" holds a `, script)
+				}
+				for _, script := range []string{"count", "release", "renew"} {
+					answer := rwRequest{script: script, owner: "me:1", lease: time.Minute, reads: 1}.deliver(t, rdb)
+					require.Equal(t, lua.ErrNotOwner.Error(), answer, script)
+				}
+				_, err := lua.InspectRW(t.Context(), rdb, rw(""))
+				var conflict *lua.ConflictError
+				require.ErrorAs(t, err, &conflict)
+				require.Equal(t, before, show(t, rdb, "lock"))
+			})
+		})
+	}
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) { // an application's hash that looks like one, at first
+		require.NoError(t, rdb.HSet(t.Context(), "lock", "mode", "read", "name", "bob").Err())
+		for _, script := range []string{"read", "write"} {
+			require.Contains(t, rwRequest{script: script, owner: "me:1", lease: time.Minute}.deliver(t, rdb), "refused, no end")
+		}
+		require.NoError(t, rdb.Expire(t.Context(), "lock", 10*time.Second).Err())
+		require.Contains(t, rwRequest{script: "try", owner: "me:1", lease: time.Minute}.deliver(t, rdb), "refused, 10s")
+		require.Equal(t, "mode=read,name=bob 10s", show(t, rdb, "lock"))
+
+		require.NoError(t, rdb.Del(t.Context(), "lock").Err())
+		put(t, rdb, rw("").Intent, "list")
+		putReader(t, rdb, "b:1", time.Minute)
+		require.Contains(t, rwRequest{script: "write", owner: "me:1", lease: time.Minute}.deliver(t, rdb), "holds a list")
+	})
+}
+
+// rwModel is a read/write lock as the scripts should treat it. Time stands still.
+type rwModel struct {
+	writer string
+	writes int
+	reads  map[string][]time.Duration // leases of the holds of each owner
+	ttl    time.Duration
+	intent string
+}
+
+func (m *rwModel) deliver(r rwRequest) string {
+	stretch := func(n int) {
+		leases := slices.Clone(m.reads[r.owner])
+		for len(leases) < n {
+			leases = append(leases, 0)
+		}
+		for i := range leases {
+			leases[i] = max(leases[i], r.lease)
+		}
+		m.ttl = max(m.ttl, r.lease)
+		if leases = leases[:n]; n > 0 {
+			m.reads[r.owner] = leases
+		} else {
+			delete(m.reads, r.owner)
+		}
+	}
+	mine := m.writer == r.owner || len(m.reads[r.owner]) > 0
+	switch r.script {
+	case "read":
+		switch {
+		case len(m.reads[r.owner]) > 0:
+			stretch(len(m.reads[r.owner]))
+		case m.writer != "": // me or not: a writer reads by count
+			return "refused, " + showTTL(m.ttl)
+		case m.intent != "":
+			return "refused, " + showTTL(time.Minute)
+		default:
+			stretch(1)
+		}
+	case "write", "try":
+		switch {
+		case mine:
+			stretch(len(m.reads[r.owner]))
+		case m.writer != "":
+			return "refused, " + showTTL(m.ttl) + ", intent false"
+		case len(m.reads) > 0:
+			if r.script == "write" {
+				m.intent = r.owner
+			}
+			first := time.Hour
+			for leases := range maps.Values(m.reads) {
+				first = min(first, slices.Max(leases))
+			}
+			return fmt.Sprintf("refused, %s, intent %t", showTTL(first), r.script == "write")
+		default:
+			m.writer, m.writes, m.ttl, m.intent = r.owner, 1, r.lease, ""
+		}
+	case "count":
+		if !mine || r.writes > 0 && m.writer != r.owner {
+			return lua.ErrNotOwner.Error()
+		}
+		stretch(r.reads)
+		if m.writer == r.owner {
+			if m.writes = r.writes; r.writes == 0 {
+				m.writer, m.intent = "", ""
+			}
+		}
+	case "renew":
+		if !mine {
+			return lua.ErrNotOwner.Error()
+		}
+		stretch(len(m.reads[r.owner]))
+	case "release":
+		if !mine {
+			if m.intent == r.owner {
+				m.intent = ""
+			}
+			return lua.ErrNotOwner.Error()
+		}
+		if m.writer == r.owner {
+			m.writer, m.writes, m.intent = "", 0, ""
+		}
+		delete(m.reads, r.owner)
+	}
+	return "done"
+}
+
+// holders shows what must be exact. The TTL of the hash is not: see longest.
+func (m *rwModel) holders() string {
+	fields := make(map[string]string)
+	if m.writer != "" {
+		fields["mode"], fields[m.writer+":write"] = "write", strconv.Itoa(m.writes)
+	} else if len(m.reads) > 0 {
+		fields["mode"] = "read"
+	}
+	var keys []string
+	for owner, leases := range m.reads {
+		fields[owner] = strconv.Itoa(len(leases))
+		for i, d := range leases {
+			keys = append(keys, fmt.Sprintf("%s %s", holdKey(owner, i+1), showTTL(d)))
+		}
+	}
+	slices.Sort(keys)
+	return fmt.Sprint(fields, keys, m.intent)
+}
+
+func (m *rwModel) longest() (d time.Duration) {
+	for _, leases := range m.reads {
+		d = max(d, slices.Max(leases))
+	}
+	return d
+}
+
+func holders(t require.TestingT, rdb *redis.Client) string {
+	ctx := context.Background()
+	fields, err := rdb.HGetAll(ctx, "lock").Result()
+	require.NoError(t, err)
+	var keys []string
+	for _, key := range rdb.Keys(ctx, "{lock}:*").Val() {
+		keys = append(keys, key+" "+showTTL(rdb.PTTL(ctx, key).Val()))
+	}
+	slices.Sort(keys)
+	return fmt.Sprint(fields, keys, rdb.Get(ctx, rw("").Intent).Val())
+}
+
+// Whatever is delivered, in whatever order and however late, server and model
+// agree, and a repetition changes nothing. The lock outlives all its holds, and
+// when the last reader leaves, no longer than that.
+func TestReadWriteAnyOrderOfDeliveries(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		rapid.Check(t, func(t *rapid.T) {
+			require.NoError(t, rdb.FlushAll(context.Background()).Err())
+			m := &rwModel{reads: make(map[string][]time.Duration)}
+			for range rapid.IntRange(1, 30).Draw(t, "requests") {
+				r := rwRequest{
+					script: rapid.SampledFrom([]string{"read", "write", "try", "count", "release", "renew"}).Draw(t, "script"),
+					owner:  rapid.SampledFrom([]string{"a:1", "a:2", "b:1"}).Draw(t, "owner"),
+					lease:  time.Duration(rapid.IntRange(3, 6).Draw(t, "lease")) * 10 * time.Second,
+					writes: rapid.IntRange(0, 2).Draw(t, "writes"),
+				}
+				r.reads = rapid.IntRange(1-min(r.writes, 1), 3).Draw(t, "reads")
+				before := rdb.PTTL(context.Background(), "lock").Val()
+				m.ttl = max(0, before.Truncate(time.Second)) // the model does not follow how it is cut
+				want := m.deliver(r)
+				require.Equal(t, want, r.deliver(t, rdb))
+				require.Equal(t, m.holders(), holders(t, rdb))
+				ttl := rdb.PTTL(context.Background(), "lock").Val()
+				if m.writer != "" || len(m.reads) > 0 {
+					require.Greater(t, ttl, m.longest()-5*time.Second)
+				}
+				if rapid.Bool().Draw(t, "again") {
+					m.deliver(r)
+					r.deliver(t, rdb)
+					require.Equal(t, m.holders(), holders(t, rdb), "repeated")
+				}
+			}
+		})
+	})
+}
+
+// Tokens of writers grow; a reader has that of the newest writer, and a first one
+// before any writer.
+func TestReadWriteTokens(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		fenced := func(owner string) lua.RW {
+			g := rw(owner)
+			g.Counter = "redisson_lock_token:{lock}"
+			return g
+		}
+		read := func(owner string) int64 {
+			r, err := lua.AcquireRead(t.Context(), rdb, fenced(owner), time.Minute)
+			require.NoError(t, err)
+			require.True(t, r.Acquired)
+			return r.Token
+		}
+		write := func(owner string) int64 {
+			r, _, err := lua.AcquireWrite(t.Context(), rdb, fenced(owner), time.Minute, 0)
+			require.NoError(t, err)
+			require.True(t, r.Acquired)
+			return r.Token
+		}
+		release := func(owners ...string) {
+			for _, owner := range owners {
+				_, err := lua.ReleaseRW(t.Context(), rdb, fenced(owner))
+				require.NoError(t, err)
+			}
+		}
+		first := read("a:1")
+		require.Positive(t, first)
+		require.Equal(t, first, read("b:1"))
+		release("a:1", "b:1")
+		second := write("a:2")
+		require.Greater(t, second, first)
+		require.Equal(t, second, write("a:2"), "repeated")
+		release("a:2")
+		require.Equal(t, second, read("a:3"))
+		require.Equal(t, second, read("a:3"), "repeated")
+		release("a:3")
+		require.Greater(t, write("a:4"), second)
+		release("a:4")
+		require.NoError(t, rdb.Set(t.Context(), fenced("").Counter, "garbage", 0).Err())
+		for _, err := range []error{
+			func() error { _, err := lua.AcquireRead(t.Context(), rdb, fenced("a:5"), time.Minute); return err }(),
+			func() error {
+				_, _, err := lua.AcquireWrite(t.Context(), rdb, fenced("a:5"), time.Minute, 0)
+				return err
+			}(),
+		} {
+			var conflict *lua.ConflictError
+			require.ErrorAs(t, err, &conflict)
+			require.Equal(t, fenced("").Counter, conflict.Key)
+		}
+		require.Empty(t, showRW(t, rdb))
+	})
+}
+
+func TestReadWriteInspect(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		putWriter(t, rdb, "a:1", time.Minute)
+		require.NoError(t, rdb.HSet(t.Context(), "lock", "a:1", 2).Err())
+		s, err := lua.InspectRW(t.Context(), rdb, rw(""))
+		require.NoError(t, err)
+		require.Equal(t, map[string]int64{"a:1": 3}, s.Holds)
+		require.Equal(t, map[string]int64{"a:1": 2}, s.Shared)
+		require.Greater(t, s.TTL, 50*time.Second)
+	})
+}
+
+// A full server refuses new holders, and lets those there are count, renew,
+// become readers and leave.
+func TestReadWriteOutOfMemory(t *testing.T) {
+	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
+	ctx := t.Context()
+	_, _, err := lua.AcquireWrite(ctx, rdb, rw("me:1"), 20*time.Second, 0)
+	require.NoError(t, err)
+	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	deliver := func(r rwRequest) {
+		t.Helper()
+		r.owner, r.lease = "me:1", 20*time.Second
+		require.Equal(t, "done", r.deliver(t, rdb))
+	}
+	deliver(rwRequest{script: "count", writes: 1, reads: 1})
+	deliver(rwRequest{script: "count", reads: 2})
+	deliver(rwRequest{script: "renew"})
+	require.NoError(t, rdb.Del(ctx, holdKey("me:1", 1), holdKey("me:1", 2)).Err())
+	deliver(rwRequest{script: "renew"})
+	require.Equal(t, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s", showRW(t, rdb))
+	_, err = lua.AcquireRead(ctx, rdb, rw("b:1"), time.Minute)
+	require.True(t, redis.IsOOMError(err), "%v", err)
+	deliver(rwRequest{script: "release"})
+	_, _, err = lua.AcquireWrite(ctx, rdb, rw("b:1"), time.Minute, 0)
+	require.True(t, redis.IsOOMError(err), "%v", err)
+	require.Empty(t, showRW(t, rdb))
+}
+
+// Where a script may run, but not every command in it, the error must not look
+// like a lock that is lost, or free.
+func TestReadWriteRefusedCommand(t *testing.T) {
+	for _, command := range []string{"-hmget", "-hset", "-pexpire", "-pttl", "-del", "-set", "-hdel", "-hrandfield"} {
+		t.Run(command, func(t *testing.T) {
+			s := redistest.Start(t)
+			admin := s.Client(t)
+			rdb := user(t, s, "~*", "&*", "+@all", command)
+			for _, script := range []string{"read", "write", "count", "release", "renew"} {
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				putReader(t, admin, "me:1", 20*time.Second)
+				putReader(t, admin, "b:1", 10*time.Second)
+				r := rwRequest{script: script, owner: "me:1", lease: 30 * time.Second, reads: 2}
+				require.NotEqual(t, lua.ErrNotOwner.Error(), r.deliver(t, rdb), script)
+
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				r.owner = "c:1"
+				r.deliver(t, rdb)
+				require.NotEqual(t, time.Duration(-1), admin.PTTL(t.Context(), "lock").Val(), "%s leaves a lock without TTL", script)
+			}
+		})
+	}
+}

@@ -1,0 +1,41 @@
+-- Sets the hold counts of an owner of a read/write lock, which are absolute.
+-- Without a write hold any more, a writer becomes one reader among others.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  writer's intent
+-- KEYS[3]  the owner's read holds, as many as it shall have
+-- ARGV[1]  lease, milliseconds; never shortens what is left
+-- ARGV[2]  owner
+-- ARGV[3]  what the keys of read holds begin with
+-- ARGV[4]  hold count of writes
+-- ARGV[5]  hold count of reads
+-- ARGV[6]  PUBLISH or SPUBLISH
+-- ARGV[7]  channel
+--
+-- reply    1  done
+--          0  the owner does not hold the lock, or not for writing any more: nobody gets that
+--             back, and a request that says so has been overtaken
+local writing = ARGV[2] .. ':write'
+local writes, reads = tonumber(ARGV[4]), tonumber(ARGV[5])
+local _, shared, exclusive = look(KEYS[1], ARGV[2])
+if shared + exclusive == 0 or writes > 0 and exclusive == 0 then
+    return 0
+end
+extend(KEYS[1], ARGV[3], ARGV[2], reads, tonumber(ARGV[1]))
+for n = reads + 1, shared do
+    redis.call('del', hold(ARGV[3], ARGV[2], n))
+end
+if reads > 0 then
+    redis.call('hset', KEYS[1], ARGV[2], reads)
+else
+    redis.call('hdel', KEYS[1], ARGV[2])
+end
+if writes > 0 then
+    redis.call('hset', KEYS[1], writing, writes)
+elseif exclusive > 0 then
+    redis.call('hset', KEYS[1], 'mode', 'read')
+    redis.call('hdel', KEYS[1], writing)
+    redis.call('del', KEYS[2])
+    redis.pcall(ARGV[6], ARGV[7], '1')
+end
+return 1

@@ -1,0 +1,20 @@
+-- Removes a read/write lock whoever holds it, and a writer's intent, and wakes
+-- all waiters. It names no owner, hence must not be repeated blindly.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  writer's intent
+-- ARGV[1]  PUBLISH or SPUBLISH
+-- ARGV[2]  channel
+--
+-- reply    {1}              removed
+--          {0}              it was free
+--          {-1, key, type}  key belongs to something that is not a read/write lock
+local mode = look(KEYS[1], '')
+if stranger(mode) then
+    return {-1, KEYS[1], mode}
+end
+local removed = redis.call('del', KEYS[1])
+if redis.call('del', KEYS[2]) + removed > 0 then
+    redis.pcall(ARGV[1], ARGV[2], '1')
+end
+return {removed}

@@ -1,0 +1,58 @@
+-- Grants a read/write lock for reading, if nobody writes or waits to.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  writer's intent
+-- KEYS[3]  the owner's first read hold
+-- KEYS[4]  fencing counter; only for a fenced lock
+-- ARGV[1]  lease, milliseconds
+-- ARGV[2]  owner; a new one for every grant
+-- ARGV[3]  what the keys of read holds begin with
+-- ARGV[4]  how long the counter outlives its newest token, milliseconds
+--
+-- reply    {1, token}       acquired; that of the newest writer, 0 for a lock that is not fenced
+--          {0, pttl}        refused; what is left of the writer's lease, or intent, -1 if it has no end
+--          {-1, key, type}  key belongs to something that is not a read/write lock
+local mode, shared = look(KEYS[1], ARGV[2])
+if stranger(mode) then
+    return {-1, KEYS[1], mode}
+end
+local lease, ttl = tonumber(ARGV[1]), redis.call('pttl', KEYS[1])
+if shared == 0 then
+    if mode == 'write' or ttl == -1 then -- a lock without TTL is foreign, or broken
+        return {0, ttl}
+    end
+    local intent = redis.call('pttl', KEYS[2])
+    if intent >= 0 then
+        return {0, intent}
+    end
+end
+
+local token = 0
+if KEYS[4] then
+    token = newest(KEYS[4])
+    if not token then
+        return {-1, KEYS[4], redis.call('type', KEYS[4]).ok}
+    elseif token == 0 then
+        token = following(KEYS[4], token, ARGV[4])
+    end
+end
+
+if shared > 0 then -- the answer to an earlier delivery was lost
+    extend(KEYS[1], ARGV[3], ARGV[2], shared, lease)
+    return {1, token}
+end
+redis.call('set', KEYS[3], 1, 'px', ARGV[1])
+redis.call('hset', KEYS[1], ARGV[2], 1)
+if mode == 'none' then
+    redis.call('hset', KEYS[1], 'mode', 'read')
+end
+if ttl < lease then
+    local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])
+    if armed ~= 1 and mode == 'none' then
+        redis.call('del', KEYS[1])
+    end
+    if armed ~= 1 then
+        return armed
+    end
+end
+return {1, token}

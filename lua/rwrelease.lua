@@ -1,0 +1,62 @@
+-- Ends an owner's grant of a read/write lock, whatever its hold counts say, and
+-- takes back its intent to write.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  writer's intent
+-- KEYS[3]  the owner's first read hold
+-- ARGV[1]  owner
+-- ARGV[2]  what the keys of read holds begin with
+-- ARGV[3]  PUBLISH or SPUBLISH
+-- ARGV[4]  channel
+--
+-- reply    {1, receivers}  released; receivers 0 if there was nothing to announce
+--          {1, -1, error}  released; the server refused the message
+--          {0}             the owner does not hold the lock
+local _, shared, exclusive = look(KEYS[1], ARGV[1])
+if shared + exclusive == 0 then
+    if redis.pcall('get', KEYS[2]) == ARGV[1] then
+        redis.call('del', KEYS[2])
+        redis.pcall(ARGV[3], ARGV[4], '0')
+    end
+    return {0}
+end
+
+-- occupied tells whether readers are left, whose last one the lock must outlive.
+-- As Redisson does, it shortens the lock's TTL to that, but not if a reader picked
+-- at random lasts half as long: those that come and go must not cost the more, the
+-- more there are.
+local function occupied()
+    local ttl = redis.call('pttl', KEYS[1])
+    local some = redis.call('hrandfield', KEYS[1])
+    if some == 'mode' then
+        some = redis.call('hrandfield', KEYS[1])
+    end
+    if redis.call('pttl', hold(ARGV[2], some, 1)) >= ttl / 2 then
+        return true
+    end
+    local _, last = readers(KEYS[1], ARGV[2])
+    if last and last >= 0 and last < ttl then
+        redis.call('pexpire', KEYS[1], math.max(last, 1))
+    end
+    return last
+end
+
+for n = 1, shared do
+    redis.call('del', hold(ARGV[2], ARGV[1], n))
+end
+local message = '0'
+if exclusive > 0 then
+    message = '1'
+    redis.call('del', KEYS[2]) -- whoever waits now gets a chance; who still waits after it says so again
+else
+    redis.call('hdel', KEYS[1], ARGV[1])
+    if occupied() then
+        return {1, 0}
+    end
+end
+redis.call('del', KEYS[1])
+local receivers = redis.pcall(ARGV[3], ARGV[4], message)
+if type(receivers) == 'table' then
+    return {1, -1, receivers.err}
+end
+return {1, receivers}

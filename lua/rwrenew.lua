@@ -1,0 +1,16 @@
+-- Extends the lease of an owner of a read/write lock.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  the owner's first read hold
+-- ARGV[1]  lease, milliseconds; never shortens what is left
+-- ARGV[2]  owner
+-- ARGV[3]  what the keys of read holds begin with
+--
+-- reply    1  renewed
+--          0  the owner does not hold the lock
+local _, shared, exclusive = look(KEYS[1], ARGV[2])
+if shared + exclusive == 0 then
+    return 0
+end
+extend(KEYS[1], ARGV[3], ARGV[2], shared, tonumber(ARGV[1]))
+return 1

@@ -1,0 +1,63 @@
+-- Grants a read/write lock for writing, if it is free or held only by readers
+-- whose leases are over.
+--
+-- KEYS[1]  lock
+-- KEYS[2]  writer's intent
+-- KEYS[3]  fencing counter; only for a fenced lock
+-- ARGV[1]  lease, milliseconds
+-- ARGV[2]  owner; a new one for every grant
+-- ARGV[3]  what the keys of read holds begin with
+-- ARGV[4]  how long the counter outlives its newest token, milliseconds
+-- ARGV[5]  how long the intent lasts, milliseconds; 0 for a writer that does not wait
+--
+-- reply    {1, token}       acquired; token 0 for a lock that is not fenced
+--          {0, pttl, kept}  refused; when the first of those that hold it ends, -1 if it does not;
+--                           kept is 1 if the intent says so to new readers
+--          {-1, key, type}  key belongs to something that is not a read/write lock
+local mode, shared, exclusive = look(KEYS[1], ARGV[2])
+if stranger(mode) then
+    return {-1, KEYS[1], mode}
+end
+local held = shared + exclusive > 0
+if not held and mode ~= 'none' then
+    local ttl = redis.call('pttl', KEYS[1])
+    if mode == 'write' or ttl == -1 then -- a lock without TTL is foreign, or broken
+        return {0, ttl, 0}
+    end
+    local first = readers(KEYS[1], ARGV[3])
+    if first and ARGV[5] == '0' then
+        return {0, first, 0}
+    elseif first then
+        if type(redis.pcall('get', KEYS[2])) == 'table' then
+            return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
+        end
+        redis.call('set', KEYS[2], ARGV[2], 'px', ARGV[5])
+        return {0, first, 1}
+    end
+end
+
+local token = 0
+if KEYS[3] then
+    token = newest(KEYS[3])
+    if not token then
+        return {-1, KEYS[3], redis.call('type', KEYS[3]).ok}
+    end
+end
+if held then -- the answer to an earlier delivery was lost
+    extend(KEYS[1], ARGV[3], ARGV[2], shared, tonumber(ARGV[1]))
+    return {1, token}
+end
+if KEYS[3] then
+    token = following(KEYS[3], token, ARGV[4])
+end
+if mode == 'read' then -- all its readers were taken out
+    redis.call('del', KEYS[1])
+end
+redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2] .. ':write', 1)
+local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])
+if armed ~= 1 then
+    redis.call('del', KEYS[1])
+    return armed
+end
+redis.call('del', KEYS[2])
+return {1, token}

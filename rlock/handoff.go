@@ -1,0 +1,166 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
+// Defaults of [WithHandoff], from the curve of throughput against the longest
+// wait in other processes.
+const (
+	DefaultHandoffs    = 1024
+	DefaultHandoffTime = 2 * time.Millisecond
+)
+
+// WithHandoff bounds how often, and for how long, the goroutines of a client pass
+// a renewed lock on among themselves, in memory and without a round trip, before
+// it is released on the server and other processes get their turn. One hand-off
+// is always allowed, however long the holder took; zero of either bound means
+// its default. Goroutines whose lock has other options than the holder's are not
+// given its grant.
+func WithHandoff(most int, longest time.Duration) LockOption {
+	return func(l *Lock) { l.handoff = handoff{most, longest} }
+}
+
+// WithoutHandoff has every last Unlock release the lock on the server.
+func WithoutHandoff() LockOption {
+	return func(l *Lock) { l.handoff = handoff{most: -1} }
+}
+
+// handoff is the budget of a lock for hand-offs in a row.
+type handoff struct {
+	most    int // negative: none
+	longest time.Duration
+}
+
+func (h handoff) withDefaults(fixed bool) handoff {
+	if h.most < 0 || fixed {
+		return handoff{}
+	}
+	return handoff{cmp.Or(h.most, DefaultHandoffs), cmp.Or(h.longest, DefaultHandoffTime)}
+}
+
+// spareTokens is how many tokens a grant reserves beside its own.
+func (l *Lock) spareTokens() int64 {
+	if !l.fenced {
+		return 0
+	}
+	return 0
+}
+
+// chain is what grants have in common that were passed on, one to the next: the
+// owner on the server.
+type chain struct {
+	links int       // hand-offs so far
+	began time.Time // when the server was asked
+	spare int64     // tokens reserved and not used yet
+}
+
+// handOff passes the grant, whose last hold was unlocked, on to the next goroutine
+// in the queue. It does not if the server might not agree, or if a request about
+// the old holder might reach it after the new one has come; nor if the window is
+// half over, so that a chain of short holds does not keep the loss of the lease
+// from being noticed.
+func (g *grant) handOff() bool {
+	l, c := g.lock, g.lock.client
+	switch {
+	case l.handoff.most <= g.chain.links, g.chain.links > 0 && time.Since(g.chain.began) >= l.handoff.longest:
+		return false
+	case g.doubted, g.unsure.Load(), l.fenced && g.chain.spare == 0, c.closed.Load():
+		return false
+	}
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	default: // a count is on its way
+		return false
+	}
+	g.mu.Lock()
+	correcting := g.correcting
+	g.mu.Unlock()
+	if correcting { // or about to be
+		return false
+	}
+	c.gates.mu.Lock()
+	defer c.gates.mu.Unlock()
+	gate := c.gates.byKey[l.protocol.key()]
+	next := gate.taker(l)
+	if next == nil {
+		return false
+	}
+	heir := next.lock.newGrant(g.owner)
+	heir.sent, heir.token, heir.chain, heir.state, heir.began = g.sent, g.token, g.chain, owned, time.Now()
+	heir.chain.links++
+	heir.exclusives.Store(1) // of the hold that is to come
+	if l.fenced {
+		heir.token++
+		heir.chain.spare--
+	}
+	heir.mu.Lock() // OnLost waits until the grant is complete
+	defer heir.mu.Unlock()
+	entry, ok := g.entry.Pass(heir, heir.lose, l.lease/2)
+	if !ok {
+		return false
+	}
+	heir.entry = entry
+	gate.replace(g, heir)
+	next.given, next.open = heir, false
+	next.rouse()
+	return true
+}
+
+// taker returns the first seat that can be given a grant of l. gates.mu is held.
+func (g *gate) taker(l *Lock) *seat {
+	if g == nil {
+		return nil
+	}
+	for e := g.queue.Front(); e != nil; e = e.Next() {
+		s := e.Value.(*seat)
+		if s.open && s.lock.lease == l.lease && s.lock.fenced == l.fenced && s.lock.replicas == l.replicas && s.lock.handoff == l.handoff && !s.lock.fixed {
+			return s
+		}
+	}
+	return nil
+}
+
+// take returns the grant that the seat was given, if it was, and closes the seat.
+func (s *seat) take() *grant {
+	s.gates.mu.Lock()
+	defer s.gates.mu.Unlock()
+	g := s.given
+	s.given, s.open = nil, false
+	return g
+}
+
+// adopt adds the first hold to a grant that was passed on.
+func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
+	held, hold := g.newHold(ctx, g.lock, nil)
+	g.mu.Lock()
+	loss := g.loss
+	if loss == nil {
+		g.holds = []*Hold{hold}
+	}
+	g.mu.Unlock()
+	if loss != nil {
+		hold.cancel(loss)
+		return ctx, nil, loss
+	}
+	if g.lock.client.closed.Load() { // too late for Close to see it
+		g.interrupt(ErrClosed)
+	}
+	return held, hold, nil
+}
+
+// pass gives away a grant that nobody took.
+func (g *grant) pass() {
+	g.mu.Lock()
+	over := g.state != owned
+	if !over {
+		g.state = released
+	}
+	g.mu.Unlock()
+	if !over && !g.handOff() {
+		g.lock.client.background(func() { _ = g.release(context.Background()) })
+	}
+}

@@ -1,0 +1,209 @@
+package rlock_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// scriptsDuring counts the scripts that the server runs during f.
+func scriptsDuring(t *testing.T, srv interface {
+	CommandCalls(testing.TB) map[string]int64
+}, f func(),
+) int64 {
+	before := srv.CommandCalls(t)
+	f()
+	after := srv.CommandCalls(t)
+	return after["evalsha"] + after["eval"] - before["evalsha"] - before["eval"]
+}
+
+func TestHandoffSendsNothing(t *testing.T) {
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithHandoff(1000, time.Hour))
+	held, hold := lock(t, t.Context(), mu)
+	const n = 200
+	owners := make(map[string]int)
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			held, hold, err := mu.Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			owners[hold.Owner()]++
+			if err := hold.Unlock(held); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	awaitListener(t, srv.Client(t), "a")
+	scripts := scriptsDuring(t, srv, func() {
+		require.NoError(t, hold.Unlock(held))
+		all.Wait()
+	})
+	require.Equal(t, map[string]int{hold.Owner(): n}, owners)
+	require.LessOrEqual(t, scripts, int64(n/10), "a release, and a race of an attempt with a hand-off now and then")
+	require.Zero(t, holds(t, srv.Client(t), "a"))
+}
+
+// What the one before left behind neither owns the lock nor ends with it.
+func TestHandoffIsANewGrant(t *testing.T) {
+	srv := newServer(t)
+	opts, refused := refusals()
+	mu := newClient(t, srv, opts).NewLock("a")
+	first, firstHold := lock(t, t.Context(), mu)
+	waiting := lockAsync(t.Context(), mu)
+	<-refused
+	<-refused // when the subscription was confirmed: now it waits for nothing but the lock
+	require.NoError(t, firstHold.Unlock(first))
+	g := <-waiting
+	require.NoError(t, g.err)
+	require.Equal(t, firstHold.Owner(), g.hold.Owner(), "it was passed on")
+
+	require.ErrorIs(t, context.Cause(first), rlock.ErrUnlocked)
+	require.NoError(t, g.held.Err())
+	require.Zero(t, mu.HoldCount(first))
+	require.Equal(t, 1, mu.HoldCount(g.held))
+	require.ErrorIs(t, firstHold.Unlock(first), rlock.ErrNotHeld)
+	stale := context.WithoutCancel(first)
+	_, _, err := mu.TryLock(stale)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the old context does not nest under the new grant")
+
+	_, inner := lock(t, g.held, mu)
+	require.Equal(t, 2, holds(t, srv.Client(t), "a"))
+	require.NoError(t, inner.Unlock(g.held))
+	require.NoError(t, g.hold.Unlock(g.held))
+	require.Zero(t, holds(t, srv.Client(t), "a"))
+}
+
+// Who would get another lease, a token or none, or no hand-off, gets a grant of
+// its own.
+func TestHandoffNeedsTheSameOptions(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	for name, opts := range map[string][]rlock.LockOption{
+		"lease":   {rlock.WithLeaseTime(20 * time.Second)},
+		"fixed":   {rlock.WithoutRenewal()},
+		"fencing": {rlock.WithFencing()},
+		"none":    {rlock.WithoutHandoff()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, swap := range []bool{false, true} {
+				one, other := c.NewLock(name), c.NewLock(name, opts...)
+				if swap {
+					one, other = other, one
+				}
+				held, hold := lock(t, t.Context(), one)
+				waiting := lockAsync(t.Context(), other)
+				awaitListener(t, srv.Client(t), name)
+				require.NoError(t, hold.Unlock(held))
+				g := <-waiting
+				require.NoError(t, g.err)
+				require.NotEqual(t, hold.Owner(), g.hold.Owner())
+				require.NoError(t, g.hold.Unlock(g.held))
+			}
+		})
+	}
+}
+
+func TestHandoffOfALostGrant(t *testing.T) {
+	srv := newServer(t)
+	opts, refused := refusals()
+	opts.LeaseTime = 900 * time.Millisecond
+	mu := newClient(t, srv, opts).NewLock("a")
+	first, firstHold := lock(t, t.Context(), mu)
+	waiting := lockAsync(t.Context(), mu)
+	<-refused
+	<-refused
+	require.NoError(t, firstHold.Unlock(first))
+	g := <-waiting
+	require.NoError(t, g.err)
+	require.Equal(t, firstHold.Owner(), g.hold.Owner())
+	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
+	select {
+	case <-g.held.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("not told")
+	}
+	require.ErrorIs(t, context.Cause(g.held), rlock.ErrLeaseLost)
+	require.ErrorIs(t, g.hold.Unlock(g.held), rlock.ErrLeaseLost)
+}
+
+// Leavers that cross with a hand-off pass it on: nobody waits for a lock that
+// nobody has, and nothing is left on the server.
+func TestHandoffToALeaver(t *testing.T) {
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithHandoff(1<<20, time.Hour))
+	var inside, left atomic.Int64
+	var all sync.WaitGroup
+	stop := time.Now().Add(2 * time.Second)
+	for range 16 {
+		all.Go(func() {
+			for time.Now().Before(stop) {
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(40*time.Microsecond))
+				held, hold, err := mu.Lock(ctx)
+				if err == nil {
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("%d inside", n)
+					}
+					inside.Add(-1)
+					err = hold.Unlock(held)
+				} else {
+					left.Add(1)
+					err = nil
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+		all.Go(func() {
+			for time.Now().Before(stop) {
+				if err := mu.Do(t.Context(), func(ctx context.Context) error { return ctx.Err() }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d left", left.Load())
+	require.NotZero(t, left.Load())
+	requireFree(t, srv.Client(t), 5*time.Second, "a")
+}
+
+// However busy one process keeps a lock, another one gets it soon.
+func TestHandoffLetsOthersIn(t *testing.T) {
+	srv := newServer(t)
+	busy := newClient(t, srv, nil).NewLock("a")
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var handed atomic.Int64
+	for range 8 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_ = busy.Do(t.Context(), func(context.Context) error { handed.Add(1); return nil })
+			}
+		})
+	}
+	other := newClient(t, srv, nil).NewLock("a")
+	var longest time.Duration
+	for range 50 {
+		start := time.Now()
+		held, hold := lock(t, t.Context(), other)
+		longest = max(longest, time.Since(start))
+		require.NoError(t, hold.Unlock(held))
+	}
+	stop()
+	all.Wait()
+	t.Logf("50 times beside %d of the others, longest wait %v", handed.Load(), longest)
+	require.Less(t, longest, 5*time.Second, "on any machine")
+}

@@ -1,0 +1,218 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// NewMultiLock returns a lock that consists of others, of any kinds and clients:
+// it is held when all of them are, and nothing is left of it when that fails. A
+// member may itself be a multi lock; its members then take its place.
+//
+// The members are waited for in the order of their keys, whatever the order given,
+// and only while those before are held: sets that overlap never wait for each
+// other. (Locks with the same key go by the address of their server as the client
+// knows it, then as given; a writer comes before its reader.) Members that are
+// free, of one client and one cluster slot, are taken in one script, all or none:
+// three uncontended plain locks are one round trip. A member that is lost while
+// others are waited for starts it all over.
+//
+// The returned context descends from those of all members and ends when any of
+// them is lost, with that one's [*LostError]; the others are kept until Unlock,
+// which releases all at once and joins their errors. Below it each member
+// re-enters, alone or in another multi lock; a lock given twice is held twice.
+// Options are those of the members, and so are owners and tokens: the Hold has
+// neither, but locking a fenced member below it tells its token. HoldCount is the
+// least of the members'.
+//
+// Inspect, ForceUnlock and UnlockOwner are [ErrInvalidOption], as there is nothing
+// on a server but the members. So is every method if there are no members, one of
+// them is nil or invalid, or two clients of one connection stand for the same key,
+// which would wait for each other.
+func NewMultiLock(locks ...*Lock) *Lock {
+	l := &Lock{client: &Client{}, protocol: multi{}}
+	var m multi
+	for _, member := range locks {
+		if member == nil {
+			l.refuse(errors.New("a member of the multi lock is nil"))
+			return l
+		}
+		if nested, ok := member.protocol.(multi); ok {
+			m.members = append(m.members, nested.members...)
+		} else {
+			m.members = append(m.members, member)
+		}
+		if member.err != nil {
+			l.err = member.err
+		}
+	}
+	if l.err != nil {
+		return l
+	}
+	if len(m.members) == 0 {
+		l.refuse(errors.New("a multi lock without members"))
+		return l
+	}
+	slices.SortStableFunc(m.members, canonical)
+	names := make([]string, len(m.members))
+	for i, member := range m.members {
+		names[i] = member.name
+		for _, other := range m.members[:i] {
+			if member.client != other.client && member.client.rdb == other.client.rdb && member.protocol.key() == other.protocol.key() {
+				l.refuse(errors.New("two clients of the same connection would wait for each other: use locks of one client"))
+			}
+		}
+	}
+	l.client, l.name, l.protocol = m.members[0].client, strings.Join(names, ","), m
+	return l
+}
+
+// canonical is the order in which members are waited for, the same in all
+// processes.
+func canonical(a, b *Lock) int {
+	shared := map[bool]int{true: 1}
+	return cmp.Or(
+		strings.Compare(a.protocol.key(), b.protocol.key()),
+		shared[a.shared]-shared[b.shared],
+		strings.Compare(a.client.address(), b.client.address()),
+	)
+}
+
+// address names the client's server as far as it is known.
+func (c *Client) address() string {
+	if rdb, ok := c.rdb.(*redis.Client); ok {
+		return rdb.Options().Addr + " " + strconv.Itoa(rdb.Options().DB)
+	}
+	return ""
+}
+
+// multi marks a multi lock. There is nothing of its own to send.
+type multi struct {
+	protocol
+	members []*Lock // in canonical order
+}
+
+func (multi) key() string { return "" }
+
+var errMembers = errors.New("there is nothing of a multi lock on a server: use the members")
+
+// lock waits for all members, as long as wait allows.
+func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
+	for {
+		held, hold, err := m.take(ctx, wait, false)
+		if errors.Is(err, ErrLeaseLost) && wait.Err() == nil { // that of a member
+			continue
+		}
+		return held, hold, err
+	}
+}
+
+// take takes one member after the other, as many as possible at once. once says
+// that nothing is waited for.
+func (m multi) take(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
+	held, all := ctx, &Hold{}
+	defer func() {
+		if err != nil {
+			held = ctx
+			all.abandon(m.members[0].client, wait)
+		}
+	}()
+	for limit := len(m.members); len(all.parts) < len(m.members); {
+		next := m.members[len(all.parts):limit]
+		if run := together(held, next); len(run) > 1 {
+			var busy int
+			busy, held, err = all.takeRun(held, wait, run, once)
+			if err == nil {
+				continue
+			}
+			if _, refused := err.(*NotAcquiredError); !refused || once {
+				return held, nil, err
+			}
+			if busy > 0 {
+				limit = len(all.parts) + busy
+				continue
+			}
+		}
+		if held, err = all.takeOne(held, wait, m.members[len(all.parts)], once); err != nil {
+			return held, nil, err
+		}
+		limit = len(m.members)
+	}
+	return held, all, nil
+}
+
+// takeOne takes a member in the ordinary way.
+func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (context.Context, error) {
+	var part *Hold
+	var err error
+	if once {
+		held, part, err = member.TryLock(held)
+	} else {
+		// wait descends from the context that held descends from, and differs by a
+		// deadline at most. The loss of a part ends the wait as well.
+		waiting, cancel := held, context.CancelFunc(func() {})
+		if deadline, ok := wait.Deadline(); ok {
+			waiting, cancel = context.WithDeadline(held, deadline)
+		}
+		defer cancel()
+		held, part, err = member.lock(held, waiting)
+	}
+	if err == nil {
+		h.parts = append(h.parts, part)
+	}
+	return held, err
+}
+
+// abandon unlocks the parts. It does not wait longer than wait allows.
+func (h *Hold) abandon(c *Client, wait context.Context) {
+	if len(h.parts) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	c.background(func() {
+		defer close(done)
+		_ = h.unlockParts(context.WithoutCancel(wait)) // their leases end all the same
+	})
+	select {
+	case <-done:
+	case <-wait.Done():
+	}
+}
+
+// unlockParts unlocks all parts at once.
+func (h *Hold) unlockParts(ctx context.Context) error {
+	errs := make([]error, len(h.parts))
+	var wg sync.WaitGroup
+	for i, part := range h.parts {
+		wg.Go(func() { errs[i] = part.Unlock(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// until is the end of the first window to end.
+func (h *Hold) untilParts() time.Time {
+	until := h.parts[0].Until()
+	for _, part := range h.parts[1:] {
+		if t := part.Until(); t.Before(until) {
+			until = t
+		}
+	}
+	return until
+}
+
+func (m multi) holdCount(ctx context.Context) int {
+	n := m.members[0].HoldCount(ctx)
+	for _, member := range m.members[1:] {
+		n = min(n, member.HoldCount(ctx))
+	}
+	return n
+}

@@ -1,0 +1,90 @@
+package rlock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Polling is how a lock is waited for without pub/sub: see [WithPolling]. The
+// zero value of each field means its default.
+type Polling struct {
+	// First is the pause before the second attempt. Each further one is twice as
+	// long, up to Longest; up to half of it is left out at random, so that hosts
+	// which start together do not try together. None is longer than what is left
+	// of the holder's lease. Defaults: 50 ms and 1 s, or First if that is longer.
+	First, Longest time.Duration
+
+	// Tries is after how many refusals a waiting call gives up, with
+	// [ErrNotAcquired]. They count from when the goroutine is the first of its
+	// client that waits for the lock. Default: only the context ends the wait.
+	Tries int
+
+	// WarnAfter is after how many refusals the client's logger is told, once per
+	// call, that the lock is hard to get. Default: never.
+	WarnAfter int
+}
+
+// Defaults of [Polling].
+const (
+	defaultFirstPause   = 50 * time.Millisecond
+	defaultLongestPause = time.Second
+)
+
+// WithPolling makes waiting calls ask again and again, for servers and proxies
+// that have no pub/sub or do not allow it. Nothing is subscribed to. A release is
+// announced all the same, by the script that frees the lock, because others may
+// listen; that the server refuses to is no cause for a warning.
+//
+// All else is as without: grants, renewal and loss, one contender per client and
+// lock, first come, first served among its goroutines. What polling gives up is
+// promptness: a lock that was freed is noticed after up to a pause, and between
+// clients whoever asks first has it.
+func WithPolling(p Polling) LockOption {
+	return func(l *Lock) {
+		if p.First < 0 || p.Longest < 0 || p.Tries < 0 || p.WarnAfter < 0 {
+			l.refuse(fmt.Errorf("WithPolling: %+v: nothing may be negative", p))
+			return
+		}
+		if p.First == 0 {
+			p.First = defaultFirstPause
+		}
+		if p.Longest == 0 {
+			p.Longest = max(p.First, defaultLongestPause)
+		}
+		if p.Longest < p.First {
+			l.refuse(fmt.Errorf("WithPolling: the longest pause, %v, is shorter than the first, %v", p.Longest, p.First))
+			return
+		}
+		l.polling = &p
+	}
+}
+
+// refuse makes every method of the lock return err as [ErrInvalidOption].
+func (l *Lock) refuse(err error) {
+	l.err = &lockError{l.name, ErrInvalidOption, err}
+}
+
+// pause is that after refusal n, counted from 1.
+func (p *Polling) pause(n int) time.Duration {
+	d := p.First
+	for ; n > 1 && d < p.Longest; n-- {
+		d *= 2
+	}
+	d = min(d, p.Longest)
+	return d - rand.N(d/2+1)
+}
+
+var errTries = errors.New("no more tries")
+
+// refused looks at refusal n, counted from 1. The error ends the wait.
+func (p *Polling) refused(l *Lock, n int, ttl time.Duration) error {
+	if n == p.WarnAfter {
+		l.client.opts.Logger.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "ttl", ttl)
+	}
+	if n == p.Tries {
+		return &NotAcquiredError{Name: l.name, TTL: ttl, Err: fmt.Errorf("%w: %d were made", errTries, n)}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// fakeServers are three, old enough to be counted, and the quorum lock "a" on
+// them with a lease of 30 s.
+func fakeServers(t *testing.T) (all []*fakeRedis, mu *rlock.Lock) {
+	var clients []*rlock.Client
+	for n := range 3 {
+		f := newFakeRedis(t)
+		f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+			if strings.EqualFold(command, "info") {
+				p.WriteBulk("# Server\r\nrun_id:" + strconv.Itoa(n) + "\r\nuptime_in_seconds:31\r\n")
+				return true
+			}
+			return f.hook(p, command, args...)
+		})
+		all, clients = append(all, f), append(clients, f.client(t, nil))
+	}
+	return all, rlock.NewQuorumLock("a", clients)
+}
+
+// The window counts from before the first request, however long the answers that
+// made the majority took; and a silent server is waited for as long again, once.
+func TestFakeTimeQuorumWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, mu := fakeServers(t)
+		took := func() (hold *rlock.Hold, took time.Duration) {
+			began := time.Now()
+			held, hold, err := mu.Lock(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, began.Add(30*time.Second-302*time.Millisecond), hold.Until())
+			took = time.Since(began)
+			require.NoError(t, hold.Unlock(held))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			return hold, took
+		}
+		took() // the servers learn the scripts
+		_, d := took()
+		require.Zero(t, d)
+		for _, f := range all[1:] {
+			f.late.Store(int64(100 * time.Millisecond))
+		}
+		_, d = took()
+		require.GreaterOrEqual(t, d, 100*time.Millisecond)
+		all[1].late.Store(0)
+		all[2].deafUp.Store(true)
+		began := time.Now()
+		held, hold, err := mu.Lock(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Millisecond, time.Since(began))
+		for range 10 { // it is known by now
+			inner, nested, err := mu.Lock(held)
+			require.NoError(t, err)
+			require.NoError(t, nested.Unlock(inner))
+		}
+		require.NoError(t, hold.Unlock(held))
+		require.Equal(t, 2*time.Millisecond, time.Since(began))
+	})
+}
+
+// Without a majority the loss comes at the exact end of the window, less the guard.
+func TestFakeTimeQuorumLoss(t *testing.T) {
+	for name, fault := range map[string]func(*fakeRedis){
+		"silent":  func(f *fakeRedis) { f.deafUp.Store(true) },
+		"refuses": func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, mu := fakeServers(t)
+				held, hold := lock(t, t.Context(), mu)
+				fault(all[0])
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				require.NoError(t, held.Err(), "two of three renew it")
+				until := hold.Until()
+				fault(all[1])
+				<-held.Done()
+				require.Equal(t, until.Add(-3*time.Second), time.Now())
+				require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+				require.True(t, errors.Is(hold.Unlock(held), rlock.ErrLeaseLost))
+			})
+		})
+	}
+}

@@ -1,0 +1,424 @@
+package rlock_test
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// quorumLease is that of the tests: servers are counted when they are a second
+// older, which their start has to wait for.
+const quorumLease = 2 * time.Second
+
+type servers []*redistest.Server
+
+// newServers runs n servers, and returns when a quorum lock counts them.
+func newServers(tb testing.TB, n int) (all servers) {
+	tb.Helper()
+	for range n {
+		all = append(all, newServer(tb))
+	}
+	for _, srv := range all {
+		awaitAge(tb, srv, quorumLease+time.Second)
+	}
+	return all
+}
+
+var uptime = regexp.MustCompile(`uptime_in_seconds:(\d+)`)
+
+func awaitAge(tb testing.TB, srv *redistest.Server, age time.Duration) {
+	tb.Helper()
+	rdb := srv.Client(tb)
+	redistest.Eventually(tb, "the server is old enough", func() bool {
+		seconds, err := strconv.Atoi(uptime.FindStringSubmatch(rdb.Info(context.Background(), "server").Val())[1])
+		require.NoError(tb, err)
+		return time.Duration(seconds)*time.Second >= age
+	})
+}
+
+// clients returns one for each server: those of a process.
+func (all servers) clients(tb testing.TB, opts rlock.Options) (clients []*rlock.Client) {
+	tb.Helper()
+	if opts.LeaseTime == 0 {
+		opts.LeaseTime = quorumLease
+	}
+	for _, srv := range all {
+		rdb := srv.Client(tb, func(o *redis.Options) {
+			o.PoolSize, o.PipelinePoolSize = 4096, 4096 // after as many failures go-redis leaves a goroutine for a second
+		})
+		clients = append(clients, clientOn(tb, rdb, &opts))
+	}
+	return clients
+}
+
+// lock returns the quorum lock "a" of another process.
+func (all servers) lock(tb testing.TB, opts ...rlock.LockOption) *rlock.Lock {
+	tb.Helper()
+	return rlock.NewQuorumLock("a", all.clients(tb, rlock.Options{}), opts...)
+}
+
+// holds returns the hold counts of owner on the servers; 0 on one that is down.
+func (all servers) holds(tb testing.TB, owner string) (n []string) {
+	tb.Helper()
+	for _, srv := range all {
+		n = append(n, srv.Client(tb).HGet(tb.Context(), "a", owner).Val())
+	}
+	return n
+}
+
+// free waits until nothing is left of the lock.
+func (all servers) free(tb testing.TB) {
+	tb.Helper()
+	for _, srv := range all {
+		rdb := srv.Client(tb)
+		redistest.Eventually(tb, "the share is given back", func() bool {
+			return rdb.Exists(context.Background(), "a").Val() == 0
+		})
+	}
+}
+
+func TestQuorumLock(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	mu, other := all.lock(t), all.lock(t)
+	held, hold := lock(t, t.Context(), mu)
+	require.Equal(t, []string{"1", "1", "1"}, all.holds(t, hold.Owner()))
+	nested, inner := lock(t, held, mu)
+	require.Equal(t, []string{"2", "2", "2"}, all.holds(t, hold.Owner()))
+	require.Equal(t, 2, mu.HoldCount(nested))
+	state, err := other.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{hold.Owner(): 2}, state.Holds)
+	require.InDelta(t, quorumLease, state.TTL, float64(quorumLease/2))
+
+	_, _, err = other.TryLock(t.Context())
+	var busy *rlock.NotAcquiredError
+	require.ErrorAs(t, err, &busy)
+	require.Positive(t, busy.TTL)
+
+	waited := make(chan error)
+	go func() { waited <- other.Do(context.Background(), func(context.Context) error { return nil }) }()
+	for _, srv := range all {
+		awaitListener(t, srv.Client(t), "a")
+	}
+	<-time.After(quorumLease + quorumLease/2) // renewals
+	require.NoError(t, nested.Err())
+	require.NoError(t, inner.Unlock(nested))
+	require.NoError(t, hold.Unlock(held))
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrNotHeld)
+	require.NoError(t, <-waited)
+	all.free(t)
+}
+
+// A release is noticed by its messages, not when the lease has passed.
+func TestQuorumWaiterIsWoken(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	mu, other := all.lock(t), all.lock(t)
+	for range 5 {
+		held, hold := lock(t, t.Context(), mu)
+		waited := make(chan error)
+		go func() { waited <- other.Do(context.Background(), func(context.Context) error { return nil }) }()
+		for _, srv := range all {
+			awaitListener(t, srv.Client(t), "a")
+		}
+		for _, srv := range all { // what a wait for the TTL would take
+			require.NoError(t, srv.Client(t).PExpire(t.Context(), "a", time.Hour).Err())
+		}
+		require.NoError(t, hold.Unlock(held))
+		select {
+		case err := <-waited:
+			require.NoError(t, err)
+		case <-time.After(10 * time.Second):
+			t.Fatal("the waiter sleeps")
+		}
+	}
+}
+
+func TestQuorumServerDownOrSilent(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 5)
+	mu := all.lock(t)
+	do := func() { require.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil })) }
+	do()
+	all[1].Kill()
+	all[3].Stop()
+	do() // takes notice
+	began := time.Now()
+	for range 30 {
+		do()
+	}
+	// Whoever waited a third of a second for the silent one would need 20 s.
+	require.Less(t, time.Since(began), 5*time.Second)
+	held, hold := lock(t, t.Context(), mu)
+	<-time.After(2 * quorumLease)
+	require.NoError(t, held.Err(), "three of five renew it")
+	require.NoError(t, hold.Unlock(held))
+	all[3].Cont()
+	slices.Delete(all, 1, 2)[:4].free(t)
+}
+
+func TestQuorumWithoutMajority(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	var lost atomic.Bool
+	mu := rlock.NewQuorumLock("a", all.clients(t, rlock.Options{Trace: rlock.Trace{Lost: func(*rlock.LostError) { lost.Store(true) }}}))
+	held, hold := lock(t, t.Context(), mu)
+	all[0].Kill()
+	<-time.After(quorumLease)
+	require.NoError(t, held.Err())
+	all[1].Kill()
+	until := hold.Until()
+	<-held.Done()
+	require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+	require.True(t, lost.Load())
+	require.WithinDuration(t, until, time.Now(), quorumLease, "inside the last window")
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+
+	_, _, err := mu.TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	all[2:].free(t)
+	_, err = mu.Inspect(t.Context())
+	require.ErrorIs(t, err, rlock.ErrUnavailable)
+}
+
+// A minority may forget the grant, or belong to somebody else; a majority may not.
+func TestQuorumForgetfulServers(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	mu := all.lock(t)
+	held, hold := lock(t, t.Context(), mu)
+	require.NoError(t, all[0].Client(t).FlushAll(t.Context()).Err())
+	<-time.After(2 * quorumLease)
+	require.NoError(t, held.Err())
+	require.NoError(t, all[1].Client(t).FlushAll(t.Context()).Err())
+	<-held.Done()
+	require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	all.free(t)
+}
+
+// Processes that go for the same lock at once split the servers between them, and
+// yet each gets it, one at a time; also while a server is down.
+func TestQuorumContention(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	for _, down := range []bool{false, true} {
+		if down {
+			all[2].Kill()
+		}
+		var inside, entered atomic.Int32
+		var wg sync.WaitGroup
+		began := time.Now()
+		for range 4 {
+			mu := all.lock(t)
+			for range 2 {
+				wg.Go(func() {
+					for range 10 {
+						held, hold, err := mu.TryLockFor(context.Background(), time.Minute)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if inside.Add(1) != 1 {
+							t.Error("two are inside")
+						}
+						entered.Add(1)
+						inside.Add(-1)
+						if err := hold.Unlock(held); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		require.EqualValues(t, 80, entered.Load())
+		t.Logf("server down: %v; 80 grants in %v", down, time.Since(began))
+		all[:2].free(t)
+	}
+}
+
+// A server that restarts without its data is the one that lets a second owner in,
+// unless it is not counted until the lost lease has ended.
+func TestQuorumDelayedRestart(t *testing.T) {
+	for _, delayed := range []bool{true, false} {
+		t.Run("delayed="+strconv.FormatBool(delayed), func(t *testing.T) {
+			t.Parallel()
+			all := newServers(t, 5)
+			held, hold, err := all.lock(t, rlock.WithoutRenewal()).TryLock(t.Context())
+			require.NoError(t, err)
+			forget := func(srv *redistest.Server) {
+				require.NoError(t, srv.Client(t).FlushAll(t.Context()).Err())
+			}
+			forget(all[0]) // two that the first owner did not reach
+			forget(all[1])
+			if delayed {
+				all[2].Restart()
+			} else {
+				forget(all[2]) // as if it had restarted, and nobody minded
+			}
+			_, second, err := all.lock(t).TryLockFor(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+			if delayed {
+				require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost, "two owners")
+			} else {
+				require.NoError(t, held.Err(), "the test does not show what it should")
+			}
+			require.NoError(t, second.Unlock(t.Context()))
+			_ = hold.Unlock(held)
+		})
+	}
+}
+
+// Where a majority has just started nobody can lock, however long it asks.
+func TestQuorumOfYoungServers(t *testing.T) {
+	t.Parallel()
+	all := servers{newServer(t), newServer(t), newServer(t)}
+	mu := rlock.NewQuorumLock("a", all.clients(t, rlock.Options{LeaseTime: time.Hour}))
+	_, _, err := mu.TryLockFor(t.Context(), 100*time.Millisecond)
+	var busy *rlock.NotAcquiredError
+	require.ErrorAs(t, err, &busy)
+	require.InDelta(t, time.Hour, busy.TTL, float64(time.Minute))
+	all.free(t)
+}
+
+func TestQuorumTokensGrow(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	locks := []*rlock.Lock{all.lock(t, rlock.WithFencing()), all.lock(t, rlock.WithFencing())}
+	// One server's clock is ahead, as far as its counter tells.
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	counter := "redisson_lock_token:{a}"
+	require.NoError(t, all[0].Client(t).Set(t.Context(), counter, ahead, 0).Err())
+	last := int64(0)
+	for i := range 20 {
+		held, hold := lock(t, t.Context(), locks[i%2])
+		require.Greater(t, hold.Token(), last)
+		last = hold.Token()
+		nested, inner := lock(t, held, locks[i%2])
+		require.Equal(t, last, inner.Token())
+		raised := 0
+		for _, srv := range all {
+			if n, err := srv.Client(t).Get(t.Context(), counter).Int64(); err == nil && n >= last {
+				raised++
+			}
+		}
+		require.GreaterOrEqual(t, raised, 2)
+		require.NoError(t, inner.Unlock(nested))
+		require.NoError(t, hold.Unlock(held))
+		// A different minority loses its counter each time. The first grant may not
+		// have been counted by the server that is ahead, but was by another.
+		if i > 0 {
+			srv := all[i%3]
+			require.NoError(t, srv.Client(t).Del(t.Context(), counter).Err())
+			held, hold := lock(t, t.Context(), locks[i%2])
+			require.Greater(t, hold.Token(), last)
+			last = hold.Token()
+			require.NoError(t, hold.Unlock(held))
+		}
+	}
+	require.Greater(t, last, ahead)
+}
+
+func TestQuorumForceUnlock(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	mu := all.lock(t)
+	for name, remove := range map[string]func(owner string) (bool, error){
+		"any":      func(string) (bool, error) { return mu.ForceUnlock(t.Context()) },
+		"by owner": func(owner string) (bool, error) { return mu.UnlockOwner(t.Context(), owner) },
+	} {
+		held, hold := lock(t, t.Context(), all.lock(t))
+		removed, err := remove(hold.Owner())
+		require.NoError(t, err, name)
+		require.True(t, removed, name)
+		all.free(t)
+		removed, err = remove(hold.Owner())
+		require.NoError(t, err, name)
+		require.False(t, removed, name)
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost, name)
+	}
+}
+
+// Closing any client is noticed, and does not disturb what is held.
+func TestQuorumClosedClient(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	clients := all.clients(t, rlock.Options{})
+	mu := rlock.NewQuorumLock("a", clients) // ids grow, so the first client is the host
+	held, hold := lock(t, t.Context(), mu)
+	waited := make(chan error)
+	go func() { _, _, err := mu.Lock(context.Background()); waited <- err }()
+	require.NoError(t, closeSoon(clients[1]))
+	_, _, err := mu.TryLock(t.Context())
+	require.Error(t, err)
+	require.NoError(t, held.Err())
+	require.NoError(t, hold.Unlock(held))
+	require.ErrorIs(t, <-waited, rlock.ErrClosed)
+	_, _, err = mu.Lock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	all.free(t)
+}
+
+// The caller's end does not wait for anybody, and leaves nothing behind.
+func TestQuorumCallerLeaves(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	mu := all.lock(t)
+	for _, srv := range all {
+		srv.Stop()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, _, err := mu.Lock(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), time.Second)
+	for _, srv := range all {
+		srv.Cont()
+	}
+	all.free(t)
+}
+
+func TestQuorumOptionsThatCannotWork(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	a, b, c := newClient(t, srv, nil), newClient(t, srv, nil), newClient(t, newServer(t), nil)
+	rdb := srv.Client(t)
+	d, e := clientOn(t, rdb, nil), clientOn(t, rdb, nil)
+	for name, clients := range map[string][]*rlock.Client{
+		"none":           nil,
+		"nil":            {a, nil, c},
+		"one":            {a},
+		"two":            {a, c},
+		"a client twice": {a, c, a},
+		"a redis twice":  {c, d, e},
+		"a server twice": {a, b, c},
+		"four":           {a, b, c, d},
+	} {
+		mu := rlock.NewQuorumLock("a", clients)
+		held, hold, err := mu.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+		require.Nil(t, hold)
+		require.Equal(t, t.Context(), held)
+		_, _, err = mu.Lock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+		require.Zero(t, mu.HoldCount(t.Context()))
+		_, err = rlock.Guard(func(int) *rlock.Lock { return mu }, func(context.Context, int) (int, error) { return 0, nil })(t.Context(), 0)
+		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+	}
+	servers{srv}.free(t)
+}

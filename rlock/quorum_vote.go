@@ -1,0 +1,238 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// share is a server's answer to an attempt to acquire.
+type share struct {
+	lua.Reply
+	server string        // its run id
+	minor  time.Duration // how long it is not counted yet; 0 if it is
+}
+
+// acquire asks until the round is won, or somebody holds a majority. Each round
+// has an owner of its own: what another has left behind, or is still on its way,
+// must not be taken for part of it, nor be released with it. That of the caller is
+// not used.
+func (q *quorum) acquire(ctx context.Context, _ string, lease time.Duration, wait bool) (reply, error) {
+	for n := 0; ; n++ {
+		r, split, err := q.round(ctx, lease)
+		if err != nil || r.Acquired || !split {
+			return r, err
+		}
+		// Nobody holds it, perhaps: no release will tell when it can be had.
+		pause := time.Millisecond + rand.N(4*time.Millisecond<<min(n, 6))
+		deadline, _ := ctx.Deadline() // of the attempt; a round may take two bounds
+		if !wait || time.Until(deadline) < pause+2*q.bound() || !(patience{stop: q.lock.client.closing}).sleep(ctx, pause) {
+			return r, nil
+		}
+	}
+}
+
+// round asks once. split says that it was refused although nobody is known to
+// hold a majority.
+func (q *quorum) round(ctx context.Context, lease time.Duration) (r reply, split bool, err error) {
+	for _, p := range q.nodes {
+		if p.client.closed.Load() {
+			return reply{}, false, ErrClosed
+		}
+	}
+	b := &ballot{owner: q.lock.client.owner(), decided: make(chan struct{})}
+	sent := time.Now()
+	votes := ask(ctx, q, func(ctx context.Context, p *plain) (share, error) {
+		return p.share(ctx, b.owner, lease)
+	}, q.settled, func(n int, v vote[share]) { q.late(b, n, v) })
+	t := q.tally(votes)
+	err = t.err
+	if t.won && q.lock.fenced && err == nil {
+		err = q.raise(ctx, t.token)
+	}
+	q.decide(b, votes, t.won && err == nil)
+	switch {
+	case err != nil || !t.won:
+		return reply{Reply: lua.Reply{TTL: t.ttl}}, t.split, err
+	}
+	return reply{Reply: lua.Reply{Acquired: true, Token: t.token}, sent: sent, owner: b.owner}, false, nil
+}
+
+// share asks one server. An error beside an acquired share says that its age is
+// not known.
+func (p *plain) share(ctx context.Context, owner string, lease time.Duration) (share, error) {
+	info := &followed{rdb: p.client.rdb, key: p.grant.Key, make: func() redis.Cmder {
+		return redis.NewStringCmd(ctx, "info", "server")
+	}}
+	r, err := lua.Acquire(ctx, info, p.of(owner), lease)
+	s := share{Reply: r}
+	if err != nil || !r.Acquired {
+		return s, err
+	}
+	text, err := info.last.(*redis.StringCmd).Result()
+	if err != nil {
+		return s, err
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	age, err := strconv.ParseInt(fields["uptime_in_seconds"], 10, 64)
+	if err != nil {
+		return s, fmt.Errorf("INFO server does not tell its age: %w", err)
+	}
+	s.server = fields["run_id"]
+	// Both ends of the age are cut off to seconds.
+	s.minor = max(lease+time.Second-time.Duration(age)*time.Second, 0)
+	return s, nil
+}
+
+// result is what votes come to.
+type result struct {
+	won, split bool
+	token      int64
+	ttl        time.Duration // until a majority may be free
+	err        error
+}
+
+// tally counts the votes.
+func (q *quorum) tally(votes []vote[share]) (t result) {
+	mine, most := 0, 0
+	holders, servers := make(map[string]int), make(map[string]bool)
+	var free []time.Duration // when each may be had; a lease without end never ends
+	for _, v := range votes {
+		switch s := v.value; {
+		case v.err != nil:
+			continue
+		case !s.Acquired:
+			holders[s.Holder]++
+			most = max(most, holders[s.Holder])
+			free = append(free, s.TTL)
+			continue
+		case s.minor == 0:
+			mine++
+			t.token = max(t.token, s.Token)
+		}
+		if servers[v.value.server] {
+			t.err = &minorityError{notExecuted, true, fmt.Errorf("%w: a quorum lock needs independent servers, and two of these are the same", ErrInvalidOption)}
+		}
+		servers[v.value.server] = v.value.server != ""
+		free = append(free, v.value.minor)
+	}
+	switch {
+	case t.err != nil:
+	case mine >= q.majority():
+		t.won = true
+	case len(free) < q.majority():
+		t.err = minority(notExecuted, votes)
+	case most < q.majority() && len(holders) > 0:
+		t.split = true
+	default:
+		slices.SortFunc(free, func(a, b time.Duration) int {
+			return cmp.Compare(uint64(a), uint64(b)) // negative, for a lease without end, comes last
+		})
+		t.ttl = free[q.majority()-1]
+	}
+	return t
+}
+
+// settled is true when no further vote can change what a round comes to.
+func (q *quorum) settled(votes []vote[share]) bool {
+	mine, others := 0, 0
+	for _, v := range votes {
+		switch {
+		case v.err == nil && v.value.Acquired && v.value.minor == 0:
+			mine++
+		case v.err != errPending:
+			others++
+		}
+	}
+	return mine >= q.majority() || others >= q.majority()
+}
+
+// raise makes every later token greater.
+func (q *quorum) raise(ctx context.Context, token int64) error {
+	votes := ask(ctx, q, func(ctx context.Context, p *plain) (struct{}, error) {
+		return struct{}{}, lua.Floor(ctx, p.client.rdb, p.grant, token)
+	}, decisive, nil)
+	if done, _ := outcomes(votes); done < q.majority() {
+		return minority(notExecuted, votes) // the counters do not matter
+	}
+	return nil
+}
+
+// decide ends a round. What was acquired in vain is given back: silently, as
+// nobody waits for a minority to be released, and whoever was woken by it would
+// take that share and give it back in turn.
+func (q *quorum) decide(b *ballot, votes []vote[share], won bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer close(b.decided)
+	b.over = !won
+	mine := 0
+	for _, v := range votes {
+		if v.err == errPending {
+			b.pending++
+		}
+		if mayBeMine(v) {
+			mine++
+		}
+	}
+	b.loud = mine >= q.majority()
+	if b.pending > 0 {
+		q.open[b.owner] = b
+	}
+	for n, v := range votes {
+		if b.over && v.err != errPending && mayBeMine(v) {
+			q.giveBack(n, b.owner, b.loud)
+		}
+	}
+}
+
+// late is told of a vote that the round has not waited for.
+func (q *quorum) late(b *ballot, n int, v vote[share]) {
+	<-b.decided
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b.pending--; b.pending == 0 {
+		delete(q.open, b.owner)
+	}
+	if b.over && mayBeMine(v) {
+		q.giveBack(n, b.owner, b.loud)
+	}
+}
+
+// finish notes that an owner holds nothing any more.
+func (q *quorum) finish(owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b := q.open[owner]; b != nil {
+		b.over = true
+	}
+}
+
+// mayBeMine tells whether a server may have granted its share.
+func mayBeMine(v vote[share]) bool {
+	o, _ := classify(v.err)
+	return v.value.Acquired || o == unknown
+}
+
+// giveBack releases the share of an owner on one server, in the background.
+func (q *quorum) giveBack(n int, owner string, loud bool) {
+	p := *q.nodes[n]
+	if !loud {
+		p.grant.Channel = "" // nobody listens there
+	}
+	l := &Lock{client: p.client, name: q.lock.name, lease: q.lock.lease, protocol: &p}
+	p.client.janitor.sweep(l.newGrant(owner))
+}

@@ -1,0 +1,103 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// ErrNotReplicated: too few replicas have acknowledged the grant in time, and it
+// was released. The error is a [*NotReplicatedError].
+var ErrNotReplicated = errors.New("rlock: not replicated")
+
+// NotReplicatedError says how many replicas have acknowledged a grant.
+type NotReplicatedError struct {
+	Name      string // of the lock
+	Want, Got int
+	Err       error // why it is not known, if so; Got is 0 then
+}
+
+// Error names the lock and both numbers.
+func (e *NotReplicatedError) Error() string {
+	text := fmt.Sprintf("rlock: lock %s: not replicated: %d of %d replicas have acknowledged", quote(e.Name), e.Got, e.Want)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is makes it match [ErrNotReplicated].
+func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
+
+// Unwrap returns why the number is not known.
+func (e *NotReplicatedError) Unwrap() error { return e.Err }
+
+// WithReplicas makes a grant count only when at least n replicas have it, for
+// which they have as long as timeout: from 1 ms to a tenth of the lease, at most
+// half a second. Otherwise it is released and the
+// error is [ErrNotReplicated], also while others would have been waited for. The
+// question (WAIT) travels behind the attempt, in the same round trip; what it adds
+// is the replicas' answer. An attempt that is refused asks as well, and so takes
+// up to timeout while replicas are away.
+//
+// Renewals, nested holds and Unlock do not ask: a renewal that only the master has
+// is a renewal. This makes a grant that a failover forgets unlikely, not
+// impossible, as another replica than those that answered may take over; n must be
+// all of them, or more than the Sentinels or the cluster may choose wrongly from.
+// What then remains is what [NewQuorumLock] is for.
+//
+// Only for [Client.NewLock]; below a grant for which fewer were asked, it is
+// [ErrInvalidOption].
+func WithReplicas(n int, timeout time.Duration) LockOption {
+	return func(l *Lock) {
+		l.replicas = replicas{n, timeout}
+		if n < 1 || timeout < time.Millisecond {
+			l.refuse(fmt.Errorf("WithReplicas: %d within %v: at least one, and a millisecond", n, timeout))
+		}
+	}
+}
+
+// replicas are those that must have a grant.
+type replicas struct {
+	n       int // 0: none
+	timeout time.Duration
+}
+
+// replicated is a plain lock whose grants replicas must have.
+type replicated struct {
+	*plain
+	lock *Lock
+}
+
+// newReplicated adds what l.replicas asks for to its plain protocol.
+func newReplicated(l *Lock, p *plain) protocol {
+	// An attempt may ask twice, if the server has to learn the script.
+	if most := min(l.lease/10, 500*time.Millisecond); l.replicas.timeout > most && l.err == nil {
+		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.replicas.timeout, most))
+	}
+	return &replicated{p, l}
+}
+
+func (p *replicated) acquire(ctx context.Context, owner string, lease time.Duration, _ bool) (reply, error) {
+	want := p.lock.replicas
+	wait := &followed{rdb: p.client.rdb, key: p.grant.Key, make: func() redis.Cmder {
+		return redis.NewIntCmd(ctx, "wait", want.n, want.timeout.Milliseconds())
+	}}
+	r, err := lua.Acquire(ctx, wait, p.of(owner), lease)
+	if err != nil || !r.Acquired {
+		return reply{Reply: r}, err
+	}
+	got, err := wait.last.(*redis.IntCmd).Result()
+	if err == nil && int(got) >= want.n {
+		return reply{Reply: r}, nil
+	}
+	short := &NotReplicatedError{Name: p.lock.name, Want: want.n, Got: int(got), Err: err}
+	_, err = p.release(ctx, owner)
+	o, _ := classify(err)
+	return reply{queued: o != answered}, short
+}

@@ -1,0 +1,228 @@
+package rlock_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// newReplicas runs a master and n replicas that are in step with it.
+func newReplicas(tb testing.TB, n int) (master *redistest.Server, replicas []*redistest.Server) {
+	tb.Helper()
+	master = newServer(tb, "--repl-diskless-sync-delay", "0")
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(tb, err)
+	for range n {
+		replicas = append(replicas, newServer(tb, "--replicaof", host+" "+port))
+	}
+	awaitReplicas(tb, master, n)
+	return master, replicas
+}
+
+func awaitReplicas(tb testing.TB, master *redistest.Server, n int) {
+	tb.Helper()
+	rdb := master.Client(tb)
+	redistest.Eventually(tb, "the replicas are in step", func() bool {
+		online := strings.Count(rdb.Info(context.Background(), "replication").Val(), "state=online")
+		rdb.Set(context.Background(), "written", 1, time.Second)
+		return online == n && rdb.Wait(context.Background(), n, 100*time.Millisecond).Val() == int64(n)
+	})
+}
+
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	master, replicas := newReplicas(t, 2)
+	rdb, c := master.Client(t), newClient(t, master, nil)
+	both := c.NewLock("a", rlock.WithReplicas(2, 500*time.Millisecond), rlock.WithFencing())
+	for range 3 {
+		var held context.Context
+		var hold *rlock.Hold
+		commands := sent(t, master, func() { held, hold = lock(t, t.Context(), both) })
+		require.Equal(t, []string{"evalsha", "wait"}, slices.DeleteFunc(commands, func(name string) bool {
+			return slices.Contains([]string{"eval", "ping", "replconf"}, name)
+		})[:2])
+		for _, replica := range replicas {
+			require.Equal(t, map[string]string{hold.Owner(): "1"}, hgetall(t, replica.Client(t), "a"), "it has the grant already")
+		}
+		require.Positive(t, hold.Token())
+		nested, inner := lock(t, held, both)
+		require.NoError(t, inner.Unlock(nested))
+		require.NoError(t, hold.Unlock(held))
+	}
+
+	replicas[0].Stop()
+	_, _, err := both.TryLock(t.Context())
+	var short *rlock.NotReplicatedError
+	require.ErrorAs(t, err, &short)
+	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+	require.Equal(t, rlock.NotReplicatedError{Name: "a", Want: 2, Got: 1}, *short)
+	require.Empty(t, hgetall(t, rdb, "a"), "it is released")
+	_, _, err = both.Lock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrNotReplicated, "nobody waits for replicas")
+	require.NotErrorIs(t, err, rlock.ErrUnavailable)
+
+	one := c.NewLock("a", rlock.WithReplicas(1, 500*time.Millisecond), rlock.WithLeaseTime(6*time.Second))
+	held, hold := lock(t, t.Context(), one)
+	_, _, err = both.Lock(held)
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	replicas[1].Stop()
+	until := hold.Until()
+	redistest.Eventually(t, "a renewal does without replicas", func() bool { return hold.Until().After(until) })
+	require.NoError(t, hold.Unlock(held))
+	_, _, err = one.TryLock(t.Context())
+	require.ErrorAs(t, err, &short)
+	require.Zero(t, short.Got)
+	replicas[0].Cont()
+	replicas[1].Cont()
+	awaitReplicas(t, master, 2)
+	redistest.Eventually(t, "it works again", func() bool {
+		held, hold, err := both.TryLock(t.Context())
+		return err == nil && hold.Unlock(held) == nil
+	})
+}
+
+// A waiter gets the lock, or the error, when the holder has left.
+func TestReplicasWait(t *testing.T) {
+	t.Parallel()
+	master, replicas := newReplicas(t, 1)
+	option := rlock.WithReplicas(1, 500*time.Millisecond)
+	mu, other := newClient(t, master, nil).NewLock("a", option), newClient(t, master, nil).NewLock("a", option)
+	for _, stopped := range []bool{false, true} {
+		held, hold := lock(t, t.Context(), mu)
+		waited := make(chan error)
+		go func() { waited <- other.Do(context.Background(), func(context.Context) error { return nil }) }()
+		awaitListener(t, master.Client(t), "a")
+		if stopped {
+			replicas[0].Stop()
+		}
+		require.NoError(t, hold.Unlock(held))
+		if err := <-waited; stopped {
+			require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		} else {
+			require.NoError(t, err)
+		}
+		require.Empty(t, hgetall(t, master.Client(t), "a"))
+	}
+	replicas[0].Cont()
+}
+
+// In a cluster the question goes to the key's node, also after a slot has moved.
+func TestReplicasInACluster(t *testing.T) {
+	t.Parallel()
+	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0"}
+	with, without, replica := newServer(t, args...), newServer(t, args...), newServer(t, args...)
+	do := func(srv *redistest.Server, words string) string {
+		t.Helper()
+		var command []any
+		for _, word := range strings.Fields(words) {
+			command = append(command, word)
+		}
+		answer, err := srv.Client(t).Do(t.Context(), command...).Text()
+		require.NoError(t, err, words)
+		return answer
+	}
+	do(with, "CLUSTER ADDSLOTSRANGE 0 9999")
+	do(without, "CLUSTER ADDSLOTSRANGE 10000 16383")
+	_, port, err := net.SplitHostPort(with.Addr())
+	require.NoError(t, err)
+	do(without, "CLUSTER MEET 127.0.0.1 "+port)
+	do(replica, "CLUSTER MEET 127.0.0.1 "+port)
+	id := map[*redistest.Server]string{with: do(with, "CLUSTER MYID"), without: do(without, "CLUSTER MYID")}
+	for _, srv := range []*redistest.Server{with, without, replica} {
+		redistest.Eventually(t, "the nodes know each other", func() bool {
+			return strings.Contains(do(srv, "CLUSTER INFO"), "cluster_state:ok") && strings.Contains(do(srv, "CLUSTER INFO"), "known_nodes:3")
+		})
+	}
+	do(replica, "CLUSTER REPLICATE "+id[with])
+	awaitReplicas(t, with, 1)
+
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{with.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c := clientOn(t, rdb, &rlock.Options{Prefix: "p:"})
+	slots := map[bool]string{}
+	for i := range 16 {
+		name := strconv.Itoa(i)
+		slot, err := rdb.ClusterKeySlot(t.Context(), "p:"+name).Result()
+		require.NoError(t, err)
+		slots[slot < 10000] = name
+		mu := c.NewLock(name, rlock.WithReplicas(1, 500*time.Millisecond))
+		if slot < 10000 {
+			held, hold, err := mu.TryLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, hold.Unlock(held))
+		} else {
+			_, _, err := mu.TryLock(t.Context())
+			require.ErrorIs(t, err, rlock.ErrNotReplicated)
+		}
+		require.Zero(t, rdb.Exists(t.Context(), "p:"+name).Val())
+	}
+
+	mu := c.NewLock(slots[false], rlock.WithReplicas(1, 500*time.Millisecond))
+	slot, err := rdb.ClusterKeySlot(t.Context(), "p:"+slots[false]).Result()
+	require.NoError(t, err)
+	asked := strconv.FormatInt(slot, 10)
+	do(with, "CLUSTER SETSLOT "+asked+" IMPORTING "+id[without])
+	do(without, "CLUSTER SETSLOT "+asked+" MIGRATING "+id[with])
+	held, hold := lock(t, t.Context(), mu) // ASK
+	require.NoError(t, hold.Unlock(held))
+	do(with, "CLUSTER SETSLOT "+asked+" NODE "+id[with])
+	do(without, "CLUSTER SETSLOT "+asked+" NODE "+id[with])
+	held, hold = lock(t, t.Context(), mu) // MOVED
+	require.NoError(t, hold.Unlock(held))
+}
+
+func TestReplicasOptionsThatCannotWork(t *testing.T) {
+	c := newClient(t, newServer(t), nil)
+	for _, opts := range [][]rlock.LockOption{
+		{rlock.WithReplicas(0, time.Second)},
+		{rlock.WithReplicas(-1, time.Second)},
+		{rlock.WithReplicas(1, 0)},
+		{rlock.WithReplicas(1, time.Microsecond)},
+		{rlock.WithReplicas(1, 501*time.Millisecond)},
+		{rlock.WithReplicas(1, 200*time.Millisecond), rlock.WithLeaseTime(time.Second)},
+	} {
+		mu := c.NewLock("a", opts...)
+		_, _, err := mu.Lock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+		_, _, err = mu.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	}
+	// No replica at all is not different from one that is away.
+	_, _, err := c.NewLock("a", rlock.WithReplicas(1, 10*time.Millisecond)).TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+}
+
+// BenchmarkReplicas measures what WithReplicas costs: Lock and Unlock on a master
+// with two replicas.
+func BenchmarkReplicas(b *testing.B) {
+	master, _ := newReplicas(b, 2)
+	c := newClient(b, master, nil)
+	for name, opts := range map[string][]rlock.LockOption{
+		"none": nil,
+		"1":    {rlock.WithReplicas(1, 500*time.Millisecond)},
+		"2":    {rlock.WithReplicas(2, 500*time.Millisecond)},
+	} {
+		b.Run(name, func(b *testing.B) {
+			mu := c.NewLock("a", opts...)
+			for b.Loop() {
+				held, hold, err := mu.Lock(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := hold.Unlock(held); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// Times of a waiting writer's intent. It is repeated in time to be there all the
+// while, and costs one request for each.
+const (
+	intentTTL   = 10 * time.Second
+	intentEvery = intentTTL / 2
+)
+
+// RWLock is a read/write lock: several readers hold it at once, or one writer,
+// with Redisson's RReadWriteLock among them. Both sides are a [*Lock].
+//
+// # Rules
+//
+//   - Under the context of a writer, the reader nests, and so does the writer.
+//     The holds are unlocked in any order. When the last write hold is unlocked
+//     before a read hold, the lock is downgraded: other readers are woken and may
+//     enter, and no writer was inside in between.
+//   - Under the context of a reader, the writer is [ErrUpgrade] at once, as it is
+//     after a downgrade: two readers that waited for each other to leave would
+//     wait forever.
+//   - Writers are not starved. While one waits for readers to leave, no new
+//     reader of this library enters, in any process, so that it has to wait for
+//     those that were inside when it came. When a writer leaves, or becomes a
+//     reader, whoever waits may be next, reader or writer. [Lock.TryLock] does
+//     not wait and keeps nobody out.
+//   - A writer that dies while it waits keeps new readers out for 10 s at most.
+//   - A reader that dies keeps writers out for its own lease, however long others
+//     renew theirs.
+//
+// A reader that depends on another one must therefore not wait for it while it
+// holds the lock, unless that one locks under the same context: a writer may wait
+// between them.
+//
+// # Fencing
+//
+// With [WithFencing] each writer has a new token, and a reader that of the newest
+// writer before it. A resource that refuses smaller ones thus accepts what any
+// reader derived since then, and nothing from a reader of older data.
+//
+// # Beside Redisson
+//
+// Readers in Java do not look for waiting writers: a stream of them may starve a
+// writer in Go. Redisson announces no downgrade: readers in Go come in when the
+// lease that they have seen ends, after 30 s at the latest. And a reader in Java
+// with a shorter lockWatchdogTimeout than the lease time here cuts the lease of
+// the whole lock down to its own, which does harm if it then dies: give both
+// sides the same.
+//
+// # On the server
+//
+// Beside Redisson's data there is one key, `rlock_rwlock_intent:{name}`, while a
+// writer waits for readers. Each read hold has a key with the lease of that hold.
+// Scripts look at those of other owners without declaring them, as Redisson's do:
+// they are in the slot of the lock, which is enough for Redis and its clusters,
+// but servers that insist on declared keys have to be told.
+type RWLock struct{ reader, writer *Lock }
+
+// NewRWLock returns the read/write lock of that name. It is otherwise as
+// [Client.NewLock]. One name must not be used for locks of both kinds; if it is,
+// the second is [ErrKeyConflict]. [WithHandoff] is [ErrInvalidOption].
+func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
+	side := func(shared bool) *Lock {
+		l := c.newLock(name, opts)
+		l.shared = shared
+		if l.err == nil && (l.handoff.most > 0 || l.handoff.longest > 0) {
+			l.err = &lockError{name, ErrInvalidOption, errors.New("WithHandoff: a read/write lock is not passed on in memory")}
+		}
+		l.protocol = newReadWrite(c, c.opts.Prefix+name, l.fenced, shared)
+		return l
+	}
+	return &RWLock{side(true), side(false)}
+}
+
+// Reader returns the side that many may hold at once.
+func (rw *RWLock) Reader() *Lock { return rw.reader }
+
+// Writer returns the side that excludes all others.
+func (rw *RWLock) Writer() *Lock { return rw.writer }
+
+// readWrite is Redisson's RReadWriteLock, and an intent. Its sides differ in how
+// they acquire, as a grant of the writer may have holds of both.
+type readWrite struct {
+	client *Client
+	grant  lua.RW // without owner
+	shared bool
+}
+
+func newReadWrite(c *Client, key string, fenced, shared bool) *readWrite {
+	p := &readWrite{client: c, shared: shared, grant: lua.RW{
+		Grant:  lua.Grant{Key: key, Channel: related("redisson_rwlock", key)},
+		Intent: related("rlock_rwlock_intent", key),
+		Holds:  key + ":",
+	}}
+	if !strings.Contains(key, "{") { // Redisson's rule for what is behind a name
+		p.grant.Holds = "{" + key + "}:"
+	}
+	if fenced {
+		p.grant.Counter = related("redisson_lock_token", key)
+	}
+	return p
+}
+
+func (p *readWrite) of(owner string) lua.RW {
+	g := p.grant
+	g.Owner = owner
+	return g
+}
+
+func (p *readWrite) key() string { return p.grant.Key }
+
+func (p *readWrite) acquire(ctx context.Context, owner string, lease time.Duration, wait bool) (reply, error) {
+	if p.shared {
+		r, err := lua.AcquireRead(ctx, p.client.rdb, p.of(owner), lease)
+		return reply{Reply: r}, err
+	}
+	intent := intentTTL
+	if !wait {
+		intent = 0
+	}
+	r, kept, err := lua.AcquireWrite(ctx, p.client.rdb, p.of(owner), lease, intent)
+	if !kept {
+		return reply{Reply: r}, err
+	}
+	return reply{Reply: r, queued: true, again: intentEvery}, err
+}
+
+func (p *readWrite) count(ctx context.Context, owner string, lease time.Duration, n tally) error {
+	return lua.CountRW(ctx, p.client.rdb, p.of(owner), lease, n.exclusive, n.shared)
+}
+
+func (p *readWrite) release(ctx context.Context, owner string) (lua.Released, error) {
+	return lua.ReleaseRW(ctx, p.client.rdb, p.of(owner))
+}
+
+func (p *readWrite) renewals(owner string, lease time.Duration) []renewal {
+	return []renewal{{p.client.rdb, lua.RenewalRW(p.of(owner), lease)}}
+}
+
+// listen hears every message: what lets one reader in lets in all.
+func (p *readWrite) listen(string) ear { return p.client.hub.JoinAll(p.grant.Channel) }
+
+func (p *readWrite) force(ctx context.Context) (bool, error) {
+	return lua.ForceReleaseRW(ctx, p.client.rdb, p.grant)
+}
+
+func (p *readWrite) inspect(ctx context.Context) (lua.State, error) {
+	return lua.InspectRW(ctx, p.client.rdb, p.grant)
+}

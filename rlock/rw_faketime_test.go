@@ -1,0 +1,128 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A waiting writer costs one command every 5 s, and keeps new readers out all the
+// while; a reader that waits for it costs no more.
+func TestFakeTimeWritersIntent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		one, other := f.client(t, nil).NewRWLock("a"), f.client(t, nil).NewRWLock("a")
+		_, hold := lock(t, t.Context(), one.Reader())
+		waiting, leave := context.WithCancel(t.Context())
+		go one.Writer().Lock(waiting)
+		synctest.Wait()
+		before := len(f.scripts("rwwrite"))
+		go func() {
+			for range 600 {
+				_, _, err := other.Reader().TryLock(t.Context())
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.InDelta(t, 12, len(f.scripts("rwwrite"))-before, 1)
+		leave()
+		synctest.Wait()
+		_, second := lock(t, t.Context(), other.Reader())
+		require.NoError(t, second.Unlock(t.Context()))
+		require.NoError(t, hold.Unlock(t.Context()))
+		require.Empty(t, f.Keys())
+	})
+}
+
+// A writer that dies while it waits keeps readers out for 10 s, no longer.
+func TestFakeTimeDeadWritersIntent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a")
+		_, hold := lock(t, t.Context(), mu.Reader())
+		require.NoError(t, f.Set(rwIntent, "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"))
+		f.SetTTL(rwIntent, 10*time.Second)
+		began := f.now()
+		_, beside := lock2(t, mu.Reader())
+		require.GreaterOrEqual(t, f.now()-began, 10*time.Second)
+		require.Less(t, f.now()-began, 10*time.Second+10*time.Millisecond)
+		require.NoError(t, hold.Unlock(t.Context()))
+		require.NoError(t, beside.Unlock(t.Context()))
+	})
+}
+
+func lock2(t *testing.T, mu *rlock.Lock) (context.Context, *rlock.Hold) {
+	t.Helper()
+	held, hold, err := mu.TryLockFor(t.Context(), time.Minute)
+	require.NoError(t, err)
+	return held, hold
+}
+
+// A reader that died keeps a writer out until its own lease ends, to the
+// millisecond, although others have prolonged the lock and left without a word.
+func TestFakeTimeDeadReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		const dead = "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:7"
+		f.HSet("a", "mode", "read", dead, "1")
+		f.SetTTL("a", 8*time.Second)
+		require.NoError(t, f.Set("{a}:"+dead+":rwlock_timeout:1", "1"))
+		f.SetTTL("{a}:"+dead+":rwlock_timeout:1", 8*time.Second)
+		_, alive := lock(t, t.Context(), c.NewRWLock("a", rlock.WithLeaseTime(time.Hour)).Reader())
+		got := make(chan *rlock.Hold)
+		go func() {
+			_, hold := lock2(t, f.client(t, nil).NewRWLock("a").Writer())
+			got <- hold
+		}()
+		time.Sleep(3 * time.Second)
+		require.NoError(t, alive.Unlock(t.Context()))
+		hold := <-got
+		require.GreaterOrEqual(t, f.now(), 8*time.Second)
+		require.Less(t, f.now(), 8*time.Second+10*time.Millisecond)
+		require.NoError(t, hold.Unlock(t.Context()))
+	})
+}
+
+// A downgrade that Redis did not hear of in time is made good.
+func TestFakeTimeLateDowngrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, &rlock.Options{UnlockTimeout: time.Second}).NewRWLock("a")
+		writing, write := lock(t, t.Context(), mu.Writer())
+		reading, read := lock(t, writing, mu.Reader())
+		f.deafUp.Store(true)
+		require.NoError(t, write.Unlock(writing))
+		require.Equal(t, "write", f.HGet("a", "mode"))
+		time.Sleep(5 * time.Second)
+		f.heal()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "read", f.HGet("a", "mode"))
+		require.NoError(t, reading.Err())
+		require.NoError(t, read.Unlock(reading))
+	})
+}
+
+// Without renewal both kinds of hold end with the lease.
+func TestFakeTimeReadWriteExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a", rlock.WithLeaseTime(10*time.Second), rlock.WithoutRenewal())
+		writing, write := lock(t, t.Context(), mu.Writer())
+		reading, read := lock(t, writing, mu.Reader())
+		require.NoError(t, write.Unlock(writing))
+		<-reading.Done()
+		require.Equal(t, lapse(10*time.Second), f.now())
+		require.ErrorIs(t, context.Cause(reading), rlock.ErrLeaseLost)
+		require.ErrorIs(t, read.Unlock(reading), rlock.ErrLeaseLost)
+		require.Empty(t, f.Keys(), "the rest of the lease is given back")
+	})
+}

@@ -1,0 +1,415 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const rwIntent = "rlock_rwlock_intent:{a}"
+
+// awaitIntent returns when a waiting writer keeps new readers out.
+func awaitIntent(tb testing.TB, rdb *redis.Client) {
+	tb.Helper()
+	redistest.Eventually(tb, "a writer waits for the readers", func() bool {
+		return rdb.Exists(context.Background(), rwIntent).Val() == 1
+	})
+}
+
+func TestReadersShareAndExcludeWriters(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ctx := t.Context()
+	one, other := newClient(t, srv, nil).NewRWLock("a"), newClient(t, srv, nil).NewRWLock("a")
+
+	held, hold := lock(t, ctx, one.Reader())
+	_, beside := lock(t, ctx, one.Reader())
+	_, elsewhere := lock(t, ctx, other.Reader())
+	_, _, err := other.Writer().TryLock(ctx)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.Zero(t, rdb.Exists(ctx, rwIntent).Val(), "TryLock keeps nobody out")
+	require.Equal(t, map[string]string{"mode": "read", hold.Owner(): "1", beside.Owner(): "1", elsewhere.Owner(): "1"}, hgetall(t, rdb, "a"))
+	require.EqualValues(t, 1, rdb.Exists(ctx, "{a}:"+hold.Owner()+":rwlock_timeout:1").Val(), "Redisson's key of a read hold")
+
+	state, err := other.Writer().Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{hold.Owner(): 1, beside.Owner(): 1, elsewhere.Owner(): 1}, state.Holds)
+	require.Equal(t, state.Holds, state.Shared)
+
+	writer := async(func() error {
+		return other.Writer().Do(ctx, func(context.Context) error {
+			_, _, err := one.Reader().TryLock(ctx)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			_, _, err = one.Writer().TryLock(ctx)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			return nil
+		})
+	})
+	awaitIntent(t, rdb)
+	require.NoError(t, hold.Unlock(held))
+	require.NoError(t, elsewhere.Unlock(ctx))
+	require.Empty(t, writer, "one reader is left")
+	require.NoError(t, beside.Unlock(ctx))
+	require.NoError(t, within(t, 10*time.Second, writer), "woken by the last reader")
+	require.Zero(t, rdb.DBSize(ctx).Val(), "nothing is left")
+}
+
+func TestUpgradeFailsAtOnce(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	mu := newClient(t, srv, nil).NewRWLock("a")
+	held, hold := lock(t, ctx, mu.Reader())
+	require.Empty(t, sent(t, srv, func() {
+		for range 2 {
+			same, none, err := mu.Writer().Lock(held)
+			require.ErrorIs(t, err, rlock.ErrUpgrade)
+			require.Nil(t, none)
+			require.Equal(t, held, same)
+			_, _, err = mu.Writer().TryLock(held)
+			require.ErrorIs(t, err, rlock.ErrUpgrade)
+		}
+	}))
+	require.NoError(t, held.Err())
+	_, _, err := mu.Writer().TryLock(rlock.Detach(held))
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "detached, it contends")
+	require.NoError(t, hold.Unlock(held))
+	require.ErrorIs(t, context.Cause(held), rlock.ErrUnlocked, "the failed upgrades are no holds")
+}
+
+// A writer that keeps a read hold lets other readers in, at once, and no writer.
+func TestDowngradeWakesReaders(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	rdb := srv.Client(t)
+	one, other := newClient(t, srv, nil).NewRWLock("a"), newClient(t, srv, nil).NewRWLock("a")
+	writing, write := lock(t, ctx, one.Writer())
+	reading, read := lock(t, writing, one.Reader())
+	require.Equal(t, 2, one.Writer().HoldCount(reading))
+	state, err := other.Reader().Inspect(ctx)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{write.Owner(): 2}, state.Holds)
+	require.Equal(t, map[string]int64{write.Owner(): 1}, state.Shared)
+
+	var waiting []<-chan error
+	for _, mu := range []*rlock.RWLock{one, one, other, other} {
+		waiting = append(waiting, async(func() error { return mu.Reader().Do(ctx, func(context.Context) error { return nil }) }))
+	}
+	redistest.Eventually(t, "both clients listen", func() bool {
+		return rdb.PubSubNumSub(ctx, "redisson_rwlock:{a}").Val()["redisson_rwlock:{a}"] == 2
+	})
+	require.NoError(t, write.Unlock(writing))
+	for _, w := range waiting {
+		require.NoError(t, within(t, 10*time.Second, w))
+	}
+	_, _, err = one.Writer().Lock(reading)
+	require.ErrorIs(t, err, rlock.ErrUpgrade)
+	_, _, err = other.Writer().TryLock(ctx)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NoError(t, reading.Err())
+	require.Equal(t, 1, one.Reader().HoldCount(reading))
+	require.NoError(t, read.Unlock(reading))
+	require.Zero(t, rdb.DBSize(ctx).Val())
+}
+
+// Whoever nests, in whatever order, and however it is unlocked: what the server
+// shows is what is held, and the lock is free after the last.
+func TestReadWriteNesting(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewRWLock("a")
+	rapid.Check(t, func(t *rapid.T) {
+		type live struct {
+			ctx    context.Context
+			hold   *rlock.Hold
+			shared bool
+		}
+		var all []live
+		count := func(shared bool) (n int) {
+			for _, l := range all {
+				if l.shared == shared {
+					n++
+				}
+			}
+			return n
+		}
+		check := func() {
+			fields := hgetall(t, rdb, "a")
+			want := make(map[string]string)
+			if len(all) > 0 {
+				owner := all[0].hold.Owner()
+				want["mode"] = "read"
+				if n := count(false); n > 0 {
+					want["mode"], want[owner+":write"] = "write", fmt.Sprint(n)
+				}
+				if n := count(true); n > 0 {
+					want[owner] = fmt.Sprint(n)
+				}
+			}
+			require.Equal(t, want, fields)
+			keys, err := rdb.Keys(context.Background(), "{a}:*").Result()
+			require.NoError(t, err)
+			require.Len(t, keys, count(true))
+		}
+		ctx := context.Background()
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			if len(all) > 0 && rapid.Bool().Draw(t, "unlock") {
+				i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
+				require.NoError(t, all[i].hold.Unlock(ctx))
+				all = slices.Delete(all, i, i+1)
+				check()
+				continue
+			}
+			under, shared := ctx, rapid.Bool().Draw(t, "shared")
+			if len(all) > 0 {
+				under = rapid.SampledFrom(all).Draw(t, "under").ctx
+			}
+			side := mu.Writer()
+			if shared {
+				side = mu.Reader()
+			}
+			held, hold, err := side.TryLock(under)
+			if !shared && len(all) > 0 && count(false) == 0 {
+				require.ErrorIs(t, err, rlock.ErrUpgrade)
+			} else {
+				require.NoError(t, err)
+				all = append(all, live{held, hold, shared})
+			}
+			check()
+		}
+		for _, l := range all {
+			require.NoError(t, l.hold.Unlock(ctx))
+		}
+		for _, l := range all {
+			require.ErrorIs(t, context.Cause(l.ctx), rlock.ErrUnlocked)
+		}
+		all = nil
+		check()
+	})
+}
+
+// Readers that come all the time, in two processes, let a writer in as soon as
+// those inside when it came have left.
+func TestWriterIsNotStarved(t *testing.T) {
+	srv := newServer(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var inside, reads atomic.Int64
+	for range 2 {
+		mu := newClient(t, srv, nil).NewRWLock("a").Reader()
+		for range 8 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_ = mu.Do(ctx, func(context.Context) error {
+						inside.Add(1)
+						time.Sleep(5 * time.Millisecond)
+						inside.Add(-1)
+						reads.Add(1)
+						return nil
+					})
+				}
+			})
+		}
+	}
+	mu := newClient(t, srv, nil).NewRWLock("a").Writer()
+	for range 10 {
+		before := reads.Load()
+		redistest.Eventually(t, "readers are at work", func() bool { return reads.Load() > before+20 })
+		held, hold := lock(t, t.Context(), mu) // in 10 s at most
+		require.Zero(t, inside.Load())
+		require.NoError(t, hold.Unlock(held))
+	}
+	stop()
+	all.Wait()
+}
+
+// A writer that stops waiting lets the readers in that waited because of it.
+func TestLeavingWriterWakesReaders(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	rdb := srv.Client(t)
+	one, other := newClient(t, srv, nil).NewRWLock("a"), newClient(t, srv, nil).NewRWLock("a")
+	_, hold := lock(t, ctx, one.Reader())
+	waiting, leave := context.WithCancel(ctx)
+	writer := async(func() error { _, _, err := one.Writer().Lock(waiting); return err })
+	awaitIntent(t, rdb)
+	_, _, err := other.Reader().TryLock(ctx)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "a writer waits")
+	reader := async(func() error { return other.Reader().Do(ctx, func(context.Context) error { return nil }) })
+	redistest.Eventually(t, "both clients listen", func() bool {
+		return rdb.PubSubNumSub(ctx, "redisson_rwlock:{a}").Val()["redisson_rwlock:{a}"] == 2
+	})
+	require.Empty(t, reader)
+	began := time.Now()
+	leave()
+	require.ErrorIs(t, <-writer, rlock.ErrNotAcquired)
+	require.NoError(t, within(t, 10*time.Second, reader))
+	require.Less(t, time.Since(began), 4*time.Second, "woken, long before the intent ends")
+	require.NoError(t, hold.Unlock(ctx))
+	redistest.Eventually(t, "nothing is left", func() bool { return rdb.DBSize(ctx).Val() == 0 })
+}
+
+// A killed reader keeps a writer out for its own lease, although others renew and
+// then leave.
+func TestDeadReaderBlocksForItsLeaseOnly(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	ctx := t.Context()
+	rdb := srv.Client(t)
+	dead := newClient(t, srv, nil).NewRWLock("a", rlock.WithLeaseTime(time.Second), rlock.WithoutRenewal())
+	_, _, err := dead.Reader().TryLock(ctx) // nobody unlocks it
+	require.NoError(t, err)
+	alive := newClient(t, srv, nil).NewRWLock("a")
+	_, hold := lock(t, ctx, alive.Reader())
+	require.Greater(t, rdb.PTTL(ctx, "a").Val(), 20*time.Second)
+	began := time.Now()
+	writer := async(func() error {
+		return newClient(t, srv, nil).NewRWLock("a").Writer().Do(ctx, func(context.Context) error { return nil })
+	})
+	awaitIntent(t, rdb)
+	require.NoError(t, hold.Unlock(ctx))
+	require.NoError(t, within(t, 10*time.Second, writer))
+	require.Less(t, time.Since(began), 5*time.Second)
+}
+
+// The lease of a reader is renewed with the key that Redisson looks at, and never
+// shortens what another one asked for.
+func TestReadersAreRenewed(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	ctx := t.Context()
+	rdb := srv.Client(t)
+	c := newClient(t, srv, nil)
+	_, long := lock(t, ctx, c.NewRWLock("a", rlock.WithLeaseTime(time.Minute)).Reader())
+	short := c.NewRWLock("a", rlock.WithLeaseTime(600*time.Millisecond))
+	held, outer := lock(t, ctx, short.Reader())
+	_, inner := lock(t, held, short.Reader())
+	deadline := time.Now().Add(2 * time.Second)
+	for time.Now().Before(deadline) {
+		require.NoError(t, held.Err())
+		for _, n := range []string{"1", "2"} {
+			require.Positive(t, rdb.PTTL(ctx, "{a}:"+outer.Owner()+":rwlock_timeout:"+n).Val())
+		}
+		require.Greater(t, rdb.PTTL(ctx, "a").Val(), 30*time.Second)
+		time.Sleep(20 * time.Millisecond)
+	}
+	require.NoError(t, inner.Unlock(ctx))
+	require.NoError(t, outer.Unlock(ctx))
+	require.NoError(t, long.Unlock(ctx))
+	require.Zero(t, rdb.DBSize(ctx).Val())
+}
+
+func TestReadWriteForceUnlock(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	one, other := newClient(t, srv, nil).NewRWLock("a", rlock.WithLeaseTime(600*time.Millisecond)), newClient(t, srv, nil).NewRWLock("a")
+	for _, side := range []*rlock.Lock{one.Reader(), one.Writer()} {
+		held, hold := lock(t, ctx, side)
+		_, nested := lock(t, held, one.Reader())
+		removed, err := other.Reader().ForceUnlock(ctx)
+		require.NoError(t, err)
+		require.True(t, removed)
+		<-held.Done()
+		require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+		require.Zero(t, one.Writer().HoldCount(held))
+		require.ErrorIs(t, nested.Unlock(ctx), rlock.ErrLeaseLost)
+		require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
+	}
+	removed, err := other.Writer().ForceUnlock(ctx)
+	require.NoError(t, err)
+	require.False(t, removed)
+
+	_, hold := lock(t, ctx, one.Reader())
+	removed, err = other.Writer().UnlockOwner(ctx, hold.Owner())
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
+}
+
+func TestReadWriteFencing(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	mu := newClient(t, srv, nil).NewRWLock("a", rlock.WithFencing())
+	token := func(side *rlock.Lock) int64 {
+		held, hold := lock(t, ctx, side)
+		_, nested := lock(t, held, mu.Reader())
+		require.Equal(t, hold.Token(), nested.Token())
+		require.NoError(t, nested.Unlock(ctx))
+		require.NoError(t, hold.Unlock(ctx))
+		return hold.Token()
+	}
+	first := token(mu.Writer())
+	require.Positive(t, first)
+	require.Equal(t, first, token(mu.Reader()), "that of the newest writer")
+	require.Equal(t, first, token(mu.Reader()))
+	require.Greater(t, token(mu.Writer()), first)
+}
+
+func TestReadWriteRefusals(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	c := newClient(t, srv, nil)
+	for name, mu := range map[string]*rlock.RWLock{
+		"name":     c.NewRWLock("{a"),
+		"empty":    c.NewRWLock(""),
+		"lease":    c.NewRWLock("a", rlock.WithLeaseTime(time.Millisecond)),
+		"hand-off": c.NewRWLock("a", rlock.WithHandoff(10, time.Second)),
+	} {
+		for _, side := range []*rlock.Lock{mu.Reader(), mu.Writer()} {
+			_, _, err := side.Lock(ctx)
+			require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+			_, err = side.Inspect(ctx)
+			require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+		}
+	}
+	other := newClient(t, srv, nil)
+	held, hold := lock(t, ctx, other.NewLock("a"))
+	for _, side := range []*rlock.Lock{c.NewRWLock("a").Reader(), c.NewRWLock("a").Writer()} {
+		_, _, err := side.TryLock(ctx)
+		require.ErrorIs(t, err, rlock.ErrKeyConflict)
+	}
+	require.NoError(t, hold.Unlock(held))
+	held, hold = lock(t, ctx, other.NewRWLock("a").Reader())
+	_, _, err := c.NewLock("a").TryLock(ctx)
+	require.ErrorIs(t, err, rlock.ErrKeyConflict)
+	require.NoError(t, hold.Unlock(held))
+}
+
+// In a cluster, and with names that bring a hash tag, all keys are in one slot.
+func TestReadWriteInACluster(t *testing.T) {
+	srv := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
+	ctx := t.Context()
+	admin := srv.Client(t)
+	require.NoError(t, admin.ClusterAddSlotsRange(ctx, 0, 16383).Err())
+	redistest.Eventually(t, "the cluster serves", func() bool { return strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok") })
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	c := clientOn(t, rdb, nil)
+	for _, name := range []string{"a", "x{a}y", "{a}"} {
+		mu := c.NewRWLock(name, rlock.WithFencing())
+		held, hold := lock(t, ctx, mu.Reader())
+		_, nested := lock(t, held, mu.Reader())
+		waiting, leave := context.WithTimeout(ctx, 200*time.Millisecond)
+		_, _, err := mu.Writer().Lock(waiting)
+		leave()
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, nested.Unlock(ctx))
+		require.NoError(t, hold.Unlock(ctx))
+		held, hold = lock(t, ctx, mu.Writer())
+		_, nested = lock(t, held, mu.Reader())
+		require.NoError(t, hold.Unlock(ctx))
+		require.Equal(t, "read", rdb.HGet(ctx, name, "mode").Val())
+		require.NoError(t, nested.Unlock(ctx))
+	}
+}

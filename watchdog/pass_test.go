@@ -1,0 +1,82 @@
+package watchdog_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/watchdog"
+)
+
+// The heir has the window and the renewals of the one before it, which hears
+// nothing more.
+func TestPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refuse atomic.Bool
+		f := newFake(func(context.Context, int, string) error {
+			if refuse.Load() {
+				return watchdog.ErrRefused
+			}
+			return nil
+		})
+		s := watchdog.New(f.renew, watchdog.Options{})
+		defer s.Close(context.Background())
+		never := func(error) { t.Error("the entry before was lost") }
+		e, err := s.Add(watchdog.Lease[string]{Key: "before", Duration: lease, Sent: time.Now(), OnLost: never})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+
+		var lost error
+		heir, ok := e.Pass("heir", func(err error) { lost = err }, lease/2)
+		require.True(t, ok)
+		require.Equal(t, e.Until(), heir.Until())
+		require.True(t, heir.Check())
+		require.False(t, e.Check())
+		require.NoError(t, e.Err())
+		require.False(t, e.Stop(), "it has ended")
+		_, again := e.Pass("another", never, 0)
+		require.False(t, again)
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.NotEmpty(t, f.seen())
+		for _, c := range f.seen() {
+			require.Equal(t, "heir", c.due[0].Key)
+		}
+		require.Equal(t, time.Now().Add(window).Round(15*time.Second), heir.Until().Round(15*time.Second))
+
+		refuse.Store(true)
+		time.Sleep(lease)
+		synctest.Wait()
+		require.ErrorIs(t, lost, watchdog.ErrRefused)
+	})
+}
+
+func TestPassIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(hang)
+		s := watchdog.New(f.renew, watchdog.Options{})
+		defer s.Close(context.Background())
+		e, err := s.Add(watchdog.Lease[string]{Key: "a", Duration: lease, Sent: time.Now(), OnLost: func(error) {}})
+		require.NoError(t, err)
+		_, ok := e.Pass("b", nil, lease)
+		require.False(t, ok, "the window is shorter than that")
+
+		time.Sleep(lease/3 + time.Second) // a renewal hangs
+		synctest.Wait()
+		require.NotEmpty(t, f.seen())
+		_, ok = e.Pass("b", nil, 0)
+		require.False(t, ok)
+		require.True(t, e.Check(), "nothing has changed")
+
+		time.Sleep(lapse)
+		_, ok = e.Pass("b", nil, 0)
+		require.False(t, ok)
+		require.True(t, errors.Is(e.Err(), watchdog.ErrLapsed))
+	})
+}
