@@ -1,0 +1,25 @@
+// Package verify has only tests. It lets clients in several processes contend
+// for locks while something goes wrong, writes down what each of them called and
+// was told, and checks the histories against a model of a lock and of a fencing
+// token.
+//
+//	make verify           every kind of fault, thousands of histories, a table
+//	make soak D=10m       a mixed load with random faults for that long
+//	RLOCK_SEED=n          the same schedule of operations and faults again
+//
+// A plain go test runs a few kinds of fault for a few seconds, so that the
+// machinery itself is covered, and shows the checker histories that it must refuse.
+//
+// # How it works
+//
+// A row of the matrix has a Redis server, three client processes (parties), and
+// a proxy before each of them. In a round the clients of about a dozen histories,
+// each with locks of its own and clients in every party, lock, nest, write and
+// unlock as their seeds tell them, while the row's fault strikes. Then the fault
+// is healed, every client has to get its lock twice more, and the parties close.
+//
+// Parties append each call and each return to a journal, stamped with the
+// system-wide CLOCK_MONOTONIC, so that what a killed process did is known too.
+// A holder believes in its lock until the last moment before which its context
+// had not ended; a claim that a slow scheduler cannot falsify.
+package verify

@@ -1,0 +1,102 @@
+package verify
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// figures are what was counted in some rounds.
+type figures struct {
+	faults, histories, operations, grants, losses int
+	// These must be zero.
+	violations, missed, goroutines, connections, keys int
+
+	wakes []time.Duration
+	notes []string // of what must be zero
+}
+
+// add counts one history. It returns false if a wake-up was missed.
+func (f *figures) add(h *history, healed int64, samples map[string][]sample) bool {
+	before := f.missed
+	f.operations += h.ops
+	f.grants += h.grants
+	f.losses += h.losses
+	f.wakes = append(f.wakes, h.wakes(healed)...)
+	for _, w := range h.waits {
+		slept := h.slept(w, healed, samples[h.lock])
+		if slept > missed || w.must && !w.got {
+			f.missed++
+			f.notes = append(f.notes, fmt.Sprintf("%s: a waiter slept %v beside a free lock, after a call %v after healing, and then got it: %v %s",
+				h.lock, slept, time.Duration(w.call-healed), w.got, w.err))
+		}
+	}
+	return f.missed == before
+}
+
+func (f *figures) sum(other figures) {
+	f.faults += other.faults
+	f.histories += other.histories
+	f.operations += other.operations
+	f.grants += other.grants
+	f.losses += other.losses
+	f.violations += other.violations
+	f.missed += other.missed
+	f.goroutines += other.goroutines
+	f.connections += other.connections
+	f.keys += other.keys
+	f.wakes = append(f.wakes, other.wakes...)
+	f.notes = append(f.notes, other.notes...)
+}
+
+// clean tells whether everything that must be zero is.
+func (f *figures) clean() bool {
+	return f.violations+f.missed+f.goroutines+f.connections+f.keys == 0
+}
+
+// wake returns the median and the worst wake-up.
+func (f *figures) wake() (median, worst time.Duration) {
+	if len(f.wakes) == 0 {
+		return 0, 0
+	}
+	slices.Sort(f.wakes)
+	return f.wakes[len(f.wakes)/2].Round(10 * time.Microsecond), f.wakes[len(f.wakes)-1].Round(ms)
+}
+
+// row is a line of the table.
+type row struct {
+	name string
+	figures
+}
+
+// print writes the table, and the totals.
+func print(out io.Writer, rows []row) (total figures) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := func(n, name string, f figures) {
+		median, worst := f.wake()
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t\n", n, name, f.faults, f.histories, f.operations, f.grants,
+			f.losses, f.violations, f.missed, f.goroutines, f.connections, f.keys, median, worst)
+	}
+	fmt.Fprintln(t, "\tfault\tstruck\thistories\toperations\tgrants\tlosses told\tVIOLATIONS\tMISSED\tGOROUTINES\tCONNECTIONS\tKEYS\twake-up\tworst\t")
+	for n, r := range rows {
+		line(fmt.Sprint(n+1), r.name, r.figures)
+		total.sum(r.figures)
+	}
+	line("", fmt.Sprintf("%d kinds of fault", len(rows)), total)
+	_ = t.Flush()
+	fmt.Fprintf(out, "VIOLATIONS of the models, MISSED wake-ups (a waiter slept for more than a second beside a free lock), and what was left\n"+
+		"after Close: GOROUTINES, CONNECTIONS, KEYS that are locks or have no TTL. All of these must be zero. Wake-up: from an unlock\n"+
+		"until a waiter has the lock, median and worst, when the fault is over.\n")
+	for _, r := range rows {
+		for n, note := range r.notes {
+			if n == 3 {
+				fmt.Fprintf(out, "%s: %d more\n", r.name, len(r.notes)-n)
+				break
+			}
+			fmt.Fprintln(out, note)
+		}
+	}
+	return total
+}

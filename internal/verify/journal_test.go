@@ -1,0 +1,102 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// now is the time since boot in nanoseconds: the same clock in every process.
+func now() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err)
+	}
+	return t.Nano()
+}
+
+// event is a line of a journal: a call of an operation, or its return.
+type event struct {
+	At     int64  `json:"at"`
+	Lock   string `json:"lock"`
+	Client int    `json:"client"`
+	ID     string `json:"id"` // of the operation: its call and return share it
+	Kind   kind   `json:"kind"`
+	Return bool   `json:"return,omitzero"`
+	Seen   int64  `json:"seen,omitzero"`   // a moment after which the grant's context had not ended
+	Grant  string `json:"grant,omitzero"`  // the operation that acquired it
+	Result result `json:"result,omitzero"` // of a return
+	Must   bool   `json:"must,omitzero"`   // it has to succeed
+	Token  int64  `json:"token,omitzero"`
+	Value  int64  `json:"value,omitzero"` // read or written
+	Err    string `json:"err,omitzero"`   // for whoever reads the journal
+}
+
+type kind string
+
+const (
+	opLock   kind = "lock"   // waits
+	opTry    kind = "try"    // does not
+	opNest   kind = "nest"   // a further hold
+	opUnlock kind = "unlock" // of any hold
+	opLost   kind = "lost"   // the holder saw that its context had ended by loss
+	opRead   kind = "read"   // of the resource that the lock protects
+	opWrite  kind = "write"
+)
+
+type result string
+
+const (
+	ok      result = "ok"
+	denied  result = "denied"  // somebody else holds the lock
+	lost    result = "lost"    // ErrLeaseLost
+	unknown result = "unknown" // no answer, or the wait was over
+	stale   result = "stale"   // the resource has seen a greater token
+)
+
+// journal is written by a party. Each event is one write to a file, so it stays
+// when the process is killed.
+type journal struct{ f *os.File }
+
+func openJournal(path string) journal {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	return journal{f}
+}
+
+func (j journal) write(e event) {
+	if e.At == 0 {
+		e.At = now()
+	}
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = j.f.Write(append(line, '\n'))
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// readJournal returns what a party has written so far.
+func readJournal(path string) ([]event, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	var events []event
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // being written
+		}
+		var e event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, err
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}

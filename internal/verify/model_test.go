@@ -1,0 +1,160 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// action is what the models understand: an operation together with its outcome.
+type action struct {
+	do    verb
+	grant string
+	token int64 // of the grant, or that an operation was given
+	other int64 // nested: token of the hold; write: value that was read before
+	value int64 // read or written
+}
+
+type verb string
+
+const (
+	acquire verb = "acquire"
+	nest    verb = "nest"
+	unlock  verb = "unlock"
+	refuse  verb = "refused" // TryLock
+	end     verb = "end"     // of a grant, without an Unlock that is known to have succeeded
+	forget  verb = "forget"  // the server forgets the lock: flushed, forced, restarted empty
+
+	read     verb = "read"
+	write    verb = "write"
+	mayWrite verb = "may write" // without a known outcome
+	reject   verb = "rejected"  // read or write with a token too small
+)
+
+func (a action) String() string {
+	switch a.do {
+	case refuse, forget:
+		return string(a.do)
+	case read, write, mayWrite, reject:
+		return fmt.Sprintf("%s %d by #%d", a.do, a.value, a.token)
+	}
+	return fmt.Sprintf("%s %s #%d", a.do, a.grant, a.token)
+}
+
+// lockState is a reentrant lock with leases.
+type lockState struct {
+	holder string // grant, "" if the lock is free
+	count  int
+	ghosts string // grants that the server has forgotten but whose holders may not know yet, each in braces
+}
+
+// lockModel: one holder at a time, which holds until as many unlocks as locks,
+// the end of its context, or the server's loss of memory.
+var lockModel = porcupine.Model{
+	Init: func() any { return lockState{} },
+	Step: func(state, input, _ any) (bool, any) {
+		s, a := state.(lockState), input.(action)
+		ghost := "{" + a.grant + "}"
+		switch a.do {
+		case acquire:
+			free := s.holder == ""
+			s.holder, s.count = a.grant, 1
+			return free, s
+		case nest:
+			s.count++
+			return s.holder == a.grant, s
+		case unlock:
+			if s.holder != a.grant {
+				return strings.Contains(s.ghosts, ghost), s
+			}
+			if s.count--; s.count == 0 {
+				s.holder = ""
+			}
+			return true, s
+		case refuse:
+			// A client refuses by itself while one of its own believes in the lock.
+			return s.holder != "" || s.ghosts != "", s
+		case end:
+			if s.holder == a.grant {
+				s.holder, s.count = "", 0
+			}
+			s.ghosts = strings.ReplaceAll(s.ghosts, ghost, "")
+			return true, s
+		case forget:
+			if s.holder != "" {
+				s.ghosts += "{" + s.holder + "}"
+			}
+			s.holder, s.count = "", 0
+			return true, s
+		}
+		return false, s
+	},
+	DescribeOperation: func(input, _ any) string { return input.(action).String() },
+	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+}
+
+// fenceState is a fencing counter and the resource that checks its tokens.
+type fenceState struct {
+	newest  int64 // token granted last
+	highest int64 // token that the resource has seen
+	value   int64 // of the resource
+}
+
+// fenceModel: every grant has a greater token than the one before, nested holds
+// have the same, and nobody writes between a holder's read and its write. The
+// last is what fencing is for: the resource looks at nothing but tokens.
+var fenceModel = porcupine.Model{
+	Init: func() any { return fenceState{} },
+	Step: func(state, input, _ any) (bool, any) {
+		s, a := state.(fenceState), input.(action)
+		fresh := a.token >= s.highest
+		switch a.do {
+		case acquire:
+			grown := a.token > s.newest
+			s.newest = a.token
+			return grown, s
+		case nest:
+			return a.other == a.token, s
+		case read:
+			s.highest = a.token
+			return fresh && s.value == a.value, s
+		case write:
+			undisturbed := s.value == a.other
+			s.highest, s.value = a.token, a.value
+			return fresh && undisturbed, s
+		case mayWrite:
+			if fresh {
+				s.highest, s.value = a.token, a.value
+			}
+			return true, s
+		case reject:
+			return !fresh, s
+		}
+		return false, s
+	},
+	DescribeOperation: lockModel.DescribeOperation,
+	DescribeState:     lockModel.DescribeState,
+}
+
+// checkLimit is far above what a history takes; one that takes longer counts as
+// a violation, because it proves nothing.
+const checkLimit = 20 * time.Second
+
+// check returns what is wrong with a history, nil if nothing is. Where a model
+// is violated, draw gets porcupine's picture of it.
+func (h *history) check(draw func(name string, m porcupine.Model, info porcupine.LinearizationInfo) string) []string {
+	wrong := h.wrong
+	for name, c := range map[string]struct {
+		model porcupine.Model
+		ops   []porcupine.Operation
+	}{"lock": {lockModel, h.lockOps}, "fence": {fenceModel, h.fenceOps}} {
+		if porcupine.CheckOperationsTimeout(c.model, c.ops, checkLimit) == porcupine.Ok {
+			continue
+		}
+		verdict, info := porcupine.CheckOperationsVerbose(c.model, c.ops, checkLimit)
+		wrong = append(wrong, fmt.Sprintf("%s: the %s model says %s: %s", h.lock, name, verdict, draw(h.lock+"-"+name, c.model, info)))
+	}
+	return wrong
+}

@@ -1,0 +1,205 @@
+package verify
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// party is a client process. It obeys lines on its standard input: a job in
+// JSON, "rest", "heal", "renew", "close", "sample"; and answers each.
+func party([]string) {
+	p := &partner{base: runtime.NumGoroutine()}
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		switch line := in.Text(); line {
+		case "rest":
+			p.rest()
+			fmt.Println("rested")
+		case "heal":
+			close(p.healed)
+			p.clients.Wait()
+			fmt.Println("done")
+		case "renew": // while the clients are at it
+			fmt.Println("renewed", shut(p.renew()))
+		case "close":
+			left, err := p.close()
+			fmt.Println("closed", left, err)
+		case "sample":
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fmt.Println("sample", m.HeapAlloc, runtime.NumGoroutine())
+		default:
+			var j job
+			if err := json.NewDecoder(strings.NewReader(line)).Decode(&j); err != nil {
+				panic(err)
+			}
+			p.start(j)
+			fmt.Println("ready")
+		}
+	}
+}
+
+// partner is the state of a party.
+type partner struct {
+	base    int // goroutines before the first client
+	job     job
+	rdb     *redis.Client
+	locks   atomic.Pointer[rlock.Client]
+	store   store
+	journal journal
+	healed  chan struct{}
+	clients sync.WaitGroup
+	busy    *hog
+}
+
+// start has the party's clients take part in every history. The connections
+// stay until close.
+func (p *partner) start(j job) {
+	p.job, p.healed = j, make(chan struct{})
+	if p.journal.f != nil {
+		_ = p.journal.f.Close()
+	}
+	p.journal = openJournal(j.Journal)
+	if p.rdb == nil {
+		p.connect()
+	}
+	if j.Kind == "pool" {
+		p.busy = exhaust(p.rdb)
+	}
+	for h := range j.Histories {
+		for n := range j.Clients {
+			if (h+n)%parties == j.Party {
+				p.clients.Go(func() { newClient(p, h, n).run() })
+			}
+		}
+	}
+}
+
+// connect makes the clients, of the kind that the row asks for.
+func (p *partner) connect() {
+	opts := &redis.Options{Addr: p.job.Addr, ClientName: "party"}
+	switch p.job.Kind {
+	case "retries":
+		opts.MaxRetries, opts.ReadTimeout = 10, 200*time.Millisecond
+	case "no retries":
+		opts.MaxRetries = -1
+	case "pool":
+		opts.PoolSize, opts.PoolTimeout = 2, 20*time.Millisecond
+	case "user":
+		opts.Username, opts.Password = "locks", "secret"
+	}
+	p.rdb = redis.NewClient(opts)
+	if p.job.Kind == "twice" {
+		p.rdb.AddHook(twice{})
+	}
+	p.store = store{redis.NewClient(&redis.Options{Addr: p.job.Store})}
+	p.renew()
+}
+
+// renew makes another lock client and returns the one before.
+func (p *partner) renew() *rlock.Client {
+	locks, err := rlock.New(p.rdb, nil)
+	if err != nil {
+		panic(err)
+	}
+	return p.locks.Swap(locks)
+}
+
+func shut(locks *rlock.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return locks.Close(ctx)
+}
+
+// close gives everything back and returns what is left: a number of goroutines,
+// and an error or nil.
+func (p *partner) close() (left int, err error) {
+	err = shut(p.locks.Load())
+	_ = p.rdb.Close()
+	_ = p.store.rdb.Close()
+	p.rdb = nil
+	for range 500 {
+		if left = runtime.NumGoroutine() - p.base; left <= 0 {
+			return 0, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stacks := make([]byte, 1<<20)
+	fmt.Fprintf(os.Stderr, "%s\n", stacks[:runtime.Stack(stacks, true)])
+	return left, err
+}
+
+// rest ends the application's own load.
+func (p *partner) rest() {
+	if p.busy != nil {
+		p.busy.stop()
+		p.busy = nil
+	}
+}
+
+// hog takes the connections of the application's pool for a while, again and again.
+type hog struct {
+	end  context.CancelFunc
+	done sync.WaitGroup
+}
+
+func exhaust(rdb *redis.Client) *hog {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &hog{end: cancel}
+	for n := range rdb.Options().PoolSize {
+		h.done.Go(func() {
+			for ctx.Err() == nil {
+				rdb.BLPop(ctx, 300*time.Millisecond, "list") // nobody pushes
+				pause(ctx, time.Duration(20+10*n)*time.Millisecond)
+			}
+		})
+	}
+	return h
+}
+
+func (h *hog) stop() {
+	h.end()
+	h.done.Wait()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// twice is a hook of an application that sends everything two times.
+type twice struct{}
+
+func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		_ = next(ctx, cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		_ = next(ctx, cmds)
+		return next(ctx, cmds)
+	}
+}

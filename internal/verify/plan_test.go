@@ -1,0 +1,140 @@
+package verify
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+)
+
+// parties is the number of client processes of a row.
+const parties = 3
+
+// job is what the parties are told of a round. Everything random in it follows
+// from Seed, so that all of them, and a replay, come to the same.
+type job struct {
+	Row       string
+	Round     int
+	Seed      uint64
+	Histories int
+	Clients   int      // of each history
+	Steps     int      // of each client until the fault is healed, at most
+	Leases    []string // to choose from
+	Addr      string   // what this party connects to
+	Store     string   // address of the resources' server
+	Journal   string
+	Party     int
+	Kind      string // of the Redis client: see party.connect
+	Cancel    bool   // contexts end at any moment
+}
+
+// random is a source that depends on the seed and on what it is for.
+func random(seed uint64, purpose ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, purpose...)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// agenda is what all clients of a history have to agree on.
+type agenda struct {
+	locks  []string
+	lease  time.Duration
+	fenced bool
+}
+
+func (j *job) agenda(history int) agenda {
+	r := random(j.Seed, j.Row, j.Round, "history", history)
+	lease, err := time.ParseDuration(j.Leases[r.IntN(len(j.Leases))])
+	if err != nil {
+		panic(err)
+	}
+	a := agenda{lease: lease, fenced: r.IntN(3) > 0}
+	for k := range 1 + r.IntN(4)/3 { // sometimes two
+		a.locks = append(a.locks, j.name(history, k))
+	}
+	return a
+}
+
+func (j *job) name(history, k int) string {
+	return fmt.Sprintf("%s/%d/%d/%c", j.Row, j.Round, history, 'a'+k)
+}
+
+// names returns the locks of all histories.
+func (j *job) names() (names []string) {
+	for h := range j.Histories {
+		names = append(names, j.agenda(h).locks...)
+	}
+	return names
+}
+
+// longest returns the longest lease of the round.
+func (j *job) longest() (longest time.Duration) {
+	for h := range j.Histories {
+		longest = max(longest, j.agenda(h).lease)
+	}
+	return longest
+}
+
+// step is one acquisition of a client, and what it does then.
+type step struct {
+	lock   int           // which of the history's
+	pause  time.Duration // before
+	how    how
+	wait   time.Duration // at most
+	cancel time.Duration // the context given to Lock ends after that; 0: never
+	nested int           // further holds
+	hold   time.Duration
+	rival  bool   // a detached TryLock meanwhile, which must be refused
+	fixed  bool   // no renewal
+	order  uint64 // of the unlocks
+	must   bool   // it has to succeed
+}
+
+type how int
+
+const (
+	waiting  how = iota // TryLockFor
+	trying              // TryLock
+	function            // Do
+)
+
+// draw plans the next step of a client.
+func draw(r *rand.Rand, a agenda, cancels bool) step {
+	s := step{
+		lock:  r.IntN(len(a.locks)),
+		pause: time.Duration(r.IntN(30)) * time.Millisecond,
+		wait:  time.Duration(20+r.IntN(3000)) * time.Millisecond,
+		hold:  time.Duration(r.IntN(15)) * time.Millisecond,
+		rival: r.IntN(8) == 0,
+		fixed: r.IntN(10) == 0,
+		order: r.Uint64(),
+	}
+	switch r.IntN(6) {
+	case 0:
+		s.how = trying
+	case 1:
+		s.how = function
+	}
+	switch r.IntN(10) {
+	case 0:
+		s.hold = min(a.lease*5/4, time.Second) // needs a renewal
+	case 1, 2, 3:
+		s.hold = time.Duration(30+r.IntN(150)) * time.Millisecond
+	}
+	if r.IntN(3) == 0 {
+		s.nested = 1 + r.IntN(2)
+	}
+	if cancels && r.IntN(2) == 0 {
+		s.cancel = time.Duration(1 + r.IntN(int(150*time.Millisecond)))
+	}
+	return s
+}
+
+// last is the step of a client when everything is healed: it must succeed.
+func last(r *rand.Rand, a agenda) step {
+	return step{lock: r.IntN(len(a.locks)), wait: served, must: true, hold: time.Duration(r.IntN(5)) * time.Millisecond}
+}
+
+// served bounds the wait for a lock after healing. It is far more than a waiter
+// may need; what it really needs is measured.
+const served = 15 * time.Second

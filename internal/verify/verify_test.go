@@ -1,0 +1,109 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// size is how much happens in a round, and how often there is one.
+type size struct {
+	rounds, histories, clients, steps int
+	fault                             time.Duration
+	keep                              bool // parties stay from round to round
+}
+
+// seed returns RLOCK_SEED, or one that nobody has seen before.
+func seed(t *testing.T) uint64 {
+	n := rand.Uint64N(1 << 32)
+	if text := os.Getenv("RLOCK_SEED"); text != "" {
+		var err error
+		n, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("RLOCK_SEED=%d", n)
+	return n
+}
+
+// verify runs rows of the matrix and prints the table.
+func verify(t *testing.T, rows []fault, s size) figures {
+	seed := seed(t)
+	resources := redistest.Start(t)
+	var mu sync.Mutex // guards table
+	table := make(map[string]figures)
+	t.Run("rows", func(t *testing.T) {
+		for _, r := range rows {
+			t.Run(r.name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, r, seed, resources.Addr())
+				var f figures
+				defer func() { // what there is, if a round fails
+					mu.Lock()
+					table[r.name] = f
+					mu.Unlock()
+				}()
+				// A fault that waits for its moment may miss it, but not always.
+				for n := 0; n < s.rounds || f.faults == 0 && n < s.rounds+3; n++ {
+					start := time.Now()
+					f.sum(w.round(n, s))
+					t.Logf("round %d: %v", n, time.Since(start).Round(ms))
+				}
+				if f.faults == 0 {
+					t.Error("the fault never came about")
+				}
+				if !f.clean() {
+					t.Error("not everything that must be zero is: see the table")
+				}
+			})
+		}
+	})
+	var lines []row
+	for _, r := range rows {
+		if f, ok := table[r.name]; ok { // not if -run has left it out
+			lines = append(lines, row{r.name, f})
+		}
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "RLOCK_SEED=%d\n\n", seed)
+	total := print(&text, lines)
+	_, _ = os.Stdout.Write(text.Bytes())
+	return total
+}
+
+// TestVerify is the whole matrix.
+func TestVerify(t *testing.T) {
+	if os.Getenv("RLOCK_VERIFY") == "" {
+		t.Skip("the whole matrix takes minutes: make verify")
+	}
+	rows := matrix()
+	start := time.Now()
+	total := verify(t, rows, size{rounds: 3, histories: 14, clients: 4, steps: 4, fault: 1200 * ms})
+	fmt.Printf("%v\n", time.Since(start).Round(time.Second))
+	require.True(t, total.clean())
+	if os.Getenv("RLOCK_SEED") == "" { // a replay may be of one row
+		require.GreaterOrEqual(t, len(rows), 35)
+		require.GreaterOrEqual(t, total.histories, 2000)
+	}
+}
+
+// A few rows of every group, for as long as a plain go test can wait.
+func TestVerifyInShort(t *testing.T) {
+	var rows []fault
+	for _, name := range []string{"nothing", "server killed, restarted empty", "reply lost: acquire", "connections cut", "process killed while it holds"} {
+		n := slices.IndexFunc(matrix(), func(f fault) bool { return f.name == name })
+		rows = append(rows, matrix()[n])
+	}
+	total := verify(t, rows, size{rounds: 1, histories: 6, clients: 4, steps: 4, fault: 800 * ms})
+	require.True(t, total.clean())
+	require.Positive(t, total.grants)
+}
