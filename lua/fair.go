@@ -25,10 +25,10 @@ var fairForceSource string
 var fairInspectSource string
 
 var (
-	fairAcquireScript = newScript("fair_acquire", kindSource+tokenSource+fairSource+fairAcquireSource, 4)
-	fairKeepScript    = newScript("fair_keep", tokenSource+fairSource+fairKeepSource, 3)
-	fairReleaseScript = newScript("fair_release", tokenSource+fairSource+fairReleaseSource, 1)
-	fairForceScript   = newScript("fair_force", kindSource+tokenSource+fairSource+fairForceSource, 1)
+	fairAcquireScript = newScript("fair_acquire", kindSource+tokenSource+announceSource+fairSource+fairAcquireSource, 4)
+	fairKeepScript    = newScript("fair_keep", tokenSource+announceSource+fairSource+fairKeepSource, 3)
+	fairReleaseScript = newScript("fair_release", tokenSource+announceSource+fairSource+fairReleaseSource, 1)
+	fairForceScript   = newScript("fair_force", kindSource+tokenSource+announceSource+fairSource+fairForceSource, 1)
 	fairInspectScript = newScript("fair_inspect", fairInspectSource, 4)
 )
 
@@ -65,7 +65,7 @@ func (f Fair) keys(more ...string) []string {
 
 // args are what follows the lease in every fair script.
 func (f Fair) args(more ...any) []any {
-	return append([]any{f.Owner, f.publish(), f.Calls + ":", CounterTTL.Milliseconds()}, more...)
+	return append([]any{f.Owner, f.Family.publish(), f.Calls + ":", CounterTTL.Milliseconds()}, more...)
 }
 
 func (f Fair) run(ctx context.Context, r Runner, s script, keys []string, lease time.Duration, more ...any) (reply, error) {

@@ -7,7 +7,7 @@
 --          whoever is granted the lock by it has so many milliseconds to claim it
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  owner
--- ARGV[3]  PUBLISH or SPUBLISH
+-- ARGV[3]  PUBLISH, SPUBLISH, or both
 -- ARGV[4]  channel of grants, less the owner's client
 -- ARGV[5]  how long the fencing counter outlives its newest token, milliseconds
 --
@@ -69,7 +69,7 @@ local function call(owner, claim, counter)
     if not token then
         return nil
     end
-    return redis.pcall(ARGV[3], ARGV[4] .. string.match(owner, '^(.*):'),
+    return announce(ARGV[3], ARGV[4] .. string.match(owner, '^(.*):'),
         table.concat({owner, text(now), claim, text(token)}, ' '))
 end
 

@@ -15,6 +15,6 @@ if redis.call('del', KEYS[1]) == 0 then
     return {0}
 end
 if not advance(KEYS[4]) then
-    redis.pcall(ARGV[3], ARGV[6], '0')
+    announce(ARGV[3], ARGV[6], '0')
 end
 return {1}

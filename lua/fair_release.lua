@@ -17,7 +17,7 @@ if redis.pcall('hexists', KEYS[1], ARGV[2]) ~= 1 then -- a key of another type i
     return {0}
 end
 redis.call('del', KEYS[1])
-local receivers = advance(KEYS[4]) or redis.pcall(ARGV[3], ARGV[6], '0')
+local receivers = advance(KEYS[4]) or announce(ARGV[3], ARGV[6], '0')
 if type(receivers) == 'table' then
     return {1, -1, receivers.err}
 end

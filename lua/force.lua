@@ -2,7 +2,7 @@
 -- names no owner, hence the one that must not be repeated blindly.
 --
 -- KEYS[1]  lock
--- ARGV[1]  PUBLISH or SPUBLISH
+-- ARGV[1]  PUBLISH, SPUBLISH, or both
 -- ARGV[2]  unlock channel
 --
 -- reply    {1}              removed
@@ -15,5 +15,5 @@ elseif what ~= 'lock' then
     return {-1, KEYS[1], what}
 end
 redis.call('del', KEYS[1])
-redis.pcall(ARGV[1], ARGV[2], '0')
+announce(ARGV[1], ARGV[2], '0')
 return {1}

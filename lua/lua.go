@@ -33,7 +33,7 @@ type Grant struct {
 	Key     string
 	Counter string // fencing counter; "" for a lock without tokens
 	Channel string // where a release is announced
-	Sharded bool   // announce with SPUBLISH, not PUBLISH
+	Family  Family // of Channel
 	Owner   string // unique to this grant, never used again; has a colon in it, as Redisson's have
 }
 
@@ -44,9 +44,24 @@ func (g Grant) keys() []string {
 	return []string{g.Key, g.Counter}
 }
 
-func (g Grant) publish() string {
-	if g.Sharded {
+// Family says which subscribers of a channel are told: those of SUBSCRIBE, those of
+// SSUBSCRIBE, or both, who otherwise know nothing of each other.
+type Family int
+
+// Families of channels. The sharded ones are for clusters of Redis 7 or later.
+const (
+	Ordinary Family = iota
+	Sharded
+	Both // Receivers are those of Sharded, unless the server refuses it
+)
+
+// publish returns what announce.lua is told.
+func (f Family) publish() string {
+	switch f {
+	case Sharded:
 		return "SPUBLISH"
+	case Both:
+		return "PUBLISH SPUBLISH"
 	}
 	return "PUBLISH"
 }
@@ -98,7 +113,7 @@ type Released struct {
 // Release frees the lock if g.Owner holds it, whatever its hold count, and
 // announces it. ErrNotOwner: g.Owner did not hold it.
 func Release(ctx context.Context, r Runner, g Grant) (Released, error) {
-	reply, err := releaseScript.run(ctx, r, []string{g.Key}, g.Owner, g.publish(), g.Channel)
+	reply, err := releaseScript.run(ctx, r, []string{g.Key}, g.Owner, g.Family.publish(), g.Channel)
 	return announced(g, reply, err)
 }
 
@@ -193,7 +208,7 @@ func owned(r reply, err error) error {
 // whether there was one. Do not repeat it after an unknown outcome: it would
 // remove the next grant as well.
 func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
-	reply, err := forceScript.run(ctx, r, []string{g.Key}, g.publish(), g.Channel)
+	reply, err := forceScript.run(ctx, r, []string{g.Key}, g.Family.publish(), g.Channel)
 	if err != nil {
 		return false, err
 	}
@@ -220,7 +235,7 @@ func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
 
 func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
 	numsub := "NUMSUB"
-	if g.Sharded {
+	if g.Family != Ordinary {
 		numsub = "SHARDNUMSUB"
 	}
 	return inspectScript.run(ctx, r, g.keys(), numsub, g.Channel)

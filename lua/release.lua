@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  lock
 -- ARGV[1]  owner
--- ARGV[2]  PUBLISH or SPUBLISH
+-- ARGV[2]  PUBLISH, SPUBLISH, or both
 -- ARGV[3]  unlock channel
 --
 -- reply    {1, receivers}  released
@@ -12,7 +12,7 @@ if redis.call('type', KEYS[1]).ok ~= 'hash' or redis.call('hexists', KEYS[1], AR
     return {0}
 end
 redis.call('del', KEYS[1])
-local receivers = redis.pcall(ARGV[2], ARGV[3], '0')
+local receivers = announce(ARGV[2], ARGV[3], '0')
 if type(receivers) == 'table' then
     return {1, -1, receivers.err}
 end

@@ -32,10 +32,10 @@ var rwForceSource string
 var (
 	rwReadScript    = newScript("read", rwSource+tokenSource+rwReadSource, 2)
 	rwWriteScript   = newScript("write", rwSource+tokenSource+rwWriteSource, 2)
-	rwCountScript   = newScript("read/write count", rwSource+rwCountSource, 1)
-	rwReleaseScript = newScript("read/write release", rwSource+rwReleaseSource, 1)
+	rwCountScript   = newScript("read/write count", announceSource+rwSource+rwCountSource, 1)
+	rwReleaseScript = newScript("read/write release", announceSource+rwSource+rwReleaseSource, 1)
 	rwRenewScript   = newScript("read/write renew", rwSource+rwRenewSource, 1)
-	rwForceScript   = newScript("read/write force", rwSource+rwForceSource, 1)
+	rwForceScript   = newScript("read/write force", announceSource+rwSource+rwForceSource, 1)
 )
 
 // RW names one acquisition of a read/write lock, for reading or writing. The
@@ -91,13 +91,13 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 	for n := range reads {
 		keys = append(keys, g.hold(n+1))
 	}
-	return owned(rwCountScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.publish(), g.Channel))
+	return owned(rwCountScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.Family.publish(), g.Channel))
 }
 
 // ReleaseRW ends all that g.Owner holds, takes back its intent, and announces
 // what concerns others. ErrNotOwner: g.Owner held nothing.
 func ReleaseRW(ctx context.Context, r Runner, g RW) (Released, error) {
-	reply, err := rwReleaseScript.run(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.publish(), g.Channel)
+	reply, err := rwReleaseScript.run(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.Family.publish(), g.Channel)
 	return announced(g.Grant, reply, err)
 }
 
@@ -109,7 +109,7 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 // ForceReleaseRW removes the lock, whoever holds it, and any intent. It is
 // otherwise as [ForceRelease].
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
-	reply, err := rwForceScript.run(ctx, r, []string{g.Key, g.Intent}, g.publish(), g.Channel)
+	reply, err := rwForceScript.run(ctx, r, []string{g.Key, g.Intent}, g.Family.publish(), g.Channel)
 	if err != nil {
 		return false, err
 	}

@@ -9,7 +9,7 @@
 -- ARGV[3]  what the keys of read holds begin with
 -- ARGV[4]  hold count of writes
 -- ARGV[5]  hold count of reads
--- ARGV[6]  PUBLISH or SPUBLISH
+-- ARGV[6]  PUBLISH, SPUBLISH, or both
 -- ARGV[7]  channel
 --
 -- reply    1  done
@@ -36,6 +36,6 @@ elseif exclusive > 0 then
     redis.call('hset', KEYS[1], 'mode', 'read')
     redis.call('hdel', KEYS[1], writing)
     redis.call('del', KEYS[2])
-    redis.pcall(ARGV[6], ARGV[7], '1')
+    announce(ARGV[6], ARGV[7], '1')
 end
 return 1

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  lock
 -- KEYS[2]  writer's intent
--- ARGV[1]  PUBLISH or SPUBLISH
+-- ARGV[1]  PUBLISH, SPUBLISH, or both
 -- ARGV[2]  channel
 --
 -- reply    {1}              removed
@@ -15,6 +15,6 @@ if stranger(mode) then
 end
 local removed = redis.call('del', KEYS[1])
 if redis.call('del', KEYS[2]) + removed > 0 then
-    redis.pcall(ARGV[1], ARGV[2], '1')
+    announce(ARGV[1], ARGV[2], '1')
 end
 return {removed}

@@ -6,7 +6,7 @@
 -- KEYS[3]  the owner's first read hold
 -- ARGV[1]  owner
 -- ARGV[2]  what the keys of read holds begin with
--- ARGV[3]  PUBLISH or SPUBLISH
+-- ARGV[3]  PUBLISH, SPUBLISH, or both
 -- ARGV[4]  channel
 --
 -- reply    {1, receivers}  released; receivers 0 if there was nothing to announce
@@ -16,7 +16,7 @@ local _, shared, exclusive = look(KEYS[1], ARGV[1])
 if shared + exclusive == 0 then
     if redis.pcall('get', KEYS[2]) == ARGV[1] then
         redis.call('del', KEYS[2])
-        redis.pcall(ARGV[3], ARGV[4], '0')
+        announce(ARGV[3], ARGV[4], '0')
     end
     return {0}
 end
@@ -55,7 +55,7 @@ else
     end
 end
 redis.call('del', KEYS[1])
-local receivers = redis.pcall(ARGV[3], ARGV[4], message)
+local receivers = announce(ARGV[3], ARGV[4], message)
 if type(receivers) == 'table' then
     return {1, -1, receivers.err}
 end

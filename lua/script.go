@@ -23,6 +23,9 @@ var kindSource string
 //go:embed token.lua
 var tokenSource string
 
+//go:embed announce.lua
+var announceSource string
+
 //go:embed acquire.lua
 var acquireSource string
 
@@ -50,9 +53,9 @@ var floorSource string
 var (
 	acquireScript = newScript("acquire", kindSource+tokenSource+acquireSource, 2)
 	countScript   = newScript("count", countSource, 1)
-	releaseScript = newScript("release", releaseSource, 1)
+	releaseScript = newScript("release", announceSource+releaseSource, 1)
 	renewScript   = newScript("renew", renewSource, 1)
-	forceScript   = newScript("force", kindSource+forceSource, 1)
+	forceScript   = newScript("force", kindSource+announceSource+forceSource, 1)
 	inspectScript = newScript("inspect", inspectSource, 4)
 
 	acquireAllScript = newScript("acquireall", kindSource+tokenSource+acquireAllSource, 2)

@@ -25,6 +25,7 @@ type Client struct {
 	opts    Options
 	grants  atomic.Uint64 // owner names given out
 	hub     *pubsub.Hub
+	family  *family
 	dog     *watchdog.Scheduler[*grant]
 	gates   gates
 	janitor janitor
@@ -69,10 +70,10 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	}
 	c.gates.closing = c.closing
 	c.janitor = janitor{client: c, wake: make(chan struct{}, 1)}
-	// The probe's channel has the form of an unlock channel, so that an ACL rule
-	// for those covers it.
-	probe := related("redisson_lock__channel", "rlock-probe:"+c.id)
-	c.hub = pubsub.NewHub(pubsub.Redis(rdb, probe), pubsub.Options{Logger: o.Logger})
+	if c.family, err = newFamily(c, o.ShardedPubSub); err != nil {
+		return nil, err
+	}
+	c.hub = pubsub.NewHub(c.family, pubsub.Options{Logger: o.Logger})
 	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: o.Logger})
 	return c, nil
 }

@@ -77,7 +77,7 @@ type fair struct {
 
 func (f *fair) of(owner string) lua.Fair {
 	names := f.names
-	names.Owner = owner
+	names.Owner, names.Family = owner, f.client.family.now()
 	return names
 }
 
@@ -119,11 +119,11 @@ func (f *fair) release(ctx context.Context, owner string) (lua.Released, error) 
 func (f *fair) listen(owner string) ear { return f.client.tickets.open(f, owner) }
 
 func (f *fair) force(ctx context.Context) (bool, error) {
-	return lua.ForceReleaseFair(ctx, f.client.rdb, f.names)
+	return lua.ForceReleaseFair(ctx, f.client.rdb, f.of(""))
 }
 
 func (f *fair) inspect(ctx context.Context) (lua.State, error) {
-	return lua.InspectFair(ctx, f.client.rdb, f.names)
+	return lua.InspectFair(ctx, f.client.rdb, f.of(""))
 }
 
 // channel is where this client hears of its grants.

@@ -48,7 +48,7 @@ func awaitQueue(tb testing.TB, rdb redis.UniversalClient, name string, n int) {
 // fairScript matches the calls of a script of a fair lock.
 func fairScript(name string) netfault.Match {
 	var source strings.Builder
-	files := []string{"kind", "token", "fair", name}
+	files := []string{"kind", "token", "announce", "fair", name}
 	if name == "fair_keep" || name == "fair_release" {
 		files = files[1:]
 	}

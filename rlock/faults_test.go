@@ -34,17 +34,17 @@ func isScript(name string) netfault.Match {
 
 // script returns the source as the server knows it.
 func script(name string) string {
-	files := []string{name}
-	switch name {
-	case "acquire":
-		files = []string{"kind", "token", name}
-	case "force":
-		files = []string{"kind", name}
-	case "rwread", "rwwrite":
-		files = []string{"rw", "token", name}
-	case "rwcount", "rwrelease", "rwrenew", "rwforce":
-		files = []string{"rw", name}
-	}
+	files := append(map[string][]string{
+		"acquire":   {"kind", "token"},
+		"release":   {"announce"},
+		"force":     {"kind", "announce"},
+		"rwread":    {"rw", "token"},
+		"rwwrite":   {"rw", "token"},
+		"rwcount":   {"announce", "rw"},
+		"rwrelease": {"announce", "rw"},
+		"rwforce":   {"announce", "rw"},
+		"rwrenew":   {"rw"},
+	}[name], name)
 	var source strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile("../lua/" + file + ".lua")

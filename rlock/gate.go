@@ -59,6 +59,8 @@ type seat struct {
 	wake  chan struct{}
 	open  bool   // waits, and can be given a grant
 	given *grant // not taken yet
+	alert bool   // hears wake-ups also while it is not the head
+	got   *grant // what it leaves with
 }
 
 // of returns the gate of a key. mu is held.
@@ -84,8 +86,8 @@ func (gs *gates) tidy(g *gate) {
 // enter takes the last place in the queue and waits until it is the first one, or
 // is given a grant. The seat must be left in any case; the error says why it never
 // came to that. A lock whose waiters queue on the server has a gate for each.
-func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
-	s := &seat{gates: gs, lock: l, since: time.Now()}
+func (gs *gates) enter(ctx context.Context, l *Lock, now time.Time) (*seat, error) {
+	s := &seat{gates: gs, lock: l, since: now}
 	gs.mu.Lock()
 	if l.apart {
 		s.gate = &gate{}
@@ -94,33 +96,58 @@ func (gs *gates) enter(ctx context.Context, l *Lock) (*seat, error) {
 	}
 	s.place = s.gate.queue.PushBack(s)
 	first := s.place.Prev() == nil
+	var woken <-chan struct{}
 	if !first {
 		s.wake, s.open = make(chan struct{}, 1), true
+		if w := s.gate.waiter; w != nil {
+			woken, s.alert = w.C(), true
+		}
 	}
 	gs.mu.Unlock()
-	if first {
-		return s, nil
+	for !first {
+		select {
+		case <-s.wake:
+			return s, nil
+		case <-woken:
+			gs.forward(s.gate)
+		case <-gs.closing:
+			return s, &lockError{l.name, ErrClosed, nil}
+		case <-ctx.Done():
+			return s, s.givenUp(ctx)
+		}
 	}
-	select {
-	case <-s.wake:
-		return s, nil
-	case <-gs.closing:
-		return s, &lockError{l.name, ErrClosed, nil}
-	case <-ctx.Done():
-		if _, trouble := s.outage(); trouble != nil {
-			return s, l.givenUp(ctx, trouble)
-		}
-		err := &NotAcquiredError{Name: l.name, Err: ended(ctx)}
-		if refusal := s.refusal(); refusal != nil {
-			err.TTL = refusal.TTL
-		}
-		return s, err
+	return s, nil
+}
+
+// forward tells the head of a wake-up that another seat took. While a grant goes
+// from one seat to the next there is no head that waits for it.
+func (gs *gates) forward(g *gate) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	heard, foreign := g.turns.hear(g.waiter, time.Now())
+	g.owing = g.owing || heard == 0 || foreign > 0
+	if head := g.queue.Front(); head != nil {
+		head.Value.(*seat).rouse()
 	}
 }
 
+// givenUp is the error of a seat that never became the head.
+func (s *seat) givenUp(ctx context.Context) error {
+	if _, trouble := s.outage(); trouble != nil {
+		return s.lock.givenUp(ctx, trouble)
+	}
+	err := &NotAcquiredError{Name: s.lock.name, Err: ended(ctx)}
+	if refusal := s.refusal(); refusal != nil {
+		err.TTL = refusal.TTL
+	}
+	return err
+}
+
 // leave gives the place up. The next in the queue, if this was its head, takes
-// over: it tries at once, so that no wake-up is lost with a head that leaves. A
-// grant that was given but not taken is passed on.
+// over: it tries at once, so that no wake-up is lost with a head that leaves. If
+// this one leaves with a grant, its end will be told to the next, which may sleep
+// until then: so a grant that is passed on wakes one goroutine, not two. A grant
+// that was given but not taken is passed on.
 func (s *seat) leave() {
 	gs, g := s.gates, s.gate
 	var idle ear
@@ -130,9 +157,11 @@ func (s *seat) leave() {
 	next, given := g.queue.Front(), s.given
 	s.open, s.given = false, nil
 	switch {
-	case next != nil && head:
-		next.Value.(*seat).rouse()
-	case next == nil:
+	case next != nil:
+		if n := next.Value.(*seat); head && (!n.alert || g.owing || !slices.Contains(g.holders, s.got)) {
+			n.rouse()
+		}
+	default:
 		g.refusal, g.since, g.trouble = nil, time.Time{}, nil
 		switch {
 		case s.lock.apart:

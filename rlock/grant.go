@@ -30,14 +30,14 @@ type grant struct {
 	began   time.Time
 	entry   *watchdog.Entry[*grant]
 
-	// turn is held around each request that sets the hold count. Capacity 1: a
-	// mutex whose wait ends with a context.
-	turn chan struct{}
-
 	// exclusives counts the live holds that exclude other owners. Written with mu
 	// held, read without.
 	exclusives atomic.Int32
 	unsure     atomic.Bool // a request that sets the count may still arrive
+
+	// turn is held around each request that sets the hold count. Capacity 1: a mutex
+	// whose wait ends with a context. Made with the first such request; guarded by mu.
+	turn chan struct{}
 
 	mu         sync.Mutex // guards what follows, and the holds' own state
 	state      state
@@ -63,7 +63,7 @@ var (
 )
 
 func (l *Lock) newGrant(owner string) *grant {
-	return &grant{lock: l, owner: owner, turn: make(chan struct{}, 1), longest: l.lease}
+	return &grant{lock: l, owner: owner, longest: l.lease}
 }
 
 func (g *grant) patience(total time.Duration) patience {

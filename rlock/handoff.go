@@ -64,22 +64,11 @@ type chain struct {
 // from being noticed.
 func (g *grant) handOff() bool {
 	l, c := g.lock, g.lock.client
-	switch {
-	case l.handoff.most <= g.chain.links, g.chain.links > 0 && time.Since(g.chain.began) >= l.handoff.longest:
-		return false
-	case g.doubted, g.unsure.Load(), l.fenced && g.chain.spare == 0, c.closed.Load():
+	if l.handoff.most <= g.chain.links || g.doubted || g.unsure.Load() || l.fenced && g.chain.spare == 0 || c.closed.Load() {
 		return false
 	}
-	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
-	default: // a count is on its way
-		return false
-	}
-	g.mu.Lock()
-	correcting := g.correcting
-	g.mu.Unlock()
-	if correcting { // or about to be
+	now := time.Now()
+	if g.chain.links > 0 && now.Sub(g.chain.began) >= l.handoff.longest || g.counting() {
 		return false
 	}
 	c.gates.mu.Lock()
@@ -90,7 +79,7 @@ func (g *grant) handOff() bool {
 		return false
 	}
 	heir := next.lock.newGrant(g.owner)
-	heir.sent, heir.token, heir.chain, heir.state, heir.began = g.sent, g.token, g.chain, owned, time.Now()
+	heir.sent, heir.token, heir.chain, heir.state, heir.began = g.sent, g.token, g.chain, owned, now
 	heir.chain.links++
 	heir.exclusives.Store(1) // of the hold that is to come
 	if l.fenced {
@@ -108,6 +97,14 @@ func (g *grant) handOff() bool {
 	next.given, next.open = heir, false
 	next.rouse()
 	return true
+}
+
+// counting tells whether a request that sets the count is under way, or about to
+// be. The grant's last hold is unlocked, so that none begins any more.
+func (g *grant) counting() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.correcting || len(g.turn) > 0
 }
 
 // taker returns the first seat that can be given a grant of l. gates.mu is held.

@@ -207,3 +207,17 @@ func TestHandoffLetsOthersIn(t *testing.T) {
 	t.Logf("50 times beside %d of the others, longest wait %v", handed.Load(), longest)
 	require.Less(t, longest, 5*time.Second, "on any machine")
 }
+
+// One operation is a Lock and an Unlock of a lock that 64 goroutines want.
+func BenchmarkHandoff(b *testing.B) {
+	mu := newClient(b, newServer(b), nil).NewLock("a")
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := mu.Do(context.Background(), func(context.Context) error { return nil }); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

@@ -56,23 +56,25 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	g := h.grant
 	g.check()
+	left, err := g.remove(h)
+	if err == nil && left == 0 && g.handOff() {
+		g.reportReleased()
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
 	defer cancel()
-	switch left, err := g.remove(h); {
+	switch {
 	case errors.Is(err, ErrLeaseLost) && left == 0:
 		g.releaseRest(ctx)
 		return err
 	case err != nil:
 		return err
-	case left == 0 && g.handOff():
-		g.reportReleased()
-		return nil
 	case left == 0:
 		return g.release(ctx)
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
 	// and the next request corrects it.
-	err := g.setCount(ctx, g.patience(g.lock.lease))
+	err = g.setCount(ctx, g.patience(g.lock.lease))
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return err

@@ -157,20 +157,20 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 			return held, hold, err
 		}
 	}
-	seat, err := l.client.gates.enter(wait, l)
+	seat, err := l.client.gates.enter(wait, l, began)
 	defer seat.leave()
 	if err != nil {
 		return ctx, nil, err
 	}
-	p.told = seat.told
-	p.since, p.trouble = seat.outage()
-	for {
-		g, err := l.contend(wait, seat, p)
-		if err != nil {
-			return ctx, nil, err
+	for g := seat.take(); ; g = nil {
+		if g == nil {
+			if g, err = l.contend(wait, seat, p); err != nil {
+				return ctx, nil, err
+			}
 		}
 		held, hold, err := g.start(ctx)
 		if err == nil {
+			seat.got = g
 			l.reportAcquired(began)
 			return held, hold, nil
 		}
@@ -188,6 +188,8 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, error) {
 	c := l.client
 	g := l.newGrant(c.owner())
+	p.told = seat.told
+	p.since, p.trouble = seat.outage()
 	busy := seat.refusal()
 	deaf, woken := 0, false
 	if l.apart { // has a place of its own on the server, and perhaps hears of it already

@@ -110,9 +110,15 @@ func (g *grant) remove(h *Hold) (left int, err error) {
 // setCount makes the hold count on the server that of the live holds, and the
 // lease the longest that they ask for.
 func (g *grant) setCount(ctx context.Context, p patience) error {
+	g.mu.Lock()
+	if g.turn == nil {
+		g.turn = make(chan struct{}, 1)
+	}
+	turn := g.turn
+	g.mu.Unlock()
 	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
 	case <-ctx.Done():
 		return g.lock.givenUp(ctx, nil)
 	case <-p.stop:

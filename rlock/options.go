@@ -37,6 +37,10 @@ type Options struct {
 	// goes on in the background. Default: [DefaultUnlockTimeout].
 	UnlockTimeout time.Duration
 
+	// ShardedPubSub chooses the channels in a cluster; see there what a fleet has
+	// to agree on. Default: [ShardedAuto].
+	ShardedPubSub ShardedPubSub
+
 	// Logger is told of what no caller gets as an error: lost leases, refused
 	// subscriptions and messages. Default: silent.
 	Logger *slog.Logger

@@ -24,7 +24,7 @@ func newPlain(c *Client, key string, fenced bool) *plain {
 
 func (p *plain) of(owner string) lua.Grant {
 	g := p.grant
-	g.Owner = owner
+	g.Owner, g.Family = owner, p.client.family.now()
 	return g
 }
 
@@ -50,9 +50,9 @@ func (p *plain) renewals(owner string, lease time.Duration) []renewal {
 func (p *plain) listen(string) ear { return p.client.hub.Join(p.grant.Channel) }
 
 func (p *plain) force(ctx context.Context) (bool, error) {
-	return lua.ForceRelease(ctx, p.client.rdb, p.grant)
+	return lua.ForceRelease(ctx, p.client.rdb, p.of(""))
 }
 
 func (p *plain) inspect(ctx context.Context) (lua.State, error) {
-	return lua.Inspect(ctx, p.client.rdb, p.grant)
+	return lua.Inspect(ctx, p.client.rdb, p.of(""))
 }

@@ -34,8 +34,8 @@ var (
 func (q *quorum) bound() time.Duration { return min(q.lock.lease/10, 500*time.Millisecond) }
 
 // ask puts a request to all servers at once. When the votes are enough, those that
-// still come in within as long again as that took are waited for, at least 2 ms,
-// but no server that is overdue already. The vote of others is errPending, and
+// still come in within as long again as that took are waited for, at least 2 ms.
+// No server that is overdue is waited for once a majority has answered. The vote of others is errPending, and
 // goes to late, if set, when it comes in.
 func ask[T any](ctx context.Context, q *quorum, request func(context.Context, *plain) (T, error), enough func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	type answer struct {
@@ -66,7 +66,7 @@ func ask[T any](ctx context.Context, q *quorum, request func(context.Context, *p
 	}
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
-	for settled := false; pending > 0 && !(settled && prompt == 0); {
+	for settled := false; pending > 0 && !(prompt == 0 && len(votes)-pending > len(votes)/2); {
 		select {
 		case a := <-answers:
 			votes[a.n] = a.v

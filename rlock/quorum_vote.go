@@ -28,12 +28,14 @@ type share struct {
 // not used.
 func (q *quorum) acquire(ctx context.Context, _ string, lease time.Duration, wait bool) (reply, error) {
 	for n := 0; ; n++ {
+		began := time.Now()
 		r, split, err := q.round(ctx, lease)
 		if err != nil || r.Acquired || !split {
 			return r, err
 		}
 		// Nobody holds it, perhaps: no release will tell when it can be had.
-		pause := time.Millisecond + rand.N(4*time.Millisecond<<min(n, 6))
+		// Rounds that overlap split again, so the pauses go by how long one takes.
+		pause := rand.N(max(time.Since(began), time.Millisecond) << min(n+2, 6))
 		deadline, _ := ctx.Deadline() // of the attempt; a round may take two bounds
 		if !wait || time.Until(deadline) < pause+2*q.bound() || !(patience{stop: q.lock.client.closing}).sleep(ctx, pause) {
 			return r, nil

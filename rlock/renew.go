@@ -52,18 +52,34 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 	sent := time.Now()
 	verdicts := make([]verdict, len(due))
 	parts := c.parts(ctx, due, verdicts)
+	// A node that does not answer may be master no more; it may hang for longer.
+	defer context.AfterFunc(ctx, func() { reloadAll(context.WithoutCancel(ctx), parts) })()
 	if len(parts) == 1 {
 		note(verdicts, parts[0], lua.Renew(ctx, parts[0].rdb, parts[0].renewals))
 	} else {
 		c.renewApart(ctx, parts, verdicts)
 	}
 	errs := make([]error, len(due))
+	silent := false
 	for i := range verdicts {
-		if errs[i] = verdicts[i].outcome(); errs[i] == nil {
+		switch errs[i] = verdicts[i].outcome(); errs[i] {
+		case nil:
 			c.reportRenewed(due[i], sent)
+		case watchdog.ErrRefused:
+		default:
+			silent = true
 		}
 	}
+	if silent {
+		reloadAll(ctx, parts)
+	}
 	return errs
+}
+
+func reloadAll(ctx context.Context, parts []*part) {
+	for _, p := range parts {
+		reload(ctx, p.rdb)
+	}
 }
 
 // parts groups renewals by the node that serves them.

@@ -112,7 +112,7 @@ func newReadWrite(c *Client, key string, fenced, shared bool) *readWrite {
 
 func (p *readWrite) of(owner string) lua.RW {
 	g := p.grant
-	g.Owner = owner
+	g.Owner, g.Family = owner, p.client.family.now()
 	return g
 }
 
@@ -150,9 +150,9 @@ func (p *readWrite) renewals(owner string, lease time.Duration) []renewal {
 func (p *readWrite) listen(string) ear { return p.client.hub.JoinAll(p.grant.Channel) }
 
 func (p *readWrite) force(ctx context.Context) (bool, error) {
-	return lua.ForceReleaseRW(ctx, p.client.rdb, p.grant)
+	return lua.ForceReleaseRW(ctx, p.client.rdb, p.of(""))
 }
 
 func (p *readWrite) inspect(ctx context.Context) (lua.State, error) {
-	return lua.InspectRW(ctx, p.client.rdb, p.grant)
+	return lua.InspectRW(ctx, p.client.rdb, p.of(""))
 }

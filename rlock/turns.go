@@ -119,7 +119,7 @@ func (gs *gates) freeing(g *grant) (own int64) {
 	gate.turns.hear(gate.waiter, now)
 	gate.turns.freeing, gate.turns.last = true, now
 	if w, ok := gate.waiter.(hearing); ok && w.Live() {
-		gate.turns.echoes++
+		gate.turns.echoes += g.lock.client.family.echoes()
 		own = 1
 	}
 	return own

@@ -29,6 +29,9 @@ func both(client int, id string, k kind, grant string, r result) script {
 func (s script) token(n int64) script { s[len(s)-1].Token = n; return s }
 func (s script) value(n int64) script { s[0].Value, s[len(s)-1].Value = n, n; return s }
 
+// of gives the grant an owner on the server.
+func (s script) of(owner string) script { s[len(s)-1].Owner = owner; return s }
+
 // seen is the time of the operation's own call, as the holder looked right before it.
 func (s script) seen() script { s[0].Seen = -1; return s }
 
@@ -51,6 +54,8 @@ func TestChecker(t *testing.T) {
 	lockA, lockB := both(0, "A", opLock, "", ok), both(1, "B", opLock, "", ok)
 	unlockA, unlockB := both(0, "a", opUnlock, "A", ok).seen(), both(1, "b", opUnlock, "B", ok).seen()
 	lostA := script{{Client: 0, ID: "x", Kind: opLost, Grant: "A"}}
+	unlockC := both(2, "c", opUnlock, "C", ok).seen()
+	flushed := []oblivion{{span{int64(25 * ms), int64(26 * ms)}, ""}}
 	look := both(0, "w", opNest, "A", unknown).seen() // shows no more than that A believes in its lock
 
 	for _, test := range []struct {
@@ -80,6 +85,15 @@ func TestChecker(t *testing.T) {
 		{"refused although it is free", join(lockA, unlockA, both(1, "T", opTry, "", denied)), nil, false},
 		{"refused by a request that was left behind", join(both(0, "A", opLock, "", unknown), both(1, "T", opTry, "", denied)), nil, true},
 
+		{"passed on", join(tokens(5).of("o"), unlockA, tokensB(6).of("o"), unlockB), nil, true},
+		{"passed on before the unlock", join(tokens(5).of("o"), tokensB(6).of("o"), look, unlockA, unlockB), nil, false},
+		{"passed on by a holder that is not the newest", join(tokens(5).of("o"), unlockA, tokensC(6).of("p"), unlockC, tokensB(7).of("o"), unlockB), nil, false},
+		{"passed on beside another holder", join(tokens(5).of("o"), tokensC(8).of("p"), unlockA, tokensB(6).of("o"), unlockB, unlockC), nil, false},
+		{"passed on beside another holder, of a lock that the server forgot", join(tokens(5).of("o"), tokensC(8).of("p"), unlockA, tokensB(6).of("o"), unlockB, unlockC), flushed, true},
+		{"passed on with the same token, of a lock that the server forgot", join(tokens(5).of("o"), tokensC(8).of("p"), unlockA, tokensB(5).of("o"), unlockB, unlockC), flushed, false},
+		{"passed on before the unlock, of a lock that the server forgot", join(tokens(5).of("o"), tokensC(8).of("p"), tokensB(6).of("o"), look, unlockA, unlockB, unlockC), flushed, false},
+		{"granted beside another holder, after the server forgot one before", join(tokens(5).of("o"), tokensC(8).of("p"), unlockA, tokensB(9).of("q"), unlockB, unlockC), flushed, false},
+
 		{"free after as many unlocks as locks", join(lockA, both(0, "n", opNest, "A", ok), unlockA, both(0, "a2", opUnlock, "A", ok).seen(), lockB), nil, true},
 		{"free after too few unlocks", join(lockA, both(0, "n", opNest, "A", ok), unlockA, lockB, both(0, "a2", opUnlock, "A", ok).seen()), nil, false},
 		{"nested in a lock that somebody else holds by now", join(lockA, unlockA[:1], lockB, both(0, "n", opNest, "A", ok)), nil, false},
@@ -108,6 +122,7 @@ func TestChecker(t *testing.T) {
 
 func tokens(n int64) script  { return both(0, "A", opLock, "", ok).token(n) }
 func tokensB(n int64) script { return both(1, "B", opLock, "", ok).token(n) }
+func tokensC(n int64) script { return both(2, "C", opLock, "", ok).token(n) }
 
 func touch(id string, k kind, grant string, r result, value int64) script {
 	return both(int(grant[0]-'A'), id, k, grant, r).value(value)

@@ -49,6 +49,7 @@ const (
 // grantInfo is a grant while its history is put together.
 type grantInfo struct {
 	token  int64
+	owner  string
 	client int
 	holds  int
 	seen   int64 // when its holder was last known to believe in it, and right to do so
@@ -62,9 +63,17 @@ type builder struct {
 	*history
 	calls  map[string]event
 	grants map[string]*grantInfo
+	owners map[string]*lineage
+	gone   []span // when the server forgot the lock
 	doubts []span // calls that may have left a grant that nobody has
 	faulty bool   // every waiting call is such a doubt while it lasts
 	reach  int64  // how long such a grant may live
+}
+
+// lineage is what grants of one owner have in common.
+type lineage struct {
+	began int64 // call of the first
+	token int64 // of the newest
 }
 
 // assemble makes histories of events, by lock. lease is the longest in use;
@@ -78,7 +87,12 @@ func assemble(events []event, gone []oblivion, lease time.Duration, faulty bool)
 		if b == nil {
 			b = &builder{
 				history: &history{lock: e.Lock}, calls: make(map[string]event), grants: make(map[string]*grantInfo),
-				faulty: faulty, reach: int64(lease + time.Second),
+				owners: make(map[string]*lineage), faulty: faulty, reach: int64(lease + time.Second),
+			}
+			for _, g := range gone {
+				if g.lock == "" || g.lock == b.lock {
+					b.gone = append(b.gone, g.span)
+				}
 			}
 			builders[e.Lock] = b
 			all = append(all, b.history)
@@ -92,12 +106,10 @@ func assemble(events []event, gone []oblivion, lease time.Duration, faulty bool)
 		}
 	}
 	for _, b := range builders {
-		for _, g := range gone {
-			if g.lock == "" || g.lock == b.lock {
-				b.add(environment, action{do: forget}, g.call, g.ret)
-				if g.ret == open { // a replica may remember a grant that is over
-					b.doubts = append(b.doubts, g.span)
-				}
+		for _, g := range b.gone {
+			b.add(environment, action{do: forget}, g.call, g.ret)
+			if g.ret == open { // a replica may remember a grant that is over
+				b.doubts = append(b.doubts, g)
 			}
 		}
 		b.finish()
@@ -120,7 +132,7 @@ func (b *builder) end(id string, g *grantInfo, call int64) {
 		return
 	}
 	g.over = true
-	b.add(g.client+endings, action{do: end, grant: id, token: g.token}, call, open)
+	b.add(g.client+endings, action{do: end, grant: id, owner: g.owner, token: g.token}, call, open)
 }
 
 func (b *builder) called(e event) {
@@ -170,8 +182,9 @@ func (b *builder) locked(s span, e event) {
 	case ok:
 		b.history.grants++
 		b.handed = append(b.handed, s.ret)
-		b.grants[e.ID] = &grantInfo{token: e.Token, holds: 1, seen: s.call, client: e.Client}
-		a := action{do: acquire, grant: e.ID, token: e.Token}
+		b.grants[e.ID] = &grantInfo{token: e.Token, owner: e.Owner, holds: 1, seen: s.call, client: e.Client}
+		a := action{do: acquire, grant: e.ID, owner: e.Owner, token: e.Token}
+		a.heir, a.stray = b.inherits(s, e)
 		b.add(e.Client, a, s.call, s.ret)
 		if e.Token != 0 {
 			b.addFence(e.Client, a, s.call, s.ret)
@@ -188,13 +201,31 @@ func (b *builder) locked(s span, e event) {
 	}
 }
 
+// inherits tells whether a grant was passed on by another of the same owner, and
+// whether the server may have forgotten that by then.
+func (b *builder) inherits(s span, e event) (heir, stray bool) {
+	if e.Owner == "" {
+		return false, false
+	}
+	l := b.owners[e.Owner]
+	if l == nil {
+		b.owners[e.Owner] = &lineage{s.call, e.Token}
+		return false, false
+	}
+	if e.Token != 0 && e.Token <= l.token {
+		b.wrong = append(b.wrong, fmt.Sprintf("%s: %s got token %d from a grant that had %d", b.lock, e.ID, e.Token, l.token))
+	}
+	l.token = max(l.token, e.Token)
+	return true, slices.ContainsFunc(b.gone, func(g span) bool { return g.call < s.ret && l.began < g.ret })
+}
+
 func (b *builder) unlocked(s span, e event, g *grantInfo) {
 	g.holds--
 	switch {
 	case e.Result == ok && g.told:
 		b.wrong = append(b.wrong, fmt.Sprintf("%s: Unlock of %s succeeded although its context had ended by loss", b.lock, e.Grant))
 	case e.Result == ok:
-		b.add(e.Client, action{do: unlock, grant: e.Grant, token: g.token}, s.call, s.ret)
+		b.add(e.Client, action{do: unlock, grant: e.Grant, owner: g.owner, last: g.holds == 0, token: g.token}, s.call, s.ret)
 		if g.holds == 0 {
 			g.over = true
 			b.releases = append(b.releases, s)

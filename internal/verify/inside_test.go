@@ -24,25 +24,31 @@ type inside struct {
 func (c *client) enter(ctx context.Context, hold *rlock.Hold, mu *rlock.Lock, grant event) *inside {
 	in := &inside{c: c, mu: mu, ctx: ctx, grant: grant}
 	if hold != nil {
-		in.holds, in.token = []*rlock.Hold{hold}, hold.Token()
-	} else if c.agenda.fenced { // Do does not show its hold; a nested one has the same token
-		in.token = in.peek()
+		in.holds, in.token, grant.Owner = []*rlock.Hold{hold}, hold.Token(), hold.Owner()
+	} else {
+		in.token, grant.Owner = in.peek()
 	}
 	grant.Token = in.token
 	c.returned(grant, ok, nil)
 	return in
 }
 
-// peek takes a nested hold only to learn the token, and is not recorded.
-func (in *inside) peek() int64 {
-	for in.ctx.Err() == nil {
-		if held, hold, err := in.mu.TryLockFor(in.ctx, time.Second); err == nil {
-			token := hold.Token()
+// peek takes a nested hold, which is not recorded, because Do does not show its
+// own. Nothing is learnt of a grant that is lost already, or of a closed client's:
+// neither is passed on.
+func (in *inside) peek() (token int64, owner string) {
+	ctx := context.WithoutCancel(in.ctx) // which Do may have left
+	for {
+		held, hold, err := in.mu.TryLockFor(ctx, time.Second)
+		switch {
+		case err == nil:
+			token, owner = hold.Token(), hold.Owner()
 			_ = hold.Unlock(held)
-			return token
+			return token, owner
+		case !errors.Is(err, rlock.ErrUnavailable):
+			return 0, ""
 		}
 	}
-	return 0
 }
 
 // event is one under this grant.

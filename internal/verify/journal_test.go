@@ -27,6 +27,7 @@ type event struct {
 	Return bool   `json:"return,omitzero"`
 	Seen   int64  `json:"seen,omitzero"`   // a moment after which the grant's context had not ended
 	Grant  string `json:"grant,omitzero"`  // the operation that acquired it
+	Owner  string `json:"owner,omitzero"`  // of a grant that was got: its name on the server
 	Result result `json:"result,omitzero"` // of a return
 	Must   bool   `json:"must,omitzero"`   // it has to succeed
 	Token  int64  `json:"token,omitzero"`

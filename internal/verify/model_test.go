@@ -12,9 +12,13 @@ import (
 type action struct {
 	do    verb
 	grant string
-	token int64 // of the grant, or that an operation was given
-	other int64 // nested: token of the hold; write: value that was read before
-	value int64 // read or written
+	owner string // acquire: of the grant, on the server
+	heir  bool   // acquire: the owner had a grant before this one
+	last  bool   // unlock: of the grant's last hold
+	stray bool   // acquire: by an heir of a grant that the server has forgotten
+	token int64  // of the grant, or that an operation was given
+	other int64  // nested: token of the hold; write: value that was read before
+	value int64  // read or written
 }
 
 type verb string
@@ -46,28 +50,42 @@ func (a action) String() string {
 // lockState is a reentrant lock with leases.
 type lockState struct {
 	holder string // grant, "" if the lock is free
+	owner  string // of the newest grant: what the server knows of it, and of its heirs
 	count  int
-	ghosts string // grants that the server has forgotten but whose holders may not know yet, each in braces
+
+	// What the server has forgotten, each in braces: owners, and those grants,
+	// with their owners, whose holders may not know yet.
+	forgotten, ghosts string
 }
 
 // lockModel: one holder at a time, which holds until as many unlocks as locks,
-// the end of its context, or the server's loss of memory.
+// the end of its context, or the server's loss of memory. A client may pass a
+// grant on, which remains the same one to the server: what that has forgotten, it
+// has forgotten for all heirs. They take turns all the same.
 var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
 		s, a := state.(lockState), input.(action)
-		ghost := "{" + a.grant + "}"
 		switch a.do {
 		case acquire:
-			free := s.holder == ""
-			s.holder, s.count = a.grant, 1
+			if a.heir && strings.Contains(s.forgotten, "{"+a.owner+"}") {
+				alone := !strings.Contains(s.ghosts, "@"+a.owner+"}")
+				s.ghosts += ghost(a.grant, a.owner)
+				return alone, s
+			}
+			free := s.holder == "" && (!a.heir || s.owner == a.owner)
+			s.holder, s.owner, s.count = a.grant, a.owner, 1
 			return free, s
 		case nest:
 			s.count++
 			return s.holder == a.grant, s
 		case unlock:
 			if s.holder != a.grant {
-				return strings.Contains(s.ghosts, ghost), s
+				known := strings.Contains(s.ghosts, ghost(a.grant, a.owner))
+				if a.last {
+					s.ghosts = strings.ReplaceAll(s.ghosts, ghost(a.grant, a.owner), "")
+				}
+				return known, s
 			}
 			if s.count--; s.count == 0 {
 				s.holder = ""
@@ -80,13 +98,16 @@ var lockModel = porcupine.Model{
 			if s.holder == a.grant {
 				s.holder, s.count = "", 0
 			}
-			s.ghosts = strings.ReplaceAll(s.ghosts, ghost, "")
+			s.ghosts = strings.ReplaceAll(s.ghosts, ghost(a.grant, a.owner), "")
 			return true, s
 		case forget:
 			if s.holder != "" {
-				s.ghosts += "{" + s.holder + "}"
+				s.ghosts += ghost(s.holder, s.owner)
 			}
-			s.holder, s.count = "", 0
+			if s.owner != "" { // although nobody holds it, it may be on its way to an heir
+				s.forgotten += "{" + s.owner + "}"
+			}
+			s.holder, s.owner, s.count = "", "", 0
 			return true, s
 		}
 		return false, s
@@ -94,6 +115,8 @@ var lockModel = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return input.(action).String() },
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
+
+func ghost(grant, owner string) string { return "{" + grant + "@" + owner + "}" }
 
 // fenceState is a fencing counter and the resource that checks its tokens.
 type fenceState struct {
@@ -104,7 +127,8 @@ type fenceState struct {
 
 // fenceModel: every grant has a greater token than the one before, nested holds
 // have the same, and nobody writes between a holder's read and its write. The
-// last is what fencing is for: the resource looks at nothing but tokens.
+// last is what fencing is for: the resource looks at nothing but tokens. An heir
+// of what the server has forgotten has a greater token than its predecessor only.
 var fenceModel = porcupine.Model{
 	Init: func() any { return fenceState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -113,8 +137,8 @@ var fenceModel = porcupine.Model{
 		switch a.do {
 		case acquire:
 			grown := a.token > s.newest
-			s.newest = a.token
-			return grown, s
+			s.newest = max(s.newest, a.token)
+			return grown || a.stray, s
 		case nest:
 			return a.other == a.token, s
 		case read:
