@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/xid"
 
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -22,6 +23,7 @@ import (
 type Client struct {
 	id      string
 	rdb     redis.UniversalClient
+	scripts lua.Runner // sends what callers wait for
 	opts    Options
 	grants  atomic.Uint64 // owner names given out
 	hub     *pubsub.Hub
@@ -64,6 +66,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c := &Client{
 		id:      xid.New().String(),
 		rdb:     rdb,
+		scripts: newCommits(rdb),
 		opts:    o,
 		quiet:   make(chan struct{}, 1),
 		closing: make(chan struct{}),

@@ -86,12 +86,12 @@ func (f *fair) of(owner string) lua.Fair {
 func (f *fair) acquire(ctx context.Context, owner string, lease time.Duration, _ bool) (reply, error) {
 	t := f.client.tickets.of(owner)
 	if t == nil { // does not wait, or not any more
-		r, err := lua.AcquireFair(ctx, f.client.rdb, f.of(owner), lease, lua.Ticket{})
+		r, err := lua.AcquireFair(ctx, f.client.scripts, f.of(owner), lease, lua.Ticket{})
 		return reply{Reply: r.Reply}, err
 	}
 	t.joinEarly()
 	sent := time.Now()
-	r, err := lua.AcquireFair(ctx, f.client.rdb, f.of(owner), lease,
+	r, err := lua.AcquireFair(ctx, f.client.scripts, f.of(owner), lease,
 		lua.Ticket{Life: ticketLife, Claim: min(ticketLife, lease)})
 	if err != nil || r.Acquired {
 		return reply{Reply: r.Reply}, err
@@ -113,7 +113,7 @@ func (f *fair) called(owner string) (reply, bool) {
 }
 
 func (f *fair) release(ctx context.Context, owner string) (lua.Released, error) {
-	return lua.ReleaseFair(ctx, f.client.rdb, f.of(owner))
+	return lua.ReleaseFair(ctx, f.client.scripts, f.of(owner))
 }
 
 func (f *fair) listen(owner string) ear { return f.client.tickets.open(f, owner) }

@@ -145,8 +145,8 @@ func (s *seat) givenUp(ctx context.Context) error {
 
 // leave gives the place up. The next in the queue, if this was its head, takes
 // over: it tries at once, so that no wake-up is lost with a head that leaves. If
-// this one leaves with a grant, its end will be told to the next, which may sleep
-// until then: so a grant that is passed on wakes one goroutine, not two. A grant
+// this one leaves with a grant that nobody shares, its end will be told to the
+// next, which may sleep until then: so a grant that is passed on wakes one goroutine, not two. A grant
 // that was given but not taken is passed on.
 func (s *seat) leave() {
 	gs, g := s.gates, s.gate
@@ -158,7 +158,7 @@ func (s *seat) leave() {
 	s.open, s.given = false, nil
 	switch {
 	case next != nil:
-		if n := next.Value.(*seat); head && (!n.alert || g.owing || !slices.Contains(g.holders, s.got)) {
+		if n := next.Value.(*seat); head && (!n.alert || g.owing || s.lock.shared || !slices.Contains(g.holders, s.got)) {
 			n.rouse()
 		}
 	default:

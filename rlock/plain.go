@@ -31,16 +31,16 @@ func (p *plain) of(owner string) lua.Grant {
 func (p *plain) key() string { return p.grant.Key }
 
 func (p *plain) acquire(ctx context.Context, owner string, lease time.Duration, _ bool) (reply, error) {
-	r, err := lua.Acquire(ctx, p.client.rdb, p.of(owner), lease)
+	r, err := lua.Acquire(ctx, p.client.scripts, p.of(owner), lease)
 	return reply{Reply: r}, err
 }
 
 func (p *plain) count(ctx context.Context, owner string, lease time.Duration, n tally) error {
-	return lua.Count(ctx, p.client.rdb, p.of(owner), lease, n.exclusive)
+	return lua.Count(ctx, p.client.scripts, p.of(owner), lease, n.exclusive)
 }
 
 func (p *plain) release(ctx context.Context, owner string) (lua.Released, error) {
-	return lua.Release(ctx, p.client.rdb, p.of(owner))
+	return lua.Release(ctx, p.client.scripts, p.of(owner))
 }
 
 func (p *plain) renewals(owner string, lease time.Duration) []renewal {

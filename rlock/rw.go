@@ -120,14 +120,14 @@ func (p *readWrite) key() string { return p.grant.Key }
 
 func (p *readWrite) acquire(ctx context.Context, owner string, lease time.Duration, wait bool) (reply, error) {
 	if p.shared {
-		r, err := lua.AcquireRead(ctx, p.client.rdb, p.of(owner), lease)
+		r, err := lua.AcquireRead(ctx, p.client.scripts, p.of(owner), lease)
 		return reply{Reply: r}, err
 	}
 	intent := intentTTL
 	if !wait {
 		intent = 0
 	}
-	r, kept, err := lua.AcquireWrite(ctx, p.client.rdb, p.of(owner), lease, intent)
+	r, kept, err := lua.AcquireWrite(ctx, p.client.scripts, p.of(owner), lease, intent)
 	if !kept {
 		return reply{Reply: r}, err
 	}
@@ -135,11 +135,11 @@ func (p *readWrite) acquire(ctx context.Context, owner string, lease time.Durati
 }
 
 func (p *readWrite) count(ctx context.Context, owner string, lease time.Duration, n tally) error {
-	return lua.CountRW(ctx, p.client.rdb, p.of(owner), lease, n.exclusive, n.shared)
+	return lua.CountRW(ctx, p.client.scripts, p.of(owner), lease, n.exclusive, n.shared)
 }
 
 func (p *readWrite) release(ctx context.Context, owner string) (lua.Released, error) {
-	return lua.ReleaseRW(ctx, p.client.rdb, p.of(owner))
+	return lua.ReleaseRW(ctx, p.client.scripts, p.of(owner))
 }
 
 func (p *readWrite) renewals(owner string, lease time.Duration) []renewal {

@@ -1,0 +1,10 @@
+// Package mutation has only tests. It makes deliberate mistakes in the library,
+// one at a time, and expects a named check to notice each: a proof that the
+// checks can fail.
+//
+//	make mutate
+//
+// A plain go test only makes sure that every mistake can still be made, and that
+// its check still exists. No file is changed: the compiler is shown another one in
+// its place (go help build, -overlay), which goes for embedded scripts as well.
+package mutation

@@ -1,0 +1,142 @@
+package mutation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// mutation is a deliberate mistake, and the check that must notice it.
+type mutation struct {
+	name     string
+	file     string // in the repository
+	old, new string // old is there exactly once
+	pkg      string // of the check
+	check    string // a test, or a subtest of it
+	limit    time.Duration
+}
+
+const root = "../.."
+
+// mutated returns the file with the mistake in it.
+func (m mutation) mutated(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, m.file))
+	require.NoError(t, err)
+	require.Equal(t, 1, bytes.Count(text, []byte(m.old)), "%s: %q must be there once", m.file, m.old)
+	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1)
+}
+
+// top is the test that check is, or is in.
+func (m mutation) top() string {
+	name, _, _ := strings.Cut(m.check, "/")
+	return name
+}
+
+// pattern is check as go test -run wants it.
+func (m mutation) pattern() string {
+	return "^" + strings.ReplaceAll(m.check, "/", "$/^") + "$"
+}
+
+// gotest runs tests of a package from the repository's root.
+func gotest(pkg, pattern string, limit time.Duration, args ...string) (output string, err error) {
+	args = append([]string{"test", "-count=1", "-timeout", limit.String(), "-run", pattern}, args...)
+	cmd := exec.Command("go", append(args, "./"+pkg)...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=1")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// overlay writes the mutated file, and what makes go see it in place of its own.
+func (m mutation) overlay(t *testing.T) string {
+	dir := t.TempDir()
+	theirs, err := filepath.Abs(filepath.Join(root, m.file))
+	require.NoError(t, err)
+	mine := filepath.Join(dir, filepath.Base(m.file))
+	require.NoError(t, os.WriteFile(mine, m.mutated(t), 0o600))
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{theirs: mine}})
+	require.NoError(t, err)
+	path := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+// Every mistake can be made, and has its check.
+func TestMutationsExist(t *testing.T) {
+	require.GreaterOrEqual(t, len(mutations), 12)
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			m.mutated(t)
+			files, err := filepath.Glob(filepath.Join(root, m.pkg, "*_test.go"))
+			require.NoError(t, err)
+			require.True(t, slices.ContainsFunc(files, func(path string) bool {
+				text, err := os.ReadFile(path)
+				require.NoError(t, err)
+				return bytes.Contains(text, []byte("func "+m.top()+"(t *testing.T)"))
+			}), "%s has no %s", m.pkg, m.top())
+		})
+	}
+}
+
+// TestMutations makes every mistake. None may survive.
+func TestMutations(t *testing.T) {
+	if os.Getenv("RLOCK_MUTATE") == "" {
+		t.Skip("compiles the library once for each mistake: make mutate")
+	}
+	innocent(t)
+	var table bytes.Buffer
+	var mu sync.Mutex // guards what is written to the table
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "mistake\tfound by\tafter")
+	start := time.Now()
+	t.Run("all", func(t *testing.T) {
+		for _, m := range mutations {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				overlay := m.overlay(t)
+				start := time.Now()
+				output, err := gotest(m.pkg, m.pattern(), m.limit, "-overlay", overlay)
+				caught := err != nil && (strings.Contains(output, "--- FAIL: "+m.top()) || strings.Contains(output, "\npanic: "))
+				verdict := fmt.Sprintf("%s %s", m.pkg, m.check)
+				if !caught {
+					verdict = "NOBODY, not even " + verdict
+					t.Errorf("it survived: %v\n%s", err, output)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintf(w, "%s\t%s\t%v\n", m.name, verdict, time.Since(start).Round(100*time.Millisecond))
+			})
+		}
+	})
+	_ = w.Flush()
+	fmt.Printf("%s%d mistakes, %v\n", table.String(), len(mutations), time.Since(start).Round(time.Second))
+}
+
+// innocent makes sure that the checks find nothing where there is nothing.
+func innocent(t *testing.T) {
+	checks := make(map[string][]string)
+	for _, m := range mutations {
+		if !slices.Contains(checks[m.pkg], m.top()) {
+			checks[m.pkg] = append(checks[m.pkg], m.top())
+		}
+	}
+	for pkg, names := range checks {
+		output, err := gotest(pkg, "^("+strings.Join(names, "|")+")$", 5*time.Minute)
+		require.NoError(t, err, "without any mistake:\n%s", output)
+	}
+}

@@ -1,0 +1,225 @@
+package topology
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+var modes = map[string]rlock.ShardedPubSub{
+	"auto": rlock.ShardedAuto, "on": rlock.ShardedOn, "off": rlock.ShardedOff, "both": rlock.ShardedBoth,
+}
+
+// Whatever a lock of any kind mentions of its name is a key or channel in its slot.
+func TestOneSlot(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 1, 0)
+	for mode, sharded := range modes {
+		for _, prefix := range []string{"", "app:"} {
+			for _, name := range []string{"name", "a{name}b"} {
+				t.Run(mode+"/"+prefix+name, func(t *testing.T) {
+					monitor := cluster.Nodes[0].Monitor(t)
+					c := clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: sharded, Prefix: prefix})
+					rw := c.NewRWLock("rw-"+name, rlock.WithFencing())
+					for _, mu := range []*rlock.Lock{
+						c.NewLock(name, rlock.WithFencing()), c.NewFairLock("fair-"+name, rlock.WithFencing()), rw.Reader(), rw.Writer(),
+					} {
+						held, hold := lock(t, t.Context(), mu)
+						nested, inner := lock(t, held, mu)
+						_, err := mu.Inspect(nested)
+						require.NoError(t, err)
+						require.NoError(t, inner.Unlock(nested))
+						// Another client's, as those of one hand the lock on in memory.
+						got := wait(t, sameLock(clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: sharded, Prefix: prefix}), mu))
+						awaitListener(t, cluster, mu.Name())
+						since := time.Now()
+						require.NoError(t, hold.Unlock(held))
+						served(t, got, since)
+						_, err = mu.ForceUnlock(t.Context())
+						require.NoError(t, err)
+					}
+					commands := monitor.Commands()
+					monitor.Stop()
+					slots, published := make(map[string]map[int]bool), make(map[string]bool)
+					for _, cmd := range commands {
+						name := strings.ToLower(cmd.Args[0])
+						published[name] = true
+						if name == "eval" {
+							cmd.Args = cmd.Args[2:] // without the source
+						}
+						for _, arg := range cmd.Args {
+							for _, kind := range []string{"fair-", "rw-", ""} {
+								if strings.Contains(arg, kind+"name") || strings.Contains(arg, kind+"a{name}b") {
+									if slots[kind] == nil {
+										slots[kind] = make(map[int]bool)
+									}
+									slots[kind][cluster.Slot(arg)] = true
+									break
+								}
+							}
+						}
+					}
+					require.Len(t, slots, 3)
+					for kind, s := range slots {
+						require.Len(t, s, 1, "the names of %q are in different slots", kind)
+					}
+					require.Equal(t, sharded != rlock.ShardedOff, published["spublish"])
+					require.Equal(t, sharded == rlock.ShardedOff || sharded == rlock.ShardedBoth, published["subscribe"])
+				})
+			}
+		}
+	}
+}
+
+// sameLock returns a plain lock that waits for mu's, or one of its kind.
+func sameLock(c *rlock.Client, mu *rlock.Lock) *rlock.Lock {
+	switch {
+	case strings.HasPrefix(mu.Name(), "fair-"):
+		return c.NewFairLock(mu.Name(), rlock.WithFencing())
+	case strings.HasPrefix(mu.Name(), "rw-"):
+		return c.NewRWLock(mu.Name(), rlock.WithFencing()).Writer()
+	}
+	return c.NewLock(mu.Name(), rlock.WithFencing())
+}
+
+// awaitListener returns when somebody listens to a channel with name in it.
+func awaitListener(tb testing.TB, cluster *redistest.Cluster, name string) {
+	tb.Helper()
+	awaitListeners(tb, cluster, name, 1)
+}
+
+// awaitListeners counts each connection in each family.
+func awaitListeners(tb testing.TB, cluster *redistest.Cluster, name string, want int) {
+	tb.Helper()
+	redistest.Eventually(tb, "somebody listens to "+name, func() bool {
+		n := 0
+		for _, node := range cluster.Nodes {
+			rdb := redis.NewClient(&redis.Options{Addr: node.Addr()})
+			ctx := context.Background()
+			for _, channel := range rdb.PubSubChannels(ctx, "*").Val() {
+				if strings.Contains(channel, name) && !strings.Contains(channel, "probe") {
+					n += int(rdb.PubSubNumSub(ctx, channel).Val()[channel])
+				}
+			}
+			for _, channel := range rdb.PubSubShardChannels(ctx, "*").Val() {
+				if strings.Contains(channel, name) && !strings.Contains(channel, "probe") {
+					n += int(rdb.PubSubShardNumSub(ctx, channel).Val()[channel])
+				}
+			}
+			_ = rdb.Close()
+		}
+		return n >= want
+	})
+}
+
+// A release wakes the waiters of other clients, on whatever channels they have
+// agreed, also while some have changed to both and others have not.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	one, three := redistest.StartCluster(t, 1, 0), redistest.StartCluster(t, 3, 0)
+	fleets := map[string][]rlock.ShardedPubSub{
+		"from off to both": {rlock.ShardedBoth, rlock.ShardedOff},
+		"from both to on":  {rlock.ShardedOn, rlock.ShardedBoth},
+		"auto after on":    {rlock.ShardedOn, rlock.ShardedAuto},
+	}
+	for mode, sharded := range modes {
+		fleets[mode] = []rlock.ShardedPubSub{sharded, sharded}
+	}
+	for _, cluster := range []*redistest.Cluster{one, three} {
+		for name, fleet := range fleets {
+			t.Run(name, func(t *testing.T) {
+				var clients []*rlock.Client
+				for _, sharded := range fleet {
+					clients = append(clients, clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: sharded}))
+				}
+				for _, key := range []string{"a", "b", "c", "d"} { // on any of the masters
+					key += name
+					for i, c := range clients {
+						held, hold := lock(t, t.Context(), c.NewLock(key))
+						got := wait(t, clients[1-i].NewLock(key))
+						awaitListener(t, cluster, key)
+						since := time.Now()
+						require.NoError(t, hold.Unlock(held))
+						served(t, got, since)
+					}
+				}
+			})
+		}
+	}
+	// Who tells both reaches everybody at once.
+	t.Run("one off, one on, one both", func(t *testing.T) {
+		both := clientOn(t, three.Client(t), &rlock.Options{ShardedPubSub: rlock.ShardedBoth})
+		for _, other := range []rlock.ShardedPubSub{rlock.ShardedOff, rlock.ShardedOn} {
+			mu := both.NewLock("mixed")
+			for range 2 { // the other's release reaches both as well
+				held, hold := lock(t, t.Context(), mu)
+				c := clientOn(t, three.Client(t), &rlock.Options{ShardedPubSub: other})
+				got := wait(t, c.NewLock("mixed"))
+				awaitListener(t, three, "mixed")
+				since := time.Now()
+				require.NoError(t, hold.Unlock(held))
+				served(t, got, since)
+
+				held, hold = lock(t, t.Context(), c.NewLock("mixed"))
+				got = wait(t, mu)
+				awaitListeners(t, three, "mixed", 2)
+				since = time.Now()
+				require.NoError(t, hold.Unlock(held))
+				served(t, got, since)
+			}
+		}
+	})
+}
+
+// A slot moves, step by step, while a lock in it is held, nested, renewed and
+// waited for.
+func TestSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	for mode, sharded := range modes {
+		t.Run(mode, func(t *testing.T) {
+			opts := &rlock.Options{ShardedPubSub: sharded}
+			const lease = 2 * time.Second // short, to be renewed in between
+			name := "moved " + mode
+			mu := clientOn(t, cluster.Client(t), opts).NewLock(name, rlock.WithLeaseTime(lease), rlock.WithFencing())
+			other := clientOn(t, cluster.Client(t), opts).NewLock(name, rlock.WithLeaseTime(time.Minute), rlock.WithFencing())
+			slot := cluster.Slot(name)
+			var token int64
+			for range 2 {
+				held, hold := lock(t, t.Context(), mu)
+				require.Greater(t, hold.Token(), token)
+				token = hold.Token()
+				got := wait(t, other)
+				awaitListener(t, cluster, name)
+				renewed := func(step string) {
+					until := hold.Until()
+					redistest.Eventually(t, "it is renewed "+step, func() bool { return hold.Until().After(until) })
+					nested, inner := lock(t, held, mu)
+					require.NoError(t, inner.Unlock(nested), step)
+				}
+				to := cluster.Nodes[0]
+				if cluster.Owner(slot) == to {
+					to = cluster.Nodes[1]
+				}
+				move := cluster.BeginMove(slot, to)
+				renewed("before the keys move")
+				move.MoveKeys()
+				renewed("after the keys have moved")
+				move.Finish()
+				renewed("on the new node")
+				require.NoError(t, held.Err())
+				awaitListener(t, cluster, name)
+				since := time.Now()
+				require.NoError(t, hold.Unlock(held))
+				served(t, got, since)
+			}
+		})
+	}
+}
