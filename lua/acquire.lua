@@ -5,6 +5,7 @@
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  owner; a new one for every grant
 -- ARGV[3]  how long the counter outlives its newest token, milliseconds
+-- ARGV[4]  how many tokens to reserve behind that of the owner
 --
 -- reply    {1, token}       acquired; token 0 for a lock that is not fenced
 --          {0, pttl, owner} refused; what is left of the holder's lease, -1 if it has none
@@ -33,11 +34,11 @@ if held then -- the answer to an earlier delivery was lost
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then
         redis.call('pexpire', KEYS[1], ARGV[1])
     end
-    return {1, token}
+    return {1, math.max(token - tonumber(ARGV[4]), 0)}
 end
 
 if KEYS[2] then
-    token = following(KEYS[2], token, ARGV[3])
+    token = following(KEYS[2], token, ARGV[3], tonumber(ARGV[4]))
 end
 redis.call('hset', KEYS[1], ARGV[2], 1)
 local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])

@@ -149,3 +149,28 @@ func requireConflict(t *testing.T, rdb *redis.Client, want lua.ConflictError) {
 	require.Equal(t, want, *conflict)
 	require.Empty(t, show(t, rdb, fenced("me:1").Key), "something was written")
 }
+
+// Reserved tokens go to nobody else, and a repeat gets the same one again.
+func TestSpareTokens(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		g := fenced("me:1")
+		g.Spare = 10
+		first, err := lua.Acquire(t.Context(), rdb, g, time.Minute)
+		require.NoError(t, err)
+		again, err := lua.Acquire(t.Context(), rdb, g, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, first.Token, again.Token)
+		newest, err := rdb.Get(t.Context(), g.Counter).Int64()
+		require.NoError(t, err)
+		require.Equal(t, first.Token+10, newest)
+
+		// However slow the clock is, the next one is behind them.
+		require.NoError(t, rdb.Set(t.Context(), g.Counter, newest+1_000_000_000, time.Minute).Err())
+		_, err = lua.Release(t.Context(), rdb, g)
+		require.NoError(t, err)
+		g.Owner = "me:2"
+		next, err := lua.Acquire(t.Context(), rdb, g, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, newest+1_000_000_001, next.Token)
+	})
+}

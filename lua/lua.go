@@ -32,6 +32,7 @@ func (e *ConflictError) Error() string {
 type Grant struct {
 	Key     string
 	Counter string // fencing counter; "" for a lock without tokens
+	Spare   int64  // tokens that Acquire reserves behind the one it returns: no other grant gets them
 	Channel string // where a release is announced
 	Family  Family // of Channel
 	Owner   string // unique to this grant, never used again; has a colon in it, as Redisson's have
@@ -83,7 +84,7 @@ type Reply struct {
 // succeeds and the lease is at least the given one again. It costs one round
 // trip, two if the server does not know the script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration) (Reply, error) {
-	return granted(acquireScript.run(ctx, r, g.keys(), millis(lease), g.Owner, CounterTTL.Milliseconds()))
+	return granted(acquireScript.run(ctx, r, g.keys(), millis(lease), g.Owner, CounterTTL.Milliseconds(), g.Spare))
 }
 
 // granted reads the answer to an acquire.

@@ -12,16 +12,17 @@ local function newest(counter)
     return tonumber(text)
 end
 
--- following counts on, and returns the token after one.
+-- following counts on, and returns the token after one. A spare of n reserves the
+-- n after that as well.
 --
 -- The server's clock carries the order of tokens over a lost counter, the counter
 -- over a clock that was set back. A counter without TTL is one that Redisson made
 -- and counts on: it stays so.
-local function following(counter, token, ttl)
+local function following(counter, token, ttl, spare)
     local now = redis.call('time')
     token = math.max(token + 1, now[1] * 1000000 + now[2])
     local keep = redis.call('pttl', counter) ~= -1
-    redis.call('set', counter, string.format('%.0f', token))
+    redis.call('set', counter, string.format('%.0f', token + (spare or 0)))
     if keep then
         redis.call('pexpire', counter, ttl)
     end

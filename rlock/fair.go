@@ -83,7 +83,7 @@ func (f *fair) of(owner string) lua.Fair {
 
 // acquire asks. The first in the queue asks again when the holder's lease is over;
 // those behind leave that to the renewal of their tickets.
-func (f *fair) acquire(ctx context.Context, owner string, lease time.Duration, _ bool) (reply, error) {
+func (f *fair) acquire(ctx context.Context, owner string, lease time.Duration, _ terms) (reply, error) {
 	t := f.client.tickets.of(owner)
 	if t == nil { // does not wait, or not any more
 		r, err := lua.AcquireFair(ctx, f.client.scripts, f.of(owner), lease, lua.Ticket{})

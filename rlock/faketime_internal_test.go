@@ -99,7 +99,7 @@ func (f *fake) times(name string) (at []time.Duration) {
 func (f *fake) key() string       { return "a" }
 func (f *fake) listen(string) ear { return f.client.hub.Join("channel") }
 
-func (f *fake) acquire(ctx context.Context, owner string, _ time.Duration, _ bool) (reply, error) {
+func (f *fake) acquire(ctx context.Context, owner string, _ time.Duration, _ terms) (reply, error) {
 	n := f.note("acquire", owner, 1)
 	if f.onAcquire != nil {
 		r, err := f.onAcquire(ctx, n)

@@ -80,7 +80,7 @@ func (g *grant) acquire(ctx context.Context, p patience) answer[reply] {
 	}
 	if !called {
 		a = send(ctx, g.lock, p, func(ctx context.Context) (reply, error) {
-			return g.lock.protocol.acquire(ctx, owner, g.lock.lease, !p.once)
+			return g.lock.protocol.acquire(ctx, owner, g.lock.lease, terms{!p.once, g.chain.spare})
 		}, g.late)
 	}
 	g.sent, g.token, g.owner = a.sent, a.value.Token, cmp.Or(a.value.owner, owner)
@@ -88,7 +88,7 @@ func (g *grant) acquire(ctx context.Context, p patience) answer[reply] {
 		g.sent = sent
 	}
 	g.armed = cmp.Or(a.value.armed, g.lock.lease)
-	g.chain = chain{began: a.sent, spare: g.lock.spareTokens()}
+	g.chain.began = a.sent
 	g.doubted = g.doubted || a.doubt
 	g.queued = g.queued || a.value.queued
 	return a

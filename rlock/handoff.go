@@ -41,12 +41,18 @@ func (h handoff) withDefaults(fixed bool) handoff {
 	return handoff{cmp.Or(h.most, DefaultHandoffs), cmp.Or(h.longest, DefaultHandoffTime)}
 }
 
-// spareTokens is how many tokens a grant reserves beside its own.
-func (l *Lock) spareTokens() int64 {
-	if !l.fenced {
+// spareTokens is how many tokens a grant reserves beside its own: none if nobody
+// waits to whom it could be passed on.
+func (s *seat) spareTokens() int64 {
+	if !s.lock.fenced {
 		return 0
 	}
-	return 0
+	s.gates.mu.Lock()
+	defer s.gates.mu.Unlock()
+	if s.gate.queue.Len() < 2 {
+		return 0
+	}
+	return int64(s.lock.handoff.most)
 }
 
 // chain is what grants have in common that were passed on, one to the next: the

@@ -84,6 +84,53 @@ func TestHandoffIsANewGrant(t *testing.T) {
 	require.Zero(t, holds(t, srv.Client(t), "a"))
 }
 
+// Tokens grow with each hand-off, and the next grant's is greater than all of
+// those that were reserved.
+func TestHandoffTakesTheNextToken(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	mu := c.NewLock("a", rlock.WithFencing(), rlock.WithHandoff(50, time.Hour))
+	rival := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+	var tokens []int64
+	owners := make(map[string]int)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 40 {
+				held, hold, err := mu.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tokens = append(tokens, hold.Token())
+				owners[hold.Owner()]++
+				if err := hold.Unlock(held); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range 5 {
+				held, hold, err := rival.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tokens = append(tokens, hold.Token())
+				if err := hold.Unlock(held); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, tokens, 8*45)
+	for i := range tokens[1:] {
+		require.Less(t, tokens[i], tokens[i+1])
+	}
+	require.Less(t, len(owners), 8*40, "some were passed on")
+}
+
 // Who would get another lease, a token or none, or no hand-off, gets a grant of
 // its own.
 func TestHandoffNeedsTheSameOptions(t *testing.T) {

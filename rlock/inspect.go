@@ -15,7 +15,7 @@ type State struct {
 	Holds   map[string]int64 // hold count by owner; empty if the lock is free
 	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are those of a reader
 	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if the lock is free
-	Token   int64            // newest fencing token, 0 without fencing
+	Token   int64            // newest fencing token given out or reserved for a hand-off, 0 without fencing
 	Waiters int64            // connections that listen for a release, each for any number of waiters; -1 if the server does not tell
 }
 

@@ -188,6 +188,7 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, error) {
 	c := l.client
 	g := l.newGrant(c.owner())
+	g.chain.spare = seat.spareTokens()
 	p.told = seat.told
 	p.since, p.trouble = seat.outage()
 	busy := seat.refusal()

@@ -28,10 +28,16 @@ func (p *plain) of(owner string) lua.Grant {
 	return g
 }
 
+func (p *plain) asked(owner string, t terms) lua.Grant {
+	g := p.of(owner)
+	g.Spare = t.spare
+	return g
+}
+
 func (p *plain) key() string { return p.grant.Key }
 
-func (p *plain) acquire(ctx context.Context, owner string, lease time.Duration, _ bool) (reply, error) {
-	r, err := lua.Acquire(ctx, p.client.scripts, p.of(owner), lease)
+func (p *plain) acquire(ctx context.Context, owner string, lease time.Duration, t terms) (reply, error) {
+	r, err := lua.Acquire(ctx, p.client.scripts, p.asked(owner, t), lease)
 	return reply{Reply: r}, err
 }
 

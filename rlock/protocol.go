@@ -19,8 +19,8 @@ type protocol interface {
 	// and who queues behind whom.
 	key() string
 	// acquire takes the lock for owner, or tells how long to wait for a wake-up:
-	// what is left of its holder's lease. wait says that the caller will wait.
-	acquire(ctx context.Context, owner string, lease time.Duration, wait bool) (reply, error)
+	// what is left of its holder's lease.
+	acquire(ctx context.Context, owner string, lease time.Duration, t terms) (reply, error)
 	// count makes n the hold count of owner; lua.ErrNotOwner if it holds nothing.
 	count(ctx context.Context, owner string, lease time.Duration, n tally) error
 	// release ends the grant of owner, and takes back what a refusal has left;
@@ -42,6 +42,12 @@ type caller interface {
 	// called returns what the newest wake-up has granted to owner, if that is
 	// certain. Nothing is sent.
 	called(owner string) (reply, bool)
+}
+
+// terms are on what a lock is asked for; the same for all attempts of an owner.
+type terms struct {
+	wait  bool  // if refused, the caller will wait
+	spare int64 // fencing tokens to reserve beside the owner's own, for hand-offs
 }
 
 // reply is the answer to acquire.

@@ -26,7 +26,7 @@ type share struct {
 // has an owner of its own: what another has left behind, or is still on its way,
 // must not be taken for part of it, nor be released with it. That of the caller is
 // not used.
-func (q *quorum) acquire(ctx context.Context, _ string, lease time.Duration, wait bool) (reply, error) {
+func (q *quorum) acquire(ctx context.Context, _ string, lease time.Duration, t terms) (reply, error) {
 	for n := 0; ; n++ {
 		began := time.Now()
 		r, split, err := q.round(ctx, lease)
@@ -37,7 +37,7 @@ func (q *quorum) acquire(ctx context.Context, _ string, lease time.Duration, wai
 		// Rounds that overlap split again, so the pauses go by how long one takes.
 		pause := rand.N(max(time.Since(began), time.Millisecond) << min(n+2, 6))
 		deadline, _ := ctx.Deadline() // of the attempt; a round may take two bounds
-		if !wait || time.Until(deadline) < pause+2*q.bound() || !(patience{stop: q.lock.client.closing}).sleep(ctx, pause) {
+		if !t.wait || time.Until(deadline) < pause+2*q.bound() || !(patience{stop: q.lock.client.closing}).sleep(ctx, pause) {
 			return r, nil
 		}
 	}

@@ -83,12 +83,12 @@ func newReplicated(l *Lock, p *plain) protocol {
 	return &replicated{p, l}
 }
 
-func (p *replicated) acquire(ctx context.Context, owner string, lease time.Duration, _ bool) (reply, error) {
+func (p *replicated) acquire(ctx context.Context, owner string, lease time.Duration, t terms) (reply, error) {
 	want := p.lock.replicas
 	wait := &followed{rdb: p.client.rdb, key: p.grant.Key, make: func() redis.Cmder {
 		return redis.NewIntCmd(ctx, "wait", want.n, want.timeout.Milliseconds())
 	}}
-	r, err := lua.Acquire(ctx, wait, p.of(owner), lease)
+	r, err := lua.Acquire(ctx, wait, p.asked(owner, t), lease)
 	if err != nil || !r.Acquired {
 		return reply{Reply: r}, err
 	}

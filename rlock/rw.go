@@ -118,13 +118,13 @@ func (p *readWrite) of(owner string) lua.RW {
 
 func (p *readWrite) key() string { return p.grant.Key }
 
-func (p *readWrite) acquire(ctx context.Context, owner string, lease time.Duration, wait bool) (reply, error) {
+func (p *readWrite) acquire(ctx context.Context, owner string, lease time.Duration, t terms) (reply, error) {
 	if p.shared {
 		r, err := lua.AcquireRead(ctx, p.client.scripts, p.of(owner), lease)
 		return reply{Reply: r}, err
 	}
 	intent := intentTTL
-	if !wait {
+	if !t.wait {
 		intent = 0
 	}
 	r, kept, err := lua.AcquireWrite(ctx, p.client.scripts, p.of(owner), lease, intent)

@@ -98,7 +98,7 @@ func TestFakeTimeLateDowngrade(t *testing.T) {
 		mu := f.client(t, &rlock.Options{UnlockTimeout: time.Second}).NewRWLock("a")
 		writing, write := lock(t, t.Context(), mu.Writer())
 		reading, read := lock(t, writing, mu.Reader())
-		f.deafUp.Store(true)
+		f.SetError("LOADING Redis is loading the dataset in memory")
 		require.NoError(t, write.Unlock(writing))
 		require.Equal(t, "write", f.HGet("a", "mode"))
 		time.Sleep(5 * time.Second)

@@ -83,7 +83,9 @@ func newFamily(c *Client, mode ShardedPubSub) (*family, error) {
 }
 
 // shardProbe is what the names of sharded probes begin with; a hash tag follows.
-func (f *family) shardProbe() string { return "redisson_lock__channel:rlock-probe:" + f.client.id + ":" }
+func (f *family) shardProbe() string {
+	return "redisson_lock__channel:rlock-probe:" + f.client.id + ":"
+}
 
 // now returns the family in which to announce something. It does not wait: while
 // the answer is not known, whoever listens is told.

@@ -143,12 +143,23 @@ func (p *partner) close() (left int, err error) {
 	return left, err
 }
 
-// rest ends the application's own load.
+// rest ends the application's own load, and returns when the client has
+// connections again. A fault ends with all of them cut, and on a busy machine it
+// may take a second to open dozens at once: nobody is asleep meanwhile.
 func (p *partner) rest() {
 	if p.busy != nil {
 		p.busy.stop()
 		p.busy = nil
 	}
+	var all sync.WaitGroup
+	for range p.rdb.Options().PoolSize {
+		all.Go(func() {
+			for deadline := time.Now().Add(10 * time.Second); p.rdb.Ping(context.Background()).Err() != nil && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // hog takes the connections of the application's pool for a while, again and again.

@@ -1,0 +1,140 @@
+package mutation
+
+import "time"
+
+const (
+	quick = 30 * time.Second
+	long  = 90 * time.Second // where somebody waits for ever, or many take part
+)
+
+var mutations = []mutation{
+	// Scripts.
+	{
+		"the lock is granted although it is held", "lua/acquire.lua",
+		"if owner and not held then", "if false then",
+		"rlock", "TestMutualExclusion", quick,
+	},
+	{
+		"the lock is granted although it is held, as histories see it", "lua/acquire.lua",
+		"if owner and not held then", "if false then",
+		"internal/verify", "TestVerifyInShort/rows/nothing", long,
+	},
+	{
+		"the hold count is stepped, not set", "lua/count.lua",
+		"redis.call('hset', KEYS[1], ARGV[2], ARGV[3])", "redis.call('hincrby', KEYS[1], ARGV[2], ARGV[3])",
+		"lua", "TestSentTwice", quick,
+	},
+	{
+		"a count makes a new grant", "lua/count.lua",
+		"or redis.call('hexists', KEYS[1], ARGV[2]) == 0", "",
+		"lua", "TestLateDeliveriesLeaveTheGrant", quick,
+	},
+	{
+		"a release asks for no owner", "lua/release.lua",
+		"or redis.call('hexists', KEYS[1], ARGV[1]) == 0", "",
+		"lua", "TestLateDeliveriesLeaveTheGrant", quick,
+	},
+	{
+		"a release is not announced", "lua/release.lua",
+		"announce(ARGV[2], ARGV[3], '0')", "0",
+		"rlock", "TestWaiterIsWokenByTheMessage", quick,
+	},
+	{
+		"a renewal may shorten the lease", "lua/renew.lua",
+		"if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then", "if true then",
+		"lua", "TestAnyOrderOfDeliveries", quick,
+	},
+	{
+		"tokens follow the clock alone", "lua/token.lua",
+		"math.max(token + 1, now[1] * 1000000 + now[2])", "now[1] * 1000000 + now[2]",
+		"lua", "TestTokensGrow", quick,
+	},
+
+	// The trusted window.
+	{
+		"the window is counted from the reply", "rlock/send.go",
+		"if o == answered {", "if o == answered {\na.sent = time.Now()",
+		"rlock", "TestFakeTimeWindowCountsFromTheAnsweredAttempt", quick,
+	},
+	{
+		"the wall clock is not asked", "watchdog/window.go",
+		"return min(t.Sub(now), t.Round(0).Sub(now.Round(0)))", "return t.Sub(now)",
+		"watchdog", "TestOpenAsksBothClocks", quick,
+	},
+	{
+		"no time is left to stop in", "watchdog/window.go",
+		"until.Add(-Guard(d))", "until",
+		"watchdog", "TestLossAtTheExactInstant", quick,
+	},
+	{
+		"a loss waits for the server's answer", "watchdog/entry.go",
+		"if Open(now, e.window.Load().lapses) {", "if e.flying > 0 || Open(now, e.window.Load().lapses) {",
+		"rlock", "TestLossWhileARenewalHangs", quick,
+	},
+	{
+		"a lost lock is unlocked without an error", "rlock/grant.go",
+		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case false:\nvar err error",
+		"rlock", "TestLossByRemoval", quick,
+	},
+
+	// Who is awake, and who is next.
+	{
+		"a confirmed subscription wakes nobody", "pubsub/conn.go",
+		"ch.live, ch.moves, c.confirmed = true, 0, true\n\t\tch.wakeAll()", "ch.live, ch.moves, c.confirmed = true, 0, true",
+		"rlock", "TestReleaseBeforeTheSubscription", long,
+	},
+	{
+		"a lost subscription wakes nobody", "pubsub/channel.go",
+		"ch.wakeAll() // the others rely on nothing", "",
+		"pubsub", "TestBrokenConnectionIsReplaced", quick,
+	},
+	{
+		"a head that leaves takes its wake-up along", "rlock/gate.go",
+		"head && (!n.alert || g.owing ||", "false && (!n.alert || g.owing ||",
+		"rlock", "TestLeaverPassesTheWakeUpOn", long,
+	},
+	{
+		"a turn that nobody takes is waited for", "rlock/turns.go",
+		"return t.quiet - now.Sub(t.last)", "return time.Hour",
+		"rlock", "TestTurns", quick,
+	},
+	{
+		"own messages that got lost are waited for", "rlock/gate.go",
+		"\t\tt.echoes = 0\n", "",
+		"rlock", "TestTurns", quick,
+	},
+
+	// Hand-off.
+	{
+		"a grant is passed on while a count is on its way", "rlock/handoff.go",
+		"return g.correcting || len(g.turn) > 0", "return false",
+		"rlock", "TestHandoffIsANewGrant", quick,
+	},
+	{
+		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
+		"remaining(s.now(), e.window.Load().until) < left", "false",
+		"watchdog", "TestPassIsRefused", quick,
+	},
+	{
+		"a leaver keeps the grant it was given", "rlock/gate.go",
+		"given.pass()", "_ = given",
+		"rlock", "TestHandoffToALeaver", long,
+	},
+
+	// What is left behind.
+	{
+		"a lease is renewed after the unlock", "rlock/grant.go",
+		"g.entry.Stop()\n\town", "own",
+		"rlock", "TestTrace", quick,
+	},
+	{
+		"what a caller left behind is not released", "rlock/grant.go",
+		"if acquired || g.doubted || g.queued {", "if acquired {",
+		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
+	},
+	{
+		"a late attempt is not released once more", "rlock/grant.go",
+		"if g.doubted {\n\t\tg.lock.client.janitor.sweepAgain(g)\n\t}\n}\n\n// release", "}\n\n// release",
+		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
+	},
+}
