@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/xid"
 )
@@ -31,50 +30,6 @@ type Config struct {
 	// Progress is told what begins: run number done+1 of total.
 	Progress func(done, total int, scenario, contender string, round int)
 }
-
-// Report is everything that was measured.
-type Report struct {
-	Environment Environment
-	Results     []Result
-}
-
-// Environment is what the numbers depend on.
-type Environment struct {
-	Time     time.Time
-	Server   string
-	Machine  string
-	CPUs     int
-	Go       string
-	Versions map[string]string // of modules
-	Others   int64             // connections to the server that are none of ours: their commands are counted as well
-	Rounds   int
-	Duration time.Duration
-}
-
-// Result is a scenario, played by one contender after the other.
-type Result struct {
-	Scenario Scenario
-	Rows     []Row // the floor first
-}
-
-// Row is one contender in one scenario.
-type Row struct {
-	Contender string
-	Floor     bool
-	Skipped   string             `json:",omitempty"` // why it was not run, or not to the end
-	Samples   []*Sample          // a round each
-	Values    map[string]Summary // by the name of the metric
-	Curve     []Point            // latencies of all rounds, as in Sample.Latency
-}
-
-// Summary is a metric over the rounds. The ratio is that to the two-script floor
-// of the same round; it is zero where there is none.
-type Summary struct {
-	Value, Ratio Spread
-}
-
-// Spread is a median, with the least and the greatest of its values.
-type Spread struct{ Median, Min, Max float64 }
 
 type runner struct {
 	Config
@@ -121,13 +76,14 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 
 const unsuited = "cannot take part"
 
-// field is everybody who runs: the floor, then the contenders.
-func (r *runner) field() []Contender { return append(floor(), r.Contenders...) }
+// field is everybody who is in the table of a scenario: the floors, then the
+// contenders.
+func (r *runner) field(s Scenario) []Contender { return append(floors(s.Kind), r.Contenders...) }
 
-// order returns who of the field can take part in a scenario.
+// order returns who of the field can take part.
 func (r *runner) order(s Scenario) (order []int) {
-	for i, c := range r.field() {
-		if i < floors || s.suits(c) {
+	for i, c := range r.field(s) {
+		if c.floor || s.suits(c) {
 			order = append(order, i)
 		}
 	}
@@ -136,10 +92,10 @@ func (r *runner) order(s Scenario) (order []int) {
 
 // play plays all rounds of a scenario.
 func (r *runner) play(ctx context.Context, s Scenario, begins func(contender string, round int)) (*Result, error) {
-	field, order := r.field(), r.order(s)
+	field, order := r.field(s), r.order(s)
 	rows := make([]Row, len(field))
 	for i, c := range field {
-		rows[i] = Row{Contender: c.Name, Floor: i < floors}
+		rows[i] = Row{Contender: c.Name, Floor: c.floor}
 		if !slices.Contains(order, i) {
 			rows[i].Skipped = unsuited
 		}
@@ -150,12 +106,8 @@ func (r *runner) play(ctx context.Context, s Scenario, begins func(contender str
 			if rows[i].Skipped != "" {
 				continue
 			}
-			played := s
-			if rows[i].Floor {
-				played = s.floor()
-			}
 			names := fmt.Sprintf("rlock-bench:%s:", xid.New())
-			sample, err := r.run(ctx, played, field[i].Name, names)
+			sample, err := r.run(ctx, s.playedBy(field[i]), field[i].Name, names)
 			switch {
 			case err == nil:
 			case ctx.Err() != nil:
@@ -171,43 +123,11 @@ func (r *runner) play(ctx context.Context, s Scenario, begins func(contender str
 		}
 		slices.Reverse(order)
 	}
-	for i := range rows {
-		if rows[i].Skipped == "" {
-			rows[i].summarize(rows[floors-1].Samples)
-		}
+	if s.Kind == Held {
+		leaveOutProbes(rows)
 	}
+	summarizeRows(rows)
 	return &Result{s, rows}, nil
-}
-
-func (r *Row) summarize(floor []*Sample) {
-	r.Values = make(map[string]Summary)
-	for _, m := range metrics {
-		var values, ratios []float64
-		for i, s := range r.Samples {
-			v := m.value(s)
-			values = append(values, v)
-			if m.floor != nil {
-				if f := m.floor(floor[i]); f > 0 {
-					ratios = append(ratios, v/f)
-				}
-			}
-		}
-		r.Values[m.name] = Summary{spread(values), spread(ratios)}
-	}
-	all := hdr.New(1, longestLatency, digits)
-	for _, s := range r.Samples {
-		all.Merge(s.latencies)
-	}
-	r.Curve = curve(all)
-}
-
-func spread(values []float64) Spread {
-	if len(values) == 0 {
-		return Spread{}
-	}
-	values = slices.Sorted(slices.Values(values))
-	n := len(values)
-	return Spread{(values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]}
 }
 
 func (r *runner) environment(ctx context.Context) (Environment, error) {
@@ -261,23 +181,4 @@ func Pick(contenders []Contender, names []string) ([]Contender, error) {
 		picked = append(picked, contenders[i])
 	}
 	return picked, errors.Join(unknown...)
-}
-
-// Problems lists what makes a result worthless as a comparison: violations, lost
-// locks, errors.
-func (r *Report) Problems() (problems []string) {
-	for _, result := range r.Results {
-		for _, row := range result.Rows {
-			if strings.HasPrefix(row.Skipped, "failed") {
-				problems = append(problems, fmt.Sprintf("%s, %s %s", result.Scenario.Name, row.Contender, row.Skipped))
-			}
-			for _, s := range row.Samples {
-				if s.Violations+s.Lost+s.Errors > 0 {
-					problems = append(problems, fmt.Sprintf("%s, %s, round %d: %d violations of mutual exclusion, %d locks lost, %d errors %s",
-						result.Scenario.Name, row.Contender, s.Round, s.Violations, s.Lost, s.Errors, s.FirstErr))
-				}
-			}
-		}
-	}
-	return problems
 }

@@ -10,19 +10,24 @@ import (
 )
 
 // The floor: what a round trip, and what two scripts cost without any lock
-// around them. Both are contenders, so that they run exactly as the others do.
+// around them. They are contenders, so that they run exactly as the others do.
 const (
 	pingName    = "PING"
 	scriptsName = "2 scripts"
-	floors      = 2
+	pacedName   = "2 scripts, paced"
 )
 
-// floor returns them, the one for ratios last.
-func floor() []Contender {
-	return []Contender{
-		{Name: pingName, About: "the floor: one PING", New: newPing},
-		{Name: scriptsName, About: "the floor: two bare scripts", New: newScripts},
+// floors returns those of a kind of scenario.
+func floors(kind Kind) []Contender {
+	ping := Contender{Name: pingName, New: newPing, floor: true}
+	scripts := Contender{Name: scriptsName, New: newScripts, floor: true}
+	switch kind {
+	case Held: // the PINGs beside it, without any lock
+		return []Contender{ping}
+	case Wakeup:
+		return []Contender{ping, {Name: pacedName, New: newScripts, floor: true}, scripts}
 	}
+	return []Contender{ping, scripts}
 }
 
 type ping struct{ rdb *redis.Client }

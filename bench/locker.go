@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/go-rlock/rlock/rlock"
 )
 
 // Locker is a client of some distributed lock, as a worker process uses it: all
@@ -30,6 +28,11 @@ type Contender struct {
 	Reentrant bool // a Lock under the context of a held one enters
 	Redisson  bool // keeps and announces locks as this library does, so that both can share one
 	Renews    bool // keeps a held lock for longer than its lease, if Target.Renew says so
+	Shared    bool // excludes nobody of its own kind, as readers do
+
+	Kinds []Kind // of scenarios to take part in; nil: all that it can
+
+	floor bool
 }
 
 // Target is what a contender is to lock on.
@@ -75,40 +78,4 @@ func (s Server) behind(addr string) Server {
 	}
 	s.Network, s.Addr = "tcp", addr
 	return s
-}
-
-// Contenders are those of this package: this library, and a plain lock on its
-// wire format to compare it with.
-func Contenders() []Contender {
-	return []Contender{
-		{Name: "rlock", About: "this library, default options", New: newRlock, Reentrant: true, Redisson: true, Renews: true},
-		{Name: plainName, About: "the same scripts with one subscription, FIFO inside the process, nothing else", New: newPlain, Redisson: true},
-	}
-}
-
-type rlocker struct {
-	rdb    *redis.Client
-	client *rlock.Client
-}
-
-func newRlock(t Target) (Locker, error) {
-	rdb := redis.NewClient(t.Server.Options())
-	client, err := rlock.New(rdb, &rlock.Options{LeaseTime: t.Lease})
-	return &rlocker{rdb, client}, err
-}
-
-func (l *rlocker) Lock(ctx context.Context, name string) (context.Context, func(context.Context) error, error) {
-	held, hold, err := l.client.NewLock(name).Lock(ctx)
-	if err != nil {
-		return ctx, nil, err
-	}
-	return held, hold.Unlock, nil
-}
-
-func (l *rlocker) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
-	defer cancel()
-	err := l.client.Close(ctx)
-	_ = l.rdb.Close()
-	return err
 }

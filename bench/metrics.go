@@ -2,8 +2,8 @@ package bench
 
 import "time"
 
-// metric is a number that a run has. floor is what to divide it by for a ratio,
-// taken from the two-script floor; nil: a ratio makes no sense.
+// metric is a number that a run has. floor is what a floor has in its place, for
+// a ratio; nil: a ratio makes no sense.
 type metric struct {
 	name  string
 	value func(*Sample) float64
@@ -26,6 +26,7 @@ var metrics = []metric{
 	{"reads/op", func(s *Sample) float64 { return perOp(s, float64(s.Reads)) }, nil},
 	{"reads/s", func(s *Sample) float64 { return perSecond(s, s.Reads) }, nil},
 	{"reads/100 scripts", func(s *Sample) float64 { return 100 * float64(s.Reads) / max(float64(s.Scripts), 1) }, nil},
+	{"scripts/op", func(s *Sample) float64 { return perOp(s, float64(s.Scripts)) }, nil},
 	{"scripts/s", func(s *Sample) float64 { return perSecond(s, s.Scripts) }, nil},
 	{"server CPU/op", serverCPU, serverCPU},
 	{"server CPU %", func(s *Sample) float64 { return 100 * float64(s.ServerCPU) / float64(s.Elapsed) }, nil},
@@ -34,6 +35,7 @@ var metrics = []metric{
 	{"allocs/op", func(s *Sample) float64 { return perOp(s, float64(s.Allocs)) }, nil},
 	{"bytes/op", func(s *Sample) float64 { return perOp(s, float64(s.AllocBytes)) }, nil},
 	{"goroutines", func(s *Sample) float64 { return float64(s.Goroutines) }, nil},
+	{"goroutines/lock", func(s *Sample) float64 { return float64(s.Goroutines) / max(float64(s.Locks), 1) }, nil},
 	{"connections", func(s *Sample) float64 { return float64(s.Connections) }, nil},
 	{"memory", func(s *Sample) float64 { return float64(s.Memory) }, nil},
 	{"lost", func(s *Sample) float64 { return float64(s.Lost) }, nil},

@@ -23,8 +23,9 @@ type header struct {
 	start      atomic.Int64 // when they leave it, by [clock]; 0: not known yet
 	done       atomic.Int64 // workers whose window is over
 	leave      atomic.Int64 // 1: the counters are read, workers may end
+	gone       atomic.Int64 // Idle: 1: nobody waits any more
 	violations atomic.Int64
-	_          [24]byte
+	_          [16]byte
 }
 
 // cell belongs to one lock, and to one cache line. Goroutines are known by their

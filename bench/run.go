@@ -32,9 +32,10 @@ type Sample struct {
 	ClientCPU   time.Duration
 	Allocs      uint64
 	AllocBytes  uint64
+	Locks       int   // that there are
 	Goroutines  int   // of the clients
 	Connections int64 // of the clients
-	Memory      int64 // bytes per idle waiter, connections included
+	Memory      int64 // bytes that one more idle waiter takes
 
 	Violations int64 // of mutual exclusion
 	Lost       int64 // locks that were not held any more when they were unlocked
@@ -215,7 +216,7 @@ func (m *member) tally() (*tally, error) {
 func summarize(s Scenario, span time.Duration, tallies []*tally, used counters) (*Sample, error) {
 	raw := newHistogram()
 	sample := &Sample{
-		Elapsed: span, Commands: used.commands(), Scripts: used.scripts(), Reads: used.reads, ServerCPU: used.cpu,
+		Elapsed: span, Locks: s.Keys, Commands: used.commands(), Scripts: used.scripts(), Reads: used.reads, ServerCPU: used.cpu,
 	}
 	var taken []int64
 	timed := 0 // goroutines

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +17,7 @@ type Scenario struct {
 	Keys        int           // locks; 1: all goroutines contend for it, otherwise a lock each
 	Section     time.Duration // how long the lock is held in a cycle
 	Paced       bool          // cycles begin at random, as far apart as those of Wakeup
+	Shared      bool          // contenders that are Shared all use the first lock; others have one each
 	Depth       int           // of nested Locks per cycle, the outermost included; 0 means 1
 	Floor       int           // goroutines of the floor
 	Lease       time.Duration // 0: defaultLease
@@ -32,11 +34,18 @@ const (
 	Contend Kind = "contend" // lock and unlock; latency is that of the wait
 	Wakeup  Kind = "wakeup"  // a holder and a waiter per lock
 	Foreign Kind = "foreign" // Contend, beside one more process with one goroutine, which is the one that is timed
-	Idle    Kind = "idle"    // wait in vain
+	Idle    Kind = "idle"    // wait in vain, for locks that the first process holds
 	Held    Kind = "held"    // hold all locks, and nothing else
 )
 
 const defaultLease = 30 * time.Second
+
+// idleLease is so long that whoever holds a lock for Idle renews nothing while
+// that is measured.
+const idleLease = 10 * time.Minute
+
+// long is the length of a window beyond which a scenario has to be asked for.
+const long = 10 * time.Second
 
 // slowRTT is the round trip of the scenarios behind a proxy, slowSuffix their
 // mark.
@@ -51,6 +60,7 @@ func Scenarios() []Scenario {
 		{Name: "uncontended-1", About: "1 goroutine, a free lock", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1, Floor: 1},
 		{Name: "uncontended-64", About: "64 goroutines, a lock each", Kind: Cycle, Processes: 1, Goroutines: 64, Keys: 64, Floor: 64},
 		{Name: "uncontended-256", About: "256 goroutines, a lock each", Kind: Cycle, Processes: 1, Goroutines: 256, Keys: 256, Floor: 256},
+		{Name: "readers-64", About: "64 readers of one lock, beside 64 goroutines with a lock each", Kind: Cycle, Processes: 1, Goroutines: 64, Keys: 64, Floor: 64, Shared: true},
 	}
 	for depth := 1; depth <= 8; depth++ {
 		table = append(table, Scenario{
@@ -60,10 +70,10 @@ func Scenarios() []Scenario {
 	}
 	table = append(
 		table,
-		Scenario{Name: "wakeup-local", About: "from Unlock to the waiter's Lock, same process", Kind: Wakeup, Processes: 1, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: wakeupPairs},
-		Scenario{Name: "wakeup-remote", About: "from Unlock to the waiter's Lock, another process", Kind: Wakeup, Processes: 2, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: wakeupPairs},
+		Scenario{Name: "wakeup-local", About: "from Unlock to the waiter's Lock, same process", Kind: Wakeup, Processes: 1, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: 1},
+		Scenario{Name: "wakeup-remote", About: "from Unlock to the waiter's Lock, another process", Kind: Wakeup, Processes: 2, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: 1},
 	)
-	for n := 2; n <= 64; n *= 2 {
+	for _, n := range []int{2, 4, 8, 16, 32, 64, 256} {
 		table = append(table, Scenario{
 			Name: fmt.Sprintf("hot-%d", n), About: fmt.Sprintf("%d goroutines of 1 process, one lock", n),
 			Kind: Contend, Processes: 1, Goroutines: n, Keys: 1, Floor: 1,
@@ -88,13 +98,15 @@ func Scenarios() []Scenario {
 	}
 	table = append(
 		table,
-		Scenario{Name: "idle-100", About: "100 goroutines wait 5 s for one lock", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 1, Floor: 1, Span: 5 * time.Second},
-		Scenario{Name: "idle-100-locks", About: "100 goroutines wait 5 s for a lock each", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 100, Floor: 1, Span: 5 * time.Second},
-		Scenario{
-			Name: "held-10000", About: "10,000 locks held for a lease: three periods of renewal", Kind: Held,
-			Processes: 2, Goroutines: 64, Keys: 10_000, Floor: 1, Lease: 6 * time.Second, Span: 6 * time.Second,
-		},
+		Scenario{Name: "idle-100", About: "100 goroutines wait 5 s for one lock", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 1, Floor: 1, Lease: idleLease, Span: 5 * time.Second},
+		Scenario{Name: "idle-100-locks", About: "100 goroutines wait 5 s for a lock each", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 100 * crowd, Floor: 1, Lease: idleLease, Span: 5 * time.Second},
 	)
+	for _, n := range []int{10_000, 100_000} {
+		table = append(table, Scenario{
+			Name: fmt.Sprintf("held-%d", n), About: fmt.Sprintf("%d locks held for a lease of 30 s: three periods of renewal", n),
+			Kind: Held, Processes: 2, Goroutines: 64, Keys: n, Floor: 1, Span: defaultLease,
+		})
+	}
 	for _, s := range table {
 		s.Name, s.RTT = s.Name+slowSuffix, slowRTT
 		s.About += ", 1 ms away"
@@ -105,13 +117,15 @@ func Scenarios() []Scenario {
 
 // Select returns the scenarios whose name matches one of the patterns, which are
 // those of [path.Match], in the order of the table. A pattern without '@' means
-// none behind a proxy; no patterns are the pattern '*'. A pattern that selects
-// nothing is an error.
+// none behind a proxy. No patterns select all that are not behind one, and not
+// longer than 10 s. A pattern that selects nothing is an error.
 func Select(table []Scenario, patterns []string) ([]Scenario, error) {
-	if len(patterns) == 0 {
-		patterns = []string{"*"}
-	}
 	chosen := make([]bool, len(table))
+	if len(patterns) == 0 {
+		for i, s := range table {
+			chosen[i] = s.RTT == 0 && s.Span <= long
+		}
+	}
 	for _, pattern := range patterns {
 		found := false
 		for i, s := range table {
@@ -139,6 +153,12 @@ func Select(table []Scenario, patterns []string) ([]Scenario, error) {
 // suits tells whether a contender can take part.
 func (s Scenario) suits(c Contender) bool {
 	switch {
+	case c.Kinds != nil && !slices.Contains(c.Kinds, s.Kind):
+		return false
+	case s.Shared:
+		return c.Shared || c.Name == rlockName
+	case c.Shared:
+		return false
 	case s.Depth > 1:
 		return c.Reentrant
 	case s.Kind == Foreign:
@@ -154,14 +174,22 @@ func (s Scenario) corrected() bool {
 	return s.Kind == Cycle && !s.Paced || s.Kind == Contend || s.Kind == Foreign
 }
 
-// floor is the scenario that measures the floor of s: a loop of its goroutines,
-// with a lock each, as far away. That of a wake-up is paced like one: on a
-// machine that sleeps in between, everything takes several times as long as in a
-// tight loop.
-func (s Scenario) floor() Scenario {
+// playedBy is the scenario as a contender plays it. A floor plays a loop of its
+// goroutines, with a lock each, as far away; or Held, with nothing to renew.
+func (s Scenario) playedBy(c Contender) Scenario {
+	s.Shared = s.Shared && c.Shared
+	switch {
+	case !c.floor:
+		return s
+	case s.Kind == Held:
+		s.Goroutines, s.Keys, s.Span = 1, 1, min(s.Span, 5*time.Second)
+		return s
+	case c.Name == pacedName:
+		s.Floor = wakeupPairs
+	}
 	return Scenario{
 		Name: s.Name, Kind: Cycle, Processes: 1, Goroutines: s.Floor, Keys: s.Floor,
-		Paced: s.Kind == Wakeup, RTT: s.RTT,
+		Paced: c.Name == pacedName, RTT: s.RTT,
 	}
 }
 

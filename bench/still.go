@@ -9,12 +9,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// failures are those of many goroutines.
+type failures struct {
+	mu    sync.Mutex
+	n     int64
+	first error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	if f.first == nil {
+		f.first = err
+	}
+}
+
 // hold is the first process of Idle and Held: it takes all locks.
 func (w *worker) hold(ctx context.Context) (play, error) {
 	unlocks := make([]func() error, w.Scenario.Keys)
-	var next, failed atomic.Int64
-	var once sync.Once
-	var first error
+	var next atomic.Int64
+	var failures failures
 	each := func(do func(i int) error) error {
 		next.Store(0)
 		var wg sync.WaitGroup
@@ -22,14 +37,13 @@ func (w *worker) hold(ctx context.Context) (play, error) {
 			wg.Go(func() {
 				for i := int(next.Add(1)) - 1; i < len(unlocks); i = int(next.Add(1)) - 1 {
 					if err := do(i); err != nil {
-						failed.Add(1)
-						once.Do(func() { first = err })
+						failures.add(err)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		return first
+		return failures.first
 	}
 	err := each(func(i int) error {
 		name, cell := w.key(i)
@@ -51,51 +65,90 @@ func (w *worker) hold(ctx context.Context) (play, error) {
 	return play{
 		play: func() { time.Sleep(time.Until(w.end)) },
 		finish: func(t *tally) {
+			if w.Scenario.Kind == Idle {
+				_ = await(ctx, func() bool { return w.region.gone.Load() != 0 }) // they are to wait in vain
+			}
 			if err := each(func(i int) error { return unlocks[i]() }); err != nil {
 				t.fail(err)
 			}
-			t.Lost = failed.Load()
+			t.Lost = failures.n
 		},
 	}, err
 }
 
+// crowd is how many times the waiters of Idle there are in the end. What one of
+// them takes is what more of them take, divided: without connections, and
+// whatever else is there once.
+const crowd = 10
+
 // waitInVain is the second process of Idle.
 func (w *worker) waitInVain() play {
-	loads := w.newLoads(w.Scenario.Goroutines)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	var used int64
+	var failures failures
+	wait := func(from, to int) {
+		for i := from; i < to; i++ {
+			name, cell := w.key(i)
+			wg.Go(func() {
+				_, unlock, err := w.locker.Lock(ctx, name)
+				switch {
+				case err == nil:
+					w.region.enter(cell, w.id(i)) // a violation: it is held
+					_ = unlock(context.Background())
+				case ctx.Err() == nil:
+					failures.add(err)
+				}
+			})
+		}
+	}
+	n := w.Scenario.Goroutines
 	return play{
-		load: len(loads),
+		load: n,
 		play: func() {
-			before := memory()
-			for _, l := range loads {
-				wg.Go(func() {
-					_, unlock, err := w.locker.Lock(ctx, l.name)
-					switch {
-					case err == nil:
-						w.region.enter(l.cell, l.id) // a violation: it is held
-						_ = unlock(context.Background())
-					case ctx.Err() == nil:
-						l.tally.fail(err)
-					}
-				})
-			}
+			wait(0, n)
 			time.Sleep(time.Until(w.end))
-			used = memory() - before
 		},
 		finish: func(t *tally) {
+			few := settled()
+			wait(n, crowd*n)
+			t.Memory = (settled() - few) / int64((crowd-1)*n)
 			cancel()
 			wg.Wait()
-			sum(t, loads)
-			t.Memory = used / int64(len(loads))
+			w.region.gone.Store(1)
+			if failures.n > 0 {
+				t.Errors, t.FirstErr = failures.n, failures.first.Error()
+			}
 		},
 	}
 }
 
+// settled returns the memory in use when it does not grow any more.
+func settled() int64 {
+	now := memory()
+	for range 20 {
+		time.Sleep(100 * time.Millisecond)
+		before := now
+		if now = memory(); now < before+before/200 {
+			break
+		}
+	}
+	return now
+}
+
 // probeEvery is short enough to meet what renewals hold up, and long enough to
 // be no load.
-const probeEvery = 2 * time.Millisecond
+const probeEvery = 5 * time.Millisecond
+
+// leaveOutProbes takes from the server's time what the probe needs, which is what
+// there is where nothing is held: the floor, the first row.
+func leaveOutProbes(rows []Row) {
+	for _, row := range rows[1:] {
+		for i, s := range row.Samples {
+			alone := rows[0].Samples[i]
+			s.ServerCPU -= time.Duration(float64(alone.ServerCPU) * s.Elapsed.Seconds() / alone.Elapsed.Seconds())
+		}
+	}
+}
 
 // probe is the second process of Held: it asks at fixed times, and counts from
 // those.

@@ -59,7 +59,7 @@ type tally struct {
 	Allocs     uint64
 	AllocBytes uint64
 	Goroutines int   // beyond those of the load and of this program at rest, at the end
-	Memory     int64 // Idle: heap and stacks per waiter, connections included
+	Memory     int64 // Idle: heap and stacks that one more waiter takes
 }
 
 // Work is the whole of a worker process: it does the job on in and writes what it
@@ -74,7 +74,7 @@ func Work(contenders []Contender, in io.Reader, out io.Writer) error {
 		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in))
 		os.Exit(1)
 	}()
-	t, err := w.run(append(contenders, floor()...))
+	t, err := w.run(append(contenders, floors(Wakeup)...))
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,11 @@ func (w *worker) id(goroutine int) int64 { return int64(w.Process)<<32 | int64(g
 // key returns the lock that belongs to a goroutine, by name and cell.
 func (w *worker) key(goroutine int) (string, *cell) {
 	i := goroutine % w.Scenario.Keys
-	return w.Prefix + strconv.Itoa(i), &w.region.cells[i]
+	cell := &w.region.cells[i]
+	if w.Scenario.Shared {
+		i = 0 // and every reader has a cell
+	}
+	return w.Prefix + strconv.Itoa(i), cell
 }
 
 // over tells whether the window has ended.

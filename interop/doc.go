@@ -17,7 +17,7 @@
 // Times are microseconds since 1970, taken around the work; all processes of a
 // machine share that clock. Durations are milliseconds.
 //
-//	open client topology address lease   connect; topology is standalone or cluster, in Java also sharded
+//	open client topology address lease   connect; topology is standalone or cluster, cluster-off without sharded channels, in Go also cluster-both
 //	close client
 //	lock client kind name lease          wait for it: token, or 0; lease 0 is a renewed one
 //	tryLock client kind name wait        true or false

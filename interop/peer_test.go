@@ -79,7 +79,7 @@ func (p *peer) execute(actor, command string, args []string) (any, error) {
 			return nil, err
 		}
 		rdb := dial(args[1], args[2])
-		c, err := rlock.New(rdb, &rlock.Options{LeaseTime: time.Duration(ms) * time.Millisecond})
+		c, err := rlock.New(rdb, options(args[1], time.Duration(ms)*time.Millisecond))
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.parties[args[0]] = &goParty{c, rdb}

@@ -14,9 +14,13 @@ local kind = redis.call('type', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'hash' then
     return {-1, KEYS[1], kind}
 end
-local token = KEYS[2] and redis.pcall('get', KEYS[2]) or 0
-if type(token) == 'table' then
-    return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
+local token
+if KEYS[2] then
+    local what = redis.call('type', KEYS[2]).ok
+    if what ~= 'none' and what ~= 'string' then
+        return {-1, KEYS[2], what}
+    end
+    token = redis.call('get', KEYS[2])
 end
 local numsub = redis.pcall('pubsub', ARGV[1], ARGV[2])
 local reply = {1, redis.call('pttl', KEYS[1]), tonumber(token) or 0, numsub.err and -1 or numsub[2]}

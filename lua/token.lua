@@ -4,9 +4,12 @@
 -- the key cannot be counted on. From 2^53 on, adding 1 is not exact: a token
 -- could be given twice.
 local function newest(counter)
-    local text = redis.pcall('get', counter) or '0'
-    if type(text) == 'table' or not string.find(text, '^%d+$') or
-        #text > 16 or tonumber(text) >= 2^53 then
+    local what = redis.call('type', counter).ok
+    if what ~= 'string' and what ~= 'none' then
+        return nil
+    end
+    local text = redis.call('get', counter) or '0'
+    if not string.find(text, '^%d+$') or #text > 16 or tonumber(text) >= 2^53 then
         return nil
     end
     return tonumber(text)

@@ -24,15 +24,17 @@ type Client struct {
 	id      string
 	rdb     redis.UniversalClient
 	scripts lua.Runner // sends what callers wait for
-	opts    Options
-	grants  atomic.Uint64 // owner names given out
-	hub     *pubsub.Hub
-	family  *family
-	dog     *watchdog.Scheduler[*grant]
-	gates   gates
-	janitor janitor
-	peer    peer
-	tickets tickets
+
+	readTimeout time.Duration // after which rdb gives a silent server up; 0 if that is not known
+	opts        Options
+	grants      atomic.Uint64 // owner names given out
+	hub         *pubsub.Hub
+	family      *family
+	dog         *watchdog.Scheduler[*grant]
+	gates       gates
+	janitor     janitor
+	peer        peer
+	tickets     tickets
 
 	active  atomic.Int64  // calls, grants and goroutines that Close waits for
 	quiet   chan struct{} // capacity 1; told when active falls to zero
@@ -70,6 +72,9 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 		opts:    o,
 		quiet:   make(chan struct{}, 1),
 		closing: make(chan struct{}),
+	}
+	if single, ok := rdb.(*redis.Client); ok {
+		c.readTimeout = single.Options().ReadTimeout
 	}
 	c.gates.closing = c.closing
 	c.janitor = janitor{client: c, wake: make(chan struct{}, 1)}

@@ -50,8 +50,13 @@ const ticketLife = 6 * time.Second
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
 	l.apart = true
-	if l.err == nil && (l.handoff.most > 0 || l.handoff.longest > 0) {
-		l.err = &lockError{name, ErrInvalidOption, errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process")}
+	switch {
+	case l.handoff.most > 0, l.handoff.longest > 0:
+		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))
+	case l.replicas.n > 0:
+		l.refuse(errors.New("WithReplicas: a fair lock is granted by the release of another, which does not wait for replicas"))
+	case l.polling != nil:
+		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
 	}
 	p := newPlain(c, c.opts.Prefix+name, l.fenced)
 	key := p.grant.Key

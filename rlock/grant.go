@@ -164,7 +164,7 @@ func (g *grant) release(ctx context.Context) error {
 	defer g.finish()
 	g.entry.Stop()
 	own := c.gates.freeing(g)
-	a := send(ctx, g.lock, g.patience(time.Until(g.expires())), g.requestRelease, nil)
+	a := send(ctx, g.lock, g.patience(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	if g.doubted {
 		c.janitor.sweepAgain(g)
 	}
@@ -194,7 +194,7 @@ func (g *grant) release(ctx context.Context) error {
 func (g *grant) releaseRest(ctx context.Context) {
 	c := g.lock.client
 	if rest := time.Until(g.expires()); rest > 0 && !errors.Is(g.lossOrNil(), errGone) {
-		if a := send(ctx, g.lock, g.patience(rest), g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
+		if a := send(ctx, g.lock, g.patience(min(rest, c.opts.UnlockTimeout)), g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
 			c.janitor.sweep(g)
 		}
 	}

@@ -61,8 +61,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		g.reportReleased()
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	switch {
 	case errors.Is(err, ErrLeaseLost) && left == 0:
 		g.releaseRest(ctx)
@@ -74,6 +73,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
 	// and the next request corrects it.
+	ctx, cancel := context.WithTimeout(ctx, g.lock.client.opts.UnlockTimeout)
+	defer cancel()
 	err = g.setCount(ctx, g.patience(g.lock.lease))
 	switch {
 	case errors.Is(err, ErrLeaseLost):

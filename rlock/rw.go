@@ -72,8 +72,11 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)
 		l.shared = shared
-		if l.err == nil && (l.handoff.most > 0 || l.handoff.longest > 0) {
-			l.err = &lockError{name, ErrInvalidOption, errors.New("WithHandoff: a read/write lock is not passed on in memory")}
+		switch {
+		case l.handoff.most > 0, l.handoff.longest > 0:
+			l.refuse(errors.New("WithHandoff: a read/write lock is not passed on in memory"))
+		case l.replicas.n > 0:
+			l.refuse(errors.New("WithReplicas: only plain locks can wait for replicas"))
 		}
 		l.protocol = newReadWrite(c, c.opts.Prefix+name, l.fenced, shared)
 		return l

@@ -111,7 +111,7 @@ func TestMutations(t *testing.T) {
 				overlay := m.overlay(t)
 				start := time.Now()
 				output, err := gotest(m.pkg, m.pattern(), m.limit, "-overlay", overlay)
-				caught := err != nil && (strings.Contains(output, "--- FAIL: "+m.top()) || strings.Contains(output, "\npanic: "))
+				caught := err != nil && !strings.Contains(output, "[build failed]") && !strings.Contains(output, "[setup failed]")
 				verdict := fmt.Sprintf("%s %s", m.pkg, m.check)
 				if !caught {
 					verdict = "NOBODY, not even " + verdict

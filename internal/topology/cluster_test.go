@@ -186,9 +186,8 @@ func TestSlotMoves(t *testing.T) {
 	for mode, sharded := range modes {
 		t.Run(mode, func(t *testing.T) {
 			opts := &rlock.Options{ShardedPubSub: sharded}
-			const lease = 2 * time.Second // short, to be renewed in between
 			name := "moved " + mode
-			mu := clientOn(t, cluster.Client(t), opts).NewLock(name, rlock.WithLeaseTime(lease), rlock.WithFencing())
+			mu := clientOn(t, cluster.Client(t), opts).NewLock(name, rlock.WithLeaseTime(2*time.Second), rlock.WithFencing())
 			other := clientOn(t, cluster.Client(t), opts).NewLock(name, rlock.WithLeaseTime(time.Minute), rlock.WithFencing())
 			slot := cluster.Slot(name)
 			var token int64

@@ -17,6 +17,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+const lease = 3 * time.Second
+
 // pair is a master with a replica, whose roles the test itself exchanges.
 type pair struct {
 	t               *testing.T

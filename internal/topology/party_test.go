@@ -15,9 +15,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// lease is short, so that many end in a failover.
-const lease = 3 * time.Second
-
 // subject is a lock that the party uses.
 type subject struct {
 	name       string
@@ -61,7 +58,7 @@ type look struct {
 
 // newParty starts. dial makes a connection like an application's, one for each
 // client; watch one that gives up quickly.
-func newParty(t *testing.T, subjects []subject, dial func() redis.UniversalClient, watch redis.UniversalClient) *party {
+func newParty(t *testing.T, lease time.Duration, subjects []subject, dial func() redis.UniversalClient, watch redis.UniversalClient) *party {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &party{stop: cancel, samples: make(map[string][]look)}
 	for range 4 {
@@ -72,9 +69,12 @@ func newParty(t *testing.T, subjects []subject, dial func() redis.UniversalClien
 				opts = append(opts, rlock.WithReplicas(s.replicas, 200*time.Millisecond))
 			}
 			mu := c.NewLock(s.name, opts...)
-			lingers := s.lingerings > 0
+			longest := 30 * time.Millisecond
+			if s.lingerings > 0 {
+				longest = 2 * lease
+			}
 			s.lingerings--
-			p.done.Go(func() { p.use(ctx, t, mu, s, lingers) })
+			p.done.Go(func() { p.use(ctx, t, mu, s, longest) })
 		}
 	}
 	p.done.Go(func() { p.watch(ctx, watch, subjects) })
@@ -89,7 +89,7 @@ func (p *party) end() {
 }
 
 // use is what a goroutine of the party does.
-func (p *party) use(ctx context.Context, t *testing.T, mu *rlock.Lock, s subject, lingers bool) {
+func (p *party) use(ctx context.Context, t *testing.T, mu *rlock.Lock, s subject, longest time.Duration) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		held, hold, err := mu.Lock(ctx)
@@ -101,13 +101,9 @@ func (p *party) use(ctx context.Context, t *testing.T, mu *rlock.Lock, s subject
 		p.mu.Lock()
 		p.vigils = append(p.vigils, vigil{s.name, began, from})
 		p.mu.Unlock()
-		work := rand.N(30 * time.Millisecond)
-		if lingers {
-			work = rand.N(2 * lease)
-		}
 		select {
 		case <-held.Done():
-		case <-time.After(work):
+		case <-time.After(rand.N(longest)):
 		}
 		st := stay{lock: s.name, replicas: s.replicas > 0, from: from, to: time.Now(), until: hold.Until()}
 		st.lost = errors.Is(context.Cause(held), rlock.ErrLeaseLost)

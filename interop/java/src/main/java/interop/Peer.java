@@ -40,6 +40,9 @@ import org.redisson.config.ShardedSubscriptionMode;
  * The package comment of the Go side lists the commands.
  */
 public final class Peer {
+    /** What a writer counts for among those inside, and more than all readers. */
+    private static final long ALONE = 1000;
+
     private final Map<String, RedissonClient> clients = new ConcurrentHashMap<>();
     private final Map<String, ExecutorService> actors = new ConcurrentHashMap<>();
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -107,7 +110,7 @@ public final class Peer {
                 return all;
             }
             case "work":
-                return work(client, lock, name, args.nextLong(), args.nextLong(), args.next().equals("checked"));
+                return work(client, lock, kind, name, args.nextLong(), args.nextLong(), args.next().equals("checked"));
             default:
                 throw new IllegalArgumentException("no command " + command);
         }
@@ -121,12 +124,11 @@ public final class Peer {
                 config.useSingleServer().setAddress("redis://" + address);
                 break;
             case "cluster":
+                config.useClusterServers().addNodeAddress("redis://" + address);
+                break;
+            case "cluster-off":
                 config.useClusterServers().addNodeAddress("redis://" + address)
                     .setShardedSubscriptionMode(ShardedSubscriptionMode.OFF);
-                break;
-            case "sharded":
-                config.useClusterServers().addNodeAddress("redis://" + address)
-                    .setShardedSubscriptionMode(ShardedSubscriptionMode.ON);
                 break;
             default:
                 throw new IllegalArgumentException("no topology " + topology);
@@ -168,12 +170,16 @@ public final class Peer {
     /**
      * Goes through so many critical sections, or as many as fit in so many milliseconds. Returns what
      * it saw of others inside, then for each section when it was asked for, acquired, given back and
-     * done, its place in the order and its token. A checked section raises the counter behind the
-     * lock in a way that loses updates unless it is alone.
+     * done, its place in the order and its token. In a checked section a reader reads the counter
+     * behind the lock, and anybody else raises it in a way that loses updates unless it is alone.
      */
-    private static String work(RedissonClient client, RLock lock, String name, long most, long millis, boolean checked) {
+    private static String work(RedissonClient client, RLock lock, String kind, String name, long most, long millis,
+            boolean checked) {
         RAtomicLong inside = client.getAtomicLong(name + ":inside");
         RBucket<String> counter = client.getBucket(name + ":counter", StringCodec.INSTANCE);
+        boolean shared = kind.equals("read");
+        long weight = shared ? 1 : ALONE;
+        long bearable = shared ? ALONE - 1 : 0;
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
         long violations = 0;
         List<long[]> sections = new ArrayList<>();
@@ -183,13 +189,16 @@ public final class Peer {
             long acquired = now();
             long place = 0;
             if (checked) {
-                if (inside.incrementAndGet() != 1) {
+                if (inside.addAndGet(weight) - weight > bearable) {
                     violations++;
                 }
                 String before = counter.get();
-                place = before == null ? 1 : Long.parseLong(before) + 1;
-                counter.set(Long.toString(place));
-                if (inside.decrementAndGet() != 0) {
+                place = before == null ? 0 : Long.parseLong(before);
+                if (!shared) {
+                    place++;
+                    counter.set(Long.toString(place));
+                }
+                if (inside.addAndGet(-weight) > bearable) {
                     violations++;
                 }
             }

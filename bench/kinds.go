@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+const rlockName = "rlock"
+
+// Contenders are those of this package: the locks of this library, and a plain
+// one on its wire format to compare them with. Those that differ from the default
+// in one respect take part where that shows.
+func Contenders() []Contender {
+	return []Contender{
+		{
+			Name: rlockName, About: "this library, default options",
+			New:       newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name) }),
+			Reentrant: true, Redisson: true, Renews: true,
+		},
+		{
+			Name: "no-handoff", About: "the same, every release goes to the server",
+			New:      newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name, rlock.WithoutHandoff()) }),
+			Redisson: true, Kinds: []Kind{Contend, Wakeup, Foreign},
+		},
+		{
+			Name: "polling", About: "the same without pub/sub, default pauses: 50 ms to 1 s",
+			New: newKind(func(c *rlock.Client, name string) *rlock.Lock {
+				return c.NewLock(name, rlock.WithPolling(rlock.Polling{}))
+			}),
+			Kinds: []Kind{Contend, Wakeup, Idle},
+		},
+		{
+			Name: "fair", About: "this library's fair lock",
+			New:       newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewFairLock(name) }),
+			Reentrant: true, Kinds: []Kind{Cycle, Contend, Wakeup, Idle},
+		},
+		{
+			Name: "readers", About: "readers of this library's read/write lock",
+			New:    newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewRWLock(name).Reader() }),
+			Shared: true,
+		},
+		{
+			Name: "multi", About: "two locks of this library as one",
+			New: newKind(func(c *rlock.Client, name string) *rlock.Lock {
+				return rlock.NewMultiLock(c.NewLock("{"+name+"}:1"), c.NewLock("{"+name+"}:2"))
+			}),
+			Kinds: []Kind{Cycle},
+		},
+		{Name: plainName, About: "the same scripts with one subscription, FIFO inside the process, nothing else", New: newPlain, Redisson: true},
+	}
+}
+
+// kind is a lock of this library.
+type kind struct {
+	rdb    *redis.Client
+	client *rlock.Client
+	lock   func(c *rlock.Client, name string) *rlock.Lock
+}
+
+func newKind(lock func(*rlock.Client, string) *rlock.Lock) func(Target) (Locker, error) {
+	return func(t Target) (Locker, error) {
+		rdb := redis.NewClient(t.Server.Options())
+		client, err := rlock.New(rdb, &rlock.Options{LeaseTime: t.Lease})
+		return &kind{rdb, client, lock}, err
+	}
+}
+
+func (k *kind) Lock(ctx context.Context, name string) (context.Context, func(context.Context) error, error) {
+	held, hold, err := k.lock(k.client, name).Lock(ctx)
+	if err != nil {
+		return ctx, nil, err
+	}
+	return held, hold.Unlock, nil
+}
+
+func (k *kind) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	err := k.client.Close(ctx)
+	_ = k.rdb.Close()
+	return err
+}
