@@ -1,15 +1,20 @@
-# make test     everything that a change must pass; installs redis-server if it is missing
-# make lint     vet, staticcheck, gofumpt
-# make race     tests only, with the race detector
-# make interop  the cases of interop/ beside the real Redisson: needs java (17) and mvn
+# make test      everything that a change must pass; installs redis-server if it is missing
+# make lint      vet, staticcheck, gofumpt
+# make race      tests only, with the race detector
+# make verify    histories of many clients under faults, checked; prints a table
+# make soak D=10m  mixed load under faults for so long: memory, goroutines, violations
+# make mutate    deliberate defects, each of which a named test must find
+# make model     the waiting protocol, checked by Spin; installs spin and gcc if they are missing
+# make topology  Sentinel and cluster failovers, slot moves, under load
+# make interop   the cases of interop/ beside the real Redisson: needs java (17) and mvn
 # make compare URL=redis://…  benchmarks beside other lock libraries
-# make bench    Go benchmarks of the hot paths
+# make bench     Go benchmarks of the hot paths
 
 GO    ?= go
 TOOLS := $(GO) run -modfile=tools/go.mod
 PKGS  ?= ./...
 
-.PHONY: test lint race interop compare bench redis fmt
+.PHONY: test lint race verify soak mutate model topology interop compare bench redis spin fmt
 
 test: redis lint race
 
@@ -19,6 +24,12 @@ redis:
 		as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		$$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq redis-server >/dev/null; }
 	@redis-server --version
+
+spin:
+	@command -v spin >/dev/null && command -v gcc >/dev/null || { \
+		echo "installing spin and gcc"; \
+		as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq spin gcc libc6-dev >/dev/null; }
 
 lint:
 	$(GO) vet $(PKGS)
@@ -30,6 +41,22 @@ lint:
 race:
 	$(GO) test -race -timeout 10m $(PKGS)
 	cd bench/compare && $(GO) test ./...
+
+verify: redis
+	RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify$$' ./internal/verify
+
+D ?= 10m
+soak: redis
+	RLOCK_SOAK=$(D) $(GO) test -count=1 -v -timeout 0 -run 'TestSoak$$' ./internal/verify
+
+mutate: redis
+	RLOCK_MUTATE=1 $(GO) test -count=1 -v -timeout 20m ./internal/mutation
+
+model: spin
+	RLOCK_MODEL=1 $(GO) test -count=1 -v -timeout 20m ./model
+
+topology: redis
+	RLOCK_TOPOLOGY=1 $(GO) test -count=1 -v -timeout 15m ./internal/topology
 
 # Without a package argument, for with one go test keeps the tables to itself.
 interop: redis

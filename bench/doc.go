@@ -21,11 +21,21 @@
 // A scenario is played in rounds; each round runs every contender once, forwards
 // and backwards in turn, and with them the floor: PING, and a cycle of two bare
 // scripts (SET NX PX; compare and delete), which is the least that a lock on
-// Redis can cost. The floor runs with as many goroutines as the scenario says,
-// one if the scenario is about a single lock, because a lock serves one at a
-// time; for wake-ups it rests as long between its cycles as they do. What is reported is the ratio to the two-script floor of the same round:
-// the median over the rounds, with minimum and maximum. Absolute numbers say more
-// about the machine.
+// Redis can cost. The floor is a loop without pauses. It runs with as many
+// goroutines as the scenario says, one if the scenario is about a single lock,
+// because a lock serves one at a time.
+//
+// What is reported is the ratio to the two-script floor of the same round: the
+// median over the rounds, with minimum and maximum. Absolute numbers say more
+// about the machine. Some ratios are to another row, as the column says: to the
+// PING (round trips), to this library's default, to the plain pub/sub lock.
+//
+// A wake-up is counted in floor cycles, which are those of that loop with one
+// goroutine: the median of the wake-ups, divided by that of the cycles. But a
+// wake-up comes to processes that have slept, and a loop keeps all of them awake.
+// So there is one more floor for wake-ups, "2 scripts, paced", which rests as long
+// between its cycles as wake-ups do, and as many at once: its ratio says what a
+// wake-up costs more than two scripts at the same moment would have.
 //
 // # What the numbers are
 //
@@ -33,6 +43,9 @@
 //     or of the wait for Lock where the lock is contended, or from the moment
 //     before Unlock to the return of the waiter's Lock (wake-up), or of another
 //     client's PING (held locks): see the scenario.
+//   - Readers exclude nobody of their kind, so with them no violations are
+//     counted. Beside them in the table is the default lock, whose goroutines have
+//     a lock each.
 //   - Percentiles of loops are corrected for coordinated omission: a goroutine
 //     that was kept waiting would have started more operations meanwhile, one per
 //     mean cycle of a goroutine in that run. Raw percentiles are in the JSON.
@@ -43,7 +56,13 @@
 //     with none included, and the longest wait. A wait that the end of the window
 //     cuts off counts with the length it had, there and in the percentiles.
 //   - Commands are those that the server executed, which includes what scripts
-//     call; reads are its reads from sockets, so a pipeline counts once.
+//     call; scripts are calls of scripts; reads are its reads from sockets, so a
+//     pipeline counts once, and is a round trip.
+//   - Memory per waiter is heap and stacks that 900 more waiters take beside the
+//     first 100, divided: the stack of the goroutine that waits is part of it,
+//     what is there once is not, be it a connection.
+//   - Beside held locks somebody sends a PING every 5 ms, at fixed times. What it
+//     costs the server is measured in a run without locks, and taken off.
 //   - CPU time is user and system time, of the server (INFO) and of the workers
 //     (getrusage). The server's counters are read at the edges of the window,
 //     while the workers go on: a few operations may fall on the wrong side.

@@ -25,7 +25,7 @@ var metrics = []metric{
 	{"commands/s", func(s *Sample) float64 { return perSecond(s, s.Commands) }, nil},
 	{"reads/op", func(s *Sample) float64 { return perOp(s, float64(s.Reads)) }, nil},
 	{"reads/s", func(s *Sample) float64 { return perSecond(s, s.Reads) }, nil},
-	{"reads/100 scripts", func(s *Sample) float64 { return 100 * float64(s.Reads) / max(float64(s.Scripts), 1) }, nil},
+	{"reads/100 scripts", readsPer100Scripts, nil},
 	{"scripts/op", func(s *Sample) float64 { return perOp(s, float64(s.Scripts)) }, nil},
 	{"scripts/s", func(s *Sample) float64 { return perSecond(s, s.Scripts) }, nil},
 	{"server CPU/op", serverCPU, serverCPU},
@@ -51,6 +51,14 @@ func perOp(s *Sample, total float64) float64 {
 		return 0
 	}
 	return total / float64(s.Ops)
+}
+
+// readsPer100Scripts is zero where there were no scripts.
+func readsPer100Scripts(s *Sample) float64 {
+	if s.Scripts == 0 {
+		return 0
+	}
+	return 100 * float64(s.Reads) / float64(s.Scripts)
 }
 
 func opsPerSecond(s *Sample) float64 { return perSecond(s, s.Ops) }

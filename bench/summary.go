@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -21,16 +22,7 @@ var headlines = map[Kind][]column{
 // writeSummary writes a table in Markdown: a line per headline, medians of the
 // contenders side by side.
 func (r *Report) writeSummary(w io.Writer) error {
-	var names []string // of contenders that have played anything
-	column := make(map[string]int)
-	for _, result := range r.Results {
-		for _, row := range result.Rows {
-			if _, known := column[row.Contender]; !known && !row.Floor && row.Skipped == "" {
-				column[row.Contender] = len(names)
-				names = append(names, row.Contender)
-			}
-		}
-	}
+	names := r.played()
 	if len(names) == 0 {
 		return nil
 	}
@@ -38,7 +30,7 @@ func (r *Report) writeSummary(w io.Writer) error {
 	line := func(cells []string) { fmt.Fprintf(t, "| %s\t|\n", strings.Join(cells, "\t| ")) }
 	fmt.Fprintln(w)
 	line(append([]string{"scenario", "median"}, names...))
-	line(append([]string{"---", "---"}, strings.Split(strings.Repeat("---: ", len(names)), " ")[:len(names)]...))
+	line(append([]string{"---", "---"}, slices.Repeat([]string{"---:"}, len(names))...))
 	for _, result := range r.Results {
 		for i, headline := range headlines[result.Scenario.Kind] {
 			cells := make([]string, 2+len(names))
@@ -47,7 +39,7 @@ func (r *Report) writeSummary(w io.Writer) error {
 			}
 			cells[1] = headline.head
 			for _, row := range result.Rows {
-				if n, ok := column[row.Contender]; ok && row.Skipped == "" {
+				if n := slices.Index(names, row.Contender); n >= 0 && row.Skipped == "" {
 					cells[2+n] = headline.median(row)
 				}
 			}
@@ -57,13 +49,20 @@ func (r *Report) writeSummary(w io.Writer) error {
 	return t.Flush()
 }
 
-func (c column) median(row Row) string {
-	v := row.Values[c.metric]
-	if c.to == "" {
-		return c.format(v.Value.Median)
+// played returns the contenders that took part in anything.
+func (r *Report) played() (names []string) {
+	took := make(map[string]bool)
+	for _, result := range r.Results {
+		for _, row := range result.Rows {
+			took[row.Contender] = took[row.Contender] || !row.Floor && row.Skipped == ""
+		}
 	}
-	if ratio, ok := v.Ratios[c.to]; ok {
-		return c.format(ratio.Median)
+	for _, result := range r.Results[:min(1, len(r.Results))] { // all have the same rows
+		for _, row := range result.Rows {
+			if took[row.Contender] {
+				names = append(names, row.Contender)
+			}
+		}
 	}
-	return "·"
+	return names
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Sizes of a picture, which is a column of panels.
+// Sizes of a picture, which has two columns of panels.
 const (
 	panelWidth, panelHeight = 760.0, 300.0
 	left, right             = 70.0, 190.0 // margins of a panel; the right one has the legend
@@ -34,19 +34,22 @@ type line2d struct {
 	points [][2]float64
 }
 
-// WriteSVG draws the latencies of each scenario, and how many hand-offs there
-// are with more and more waiters, if scenarios for that have been played.
+// WriteSVG draws how many hand-offs there are with more and more waiters, if
+// scenarios for that have been played, and the latencies of each scenario.
 func (r *Report) WriteSVG(out io.Writer) error {
-	panels := r.latencyPanels()
+	var panels []panel
 	if p := r.handoffPanel(); len(p.lines) > 0 {
 		panels = append(panels, p)
 	}
+	panels = append(panels, r.latencyPanels()...)
 	w := bufio.NewWriter(out)
-	height := panelHeight*float64(len(panels)) + 24
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", panelWidth, height)
+	columns := min(max(len(panels), 1), 2)
+	width := panelWidth * float64(columns)
+	height := panelHeight*float64((len(panels)+columns-1)/columns) + 24
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(w, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	for i, p := range panels {
-		fmt.Fprintf(w, `<g transform="translate(0 %g)">`+"\n", panelHeight*float64(i))
+		fmt.Fprintf(w, `<g transform="translate(%g %g)">`+"\n", panelWidth*float64(i%columns), panelHeight*float64(i/columns))
 		p.draw(w)
 		fmt.Fprintln(w, "</g>")
 	}
@@ -58,6 +61,9 @@ func (r *Report) WriteSVG(out io.Writer) error {
 
 func (r *Report) latencyPanels() (panels []panel) {
 	for _, result := range r.Results {
+		if result.Scenario.Kind == Idle {
+			continue // there are none
+		}
 		p := panel{
 			title: result.Scenario.Name + ": share of latencies below",
 			xText: func(v float64) string { return duration(v) },

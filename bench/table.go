@@ -160,15 +160,22 @@ func (c column) cell(row Row, s Scenario) string {
 	if row.Floor && s.Kind != loop && !shows(loop, c.metric) {
 		return "·"
 	}
+	median := c.median(row)
+	if ratio, ok := row.Values[c.metric].Ratios[c.to]; ok {
+		return fmt.Sprintf("%s (%s..%s)", median, c.format(ratio.Min), c.format(ratio.Max))
+	}
+	return median
+}
+
+func (c column) median(row Row) string {
 	v := row.Values[c.metric]
 	if c.to == "" {
 		return c.format(v.Value.Median)
 	}
-	ratio, ok := v.Ratios[c.to]
-	if !ok {
-		return "·"
+	if ratio, ok := v.Ratios[c.to]; ok {
+		return c.format(ratio.Median)
 	}
-	return fmt.Sprintf("%s (%s..%s)", c.format(ratio.Median), c.format(ratio.Min), c.format(ratio.Max))
+	return "·"
 }
 
 func shows(kind Kind, metric string) bool {

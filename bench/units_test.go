@@ -34,6 +34,51 @@ func TestSpread(t *testing.T) {
 	require.Zero(t, spread(nil))
 }
 
+// row is one whose samples count that many operations a second.
+func row(contender string, floor bool, handoffs int64, ops ...int64) Row {
+	r := Row{Contender: contender, Floor: floor}
+	for _, n := range ops {
+		r.Samples = append(r.Samples, &Sample{Ops: n, Handoffs: handoffs, Elapsed: time.Second, latencies: newHistogram()})
+	}
+	return r
+}
+
+func TestRatiosAreThoseOfTheSameRound(t *testing.T) {
+	rows := []Row{row(pingName, true, 0, 20, 40), row(scriptsName, true, 0, 10, 20), row("x", false, 5, 30, 20), row(plainName, false, 10, 1, 1), row("failed", false, 0)}
+	rows[4].Skipped = "failed: why"
+	summarizeRows(rows)
+	x := rows[2].Values
+	require.Equal(t, Spread{25, 20, 30}, x["ops/s"].Value)
+	require.Equal(t, Spread{2, 1, 3}, x["ops/s"].Ratios[scriptsName])
+	require.Equal(t, Spread{1, 0.5, 1.5}, x["ops/s"].Ratios[pingName])
+	require.Equal(t, Spread{0.375, 0.25, 0.5}, x["handoffs/s"].Ratios[scriptsName], "the floor has no hand-offs, but cycles")
+	require.Equal(t, Spread{0.5, 0.5, 0.5}, x["handoffs/s"].Ratios[plainName])
+	require.NotContains(t, x["ops/s"].Ratios, rlockName, "it did not play")
+	require.Empty(t, x["jain"].Ratios)
+	require.Empty(t, rows[4].Values)
+}
+
+func TestProbesAreNotTheContenders(t *testing.T) {
+	alone := &Sample{ServerCPU: 10 * time.Millisecond, Elapsed: time.Second}
+	busy := &Sample{ServerCPU: 50 * time.Millisecond, Elapsed: 3 * time.Second}
+	leaveOutProbes([]Row{{Samples: []*Sample{alone}}, {Samples: []*Sample{busy}}})
+	require.Equal(t, 10*time.Millisecond, alone.ServerCPU)
+	require.InDelta(t, float64(20*time.Millisecond), float64(busy.ServerCPU), 10)
+}
+
+func TestWhoTakesPart(t *testing.T) {
+	readers, fair, plain := Contender{Shared: true}, Contender{Kinds: []Kind{Cycle}}, Contender{Name: rlockName}
+	shared, cycle, held := Scenario{Kind: Cycle, Shared: true}, Scenario{Kind: Cycle}, Scenario{Kind: Held}
+	require.True(t, shared.suits(readers))
+	require.True(t, shared.suits(plain))
+	require.False(t, shared.suits(fair))
+	require.False(t, cycle.suits(readers), "they exclude nobody")
+	require.True(t, cycle.suits(fair))
+	require.False(t, held.suits(fair))
+	require.True(t, shared.playedBy(readers).Shared)
+	require.False(t, shared.playedBy(plain).Shared, "or it would be contention")
+}
+
 func TestSelect(t *testing.T) {
 	names := func(patterns ...string) (names []string) {
 		selected, err := Select(Scenarios(), patterns)
@@ -48,6 +93,8 @@ func TestSelect(t *testing.T) {
 	require.Contains(t, names("*@1ms"), "hot-8x8-1ms@1ms")
 	require.NotContains(t, names(), "hot-8x8-1ms@1ms")
 	require.Contains(t, names(), "hot-8x8-1ms")
+	require.NotContains(t, names(), "held-10000", "it takes too long not to be asked for")
+	require.Contains(t, names("*"), "held-10000")
 	for _, pattern := range []string{"x", "[", ""} {
 		_, err := Select(Scenarios(), []string{pattern})
 		require.Error(t, err, pattern)

@@ -19,7 +19,7 @@ const lateBy = 1500 * time.Millisecond
 func renewal(holders, others time.Duration) func(*testing.T, pairing) {
 	return func(t *testing.T, p pairing) {
 		name := lockName()
-		holder, waiter := p.holder(t, holders).actor("plain", name), p.other(t, others).actor("plain", name)
+		holder, waiter := p.holder(t, holders).actor(p.held, name), p.other(t, others).actor(p.wanted, name)
 		require.NoError(t, holder.lock(0).err)
 		owner, _ := p.owner(t, name)
 		got := p.wait(t, waiter, name)
@@ -42,13 +42,13 @@ func renewal(holders, others time.Duration) func(*testing.T, pairing) {
 func force(t *testing.T, p pairing) {
 	const lease = 1500 * time.Millisecond
 	name := lockName()
-	holder, waiter := p.holder(t, lease).actor("plain", name), p.holder(t, defaultLease).actor("plain", name)
+	holder, waiter := p.holder(t, lease).actor(p.held, name), p.holder(t, defaultLease).actor(p.wanted, name)
 	remover := p.other(t, lease)
 	require.NoError(t, holder.lock(0).err)
 	got := p.wait(t, waiter, name)
 	stillOut(t, got, "the holder has it")
 	began := time.Now()
-	removed, err := remover.forceUnlock(name)
+	removed, err := remover.forceUnlock(p.held, name)
 	require.NoError(t, err)
 	require.True(t, removed)
 	took := await(t, got).ended.Sub(began)
@@ -80,10 +80,19 @@ func force(t *testing.T, p pairing) {
 	require.Equal(t, "1", count)
 	require.Greater(t, p.ttl(t, name), defaultLease/3, "the new hold has kept its lease")
 	unlocked(t, waiter)
-	removed, err = remover.forceUnlock(name)
+	removed, err = remover.forceUnlock(p.held, name)
 	require.NoError(t, err)
 	require.False(t, removed, "it is free")
 	p.passed(text(result))
+}
+
+// mortal starts a process of the holder's side.
+func (p pairing) mortal(t *testing.T) *process {
+	t.Helper()
+	if p.inGo {
+		return goPeer(t)
+	}
+	return startProcess(t, p.run())
 }
 
 // killed: the process of a holder gets a SIGKILL. The other side takes over when
@@ -92,14 +101,9 @@ func killed(t *testing.T, p pairing) {
 	const lease = 2 * time.Second
 	name := lockName()
 	other := p.other(t, lease)
-	waiter := other.actor("plain", name)
-	var process *process
-	if other.String() == "Go" {
-		process = startProcess(t, p.run())
-	} else {
-		process = goPeer(t)
-	}
-	holder := newRemoteParty(t, "killed", process, p.topology, p.srv.Addr(), lease).actor("plain", name)
+	waiter := other.actor(p.wanted, name)
+	process := p.mortal(t)
+	holder := newRemoteParty(t, "killed", process, p.topology, p.srv.Addr(), lease).actor(p.held, name)
 	require.NoError(t, holder.lock(0).err)
 	got := p.wait(t, waiter, name)
 	redistest.Eventually(t, "the lease is renewed", func() bool { return p.ttl(t, name) < lease*3/4 })
@@ -118,7 +122,7 @@ func killed(t *testing.T, p pairing) {
 func late(t *testing.T, p pairing) {
 	const lease = 700 * time.Millisecond
 	name := lockName()
-	holder, waiter := p.holder(t, defaultLease).actor("plain", name), p.other(t, defaultLease).actor("plain", name)
+	holder, waiter := p.holder(t, defaultLease).actor(p.held, name), p.other(t, defaultLease).actor(p.wanted, name)
 	require.NoError(t, holder.lock(lease).err)
 	ends := time.Now().Add(p.ttl(t, name))
 	took := await(t, p.wait(t, waiter, name)).ended.Sub(ends)

@@ -3,15 +3,11 @@ package interop
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // versions of Redisson: the newest of 3.x and of 4.x when this was written.
@@ -31,24 +27,23 @@ const defaultLease = 30 * time.Second
 // handOverLimit is what a release may take to reach a waiter of the other side.
 const handOverLimit = 50 * time.Millisecond
 
-// site is one version of Redisson beside one server.
-type site struct {
-	topology string
-	column   string
-	srv      *redistest.Server
-	rdb      redis.UniversalClient
-	run      func() *exec.Cmd // a JVM
-	java     *process
-	report   *report
-}
-
 // pairing is one direction of a case: each side in each part once.
 type pairing struct {
 	*site
-	row    string
-	holder func(t *testing.T, lease time.Duration) party
-	other  func(t *testing.T, lease time.Duration) party
+	kinds
+	row  string
+	inGo bool // the holder
 }
+
+// kinds are those of the parts: what the holder holds and the other one wants.
+type kinds struct{ held, wanted string }
+
+var (
+	plain          = kinds{"plain", "plain"}
+	writerToWriter = kinds{"write", "write"}
+	writerToReader = kinds{"write", "read"}
+	readerToWriter = kinds{"read", "write"}
+)
 
 // cases in the order of the table. Those that measure go first, one by one; then
 // those that wait for leases, at the same time.
@@ -57,21 +52,48 @@ var cases = []struct {
 	patient  bool
 	mixed    func(*testing.T, *site, string) // of both sides in all parts
 	directed func(*testing.T, pairing)
+	kinds    kinds // of the parts of a directed case
 }{
 	{name: "exclusion under load", mixed: exclusion},
-	{name: "hand-over", directed: handOver},
-	{name: "a crowd against one", directed: crowd},
+	{name: "hand-over", directed: handOver(100), kinds: plain},
+	{name: "8 in one client against one", directed: crowd(1), kinds: plain},
+	{name: "8 in four clients against one", directed: crowd(4), kinds: plain},
 	{name: "fenced: tokens grow", mixed: tokens},
-	{name: "nested holds", directed: nested},
+	{name: "nested holds", directed: nested, kinds: plain},
 	{name: "spin lock", directed: spin, patient: true},
-	{name: "renewal, equal leases", directed: renewal(1200*time.Millisecond, 1200*time.Millisecond), patient: true},
-	{name: "renewal, holder's lease shorter", directed: renewal(800*time.Millisecond, 2400*time.Millisecond), patient: true},
-	{name: "renewal, holder's lease longer", directed: renewal(2400*time.Millisecond, 800*time.Millisecond), patient: true},
-	{name: "force-unlock", directed: force, patient: true},
-	{name: "killed holder", directed: killed, patient: true},
-	{name: "late unlock after expiry", directed: late, patient: true},
-	{name: "sharded pub/sub", mixed: sharded},
-	{name: "read/write lock", mixed: missing},
+	{name: "renewal, equal leases", directed: renewal(1200*time.Millisecond, 1200*time.Millisecond), kinds: plain, patient: true},
+	{name: "renewal, holder's lease shorter", directed: renewal(800*time.Millisecond, 2400*time.Millisecond), kinds: plain, patient: true},
+	{name: "renewal, holder's lease longer", directed: renewal(2400*time.Millisecond, 800*time.Millisecond), kinds: plain, patient: true},
+	{name: "force-unlock", directed: force, kinds: plain, patient: true},
+	{name: "killed holder", directed: killed, kinds: plain, patient: true},
+	{name: "late unlock after expiry", directed: late, kinds: plain, patient: true},
+
+	{name: "read/write under load", mixed: readWriteLoad},
+	{name: "writer to writer", directed: handOver(50), kinds: writerToWriter},
+	{name: "writer to reader", directed: handOver(50), kinds: writerToReader},
+	{name: "writer to 3 readers of a client, the last of them", directed: crew, kinds: writerToReader},
+	{name: "last reader to writer", directed: handOver(50), kinds: readerToWriter},
+	{name: "readers of both sides, writers out", directed: readers, kinds: readerToWriter},
+	{name: "nested writer", directed: nested, kinds: writerToReader},
+	{name: "nested reader", directed: nested, kinds: readerToWriter},
+	{name: "downgrade to reader", directed: downgrade, kinds: writerToReader, patient: true},
+	{name: "writer's renewal", directed: renewal(1200*time.Millisecond, 1200*time.Millisecond), kinds: writerToReader, patient: true},
+	{name: "reader's renewal", directed: renewal(1200*time.Millisecond, 1200*time.Millisecond), kinds: readerToWriter, patient: true},
+	{name: "two readers, equal leases", directed: companions(1200*time.Millisecond, 1200*time.Millisecond), patient: true},
+	{name: "two readers, one's lease shorter", directed: companions(800*time.Millisecond, 2400*time.Millisecond), patient: true},
+	{name: "force-unlock of a writer", directed: force, kinds: writerToWriter, patient: true},
+	{name: "force-unlock of a reader", directed: force, kinds: readerToWriter, patient: true},
+	{name: "killed writer", directed: killed, kinds: writerToReader, patient: true},
+	{name: "killed reader", directed: killed, kinds: readerToWriter, patient: true},
+	{name: "killed reader beside a living one", directed: survived, kinds: readerToWriter, patient: true},
+	{name: "late unlock of a writer", directed: late, kinds: writerToReader, patient: true},
+	{name: "late unlock of a reader", directed: late, kinds: readerToWriter, patient: true},
+
+	{name: "pub/sub: Go off, Java OFF", directed: agreed("cluster-off", "cluster-off"), kinds: plain},
+	{name: "pub/sub: Go both, Java AUTO", directed: agreed("cluster-both", "cluster"), kinds: plain},
+	{name: "pub/sub: Go both, Java OFF", directed: agreed("cluster-both", "cluster-off"), kinds: plain},
+	{name: "pub/sub: Go auto, Java OFF", directed: disagreed("cluster", "cluster-off"), kinds: plain, patient: true},
+	{name: "pub/sub: Go off, Java AUTO", directed: disagreed("cluster-off", "cluster"), kinds: plain, patient: true},
 }
 
 // needed skips a test unless make interop runs it.
@@ -108,7 +130,7 @@ func TestRedisson(t *testing.T) {
 					srv := newServer(t, topology)
 					rdb := dial(topology, srv.Addr())
 					t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-					runCases(t, &site{topology, version + " " + topology, srv, rdb, run, java, rep})
+					runCases(t, &site{topology, topology, topology, version + " " + topology, srv, rdb, run, java, rep})
 				})
 			}
 		})
@@ -118,26 +140,22 @@ func TestRedisson(t *testing.T) {
 // runCases does not nest the directions: parallel tests run together only if
 // they have the same parent.
 func runCases(t *testing.T, s *site) {
-	plain := strings.NewReplacer(" ", "-", ",", "", ":", "", "'", "", "/", "-")
+	bare := strings.NewReplacer(" ", "-", ",", "", ":", "", "'", "", "/", "-")
 	for i, c := range cases {
 		row := fmt.Sprintf("%02d %s", i, c.name)
 		if c.mixed != nil {
-			t.Run(plain.Replace(c.name), func(t *testing.T) {
+			t.Run(bare.Replace(c.name), func(t *testing.T) {
 				s.report.set(row, s.column, "**failed**") // until it has passed
 				c.mixed(t, s, row)
 			})
 			continue
 		}
-		for _, d := range []struct {
-			name   string
-			holder func(*testing.T, time.Duration) party
-			other  func(*testing.T, time.Duration) party
-		}{
-			{"Go → Java", s.goParty, s.javaParty},
-			{"Java → Go", s.javaParty, s.goParty},
-		} {
-			t.Run(plain.Replace(c.name+" "+strings.Replace(d.name, "→", "to", 1)), func(t *testing.T) {
-				p := pairing{s, row + ", " + d.name, d.holder, d.other}
+		for _, inGo := range []bool{true, false} {
+			p := pairing{s, c.kinds, row + ", Java → Go", inGo}
+			if inGo {
+				p.row = row + ", Go → Java"
+			}
+			t.Run(bare.Replace(c.name)+strings.NewReplacer(", ", "-", " → ", "-to-").Replace(p.row[len(row)+1:]), func(t *testing.T) {
 				s.report.set(p.row, s.column, "**failed**")
 				if c.patient {
 					t.Parallel()
@@ -148,112 +166,28 @@ func runCases(t *testing.T, s *site) {
 	}
 }
 
-// missing is a case that the library cannot do yet.
-func missing(_ *testing.T, s *site, row string) { s.report.set(row, s.column, "**not there yet**") }
-
 // passed fills in the direction's cell.
 func (p pairing) passed(result fmt.Stringer) { p.report.set(p.row, p.column, result.String()) }
+
+// holder returns a client of the side that holds, other one of the other side.
+func (p pairing) holder(t *testing.T, lease time.Duration) party {
+	t.Helper()
+	return p.party(t, p.inGo, lease)
+}
+
+func (p pairing) other(t *testing.T, lease time.Duration) party {
+	t.Helper()
+	return p.party(t, !p.inGo, lease)
+}
+
+func (p pairing) party(t *testing.T, inGo bool, lease time.Duration) party {
+	t.Helper()
+	if inGo {
+		return p.goParty(t, lease)
+	}
+	return p.javaParty(t, lease)
+}
 
 type text string
 
 func (s text) String() string { return string(s) }
-
-func (s *site) goParty(t *testing.T, lease time.Duration) party {
-	t.Helper()
-	return newGoParty(t, s.topology, s.srv.Addr(), lease)
-}
-
-func (s *site) javaParty(t *testing.T, lease time.Duration) party {
-	t.Helper()
-	return newRemoteParty(t, "Java", s.java, s.topology, s.srv.Addr(), lease)
-}
-
-// newServer runs a server: alone, or as a cluster of one node with all slots.
-func newServer(tb testing.TB, topology string) *redistest.Server {
-	tb.Helper()
-	if topology == "standalone" {
-		return redistest.Start(tb)
-	}
-	// Redisson takes the node's address from CLUSTER NODES, which a node without
-	// peers does not know of itself.
-	srv := redistest.Start(tb, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
-	admin := srv.Client(tb)
-	require.NoError(tb, admin.ClusterAddSlotsRange(tb.Context(), 0, 16383).Err())
-	redistest.Eventually(tb, "the cluster serves", func() bool {
-		return strings.Contains(admin.ClusterInfo(tb.Context()).Val(), "cluster_state:ok")
-	})
-	return srv
-}
-
-// owner returns the only owner of a lock, and its hold count; "" if it is free.
-func (s *site) owner(t *testing.T, name string) (owner, count string) {
-	t.Helper()
-	fields, err := s.rdb.HGetAll(t.Context(), name).Result()
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(fields), 1, "%v", fields)
-	for owner, count = range fields {
-	}
-	return owner, count
-}
-
-// ttl returns what is left of the lease, 0 or less if the lock is free.
-func (s *site) ttl(t *testing.T, name string) time.Duration {
-	t.Helper()
-	left, err := s.rdb.PTTL(t.Context(), name).Result()
-	require.NoError(t, err)
-	return left
-}
-
-// later runs f in the background.
-func later[T any](f func() T) <-chan T {
-	c := make(chan T, 1)
-	go func() { c <- f() }()
-	return c
-}
-
-// wait starts a lock call and returns when its client listens for the release.
-func (s *site) wait(t *testing.T, a actor, name string) <-chan acquired {
-	t.Helper()
-	got := later(func() acquired { return a.lock(0) })
-	channel := "redisson_lock__channel:{" + name + "}"
-	redistest.Eventually(t, "a waiter listens to "+channel, func() bool {
-		n, err := s.rdb.PubSubNumSub(t.Context(), channel).Result()
-		require.NoError(t, err)
-		return n[channel] > 0
-	})
-	// The listener tries once more, and a Go client listens on for a while after
-	// its last wait: leave the attempt some time.
-	time.Sleep(10 * time.Millisecond)
-	return got
-}
-
-// await returns what a lock call in the background came to.
-func await(t *testing.T, got <-chan acquired) acquired {
-	t.Helper()
-	select {
-	case a := <-got:
-		require.NoError(t, a.err)
-		return a
-	case <-time.After(callLimit):
-		t.Fatal("a waiter never got the lock")
-		return acquired{}
-	}
-}
-
-// unlocked gives a hold back, which must succeed, and returns when the release began.
-func unlocked(t *testing.T, a actor) time.Time {
-	t.Helper()
-	when, err := a.unlock()
-	require.NoError(t, err)
-	return when.begun
-}
-
-// stillOut requires a lock call in the background to be waiting.
-func stillOut(t *testing.T, got <-chan acquired, why string) {
-	t.Helper()
-	select {
-	case a := <-got:
-		t.Fatalf("the waiter got the lock: %s; %v", why, a.err)
-	default:
-	}
-}

@@ -117,10 +117,15 @@ func (c *Client) newLock(name string, opts []LockOption) *Lock {
 		err = checkLease(l.lease)
 	}
 	if err != nil {
-		l.err = &lockError{name, ErrInvalidOption, err}
+		l.refuse(err)
 	}
 	l.lease = l.lease.Truncate(time.Millisecond) // what goes over the wire is what is trusted
 	return l
+}
+
+// refuse makes every method of the lock return err as [ErrInvalidOption].
+func (l *Lock) refuse(err error) {
+	l.err = &lockError{l.name, ErrInvalidOption, err}
 }
 
 // owner returns a name for a new grant.

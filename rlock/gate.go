@@ -146,8 +146,8 @@ func (s *seat) givenUp(ctx context.Context) error {
 // leave gives the place up. The next in the queue, if this was its head, takes
 // over: it tries at once, so that no wake-up is lost with a head that leaves. If
 // this one leaves with a grant that nobody shares, its end will be told to the
-// next, which may sleep until then: so a grant that is passed on wakes one goroutine, not two. A grant
-// that was given but not taken is passed on.
+// next, which may sleep until then: so a grant that is passed on wakes one
+// goroutine, not two. A grant that was given but not taken is passed on.
 func (s *seat) leave() {
 	gs, g := s.gates, s.gate
 	var idle ear

@@ -3,6 +3,7 @@ package rlock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -20,7 +21,12 @@ const (
 // its default. Goroutines whose lock has other options than the holder's are not
 // given its grant.
 func WithHandoff(most int, longest time.Duration) LockOption {
-	return func(l *Lock) { l.handoff = handoff{most, longest} }
+	return func(l *Lock) {
+		l.handoff = handoff{most, longest}
+		if most < 0 || longest < 0 {
+			l.refuse(fmt.Errorf("WithHandoff: %d within %v: neither may be negative", most, longest))
+		}
+	}
 }
 
 // WithoutHandoff has every last Unlock release the lock on the server.

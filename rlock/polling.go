@@ -61,11 +61,6 @@ func WithPolling(p Polling) LockOption {
 	}
 }
 
-// refuse makes every method of the lock return err as [ErrInvalidOption].
-func (l *Lock) refuse(err error) {
-	l.err = &lockError{l.name, ErrInvalidOption, err}
-}
-
 // pause is that after refusal n, counted from 1.
 func (p *Polling) pause(n int) time.Duration {
 	d := p.First

@@ -70,6 +70,8 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	switch n := len(clients); {
 	case n < 3 || n%2 == 0:
 		l.refuse(fmt.Errorf("a quorum lock needs an odd number of servers, at least 3: %d are given", n))
+	case l.handoff.most > 0, l.handoff.longest > 0:
+		l.refuse(errors.New("WithHandoff: a quorum lock is not passed on in memory"))
 	case l.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: the servers of a quorum lock have none"))
 	}

@@ -4,6 +4,10 @@ go 1.26.0
 
 replace github.com/go-rlock/rlock => ../..
 
+// Only the tests of redsync import it. Proxies that lack the version which redsync
+// names would fail "go mod tidy".
+replace github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueidiscompat v1.0.69
+
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -29,7 +30,10 @@ func main() {
 }
 
 func contenders() []bench.Contender {
-	return append(append(bench.Contenders(), peers()...), classics()...)
+	own := slices.DeleteFunc(bench.Contenders(), func(c bench.Contender) bool {
+		return !slices.Contains([]string{"rlock", "fair", "pubsub"}, c.Name)
+	})
+	return slices.Concat(own, peers(), classics())
 }
 
 func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -39,7 +43,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	url := flags.String("url", "redis://127.0.0.1:6379", "Redis `server`, one that does nothing else; it needs 7.0.5 for all contenders")
-	scenarios := flags.String("scenario", "", "`patterns` of scenarios, such as 'hot-*,wakeup-*@1ms' (default all that are not 1 ms away)")
+	scenarios := flags.String("scenario", "", "`patterns` of scenarios, such as 'hot-*,wakeup-*@1ms' (default all that are not 1 ms away, and no longer than 10 s)")
 	names := flags.String("compare", "", "`names` of contenders (default all)")
 	rounds := flags.Int("rounds", 5, "play each scenario that often")
 	duration := flags.Duration("duration", time.Second, "of a run, where the scenario does not say")

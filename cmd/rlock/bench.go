@@ -33,7 +33,7 @@ Other libraries are compared by the module in bench/compare.
 Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
 failed: the table says which; others as in "rlock --help".`,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away"},
+			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s"},
 			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders of that `NAME`; see --list", DefaultText: "all"},
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "play each scenario `N` times"},
 			&cli.DurationFlag{Name: "duration", Value: time.Second, Usage: "measure for `D` in each run, where the scenario does not say"},

@@ -73,8 +73,13 @@ var mutations = []mutation{
 	},
 	{
 		"a lost lock is unlocked without an error", "rlock/grant.go",
-		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case errors.Is(a.err, lua.ErrNotOwner) && a.doubt:",
-		"rlock", "TestLossByRemoval", quick,
+		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case errors.Is(a.err, lua.ErrNotOwner) && false:",
+		"rlock", "TestLossJoinsTheErrorOfDo", quick,
+	},
+	{
+		"a release whose reply was lost is a loss", "rlock/grant.go",
+		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case errors.Is(a.err, lua.ErrNotOwner):",
+		"rlock", "TestLostReply", quick,
 	},
 
 	// Who is awake, and who is next.
@@ -99,8 +104,8 @@ var mutations = []mutation{
 		"rlock", "TestTurns", quick,
 	},
 	{
-		"own messages that got lost are waited for", "rlock/gate.go",
-		"\t\tt.echoes = 0\n", "",
+		"others' messages are taken for own ones", "rlock/turns.go",
+		"t.echoes -= own", "",
 		"rlock", "TestTurns", quick,
 	},
 

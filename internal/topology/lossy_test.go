@@ -41,7 +41,7 @@ func (p *pair) follow() {
 	addr := p.master.Addr()
 	p.addr.Store(&addr)
 	host, port, _ := net.SplitHostPort(addr)
-	require.NoError(p.t, p.replica.Client(p.t).SlaveOf(context.Background(), host, port).Err())
+	require.NoError(p.t, p.replica.Client(p.t).ReplicaOf(context.Background(), host, port).Err())
 	rdb := p.master.Client(p.t)
 	redistest.Eventually(p.t, "the replica has caught up", func() bool {
 		return strings.Contains(rdb.Info(context.Background(), "replication").Val(), "state=online")
@@ -51,7 +51,7 @@ func (p *pair) follow() {
 // part has the replica hear nothing of its master any more. It keeps what it has.
 func (p *pair) part() {
 	p.t.Helper()
-	require.NoError(p.t, p.replica.Client(p.t).SlaveOf(context.Background(), "127.0.0.1", "1").Err())
+	require.NoError(p.t, p.replica.Client(p.t).ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
 }
 
 // failOver kills the master and promotes the replica; the dead one comes back
@@ -60,7 +60,7 @@ func (p *pair) failOver() {
 	p.t.Helper()
 	p.master.Kill()
 	p.master, p.replica = p.replica, p.master
-	require.NoError(p.t, p.master.Client(p.t).SlaveOf(context.Background(), "no", "one").Err())
+	require.NoError(p.t, p.master.Client(p.t).ReplicaOf(context.Background(), "no", "one").Err())
 	addr := p.master.Addr()
 	p.addr.Store(&addr)
 }

@@ -79,6 +79,7 @@ func served(tb testing.TB, got <-chan time.Time, since time.Time) {
 	tb.Helper()
 	select {
 	case at := <-got:
+		tb.Logf("the waiter had the lock after %v", at.Sub(since).Round(time.Millisecond))
 		require.Less(tb, at.Sub(since), prompt)
 	case <-time.After(10 * time.Second):
 		require.Fail(tb, "the waiter does not get the lock")

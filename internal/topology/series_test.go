@@ -64,8 +64,12 @@ func TestSeries(t *testing.T) {
 func sentinelSeries(t *testing.T) string {
 	s := redistest.StartSentinels(t)
 	subjects := []subject{
-		{name: "a", lingerings: 4}, {name: "b", lingerings: 4}, {name: "c", lingerings: 2}, {name: "d"},
-		{name: "safe1", replicas: 2, lingerings: 4}, {name: "safe2", replicas: 2, lingerings: 2},
+		{name: "a", lingerings: 4},
+		{name: "b", lingerings: 4},
+		{name: "c", lingerings: 2},
+		{name: "d"},
+		{name: "safe1", replicas: 2, lingerings: 4},
+		{name: "safe2", replicas: 2, lingerings: 2},
 	}
 	p := newParty(t, 3*time.Second, subjects, // a failover takes nearly as long
 		func() redis.UniversalClient { return s.Client(t) },
@@ -111,8 +115,12 @@ func clusterSeries(t *testing.T) string {
 	c := redistest.StartCluster(t, 3, 1)
 	// All of one slot, so that each blow meets all of them.
 	subjects := []subject{
-		{name: "{s}a", lingerings: 4}, {name: "{s}b", lingerings: 4}, {name: "{s}c", lingerings: 2}, {name: "{s}d"},
-		{name: "{s}safe1", replicas: 1, lingerings: 4}, {name: "{s}safe2", replicas: 1, lingerings: 2},
+		{name: "{s}a", lingerings: 4},
+		{name: "{s}b", lingerings: 4},
+		{name: "{s}c", lingerings: 2},
+		{name: "{s}d"},
+		{name: "{s}safe1", replicas: 1, lingerings: 4},
+		{name: "{s}safe2", replicas: 1, lingerings: 2},
 	}
 	slot := c.Slot("{s}a")
 	const shard = 16384 / 3
