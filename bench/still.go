@@ -122,13 +122,13 @@ func (w *worker) waitInVain() play {
 	}
 }
 
-// settled returns the memory in use when it does not grow any more.
+// settled returns the memory in use when it neither grows nor shrinks any more.
 func settled() int64 {
 	now := memory()
-	for range 20 {
+	for range 30 {
 		time.Sleep(100 * time.Millisecond)
 		before := now
-		if now = memory(); now < before+before/200 {
+		if now = memory(); max(now, before)-min(now, before) < before/200 {
 			break
 		}
 	}

@@ -127,7 +127,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 
 func (r Result) writeTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	columns := columns[r.Scenario.Kind]
+	columns := slices.DeleteFunc(slices.Clone(columns[r.Scenario.Kind]), func(c column) bool { return c.to != "" && !r.compares(c.to) })
 	skipped := make(map[string][]string) // by the reason
 	fmt.Fprint(t, "\t")
 	for _, c := range columns {
@@ -151,6 +151,17 @@ func (r Result) writeTable(w io.Writer) error {
 		_, err = fmt.Fprintf(w, "%s: %s\n", why, strings.Join(skipped[why], ", "))
 	}
 	return err
+}
+
+// compares tells whether a contender, other than to itself, is to be seen in
+// ratio to it.
+func (r Result) compares(to string) bool {
+	played, others := false, false
+	for _, row := range r.Rows {
+		played = played || row.Contender == to && row.Skipped == ""
+		others = others || row.Contender != to && row.Skipped == "" && !row.Floor
+	}
+	return played && others
 }
 
 // cell is empty where there is no such number: no such row to divide by, or a

@@ -30,6 +30,7 @@ type Client struct {
 	grants      atomic.Uint64 // owner names given out
 	hub         *pubsub.Hub
 	family      *family
+	reloads     atomic.Int64 // under way
 	dog         *watchdog.Scheduler[*grant]
 	gates       gates
 	janitor     janitor

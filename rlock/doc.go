@@ -54,8 +54,26 @@
 // come, first served, and only the head talks to Redis. Refused, it subscribes
 // to the unlock channel, tries again once the subscription is confirmed, and
 // then sleeps: until a message, a doubt about the connection, or the end of the
-// holder's TTL. Nobody polls, unless the server does not let us subscribe. The
-// order is that of Redisson's RedissonLock.lock.
+// holder's TTL. Nobody polls, unless the server does not let us subscribe or
+// [WithPolling] asks for it. The order is that of Redisson's RedissonLock.lock.
+//
+// Who unlocks hands the grant on to the next goroutine in the queue, in memory, so
+// often and so long as [WithHandoff] allows; then the lock is released on the
+// server. A client that has released while others listen lets everybody else go
+// first: it contends again when each of them had a turn, or none wants one.
+//
+// Requests that are sent at the same time share pipelines (group commit). Nobody
+// waits in order to be in company.
+//
+// # Kinds
+//
+// Another kind of lock is another protocol behind the same [Lock], with the same
+// methods, nesting, renewal and loss:
+//
+//   - [Client.NewFairLock] grants in the order of arrival, over all processes.
+//   - [Client.NewRWLock] has readers and a writer, with Redisson's among them.
+//   - [NewMultiLock] holds several locks, or none.
+//   - [NewQuorumLock] is held by whom a majority of independent servers says.
 //
 // # When Redis does not answer
 //
@@ -69,6 +87,10 @@
 // Nothing done under a lease is safe once the holder is stopped for longer than
 // the lease without noticing; only a resource that checks the fencing token is
 // ([WithFencing]). Redis replicates asynchronously: a failover may forget a
-// grant. A server that evicts keys may forget one too. The holder then learns of
-// it at the next renewal.
+// grant, which [WithReplicas] makes unlikely and only [NewQuorumLock] rules out,
+// as long as a majority of its servers forgets nothing for a lease. A server that
+// evicts keys may forget a grant too. The holder then learns of it at the next
+// renewal, and so does whoever it has handed the grant on to.
+//
+// But for fair locks there is no order among processes.
 package rlock

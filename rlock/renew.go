@@ -53,7 +53,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 	verdicts := make([]verdict, len(due))
 	parts := c.parts(ctx, due, verdicts)
 	// A node that does not answer may be master no more; it may hang for longer.
-	defer context.AfterFunc(ctx, func() { reloadAll(context.WithoutCancel(ctx), parts) })()
+	defer context.AfterFunc(ctx, func() { c.reloadAll(parts) })()
 	if len(parts) == 1 {
 		note(verdicts, parts[0], lua.Renew(ctx, parts[0].rdb, parts[0].renewals))
 	} else {
@@ -71,14 +71,14 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 		}
 	}
 	if silent {
-		reloadAll(ctx, parts)
+		c.reloadAll(parts)
 	}
 	return errs
 }
 
-func reloadAll(ctx context.Context, parts []*part) {
+func (c *Client) reloadAll(parts []*part) {
 	for _, p := range parts {
-		reload(ctx, p.rdb)
+		c.reload(p.rdb)
 	}
 }
 

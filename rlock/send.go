@@ -129,7 +129,7 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 			a.err = l.givenUp(ctx, last)
 			return a
 		}
-		reload(ctx, l.client.rdb)
+		l.client.reload(l.client.rdb)
 		p.tell(err)
 		last = err
 		switch {

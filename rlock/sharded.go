@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -141,11 +142,32 @@ func (f *family) echoes() int64 {
 	return 1
 }
 
-// reload has a cluster's client look for the masters anew, because a request got
-// no answer. go-redis does so only before it repeats a request, which it must not
-// do here; its own map may be a minute old.
-func reload(ctx context.Context, rdb redis.UniversalClient) {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		cluster.ReloadState(ctx) // in the background, at most 5 times a second
+// A client asks so often at once who the masters are, as a question may hang on the
+// very node that has failed, and pauses after each answer.
+const (
+	maxReloads  = 3
+	reloadPause = 200 * time.Millisecond
+)
+
+// reload has a cluster's client look for the masters anew, in the background,
+// because a request got no answer. go-redis does so only before it repeats a
+// request, which it must not do here; its own map may be a minute old. Its
+// ReloadState waits for a question that hangs.
+func (c *Client) reload(rdb redis.UniversalClient) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return
 	}
+	if c.reloads.Add(1) > maxReloads {
+		c.reloads.Add(-1)
+		return
+	}
+	c.background(func() {
+		defer c.reloads.Add(-1)
+		_ = cluster.ForEachMaster(context.Background(), func(context.Context, *redis.Client) error { return nil }) // loads the map
+		select {
+		case <-time.After(reloadPause):
+		case <-c.closing:
+		}
+	})
 }

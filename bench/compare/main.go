@@ -31,7 +31,7 @@ func main() {
 
 func contenders() []bench.Contender {
 	own := slices.DeleteFunc(bench.Contenders(), func(c bench.Contender) bool {
-		return !slices.Contains([]string{"rlock", "fair", "pubsub"}, c.Name)
+		return !slices.Contains([]string{"rlock", "fair", "readers", "pubsub"}, c.Name)
 	})
 	return slices.Concat(own, peers(), classics())
 }

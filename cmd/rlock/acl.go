@@ -19,6 +19,8 @@ const (
 	listing                        // `rlock ls`
 	database                       // any but number 0
 	clustered                      // locks on a cluster
+	queueing                       // fair locks
+	sharing                        // read/write locks
 )
 
 // The users that docs/acl.md knows.
@@ -37,7 +39,8 @@ type right struct {
 
 // commandRights are the commands that the library and this program send, and
 // those that the scripts call, which the server checks one by one. TestRights
-// proves every line: what it says is needed, and nothing else is.
+// proves every line: what it says is needed, and nothing else is. What fair and
+// read/write locks need beside their own rows is in those of the others.
 var commandRights = []right{
 	{"+evalsha", locking | inspecting, "every request is a script, named by its hash", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
 	{"+eval", locking | inspecting, "sends the script itself to a server that does not know it yet", "eval return 1 KEY"},
@@ -58,6 +61,17 @@ var commandRights = []right{
 	{"+pubsub|numsub", inspecting, "how many connections wait", "pubsub numsub CHANNEL"},
 	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
 	{"+hscan", listing, "reads the holders", "hscan KEY 0"},
+	{"+exists", queueing, "is the lock free", "exists KEY"},
+	{"+hget", queueing | sharing, "one field: a ticket, a writer", "hget KEY f"},
+	{"+hdel", queueing | sharing, "a ticket, or a reader, is gone", "hdel KEY f"},
+	{"+zadd", queueing, "takes a place in the queue", "zadd KEY"},
+	{"+zrem", queueing, "gives it up", "zrem KEY m"},
+	{"+zpopmin", queueing, "the next", "zpopmin KEY"},
+	{"+zrange", queueing, "who is first", "zrange KEY 0 0"},
+	{"+zrevrange", queueing, "who is last", "zrevrange KEY 0 0"},
+	{"+zcard", queueing, "how many wait", "zcard KEY"},
+	{"+hmget", sharing, "mode and holds", "hmget KEY mode"},
+	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
 	{"+select", database, "a database other than 0", ""},           // or there is no connection
 	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
 }
@@ -72,6 +86,14 @@ var relatives = []struct {
 }{
 	{"~redisson_lock_token:NAME", fencing | inspecting, "fencing counters"},
 	{"&redisson_lock__channel:NAME", waking, "unlock messages"},
+	{"~rlock_fair_queue:NAME", queueing, "who waits for a fair lock"},
+	{"~rlock_fair_tickets:NAME", queueing, "until when"},
+	{"~redisson_lock_queue:NAME", queueing, "is there a queue of Redisson's"},
+	{"~redisson_lock_timeout:NAME", queueing, "likewise"},
+	{"&rlock_fair_channel:NAME:*", queueing, "grants of fair locks"},
+	{"~rlock_rwlock_intent:NAME", sharing, "a writer waits"},
+	{"~NAME:*", sharing, "leases of readers"},
+	{"&redisson_rwlock:NAME", sharing, "unlock messages of read/write locks"},
 }
 
 // rightsFor returns all rights for locks whose keys match glob.
@@ -146,7 +168,7 @@ func aclGlob(prefix, glob string) string {
 // String lists the names of the features.
 func (f feature) String() string {
 	var names []string
-	for i, name := range []string{"lock", "fencing", "wake-up", "probe", "inspect", "ls", "database", "cluster"} {
+	for i, name := range []string{"lock", "fencing", "wake-up", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write"} {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}
