@@ -72,13 +72,13 @@ func crew(t *testing.T, p pairing) {
 			last = max(last, await(t, c).ended.Sub(released))
 		}
 		took = append(took, last)
+		require.Less(t, last, starved, "somebody was left to the TTL")
 		for _, a := range crew {
 			unlocked(t, a)
 		}
 	}
 	p.passed(took)
 	require.Less(t, took.median(), handOverLimit)
-	require.Less(t, took.worst(), starved)
 }
 
 // downgrade: a writer takes the reader too and gives the writer back, so that
@@ -136,11 +136,12 @@ var leases = redis.NewScript(`
 
 // companions: two readers, one of each side, renew their leases, and a writer
 // stays out for longer than either. The lock must last as long as the longest
-// hold. Redisson's renewal cuts it down to its own lease, if that is shorter,
-// which is why both sides should have the same.
+// hold. Redisson's renewal cuts it down to its own lease, if that is shorter;
+// before 4.4 it does so to the holds of all readers. So both sides should have
+// the same.
 func companions(holders, others time.Duration) func(*testing.T, pairing) {
 	return func(t *testing.T, p pairing) {
-		name := lockName()
+		name, longer := lockName(), max(holders, others)
 		holder, other := p.holder(t, holders), p.other(t, others)
 		pair := []actor{holder.actor("read", name), other.actor("read", name)}
 		for _, a := range pair {
@@ -148,12 +149,13 @@ func companions(holders, others time.Duration) func(*testing.T, pairing) {
 		}
 		waiter := other.actor("write", name)
 		got := p.wait(t, waiter, name)
-		var cut time.Duration
-		for end := time.Now().Add(2 * max(holders, others)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		least, cut := longer, time.Duration(0)
+		for end := time.Now().Add(2 * longer); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			stillOut(t, got, "readers renew it")
 			n, err := leases.Run(t.Context(), p.rdb, []string{name}).Int64Slice()
 			require.NoError(t, err)
 			require.EqualValues(t, len(pair), n[2])
+			least = min(least, time.Duration(n[0])*time.Millisecond)
 			cut = max(cut, time.Duration(n[1]-n[0])*time.Millisecond)
 		}
 		for _, a := range pair {
@@ -161,19 +163,22 @@ func companions(holders, others time.Duration) func(*testing.T, pairing) {
 		}
 		await(t, got)
 		unlocked(t, waiter)
+		result := fmt.Sprintf("%s of %s ms left at least", ms(least), ms(longer))
 		if !p.inGo && holders < others {
-			require.Greater(t, cut, (others-holders)/2, "Redisson spares the longer lease by now")
-			p.passed(text(fmt.Sprintf("Java cuts %s of Go's %s ms", ms(cut), ms(others))))
-			return
+			require.LessOrEqual(t, least, holders, "Redisson spares the longer lease by now")
+			result = "Java cuts: " + result
+		} else {
+			require.Less(t, cut, longer/6, "what stalls between two commands of a script is seen too")
+			require.Greater(t, least, longer/4)
 		}
-		require.LessOrEqual(t, cut, 2*time.Millisecond)
-		p.passed(text("nothing is cut"))
+		p.passed(text(result))
 	}
 }
 
 // survived: a reader's process gets a SIGKILL while another reader, of the other
 // side, goes on and renews. When that one leaves, after the dead one's lease, a
-// writer is woken at once: the dead reader is in nobody's way.
+// writer gets in. Redisson before 4.4 renews the holds of all readers, also of
+// dead ones, so that one more lease has to pass.
 func survived(t *testing.T, p pairing) {
 	const lease = 1500 * time.Millisecond
 	name := lockName()
@@ -190,9 +195,9 @@ func survived(t *testing.T, p pairing) {
 	released := unlocked(t, living)
 	took := await(t, got).ended.Sub(released)
 	unlocked(t, writer)
-	require.Less(t, took, lateBy)
+	require.Less(t, took, lease+lateBy)
 	redistest.Eventually(t, "nothing is left of the dead reader", func() bool {
 		return p.rdb.Exists(t.Context(), name).Val() == 0
 	})
-	p.passed(sample{took})
+	p.passed(text(sample{took}.String() + ", lease " + ms(lease) + " ms"))
 }

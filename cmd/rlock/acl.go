@@ -52,11 +52,11 @@ var commandRights = []right{
 	{"+pttl", locking | inspecting | listing, "what is left of the lease", "pttl KEY"},
 	{"+pexpire", locking, "the lease, and its renewal", "pexpire KEY 1"},
 	{"+del", locking, "unlock", "del KEY"},
-	{"+get", fencing | inspecting, "the newest token", "get KEY"},
-	{"+set", fencing, "the next token", "set KEY v nx xx"},
-	{"+time", fencing, "tokens follow the server's clock", "time"},
+	{"+get", fencing | inspecting | sharing, "the newest token; whose intent", "get KEY"},
+	{"+set", fencing | sharing, "the next token; a read hold", "set KEY v nx xx"},
+	{"+time", fencing | queueing, "tokens, and tickets, follow the server's clock", "time"},
 	{"+publish", waking, "unlock tells the waiters; probes of the subscription", "publish CHANNEL 0"},
-	{"+subscribe", waking | probing, "waiters listen", "subscribe CHANNEL"},
+	{"+subscribe", waking | probing | queueing | sharing, "waiters listen", "subscribe CHANNEL"},
 	{"+unsubscribe", waking, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
 	{"+pubsub|numsub", inspecting, "how many connections wait", "pubsub numsub CHANNEL"},
 	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
@@ -99,21 +99,25 @@ var relatives = []struct {
 // rightsFor returns all rights for locks whose keys match glob.
 func rightsFor(glob string) []right {
 	rights := []right{{"~" + glob, locking | inspecting | listing, "the locks", useOf("~NAME")}}
-	if glob == "*" {
-		rights[0].needs |= fencing
+	add := func(r right) {
+		if covers("~"+glob, r.item) {
+			rights[0].needs |= r.needs
+		} else {
+			rights = append(rights, r)
+		}
 	}
 	for _, r := range relatives {
 		as := func(name, why string) right {
 			return right{strings.Replace(r.rule, "NAME", strings.Replace(name, "NAME", glob, 1), 1), r.needs, why, useOf(strings.Replace(r.rule, "NAME", name, 1))}
 		}
 		switch {
-		case glob == "*" && r.rule[0] == '~': // permitted already
 		case glob == "*", strings.Contains(glob, "{"):
-			rights = append(rights, as("NAME", r.why))
+			add(as("NAME", r.why))
 		case wild(glob):
-			rights = append(rights, as("{NAME}", r.why), as("NAME", r.why+", for names with a hash tag: a{b}"))
+			add(as("{NAME}", r.why))
+			add(as("NAME", r.why+", for names with a hash tag: a{b}"))
 		default:
-			rights = append(rights, as("{NAME}", r.why))
+			add(as("{NAME}", r.why))
 		}
 	}
 	const probe = "&redisson_lock__channel:{rlock-probe:*}"
@@ -124,6 +128,12 @@ func rightsFor(glob string) []right {
 		rights = append(rights, right{probe, probing, "each client's own channel, for probes", useOf(probe)})
 	}
 	return append(rights, commandRights...)
+}
+
+// covers tells whether a rule that ends in a star permits what another does.
+func covers(rule, other string) bool {
+	begin, open := strings.CutSuffix(rule, "*")
+	return open && !strings.HasSuffix(begin, `\`) && strings.HasPrefix(other, begin)
 }
 
 // useOf tells how to try the right to a key or channel: HSET fails, as a value is
@@ -144,13 +154,18 @@ func wild(glob string) bool {
 // aclLine returns the command that makes a user who may do what f needs, on
 // locks whose keys match glob, and nothing else.
 func aclLine(user, glob string, f feature) string {
-	words := []string{"ACL SETUSER", user, "reset resetchannels on >PASSWORD"}
+	return "ACL SETUSER " + user + " reset resetchannels on >PASSWORD " + aclItems(glob, f)
+}
+
+// aclItems returns the rules for what f needs.
+func aclItems(glob string, f feature) string {
+	var items []string
 	for _, r := range rightsFor(glob) {
 		if f&r.needs != 0 {
-			words = append(words, r.item)
+			items = append(items, r.item)
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.Join(items, " ")
 }
 
 // aclGlob returns an ACL pattern for the keys that a prefix and a glob of names

@@ -50,7 +50,7 @@ func asUser(o *redis.Options) { o.Username, o.Password = "u", "PASSWORD" }
 func (w *aclWorld) works(f feature, name string) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
-	if err := w.admin.ScriptFlush(ctx).Err(); err != nil {
+	if err := errors.Join(w.admin.ScriptFlush(ctx).Err(), w.admin.FlushAll(ctx).Err()); err != nil {
 		return err
 	}
 	switch f {
@@ -71,6 +71,10 @@ func (w *aclWorld) works(f feature, name string) error {
 		return w.wake(ctx, mine.NewLock(name), theirs.NewLock(name))
 	case probing:
 		return w.probe(ctx, mine.NewLock(name), theirs.NewLock(name))
+	case queueing:
+		return w.queue(ctx, mine.NewFairLock(name), theirs.NewFairLock(name))
+	case sharing:
+		return w.share(ctx, mine.NewRWLock(name), theirs.NewRWLock(name))
 	}
 	return w.inspect(ctx, mine.NewLock(name, rlock.WithFencing()), theirs.NewLock(name, rlock.WithFencing()))
 }
@@ -221,6 +225,76 @@ func (w *aclWorld) probe(ctx context.Context, mine, theirs *rlock.Lock) error {
 	return nil
 }
 
+// relative names what belongs to a lock, by Redisson's rule.
+func relative(what, name string) string {
+	if strings.Contains(name, "{") {
+		return what + ":" + aclPrefix + name
+	}
+	return what + ":{" + aclPrefix + name + "}"
+}
+
+// waits lets mine wait for a lock of somebody else until it has subscribed, and
+// give up. It leaves nothing of the key behind.
+func (w *aclWorld) waits(ctx context.Context, mine *rlock.Lock, channels, key string) error {
+	wait, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := mine.Lock(wait)
+		done <- err
+	}()
+	found := within(time.Second, func() bool {
+		return len(done) == 1 || len(w.admin.PubSubChannels(ctx, channels).Val()) == 1
+	}) && within(time.Second, func() bool { return len(done) == 1 || w.admin.Exists(ctx, key).Val() == 1 })
+	cancel()
+	switch err := <-done; {
+	case !found || !errors.Is(err, rlock.ErrNotAcquired):
+		return fmt.Errorf("does not wait: %w", cmp.Or(err, errNotExclusive))
+	case !within(time.Second, func() bool { return w.admin.Exists(ctx, key).Val() == 0 }):
+		return errors.New("still waits on the server")
+	}
+	return nil
+}
+
+// queue waits for a fair lock, takes it, and passes it on.
+func (w *aclWorld) queue(ctx context.Context, mine, theirs *rlock.Lock) error {
+	queue := relative("rlock_fair_queue", mine.Name())
+	_, hold, err := theirs.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	err = w.waits(ctx, mine, relative("rlock_fair_channel", mine.Name())+":*", queue)
+	if err = errors.Join(err, hold.Unlock(ctx)); err != nil {
+		return err
+	}
+	_, hold, err = mine.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := mine.Inspect(ctx); err != nil {
+		return errors.Join(fmt.Errorf("inspect: %w", err), hold.Unlock(ctx))
+	}
+	next := make(chan error, 1)
+	go func() { next <- theirs.Do(ctx, func(context.Context) error { return nil }) }()
+	within(time.Second, func() bool { return len(next) == 1 || w.admin.Exists(ctx, queue).Val() == 1 })
+	return errors.Join(hold.Unlock(ctx), <-next)
+}
+
+// share reads, writes, and waits to write.
+func (w *aclWorld) share(ctx context.Context, mine, theirs *rlock.RWLock) error {
+	for _, side := range []*rlock.Lock{mine.Reader(), mine.Writer()} {
+		if err := side.Do(ctx, func(context.Context) error { return nil }); err != nil {
+			return err
+		}
+	}
+	_, hold, err := theirs.Reader().Lock(ctx)
+	if err != nil {
+		return err
+	}
+	name := mine.Writer().Name()
+	err = w.waits(ctx, mine.Writer(), relative("redisson_rwlock", name), relative("rlock_rwlock_intent", name))
+	return errors.Join(err, hold.Unlock(ctx))
+}
+
 func (w *aclWorld) inspect(ctx context.Context, mine, theirs *rlock.Lock) error {
 	_, hold, err := theirs.Lock(ctx)
 	if err != nil {
@@ -258,7 +332,7 @@ func within(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-var aclFeatures = []feature{locking, fencing, waking, probing, inspecting, listing, database}
+var aclFeatures = []feature{locking, fencing, waking, probing, inspecting, listing, database, queueing, sharing}
 
 // broken returns the features that do not work with all of the names.
 func (w *aclWorld) broken(names ...string) (broken feature) {
@@ -277,7 +351,7 @@ func (w *aclWorld) broken(names ...string) (broken feature) {
 // TestRights takes each item out of the line in turn: what the table says is
 // broken then, and nothing else but what needs that.
 func TestRights(t *testing.T) {
-	line := aclLine("u", aclPrefix+"*", lockUser|readUser|database)
+	line := aclLine("u", aclPrefix+"*", lockUser|readUser|database|queueing|sharing)
 	for _, r := range append(rightsFor(aclPrefix+"*"), right{item: "nothing"}) {
 		if r.needs == clustered {
 			continue
@@ -291,7 +365,7 @@ func TestRights(t *testing.T) {
 			broken := newACLWorld(t, line, r.item).broken(names...)
 			follows := r.needs
 			if r.needs&locking != 0 {
-				follows |= fencing | waking | probing
+				follows |= fencing | waking | probing | queueing | sharing
 			}
 			require.Equal(t, r.needs, broken&r.needs, "said to break without it")
 			require.Zero(t, broken&^follows, "not said to break without it")
@@ -302,7 +376,7 @@ func TestRights(t *testing.T) {
 func TestUsersMayDoNothingElse(t *testing.T) {
 	for _, user := range []feature{lockUser, readUser} {
 		w := newACLWorld(t, aclLine("u", aclPrefix+"*", user), "")
-		require.Equal(t, database|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
+		require.Equal(t, database|queueing|sharing|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
 		for _, command := range []string{
 			"get other", "hset other f v x", "publish other 0", "keys *", "flushall", "config get save", "info", "acl whoami",
 			"script flush", "del redisson_lock_token:{other}", "pexpire other 1", "hdel app:x f", "set other v",
@@ -321,7 +395,7 @@ func words(text string) (args []any) {
 
 func TestRightsToAllNames(t *testing.T) {
 	w := newACLWorld(t, aclLine("u", "*", lockUser), "")
-	require.Equal(t, listing|database, w.broken("x", "{t}x"))
+	require.Equal(t, listing|database|queueing|sharing, w.broken("x", "{t}x"))
 }
 
 func TestRightsInACluster(t *testing.T) {
@@ -366,6 +440,9 @@ func TestACLDocument(t *testing.T) {
 	unwrapped := strings.ReplaceAll(doc, " \\\n    ", " ")
 	require.Contains(t, unwrapped, aclLine("rlock", "app:*", lockUser)+"\n")
 	require.Contains(t, unwrapped, aclLine("rlock-reader", "app:*", readUser)+"\n")
+	for _, kind := range []feature{queueing, sharing} {
+		require.Contains(t, unwrapped, "ACL SETUSER rlock "+aclItems("app:*", kind)+"\n")
+	}
 	for _, r := range rightsFor("app:*") {
 		require.Contains(t, doc, fmt.Sprintf("| `%s` | %s | %s |\n", strings.ReplaceAll(r.item, "|", `\|`), r.needs, r.why))
 	}
