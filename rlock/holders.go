@@ -15,7 +15,6 @@ func (gs *gates) held(g *grant) (before []*grant) {
 	}
 	gate.holders = append(gate.holders, g)
 	gate.turns.acquired()
-	gate.owing = false
 	return before
 }
 

@@ -17,7 +17,10 @@ type seat struct {
 
 	// wake tells that the seat has become the head, was given a grant, or should
 	// look at the client's own grant again. Capacity 1; sent to with gates.mu held.
-	wake  chan struct{}
+	wake   chan struct{} // made when it is needed
+	roused bool          // before that
+	owes   bool          // a wake-up, until its attempt is answered
+
 	open  bool   // waits, and can be given a grant
 	given *grant // not taken yet
 	alert bool   // hears wake-ups also while it is not the head
@@ -66,7 +69,7 @@ func (gs *gates) forward(g *gate) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	heard, foreign := g.turns.hear(g.waiter, time.Now())
-	g.owing = g.owing || heard == 0 || foreign > 0
+	g.owing = g.owing || heard == 0 || foreign > 0 && len(g.holders) > 0
 	if head := g.queue.Front(); head != nil {
 		head.Value.(*seat).rouse()
 	}
@@ -97,6 +100,7 @@ func (s *seat) leave() {
 	g.queue.Remove(s.place)
 	next, given := g.queue.Front(), s.given
 	s.open, s.given = false, nil
+	g.owing = g.owing || s.owes
 	switch {
 	case next != nil:
 		if n := next.Value.(*seat); head && (!n.alert || g.owing || s.lock.shared || !slices.Contains(g.holders, s.got)) {
@@ -124,6 +128,10 @@ func (s *seat) leave() {
 
 // rouse wakes the seat. gates.mu is held.
 func (s *seat) rouse() {
+	if s.wake == nil {
+		s.roused = true
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -174,7 +182,9 @@ func (s *seat) outlook(woken bool, mine *grant) (pause time.Duration, try bool) 
 	case mine == nil:
 		pause = t.rest(now)
 	}
-	if try = pause <= 0; !try || len(s.gate.holders) > 0 {
+	if try = pause <= 0; try { // what comes from now on needs another attempt
+		s.owes, s.gate.owing = s.gate.owing, false
+	} else {
 		s.hark()
 	}
 	s.open = !try
@@ -187,9 +197,12 @@ func (s *seat) refused(err *NotAcquiredError, sent time.Time) (pause time.Durati
 	pause = untilExpiry(err.TTL)
 	s.gates.mu.Lock()
 	defer s.gates.mu.Unlock()
-	s.gate.refusal, s.gate.owing = err, false
+	s.gate.refusal, s.owes = err, false
 	s.gate.turns.refused(sent, time.Now().Add(pause))
 	s.hark()
+	if s.gate.owing {
+		s.rouse()
+	}
 	s.open = true
 	return pause
 }
@@ -198,6 +211,9 @@ func (s *seat) refused(err *NotAcquiredError, sent time.Time) (pause time.Durati
 func (s *seat) hark() {
 	if s.wake == nil {
 		s.wake = make(chan struct{}, 1)
+		if s.roused {
+			s.rouse()
+		}
 	}
 }
 

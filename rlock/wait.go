@@ -42,6 +42,7 @@ func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, er
 				return nil, a.err
 			}
 			if a.value.Acquired {
+				seat.owes = false
 				return g, nil
 			}
 			p.since, p.trouble = time.Time{}, nil
