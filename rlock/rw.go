@@ -35,7 +35,8 @@ const (
 //     not wait and keeps nobody out.
 //   - A writer that dies while it waits keeps new readers out for 10 s at most.
 //   - A reader that dies keeps writers out for its own lease, however long others
-//     renew theirs.
+//     renew theirs; unless one of those is an old Redisson, such as 3.52, which
+//     renews every reader that it finds.
 //
 // A reader that depends on another one must therefore not wait for it while it
 // holds the lock, unless that one locks under the same context: a writer may wait
