@@ -60,8 +60,8 @@ func TestContenders(t *testing.T) {
 	for _, result := range report.Results {
 		for _, row := range result.Rows {
 			name := fmt.Sprint(result.Scenario.Name, " ", row.Contender)
-			if row.Skipped != "" {
-				require.Equal(t, bench.Held, result.Scenario.Kind, name)
+			if row.Skipped != "" { // peers cannot hold for so long, and readers do not exclude each other
+				require.True(t, result.Scenario.Kind == bench.Held || row.Contender == "readers", name)
 				continue
 			}
 			require.Len(t, row.Samples, 1, name)
