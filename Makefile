@@ -43,7 +43,7 @@ race:
 	cd bench/compare && $(GO) test ./...
 
 verify: redis
-	RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify$$' ./internal/verify
+	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify$$'
 
 D ?= 10m
 soak: redis
