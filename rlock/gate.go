@@ -90,8 +90,8 @@ func (gs *gates) keep() {
 			if g.waiter != nil {
 				left = append(left, g.waiter)
 			}
-			g.waiter, g.turns, g.kept = nil, turns{}, false
-			gs.tidy(g)
+			g.waiter, g.turns = nil, turns{}
+			defer gs.tidy(g)
 		}
 		g.kept = false
 		return true

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Defaults of [WithHandoff], from the curve of throughput against the longest
-// wait in other processes.
+// Defaults of [WithHandoff].
 const (
 	DefaultHandoffs    = 1024
 	DefaultHandoffTime = 2 * time.Millisecond
@@ -145,6 +144,7 @@ func (s *seat) take() *grant {
 // adopt adds the first hold to a grant that was passed on.
 func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 	held, hold := g.newHold(ctx, g.lock, nil)
+	g.check() // this process may have stood still
 	g.mu.Lock()
 	loss := g.loss
 	if loss == nil {

@@ -126,7 +126,7 @@ func (g *grant) setCount(ctx context.Context, p patience) error {
 	}
 	g.mu.Lock()
 	g.correcting = false
-	if g.state != owned {
+	if g.state != owned || len(g.holds) == 0 { // the latter until an heir takes what it was given
 		g.mu.Unlock()
 		return g.lossOrNil()
 	}

@@ -57,8 +57,7 @@ func Detach(ctx context.Context) context.Context {
 }
 
 // HoldCount returns how many live holds of the lock ctx is under share a grant,
-// 0 if ctx does not own
-// the lock, or no longer. It sends nothing.
+// 0 if ctx does not own the lock, or no longer. It sends nothing.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0

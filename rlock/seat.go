@@ -179,7 +179,7 @@ func (s *seat) outlook(woken bool, mine *grant) (pause time.Duration, try bool) 
 	case s.gate.owing:
 	case mine != nil: // its end will be told
 		pause = min(mine.until().Sub(now), maxPause)
-	case mine == nil:
+	default:
 		pause = t.rest(now)
 	}
 	if try = pause <= 0; try { // what comes from now on needs another attempt
