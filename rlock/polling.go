@@ -73,13 +73,18 @@ func (p *Polling) pause(n int) time.Duration {
 
 var errTries = errors.New("no more tries")
 
-// refused looks at refusal n, counted from 1. The error ends the wait.
-func (p *Polling) refused(l *Lock, n int, ttl time.Duration) error {
+// refused returns the pause after refusal n, counted from 1, while no wake-up can
+// be heard. The error ends the wait. Without polling that is a time of trouble, in
+// which the pause is short: 50 ms doubling to 1 s.
+func (p *Polling) refused(l *Lock, n int, ttl time.Duration) (time.Duration, error) {
+	if p == nil {
+		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
+	}
 	if n == p.WarnAfter {
 		l.client.opts.Logger.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "ttl", ttl)
 	}
 	if n == p.Tries {
-		return &NotAcquiredError{Name: l.name, TTL: ttl, Err: fmt.Errorf("%w: %d were made", errTries, n)}
+		return 0, &NotAcquiredError{Name: l.name, TTL: ttl, Err: fmt.Errorf("%w: %d were made", errTries, n)}
 	}
-	return nil
+	return p.pause(n), nil
 }

@@ -54,7 +54,6 @@ type terms struct {
 type reply struct {
 	lua.Reply
 	queued bool          // the refusal has left something that a release takes back
-	again  time.Duration // if set, when to ask again at the latest, to keep that there
 	rest   time.Duration // if set, how long to wait for a wake-up, in place of TTL
 	sent   time.Time     // if set, when the lease was asked for, in place of the time of the attempt
 	owner  string        // if set, who has acquired it, in place of the owner that was to

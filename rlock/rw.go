@@ -135,7 +135,7 @@ func (p *readWrite) acquire(ctx context.Context, owner string, lease time.Durati
 	if !kept {
 		return reply{Reply: r}, err
 	}
-	return reply{Reply: r, queued: true, again: intentEvery}, err
+	return reply{Reply: r, queued: true, rest: min(untilExpiry(r.TTL), intentEvery)}, err
 }
 
 func (p *readWrite) count(ctx context.Context, owner string, lease time.Duration, n tally) error {

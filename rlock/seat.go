@@ -138,9 +138,12 @@ func (s *seat) rouse() {
 	}
 }
 
-// listen returns the gate's waiter, and whether it was made just now. Only the
-// head calls it.
+// listen returns the gate's waiter, nil if it has none, and whether it was made
+// just now. Only the head calls it.
 func (s *seat) listen(owner string) (w ear, joined bool) {
+	if s.lock.polling != nil {
+		return nil, false
+	}
 	gs, g := s.gates, s.gate
 	gs.mu.Lock()
 	w = g.waiter

@@ -48,36 +48,27 @@ func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, er
 			p.since, p.trouble = time.Time{}, nil
 			busy = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
 			d = cmp.Or(a.value.rest, seat.refused(busy, a.sent))
-			if again := a.value.again; again > 0 {
-				d = min(d, again)
-			}
 		} else if mine != nil {
 			busy = &NotAcquiredError{Name: l.name, TTL: time.Until(mine.until())}
 		}
 		if f := c.opts.Trace.Waiting; f != nil && busy != nil && (try || first) {
 			c.observe(func() { f(l.name, busy.TTL) })
 		}
-		var waiter ear
-		joined := false
-		if l.polling == nil {
-			waiter, joined = seat.listen(g.owner)
-		}
+		waiter, joined := seat.listen(g.owner)
 		switch live := waiter != nil && waiter.Live(); {
 		case live:
 			deaf = 0
 			if joined && mine != nil { // what it was woken for, the gate knows
 				drain(waiter)
 			}
-		case try && l.polling != nil:
+		case try:
 			deaf++
-			if err := l.polling.refused(l, deaf, busy.TTL); err != nil {
+			pause, err := l.polling.refused(l, deaf, busy.TTL)
+			if err != nil {
 				g.abandon(false)
 				return nil, err
 			}
-			d = min(d, l.polling.pause(deaf))
-		case try:
-			deaf++
-			d = min(d, 25*time.Millisecond<<min(deaf, 6), time.Second)
+			d = min(d, pause)
 		}
 		var err error
 		if woken, err = l.pause(wait, seat, waiter, d); err != nil {
