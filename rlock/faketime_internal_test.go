@@ -433,3 +433,30 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 		require.Empty(t, wrong)
 	})
 }
+
+// A correction that comes between a hand-off and the moment in which the heir takes
+// it has nothing to count, and leaves the lease to be renewed.
+func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		l.handoff = handoff{}.withDefaults(false)
+		_, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		s := &seat{gates: &c.gates, gate: c.gates.of("a"), lock: l, open: true, wake: make(chan struct{}, 1)}
+		s.place = s.gate.queue.PushBack(s)
+		require.NoError(t, hold.Unlock(t.Context()))
+		heir := s.take()
+		require.NotNil(t, heir, "it was passed on")
+		require.Empty(t, f.calls("release"))
+
+		require.NoError(t, heir.setCount(t.Context(), heir.patience(time.Second)))
+		require.Empty(t, f.calls("count"))
+		held, next, err := heir.adopt(t.Context())
+		require.NoError(t, err)
+		s.got = heir
+		s.leave()
+		time.Sleep(5 * l.lease)
+		require.NoError(t, held.Err(), "it is renewed")
+		require.NoError(t, next.Unlock(t.Context()))
+	})
+}
