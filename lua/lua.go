@@ -84,6 +84,9 @@ type Reply struct {
 // succeeds and the lease is at least the given one again. It costs one round
 // trip, two if the server does not know the script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration) (Reply, error) {
+	if g.Counter == "" {
+		return granted(acquireScript.tersely().run(ctx, r, []string{g.Key}, millis(lease), g.Owner))
+	}
 	return granted(acquireScript.run(ctx, r, g.keys(), millis(lease), g.Owner, CounterTTL.Milliseconds(), g.Spare))
 }
 

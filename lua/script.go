@@ -63,13 +63,15 @@ var (
 )
 
 type script struct {
-	name, source, sha string
-	ints              int // how many integers its answer begins with, at least
+	name, source string
+	sha          any // a string, boxed once for all calls
+	ints         int  // how many integers its answer begins with, at least
+	terse        bool // but it may be a lone 1, which is cheaper for everybody
 }
 
 func newScript(name, source string, ints int) script {
 	sum := sha1.Sum([]byte(source))
-	return script{name, source, hex.EncodeToString(sum[:]), ints}
+	return script{name: name, source: source, sha: hex.EncodeToString(sum[:]), ints: ints}
 }
 
 // once is a command that go-redis does not repeat.
@@ -87,7 +89,7 @@ func (s script) bySource(ctx context.Context, keys []string, args ...any) once {
 	return command(ctx, "eval", s.source, keys, args)
 }
 
-func command(ctx context.Context, verb, script string, keys []string, args []any) once {
+func command(ctx context.Context, verb string, script any, keys []string, args []any) once {
 	words := make([]any, 0, 3+len(keys)+len(args))
 	words = append(words, verb, script, len(keys))
 	for _, key := range keys {
@@ -96,6 +98,12 @@ func command(ctx context.Context, verb, script string, keys []string, args []any
 	cmd := redis.NewCmd(ctx, append(words, args...)...)
 	cmd.SetFirstKeyPos(3) // routes to the node of the first key in a cluster
 	return once{cmd}
+}
+
+// tersely returns the script for calls that want no more than a 1.
+func (s script) tersely() script {
+	s.terse = true
+	return s
 }
 
 func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
@@ -135,7 +143,8 @@ func (s script) reply(cmd once) (reply, error) {
 	switch {
 	case r.begins(1) && r.status() == conflict:
 		return nil, &ConflictError{Key: r.text(1), Type: r.text(2)}
-	case r.begins(s.ints) && (r.status() == done || r.status() == refused):
+	case r.begins(s.ints) && (r.status() == done || r.status() == refused),
+		s.terse && len(r) == 1 && r.begins(1) && r.status() == done:
 		return r, nil
 	}
 	return nil, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.Val())

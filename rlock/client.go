@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/xid"
 
-	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -23,19 +22,17 @@ import (
 type Client struct {
 	id      string
 	rdb     redis.UniversalClient
-	scripts lua.Runner // sends what callers wait for
-
-	readTimeout time.Duration // after which rdb gives a silent server up; 0 if that is not known
-	opts        Options
-	grants      atomic.Uint64 // owner names given out
-	hub         *pubsub.Hub
-	family      *family
-	reloads     atomic.Int64 // under way
-	dog         *watchdog.Scheduler[*grant]
-	gates       gates
-	janitor     janitor
-	peer        peer
-	tickets     tickets
+	scripts *commits // sends what callers wait for
+	opts    Options
+	grants  atomic.Uint64 // owner names given out
+	hub     *pubsub.Hub
+	family  *family
+	reloads atomic.Int64 // under way
+	dog     *watchdog.Scheduler[*grant]
+	gates   gates
+	janitor janitor
+	peer    peer
+	tickets tickets
 
 	active  atomic.Int64  // calls, grants and goroutines that Close waits for
 	quiet   chan struct{} // capacity 1; told when active falls to zero
@@ -48,6 +45,10 @@ type Client struct {
 // New returns a client that locks on rdb, which stays the caller's: its options
 // are neither changed nor copied, and Close leaves it open. nil opts means
 // defaults. Nothing is sent.
+//
+// A client with [redis.Options].ContextTimeoutEnabled is a little faster: go-redis
+// then ends a request in time by itself, and if nothing else is under way it needs no
+// goroutine of its own.
 //
 // A [redis.Ring] is refused, because it moves keys to other shards when one is
 // down, and so is a [redis.AutoPipeliner], because it repeats commands on its
@@ -69,14 +70,11 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c := &Client{
 		id:      xid.New().String(),
 		rdb:     rdb,
-		scripts: newCommits(rdb),
 		opts:    o,
 		quiet:   make(chan struct{}, 1),
 		closing: make(chan struct{}),
 	}
-	if single, ok := rdb.(*redis.Client); ok {
-		c.readTimeout = single.Options().ReadTimeout
-	}
+	c.scripts = newCommits(rdb, c.background)
 	c.gates.closing = c.closing
 	c.janitor = janitor{client: c, wake: make(chan struct{}, 1)}
 	if c.family, err = newFamily(c, o.ShardedPubSub); err != nil {
@@ -97,7 +95,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 // different cluster slots are invalid.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.inTurn = true
+	l.inTurn, l.grouped = true, l.replicas.n == 0
 	l.handoff = l.handoff.withDefaults(l.fixed)
 	p := newPlain(c, c.opts.Prefix+name, l.fenced)
 	l.protocol = p

@@ -2,125 +2,228 @@ package rlock
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/go-rlock/rlock/lua"
 )
 
 const (
-	maxLeaders = 2                     // batches under way at once
-	maxBatch   = 128                   // requests in one of them
-	stall      = 20 * time.Millisecond // then a batch hangs, and others go past it
+	maxSenders = 2                     // of prompt requests, at once
+	maxBatch   = 128                   // requests in a pipeline
+	patient    = 75 * time.Millisecond // how long a prompt request is waited for
+	swift      = 15 * time.Millisecond // an answer within it lets the next requests be prompt
 )
 
-// commits has concurrent requests of a client share pipelines, as databases let
-// concurrent transactions share a write to the log (group commit). A request that
-// comes while fewer than maxLeaders are under way goes out at once, by itself and
-// as it would without this. Others queue; whoever is done has the first of them
-// lead the queue, as it stands by then, to the server in one pipeline. Nobody
-// waits in order to be in company, there is no goroutine for it, and each request
-// has its own outcome.
+// prompt is the context of a request that is expected to be answered at once, and
+// given up if it is not.
+type prompt struct {
+	context.Context
+	stop <-chan struct{} // gives it up as well; may be nil
+	late func()          // runs when a request that was given up has ended; may be nil
+}
+
+// commits sends the scripts of a client. Prompt requests that are made at the same
+// time share pipelines, as databases let concurrent transactions share a write to
+// the log (group commit). While fewer than maxSenders goroutines are sending, a
+// request starts one more, and goes out at once and by itself. Others queue; whoever
+// has sent sends the queue, as it stands by then, until there is none. Nobody waits
+// in order to be in company, and each request has its own outcome.
+//
+// In a cluster, where a pipeline would wait for the slowest of several nodes, no
+// request is prompt.
 type commits struct {
 	redis.UniversalClient
+	background func(func())  // runs a function in a goroutine of the client
+	rdb        *redis.Client // nil in a cluster
+	brisk      atomic.Bool   // the newest answer was swift
+	requests   sync.Pool     // of *request
 
 	mu      sync.Mutex // guards what follows
 	queue   []*request
-	leaders int
-	watch   *time.Timer // runs relieve; set while requests queue
+	senders int
 }
 
 type request struct {
 	cmd  redis.Cmder
-	wake chan bool // capacity 1: true if it was answered, false if it has to lead
+	late func()
+	done chan bool // capacity 1; told whether there was an answer
+
+	over, left bool // it is told, or will not be: its caller has gone; guarded by commits.mu
 }
 
-// newCommits returns what sends the scripts for locks of rdb. In a cluster a
-// pipeline would wait for the slowest of several nodes, so there each request goes
-// by itself.
-func newCommits(rdb redis.UniversalClient) lua.Runner {
-	if _, ok := rdb.(*redis.Client); !ok {
-		return rdb
-	}
-	c := &commits{UniversalClient: rdb}
-	c.watch = time.AfterFunc(stall, c.relieve)
-	c.watch.Stop()
+func newCommits(rdb redis.UniversalClient, background func(func())) *commits {
+	c := &commits{UniversalClient: rdb, background: background}
+	c.rdb, _ = rdb.(*redis.Client)
+	c.requests.New = func() any { return &request{done: make(chan bool, 1)} }
 	return c
 }
 
-// Process sends cmd, and returns its error.
-func (c *commits) Process(ctx context.Context, cmd redis.Cmder) error {
-	c.mu.Lock()
-	if c.leaders < maxLeaders {
-		c.leaders++
-		c.mu.Unlock()
-		defer c.follow()
+// prompt tells whether a request that may take so long can be a prompt one.
+func (c *commits) prompt(bound time.Duration) bool {
+	return c.rdb != nil && bound >= patient && c.brisk.Load()
+}
+
+// Process sends cmd, and returns its error. That of a prompt request may be that it
+// was not sent, was abandoned or had no answer in time; then cmd must not be used.
+func (c *commits) Process(ctx context.Context, cmd redis.Cmder) (err error) {
+	p, ok := ctx.(prompt)
+	if !ok {
+		defer c.measure(time.Now())
 		return c.UniversalClient.Process(ctx, cmd)
 	}
-	r := &request{cmd, make(chan bool, 1)}
-	if c.queue = append(c.queue, r); len(c.queue) == 1 {
-		c.watch.Reset(stall)
+	r := c.requests.Get().(*request)
+	r.cmd, r.late, r.over = cmd, p.late, false
+	switch alone := c.enqueue(r); {
+	case !alone:
+	case c.rdb.Options().ContextTimeoutEnabled:
+		return c.lone(p, cmd)
+	default:
+		c.background(func() { c.drain(p.Context, []*request{r}) })
 	}
-	c.mu.Unlock()
-	if answered := <-r.wake; !answered {
-		c.lead(r)
+	var answered bool
+	select {
+	case answered = <-r.done:
+	case <-p.Done():
+		answered, err = c.abandon(r)
+	case <-p.stop:
+		answered, err = c.abandon(r)
 	}
+	switch {
+	case err != nil:
+		return err
+	case !answered: // and r is still in use
+		return errNoAnswer
+	}
+	c.requests.Put(r)
 	return cmd.Err()
 }
 
-// lead sends r and what has queued behind it.
-func (c *commits) lead(r *request) {
-	defer c.follow()
-	c.mu.Lock()
-	n := min(len(c.queue), maxBatch-1)
-	batch := append([]*request{r}, c.queue[:n]...)
-	c.queue = append(c.queue[:0:0], c.queue[n:]...)
-	c.mu.Unlock()
-	// Of the callers' contexts none is that of all. Each caller has left by the
-	// time this one ends.
-	ctx, cancel := context.WithTimeout(context.Background(), maxAttempt)
+// lone makes a request in the goroutine of its caller, which spares the hop to
+// another goroutine and back, 8 µs. It is for clients that obey a deadline.
+func (c *commits) lone(p prompt, cmd redis.Cmder) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context), patient)
 	defer cancel()
-	pipe := c.Pipeline()
+	start := time.Now()
+	err := c.UniversalClient.Process(ctx, cmd)
+	c.measure(start)
+	if next := c.next(); next != nil {
+		c.background(func() { c.drain(context.Background(), next) })
+	}
+	return err
+}
+
+// enqueue puts a request into the queue, or has its caller become a sender.
+func (c *commits) enqueue(r *request) (sender bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.senders < maxSenders {
+		c.senders++
+		return true
+	}
+	c.queue = append(c.queue, r)
+	return false
+}
+
+// abandon ends the wait for a request, unless it is over at this moment.
+func (c *commits) abandon(r *request) (answered bool, err error) {
+	c.mu.Lock()
+	over, i := r.over, slices.Index(c.queue, r)
+	switch {
+	case over:
+	case i >= 0:
+		c.queue = slices.Delete(c.queue, i, i+1)
+		err = errNotSent
+	default:
+		r.left, err = true, errAbandoned
+	}
+	c.mu.Unlock()
+	if over {
+		answered = <-r.done
+	}
+	return answered, err
+}
+
+// measure notes how long a request took that was sent at start.
+func (c *commits) measure(start time.Time) { c.brisk.Store(time.Since(start) < swift) }
+
+// next takes a batch off the queue. If there is none, it ends a sender.
+func (c *commits) next() []*request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.queue), maxBatch)
+	if n == 0 {
+		c.senders--
+		return nil
+	}
+	batch := slices.Clone(c.queue[:n])
+	c.queue = slices.Delete(c.queue, 0, n)
+	return batch
+}
+
+// drain sends a batch, and then the queue until it is empty. It ends as well when a
+// batch is given up: another sender has taken over.
+func (c *commits) drain(ctx context.Context, batch []*request) {
+	for batch != nil && c.send(context.WithoutCancel(ctx), batch) {
+		runtime.Gosched() // whoever was answered, and asks for more, comes along
+		batch, ctx = c.next(), context.Background()
+	}
+}
+
+// send sends a batch in one pipeline, and tells whether there was an answer before
+// it was given up.
+func (c *commits) send(ctx context.Context, batch []*request) bool {
+	told := false // guarded by mu
+	timer := time.AfterFunc(patient, func() {
+		if _, first := c.tell(batch, &told, false); !first {
+			return
+		}
+		c.brisk.Store(false)
+		if next := c.next(); next != nil {
+			c.background(func() { c.drain(context.Background(), next) })
+		}
+	})
+	defer timer.Stop()
+	start := time.Now()
+	if len(batch) == 1 {
+		_ = c.UniversalClient.Process(ctx, batch[0].cmd)
+	} else {
+		pipe := c.Pipeline()
+		for _, r := range batch {
+			_ = pipe.Process(ctx, r.cmd) // only queues
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+	}
+	gone, inTime := c.tell(batch, &told, true)
+	if inTime {
+		c.measure(start)
+	}
+	for _, r := range gone {
+		if r.late != nil {
+			r.late()
+		}
+	}
+	return inTime
+}
+
+// tell tells those who wait for the requests of a batch whether they were answered,
+// unless that was told before. It returns those who do not wait any more.
+func (c *commits) tell(batch []*request, told *bool, answered bool) (gone []*request, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *told {
+		return batch, false
+	}
+	*told = true
 	for _, r := range batch {
-		_ = pipe.Process(ctx, r.cmd) // only queues
+		if r.over = true; r.left {
+			gone = append(gone, r)
+		} else {
+			r.done <- answered
+		}
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for _, r := range batch[1:] {
-		r.wake <- true
-	}
-}
-
-// follow ends a leader, and has the next one lead.
-func (c *commits) follow() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.leaders > maxLeaders || !c.promote() {
-		c.leaders--
-	}
-}
-
-// promote makes the first of the queue a leader. mu is held.
-func (c *commits) promote() bool {
-	if len(c.queue) == 0 {
-		return false
-	}
-	first := c.queue[0]
-	c.queue = c.queue[1:]
-	first.wake <- false
-	return true
-}
-
-// relieve sends the queue past leaders whose requests hang: another connection
-// may be better.
-func (c *commits) relieve() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.promote() {
-		c.leaders++
-	}
-	if len(c.queue) > 0 {
-		c.watch.Reset(stall)
-	}
+	return gone, true
 }

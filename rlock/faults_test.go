@@ -212,7 +212,11 @@ func TestLateNestedLock(t *testing.T) {
 			rdb := srv.Client(t)
 			c, p := through(t, srv, nil, edit)
 			mu := c.NewLock("a")
+			if name == "connection open" { // that of a request which its caller does not wait for
+				p.Delay(0, 20*time.Millisecond)
+			}
 			held, hold := lock(t, t.Context(), mu)
+			p.Delay(0, 0)
 			caught := p.Hold(isScript("count"))
 			_, inner, err := mu.TryLockFor(held, 40*time.Millisecond)
 			require.ErrorIs(t, err, rlock.ErrUnavailable)

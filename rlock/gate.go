@@ -27,6 +27,7 @@ type gate struct {
 	kept    bool      // in gates.kept
 	idle    time.Time // since when nobody queues
 	holders []*grant  // grants of this client, as far as it knows; one unless they are shared
+	room    [1]*grant // of holders, until there are more
 	turns   turns
 
 	// owing says that a wake-up was not answered with a try yet. Whoever took it
@@ -53,6 +54,7 @@ func (gs *gates) of(key string) *gate {
 			gs.byKey = make(map[string]*gate)
 		}
 		g = &gate{key: key}
+		g.holders = g.room[:0]
 		gs.byKey[key] = g
 	}
 	return g

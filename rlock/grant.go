@@ -41,7 +41,8 @@ type grant struct {
 
 	mu         sync.Mutex // guards what follows, and the holds' own state
 	state      state
-	holds      []*Hold // live ones
+	holds      []*Hold  // live ones
+	room       [1]*Hold // of holds, until there are more
 	loss       *LostError
 	longest    time.Duration // lease asked for so far
 	correcting bool          // a correction is on its way that has not looked yet
@@ -63,7 +64,9 @@ var (
 )
 
 func (l *Lock) newGrant(owner string) *grant {
-	return &grant{lock: l, owner: owner, longest: l.lease}
+	g := &grant{lock: l, owner: owner, longest: l.lease}
+	g.holds = g.room[:0]
+	return g
 }
 
 func (g *grant) patience(total time.Duration) patience {

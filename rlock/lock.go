@@ -17,6 +17,7 @@ type Lock struct {
 	shared   bool // several owners may hold it at once
 	apart    bool // its waiters queue on the server, not in the client
 	inTurn   bool // after a release, others come first
+	grouped  bool // its requests go out by client.scripts
 	handoff  handoff
 	polling  *Polling // nil: wake-ups are listened for
 	replicas replicas // that must have a grant

@@ -110,9 +110,19 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 			return a
 		}
 		var err error
-		if n == 0 && ctx.Done() == nil && l.client.prompt(min(p.attempt, left)) {
-			a.value, err = request(ctx)
-		} else {
+		switch {
+		case n == 0 && ctx.Err() != nil:
+			err = errNotSent
+		case n == 0 && l.grouped && l.client.scripts.prompt(min(p.attempt, left)):
+			quick := prompt{Context: ctx, stop: p.stop}
+			if late != nil {
+				quick.late = func() {
+					var unread T
+					late(unread, errNoAnswer)
+				}
+			}
+			a.value, err = request(quick)
+		default:
 			a.value, err = attempt(ctx, l.client, min(p.attempt, left), p.stop, request, late)
 		}
 		o, final := classify(err)
@@ -202,15 +212,6 @@ var (
 	errAbandoned = errors.New("abandoned")
 	errNoAnswer  = errors.New("no answer in time")
 )
-
-// prompt tells whether a request may be made by its caller, if no context can end
-// it, because go-redis will not be much longer than bound about it: it need not
-// dial, and gives a silent server up by itself. That spares the hop to another
-// goroutine and back, 8 µs.
-func (c *Client) prompt(bound time.Duration) bool {
-	single, ok := c.rdb.(*redis.Client)
-	return ok && c.readTimeout > 0 && c.readTimeout <= 2*bound && single.PoolStats().IdleConns > 0
-}
 
 // attempt makes a request in a goroutine of its own, because go-redis ends a
 // command on the wire neither with its context nor, necessarily, at all. When ctx

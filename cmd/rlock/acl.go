@@ -11,16 +11,18 @@ import (
 type feature uint
 
 const (
-	locking    feature = 1 << iota // lock, nested lock, renewal, unlock, force-unlock
-	fencing                        // tokens; `rlock run` always has them
-	waking                         // waiters learn of a release when it happens
-	probing                        // a subscription that has gone deaf is noticed although it answers PING
-	inspecting                     // `rlock inspect`
-	listing                        // `rlock ls`
-	database                       // any but number 0
-	clustered                      // locks on a cluster
-	queueing                       // fair locks
-	sharing                        // read/write locks
+	locking     feature = 1 << iota // lock, nested lock, renewal, unlock, force-unlock
+	fencing                         // tokens; `rlock run` always has them
+	waking                          // waiters learn of a release when it happens
+	probing                         // a subscription that has gone deaf is noticed although it answers PING
+	inspecting                      // `rlock inspect`
+	listing                         // `rlock ls`
+	database                        // any but number 0
+	clustered                       // any use of a cluster
+	queueing                        // fair locks
+	sharing                         // read/write locks
+	sharding                        // waking and probing by sharded channels, on a cluster
+	replicating                     // WithReplicas
 )
 
 // The users that docs/acl.md knows.
@@ -47,11 +49,12 @@ var commandRights = []right{
 	{"+type", locking | inspecting, "tells a lock from an application's key", "type KEY"},
 	{"+hlen", locking, "likewise: a lock has one field", "hlen KEY"},
 	{"+hgetall", locking | inspecting, "the holder", "hgetall KEY"},
-	{"+hexists", locking, "is it still the holder, before renewal, nesting and unlock", "hexists KEY f"},
+	{"+hexists", locking, "is it still the holder, before renewal and nesting", "hexists KEY f"},
 	{"+hset", locking, "the hold count", "hset KEY f v odd"},
 	{"+pttl", locking | inspecting | listing, "what is left of the lease", "pttl KEY"},
 	{"+pexpire", locking, "the lease, and its renewal", "pexpire KEY 1"},
-	{"+del", locking, "unlock", "del KEY"},
+	{"+hdel", locking, "unlock", "hdel KEY f"},
+	{"+del", locking, "forced unlock; takes a lock back that could not be given a lease", "del KEY"},
 	{"+get", fencing | inspecting | sharing, "the newest token; whose intent", "get KEY"},
 	{"+set", fencing | sharing, "the next token; a read hold", "set KEY v nx xx"},
 	{"+time", fencing | queueing, "tokens, and tickets, follow the server's clock", "time"},
@@ -63,7 +66,6 @@ var commandRights = []right{
 	{"+hscan", listing, "reads the holders", "hscan KEY 0"},
 	{"+exists", queueing, "is the lock free", "exists KEY"},
 	{"+hget", queueing | sharing, "one field: a ticket, a writer", "hget KEY f"},
-	{"+hdel", queueing | sharing, "a ticket, or a reader, is gone", "hdel KEY f"},
 	{"+zadd", queueing, "takes a place in the queue", "zadd KEY"},
 	{"+zrem", queueing, "gives it up", "zrem KEY m"},
 	{"+zpopmin", queueing, "the next", "zpopmin KEY"},
@@ -74,6 +76,12 @@ var commandRights = []right{
 	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
 	{"+select", database, "a database other than 0", ""},           // or there is no connection
 	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
+	{"+cluster|keyslot", clustered | sharding, "is it a cluster", "cluster keyslot 0"},
+	{"+pubsub|shardnumsub", clustered | sharding, "has it sharded channels, and how many connections wait there", "pubsub shardnumsub"},
+	{"+spublish", sharding, "unlock tells the waiters; probes of the subscription", "spublish CHANNEL 0"},
+	{"+ssubscribe", sharding, "waiters listen", "ssubscribe CHANNEL"},
+	{"+sunsubscribe", sharding, "who has stopped to wait is not counted any longer", "sunsubscribe CHANNEL"},
+	{"+wait", replicating, "how many replicas have the grant", "wait 0 1"},
 }
 
 // relatives are the keys and channels that belong to a lock, as rules; NAME is
@@ -120,12 +128,17 @@ func rightsFor(glob string) []right {
 			add(as("{NAME}", r.why))
 		}
 	}
-	const probe = "&redisson_lock__channel:{rlock-probe:*}"
-	covering := slices.IndexFunc(rights, func(r right) bool { return r.item == "&redisson_lock__channel:*" })
-	if covering >= 0 {
-		rights[covering].needs |= probing
-	} else {
-		rights = append(rights, right{probe, probing, "each client's own channel, for probes", useOf(probe)})
+	for _, probe := range []right{
+		{"&redisson_lock__channel:{rlock-probe:*}", probing, "each client's own channel, for probes", ""},
+		{"&redisson_lock__channel:rlock-probe:*", sharding, "one for each node, where channels are sharded", ""},
+	} {
+		covering := slices.IndexFunc(rights, func(r right) bool { return r.item == "&redisson_lock__channel:*" })
+		if covering >= 0 {
+			rights[covering].needs |= probe.needs
+			continue
+		}
+		probe.try = useOf(probe.item)
+		rights = append(rights, probe)
 	}
 	return append(rights, commandRights...)
 }
@@ -183,7 +196,7 @@ func aclGlob(prefix, glob string) string {
 // String lists the names of the features.
 func (f feature) String() string {
 	var names []string
-	for i, name := range []string{"lock", "fencing", "wake-up", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write"} {
+	for i, name := range []string{"lock", "fencing", "wake-up", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas"} {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}
