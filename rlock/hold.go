@@ -70,6 +70,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return err
 	case left == 0:
 		return g.release(ctx)
+	case h.parent == nil && h.joined():
+		g.reportReleased()
+		return nil
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
 	// and the next request corrects it.

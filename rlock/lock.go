@@ -94,8 +94,11 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return held, hold, err
 }
 
-// try makes one attempt.
+// try makes one attempt, or needs none.
 func (l *Lock) try(ctx, wait context.Context, p patience) (context.Context, *Hold, error) {
+	if held, hold := l.join(ctx); hold != nil {
+		return held, hold, nil
+	}
 	g := l.newGrant(l.client.owner())
 	a := g.acquire(wait, p)
 	if a.err == nil && !a.value.Acquired {

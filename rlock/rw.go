@@ -28,9 +28,12 @@ const (
 //   - Under the context of a reader, the writer is [ErrUpgrade] at once, as it is
 //     after a downgrade: two readers that waited for each other to leave would
 //     wait forever.
+//   - Readers of a client join one another: within 2 ms of the request of one, the
+//     others enter without a request of their own, and share its owner, lease and
+//     loss. [WithoutHandoff] has each of them ask.
 //   - Writers are not starved. While one waits for readers to leave, no new
-//     reader of this library enters, in any process, so that it has to wait for
-//     those that were inside when it came. When a writer leaves, or becomes a
+//     reader of this library enters, in any process, other than to join one, so that
+//     it has to wait for those that were inside when it came. When a writer leaves, or becomes a
 //     reader, whoever waits may be next, reader or writer. [Lock.TryLock] does
 //     not wait and keeps nobody out.
 //   - A writer that dies while it waits keeps new readers out for 10 s at most.
@@ -72,12 +75,17 @@ type RWLock struct{ reader, writer *Lock }
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)
-		l.shared = shared
+		l.shared, l.grouped = shared, true
 		switch {
 		case l.handoff.most > 0, l.handoff.longest > 0:
-			l.refuse(errors.New("WithHandoff: a read/write lock is not passed on in memory"))
+			l.refuse(errors.New("WithHandoff: a writer is not passed on in memory, and how long readers join one another is not to be set"))
 		case l.replicas.n > 0:
 			l.refuse(errors.New("WithReplicas: only plain locks can wait for replicas"))
+		}
+		if l.handoff = l.handoff.withDefaults(l.fixed); shared {
+			l.handoff.most = 0 // a reader is joined, which takes no more than time
+		} else {
+			l.handoff = handoff{}
 		}
 		l.protocol = newReadWrite(c, c.opts.Prefix+name, l.fenced, shared)
 		return l

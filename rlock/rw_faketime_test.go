@@ -50,7 +50,7 @@ func TestFakeTimeDeadWritersIntent(t *testing.T) {
 		require.NoError(t, f.Set(rwIntent, "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"))
 		f.SetTTL(rwIntent, 10*time.Second)
 		began := f.now()
-		_, beside := lock2(t, mu.Reader())
+		_, beside := lock2(t, f.client(t, nil).NewRWLock("a").Reader())
 		require.GreaterOrEqual(t, f.now()-began, 10*time.Second)
 		require.Less(t, f.now()-began, 10*time.Second+10*time.Millisecond)
 		require.NoError(t, hold.Unlock(t.Context()))

@@ -66,9 +66,22 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 		return m.holdCount(ctx)
 	}
 	if h := holdIn(ctx, l); h != nil && h.grant.check() {
-		return h.grant.count()
+		return h.count()
 	}
 	return 0
+}
+
+// count returns how many live holds there are under the same first hold.
+func (h *Hold) count() (n int) {
+	first := h.first()
+	h.grant.mu.Lock()
+	defer h.grant.mu.Unlock()
+	for _, other := range h.grant.holds {
+		if other.first() == first {
+			n++
+		}
+	}
+	return n
 }
 
 // count returns how many holds of the grant are live.

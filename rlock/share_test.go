@@ -1,0 +1,169 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Readers of a client that come together are one for the server, and each of them
+// one for the application.
+func TestFakeTimeReadersJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a")
+		first, hold := lock(t, t.Context(), mu.Reader())
+		asked := len(f.scripts("rwread"))
+		second, other := lock(t, t.Context(), mu.Reader())
+		third, last, err := mu.Reader().TryLock(t.Context())
+		require.NoError(t, err)
+		require.Len(t, f.scripts("rwread"), asked)
+		require.Equal(t, hold.Owner(), other.Owner())
+
+		_, brief := lock(t, t.Context(), mu.Reader())
+		require.NoError(t, brief.Unlock(t.Context()))
+		require.Empty(t, f.scripts("rwcount"))
+
+		nested, inner := lock(t, second, mu.Reader())
+		require.Equal(t, 2, mu.Reader().HoldCount(nested))
+		require.Equal(t, 1, mu.Reader().HoldCount(first), "the holds of others are not its own")
+		_, _, err = mu.Writer().TryLock(third)
+		require.ErrorIs(t, err, rlock.ErrUpgrade)
+		require.NoError(t, inner.Unlock(nested))
+
+		require.NoError(t, hold.Unlock(first))
+		require.ErrorIs(t, context.Cause(first), rlock.ErrUnlocked)
+		require.NoError(t, other.Unlock(second))
+		require.Empty(t, f.scripts("rwrelease"))
+		time.Sleep(time.Minute)
+		require.NoError(t, third.Err(), "it is renewed")
+		_, _, err = f.client(t, nil).NewRWLock("a").Writer().TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, last.Unlock(third))
+		require.NotEmpty(t, f.scripts("rwrelease"))
+		require.Empty(t, f.Keys())
+		require.ErrorIs(t, last.Unlock(third), rlock.ErrNotHeld)
+	})
+}
+
+// Each of these readers asks.
+func TestFakeTimeReadersThatDoNotJoin(t *testing.T) {
+	for name, of := range map[string]func(c *rlock.Client) (first, second *rlock.Lock){
+		"later": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
+			return c.NewRWLock("a").Reader(), nil
+		},
+		"WithoutHandoff": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
+			mu := c.NewRWLock("a", rlock.WithoutHandoff())
+			return mu.Reader(), mu.Reader()
+		},
+		"WithoutRenewal": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
+			mu := c.NewRWLock("a", rlock.WithoutRenewal())
+			return mu.Reader(), mu.Reader()
+		},
+		"the first WithoutRenewal": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
+			return c.NewRWLock("a", rlock.WithoutRenewal()).Reader(), c.NewRWLock("a").Reader()
+		},
+		"another lease": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
+			return c.NewRWLock("a").Reader(), c.NewRWLock("a", rlock.WithLeaseTime(time.Hour)).Reader()
+		},
+		"a token": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
+			return c.NewRWLock("a").Reader(), c.NewRWLock("a", rlock.WithFencing()).Reader()
+		},
+		"after a downgrade": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
+			return nil, c.NewRWLock("a").Reader()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				c := f.client(t, nil)
+				first, second := of(c)
+				var held context.Context
+				var hold *rlock.Hold
+				if first != nil {
+					held, hold = lock(t, t.Context(), first)
+				} else {
+					writing, writer := lock(t, t.Context(), c.NewRWLock("a").Writer())
+					held, hold = lock(t, writing, c.NewRWLock("a").Reader())
+					require.NoError(t, writer.Unlock(writing))
+				}
+				if second == nil {
+					second = first
+					time.Sleep(rlock.DefaultHandoffTime)
+				}
+				beside, other := lock(t, t.Context(), second)
+				require.NotEqual(t, hold.Owner(), other.Owner())
+				require.NoError(t, hold.Unlock(held))
+				require.NoError(t, other.Unlock(beside))
+			})
+		})
+	}
+}
+
+// A writer waits for no more readers than there were, and those who came within the
+// time in which they join.
+func TestFakeTimeJoiningDoesNotStarveWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		const section = 5 * time.Millisecond
+		for i := range 20 { // who overlap all the time
+			go func() {
+				time.Sleep(time.Duration(i) * section / 20)
+				for ctx.Err() == nil {
+					_ = mu.Reader().Do(ctx, func(context.Context) error {
+						time.Sleep(section)
+						return nil
+					})
+				}
+			}()
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Writer())
+		require.LessOrEqual(t, time.Since(start), rlock.DefaultHandoffTime+section)
+		require.NoError(t, hold.Unlock(held))
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// A writer who waits in the same client is known without a message.
+func TestFakeTimeNobodyJoinsPastAWaitingWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a")
+		held, hold := lock(t, t.Context(), mu.Reader())
+		done := make(chan error)
+		go func() { done <- mu.Writer().Do(t.Context(), func(context.Context) error { return nil }) }()
+		synctest.Wait()
+		_, _, err := mu.Reader().TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, hold.Unlock(held))
+		require.NoError(t, <-done)
+	})
+}
+
+// What is lost is lost for all who share it.
+func TestFakeTimeLossOfJoinedReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a")
+		first, hold := lock(t, t.Context(), mu.Reader())
+		second, other := lock(t, t.Context(), mu.Reader())
+		f.deafUp.Store(true)
+		time.Sleep(time.Minute)
+		for _, held := range []context.Context{first, second} {
+			require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+		}
+		f.deafUp.Store(false)
+		require.ErrorIs(t, hold.Unlock(first), rlock.ErrLeaseLost)
+		require.ErrorIs(t, other.Unlock(second), rlock.ErrLeaseLost)
+	})
+}
