@@ -107,11 +107,25 @@ func KeepTicket(f Fair, life time.Duration, told func(granted bool, time int64))
 	}
 }
 
+// FairReleased is the answer to ReleaseFair.
+type FairReleased struct {
+	Released
+	Call string // message to the next owner, if that is of f.Owner's client: it was not sent, or is its name alone
+}
+
 // ReleaseFair is Release, and takes the owner's ticket out if there is one; what
-// is free after that goes to the next. ErrNotOwner: f.Owner did not hold the lock.
-func ReleaseFair(ctx context.Context, r Runner, f Fair) (Released, error) {
+// is free after that goes to the next. ErrNotOwner: f.Owner did not hold the lock; an
+// earlier delivery may have released it, and granted it to the owner in Call.
+func ReleaseFair(ctx context.Context, r Runner, f Fair) (FairReleased, error) {
 	reply, err := f.run(ctx, r, fairReleaseScript, f.keys(), 0, f.Channel)
-	return announced(f.Grant, reply, err)
+	released, err := announced(f.Grant, reply, err)
+	switch {
+	case err == ErrNotOwner:
+		return FairReleased{Call: reply.text(1)}, err
+	case err != nil || released.PublishErr != nil:
+		return FairReleased{Released: released}, err
+	}
+	return FairReleased{released, reply.text(2)}, nil
 }
 
 // ForceReleaseFair is ForceRelease; the lock goes to the next.

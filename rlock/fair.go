@@ -18,7 +18,8 @@ const ticketLife = 6 * time.Second
 // came to the server, over all processes. A release grants it to the first
 // waiter, who enters on the message alone, and wakes nobody else, so the cost of a
 // hand-over does not grow with the number of waiters: two commands, the release
-// and the next acquisition of whoever has released. For the methods and the
+// and the next acquisition of whoever has released. If the next is a goroutine of
+// the same client, the answer to the release is the message. For the methods and the
 // options see [Client.NewLock].
 //
 // Every waiting call stands in the queue for itself, also those of one client. It
@@ -49,7 +50,7 @@ const ticketLife = 6 * time.Second
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.apart = true
+	l.apart, l.grouped = true, true
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))
@@ -117,8 +118,14 @@ func (f *fair) called(owner string) (reply, bool) {
 	return t.granted()
 }
 
+// release brings the message in the answer to its addressee. If the answer is lost,
+// that of the repetition names the addressee, who asks then.
 func (f *fair) release(ctx context.Context, owner string) (lua.Released, error) {
-	return lua.ReleaseFair(ctx, f.client.scripts, f.of(owner))
+	r, err := lua.ReleaseFair(ctx, f.client.scripts, f.of(owner))
+	if r.Call != "" {
+		f.client.tickets.tell(r.Call)
+	}
+	return r.Released, err
 }
 
 func (f *fair) listen(owner string) ear { return f.client.tickets.open(f, owner) }

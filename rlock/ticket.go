@@ -22,12 +22,12 @@ type tickets struct {
 //
 // # On the message alone
 //
-// A message says when, on the server's clock, the lock was granted, and for how
-// long. To trust it, a moment on the clock here is needed that was not after that.
-// Every answer "you are in the queue" gives one: the request was sent before it was
-// executed, and was executed before the grant, as it found the owner queueing. So
-// the newest such answer says most, and the window of the grant is that of a lease
-// taken at the moment its request was sent.
+// A message, also one that came as the answer to a release, says when, on the
+// server's clock, the lock was granted, and for how long. To trust it, a moment on the
+// clock here is needed that was not after that. Every answer "you are in the queue"
+// gives one: the request was sent before it was executed, and was executed before the
+// grant, as it found the owner queueing. So the newest such answer says most, and the
+// window of the grant is that of a lease taken at the moment its request was sent.
 //
 // An owner may lose its claim, by being slow, and queue anew. A message from before
 // that must not be trusted by an answer from after it: therefore the answer's
@@ -44,6 +44,7 @@ type ticket struct {
 	entry  *watchdog.Entry[*grant] // renews the ticket; nil before it is in the queue
 	sent   time.Time               // of the newest request that found the owner queueing
 	at     int64                   // when that was, on the server's clock, in microseconds
+	call   string                  // newest message that came as an answer
 	left   bool
 }
 
@@ -66,14 +67,33 @@ func (ts *tickets) of(owner string) *ticket {
 	return ts.byOwner[owner]
 }
 
-// granted returns what the newest message grants, if it can be trusted.
+// tell brings a message to its addressee. One that has left is being released.
+func (ts *tickets) tell(call string) {
+	owner, _, _ := strings.Cut(call, " ")
+	if t := ts.of(owner); t != nil {
+		t.mu.Lock()
+		t.call = call
+		t.mu.Unlock()
+		t.wake()
+	}
+}
+
+// granted returns what a message grants, if it can be trusted.
 func (t *ticket) granted() (reply, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.waiter == nil || t.lock.fixed { // a lease that is not renewed must be a whole one
 		return reply{}, false
 	}
-	words := strings.Split(t.waiter.Message(), " ")
+	if r, ok := t.trust(t.call); ok {
+		return r, true
+	}
+	return t.trust(t.waiter.Message())
+}
+
+// trust reads a message. mu is held.
+func (t *ticket) trust(call string) (reply, bool) {
+	words := strings.Split(call, " ")
 	if len(words) != 4 {
 		return reply{}, false
 	}
@@ -162,11 +182,13 @@ func (t *ticket) renewals(owner string, life time.Duration) []renewal {
 	})}}
 }
 
-// wake has the owner ask.
+// wake has the owner look for a message, or ask, unless it is about to.
 func (t *ticket) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiter.Wake()
+	if t.waiter != nil {
+		t.waiter.Wake()
+	}
 }
 
 // C, Live and Leave make it an ear.

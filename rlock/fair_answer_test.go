@@ -1,0 +1,123 @@
+package rlock_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// fairTraffic returns the scripts of fair locks that clients have sent, and the
+// messages that grant one, since m was started.
+func fairTraffic(m *redistest.Monitor) (traffic []string) {
+	for _, c := range m.Commands() {
+		switch command := strings.ToLower(c.Args[0]); {
+		case command == "publish" && strings.HasPrefix(c.Args[1], "rlock_fair_channel"):
+			traffic = append(traffic, command)
+		case c.Client != "lua":
+			for _, name := range []string{"fair_acquire", "fair_keep", "fair_release"} {
+				if fairScript(name)(c.Args) {
+					traffic = append(traffic, name)
+				}
+			}
+		}
+	}
+	return traffic
+}
+
+// learn has the server know the scripts.
+func learn(tb testing.TB, mu *rlock.Lock) {
+	tb.Helper()
+	held, hold := lock(tb, tb.Context(), mu)
+	require.NoError(tb, hold.Unlock(held))
+}
+
+// A hand-over to a goroutine of the same client is the release, and no message.
+func TestFairHandoverInOneClient(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewFairLock("a", rlock.WithFencing())
+	learn(t, mu)
+	held, hold := lock(t, t.Context(), mu)
+	w := begin(t.Context(), mu)
+	awaitQueue(t, rdb, "a", 1)
+	redistest.Eventually(t, "the waiter listens", func() bool {
+		channels, err := rdb.PubSubChannels(t.Context(), "rlock_fair_channel:*").Result()
+		require.NoError(t, err)
+		return len(channels) > 0
+	})
+	time.Sleep(50 * time.Millisecond) // its second attempt
+	m := srv.Monitor(t)
+	require.NoError(t, hold.Unlock(held))
+	next, nextHold := w.acquired(t)
+	require.Equal(t, []string{"fair_release"}, fairTraffic(m))
+	require.Greater(t, nextHold.Token(), hold.Token())
+	require.NoError(t, next.Err())
+	require.NoError(t, nextHold.Unlock(next))
+}
+
+// The answer that grants the lock to another goroutine of the client is lost. The
+// release is repeated, and has that one ask, before its ticket is renewed.
+func TestFairLostAnswer(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	proxy := netfault.New(t, srv.Addr())
+	far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { require.NoError(t, far.Close()) })
+	mu := clientOn(t, far, nil).NewFairLock("a")
+	learn(t, mu)
+	held, hold := lock(t, t.Context(), mu)
+	w := begin(t.Context(), mu)
+	awaitQueue(t, rdb, "a", 1)
+	time.Sleep(50 * time.Millisecond) // its second attempt
+	m := srv.Monitor(t)
+	proxy.CutReplies(1, fairScript("fair_release"))
+	require.NoError(t, hold.Unlock(held))
+	next, nextHold := w.acquired(t)
+	require.NotContains(t, fairTraffic(m), "fair_keep")
+	require.EqualValues(t, 1, proxy.Stats().RepliesCut)
+	require.NoError(t, nextHold.Unlock(next))
+}
+
+// Goroutines of two clients take turns: whoever is next hears of it, by an answer or
+// by a message, and nobody has to ask.
+func TestFairMixedClients(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	clients := []*rlock.Client{newClient(t, srv, nil), newClient(t, srv, nil)}
+	var wg sync.WaitGroup
+	inside := make(chan struct{}, 1)
+	for i := range 8 {
+		wg.Go(func() {
+			mu := clients[i%2].NewFairLock("a")
+			for range 50 {
+				held, hold, err := mu.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case inside <- struct{}{}:
+				default:
+					t.Error("two inside")
+				}
+				<-inside
+				if err := hold.Unlock(held); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	wg.Wait()
+	require.Less(t, time.Since(began), 10*time.Second, "400 hand-overs wait for no renewal")
+}

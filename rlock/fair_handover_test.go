@@ -1,0 +1,132 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A hand-over is the release, and nothing that the new holder sends.
+func TestFairHandoverIsOneCommand(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	here, there := newClient(t, srv, nil), newClient(t, srv, nil)
+	held, hold := lock(t, t.Context(), here.NewFairLock("a", rlock.WithFencing()))
+	w := begin(t.Context(), there.NewFairLock("a", rlock.WithFencing()))
+	awaitQueue(t, rdb, "a", 1)
+	redistest.Eventually(t, "the waiter listens", func() bool {
+		channels, err := rdb.PubSubChannels(t.Context(), "rlock_fair_channel:*").Result()
+		require.NoError(t, err)
+		return len(channels) > 0
+	})
+	time.Sleep(50 * time.Millisecond) // its second attempt
+	commands := sent(t, srv, func() {
+		require.NoError(t, hold.Unlock(held))
+		w.acquired(t)
+	})
+	require.Equal(t, []string{"evalsha"}, commands[:1])
+	require.NotContains(t, commands[1:], "evalsha", "unless it is the first renewal: see below")
+	next, nextHold := w.acquired(t)
+	require.Greater(t, nextHold.Token(), hold.Token())
+	ttl := rdb.PTTL(t.Context(), "a").Val()
+	require.LessOrEqual(t, ttl, ticketLife, "a claim")
+	require.True(t, time.Until(nextHold.Until()) < ttl)
+	redistest.Eventually(t, "the first renewal makes it the full lease", func() bool {
+		return rdb.PTTL(t.Context(), "a").Val() > ticketLife
+	})
+	redistest.Eventually(t, "and the holder knows", func() bool {
+		return time.Until(nextHold.Until()) > ticketLife
+	})
+	require.NoError(t, next.Err())
+	require.NoError(t, nextHold.Unlock(next))
+}
+
+// Unlock and the next Lock are all that a hand-over costs, with few waiters and
+// with many.
+func TestFairCommandsPerHandover(t *testing.T) {
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewFairLock("a")
+	for _, waiters := range []int{8, 64} {
+		t.Run(strconv.Itoa(waiters), func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var wg sync.WaitGroup
+			var mutex sync.Mutex
+			taken := make([]int, waiters)
+			total := func() (n int) {
+				mutex.Lock()
+				defer mutex.Unlock()
+				for _, k := range taken {
+					n += k
+				}
+				return n
+			}
+			for i := range waiters {
+				wg.Go(func() {
+					for {
+						held, hold, err := mu.Lock(ctx)
+						if err != nil {
+							return
+						}
+						mutex.Lock()
+						taken[i]++
+						mutex.Unlock()
+						if err := hold.Unlock(held); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			redistest.Eventually(t, "everybody had a turn", func() bool { return total() > 3*waiters })
+			before, first := total(), srv.CommandCalls(t)["evalsha"]
+			redistest.Eventually(t, "everybody had ten turns", func() bool { return total() > before+10*waiters })
+			last, after := srv.CommandCalls(t)["evalsha"], total()
+			cancel()
+			wg.Wait()
+			// One of the two figures is always taken a little earlier than the other.
+			require.LessOrEqual(t, float64(last-first)/float64(after-before), 2.1+float64(2)/float64(10*waiters))
+			for _, k := range taken {
+				require.InDelta(t, taken[0], k, 2, "%v", taken)
+			}
+		})
+	}
+}
+
+// Goroutines and subscriptions do not grow with the waiters, but for their own.
+func TestFairManyWaiters(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewFairLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	const waiters = 300
+	all := make([]*waiting, waiters)
+	for i := range all {
+		all[i] = begin(ctx, mu)
+	}
+	awaitQueue(t, rdb, "a", waiters)
+	redistest.Eventually(t, "they rest", func() bool { return runtime.NumGoroutine() < before+waiters+10 })
+	channels, err := rdb.PubSubChannels(t.Context(), "rlock_fair_channel:*").Result()
+	require.NoError(t, err)
+	require.Len(t, channels, 1)
+	cancel()
+	for _, w := range all {
+		<-w.done
+		if !errors.Is(w.err, rlock.ErrNotAcquired) {
+			require.ErrorIs(t, w.err, context.Canceled)
+		}
+	}
+	awaitQueue(t, rdb, "a", 0)
+	require.NoError(t, hold.Unlock(held))
+}
