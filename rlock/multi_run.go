@@ -66,7 +66,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		wanted[i] = lua.Wanted{Grant: l.protocol.(*plain).of(grants[i].owner), Lease: l.lease}
 	}
 	a := send(wait, first, p, func(ctx context.Context) (lua.ReplyAll, error) {
-		return lua.AcquireAll(ctx, c.rdb, wanted)
+		return lua.AcquireAll(ctx, c.scripts, wanted)
 	}, func(r lua.ReplyAll, err error) {
 		for _, g := range grants {
 			g.late(reply{Reply: lua.Reply{Acquired: r.Acquired}}, err)
