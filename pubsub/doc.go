@@ -46,15 +46,21 @@
 //	nobody received the probe  commands go to another server, as after a
 //	                           failover: the connection is given up at once
 //	another server is in       so says a map of the cluster that is loaded anew
-//	charge                     for the first two probes of a connection, when one
-//	                           stays unanswered, and every 8 intervals
+//	charge                     for the first two probes of a connection, twice
+//	                           per interval while one is unanswered for longer
+//	                           than that, and otherwise every 8 intervals
 //	no answer                  the connection is deaf: it is given up after 8
 //	                           intervals
 //
+// So a server that stalls keeps its connection for 8 intervals, and one that has
+// been replaced loses it at once. While a server cannot be reached, the question who
+// is in charge is asked as often.
+//
 // With the default of 500 ms a waiter is awake 0.5 s after its command client
-// knows of another master (2 s, if messages still come from the former one); if
-// the other nodes of a cluster know and the client does not, within 4.5 s; and 4 s
-// after a connection has died without a sign.
+// knows of another master (2 s, if messages still come from the former one), and
+// 0.3 s after the other nodes of a cluster know, if the former master is silent; if
+// that still answers, within 4.5 s; and 4 s after a connection has died without a
+// sign.
 //
 // # A channel
 //

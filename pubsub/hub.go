@@ -16,8 +16,10 @@ type Options struct {
 	// ProbeInterval is how long a connection on which somebody waits may be
 	// silent before the hub causes traffic on it. A probe that arrives at
 	// another server than the subscriptions, as after a failover, ends the
-	// connection at once; silence does after 8 intervals, and they are also the
-	// time to open a connection. 0 means 500 ms; a negative value panics.
+	// connection at once, and so does another master of a cluster, for which the
+	// hub looks while there is no answer; silence alone does after 8 intervals, and
+	// they are also the time to open a connection. 0 means 500 ms; a negative value
+	// panics.
 	ProbeInterval time.Duration
 	// Linger is how long a channel stays subscribed after its last waiter has
 	// left, so that a hot lock does not resubscribe for every contention.
@@ -45,7 +47,7 @@ type Hub struct {
 	nodes     map[string]*node
 	lost      []*channel      // to be placed by search
 	searching bool            // the goroutine of search exists
-	refreshes int             // under way
+	inquiries int             // under way
 	warned    map[string]bool // kinds of refusal in the log
 	closed    bool
 }

@@ -45,15 +45,25 @@ func (n *node) run() {
 		if failures == 0 && !errors.Is(err, errClosed) {
 			h.opts.Logger.Warn("pubsub: no connection, waiters poll until there is one", "server", n.name, "error", err)
 		}
-		h.mu.Lock()
-		h.refresh() // perhaps another server is in charge now
-		h.mu.Unlock()
-		select {
-		case <-time.After(backoff(failures)):
-		case <-h.ctx.Done():
-		}
+		n.pause(backoff(failures))
 		failures++
 		n.rehome()
+	}
+}
+
+// pause waits before the next connection, for which another server may be in
+// charge meanwhile.
+func (n *node) pause(d time.Duration) {
+	h, step := n.hub, n.hub.opts.ProbeInterval/inquiries
+	for ; d > 0; d -= step {
+		h.mu.Lock()
+		h.inquire()
+		h.mu.Unlock()
+		select {
+		case <-time.After(min(d, step)):
+		case <-h.ctx.Done():
+			return
+		}
 	}
 }
 
@@ -92,7 +102,19 @@ func (n *node) disconnect(c *conn) (confirmed bool) {
 	return c.confirmed
 }
 
-// rehome moves the channels that another server serves by now. There is no
+// verify acts upon what is known about the servers.
+func (n *node) verify() {
+	n.hub.mu.Lock()
+	c := n.conn
+	n.hub.mu.Unlock()
+	if c != nil {
+		c.verify()
+	} else {
+		n.rehome()
+	}
+}
+
+// rehome moves the channels that another server serves by now, unless there is a
 // connection.
 func (n *node) rehome() {
 	h := n.hub
@@ -105,7 +127,7 @@ func (n *node) rehome() {
 			continue
 		}
 		h.mu.Lock()
-		if n.channels[ch.name] == ch {
+		if n.conn == nil && n.channels[ch.name] == ch {
 			n.drop(ch)
 			h.assign(ch, name)
 		}

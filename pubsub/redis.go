@@ -20,6 +20,9 @@ import (
 // In a cluster all channels share one connection, to the owner of probe's slot;
 // PUBLISH reaches it from every node.
 func Redis(rdb redis.UniversalClient, probe string) Servers {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return &oneMaster{&masters{cluster: cluster}, probe}
+	}
 	_, single := rdb.(*redis.Client)
 	return &anyServer{rdb, probe, single}
 }
@@ -28,18 +31,36 @@ func Redis(rdb redis.UniversalClient, probe string) Servers {
 type anyServer struct {
 	rdb    redis.UniversalClient
 	probe  string
-	single bool // PUBLISH counts all receivers, not those of one node
+	single bool // PUBLISH counts all receivers
 }
 
 func (a *anyServer) Find(context.Context, string) (string, error) { return "", nil }
 func (a *anyServer) Refresh(context.Context)                      {}
 
 func (a *anyServer) Open(ctx context.Context, _, _ string) (Source, error) {
-	ps := a.rdb.Subscribe(ctx) // without channels: no I/O
-	s := newRedisSource(ps, a.rdb, a.probe)
+	return openOrdinary(ctx, a.rdb, a.probe, a.single)
+}
+
+// oneMaster of a cluster serves all channels: that of the slot of probe.
+type oneMaster struct {
+	*masters
+	probe string
+}
+
+func (o *oneMaster) Find(ctx context.Context, _ string) (string, error) {
+	return o.masters.Find(ctx, o.probe)
+}
+
+func (o *oneMaster) Open(ctx context.Context, _, _ string) (Source, error) {
+	return openOrdinary(ctx, o.cluster, o.probe, false) // PUBLISH counts the receivers of one node
+}
+
+func openOrdinary(ctx context.Context, rdb redis.UniversalClient, probe string, counts bool) (Source, error) {
+	ps := rdb.Subscribe(ctx) // without channels: no I/O
+	s := newRedisSource(ps, rdb, probe)
 	s.subscribe, s.unsubscribe = ps.Subscribe, ps.Unsubscribe
 	s.publish = redis.Pipeliner.Publish
-	s.counts = a.single
+	s.counts = counts
 	return s, s.begin(ctx)
 }
 

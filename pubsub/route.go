@@ -1,13 +1,16 @@
 package pubsub
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
-// maxRefreshes bounds how many questions about the servers are under way at a
-// time: one may hang on a server that does not answer, while another does.
-const maxRefreshes = 3
+// maxInquiries bounds how many are under way at a time. Each of them may have
+// asked a server that does not answer, and is over when a time-out of the client
+// ends it; the next one asks another server, perhaps.
+const maxInquiries = 12
 
 // place puts a channel that has no server on the one that serves it.
 func (h *Hub) place(ch *channel) {
@@ -53,7 +56,7 @@ func (h *Hub) lose(ch *channel) {
 		return
 	}
 	h.lost = append(h.lost, ch)
-	h.refresh()
+	h.inquire()
 	if !h.searching {
 		h.searching = true
 		h.wg.Go(h.search)
@@ -92,17 +95,22 @@ func (h *Hub) search() {
 	}
 }
 
-// refresh has the news about the servers fetched, and does not wait for them.
-func (h *Hub) refresh() {
-	if h.refreshes == maxRefreshes || h.closed {
+// inquire has the news about the servers fetched, and every node look whether they
+// concern it. It waits for nothing.
+func (h *Hub) inquire() {
+	if h.inquiries == maxInquiries || h.closed {
 		return
 	}
-	h.refreshes++
+	h.inquiries++
 	h.wg.Go(func() {
 		h.servers.Refresh(h.ctx)
 		h.mu.Lock()
-		h.refreshes--
+		h.inquiries--
+		nodes := slices.Collect(maps.Values(h.nodes))
 		h.mu.Unlock()
+		for _, n := range nodes {
+			n.verify()
+		}
 	})
 }
 

@@ -17,11 +17,12 @@ import (
 // cluster implements pubsub.Servers with several servers. A client of it has an
 // old map until it refreshes.
 type cluster struct {
-	mu      sync.Mutex // guards the maps
+	mu      sync.Mutex // guards what follows
 	servers map[string]*server
 	owners  map[string]string // server by channel
 	known   map[string]string // what Find says
 	hang    chan struct{}     // Refresh waits for it; nil: for nothing
+	asked   int               // calls of Refresh
 }
 
 var errUnknown = errors.New("no map")
@@ -65,6 +66,7 @@ func (c *cluster) Find(_ context.Context, channel string) (string, error) {
 func (c *cluster) Refresh(ctx context.Context) {
 	c.mu.Lock()
 	hang := c.hang
+	c.asked++
 	c.mu.Unlock()
 	if hang != nil {
 		select {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -64,8 +65,17 @@ func (m *masters) Find(ctx context.Context, channel string) (string, error) {
 
 // Refresh loads the client's map of the slots, which otherwise is a minute old
 // unless a command was redirected. ForEachMaster does, and no other exported
-// method waits for it.
+// method waits for it. A map that was long in coming may be that of a node which
+// had stood still, and older than the one it replaces: then another is loaded.
 func (m *masters) Refresh(ctx context.Context) {
+	asked := time.Now()
+	m.load(ctx)
+	if time.Since(asked) > time.Second {
+		m.load(ctx)
+	}
+}
+
+func (m *masters) load(ctx context.Context) {
 	_ = m.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
 }
 

@@ -180,6 +180,39 @@ func TestShardedFailovers(t *testing.T) {
 	}
 }
 
+// A waiter that nobody else works for learns of a new master, whose former one is
+// silent, as soon as the other nodes know of it: on each family of channels.
+func TestSilentMasterIsReplaced(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1)
+	for name, servers := range map[string]func(*redis.ClusterClient) pubsub.Servers{
+		"sharded":  func(rdb *redis.ClusterClient) pubsub.Servers { return pubsub.Sharded(rdb, "probe:") },
+		"both":     func(rdb *redis.ClusterClient) pubsub.Servers { return pubsub.Both(rdb, "probe:") },
+		"ordinary": func(rdb *redis.ClusterClient) pubsub.Servers { return pubsub.Redis(rdb, "{lock}probe") },
+	} {
+		h := pubsub.NewHub(servers(c.Client(t)), pubsub.Options{})
+		w := h.Join("{lock}")
+		live(t, w)
+		old := c.Owner(c.Slot("{lock}"))
+		next := c.Replica(old)
+		rdb := next.Client(t)
+		old.Stop()
+		redistest.Eventually(t, "the replica takes over", func() bool {
+			return strings.Contains(rdb.Info(t.Context(), "replication").Val(), "role:master")
+		})
+		promoted := time.Now()
+		redistest.Eventually(t, "the new master has a subscription", func() bool {
+			ctx := t.Context()
+			return rdb.PubSubShardNumSub(ctx, "{lock}").Val()["{lock}"]+rdb.PubSubNumSub(ctx, "{lock}").Val()["{lock}"] > 0
+		})
+		live(t, w)
+		t.Logf("%s: live %v after the promotion", name, time.Since(promoted))
+		assert.Less(t, time.Since(promoted), time.Second, name)
+		old.Cont()
+		c.AwaitHealthy()
+		assert.NoError(t, h.Close(context.Background()))
+	}
+}
+
 func TestBothFamilies(t *testing.T) {
 	c := redistest.StartCluster(t, 1, 0)
 	admin := c.Nodes[0].Client(t)

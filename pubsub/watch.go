@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -9,6 +10,8 @@ const (
 	patience  = 8 // intervals without an answer until a connection is given up
 	maxProbes = 3 // in that time: after 1, 2 and 4 of them
 	reprobe   = 4 // intervals until the next probe, whatever is heard
+	inquiries = 2 // per interval, about who is in charge in place of a server that is silent
+	samples   = 8 // channels, by which to tell
 )
 
 // watch returns when the connection has been given up, or has to be because the
@@ -17,8 +20,8 @@ func (c *conn) watch() error {
 	interval := c.hub.opts.ProbeInterval
 	timer := time.NewTimer(interval / 10) // then is the first probe, and what it counts is a standard for the next
 	defer timer.Stop()
-	var probed, refreshed time.Duration // since began, like heard
-	probes, unheard := 0, 0             // all, and those without an answer
+	var probed, due, inquired time.Duration // since began, like heard
+	probes, unheard := 0, 0                 // all, and those without an answer
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -31,22 +34,28 @@ func (c *conn) watch() error {
 		}
 		awaited, unanswered := c.state()
 		switch {
-		case unheard == maxProbes, unanswered >= patience*interval:
+		case unheard == maxProbes && now >= due, unanswered >= patience*interval:
 			return errSilent
 		case !awaited:
 			timer.Reset(interval)
 		case probes > 0 && unheard == 0 && now-heard < interval && now-probed < reprobe*interval:
 			timer.Reset(interval - (now - heard))
 		default:
-			refresh := probes < 2 || unheard > 0 || now-refreshed >= patience*interval
-			if refresh {
-				refreshed = now
+			if probes < 2 || unheard > 0 || now-inquired >= patience*interval {
+				c.inquire()
+				inquired = now
 			}
-			c.hub.wg.Go(func() { c.probe(refresh) })
-			timer.Reset(interval << unheard)
-			probed = now
-			probes++
-			unheard++
+			if unheard == 0 || now >= due {
+				c.hub.wg.Go(c.probe)
+				probed, due = now, now+interval<<unheard
+				probes++
+				unheard++
+			}
+			if unheard == 1 && heard > 0 { // nothing is wrong yet
+				timer.Reset(interval)
+			} else {
+				timer.Reset(interval / inquiries)
+			}
 		}
 	}
 }
@@ -68,20 +77,11 @@ func (c *conn) state() (awaited bool, unanswered time.Duration) {
 	return awaited, unanswered
 }
 
-// probe finds out whether this is still the right server, and causes traffic. To
-// refresh is to ask anew who is in charge: when a connection is young, because
-// what was known when it was opened may have been old, and every now and then,
-// because a server that is cut off does not know that it was replaced. A probe
-// has half of the patience, so that a Source which has to try something else can
-// do so while an answer still counts.
-func (c *conn) probe(refresh bool) {
-	if refresh {
-		c.hub.servers.Refresh(c.ctx)
-	}
-	if name, err := c.hub.servers.Find(c.ctx, c.sample); err == nil && name != c.node.name {
-		c.giveUp(errElsewhere)
-		return
-	}
+// probe finds out whether this is still the right server, as far as is known, and
+// causes traffic. It has half of the patience, so that a Source which has to try
+// something else can do so while an answer still counts.
+func (c *conn) probe() {
+	c.verify()
 	c.hub.mu.Lock()
 	src := c.src
 	c.hub.mu.Unlock()
@@ -92,5 +92,36 @@ func (c *conn) probe(refresh bool) {
 	defer cancel()
 	if err := src.Probe(ctx); err != nil {
 		c.giveUp(err)
+	}
+}
+
+// inquire asks anew who is in charge: when a connection is young, because what was
+// known when it was opened may have been old; while the server is silent, because
+// it may have been replaced; and every now and then, because a server that is cut
+// off does not know that it was.
+func (c *conn) inquire() {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	c.hub.inquire()
+}
+
+// verify gives the connection up if another server is in charge, as far as is known.
+// A few channels are asked about, because one that has moved does not take the
+// others with it.
+func (c *conn) verify() {
+	var names []string
+	c.hub.mu.Lock()
+	for name := range c.node.channels {
+		if names = append(names, name); len(names) == samples {
+			break
+		}
+	}
+	c.hub.mu.Unlock()
+	here := func(name string) bool {
+		server, err := c.hub.servers.Find(c.ctx, name)
+		return err != nil || server == c.node.name
+	}
+	if len(names) > 0 && !slices.ContainsFunc(names, here) {
+		c.giveUp(errElsewhere)
 	}
 }

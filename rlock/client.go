@@ -27,7 +27,7 @@ type Client struct {
 	grants  atomic.Uint64 // owner names given out
 	hub     *pubsub.Hub
 	family  *family
-	reloads atomic.Int64 // under way
+	reloads reloads
 	dog     *watchdog.Scheduler[*grant]
 	gates   gates
 	janitor janitor

@@ -72,7 +72,7 @@ func once[T any](ctx context.Context, l *Lock, request func(context.Context) (T,
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("rlock: lock %s: %w", quote(l.name), ended(ctx))
 	}
-	value, err := attempt(ctx, l.client, maxAttempt, l.client.closing, request, nil)
+	value, err := attempt(ctx, l, maxAttempt, l.client.closing, request, nil)
 	switch o, _ := classify(err); {
 	case o == answered:
 		return value, l.translate(err)

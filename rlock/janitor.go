@@ -122,7 +122,7 @@ func (j *janitor) take() (due []*job, pause time.Duration, left bool) {
 // answer puts the job back.
 func (j *janitor) do(one *job) {
 	l := one.grant.lock
-	_, err := attempt(context.Background(), j.client, l.bound(), nil, one.grant.requestRelease, nil)
+	_, err := attempt(context.Background(), l, l.bound(), nil, one.grant.requestRelease, nil)
 	o, final := classify(err)
 	j.mu.Lock()
 	j.busy--

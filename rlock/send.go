@@ -123,7 +123,7 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 			}
 			a.value, err = request(quick)
 		default:
-			a.value, err = attempt(ctx, l.client, min(p.attempt, left), p.stop, request, late)
+			a.value, err = attempt(ctx, l, min(p.attempt, left), p.stop, request, late)
 		}
 		o, final := classify(err)
 		if o == answered {
@@ -215,9 +215,9 @@ var (
 
 // attempt makes a request in a goroutine of its own, because go-redis ends a
 // command on the wire neither with its context nor, necessarily, at all. When ctx
-// is over, bound has passed or stop is closed, it returns and leaves the request
-// behind; what that returns goes to late.
-func attempt[T any](ctx context.Context, c *Client, bound time.Duration, stop <-chan struct{}, request func(context.Context) (T, error), late func(T, error)) (T, error) {
+// is over, bound has passed, stop is closed or another master of a cluster has taken
+// over, it returns and leaves the request behind; what that returns goes to late.
+func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, request func(context.Context) (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -230,10 +230,14 @@ func attempt[T any](ctx context.Context, c *Client, bound time.Duration, stop <-
 		return none.value, errNotSent
 	default:
 	}
+	c := l.client
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	results := make(chan result, 1)
 	c.background(func() {
 		defer cancel()
+		if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
+			defer l.leave(own, cluster, cancel).Stop()
+		}
 		value, err := request(own)
 		results <- result{value, err}
 	})

@@ -186,6 +186,15 @@ func (c *Cluster) AddNode() *Server {
 	return node
 }
 
+// AddReplica adds a replica of master.
+func (c *Cluster) AddReplica(master *Server) *Server {
+	c.tb.Helper()
+	node := c.AddNode()
+	c.replicate(node, master)
+	c.AwaitHealthy()
+	return node
+}
+
 // RemoveNode has all others forget a node that has no slots, and kills it.
 func (c *Cluster) RemoveNode(node *Server) {
 	c.tb.Helper()

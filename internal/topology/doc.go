@@ -5,4 +5,8 @@
 // The long series, with its table, and the throughput run with
 //
 //	RLOCK_TOPOLOGY=1 go test -count=1 -v -timeout 15m ./internal/topology
+//
+// and the throughput alone, on a machine that does nothing else, with
+//
+//	RLOCK_TOPOLOGY=1 go test -count=1 -v -run TestThroughput ./internal/topology
 package topology

@@ -2,63 +2,92 @@ package topology
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // blow is one failover or move.
 type blow struct {
 	kind         string
 	move         bool // of a slot, in which nothing can be forgotten
+	woke         bool // the former master woke up at switched
 	from, healed time.Time
-	switched     time.Time // another master serves
+	switched     time.Time         // when the test saw that another master serves
+	reachable    time.Time         // since when clients could find it; zero: since it serves
+	old, master  *redistest.Server // nil for a quorum, of which one server fails
 }
 
-// figures are those of a kind of blow.
-type figures struct {
-	blows                              int
-	across, kept, told, late, unknown  int
-	waits                              int
-	slept                              time.Duration
-	missed                             int
-	lossy, violations, withWait, aside int
+// stroke is a kind of blow. strike returns when another master serves, heal when all
+// is well again.
+type stroke struct {
+	kind   string
+	move   bool
+	wakes  bool // heal begins with that
+	strike func(old *redistest.Server)
+	heal   func(old *redistest.Server)
 }
 
 // calm is the time between two blows.
 const calm = 3 * time.Second
 
-// TestSeries has masters replaced and slots moved, again and again, while the
-// locks on them are held, renewed and waited for by several clients.
+// deal has the strokes strike in turn.
+func deal(t *testing.T, n int, strokes []stroke, master func() *redistest.Server) (blows []blow) {
+	for i := range n {
+		s := strokes[i%len(strokes)]
+		time.Sleep(calm) // and Sentinels refuse a failover within 4 s of the one before
+		b := blow{kind: s.kind, move: s.move, woke: s.wakes, old: master(), from: time.Now()}
+		s.strike(b.old)
+		b.switched, b.master = time.Now(), master()
+		if s.heal != nil {
+			s.heal(b.old)
+		}
+		b.healed = time.Now()
+		t.Logf("%s: switched after %v, healed after %v", b.kind, b.switched.Sub(b.from).Round(time.Millisecond), b.healed.Sub(b.from).Round(time.Millisecond))
+		blows = append(blows, b)
+	}
+	time.Sleep(calm)
+	return blows
+}
+
+// TestSeries has masters replaced, added and removed, and slots moved, again and
+// again, while the locks on them are held, renewed and waited for by several
+// clients.
 func TestSeries(t *testing.T) {
 	long(t)
-	var mu sync.Mutex // guards tables
-	var tables []string
+	var mu sync.Mutex // guards rows
+	var rows strings.Builder
 	t.Run("on", func(t *testing.T) {
-		t.Run("Sentinel", func(t *testing.T) {
-			t.Parallel()
-			table := sentinelSeries(t)
-			mu.Lock()
-			tables = append(tables, table)
-			mu.Unlock()
-		})
-		t.Run("Cluster", func(t *testing.T) {
-			t.Parallel()
-			table := clusterSeries(t)
-			mu.Lock()
-			tables = append(tables, table)
-			mu.Unlock()
-		})
+		for name, series := range map[string]func(*testing.T) string{
+			"Sentinel": sentinelSeries, "Cluster": clusterSeries, "Quorum": quorumSeries,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				table := series(t)
+				mu.Lock()
+				defer mu.Unlock()
+				rows.WriteString(table)
+			})
+		}
 	})
-	fmt.Printf("| | blows | holds across | renewed | lost, told in their window | told late | no answer to Unlock | waits | longest beside a free lock | longer than 1 s | two owners, as replication was behind | two owners otherwise | with WithReplicas | bystanders lost |\n|---|%s\n%s",
-		strings.Repeat("---|", 13), strings.Join(tables, ""))
+	fmt.Print(heading + rows.String())
+}
+
+// clients returns the party's locks on clients of their own.
+func clients(t *testing.T, lease time.Duration, dial func() *rlock.Client) func(int, subject) *rlock.Lock {
+	var all []*rlock.Client
+	for range members {
+		all = append(all, dial())
+	}
+	return func(member int, s subject) *rlock.Lock {
+		return all[member].NewLock(s.name, append(s.options(), rlock.WithLeaseTime(lease))...)
+	}
 }
 
 func sentinelSeries(t *testing.T) string {
@@ -71,44 +100,30 @@ func sentinelSeries(t *testing.T) string {
 		{name: "safe1", replicas: 2, lingerings: 4},
 		{name: "safe2", replicas: 2, lingerings: 2},
 	}
-	p := newParty(t, 3*time.Second, subjects, // a failover takes nearly as long
-		func() redis.UniversalClient { return s.Client(t) },
-		s.Client(t, func(o *redis.FailoverOptions) {
-			o.MaxRetries, o.DialerRetries = -1, 1
-			o.DialTimeout, o.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
-		}))
-	var blows []blow
-	for n := range 21 {
-		time.Sleep(calm) // and Sentinels refuse a failover within 4 s of the one before
-		old := s.Master()
-		b := blow{from: time.Now()}
-		switch n % 3 {
-		case 0:
-			b.kind = "Sentinel: manual failover"
-			s.Failover()
-			s.AwaitSwitch(old)
-			b.switched = time.Now()
-		case 1:
-			b.kind = "Sentinel: SIGKILL"
-			old.Kill()
-			s.AwaitSwitch(old)
-			b.switched = time.Now()
-			s.Rejoin(old)
-		case 2:
-			b.kind = "Sentinel: SIGSTOP"
-			old.Stop()
-			s.AwaitSwitch(old)
-			b.switched = time.Now()
-			old.Cont()
-		}
-		s.AwaitReplicas()
-		b.healed = time.Now()
-		t.Logf("%s: switched after %v, healed after %v", b.kind, b.switched.Sub(b.from).Round(time.Millisecond), b.healed.Sub(b.from).Round(time.Millisecond))
-		blows = append(blows, b)
+	const lease = 6 * time.Second // a failover takes less, mostly
+	p := newParty(t, lease+2*time.Second, subjects, clients(t, lease, func() *rlock.Client { return clientOn(t, s.Client(t), nil) }))
+	for _, server := range s.Servers {
+		p.watch(server)
 	}
-	time.Sleep(calm)
+	await := func(old *redistest.Server) { s.AwaitSwitch(old) }
+	blows := deal(t, 21, []stroke{
+		{
+			kind:   "Sentinel: manual failover",
+			strike: func(old *redistest.Server) { s.Failover(); await(old) },
+			heal:   func(*redistest.Server) { s.AwaitReplicas() },
+		},
+		{kind: "Sentinel: SIGKILL", strike: func(old *redistest.Server) { old.Kill(); await(old) }, heal: s.Rejoin},
+		{
+			kind: "Sentinel: SIGSTOP", wakes: true,
+			strike: func(old *redistest.Server) { old.Stop(); await(old) },
+			heal:   func(old *redistest.Server) { old.Cont(); s.AwaitReplicas() },
+		},
+	}, s.Master)
+	for i := range blows { // when all Sentinels name it: a client asks one of them
+		blows[i].reachable = blows[i].switched
+	}
 	p.end()
-	return judge(t, p, subjects, blows)
+	return judge(t, p, blows)
 }
 
 func clusterSeries(t *testing.T) string {
@@ -132,150 +147,45 @@ func clusterSeries(t *testing.T) string {
 			break
 		}
 	}
-	p := newParty(t, 4*time.Second, subjects, // likewise
-		func() redis.UniversalClient { return c.Client(t) },
-		c.Client(t, func(o *redis.ClusterOptions) {
-			o.DialerRetries, o.MaxRedirects = 1, 3
-			o.DialTimeout, o.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
-		}))
-	var blows []blow
-	for n := range 24 {
-		time.Sleep(calm)
-		old := c.Owner(slot)
-		b := blow{from: time.Now()}
-		switch n % 4 {
-		case 0:
-			b.kind = "Cluster: manual failover"
-			c.Failover(c.Replica(old))
-			b.switched = time.Now()
-		case 1:
-			b.kind = "Cluster: SIGKILL"
-			old.Kill()
-			c.AwaitFailover(old, slot)
-			b.switched = time.Now()
-			old.Restart()
-		case 2:
-			b.kind = "Cluster: SIGSTOP"
-			old.Stop()
-			c.AwaitFailover(old, slot)
-			b.switched = time.Now()
-			old.Cont()
-		case 3:
-			b.kind, b.move = "Cluster: slot moves", true
+	const lease = 8 * time.Second // likewise
+	p := newParty(t, lease+2*time.Second, subjects, clients(t, lease, func() *rlock.Client { return clientOn(t, c.Client(t), nil) }))
+	for _, server := range c.Nodes {
+		p.watch(server)
+	}
+	await := func(old *redistest.Server) { c.AwaitFailover(old, slot) }
+	healthy := func(*redistest.Server) { c.AwaitHealthy() }
+	blows := deal(t, 24, []stroke{
+		{kind: "Cluster: manual failover", strike: func(old *redistest.Server) { c.Failover(c.Replica(old)) }, heal: healthy},
+		{
+			kind: "Cluster: SIGKILL", strike: func(old *redistest.Server) { old.Kill(); await(old) },
+			heal: func(old *redistest.Server) { old.Restart(); c.AwaitHealthy() },
+		},
+		{
+			kind: "Cluster: SIGSTOP", wakes: true, strike: func(old *redistest.Server) { old.Stop(); await(old) },
+			heal: func(old *redistest.Server) { old.Cont(); c.AwaitHealthy() },
+		},
+		{kind: "Cluster: slot moves", move: true, strike: func(old *redistest.Server) {
 			to := c.Owner(away)
 			if old == to {
 				to = c.Owner(home)
 			}
 			c.MoveSlot(slot, to)
-			b.switched = time.Now()
-		}
-		c.AwaitHealthy()
-		b.healed = time.Now()
-		t.Logf("%s: switched after %v, healed after %v", b.kind, b.switched.Sub(b.from).Round(time.Millisecond), b.healed.Sub(b.from).Round(time.Millisecond))
-		blows = append(blows, b)
-	}
-	time.Sleep(calm)
+		}},
+		{kind: "Cluster: slot moves to an added node", move: true, strike: func(*redistest.Server) {
+			added := c.AddNode()
+			p.watch(added)
+			c.AddReplica(added)
+			c.MoveSlot(slot, added)
+		}},
+		{
+			kind: "Cluster: its node is removed", move: true,
+			strike: func(*redistest.Server) { c.MoveSlot(slot, c.Owner(home)) },
+			heal: func(old *redistest.Server) {
+				c.RemoveNode(c.Replica(old))
+				c.RemoveNode(old)
+			},
+		},
+	}, func() *redistest.Server { return c.Owner(slot) })
 	p.end()
-	return judge(t, p, subjects, blows)
-}
-
-// judge counts, and returns rows of the table. A blow's time is from its beginning
-// to the one after.
-func judge(t *testing.T, p *party, subjects []subject, blows []blow) string {
-	table := make(map[string]*figures)
-	var kinds []string
-	end := time.Now()
-	for i, b := range blows {
-		f := table[b.kind]
-		if f == nil {
-			f = &figures{}
-			table[b.kind] = f
-			kinds = append(kinds, b.kind)
-		}
-		f.blows++
-		next := end
-		if i+1 < len(blows) {
-			next = blows[i+1].from
-		}
-		for _, s := range subjects {
-			slept := p.slept(s.name, b.from, next)
-			f.slept = max(f.slept, slept)
-			if slept > prompt {
-				f.missed++
-				t.Logf("%s (%d): somebody waited %v beside the free lock %s", b.kind, i, slept, s.name)
-			}
-			f.hold(t, p, s, blows, i, next)
-		}
-		for _, v := range p.vigils {
-			if v.to.After(b.from) && v.to.Before(next) {
-				f.waits++
-			}
-		}
-	}
-	var rows strings.Builder
-	for _, kind := range kinds {
-		f := table[kind]
-		fmt.Fprintf(&rows, "| %s | %d | %d | %d | %d | %d | %d | %d | %v | %d | %d | %d | %d | %d |\n", kind, f.blows, f.across, f.kept, f.told, f.late,
-			f.unknown, f.waits, f.slept.Round(time.Millisecond), f.missed, f.lossy, f.violations, f.withWait, f.aside)
-		if f.late+f.missed+f.violations+f.withWait+f.aside > 0 {
-			t.Errorf("%s: not everything that must be zero is", kind)
-		}
-	}
-	require.NotEmpty(t, kinds)
-	return rows.String()
-}
-
-// hold judges the grants of a lock that ended between a blow and the next.
-func (f *figures) hold(t *testing.T, p *party, s subject, blows []blow, n int, next time.Time) {
-	b := blows[n]
-	var before []stay
-	for _, st := range p.stays {
-		if st.lock != s.name {
-			continue
-		}
-		if st.to.After(b.from) && st.to.Before(next) {
-			switch {
-			case s.bystander && st.lost:
-				f.aside++
-			case s.bystander:
-			case st.from.Before(b.from) && st.to.After(b.switched) || st.from.Before(b.from) && st.lost:
-				f.across++
-				switch {
-				case st.lost && st.to.After(st.until):
-					f.late++
-				case st.lost:
-					f.told++
-				case st.unknown:
-					f.unknown++
-				default:
-					f.kept++
-				}
-			}
-			for _, other := range before {
-				if !other.to.After(st.from) || !st.to.After(other.from) {
-					continue
-				}
-				first, second := other, st
-				if st.from.Before(other.from) {
-					first, second = st, other
-				}
-				// A failover since the first grant may have forgotten it, or the
-				// former master, when it woke up, may have granted it without asking.
-				forgotten := slices.ContainsFunc(blows, func(b blow) bool {
-					return !b.move && b.from.Before(second.from) && first.from.Before(b.healed)
-				})
-				t.Logf("%s (%d): two owners of %s, from %v to %v and from %v to %v after it began; replication was behind: %v", b.kind, n, s.name,
-					first.from.Sub(b.from), first.to.Sub(b.from), second.from.Sub(b.from), second.to.Sub(b.from), forgotten)
-				switch {
-				case s.replicas > 0:
-					f.withWait++
-				case forgotten:
-					f.lossy++
-				default:
-					f.violations++
-				}
-			}
-		}
-		before = append(before, st)
-	}
+	return judge(t, p, blows)
 }
