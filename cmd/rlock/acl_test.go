@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -75,6 +74,8 @@ func (w *aclWorld) works(f feature, name string) error {
 		return w.queue(ctx, mine.NewFairLock(name), theirs.NewFairLock(name))
 	case sharing:
 		return w.share(ctx, mine.NewRWLock(name), theirs.NewRWLock(name))
+	case replicating:
+		return replicate(ctx, mine.NewLock(name, rlock.WithReplicas(1, 10*time.Millisecond)))
 	}
 	return w.inspect(ctx, mine.NewLock(name, rlock.WithFencing()), theirs.NewLock(name, rlock.WithFencing()))
 }
@@ -154,13 +155,14 @@ func (w *aclWorld) fence(ctx context.Context, mine *rlock.Lock) error {
 	return nil
 }
 
-// wake waits for a lock, is told of its release, tells of its own, and is not
-// counted when it does not wait any more.
 func (w *aclWorld) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
-	channel := "redisson_lock__channel:{" + aclPrefix + mine.Name() + "}"
-	if strings.Contains(mine.Name(), "{") {
-		channel = "redisson_lock__channel:" + aclPrefix + mine.Name()
-	}
+	channel := relative("redisson_lock__channel", mine.Name())
+	return wakes(ctx, mine, theirs, channel, w.admin.Subscribe, func() int64 { return w.admin.PubSubNumSub(ctx, channel).Val()[channel] })
+}
+
+// wakes waits for a lock, is told of its release, tells of its own, and is not
+// counted when it does not wait any more.
+func wakes(ctx context.Context, mine, theirs *rlock.Lock, channel string, listen func(context.Context, ...string) *redis.PubSub, listeners func() int64) error {
 	_, release, err := theirs.Lock(ctx)
 	if err != nil {
 		return err
@@ -174,8 +176,7 @@ func (w *aclWorld) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
 		_, hold, err := mine.Lock(ctx)
 		results <- result{hold, err}
 	}()
-	subscribers := func() int64 { return w.admin.PubSubNumSub(ctx, channel).Val()[channel] }
-	heard := within(3*time.Second, func() bool { return len(results) == 1 || subscribers() == 1 })
+	heard := within(3*time.Second, func() bool { return len(results) == 1 || listeners() == 1 })
 	if err := release.Unlock(ctx); err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func (w *aclWorld) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
 	if r.err != nil {
 		return fmt.Errorf("wait: %w", r.err)
 	}
-	listener := w.admin.Subscribe(ctx, channel)
+	listener := listen(ctx, channel)
 	defer func() { _ = listener.Close() }()
 	if _, err := listener.Receive(ctx); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (w *aclWorld) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
 		return errors.New("not subscribed")
 	case err != nil:
 		return fmt.Errorf("the release was not announced: %w", err)
-	case !within(5*time.Second, func() bool { return subscribers() == 1 }): // the listener here
+	case !within(5*time.Second, func() bool { return listeners() == 1 }): // the listener here
 		return errors.New("still subscribed")
 	}
 	return nil
@@ -209,18 +210,23 @@ func (w *aclWorld) probe(ctx context.Context, mine, theirs *rlock.Lock) error {
 		return err
 	}
 	defer func() { _ = hold.Unlock(context.Background()) }()
+	return whileWaiting(ctx, mine, func() bool {
+		return len(w.admin.PubSubChannels(ctx, "redisson_lock__channel:{rlock-probe:*").Val()) == 1
+	})
+}
+
+// whileWaiting lets somebody wait for a lock that is held, until cond is true.
+func whileWaiting(ctx context.Context, mu *rlock.Lock, cond func() bool) error {
 	wait, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := mine.Lock(wait)
+		_, _, err := mu.Lock(wait)
 		done <- err
 	}()
-	found := within(3*time.Second, func() bool {
-		return len(done) == 1 || len(w.admin.PubSubChannels(ctx, "redisson_lock__channel:{rlock-probe:*").Val()) == 1
-	})
+	found := within(3*time.Second, func() bool { return len(done) == 1 || cond() })
 	cancel()
-	if err := <-done; !found || !errors.Is(err, rlock.ErrNotAcquired) {
-		return fmt.Errorf("no probe channel: %w", err)
+	if err := <-done; !found || !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("not found: %w", err)
 	}
 	return nil
 }
@@ -295,6 +301,15 @@ func (w *aclWorld) share(ctx context.Context, mine, theirs *rlock.RWLock) error 
 	return errors.Join(err, hold.Unlock(ctx))
 }
 
+// replicate asks for a replica, which there is not.
+func replicate(ctx context.Context, mu *rlock.Lock) error {
+	_, _, err := mu.TryLock(ctx)
+	if short, ok := errors.AsType[*rlock.NotReplicatedError](err); !ok || short.Err != nil {
+		return fmt.Errorf("replicas are not counted: %w", err)
+	}
+	return nil
+}
+
 func (w *aclWorld) inspect(ctx context.Context, mine, theirs *rlock.Lock) error {
 	_, hold, err := theirs.Lock(ctx)
 	if err != nil {
@@ -332,7 +347,7 @@ func within(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-var aclFeatures = []feature{locking, fencing, waking, probing, inspecting, listing, database, queueing, sharing}
+var aclFeatures = []feature{locking, fencing, waking, probing, inspecting, listing, database, queueing, sharing, replicating}
 
 // broken returns the features that do not work with all of the names.
 func (w *aclWorld) broken(names ...string) (broken feature) {
@@ -351,10 +366,10 @@ func (w *aclWorld) broken(names ...string) (broken feature) {
 // TestRights takes each item out of the line in turn: what the table says is
 // broken then, and nothing else but what needs that.
 func TestRights(t *testing.T) {
-	line := aclLine("u", aclPrefix+"*", lockUser|readUser|database|queueing|sharing)
+	line := aclLine("u", aclPrefix+"*", lockUser|readUser|database|queueing|sharing|replicating)
 	for _, r := range append(rightsFor(aclPrefix+"*"), right{item: "nothing"}) {
-		if r.needs == clustered {
-			continue
+		if r.needs&(clustered|sharding) == r.needs && r.needs != 0 {
+			continue // see TestRightsInACluster
 		}
 		t.Run(r.item, func(t *testing.T) {
 			t.Parallel()
@@ -365,7 +380,7 @@ func TestRights(t *testing.T) {
 			broken := newACLWorld(t, line, r.item).broken(names...)
 			follows := r.needs
 			if r.needs&locking != 0 {
-				follows |= fencing | waking | probing | queueing | sharing
+				follows |= fencing | waking | probing | queueing | sharing | replicating
 			}
 			require.Equal(t, r.needs, broken&r.needs, "said to break without it")
 			require.Zero(t, broken&^follows, "not said to break without it")
@@ -376,10 +391,10 @@ func TestRights(t *testing.T) {
 func TestUsersMayDoNothingElse(t *testing.T) {
 	for _, user := range []feature{lockUser, readUser} {
 		w := newACLWorld(t, aclLine("u", aclPrefix+"*", user), "")
-		require.Equal(t, database|queueing|sharing|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
+		require.Equal(t, database|queueing|sharing|replicating|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
 		for _, command := range []string{
 			"get other", "hset other f v x", "publish other 0", "keys *", "flushall", "config get save", "info", "acl whoami",
-			"script flush", "del redisson_lock_token:{other}", "pexpire other 1", "hdel app:x f", "set other v",
+			"script flush", "del redisson_lock_token:{other}", "pexpire other 1", "hincrby app:x f 1", "set other v",
 		} {
 			require.True(t, redis.IsPermissionError(w.user.Do(t.Context(), words(command)...).Err()), command)
 		}
@@ -395,28 +410,7 @@ func words(text string) (args []any) {
 
 func TestRightsToAllNames(t *testing.T) {
 	w := newACLWorld(t, aclLine("u", "*", lockUser), "")
-	require.Equal(t, listing|database|queueing|sharing, w.broken("x", "{t}x"))
-}
-
-func TestRightsInACluster(t *testing.T) {
-	logging.Disable() // go-redis would log that it may not ask for COMMAND
-	node := startCluster(t)
-	admin := node.Client(t)
-	require.NoError(t, admin.Do(t.Context(), words(aclLine("u", aclPrefix+"*", lockUser|readUser|clustered))...).Err())
-	run := func() error {
-		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}, Username: "u", Password: "PASSWORD"})
-		defer func() { _ = rdb.Close() }()
-		c, err := rlock.New(rdb, &rlock.Options{Prefix: aclPrefix})
-		require.NoError(t, err)
-		defer closeWithin(c, closeTimeout)
-		return c.NewLock("x", rlock.WithFencing()).Do(t.Context(), func(context.Context) error {
-			_, err := (&server{rdb: rdb, prefix: aclPrefix}).list(t.Context(), "*")
-			return err
-		})
-	}
-	require.NoError(t, run())
-	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "-cluster|slots").Err())
-	require.Error(t, run())
+	require.Equal(t, listing|database|queueing|sharing|replicating, w.broken("x", "{t}x"))
 }
 
 func TestACLPatterns(t *testing.T) {
@@ -440,7 +434,7 @@ func TestACLDocument(t *testing.T) {
 	unwrapped := strings.ReplaceAll(doc, " \\\n    ", " ")
 	require.Contains(t, unwrapped, aclLine("rlock", "app:*", lockUser)+"\n")
 	require.Contains(t, unwrapped, aclLine("rlock-reader", "app:*", readUser)+"\n")
-	for _, kind := range []feature{queueing, sharing} {
+	for _, kind := range []feature{queueing, sharing, clustered | sharding, replicating} {
 		require.Contains(t, unwrapped, "ACL SETUSER rlock "+aclItems("app:*", kind)+"\n")
 	}
 	for _, r := range rightsFor("app:*") {

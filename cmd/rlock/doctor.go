@@ -109,7 +109,7 @@ func newDoctor(s *server, glob string) *doctor {
 		d.name = d.sample
 	}
 	d.report = report{Server: s.name, Topology: s.topology(), Findings: []finding{}}
-	d.report.ACL.Locks = aclLine("rlock", d.glob, lockUser|d.connecting())
+	d.report.ACL.Locks = aclLine("rlock", d.glob, lockUser|d.connecting()|d.distributed())
 	d.report.ACL.ReadOnly = aclLine("rlock-reader", d.glob, readUser|d.connecting())
 	return d
 }
@@ -135,6 +135,18 @@ func (s *server) connecting() (f feature) {
 		f |= database
 	}
 	return f
+}
+
+// distributed is what locks need beside, or can use, where there are several servers.
+func (s *server) distributed() feature {
+	switch s.topology() {
+	case "cluster":
+		return sharding | replicating
+	case "sentinel":
+		return replicating
+	default:
+		return 0
+	}
 }
 
 // examine makes all checks. If the server cannot be used, they end with that.

@@ -20,6 +20,8 @@ var consequences = []struct {
 	{fencing, warning, "locks with fencing tokens, and so rlock run, are refused"},
 	{waking, warning, "waiters are not told of a release, or counted when they are gone: they look again every second at most"},
 	{probing, warning, "a subscription to a master that was replaced is not noticed while that still answers: waiters sleep until the lease ends"},
+	{sharding, warning, "releases are announced to all nodes of the cluster in place of one, or waiters are not told: they look again every second at most"},
+	{replicating, warning, "locks WithReplicas are refused"},
 	{inspecting, warning, "rlock inspect is refused, or does not know who waits"},
 }
 
@@ -29,7 +31,7 @@ var consequences = []struct {
 func (d *doctor) checkRights(ctx context.Context) {
 	var missing []right
 	for _, r := range rightsFor(d.glob) {
-		if r.needs&lockUser == 0 || r.try == "" {
+		if r.needs&(lockUser|d.distributed()) == 0 || r.try == "" {
 			continue
 		}
 		err := d.try(ctx, r.try)
@@ -104,12 +106,11 @@ func firstKey(words []string) int8 {
 }
 
 func (d *doctor) trySubscribe(ctx context.Context, command, channel string) error {
-	ps := d.rdb.Subscribe(ctx)
+	ps := d.rdb.Subscribe(ctx) // of either kind
 	defer func() { _ = ps.Close() }()
-	send := ps.Subscribe
-	if command == "unsubscribe" {
-		send = ps.Unsubscribe
-	}
+	send := map[string]func(context.Context, ...string) error{
+		"subscribe": ps.Subscribe, "unsubscribe": ps.Unsubscribe, "ssubscribe": ps.SSubscribe, "sunsubscribe": ps.SUnsubscribe,
+	}[command]
 	if err := send(ctx, channel); err != nil {
 		return err
 	}

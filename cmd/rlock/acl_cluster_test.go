@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// clusterUser is a user of few rights on a cluster.
+type clusterUser struct {
+	t     *testing.T
+	admin *redis.ClusterClient
+	rdb   *redis.ClusterClient
+}
+
+// newClusterUser makes a user as the doctor's line says, apart from one item.
+func newClusterUser(t *testing.T, node *redistest.Server, without string) *clusterUser {
+	t.Helper()
+	name := strings.NewReplacer("|", "-", ":", "-", "{", "-", "}", "-", "*", "-").Replace("u" + without)
+	var line []any
+	for _, word := range words(aclLine(name, aclPrefix+"*", lockUser|readUser|clustered|sharding|replicating)) {
+		if word != without {
+			line = append(line, word)
+		}
+	}
+	require.NoError(t, node.Client(t).Do(t.Context(), line...).Err())
+	u := &clusterUser{t: t}
+	u.admin = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}})
+	u.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}, Username: name, Password: "PASSWORD"})
+	t.Cleanup(func() { require.NoError(t, errors.Join(u.rdb.Close(), u.admin.Close())) })
+	return u
+}
+
+// works uses a feature of a cluster under a name, and returns why it could not.
+func (u *clusterUser) works(f feature, name string) error {
+	ctx, cancel := context.WithTimeout(u.t.Context(), limit)
+	defer cancel()
+	var both [2]*rlock.Client
+	for i, rdb := range []*redis.ClusterClient{u.rdb, u.admin} {
+		c, err := rlock.New(rdb, &rlock.Options{Prefix: aclPrefix, LeaseTime: 3 * time.Second, UnlockTimeout: time.Second})
+		require.NoError(u.t, err)
+		defer closeWithin(c, closeTimeout)
+		both[i] = c
+	}
+	mine, theirs := both[0].NewLock(name, rlock.WithFencing()), both[1].NewLock(name, rlock.WithFencing())
+	switch f {
+	case clustered:
+		return u.look(ctx, mine, theirs)
+	case sharding:
+		return u.wake(ctx, mine, theirs)
+	}
+	return replicate(ctx, both[0].NewLock(name, rlock.WithReplicas(1, 10*time.Millisecond)))
+}
+
+// look locks, inspects a lock that somebody waits for, and lists it.
+func (u *clusterUser) look(ctx context.Context, mine, theirs *rlock.Lock) error {
+	_, hold, err := mine.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = hold.Unlock(ctx) }()
+	err = whileWaiting(ctx, theirs, func() bool {
+		state, err := mine.Inspect(ctx)
+		return err == nil && state.Waiters > 0
+	})
+	if err != nil {
+		return err
+	}
+	_, err = (&server{rdb: u.rdb, prefix: aclPrefix}).list(ctx, "*")
+	return err
+}
+
+// wake does it by sharded channels, with a probe.
+func (u *clusterUser) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
+	channel := relative("redisson_lock__channel", mine.Name())
+	listeners := func() int64 { return u.admin.PubSubShardNumSub(ctx, channel).Val()[channel] }
+	if err := wakes(ctx, mine, theirs, channel, u.admin.SSubscribe, listeners); err != nil {
+		return err
+	}
+	_, hold, err := theirs.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = hold.Unlock(ctx) }()
+	return whileWaiting(ctx, mine, func() bool {
+		return len(u.admin.PubSubShardChannels(ctx, "redisson_lock__channel:rlock-probe:*{"+aclPrefix+mine.Name()+"}").Val()) == 1
+	})
+}
+
+// TestRightsInACluster takes each item out in turn that only a cluster needs.
+func TestRightsInACluster(t *testing.T) {
+	logging.Disable() // go-redis would log that it may not ask for COMMAND
+	node := startCluster(t)
+	for _, r := range append(rightsFor(aclPrefix+"*"), right{item: "nothing"}) {
+		if r.needs&(clustered|sharding|replicating) != r.needs {
+			continue // see TestRights
+		}
+		t.Run(r.item, func(t *testing.T) {
+			t.Parallel()
+			u := newClusterUser(t, node, r.item)
+			var broken feature
+			for _, f := range []feature{clustered, sharding, replicating} {
+				if err := u.works(f, "x"+r.item); err != nil {
+					t.Logf("feature %v: %v", f, err)
+					broken |= f
+				}
+			}
+			follows := r.needs
+			if r.item == "+cluster|slots" {
+				follows |= sharding | replicating
+			}
+			require.Equal(t, r.needs, broken&r.needs, "said to break without it")
+			require.Zero(t, broken&^follows, "not said to break without it")
+		})
+	}
+}
+
+// TestDoctorInACluster has the doctor find that its own line is enough, and name
+// what is missing.
+func TestDoctorInACluster(t *testing.T) {
+	node := startCluster(t)
+	admin := node.Client(t)
+	_, r := examined(t, node.URL(), "--cluster", "--prefix", aclPrefix)
+	line := strings.Replace(r.ACL.Locks, "SETUSER rlock ", "SETUSER u ", 1)
+	require.NoError(t, admin.Do(t.Context(), words(line)...).Err())
+	url := strings.Replace(node.URL(), "redis://", "redis://u:PASSWORD@", 1)
+	_, r = examined(t, url, "--cluster", "--prefix", aclPrefix)
+	require.Equal(t, fine, r.levels()["acl"], "%+v", r.Findings)
+	require.Equal(t, fine, r.levels()["lock"], "%+v", r.Findings)
+	for _, item := range []string{"cluster|keyslot", "pubsub|shardnumsub", "spublish", "ssubscribe", "sunsubscribe", "wait"} {
+		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "-"+item).Err())
+		d := newDoctor(&server{rdb: clusterAs(t, node), prefix: aclPrefix}, "*")
+		d.checkRights(t.Context())
+		require.Equal(t, warning, d.report.levels()["acl"], item)
+		require.Contains(t, d.report.about("acl").Text, "+"+item+":")
+		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "+"+item).Err())
+	}
+}
+
+func clusterAs(t *testing.T, node *redistest.Server) *redis.ClusterClient {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}, Username: "u", Password: "PASSWORD"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
