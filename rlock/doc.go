@@ -88,8 +88,8 @@
 // the lease without noticing; only a resource that checks the fencing token is
 // ([WithFencing]). Redis replicates asynchronously: a failover may forget a
 // grant, which [WithReplicas] makes unlikely and only [NewQuorumLock] rules out,
-// as long as a majority of its servers forgets nothing for a lease. A server that
-// evicts keys may forget a grant too. The holder then learns of it at the next
+// unless one of its servers forgets while it runs. A server that evicts keys may
+// forget a grant too. The holder then learns of it at the next
 // renewal, and so does whoever it has handed the grant on to.
 //
 // But for fair locks there is no order among processes.

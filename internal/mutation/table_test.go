@@ -11,12 +11,12 @@ var mutations = []mutation{
 	// Scripts.
 	{
 		"the lock is granted although it is held", "lua/acquire.lua",
-		"if owner and not held then", "if false then",
+		"if not held then", "if false then",
 		"rlock", "TestMutualExclusion", quick,
 	},
 	{
 		"the lock is granted although it is held, as histories see it", "lua/acquire.lua",
-		"if owner and not held then", "if false then",
+		"if not held then", "if false then",
 		"internal/verify", "TestVerifyInShort/rows/nothing", long,
 	},
 	{
@@ -31,7 +31,7 @@ var mutations = []mutation{
 	},
 	{
 		"a release asks for no owner", "lua/release.lua",
-		"or redis.call('hexists', KEYS[1], ARGV[1]) == 0", "",
+		"redis.pcall('hdel', KEYS[1], ARGV[1])", "redis.pcall('del', KEYS[1])",
 		"lua", "TestLateDeliveriesLeaveTheGrant", quick,
 	},
 	{
@@ -109,6 +109,23 @@ var mutations = []mutation{
 		"rlock", "TestTurns", quick,
 	},
 
+	// Kinds of lock, as histories see them.
+	{
+		"readers do not look for a writer", "lua/rwread.lua",
+		"if mode == 'write' or ttl == -1 then", "if ttl == -1 then",
+		"internal/verify", "TestVerifyInShort/rows/rw: any reply lost", long,
+	},
+	{
+		"the queue of a fair lock has no order", "lua/fair_acquire.lua",
+		"(tonumber(last[2]) or 0) + 1", "0",
+		"internal/verify", "TestVerifyInShort/rows/fair: nothing", long,
+	},
+	{
+		"a minority is enough", "rlock/quorum.go",
+		"return len(q.nodes)/2 + 1", "return len(q.nodes) / 2",
+		"internal/verify", "TestVerifyInShort/rows/quorum: connections cut", long,
+	},
+
 	// Hand-off.
 	{
 		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
@@ -119,6 +136,16 @@ var mutations = []mutation{
 		"a leaver keeps the grant it was given", "rlock/seat.go",
 		"given.pass()", "_ = given",
 		"rlock", "TestHandoffToALeaver", quick,
+	},
+	{
+		"a grant is passed on while a count is under way", "rlock/handoff.go",
+		"return g.correcting || len(g.turn) > 0", "return false",
+		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
+	},
+	{
+		"own messages are expected of a connection that was in doubt", "rlock/seat.go",
+		"t.echoes = 0", "_ = t",
+		"rlock", "TestFakeTimeEchoesEndWithADoubt", quick,
 	},
 
 	// What is left behind.

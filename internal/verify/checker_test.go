@@ -112,12 +112,22 @@ func TestChecker(t *testing.T) {
 		{"a write got lost", join(tokens(5), touch("r", opRead, "A", ok, 0), touch("w", opWrite, "A", ok, 1), unlockA, tokensB(6), touch("r2", opRead, "B", ok, 0)), nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			histories := assemble(test.events, test.gone, 10*time.Millisecond, false)
-			require.Len(t, histories, 1)
-			wrong := histories[0].check(func(string, porcupine.Model, porcupine.LinearizationInfo) string { return "" })
-			require.Equal(t, test.ok, len(wrong) == 0, "%v", wrong)
+			judge(t, plain, test.events, test.gone, test.ok)
 		})
 	}
+}
+
+// judge shows a history of one lock to the checker.
+func judge(t *testing.T, v variety, events []event, gone []oblivion, right bool) {
+	t.Helper()
+	histories := assemble(events, gone, 10*time.Millisecond, rules{variety: v})
+	require.Len(t, histories, 1)
+	h := histories[0]
+	if v == fair {
+		h.inOrder(2 * time.Second)
+	}
+	wrong := h.check(noPicture)
+	require.Equal(t, right, len(wrong) == 0, "%v", wrong)
 }
 
 func tokens(n int64) script  { return both(0, "A", opLock, "", ok).token(n) }
@@ -127,6 +137,8 @@ func tokensC(n int64) script { return both(2, "C", opLock, "", ok).token(n) }
 func touch(id string, k kind, grant string, r result, value int64) script {
 	return both(int(grant[0]-'A'), id, k, grant, r).value(value)
 }
+
+func noPicture(string, porcupine.Model, porcupine.LinearizationInfo) string { return "" }
 
 // A waiter that sleeps beside a free lock is found.
 func TestMissedWakeUp(t *testing.T) {

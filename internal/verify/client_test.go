@@ -30,31 +30,46 @@ func (c *client) run() {
 		select {
 		case <-c.p.healed:
 		default:
-			c.do(draw(c.r, c.agenda, c.p.job.Cancel))
+			c.do(draw(c.r, &c.p.job, c.agenda))
 		}
 	}
 	<-c.p.healed
 	for range 2 {
-		c.do(last(c.r, c.agenda))
+		c.do(last(c.r, &c.p.job, c.agenda))
 	}
 }
 
-// note writes an event, of an operation of this client, into the journal.
+// note writes an event, of an operation of this client, into the journal: once
+// for each of its locks.
 func (c *client) note(e event) {
 	e.Client = c.number
-	c.p.journal.write(e)
+	if len(e.on) > 1 {
+		for _, t := range e.on {
+			e.All = append(e.All, t.lock)
+		}
+	}
+	for _, t := range e.on {
+		e.Lock, e.Owner, e.Token = t.lock, t.owner, t.token
+		c.p.journal.write(e)
+	}
 }
 
 // call opens an operation.
 func (c *client) call(e event) event {
 	c.ops++
-	e.ID = fmt.Sprintf("%d.%d", c.number, c.ops)
+	e.ID, e.At = fmt.Sprintf("%d.%d", c.number, c.ops), now()
 	c.note(e)
+	if e.Kind == opLock {
+		c.p.queue.join(c.number, e)
+	}
 	return e
 }
 
 // returned closes an operation. For a grant that began, e.Grant is its own ID.
 func (c *client) returned(e event, r result, err error) {
+	if e.Kind == opLock {
+		c.p.queue.leave(c.number, e)
+	}
 	e.At, e.Return, e.Result = now(), true, r
 	if err != nil {
 		e.Err = err.Error()
@@ -70,15 +85,15 @@ func (c *client) do(s step) {
 		stop := time.AfterFunc(s.cancel, cancel)
 		defer stop.Stop()
 	}
-	name := c.agenda.locks[s.lock]
-	mu := c.lock(name, s.fixed)
-	e := event{Lock: name, Kind: opLock, Must: s.must}
+	a := c.access(s)
+	mu := a.of(s.shared)
+	e := event{on: a.on, Kind: opLock, Shared: s.shared, Must: s.must}
 	var held context.Context
 	var hold *rlock.Hold
 	var err error
 	switch s.how {
 	case function:
-		c.function(ctx, mu, e, s)
+		c.function(ctx, a, e, s)
 		return
 	case trying:
 		e.Kind = opTry
@@ -92,23 +107,23 @@ func (c *client) do(s step) {
 		c.returned(e, refusal(err), err)
 		return
 	}
-	in := c.enter(held, hold, mu, e)
+	in := c.enter(held, hold, a, e)
 	in.work(s)
 	in.leave(s)
 }
 
 // function makes a step by way of Do.
-func (c *client) function(ctx context.Context, mu *rlock.Lock, e event, s step) {
+func (c *client) function(ctx context.Context, a access, e event, s step) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	e = c.call(e)
 	var in *inside
 	var last event
-	err := mu.Do(ctx, func(held context.Context) error {
-		in = c.enter(held, nil, mu, e)
+	err := a.of(s.shared).Do(ctx, func(held context.Context) error {
+		in = c.enter(held, nil, a, e)
 		in.work(s)
 		in.leave(s) // the nested ones
-		last = c.call(event{Lock: e.Lock, Kind: opUnlock, Grant: e.ID, Seen: in.seen})
+		last = c.call(in.event(opUnlock, s.shared))
 		return nil
 	})
 	if in == nil {
@@ -118,23 +133,14 @@ func (c *client) function(ctx context.Context, mu *rlock.Lock, e event, s step) 
 	c.returned(last, release(err), err)
 }
 
-func (c *client) lock(name string, fixed bool) *rlock.Lock {
-	opts := []rlock.LockOption{rlock.WithLeaseTime(c.agenda.lease)}
-	if c.agenda.fenced {
-		opts = append(opts, rlock.WithFencing())
-	}
-	if fixed {
-		opts = append(opts, rlock.WithoutRenewal())
-	}
-	return c.p.locks.Load().NewLock(name, opts...)
-}
-
 // refusal tells what an error of an acquisition means to a history. A wait that
 // is over may have left a request behind.
 func refusal(err error) result {
 	switch {
 	case errors.Is(err, rlock.ErrLeaseLost):
 		return lost
+	case errors.Is(err, rlock.ErrUpgrade):
+		return upgrade
 	case errors.Is(err, rlock.ErrNotAcquired) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
 		return denied
 	}

@@ -1,7 +1,8 @@
 // Package verify has only tests. It lets clients in several processes contend
 // for locks while something goes wrong, writes down what each of them called and
 // was told, and checks the histories against a model of a lock and of a fencing
-// token.
+// token. So for each kind of lock: plain, polling, fair, read/write (rw), multi and
+// quorum.
 //
 //	make verify           every kind of fault, thousands of histories, a table
 //	make soak D=10m       a mixed load with random faults for that long
@@ -22,4 +23,14 @@
 // system-wide CLOCK_MONOTONIC, so that what a killed process did is known too.
 // A holder believes in its lock until the last moment before which its context
 // had not ended; a claim that a slow scheduler cannot falsify.
+//
+// # Kinds of lock
+//
+// All kinds share the workload and the models. A grant is exclusive or shared; only
+// read/write locks have both, nested in each other, and refuse upgrades. Of a multi
+// lock each member is a plain lock with a history of its own, and clients lock them
+// in any number and order. A quorum lock is a plain lock on three servers: what
+// strikes the server of other rows strikes one of three, and some rows strike two.
+// Grants of a fair lock must follow the order of its queue, as far as a history can
+// tell: see inOrder.
 package verify

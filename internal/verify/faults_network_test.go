@@ -107,18 +107,20 @@ func cutReplies(s netfault.Stats) int64 { return s.RepliesCut }
 
 // while has a rule in all proxies as long as the fault lasts.
 func while(rule func(*world, *netfault.Proxy), hits func(netfault.Stats) int64) func(context.Context, *world) {
-	return func(ctx context.Context, w *world) {
-		var before int64
-		for _, p := range w.proxies {
-			before += hits(p.Stats())
-			rule(w, p)
-		}
-		<-ctx.Done()
-		for _, p := range w.proxies {
-			w.strikes += int(hits(p.Stats()))
-		}
-		w.strikes -= int(before)
+	return func(ctx context.Context, w *world) { during(ctx, w, w.proxies[:], rule, hits) }
+}
+
+func during(ctx context.Context, w *world, proxies []*netfault.Proxy, rule func(*world, *netfault.Proxy), hits func(netfault.Stats) int64) {
+	var before int64
+	for _, p := range proxies {
+		before += hits(p.Stats())
+		rule(w, p)
 	}
+	<-ctx.Done()
+	for _, p := range proxies {
+		w.strikes += int(hits(p.Stats()))
+	}
+	w.strikes -= int(before)
 }
 
 // held keeps a request back, often until its sender has given up, and delivers

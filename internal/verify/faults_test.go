@@ -9,6 +9,7 @@ import (
 // fault is a row of the matrix.
 type fault struct {
 	name     string
+	lock     variety
 	args     []string // of redis-server
 	kind     string   // of Redis client: see partner.connect
 	leases   []string // nil: from 300 ms to 3 s
@@ -24,8 +25,10 @@ type fault struct {
 // wake-up that was missed.
 var short = []string{"300ms", "600ms", "900ms"}
 
-// matrix has all rows, by group.
-func matrix() []fault {
+// matrix has all rows, by kind of lock and by group.
+func matrix() []fault { return append(plainRows(), furtherKinds()...) }
+
+func plainRows() []fault {
 	return slices.Concat(serverFaults, replicaFaults, operatorFaults, refusalFaults, networkFaults, requestFaults, clientFaults)
 }
 

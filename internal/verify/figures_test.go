@@ -10,7 +10,7 @@ import (
 
 // figures are what was counted in some rounds.
 type figures struct {
-	faults, histories, operations, grants, losses int
+	faults, histories, operations, grants, losses, ordered int
 	// These must be zero.
 	violations, missed, goroutines, connections, keys int
 
@@ -19,15 +19,16 @@ type figures struct {
 }
 
 // add counts one history. It returns false if a wake-up was missed.
-func (f *figures) add(h *history, healed int64, samples map[string][]sample) bool {
+func (f *figures) add(h *history, healed int64, samples map[string][]sample, patience time.Duration) bool {
 	before := f.missed
 	f.operations += h.ops
 	f.grants += h.grants
 	f.losses += h.losses
+	f.ordered += h.ordered
 	f.wakes = append(f.wakes, h.wakes(healed)...)
 	for _, w := range h.waits {
-		slept := h.slept(w, healed, samples[h.lock])
-		if slept > missed || w.must && !w.got {
+		slept := h.slept(w, healed, free(samples, w.locks))
+		if slept > patience || w.must && !w.got {
 			f.missed++
 			f.notes = append(f.notes, fmt.Sprintf("%s: a waiter slept %v beside a free lock, after a call %v after healing, and then got it: %v %s",
 				h.lock, slept, time.Duration(w.call-healed), w.got, w.err))
@@ -42,6 +43,7 @@ func (f *figures) sum(other figures) {
 	f.operations += other.operations
 	f.grants += other.grants
 	f.losses += other.losses
+	f.ordered += other.ordered
 	f.violations += other.violations
 	f.missed += other.missed
 	f.goroutines += other.goroutines
@@ -68,6 +70,7 @@ func (f *figures) wake() (median, worst time.Duration) {
 // row is a line of the table.
 type row struct {
 	name string
+	lock variety
 	figures
 }
 
@@ -84,11 +87,27 @@ func print(out io.Writer, rows []row) (total figures) {
 		line(fmt.Sprint(n+1), r.name, r.figures)
 		total.sum(r.figures)
 	}
-	line("", fmt.Sprintf("%d kinds of fault", len(rows)), total)
+	for _, v := range varieties {
+		var kind figures
+		count := 0
+		for _, r := range rows {
+			if r.lock == v {
+				kind.sum(r.figures)
+				count++
+			}
+		}
+		if count > 0 && count < len(rows) {
+			line("", fmt.Sprintf("%v: %d rows", v, count), kind)
+		}
+	}
+	line("", fmt.Sprintf("all: %d rows", len(rows)), total)
 	_ = t.Flush()
 	fmt.Fprintf(out, "VIOLATIONS of the models, MISSED wake-ups (a waiter slept for more than a second beside a free lock), and what was left\n"+
 		"after Close: GOROUTINES, CONNECTIONS, KEYS that are locks or have no TTL. All of these must be zero. Wake-up: from an unlock\n"+
 		"until a waiter has the lock, median and worst, when the fault is over.\n")
+	if total.ordered > 0 {
+		fmt.Fprintf(out, "Fair locks: %d calls came after a waiter that was known to be in the queue, and were served after it.\n", total.ordered)
+	}
 	for _, r := range rows {
 		for n, note := range r.notes {
 			if n == 3 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -11,35 +12,49 @@ import (
 
 // inside is a client within its critical section.
 type inside struct {
-	c     *client
-	mu    *rlock.Lock
-	ctx   context.Context // of the innermost hold
-	holds []*rlock.Hold   // those to unlock; Do unlocks its own
-	token int64
-	grant event
-	seen  int64 // before the last look that found the context alive
-	told  bool  // of the loss
+	c      *client
+	access access
+	shared bool            // as a reader
+	ctx    context.Context // of the innermost hold
+	holds  []holding       // those to unlock; Do unlocks its own
+	on     []target
+	grant  event
+	seen   int64 // before the last look that found the context alive
+	told   bool  // of the loss
 }
 
-func (c *client) enter(ctx context.Context, hold *rlock.Hold, mu *rlock.Lock, grant event) *inside {
-	in := &inside{c: c, mu: mu, ctx: ctx, grant: grant}
+type holding struct {
+	*rlock.Hold
+	shared bool
+}
+
+func (c *client) enter(ctx context.Context, hold *rlock.Hold, a access, grant event) *inside {
+	in := &inside{c: c, access: a, shared: grant.Shared, ctx: ctx, on: slices.Clone(a.on), grant: grant}
 	if hold != nil {
-		in.holds, in.token, grant.Owner = []*rlock.Hold{hold}, hold.Token(), hold.Owner()
-	} else {
-		in.token, grant.Owner = in.peek()
+		in.holds = []holding{{hold, grant.Shared}}
 	}
-	grant.Token = in.token
+	switch {
+	case a.members != nil:
+		for i, mu := range a.members {
+			in.on[i].token, in.on[i].owner = in.peek(mu)
+		}
+	case hold == nil:
+		in.on[0].token, in.on[0].owner = in.peek(a.of(grant.Shared))
+	default:
+		in.on[0].token, in.on[0].owner = hold.Token(), hold.Owner()
+	}
+	grant.on = in.on
 	c.returned(grant, ok, nil)
 	return in
 }
 
 // peek takes a nested hold, which is not recorded, because Do does not show its
-// own. Nothing is learnt of a grant that is lost already, or of a closed client's:
-// neither is passed on.
-func (in *inside) peek() (token int64, owner string) {
+// own, and a multi lock not those of its members. Nothing is learnt of a grant that
+// is lost already, or of a closed client's: neither is passed on.
+func (in *inside) peek(mu *rlock.Lock) (token int64, owner string) {
 	ctx := context.WithoutCancel(in.ctx) // which Do may have left
 	for {
-		held, hold, err := in.mu.TryLockFor(ctx, time.Second)
+		held, hold, err := mu.TryLockFor(ctx, time.Second)
 		switch {
 		case err == nil:
 			token, owner = hold.Token(), hold.Owner()
@@ -52,8 +67,8 @@ func (in *inside) peek() (token int64, owner string) {
 }
 
 // event is one under this grant.
-func (in *inside) event(k kind) event {
-	return event{Lock: in.grant.Lock, Kind: k, Grant: in.grant.ID, Seen: in.seen}
+func (in *inside) event(k kind, shared bool) event {
+	return event{on: in.on, Kind: k, Grant: in.grant.ID, Seen: in.seen, Shared: shared}
 }
 
 // alive looks at the context, and notes a loss.
@@ -65,7 +80,7 @@ func (in *inside) alive() bool {
 	}
 	if errors.Is(context.Cause(in.ctx), rlock.ErrLeaseLost) && !in.told {
 		in.told = true
-		e := in.event(opLost)
+		e := in.event(opLost, in.shared)
 		e.Err = context.Cause(in.ctx).Error()
 		in.c.call(e)
 	}
@@ -77,16 +92,16 @@ func (in *inside) work(s step) {
 	if !in.alive() {
 		return
 	}
-	for range s.nested {
-		in.nest(s)
+	for n := range s.nested {
+		in.nest(s, in.access.side != nil && s.order>>n&1 == 0)
 	}
 	if s.rival {
 		in.rival()
 	}
-	value, ready := in.read()
+	values := in.read()
 	in.stay(s.hold)
-	if ready {
-		in.write(value)
+	for i, value := range values {
+		in.write(in.on[i], value)
 	}
 }
 
@@ -97,63 +112,80 @@ func (in *inside) stay(d time.Duration) {
 	}
 }
 
-func (in *inside) nest(s step) {
-	e := in.c.call(in.event(opNest))
-	ctx, hold, err := in.mu.TryLockFor(in.ctx, s.wait)
+func (in *inside) nest(s step, shared bool) {
+	e := in.c.call(in.event(opNest, shared))
+	ctx, hold, err := in.access.of(shared).TryLockFor(in.ctx, s.wait)
 	if err != nil {
 		in.c.returned(e, refusal(err), err)
 		return
 	}
-	e.Token = hold.Token()
+	if in.access.members == nil { // otherwise it has none
+		e.on = []target{{in.on[0].lock, in.on[0].owner, hold.Token()}}
+	}
 	in.c.returned(e, ok, nil)
-	in.ctx, in.holds = ctx, append(in.holds, hold)
+	in.ctx, in.holds = ctx, append(in.holds, holding{hold, shared})
 }
 
 // rival is somebody who was given the context without the ownership.
 func (in *inside) rival() {
-	e := event{Lock: in.grant.Lock, Kind: opTry}
-	e = in.c.call(e)
-	ctx, hold, err := in.mu.TryLock(rlock.Detach(in.ctx))
+	e := in.c.call(event{on: in.access.on, Kind: opTry})
+	ctx, hold, err := in.access.mu.TryLock(rlock.Detach(in.ctx))
 	if err != nil {
 		in.c.returned(e, refusal(err), err)
 		return
 	}
-	other := in.c.enter(ctx, hold, in.mu, e) // legal only if the grant is over
+	other := in.c.enter(ctx, hold, in.access, e) // legal only if the grant is over
 	other.leave(step{})
 }
 
-// read and write change the resource. The value is not the holder's to change
-// once its context has ended, but a process can be stopped after the look.
-func (in *inside) read() (int64, bool) {
-	if in.token == 0 || !in.alive() {
-		return 0, false
+// read and write change the resource of each lock, unless it is only read. The
+// value is not the holder's to change once its context has ended, but a process can
+// be stopped after the look.
+func (in *inside) read() (values []int64) {
+	for _, t := range in.on {
+		if t.token == 0 || !in.alive() {
+			break
+		}
+		e := in.event(opRead, in.shared)
+		e.on = []target{t}
+		e = in.c.call(e)
+		var err error
+		e.Value, err = in.c.p.store.read(context.Background(), t.lock, t.token)
+		in.c.returned(e, outcome(err), err)
+		if err != nil {
+			break
+		}
+		values = append(values, e.Value)
 	}
-	e := in.c.call(in.event(opRead))
-	var err error
-	e.Value, err = in.c.p.store.read(context.Background(), e.Lock, in.token)
-	in.c.returned(e, outcome(err), err)
-	return e.Value, err == nil
+	if in.shared {
+		return nil
+	}
+	return values
 }
 
-func (in *inside) write(value int64) {
+func (in *inside) write(t target, value int64) {
 	if !in.alive() {
 		return
 	}
-	e := in.event(opWrite)
-	e.Value = value + 1
+	e := in.event(opWrite, in.shared)
+	e.on, e.Value = []target{t}, value+1
 	e = in.c.call(e)
-	err := in.c.p.store.write(context.Background(), e.Lock, in.token, e.Value)
+	err := in.c.p.store.write(context.Background(), t.lock, t.token, e.Value)
 	in.c.returned(e, outcome(err), err)
 }
 
-// leave unlocks in any order.
+// leave unlocks in any order. A writer that has become a reader stays one for a
+// while.
 func (in *inside) leave(s step) {
 	r := rand.New(rand.NewPCG(s.order, 0))
 	r.Shuffle(len(in.holds), func(i, k int) { in.holds[i], in.holds[k] = in.holds[k], in.holds[i] })
 	for _, hold := range in.holds {
 		in.alive()
-		e := in.c.call(in.event(opUnlock))
+		e := in.c.call(in.event(opUnlock, hold.shared))
 		err := hold.Unlock(in.ctx)
 		in.c.returned(e, release(err), err)
+		if in.access.side != nil {
+			in.stay(time.Duration(r.IntN(20)) * ms)
+		}
 	}
 }

@@ -19,26 +19,31 @@ func now() int64 {
 
 // event is a line of a journal: a call of an operation, or its return.
 type event struct {
-	At     int64  `json:"at"`
-	Lock   string `json:"lock"`
-	Client int    `json:"client"`
-	ID     string `json:"id"` // of the operation: its call and return share it
-	Kind   kind   `json:"kind"`
-	Return bool   `json:"return,omitzero"`
-	Seen   int64  `json:"seen,omitzero"`   // a moment after which the grant's context had not ended
-	Grant  string `json:"grant,omitzero"`  // the operation that acquired it
-	Owner  string `json:"owner,omitzero"`  // of a grant that was got: its name on the server
-	Result result `json:"result,omitzero"` // of a return
-	Must   bool   `json:"must,omitzero"`   // it has to succeed
-	Token  int64  `json:"token,omitzero"`
-	Value  int64  `json:"value,omitzero"` // read or written
-	Err    string `json:"err,omitzero"`   // for whoever reads the journal
+	At     int64    `json:"at"`
+	Lock   string   `json:"lock"`
+	Client int      `json:"client"`
+	ID     string   `json:"id"` // of the operation: its call and return share it
+	Kind   kind     `json:"kind"`
+	Return bool     `json:"return,omitzero"`
+	Seen   int64    `json:"seen,omitzero"`   // a moment after which the grant's context had not ended
+	Grant  string   `json:"grant,omitzero"`  // the operation that acquired it
+	Owner  string   `json:"owner,omitzero"`  // of a grant that was got: its name on the server
+	Result result   `json:"result,omitzero"` // of a return
+	Must   bool     `json:"must,omitzero"`   // it has to succeed
+	Token  int64    `json:"token,omitzero"`
+	Value  int64    `json:"value,omitzero"`  // read or written
+	Shared bool     `json:"shared,omitzero"` // the hold is, or would be, a reader's
+	All    []string `json:"all,omitzero"`    // the locks that it is about, if more than one
+	Err    string   `json:"err,omitzero"`    // for whoever reads the journal
+
+	on []target // in place of Lock, Owner and Token, until it is written
 }
 
 type kind string
 
 const (
 	opLock   kind = "lock"   // waits
+	opQueued kind = "queued" // it was refused once, and has its place if there is a queue
 	opTry    kind = "try"    // does not
 	opNest   kind = "nest"   // a further hold
 	opUnlock kind = "unlock" // of any hold
@@ -55,6 +60,7 @@ const (
 	lost    result = "lost"    // ErrLeaseLost
 	unknown result = "unknown" // no answer, or the wait was over
 	stale   result = "stale"   // the resource has seen a greater token
+	upgrade result = "upgrade" // ErrUpgrade
 )
 
 // journal is written by a party. Each event is one write to a file, so it stays

@@ -16,16 +16,32 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// lessons are the hashes of the scripts by what they do, found out once by
-// watching what a lock sends: the tests know the wire as little as a user does.
+// lessons are the hashes of the scripts of each kind of lock by what they do, found
+// out once by watching what a lock sends: the tests know the wire as little as a
+// user does.
 var lessons struct {
-	once   sync.Once
-	hashes map[string]string
+	mu     sync.Mutex // guards hashes
+	hashes map[variety]map[string]string
+}
+
+func lesson(t *testing.T, v variety) map[string]string {
+	if v == polling { // has the scripts of a plain lock
+		v = plain
+	}
+	lessons.mu.Lock()
+	defer lessons.mu.Unlock()
+	if lessons.hashes == nil {
+		lessons.hashes = make(map[variety]map[string]string)
+	}
+	if lessons.hashes[v] == nil {
+		lessons.hashes[v] = learn(t, v)
+	}
+	return lessons.hashes[v]
 }
 
 // learnt matches the calls of a script.
 func learnt(w *world, script string) netfault.Match {
-	hash := lessons.hashes[script]
+	hash := lesson(w.T, w.row.lock)[script]
 	require.NotEmpty(w, hash)
 	return func(args []string) bool {
 		if len(args) < 2 || !scripts(args) {
@@ -36,16 +52,29 @@ func learnt(w *world, script string) netfault.Match {
 	}
 }
 
-func learn(t *testing.T) map[string]string {
-	rdb := redistest.Start(t).Client(t)
+func learn(t *testing.T, v variety) map[string]string {
 	spy := &spy{}
-	rdb.AddHook(spy)
+	proxy := netfault.New(t, redistest.Start(t).Addr())
+	proxy.CutRandom(0, 0, spy.look)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	renewed := make(chan struct{}, 100)
 	c, err := rlock.New(rdb, &rlock.Options{Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
 	require.NoError(t, err)
 	hashes := make(map[string]string)
 
-	mu := c.NewLock("learnt")
+	newLock := func(opts ...rlock.LockOption) *rlock.Lock {
+		switch v {
+		case fair:
+			return c.NewFairLock("learnt", opts...)
+		case readWrite:
+			return c.NewRWLock("learnt", opts...).Writer()
+		case multi:
+			return rlock.NewMultiLock(c.NewLock("learnt", opts...), c.NewLock("too", opts...))
+		}
+		return c.NewLock("learnt", opts...)
+	}
+	mu := newLock()
 	ctx, outer, err := mu.Lock(context.Background())
 	require.NoError(t, err)
 	hashes["acquire"] = spy.newest()
@@ -55,9 +84,13 @@ func learn(t *testing.T) map[string]string {
 	require.NoError(t, inner.Unlock(ctx))
 	require.NoError(t, outer.Unlock(ctx))
 	hashes["release"] = spy.newest()
-	ctx, hold, err := c.NewLock("learnt", rlock.WithLeaseTime(300*ms)).Lock(context.Background())
+	ctx, hold, err := newLock(rlock.WithLeaseTime(1500 * ms)).Lock(context.Background())
 	require.NoError(t, err)
-	<-renewed
+	select {
+	case <-renewed:
+	case <-ctx.Done():
+		require.NoError(t, context.Cause(ctx), "before a renewal")
+	}
 	hashes["renew"] = spy.newest()
 	require.NoError(t, hold.Unlock(ctx))
 	require.NoError(t, c.Close(context.Background()))
@@ -69,7 +102,7 @@ func learn(t *testing.T) map[string]string {
 	return hashes
 }
 
-// spy is a hook that remembers the newest script called by hash.
+// spy remembers the newest script called by its hash.
 type spy struct {
 	mu   sync.Mutex // guards hash
 	hash string
@@ -81,28 +114,15 @@ func (s *spy) newest() string {
 	return s.hash
 }
 
-func (s *spy) note(cmds ...redis.Cmder) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, cmd := range cmds {
-		if cmd.Name() == "evalsha" {
-			s.hash = cmd.Args()[1].(string)
+// look sees what passes a proxy.
+func (s *spy) look(args []string) bool {
+	if scripts(args) && len(args) > 1 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.hash = args[1]; len(s.hash) != 2*sha1.Size {
+			sum := sha1.Sum([]byte(args[1]))
+			s.hash = hex.EncodeToString(sum[:])
 		}
 	}
-}
-
-func (s *spy) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s *spy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		s.note(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (s *spy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		s.note(cmds...)
-		return next(ctx, cmds)
-	}
+	return false
 }

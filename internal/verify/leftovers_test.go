@@ -55,10 +55,12 @@ func within(limit time.Duration, cond func() bool) {
 
 // connections returns those of the parties.
 func (w *world) connections() (all []map[string]string) {
-	for _, typ := range []string{"normal", "pubsub"} {
-		for _, c := range w.srv.Clients(w.T, typ) {
-			if c["name"] != "admin" {
-				all = append(all, c)
+	for _, m := range w.masters() {
+		for _, typ := range []string{"normal", "pubsub"} {
+			for _, c := range m.srv.Clients(w.T, typ) {
+				if c["name"] != "admin" {
+					all = append(all, c)
+				}
 			}
 		}
 	}
@@ -73,13 +75,15 @@ func (w *world) keys() (left []string) {
 	for _, name := range w.job.names() {
 		locks[name] = true
 	}
-	keys := w.admin.Scan(ctx, 0, "*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if ttl := w.admin.PTTL(ctx, keys.Val()).Val(); locks[keys.Val()] || ttl == -1 {
-			left = append(left, fmt.Sprintf("%s (%v)", keys.Val(), ttl))
+	for _, m := range w.masters() {
+		keys := m.admin.Scan(ctx, 0, "*", 1000).Iterator()
+		for keys.Next(ctx) {
+			if ttl := m.admin.PTTL(ctx, keys.Val()).Val(); locks[keys.Val()] || ttl == -1 {
+				left = append(left, fmt.Sprintf("%s (%v)", keys.Val(), ttl))
+			}
 		}
+		require.NoError(w, keys.Err())
 	}
-	require.NoError(w, keys.Err())
 	return left
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -33,7 +34,7 @@ func party([]string) {
 			p.clients.Wait()
 			fmt.Println("done")
 		case "renew": // while the clients are at it
-			fmt.Println("renewed", shut(p.renew()))
+			fmt.Println("renewed", p.renew().close())
 		case "close":
 			left, err := p.close()
 			fmt.Println("closed", left, err)
@@ -57,14 +58,18 @@ func party([]string) {
 type partner struct {
 	base    int // goroutines before the first client
 	job     job
-	rdb     *redis.Client
-	locks   atomic.Pointer[rlock.Client]
+	rdbs    []*redis.Client // of each server
+	locks   atomic.Pointer[lockers]
 	store   store
 	journal journal
+	queue   queue
 	healed  chan struct{}
 	clients sync.WaitGroup
 	busy    *hog
 }
+
+// lockers are the lock clients of a party, one for each server.
+type lockers struct{ clients []*rlock.Client }
 
 // start has the party's clients take part in every history. The connections
 // stay until close.
@@ -74,11 +79,11 @@ func (p *partner) start(j job) {
 		_ = p.journal.f.Close()
 	}
 	p.journal = openJournal(j.Journal)
-	if p.rdb == nil {
+	if p.rdbs == nil {
 		p.connect()
 	}
 	if j.Kind == "pool" {
-		p.busy = exhaust(p.rdb)
+		p.busy = exhaust(p.rdbs[0])
 	}
 	for h := range j.Histories {
 		for n := range j.Clients {
@@ -91,7 +96,15 @@ func (p *partner) start(j job) {
 
 // connect makes the clients, of the kind that the row asks for.
 func (p *partner) connect() {
-	opts := &redis.Options{Addr: p.job.Addr, ClientName: "party"}
+	for _, addr := range p.job.Addrs {
+		p.rdbs = append(p.rdbs, p.dial(addr))
+	}
+	p.store = store{redis.NewClient(&redis.Options{Addr: p.job.Store})}
+	p.renew()
+}
+
+func (p *partner) dial(addr string) *redis.Client {
+	opts := &redis.Options{Addr: addr, ClientName: "party"}
 	switch p.job.Kind {
 	case "retries":
 		opts.MaxRetries, opts.ReadTimeout = 10, 200*time.Millisecond
@@ -102,36 +115,54 @@ func (p *partner) connect() {
 	case "user":
 		opts.Username, opts.Password = "locks", "secret"
 	}
-	p.rdb = redis.NewClient(opts)
+	rdb := redis.NewClient(opts)
 	if p.job.Kind == "twice" {
-		p.rdb.AddHook(twice{})
+		rdb.AddHook(twice{})
 	}
-	p.store = store{redis.NewClient(&redis.Options{Addr: p.job.Store})}
-	p.renew()
+	return rdb
 }
 
-// renew makes another lock client and returns the one before.
-func (p *partner) renew() *rlock.Client {
-	locks, err := rlock.New(p.rdb, nil)
-	if err != nil {
-		panic(err)
+// renew makes other lock clients and returns those before.
+func (p *partner) renew() *lockers {
+	locks := new(lockers)
+	for _, rdb := range p.rdbs {
+		c, err := rlock.New(rdb, &rlock.Options{Trace: rlock.Trace{Waiting: p.waiting}})
+		if err != nil {
+			panic(err)
+		}
+		locks.clients = append(locks.clients, c)
 	}
 	return p.locks.Swap(locks)
 }
 
-func shut(locks *rlock.Client) error {
+// waiting is told of refusals, in the middle of the call.
+func (p *partner) waiting(lock string, _ time.Duration) {
+	if e, sure := p.queue.refused(lock); sure && p.job.Lock == fair {
+		p.journal.write(e)
+	}
+}
+
+func (l *lockers) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return locks.Close(ctx)
+	errs := make([]error, len(l.clients))
+	var all sync.WaitGroup
+	for n, c := range l.clients {
+		all.Go(func() { errs[n] = c.Close(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // close gives everything back and returns what is left: a number of goroutines,
 // and an error or nil.
 func (p *partner) close() (left int, err error) {
-	err = shut(p.locks.Load())
-	_ = p.rdb.Close()
+	err = p.locks.Load().close()
+	for _, rdb := range p.rdbs {
+		_ = rdb.Close()
+	}
 	_ = p.store.rdb.Close()
-	p.rdb = nil
+	p.rdbs = nil
 	for range 500 {
 		if left = runtime.NumGoroutine() - p.base; left <= 0 {
 			return 0, err
@@ -152,12 +183,14 @@ func (p *partner) rest() {
 		p.busy = nil
 	}
 	var all sync.WaitGroup
-	for range p.rdb.Options().PoolSize {
-		all.Go(func() {
-			for deadline := time.Now().Add(10 * time.Second); p.rdb.Ping(context.Background()).Err() != nil && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond)
-			}
-		})
+	for _, rdb := range p.rdbs {
+		for range rdb.Options().PoolSize {
+			all.Go(func() {
+				for deadline := time.Now().Add(10 * time.Second); rdb.Ping(context.Background()).Err() != nil && time.Now().Before(deadline); {
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
 	}
 	all.Wait()
 }

@@ -3,7 +3,9 @@ package verify
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -17,10 +19,11 @@ type job struct {
 	Round     int
 	Seed      uint64
 	Histories int
-	Clients   int      // of each history
-	Steps     int      // of each client until the fault is healed, at most
+	Clients   int // of each history
+	Steps     int // of each client until the fault is healed, at most
+	Lock      variety
 	Leases    []string // to choose from
-	Addr      string   // what this party connects to
+	Addrs     []string // what this party connects to, for each server
 	Store     string   // address of the resources' server
 	Journal   string
 	Party     int
@@ -49,7 +52,11 @@ func (j *job) agenda(history int) agenda {
 		panic(err)
 	}
 	a := agenda{lease: lease, fenced: r.IntN(3) > 0}
-	for k := range 1 + r.IntN(4)/3 { // sometimes two
+	n := 1 + r.IntN(4)/3 // sometimes two
+	if j.Lock == multi {
+		n = members
+	}
+	for k := range n {
 		a.locks = append(a.locks, j.name(history, k))
 	}
 	return a
@@ -59,25 +66,28 @@ func (j *job) name(history, k int) string {
 	return fmt.Sprintf("%s/%d/%d/%c", j.Row, j.Round, history, 'a'+k)
 }
 
-// names returns the locks of all histories.
-func (j *job) names() (names []string) {
+// leases returns the lease of each lock in all histories.
+func (j *job) leases() map[string]time.Duration {
+	leases := make(map[string]time.Duration)
 	for h := range j.Histories {
-		names = append(names, j.agenda(h).locks...)
+		a := j.agenda(h)
+		for _, name := range a.locks {
+			leases[name] = a.lease
+		}
 	}
-	return names
+	return leases
 }
 
+// names returns the locks of all histories.
+func (j *job) names() []string { return slices.Sorted(maps.Keys(j.leases())) }
+
 // longest returns the longest lease of the round.
-func (j *job) longest() (longest time.Duration) {
-	for h := range j.Histories {
-		longest = max(longest, j.agenda(h).lease)
-	}
-	return longest
-}
+func (j *job) longest() time.Duration { return slices.Max(slices.Collect(maps.Values(j.leases()))) }
 
 // step is one acquisition of a client, and what it does then.
 type step struct {
-	lock   int           // which of the history's
+	locks  []int         // which of the history's
+	shared bool          // as a reader
 	pause  time.Duration // before
 	how    how
 	wait   time.Duration // at most
@@ -99,9 +109,9 @@ const (
 )
 
 // draw plans the next step of a client.
-func draw(r *rand.Rand, a agenda, cancels bool) step {
+func draw(r *rand.Rand, j *job, a agenda) step {
 	s := step{
-		lock:  r.IntN(len(a.locks)),
+		locks: []int{r.IntN(len(a.locks))},
 		pause: time.Duration(r.IntN(30)) * time.Millisecond,
 		wait:  time.Duration(20+r.IntN(3000)) * time.Millisecond,
 		hold:  time.Duration(r.IntN(15)) * time.Millisecond,
@@ -124,15 +134,28 @@ func draw(r *rand.Rand, a agenda, cancels bool) step {
 	if r.IntN(3) == 0 {
 		s.nested = 1 + r.IntN(2)
 	}
-	if cancels && r.IntN(2) == 0 {
+	if j.Cancel && r.IntN(2) == 0 {
 		s.cancel = time.Duration(1 + r.IntN(int(150*time.Millisecond)))
 	}
+	s.vary(r, j, a)
 	return s
 }
 
+// vary draws what only some kinds of lock have.
+func (s *step) vary(r *rand.Rand, j *job, a agenda) {
+	switch j.Lock {
+	case readWrite:
+		s.shared = r.IntN(3) > 0
+	case multi:
+		s.locks = r.Perm(len(a.locks))[:1+r.IntN(len(a.locks))]
+	}
+}
+
 // last is the step of a client when everything is healed: it must succeed.
-func last(r *rand.Rand, a agenda) step {
-	return step{lock: r.IntN(len(a.locks)), wait: served, must: true, hold: time.Duration(r.IntN(5)) * time.Millisecond}
+func last(r *rand.Rand, j *job, a agenda) step {
+	s := step{locks: []int{r.IntN(len(a.locks))}, wait: served, must: true, hold: time.Duration(r.IntN(5)) * time.Millisecond}
+	s.vary(r, j, a)
+	return s
 }
 
 // served bounds the wait for a lock after healing. It is far more than a waiter

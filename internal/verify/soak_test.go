@@ -52,17 +52,17 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	w.leftovers(&total, false)
-	print(os.Stdout, []row{{"soak, " + text, total}})
+	print(os.Stdout, []row{{"soak, " + text, plain, total}})
 	require.True(t, total.clean())
 	require.GreaterOrEqual(t, len(readings), 3, "too short to tell")
 	flat(t, readings[1:])
 }
 
-// portable are the rows that need no server, client or user of their own, and in
+// portable are the rows that need no servers, client or user of their own, and in
 // which all processes survive.
 func portable() (rows []fault) {
 	for _, r := range matrix() {
-		if r.args == nil && r.setUp == nil && r.kind == "" && !r.kills {
+		if r.args == nil && r.setUp == nil && r.kind == "" && !r.kills && r.lock.masters() == 1 {
 			rows = append(rows, r)
 		}
 	}

@@ -18,9 +18,10 @@ import (
 
 // size is how much happens in a round, and how often there is one.
 type size struct {
-	rounds, histories, clients, steps int
-	fault                             time.Duration
-	keep                              bool // parties stay from round to round
+	rounds, further           int // of rows of plain locks, and of others
+	histories, clients, steps int
+	fault                     time.Duration
+	keep                      bool // parties stay from round to round
 }
 
 // seed returns RLOCK_SEED, or one that nobody has seen before.
@@ -52,8 +53,12 @@ func verify(t *testing.T, rows []fault, s size) figures {
 					table[r.name] = f
 					mu.Unlock()
 				}()
+				rounds := s.rounds
+				if r.lock != plain {
+					rounds = s.further
+				}
 				// A fault that waits for its moment may miss it, but not always.
-				for n := 0; n < s.rounds || f.faults == 0 && n < s.rounds+3; n++ {
+				for n := 0; n < rounds || f.faults == 0 && n < rounds+3; n++ {
 					start := time.Now()
 					f.sum(w.round(n, s))
 					t.Logf("round %d: %v", n, time.Since(start).Round(ms))
@@ -70,7 +75,7 @@ func verify(t *testing.T, rows []fault, s size) figures {
 	var lines []row
 	for _, r := range rows {
 		if f, ok := table[r.name]; ok { // not if -run has left it out
-			lines = append(lines, row{r.name, f})
+			lines = append(lines, row{r.name, r.lock, f})
 		}
 	}
 	var text bytes.Buffer
@@ -87,23 +92,28 @@ func TestVerify(t *testing.T) {
 	}
 	rows := matrix()
 	start := time.Now()
-	total := verify(t, rows, size{rounds: 3, histories: 14, clients: 4, steps: 4, fault: 1200 * ms})
+	total := verify(t, rows, size{rounds: 3, further: 2, histories: 14, clients: 4, steps: 4, fault: 1200 * ms})
 	fmt.Printf("%v\n", time.Since(start).Round(time.Second))
 	require.True(t, total.clean())
 	if os.Getenv("RLOCK_SEED") == "" { // a replay may be of one row
-		require.GreaterOrEqual(t, len(rows), 35)
-		require.GreaterOrEqual(t, total.histories, 2000)
+		require.GreaterOrEqual(t, len(rows), 120)
+		require.GreaterOrEqual(t, total.histories, 5000)
+		require.GreaterOrEqual(t, total.ordered, 1000)
 	}
 }
 
 // A few rows of every group, for as long as a plain go test can wait.
 func TestVerifyInShort(t *testing.T) {
 	var rows []fault
-	for _, name := range []string{"nothing", "server killed, restarted empty", "reply lost: acquire", "connections cut", "process killed while it holds"} {
+	for _, name := range []string{
+		"nothing", "server killed, restarted empty", "reply lost: acquire", "connections cut", "process killed while it holds",
+		"polling: connections cut", "fair: nothing", "fair: connections cut", "rw: any reply lost", "multi: connections cut",
+		"quorum: connections cut",
+	} {
 		n := slices.IndexFunc(matrix(), func(f fault) bool { return f.name == name })
 		rows = append(rows, matrix()[n])
 	}
-	total := verify(t, rows, size{rounds: 1, histories: 6, clients: 4, steps: 4, fault: 800 * ms})
+	total := verify(t, rows, size{rounds: 1, further: 1, histories: 6, clients: 4, steps: 4, fault: 800 * ms})
 	require.True(t, total.clean())
 	require.Positive(t, total.grants)
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -20,21 +21,28 @@ type sample struct {
 func (w *world) observe() (stop func() map[string][]sample) {
 	ctx, cancel := context.WithCancel(context.Background())
 	samples := make(map[string][]sample)
-	names := w.job.names()
+	names, masters := w.job.names(), w.masters()
 	var done sync.WaitGroup
 	done.Go(func() {
 		for ctx.Err() == nil {
-			call := now()
-			replies, err := w.admin.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for _, name := range names {
-					p.Exists(ctx, name)
+			call, held := now(), make([]int64, len(names)) // on how many servers
+			var failed error
+			for _, m := range masters {
+				replies, err := m.admin.Pipelined(ctx, func(p redis.Pipeliner) error {
+					for _, name := range names {
+						p.Exists(ctx, name)
+					}
+					return nil
+				})
+				failed = errors.Join(failed, err)
+				for i, reply := range replies {
+					held[i] += reply.(*redis.IntCmd).Val()
 				}
-				return nil
-			})
+			}
 			s := span{call, now()}
-			for i, reply := range replies {
-				if err == nil {
-					samples[names[i]] = append(samples[names[i]], sample{s, reply.(*redis.IntCmd).Val() == 0})
+			for i, name := range names {
+				if failed == nil {
+					samples[name] = append(samples[name], sample{s, held[i] <= int64(len(masters)/2)})
 				}
 			}
 			pause(ctx, 20*ms)
@@ -47,9 +55,16 @@ func (w *world) observe() (stop func() map[string][]sample) {
 	}
 }
 
-// missed is how long a waiter may sleep beside a free lock: a second, and the
-// time that a wake-up takes on a machine with all these processes.
-const missed = time.Second + 200*ms
+// free returns when all of some locks, which were looked at together, were free.
+func free(samples map[string][]sample, locks []string) []sample {
+	all := slices.Clone(samples[locks[0]])
+	for _, lock := range locks[1:] {
+		for i, s := range samples[lock] {
+			all[i].free = all[i].free && s.free
+		}
+	}
+	return all
+}
 
 // slept returns how long w waited at most while the lock was free all the time
 // and everything was healed. A grant to somebody else between two samples ends
@@ -83,7 +98,7 @@ func (h *history) wakes(healed int64) (all []time.Duration) {
 			continue
 		}
 		got := h.handed[next]
-		if slices.ContainsFunc(h.waits, func(w wait) bool { return w.got && w.ret == got && w.call < r.call }) {
+		if slices.ContainsFunc(h.waits, func(w wait) bool { return w.got && w.ret == got && w.call < r.call && len(w.locks) == 1 }) {
 			from := r.ret
 			if got < from {
 				from = r.call

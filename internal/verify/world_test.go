@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,19 +19,19 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// world is where a row takes place: parties → proxies → gateway → server.
+// world is where a row takes place: parties → proxies → gateway → server. A quorum
+// lock has other servers as well; what happens to one happens to a minority.
 type world struct {
 	*testing.T
+	master
 	row     fault
 	seed    uint64
 	store   string
 	random  *rand.Rand // of the row's fault; for the parent's goroutine
-	srv     *redistest.Server
+	others  []*master
 	spare   *redistest.Server // in rows with a replica
 	gate    *gateway
-	proxies [parties]*netfault.Proxy
 	parties [parties]*redistest.Child // nil: killed
-	admin   *redis.Client
 
 	job     job
 	gone    []oblivion // of this round
@@ -38,20 +39,42 @@ type world struct {
 	journal []string   // of this round
 }
 
+// master is a server, and the ways to it.
+type master struct {
+	srv     *redistest.Server
+	proxies [parties]*netfault.Proxy
+	admin   *redis.Client
+}
+
 func newWorld(t *testing.T, row fault, seed uint64, store string) *world {
-	lessons.once.Do(func() { lessons.hashes = learn(t) }) // before the time of a fault begins
+	if row.lock != quorum {
+		lesson(t, row.lock) // before the time of a fault begins
+	}
 	w := &world{T: t, row: row, seed: seed, store: store, random: random(seed, row.name, "fault")}
 	w.srv = redistest.Start(t, row.args...)
 	w.gate = newGateway(t, w.srv.Addr())
-	w.admin = w.newAdmin(w.srv)
-	for n := range w.proxies {
-		w.proxies[n] = netfault.New(t, w.gate.addr())
+	w.reach(&w.master, w.gate.addr())
+	for range row.lock.masters() - 1 {
+		m := &master{srv: redistest.Start(t, row.args...)}
+		w.reach(m, m.srv.Addr())
+		w.others = append(w.others, m)
 	}
 	if row.setUp != nil {
 		row.setUp(w)
 	}
 	return w
 }
+
+// reach makes the ways to a server.
+func (w *world) reach(m *master, addr string) {
+	m.admin = w.newAdmin(m.srv)
+	for n := range m.proxies {
+		m.proxies[n] = netfault.New(w.T, addr)
+	}
+}
+
+// masters returns all servers.
+func (w *world) masters() []*master { return append([]*master{&w.master}, w.others...) }
 
 // newAdmin returns a client for the operator, who is not counted as a leftover.
 func (w *world) newAdmin(srv *redistest.Server) *redis.Client {
@@ -83,9 +106,13 @@ func (w *world) round(n int, size size) figures {
 	for _, path := range w.journal {
 		_ = os.Remove(path) // a killed party's may not be there
 	}
-	all := assemble(events, w.gone, w.job.longest(), !w.row.harmless)
+	all := assemble(events, w.gone, w.job.longest(), w.row.rules())
+	leases := w.job.leases()
 	for _, h := range all {
-		if !f.add(h, healed, free) {
+		if w.row.lock == fair {
+			h.inOrder(leases[h.lock])
+		}
+		if !f.add(h, healed, free, w.row.patience()) {
 			w.keep(events)
 		}
 		for _, wrong := range h.check(w.draw) {
@@ -105,8 +132,9 @@ func (w *world) begin(n int, size size) {
 	}
 	w.job = job{
 		Row: w.row.name, Round: n, Seed: w.seed, Histories: size.histories, Clients: size.clients, Steps: size.steps,
-		Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel,
+		Lock: w.row.lock, Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel,
 	}
+	w.grown()
 	w.gone, w.journal = nil, nil
 	dir := w.TempDir()
 	w.strikes = 0
@@ -115,7 +143,10 @@ func (w *world) begin(n int, size size) {
 			w.parties[p] = redistest.Spawn(w.T, "party")
 		}
 		j := w.job
-		j.Party, j.Addr, j.Journal = p, w.proxies[p].Addr(), filepath.Join(dir, fmt.Sprintf("party %d", p))
+		j.Party, j.Addrs, j.Journal = p, nil, filepath.Join(dir, fmt.Sprintf("party %d", p))
+		for _, m := range w.masters() {
+			j.Addrs = append(j.Addrs, m.proxies[p].Addr())
+		}
 		w.journal = append(w.journal, j.Journal)
 		text, err := json.Marshal(j)
 		require.NoError(w, err)
@@ -157,17 +188,34 @@ func (w *world) kill(p int) {
 // heal makes the network whole. A connection that has lost something would stay
 // silent for ever; in a network that works again its ends learn that.
 func (w *world) heal() {
-	for _, p := range w.proxies {
-		p.Heal()
-		p.CutAll()
+	for _, m := range w.masters() {
+		for _, p := range m.proxies {
+			p.Heal()
+			p.CutAll()
+		}
+		redistest.Eventually(w.T, "the server serves again", func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			return m.admin.Ping(ctx).Err() == nil
+		})
 	}
-	redistest.Eventually(w.T, "the server serves again", func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		return w.admin.Ping(ctx).Err() == nil
-	})
 	w.tell("rest")
 	w.expect("rested", 30*time.Second)
+	w.grown()
+}
+
+// grown waits until the servers of a quorum lock are old enough to be counted.
+func (w *world) grown() {
+	if w.row.lock != quorum {
+		return
+	}
+	for _, m := range w.masters() {
+		redistest.Eventually(w.T, "the server is older than a lease", func() bool {
+			info := m.admin.InfoMap(context.Background(), "server").Val()
+			age, err := strconv.Atoi(info["Server"]["uptime_in_seconds"])
+			return err == nil && time.Duration(age)*time.Second >= w.job.longest()+time.Second
+		})
+	}
 }
 
 // events reads all journals of the round.
@@ -180,10 +228,13 @@ func (w *world) events() (all []event) {
 	return all
 }
 
-// forgets runs something that makes the server forget a lock, "" for all.
+// forgets runs something that makes the server forget a lock, "" for all. That of a
+// quorum lock restarts, and is not counted until nothing is left that it could know.
 func (w *world) forgets(lock string, f func()) {
 	start := now()
-	f()
+	if f(); w.row.lock == quorum {
+		return
+	}
 	w.gone = append(w.gone, oblivion{span{start, now()}, lock})
 }
 

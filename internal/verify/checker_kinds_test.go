@@ -1,0 +1,167 @@
+package verify
+
+import (
+	"testing"
+	"time"
+)
+
+// shared makes an operation one of a reader.
+func (s script) shared() script {
+	for i := range s {
+		s[i].Shared = true
+	}
+	return s
+}
+
+// The checker knows what readers and writers may do beside each other.
+func TestCheckerOfReaders(t *testing.T) {
+	readA, readB := both(0, "A", opLock, "", ok).shared(), both(1, "B", opLock, "", ok).shared()
+	writeA, writeB := both(0, "A", opLock, "", ok), both(1, "B", opLock, "", ok)
+	leaveA, leaveB := both(0, "a", opUnlock, "A", ok).seen().shared(), both(1, "b", opUnlock, "B", ok).seen().shared()
+	unlockA, unlockB := both(0, "a2", opUnlock, "A", ok).seen(), both(1, "b2", opUnlock, "B", ok).seen()
+	alsoRead := both(0, "n", opNest, "A", ok).shared()
+	lostA := script{{Client: 0, ID: "x", Kind: opLost, Grant: "A"}}
+	flushed := []oblivion{{span{int64(25 * ms), int64(26 * ms)}, ""}}
+	try := func(r result) script { return both(2, "T", opTry, "", r) }
+
+	for _, test := range []struct {
+		name   string
+		events []event
+		gone   []oblivion
+		ok     bool
+	}{
+		{"readers share", join(readA, readB, leaveA, leaveB), nil, true},
+		{"a writer beside a reader", join(readA, writeB, leaveA, unlockB), nil, false},
+		{"a reader beside a writer", join(writeA, readB, unlockA, leaveB), nil, false},
+		{"two writers", join(writeA, writeB, unlockA, unlockB), nil, false},
+		{"a writer after all readers but one", join(readA, readB, leaveA, both(2, "C", opLock, "", ok), leaveB), nil, false},
+		{"a writer after all readers", join(readA, readB, leaveA, leaveB, both(2, "C", opLock, "", ok)), nil, true},
+		{"a writer after a reader that is lost", join(readA, lostA, writeB, unlockB), nil, true},
+		{"a writer beside a reader, of a lock that the server forgot", join(readA, writeB, leaveA, unlockB), flushed, true},
+
+		{"a writer reads", join(writeA, alsoRead, leaveA, unlockA), nil, true},
+		{"a writer reads, others too", join(writeA, alsoRead, readB, unlockA, leaveA, leaveB), nil, false},
+		{"downgraded, others read", join(writeA, alsoRead, unlockA, readB, leaveA, leaveB), nil, true},
+		{"downgraded, others write", join(writeA, alsoRead, unlockA, writeB, leaveA, unlockB), nil, false},
+		{"downgraded while others read already", join(writeA, alsoRead, unlockA[:1], readB, unlockA[1:], leaveA, leaveB), nil, true},
+		{"more read holds unlocked than there were", join(writeA, leaveA, unlockA), nil, false},
+
+		{"an upgrade", join(readA, both(0, "n", opNest, "A", ok), unlockA, leaveA), nil, false},
+		{"an upgrade after a downgrade", join(writeA, alsoRead, unlockA, both(0, "n2", opNest, "A", ok)), nil, false},
+		{"an upgrade refused", join(readA, both(0, "n", opNest, "A", upgrade), leaveA), nil, true},
+		{"a writer's nested hold refused as an upgrade", join(writeA, both(0, "n", opNest, "A", upgrade), unlockA), nil, false},
+
+		{"a writer refused beside a reader", join(readA, try(denied), leaveA), nil, true},
+		{"a reader refused beside a reader", join(readA, try(denied).shared(), leaveA), nil, false},
+		{"a reader refused beside a reader while a writer waits", join(readA, writeB[:1], try(denied).shared(), leaveA, writeB[1:], unlockB), nil, true},
+		{"a reader refused beside a reader while a reader waits", join(readA, readB[:1], try(denied).shared(), leaveA, readB[1:], leaveB), nil, false},
+
+		{"readers have the token of the writer before", join(writeA.token(5), unlockA, readB.token(5), leaveB), nil, true},
+		{"a reader has an older token", join(writeA.token(5), unlockA, readB.token(4), leaveB), nil, false},
+		{"a reader has a token of its own", join(writeA.token(5), unlockA, readB.token(6), leaveB), nil, false},
+		{"a reader has the first token", join(readB.token(6), leaveB), nil, true},
+		{"a reader has a token of its own, of a counter that the server forgot", join(writeA.token(5), unlockA, readB.token(6), leaveB), flushed, true},
+		{"a writer has the token of a reader", join(readA.token(5), leaveA, writeB.token(5), unlockB), nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) { judge(t, readWrite, test.events, test.gone, test.ok) })
+	}
+}
+
+// queued says that the call was refused at first.
+func queued(client int, id string) script {
+	return script{{Client: client, ID: id, Kind: opQueued}}
+}
+
+// later makes events happen so much later.
+func later(d time.Duration, events []event) []event {
+	for i := range events {
+		events[i].At += int64(d)
+		if events[i].Seen > 0 {
+			events[i].Seen += int64(d)
+		}
+	}
+	return events
+}
+
+// The checker sees who overtakes in a queue, and that it was allowed if it was.
+func TestCheckerOfQueues(t *testing.T) {
+	hold := both(0, "A", opLock, "", ok)
+	free := both(0, "a", opUnlock, "A", ok).seen()
+	first, second := both(1, "B", opLock, "", ok), both(2, "C", opLock, "", ok)
+	leaveFirst, leaveSecond := both(1, "b", opUnlock, "B", ok).seen(), both(2, "c", opUnlock, "C", ok).seen()
+	inQueue := queued(1, "B")
+	flushed := []oblivion{{span{int64(45 * ms), int64(46 * ms)}, ""}}
+	overtaking := func(pause time.Duration) []event {
+		all := join(hold, first[:1], inQueue, second[:1], free, second[1:], leaveSecond, first[1:], leaveFirst)
+		later(pause, all[7:]) // the second one gets it
+		return all
+	}
+	for _, test := range []struct {
+		name   string
+		events []event
+		gone   []oblivion
+		ok     bool
+	}{
+		{"served in order", join(hold, first[:1], inQueue, second[:1], free, first[1:], leaveFirst, second[1:], leaveSecond), nil, true},
+		{"overtaken", overtaking(0), nil, false},
+		{"overtaken by a call that does not wait", join(hold, first[:1], inQueue, free, both(2, "C", opTry, "", ok), leaveSecond, first[1:], leaveFirst), nil, false},
+		{"overtaken by a call that came before it was known to queue", join(hold, first[:1], second[:1], inQueue, free, second[1:], leaveSecond, first[1:], leaveFirst), nil, true},
+		{"overtaken after nearly a claim", overtaking(1500 * time.Millisecond), nil, true},
+		{"overtaken after less than half of a claim", overtaking(900 * time.Millisecond), nil, false},
+		{"overtaken when the server forgot the queue", overtaking(0), flushed, true},
+		{"refused while others wait", join(first[:1], both(2, "T", opTry, "", denied), first[1:], leaveFirst), nil, true},
+		{"refused while nobody waits", join(first, leaveFirst, both(2, "T", opTry, "", denied)), nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) { judge(t, fair, test.events, test.gone, test.ok) })
+	}
+}
+
+// Of a call for several locks, each has a history of its own.
+func TestCheckerOfMembers(t *testing.T) {
+	names := []string{"a", "b"}
+	of := func(s script, locks ...string) (events script) {
+		for _, e := range s {
+			for _, lock := range locks {
+				if e.Lock = lock; len(locks) > 1 {
+					e.All = locks
+				}
+				events = append(events, e)
+			}
+		}
+		return events
+	}
+	stamp := func(parts ...script) (events []event) {
+		for n, part := range parts {
+			for _, e := range part {
+				e.At = int64(n+1) * int64(10*ms)
+				events = append(events, e)
+			}
+		}
+		return events
+	}
+	lockA, lockB := both(0, "A", opLock, "", ok), both(1, "B", opLock, "", ok)
+	unlockA, unlockB := both(0, "a", opUnlock, "A", ok), both(1, "b", opUnlock, "B", ok)
+	tryB := both(1, "B", opTry, "", denied)
+	for _, test := range []struct {
+		name   string
+		events []event
+		ok     bool
+	}{
+		{"both, then one", stamp(of(lockA[:1], names...), of(lockA[1:], names...), of(unlockA[:1], names...), of(unlockA[1:], names...),
+			of(lockB[:1], "b"), of(lockB[1:], "b"), of(unlockB, "b")), true},
+		{"one while somebody has both", stamp(of(lockA[:1], names...), of(lockA[1:], names...), of(lockB[:1], "b"), of(lockB[1:], "b"),
+			of(script{{Client: 0, ID: "w", Kind: opNest, Grant: "A", Seen: int64(50 * ms)}}, names...)), false},
+		{"both refused because of one", stamp(of(lockA[:1], "a"), of(lockA[1:], "a"), of(tryB[:1], names...), of(tryB[1:], names...)), true},
+		{"one refused that is free", stamp(of(lockA[:1], "a"), of(lockA[1:], "a"), of(tryB[:1], "b"), of(tryB[1:], "b")), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			right := true
+			for _, h := range assemble(test.events, nil, 10*ms, rules{variety: multi}) {
+				right = right && len(h.check(noPicture)) == 0
+			}
+			if right != test.ok {
+				t.Errorf("found right: %v", right)
+			}
+		})
+	}
+}

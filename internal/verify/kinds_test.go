@@ -1,0 +1,170 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// variety is a kind of lock.
+type variety string
+
+const (
+	plain     variety = "" // fenced or not
+	polling   variety = "polling"
+	fair      variety = "fair"
+	readWrite variety = "rw"
+	multi     variety = "multi"
+	quorum    variety = "quorum"
+)
+
+var varieties = []variety{plain, polling, fair, readWrite, multi, quorum}
+
+func (v variety) String() string { return cmp.Or(string(v), "plain") }
+
+// masters is the number of servers that a lock is on.
+func (v variety) masters() int {
+	if v == quorum {
+		return 3
+	}
+	return 1
+}
+
+// members is the number of locks in each history of a lock that has members.
+const members = 3
+
+// strays tells whether a call may leave something behind for a moment although
+// no request is lost: a member that was free, a share of the servers.
+func (v variety) strays() bool { return v == multi || v == quorum }
+
+// patience is how long a waiter may sleep beside a free lock: a second, and the
+// time that a wake-up takes on a machine with all these processes. What a process
+// that has died leaves behind may cost more: the first in a fair queue is looked
+// for every 2 s, and a waiting writer's intent keeps readers out for 10 s.
+func (f fault) patience() time.Duration {
+	limit := time.Second + 200*ms
+	switch {
+	case f.lock == fair:
+		limit += 2 * time.Second
+	case f.lock == readWrite && f.kills:
+		limit += 10 * time.Second
+	}
+	return limit
+}
+
+// selection has the faults that each further kind is looked at under: those that
+// its own protocol could get wrong, and some of every group.
+var selection = map[variety][]string{
+	polling: {
+		"nothing", "server killed, restarted empty", "connections cut", "any reply lost", "ACL without SUBSCRIBE",
+		"process killed while it holds", "contexts cancelled, replies lost",
+	},
+	fair: {
+		"nothing", "server killed, restarted empty", "server killed, restarted with its data", "FLUSHALL", "DEL",
+		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "reply lost: acquire", "reply lost: release",
+		"request late: acquire", "request held back: release", "process stopped for a moment",
+		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
+		"Close while waiting and holding",
+	},
+	readWrite: {
+		"nothing", "server killed, restarted empty", "FLUSHALL", "CLIENT KILL, subscriptions", "connections cut",
+		"reply lost: count", "request late: release", "any reply lost", "process stopped for longer than its lease",
+		"process killed while it holds", "contexts cancelled, replies lost",
+	},
+	multi: {
+		"nothing", "server killed, restarted with its data", "server stopped for longer than leases", "connections cut",
+		"reply lost: acquire", "request held back: acquire", "any reply lost", "process killed while it holds",
+		"contexts cancelled, replies lost", "Close while waiting and holding",
+	},
+	quorum: { // they strike one server of three
+		"nothing", "server killed, restarted empty", "server stopped for longer than leases", "connections cut",
+		"black hole", "replies swallowed", "process killed while it holds", "contexts cancelled, replies lost",
+	},
+}
+
+// furtherKinds are the rows of the kinds that are not plain.
+func furtherKinds() (rows []fault) {
+	for _, v := range varieties[1:] {
+		for _, name := range selection[v] {
+			n := slices.IndexFunc(plainRows(), func(f fault) bool { return f.name == name })
+			rows = append(rows, plainRows()[n].of(v))
+		}
+		if v == quorum {
+			for _, f := range majorityFaults {
+				rows = append(rows, f.of(v))
+			}
+		}
+	}
+	return rows
+}
+
+// of returns the row for another kind of lock.
+func (f fault) of(v variety) fault {
+	f.lock, f.name = v, string(v)+": "+f.name
+	f.harmless = f.harmless && !v.strays()
+	if v == quorum { // a server has a tenth of the lease to answer
+		f.leases = []string{"900ms", "1500ms"}
+	}
+	return f
+}
+
+// target is one of the locks that an operation is about, and what is known of its
+// grant.
+type target struct {
+	lock, owner string
+	token       int64
+}
+
+// access is how a client goes about the locks of a step.
+type access struct {
+	on      []target
+	mu      *rlock.Lock   // what it locks
+	side    *rlock.Lock   // of a read/write lock: the reader
+	members []*rlock.Lock // of a multi lock
+}
+
+// of returns the lock, or its reader.
+func (a access) of(shared bool) *rlock.Lock {
+	if shared {
+		return a.side
+	}
+	return a.mu
+}
+
+func (c *client) access(s step) (a access) {
+	opts := []rlock.LockOption{rlock.WithLeaseTime(c.agenda.lease)}
+	if c.agenda.fenced {
+		opts = append(opts, rlock.WithFencing())
+	}
+	if s.fixed {
+		opts = append(opts, rlock.WithoutRenewal())
+	}
+	for _, n := range s.locks {
+		a.on = append(a.on, target{lock: c.agenda.locks[n]})
+	}
+	locks := c.p.locks.Load().clients
+	first, name := locks[0], a.on[0].lock
+	switch v := c.p.job.Lock; v {
+	case polling:
+		a.mu = first.NewLock(name, append(opts, rlock.WithPolling(rlock.Polling{First: 5 * ms, Longest: 100 * ms}))...)
+	case fair:
+		a.mu = first.NewFairLock(name, opts...)
+	case readWrite:
+		rw := first.NewRWLock(name, opts...)
+		a.mu, a.side = rw.Writer(), rw.Reader()
+	case quorum:
+		a.mu = rlock.NewQuorumLock(name, locks, opts...)
+	default:
+		a.mu = first.NewLock(name, opts...)
+		if len(a.on) == 1 {
+			break
+		}
+		for _, t := range a.on {
+			a.members = append(a.members, first.NewLock(t.lock, opts...))
+		}
+		a.mu = rlock.NewMultiLock(a.members...)
+	}
+	return a
+}

@@ -1,0 +1,63 @@
+package lua_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// A full server refuses new holders, and lets those there are count, renew,
+// become readers and leave.
+func TestReadWriteOutOfMemory(t *testing.T) {
+	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
+	ctx := t.Context()
+	_, _, err := lua.AcquireWrite(ctx, rdb, rw("me:1"), 20*time.Second, 0)
+	require.NoError(t, err)
+	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	deliver := func(r rwRequest) {
+		t.Helper()
+		r.owner, r.lease = "me:1", 20*time.Second
+		require.Equal(t, "done", r.deliver(t, rdb))
+	}
+	deliver(rwRequest{script: "count", writes: 1, reads: 1})
+	deliver(rwRequest{script: "count", reads: 2})
+	deliver(rwRequest{script: "renew"})
+	require.NoError(t, rdb.Del(ctx, holdKey("me:1", 1), holdKey("me:1", 2)).Err())
+	deliver(rwRequest{script: "renew"})
+	require.Equal(t, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s", showRW(t, rdb))
+	_, err = lua.AcquireRead(ctx, rdb, rw("b:1"), time.Minute)
+	require.True(t, redis.IsOOMError(err), "%v", err)
+	deliver(rwRequest{script: "release"})
+	_, _, err = lua.AcquireWrite(ctx, rdb, rw("b:1"), time.Minute, 0)
+	require.True(t, redis.IsOOMError(err), "%v", err)
+	require.Empty(t, showRW(t, rdb))
+}
+
+// Where a script may run, but not every command in it, the error must not look
+// like a lock that is lost, or free.
+func TestReadWriteRefusedCommand(t *testing.T) {
+	for _, command := range []string{"-hmget", "-hset", "-pexpire", "-pttl", "-del", "-set", "-hdel", "-hrandfield"} {
+		t.Run(command, func(t *testing.T) {
+			s := redistest.Start(t)
+			admin := s.Client(t)
+			rdb := user(t, s, "~*", "&*", "+@all", command)
+			for _, script := range []string{"read", "write", "count", "release", "renew"} {
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				putReader(t, admin, "me:1", 20*time.Second)
+				putReader(t, admin, "b:1", 10*time.Second)
+				r := rwRequest{script: script, owner: "me:1", lease: 30 * time.Second, reads: 2}
+				require.NotEqual(t, lua.ErrNotOwner.Error(), r.deliver(t, rdb), script)
+
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				r.owner = "c:1"
+				r.deliver(t, rdb)
+				require.NotEqual(t, time.Duration(-1), admin.PTTL(t.Context(), "lock").Val(), "%s leaves a lock without TTL", script)
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package rlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A request that sets the count of the old holder must not reach the server when a
+// new one has come: while one is under way, the lock is released and not passed on.
+func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		l.handoff = handoff{}.withDefaults(false)
+		f.onCount = func(_ context.Context, n int) error {
+			if n == 2 { // that of the nested Unlock
+				time.Sleep(100 * time.Millisecond)
+			}
+			return nil
+		}
+		held, outer, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		_, inner, err := l.Lock(held)
+		require.NoError(t, err)
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- inner.Unlock(held) }() // ends below
+		synctest.Wait()
+		require.Len(t, f.calls("count"), 2)
+
+		s := queueing(c, l)
+		require.NoError(t, outer.Unlock(held))
+		require.Nil(t, s.take())
+		require.Len(t, f.calls("release"), 1)
+		require.NoError(t, <-unlocked)
+		s.leave()
+	})
+}
+
+// queueing returns a seat that can be given a grant.
+func queueing(c *Client, l *Lock) *seat {
+	s := &seat{gates: &c.gates, gate: c.gates.of(l.protocol.key()), lock: l, open: true, wake: make(chan struct{}, 1)}
+	s.place = s.gate.queue.PushBack(s)
+	return s
+}
