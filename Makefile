@@ -9,12 +9,15 @@
 # make interop   the cases of interop/ beside the real Redisson: needs java (17) and mvn
 # make compare URL=redis://…  benchmarks beside other lock libraries
 # make bench     Go benchmarks of the hot paths
+# make bench-report  the numbers and the picture of README.md, in about 16 minutes: bench.md, bench.json, docs/bench.svg;
+#                on private servers, or with URL=redis://… NODES=redis://…,redis://…
+# make bench-budget  throughput against the longest wait for other budgets of hand-offs: budget.md, budget.svg
 
 GO    ?= go
 TOOLS := $(GO) run -modfile=tools/go.mod
 PKGS  ?= ./...
 
-.PHONY: test lint race verify soak mutate model topology interop compare bench redis spin fmt
+.PHONY: test lint race verify soak mutate model topology interop compare bench bench-report bench-budget redis spin fmt
 
 test: redis lint race
 
@@ -70,6 +73,28 @@ compare:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)
+
+PORTS ?= 7391 7392 7393
+bench-report: SCENARIOS = uncontended-*,uncontended-64@1ms,readers-64,wakeup-*,wakeup-*@1ms,hot-*,foreign-*,idle-100,held-10000
+bench-report: COMPARE = rlock,no-handoff,fair,readers,quorum,pubsub
+bench-report: FILES = --json bench.json --markdown bench.md --svg docs/bench.svg
+bench-budget: SCENARIOS = hot-8x8,hot-8x8-200us,foreign-*
+bench-budget: COMPARE = rlock,no-handoff,handoff-*
+bench-budget: PORTS = 7391
+bench-budget: FILES = --json budget.json --markdown budget.md --svg budget.svg
+ROUNDS ?= 3
+
+# A server that does not start, because its port is taken, would let another one be measured.
+bench-report bench-budget: redis
+	@set -e; dir=$$(mktemp -d); pids=; url='$(URL)'; nodes='$(NODES)'; \
+	trap 'set +e; kill $$pids 2>/dev/null; wait; rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
+	$(GO) build -o "$$dir/rlock" ./cmd/rlock; \
+	if [ -z "$$url" ]; then for port in $(PORTS); do \
+		redis-server --port $$port --bind 127.0.0.1 --save '' --dir "$$dir" >"$$dir/$$port.log" & pids="$$pids $$!"; \
+		until redis-cli -p $$port ping >/dev/null 2>&1; do kill -0 $$!; sleep 0.1; done; sleep 0.2; kill -0 $$!; \
+		if [ -z "$$url" ]; then url=redis://127.0.0.1:$$port; else nodes="$$nodes$${nodes:+,}redis://127.0.0.1:$$port"; fi; \
+	done; fi; \
+	"$$dir/rlock" --url "$$url" bench $${nodes:+--node "$$nodes"} --scenario '$(SCENARIOS)' --compare '$(COMPARE)' --rounds $(ROUNDS) $(FILES)
 
 fmt:
 	$(TOOLS) mvdan.cc/gofumpt -w .

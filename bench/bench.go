@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -20,6 +21,7 @@ import (
 // with [WorkerArg], with the same contenders.
 type Config struct {
 	Server     *redis.Options
+	Nodes      []*redis.Options // more servers, for the contenders that lock on several
 	Contenders []Contender
 	Scenarios  []Scenario
 
@@ -33,9 +35,7 @@ type Config struct {
 
 type runner struct {
 	Config
-	server      Server
-	rdb         *redis.Client // for the counters
-	connections int64         // to the server, before there were workers
+	nodes []*node // the first is Config.Server
 }
 
 // Run plays the scenarios. What was complete when an error ended it is in the
@@ -44,15 +44,21 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	c.Rounds = cmp.Or(c.Rounds, 5)
 	c.Duration = cmp.Or(c.Duration, time.Second)
 	c.Warmup = cmp.Or(c.Warmup, 300*time.Millisecond)
-	r := &runner{Config: c, server: NewServer(c.Server)}
-	own := r.server.Options()
-	own.PoolSize = 1
-	r.rdb = redis.NewClient(own)
-	defer func() { _ = r.rdb.Close() }()
+	r := &runner{Config: c}
+	for _, o := range append([]*redis.Options{c.Server}, c.Nodes...) {
+		n := newNode(NewServer(o))
+		defer func() { _ = n.rdb.Close() }()
+		r.nodes = append(r.nodes, n)
+	}
 	report := new(Report)
 	var err error
 	if report.Environment, err = r.environment(ctx); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(c.Contenders, func(c Contender) bool { return c.Quorum }) {
+		if err := r.ripen(ctx); err != nil {
+			return nil, err
+		}
 	}
 	runs := 0
 	for _, s := range c.Scenarios {
@@ -78,12 +84,14 @@ const unsuited = "cannot take part"
 
 // field is everybody who is in the table of a scenario: the floors, then the
 // contenders.
-func (r *runner) field(s Scenario) []Contender { return append(floors(s.Kind), r.Contenders...) }
+func (r *runner) field(s Scenario) []Contender {
+	return append(floors(s.Kind, len(r.nodes)), r.Contenders...)
+}
 
 // order returns who of the field can take part.
 func (r *runner) order(s Scenario) (order []int) {
 	for i, c := range r.field(s) {
-		if c.floor || s.suits(c) {
+		if c.floor || s.suits(c) && (!c.Quorum || len(r.nodes) > 1) {
 			order = append(order, i)
 		}
 	}
@@ -95,7 +103,7 @@ func (r *runner) play(ctx context.Context, s Scenario, begins func(contender str
 	field, order := r.field(s), r.order(s)
 	rows := make([]Row, len(field))
 	for i, c := range field {
-		rows[i] = Row{Contender: c.Name, Floor: c.floor}
+		rows[i] = Row{Contender: c.Name, Floor: c.floor, Quorum: c.Quorum}
 		if !slices.Contains(order, i) {
 			rows[i].Skipped = unsuited
 		}
@@ -107,7 +115,7 @@ func (r *runner) play(ctx context.Context, s Scenario, begins func(contender str
 				continue
 			}
 			names := fmt.Sprintf("rlock-bench:%s:", xid.New())
-			sample, err := r.run(ctx, s.playedBy(field[i]), field[i].Name, names)
+			sample, err := r.run(ctx, s.playedBy(field[i]), field[i], names)
 			switch {
 			case err == nil:
 			case ctx.Err() != nil:
@@ -133,18 +141,23 @@ func (r *runner) play(ctx context.Context, s Scenario, begins func(contender str
 func (r *runner) environment(ctx context.Context) (Environment, error) {
 	e := Environment{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), CPUs: runtime.NumCPU(), Go: runtime.Version(),
-		Versions: make(map[string]string), Rounds: r.Rounds, Duration: r.Duration,
+		Versions: make(map[string]string), Rounds: r.Rounds, Duration: r.Duration, Servers: len(r.nodes),
 	}
-	var err error
-	if e.Server, err = identify(ctx, r.rdb); err != nil {
-		return e, err
+	for i, n := range r.nodes {
+		name, err := identify(ctx, n.rdb)
+		if err != nil {
+			return e, err
+		}
+		if i == 0 {
+			e.Server = name
+		}
+		now, err := readCounters(ctx, n.rdb)
+		if err != nil {
+			return e, err
+		}
+		n.connections = max(now.connections, 1)
+		e.Others += n.connections - 1
 	}
-	now, err := readCounters(ctx, r.rdb)
-	if err != nil {
-		return e, err
-	}
-	r.connections = max(now.connections, 1)
-	e.Others = r.connections - 1
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
 			e.Versions[m.Path] = m.Version
@@ -164,21 +177,27 @@ func machine() string {
 	return runtime.GOOS + "/" + runtime.GOARCH
 }
 
-// Pick returns the contenders of these names, in this order; all, if there are
-// no names.
-func Pick(contenders []Contender, names []string) ([]Contender, error) {
-	if len(names) == 0 {
-		return contenders, nil
+// Pick returns the contenders whose names match the patterns, which are those of
+// [path.Match], in the order of the patterns. No patterns pick all but the
+// variants. A pattern that picks nothing is an error.
+func Pick(contenders []Contender, patterns []string) (picked []Contender, err error) {
+	if len(patterns) == 0 {
+		return slices.DeleteFunc(slices.Clone(contenders), func(c Contender) bool { return c.Variant }), nil
 	}
-	var picked []Contender
-	var unknown []error
-	for _, name := range names {
-		i := slices.IndexFunc(contenders, func(c Contender) bool { return c.Name == name })
-		if i < 0 {
-			unknown = append(unknown, fmt.Errorf("no contender %q", name))
-			continue
+	for _, pattern := range patterns {
+		found := false
+		for _, c := range contenders {
+			if ok, _ := path.Match(pattern, c.Name); !ok {
+				continue
+			}
+			found = true
+			if !slices.ContainsFunc(picked, func(p Contender) bool { return p.Name == c.Name }) {
+				picked = append(picked, c)
+			}
 		}
-		picked = append(picked, contenders[i])
+		if !found {
+			err = errors.Join(err, fmt.Errorf("no contender %q", pattern))
+		}
 	}
-	return picked, errors.Join(unknown...)
+	return picked, err
 }

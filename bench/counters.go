@@ -18,6 +18,9 @@ type counters struct {
 	reads       int64            // from sockets
 	cpu         time.Duration
 	connections int64
+	questions   int64         // for these counters, since the ones before
+	at          time.Time     // on the server's clock
+	elapsed     time.Duration // since the ones before
 }
 
 func readCounters(ctx context.Context, rdb *redis.Client) (counters, error) {
@@ -28,13 +31,28 @@ func readCounters(ctx context.Context, rdb *redis.Client) (counters, error) {
 	return parseCounters(text), nil
 }
 
+// add makes c the counters of two servers.
+func (c counters) add(other counters) counters {
+	for name, n := range other.calls {
+		c.calls[name] += n
+	}
+	c.reads += other.reads
+	c.cpu += other.cpu
+	c.connections += other.connections
+	c.questions += other.questions
+	return c
+}
+
 // parseCounters leaves at zero what a server does not tell.
 func parseCounters(info string) counters {
-	c := counters{calls: make(map[string]int64)}
+	c := counters{calls: make(map[string]int64), questions: 1}
 	for name, value := range infoFields(info) {
 		switch {
 		case name == "total_reads_processed":
 			c.reads, _ = strconv.ParseInt(value, 10, 64)
+		case name == "server_time_usec":
+			usec, _ := strconv.ParseInt(value, 10, 64)
+			c.at = time.UnixMicro(usec)
 		case name == "connected_clients":
 			c.connections, _ = strconv.ParseInt(value, 10, 64)
 		case name == "used_cpu_sys" || name == "used_cpu_user":
@@ -58,16 +76,16 @@ func infoFields(info string) map[string]string {
 	return fields
 }
 
-// since returns the difference to an earlier reading, less the question itself.
+// since returns the difference to an earlier reading, less the questions.
 func (c counters) since(before counters) counters {
-	d := counters{calls: make(map[string]int64), cpu: c.cpu - before.cpu}
+	d := counters{calls: make(map[string]int64), cpu: c.cpu - before.cpu, elapsed: c.at.Sub(before.at)}
 	for name, n := range c.calls {
 		if n -= before.calls[name]; n > 0 {
 			d.calls[name] = n
 		}
 	}
-	d.reads = max(c.reads-before.reads-d.calls["info"], 0)
-	delete(d.calls, "info")
+	d.reads = max(c.reads-before.reads-c.questions, 0)
+	d.calls["info"] = max(d.calls["info"]-c.questions, 0)
 	return d
 }
 

@@ -28,14 +28,21 @@
 // What is reported is the ratio to the two-script floor of the same round: the
 // median over the rounds, with minimum and maximum. Absolute numbers say more
 // about the machine. Some ratios are to another row, as the column says: to the
-// PING (round trips), to this library's default, to the plain pub/sub lock.
+// PING (round trips), to this library's default, to the plain pub/sub lock. Of
+// longest waits, and of what should not happen at all, the worst round stands.
 //
-// A wake-up is counted in floor cycles, which are those of that loop with one
-// goroutine: the median of the wake-ups, divided by that of the cycles. But a
+// A lock on several servers ([Config].Nodes) has a floor of its own beside that
+// of one server: the two scripts on all servers at once, each with all answers
+// awaited. All that it costs is counted on all servers; of everybody else, on the
+// first. Nothing begins before each of them has been up for a lease, as a quorum
+// lock counts no younger one.
+//
+// A wake-up is counted in floor cycles ("× floor"), which are those of that loop
+// with one goroutine: the median of the wake-ups, divided by that of the cycles. But a
 // wake-up comes to processes that have slept, and a loop keeps all of them awake.
 // So there is one more floor for wake-ups, "2 scripts, paced", which rests as long
-// between its cycles as wake-ups do, and as many at once: its ratio says what a
-// wake-up costs more than two scripts at the same moment would have.
+// between its cycles as wake-ups do, and as many at once: its ratio ("× paced")
+// says what a wake-up costs more than two scripts at the same moment would have.
 //
 // # What the numbers are
 //
@@ -53,19 +60,25 @@
 //   - A hand-off is an acquisition by another goroutine than the one that held
 //     the lock before. Taking one's own lock again is none.
 //   - Fairness is Jain's index over the acquisitions of the goroutines, those
-//     with none included, and the longest wait. A wait that the end of the window
+//     with none included, and the longest wait. Where one client is beside the hot
+//     ones, the index is that of the hot ones, and waits are its own. A wait that the end of the window
 //     cuts off counts with the length it had, there and in the percentiles.
 //   - Commands are those that the server executed, which includes what scripts
 //     call; scripts are calls of scripts; reads are its reads from sockets, so a
-//     pipeline counts once, and is a round trip.
+//     pipeline counts once, or once per 16 KB: round trips are no more than reads.
+//     The counters are read near the edges of the window and scaled to its length,
+//     on the server's own clock.
 //   - Memory per waiter is heap and stacks that 900 more waiters take beside the
 //     first 100, divided: the stack of the goroutine that waits is part of it,
 //     what is there once is not, be it a connection.
 //   - Beside held locks somebody sends a PING every 5 ms, at fixed times. What it
 //     costs the server is measured in a run without locks, and taken off.
 //   - CPU time is user and system time, of the server (INFO) and of the workers
-//     (getrusage). The server's counters are read at the edges of the window,
-//     while the workers go on: a few operations may fall on the wrong side.
+//     (getrusage). The workers go on while the server's counters are read: a few
+//     operations may fall on the wrong side.
+//   - The contenders handoff-… are the default lock with one bound of its budget
+//     for hand-offs, each by itself. The picture has throughput against the longest
+//     wait, from which the defaults are to be read.
 //
 // # What they are not
 //

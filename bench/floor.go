@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -12,22 +13,26 @@ import (
 // The floor: what a round trip, and what two scripts cost without any lock
 // around them. They are contenders, so that they run exactly as the others do.
 const (
-	pingName    = "PING"
-	scriptsName = "2 scripts"
-	pacedName   = "2 scripts, paced"
+	pingName       = "PING"
+	scriptsName    = "2 scripts"
+	pacedName      = "2 scripts, paced"
+	everywhereName = "2 scripts, all servers"
 )
 
-// floors returns those of a kind of scenario.
-func floors(kind Kind) []Contender {
-	ping := Contender{Name: pingName, New: newPing, floor: true}
-	scripts := Contender{Name: scriptsName, New: newScripts, floor: true}
-	switch kind {
-	case Held: // the PINGs beside it, without any lock
-		return []Contender{ping}
-	case Wakeup:
-		return []Contender{ping, {Name: pacedName, New: newScripts, floor: true}, scripts}
+// floors returns those of a kind of scenario on so many servers.
+func floors(kind Kind, servers int) []Contender {
+	all := []Contender{{Name: pingName, New: newPing, floor: true}}
+	if kind == Held { // the PINGs beside it, without any lock
+		return all
 	}
-	return []Contender{ping, scripts}
+	if kind == Wakeup {
+		all = append(all, Contender{Name: pacedName, New: newScripts, floor: true})
+	}
+	all = append(all, Contender{Name: scriptsName, New: newScripts, floor: true})
+	if servers > 1 && slices.Contains(quorumKinds, kind) {
+		all = append(all, Contender{Name: everywhereName, New: newEverywhere, Quorum: true, floor: true})
+	}
+	return all
 }
 
 type ping struct{ rdb *redis.Client }

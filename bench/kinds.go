@@ -14,7 +14,7 @@ const rlockName = "rlock"
 // one on its wire format to compare them with. Those that differ from the default
 // in one respect take part where that shows.
 func Contenders() []Contender {
-	return []Contender{
+	return append([]Contender{
 		{
 			Name: rlockName, About: "this library, default options",
 			New:       newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name) }),
@@ -49,8 +49,9 @@ func Contenders() []Contender {
 			}),
 			Kinds: []Kind{Cycle},
 		},
+		quorumContender(),
 		{Name: plainName, About: "the same scripts with one subscription, FIFO inside the process, nothing else", New: newPlain, Redisson: true},
-	}
+	}, budgets()...)
 }
 
 // kind is a lock of this library.

@@ -13,7 +13,8 @@ import (
 // its goroutines share one.
 type Locker interface {
 	// Lock waits for the lock until ctx ends. held is ctx, or what the client
-	// makes of it: a nested Lock is called with it.
+	// makes of it: a nested Lock is called with it. ctx bounds the wait only: the
+	// lock is held until unlock, however long ctx is over.
 	Lock(ctx context.Context, name string) (held context.Context, unlock func(context.Context) error, err error)
 	// Close frees what the client has open. No lock is held any more.
 	Close() error
@@ -29,6 +30,8 @@ type Contender struct {
 	Redisson  bool // keeps and announces locks as this library does, so that both can share one
 	Renews    bool // keeps a held lock for longer than its lease, if Target.Renew says so
 	Shared    bool // excludes nobody of its own kind, as readers do
+	Quorum    bool // locks on all servers; takes part if there are several
+	Variant   bool // takes part only if it is asked for
 
 	Kinds []Kind // of scenarios to take part in; nil: all that it can
 
@@ -37,9 +40,10 @@ type Contender struct {
 
 // Target is what a contender is to lock on.
 type Target struct {
-	Server Server
-	Lease  time.Duration
-	Renew  bool // locks are held for longer than Lease; otherwise renewing is the client's own choice
+	Server  Server
+	Servers []Server // of a contender that is Quorum: all, Server first
+	Lease   time.Duration
+	Renew   bool // locks are held for longer than Lease; otherwise renewing is the client's own choice
 }
 
 // Server is a single Redis server.
@@ -62,9 +66,10 @@ func NewServer(o *redis.Options) Server {
 }
 
 // Options are those of a go-redis client of the server: defaults, apart from
-// where it is.
+// where it is, and from ContextTimeoutEnabled, which spares this library a
+// goroutine for a lone request and makes no difference to the others.
 func (s Server) Options() *redis.Options {
-	o := &redis.Options{Network: s.Network, Addr: s.Addr, Username: s.Username, Password: s.Password, DB: s.DB}
+	o := &redis.Options{Network: s.Network, Addr: s.Addr, Username: s.Username, Password: s.Password, DB: s.DB, ContextTimeoutEnabled: true}
 	if s.TLS {
 		o.TLSConfig = &tls.Config{ServerName: s.TLSName, InsecureSkipVerify: s.TLSAny}
 	}

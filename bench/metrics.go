@@ -1,46 +1,72 @@
 package bench
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // metric is a number that a run has. floor is what a floor has in its place, for
 // a ratio; nil: a ratio makes no sense.
 type metric struct {
-	name  string
-	value func(*Sample) float64
-	floor func(*Sample) float64
+	name   string
+	head   string // in a table
+	format func(float64) string
+	value  func(*Sample) float64
+	floor  func(*Sample) float64
+	worst  bool // what stands for all rounds is not their median, but the greatest
 }
 
 var metrics = []metric{
-	{"ops/s", opsPerSecond, opsPerSecond},
-	{"handoffs/s", func(s *Sample) float64 { return perSecond(s, s.Handoffs) }, opsPerSecond},
-	{"passed/s", func(s *Sample) float64 { return perSecond(s, s.Passed) }, opsPerSecond},
-	{"jain", func(s *Sample) float64 { return s.Jain }, nil},
-	{"longest", func(s *Sample) float64 { return float64(s.Longest) }, nil},
-	{"p50", latency(func(p Percentiles) time.Duration { return p.P50 }), latency(func(p Percentiles) time.Duration { return p.P50 })},
-	{"p90", latency(func(p Percentiles) time.Duration { return p.P90 }), latency(func(p Percentiles) time.Duration { return p.P90 })},
-	{"p99", latency(func(p Percentiles) time.Duration { return p.P99 }), latency(func(p Percentiles) time.Duration { return p.P99 })},
-	{"p99.9", latency(func(p Percentiles) time.Duration { return p.P999 }), latency(func(p Percentiles) time.Duration { return p.P999 })},
-	{"max", latency(func(p Percentiles) time.Duration { return p.Max }), latency(func(p Percentiles) time.Duration { return p.Max })},
-	{"commands/op", func(s *Sample) float64 { return perOp(s, float64(s.Commands)) }, nil},
-	{"commands/s", func(s *Sample) float64 { return perSecond(s, s.Commands) }, nil},
-	{"reads/op", func(s *Sample) float64 { return perOp(s, float64(s.Reads)) }, nil},
-	{"reads/s", func(s *Sample) float64 { return perSecond(s, s.Reads) }, nil},
-	{"reads/100 scripts", readsPer100Scripts, nil},
-	{"scripts/op", func(s *Sample) float64 { return perOp(s, float64(s.Scripts)) }, nil},
-	{"scripts/s", func(s *Sample) float64 { return perSecond(s, s.Scripts) }, nil},
-	{"server CPU/op", serverCPU, serverCPU},
-	{"server CPU %", func(s *Sample) float64 { return 100 * float64(s.ServerCPU) / float64(s.Elapsed) }, nil},
-	{"client CPU/op", clientCPU, clientCPU},
-	{"client CPU %", func(s *Sample) float64 { return 100 * float64(s.ClientCPU) / float64(s.Elapsed) }, nil},
-	{"allocs/op", func(s *Sample) float64 { return perOp(s, float64(s.Allocs)) }, nil},
-	{"bytes/op", func(s *Sample) float64 { return perOp(s, float64(s.AllocBytes)) }, nil},
-	{"goroutines", func(s *Sample) float64 { return float64(s.Goroutines) }, nil},
-	{"goroutines/lock", func(s *Sample) float64 { return float64(s.Goroutines) / max(float64(s.Locks), 1) }, nil},
-	{"connections", func(s *Sample) float64 { return float64(s.Connections) }, nil},
-	{"memory", func(s *Sample) float64 { return float64(s.Memory) }, nil},
-	{"lost", func(s *Sample) float64 { return float64(s.Lost) }, nil},
-	{"violations", func(s *Sample) float64 { return float64(s.Violations) }, nil},
-	{"errors", func(s *Sample) float64 { return float64(s.Errors) }, nil},
+	{name: "ops/s", head: "ops/s", format: count, value: opsPerSecond, floor: opsPerSecond},
+	{name: "handoffs/s", head: "handoffs/s", format: count, value: func(s *Sample) float64 { return perSecond(s, s.Handoffs) }, floor: opsPerSecond},
+	{name: "passed/s", head: "to others/s", format: count, value: func(s *Sample) float64 { return perSecond(s, s.Passed) }, floor: opsPerSecond},
+	{name: "jain", head: "Jain", format: fraction, value: func(s *Sample) float64 { return s.Jain }},
+	{name: "longest", head: "longest", format: duration, value: func(s *Sample) float64 { return float64(s.Longest) }, worst: true},
+	latency("p50", func(p Percentiles) time.Duration { return p.P50 }),
+	latency("p90", func(p Percentiles) time.Duration { return p.P90 }),
+	latency("p99", func(p Percentiles) time.Duration { return p.P99 }),
+	latency("p99.9", func(p Percentiles) time.Duration { return p.P999 }),
+	latency("max", func(p Percentiles) time.Duration { return p.Max }),
+	{name: "commands/op", head: "cmds/op", format: count, value: func(s *Sample) float64 { return perOp(s, s.counted(s.Commands)) }},
+	{name: "commands/s", head: "cmds/s", format: fraction, value: func(s *Sample) float64 { return s.counted(s.Commands) / s.Elapsed.Seconds() }},
+	{name: "reads/op", head: "reads/op", format: count, value: func(s *Sample) float64 { return perOp(s, s.counted(s.Reads)) }},
+	{name: "reads/s", head: "reads/s", format: fraction, value: func(s *Sample) float64 { return s.counted(s.Reads) / s.Elapsed.Seconds() }},
+	{name: "reads/100 scripts", head: "reads/100", format: fraction, value: readsPer100Scripts},
+	{name: "scripts/op", head: "scripts/op", format: fraction, value: func(s *Sample) float64 { return perOp(s, s.counted(s.Scripts)) }},
+	{name: "scripts/s", head: "scripts/s", format: count, value: func(s *Sample) float64 { return s.counted(s.Scripts) / s.Elapsed.Seconds() }},
+	{name: "server CPU/op", head: "srv CPU", format: duration, value: serverCPU, floor: serverCPU},
+	{name: "server CPU %", head: "srv CPU %", format: fraction, value: func(s *Sample) float64 { return 100 * s.counted(int64(s.ServerCPU)) / float64(s.Elapsed) }},
+	{name: "client CPU/op", head: "own CPU", format: duration, value: clientCPU, floor: clientCPU},
+	{name: "client CPU %", head: "own CPU %", format: fraction, value: func(s *Sample) float64 { return 100 * float64(s.ClientCPU) / float64(s.Elapsed) }},
+	{name: "allocs/op", head: "allocs", format: count, value: func(s *Sample) float64 { return perOp(s, float64(s.Allocs)) }},
+	{name: "bytes/op", head: "bytes", format: count, value: func(s *Sample) float64 { return perOp(s, float64(s.AllocBytes)) }},
+	{name: "goroutines", head: "gor.", format: count, value: func(s *Sample) float64 { return float64(s.Goroutines) }},
+	{name: "goroutines/lock", head: "gor./lock", format: fraction, value: func(s *Sample) float64 { return float64(s.Goroutines) / max(float64(s.Locks), 1) }},
+	{name: "connections", head: "conns", format: count, value: func(s *Sample) float64 { return float64(s.Connections) }},
+	{name: "memory", head: "bytes/waiter", format: count, value: func(s *Sample) float64 { return float64(s.Memory) }},
+	{name: "lost", head: "lost", format: count, value: func(s *Sample) float64 { return float64(s.Lost) }, worst: true},
+	{name: "violations", head: "violations", format: count, value: func(s *Sample) float64 { return float64(s.Violations) }, worst: true},
+	{name: "errors", head: "errors", format: count, value: func(s *Sample) float64 { return float64(s.Errors) }, worst: true},
+}
+
+// metricOf returns the metric of that name, which there is.
+func metricOf(name string) metric {
+	i := slices.IndexFunc(metrics, func(m metric) bool { return m.name == name })
+	return metrics[i]
+}
+
+func latency(name string, of func(Percentiles) time.Duration) metric {
+	value := func(s *Sample) float64 { return float64(of(s.Latency)) }
+	return metric{name: name, head: name, format: duration, value: value, floor: value}
+}
+
+// counted is what the server's counter of n would be for the window: they are read
+// near its edges, when this process gets to it.
+func (s *Sample) counted(n int64) float64 {
+	if s.Counted <= 0 {
+		return float64(n)
+	}
+	return float64(n) * float64(s.Elapsed) / float64(s.Counted)
 }
 
 func perSecond(s *Sample, n int64) float64 { return float64(n) / s.Elapsed.Seconds() }
@@ -62,9 +88,5 @@ func readsPer100Scripts(s *Sample) float64 {
 }
 
 func opsPerSecond(s *Sample) float64 { return perSecond(s, s.Ops) }
-func serverCPU(s *Sample) float64    { return perOp(s, float64(s.ServerCPU)) }
+func serverCPU(s *Sample) float64    { return perOp(s, s.counted(int64(s.ServerCPU))) }
 func clientCPU(s *Sample) float64    { return perOp(s, float64(s.ClientCPU)) }
-
-func latency(of func(Percentiles) time.Duration) func(*Sample) float64 {
-	return func(s *Sample) float64 { return float64(of(s.Latency)) }
-}

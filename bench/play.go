@@ -134,7 +134,11 @@ func (l *load) cycle(ctx context.Context) {
 		l.tally.fail(err)
 	}
 	over := time.Now()
-	if over.Before(w.begin) || over.After(w.end) {
+	switch {
+	case over.Before(w.begin):
+		return
+	case over.After(w.end):
+		l.cutOff(began, got)
 		return
 	}
 	l.taken++
@@ -151,14 +155,23 @@ func (l *load) cycle(ctx context.Context) {
 	record(l.latencies, got.Sub(began))
 }
 
+// cutOff counts the wait of an operation that the end of the window has cut off:
+// to leave those out would be to hide who starved.
+func (l *load) cutOff(began, got time.Time) {
+	if got.After(l.w.end) {
+		got = l.w.end
+	}
+	if wait := got.Sub(began); wait > 0 && l.w.Scenario.Kind != Cycle {
+		l.tally.Longest = max(l.tally.Longest, wait)
+		record(l.latencies, wait)
+	}
+}
+
 // unfinished counts a Lock that failed: as a wait, if it is the window that has
-// ended it. To leave those out would be to hide who starved.
+// ended it.
 func (l *load) unfinished(began time.Time, err error) {
 	if l.w.over() {
-		if wait := l.w.end.Sub(began); wait > 0 && l.w.Scenario.Kind != Cycle {
-			l.tally.Longest = max(l.tally.Longest, wait)
-			record(l.latencies, wait)
-		}
+		l.cutOff(began, l.w.end)
 		return
 	}
 	l.tally.fail(err)

@@ -25,7 +25,8 @@ type Environment struct {
 	CPUs     int
 	Go       string
 	Versions map[string]string // of modules
-	Others   int64             // connections to the server that are none of ours: their commands are counted as well
+	Others   int64             // connections to the servers that are none of ours: their commands are counted as well
+	Servers  int               // more than one for contenders that lock on several
 	Rounds   int
 	Duration time.Duration
 }
@@ -40,6 +41,7 @@ type Result struct {
 type Row struct {
 	Contender string
 	Floor     bool
+	Quorum    bool               // locks on all servers
 	Skipped   string             `json:",omitempty"` // why it was not run, or not to the end
 	Samples   []*Sample          // a round each
 	Values    map[string]Summary // by the name of the metric
@@ -57,7 +59,7 @@ type Summary struct {
 type Spread struct{ Median, Min, Max float64 }
 
 // references are the rows that others are put in ratio to, where they are.
-var references = []string{pingName, pacedName, scriptsName, rlockName, plainName}
+var references = []string{pingName, pacedName, scriptsName, everywhereName, rlockName, plainName}
 
 func summarizeRows(rows []Row) {
 	var against []*Row
@@ -139,6 +141,25 @@ func (r *Report) Problems() (problems []string) {
 		}
 	}
 	return problems
+}
+
+// sections counts the critical sections in which exclusion was checked, and its
+// violations.
+func (r *Report) sections() (all, violations int64) {
+	for _, result := range r.Results {
+		if result.Scenario.Shared {
+			continue
+		}
+		for _, row := range result.Rows {
+			if row.Floor {
+				continue
+			}
+			for _, s := range row.Samples {
+				all, violations = all+s.Ops, violations+s.Violations
+			}
+		}
+	}
+	return all, violations
 }
 
 // WriteJSON writes everything.

@@ -25,9 +25,10 @@ type Sample struct {
 	Latency  Percentiles   // corrected for coordinated omission, where that applies
 	Raw      Percentiles
 
-	Commands    int64 // executed by the server
-	Scripts     int64 // of them, calls of scripts
-	Reads       int64 // by the server, from sockets
+	Counted     time.Duration // between the readings of the server's counters, for what follows
+	Commands    int64         // executed by the server
+	Scripts     int64         // of them, calls of scripts
+	Reads       int64         // by the server, from sockets
 	ServerCPU   time.Duration
 	ClientCPU   time.Duration
 	Allocs      uint64
@@ -51,7 +52,7 @@ const setupLimit = 30 * time.Second
 
 // run plays a scenario once. names begins the names of its locks, which nobody
 // has used.
-func (r *runner) run(ctx context.Context, s Scenario, contender, names string) (*Sample, error) {
+func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names string) (*Sample, error) {
 	path, err := newRegion(s.Keys)
 	if err != nil {
 		return nil, err
@@ -62,17 +63,22 @@ func (r *runner) run(ctx context.Context, s Scenario, contender, names string) (
 		return nil, err
 	}
 	defer region.close()
-	j := job{
-		Scenario: s, Contender: contender, Server: r.server, Prefix: names, Region: path,
-		Warmup: r.Warmup, Span: r.span(s),
+	j := job{Scenario: s, Contender: contender.Name, Prefix: names, Region: path, Warmup: r.Warmup, Span: r.span(s)}
+	nodes := r.nodes[:1]
+	if contender.Quorum {
+		nodes = r.nodes
 	}
-	if s.RTT > 0 {
-		p, err := newProxy(r.server, s.RTT)
-		if err != nil {
-			return nil, err
+	for _, n := range nodes {
+		server := n.server
+		if s.RTT > 0 {
+			p, err := newProxy(n.server, s.RTT)
+			if err != nil {
+				return nil, err
+			}
+			defer p.close()
+			server = n.server.behind(p.addr())
 		}
-		defer p.close()
-		j.Server = r.server.behind(p.addr())
+		j.Servers = append(j.Servers, server)
 	}
 
 	ctx, fail := context.WithCancelCause(ctx)
@@ -97,7 +103,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender, names string) (
 		}()
 	}
 	within := func(what string, counter func() int64) error {
-		limited, cancel := context.WithTimeoutCause(ctx, setupLimit, fmt.Errorf("bench: %s with %s: the workers do not %s", s.Name, contender, what))
+		limited, cancel := context.WithTimeoutCause(ctx, setupLimit, fmt.Errorf("bench: %s with %s: the workers do not %s", s.Name, j.Contender, what))
 		defer cancel()
 		return await(limited, func() bool { return counter() == int64(len(crew)) })
 	}
@@ -109,14 +115,14 @@ func (r *runner) run(ctx context.Context, s Scenario, contender, names string) (
 	if err := sleep(ctx, at(start).Add(j.Warmup)); err != nil {
 		return nil, err
 	}
-	before, err := readCounters(ctx, r.rdb)
+	before, err := readAll(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}
 	if err := sleep(ctx, at(start).Add(j.Warmup+j.Span)); err != nil {
 		return nil, err
 	}
-	after, err := readCounters(ctx, r.rdb)
+	after, err := readAll(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +135,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender, names string) (
 		select {
 		case <-m.ended:
 		case <-time.After(setupLimit):
-			return nil, fmt.Errorf("bench: %s with %s: a worker does not end", s.Name, contender)
+			return nil, fmt.Errorf("bench: %s with %s: a worker does not end", s.Name, j.Contender)
 		}
 		if m.err != nil {
 			return nil, m.err
@@ -142,7 +148,10 @@ func (r *runner) run(ctx context.Context, s Scenario, contender, names string) (
 	if err != nil {
 		return nil, err
 	}
-	sample.Connections = after.connections - r.connections
+	sample.Connections = after.connections
+	for _, n := range nodes {
+		sample.Connections -= n.connections
+	}
 	sample.Violations = region.violations.Load()
 	return sample, nil
 }
@@ -216,7 +225,7 @@ func (m *member) tally() (*tally, error) {
 func summarize(s Scenario, span time.Duration, tallies []*tally, used counters) (*Sample, error) {
 	raw := newHistogram()
 	sample := &Sample{
-		Elapsed: span, Locks: s.Keys, Commands: used.commands(), Scripts: used.scripts(), Reads: used.reads, ServerCPU: used.cpu,
+		Elapsed: span, Locks: s.Keys, Counted: used.elapsed, Commands: used.commands(), Scripts: used.scripts(), Reads: used.reads, ServerCPU: used.cpu,
 	}
 	var taken []int64
 	timed := 0 // goroutines

@@ -21,10 +21,7 @@ func newRunner(t *testing.T) *runner {
 	srv := redistest.Start(t)
 	return &runner{
 		Config: Config{Duration: 40 * time.Millisecond, Warmup: 20 * time.Millisecond},
-		server: Server{Addr: srv.Addr()},
-		rdb:    srv.Client(t),
-
-		connections: 1,
+		nodes:  []*node{{server: Server{Addr: srv.Addr()}, rdb: srv.Client(t), connections: 1}},
 	}
 }
 
@@ -37,7 +34,7 @@ func (r *runner) must(t *testing.T, s Scenario) *Sample {
 		contender = "readers"
 	}
 	for s.Span = r.span(s); ; s.Span *= 4 {
-		sample, err := r.run(t.Context(), s, contender, fmt.Sprintf("test:%s:%v:", s.Name, s.Span))
+		sample, err := r.run(t.Context(), s, Contender{Name: contender}, fmt.Sprintf("test:%s:%v:", s.Name, s.Span))
 		require.NoError(t, err)
 		if sample.Ops > 0 || s.Kind == Idle || s.Kind == Held || s.Span > 2*time.Second {
 			return sample
@@ -105,7 +102,7 @@ func TestViolationsAreCounted(t *testing.T) {
 		{Name: "idle", Kind: Idle, Processes: 2, Goroutines: 2, Keys: 1},
 	} {
 		t.Run(s.Name, func(t *testing.T) {
-			sample, err := r.run(t.Context(), s, "broken", "test:broken:")
+			sample, err := r.run(t.Context(), s, brokenContender(), "test:broken:")
 			require.NoError(t, err)
 			require.Positive(t, sample.Violations)
 		})
@@ -170,10 +167,64 @@ func TestReadsOfAnOperation(t *testing.T) {
 	lone := Scenario{Name: "lone", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1}
 	for contender, want := range map[string]float64{pingName: 1, scriptsName: 2, rlockName: 2} {
 		require.Eventually(t, func() bool {
-			s, err := r.run(t.Context(), lone, contender, "test:reads:")
+			s, err := r.run(t.Context(), lone, Contender{Name: contender}, "test:reads:")
 			return err == nil && math.Abs(perOp(s, float64(s.Reads))-want) < 0.3
 		}, time.Minute, time.Millisecond, contender)
 	}
+}
+
+func TestQuorum(t *testing.T) {
+	r := newRunner(t)
+	for range 2 {
+		srv := redistest.Start(t)
+		r.nodes = append(r.nodes, &node{server: Server{Addr: srv.Addr()}, rdb: srv.Client(t), connections: 1})
+	}
+	s := Scenario{Name: "quorum", Kind: Contend, Processes: 2, Goroutines: 2, Keys: 1, Lease: time.Second, RTT: time.Millisecond}
+	for s.Span = r.Duration; ; s.Span *= 2 { // first the servers are too young
+		require.Less(t, s.Span, time.Minute)
+		sample, err := r.run(t.Context(), s, quorumContender(), fmt.Sprintf("test:quorum:%v:", s.Span))
+		require.NoError(t, err)
+		require.Zero(t, sample.Violations+sample.Errors, sample.FirstErr)
+		if sample.Ops > 0 {
+			break
+		}
+	}
+	lone := Scenario{Name: "lone", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1, Span: 500 * time.Millisecond}
+	all := floors(Cycle, len(r.nodes))
+	require.Eventually(t, func() bool {
+		sample, err := r.run(t.Context(), lone, all[len(all)-1], "test:everywhere:")
+		return err == nil && sample.Connections >= 3 && math.Abs(metricOf("scripts/op").value(sample)-6) < 0.5
+	}, time.Minute, time.Millisecond, "two scripts are counted on each server")
+}
+
+// The servers of a test are as young as it is.
+func TestRipen(t *testing.T) {
+	r := newRunner(t)
+	require.NoError(t, r.ripen(t.Context()))
+	r.nodes = append(r.nodes, r.nodes[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, r.ripen(ctx), context.DeadlineExceeded)
+}
+
+func TestBudgetsAreDrawn(t *testing.T) {
+	srv := redistest.Start(t)
+	contenders, err := Pick(Contenders(), []string{rlockName, "handoff-2ms", "handoff-1024"})
+	require.NoError(t, err)
+	report, err := Run(t.Context(), Config{
+		Server: &redis.Options{Addr: srv.Addr()}, Contenders: contenders,
+		Scenarios: []Scenario{{Name: "hot", Kind: Contend, Processes: 1, Goroutines: 2, Keys: 1, Floor: 1}},
+		Rounds:    1, Duration: 50 * time.Millisecond, Warmup: 10 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	require.Empty(t, report.Problems())
+	panels := report.budgetPanels()
+	require.Len(t, panels, 1)
+	require.Len(t, panels[0].lines, 3)
+	var picture strings.Builder
+	require.NoError(t, report.WriteSVG(&picture))
+	require.Contains(t, picture.String(), ">2ms<")
+	require.Contains(t, picture.String(), ">1024<")
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {

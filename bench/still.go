@@ -157,7 +157,7 @@ func (w *worker) probe() play {
 	return play{
 		load: 1,
 		play: func() {
-			rdb := redis.NewClient(w.Server.Options())
+			rdb := redis.NewClient(w.Servers[0].Options())
 			defer func() { _ = rdb.Close() }()
 			for due := w.begin; due.Before(w.end); due = due.Add(probeEvery) {
 				pause(time.Until(due))

@@ -8,45 +8,85 @@ import (
 	"text/tabwriter"
 )
 
-// headlines are the columns by which a scenario is known, a line of the summary
-// each.
-var headlines = map[Kind][]column{
-	Cycle:   {{"ops/s", "throughput, × floor", scriptsName, factor}, {"p99", "p99, × floor", scriptsName, factor}},
-	Contend: {{"handoffs/s", "hand-offs, × floor", scriptsName, factor}, {"jain", "Jain", "", fraction}, {"longest", "longest wait", "", duration}},
-	Wakeup:  {{"p50", "p50, floor cycles", scriptsName, factor}, {"p50", "p50, round trips", pingName, factor}},
-	Foreign: {{"longest", "longest wait", "", duration}, {"ops/s", "throughput of all, × floor", scriptsName, factor}},
-	Idle:    {{"commands/s", "commands/s", "", fraction}, {"memory", "bytes per waiter", "", count}},
-	Held:    {{"reads/100 scripts", "round trips per 100 renewals", "", fraction}, {"lost", "locks lost", "", count}, {"server CPU %", "server CPU, %", "", fraction}, {"p99", "PING p99", "", duration}},
+// headline is a line of the summary: columns by which a scenario is known.
+type headline struct {
+	head string
+	of   []column
 }
 
-// writeSummary writes a table in Markdown: a line per headline, medians of the
-// contenders side by side.
-func (r *Report) writeSummary(w io.Writer) error {
+var headlines = map[Kind][]headline{
+	Cycle: {
+		{"throughput, × floor", ratios("ops/s", scriptsName)},
+		{"throughput, × floor on all servers", ratios("ops/s", everywhereName)},
+		{"p99, × floor", ratios("p99", scriptsName)},
+	},
+	Contend: {
+		{"hand-offs, × floor", ratios("handoffs/s", scriptsName)},
+		{"hand-offs, × floor on all servers", ratios("handoffs/s", everywhereName)},
+		{"hand-offs, × pubsub", ratios("handoffs/s", plainName)},
+		{"Jain's index, longest wait", show("jain", "longest")},
+	},
+	Wakeup: {
+		{"p50", show("p50")},
+		{"p50 in floor cycles, in paced ones", ratios("p50", scriptsName, pacedName)},
+		{"p50 in round trips", ratios("p50", pingName)},
+	},
+	Foreign: {
+		{"longest wait", show("longest")},
+		{"throughput of all, × floor", ratios("ops/s", scriptsName)},
+	},
+	Idle: {{"commands per second, bytes of memory each", show("commands/s", "memory")}},
+	Held: {
+		{"round trips per 100 renewals, goroutines per lock, locks lost", show("reads/100 scripts", "goroutines/lock", "lost")},
+		{"server CPU in %, p99 of a PING beside", show("server CPU %", "p99")},
+	},
+}
+
+// WriteSummary writes a table in Markdown: a line per headline, the contenders side
+// by side, each with what stands for all rounds.
+func (r *Report) WriteSummary(w io.Writer) error {
 	names := r.played()
 	if len(names) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	line := func(cells []string) { fmt.Fprintf(t, "| %s\t|\n", strings.Join(cells, "\t| ")) }
-	fmt.Fprintln(w)
-	line(append([]string{"scenario", "median"}, names...))
-	line(append([]string{"---", "---"}, slices.Repeat([]string{"---:"}, len(names))...))
+	line(append([]string{""}, names...))
+	line(append([]string{"---"}, slices.Repeat([]string{"---:"}, len(names))...))
 	for _, result := range r.Results {
-		for i, headline := range headlines[result.Scenario.Kind] {
-			cells := make([]string, 2+len(names))
-			if i == 0 {
-				cells[0] = result.Scenario.Name
-			}
-			cells[1] = headline.head
-			for _, row := range result.Rows {
-				if n := slices.Index(names, row.Contender); n >= 0 && row.Skipped == "" {
-					cells[2+n] = headline.median(row)
+		about := result.Scenario.About
+		for _, h := range headlines[result.Scenario.Kind] {
+			cells, found := make([]string, 1+len(names)), false
+			cells[0] = about + ": " + h.head
+			for i, name := range names {
+				if row := result.row(name); row != nil {
+					cells[1+i] = h.cell(*row)
+					found = found || cells[1+i] != ""
 				}
 			}
-			line(cells)
+			if found {
+				line(cells)
+				about = "the same"
+			}
 		}
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	sections, violations := r.sections()
+	_, err := fmt.Fprintf(w, "\n%d critical sections, %d violations of mutual exclusion.\n", sections, violations)
+	return err
+}
+
+// cell is empty if there is nothing to compare with.
+func (h headline) cell(row Row) string {
+	var values []string
+	for _, c := range h.of {
+		if v := c.value(row); v != none {
+			values = append(values, v)
+		}
+	}
+	return strings.Join(values, ", ")
 }
 
 // played returns the contenders that took part in anything.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,17 +32,24 @@ type panel struct {
 type line2d struct {
 	name   string
 	row    int // of the table; says how it looks
-	points [][2]float64
+	points []dot
 }
 
-// WriteSVG draws how many hand-offs there are with more and more waiters, if
-// scenarios for that have been played, and the latencies of each scenario.
+// dot may have a label, and is marked then.
+type dot struct {
+	x, y  float64
+	label string
+}
+
+// WriteSVG draws how many hand-offs there are with more and more waiters, and what
+// they cost others with a larger and larger budget, where scenarios and contenders
+// for that have been played; and the latencies of each scenario.
 func (r *Report) WriteSVG(out io.Writer) error {
 	var panels []panel
 	if p := r.handoffPanel(); len(p.lines) > 0 {
 		panels = append(panels, p)
 	}
-	panels = append(panels, r.latencyPanels()...)
+	panels = slices.Concat(panels, r.budgetPanels(), r.latencyPanels())
 	w := bufio.NewWriter(out)
 	columns := min(max(len(panels), 1), 2)
 	width := panelWidth * float64(columns)
@@ -71,8 +79,8 @@ func (r *Report) latencyPanels() (panels []panel) {
 		}
 		for i, row := range result.Rows {
 			l := line2d{name: row.Contender, row: i}
-			for _, point := range row.Curve {
-				l.points = append(l.points, [2]float64{float64(point.At), point.Share})
+			for _, at := range row.Curve {
+				l.points = append(l.points, dot{x: float64(at.At), y: at.Share})
 			}
 			if len(l.points) > 0 {
 				p.lines = append(p.lines, l)
@@ -107,7 +115,7 @@ func (r *Report) handoffPanel() panel {
 				lines[row.Contender] = n
 				p.lines = append(p.lines, line2d{name: row.Contender, row: i})
 			}
-			p.lines[n].points = append(p.lines[n].points, [2]float64{float64(s.Goroutines), max(row.Values["handoffs/s"].Value.Median, 1)})
+			p.lines[n].points = append(p.lines[n].points, dot{x: float64(s.Goroutines), y: max(row.Values["handoffs/s"].Value.Median, 1)})
 		}
 	}
 	return p
@@ -117,7 +125,7 @@ func (p panel) draw(w io.Writer) {
 	minX, maxX, maxY := math.Inf(1), 0.0, 0.0
 	for _, l := range p.lines {
 		for _, point := range l.points {
-			minX, maxX, maxY = min(minX, point[0]), max(maxX, point[0]), max(maxY, point[1])
+			minX, maxX, maxY = min(minX, point.x), max(maxX, point.x), max(maxY, point.y)
 		}
 	}
 	minX, maxX = decade(minX, math.Floor), max(decade(maxX, math.Ceil), 10*decade(minX, math.Floor))
@@ -146,13 +154,19 @@ func (p panel) draw(w io.Writer) {
 	for i, l := range p.lines {
 		var path strings.Builder
 		for _, point := range l.points {
-			fmt.Fprintf(&path, "%.1f,%.1f ", x(point[0]), y(point[1]))
+			fmt.Fprintf(&path, "%.1f,%.1f ", x(point.x), y(point.y))
 		}
 		color, dashes, mark := palette[l.row%len(palette)], "none", ""
 		if l.row >= len(palette) {
 			dashes, mark = "5 3", " (dashed)"
 		}
 		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.6" stroke-dasharray="%s" points="%s"/>`+"\n", color, dashes, strings.TrimSpace(path.String()))
+		for _, point := range l.points {
+			if point.label != "" {
+				fmt.Fprintf(w, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x(point.x), y(point.y), color)
+				text(w, x(point.x)+5, y(point.y)-5, "start", color, point.label)
+			}
+		}
 		text(w, panelWidth-right+10, top+10+16*float64(i), "start", color, l.name+mark)
 	}
 }

@@ -12,99 +12,74 @@ import (
 // column shows a metric in a table: by itself, or in ratio to another row.
 type column struct {
 	metric string
-	head   string
 	to     string // name of the other row
-	format func(float64) string
 }
 
 // columns are those that say something about a kind of scenario; the JSON has
 // every metric.
 var columns = map[Kind][]column{
-	Cycle: slices.Concat([]column{
-		{"ops/s", "ops/s", "", count},
-		{"ops/s", "× floor", scriptsName, factor},
-		{"ops/s", "× rlock", rlockName, factor},
-		{"p50", "p50", "", duration},
-		{"p99", "p99", "", duration},
-		{"p99", "× floor", scriptsName, factor},
-		{"p99.9", "p99.9", "", duration},
-		{"max", "max", "", duration},
-	}, perCycle, present),
-	Contend: slices.Concat([]column{
-		{"ops/s", "ops/s", "", count},
-		{"handoffs/s", "handoffs/s", "", count},
-		{"handoffs/s", "× floor", scriptsName, factor},
-		{"handoffs/s", "× pubsub", plainName, factor},
-		{"passed/s", "to others/s", "", count},
-		{"jain", "Jain", "", fraction},
-		{"longest", "longest", "", duration},
-		{"p50", "p50", "", duration},
-		{"p99", "p99", "", duration},
-		{"p99.9", "p99.9", "", duration},
-	}, perCycle, present),
-	Wakeup: slices.Concat([]column{
-		{"p50", "p50", "", duration},
-		{"p50", "floor cycles", scriptsName, factor},
-		{"p50", "paced cycles", pacedName, factor},
-		{"p50", "round trips", pingName, factor},
-		{"p50", "× rlock", rlockName, factor},
-		{"p90", "p90", "", duration},
-		{"p99", "p99", "", duration},
-		{"max", "max", "", duration},
-		{"longest", "longest", "", duration},
-		{"reads/op", "reads/op", "", count},
-	}, present),
-	Foreign: {
-		{"longest", "longest", "", duration},
-		{"p50", "p50", "", duration},
-		{"p99", "p99", "", duration},
-		{"max", "max", "", duration},
-		{"ops/s", "ops/s of all", "", count},
-		{"ops/s", "× floor", scriptsName, factor},
-		{"jain", "Jain of hot", "", fraction},
-		{"connections", "conns", "", count},
-	},
-	Idle: slices.Concat([]column{
-		{"commands/s", "cmds/s", "", fraction},
-		{"reads/s", "reads/s", "", fraction},
-		{"memory", "bytes/waiter", "", count},
-	}, present, busy),
-	Held: slices.Concat([]column{
-		{"lost", "lost", "", count},
-		{"scripts/s", "renewals/s", "", count},
-		{"reads/100 scripts", "reads/100", "", fraction},
-		{"goroutines/lock", "gor./lock", "", fraction},
-		{"p50", "PING p50", "", duration},
-		{"p99", "PING p99", "", duration},
-		{"max", "PING max", "", duration},
-	}, present, busy),
+	Cycle: slices.Concat(
+		show("ops/s"), ratios("ops/s", scriptsName, everywhereName, rlockName),
+		show("p50", "p99"), ratios("p99", scriptsName), show("p99.9", "max"), perCycle, present,
+	),
+	Contend: slices.Concat(
+		show("ops/s", "handoffs/s"), ratios("handoffs/s", scriptsName, everywhereName, plainName),
+		show("passed/s", "jain", "longest", "p50", "p99", "p99.9"), perCycle, present,
+	),
+	Wakeup: slices.Concat(
+		show("p50"), ratios("p50", scriptsName, pacedName, everywhereName, pingName, rlockName),
+		show("p90", "p99", "max", "longest", "scripts/op", "reads/op"), present,
+	),
+	Foreign: slices.Concat(show("longest", "p50", "p99", "max", "ops/s"), ratios("ops/s", scriptsName), show("jain", "connections")),
+	Idle:    slices.Concat(show("commands/s", "reads/s", "memory"), present, busy),
+	Held:    slices.Concat(show("lost", "scripts/s", "reads/100 scripts", "goroutines/lock", "p50", "p99", "max"), present, busy),
 }
 
 // What several kinds of scenarios show: what an operation costs, what there is all
 // the time, and how busy it keeps a CPU.
 var (
-	perCycle = []column{
-		{"commands/op", "cmds/op", "", count},
-		{"scripts/op", "scripts/op", "", fraction},
-		{"reads/op", "reads/op", "", count},
-		{"server CPU/op", "srv CPU", "", duration},
-		{"client CPU/op", "own CPU", "", duration},
-		{"allocs/op", "allocs", "", count},
-	}
-	present = []column{
-		{"goroutines", "gor.", "", count},
-		{"connections", "conns", "", count},
-	}
-	busy = []column{
-		{"server CPU %", "srv CPU %", "", fraction},
-		{"client CPU %", "own CPU %", "", fraction},
-	}
+	perCycle = show("commands/op", "scripts/op", "reads/op", "server CPU/op", "client CPU/op", "allocs/op")
+	present  = show("goroutines", "connections")
+	busy     = show("server CPU %", "client CPU %")
 )
+
+func show(metrics ...string) (columns []column) {
+	for _, m := range metrics {
+		columns = append(columns, column{metric: m})
+	}
+	return columns
+}
+
+func ratios(metric string, to ...string) (columns []column) {
+	for _, row := range to {
+		columns = append(columns, column{metric, row})
+	}
+	return columns
+}
+
+// head says what a ratio is to. The floor is that of two scripts, if nothing else
+// is said.
+func (c column) head() string {
+	switch c.to {
+	case "":
+		return metricOf(c.metric).head
+	case scriptsName:
+		return "× floor"
+	case everywhereName:
+		return "× floor, all servers"
+	case pacedName:
+		return "× paced"
+	}
+	return "× " + c.to
+}
 
 // WriteTable writes what a person wants to see.
 func (r *Report) WriteTable(w io.Writer) error {
 	e := r.Environment
-	fmt.Fprintf(w, "%s · %s, %d CPUs · %s · %d rounds of %v · medians (min..max)\n", e.Server, e.Machine, e.CPUs, e.Go, e.Rounds, e.Duration)
+	fmt.Fprintf(w, "%s · %s, %d CPUs · %s · %d rounds of %v · medians (min..max), longest waits of all rounds\n", e.Server, e.Machine, e.CPUs, e.Go, e.Rounds, e.Duration)
+	if e.Servers > 1 {
+		fmt.Fprintf(w, "%d servers: a quorum locks on all of them, whoever else on the first.\n", e.Servers)
+	}
 	if e.Others > 0 {
 		fmt.Fprintf(w, "NOT FOR PUBLICATION: %d other connections to the server; what they do is counted as the contenders'.\n", e.Others)
 	}
@@ -114,7 +89,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 			return err
 		}
 	}
-	if err := r.writeSummary(w); err != nil {
+	fmt.Fprintln(w)
+	if err := r.WriteSummary(w); err != nil {
 		return err
 	}
 	for _, problem := range r.Problems() {
@@ -131,7 +107,7 @@ func (r Result) writeTable(w io.Writer) error {
 	skipped := make(map[string][]string) // by the reason
 	fmt.Fprint(t, "\t")
 	for _, c := range columns {
-		fmt.Fprintf(t, "%s\t", c.head)
+		fmt.Fprintf(t, "%s\t", c.head())
 	}
 	fmt.Fprintln(t)
 	for _, row := range r.Rows {
@@ -169,24 +145,32 @@ func (r Result) compares(to string) bool {
 func (c column) cell(row Row, s Scenario) string {
 	loop := s.playedBy(Contender{floor: true}).Kind
 	if row.Floor && s.Kind != loop && !shows(loop, c.metric) {
-		return "·"
+		return none
 	}
-	median := c.median(row)
-	if ratio, ok := row.Values[c.metric].Ratios[c.to]; ok {
-		return fmt.Sprintf("%s (%s..%s)", median, c.format(ratio.Min), c.format(ratio.Max))
+	if ratio, ok := row.Values[c.metric].Ratios[c.to]; ok && c.value(row) != none {
+		return fmt.Sprintf("%s (%s..%s)", c.value(row), factor(ratio.Min), factor(ratio.Max))
 	}
-	return median
+	return c.value(row)
 }
 
-func (c column) median(row Row) string {
-	v := row.Values[c.metric]
-	if c.to == "" {
-		return c.format(v.Value.Median)
+// none is in place of a number that there is not.
+const none = "·"
+
+// value stands for all rounds.
+func (c column) value(row Row) string {
+	m, v := metricOf(c.metric), row.Values[c.metric]
+	ratio, ok := v.Ratios[c.to]
+	switch {
+	case c.to == everywhereName && !row.Quorum:
+		return none
+	case ok:
+		return factor(ratio.Median)
+	case c.to != "":
+		return none
+	case m.worst:
+		return m.format(v.Value.Max)
 	}
-	if ratio, ok := v.Ratios[c.to]; ok {
-		return c.format(ratio.Median)
-	}
-	return "·"
+	return m.format(v.Value.Median)
 }
 
 func shows(kind Kind, metric string) bool {

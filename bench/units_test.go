@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"net"
 	"os"
 	"testing"
@@ -112,17 +113,19 @@ func TestScenarioNamesAreUnique(t *testing.T) {
 	}
 }
 
-func TestColumnsNameMetrics(t *testing.T) {
-	known := make(map[string]bool)
-	for _, m := range metrics {
-		require.False(t, known[m.name], m.name)
-		known[m.name] = true
-	}
-	for kind, columns := range columns {
-		for _, c := range columns {
-			require.True(t, known[c.metric], "%s: %s", kind, c.metric)
+func TestPickPatterns(t *testing.T) {
+	names := func(patterns ...string) (names []string) {
+		picked, err := Pick(Contenders(), patterns)
+		require.NoError(t, err)
+		for _, c := range picked {
+			names = append(names, c.Name)
 		}
+		return names
 	}
+	require.Equal(t, []string{"handoff-2ms", "rlock", "readers"}, names("handoff-2ms", "r*", "rlock"), "once each")
+	require.Contains(t, names("handoff-*"), "handoff-500us")
+	require.Contains(t, names(), "quorum")
+	require.NotContains(t, names(), "handoff-2ms", "a variant has to be asked for")
 }
 
 func TestPick(t *testing.T) {
@@ -144,6 +147,48 @@ func TestParseCounters(t *testing.T) {
 	require.EqualValues(t, 2, d.scripts())
 	require.Equal(t, 2*time.Second, d.cpu)
 	require.EqualValues(t, 4, after.connections)
+
+	after = parseCounters("total_reads_processed:19\r\nserver_time_usec:5000000\r\ncmdstat_info:calls=6,usec=1\r\n")
+	before.at = time.UnixMicro(2_000_000)
+	d = after.since(before)
+	require.EqualValues(t, 2, d.commands(), "the contender has questions of its own")
+	require.Equal(t, 3*time.Second, d.elapsed)
+	d = after.add(after).since(before.add(before))
+	require.EqualValues(t, 4, d.commands())
+	require.EqualValues(t, 16, d.reads)
+}
+
+func TestWaitsThatTheWindowCutsOffCount(t *testing.T) {
+	end := time.Now()
+	l := &load{w: &worker{job: job{Scenario: Scenario{Kind: Contend}}, end: end}, latencies: newHistogram()}
+	l.cutOff(end.Add(-time.Second), end.Add(time.Minute))
+	require.Equal(t, time.Second, l.tally.Longest)
+	l.cutOff(end.Add(time.Second), end.Add(2*time.Second))
+	l.unfinished(end.Add(-3*time.Second), nil)
+	require.Equal(t, 3*time.Second, l.tally.Longest)
+	require.EqualValues(t, 2, l.latencies.TotalCount())
+
+	path, err := newRegion(1)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, os.Remove(path)) }()
+	l.w.region, err = openRegion(path)
+	require.NoError(t, err)
+	defer l.w.region.close()
+	l.w.locker, l.cell, l.id = last{w: l.w}, &l.w.region.cells[0], 1
+	l.cycle(t.Context())
+	require.Zero(t, l.taken)
+	require.EqualValues(t, 3, l.latencies.TotalCount())
+}
+
+// last is a lock that one gets when the window ends.
+type last struct {
+	broken
+	w *worker
+}
+
+func (l last) Lock(ctx context.Context, name string) (context.Context, func(context.Context) error, error) {
+	l.w.end = time.Now()
+	return l.broken.Lock(ctx, name)
 }
 
 func TestRegionIsSharedAndNoticesIntruders(t *testing.T) {

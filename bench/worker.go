@@ -25,7 +25,7 @@ const closeLimit = 10 * time.Second
 type job struct {
 	Scenario  Scenario
 	Contender string
-	Server    Server
+	Servers   []Server
 	Prefix    string // of the names of locks
 	Region    string // file of the shared memory
 	Process   int
@@ -74,7 +74,7 @@ func Work(contenders []Contender, in io.Reader, out io.Writer) error {
 		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in))
 		os.Exit(1)
 	}()
-	t, err := w.run(append(contenders, floors(Wakeup)...))
+	t, err := w.run(append(contenders, floors(Wakeup, 2)...))
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 	}
 	defer w.region.close()
 	before := runtime.NumGoroutine()
-	w.locker, err = contenders[i].New(Target{Server: w.Server, Lease: w.Scenario.lease(), Renew: w.Scenario.Kind == Held})
+	w.locker, err = contenders[i].New(Target{Server: w.Servers[0], Servers: w.Servers, Lease: w.Scenario.lease(), Renew: w.Scenario.Kind == Held})
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ var (
 
 type script struct {
 	name, source string
-	sha          any // a string, boxed once for all calls
+	sha          any  // a string, boxed once for all calls
 	ints         int  // how many integers its answer begins with, at least
 	terse        bool // but it may be a lone 1, which is cheaper for everybody
 }

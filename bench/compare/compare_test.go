@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -69,6 +70,37 @@ func TestContenders(t *testing.T) {
 				require.Positive(t, row.Samples[0].Ops, name)
 			}
 		}
+	}
+}
+
+// What ends while a lock is held is the window of a run, for instance.
+func TestTheContextBoundsTheWaitOnly(t *testing.T) {
+	target := bench.Target{Server: bench.NewServer(startRedis(t)), Lease: 10 * time.Second}
+	target.Servers = []bench.Server{target.Server}
+	for _, c := range contenders() {
+		if c.Shared {
+			continue // they do not exclude each other
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			a, err := c.New(target)
+			require.NoError(t, err)
+			b, err := c.New(target)
+			require.NoError(t, err)
+			waiting, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			held, unlock, err := a.Lock(waiting, c.Name)
+			require.NoError(t, err)
+			<-waiting.Done()
+			later, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, _, err = b.Lock(later, c.Name)
+			require.Error(t, err, "it is held")
+			require.NoError(t, unlock(context.WithoutCancel(held)))
+			_, unlock, err = b.Lock(t.Context(), c.Name)
+			require.NoError(t, err)
+			require.NoError(t, unlock(t.Context()))
+			require.NoError(t, errors.Join(a.Close(), b.Close()))
+		})
 	}
 }
 

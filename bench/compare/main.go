@@ -44,7 +44,7 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	url := flags.String("url", "redis://127.0.0.1:6379", "Redis `server`, one that does nothing else; it needs 7.0.5 for all contenders")
 	scenarios := flags.String("scenario", "", "`patterns` of scenarios, such as 'hot-*,wakeup-*@1ms' (default all that are not 1 ms away, and no longer than 10 s)")
-	names := flags.String("compare", "", "`names` of contenders (default all)")
+	names := flags.String("compare", "", "`patterns` of contenders (default all)")
 	rounds := flags.Int("rounds", 5, "play each scenario that often")
 	duration := flags.Duration("duration", time.Second, "of a run, where the scenario does not say")
 	jsonFile := flags.String("json", "", "write everything to this `file`")

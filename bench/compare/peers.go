@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -158,13 +159,21 @@ func newRueidislock(o rueidislock.LockerOption) func(bench.Target) (bench.Locker
 }
 
 // Lock: what ends the lock reports no error, so a lock that was lost is found by
-// its context.
+// its context. The one that WithContext is given bounds the hold as well as the
+// wait, down to the TTL of the key, so it is not ctx, which may end meanwhile.
 func (l rueidislocker) Lock(ctx context.Context, name string) (context.Context, func(context.Context) error, error) {
-	held, cancel, err := l.WithContext(ctx, name)
-	if err != nil {
-		return ctx, nil, err
+	holding, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	waiting := context.AfterFunc(ctx, cancel)
+	held, unlock, err := l.WithContext(holding, name)
+	if !waiting() || err != nil {
+		cancel()
+		if err == nil {
+			unlock()
+		}
+		return ctx, nil, cmp.Or(ctx.Err(), err)
 	}
 	return held, func(context.Context) error {
+		unlock()
 		cancel()
 		return nil
 	}, nil

@@ -25,7 +25,9 @@ func benchCommand() *cli.Command {
 bare PING and two bare scripts cost, which is the floor that ratios refer to.
 Every run happens in processes of its own; mutual exclusion is checked in all of
 them. Use a server that does nothing else, on a machine that does nothing else.
-Keys begin with "rlock-bench:" and expire.
+Keys begin with "rlock-bench:" and expire. The quorum lock takes part if --node
+names more servers; all of them must have been up for a lease of 30 s, which is
+waited for.
 
 How it measures, and what the columns mean: go doc github.com/go-rlock/rlock/bench.
 Other libraries are compared by the module in bench/compare.
@@ -34,11 +36,13 @@ Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
 failed: the table says which; others as in "rlock --help".`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s"},
-			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders of that `NAME`; see --list", DefaultText: "all"},
+			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders that match `PATTERN`; see --list", DefaultText: "all but handoff-*"},
+			&cli.StringSliceFlag{Name: "node", Usage: "a further server, by its `URL`: two or four of them, for the quorum lock"},
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "play each scenario `N` times"},
 			&cli.DurationFlag{Name: "duration", Value: time.Second, Usage: "measure for `D` in each run, where the scenario does not say"},
 			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
-			&cli.StringFlag{Name: "svg", Usage: "draw latencies, and hand-offs against waiters, to `FILE`"},
+			&cli.StringFlag{Name: "markdown", Usage: "write the summary, which ends the output, to `FILE` as well"},
+			&cli.StringFlag{Name: "svg", Usage: "draw latencies, hand-offs against waiters, and throughput against the longest wait of other budgets (handoff-*), to `FILE`"},
 			&cli.BoolFlag{Name: "list", HideDefault: true, Usage: "list scenarios and contenders"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -96,6 +100,16 @@ func benchConfig(cmd *cli.Command) (c bench.Config, err error) {
 	if t := c.Server.TLSConfig; t != nil && (t.RootCAs != nil || t.Certificates != nil) {
 		return c, usagef(cmd, "--cacert, --cert: the processes of the benchmark know the system's authorities only, set SSL_CERT_FILE")
 	}
+	for _, text := range cmd.StringSlice("node") {
+		o, err := redis.ParseURL(text)
+		if err != nil {
+			return c, usagef(cmd, "--node: %w", errURL)
+		}
+		c.Nodes = append(c.Nodes, o)
+	}
+	if len(c.Nodes)%2 != 0 {
+		return c, usagef(cmd, "--node: with that of --url, a quorum needs an odd number of servers")
+	}
 	return c, nil
 }
 
@@ -115,6 +129,7 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 	err := errors.Join(
 		report.WriteTable(cmd.Root().Writer),
 		writeFile(cmd.String("json"), report.WriteJSON),
+		writeFile(cmd.String("markdown"), report.WriteSummary),
 		writeFile(cmd.String("svg"), report.WriteSVG),
 	)
 	if problems := len(report.Problems()); problems > 0 && runErr == nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -16,9 +17,9 @@ import (
 func TestBench(t *testing.T) {
 	srv := redistest.Start(t)
 	dir := t.TempDir()
-	file, picture := filepath.Join(dir, "json"), filepath.Join(dir, "svg")
+	file, picture, summary := filepath.Join(dir, "json"), filepath.Join(dir, "svg"), filepath.Join(dir, "md")
 	r := outcome(t, srv.URL(), "bench", "--scenario", "uncontended-1,hot-2", "--compare", "rlock",
-		"--rounds", "1", "--duration", "50ms", "--json", file, "--svg", picture)
+		"--rounds", "1", "--duration", "50ms", "--json", file, "--svg", picture, "--markdown", summary)
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "rlock: bench: uncontended-1\nrlock: bench: hot-2\n", r.stderr)
 	require.Contains(t, r.stdout, "hot-2: 2 goroutines of 1 process, one lock\n")
@@ -32,6 +33,10 @@ func TestBench(t *testing.T) {
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "</svg>")
+	table, err := os.ReadFile(summary)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(r.stdout, string(table)), r.stdout)
+	require.Contains(t, string(table), "| 1 goroutine, a free lock: throughput, × floor ")
 }
 
 func TestBenchList(t *testing.T) {
@@ -51,6 +56,8 @@ func TestBenchUsage(t *testing.T) {
 		{`unexpected argument "x"`, []string{"bench", "x"}},
 		{`--scenario: no scenario matches "x"`, []string{"bench", "--scenario", "x"}},
 		{`--compare: no contender "x"`, []string{"bench", "--compare", "x"}},
+		{"--node: not a Redis URL", []string{"bench", "--node", "x://:s3cret@", "--node", "redis://b"}},
+		{"odd number of servers", []string{"bench", "--node", "redis://127.0.0.1:1"}},
 		{"must be positive", []string{"bench", "--rounds", "0"}},
 		{"not of a cluster", []string{"--url", "redis://a:1?addr=b:1", "bench"}},
 		{"embedded server", []string{"--url", "redis://" + embedded.Addr(), "bench"}},
