@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxSenders = 2                     // of prompt requests, at once
+	maxSenders = 3                     // of prompt requests, at once
 	maxBatch   = 128                   // requests in a pipeline
 	patient    = 75 * time.Millisecond // how long a prompt request is waited for
 	swift      = 15 * time.Millisecond // an answer within it lets the next requests be prompt
