@@ -210,7 +210,7 @@ func TestSilentServerAndAThousandWaiters(t *testing.T) {
 	t.Logf("all gone %v after the deadline, %d goroutines left behind", late, left)
 	require.Empty(t, wrong)
 	require.Less(t, late, 100*time.Millisecond+slack)
-	require.Less(t, left, 100, "what is left behind does not grow with the callers")
+	require.Less(t, left, 300, "what is left behind does not grow with the callers")
 	requireFree(t, rdb, time.Second+slack, "a")
 	settled(t, before)
 	scripts := srv.CommandCalls(t)["evalsha"] - commands["evalsha"]

@@ -80,6 +80,7 @@ func (c *commits) Process(ctx context.Context, cmd redis.Cmder) (err error) {
 	switch alone := c.enqueue(r); {
 	case !alone:
 	case c.rdb.Options().ContextTimeoutEnabled:
+		c.requests.Put(r)
 		return c.lone(p, cmd)
 	default:
 		c.background(func() { c.drain(p.Context, []*request{r}) })

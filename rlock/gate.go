@@ -29,6 +29,7 @@ type gate struct {
 	holders []*grant  // grants of this client, as far as it knows; one unless they are shared
 	room    [1]*grant // of holders, until there are more
 	turns   turns
+	inquiry *inquiry // of a reader; nil if none asks
 
 	// owing says that a wake-up was not answered with a try yet. Whoever took it
 	// may have left since.
@@ -62,7 +63,7 @@ func (gs *gates) of(key string) *gate {
 
 // tidy forgets a gate that nobody needs. mu is held.
 func (gs *gates) tidy(g *gate) {
-	if g.queue.Len() == 0 && len(g.holders) == 0 && g.waiter == nil && !g.kept {
+	if g.queue.Len() == 0 && len(g.holders) == 0 && g.waiter == nil && !g.kept && g.inquiry == nil {
 		delete(gs.byKey, g.key)
 	}
 }

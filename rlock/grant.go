@@ -43,6 +43,7 @@ type grant struct {
 	state      state
 	holds      []*Hold  // live ones
 	room       [1]*Hold // of holds, until there are more
+	guests     int      // readers for whom it is kept, and who have no hold yet
 	loss       *LostError
 	longest    time.Duration // lease asked for so far
 	correcting bool          // a correction is on its way that has not looked yet

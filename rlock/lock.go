@@ -87,18 +87,19 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	if holder := l.client.gates.holder(l); holder != nil && holder.check() {
 		return ctx, nil, &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
 	}
-	held, hold, err := l.try(ctx, ctx, p)
-	if err == nil {
-		l.reportAcquired(began)
+	held, hold := l.join(ctx)
+	if hold == nil {
+		var err error
+		if held, hold, err = l.try(ctx, ctx, p); err != nil {
+			return held, nil, err
+		}
 	}
-	return held, hold, err
+	l.reportAcquired(began)
+	return held, hold, nil
 }
 
-// try makes one attempt, or needs none.
+// try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p patience) (context.Context, *Hold, error) {
-	if held, hold := l.join(ctx); hold != nil {
-		return held, hold, nil
-	}
 	g := l.newGrant(l.client.owner())
 	a := g.acquire(wait, p)
 	if a.err == nil && !a.value.Acquired {
@@ -151,7 +152,7 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 		}
 	}
 	if l.shared && !l.client.gates.busy(l) { // those who can share do not queue
-		held, hold, err := l.try(ctx, wait, p)
+		held, hold, err := l.share(ctx, wait, p)
 		if err == nil {
 			l.reportAcquired(began)
 		}

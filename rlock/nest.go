@@ -93,7 +93,7 @@ func (g *grant) remove(h *Hold) (left int, err error) {
 			top.children--
 		}
 	}
-	left = len(g.holds)
+	left = len(g.holds) + g.guests
 	switch {
 	case g.state == lost:
 		err = g.loss

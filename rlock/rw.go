@@ -28,9 +28,9 @@ const (
 //   - Under the context of a reader, the writer is [ErrUpgrade] at once, as it is
 //     after a downgrade: two readers that waited for each other to leave would
 //     wait forever.
-//   - Readers of a client join one another: within 2 ms of the request of one, the
-//     others enter without a request of their own, and share its owner, lease and
-//     loss. [WithoutHandoff] has each of them ask.
+//   - Readers of a client join one another: while one asks, and for 2 ms from then
+//     on, the others enter without a request of their own, and share its owner,
+//     lease and loss. [WithoutHandoff] has each of them ask.
 //   - Writers are not starved. While one waits for readers to leave, no new
 //     reader of this library enters, in any process, other than to join one, so that
 //     it has to wait for those that were inside when it came. When a writer leaves, or becomes a

@@ -2,10 +2,13 @@ package rlock_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -49,6 +52,133 @@ func TestFakeTimeReadersJoin(t *testing.T) {
 		require.Empty(t, f.Keys())
 		require.ErrorIs(t, last.Unlock(third), rlock.ErrNotHeld)
 	})
+}
+
+// Readers wait for the answer to the request of one of them, and enter with it, also
+// if that one has left by then. If it leaves before, another one asks.
+func TestFakeTimeReadersWaitForOneAnswer(t *testing.T) {
+	const late = 10 * time.Millisecond
+	for name, asks := range map[string]int{"who stays": 1, "who leaves": 2} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				mu := f.client(t, nil).NewRWLock("a")
+				_, hold := lock(t, t.Context(), mu.Reader()) // teaches the server the scripts
+				require.NoError(t, hold.Unlock(t.Context()))
+				time.Sleep(time.Second)
+				asked := len(f.scripts("rwread"))
+				f.late.Store(int64(late))
+				start := time.Now()
+				leaving, leave := context.WithTimeout(t.Context(), late/2)
+				defer leave()
+				var wg sync.WaitGroup
+				enter := func(ctx context.Context) {
+					held, hold, err := mu.Reader().Lock(ctx)
+					switch {
+					case ctx == leaving:
+						assert.ErrorIs(t, err, rlock.ErrUnavailable)
+						assert.ErrorIs(t, err, context.DeadlineExceeded)
+						assert.Equal(t, late/2, time.Since(start))
+					case assert.NoError(t, err):
+						assert.NoError(t, hold.Unlock(held))
+					}
+				}
+				first := t.Context()
+				if asks == 2 {
+					first = leaving
+				}
+				wg.Go(func() { enter(first) })
+				synctest.Wait()
+				for range 20 {
+					wg.Go(func() { enter(t.Context()) })
+					wg.Go(func() { enter(leaving) })
+				}
+				wg.Wait()
+				require.Len(t, f.scripts("rwread"), asked+asks)
+				require.Less(t, time.Since(start), 10*late)
+				time.Sleep(10 * late) // what the one who left has been granted is released
+				require.Empty(t, f.Keys())
+			})
+		})
+	}
+}
+
+// The answer may come in the very moment in which somebody stops to wait for it. What
+// was kept for that one is given up.
+func TestFakeTimeReadersWhoLeaveWithTheAnswer(t *testing.T) {
+	const late = 10 * time.Millisecond
+	var in, out atomic.Int32
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			mu := f.client(t, nil).NewRWLock("a")
+			_, hold := lock(t, t.Context(), mu.Reader())
+			require.NoError(t, hold.Unlock(t.Context()))
+			f.late.Store(int64(late))
+			var wg sync.WaitGroup
+			wg.Go(func() { assert.NoError(t, mu.Reader().Do(t.Context(), func(context.Context) error { return nil })) })
+			synctest.Wait()
+			for range 3 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), late)
+					defer cancel()
+					if _, hold, err := mu.Reader().Lock(ctx); err != nil {
+						out.Add(1)
+					} else {
+						in.Add(1)
+						assert.NoError(t, hold.Unlock(t.Context()))
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(10 * late)
+			require.Empty(t, f.Keys())
+		})
+	}
+	require.NotZero(t, in.Load())
+	require.NotZero(t, out.Load())
+}
+
+// If the one who asks is refused, or fails, the others do not fail with it.
+func TestFakeTimeReadersWhoseInquiryFails(t *testing.T) {
+	for name, fault := range map[string]func(t *testing.T, f *fakeRedis, mu *rlock.RWLock) (heal func()){
+		"refused": func(t *testing.T, f *fakeRedis, mu *rlock.RWLock) func() {
+			_, hold := lock(t, t.Context(), mu.Writer())
+			return func() { _ = hold.Unlock(t.Context()) }
+		},
+		"no answer": func(_ *testing.T, f *fakeRedis, _ *rlock.RWLock) func() {
+			f.deafUp.Store(true)
+			return func() { f.deafUp.Store(false) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				mu := f.client(t, nil).NewRWLock("a")
+				heal := fault(t, f, f.client(t, nil).NewRWLock("a"))
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					_, _, err := mu.Reader().Lock(ctx)
+					assert.Error(t, err)
+				})
+				synctest.Wait()
+				for range 10 {
+					wg.Go(func() {
+						_, hold, err := mu.Reader().Lock(t.Context())
+						if assert.NoError(t, err) {
+							assert.NoError(t, hold.Unlock(t.Context()))
+						}
+					})
+				}
+				time.Sleep(200 * time.Millisecond)
+				heal()
+				wg.Wait()
+				require.Empty(t, f.Keys())
+			})
+		})
+	}
 }
 
 // Each of these readers asks.

@@ -173,8 +173,9 @@ const closing = time.Second
 
 // overlap judges two grants of a lock at the same time. It is none of replication's
 // doing if a new master knew the first one, unless the second was given by the former
-// master: while both served, or when it woke up and did not know yet that it was
-// replaced. That may be over between two looks.
+// master: while both served, or after it woke up and until it knew that it was
+// replaced, which the others tell it within a second or so. That may be over between
+// two looks.
 func (c *court) overlap(f *figures, s subject, one, two stay) {
 	first, second := one, two
 	if two.from.Before(one.from) {
@@ -184,7 +185,7 @@ func (c *court) overlap(f *figures, s subject, one, two stay) {
 		return !b.move && b.master != nil && b.from.Before(second.from) && first.from.Before(b.healed) &&
 			(!c.saw(b.master, first.owner, s.name, b.from) || c.saw(b.old, second.owner, s.name, b.from) ||
 				c.served(b.old, s.name, second.from) && c.served(b.master, s.name, second.from) ||
-				b.woke && near(b.switched, second.from))
+				b.woke && second.from.After(b.switched.Add(-blink)) && second.from.Before(b.healed.Add(blink)))
 	})
 	c.t.Logf("%s: two owners of %s, from %v to %v and from %v to %v after it began; replication was behind: %v", c.name, s.name,
 		first.from.Sub(c.blow.from), first.to.Sub(c.blow.from), second.from.Sub(c.blow.from), second.to.Sub(c.blow.from), behind)
@@ -212,5 +213,3 @@ func (c *court) served(server *redistest.Server, lock string, at time.Time) bool
 
 // blink is longer than it takes to look.
 const blink = 100 * time.Millisecond
-
-func near(a, b time.Time) bool { return a.Sub(b).Abs() < blink }
