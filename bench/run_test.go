@@ -83,7 +83,7 @@ func TestScenarios(t *testing.T) {
 				require.LessOrEqual(t, sample.Raw.P50, sample.Raw.Max)
 				require.GreaterOrEqual(t, sample.Handoffs, sample.Passed)
 			}
-			if s.RTT > 0 && s.Kind == Cycle {
+			if s.RTT > 0 && s.Kind == Cycle && !s.Shared { // readers join one another
 				require.Greater(t, sample.Raw.P50, 2*s.RTT, "two round trips")
 			}
 			if s.Goroutines == 1 {

@@ -141,7 +141,8 @@ func (b *builder) locked(s span, e event) {
 	}
 }
 
-// inherits tells whether a grant was passed on by another of the same owner, and
+// inherits tells whether a grant was passed on by another of the same owner, or is
+// that of a reader who has joined one, and
 // whether the server may have forgotten that by then.
 func (b *builder) inherits(s span, e event) (heir, stray bool) {
 	if e.Owner == "" {
@@ -152,7 +153,7 @@ func (b *builder) inherits(s span, e event) (heir, stray bool) {
 		b.owners[e.Owner] = &lineage{s.call, e.Token}
 		return false, false
 	}
-	if e.Token != 0 && e.Token <= l.token {
+	if e.Token != 0 && (e.Token < l.token || e.Token == l.token && !e.Shared) { // readers who join have one token
 		b.wrong = append(b.wrong, fmt.Sprintf("%s: %s got token %d from a grant that had %d", b.lock, e.ID, e.Token, l.token))
 	}
 	l.token = max(l.token, e.Token)

@@ -84,7 +84,7 @@ func learn(t *testing.T, v variety) map[string]string {
 	require.NoError(t, inner.Unlock(ctx))
 	require.NoError(t, outer.Unlock(ctx))
 	hashes["release"] = spy.newest()
-	ctx, hold, err := newLock(rlock.WithLeaseTime(1500 * ms)).Lock(context.Background())
+	ctx, hold, err := newLock(rlock.WithLeaseTime(4500 * ms)).Lock(context.Background())
 	require.NoError(t, err)
 	select {
 	case <-renewed:

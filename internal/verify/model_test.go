@@ -99,7 +99,8 @@ func (s *lockState) start(a action) {
 // lockModel: one holder at a time, or readers only, each of which holds until as
 // many unlocks as locks, the end of its context, or the server's loss of memory. A
 // client may pass a grant on, which remains the same one to the server: what that
-// has forgotten, it has forgotten for all heirs. They take turns all the same.
+// has forgotten, it has forgotten for all heirs. They take turns all the same, but for
+// readers, who join one another.
 var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -107,11 +108,11 @@ var lockModel = porcupine.Model{
 		switch a.do {
 		case acquire:
 			if a.heir && strings.Contains(s.forgotten, "{"+a.owner+"}") {
-				alone := !strings.Contains(s.ghosts, "@"+a.owner+"}")
+				alone := a.shared || !strings.Contains(s.ghosts, "@"+a.owner+"}")
 				s.ghosts += ghost(a.grant, a.owner)
 				return alone, s
 			}
-			free := !s.excluded() && (a.shared || len(s.holders) == 0) && (!a.heir || s.owner == a.owner)
+			free := !s.excluded() && (a.shared || len(s.holders) == 0) && (!a.heir || a.shared || s.owner == a.owner)
 			s.start(a)
 			return free, s
 		case nest:
@@ -148,6 +149,9 @@ var lockModel = porcupine.Model{
 		case forget:
 			for _, h := range s.holders {
 				s.ghosts += ghost(h.grant, h.owner)
+				if h.owner != s.owner { // a reader of several, whom others may still join
+					s.forgotten += "{" + h.owner + "}"
+				}
 			}
 			if s.owner != "" { // although nobody holds it, it may be on its way to an heir
 				s.forgotten += "{" + s.owner + "}"
