@@ -161,13 +161,16 @@ func TestRun(t *testing.T) {
 }
 
 // The server's counters are those of the window, on a machine that has time to
-// read them at its edges.
+// read them at its edges. Each run has keys of its own: it may end in the middle of a
+// cycle.
 func TestReadsOfAnOperation(t *testing.T) {
 	r := newRunner(t)
 	lone := Scenario{Name: "lone", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1}
 	for contender, want := range map[string]float64{pingName: 1, scriptsName: 2, rlockName: 2} {
+		runs := 0
 		require.Eventually(t, func() bool {
-			s, err := r.run(t.Context(), lone, Contender{Name: contender}, "test:reads:")
+			runs++
+			s, err := r.run(t.Context(), lone, Contender{Name: contender}, fmt.Sprintf("test:reads:%s:%d:", contender, runs))
 			return err == nil && math.Abs(perOp(s, float64(s.Reads))-want) < 0.3
 		}, time.Minute, time.Millisecond, contender)
 	}
@@ -191,8 +194,10 @@ func TestQuorum(t *testing.T) {
 	}
 	lone := Scenario{Name: "lone", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1, Span: 500 * time.Millisecond}
 	all := floors(Cycle, len(r.nodes))
+	runs := 0
 	require.Eventually(t, func() bool {
-		sample, err := r.run(t.Context(), lone, all[len(all)-1], "test:everywhere:")
+		runs++
+		sample, err := r.run(t.Context(), lone, all[len(all)-1], fmt.Sprintf("test:everywhere:%d:", runs))
 		return err == nil && sample.Connections >= 3 && math.Abs(metricOf("scripts/op").value(sample)-6) < 0.5
 	}, time.Minute, time.Millisecond, "two scripts are counted on each server")
 }
