@@ -103,7 +103,7 @@ func (b *builder) returned(call, e event) {
 func (b *builder) locked(s span, e event) {
 	if !e.Shared {
 		spent := s
-		if e.Result == unknown {
+		if e.Result == unknown || b.faulty { // an attempt without an answer may take one after the return
 			spent.ret = open
 		}
 		b.tokens = append(b.tokens, spent)
