@@ -108,13 +108,16 @@ func (c *commits) Process(ctx context.Context, cmd redis.Cmder) (err error) {
 func (c *commits) lone(p prompt, cmd redis.Cmder) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context), patient)
 	defer cancel()
-	start := time.Now()
-	err := c.UniversalClient.Process(ctx, cmd)
-	c.measure(start)
+	defer c.relay() // also if a hook of the client panics
+	defer c.measure(time.Now())
+	return c.UniversalClient.Process(ctx, cmd)
+}
+
+// relay has another goroutine send the queue, if there is one.
+func (c *commits) relay() {
 	if next := c.next(); next != nil {
 		c.background(func() { c.drain(context.Background(), next) })
 	}
-	return err
 }
 
 // enqueue puts a request into the queue, or has its caller become a sender.
@@ -183,9 +186,7 @@ func (c *commits) send(ctx context.Context, batch []*request) bool {
 			return
 		}
 		c.brisk.Store(false)
-		if next := c.next(); next != nil {
-			c.background(func() { c.drain(context.Background(), next) })
-		}
+		c.relay()
 	})
 	defer timer.Stop()
 	start := time.Now()

@@ -32,7 +32,9 @@ func (gs *gates) ended(g *grant) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if gate := gs.byKey[g.lock.protocol.key()]; gate != nil {
-		gate.turns.freeing = false
+		if gate.turns.freeing { // it is not known that anything was announced
+			gate.turns.freeing, gate.turns.echoes = false, 0
+		}
 		gate.holders = slices.DeleteFunc(gate.holders, func(other *grant) bool { return other == g })
 		if head := gate.queue.Front(); head != nil && !g.lock.shared { // the last reader of all is told by the server
 			head.Value.(*seat).rouse()

@@ -69,6 +69,9 @@ func (gs *gates) forward(g *gate) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	heard, foreign := g.turns.hear(g.waiter, time.Now())
+	if heard == 0 {
+		g.turns.echoes = 0
+	}
 	g.owing = g.owing || heard == 0 || foreign > 0 && len(g.holders) > 0
 	if head := g.queue.Front(); head != nil {
 		head.Value.(*seat).rouse()

@@ -133,6 +133,9 @@ func (gs *gates) freed(g *grant, others int64, rtt time.Duration) {
 	if gate == nil || !g.lock.inTurn {
 		return
 	}
+	if others < 0 { // nobody heard it, nor did this client
+		gate.turns.echoes = 0
+	}
 	gate.turns.freed(max(others, 0), rtt, time.Now())
 	if gate.turns.owed > 0 && gate.queue.Len() == 0 {
 		gs.retain(gate) // whoever comes next has to know
