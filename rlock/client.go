@@ -75,7 +75,6 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 		closing: make(chan struct{}),
 	}
 	c.scripts = newCommits(rdb, c.background)
-	c.gates.closing = c.closing
 	c.janitor = janitor{client: c, wake: make(chan struct{}, 1)}
 	if c.family, err = newFamily(c, o.ShardedPubSub); err != nil {
 		return nil, err
@@ -143,6 +142,7 @@ func (c *Client) owner() string {
 func (c *Client) Close(ctx context.Context) error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
+		c.gates.rouse()
 		for _, g := range c.gates.all() {
 			g.interrupt(ErrClosed)
 		}

@@ -11,11 +11,10 @@ import (
 // somebody queues at it or holds its lock, and a little longer if it listens for
 // wake-ups.
 type gates struct {
-	closing <-chan struct{} // the client's
-	mu      sync.Mutex      // guards what follows and everything in the gates and seats
-	byKey   map[string]*gate
-	kept    []*gate     // listen on although nobody queues
-	keeper  *time.Timer // runs keep while there are any
+	mu     sync.Mutex // guards what follows and everything in the gates and seats
+	byKey  map[string]*gate
+	kept   []*gate     // listen on although nobody queues
+	keeper *time.Timer // runs keep while there are any
 }
 
 // gate is the queue of those goroutines of a client that want the same lock.
@@ -76,6 +75,17 @@ func (gs *gates) retain(g *gate) {
 	}
 	if gs.keeper == nil {
 		gs.keeper = time.AfterFunc(gateIdle, gs.keep)
+	}
+}
+
+// rouse wakes everybody who queues.
+func (gs *gates) rouse() {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	for _, g := range gs.byKey {
+		for e := g.queue.Front(); e != nil; e = e.Next() {
+			e.Value.(*seat).rouse()
+		}
 	}
 }
 

@@ -60,6 +60,7 @@ const (
 
 var (
 	errLate     = errors.New("the answer came when the lease was as good as over")
+	errQueue    = errors.New("the lock can only be had by waiting in the queue")
 	errReleased = errors.New("the last hold was unlocked meanwhile")
 	errGone     = errors.New("the server knows of no such holder: the lock expired, or was removed or taken over")
 )
@@ -132,7 +133,7 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 	switch {
 	case errors.Is(err, watchdog.ErrClosed):
 		hold.cancel(ErrClosed)
-		return ctx, nil, &lockError{l.name, ErrClosed, nil}
+		return ctx, nil, l.isClosed()
 	case err != nil:
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}

@@ -132,49 +132,72 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err erro
 }
 
 // lock is the way of every call that may wait. Waiting ends with wait; the
-// context of the hold descends from ctx.
+// context of the hold descends from ctx. Of a crowd of waiters all but the first
+// are in here, each with a stack. It stays the smallest there is, 2 KB, as long as
+// the frames from here on are small, so what needs more is done before or after.
 func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
-	began := time.Now()
+	if held, hold, err := l.arrive(ctx, wait); err != errQueue {
+		return held, hold, err
+	}
+	seat := l.client.gates.enter(l)
+	err := seat.await(wait)
+	return seat.acquire(ctx, wait, err)
+}
+
+// arrive takes the lock, if that can be done without a place in the queue.
+// Otherwise the error is errQueue, and client.done must follow.
+func (l *Lock) arrive(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
-	defer l.client.done()
+	defer func() {
+		if err != errQueue {
+			l.client.done()
+		}
+	}()
 	if wait.Err() != nil {
 		return ctx, nil, l.tooLate(wait)
 	}
 	if m, ok := l.protocol.(multi); ok {
 		return m.lock(ctx, wait)
 	}
-	p := patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
-		if held, hold, err := l.nest(ctx, wait, in, p); err != errReleased {
+		if held, hold, err = l.nest(ctx, wait, in, l.patience()); err != errReleased {
 			return held, hold, err
 		}
 	}
 	if l.shared && !l.client.gates.busy(l) { // those who can share do not queue
-		held, hold, err := l.share(ctx, wait, p)
-		if err == nil {
+		began := time.Now()
+		if held, hold, err = l.share(ctx, wait, l.patience()); err == nil {
 			l.reportAcquired(began)
 		}
 		if _, refused := err.(*NotAcquiredError); !refused {
 			return held, hold, err
 		}
 	}
-	seat, err := l.client.gates.enter(wait, l, began)
-	defer seat.leave()
+	return ctx, nil, errQueue
+}
+
+// acquire is the rest of a call that has arrived, after its time in the queue: it
+// gets the lock for the head, or takes what the seat was given.
+func (s *seat) acquire(ctx, wait context.Context, err error) (context.Context, *Hold, error) {
+	l := s.lock
+	defer l.client.done()
+	defer s.leave()
 	if err != nil {
 		return ctx, nil, err
 	}
-	for g := seat.take(); ; g = nil {
+	for g := s.take(); ; g = nil {
 		if g == nil {
-			if g, err = l.contend(wait, seat, p); err != nil {
+			var err error
+			if g, err = l.contend(wait, s, l.patience()); err != nil {
 				return ctx, nil, err
 			}
 		}
 		held, hold, err := g.start(ctx)
 		if err == nil {
-			seat.got = g
-			l.reportAcquired(began)
+			s.got = g
+			l.reportAcquired(s.since)
 			return held, hold, nil
 		}
 		g.abandon(true)
@@ -184,16 +207,24 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	}
 }
 
+// patience is that of a call that may wait.
+func (l *Lock) patience() patience {
+	return patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
+}
+
 // begin admits a call of a method. If it returns nil, client.done must follow.
 func (l *Lock) begin() error {
 	if l.err != nil {
 		return l.err
 	}
 	if err := l.client.begin(); err != nil {
-		return &lockError{l.name, ErrClosed, nil}
+		return l.isClosed()
 	}
 	return nil
 }
+
+// isClosed is the error of a call after Close.
+func (l *Lock) isClosed() error { return &lockError{l.name, ErrClosed, nil} }
 
 // tooLate is the error of a call whose context was over before it: the loss, if
 // that is why, as it is.

@@ -17,50 +17,59 @@ type seat struct {
 
 	// wake tells that the seat has become the head, was given a grant, or should
 	// look at the client's own grant again. Capacity 1; sent to with gates.mu held.
-	wake   chan struct{} // made when it is needed
-	roused bool          // before that
-	owes   bool          // a wake-up, until its attempt is answered
+	wake   chan struct{}   // made when it is needed
+	roused bool            // before that
+	ring   <-chan struct{} // of the gate's waiter, while it is not the head; nil if there was none
+	owes   bool            // a wake-up, until its attempt is answered
 
 	open  bool   // waits, and can be given a grant
 	given *grant // not taken yet
-	alert bool   // hears wake-ups also while it is not the head
 	got   *grant // what it leaves with
 }
 
-// enter takes the last place in the queue and waits until it is the first one, or
-// is given a grant. The seat must be left in any case; the error says why it never
-// came to that. A lock whose waiters queue on the server has a gate for each.
-func (gs *gates) enter(ctx context.Context, l *Lock, now time.Time) (*seat, error) {
-	s := &seat{gates: gs, lock: l, since: now}
+// enter takes the last place in the queue. It must be left in any case. A lock
+// whose waiters queue on the server has a gate for each.
+func (gs *gates) enter(l *Lock) *seat {
+	s := &seat{gates: gs, lock: l, since: time.Now()}
 	gs.mu.Lock()
+	defer gs.mu.Unlock()
 	if l.apart {
 		s.gate = &gate{}
 	} else {
 		s.gate = gs.of(l.protocol.key())
 	}
 	s.place = s.gate.queue.PushBack(s)
-	first := s.place.Prev() == nil
-	var woken <-chan struct{}
-	if !first {
+	if s.place.Prev() != nil {
 		s.wake, s.open = make(chan struct{}, 1), true
 		if w := s.gate.waiter; w != nil {
-			woken, s.alert = w.C(), true
+			s.ring = w.C()
 		}
 	}
-	gs.mu.Unlock()
-	for !first {
-		select {
+	if l.client.closed.Load() { // too late for Close to see it
+		s.rouse()
+	}
+	return s
+}
+
+// await waits until the seat is the first one, or is given a grant. The error says
+// why it never came to that.
+func (s *seat) await(ctx context.Context) error {
+	if s.wake == nil {
+		return nil
+	}
+	for {
+		select { // few cases: each takes memory while it waits
 		case <-s.wake:
-			return s, nil
-		case <-woken:
-			gs.forward(s.gate)
-		case <-gs.closing:
-			return s, &lockError{l.name, ErrClosed, nil}
+			if s.lock.client.closed.Load() {
+				return s.lock.isClosed()
+			}
+			return nil
+		case <-s.ring:
+			s.gates.forward(s.gate)
 		case <-ctx.Done():
-			return s, s.givenUp(ctx)
+			return s.givenUp(ctx)
 		}
 	}
-	return s, nil
 }
 
 // forward tells the head of a wake-up that another seat took. While a grant goes
@@ -106,7 +115,7 @@ func (s *seat) leave() {
 	g.owing = g.owing || s.owes
 	switch {
 	case next != nil:
-		if n := next.Value.(*seat); head && (!n.alert || g.owing || s.lock.shared || !slices.Contains(g.holders, s.got)) {
+		if n := next.Value.(*seat); head && (n.ring == nil || g.owing || s.lock.shared || !slices.Contains(g.holders, s.got)) {
 			n.rouse()
 		}
 	default:

@@ -54,7 +54,7 @@ func (l *Lock) visit(ctx, wait context.Context, q *inquiry) (context.Context, *H
 		return ctx, nil, l.givenUp(wait, nil)
 	case <-l.client.closing:
 		l.client.gates.quit(q)
-		return ctx, nil, &lockError{l.name, ErrClosed, nil}
+		return ctx, nil, l.isClosed()
 	}
 	if q.grant == nil {
 		return ctx, nil, q.err

@@ -113,7 +113,7 @@ func (l *Lock) pause(wait context.Context, seat *seat, waiter ear, d time.Durati
 		woken = true
 	case <-timer.C:
 	case <-l.client.closing:
-		err = &lockError{l.name, ErrClosed, nil}
+		err = l.isClosed()
 	case <-wait.Done():
 		err = &NotAcquiredError{Name: l.name, Err: ended(wait)}
 	}
