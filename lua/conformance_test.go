@@ -2,6 +2,8 @@ package lua_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,17 +77,21 @@ func TestAnswers(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		g := grant("me:1")
 		heard := listen(t, rdb, g.Channel)
-		for _, tc := range table {
-			t.Run(tc.call+" on "+tc.before, func(t *testing.T) {
+		for i, tc := range slices.Concat(table, table) {
+			var r lua.Runner = rdb
+			if i >= len(table) {
+				r = company{rdb}
+			}
+			t.Run(fmt.Sprintf("%s on %s, %T", tc.call, tc.before, r), func(t *testing.T) {
 				put(t, rdb, g.Key, tc.before)
 				space := strings.LastIndex(tc.call, " ")
 				lease, err := time.ParseDuration(tc.call[space+1:])
 				require.NoError(t, err)
 				call := calls[tc.call[:space]]
 
-				require.Equal(t, tc.answer, call(t.Context(), rdb, g, lease))
+				require.Equal(t, tc.answer, call(t.Context(), r, g, lease))
 				require.Equal(t, tc.after, show(t, rdb, g.Key))
-				require.Equal(t, tc.again, call(t.Context(), rdb, g, lease), "repeated")
+				require.Equal(t, tc.again, call(t.Context(), r, g, lease), "repeated")
 				require.Equal(t, tc.after, show(t, rdb, g.Key), "repeated")
 
 				var want []string

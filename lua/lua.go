@@ -56,8 +56,8 @@ const (
 	Both // Receivers are those of Sharded, unless the server refuses it
 )
 
-// publish returns what announce.lua is told.
-func (f Family) publish() string {
+// publish returns what announce.lua is told, a string.
+func (f Family) publish() any {
 	switch f {
 	case Sharded:
 		return "SPUBLISH"

@@ -44,6 +44,9 @@ var forceSource string
 //go:embed inspect.lua
 var inspectSource string
 
+//go:embed joint.lua
+var jointSource string
+
 //go:embed acquireall.lua
 var acquireAllSource string
 
@@ -51,13 +54,14 @@ var acquireAllSource string
 var floorSource string
 
 var (
-	acquireScript = newScript("acquire", kindSource+tokenSource+acquireSource, 2)
+	acquireScript = newScript("acquire", kindSource+tokenSource+acquireSource+"return acquire(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])", 2)
 	countScript   = newScript("count", countSource, 1)
-	releaseScript = newScript("release", announceSource+releaseSource, 1)
+	releaseScript = newScript("release", announceSource+releaseSource+"return release(KEYS[1], ARGV[1], ARGV[2], ARGV[3])", 1)
 	renewScript   = newScript("renew", renewSource, 1)
 	forceScript   = newScript("force", kindSource+announceSource+forceSource, 1)
 	inspectScript = newScript("inspect", inspectSource, 4)
 
+	jointScript      = newScript("joint", kindSource+tokenSource+announceSource+acquireSource+releaseSource+jointSource, 0)
 	acquireAllScript = newScript("acquireall", kindSource+tokenSource+acquireAllSource, 2)
 	floorScript      = newScript("floor", tokenSource+floorSource, 1)
 )
@@ -95,7 +99,11 @@ func command(ctx context.Context, verb string, script any, keys []string, args [
 	for _, key := range keys {
 		words = append(words, key)
 	}
-	cmd := redis.NewCmd(ctx, append(words, args...)...)
+	return newOnce(ctx, append(words, args...))
+}
+
+func newOnce(ctx context.Context, words []any) once {
+	cmd := redis.NewCmd(ctx, words...)
 	cmd.SetFirstKeyPos(3) // routes to the node of the first key in a cluster
 	return once{cmd}
 }
@@ -135,11 +143,13 @@ const (
 // reply reads the answer of a command. Whatever is not of the form that the
 // script promises is an error: a strange answer must never look like a lock.
 func (s script) reply(cmd once) (reply, error) {
-	list, ok := cmd.Val().([]any)
-	if !ok {
-		list = []any{cmd.Val()}
+	var r reply
+	switch value := cmd.Val().(type) {
+	case []any:
+		r = value
+	case int64:
+		r = reply{value}
 	}
-	r := reply(list)
 	switch {
 	case r.begins(1) && r.status() == conflict:
 		return nil, &ConflictError{Key: r.text(1), Type: r.text(2)}

@@ -53,6 +53,10 @@ func script(name string) string {
 		}
 		source.Write(text)
 	}
+	source.WriteString(map[string]string{
+		"acquire": "return acquire(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])",
+		"release": "return release(KEYS[1], ARGV[1], ARGV[2], ARGV[3])",
+	}[name])
 	return source.String()
 }
 

@@ -31,12 +31,12 @@ var mutations = []mutation{
 	},
 	{
 		"a release asks for no owner", "lua/release.lua",
-		"redis.pcall('hdel', KEYS[1], ARGV[1])", "redis.pcall('del', KEYS[1])",
+		"redis.pcall('hdel', key, owner)", "redis.pcall('del', key)",
 		"lua", "TestLateDeliveriesLeaveTheGrant", quick,
 	},
 	{
 		"a release is not announced", "lua/release.lua",
-		"announce(ARGV[2], ARGV[3], '0')", "0",
+		"announce(commands, channel, '0')", "0",
 		"rlock", "TestWaiterIsWokenByTheMessage", quick,
 	},
 	{
@@ -95,7 +95,7 @@ var mutations = []mutation{
 	},
 	{
 		"a head that leaves takes its wake-up along", "rlock/seat.go",
-		"head && (!n.alert || g.owing ||", "head && false && (!n.alert || g.owing ||",
+		"place == 0 && (next.ring == nil || g.owing ||", "place == 0 && false && (next.ring == nil || g.owing ||",
 		"rlock", "TestLeaverPassesTheWakeUpOn", quick,
 	},
 	{

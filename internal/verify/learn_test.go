@@ -4,11 +4,15 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"maps"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/netfault"
@@ -39,21 +43,50 @@ func lesson(t *testing.T, v variety) map[string]string {
 	return lessons.hashes[v]
 }
 
-// learnt matches the calls of a script.
+// learnt matches the calls of a script, also in company.
 func learnt(w *world, script string) netfault.Match {
-	hash := lesson(w.T, w.row.lock)[script]
+	hash, joint := lesson(w.T, w.row.lock)[script], lesson(w.T, plain)["joint"]
 	require.NotEmpty(w, hash)
 	return func(args []string) bool {
 		if len(args) < 2 || !scripts(args) {
 			return false
 		}
-		sum := sha1.Sum([]byte(args[1]))
-		return args[1] == hash || hex.EncodeToString(sum[:]) == hash
+		switch hashed(args[1]) {
+		case hash:
+			return true
+		case joint:
+			return partOf(args, script)
+		}
+		return false
 	}
 }
 
+// partOf tells whether a joint script acquires, or releases, one of its locks: of
+// the three arguments for each the last one is empty, or a channel.
+func partOf(args []string, script string) bool {
+	keys, err := strconv.Atoi(args[2])
+	if err != nil {
+		return false
+	}
+	for i := 3 + keys + 2; i < len(args); i += 3 {
+		if script == "acquire" && args[i] == "" || script == "release" && args[i] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// hashed returns a hash that is one, and that of a source.
+func hashed(script string) string {
+	if len(script) == 2*sha1.Size {
+		return script
+	}
+	sum := sha1.Sum([]byte(script))
+	return hex.EncodeToString(sum[:])
+}
+
 func learn(t *testing.T, v variety) map[string]string {
-	spy := &spy{}
+	spy := &spy{seen: make(map[string]bool)}
 	proxy := netfault.New(t, redistest.Start(t).Addr())
 	proxy.CutRandom(0, 0, spy.look)
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
@@ -93,6 +126,9 @@ func learn(t *testing.T, v variety) map[string]string {
 	}
 	hashes["renew"] = spy.newest()
 	require.NoError(t, hold.Unlock(ctx))
+	if v == plain {
+		hashes["joint"] = learnJoint(t, c, spy, hashes)
+	}
 	require.NoError(t, c.Close(context.Background()))
 	for a, x := range hashes {
 		for b, y := range hashes {
@@ -102,10 +138,34 @@ func learn(t *testing.T, v variety) map[string]string {
 	return hashes
 }
 
-// spy remembers the newest script called by its hash.
+// learnJoint finds out how many requests at once are made.
+func learnJoint(t *testing.T, c *rlock.Client, spy *spy, known map[string]string) string {
+	for range 100 {
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				assert.NoError(t, c.NewLock("learnt "+strconv.Itoa(i)).Do(context.Background(), func(context.Context) error { return nil }))
+			})
+		}
+		wg.Wait()
+		spy.mu.Lock()
+		for hash := range spy.seen {
+			if !slices.Contains(slices.Collect(maps.Values(known)), hash) {
+				spy.mu.Unlock()
+				return hash
+			}
+		}
+		spy.mu.Unlock()
+	}
+	require.Fail(t, "requests at the same time do not become one script")
+	return ""
+}
+
+// spy remembers the newest script called, and all of them, by hash.
 type spy struct {
-	mu   sync.Mutex // guards hash
+	mu   sync.Mutex // guards what follows
 	hash string
+	seen map[string]bool
 }
 
 func (s *spy) newest() string {
@@ -119,10 +179,8 @@ func (s *spy) look(args []string) bool {
 	if scripts(args) && len(args) > 1 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.hash = args[1]; len(s.hash) != 2*sha1.Size {
-			sum := sha1.Sum([]byte(args[1]))
-			s.hash = hex.EncodeToString(sum[:])
-		}
+		s.hash = hashed(args[1])
+		s.seen[s.hash] = true
 	}
 	return false
 }
