@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -9,29 +10,25 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/lua"
 )
 
 const (
-	maxSenders = 3                     // of prompt requests, at once
+	maxSenders = 4                     // of prompt requests, at once
 	maxBatch   = 128                   // requests in a pipeline
 	patient    = 75 * time.Millisecond // how long a prompt request is waited for
 	swift      = 15 * time.Millisecond // an answer within it lets the next requests be prompt
+	apartFor   = time.Minute           // how long a server is not asked again what it has refused
 )
-
-// prompt is the context of a request that is expected to be answered at once, and
-// given up if it is not.
-type prompt struct {
-	context.Context
-	stop <-chan struct{} // gives it up as well; may be nil
-	late func()          // runs when a request that was given up has ended; may be nil
-}
 
 // commits sends the scripts of a client. Prompt requests that are made at the same
 // time share pipelines, as databases let concurrent transactions share a write to
 // the log (group commit). While fewer than maxSenders goroutines are sending, a
 // request starts one more, and goes out at once and by itself. Others queue; whoever
 // has sent sends the queue, as it stands by then, until there is none. Nobody waits
-// in order to be in company, and each request has its own outcome.
+// in order to be in company, and each request has its own outcome. In a pipeline
+// most scripts are joined to one, see [lua.Send].
 //
 // In a cluster, where a pipeline would wait for the slowest of several nodes, no
 // request is prompt.
@@ -40,6 +37,7 @@ type commits struct {
 	background func(func())  // runs a function in a goroutine of the client
 	rdb        *redis.Client // nil in a cluster
 	brisk      atomic.Bool   // the newest answer was swift
+	apart      atomic.Int64  // until when scripts are not joined: the server refused it; Unix nanoseconds
 	requests   sync.Pool     // of *request
 
 	mu      sync.Mutex // guards what follows
@@ -47,10 +45,14 @@ type commits struct {
 	senders int
 }
 
+// request is a prompt one, which is expected to be answered at once and given up if
+// it is not. It is also the context that it is made with.
 type request struct {
+	context.Context
+	late func() // runs when a request that was given up has ended; may be nil
 	cmd  redis.Cmder
-	late func()
 	done chan bool // capacity 1; told whether there was an answer
+	kept bool      // given up: it is not over when its caller is
 
 	over, left bool // it is told, or will not be: its caller has gone; guarded by commits.mu
 }
@@ -67,46 +69,56 @@ func (c *commits) prompt(bound time.Duration) bool {
 	return c.rdb != nil && bound >= patient && c.brisk.Load()
 }
 
+// request returns a prompt request, to be put back after its use.
+func (c *commits) request(ctx context.Context) *request {
+	r := c.requests.Get().(*request)
+	r.Context = ctx
+	return r
+}
+
+func (c *commits) put(r *request) {
+	if !r.kept {
+		*r = request{done: r.done}
+		c.requests.Put(r)
+	}
+}
+
 // Process sends cmd, and returns its error. That of a prompt request may be that it
 // was not sent, was abandoned or had no answer in time; then cmd must not be used.
 func (c *commits) Process(ctx context.Context, cmd redis.Cmder) (err error) {
-	p, ok := ctx.(prompt)
+	r, ok := ctx.(*request)
 	if !ok {
 		defer c.measure(time.Now())
 		return c.UniversalClient.Process(ctx, cmd)
 	}
-	r := c.requests.Get().(*request)
-	r.cmd, r.late, r.over = cmd, p.late, false
+	r.cmd, r.over = cmd, false
 	switch alone := c.enqueue(r); {
 	case !alone:
 	case c.rdb.Options().ContextTimeoutEnabled:
-		c.requests.Put(r)
-		return c.lone(p, cmd)
+		return c.lone(r.Context, cmd)
 	default:
-		c.background(func() { c.drain(p.Context, []*request{r}) })
+		c.background(func() { c.drain(r.Context, []*request{r}) })
 	}
-	var answered bool
+	answered := false
 	select {
 	case answered = <-r.done:
-	case <-p.Done():
-		answered, err = c.abandon(r)
-	case <-p.stop:
+	case <-r.Done():
 		answered, err = c.abandon(r)
 	}
 	switch {
-	case err != nil:
+	case err == errNotSent:
 		return err
-	case !answered: // and r is still in use
-		return errNoAnswer
+	case err != nil, !answered:
+		r.kept = true
+		return cmp.Or(err, errNoAnswer)
 	}
-	c.requests.Put(r)
 	return cmd.Err()
 }
 
 // lone makes a request in the goroutine of its caller, which spares the hop to
 // another goroutine and back, 8 µs. It is for clients that obey a deadline.
-func (c *commits) lone(p prompt, cmd redis.Cmder) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.Context), patient)
+func (c *commits) lone(ctx context.Context, cmd redis.Cmder) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patient)
 	defer cancel()
 	defer c.relay() // also if a hook of the client panics
 	defer c.measure(time.Now())
@@ -193,11 +205,13 @@ func (c *commits) send(ctx context.Context, batch []*request) bool {
 	if len(batch) == 1 {
 		_ = c.UniversalClient.Process(ctx, batch[0].cmd)
 	} else {
-		pipe := c.Pipeline()
-		for _, r := range batch {
-			_ = pipe.Process(ctx, r.cmd) // only queues
+		cmds := make([]redis.Cmder, len(batch))
+		for i, r := range batch {
+			cmds[i] = r.cmd
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		if lua.Send(ctx, c.UniversalClient, cmds, start.UnixNano() >= c.apart.Load()) {
+			c.apart.Store(start.Add(apartFor).UnixNano())
+		}
 	}
 	gone, inTime := c.tell(batch, &told, true)
 	if inTime {
@@ -215,15 +229,19 @@ func (c *commits) send(ctx context.Context, batch []*request) bool {
 // unless that was told before. It returns those who do not wait any more.
 func (c *commits) tell(batch []*request, told *bool, answered bool) (gone []*request, first bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if *told {
+	if first = !*told; !first {
+		c.mu.Unlock()
 		return batch, false
 	}
 	*told = true
 	for _, r := range batch {
 		if r.over = true; r.left {
 			gone = append(gone, r)
-		} else {
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range batch {
+		if !r.left { // which nobody sets any more
 			r.done <- answered
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // line is a server that answers every command after a while, and the line to it.
@@ -77,7 +80,14 @@ func newLine(t *testing.T, takes time.Duration) (*line, *commits) {
 
 // promptly makes a prompt request.
 func promptly(ctx context.Context, c *commits, name string) error {
-	return c.Process(prompt{Context: ctx}, redis.NewCmd(ctx, name))
+	return promptlyOrLate(ctx, c, name, nil)
+}
+
+func promptlyOrLate(ctx context.Context, c *commits, name string, late func()) error {
+	r := c.request(ctx)
+	r.late = late
+	defer c.put(r)
+	return c.Process(r, redis.NewCmd(ctx, name))
 }
 
 func TestFakeTimeConcurrentRequestsShareAPipeline(t *testing.T) {
@@ -103,44 +113,34 @@ func TestFakeTimeConcurrentRequestsShareAPipeline(t *testing.T) {
 // Whoever leaves is not sent if there is time, and otherwise does not wait for the
 // answer. The others do not notice.
 func TestFakeTimeLeavingAPipeline(t *testing.T) {
-	for name, leave := range map[string]func(c *commits, ctx context.Context, stop chan struct{}, late func()) error{
-		"context": func(c *commits, ctx context.Context, _ chan struct{}, late func()) error {
-			return c.Process(prompt{Context: ctx, late: late}, redis.NewCmd(ctx, "leaver"))
-		},
-		"closing": func(c *commits, ctx context.Context, stop chan struct{}, late func()) error {
-			context.AfterFunc(ctx, func() { close(stop) })
-			return c.Process(prompt{context.Background(), stop, late}, redis.NewCmd(ctx, "leaver"))
-		},
-	} {
-		for after, want := range map[time.Duration]error{5 * time.Millisecond: errNotSent, 15 * time.Millisecond: errAbandoned} {
-			t.Run(name+" after "+after.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					l, c := newLine(t, 10*time.Millisecond)
-					start := time.Now()
-					var ended time.Duration
-					late := func() { ended = time.Since(start) }
-					var wg sync.WaitGroup
-					for range maxSenders {
-						wg.Go(func() { assert.NoError(t, promptly(t.Context(), c, "first")) })
-					}
-					synctest.Wait()
-					wg.Go(func() {
-						assert.NoError(t, promptly(t.Context(), c, "stayer"))
-						assert.Equal(t, 20*time.Millisecond, time.Since(start))
-					})
-					wg.Go(func() {
-						ctx, cancel := context.WithTimeout(t.Context(), after)
-						defer cancel()
-						assert.Equal(t, want, leave(c, ctx, make(chan struct{}), late))
-						assert.Equal(t, after, time.Since(start))
-					})
-					wg.Wait()
-					synctest.Wait()
-					require.Equal(t, want == errAbandoned, l.asked("leaver"))
-					require.Equal(t, want == errAbandoned, ended == 20*time.Millisecond, "when its answer came")
+	for after, want := range map[time.Duration]error{5 * time.Millisecond: errNotSent, 15 * time.Millisecond: errAbandoned} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, c := newLine(t, 10*time.Millisecond)
+				start := time.Now()
+				var ended time.Duration
+				late := func() { ended = time.Since(start) }
+				var wg sync.WaitGroup
+				for range maxSenders {
+					wg.Go(func() { assert.NoError(t, promptly(t.Context(), c, "first")) })
+				}
+				synctest.Wait()
+				wg.Go(func() {
+					assert.NoError(t, promptly(t.Context(), c, "stayer"))
+					assert.Equal(t, 20*time.Millisecond, time.Since(start))
 				})
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), after)
+					defer cancel()
+					assert.Equal(t, want, promptlyOrLate(ctx, c, "leaver", late))
+					assert.Equal(t, after, time.Since(start))
+				})
+				wg.Wait()
+				synctest.Wait()
+				require.Equal(t, want == errAbandoned, l.asked("leaver"))
+				require.Equal(t, want == errAbandoned, ended == 20*time.Millisecond, "when its answer came")
 			})
-		}
+		})
 	}
 }
 
@@ -185,7 +185,7 @@ func TestFakeTimeGivingAPipelineUp(t *testing.T) {
 					assert.Equal(t, time.Minute, time.Since(start))
 					ended.Add(1)
 				}
-				assert.Equal(t, errNoAnswer, c.Process(prompt{Context: t.Context(), late: late}, redis.NewCmd(t.Context(), "first")))
+				assert.Equal(t, errNoAnswer, promptlyOrLate(t.Context(), c, "first", late))
 				assert.Equal(t, patient, time.Since(start))
 			})
 		}
@@ -226,4 +226,71 @@ func TestPromptRequestToASilentServer(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), patient)
 	require.Less(t, time.Since(start), 10*time.Second)
 	require.False(t, c.prompt(time.Second))
+}
+
+// A server that refuses the joint script, because of one of the keys, is not asked
+// again at once; everybody gets an answer of their own all the while.
+func TestRefusedCompany(t *testing.T) {
+	srv := redistest.Start(t)
+	require.NoError(t, srv.Client(t).Do(t.Context(), "acl", "setuser", "app", "on", "nopass", "~mine:*", "&*", "+@all").Err())
+	rdb := srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "none" })
+	c, err := New(rdb, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close(context.Background())) }()
+	joint := new(atomic.Int32) // scripts with several keys
+	rdb.AddHook(onlooker{func(cmd redis.Cmder) {
+		if args := cmd.Args(); len(args) > 2 && args[2] != 1 {
+			joint.Add(1)
+		}
+	}})
+	round := func() {
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				held, hold, err := c.NewLock("mine:" + strconv.Itoa(i)).Lock(t.Context())
+				if assert.NoError(t, err) {
+					assert.NoError(t, hold.Unlock(held))
+				}
+			})
+			wg.Go(func() {
+				_, _, err := c.NewLock("yours:" + strconv.Itoa(i)).Lock(t.Context())
+				assert.ErrorIs(t, err, ErrUnavailable)
+				assert.ErrorContains(t, err, "NOPERM")
+			})
+		}
+		wg.Wait()
+	}
+	for range 10 {
+		round()
+	}
+	require.NotZero(t, c.scripts.apart.Load(), "refused")
+	before := joint.Load()
+	round()
+	require.Equal(t, before, joint.Load())
+	c.scripts.apart.Store(0)
+	for range 10 {
+		round()
+	}
+	require.Greater(t, joint.Load(), before)
+}
+
+// onlooker is a hook that is shown every command.
+type onlooker struct{ see func(redis.Cmder) }
+
+func (c onlooker) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c onlooker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.see(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (c onlooker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			c.see(cmd)
+		}
+		return next(ctx, cmds)
+	}
 }

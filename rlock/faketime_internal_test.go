@@ -443,7 +443,7 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		_, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		s := &seat{gates: &c.gates, gate: c.gates.of("a"), lock: l, open: true, wake: make(chan struct{}, 1)}
-		s.place = s.gate.queue.PushBack(s)
+		s.gate.queue = append(s.gate.queue, s)
 		require.NoError(t, hold.Unlock(t.Context()))
 		heir := s.take()
 		require.NotNil(t, heir, "it was passed on")

@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"container/list"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 type gates struct {
 	mu     sync.Mutex // guards what follows and everything in the gates and seats
 	byKey  map[string]*gate
+	spare  []*gate     // to be used again: a gate of a free lock lives for two calls
 	kept   []*gate     // listen on although nobody queues
 	keeper *time.Timer // runs keep while there are any
 }
@@ -21,12 +21,11 @@ type gates struct {
 // Its head contends on the server, on behalf of all.
 type gate struct {
 	key     string
-	queue   list.List // of *seat; the front contends
+	queue   []*seat   // the first contends
 	waiter  ear       // joined by the first head that has to wait
 	kept    bool      // in gates.kept
 	idle    time.Time // since when nobody queues
 	holders []*grant  // grants of this client, as far as it knows; one unless they are shared
-	room    [1]*grant // of holders, until there are more
 	turns   turns
 	inquiry *inquiry // of a reader; nil if none asks
 
@@ -46,6 +45,9 @@ type gate struct {
 // others wait for a listener who wants nothing.
 const gateIdle = 200 * time.Millisecond
 
+// maxSpare is how many gates are kept for further use.
+const maxSpare = 256
+
 // of returns the gate of a key. mu is held.
 func (gs *gates) of(key string) *gate {
 	g := gs.byKey[key]
@@ -53,8 +55,12 @@ func (gs *gates) of(key string) *gate {
 		if gs.byKey == nil {
 			gs.byKey = make(map[string]*gate)
 		}
-		g = &gate{key: key}
-		g.holders = g.room[:0]
+		if last := len(gs.spare) - 1; last >= 0 {
+			g, gs.spare = gs.spare[last], gs.spare[:last]
+		} else {
+			g = new(gate)
+		}
+		g.key = key
 		gs.byKey[key] = g
 	}
 	return g
@@ -62,8 +68,13 @@ func (gs *gates) of(key string) *gate {
 
 // tidy forgets a gate that nobody needs. mu is held.
 func (gs *gates) tidy(g *gate) {
-	if g.queue.Len() == 0 && len(g.holders) == 0 && g.waiter == nil && !g.kept && g.inquiry == nil {
-		delete(gs.byKey, g.key)
+	if len(g.queue) > 0 || len(g.holders) > 0 || g.waiter != nil || g.kept || g.inquiry != nil {
+		return
+	}
+	delete(gs.byKey, g.key)
+	if len(gs.spare) < maxSpare {
+		*g = gate{queue: g.queue, holders: g.holders}
+		gs.spare = append(gs.spare, g)
 	}
 }
 
@@ -83,8 +94,8 @@ func (gs *gates) rouse() {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	for _, g := range gs.byKey {
-		for e := g.queue.Front(); e != nil; e = e.Next() {
-			e.Value.(*seat).rouse()
+		for _, s := range g.queue {
+			s.rouse()
 		}
 	}
 }
@@ -96,7 +107,7 @@ func (gs *gates) keep() {
 	now := time.Now()
 	gs.kept = slices.DeleteFunc(gs.kept, func(g *gate) bool {
 		switch {
-		case g.queue.Len() > 0:
+		case len(g.queue) > 0:
 		case now.Sub(g.idle) < gateIdle:
 			return false
 		default:

@@ -43,6 +43,7 @@ type grant struct {
 	state      state
 	holds      []*Hold  // live ones
 	room       [1]*Hold // of holds, until there are more
+	first      Hold     // the first of them
 	guests     int      // readers for whom it is kept, and who have no hold yet
 	loss       *LostError
 	longest    time.Duration // lease asked for so far
@@ -121,7 +122,7 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 		return g.adopt(ctx)
 	}
 	c, l := g.lock.client, g.lock
-	held, hold := g.newHold(ctx, l, nil)
+	held, hold := g.derive(ctx, &g.first, l, nil)
 	g.mu.Lock() // OnLost waits until the grant is complete
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.armed, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
 	if err == nil {

@@ -47,14 +47,9 @@ func (h handoff) withDefaults(fixed bool) handoff {
 }
 
 // spareTokens is how many tokens a grant reserves beside its own: none if nobody
-// waits to whom it could be passed on.
+// waits to whom it could be passed on. gates.mu is held.
 func (s *seat) spareTokens() int64 {
-	if !s.lock.fenced {
-		return 0
-	}
-	s.gates.mu.Lock()
-	defer s.gates.mu.Unlock()
-	if s.gate.queue.Len() < 2 {
+	if !s.lock.fenced || len(s.gate.queue) < 2 {
 		return 0
 	}
 	return int64(s.lock.handoff.most)
@@ -123,8 +118,7 @@ func (g *gate) taker(l *Lock) *seat {
 	if g == nil {
 		return nil
 	}
-	for e := g.queue.Front(); e != nil; e = e.Next() {
-		s := e.Value.(*seat)
+	for _, s := range g.queue {
 		if s.open && s.lock.lease == l.lease && s.lock.fenced == l.fenced && s.lock.replicas == l.replicas && s.lock.handoff == l.handoff && !s.lock.fixed {
 			return s
 		}
@@ -133,9 +127,8 @@ func (g *gate) taker(l *Lock) *seat {
 }
 
 // take returns the grant that the seat was given, if it was, and closes the seat.
+// gates.mu is held.
 func (s *seat) take() *grant {
-	s.gates.mu.Lock()
-	defer s.gates.mu.Unlock()
 	g := s.given
 	s.given, s.open = nil, false
 	return g
@@ -143,12 +136,12 @@ func (s *seat) take() *grant {
 
 // adopt adds the first hold to a grant that was passed on.
 func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
-	held, hold := g.newHold(ctx, g.lock, nil)
+	held, hold := g.derive(ctx, &g.first, g.lock, nil)
 	g.check() // this process may have stood still
 	g.mu.Lock()
 	loss := g.loss
 	if loss == nil {
-		g.holds = []*Hold{hold}
+		g.holds = append(g.holds, hold)
 	}
 	g.mu.Unlock()
 	if loss != nil {

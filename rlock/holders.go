@@ -36,8 +36,8 @@ func (gs *gates) ended(g *grant) {
 			gate.turns.freeing, gate.turns.echoes = false, 0
 		}
 		gate.holders = slices.DeleteFunc(gate.holders, func(other *grant) bool { return other == g })
-		if head := gate.queue.Front(); head != nil && !g.lock.shared { // the last reader of all is told by the server
-			head.Value.(*seat).rouse()
+		if len(gate.queue) > 0 && !g.lock.shared { // the last reader of all is told by the server
+			gate.queue[0].rouse()
 		}
 		gs.tidy(gate)
 	}
@@ -49,10 +49,15 @@ func (gs *gates) holder(l *Lock) *grant {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if gate := gs.byKey[l.protocol.key()]; gate != nil {
-		for _, g := range slices.Backward(gate.holders) {
-			if g.exclusive() {
-				return g
-			}
+		return gate.holder()
+	}
+	return nil
+}
+
+func (g *gate) holder() *grant {
+	for _, holder := range slices.Backward(g.holders) {
+		if holder.exclusive() {
+			return holder
 		}
 	}
 	return nil
@@ -63,7 +68,7 @@ func (gs *gates) busy(l *Lock) bool {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gate := gs.byKey[l.protocol.key()]
-	return gate != nil && gate.queue.Len() > 0
+	return gate != nil && len(gate.queue) > 0
 }
 
 // all returns all grants of the client.

@@ -178,8 +178,8 @@ func (l *Lock) arrive(ctx, wait context.Context) (held context.Context, hold *Ho
 	return ctx, nil, errQueue
 }
 
-// acquire is the rest of a call that has arrived, after its time in the queue: it
-// gets the lock for the head, or takes what the seat was given.
+// acquire is the rest of a call that has arrived, after its time in the queue, which
+// may have ended with an error.
 func (s *seat) acquire(ctx, wait context.Context, err error) (context.Context, *Hold, error) {
 	l := s.lock
 	defer l.client.done()
@@ -187,12 +187,10 @@ func (s *seat) acquire(ctx, wait context.Context, err error) (context.Context, *
 	if err != nil {
 		return ctx, nil, err
 	}
-	for g := s.take(); ; g = nil {
-		if g == nil {
-			var err error
-			if g, err = l.contend(wait, s, l.patience()); err != nil {
-				return ctx, nil, err
-			}
+	for {
+		g, err := l.contend(wait, s, l.patience())
+		if err != nil {
+			return ctx, nil, err
 		}
 		held, hold, err := g.start(ctx)
 		if err == nil {

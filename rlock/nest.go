@@ -33,7 +33,13 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Co
 // newHold returns a hold that is not added yet. mu must not be held: to derive a
 // context asks the one above whether it is over, which may lose this very grant.
 func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Context, *Hold) {
-	h := &Hold{grant: g, outer: innermost(ctx), parent: parent, lease: l.lease, fixed: l.fixed, shared: l.shared}
+	return g.derive(ctx, new(Hold), l, parent)
+}
+
+// derive makes h such a hold.
+func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
+	h.grant, h.outer, h.parent = g, innermost(ctx), parent
+	h.lease, h.fixed, h.shared = l.lease, l.fixed, l.shared
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	return heldContext{ctx, h}, h
 }

@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"container/list"
 	"context"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ type seat struct {
 	gates *gates
 	gate  *gate
 	lock  *Lock
-	place *list.Element
 	since time.Time // when it was taken
 
 	// wake tells that the seat has become the head, was given a grant, or should
@@ -38,8 +36,8 @@ func (gs *gates) enter(l *Lock) *seat {
 	} else {
 		s.gate = gs.of(l.protocol.key())
 	}
-	s.place = s.gate.queue.PushBack(s)
-	if s.place.Prev() != nil {
+	s.gate.queue = append(s.gate.queue, s)
+	if s.gate.queue[0] != s {
 		s.wake, s.open = make(chan struct{}, 1), true
 		if w := s.gate.waiter; w != nil {
 			s.ring = w.C()
@@ -82,18 +80,21 @@ func (gs *gates) forward(g *gate) {
 		g.turns.echoes = 0
 	}
 	g.owing = g.owing || heard == 0 || foreign > 0 && len(g.holders) > 0
-	if head := g.queue.Front(); head != nil {
-		head.Value.(*seat).rouse()
+	if len(g.queue) > 0 {
+		g.queue[0].rouse()
 	}
 }
 
 // givenUp is the error of a seat that never became the head.
 func (s *seat) givenUp(ctx context.Context) error {
-	if _, trouble := s.outage(); trouble != nil {
+	s.gates.mu.Lock()
+	refusal, trouble := s.gate.refusal, s.gate.trouble
+	s.gates.mu.Unlock()
+	if trouble != nil {
 		return s.lock.givenUp(ctx, trouble)
 	}
 	err := &NotAcquiredError{Name: s.lock.name, Err: ended(ctx)}
-	if refusal := s.refusal(); refusal != nil {
+	if refusal != nil {
 		err.TTL = refusal.TTL
 	}
 	return err
@@ -108,15 +109,14 @@ func (s *seat) leave() {
 	gs, g := s.gates, s.gate
 	var idle ear
 	gs.mu.Lock()
-	head := g.queue.Front() == s.place
-	g.queue.Remove(s.place)
-	next, given := g.queue.Front(), s.given
+	place, given := slices.Index(g.queue, s), s.given
+	g.queue = slices.Delete(g.queue, place, place+1)
 	s.open, s.given = false, nil
 	g.owing = g.owing || s.owes
 	switch {
-	case next != nil:
-		if n := next.Value.(*seat); head && (n.ring == nil || g.owing || s.lock.shared || !slices.Contains(g.holders, s.got)) {
-			n.rouse()
+	case len(g.queue) > 0:
+		if next := g.queue[0]; place == 0 && (next.ring == nil || g.owing || s.lock.shared || !slices.Contains(g.holders, s.got)) {
+			next.rouse()
 		}
 	default:
 		g.refusal, g.since, g.trouble = nil, time.Time{}, nil
@@ -245,23 +245,29 @@ func (s *seat) told(err error) {
 	s.gate.trouble = err
 }
 
-// refusal returns the newest refusal, unless there was trouble after it.
-func (s *seat) refusal() *NotAcquiredError {
-	s.gates.mu.Lock()
-	defer s.gates.mu.Unlock()
-	return s.gate.refusal
+// view is what can be known at a seat.
+type view struct {
+	given   *grant            // taken with the look
+	mine    *grant            // the client's own, that excludes others
+	refusal *NotAcquiredError // the newest, unless there was trouble after it
+	spare   int64             // tokens to reserve
+
+	// Since when, but not before the seat was taken, the heads have had no answer,
+	// and the newest error. So everybody in the queue gives up after the same time,
+	// not one after the other.
+	since   time.Time
+	trouble error
 }
 
-// outage returns since when, but not before the seat was taken, the heads have
-// had no answer, and the newest error. So everybody in the queue gives up after
-// the same time, not one after the other.
-func (s *seat) outage() (since time.Time, trouble error) {
+func (s *seat) look() view {
 	s.gates.mu.Lock()
 	defer s.gates.mu.Unlock()
-	if since = s.gate.since; !since.IsZero() && since.Before(s.since) {
-		since = s.since
+	g := s.gate
+	v := view{s.take(), g.holder(), g.refusal, s.spareTokens(), g.since, g.trouble}
+	if !v.since.IsZero() && v.since.Before(s.since) {
+		v.since = s.since
 	}
-	return since, s.gate.trouble
+	return v
 }
 
 // drain takes a wake-up that tells nothing new.

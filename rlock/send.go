@@ -114,7 +114,7 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 		case n == 0 && ctx.Err() != nil:
 			err = errNotSent
 		case n == 0 && l.grouped && l.client.scripts.prompt(min(p.attempt, left)):
-			quick := prompt{Context: ctx, stop: p.stop}
+			quick := l.client.scripts.request(ctx)
 			if late != nil {
 				quick.late = func() {
 					var unread T
@@ -122,6 +122,7 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 				}
 			}
 			a.value, err = request(quick)
+			l.client.scripts.put(quick)
 		default:
 			a.value, err = attempt(ctx, l, min(p.attempt, left), p.stop, request, late)
 		}

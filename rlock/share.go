@@ -104,7 +104,7 @@ func (gs *gates) joinable(l *Lock) *grant {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gate := gs.byKey[l.protocol.key()]
-	if gate == nil || gate.queue.Len() > 0 {
+	if gate == nil || len(gate.queue) > 0 {
 		return nil
 	}
 	for _, g := range gate.holders {

@@ -137,7 +137,7 @@ func (gs *gates) freed(g *grant, others int64, rtt time.Duration) {
 		gate.turns.echoes = 0
 	}
 	gate.turns.freed(max(others, 0), rtt, time.Now())
-	if gate.turns.owed > 0 && gate.queue.Len() == 0 {
+	if gate.turns.owed > 0 && len(gate.queue) == 0 {
 		gs.retain(gate) // whoever comes next has to know
 	}
 }

@@ -12,22 +12,26 @@ import (
 // somebody else's turn. While this client holds the lock itself, nothing is sent.
 // An owner that was refused holds nothing, so all tries of one call share it.
 func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, error) {
+	v := seat.look()
+	if v.given != nil {
+		return v.given, nil
+	}
 	c := l.client
 	g := l.newGrant(c.owner())
-	g.chain.spare = seat.spareTokens()
+	g.chain.spare = v.spare
 	p.told = seat.told
-	p.since, p.trouble = seat.outage()
-	busy := seat.refusal()
+	p.since, p.trouble = v.since, v.trouble
+	busy := v.refusal
 	deaf, woken := 0, false
 	if l.apart { // has a place of its own on the server, and perhaps hears of it already
 		seat.listen(g.owner)
 	}
-	for first := true; ; first = false {
-		if given := seat.take(); given != nil {
+	for first := true; ; first, v = false, seat.look() {
+		if v.given != nil {
 			g.abandon(false)
-			return given, nil
+			return v.given, nil
 		}
-		mine := c.gates.holder(l)
+		mine := v.mine
 		if mine != nil && (l.apart || !mine.check()) {
 			mine = nil
 		}
