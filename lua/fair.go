@@ -110,14 +110,20 @@ func KeepTicket(f Fair, life time.Duration, told func(granted bool, time int64))
 // FairReleased is the answer to ReleaseFair.
 type FairReleased struct {
 	Released
-	Call string // message to the next owner, if that is of f.Owner's client: it was not sent, or is its name alone
+	Call string   // message to the next owner, if that is of f.Owner's client: it was not sent, or is its name alone
+	Next []string // owners after that, as long as they are of the same client; not of a fenced lock
 }
 
 // ReleaseFair is Release, and takes the owner's ticket out if there is one; what
 // is free after that goes to the next. ErrNotOwner: f.Owner did not hold the lock; an
-// earlier delivery may have released it, and granted it to the owner in Call.
-func ReleaseFair(ctx context.Context, r Runner, f Fair) (FairReleased, error) {
-	reply, err := f.run(ctx, r, fairReleaseScript, f.keys(), 0, f.Channel)
+// earlier delivery may have released it, and granted it to the owner in Call. The
+// tickets of heirs, who have had the lock in its place, are taken out as well.
+func ReleaseFair(ctx context.Context, r Runner, f Fair, heirs []string) (FairReleased, error) {
+	args := []any{f.Channel}
+	for _, heir := range heirs {
+		args = append(args, heir)
+	}
+	reply, err := f.run(ctx, r, fairReleaseScript, f.keys(), 0, args...)
 	released, err := announced(f.Grant, reply, err)
 	switch {
 	case err == ErrNotOwner:
@@ -125,7 +131,11 @@ func ReleaseFair(ctx context.Context, r Runner, f Fair) (FairReleased, error) {
 	case err != nil || released.PublishErr != nil:
 		return FairReleased{Released: released}, err
 	}
-	return FairReleased{released, reply.text(2)}, nil
+	answer := FairReleased{Released: released, Call: reply.text(2)}
+	for i := 3; i < len(reply); i++ {
+		answer.Next = append(answer.Next, reply.text(i))
+	}
+	return answer, nil
 }
 
 // ForceReleaseFair is ForceRelease; the lock goes to the next.

@@ -53,7 +53,7 @@ local function grant(owner, lease, counter)
         end
         token = following(counter, token, ARGV[5])
     end
-    redis.call('hset', KEYS[1], owner, 1)
+    redis.call('hset', KEYS[1], owner, '1')
     local armed = redis.pcall('pexpire', KEYS[1], lease)
     if armed ~= 1 then
         redis.call('del', KEYS[1])

@@ -25,10 +25,23 @@ if redis.call('exists', KEYS[4], KEYS[5]) > 0 then
     local key = redis.call('exists', KEYS[4]) == 1 and KEYS[4] or KEYS[5]
     return {-1, key, "queue of Redisson's fair lock"}
 end
-for i, want in ipairs({'zset', 'hash'}) do
-    local is = redis.call('type', KEYS[i + 1]).ok
-    if is ~= 'none' and is ~= want then
-        return {-1, KEYS[i + 1], is}
+
+-- strange is the reply if a command on a key has failed: what else there is.
+local function strange(key, failure)
+    if string.find(failure.err, 'WRONGTYPE', 1, true) then
+        return {-1, key, redis.call('type', key).ok}
+    end
+    return failure
+end
+
+local last = redis.pcall('zrevrange', KEYS[2], 0, 0, 'withscores')
+if last.err then
+    return strange(KEYS[2], last)
+end
+if not last[1] then -- otherwise it is the hash of those who queue
+    local tickets = redis.pcall('hlen', KEYS[3])
+    if type(tickets) == 'table' then
+        return strange(KEYS[3], tickets)
     end
 end
 
@@ -39,15 +52,17 @@ if holder == ARGV[2] then -- the message, or the answer to an earlier delivery, 
     return {1, KEYS[6] and newest(KEYS[6]) or 0, now, 0}
 end
 
--- stand takes the last place in the queue, or stays in its own. It returns 1 if
--- that is the first.
-local function stand()
+-- stand takes the place after the last one, or stays in its own. It returns 1 if
+-- that is the first; or nil and a reply.
+local function stand(last)
     if ARGV[6] == '0' then
         return 0
     end
-    local last = redis.call('zrevrange', KEYS[2], 0, 0, 'withscores')
+    local told = redis.pcall('hset', KEYS[3], ARGV[2], text(now + ARGV[6] * 1000) .. ' ' .. ARGV[7])
+    if type(told) == 'table' then
+        return nil, strange(KEYS[3], told)
+    end
     local came = redis.call('zadd', KEYS[2], 'nx', (tonumber(last[2]) or 0) + 1, ARGV[2])
-    redis.call('hset', KEYS[3], ARGV[2], text(now + ARGV[6] * 1000) .. ' ' .. ARGV[7])
     -- PEXPIRE takes three times as long as PTTL.
     if math.min(redis.call('pttl', KEYS[2]), redis.call('pttl', KEYS[3])) < ARGV[8] / 2 then
         redis.call('pexpire', KEYS[2], ARGV[8])
@@ -61,9 +76,13 @@ end
 
 if not holder then
     local next, claim
-    if redis.call('exists', KEYS[2]) == 1 then
-        stand()
+    if last[1] then
+        local first, reply = stand(last)
+        if not first then
+            return reply
+        end
         next, claim = pop()
+        last = redis.call('zrevrange', KEYS[2], 0, 0, 'withscores')
     end
     if not next or next == ARGV[2] then
         local token, conflict = grant(ARGV[2], ARGV[1], KEYS[6])
@@ -75,5 +94,5 @@ if not holder then
     call(next, claim, KEYS[6])
     ttl = redis.call('pttl', KEYS[1])
 end
-local first = stand()
-return {0, ttl, now, first}
+local first, reply = stand(last)
+return reply or {0, ttl, now, first}

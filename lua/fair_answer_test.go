@@ -22,7 +22,7 @@ func TestFairAnswerIsTheMessage(t *testing.T) {
 			fairCalls["queue"](t.Context(), rdb, fair(owner), time.Minute)
 		}
 		before := serverMicros(t, rdb)
-		released, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"))
+		released, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"), nil)
 		require.NoError(t, err)
 		require.Empty(t, heard())
 		words := strings.Fields(released.Call)
@@ -40,7 +40,7 @@ func TestFairAnswerIsTheMessage(t *testing.T) {
 
 		others := listen(t, rdb, "calls:{lock}:ab")
 		for _, owner := range []string{"a:2", "ab:1"} { // the next is of another client; there is none
-			released, err = lua.ReleaseFair(t.Context(), rdb, fair(owner))
+			released, err = lua.ReleaseFair(t.Context(), rdb, fair(owner), nil)
 			require.NoError(t, err)
 			require.Empty(t, released.Call)
 		}
@@ -53,7 +53,7 @@ func TestFairAnswerIsTheMessage(t *testing.T) {
 func TestFairAnswerToRepeatedRelease(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		release := func(owner string, want error) string {
-			released, err := lua.ReleaseFair(t.Context(), rdb, fair(owner))
+			released, err := lua.ReleaseFair(t.Context(), rdb, fair(owner), nil)
 			require.Equal(t, want, err)
 			return released.Call
 		}
@@ -87,7 +87,7 @@ func TestFairMessageWithoutToken(t *testing.T) {
 		for _, owner := range []string{"a:1", "a:2"} {
 			fairCalls["queue"](t.Context(), rdb, plain(owner), time.Minute)
 		}
-		released, err := lua.ReleaseFair(t.Context(), rdb, plain("a:1"))
+		released, err := lua.ReleaseFair(t.Context(), rdb, plain("a:1"), nil)
 		require.NoError(t, err)
 		require.Equal(t, "0", strings.Fields(released.Call)[3])
 	})
@@ -116,5 +116,52 @@ func TestFairQueueOutlivesItsTickets(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// The answer names those of the same client who follow the next, and takes the
+// tickets out of those who have had the lock in the meantime.
+func TestFairRunOfOneClient(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		fair := func(owner string) lua.Fair {
+			f := fair(owner)
+			f.Counter = ""
+			return f
+		}
+		for _, owner := range []string{"a:1", "a:2", "a:3", "a:4", "ab:1", "a:5"} {
+			fairCalls["queue"](t.Context(), rdb, fair(owner), time.Minute)
+		}
+		released, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"), nil)
+		require.NoError(t, err)
+		require.Equal(t, "a:2", strings.Fields(released.Call)[0])
+		require.Equal(t, []string{"a:3", "a:4"}, released.Next)
+
+		for range 2 { // also if it comes twice
+			released, err = lua.ReleaseFair(t.Context(), rdb, fair("a:2"), []string{"a:3", "a:4"})
+			require.Empty(t, released)
+			require.Equal(t, "ab:1=1 10s", show(t, rdb, "lock"))
+			left, err := rdb.ZRange(t.Context(), fair("").Queue, 0, -1).Result()
+			require.NoError(t, err)
+			require.Equal(t, []string{"a:5"}, left)
+			require.EqualValues(t, 1, rdb.HLen(t.Context(), fair("").Tickets).Val())
+		}
+		require.ErrorIs(t, err, lua.ErrNotOwner)
+
+		released, err = lua.ReleaseFair(t.Context(), rdb, fair("ab:1"), nil)
+		require.NoError(t, err)
+		require.Empty(t, released.Next)
+	})
+}
+
+// A fenced lock needs a token for each.
+func TestFairRunIsNotFenced(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		for _, owner := range []string{"a:1", "a:2", "a:3"} {
+			fairCalls["queue"](t.Context(), rdb, fair(owner), time.Minute)
+		}
+		released, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"), nil)
+		require.NoError(t, err)
+		require.NotEmpty(t, released.Call)
+		require.Empty(t, released.Next)
 	})
 }

@@ -3,15 +3,22 @@
 --
 -- KEYS[4]  fencing counter; only for a fenced lock
 -- ARGV[6]  unlock channel, for those who do not queue
+-- ARGV[7…] heirs: owners who have had the lock as well, by the owner's client, and
+--          whose tickets are still there
 --
 -- reply    {1, receivers}   released
 --          {1, -1, error}   released; the server refused the message
---          {1, 0, message}  released; the next owner is of the same client, which has
---                           to pass the message on
+--          {1, 0, message, …}  released; the next owner is of the same client, which has
+--                           to pass the message on; so are those who follow, of
+--                           a lock that is not fenced
 --          {0}              the owner does not hold the lock
 --          {0, next}        the same, and next of the same client holds it; an earlier
 --                           delivery may have granted it, whose answer was lost
-if redis.pcall('hexists', KEYS[1], ARGV[2]) ~= 1 then -- a key of another type is held by nobody
+if ARGV[7] then
+    redis.pcall('zrem', KEYS[2], unpack(ARGV, 7))
+    redis.pcall('hdel', KEYS[3], unpack(ARGV, 7))
+end
+if redis.pcall('hdel', KEYS[1], ARGV[2]) ~= 1 then -- a key of another type is held by nobody
     if redis.call('zrem', KEYS[2], ARGV[2]) == 1 then
         redis.call('hdel', KEYS[3], ARGV[2])
         if redis.call('exists', KEYS[1]) == 0 then -- the holder has died
@@ -22,10 +29,24 @@ if redis.pcall('hexists', KEYS[1], ARGV[2]) ~= 1 then -- a key of another type i
     local next = redis.pcall('hlen', KEYS[1]) == 1 and redis.call('hgetall', KEYS[1])[1]
     return {0, next and client(next) == client(ARGV[2]) and next or nil}
 end
-redis.call('del', KEYS[1])
 local receivers, message = advance(KEYS[4], client(ARGV[2]))
 receivers = receivers or announce(ARGV[3], ARGV[6], '0')
 if type(receivers) == 'table' then
     return {1, -1, receivers.err}
 end
-return {1, receivers, message}
+local reply = {1, receivers, message}
+if message and not KEYS[4] then
+    local own = client(ARGV[2]) .. ':'
+    local function follow(from, to)
+        for _, owner in ipairs(redis.call('zrange', KEYS[2], from, to)) do
+            if string.sub(owner, 1, #own) ~= own then
+                return false
+            end
+            table.insert(reply, owner)
+        end
+        return true
+    end
+    -- Most often, if several clients queue, it is not even one.
+    local _ = follow(0, 0) and follow(1, 63)
+end
+return reply

@@ -51,7 +51,7 @@ var fairCalls = map[string]func(ctx context.Context, r lua.Runner, f lua.Fair, l
 		return answer
 	},
 	"release": func(ctx context.Context, r lua.Runner, f lua.Fair, _ time.Duration) string {
-		_, err := lua.ReleaseFair(ctx, r, f)
+		_, err := lua.ReleaseFair(ctx, r, f, nil)
 		return errText(err)
 	},
 	"force": func(ctx context.Context, r lua.Runner, f lua.Fair, _ time.Duration) string {
@@ -312,7 +312,7 @@ func TestFairMessage(t *testing.T) {
 			fairCalls["queue"](t.Context(), rdb, fair(owner), 20*time.Second)
 		}
 		before := serverMicros(t, rdb)
-		_, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"))
+		_, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"), nil)
 		require.NoError(t, err)
 		require.Empty(t, heardA())
 		require.Empty(t, plain())

@@ -4,11 +4,16 @@
 -- is a lock if it has one field, named like an owner, with a number: an
 -- application's hash under the same name is neither waited for nor removed.
 local function kind(key)
-    local what = redis.call('type', key).ok
-    if what ~= 'hash' then
-        return what
+    local size = redis.pcall('hlen', key)
+    if type(size) == 'table' then
+        local what = redis.call('type', key).ok
+        if what ~= 'hash' then
+            return what
+        end
+        size = redis.call('hlen', key) -- is not allowed: fails again
+    elseif size == 0 then
+        return 'none'
     end
-    local size = redis.call('hlen', key)
     if size ~= 1 then
         return 'hash with ' .. size .. ' fields'
     end

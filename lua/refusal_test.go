@@ -122,7 +122,7 @@ func TestRefusedKey(t *testing.T) {
 // Where a script may run, but not every command in it, the error must not look
 // like a lock that is lost.
 func TestRefusedCommand(t *testing.T) {
-	for _, command := range []string{"-type", "-hset", "-pexpire", "-pttl", "-del"} {
+	for _, command := range []string{"-type", "-hlen", "-hset", "-pexpire", "-pttl", "-del"} {
 		t.Run(command, func(t *testing.T) {
 			s := redistest.Start(t)
 			put(t, s.Client(t), "lock", "me:1=1 10s")

@@ -19,8 +19,10 @@ const ticketLife = 6 * time.Second
 // waiter, who enters on the message alone, and wakes nobody else, so the cost of a
 // hand-over does not grow with the number of waiters: two commands, the release
 // and the next acquisition of whoever has released. If the next is a goroutine of
-// the same client, the answer to the release is the message. For the methods and the
-// options see [Client.NewLock].
+// the same client, the answer to the release is the message; and goroutines of that
+// client who follow it, with nobody of another between them, pass the lock on in
+// memory, unless it is fenced or has [WithoutHandoff]. For the methods and the options
+// see [Client.NewLock].
 //
 // Every waiting call stands in the queue for itself, also those of one client. It
 // keeps its place, and says every 2 s that it is still there, until it acquires
@@ -36,6 +38,8 @@ const ticketLife = 6 * time.Second
 //   - A holder that dies delays the first waiter by what is left of its lease and
 //     at most 2 s, the time in which one waiter or other asks.
 //   - A lost message delays its addressee by 2 s.
+//   - A lock that is removed while it is passed on in memory delays the next by a
+//     claim, as the server may grant it to one who has just had it.
 //   - The lease of a hold that was granted by a message begins with the claim, and
 //     becomes the one asked for at the first renewal, 1 to 2 s later. With
 //     [WithoutRenewal] the waiter asks once more for the full lease.
@@ -120,10 +124,10 @@ func (f *fair) called(owner string) (reply, bool) {
 
 // release brings the message in the answer to its addressee. If the answer is lost,
 // that of the repetition names the addressee, who asks then.
-func (f *fair) release(ctx context.Context, owner string) (lua.Released, error) {
-	r, err := lua.ReleaseFair(ctx, f.client.scripts, f.of(owner))
+func (f *fair) release(ctx context.Context, owner string, heirs []string) (lua.Released, error) {
+	r, err := lua.ReleaseFair(ctx, f.client.scripts, f.of(owner), heirs)
 	if r.Call != "" {
-		f.client.tickets.tell(r.Call)
+		f.client.tickets.tell(r.Call, r.Next)
 	}
 	return r.Released, err
 }

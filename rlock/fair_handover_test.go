@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -96,7 +97,7 @@ func TestFairCommandsPerHandover(t *testing.T) {
 			// One of the two figures is always taken a little earlier than the other.
 			require.LessOrEqual(t, float64(last-first)/float64(after-before), 2.1+float64(2)/float64(10*waiters))
 			for _, k := range taken {
-				require.InDelta(t, taken[0], k, 2, "%v", taken)
+				require.InDelta(t, slices.Max(taken), k, 5, "%v", taken)
 			}
 		})
 	}
@@ -117,9 +118,9 @@ func TestFairManyWaiters(t *testing.T) {
 	}
 	awaitQueue(t, rdb, "a", waiters)
 	redistest.Eventually(t, "they rest", func() bool { return runtime.NumGoroutine() < before+waiters+10 })
-	channels, err := rdb.PubSubChannels(t.Context(), "rlock_fair_channel:*").Result()
-	require.NoError(t, err)
-	require.Len(t, channels, 1)
+	redistest.Eventually(t, "they listen to one channel", func() bool {
+		return len(rdb.PubSubChannels(t.Context(), "rlock_fair_channel:*").Val()) == 1
+	})
 	cancel()
 	for _, w := range all {
 		<-w.done

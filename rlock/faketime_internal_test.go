@@ -116,7 +116,7 @@ func (f *fake) count(ctx context.Context, owner string, _ time.Duration, holds t
 	return nil
 }
 
-func (f *fake) release(ctx context.Context, owner string) (lua.Released, error) {
+func (f *fake) release(ctx context.Context, owner string, _ []string) (lua.Released, error) {
 	n := f.note("release", owner, 0)
 	if f.onRelease != nil {
 		return f.onRelease(ctx, n)

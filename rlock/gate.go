@@ -12,9 +12,10 @@ import (
 type gates struct {
 	mu     sync.Mutex // guards what follows and everything in the gates and seats
 	byKey  map[string]*gate
-	spare  []*gate     // to be used again: a gate of a free lock lives for two calls
-	kept   []*gate     // listen on although nobody queues
-	keeper *time.Timer // runs keep while there are any
+	apart  map[string]*seat // of those who queue on the server, by owner
+	spare  []*gate          // to be used again: a gate of a free lock lives for two calls
+	kept   []*gate          // listen on although nobody queues
+	keeper *time.Timer      // runs keep while there are any
 }
 
 // gate is the queue of those goroutines of a client that want the same lock.

@@ -94,7 +94,7 @@ func (g *grant) acquire(ctx context.Context, p patience) answer[reply] {
 		g.sent = sent
 	}
 	g.armed = cmp.Or(a.value.armed, g.lock.lease)
-	g.chain.began = a.sent
+	g.chain.began, g.chain.next = a.sent, a.value.next
 	g.doubted = g.doubted || a.doubt
 	g.queued = g.queued || a.value.queued
 	return a
@@ -210,7 +210,7 @@ func (g *grant) releaseRest(ctx context.Context) {
 }
 
 func (g *grant) requestRelease(ctx context.Context) (lua.Released, error) {
-	return g.lock.protocol.release(ctx, g.owner)
+	return g.lock.protocol.release(ctx, g.owner, g.chain.heirs)
 }
 
 // until returns the end of the trusted window. Unlike entry, it may be used
@@ -264,6 +264,9 @@ func (g *grant) lose(err error) {
 	}
 	if first {
 		g.entry.Stop()
+		for _, heir := range g.chain.heirs { // the server may take one for the next
+			g.lock.client.janitor.sweep(g.lock.newGrant(heir))
+		}
 		g.lock.client.reportLost(loss)
 		g.finish()
 	}

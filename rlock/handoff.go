@@ -61,6 +61,10 @@ type chain struct {
 	links int       // hand-offs so far
 	began time.Time // when the server was asked
 	spare int64     // tokens reserved and not used yet
+
+	// Of a fair lock: the owners to whom the server would give it next, and those to
+	// whom it was passed on, who stand in the queue there until the release.
+	next, heirs []string
 }
 
 // handOff passes the grant, whose last hold was unlocked, on to the next goroutine
@@ -70,22 +74,22 @@ type chain struct {
 // from being noticed.
 func (g *grant) handOff() bool {
 	l, c := g.lock, g.lock.client
-	if l.handoff.most <= g.chain.links || g.doubted || g.unsure.Load() || l.fenced && g.chain.spare == 0 || c.closed.Load() {
-		return false
-	}
 	now := time.Now()
-	if g.chain.links > 0 && now.Sub(g.chain.began) >= l.handoff.longest || g.counting() {
+	if !g.chain.within(l, now) || g.doubted || g.unsure.Load() || l.fenced && g.chain.spare == 0 || c.closed.Load() || g.counting() {
 		return false
 	}
 	c.gates.mu.Lock()
 	defer c.gates.mu.Unlock()
 	gate := c.gates.byKey[l.protocol.key()]
 	next := gate.taker(l)
+	if l.apart {
+		next = c.gates.called(g)
+	}
 	if next == nil {
 		return false
 	}
 	heir := next.lock.newGrant(g.owner)
-	heir.sent, heir.token, heir.chain, heir.state, heir.began = g.sent, g.token, g.chain, owned, now
+	heir.sent, heir.token, heir.chain, heir.state, heir.began, heir.armed = g.sent, g.token, g.chain, owned, now, g.armed
 	heir.chain.links++
 	heir.exclusives.Store(1) // of the hold that is to come
 	if l.fenced {
@@ -94,15 +98,30 @@ func (g *grant) handOff() bool {
 	}
 	heir.mu.Lock() // OnLost waits until the grant is complete
 	defer heir.mu.Unlock()
-	entry, ok := g.entry.Pass(heir, heir.lose, l.lease/2)
+	entry, ok := g.entry.Pass(heir, heir.lose, g.armed/2)
 	if !ok {
 		return false
 	}
 	heir.entry = entry
+	if l.apart {
+		heir.chain.next, heir.chain.heirs = g.chain.next[1:], append(g.chain.heirs, next.owner)
+	}
 	gate.replace(g, heir)
 	next.given, next.open = heir, false
 	next.rouse()
 	return true
+}
+
+// within tells whether the budget of l allows one more hand-off. A fair lock needs
+// none: it goes to whom it would go to in any case.
+func (c *chain) within(l *Lock, now time.Time) bool {
+	switch {
+	case l.handoff.most < 0:
+		return false
+	case l.apart:
+		return len(c.next) > 0 && !l.fixed
+	}
+	return c.links < l.handoff.most && (c.links == 0 || now.Sub(c.began) < l.handoff.longest)
 }
 
 // counting tells whether a request that sets the count is under way, or about to
@@ -119,11 +138,31 @@ func (g *gate) taker(l *Lock) *seat {
 		return nil
 	}
 	for _, s := range g.queue {
-		if s.open && s.lock.lease == l.lease && s.lock.fenced == l.fenced && s.lock.replicas == l.replicas && s.lock.handoff == l.handoff && !s.lock.fixed {
+		if s.takes(l) {
 			return s
 		}
 	}
 	return nil
+}
+
+// called returns the seat of the owner whose turn it is after g. gates.mu is held.
+func (gs *gates) called(g *grant) *seat {
+	for ; len(g.chain.next) > 0; g.chain.next = g.chain.next[1:] {
+		s := gs.apart[g.chain.next[0]]
+		switch {
+		case s == nil: // it has left, and takes its ticket out itself
+		case s.takes(g.lock):
+			return s
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// takes tells whether the seat can be given a grant of l. gates.mu is held.
+func (s *seat) takes(l *Lock) bool {
+	return s.open && s.lock.lease == l.lease && s.lock.fenced == l.fenced && s.lock.replicas == l.replicas && s.lock.handoff == l.handoff && !s.lock.fixed
 }
 
 // take returns the grant that the seat was given, if it was, and closes the seat.

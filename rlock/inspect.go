@@ -50,7 +50,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 // nothing if somebody else holds the lock by now.
 func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 	_, err := once(ctx, l, func(ctx context.Context) (lua.Released, error) {
-		return l.protocol.release(ctx, owner)
+		return l.protocol.release(ctx, owner, nil)
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
 		_, err = once(ctx, l, l.protocol.inspect) // a conflict is no matter of owners

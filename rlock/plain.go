@@ -45,7 +45,7 @@ func (p *plain) count(ctx context.Context, owner string, lease time.Duration, n 
 	return lua.Count(ctx, p.client.scripts, p.of(owner), lease, n.exclusive)
 }
 
-func (p *plain) release(ctx context.Context, owner string) (lua.Released, error) {
+func (p *plain) release(ctx context.Context, owner string, _ []string) (lua.Released, error) {
 	return lua.Release(ctx, p.client.scripts, p.of(owner))
 }
 

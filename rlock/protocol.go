@@ -23,9 +23,9 @@ type protocol interface {
 	acquire(ctx context.Context, owner string, lease time.Duration, t terms) (reply, error)
 	// count makes n the hold count of owner; lua.ErrNotOwner if it holds nothing.
 	count(ctx context.Context, owner string, lease time.Duration, n tally) error
-	// release ends the grant of owner, and takes back what a refusal has left;
-	// lua.ErrNotOwner if it holds nothing.
-	release(ctx context.Context, owner string) (lua.Released, error)
+	// release ends the grant of owner, and takes back what a refusal has left to it,
+	// and to the heirs; lua.ErrNotOwner if it holds nothing.
+	release(ctx context.Context, owner string, heirs []string) (lua.Released, error)
 	// renewals is what extends the lease of owner, which most of them must do.
 	renewals(owner string, lease time.Duration) []renewal
 	// listen joins the channel where wake-ups for owner are announced, or returns
@@ -58,6 +58,7 @@ type reply struct {
 	sent   time.Time     // if set, when the lease was asked for, in place of the time of the attempt
 	owner  string        // if set, who has acquired it, in place of the owner that was to
 	armed  time.Duration // if set, length of the lease until its first renewal
+	next   []string      // owners of this client whose turn it is after that, on the server
 }
 
 // tally is a hold count. Only kinds with shared holds have both.

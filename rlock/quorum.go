@@ -147,7 +147,7 @@ func (q *quorum) count(ctx context.Context, owner string, lease time.Duration, n
 // release is done when a majority has answered; the others are seen to in the
 // background, as long as there can be anything left. That is a lost lock only if a
 // majority says so: the rest need not have been part of the grant.
-func (q *quorum) release(ctx context.Context, owner string) (lua.Released, error) {
+func (q *quorum) release(ctx context.Context, owner string, _ []string) (lua.Released, error) {
 	q.finish(owner)
 	sweep := func(n int, v vote[lua.Released]) {
 		if o, final := classify(v.err); o != answered && !final {
@@ -155,7 +155,7 @@ func (q *quorum) release(ctx context.Context, owner string) (lua.Released, error
 		}
 	}
 	votes := ask(ctx, q, func(ctx context.Context, p *plain) (lua.Released, error) {
-		return p.release(ctx, owner)
+		return p.release(ctx, owner, nil)
 	}, answeredBy, sweep)
 	done, refused := outcomes(votes)
 	if done+refused < q.majority() {

@@ -97,7 +97,7 @@ func (p *replicated) acquire(ctx context.Context, owner string, lease time.Durat
 		return reply{Reply: r}, nil
 	}
 	short := &NotReplicatedError{Name: p.lock.name, Want: want.n, Got: int(got), Err: err}
-	_, err = p.release(ctx, owner)
+	_, err = p.release(ctx, owner, nil)
 	o, _ := classify(err)
 	return reply{queued: o != answered}, short
 }

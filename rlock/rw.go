@@ -150,7 +150,7 @@ func (p *readWrite) count(ctx context.Context, owner string, lease time.Duration
 	return lua.CountRW(ctx, p.client.scripts, p.of(owner), lease, n.exclusive, n.shared)
 }
 
-func (p *readWrite) release(ctx context.Context, owner string) (lua.Released, error) {
+func (p *readWrite) release(ctx context.Context, owner string, _ []string) (lua.Released, error) {
 	return lua.ReleaseRW(ctx, p.client.scripts, p.of(owner))
 }
 

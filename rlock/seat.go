@@ -23,6 +23,7 @@ type seat struct {
 	open  bool   // waits, and can be given a grant
 	given *grant // not taken yet
 	got   *grant // what it leaves with
+	owner string // who listens, if it has a gate of its own
 }
 
 // enter takes the last place in the queue. It must be left in any case. A lock
@@ -123,6 +124,7 @@ func (s *seat) leave() {
 		switch {
 		case s.lock.apart:
 			idle = g.waiter
+			delete(gs.apart, s.owner)
 		case g.waiter != nil:
 			gs.retain(g)
 		default:
@@ -169,6 +171,12 @@ func (s *seat) listen(owner string) (w ear, joined bool) {
 	gs.mu.Lock()
 	g.waiter = w
 	g.turns.listen(w)
+	if s.lock.apart {
+		if gs.apart == nil {
+			gs.apart = make(map[string]*seat)
+		}
+		s.owner, gs.apart[owner] = owner, s
+	}
 	gs.mu.Unlock()
 	return w, true
 }

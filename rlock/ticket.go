@@ -45,6 +45,7 @@ type ticket struct {
 	sent   time.Time               // of the newest request that found the owner queueing
 	at     int64                   // when that was, on the server's clock, in microseconds
 	call   string                  // newest message that came as an answer
+	next   []string                // whom it has named as those who follow
 	left   bool
 }
 
@@ -68,11 +69,11 @@ func (ts *tickets) of(owner string) *ticket {
 }
 
 // tell brings a message to its addressee. One that has left is being released.
-func (ts *tickets) tell(call string) {
+func (ts *tickets) tell(call string, next []string) {
 	owner, _, _ := strings.Cut(call, " ")
 	if t := ts.of(owner); t != nil {
 		t.mu.Lock()
-		t.call = call
+		t.call, t.next = call, next
 		t.mu.Unlock()
 		t.wake()
 	}
@@ -86,6 +87,7 @@ func (t *ticket) granted() (reply, bool) {
 		return reply{}, false
 	}
 	if r, ok := t.trust(t.call); ok {
+		r.next = t.next
 		return r, true
 	}
 	return t.trust(t.waiter.Message())

@@ -28,6 +28,8 @@ func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, er
 	}
 	for first := true; ; first, v = false, seat.look() {
 		if v.given != nil {
+			// The ticket of a fair lock goes with the release of what it was given.
+			g.queued = g.queued && !(l.apart && v.given.check())
 			g.abandon(false)
 			return v.given, nil
 		}

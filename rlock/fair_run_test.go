@@ -1,0 +1,182 @@
+package rlock_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// row has locks wait in this order, all of them listening.
+func row(t *testing.T, rdb redis.UniversalClient, locks ...*rlock.Lock) (waiters []*waiting, cancel []context.CancelFunc) {
+	t.Helper()
+	for i, mu := range locks {
+		ctx, leave := context.WithCancel(t.Context())
+		waiters, cancel = append(waiters, begin(ctx, mu)), append(cancel, leave)
+		awaitQueue(t, rdb, mu.Name(), i+1)
+	}
+	time.Sleep(50 * time.Millisecond) // the second attempts
+	return waiters, cancel
+}
+
+func evalsha(commands []string) (n int) {
+	for _, name := range commands {
+		if name == "evalsha" {
+			n++
+		}
+	}
+	return n
+}
+
+// Those of one client who follow each other pass the lock on without a command, up
+// to the first of another client.
+func TestFairRun(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	here, there := newClient(t, srv, nil).NewFairLock("a"), newClient(t, srv, nil).NewFairLock("a")
+	held, hold := lock(t, t.Context(), here)
+	waiters, _ := row(t, rdb, here, here, here, there, here)
+	var owners []string
+	commands := sent(t, srv, func() {
+		require.NoError(t, hold.Unlock(held))
+		for _, w := range waiters[:3] {
+			held, hold := w.acquired(t)
+			require.NoError(t, held.Err())
+			owners = append(owners, hold.Owner())
+			require.NoError(t, hold.Unlock(held))
+		}
+		held, hold = waiters[3].acquired(t)
+	})
+	require.Equal(t, 2, evalsha(commands), "the first release and that to the other client: %v", commands)
+	require.Equal(t, slices.Repeat(owners[:1], 3), owners)
+	require.Equal(t, map[string]string{hold.Owner(): "1"}, hgetall(t, rdb, "a"))
+	require.Len(t, queueOf(t, rdb, "a"), 1)
+	require.NoError(t, hold.Unlock(held))
+	held, hold = waiters[4].acquired(t)
+	require.NoError(t, hold.Unlock(held))
+	require.Zero(t, rdb.Exists(t.Context(), "a", "rlock_fair_queue:{a}", "rlock_fair_tickets:{a}").Val())
+}
+
+// While the lock is in memory, the server knows its owner, and the queue.
+func TestFairRunOnTheServer(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewFairLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	waiters, _ := row(t, rdb, mu, mu, mu)
+	require.NoError(t, hold.Unlock(held))
+	first, firstHold := waiters[0].acquired(t)
+	owner := firstHold.Owner()
+	require.NoError(t, firstHold.Unlock(first))
+	held, hold = waiters[1].acquired(t)
+	require.Equal(t, map[string]string{owner: "1"}, hgetall(t, rdb, "a"))
+	inner, innerHold := lock(t, held, mu)
+	require.Equal(t, map[string]string{owner: "2"}, hgetall(t, rdb, "a"))
+	_, _, err := mu.TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NoError(t, innerHold.Unlock(inner))
+	require.NoError(t, hold.Unlock(held))
+	held, hold = waiters[2].acquired(t)
+	require.NoError(t, hold.Unlock(held))
+	require.Zero(t, rdb.Exists(t.Context(), "a", "rlock_fair_queue:{a}", "rlock_fair_tickets:{a}").Val())
+}
+
+// Who leaves is passed by.
+func TestFairRunPastALeaver(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewFairLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	waiters, cancel := row(t, rdb, mu, mu, mu, mu)
+	require.NoError(t, hold.Unlock(held))
+	held, hold = waiters[0].acquired(t)
+	cancel[1]()
+	<-waiters[1].done
+	require.ErrorIs(t, waiters[1].err, context.Canceled)
+	require.NoError(t, hold.Unlock(held))
+	for _, w := range waiters[2:] {
+		held, hold := w.acquired(t)
+		require.NoError(t, hold.Unlock(held))
+	}
+	redistest.Eventually(t, "nothing is left", func() bool {
+		return rdb.Exists(t.Context(), "a", "rlock_fair_queue:{a}", "rlock_fair_tickets:{a}").Val() == 0
+	})
+}
+
+// An heir that loses the lock delays the others by no more than a dead waiter does.
+func TestFairRunIsLost(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(t *testing.T, rdb redis.UniversalClient, mu *rlock.Lock){
+		"removed": func(t *testing.T, rdb redis.UniversalClient, _ *rlock.Lock) {
+			require.NoError(t, rdb.Del(t.Context(), "a").Err())
+		},
+		"forced": func(t *testing.T, _ redis.UniversalClient, mu *rlock.Lock) {
+			was, err := mu.ForceUnlock(t.Context())
+			require.NoError(t, err)
+			require.True(t, was)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			rdb := srv.Client(t)
+			mu := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second}).NewFairLock("a")
+			held, hold := lock(t, t.Context(), mu)
+			waiters, _ := row(t, rdb, mu, mu, mu)
+			require.NoError(t, hold.Unlock(held))
+			held, hold = waiters[0].acquired(t)
+			require.NoError(t, hold.Unlock(held))
+			held, hold = waiters[1].acquired(t)
+			remove(t, rdb, mu)
+			start := time.Now()
+			<-held.Done()
+			require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+			next, nextHold := waiters[2].acquired(t)
+			require.Less(t, time.Since(start), ticketLife+ticketRenew)
+			require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+			require.NoError(t, next.Err())
+			require.NoError(t, nextHold.Unlock(next))
+			redistest.Eventually(t, "nothing is left", func() bool {
+				return rdb.Exists(t.Context(), "a", "rlock_fair_queue:{a}", "rlock_fair_tickets:{a}").Val() == 0
+			})
+		})
+	}
+}
+
+// Where each hold has to be one on the server, it is.
+func TestFairWithoutRun(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]rlock.LockOption{
+		"fenced": rlock.WithFencing(), "without hand-off": rlock.WithoutHandoff(), "fixed": rlock.WithoutRenewal(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			rdb := srv.Client(t)
+			mu := newClient(t, srv, nil).NewFairLock("a", option)
+			held, hold := lock(t, t.Context(), mu)
+			waiters, _ := row(t, rdb, mu, mu, mu)
+			seen := map[string]bool{hold.Owner(): true}
+			token := hold.Token()
+			for _, w := range waiters {
+				require.NoError(t, hold.Unlock(held))
+				held, hold = w.acquired(t)
+				require.False(t, seen[hold.Owner()])
+				seen[hold.Owner()] = true
+				require.Equal(t, map[string]string{hold.Owner(): "1"}, hgetall(t, rdb, "a"))
+				require.True(t, token == 0 || hold.Token() > token)
+				token = hold.Token()
+			}
+			require.NoError(t, hold.Unlock(held))
+		})
+	}
+}
