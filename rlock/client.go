@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 	"strconv"
 	"sync"
@@ -29,7 +30,8 @@ type Client struct {
 	family  *family
 	reloads reloads
 	dog     *watchdog.Scheduler[*grant]
-	gates   gates
+	gates   [16]gates
+	seed    maphash.Seed // by which a key has one of gates
 	janitor janitor
 	peer    peer
 	tickets tickets
@@ -73,6 +75,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 		opts:    o,
 		quiet:   make(chan struct{}, 1),
 		closing: make(chan struct{}),
+		seed:    maphash.MakeSeed(),
 	}
 	c.scripts = newCommits(rdb, c.background)
 	c.janitor = janitor{client: c, wake: make(chan struct{}, 1)}
@@ -106,7 +109,7 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 
 // newLock returns a lock without a protocol yet.
 func (c *Client) newLock(name string, opts []LockOption) *Lock {
-	l := &Lock{client: c, name: name, lease: c.opts.LeaseTime}
+	l := &Lock{client: c, gates: c.gatesOf(c.opts.Prefix + name), name: name, lease: c.opts.LeaseTime}
 	for _, opt := range opts {
 		opt(l)
 	}
@@ -142,9 +145,11 @@ func (c *Client) owner() string {
 func (c *Client) Close(ctx context.Context) error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		c.gates.rouse()
-		for _, g := range c.gates.all() {
-			g.interrupt(ErrClosed)
+		for i := range c.gates {
+			c.gates[i].rouse()
+			for _, g := range c.gates[i].all() {
+				g.interrupt(ErrClosed)
+			}
 		}
 		c.janitor.flush()
 	}

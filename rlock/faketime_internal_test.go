@@ -438,11 +438,11 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 // it has nothing to count, and leaves the lease to be renewed.
 func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, l, f := newFake(t)
+		_, l, f := newFake(t)
 		l.handoff = handoff{}.withDefaults(false)
 		_, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
-		s := &seat{gates: &c.gates, gate: c.gates.of("a"), lock: l, open: true, wake: make(chan struct{}, 1)}
+		s := &seat{gates: l.gates, gate: l.gates.of("a"), lock: l, open: true, wake: make(chan struct{}, 1)}
 		s.gate.queue = append(s.gate.queue, s)
 		require.NoError(t, hold.Unlock(t.Context()))
 		heir := s.take()

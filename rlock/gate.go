@@ -1,14 +1,16 @@
 package rlock
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
 )
 
-// gates are the in-process queues of a client, by lock key. A gate exists while
+// gates are in-process queues of a client, by lock key. A gate exists while
 // somebody queues at it or holds its lock, and a little longer if it listens for
-// wake-ups.
+// wake-ups. A client has several of them, so that locks with different names seldom
+// wait for the same mutex.
 type gates struct {
 	mu     sync.Mutex // guards what follows and everything in the gates and seats
 	byKey  map[string]*gate
@@ -48,6 +50,11 @@ const gateIdle = 200 * time.Millisecond
 
 // maxSpare is how many gates are kept for further use.
 const maxSpare = 256
+
+// gatesOf returns those that have the gate of a key.
+func (c *Client) gatesOf(key string) *gates {
+	return &c.gates[maphash.String(c.seed, key)%uint64(len(c.gates))]
+}
 
 // of returns the gate of a key. mu is held.
 func (gs *gates) of(key string) *gate {

@@ -139,11 +139,11 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	for _, before := range c.gates.held(g) {
+	for _, before := range l.gates.held(g) {
 		before.correct() // finds out that it is lost
 	}
 	if g.lossOrNil() != nil { // already, and the gate was told too early
-		c.gates.ended(g)
+		l.gates.ended(g)
 	}
 	if c.closed.Load() { // too late for Close to see it
 		g.interrupt(ErrClosed)
@@ -169,7 +169,7 @@ func (g *grant) release(ctx context.Context) error {
 	c := g.lock.client
 	defer g.finish()
 	g.entry.Stop()
-	own := c.gates.freeing(g)
+	own := g.lock.gates.freeing(g)
 	a := send(ctx, g.lock, g.patience(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	if g.doubted {
 		c.janitor.sweepAgain(g)
@@ -184,7 +184,7 @@ func (g *grant) release(ctx context.Context) error {
 		c.janitor.sweep(g)
 		return a.err
 	}
-	c.gates.freed(g, a.value.Receivers-own, time.Since(a.sent))
+	g.lock.gates.freed(g, a.value.Receivers-own, time.Since(a.sent))
 	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
 		c.warnPublish.Do(func() {
 			c.opts.Logger.Warn("rlock: the server refuses to announce releases; waiters elsewhere only notice them when the lease ends: allow PUBLISH on the unlock channels",
@@ -286,7 +286,7 @@ func (g *grant) interrupt(cause error) {
 
 // finish is the end of a grant that was owned.
 func (g *grant) finish() {
-	g.lock.client.gates.ended(g)
+	g.lock.gates.ended(g)
 	g.lock.client.done()
 }
 

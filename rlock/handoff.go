@@ -78,12 +78,12 @@ func (g *grant) handOff() bool {
 	if !g.chain.within(l, now) || g.doubted || g.unsure.Load() || l.fenced && g.chain.spare == 0 || c.closed.Load() || g.counting() {
 		return false
 	}
-	c.gates.mu.Lock()
-	defer c.gates.mu.Unlock()
-	gate := c.gates.byKey[l.protocol.key()]
+	l.gates.mu.Lock()
+	defer l.gates.mu.Unlock()
+	gate := l.gates.byKey[l.protocol.key()]
 	next := gate.taker(l)
 	if l.apart {
-		next = c.gates.called(g)
+		next = l.gates.called(g)
 	}
 	if next == nil {
 		return false

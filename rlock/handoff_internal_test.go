@@ -41,7 +41,7 @@ func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
 
 // queueing returns a seat that can be given a grant.
 func queueing(c *Client, l *Lock) *seat {
-	s := &seat{gates: &c.gates, gate: c.gates.of(l.protocol.key()), lock: l, open: true, wake: make(chan struct{}, 1)}
+	s := &seat{gates: l.gates, gate: l.gates.of(l.protocol.key()), lock: l, open: true, wake: make(chan struct{}, 1)}
 	s.gate.queue = append(s.gate.queue, s)
 	return s
 }

@@ -9,6 +9,7 @@ import (
 // Lock is a named lock. It holds no state of its own; see [Client.NewLock].
 type Lock struct {
 	client   *Client
+	gates    *gates // that have its gate
 	name     string
 	protocol protocol
 	lease    time.Duration
@@ -84,7 +85,7 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 			return held, hold, err
 		}
 	}
-	if holder := l.client.gates.holder(l); holder != nil && holder.check() {
+	if holder := l.gates.holder(l); holder != nil && holder.check() {
 		return ctx, nil, &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
 	}
 	held, hold := l.join(ctx)
@@ -139,7 +140,7 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	if held, hold, err := l.arrive(ctx, wait); err != errQueue {
 		return held, hold, err
 	}
-	seat := l.client.gates.enter(l)
+	seat := l.gates.enter(l)
 	err := seat.await(wait)
 	return seat.acquire(ctx, wait, err)
 }
@@ -166,7 +167,7 @@ func (l *Lock) arrive(ctx, wait context.Context) (held context.Context, hold *Ho
 			return held, hold, err
 		}
 	}
-	if l.shared && !l.client.gates.busy(l) { // those who can share do not queue
+	if l.shared && !l.gates.busy(l) { // those who can share do not queue
 		began := time.Now()
 		if held, hold, err = l.share(ctx, wait, l.patience()); err == nil {
 			l.reportAcquired(began)

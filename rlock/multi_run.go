@@ -18,7 +18,7 @@ func together(held context.Context, next []*Lock) []*Lock {
 	for n < len(next) {
 		l := next[n]
 		p, ok := l.protocol.(*plain)
-		if !ok || l.client != next[0].client || holdIn(held, l) != nil || l.client.gates.busy(l) || l.client.gates.holder(l) != nil {
+		if !ok || l.client != next[0].client || holdIn(held, l) != nil || l.gates.busy(l) || l.gates.holder(l) != nil {
 			break
 		}
 		if n > 0 && (p.key() == next[n-1].protocol.key() || !sameSlot(l.client, p.key(), next[0].protocol.key())) {

@@ -27,7 +27,7 @@ func (l *Lock) share(ctx, wait context.Context, p patience) (context.Context, *H
 		if held, hold := l.join(ctx); hold != nil {
 			return held, hold, nil
 		}
-		q, asks := l.client.gates.inquire(l)
+		q, asks := l.gates.inquire(l)
 		switch {
 		case q == nil:
 			return l.try(ctx, wait, p)
@@ -50,10 +50,10 @@ func (l *Lock) visit(ctx, wait context.Context, q *inquiry) (context.Context, *H
 	select {
 	case <-q.done:
 	case <-wait.Done():
-		l.client.gates.quit(q)
+		l.gates.quit(q)
 		return ctx, nil, l.givenUp(wait, nil)
 	case <-l.client.closing:
-		l.client.gates.quit(q)
+		l.gates.quit(q)
 		return ctx, nil, l.isClosed()
 	}
 	if q.grant == nil {
@@ -71,7 +71,7 @@ func (l *Lock) visit(ctx, wait context.Context, q *inquiry) (context.Context, *H
 func (l *Lock) ask(ctx, wait context.Context, p patience, q *inquiry) (held context.Context, hold *Hold, err error) {
 	defer func() {
 		q.left = wait.Err() != nil
-		l.client.gates.answer(q, hold, err)
+		l.gates.answer(q, hold, err)
 	}()
 	return l.try(ctx, wait, p)
 }
@@ -82,7 +82,7 @@ func (l *Lock) ask(ctx, wait context.Context, p patience, q *inquiry) (held cont
 // waits, in whatever process, must not be kept out by readers who follow each other
 // without the server's knowing. There is no hold then if join cannot.
 func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
-	g := l.client.gates.joinable(l)
+	g := l.gates.joinable(l)
 	if g == nil {
 		return ctx, nil
 	}
