@@ -184,7 +184,7 @@ func (g *grant) release(ctx context.Context) error {
 		c.janitor.sweep(g)
 		return a.err
 	}
-	g.lock.gates.freed(g, a.value.Receivers-own, time.Since(a.sent))
+	g.lock.gates.freed(g, a.value.Receivers-own, a.sent)
 	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
 		c.warnPublish.Do(func() {
 			c.opts.Logger.Warn("rlock: the server refuses to announce releases; waiters elsewhere only notice them when the lease ends: allow PUBLISH on the unlock channels",

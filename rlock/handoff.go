@@ -98,7 +98,7 @@ func (g *grant) handOff() bool {
 	}
 	heir.mu.Lock() // OnLost waits until the grant is complete
 	defer heir.mu.Unlock()
-	entry, ok := g.entry.Pass(heir, heir.lose, g.armed/2)
+	entry, ok := g.entry.Pass(heir, heir.lose, now, g.armed/2)
 	if !ok {
 		return false
 	}

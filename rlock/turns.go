@@ -125,8 +125,8 @@ func (gs *gates) freeing(g *grant) (own int64) {
 	return own
 }
 
-// freed notes the end of that release: others have heard it.
-func (gs *gates) freed(g *grant, others int64, rtt time.Duration) {
+// freed notes the end of that release, sent at sent: others have heard it.
+func (gs *gates) freed(g *grant, others int64, sent time.Time) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gate := gs.byKey[g.lock.protocol.key()]
@@ -136,7 +136,8 @@ func (gs *gates) freed(g *grant, others int64, rtt time.Duration) {
 	if others < 0 { // nobody heard it, nor did this client
 		gate.turns.echoes = 0
 	}
-	gate.turns.freed(max(others, 0), rtt, time.Now())
+	now := time.Now()
+	gate.turns.freed(max(others, 0), now.Sub(sent), now)
 	if gate.turns.owed > 0 && len(gate.queue) == 0 {
 		gs.retain(gate) // whoever comes next has to know
 	}

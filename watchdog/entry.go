@@ -110,15 +110,15 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 }
 
 // Pass ends the entry like [Entry.Stop], and returns one for another holder of the
-// same lease: with its window, and renewed when this one would have been. It
-// reports false, and changes nothing, if the entry has ended, if less than left
+// same lease: with its window, and renewed when this one would have been. now is
+// the time as it was read a moment ago. It reports false, and changes nothing, if the entry has ended, if less than left
 // remains of the window, or while a renewal is under way, whose outcome would
 // reach nobody.
-func (e *Entry[K]) Pass(key K, onLost func(error), left time.Duration) (heir *Entry[K], ok bool) {
+func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left time.Duration) (heir *Entry[K], ok bool) {
 	s := e.scheduler
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.ended.Load() || e.flying > 0 || remaining(s.now(), e.window.Load().until) < left {
+	if e.ended.Load() || e.flying > 0 || remaining(now, e.window.Load().until) < left {
 		return nil, false
 	}
 	heir = &Entry[K]{

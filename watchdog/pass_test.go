@@ -32,14 +32,14 @@ func TestPass(t *testing.T) {
 		time.Sleep(time.Second)
 
 		var lost error
-		heir, ok := e.Pass("heir", func(err error) { lost = err }, lease/2)
+		heir, ok := e.Pass("heir", func(err error) { lost = err }, time.Now(), lease/2)
 		require.True(t, ok)
 		require.Equal(t, e.Until(), heir.Until())
 		require.True(t, heir.Check())
 		require.False(t, e.Check())
 		require.NoError(t, e.Err())
 		require.False(t, e.Stop(), "it has ended")
-		_, again := e.Pass("another", never, 0)
+		_, again := e.Pass("another", never, time.Now(), 0)
 		require.False(t, again)
 
 		time.Sleep(time.Minute)
@@ -64,18 +64,18 @@ func TestPassIsRefused(t *testing.T) {
 		defer s.Close(context.Background())
 		e, err := s.Add(watchdog.Lease[string]{Key: "a", Duration: lease, Sent: time.Now(), OnLost: func(error) {}})
 		require.NoError(t, err)
-		_, ok := e.Pass("b", nil, lease)
+		_, ok := e.Pass("b", nil, time.Now(), lease)
 		require.False(t, ok, "the window is shorter than that")
 
 		time.Sleep(lease/3 + time.Second) // a renewal hangs
 		synctest.Wait()
 		require.NotEmpty(t, f.seen())
-		_, ok = e.Pass("b", nil, 0)
+		_, ok = e.Pass("b", nil, time.Now(), 0)
 		require.False(t, ok)
 		require.True(t, e.Check(), "nothing has changed")
 
 		time.Sleep(lapse)
-		_, ok = e.Pass("b", nil, 0)
+		_, ok = e.Pass("b", nil, time.Now(), 0)
 		require.False(t, ok)
 		require.True(t, errors.Is(e.Err(), watchdog.ErrLapsed))
 	})

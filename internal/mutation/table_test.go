@@ -129,7 +129,7 @@ var mutations = []mutation{
 	// Hand-off.
 	{
 		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
-		"remaining(s.now(), e.window.Load().until) < left", "false",
+		"remaining(now, e.window.Load().until) < left", "false",
 		"watchdog", "TestPassIsRefused", quick,
 	},
 	{
