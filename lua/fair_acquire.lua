@@ -38,7 +38,7 @@ local last = redis.pcall('zrevrange', KEYS[2], 0, 0, 'withscores')
 if last.err then
     return strange(KEYS[2], last)
 end
-if not last[1] then -- otherwise it is the hash of those who queue
+if not last[1] or ARGV[6] == '0' then -- otherwise the owner's ticket will tell
     local tickets = redis.pcall('hlen', KEYS[3])
     if type(tickets) == 'table' then
         return strange(KEYS[3], tickets)

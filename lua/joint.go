@@ -2,9 +2,7 @@ package lua
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,9 +12,8 @@ import (
 // are several and joined is set: that costs the server half as much. They must not
 // depend on each other, and the server must be no cluster.
 //
-// A server may refuse that script and yet not all of its parts: for want of the
-// right to one key, say, or because a proxy wants all keys on one node. Then they
-// are sent one by one, and refused is true.
+// A server may refuse that script and yet not all of its parts, for want of the
+// right to one key, say. Then they are sent one by one, and refused is true.
 func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool) {
 	var parts joint
 	pipe := r.Pipeline()
@@ -38,13 +35,16 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 	}
 	whole := parts.command(ctx, "evalsha", jointScript.sha)
 	_ = pipe.Process(ctx, whole)
-	_, _ = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
 	if unknownScript(whole.Err()) {
 		whole = parts.command(ctx, "eval", jointScript.source)
-		_ = r.Process(ctx, whole)
+		err = r.Process(ctx, whole)
 	}
-	if !notExecuted(whole.Err()) {
-		parts.settle(whole)
+	if whole.Err() != nil || whole.Val() != nil { // err may be that of another command
+		err = whole.Err()
+	}
+	if !ofCompany(err) {
+		parts.settle(whole, err)
 		return false
 	}
 	pipe = r.Pipeline()
@@ -55,12 +55,15 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 	return true
 }
 
-// notExecuted tells whether err is the server's refusal to run a script at all.
-// Errors of its commands are part of its reply, so another one can only come from
-// the middle of it.
-func notExecuted(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply) && !strings.Contains(reply.Error(), "running script") && !strings.Contains(reply.Error(), "user_script")
+// ofCompany tells whether a server has refused to run a script because of what it
+// has beside one part: keys. All others would meet each part as well.
+func ofCompany(err error) bool {
+	for _, code := range []string{"NOPERM", "CROSSSLOT", "MOVED", "ASK"} {
+		if err != nil && redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
 }
 
 // refusal is an error reply that came as text.
@@ -77,7 +80,7 @@ type joint []once
 // joinable tells whether the joint script can do what cmd does.
 func (cmd once) joinable() bool {
 	args := cmd.Args() // verb, script, number of keys, keys and arguments
-	return args[1] == releaseScript.sha || args[1] == acquireScript.sha && args[2] == 1
+	return args[1] == releaseScript.sha && args[len(args)-1] != "" || args[1] == acquireScript.sha && args[2] == 1
 }
 
 // command returns the one command in place of the parts.
@@ -96,9 +99,8 @@ func (j joint) command(ctx context.Context, verb string, script any) once {
 	return newOnce(ctx, words)
 }
 
-// settle gives each part its answer.
-func (j joint) settle(whole once) {
-	err := whole.Err()
+// settle gives each part its answer, err if there is none.
+func (j joint) settle(whole once, err error) {
 	replies, ok := whole.Val().([]any)
 	if err == nil && (!ok || len(replies) != len(j)) {
 		err = fmt.Errorf("lua: unexpected reply to the %s script: %v", jointScript.name, whole.Val())

@@ -18,7 +18,13 @@ for i, key in ipairs(KEYS) do
     end
     local err = type(reply) == 'table' and reply.err or not ok and reply
     if err then -- some versions of Redis put the place in the script before it
-        reply = string.match(err, '%u+ .*') or 'ERR ' .. err
+        reply = string.gsub(string.gsub(err, '@?user_script:%s*%d+:%s*', ''), '^%-', '')
+        if not string.find(reply, '^%u+ ') then
+            reply = 'ERR ' .. reply
+        end
+        if i == 1 and string.find(reply, '^READONLY ') then -- nothing was done, and nothing will be
+            return {err = reply}
+        end
     end
     replies[i] = reply
 end

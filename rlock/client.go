@@ -52,6 +52,10 @@ type Client struct {
 // then ends a request in time by itself, and if nothing else is under way it needs no
 // goroutine of its own.
 //
+// rdb must lead to one server, a set of Sentinels or a cluster. A proxy that spreads
+// keys over servers is for locks with [WithPolling] only: the scripts of other locks
+// may have the keys of several.
+//
 // A [redis.Ring] is refused, because it moves keys to other shards when one is
 // down, and so is a [redis.AutoPipeliner], because it repeats commands on its
 // own; give the client underneath it. The error is [ErrInvalidOption].
@@ -97,7 +101,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 // different cluster slots are invalid.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.inTurn, l.grouped = true, l.replicas.n == 0
+	l.inTurn, l.grouped = true, l.replicas.n == 0 && l.polling == nil // behind a proxy, perhaps
 	l.handoff = l.handoff.withDefaults(l.fixed)
 	p := newPlain(c, c.opts.Prefix+name, l.fenced)
 	l.protocol = p

@@ -62,8 +62,8 @@
 // server. A client that has released while others listen lets everybody else go
 // first: it contends again when each of them had a turn, or none wants one.
 //
-// Requests that are sent at the same time share pipelines (group commit). Nobody
-// waits in order to be in company.
+// Requests that are sent at the same time share pipelines (group commit), and most
+// scripts in a pipeline are one. Nobody waits in order to be in company.
 //
 // # Kinds
 //

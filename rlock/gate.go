@@ -82,6 +82,9 @@ func (gs *gates) tidy(g *gate) {
 	delete(gs.byKey, g.key)
 	if len(gs.spare) < maxSpare {
 		*g = gate{queue: g.queue, holders: g.holders}
+		if cap(g.queue) > 64 {
+			g.queue = nil
+		}
 		gs.spare = append(gs.spare, g)
 	}
 }

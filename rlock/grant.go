@@ -178,10 +178,12 @@ func (g *grant) release(ctx context.Context) error {
 	case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:
 		// Had an attempt been in doubt, it would have been that one.
 		err := &LostError{g.lock.name, g.token, errGone}
+		g.sweepHeirs()
 		c.reportLost(err)
 		return err
 	case a.err != nil && !errors.Is(a.err, lua.ErrNotOwner):
 		c.janitor.sweep(g)
+		g.sweepHeirs()
 		return a.err
 	}
 	g.lock.gates.freed(g, a.value.Receivers-own, a.sent)
@@ -264,11 +266,17 @@ func (g *grant) lose(err error) {
 	}
 	if first {
 		g.entry.Stop()
-		for _, heir := range g.chain.heirs { // the server may take one for the next
-			g.lock.client.janitor.sweep(g.lock.newGrant(heir))
-		}
+		g.sweepHeirs()
 		g.lock.client.reportLost(loss)
 		g.finish()
+	}
+}
+
+// sweepHeirs takes out the tickets of the heirs one by one, if the release does not:
+// the server may take one of them for the next.
+func (g *grant) sweepHeirs() {
+	for _, heir := range g.chain.heirs {
+		g.lock.client.janitor.sweep(g.lock.newGrant(heir))
 	}
 }
 

@@ -81,10 +81,7 @@ func (g *grant) handOff() bool {
 	l.gates.mu.Lock()
 	defer l.gates.mu.Unlock()
 	gate := l.gates.byKey[l.protocol.key()]
-	next := gate.taker(l)
-	if l.apart {
-		next = l.gates.called(g)
-	}
+	next := gate.taker(g)
 	if next == nil {
 		return false
 	}
@@ -132,10 +129,14 @@ func (g *grant) counting() bool {
 	return g.correcting || len(g.turn) > 0
 }
 
-// taker returns the first seat that can be given a grant of l. gates.mu is held.
-func (g *gate) taker(l *Lock) *seat {
+// taker returns the first seat that can be given g. gates.mu is held.
+func (g *gate) taker(grant *grant) *seat {
 	if g == nil {
 		return nil
+	}
+	l := grant.lock
+	if l.apart {
+		return l.gates.called(grant)
 	}
 	for _, s := range g.queue {
 		if s.takes(l) {
@@ -145,7 +146,8 @@ func (g *gate) taker(l *Lock) *seat {
 	return nil
 }
 
-// called returns the seat of the owner whose turn it is after g. gates.mu is held.
+// called returns the seat of the owner whose turn it is after g, and forgets those
+// who have left. gates.mu is held.
 func (gs *gates) called(g *grant) *seat {
 	for ; len(g.chain.next) > 0; g.chain.next = g.chain.next[1:] {
 		s := gs.apart[g.chain.next[0]]

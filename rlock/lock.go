@@ -137,17 +137,18 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err erro
 // are in here, each with a stack. It stays the smallest there is, 2 KB, as long as
 // the frames from here on are small, so what needs more is done before or after.
 func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
-	if held, hold, err := l.arrive(ctx, wait); err != errQueue {
+	began := time.Now()
+	if held, hold, err := l.arrive(ctx, wait, began); err != errQueue {
 		return held, hold, err
 	}
-	seat := l.gates.enter(l)
+	seat := l.gates.enter(l, began)
 	err := seat.await(wait)
 	return seat.acquire(ctx, wait, err)
 }
 
 // arrive takes the lock, if that can be done without a place in the queue.
 // Otherwise the error is errQueue, and client.done must follow.
-func (l *Lock) arrive(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
+func (l *Lock) arrive(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, err error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -168,7 +169,6 @@ func (l *Lock) arrive(ctx, wait context.Context) (held context.Context, hold *Ho
 		}
 	}
 	if l.shared && !l.gates.busy(l) { // those who can share do not queue
-		began := time.Now()
 		if held, hold, err = l.share(ctx, wait, l.patience()); err == nil {
 			l.reportAcquired(began)
 		}

@@ -75,7 +75,7 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	case l.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: the servers of a quorum lock have none"))
 	}
-	l.client, l.protocol = clients[0], q
+	l.client, l.gates, l.protocol = clients[0], clients[0].gatesOf(key), q
 	return l
 }
 

@@ -11,10 +11,11 @@ type seat struct {
 	gates *gates
 	gate  *gate
 	lock  *Lock
-	since time.Time // when it was taken
+	since time.Time // when the call began
 
 	// wake tells that the seat has become the head, was given a grant, or should
-	// look at the client's own grant again. Capacity 1; sent to with gates.mu held.
+	// look at the client's own grant again; or that the client has closed. Capacity 1;
+	// sent to with gates.mu held.
 	wake   chan struct{}   // made when it is needed
 	roused bool            // before that
 	ring   <-chan struct{} // of the gate's waiter, while it is not the head; nil if there was none
@@ -28,8 +29,8 @@ type seat struct {
 
 // enter takes the last place in the queue. It must be left in any case. A lock
 // whose waiters queue on the server has a gate for each.
-func (gs *gates) enter(l *Lock) *seat {
-	s := &seat{gates: gs, lock: l, since: time.Now()}
+func (gs *gates) enter(l *Lock, began time.Time) *seat {
+	s := &seat{gates: gs, lock: l, since: began}
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if l.apart {
@@ -162,6 +163,10 @@ func (s *seat) listen(owner string) (w ear, joined bool) {
 	gs.mu.Lock()
 	w = g.waiter
 	gs.mu.Unlock()
+	if w != nil && s.owner != "" && s.owner != owner { // who waits under a new name
+		w.Leave()
+		w = nil
+	}
 	if w != nil {
 		return w, false
 	}
@@ -175,6 +180,7 @@ func (s *seat) listen(owner string) (w ear, joined bool) {
 		if gs.apart == nil {
 			gs.apart = make(map[string]*seat)
 		}
+		delete(gs.apart, s.owner)
 		s.owner, gs.apart[owner] = owner, s
 	}
 	gs.mu.Unlock()
@@ -271,7 +277,10 @@ func (s *seat) look() view {
 	s.gates.mu.Lock()
 	defer s.gates.mu.Unlock()
 	g := s.gate
-	v := view{s.take(), g.holder(), g.refusal, s.spareTokens(), g.since, g.trouble}
+	v := view{
+		given: s.take(), mine: g.holder(), refusal: g.refusal, spare: s.spareTokens(),
+		since: g.since, trouble: g.trouble,
+	}
 	if !v.since.IsZero() && v.since.Before(s.since) {
 		v.since = s.since
 	}

@@ -110,10 +110,11 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 }
 
 // Pass ends the entry like [Entry.Stop], and returns one for another holder of the
-// same lease: with its window, and renewed when this one would have been. now is
-// the time as it was read a moment ago. It reports false, and changes nothing, if the entry has ended, if less than left
-// remains of the window, or while a renewal is under way, whose outcome would
-// reach nobody.
+// same lease: with its window, and renewed when this one would have been. It
+// reports false, and changes nothing, if the entry has ended, if less than left
+// remains of the window at now, or while a renewal is under way, whose outcome would
+// reach nobody. The caller has just read now, and whoever takes the heir calls
+// [Entry.Check].
 func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left time.Duration) (heir *Entry[K], ok bool) {
 	s := e.scheduler
 	s.mu.Lock()
