@@ -137,18 +137,27 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err erro
 // are in here, each with a stack. It stays the smallest there is, 2 KB, as long as
 // the frames from here on are small, so what needs more is done before or after.
 func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
-	began := time.Now()
-	if held, hold, err := l.arrive(ctx, wait, began); err != errQueue {
+	seat, held, hold, err := l.arrive(ctx, wait)
+	if seat == nil {
 		return held, hold, err
 	}
-	seat := l.gates.enter(l, began)
-	err := seat.await(wait)
+	err = seat.await(wait)
 	return seat.acquire(ctx, wait, err)
 }
 
-// arrive takes the lock, if that can be done without a place in the queue.
+// arrive takes the lock, if that can be done without a place in the queue, or
+// otherwise such a place; then client.done must follow.
+func (l *Lock) arrive(ctx, wait context.Context) (*seat, context.Context, *Hold, error) {
+	began := time.Now()
+	if held, hold, err := l.unqueued(ctx, wait, began); err != errQueue {
+		return nil, held, hold, err
+	}
+	return l.gates.enter(l, began), ctx, nil, nil
+}
+
+// unqueued takes the lock, if that can be done without a place in the queue.
 // Otherwise the error is errQueue, and client.done must follow.
-func (l *Lock) arrive(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, err error) {
+func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, err error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
