@@ -126,7 +126,39 @@ var mutations = []mutation{
 		"internal/verify", "TestVerifyInShort/rows/quorum: connections cut", long,
 	},
 
+	// Scripts for several callers.
+	{
+		"parts of a script get one answer", "lua/joint.go",
+		"part.SetVal(replies[i])", "part.SetVal(replies[0])",
+		"lua", "TestJoined", quick,
+	},
+	{
+		"a script without an answer is sent again in parts", "lua/joint.go",
+		"if !ofCompany(err) {", "if err == nil {",
+		"lua", "TestJoinedWithoutAnswer", quick,
+	},
+	{
+		"an error in a part is that of all", "lua/joint.lua",
+		"ok, reply = pcall(acquire, key, nil, first, second)", "ok, reply = true, acquire(key, nil, first, second)",
+		"lua", "TestJoinedOutOfMemory", quick,
+	},
+
 	// Hand-off.
+	{
+		"a fair lock is passed on beyond another client's turn", "lua/fair_release.lua",
+		"if string.sub(owner, 1, #own) ~= own then", "if false then",
+		"rlock", "TestFairRun", quick,
+	},
+	{
+		"heirs keep their place in the queue", "lua/fair_release.lua",
+		"redis.pcall('zrem', KEYS[2], unpack(ARGV, 7))", "local _",
+		"rlock", "TestFairRun", quick,
+	},
+	{
+		"those who queue do not hear of Close", "rlock/client.go",
+		"c.gates[i].rouse()", "",
+		"rlock", "TestCloseEndsWaiters", quick,
+	},
 	{
 		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
 		"remaining(now, e.window.Load().until) < left", "false",
