@@ -56,6 +56,34 @@ func TestCloseEndsWaiters(t *testing.T) {
 	require.NoError(t, hold.Unlock(ctx))
 }
 
+// Whoever is the next while a goroutine of the client has the lock is asleep until
+// that ends, and hears of Close all the same.
+func TestCloseEndsTheNextInLine(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	mu := c.NewLock("a", rlock.WithoutHandoff())
+	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+	first := begin(t.Context(), mu)
+	awaitListener(t, srv.Client(t), "a")
+	time.Sleep(20 * time.Millisecond) // its second attempt
+	others := []*waiting{begin(t.Context(), mu), begin(t.Context(), mu)}
+	time.Sleep(20 * time.Millisecond)
+	require.NoError(t, hold.Unlock(held))
+	held, hold = first.acquired(t)
+	closed := make(chan error)
+	go func() { closed <- c.Close(context.Background()) }()
+	for _, w := range others {
+		select {
+		case <-w.done:
+			require.ErrorIs(t, w.err, rlock.ErrClosed)
+		case <-time.After(5 * time.Second):
+			require.Fail(t, "it waits on")
+		}
+	}
+	require.NoError(t, hold.Unlock(held))
+	require.NoError(t, <-closed)
+}
+
 // Holders are told, keep their lease, and unlock as always; Close waits for them.
 func TestCloseWaitsForHolders(t *testing.T) {
 	srv := newServer(t)
