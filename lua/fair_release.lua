@@ -8,9 +8,10 @@
 --
 -- reply    {1, receivers}   released
 --          {1, -1, error}   released; the server refused the message
---          {1, 0, message, …}  released; the next owner is of the same client, which has
---                           to pass the message on; so are those who follow, of
---                           a lock that is not fenced
+--          {1, 0, message, owner…}
+--                           released; the next owner is of the same client, which has
+--                           to pass the message on; and, of a lock that is not
+--                           fenced, those who follow and are of that client as well
 --          {0}              the owner does not hold the lock
 --          {0, next}        the same, and next of the same client holds it; an earlier
 --                           delivery may have granted it, whose answer was lost
@@ -46,7 +47,8 @@ if message and not KEYS[4] then
         end
         return true
     end
-    -- Most often, if several clients queue, it is not even one.
-    local _ = follow(0, 0) and follow(1, 63)
+    if follow(0, 0) then -- if several clients queue, it is most often not even one
+        follow(1, 63)
+    end
 end
 return reply

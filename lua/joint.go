@@ -24,13 +24,11 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 			_ = pipe.Process(ctx, cmd) // only queues
 		}
 	}
-	switch len(parts) {
-	case 0:
+	if len(parts) < 2 {
+		for _, part := range parts {
+			_ = pipe.Process(ctx, part)
+		}
 		_, _ = pipe.Exec(ctx) // each command has its own error
-		return false
-	case 1:
-		_ = pipe.Process(ctx, parts[0])
-		_, _ = pipe.Exec(ctx)
 		return false
 	}
 	whole := parts.command(ctx, "evalsha", jointScript.sha)

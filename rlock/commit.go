@@ -19,7 +19,7 @@ const (
 	maxBatch   = 128                   // requests in a pipeline
 	patient    = 75 * time.Millisecond // how long a prompt request is waited for
 	swift      = 15 * time.Millisecond // an answer within it lets the next requests be prompt
-	apartFor   = time.Minute           // how long a server is not asked again what it has refused
+	aloneFor   = time.Minute           // how long a server is not asked again what it has refused
 )
 
 // commits sends the scripts of a client. Prompt requests that are made at the same
@@ -37,7 +37,7 @@ type commits struct {
 	background func(func())  // runs a function in a goroutine of the client
 	rdb        *redis.Client // nil in a cluster
 	brisk      atomic.Bool   // the newest answer was swift
-	apart      atomic.Int64  // until when scripts are not joined: the server refused it; Unix nanoseconds
+	alone      atomic.Int64  // until when scripts are not joined: the server refused it; Unix nanoseconds
 	requests   sync.Pool     // of *request
 
 	mu      sync.Mutex // guards what follows
@@ -92,8 +92,8 @@ func (c *commits) Process(ctx context.Context, cmd redis.Cmder) (err error) {
 		return c.UniversalClient.Process(ctx, cmd)
 	}
 	r.cmd, r.over = cmd, false
-	switch alone := c.enqueue(r); {
-	case !alone:
+	switch sender := c.enqueue(r); {
+	case !sender:
 	case c.rdb.Options().ContextTimeoutEnabled:
 		return c.lone(r.Context, cmd)
 	default:
@@ -209,8 +209,8 @@ func (c *commits) send(ctx context.Context, batch []*request) bool {
 		for i, r := range batch {
 			cmds[i] = r.cmd
 		}
-		if lua.Send(ctx, c.UniversalClient, cmds, start.UnixNano() >= c.apart.Load()) {
-			c.apart.Store(start.Add(apartFor).UnixNano())
+		if lua.Send(ctx, c.UniversalClient, cmds, start.UnixNano() >= c.alone.Load()) {
+			c.alone.Store(start.Add(aloneFor).UnixNano())
 		}
 	}
 	gone, inTime := c.tell(batch, &told, true)

@@ -263,11 +263,11 @@ func TestRefusedCompany(t *testing.T) {
 	for range 10 {
 		round()
 	}
-	require.NotZero(t, c.scripts.apart.Load(), "refused")
+	require.NotZero(t, c.scripts.alone.Load(), "refused")
 	before := joint.Load()
 	round()
 	require.Equal(t, before, joint.Load())
-	c.scripts.apart.Store(0)
+	c.scripts.alone.Store(0)
 	for range 10 {
 		round()
 	}

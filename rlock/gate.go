@@ -48,8 +48,8 @@ type gate struct {
 // others wait for a listener who wants nothing.
 const gateIdle = 200 * time.Millisecond
 
-// maxSpare is how many gates are kept for further use.
-const maxSpare = 256
+// maxSpare is how many gates are kept for further use, by each of a client's gates.
+const maxSpare = 32
 
 // gatesOf returns those that have the gate of a key.
 func (c *Client) gatesOf(key string) *gates {

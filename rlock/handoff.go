@@ -129,14 +129,14 @@ func (g *grant) counting() bool {
 	return g.correcting || len(g.turn) > 0
 }
 
-// taker returns the first seat that can be given g. gates.mu is held.
-func (g *gate) taker(grant *grant) *seat {
+// taker returns the first seat that can be given what before has. gates.mu is held.
+func (g *gate) taker(before *grant) *seat {
 	if g == nil {
 		return nil
 	}
-	l := grant.lock
+	l := before.lock
 	if l.apart {
-		return l.gates.called(grant)
+		return l.gates.called(before)
 	}
 	for _, s := range g.queue {
 		if s.takes(l) {

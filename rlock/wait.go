@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -28,8 +29,8 @@ func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, er
 	}
 	for first := true; ; first, v = false, seat.look() {
 		if v.given != nil {
-			// The ticket of a fair lock goes with the release of what it was given.
-			g.queued = g.queued && !(l.apart && v.given.check())
+			// The release of what it was given takes its ticket out, if it has one.
+			g.queued = g.queued && !(slices.Contains(v.given.chain.heirs, g.owner) && v.given.check())
 			g.abandon(false)
 			return v.given, nil
 		}
