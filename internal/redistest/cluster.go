@@ -206,8 +206,8 @@ func (c *Cluster) RemoveNode(node *Server) {
 	c.AwaitHealthy()
 }
 
-// AwaitHealthy waits until all nodes that answer serve, and agree on who has
-// which slots, and all replicas among them have caught up.
+// AwaitHealthy waits until all nodes that run serve, and agree on who has which
+// slots, and all replicas among them have caught up.
 func (c *Cluster) AwaitHealthy() {
 	c.tb.Helper()
 	var why string
@@ -228,8 +228,13 @@ func (c *Cluster) trouble() string {
 	var view string
 	for _, node := range c.Nodes {
 		info, err := c.admin[node].ClusterInfo(ctx).Result()
-		if err != nil {
+		if !node.runs() {
 			continue
+		}
+		if err != nil {
+			// After dials in vain a pool refuses for a second, and a node restarted
+			// meanwhile has nothing yet: made master now, it would lose everything.
+			return node.Addr() + ": " + err.Error()
 		}
 		if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes))) {
 			return node.Addr() + ": " + info

@@ -30,8 +30,9 @@ type Server struct {
 	dir  string
 	port int
 
-	mu   sync.Mutex // serialises Kill, Restart, Stop and Cont; guards proc
-	proc *process
+	mu      sync.Mutex // serialises Kill, Restart, Stop and Cont; guards the rest
+	proc    *process
+	stopped bool
 }
 
 // Start runs a redis-server without persistence and with DEBUG allowed until
@@ -119,7 +120,7 @@ func (s *Server) run() error {
 	if err != nil {
 		return err
 	}
-	s.proc = p
+	s.proc, s.stopped = p, false
 	if err := s.awaitReady(p); err != nil {
 		p.kill()
 		return fmt.Errorf("redis-server did not start: %w\n%s", err, logTail(s.logFile()))
@@ -205,6 +206,7 @@ func (s *Server) Stop() {
 	if err := s.proc.stop(); err != nil {
 		s.tb.Errorf("stop redis-server: %v", err)
 	}
+	s.stopped = true
 }
 
 // Cont ends a [Server.Stop]. The server executes what has arrived meanwhile.
@@ -214,5 +216,18 @@ func (s *Server) Cont() {
 	defer s.mu.Unlock()
 	if err := s.proc.cont(); err != nil {
 		s.tb.Errorf("continue redis-server: %v", err)
+	}
+	s.stopped = false
+}
+
+// runs reports whether the server should answer: it is neither dead nor stopped.
+func (s *Server) runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.proc.done:
+		return false
+	default:
+		return !s.stopped
 	}
 }
