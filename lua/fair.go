@@ -110,8 +110,7 @@ func KeepTicket(f Fair, life time.Duration, told func(granted bool, time int64))
 // FairReleased is the answer to ReleaseFair.
 type FairReleased struct {
 	Released
-	Call string   // message to the next owner, if that is of f.Owner's client: it was not sent, or is its name alone
-	Next []string // owners after that, as long as they are of the same client; not of a fenced lock
+	Call string // message to the next owner, if that is of f.Owner's client: it was not sent, or is its name alone
 }
 
 // ReleaseFair is Release, and takes the owner's ticket out if there is one; what
@@ -131,11 +130,7 @@ func ReleaseFair(ctx context.Context, r Runner, f Fair, heirs []string) (FairRel
 	case err != nil || released.PublishErr != nil:
 		return FairReleased{Released: released}, err
 	}
-	answer := FairReleased{Released: released, Call: reply.text(2)}
-	for i := 3; i < len(reply); i++ {
-		answer.Next = append(answer.Next, reply.text(i))
-	}
-	return answer, nil
+	return FairReleased{Released: released, Call: reply.text(2)}, nil
 }
 
 // ForceReleaseFair is ForceRelease; the lock goes to the next.

@@ -62,10 +62,31 @@ local function grant(owner, lease, counter)
     return token
 end
 
+-- followers appends the first owners in the queue to words, as long as they are of
+-- that client.
+local function followers(words, client)
+    local prefix = client .. ':'
+    local function append(from, to)
+        for _, owner in ipairs(redis.call('zrange', KEYS[2], from, to)) do
+            if string.sub(owner, 1, #prefix) ~= prefix then
+                return false
+            end
+            table.insert(words, owner)
+        end
+        return true
+    end
+    if append(0, 0) then -- if several clients queue, it is most often not even one
+        append(1, 63)
+    end
+end
+
 -- call grants the lock, which is free, to the owner of a ticket and tells it,
 -- nobody else:
 --
---   owner time claim token
+--   owner time claim token follower…
+--
+-- The followers are those of the same client whose turn it is after that; of a lock
+-- that is fenced there are none.
 --
 -- It returns how many connections the message has reached, or an error if the
 -- server refuses to send it; nil if there is no owner, or the lock cannot be granted,
@@ -76,11 +97,16 @@ local function call(owner, claim, counter, own)
     if not token then
         return nil
     end
-    local message = table.concat({owner, text(now), claim, token > 0 and text(token) or 0}, ' ')
-    if client(owner) == own then
+    local home = client(owner)
+    local words = {owner, text(now), claim, token > 0 and text(token) or 0}
+    if not counter then
+        followers(words, home)
+    end
+    local message = table.concat(words, ' ')
+    if home == own then
         return 0, message
     end
-    return announce(ARGV[3], ARGV[4] .. client(owner), message)
+    return announce(ARGV[3], ARGV[4] .. home, message)
 end
 
 local function advance(counter, own)

@@ -134,7 +134,7 @@ func TestFairRunOfOneClient(t *testing.T) {
 		released, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"), nil)
 		require.NoError(t, err)
 		require.Equal(t, "a:2", strings.Fields(released.Call)[0])
-		require.Equal(t, []string{"a:3", "a:4"}, released.Next)
+		require.Equal(t, []string{"a:3", "a:4"}, strings.Fields(released.Call)[4:])
 
 		for range 2 { // also if it comes twice
 			released, err = lua.ReleaseFair(t.Context(), rdb, fair("a:2"), []string{"a:3", "a:4"})
@@ -147,9 +147,17 @@ func TestFairRunOfOneClient(t *testing.T) {
 		}
 		require.ErrorIs(t, err, lua.ErrNotOwner)
 
+		heard := listen(t, rdb, "calls:{lock}:a")
+		for _, owner := range []string{"a:6", "b:1"} {
+			fairCalls["queue"](t.Context(), rdb, fair(owner), time.Minute)
+		}
 		released, err = lua.ReleaseFair(t.Context(), rdb, fair("ab:1"), nil)
 		require.NoError(t, err)
-		require.Empty(t, released.Next)
+		require.Empty(t, released.Call)
+		messages := heard()
+		require.Len(t, messages, 1)
+		require.Equal(t, "a:5", strings.Fields(messages[0])[0])
+		require.Equal(t, []string{"a:6"}, strings.Fields(messages[0])[4:], "a message names them as well")
 	})
 }
 
@@ -161,7 +169,6 @@ func TestFairRunIsNotFenced(t *testing.T) {
 		}
 		released, err := lua.ReleaseFair(t.Context(), rdb, fair("a:1"), nil)
 		require.NoError(t, err)
-		require.NotEmpty(t, released.Call)
-		require.Empty(t, released.Next)
+		require.Len(t, strings.Fields(released.Call), 4)
 	})
 }

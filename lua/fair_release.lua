@@ -8,10 +8,8 @@
 --
 -- reply    {1, receivers}   released
 --          {1, -1, error}   released; the server refused the message
---          {1, 0, message, owner…}
---                           released; the next owner is of the same client, which has
---                           to pass the message on; and, of a lock that is not
---                           fenced, those who follow and are of that client as well
+--          {1, 0, message}  released; the next owner is of the same client, which has
+--                           to pass the message on
 --          {0}              the owner does not hold the lock
 --          {0, next}        the same, and next of the same client holds it; an earlier
 --                           delivery may have granted it, whose answer was lost
@@ -35,20 +33,4 @@ receivers = receivers or announce(ARGV[3], ARGV[6], '0')
 if type(receivers) == 'table' then
     return {1, -1, receivers.err}
 end
-local reply = {1, receivers, message}
-if message and not KEYS[4] then
-    local own = client(ARGV[2]) .. ':'
-    local function follow(from, to)
-        for _, owner in ipairs(redis.call('zrange', KEYS[2], from, to)) do
-            if string.sub(owner, 1, #own) ~= own then
-                return false
-            end
-            table.insert(reply, owner)
-        end
-        return true
-    end
-    if follow(0, 0) then -- if several clients queue, it is most often not even one
-        follow(1, 63)
-    end
-end
-return reply
+return {1, receivers, message}

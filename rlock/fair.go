@@ -127,7 +127,7 @@ func (f *fair) called(owner string) (reply, bool) {
 func (f *fair) release(ctx context.Context, owner string, heirs []string) (lua.Released, error) {
 	r, err := lua.ReleaseFair(ctx, f.client.scripts, f.of(owner), heirs)
 	if r.Call != "" {
-		f.client.tickets.tell(r.Call, r.Next)
+		f.client.tickets.tell(r.Call)
 	}
 	return r.Released, err
 }

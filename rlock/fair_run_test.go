@@ -67,6 +67,34 @@ func TestFairRun(t *testing.T) {
 	require.Zero(t, rdb.Exists(t.Context(), "a", "rlock_fair_queue:{a}", "rlock_fair_tickets:{a}").Val())
 }
 
+// Those who come after one that was called by a message need no release of their own.
+func TestFairRunAfterAMessage(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	here, there := newClient(t, srv, nil).NewFairLock("a"), newClient(t, srv, nil).NewFairLock("a")
+	held, hold := lock(t, t.Context(), here)
+	require.NoError(t, hold.Unlock(held)) // the server knows the scripts
+	held, hold = lock(t, t.Context(), here)
+	waiters, _ := row(t, rdb, there, there, there, here)
+	m := srv.Monitor(t)
+	defer m.Stop()
+	require.NoError(t, hold.Unlock(held))
+	for _, w := range waiters {
+		held, hold := w.acquired(t)
+		require.NoError(t, held.Err())
+		require.NoError(t, hold.Unlock(held))
+	}
+	releases := 0
+	for _, c := range m.Commands() {
+		if fairScript("fair_release")(c.Args) {
+			releases++
+		}
+	}
+	require.Equal(t, 3, releases, "one for each change of the client, and the last")
+	require.Zero(t, rdb.Exists(t.Context(), "a", "rlock_fair_queue:{a}", "rlock_fair_tickets:{a}").Val())
+}
+
 // While the lock is in memory, the server knows its owner, and the queue.
 func TestFairRunOnTheServer(t *testing.T) {
 	t.Parallel()

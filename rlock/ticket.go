@@ -45,7 +45,6 @@ type ticket struct {
 	sent   time.Time               // of the newest request that found the owner queueing
 	at     int64                   // when that was, on the server's clock, in microseconds
 	call   string                  // newest message that came as an answer
-	next   []string                // whom it has named as those who follow
 	left   bool
 }
 
@@ -69,11 +68,11 @@ func (ts *tickets) of(owner string) *ticket {
 }
 
 // tell brings a message to its addressee. One that has left is being released.
-func (ts *tickets) tell(call string, next []string) {
+func (ts *tickets) tell(call string) {
 	owner, _, _ := strings.Cut(call, " ")
 	if t := ts.of(owner); t != nil {
 		t.mu.Lock()
-		t.call, t.next = call, next
+		t.call = call
 		t.mu.Unlock()
 		t.wake()
 	}
@@ -87,7 +86,6 @@ func (t *ticket) granted() (reply, bool) {
 		return reply{}, false
 	}
 	if r, ok := t.trust(t.call); ok {
-		r.next = t.next
 		return r, true
 	}
 	return t.trust(t.waiter.Message())
@@ -96,7 +94,7 @@ func (t *ticket) granted() (reply, bool) {
 // trust reads a message. mu is held.
 func (t *ticket) trust(call string) (reply, bool) {
 	words := strings.Split(call, " ")
-	if len(words) != 4 {
+	if len(words) < 4 {
 		return reply{}, false
 	}
 	at, err1 := strconv.ParseInt(words[1], 10, 64)
@@ -106,7 +104,7 @@ func (t *ticket) trust(call string) (reply, bool) {
 	if err1 != nil || err2 != nil || err3 != nil || at < t.at || time.Since(t.sent) > lease/2 {
 		return reply{}, false
 	}
-	return reply{Reply: lua.Reply{Acquired: true, Token: token}, sent: t.sent, armed: lease}, true
+	return reply{Reply: lua.Reply{Acquired: true, Token: token}, sent: t.sent, armed: lease, next: words[4:]}, true
 }
 
 // joinEarly begins to listen before the owner asks, if this costs nothing because
