@@ -25,7 +25,7 @@ var fairForceSource string
 var fairInspectSource string
 
 var (
-	fairAcquireScript = newScript("fair_acquire", kindSource+tokenSource+announceSource+fairSource+fairAcquireSource, 4)
+	fairAcquireScript = newScript("fair_acquire", kindSource+tokenSource+announceSource+fairSource+outcomeSource+fairAcquireSource, 4)
 	fairKeepScript    = newScript("fair_keep", tokenSource+announceSource+fairSource+fairKeepSource, 3)
 	fairReleaseScript = newScript("fair_release", tokenSource+announceSource+fairSource+fairReleaseSource, 1)
 	fairForceScript   = newScript("fair_force", kindSource+tokenSource+announceSource+fairSource+fairForceSource, 1)

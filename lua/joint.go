@@ -3,65 +3,37 @@ package lua
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Send sends commands in one pipeline; each has its own outcome. Those that acquire
-// a lock without tokens, and those that release one, travel as one script if there
-// are several and joined is set: that costs the server half as much. They must not
-// depend on each other, and the server must be no cluster.
+// Send sends commands in one pipeline; each has its own outcome. If joined is set,
+// some travel as one script if there are several: those that acquire a lock without
+// tokens, and those that release one; and those that acquire the same fair lock. That
+// costs the server half as much. They must not depend on each other, and the server
+// must be no cluster.
 //
-// A server may refuse that script and yet not all of its parts, for want of the
+// A server may refuse such a script and yet not all of its parts, for want of the
 // right to one key, say. Then they are sent one by one, and refused is true.
 func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool) {
-	var parts joint
+	var all []*joint
 	pipe := r.Pipeline()
 	for _, cmd := range cmds {
-		if part, ok := cmd.(once); ok && joined && part.joinable() {
-			parts = append(parts, part)
-		} else {
+		if part, ok := cmd.(once); !ok || !joined || !join(&all, part) {
 			_ = pipe.Process(ctx, cmd) // only queues
 		}
 	}
-	if len(parts) < 2 {
-		for _, part := range parts {
-			_ = pipe.Process(ctx, part)
-		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
-		return false
+	for _, j := range all {
+		_ = pipe.Process(ctx, j.whole(ctx, script.byHash))
 	}
-	whole := parts.command(ctx, "evalsha", jointScript.sha)
-	_ = pipe.Process(ctx, whole)
-	_, err := pipe.Exec(ctx)
-	if unknownScript(whole.Err()) {
-		whole = parts.command(ctx, "eval", jointScript.source)
-		err = r.Process(ctx, whole)
-	}
-	if whole.Err() != nil || whole.Val() != nil { // err may be that of another command
-		err = whole.Err()
-	}
-	if !ofCompany(err) {
-		parts.settle(whole, err)
-		return false
-	}
-	pipe = r.Pipeline()
-	for _, part := range parts {
-		_ = pipe.Process(ctx, part)
-	}
-	_, _ = pipe.Exec(ctx)
-	return true
-}
-
-// ofCompany tells whether a server has refused to run a script because of what it
-// has beside one part: keys. All others would meet each part as well.
-func ofCompany(err error) bool {
-	for _, code := range []string{"NOPERM", "CROSSSLOT", "MOVED", "ASK"} {
-		if err != nil && redis.HasErrorPrefix(err, code) {
-			return true
+	_, err := pipe.Exec(ctx) // each command has its own
+	for _, j := range all {
+		if len(j.parts) > 1 && j.settle(ctx, r, err) {
+			refused = true
 		}
 	}
-	return false
+	return refused
 }
 
 // refusal is an error reply that came as text.
@@ -73,37 +45,111 @@ func (r refusal) Error() string { return string(r) }
 func (r refusal) RedisError() {}
 
 // joint is the parts of one script.
-type joint []once
-
-// joinable tells whether the joint script can do what cmd does.
-func (cmd once) joinable() bool {
-	args := cmd.Args() // verb, script, number of keys, keys and arguments
-	return args[1] == releaseScript.sha && args[len(args)-1] != "" || args[1] == acquireScript.sha && args[2] == 1
+type joint struct {
+	script  *script
+	parts   []once
+	command once // in place of the parts
 }
 
-// command returns the one command in place of the parts.
-func (j joint) command(ctx context.Context, verb string, script any) once {
-	const key = 3
-	words := make([]any, 3, 3+4*len(j))
-	words[0], words[1], words[2] = verb, script, len(j)
-	for _, part := range j {
-		words = append(words, part.Args()[key])
+// Places in the arguments of a script command.
+const (
+	argScript = 1
+	argKeys   = 2 // how many
+	argKey    = 3
+)
+
+// join adds a command to those that it can travel with, or begins with it. It reports
+// false if the command can travel with no other.
+func join(all *[]*joint, cmd once) bool {
+	var s *script
+	switch args := cmd.Args(); args[argScript] {
+	case acquireScript.sha:
+		if args[argKeys] != 1 { // it has a counter
+			return false
+		}
+		s = &jointScript
+	case releaseScript.sha:
+		if args[len(args)-1] == "" { // it would be an acquisition
+			return false
+		}
+		s = &jointScript
+	case fairAcquireScript.sha:
+		s = &fairAcquireScript
+	default:
+		return false
 	}
-	for _, part := range j {
-		if words = append(words, part.Args()[key+1:]...); part.Args()[1] == acquireScript.sha {
-			words = append(words, "")
+	for _, j := range *all {
+		if j.script == s && (s == &jointScript || sameButOwner(j.parts[0], cmd)) {
+			j.parts = append(j.parts, cmd)
+			return true
 		}
 	}
-	return newOnce(ctx, words)
+	*all = append(*all, &joint{script: s, parts: []once{cmd}})
+	return true
 }
 
-// settle gives each part its answer, err if there is none.
-func (j joint) settle(whole once, err error) {
-	replies, ok := whole.Val().([]any)
-	if err == nil && (!ok || len(replies) != len(j)) {
-		err = fmt.Errorf("lua: unexpected reply to the %s script: %v", jointScript.name, whole.Val())
+// fairOwner is the place of the owner in the arguments of a fair script.
+func fairOwner(cmd once) int { return argKey + cmd.Args()[argKeys].(int) + 1 }
+
+// sameButOwner tells whether two owners ask for the same fair lock in the same way.
+func sameButOwner(a, b once) bool {
+	x, y, owner := a.Args(), b.Args(), fairOwner(a)
+	return len(x) == len(y) && slices.Equal(x[:owner], y[:owner]) && slices.Equal(x[owner+1:], y[owner+1:])
+}
+
+// whole returns the command in place of the parts, which is that of the only one.
+func (j *joint) whole(ctx context.Context, form form) once {
+	switch {
+	case len(j.parts) == 1:
+		j.command = j.parts[0]
+	case j.script == &jointScript:
+		keys := make([]string, 0, len(j.parts))
+		args := make([]any, 0, 3*len(j.parts))
+		for _, part := range j.parts {
+			keys = append(keys, part.Args()[argKey].(string))
+			if args = append(args, part.Args()[argKey+1:]...); part.Args()[argScript] == acquireScript.sha {
+				args = append(args, "")
+			}
+		}
+		j.command = form(*j.script, ctx, keys, args...)
+	default:
+		first := j.parts[0].Args()
+		owner := fairOwner(j.parts[0])
+		words := slices.Clone(first[owner-1:])
+		for _, part := range j.parts[1:] {
+			words = append(words, part.Args()[owner])
+		}
+		keys := make([]string, 0, 6)
+		for _, key := range first[argKey : owner-1] {
+			keys = append(keys, key.(string))
+		}
+		j.command = form(*j.script, ctx, keys, words...)
 	}
-	for i, part := range j {
+	return j.command
+}
+
+// settle gives each part its answer, err if there is none. If the server has refused the script because of
+// the company in which a part was, the parts are sent one by one, and it reports true.
+func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) {
+	if j.command.Err() != nil || j.command.Val() != nil { // err may be that of another command
+		err = j.command.Err()
+	}
+	if unknownScript(err) {
+		err = r.Process(ctx, j.whole(ctx, script.bySource))
+	}
+	if ofCompany(err) {
+		pipe := r.Pipeline()
+		for _, part := range j.parts {
+			_ = pipe.Process(ctx, part)
+		}
+		_, _ = pipe.Exec(ctx)
+		return true
+	}
+	replies, ok := j.command.Val().([]any)
+	if err == nil && (!ok || len(replies) != len(j.parts)) {
+		err = fmt.Errorf("lua: unexpected reply to the %s script: %v", j.script.name, j.command.Val())
+	}
+	for i, part := range j.parts {
 		if err != nil {
 			part.SetErr(err)
 		} else if text, ok := replies[i].(string); ok {
@@ -112,4 +158,16 @@ func (j joint) settle(whole once, err error) {
 			part.SetVal(replies[i])
 		}
 	}
+	return false
+}
+
+// ofCompany tells whether a server has refused to run a script because of what it
+// has beside one part: keys. All others would meet each part as well.
+func ofCompany(err error) bool {
+	for _, code := range []string{"NOPERM", "CROSSSLOT", "MOVED", "ASK"} {
+		if err != nil && redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
 }

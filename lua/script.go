@@ -44,6 +44,9 @@ var forceSource string
 //go:embed inspect.lua
 var inspectSource string
 
+//go:embed outcome.lua
+var outcomeSource string
+
 //go:embed joint.lua
 var jointSource string
 
@@ -61,7 +64,7 @@ var (
 	forceScript   = newScript("force", kindSource+announceSource+forceSource, 1)
 	inspectScript = newScript("inspect", inspectSource, 4)
 
-	jointScript      = newScript("joint", kindSource+tokenSource+announceSource+acquireSource+releaseSource+jointSource, 0)
+	jointScript      = newScript("joint", kindSource+tokenSource+announceSource+acquireSource+releaseSource+outcomeSource+jointSource, 0)
 	acquireAllScript = newScript("acquireall", kindSource+tokenSource+acquireAllSource, 2)
 	floorScript      = newScript("floor", tokenSource+floorSource, 1)
 )

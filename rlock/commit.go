@@ -43,6 +43,8 @@ type commits struct {
 	mu      sync.Mutex // guards what follows
 	queue   []*request
 	senders int
+
+	resuming bool // those that have rested are about to be sent, and other fair ones with them
 }
 
 // request is a prompt one, which is expected to be answered at once and given up if
@@ -53,8 +55,11 @@ type request struct {
 	cmd  redis.Cmder
 	done chan bool // capacity 1; told whether there was an answer
 	kept bool      // given up: it is not over when its caller is
+	fair *Lock     // a fair lock that it is to acquire; then it may rest
 
-	over, left bool // it is told, or will not be: its caller has gone; guarded by commits.mu
+	// Guarded by commits.mu.
+	over, left bool // it is told, or will not be: its caller has gone
+	rests      bool // it is not in the queue yet
 }
 
 func newCommits(rdb redis.UniversalClient, background func(func())) *commits {
@@ -92,8 +97,9 @@ func (c *commits) Process(ctx context.Context, cmd redis.Cmder) (err error) {
 		return c.UniversalClient.Process(ctx, cmd)
 	}
 	r.cmd, r.over = cmd, false
-	switch sender := c.enqueue(r); {
-	case !sender:
+	switch {
+	case r.fair != nil && r.fair.gates.rest(r):
+	case !c.enqueue(r):
 	case c.rdb.Options().ContextTimeoutEnabled:
 		return c.lone(r.Context, cmd)
 	default:
@@ -136,12 +142,36 @@ func (c *commits) relay() {
 func (c *commits) enqueue(r *request) (sender bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.senders < maxSenders {
+	if c.senders < maxSenders && (!c.resuming || r.fair == nil) {
 		c.senders++
 		return true
 	}
 	c.queue = append(c.queue, r)
 	return false
+}
+
+// resume sends requests that have rested, and the one that comes for the same reason:
+// the end of a grant.
+func (c *commits) resume(rested []*request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range rested {
+		if r.rests = false; !r.left {
+			c.queue = append(c.queue, r)
+		}
+	}
+	if c.senders == maxSenders || len(c.queue) == 0 {
+		return
+	}
+	c.senders++
+	c.resuming = true
+	c.background(func() {
+		runtime.Gosched() // whoever has ended the grant, and asks for another, comes along
+		c.mu.Lock()
+		c.resuming = false
+		c.mu.Unlock()
+		c.drain(context.Background(), c.next())
+	})
 }
 
 // abandon ends the wait for a request, unless it is over at this moment.
@@ -150,6 +180,8 @@ func (c *commits) abandon(r *request) (answered bool, err error) {
 	over, i := r.over, slices.Index(c.queue, r)
 	switch {
 	case over:
+	case r.rests:
+		r.left, err = true, errRested
 	case i >= 0:
 		c.queue = slices.Delete(c.queue, i, i+1)
 		err = errNotSent

@@ -21,11 +21,13 @@ import (
 // fairScript matches the calls of a script of a fair lock.
 func fairScript(name string) netfault.Match {
 	var source strings.Builder
-	files := []string{"kind", "token", "announce", "fair", name}
-	if name == "fair_keep" || name == "fair_release" {
-		files = files[1:]
+	files := map[string][]string{
+		"fair_acquire": {"kind", "token", "announce", "fair", "outcome"},
+		"fair_release": {"token", "announce", "fair"},
+		"fair_keep":    {"token", "announce", "fair"},
+		"fair_force":   {"kind", "token", "announce", "fair"},
 	}
-	for _, file := range files {
+	for _, file := range append(files[name], name) {
 		text, err := os.ReadFile("../lua/" + file + ".lua")
 		if err != nil {
 			panic(err)

@@ -32,6 +32,9 @@ type gate struct {
 	turns   turns
 	inquiry *inquiry // of a reader; nil if none asks
 
+	resting []*request  // for a fair lock, until the client's own grant is over
+	alarm   *time.Timer // ends their rest; set while there are any
+
 	// owing says that a wake-up was not answered with a try yet. Whoever took it
 	// may have left since.
 	owing bool

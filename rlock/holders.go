@@ -39,6 +39,7 @@ func (gs *gates) ended(g *grant) {
 		if len(gate.queue) > 0 && !g.lock.shared { // the last reader of all is told by the server
 			gate.queue[0].rouse()
 		}
+		gate.wakeUp()
 		gs.tidy(gate)
 	}
 }

@@ -44,7 +44,7 @@ func classify(err error) (o outcome, final bool) {
 		return answered, true
 	case errors.As(err, &minority):
 		return minority.outcome, minority.final
-	case errors.Is(err, redis.ErrClosed), errors.Is(err, ErrClosed), errors.Is(err, errNotSent), errors.As(err, &untrusted):
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, ErrClosed), errors.Is(err, errNotSent), err == errRested, errors.As(err, &untrusted):
 		return notExecuted, true
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.As(err, &netErr) && netErr.Op == "dial":
@@ -80,6 +80,7 @@ type patience struct {
 	total   time.Duration   // bound of all together, counted from since
 	since   time.Time       // zero: from the first attempt
 	trouble error           // why since is earlier: what others' attempts came to
+	fair    *Lock           // of a request for the lock, if it is fair and the caller waits
 	once    bool            // an attempt that was surely not executed is not repeated
 	stop    <-chan struct{} // ends it; nil for what has to be finished
 	told    func(error)     // if set, is told how the attempts go: an error if one got no answer, nil if one did after that
@@ -115,6 +116,7 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 			err = errNotSent
 		case n == 0 && l.grouped && l.client.scripts.prompt(min(p.attempt, left)):
 			quick := l.client.scripts.request(ctx)
+			quick.fair = p.fair
 			if late != nil {
 				quick.late = func() {
 					var unread T
@@ -135,6 +137,10 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 			return a
 		}
 		a.doubt = a.doubt || o == unknown
+		if err == errRested {
+			a.err = &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+			return a
+		}
 		if err == errAbandoned || err == errNotSent {
 			a.cut = last == nil && ctx.Err() != nil
 			a.err = l.givenUp(ctx, last)
@@ -210,6 +216,7 @@ func (l *Lock) translate(err error) error {
 
 var (
 	errNotSent   = errors.New("not sent")
+	errRested    = errors.New("not sent while this client has the lock")
 	errAbandoned = errors.New("abandoned")
 	errNoAnswer  = errors.New("no answer in time")
 )

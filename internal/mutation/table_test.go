@@ -134,19 +134,34 @@ var mutations = []mutation{
 	},
 	{
 		"a script without an answer is sent again in parts", "lua/joint.go",
-		"if !ofCompany(err) {", "if err == nil {",
+		"if ofCompany(err) {", "if err != nil {",
 		"lua", "TestJoinedWithoutAnswer", quick,
 	},
 	{
-		"an error in a part is that of all", "lua/joint.lua",
-		"ok, reply = pcall(acquire, key, nil, first, second)", "ok, reply = true, acquire(key, nil, first, second)",
+		"an error in a part is that of all", "lua/outcome.lua",
+		"local ok, reply = pcall(answer, i)", "local ok, reply = true, answer(i)",
 		"lua", "TestJoinedOutOfMemory", quick,
+	},
+	{
+		"a queue made anew is kept for ever", "lua/fair_acquire.lua",
+		"kept = false -- the queue", "-- the queue",
+		"lua", "TestFairJoined", quick,
 	},
 
 	// Hand-off.
 	{
-		"a fair lock is passed on beyond another client's turn", "lua/fair_release.lua",
-		"if string.sub(owner, 1, #own) ~= own then", "if false then",
+		"a request rests although the run is over", "rlock/holders.go",
+		"gate.wakeUp()", "",
+		"rlock", "TestFakeTimeFairRest", quick,
+	},
+	{
+		"who gives up while his request rests is sent all the same", "rlock/commit.go",
+		"if r.rests = false; !r.left {", "if r.rests = false; true {",
+		"rlock", "TestFakeTimeFairRestIsGivenUp", quick,
+	},
+	{
+		"a fair lock is passed on beyond another client's turn", "lua/fair.lua",
+		"if string.sub(owner, 1, #prefix) ~= prefix then", "if false then",
 		"rlock", "TestFairRun", quick,
 	},
 	{
