@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,30 +59,42 @@ func TestCloseEndsWaiters(t *testing.T) {
 
 // Whoever is the next while a goroutine of the client has the lock is asleep until
 // that ends, and hears of Close all the same.
-func TestCloseEndsTheNextInLine(t *testing.T) {
-	srv := newServer(t)
-	c := newClient(t, srv, nil)
-	mu := c.NewLock("a", rlock.WithoutHandoff())
-	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
-	first := begin(t.Context(), mu)
-	awaitListener(t, srv.Client(t), "a")
-	time.Sleep(20 * time.Millisecond) // its second attempt
-	others := []*waiting{begin(t.Context(), mu), begin(t.Context(), mu)}
-	time.Sleep(20 * time.Millisecond)
-	require.NoError(t, hold.Unlock(held))
-	held, hold = first.acquired(t)
-	closed := make(chan error)
-	go func() { closed <- c.Close(context.Background()) }()
-	for _, w := range others {
-		select {
-		case <-w.done:
-			require.ErrorIs(t, w.err, rlock.ErrClosed)
-		case <-time.After(5 * time.Second):
-			require.Fail(t, "it waits on")
+func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		mu := c.NewLock("a", rlock.WithoutHandoff())
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
+		var waiters []*waiting
+		for range 3 {
+			waiters = append(waiters, begin(t.Context(), mu))
+			synctest.Wait() // until it sleeps
 		}
-	}
-	require.NoError(t, hold.Unlock(held))
-	require.NoError(t, <-closed)
+		require.NoError(t, hold.Unlock(held))
+		synctest.Wait()
+		start := f.now()
+		closed := make(chan error)
+		go func() { closed <- c.Close(context.Background()) }()
+		ended := 0
+		synctest.Wait()
+		for _, w := range waiters {
+			select {
+			case <-w.done:
+				if w.err == nil {
+					held, hold = w.held, w.hold
+					continue
+				}
+				ended++
+				require.ErrorIs(t, w.err, rlock.ErrClosed)
+			default:
+				require.Fail(t, "it waits on")
+			}
+		}
+		require.Equal(t, 2, ended)
+		require.NoError(t, hold.Unlock(held))
+		require.NoError(t, <-closed)
+		require.Equal(t, start, f.now())
+	})
 }
 
 // Holders are told, keep their lease, and unlock as always; Close waits for them.

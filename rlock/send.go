@@ -137,11 +137,11 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 			return a
 		}
 		a.doubt = a.doubt || o == unknown
-		if err == errRested {
+		switch err {
+		case errRested:
 			a.err = &NotAcquiredError{Name: l.name, Err: ended(ctx)}
 			return a
-		}
-		if err == errAbandoned || err == errNotSent {
+		case errAbandoned, errNotSent:
 			a.cut = last == nil && ctx.Err() != nil
 			a.err = l.givenUp(ctx, last)
 			return a

@@ -172,7 +172,7 @@ var mutations = []mutation{
 	{
 		"those who queue do not hear of Close", "rlock/client.go",
 		"c.gates[i].rouse()", "",
-		"rlock", "TestCloseEndsTheNextInLine", quick,
+		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
 		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
