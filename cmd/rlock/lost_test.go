@@ -24,13 +24,19 @@ func death(t *testing.T, pid string) <-chan time.Time {
 	return dead
 }
 
-// leaseEnd returns a time before which the lease on the server does not end.
-func (f *fixture) leaseEnd(name string) time.Time {
+// leaseEnd returns when the lease ends on the server, to a millisecond or two. What is
+// sent together is executed together: nothing comes between that and a last command.
+func (f *fixture) leaseEnd(name string, last ...any) time.Time {
 	f.t.Helper()
-	asked := time.Now()
-	ttl := f.state(name).TTL
-	require.Positive(f.t, ttl)
-	return asked.Add(ttl)
+	pipe := f.Client(f.t).Pipeline()
+	now, ttl := pipe.Time(f.t.Context()), pipe.PTTL(f.t.Context(), name)
+	if last != nil {
+		pipe.Do(f.t.Context(), last...)
+	}
+	_, err := pipe.Exec(f.t.Context())
+	require.NoError(f.t, err)
+	require.Positive(f.t, ttl.Val())
+	return now.Val().Add(ttl.Val())
 }
 
 func TestLostBecauseRemoved(t *testing.T) {
@@ -73,7 +79,7 @@ func TestDeadBeforeTheLeaseEnds(t *testing.T) {
 			args := append(append([]string{"run", "--ttl", "3s"}, tc.args...), "a", "--", "sh", "-c", tc.script)
 			p := begin(t, f.URL(), args...)
 			dead := death(t, p.says("ready "))
-			end := f.leaseEnd("a") // renewals can only make it later
+			end := f.leaseEnd("a", "client", "pause", time.Minute.Milliseconds()) // no renewal after it
 			f.Stop()
 			require.Less(t, (<-dead).Sub(end), time.Duration(0))
 			r := p.end()
