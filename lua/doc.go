@@ -31,9 +31,9 @@
 // the caller repeats. NOSCRIPT is answered here, by sending the source; such a
 // script has not been executed.
 //
-// [Send] joins the acquires and releases of several callers to one script, of which
-// each is a part with an outcome of its own. In Redis a script call costs as much
-// as four or five of the commands in it.
+// [Send] joins the acquires and releases of several callers to one script, and those
+// who ask for the same fair lock to another; each is a part with an outcome of its own.
+// In Redis a script call costs as much as four or five of the commands in it.
 //
 // Scripts declare every key they touch, and only one wherever one is enough: in
 // a cluster a script with two keys fails with TRYAGAIN while its slot migrates.

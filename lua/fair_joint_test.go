@@ -164,8 +164,23 @@ func TestWhoJoinsForAFairLock(t *testing.T) {
 	}
 }
 
-// An error in the middle is that of one owner: who was before it has a ticket, and is
-// told so.
+// An error in the middle is that of one owner. On a replica, who holds the lock is told
+// so, and the others have no ticket.
+func TestFairJoinedOnAReplica(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	put(t, rdb, "lock", "a:1=1 50s")
+	wait := lua.Ticket{Life: ticketLife, Claim: 10 * time.Second}
+	cmds := asking(t, fair(""), 30*time.Second, wait, "a:1", "a:2", "a:3")
+	require.NoError(t, rdb.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+	require.False(t, lua.Send(t.Context(), rdb, cmds, true))
+	require.Equal(t, "acquired false 0", timeless(cmds[0]))
+	for _, cmd := range cmds[1:] {
+		require.True(t, redis.HasErrorPrefix(cmd.Err(), "READONLY"), "%v", cmd.Err())
+	}
+}
+
+// Where nobody can be given a ticket, each is told so.
 func TestFairJoinedOutOfMemory(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	rdb := s.Client(t)

@@ -27,8 +27,8 @@ const (
 // the log (group commit). While fewer than maxSenders goroutines are sending, a
 // request starts one more, and goes out at once and by itself. Others queue; whoever
 // has sent sends the queue, as it stands by then, until there is none. Nobody waits
-// in order to be in company, and each request has its own outcome. In a pipeline
-// most scripts are joined to one, see [lua.Send].
+// in order to be in company, but for a fair lock, see gates.rest; and each request has
+// its own outcome. In a pipeline most scripts are joined to one, see [lua.Send].
 //
 // In a cluster, where a pipeline would wait for the slowest of several nodes, no
 // request is prompt.
@@ -55,7 +55,9 @@ type request struct {
 	cmd  redis.Cmder
 	done chan bool // capacity 1; told whether there was an answer
 	kept bool      // given up: it is not over when its caller is
-	fair *Lock     // a fair lock that it is to acquire; then it may rest
+
+	fair   *Lock // a fair lock that it is to acquire; then it may rest
+	rested bool
 
 	// Guarded by commits.mu.
 	over, left bool // it is told, or will not be: its caller has gone
@@ -184,7 +186,9 @@ func (c *commits) abandon(r *request) (answered bool, err error) {
 		r.left, err = true, errRested
 	case i >= 0:
 		c.queue = slices.Delete(c.queue, i, i+1)
-		err = errNotSent
+		if err = errNotSent; r.rested {
+			err = errRested
+		}
 	default:
 		r.left, err = true, errAbandoned
 	}

@@ -63,7 +63,8 @@
 // first: it contends again when each of them had a turn, or none wants one.
 //
 // Requests that are sent at the same time share pipelines (group commit), and most
-// scripts in a pipeline are one. Nobody waits in order to be in company.
+// scripts in a pipeline are one. Nobody waits in order to be in company, but for those
+// who ask for a fair lock while their client passes it on in memory.
 //
 // # Kinds
 //

@@ -23,7 +23,8 @@ const ticketLife = 6 * time.Second
 // client who follow it, with nobody of another between them, pass the lock on in
 // memory, unless it is fenced or has [WithoutHandoff]. Whoever asks for it meanwhile
 // goes to the server when that is over, or after 2 ms, together with the others who do:
-// one command for all of them. For the methods and the options see [Client.NewLock].
+// one command for many, if that is a single server that answers swiftly. For the
+// methods and the options see [Client.NewLock].
 //
 // Every waiting call stands in the queue for itself, also those of one client. It
 // keeps its place, and says every 2 s that it is still there, until it acquires

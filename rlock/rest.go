@@ -16,14 +16,14 @@ func (gs *gates) rest(r *request) bool {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	gate := gs.byKey[r.fair.protocol.key()]
-	if gate == nil {
+	if gate == nil || len(gate.holders) == 0 || r.rested {
 		return false
 	}
-	g := gate.holder()
-	if g == nil || g.chain.links == 0 && !g.chain.within(g.lock, time.Time{}) {
+	newest := gate.holders[len(gate.holders)-1] // also if it is being released
+	if !newest.lock.apart || newest.chain.links == 0 && !newest.chain.within(newest.lock, time.Time{}) {
 		return false
 	}
-	r.rests = true
+	r.rests, r.rested = true, true
 	if gate.resting = append(gate.resting, r); len(gate.resting) == 1 {
 		gate.alarm = time.AfterFunc(restTime, func() {
 			gs.mu.Lock()

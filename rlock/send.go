@@ -139,7 +139,7 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 		a.doubt = a.doubt || o == unknown
 		switch err {
 		case errRested:
-			a.err = &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+			a.cut, a.err = true, &NotAcquiredError{Name: l.name, Err: ended(ctx)}
 			return a
 		case errAbandoned, errNotSent:
 			a.cut = last == nil && ctx.Err() != nil

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	trialLease = 1500 * time.Millisecond
+	trialLease = 3 * time.Second
 	trialWait  = 10 * time.Second
 	handOvers  = 5
 )
