@@ -128,8 +128,9 @@ func (j *joint) whole(ctx context.Context, form form) once {
 	return j.command
 }
 
-// settle gives each part its answer, err if there is none. If the server has refused the script because of
-// the company in which a part was, the parts are sent one by one, and it reports true.
+// settle gives each part its answer, err if there is none. If the server has refused
+// the script because of the company in which a part was, the parts are sent one by one,
+// and it reports true.
 func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) {
 	if j.command.Err() != nil || j.command.Val() != nil { // err may be that of another command
 		err = j.command.Err()
