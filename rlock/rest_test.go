@@ -94,6 +94,48 @@ func TestFakeTimeFairRestIsShort(t *testing.T) {
 	})
 }
 
+// Who has to teach the server the script does not rest once more.
+func TestFakeTimeFairRestIsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewFairLock("a")
+		holder, next := run(t, mu)
+		require.NoError(t, f.rdb.ScriptFlush(t.Context()).Err())
+		asked := f.now() + restTime
+		later := begin(t.Context(), mu)
+		time.Sleep(time.Second)
+		all := f.fairly("fair_acquire")
+		require.Equal(t, []time.Duration{asked, asked}, all[len(all)-2:])
+		require.NoError(t, holder.hold.Unlock(holder.held))
+		for _, w := range []*waiting{next, later} {
+			<-w.done
+			require.NoError(t, w.err)
+			require.NoError(t, w.hold.Unlock(w.held))
+		}
+		require.Empty(t, f.Keys())
+	})
+}
+
+// A plain lock of the same name is not passed on to those who queue on the server.
+func TestFakeTimeFairNoRestBesideAPlainLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		asked := f.now()
+		w := begin(t.Context(), c.NewFairLock("a"))
+		time.Sleep(time.Second)
+		for _, at := range f.fairly("fair_acquire") {
+			require.Equal(t, asked, at)
+		}
+		require.NoError(t, hold.Unlock(held))
+		<-w.done
+		require.NoError(t, w.err)
+		require.NoError(t, w.hold.Unlock(w.held))
+		require.Empty(t, f.Keys())
+	})
+}
+
 // Who leaves meanwhile has sent nothing.
 func TestFakeTimeFairRestIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -155,6 +155,11 @@ var mutations = []mutation{
 		"rlock", "TestFakeTimeFairRest", quick,
 	},
 	{
+		"a request rests beside a plain lock of the same name", "rlock/rest.go",
+		"!newest.lock.apart || ", "",
+		"rlock", "TestFakeTimeFairNoRestBesideAPlainLock", quick,
+	},
+	{
 		"who gives up while his request rests is sent all the same", "rlock/commit.go",
 		"if r.rests = false; !r.left {", "if r.rests = false; true {",
 		"rlock", "TestFakeTimeFairRestIsGivenUp", quick,
