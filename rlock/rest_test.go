@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,6 +161,15 @@ func TestFakeTimeFairRestIsGivenUp(t *testing.T) {
 		<-stayer.done
 		require.NoError(t, stayer.err)
 		require.NoError(t, stayer.hold.Unlock(stayer.held))
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		var lengths []int // of the requests; each further owner makes one longer
+		for _, r := range f.log {
+			if fairScript("fair_acquire")(r.args) {
+				lengths = append(lengths, len(r.args))
+			}
+		}
+		require.Len(t, slices.Compact(lengths), 1, "each is that of one owner")
 		require.Empty(t, f.Keys())
 	})
 }
