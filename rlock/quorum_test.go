@@ -202,6 +202,9 @@ func TestQuorumForgetfulServers(t *testing.T) {
 	all := newServers(t, 3)
 	mu := all.lock(t)
 	held, hold := lock(t, t.Context(), mu)
+	redistest.Eventually(t, "the request to the first has arrived, too", func() bool {
+		return len(all[0].Client(t).Keys(t.Context(), "*").Val()) > 0
+	})
 	require.NoError(t, all[0].Client(t).FlushAll(t.Context()).Err())
 	<-time.After(2 * quorumLease)
 	require.NoError(t, held.Err())
