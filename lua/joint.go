@@ -25,7 +25,7 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 		}
 	}
 	for _, j := range all {
-		_ = pipe.Process(ctx, j.whole(ctx, script.byHash))
+		_ = pipe.Process(ctx, j.whole(ctx, "evalsha", j.script.sha))
 	}
 	_, err := pipe.Exec(ctx) // each command has its own
 	for _, j := range all {
@@ -98,33 +98,30 @@ func sameButOwner(a, b once) bool {
 }
 
 // whole returns the command in place of the parts, which is that of the only one.
-func (j *joint) whole(ctx context.Context, form form) once {
-	switch {
-	case len(j.parts) == 1:
+func (j *joint) whole(ctx context.Context, verb string, script any) once {
+	if len(j.parts) == 1 {
 		j.command = j.parts[0]
-	case j.script == &jointScript:
-		keys := make([]string, 0, len(j.parts))
-		args := make([]any, 0, 3*len(j.parts))
+		return j.command
+	}
+	words := make([]any, 0, argKey+4*len(j.parts))
+	words = append(words, verb, script)
+	if j.script == &jointScript {
+		words = append(words, len(j.parts))
 		for _, part := range j.parts {
-			keys = append(keys, part.Args()[argKey].(string))
-			if args = append(args, part.Args()[argKey+1:]...); part.Args()[argScript] == acquireScript.sha {
-				args = append(args, "")
+			words = append(words, part.Args()[argKey])
+		}
+		for _, part := range j.parts {
+			if words = append(words, part.Args()[argKey+1:]...); part.Args()[argScript] == acquireScript.sha {
+				words = append(words, "")
 			}
 		}
-		j.command = form(*j.script, ctx, keys, args...)
-	default:
-		first := j.parts[0].Args()
-		owner := fairOwner(j.parts[0])
-		words := slices.Clone(first[owner-1:])
+	} else {
+		words = append(words, j.parts[0].Args()[argKeys:]...)
 		for _, part := range j.parts[1:] {
-			words = append(words, part.Args()[owner])
+			words = append(words, part.Args()[fairOwner(part)])
 		}
-		keys := make([]string, 0, 6)
-		for _, key := range first[argKey : owner-1] {
-			keys = append(keys, key.(string))
-		}
-		j.command = form(*j.script, ctx, keys, words...)
 	}
+	j.command = newOnce(ctx, words)
 	return j.command
 }
 
@@ -136,7 +133,7 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 		err = j.command.Err()
 	}
 	if unknownScript(err) {
-		err = r.Process(ctx, j.whole(ctx, script.bySource))
+		err = r.Process(ctx, j.whole(ctx, "eval", j.script.source))
 	}
 	if ofCompany(err) {
 		pipe := r.Pipeline()

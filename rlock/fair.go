@@ -102,6 +102,9 @@ func (f *fair) acquire(ctx context.Context, owner string, lease time.Duration, _
 		return reply{Reply: r.Reply}, err
 	}
 	t.joinEarly()
+	if r, prompt := ctx.(*request); prompt {
+		r.fair = f.lock
+	}
 	sent := time.Now()
 	r, err := lua.AcquireFair(ctx, f.client.scripts, f.of(owner), lease,
 		lua.Ticket{Life: ticketLife, Claim: min(ticketLife, lease)})

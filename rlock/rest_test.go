@@ -29,6 +29,15 @@ func run(t *testing.T, mu *rlock.Lock) (holder, next *waiting) {
 	return holder, next
 }
 
+// pass has waiters get the lock in this order, and give it back.
+func pass(t *testing.T, waiters ...*waiting) {
+	for _, w := range waiters {
+		<-w.done
+		require.NoError(t, w.err)
+		require.NoError(t, w.hold.Unlock(w.held))
+	}
+}
+
 // Who asks while the lock is passed on in memory does so when that is over, in one
 // command with all others who do.
 func TestFakeTimeFairRest(t *testing.T) {
@@ -51,11 +60,7 @@ func TestFakeTimeFairRest(t *testing.T) {
 		require.NoError(t, next.hold.Unlock(next.held))
 		synctest.Wait()
 		require.Len(t, f.fairly("fair_acquire"), before+1)
-		for _, w := range later {
-			<-w.done
-			require.NoError(t, w.err)
-			require.NoError(t, w.hold.Unlock(w.held))
-		}
+		pass(t, later...)
 		require.Equal(t, start, f.now())
 		require.Empty(t, f.Keys())
 	})
@@ -107,12 +112,7 @@ func TestFakeTimeFairRestIsOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		all := f.fairly("fair_acquire")
 		require.Equal(t, []time.Duration{asked, asked}, all[len(all)-2:])
-		require.NoError(t, holder.hold.Unlock(holder.held))
-		for _, w := range []*waiting{next, later} {
-			<-w.done
-			require.NoError(t, w.err)
-			require.NoError(t, w.hold.Unlock(w.held))
-		}
+		pass(t, holder, next, later)
 		require.Empty(t, f.Keys())
 	})
 }
@@ -130,9 +130,7 @@ func TestFakeTimeFairNoRestBesideAPlainLock(t *testing.T) {
 			require.Equal(t, asked, at)
 		}
 		require.NoError(t, hold.Unlock(held))
-		<-w.done
-		require.NoError(t, w.err)
-		require.NoError(t, w.hold.Unlock(w.held))
+		pass(t, w)
 		require.Empty(t, f.Keys())
 	})
 }
@@ -155,12 +153,7 @@ func TestFakeTimeFairRestIsGivenUp(t *testing.T) {
 		f.mu.Lock()
 		require.Len(t, f.log, before)
 		f.mu.Unlock()
-		require.NoError(t, holder.hold.Unlock(holder.held))
-		<-next.done
-		require.NoError(t, next.hold.Unlock(next.held))
-		<-stayer.done
-		require.NoError(t, stayer.err)
-		require.NoError(t, stayer.hold.Unlock(stayer.held))
+		pass(t, holder, next, stayer)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		var lengths []int // of the requests; each further owner makes one longer

@@ -80,7 +80,6 @@ type patience struct {
 	total   time.Duration   // bound of all together, counted from since
 	since   time.Time       // zero: from the first attempt
 	trouble error           // why since is earlier: what others' attempts came to
-	fair    *Lock           // of a request for the lock, if it is fair and the caller waits
 	once    bool            // an attempt that was surely not executed is not repeated
 	stop    <-chan struct{} // ends it; nil for what has to be finished
 	told    func(error)     // if set, is told how the attempts go: an error if one got no answer, nil if one did after that
@@ -116,7 +115,6 @@ func send[T any](ctx context.Context, l *Lock, p patience, request func(context.
 			err = errNotSent
 		case n == 0 && l.grouped && l.client.scripts.prompt(min(p.attempt, left)):
 			quick := l.client.scripts.request(ctx)
-			quick.fair = p.fair
 			if late != nil {
 				quick.late = func() {
 					var unread T

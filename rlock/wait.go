@@ -26,7 +26,6 @@ func (l *Lock) contend(wait context.Context, seat *seat, p patience) (*grant, er
 	deaf, woken := 0, false
 	if l.apart { // has a place of its own on the server, and perhaps hears of it already
 		seat.listen(g.owner)
-		p.fair = l
 	}
 	for first := true; ; first, v = false, seat.look() {
 		if v.given != nil {
