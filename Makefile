@@ -1,7 +1,13 @@
-# make test      everything that a change must pass; installs redis-server if it is missing
-# make lint      vet, staticcheck, gofumpt
-# make race      tests only, with the race detector
-# make verify    histories of many clients under faults, checked; prints a table
+# make test      what a change must pass: the linters, and the tests with the race detector, on real servers of their own.
+#                On two idle cores 3 minutes, twice that beside other work or when nothing is compiled yet.
+#                Installs redis-server if it is missing.
+# make test-all  the same with what takes long or many servers: clusters, failovers, rights; about 10 minutes
+# make lint      vet, staticcheck, gofumpt, actionlint, and vet for macOS and Windows, which make test leaves out; a minute,
+#                three when nothing is compiled yet
+# make api       writes down the exported API (api/*.txt) after a change of it
+# make man       writes docs/rlock.1 from the help of the command
+# make release   static binaries for Linux and macOS, checksums and lists of modules, in dist/
+# make verify    histories of many clients under faults, checked; prints a table; about 5 minutes
 # make soak D=10m  mixed load under faults for so long: memory, goroutines, violations
 # make mutate    deliberate defects, each of which a named test must find
 # make model     the waiting protocol, checked by Spin; installs spin and gcc if they are missing
@@ -9,41 +15,69 @@
 # make interop   the cases of interop/ beside the real Redisson: needs java (17) and mvn
 # make compare URL=redis://…  benchmarks beside other lock libraries
 # make bench     Go benchmarks of the hot paths
-# make bench-report  the numbers and the picture of README.md, in about 16 minutes: bench.md, bench.json, docs/bench.svg;
+# make bench-report  the figures and the picture of docs/benchmarks.md, in about 16 minutes: bench.md, bench.json, docs/bench.svg;
 #                on private servers, or with URL=redis://… NODES=redis://…,redis://…
+# make bench-wide  one lock and up to 1,024 clients, and what waiting costs, beside other libraries, in about 12 minutes a
+#                round: bench-wide.md, bench-wide.json, docs/bench-wide.svg
 # make bench-budget  throughput against the longest wait for other budgets of hand-offs: budget.md, budget.svg
 
 GO    ?= go
 TOOLS := $(GO) run -modfile=tools/go.mod
 PKGS  ?= ./...
 
-.PHONY: test lint race verify soak mutate model topology interop compare bench bench-report bench-budget redis spin fmt
+.PHONY: test test-all lint vet portable tidy api man release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin fuzz fmt
 
-test: redis lint race
+# One line for each package, and in the end the output of what has failed, and of nothing else. A test mostly waits,
+# so more packages than cores are tested at once.
+TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
+
+test: redis vet
+	@$(TEST) -race -short -p 4 -timeout 10m $(PKGS)
+	@cd bench/compare && $(GO) test -short ./...
+
+test-all: redis lint tidy
+	@$(TEST) -race -timeout 20m $(PKGS)
+	@cd bench/compare && $(GO) test ./...
+
+# $(call install,commands,packages,what for)
+define install
+	@missing=; for c in $(1); do command -v $$c >/dev/null || missing="$$missing $$c"; done; \
+	[ -z "$$missing" ] || { \
+		echo "Not found:$$missing. $(3)"; \
+		command -v apt-get >/dev/null || { echo "Please install them by hand; the packages of Debian are: $(2)"; exit 1; }; \
+		as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		echo "This once, by $$as apt-get install $(2) ..."; \
+		$$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq $(2) >/dev/null; }
+endef
 
 redis:
-	@command -v redis-server >/dev/null || { \
-		echo "installing redis-server"; \
-		as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-		$$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq redis-server >/dev/null; }
-	@redis-server --version
+	$(call install,redis-server,redis-server,The tests run redis-server processes of their own: private and on loopback.)
 
 spin:
-	@command -v spin >/dev/null && command -v gcc >/dev/null || { \
-		echo "installing spin and gcc"; \
-		as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-		$$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq spin gcc libc6-dev >/dev/null; }
+	$(call install,spin gcc,spin gcc libc6-dev,The model of the protocol is searched by Spin.)
 
-lint:
-	$(GO) vet $(PKGS)
-	$(TOOLS) honnef.co/go/tools/cmd/staticcheck $(PKGS)
-	cd bench/compare && $(GO) vet ./...
+tidy: # asks for modules that no build needs
+	@for module in . tools bench/compare; do $(GO) -C $$module mod tidy -diff || exit; done
+
+lint: vet portable
+
+vet:
+	@echo "vet, staticcheck, actionlint, gofumpt"
+	@$(GO) vet $(PKGS)
+	@$(TOOLS) honnef.co/go/tools/cmd/staticcheck $(PKGS)
+	@cd bench/compare && $(GO) vet ./...
+	@$(TOOLS) github.com/rhysd/actionlint/cmd/actionlint .github/workflows/*.yml
 	@unformatted=$$($(TOOLS) mvdan.cc/gofumpt -l .); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 
-race:
-	$(GO) test -race -timeout 10m $(PKGS)
-	cd bench/compare && $(GO) test ./...
+# What does not need a Unix.
+PORTABLE := ./rlock ./watchdog ./pubsub ./lua ./rlocktest ./bench ./internal/request ./internal/report ./internal/netfault ./internal/redistest ./examples/...
+
+portable:
+	@echo "vet for macOS and Windows"
+	@GOOS=darwin $(GO) vet $(PKGS)
+	@GOOS=windows $(GO) vet $(PORTABLE)
+	@GOOS=windows $(GO) build $(PKGS)
 
 verify: redis
 	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify$$'
@@ -56,7 +90,7 @@ mutate: redis
 	RLOCK_MUTATE=1 $(GO) test -count=1 -v -timeout 20m ./internal/mutation
 
 model: spin
-	RLOCK_MODEL=1 $(GO) test -count=1 -v -timeout 20m ./model
+	RLOCK_MODEL=1 $(GO) test -count=1 -v -timeout 60m ./model
 
 topology: redis
 	RLOCK_TOPOLOGY=1 $(GO) test -count=1 -v -timeout 15m ./internal/topology
@@ -75,6 +109,8 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)
 
 PORTS ?= 7391 7392 7393
+BENCH = "$$dir/bench" --url "$$url" bench $${nodes:+--node "$$nodes"}
+DIR = cmd/rlock
 bench-report: SCENARIOS = uncontended-*,uncontended-64@1ms,readers-64,wakeup-*,wakeup-*@1ms,hot-*,foreign-*,idle-100,held-10000
 bench-report: COMPARE = rlock,no-handoff,fair,readers,quorum,pubsub
 bench-report: FILES = --json bench.json --markdown bench.md --svg docs/bench.svg
@@ -82,19 +118,55 @@ bench-budget: SCENARIOS = hot-8x8,hot-8x8-200us,foreign-*
 bench-budget: COMPARE = rlock,no-handoff,handoff-*
 bench-budget: PORTS = 7391
 bench-budget: FILES = --json budget.json --markdown budget.md --svg budget.svg
+bench-wide: SCENARIOS = wide-*,handoff-kill,idle-wide-100
+bench-wide: COMPARE = rlock,fair,pubsub,redislock,redislock-tuned,redsync,redsync-tuned,rueidislock,rueidislock-tuned
+bench-wide: PORTS = 7391
+bench-wide: FILES = --json bench-wide.json --markdown bench-wide.md --svg docs/bench-wide.svg
+bench-wide: DIR = bench/compare
+bench-wide: BENCH = "$$dir/bench" --url "$$url"
+bench-wide: ROUNDS = 1
 ROUNDS ?= 3
 
 # A server that does not start, because its port is taken, would let another one be measured.
-bench-report bench-budget: redis
+bench-report bench-budget bench-wide: redis
 	@set -e; dir=$$(mktemp -d); pids=; url='$(URL)'; nodes='$(NODES)'; \
 	trap 'set +e; kill $$pids 2>/dev/null; wait; rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
-	$(GO) build -o "$$dir/rlock" ./cmd/rlock; \
+	$(GO) build -C $(DIR) -o "$$dir/bench" .; \
 	if [ -z "$$url" ]; then for port in $(PORTS); do \
 		redis-server --port $$port --bind 127.0.0.1 --save '' --dir "$$dir" >"$$dir/$$port.log" & pids="$$pids $$!"; \
 		until redis-cli -p $$port ping >/dev/null 2>&1; do kill -0 $$!; sleep 0.1; done; sleep 0.2; kill -0 $$!; \
 		if [ -z "$$url" ]; then url=redis://127.0.0.1:$$port; else nodes="$$nodes$${nodes:+,}redis://127.0.0.1:$$port"; fi; \
 	done; fi; \
-	"$$dir/rlock" --url "$$url" bench $${nodes:+--node "$$nodes"} --scenario '$(SCENARIOS)' --compare '$(COMPARE)' --rounds $(ROUNDS) $(FILES)
+	$(BENCH) --scenario '$(SCENARIOS)' --compare '$(COMPARE)' --rounds $(ROUNDS) $(FILES)
+
+api:
+	$(GO) test -count=1 ./internal/api -update
+
+man:
+	$(GO) test -count=1 -run '^TestManual$$' ./cmd/rlock -update
+
+FUZZTIME ?= 1m
+fuzz:
+	@for target in ./lua:FuzzReadMessage ./lua:FuzzReply ./pubsub:FuzzEvents ./rlock:FuzzNames ./internal/netfault:FuzzReader; do \
+		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}" || exit; done
+
+# What a binary says of its version is from the tag of a clean checkout. The list of modules, with their hashes, is in
+# the binary as well: go version -m shows it, and scanners of software bills of materials read it.
+RELEASE := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+release:
+	@rm -rf dist && mkdir dist
+	@for system in $(RELEASE); do \
+		name=rlock-$${system%/*}-$${system#*/}; echo "dist/$$name"; \
+		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -trimpath -ldflags '-s -w' -o dist/$$name ./cmd/rlock || exit; \
+		$(GO) version -m dist/$$name | sed 1d >dist/$$name.modules; \
+	done
+	@cp docs/rlock.1 dist/
+	@for shell in bash zsh fish; do $(GO) run ./cmd/rlock completion $$shell >dist/rlock.$$shell || exit; done
+	@cd dist && sha256sum * >SHA256SUMS 2>/dev/null || shasum -a 256 * >SHA256SUMS
+
+image:
+	docker build -t rlock .
 
 fmt:
 	$(TOOLS) mvdan.cc/gofumpt -w .

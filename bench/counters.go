@@ -18,6 +18,9 @@ type counters struct {
 	reads       int64            // from sockets
 	cpu         time.Duration
 	connections int64
+	limit       int64         // of connections
+	bytes       int64         // from and to sockets
+	reply       int64         // bytes of the answer to the question for these counters, which the next ones include
 	questions   int64         // for these counters, since the ones before
 	at          time.Time     // on the server's clock
 	elapsed     time.Duration // since the ones before
@@ -28,7 +31,9 @@ func readCounters(ctx context.Context, rdb *redis.Client) (counters, error) {
 	if err != nil {
 		return counters{}, err
 	}
-	return parseCounters(text), nil
+	c := parseCounters(text)
+	c.reply = int64(len(text))
+	return c, nil
 }
 
 // add makes c the counters of two servers.
@@ -39,6 +44,8 @@ func (c counters) add(other counters) counters {
 	c.reads += other.reads
 	c.cpu += other.cpu
 	c.connections += other.connections
+	c.bytes += other.bytes
+	c.reply += other.reply
 	c.questions += other.questions
 	return c
 }
@@ -55,6 +62,11 @@ func parseCounters(info string) counters {
 			c.at = time.UnixMicro(usec)
 		case name == "connected_clients":
 			c.connections, _ = strconv.ParseInt(value, 10, 64)
+		case name == "maxclients":
+			c.limit, _ = strconv.ParseInt(value, 10, 64)
+		case name == "total_net_input_bytes" || name == "total_net_output_bytes":
+			n, _ := strconv.ParseInt(value, 10, 64)
+			c.bytes += n
 		case name == "used_cpu_sys" || name == "used_cpu_user":
 			seconds, _ := strconv.ParseFloat(value, 64)
 			c.cpu += time.Duration(seconds * float64(time.Second))
@@ -85,6 +97,7 @@ func (c counters) since(before counters) counters {
 		}
 	}
 	d.reads = max(c.reads-before.reads-c.questions, 0)
+	d.bytes = max(c.bytes-before.bytes-before.reply, 0)
 	d.calls["info"] = max(d.calls["info"]-c.questions, 0)
 	return d
 }
@@ -99,6 +112,8 @@ func (c counters) commands() (n int64) {
 func (c counters) scripts() int64 {
 	return c.calls["evalsha"] + c.calls["eval"] + c.calls["fcall"]
 }
+
+func (c counters) messages() int64 { return c.calls["publish"] + c.calls["spublish"] }
 
 // ErrEmbedded: the server is not one whose numbers mean anything.
 var ErrEmbedded = errors.New("bench: an embedded server: it says nothing about Redis, so nothing is measured on it")

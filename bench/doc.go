@@ -57,6 +57,24 @@
 //     that was kept waiting would have started more operations meanwhile, one per
 //     mean cycle of a goroutine in that run. Raw percentiles are in the JSON.
 //     Wake-ups need no correction, PINGs are timed from when they were due.
+//   - With many clients each goroutine has one of its own, with few connections. They
+//     begin one after the other, during the time before the window, and go on for a
+//     moment after it. Scripts, messages, server CPU and bytes are divided by the
+//     acquisitions by another client than the one before; "scripts/op" is divided by
+//     all acquisitions. Messages are PUBLISH and SPUBLISH, also those in scripts,
+//     less the probes of connections, which clients of this library publish
+//     themselves; requests are what the server has read from sockets, less the same:
+//     of this library almost all are scripts, of others they may be plain commands.
+//     The probes' cost is part of the server CPU and the bytes. A wake-up is from the
+//     moment before Unlock until somebody who has waited since before that has the
+//     lock; its floor is the cycle.
+//   - "of sections" is the share of the time in which somebody was inside: 1 is what
+//     sections without anything between them would allow.
+//   - Kill has processes that wait for a lock each, before anybody else does, and
+//     kill themselves; 20 ms later the holder unlocks. The delay is that of all who
+//     were behind, from the moment before Unlock.
+//   - Of clients that wait in vain, probes are PUBLISH and PING, and the others what
+//     else the server has read from sockets.
 //   - A hand-off is an acquisition by another goroutine than the one that held
 //     the lock before. Taking one's own lock again is none.
 //   - Fairness is Jain's index over the acquisitions of the goroutines, those

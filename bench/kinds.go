@@ -35,7 +35,7 @@ func Contenders() []Contender {
 		{
 			Name: "fair", About: "this library's fair lock",
 			New:       newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewFairLock(name) }),
-			Reentrant: true, Kinds: []Kind{Cycle, Contend, Wakeup, Idle},
+			Reentrant: true, Kinds: []Kind{Cycle, Contend, Wide, Kill, Wakeup, Idle},
 		},
 		{
 			Name: "readers", About: "readers of this library's read/write lock",
@@ -63,7 +63,7 @@ type kind struct {
 
 func newKind(lock func(*rlock.Client, string) *rlock.Lock) func(Target) (Locker, error) {
 	return func(t Target) (Locker, error) {
-		rdb := redis.NewClient(t.Server.Options())
+		rdb := t.Dial()
 		client, err := rlock.New(rdb, &rlock.Options{LeaseTime: t.Lease})
 		return &kind{rdb, client, lock}, err
 	}

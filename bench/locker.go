@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,6 +45,18 @@ type Target struct {
 	Servers []Server // of a contender that is Quorum: all, Server first
 	Lease   time.Duration
 	Renew   bool // locks are held for longer than Lease; otherwise renewing is the client's own choice
+
+	published *atomic.Int64 // messages of clients made by Dial
+}
+
+// Dial returns a client of the server. What it publishes by itself, not in a
+// script, counts as a probe: a message that is no announcement of a release.
+func (t Target) Dial() *redis.Client {
+	rdb := redis.NewClient(t.Server.Options())
+	if t.published != nil {
+		rdb.AddHook(publications{t.published})
+	}
+	return rdb
 }
 
 // Server is a single Redis server.
@@ -54,6 +67,7 @@ type Server struct {
 	TLS                bool
 	TLSName            string // as in the certificate
 	TLSAny             bool   // any certificate will do
+	Pool               int    // connections for the commands of a client; 0: its default
 }
 
 // NewServer takes from the options of a client what leads to the server.
@@ -70,6 +84,9 @@ func NewServer(o *redis.Options) Server {
 // goroutine for a lone request and makes no difference to the others.
 func (s Server) Options() *redis.Options {
 	o := &redis.Options{Network: s.Network, Addr: s.Addr, Username: s.Username, Password: s.Password, DB: s.DB, ContextTimeoutEnabled: true}
+	if s.Pool > 0 {
+		o.PoolSize, o.PipelinePoolSize = s.Pool, 1
+	}
 	if s.TLS {
 		o.TLSConfig = &tls.Config{ServerName: s.TLSName, InsecureSkipVerify: s.TLSAny}
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == WorkerArg {
-		if err := Work(append(Contenders(), brokenContender()), os.Stdin, os.Stdout); err != nil {
+		if err := Work(append(Contenders(), brokenContender(), jammedContender()), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

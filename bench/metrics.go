@@ -13,7 +13,8 @@ type metric struct {
 	format func(float64) string
 	value  func(*Sample) float64
 	floor  func(*Sample) float64
-	worst  bool // what stands for all rounds is not their median, but the greatest
+	lacks  func(*Sample) bool // there is no such number
+	worst  bool               // what stands for all rounds is not their median, but the greatest
 }
 
 var metrics = []metric{
@@ -22,6 +23,26 @@ var metrics = []metric{
 	{name: "passed/s", head: "to others/s", format: count, value: func(s *Sample) float64 { return perSecond(s, s.Passed) }, floor: opsPerSecond},
 	{name: "jain", head: "Jain", format: fraction, value: func(s *Sample) float64 { return s.Jain }},
 	{name: "longest", head: "longest", format: duration, value: func(s *Sample) float64 { return float64(s.Longest) }, worst: true},
+	{name: "share", head: "of sections", format: fraction, value: shareOfSections, lacks: func(s *Sample) bool { return s.Section == 0 }},
+	{name: "scripts/handoff", head: "scripts", format: fraction, value: func(s *Sample) float64 { return perHandoff(s, s.counted(s.Scripts)) }},
+	{name: "messages/handoff", head: "messages", format: fraction, value: func(s *Sample) float64 { return perHandoff(s, s.counted(s.Messages)) }},
+	{name: "requests/handoff", head: "requests", format: fraction, value: func(s *Sample) float64 { return perHandoff(s, max(s.counted(s.Reads-s.Probes), 0)) }},
+	{
+		name: "server CPU/handoff", head: "srv CPU", format: duration, floor: serverCPU,
+		value: func(s *Sample) float64 { return perHandoff(s, s.counted(int64(s.ServerCPU))) },
+	},
+	{
+		name: "net/handoff", head: "net bytes", format: count,
+		value: func(s *Sample) float64 { return perHandoff(s, s.counted(s.Bytes)) },
+		floor: func(s *Sample) float64 { return perOp(s, s.counted(s.Bytes)) },
+	},
+	{
+		name: "wakeup p50", head: "wake-up", format: duration, floor: func(s *Sample) float64 { return float64(s.Latency.P50) },
+		value: func(s *Sample) float64 { return float64(s.Wakeups.P50) },
+	},
+	{name: "wakeup p99", head: "its p99", format: duration, value: func(s *Sample) float64 { return float64(s.Wakeups.P99) }},
+	{name: "probes/s each", head: "probes/s each", format: fraction, value: func(s *Sample) float64 { return perClient(s, s.counted(s.Probes)) }},
+	{name: "others/s each", head: "others/s each", format: fraction, value: func(s *Sample) float64 { return perClient(s, max(s.counted(s.Reads-s.Probes), 0)) }},
 	latency("p50", func(p Percentiles) time.Duration { return p.P50 }),
 	latency("p90", func(p Percentiles) time.Duration { return p.P90 }),
 	latency("p99", func(p Percentiles) time.Duration { return p.P99 }),
@@ -43,7 +64,7 @@ var metrics = []metric{
 	{name: "goroutines", head: "gor.", format: count, value: func(s *Sample) float64 { return float64(s.Goroutines) }},
 	{name: "goroutines/lock", head: "gor./lock", format: fraction, value: func(s *Sample) float64 { return float64(s.Goroutines) / max(float64(s.Locks), 1) }},
 	{name: "connections", head: "conns", format: count, value: func(s *Sample) float64 { return float64(s.Connections) }},
-	{name: "memory", head: "bytes/waiter", format: count, value: func(s *Sample) float64 { return float64(s.Memory) }},
+	{name: "memory", head: "bytes/waiter", format: count, value: func(s *Sample) float64 { return float64(s.Memory) }, lacks: func(s *Sample) bool { return s.Memory == 0 }},
 	{name: "lost", head: "lost", format: count, value: func(s *Sample) float64 { return float64(s.Lost) }, worst: true},
 	{name: "violations", head: "violations", format: count, value: func(s *Sample) float64 { return float64(s.Violations) }, worst: true},
 	{name: "errors", head: "errors", format: count, value: func(s *Sample) float64 { return float64(s.Errors) }, worst: true},
@@ -78,6 +99,23 @@ func perOp(s *Sample, total float64) float64 {
 	}
 	return total / float64(s.Ops)
 }
+
+// perHandoff is zero where there were no hand-offs.
+func perHandoff(s *Sample, total float64) float64 {
+	if s.Handoffs == 0 {
+		return 0
+	}
+	return total / float64(s.Handoffs)
+}
+
+// perClient is a rate.
+func perClient(s *Sample, total float64) float64 {
+	return total / s.Elapsed.Seconds() / float64(max(s.Clients, 1))
+}
+
+// shareOfSections is how much of the time somebody was inside: 1 is what critical
+// sections without anything between them would allow.
+func shareOfSections(s *Sample) float64 { return opsPerSecond(s) * s.Section.Seconds() }
 
 // readsPer100Scripts is zero where there were no scripts.
 func readsPer100Scripts(s *Sample) float64 {

@@ -39,7 +39,7 @@ type line struct {
 }
 
 func newPlain(t Target) (Locker, error) {
-	return &plain{rdb: redis.NewClient(t.Server.Options()), id: xid.New().String(), lease: t.Lease, names: make(map[string]*line)}, nil
+	return &plain{rdb: redis.NewClient(t.Server.Options()), id: "pubsub-" + xid.New().String(), lease: t.Lease, names: make(map[string]*line)}, nil
 }
 
 func (p *plain) Lock(ctx context.Context, name string) (context.Context, func(context.Context) error, error) {
@@ -49,9 +49,9 @@ func (p *plain) Lock(ctx context.Context, name string) (context.Context, func(co
 	case <-ctx.Done():
 		return ctx, nil, ctx.Err()
 	}
-	g := lua.Grant{Key: name, Channel: "redisson_lock__channel:{" + name + "}", Owner: p.id + ":" + strconv.FormatInt(p.grants.Add(1), 10)}
+	g := lua.Grant{Key: name, Owner: p.id + ":" + strconv.FormatInt(p.grants.Add(1), 10)}
 	for {
-		reply, err := lua.Acquire(ctx, p.rdb, g, p.lease)
+		reply, err := lua.Acquire(ctx, p.rdb, g, p.lease, 0)
 		if err != nil {
 			<-l.turn
 			return ctx, nil, err
@@ -59,11 +59,11 @@ func (p *plain) Lock(ctx context.Context, name string) (context.Context, func(co
 		if reply.Acquired {
 			return ctx, func(ctx context.Context) error {
 				defer func() { <-l.turn }()
-				_, err := lua.Release(ctx, p.rdb, g)
+				_, err := lua.Release(ctx, p.rdb, g, lua.Ending{})
 				return err
 			}, nil
 		}
-		l.listen.Do(func() { l.subscribe(p.rdb, g.Channel) })
+		l.listen.Do(func() { l.subscribe(p.rdb, lua.UnlockChannel(name)) })
 		select {
 		case <-l.wake:
 		case <-time.After(reply.TTL):

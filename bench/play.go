@@ -28,6 +28,8 @@ func (w *worker) prepare(ctx context.Context) (play, error) {
 		return w.probe(), nil
 	case w.Scenario.Kind == Wakeup:
 		return w.wakeups(), nil
+	case w.Scenario.Kind == Kill:
+		return w.kill(), nil
 	case w.stranger():
 		return w.loops(1), nil
 	}
@@ -37,10 +39,12 @@ func (w *worker) prepare(ctx context.Context) (play, error) {
 // load is one goroutine of a run, and what it found.
 type load struct {
 	w         *worker
+	locker    Locker
 	id        int64
 	name      string
 	cell      *cell
 	latencies *hdr.Histogram
+	wakeups   *hdr.Histogram // Wide
 	tally     tally
 	taken     int64
 }
@@ -49,16 +53,22 @@ func (w *worker) newLoads(n int) []*load {
 	loads := make([]*load, n)
 	for i := range loads {
 		name, cell := w.key(i)
-		loads[i] = &load{w: w, id: w.id(i), name: name, cell: cell, latencies: newHistogram()}
+		loads[i] = &load{w: w, locker: w.locker(i), id: w.id(i), name: name, cell: cell, latencies: newHistogram()}
+		if w.Scenario.Kind == Wide {
+			loads[i].wakeups = newHistogram()
+		}
 	}
 	return loads
 }
 
 // sum adds what the goroutines found to t.
 func sum(t *tally, loads []*load) {
-	all := newHistogram()
+	all, wakeups := newHistogram(), newHistogram()
 	for _, l := range loads {
 		all.Merge(l.latencies)
+		if l.wakeups != nil {
+			wakeups.Merge(l.wakeups)
+		}
 		t.Taken = append(t.Taken, l.taken)
 		t.Handoffs += l.tally.Handoffs
 		t.Passed += l.tally.Passed
@@ -68,22 +78,29 @@ func sum(t *tally, loads []*load) {
 			t.FirstErr = l.tally.FirstErr
 		}
 	}
-	encoded, err := all.EncodeV2()
+	t.Latencies, t.Wakeups = t.encode(all), t.encode(wakeups)
+}
+
+func (t *tally) encode(h *hdr.Histogram) string {
+	encoded, err := h.EncodeV2()
 	if err != nil {
 		t.fail(err)
 	}
-	t.Latencies = base64.StdEncoding.EncodeToString(encoded)
+	return base64.StdEncoding.EncodeToString(encoded)
 }
 
-// loops is Cycle and Contend, and both sides of Foreign.
+// loops is Cycle, Contend and Wide, and both sides of Foreign.
 func (w *worker) loops(goroutines int) play {
 	loads := w.newLoads(goroutines)
 	return play{
 		load: goroutines,
 		play: func() {
 			var wg sync.WaitGroup
-			for _, l := range loads {
-				wg.Go(l.loop)
+			for i, l := range loads {
+				wg.Go(func() {
+					w.stagger(i)
+					l.loop()
+				})
 			}
 			wg.Wait()
 		},
@@ -100,9 +117,10 @@ const strangerPause = 4 * time.Millisecond
 
 func (l *load) loop() {
 	w := l.w
-	ctx, cancel := context.WithDeadline(context.Background(), w.end)
+	until := w.end.Add(w.tail())
+	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	for !w.over() {
+	for time.Now().Before(until) {
 		if w.Scenario.Paced && sleep(ctx, time.Now().Add(holdLeast+rand.N(holdSpread))) != nil {
 			return
 		}
@@ -117,12 +135,13 @@ func (l *load) loop() {
 func (l *load) cycle(ctx context.Context) {
 	w := l.w
 	began := time.Now()
-	held, unlock, err := w.locker.Lock(ctx, l.name)
+	held, unlock, err := l.locker.Lock(ctx, l.name)
 	got := time.Now()
 	if err != nil {
 		l.unfinished(began, err)
 		return
 	}
+	woken := l.woken(began)
 	before := w.region.enter(l.cell, l.id)
 	inner := l.nest(held)
 	if w.Scenario.Section > 0 {
@@ -130,6 +149,7 @@ func (l *load) cycle(ctx context.Context) {
 	}
 	l.unnest(inner)
 	w.region.exit(l.cell, l.id)
+	l.releases()
 	if err := unlock(context.WithoutCancel(held)); err != nil {
 		l.tally.fail(err)
 	}
@@ -146,6 +166,9 @@ func (l *load) cycle(ctx context.Context) {
 		l.tally.Handoffs++
 		if before>>32 != l.id>>32 {
 			l.tally.Passed++
+		}
+		if woken > 0 {
+			record(l.wakeups, woken)
 		}
 	}
 	l.tally.Longest = max(l.tally.Longest, got.Sub(began))
@@ -182,7 +205,7 @@ func (l *load) unfinished(began time.Time, err error) {
 func (l *load) nest(held context.Context) (unlocks []func()) {
 	held = context.WithoutCancel(held)
 	for range l.w.Scenario.Depth - 1 {
-		inner, unlock, err := l.w.locker.Lock(held, l.name)
+		inner, unlock, err := l.locker.Lock(held, l.name)
 		if err != nil {
 			l.tally.fail(err)
 			return unlocks

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // region is the memory that the processes of a run share: a header, then a cell
@@ -34,8 +32,10 @@ type cell struct {
 	inside   atomic.Int64 // who holds the lock; 0: nobody
 	last     atomic.Int64 // who held it last
 	held     atomic.Int64 // Wakeup: 1 from the holder's Lock to the end of the waiter's
-	released atomic.Int64 // Wakeup: when the holder was about to unlock, by clock; 0: it is not
-	_        [32]byte
+	released atomic.Int64 // Wakeup, Wide, Kill: when the holder was about to unlock, by clock; 0: it is not
+	stage    atomic.Int64 // Kill: how far that has come
+	behind   atomic.Int64 // Kill: how many of those behind have had the lock
+	_        [16]byte
 }
 
 const (
@@ -67,7 +67,7 @@ func openRegion(path string) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	raw, err := mapShared(f, int(info.Size()))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func openRegion(path string) (*region, error) {
 	return &region{(*header)(unsafe.Pointer(&raw[0])), cells, raw}, nil
 }
 
-func (r *region) close() { _ = unix.Munmap(r.raw) }
+func (r *region) close() { _ = unmapShared(r.raw) }
 
 // enter and exit surround every critical section.
 func (r *region) enter(c *cell, id int64) (before int64) {
@@ -92,13 +92,6 @@ func (r *region) exit(c *cell, id int64) {
 	}
 }
 
-// clock is a time that all processes of a machine agree on, in nanoseconds.
-func clock() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
-	return ts.Nano()
-}
-
 // at is a time of clock on this process's clock.
 func at(t int64) time.Time { return time.Now().Add(time.Duration(t - clock())) }
 
@@ -108,8 +101,7 @@ func pause(d time.Duration) {
 	const slack = 60 * time.Microsecond // how late Linux may wake a thread
 	end := time.Now().Add(d)
 	if d > slack {
-		tv := unix.NsecToTimeval(int64(d - slack))
-		_, _ = unix.Select(0, nil, nil, nil, &tv) // a signal may end it early
+		nap(d - slack)
 	}
 	for time.Now().Before(end) {
 	}

@@ -14,6 +14,7 @@ type Scenario struct {
 	Kind        Kind
 	Processes   int           // hot ones, for Foreign
 	Goroutines  int           // of each process
+	Clients     int           // of each process, of those that wait for Idle; the goroutines take turns at them; 0 means 1
 	Keys        int           // locks; 1: all goroutines contend for it, otherwise a lock each
 	Section     time.Duration // how long the lock is held in a cycle
 	Paced       bool          // cycles begin at random, as far apart as those of Wakeup
@@ -21,7 +22,8 @@ type Scenario struct {
 	Depth       int           // of nested Locks per cycle, the outermost included; 0 means 1
 	Floor       int           // goroutines of the floor
 	Lease       time.Duration // 0: defaultLease
-	Span        time.Duration // length of the window; 0: what the user says
+	Warmup      time.Duration // before the window; 0: what the user says
+	Span        time.Duration // length of the window, of Kill the longest; 0: what the user says
 	RTT         time.Duration // added by a proxy
 }
 
@@ -33,6 +35,8 @@ const (
 	Cycle   Kind = "cycle"   // lock and unlock; latency is that of the cycle
 	Contend Kind = "contend" // lock and unlock; latency is that of the wait
 	Wakeup  Kind = "wakeup"  // a holder and a waiter per lock
+	Wide    Kind = "wide"    // Contend, each goroutine with a client of its own; latency is that of the wait
+	Kill    Kind = "kill"    // the next in line is killed; latency is from the release until one of those behind has the lock
 	Foreign Kind = "foreign" // Contend, beside one more process with one goroutine, which is the one that is timed
 	Idle    Kind = "idle"    // wait in vain, for locks that the first process holds
 	Held    Kind = "held"    // hold all locks, and nothing else
@@ -101,6 +105,7 @@ func Scenarios() []Scenario {
 		Scenario{Name: "idle-100", About: "100 goroutines wait 5 s for one lock", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 1, Floor: 1, Lease: idleLease, Span: 5 * time.Second},
 		Scenario{Name: "idle-100-locks", About: "100 goroutines wait 5 s for a lock each", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 100 * crowd, Floor: 1, Lease: idleLease, Span: 5 * time.Second},
 	)
+	table = append(table, wideScenarios()...)
 	for _, n := range []int{10_000, 100_000} {
 		table = append(table, Scenario{
 			Name: fmt.Sprintf("held-%d", n), About: fmt.Sprintf("%d locks held for a lease of 30 s: three periods of renewal", n),
@@ -171,7 +176,7 @@ func (s Scenario) suits(c Contender) bool {
 
 // corrected tells whether latencies need a correction for coordinated omission.
 func (s Scenario) corrected() bool {
-	return s.Kind == Cycle && !s.Paced || s.Kind == Contend || s.Kind == Foreign
+	return s.Kind == Cycle && !s.Paced || s.Kind == Contend || s.Kind == Wide || s.Kind == Foreign
 }
 
 // playedBy is the scenario as a contender plays it. A floor plays a loop of its

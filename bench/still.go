@@ -47,7 +47,7 @@ func (w *worker) hold(ctx context.Context) (play, error) {
 	}
 	err := each(func(i int) error {
 		name, cell := w.key(i)
-		held, unlock, err := w.locker.Lock(ctx, name)
+		held, unlock, err := w.locker(0).Lock(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (w *worker) waitInVain() play {
 				time.Sleep(time.Millisecond)
 			}
 			wg.Go(func() {
-				_, unlock, err := w.locker.Lock(ctx, name)
+				_, unlock, err := w.locker(i).Lock(ctx, name)
 				switch {
 				case err == nil:
 					w.region.enter(cell, w.id(i)) // a violation: it is held
@@ -112,9 +112,11 @@ func (w *worker) waitInVain() play {
 			time.Sleep(time.Until(w.end))
 		},
 		finish: func(t *tally) {
-			few := settled()
-			wait(n, crowd*n)
-			t.Memory = (settled() - few) / int64((crowd-1)*n)
+			if w.Scenario.Clients == 0 { // or it would be the memory of clients
+				few := settled()
+				wait(n, crowd*n)
+				t.Memory = (settled() - few) / int64((crowd-1)*n)
+			}
 			cancel()
 			wg.Wait()
 			w.region.gone.Store(1)

@@ -24,7 +24,21 @@ var headlines = map[Kind][]headline{
 		{"hand-offs, × floor", ratios("handoffs/s", scriptsName)},
 		{"hand-offs, × floor on all servers", ratios("handoffs/s", everywhereName)},
 		{"hand-offs, × pubsub", ratios("handoffs/s", plainName)},
+		{"share of what the sections alone allow", show("share")},
 		{"Jain's index, longest wait", show("jain", "longest")},
+	},
+	Wide: {
+		{"hand-overs per second, × floor", slices.Concat(show("handoffs/s"), ratios("handoffs/s", scriptsName))},
+		{"share of what the sections alone allow", show("share")},
+		{"scripts, messages, requests, bytes per hand-over", show("scripts/handoff", "messages/handoff", "requests/handoff", "net/handoff")},
+		{"scripts per acquisition", show("scripts/op")},
+		{"server CPU per hand-over, × floor", slices.Concat(show("server CPU/handoff"), ratios("server CPU/handoff", scriptsName))},
+		{"Jain's index, longest wait", show("jain", "longest")},
+		{"wake-up p50, in floor cycles, p99", slices.Concat(show("wakeup p50"), ratios("wakeup p50", scriptsName), show("wakeup p99"))},
+	},
+	Kill: {
+		{"delay, p50 and longest", show("p50", "longest")},
+		{"delay in round trips, p50", ratios("p50", pingName)},
 	},
 	Wakeup: {
 		{"p50", show("p50")},
@@ -35,7 +49,10 @@ var headlines = map[Kind][]headline{
 		{"longest wait", show("longest")},
 		{"throughput of all, × floor", ratios("ops/s", scriptsName)},
 	},
-	Idle: {{"commands per second, bytes of memory each", show("commands/s", "memory")}},
+	Idle: {
+		{"commands per second, bytes of memory each", show("commands/s", "memory")},
+		{"per second and client: probes, other requests", show("probes/s each", "others/s each")},
+	},
 	Held: {
 		{"round trips per 100 renewals, goroutines per lock, locks lost", show("reads/100 scripts", "goroutines/lock", "lost")},
 		{"server CPU in %, p99 of a PING beside", show("server CPU %", "p99")},

@@ -41,15 +41,15 @@ type dot struct {
 	label string
 }
 
-// WriteSVG draws how many hand-offs there are with more and more waiters, and what
-// they cost others with a larger and larger budget, where scenarios and contenders
+// WriteSVG draws how many hand-offs there are with more and more waiters, what a
+// hand-over costs with more and more clients, and what hand-offs cost others with a larger and larger budget, where scenarios and contenders
 // for that have been played; and the latencies of each scenario.
 func (r *Report) WriteSVG(out io.Writer) error {
 	var panels []panel
 	if p := r.handoffPanel(); len(p.lines) > 0 {
 		panels = append(panels, p)
 	}
-	panels = slices.Concat(panels, r.budgetPanels(), r.latencyPanels())
+	panels = slices.Concat(panels, r.widePanels(), r.budgetPanels(), r.latencyPanels())
 	w := bufio.NewWriter(out)
 	columns := min(max(len(panels), 1), 2)
 	width := panelWidth * float64(columns)
@@ -69,8 +69,8 @@ func (r *Report) WriteSVG(out io.Writer) error {
 
 func (r *Report) latencyPanels() (panels []panel) {
 	for _, result := range r.Results {
-		if result.Scenario.Kind == Idle {
-			continue // there are none
+		if k := result.Scenario.Kind; k == Idle || k == Wide || k == Kill {
+			continue // there are none, or the picture is of something else
 		}
 		p := panel{
 			title: result.Scenario.Name + ": share of latencies below",

@@ -24,14 +24,21 @@ var columns = map[Kind][]column{
 	),
 	Contend: slices.Concat(
 		show("ops/s", "handoffs/s"), ratios("handoffs/s", scriptsName, everywhereName, plainName),
-		show("passed/s", "jain", "longest", "p50", "p99", "p99.9"), perCycle, present,
+		show("passed/s", "share", "jain", "longest", "p50", "p99", "p99.9"), perCycle, present,
 	),
+	Wide: slices.Concat(
+		show("ops/s", "handoffs/s"), ratios("handoffs/s", scriptsName, plainName), show("share", "jain", "longest"),
+		show("wakeup p50"), ratios("wakeup p50", scriptsName, pingName), show("wakeup p99", "p50", "p99"),
+		show("scripts/op", "scripts/handoff", "messages/handoff", "requests/handoff", "server CPU/handoff"), ratios("server CPU/handoff", scriptsName),
+		show("net/handoff", "probes/s each", "client CPU/op"), present,
+	),
+	Kill: slices.Concat(show("p50"), ratios("p50", scriptsName, pingName), show("p90", "max", "longest", "scripts/op")),
 	Wakeup: slices.Concat(
 		show("p50"), ratios("p50", scriptsName, pacedName, everywhereName, pingName, rlockName),
 		show("p90", "p99", "max", "longest", "scripts/op", "reads/op"), present,
 	),
 	Foreign: slices.Concat(show("longest", "p50", "p99", "max", "ops/s"), ratios("ops/s", scriptsName), show("jain", "connections")),
-	Idle:    slices.Concat(show("commands/s", "reads/s", "memory"), present, busy),
+	Idle:    slices.Concat(show("commands/s", "reads/s", "probes/s each", "others/s each", "memory"), present, busy),
 	Held:    slices.Concat(show("lost", "scripts/s", "reads/100 scripts", "goroutines/lock", "p50", "p99", "max"), present, busy),
 }
 
@@ -165,7 +172,7 @@ func (c column) value(row Row) string {
 		return none
 	case ok:
 		return factor(ratio.Median)
-	case c.to != "":
+	case c.to != "", m.lacks != nil && len(row.Samples) > 0 && m.lacks(row.Samples[0]):
 		return none
 	case m.worst:
 		return m.format(v.Value.Max)

@@ -174,7 +174,7 @@ func TestWaitsThatTheWindowCutsOffCount(t *testing.T) {
 	l.w.region, err = openRegion(path)
 	require.NoError(t, err)
 	defer l.w.region.close()
-	l.w.locker, l.cell, l.id = last{w: l.w}, &l.w.region.cells[0], 1
+	l.locker, l.cell, l.id = last{w: l.w}, &l.w.region.cells[0], 1
 	l.cycle(t.Context())
 	require.Zero(t, l.taken)
 	require.EqualValues(t, 3, l.latencies.TotalCount())

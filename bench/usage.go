@@ -3,8 +3,6 @@ package bench
 import (
 	"runtime"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // usage is what this process has used so far.
@@ -27,13 +25,6 @@ func (u usage) stop(idle int) *tally {
 		CPU: now.cpu - u.cpu, Allocs: now.allocs - u.allocs, AllocBytes: now.bytes - u.bytes,
 		Goroutines: max(goroutines, 0),
 	}
-}
-
-// cpuTime is the user and system time of this process.
-func cpuTime() time.Duration {
-	var r unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // cannot fail
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // memory is what live objects and stacks take.

@@ -62,7 +62,7 @@ func (l *load) repeat(ctx context.Context, once func(context.Context) error) {
 }
 
 func (l *load) holdOnce(ctx context.Context) error {
-	held, unlock, err := l.w.locker.Lock(ctx, l.name)
+	held, unlock, err := l.locker.Lock(ctx, l.name)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (l *load) wakeOnce(ctx context.Context) error {
 	if err := await(ctx, func() bool { return l.cell.held.Load() == 1 }); err != nil {
 		return err
 	}
-	held, unlock, err := l.w.locker.Lock(ctx, l.name)
+	held, unlock, err := l.locker.Lock(ctx, l.name)
 	now := clock()
 	if err != nil {
 		if released := l.cell.released.Load(); released != 0 { // nobody woke it

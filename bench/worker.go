@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,7 +37,7 @@ type job struct {
 // worker is one process of a run.
 type worker struct {
 	job
-	locker     Locker
+	lockers    []Locker
 	region     *region
 	begin, end time.Time // the window
 }
@@ -48,9 +49,11 @@ type tally struct {
 	Passed    int64         // of them, by another process
 	Longest   time.Duration // wait
 	Latencies string        // encoded histogram
+	Wakeups   string        // the same, of Wide
 	Timed     bool          // Latencies and Longest count
 	Beside    bool          // what is used, below, is not the contender's
 	Probes    int64         // PINGs sent beside
+	Published int64         // messages of the contender that no script sent: its probes
 	Errors    int64         // at any time
 	FirstErr  string
 	Lost      int64 // locks that were not held at their Unlock
@@ -96,33 +99,41 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 	}
 	defer w.region.close()
 	before := runtime.NumGoroutine()
-	w.locker, err = contenders[i].New(Target{Server: w.Servers[0], Servers: w.Servers, Lease: w.Scenario.lease(), Renew: w.Scenario.Kind == Held})
-	if err != nil {
-		return nil, err
+	target := Target{
+		Server: w.Servers[0], Servers: w.Servers, Lease: w.Scenario.lease(), Renew: w.Scenario.Kind == Held, published: new(atomic.Int64),
+	}
+	if err := w.open(contenders[i], target); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	p, err := w.prepare(context.Background())
 	if err != nil {
-		return nil, errors.Join(err, w.locker.Close())
+		return nil, errors.Join(err, w.close())
 	}
 	w.region.ready.Add(1)
 	_ = await(context.Background(), func() bool { return w.region.start.Load() != 0 })
 	w.begin = at(w.region.start.Load()).Add(w.Warmup)
 	w.end = w.begin.Add(w.Span)
 
-	usage := make(chan *tally, 1)
+	usage, played := make(chan *tally, 1), make(chan struct{})
 	go func() {
 		time.Sleep(time.Until(w.begin))
-		u := startUsage()
-		time.Sleep(time.Until(w.end))
-		usage <- u.stop(before + p.load + 1)
+		u, published := startUsage(), target.published.Load()
+		select {
+		case <-time.After(time.Until(w.end)):
+		case <-played:
+		}
+		t := u.stop(before + p.load + 1)
+		t.Published = target.published.Load() - published
+		usage <- t
 	}()
 	p.play()
+	close(played)
 	t := <-usage
 	w.region.done.Add(1)
 	_ = await(context.Background(), func() bool { return w.region.leave.Load() != 0 })
 	p.finish(t)
 	t.Beside = w.stranger() || w.Scenario.Kind == Idle && w.Process == 0 || w.Scenario.Kind == Held && w.Process == 1
-	if err := w.locker.Close(); err != nil {
+	if err := w.close(); err != nil {
 		t.fail(err)
 	}
 	return t, nil

@@ -17,12 +17,12 @@
 // Times are microseconds since 1970, taken around the work; all processes of a
 // machine share that clock. Durations are milliseconds.
 //
-//	open client topology address lease   connect; topology is standalone or cluster, cluster-off without sharded channels, in Go also cluster-both
+//	open client topology address lease   connect; topology is standalone or cluster, standalone-small with few connections, cluster-off without sharded channels, in Go also cluster-both
 //	close client
 //	lock client kind name lease          wait for it: token, or 0; lease 0 is a renewed one
 //	tryLock client kind name wait        true or false
 //	unlock client kind name
-//	work client kind name most ms mode   critical sections in a row; mode is checked or empty
+//	work client kind name most ms mode   critical sections in a row; mode is checked, empty, or how many microseconds they last
 //
 // and, by the JVM only,
 //

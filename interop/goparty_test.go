@@ -33,7 +33,11 @@ func dial(topology, addr string) redis.UniversalClient {
 	if strings.HasPrefix(topology, "cluster") {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}})
 	}
-	return redis.NewClient(&redis.Options{Addr: addr})
+	o := &redis.Options{Addr: addr}
+	if topology == small {
+		o.PoolSize, o.PipelinePoolSize = 2, 1
+	}
+	return redis.NewClient(o)
 }
 
 // goParty is a client of this library.
@@ -158,9 +162,19 @@ func (a *goActor) unlock() (span, error) {
 
 func (a *goActor) holdCount() (int, error) { return a.mutex(0).HoldCount(a.ctx()), nil }
 
-func (a *goActor) work(most int, d time.Duration, checked bool) (s shift, err error) {
-	ctx, rdb := context.Background(), a.party.rdb
-	mu := a.mutex(0)
+func (a *goActor) work(most int, d time.Duration, checked bool) (shift, error) {
+	return a.shift(most, d, func(held context.Context, s *shift) (int64, error) {
+		if !checked {
+			return 0, nil
+		}
+		return visit(held, a.party.rdb, a.name, a.kind == "read", &s.violations)
+	})
+}
+
+// shift goes through critical sections in which inside is called: it returns the
+// place of the section in the order.
+func (a *goActor) shift(most int, d time.Duration, inside func(context.Context, *shift) (int64, error)) (s shift, err error) {
+	ctx, mu := context.Background(), a.mutex(0)
 	for end := time.Now().Add(d); len(s.sections) < most && time.Now().Before(end); {
 		one := section{asked: time.Now()}
 		held, hold, err := mu.Lock(ctx)
@@ -168,9 +182,7 @@ func (a *goActor) work(most int, d time.Duration, checked bool) (s shift, err er
 			return s, err
 		}
 		one.acquired, one.token = time.Now(), hold.Token()
-		if checked {
-			one.place, err = visit(held, rdb, a.name, a.kind == "read", &s.violations)
-		}
+		one.place, err = inside(held, &s)
 		one.released = time.Now()
 		if err := errors.Join(err, hold.Unlock(held)); err != nil {
 			return s, err

@@ -108,7 +108,14 @@ func (p *peer) execute(actor, command string, args []string) (any, error) {
 		_, err := a.unlock()
 		return "", err
 	case "work":
-		return a.work(int(n[0]), time.Duration(n[1])*time.Millisecond, args[5] == "checked")
+		most, d := int(n[0]), time.Duration(n[1])*time.Millisecond
+		if us, err := strconv.Atoi(args[5]); err == nil {
+			return a.shift(most, d, func(context.Context, *shift) (int64, error) {
+				pause(time.Duration(us) * time.Microsecond)
+				return 0, nil
+			})
+		}
+		return a.work(most, d, args[5] == "checked")
 	}
 	return nil, fmt.Errorf("no command %s", command)
 }

@@ -101,6 +101,15 @@ func (a *remoteActor) work(most int, d time.Duration, checked bool) (shift, erro
 	if checked {
 		mode = "checked"
 	}
+	return a.shift(most, d, mode)
+}
+
+// hold is work in sections of so long.
+func (a *remoteActor) hold(d, section time.Duration) (shift, error) {
+	return a.shift(1e6, d, strconv.FormatInt(section.Microseconds(), 10))
+}
+
+func (a *remoteActor) shift(most int, d time.Duration, mode string) (shift, error) {
 	got := a.call("work", most, d.Milliseconds(), mode)
 	if got.err != nil {
 		return shift{}, got.err

@@ -81,12 +81,17 @@ func (s *site) wait(t *testing.T, a actor, name string) <-chan acquired {
 	return got
 }
 
-// listeners counts those at the channels of a lock, of both kinds and both families.
+// listeners counts those at the channels of a lock: of both kinds and both families,
+// and those of single clients.
 func (s *site) listeners(t *testing.T, name string) (n int64) {
 	t.Helper()
-	channels := []string{"redisson_lock__channel:{" + name + "}", "redisson_rwlock:{" + name + "}"}
-	for _, count := range []func(context.Context, ...string) *redis.MapStringIntCmd{s.rdb.PubSubNumSub, s.rdb.PubSubShardNumSub} {
-		found, err := count(t.Context(), channels...).Result()
+	for _, family := range []struct {
+		channels func(context.Context, string) *redis.StringSliceCmd
+		count    func(context.Context, ...string) *redis.MapStringIntCmd
+	}{{s.rdb.PubSubChannels, s.rdb.PubSubNumSub}, {s.rdb.PubSubShardChannels, s.rdb.PubSubShardNumSub}} {
+		channels, err := family.channels(t.Context(), "*{"+name+"}*").Result()
+		require.NoError(t, err)
+		found, err := family.count(t.Context(), channels...).Result()
 		require.NoError(t, err)
 		for _, c := range found {
 			n += c

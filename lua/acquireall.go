@@ -23,7 +23,7 @@ type ReplyAll struct {
 // one slot: it takes all of them or none. One round trip, as for one.
 func AcquireAll(ctx context.Context, r Runner, wanted []Wanted) (ReplyAll, error) {
 	var keys, counters []string
-	args := []any{len(wanted), CounterTTL.Milliseconds()}
+	args := []any{len(wanted)}
 	for _, w := range wanted {
 		keys = append(keys, w.Grant.Key)
 		place := 0
@@ -42,7 +42,7 @@ func AcquireAll(ctx context.Context, r Runner, wanted []Wanted) (ReplyAll, error
 	}
 	all := ReplyAll{Acquired: true, Tokens: make([]int64, len(wanted))}
 	for i := range wanted {
-		all.Tokens[i] = reply.int(i + 1)
+		all.Tokens[i], _ = reply.token(i + 1)
 	}
 	return all, nil
 }

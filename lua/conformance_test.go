@@ -1,7 +1,6 @@
 package lua_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,14 +31,28 @@ func TestAnswers(t *testing.T) {
 		{"acquire 20s", "me:1=2 10s", "acquired", "me:1=2 20s", "acquired", false},
 		{"acquire 20s", "me:1=2 30s", "acquired", "me:1=2 30s", "acquired", false},
 		{"acquire 20s", "me:1=2", "acquired", "me:1=2 20s", "acquired", false},
-		{"acquire 20s", "other:1=2 10s", "refused, 10s", "other:1=2 10s", "refused, 10s", false},
-		{"acquire 20s", "other:1=2", "refused, no end", "other:1=2", "refused, no end", false},
+		{"acquire 20s", "other:1=2 10s", "refused by other:1, 10s", "other:1=2 10s", "refused by other:1, 10s", false},
+		{"acquire 20s", "other:1=2", "refused by other:1, no end", "other:1=2", "refused by other:1, no end", false},
 		{"acquire 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
 		{"acquire 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 
 		{"acquire 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
 		{"acquire 20s", "me:1=bob", conflict + "hash with the field me:1, not a lock", "me:1=bob", conflict + "hash with the field me:1, not a lock", false},
 		{"force 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
+
+		{"ask 20s", "", "acquired", "me:1=1 20s", "acquired", false},
+		{"ask 20s", "me:1=2 10s", "acquired", "me:1=2 20s", "acquired", false},
+		{"ask 20s", "me:1=2 30s", "acquired", "me:1=2 30s", "acquired", false},
+		{"ask 20s", "me:1=2", "acquired", "me:1=2 20s", "acquired", false},
+		{"ask 20s", "other:1=2 10s", "refused by other:1, 10s, none", "other:1=2 10s", "refused by other:1, 10s, none", false},
+		{"ask 20s", "other:1=2", "refused by other:1, no end, none", "other:1=2", "refused by other:1, no end, none", false},
+		{"ask 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
+		{"ask 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
+		{"queue 20s", "", "acquired", "me:1=1 20s", "acquired", false},
+		{"queue 20s", "me:1=2 10s", "acquired", "me:1=2 20s", "acquired", false},
+		{"queue 20s", "other:1=2 10s", "refused by other:1, 10s, first, new", "other:1=2 10s", "refused by other:1, 10s, first", false},
+		{"queue 20s", "other:1=2", "refused by other:1, no end, first, new", "other:1=2", "refused by other:1, no end, first", false},
+		{"queue 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 
 		{"count 3 20s", "", notOwner, "", notOwner, false},
 		{"count 3 20s", "me:1=2 10s", "done", "me:1=3 20s", "done", false},
@@ -50,9 +63,9 @@ func TestAnswers(t *testing.T) {
 		{"count 3 20s", "string", notOwner, "string", notOwner, false},
 
 		{"release 20s", "", notOwner, "", notOwner, false},
-		{"release 20s", "me:1=1 10s", "told 1", "", notOwner, true},
-		{"release 20s", "me:1=5 10s", "told 1", "", notOwner, true},
-		{"release 20s", "me:1=1", "told 1", "", notOwner, true},
+		{"release 20s", "me:1=1 10s", "done", "", notOwner, true},
+		{"release 20s", "me:1=5 10s", "done", "", notOwner, true},
+		{"release 20s", "me:1=1", "done", "", notOwner, true},
 		{"release 20s", "other:1=1 10s", notOwner, "other:1=1 10s", notOwner, false},
 		{"release 20s", "string", notOwner, "string", notOwner, false},
 
@@ -69,20 +82,21 @@ func TestAnswers(t *testing.T) {
 		{"force 20s", "other:1=2", "was held: true", "", "was held: false", true},
 		{"force 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
 
-		{"inspect 20s", "", "map[], 0s, 1 listening", "", "map[], 0s, 1 listening", false},
-		{"inspect 20s", "me:1=2 10s", "map[me:1:2], 10s, 1 listening", "me:1=2 10s", "map[me:1:2], 10s, 1 listening", false},
-		{"inspect 20s", "other:1=2", "map[other:1:2], no end, 1 listening", "other:1=2", "map[other:1:2], no end, 1 listening", false},
+		{"inspect 20s", "", "map[], 0s, 1 waiting", "", "map[], 0s, 1 waiting", false},
+		{"inspect 20s", "me:1=2 10s", "map[me:1:2], 10s, 1 waiting", "me:1=2 10s", "map[me:1:2], 10s, 1 waiting", false},
+		{"inspect 20s", "other:1=2", "map[other:1:2], no end, 1 waiting", "other:1=2", "map[other:1:2], no end, 1 waiting", false},
 		{"inspect 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 	}
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		g := grant("me:1")
-		heard := listen(t, rdb, g.Channel)
+		heard := listen(t, rdb, lua.UnlockChannel(g.Key))
 		for i, tc := range slices.Concat(table, table) {
 			var r lua.Runner = rdb
 			if i >= len(table) {
 				r = company{rdb}
 			}
 			t.Run(fmt.Sprintf("%s on %s, %T", tc.call, tc.before, r), func(t *testing.T) {
+				require.NoError(t, rdb.Del(t.Context(), g.Queue).Err())
 				put(t, rdb, g.Key, tc.before)
 				space := strings.LastIndex(tc.call, " ")
 				lease, err := time.ParseDuration(tc.call[space+1:])
@@ -96,7 +110,7 @@ func TestAnswers(t *testing.T) {
 
 				var want []string
 				if tc.announced {
-					want = []string{"0"}
+					want = []string{"-0"}
 				}
 				require.Equal(t, want, heard())
 			})
@@ -104,32 +118,10 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// listen subscribes to a channel. The function returns what was published since
-// its last call.
-func listen(t *testing.T, rdb *redis.Client, channel string) func() []string {
-	t.Helper()
-	sub := rdb.Subscribe(t.Context(), channel)
-	t.Cleanup(func() { _ = sub.Close() })
-	_, err := sub.Receive(t.Context())
-	require.NoError(t, err)
-	return func() (heard []string) {
-		const end = "end"
-		require.NoError(t, rdb.Publish(context.Background(), channel, end).Err())
-		for {
-			msg, err := sub.ReceiveMessage(context.Background())
-			require.NoError(t, err)
-			if msg.Payload == end {
-				return heard
-			}
-			heard = append(heard, msg.Payload)
-		}
-	}
-}
-
 func TestConflictNamesKeyAndType(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		put(t, rdb, "lock", "list")
-		_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), time.Minute)
+		_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), time.Minute, 0)
 		var conflict *lua.ConflictError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, lua.ConflictError{Key: "lock", Type: "list"}, *conflict)
@@ -141,19 +133,19 @@ func TestConflictNamesKeyAndType(t *testing.T) {
 func TestLastMillisecondIsStillHeld(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	for range 20 {
-		held, err := lua.Acquire(t.Context(), rdb, grant("other:1"), 10*time.Millisecond)
+		held, err := lua.Acquire(t.Context(), rdb, grant("other:1"), 10*time.Millisecond, 0)
 		require.NoError(t, err)
 		require.True(t, held.Acquired)
 		reply := lua.Reply{}
 		for start := time.Now(); !reply.Acquired; {
 			require.Less(t, time.Since(start), 10*time.Second)
-			reply, err = lua.Acquire(t.Context(), rdb, grant("me:1"), 10*time.Second)
+			reply, err = lua.Acquire(t.Context(), rdb, grant("me:1"), 10*time.Second, 0)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, reply.TTL, time.Duration(0))
-			require.LessOrEqual(t, reply.TTL, 10*time.Millisecond)
+			require.LessOrEqual(t, reply.TTL, 10*time.Millisecond, 0)
 		}
 		require.Equal(t, "me:1=1 10s", show(t, rdb, "lock"))
-		_, err = lua.Release(t.Context(), rdb, grant("me:1"))
+		_, err = lua.Release(t.Context(), rdb, grant("me:1"), lua.Ending{})
 		require.NoError(t, err)
 	}
 }
@@ -163,7 +155,7 @@ func TestNothingBesideRedissonsData(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		ctx := t.Context()
 		g := fenced("d4q1kmh4vo0c73b7vol0:1")
-		reply, err := lua.Acquire(ctx, rdb, g, 10*time.Second)
+		reply, err := lua.Acquire(ctx, rdb, g, 10*time.Second, 0)
 		require.NoError(t, err)
 		require.NoError(t, lua.Count(ctx, rdb, g, 10*time.Second, 2))
 
@@ -177,7 +169,7 @@ func TestNothingBesideRedissonsData(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, reply.Token, token)
 
-		_, err = lua.Release(ctx, rdb, g)
+		_, err = lua.Release(ctx, rdb, g, lua.Ending{})
 		require.NoError(t, err)
 		keys, err = rdb.Keys(ctx, "*").Result()
 		require.NoError(t, err)
@@ -194,7 +186,7 @@ func TestLeaseUnits(t *testing.T) {
 	} {
 		t.Run(lease.String(), func(t *testing.T) {
 			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-				reply, err := lua.Acquire(t.Context(), rdb, grant("me:1"), lease)
+				reply, err := lua.Acquire(t.Context(), rdb, grant("me:1"), lease, 0)
 				require.NoError(t, err)
 				require.True(t, reply.Acquired)
 				ttl, err := rdb.PTTL(t.Context(), "lock").Result()
@@ -212,7 +204,7 @@ func TestImpossibleLeaseIsShort(t *testing.T) {
 		t.Run(lease.String(), func(t *testing.T) {
 			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 				gone := func() bool { return show(t, rdb, "lock") == "" }
-				_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), lease)
+				_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), lease, 0)
 				require.NoError(t, err)
 				redistest.Eventually(t, "the acquired lock expires", gone)
 

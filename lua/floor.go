@@ -5,6 +5,6 @@ import "context"
 // Floor raises the fencing counter of g to a token that another server has given,
 // so that all later ones of this server are greater. It never lowers it.
 func Floor(ctx context.Context, r Runner, g Grant, token int64) error {
-	_, err := floorScript.run(ctx, r, []string{g.Counter}, token, CounterTTL.Milliseconds())
+	_, err := floorScript.run(ctx, r, []string{g.Counter}, token)
 	return err
 }

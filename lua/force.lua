@@ -1,9 +1,10 @@
--- Removes a lock whoever holds it, and wakes a waiter. The one script that
--- names no owner, hence the one that must not be repeated blindly.
+-- Removes a lock whoever holds it, and passes it on. The one script that names no
+-- owner, hence the one that must not be repeated blindly.
 --
 -- KEYS[1]  lock
+-- KEYS[2]  queue; nil for a lock that has none
+-- KEYS[3]  fencing counter; nil for a lock without tokens
 -- ARGV[1]  PUBLISH, SPUBLISH, or both
--- ARGV[2]  unlock channel
 --
 -- reply    {1}              removed
 --          {0}              it was free
@@ -15,5 +16,13 @@ elseif what ~= 'lock' then
     return {-1, KEYS[1], what}
 end
 redis.call('del', KEYS[1])
-announce(ARGV[1], ARGV[2], '0')
+if not KEYS[2] then
+    announce(ARGV[1], unlocks(KEYS[1]), '0')
+    return {1}
+end
+local owner, score = first(KEYS[2])
+if score == 0 then
+    redis.call('zrem', KEYS[2], owner)
+end
+pass(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
 return {1}

@@ -1,29 +1,34 @@
 -- Reads a lock.
 --
--- KEYS[1]  lock
--- KEYS[2]  fencing counter; only for a fenced lock
+-- KEYS     lock; queue, fencing counter
 -- ARGV[1]  NUMSUB or SHARDNUMSUB
 -- ARGV[2]  unlock channel
+-- ARGV[3]  place of the queue in KEYS, 0 if the lock has none
+-- ARGV[4]  place of the counter, 0 for a lock without tokens
 --
--- reply    {1, pttl, token, subscribers, field, value, ...}
---            pttl         -2 free, -1 held without TTL
---            token        newest one, 0 if there is none
---            subscribers  -1 if the server does not tell
+-- reply    {1, pttl, token, waiters, field, value, ...}
+--            pttl     -2 free, -1 held without TTL
+--            token    newest one, 0 if there is none
+--            waiters  tickets, and connections that listen on the unlock channel; -1 if the
+--                     server does not tell
 --          {-1, key, type}  key belongs to something that is not a lock
 local kind = redis.call('type', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'hash' then
     return {-1, KEYS[1], kind}
 end
-local token
-if KEYS[2] then
-    local what = redis.call('type', KEYS[2]).ok
-    if what ~= 'none' and what ~= 'string' then
-        return {-1, KEYS[2], what}
-    end
-    token = redis.call('get', KEYS[2])
+local queue, counter = KEYS[tonumber(ARGV[3])], KEYS[tonumber(ARGV[4])]
+local tickets = queue and redis.pcall('zcount', queue, 1, '+inf') or 0
+if type(tickets) == 'table' then
+    local what = redis.call('type', queue).ok
+    return what ~= 'zset' and what ~= 'none' and {-1, queue, what} or tickets
 end
-local numsub = redis.pcall('pubsub', ARGV[1], ARGV[2])
-local reply = {1, redis.call('pttl', KEYS[1]), tonumber(token) or 0, numsub.err and -1 or numsub[2]}
+local token = counter and redis.pcall('get', counter)
+if type(token) == 'table' then
+    return strange(counter)
+end
+local listeners = redis.pcall('pubsub', ARGV[1], ARGV[2])
+local waiters = listeners.err and (tickets > 0 and tickets or -1) or listeners[2] + tickets
+local reply = {1, redis.call('pttl', KEYS[1]), token and tonumber(token) and number(token) or 0, waiters}
 for _, item in ipairs(redis.call('hgetall', KEYS[1])) do
     reply[#reply + 1] = item
 end

@@ -8,27 +8,45 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// maxParts bounds a joint script: the server does nothing else while it runs.
+const maxParts = 128
+
 // Send sends commands in one pipeline; each has its own outcome. If joined is set,
-// some travel as one script if there are several: those that acquire a lock without
-// tokens, and those that release one; and those that acquire the same fair lock. That
-// costs the server half as much. They must not depend on each other, and the server
-// must be no cluster.
+// calls of the same script travel as one, if there are several and the script knows
+// how. That costs the server half as much. They must not depend on each other, none may
+// be a repetition, and the server must be no cluster.
+//
+// Releases go first. They are never in one script with acquires: a server that is
+// short of memory, and refuses to acquire, lets a script go on that has written.
 //
 // A server may refuse such a script and yet not all of its parts, for want of the
 // right to one key, say. Then they are sent one by one, and refused is true.
 func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool) {
-	var all []*joint
-	pipe := r.Pipeline()
+	var releases, requests []*joint
+	var others []redis.Cmder
 	for _, cmd := range cmds {
-		if part, ok := cmd.(once); !ok || !joined || !join(&all, part) {
-			_ = pipe.Process(ctx, cmd) // only queues
+		part, ok := cmd.(once)
+		all := &requests
+		if ok && part.script != nil && part.script.releases {
+			all = &releases
+		}
+		if !ok || !joined || !join(all, part) {
+			others = append(others, cmd)
 		}
 	}
-	for _, j := range all {
-		_ = pipe.Process(ctx, j.whole(ctx, "evalsha", j.script.sha))
+	pipe := r.Pipeline()
+	queue := func(all []*joint) {
+		for _, j := range all {
+			_ = pipe.Process(ctx, j.whole(ctx, "evalsha", j.script.sha)) // only queues
+		}
 	}
+	queue(releases)
+	for _, cmd := range others {
+		_ = pipe.Process(ctx, cmd)
+	}
+	queue(requests)
 	_, err := pipe.Exec(ctx) // each command has its own
-	for _, j := range all {
+	for _, j := range append(releases, requests...) {
 		if len(j.parts) > 1 && j.settle(ctx, r, err) {
 			refused = true
 		}
@@ -51,50 +69,23 @@ type joint struct {
 	command once // in place of the parts
 }
 
-// Places in the arguments of a script command.
-const (
-	argScript = 1
-	argKeys   = 2 // how many
-	argKey    = 3
-)
+// argKey is the place of the first key in the arguments of a script command.
+const argKey = 3
 
 // join adds a command to those that it can travel with, or begins with it. It reports
 // false if the command can travel with no other.
 func join(all *[]*joint, cmd once) bool {
-	var s *script
-	switch args := cmd.Args(); args[argScript] {
-	case acquireScript.sha:
-		if args[argKeys] != 1 { // it has a counter
-			return false
-		}
-		s = &jointScript
-	case releaseScript.sha:
-		if args[len(args)-1] == "" { // it would be an acquisition
-			return false
-		}
-		s = &jointScript
-	case fairAcquireScript.sha:
-		s = &fairAcquireScript
-	default:
+	if cmd.script == nil || cmd.script.keys == 0 {
 		return false
 	}
-	for _, j := range *all {
-		if j.script == s && (s == &jointScript || sameButOwner(j.parts[0], cmd)) {
+	for _, j := range slices.Backward(*all) { // the newest has room
+		if j.script == cmd.script && len(j.parts) < maxParts {
 			j.parts = append(j.parts, cmd)
 			return true
 		}
 	}
-	*all = append(*all, &joint{script: s, parts: []once{cmd}})
+	*all = append(*all, &joint{script: cmd.script, parts: []once{cmd}})
 	return true
-}
-
-// fairOwner is the place of the owner in the arguments of a fair script.
-func fairOwner(cmd once) int { return argKey + cmd.Args()[argKeys].(int) + 1 }
-
-// sameButOwner tells whether two owners ask for the same fair lock in the same way.
-func sameButOwner(a, b once) bool {
-	x, y, owner := a.Args(), b.Args(), fairOwner(a)
-	return len(x) == len(y) && slices.Equal(x[:owner], y[:owner]) && slices.Equal(x[owner+1:], y[owner+1:])
 }
 
 // whole returns the command in place of the parts, which is that of the only one.
@@ -103,25 +94,15 @@ func (j *joint) whole(ctx context.Context, verb string, script any) once {
 		j.command = j.parts[0]
 		return j.command
 	}
-	words := make([]any, 0, argKey+4*len(j.parts))
-	words = append(words, verb, script)
-	if j.script == &jointScript {
-		words = append(words, len(j.parts))
-		for _, part := range j.parts {
-			words = append(words, part.Args()[argKey])
-		}
-		for _, part := range j.parts {
-			if words = append(words, part.Args()[argKey+1:]...); part.Args()[argScript] == acquireScript.sha {
-				words = append(words, "")
-			}
-		}
-	} else {
-		words = append(words, j.parts[0].Args()[argKeys:]...)
-		for _, part := range j.parts[1:] {
-			words = append(words, part.Args()[fairOwner(part)])
-		}
+	words := make([]any, 0, argKey+len(j.parts)*(j.script.keys+j.script.args))
+	words = append(words, verb, script, len(j.parts)*j.script.keys)
+	for _, part := range j.parts {
+		words = append(words, part.Args()[argKey:argKey+j.script.keys]...)
 	}
-	j.command = newOnce(ctx, words)
+	for _, part := range j.parts {
+		words = append(words, part.Args()[argKey+j.script.keys:]...)
+	}
+	j.command = newOnce(ctx, j.script, words)
 	return j.command
 }
 
@@ -132,7 +113,7 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 	if j.command.Err() != nil || j.command.Val() != nil { // err may be that of another command
 		err = j.command.Err()
 	}
-	if unknownScript(err) {
+	if unknownScript(err) && ctx.Err() == nil { // it was not executed, and nobody wants it any more
 		err = r.Process(ctx, j.whole(ctx, "eval", j.script.source))
 	}
 	if ofCompany(err) {

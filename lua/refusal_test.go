@@ -17,7 +17,7 @@ func TestOutOfMemory(t *testing.T) {
 	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
 	ctx := t.Context()
 	held := fenced("me:1")
-	reply, err := lua.Acquire(ctx, rdb, held, 10*time.Second)
+	reply, err := lua.Acquire(ctx, rdb, held, 10*time.Second, 0)
 	require.NoError(t, err)
 	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	require.True(t, redis.IsOOMError(rdb.Set(ctx, "x", "y", 0).Err()))
@@ -27,7 +27,7 @@ func TestOutOfMemory(t *testing.T) {
 		{Key: "free", Owner: "me:1", Counter: "new"},
 		{Key: "free", Owner: "me:1", Counter: held.Counter},
 	} {
-		_, err = lua.Acquire(ctx, rdb, g, time.Minute)
+		_, err = lua.Acquire(ctx, rdb, g, time.Minute, 0)
 		require.True(t, redis.IsOOMError(err), "%v", err)
 		require.Empty(t, show(t, rdb, "free"))
 		require.Zero(t, rdb.Exists(ctx, "new").Val())
@@ -36,10 +36,11 @@ func TestOutOfMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, reply.Token, token)
 
-	again, err := lua.Acquire(ctx, rdb, held, 20*time.Second)
+	again, err := lua.Acquire(ctx, rdb, held, 20*time.Second, 0)
 	require.NoError(t, err)
-	require.Equal(t, reply, again)
-	refused, err := lua.Acquire(ctx, rdb, fenced("other:1"), 20*time.Second)
+	require.True(t, again.Acquired)
+	require.Greater(t, again.Token, reply.Token)
+	refused, err := lua.Acquire(ctx, rdb, fenced("other:1"), 20*time.Second, 0)
 	require.NoError(t, err)
 	require.False(t, refused.Acquired)
 
@@ -49,7 +50,7 @@ func TestOutOfMemory(t *testing.T) {
 	require.Equal(t, "me:1=2 30s", show(t, rdb, "lock"))
 	_, err = lua.Inspect(ctx, rdb, held)
 	require.NoError(t, err)
-	_, err = lua.Release(ctx, rdb, held)
+	_, err = lua.Release(ctx, rdb, held, lua.Ending{})
 	require.NoError(t, err)
 	require.Empty(t, show(t, rdb, "lock"))
 }
@@ -73,14 +74,13 @@ func TestRefusedPublish(t *testing.T) {
 			rdb := user(t, s, rules...)
 			ctx := t.Context()
 			for range 2 {
-				reply, err := lua.Acquire(ctx, rdb, grant("me:1"), time.Minute)
+				reply, err := lua.Acquire(ctx, rdb, grant("me:1"), time.Minute, 0)
 				require.NoError(t, err)
 				require.True(t, reply.Acquired)
-				released, err := lua.Release(ctx, rdb, grant("me:1"))
+				released, err := lua.Release(ctx, rdb, grant("me:1"), lua.Ending{})
 				require.NoError(t, err)
 				require.Error(t, released.PublishErr)
 				require.NotEmpty(t, released.PublishErr.Error())
-				require.Zero(t, released.Receivers)
 				require.Empty(t, show(t, s.Client(t), "lock"))
 
 				put(t, s.Client(t), "lock", "other:1=1 10s")
@@ -98,7 +98,7 @@ func TestRefusedPubSub(t *testing.T) {
 	put(t, rdb, "lock", "me:1=1 10s")
 	state, err := lua.Inspect(t.Context(), rdb, grant(""))
 	require.NoError(t, err)
-	require.EqualValues(t, -1, state.Subscribers)
+	require.EqualValues(t, -1, state.Waiters)
 	require.Equal(t, map[string]int64{"me:1": 1}, state.Holds)
 }
 
@@ -112,7 +112,7 @@ func TestRefusedKey(t *testing.T) {
 		"lock":    {Key: "other lock", Owner: "me:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := lua.Acquire(t.Context(), rdb, g, time.Minute)
+			_, err := lua.Acquire(t.Context(), rdb, g, time.Minute, 0)
 			require.True(t, redis.IsPermissionError(err), "%v", err)
 			require.Empty(t, show(t, s.Client(t), g.Key))
 		})

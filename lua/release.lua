@@ -1,25 +1,61 @@
--- Ends an owner's grant, whatever its hold count says, and wakes a waiter.
+-- Ends an owner's grant, whatever its hold count says, and passes the lock on.
 --
 -- key       lock
+-- queue     nil for a lock that has none: the release is announced as Redisson does
+-- counter   fencing counter; nil for a lock without tokens
 -- owner
--- commands  PUBLISH, SPUBLISH, or both
--- channel   unlock channel
+-- commands  PUBLISH, SPUBLISH, or both; without a queue also none
+-- tickets   owners whose tickets are to be taken out, with spaces between them
+-- used      with a counter: the newest token used
+-- reserved  with a counter: the last one that is reserved
 --
--- reply    1               released, and nobody was listening
---          {1, receivers}  released
---          {1, -1, error}  released; the server refused the message
---          {0}             the owner does not hold the lock
-local function release(key, owner, commands, channel)
+-- reply    1                     released
+--          {1, error}            released; the server refused to announce it
+--          {1, '', message}      released; the next owner is of the same client, which has
+--                                to bring the message there
+--          {0}                   the owner does not hold the lock
+--          {0, next}             the same, and next of the same client holds it; an earlier
+--                                delivery may have granted it, whose answer was lost
+local function release(key, queue, counter, owner, commands, tickets, used, reserved)
+    local led = false -- the first in the queue is among them
+    for ticket in string.gmatch(tickets or '', '%S+') do
+        led = led or first(queue) == ticket
+        redis.pcall('zrem', queue, ticket)
+    end
     local held = redis.pcall('hdel', key, owner) -- with its last field the key is gone
     if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
         return held
     end
-    if held ~= 1 then
-        return {0}
+    local failure, message
+    if not queue then
+        if held ~= 1 then
+            return {0}
+        end
+        failure = commands ~= '' and refusal(announce(commands, unlocks(key), '0'))
+    else
+        if held == 1 and counter and used ~= reserved then
+            restore(counter, used, reserved)
+        end
+        if held == 1 and redis.call('exists', queue) == 0 then -- nobody queues, as for most locks
+            failure = refusal(announce(commands, unlocks(key), '-0'))
+            return failure and {1, failure} or 1
+        end
+        if held ~= 1 and not (first(queue) and redis.call('exists', key) == 0) then -- nothing to pass on
+            local _, next = kind(key)
+            if led and next and foreign(next) then -- whose release only the first in the queue hears
+                rouse(queue, commands, 0, client(owner))
+            end
+            return {0, next and client(next) == client(owner) and next or nil}
+        end
+        settle(queue, commands, owner)
+        -- Nobody may read the answer to a repetition, which finds the lock free by chance.
+        failure, message = pass(key, queue, counter, commands, held == 1 and client(owner) or nil)
+        if held ~= 1 then
+            return {0}
+        end
     end
-    local receivers = announce(commands, channel, '0')
-    if type(receivers) == 'table' then
-        return {1, -1, receivers.err}
+    if failure then
+        return {1, failure}
     end
-    return receivers > 0 and {1, receivers} or 1
+    return message and {1, '', message} or 1
 end

@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -63,8 +64,8 @@ func AcquireRead(ctx context.Context, r Runner, g RW, lease time.Duration) (Repl
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
-	reply, err := rwReadScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, CounterTTL.Milliseconds())
-	return granted(reply, err)
+	reply, err := rwReadScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds)
+	return granted(reply, err, true)
 }
 
 // AcquireWrite takes the lock for writing, if nobody holds it. Readers whose
@@ -76,8 +77,8 @@ func AcquireWrite(ctx context.Context, r Runner, g RW, lease, intent time.Durati
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
-	answer, err := rwWriteScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, CounterTTL.Milliseconds(), intent.Milliseconds())
-	reply, err = granted(answer, err)
+	answer, err := rwWriteScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, intent.Milliseconds())
+	reply, err = granted(answer, err, true)
 	return reply, err == nil && !reply.Acquired && answer.int(2) == 1, err
 }
 
@@ -98,7 +99,10 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 // what concerns others. ErrNotOwner: g.Owner held nothing.
 func ReleaseRW(ctx context.Context, r Runner, g RW) (Released, error) {
 	reply, err := rwReleaseScript.run(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.Family.publish(), g.Channel)
-	return announced(g.Grant, reply, err)
+	if err := owned(reply, err); err != nil {
+		return Released{}, err
+	}
+	return Released{PublishErr: g.refusal(reply.text(2))}, nil
 }
 
 // RenewalRW is a lease of g to extend by [Renew].
@@ -116,6 +120,8 @@ func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 	return reply.status() == done, nil
 }
 
+var errMode = errors.New("neither read nor write")
+
 // InspectRW reads the lock of g; g.Owner is not used. A reader that died is shown
 // until it is in the way of a writer.
 func InspectRW(ctx context.Context, r Runner, g RW) (State, error) {
@@ -126,7 +132,9 @@ func InspectRW(ctx context.Context, r Runner, g RW) (State, error) {
 	shared, mode := make(map[string]int64), false
 	s, err := reply.state(g.Key, func(s *State, name, value string) error {
 		if name == "mode" {
-			mode = true
+			if mode = value == "read" || value == "write"; !mode {
+				return errMode
+			}
 			return nil
 		}
 		n, err := strconv.ParseInt(value, 10, 64)

@@ -144,6 +144,7 @@ func holders(t require.TestingT, rdb *redis.Client) string {
 // agree, and a repetition changes nothing. The lock outlives all its holds, and
 // when the last reader leaves, no longer than that.
 func TestReadWriteAnyOrderOfDeliveries(t *testing.T) {
+	t.Parallel()
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		rapid.Check(t, func(t *rapid.T) {
 			require.NoError(t, rdb.FlushAll(context.Background()).Err())

@@ -107,6 +107,7 @@ func (r rwRequest) deliver(t require.TestingT, rdb *redis.Client) string {
 // Every answer of every script by an owner "me:1", what it leaves and announces,
 // and what it answers the second time. Only a force is not safe to repeat.
 func TestReadWriteAnswers(t *testing.T) {
+	t.Parallel()
 	const s = time.Second
 	const notOwner = "lua: not the owner"
 	type rdbFunc = func(t require.TestingT, rdb *redis.Client)

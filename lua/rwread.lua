@@ -7,7 +7,6 @@
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  owner; a new one for every grant
 -- ARGV[3]  what the keys of read holds begin with
--- ARGV[4]  how long the counter outlives its newest token, milliseconds
 --
 -- reply    {1, token}       acquired; that of the newest writer, 0 for a lock that is not fenced
 --          {0, pttl}        refused; what is left of the writer's lease, or intent, -1 if it has no end
@@ -31,10 +30,11 @@ local token = 0
 if KEYS[4] then
     token = newest(KEYS[4])
     if not token then
-        return {-1, KEYS[4], redis.call('type', KEYS[4]).ok}
-    elseif token == 0 then
-        token = following(KEYS[4], token, ARGV[4])
+        return strange(KEYS[4])
+    elseif token == '0' then
+        token = following(KEYS[4], token)
     end
+    token = number(token)
 end
 
 if shared > 0 then -- the answer to an earlier delivery was lost

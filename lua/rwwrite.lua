@@ -7,8 +7,7 @@
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  owner; a new one for every grant
 -- ARGV[3]  what the keys of read holds begin with
--- ARGV[4]  how long the counter outlives its newest token, milliseconds
--- ARGV[5]  how long the intent lasts, milliseconds; 0 for a writer that does not wait
+-- ARGV[4]  how long the intent lasts, milliseconds; 0 for a writer that does not wait
 --
 -- reply    {1, token}       acquired; token 0 for a lock that is not fenced
 --          {0, pttl, kept}  refused; when the first of those that hold it ends, -1 if it does not;
@@ -25,30 +24,30 @@ if not held and mode ~= 'none' then
         return {0, ttl, 0}
     end
     local first = readers(KEYS[1], ARGV[3])
-    if first and ARGV[5] == '0' then
+    if first and ARGV[4] == '0' then
         return {0, first, 0}
     elseif first then
         if type(redis.pcall('get', KEYS[2])) == 'table' then
             return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
         end
-        redis.call('set', KEYS[2], ARGV[2], 'px', ARGV[5])
+        redis.call('set', KEYS[2], ARGV[2], 'px', ARGV[4])
         return {0, first, 1}
     end
 end
 
-local token = 0
+local token = '0'
 if KEYS[3] then
     token = newest(KEYS[3])
     if not token then
-        return {-1, KEYS[3], redis.call('type', KEYS[3]).ok}
+        return strange(KEYS[3])
     end
 end
 if held then -- the answer to an earlier delivery was lost
     extend(KEYS[1], ARGV[3], ARGV[2], shared, tonumber(ARGV[1]))
-    return {1, token}
+    return {1, number(token)}
 end
 if KEYS[3] then
-    token = following(KEYS[3], token, ARGV[4])
+    token = following(KEYS[3], token)
 end
 if mode == 'read' then -- all its readers were taken out
     redis.call('del', KEYS[1])
@@ -60,4 +59,4 @@ if armed ~= 1 then
     return armed
 end
 redis.call('del', KEYS[2])
-return {1, token}
+return {1, number(token)}

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,8 +27,17 @@ var tokenSource string
 //go:embed announce.lua
 var announceSource string
 
-//go:embed acquire.lua
-var acquireSource string
+//go:embed grant.lua
+var grantSource string
+
+//go:embed try_fast.lua
+var tryFastSource string
+
+//go:embed release_fast.lua
+var releaseFastSource string
+
+//go:embed try.lua
+var trySource string
 
 //go:embed count.lua
 var countSource string
@@ -41,14 +51,14 @@ var renewSource string
 //go:embed force.lua
 var forceSource string
 
+//go:embed apart.lua
+var apartSource string
+
 //go:embed inspect.lua
 var inspectSource string
 
 //go:embed outcome.lua
 var outcomeSource string
-
-//go:embed joint.lua
-var jointSource string
 
 //go:embed acquireall.lua
 var acquireAllSource string
@@ -56,71 +66,102 @@ var acquireAllSource string
 //go:embed floor.lua
 var floorSource string
 
-var (
-	acquireScript = newScript("acquire", kindSource+tokenSource+acquireSource+"return acquire(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4])", 2)
-	countScript   = newScript("count", countSource, 1)
-	releaseScript = newScript("release", announceSource+releaseSource+"return release(KEYS[1], ARGV[1], ARGV[2], ARGV[3])", 1)
-	renewScript   = newScript("renew", renewSource, 1)
-	forceScript   = newScript("force", kindSource+announceSource+forceSource, 1)
-	inspectScript = newScript("inspect", inspectSource, 4)
+// granting is what the scripts that grant begin with, queueing those that know a queue.
+func granting() string { return kindSource + tokenSource + grantSource }
+func queueing() string { return granting() + announceSource + queueSource }
 
-	jointScript      = newScript("joint", kindSource+tokenSource+announceSource+acquireSource+releaseSource+outcomeSource+jointSource, 0)
-	acquireAllScript = newScript("acquireall", kindSource+tokenSource+acquireAllSource, 2)
+var (
+	acquireScript       = newJoint("acquire", tryFastSource, granting()+trySource, "try(KEYS[k], nil, ARGV[a], ARGV[a+1])", 1, 2, 2)
+	acquireFencedScript = newJoint("acquire", "", granting()+trySource, "try(KEYS[k], KEYS[k+1], ARGV[a], ARGV[a+1], ARGV[a+2])", 2, 3, 2)
+
+	askScript           = newJoint("ask", "", queueing()+askSource, "ask(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+4))", 2, 5, 2)
+	askFencedScript     = newJoint("ask", "", queueing()+askSource, "ask(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+5))", 3, 6, 2)
+	askFairScript       = newJoint("ask", "", queueing()+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], nil, unpack(ARGV, a, a+4))", 4, 5, 2)
+	askFairFencedScript = newJoint("ask", "", queueing()+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], KEYS[k+4], unpack(ARGV, a, a+5))", 5, 6, 2)
+
+	releaseScript       = newJoint("release", releaseFastSource, queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+2))", 2, 3, 1)
+	releaseFencedScript = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+4))", 3, 5, 1)
+	releaseAloneScript  = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], nil, nil, unpack(ARGV, a, a+1))", 1, 2, 1)
+
+	countScript      = newScript("count", countSource, 1)
+	renewScript      = newScript("renew", renewSource, 1)
+	forceScript      = newScript("force", queueing()+forceSource, 1)
+	apartScript      = newScript("apart", queueing()+apartSource, 1)
+	inspectScript    = newScript("inspect", tokenSource+inspectSource, 2)
+	acquireAllScript = newScript("acquireall", granting()+acquireAllSource, 2)
 	floorScript      = newScript("floor", tokenSource+floorSource, 1)
 )
 
+// script is a script, and the form of its answer: so many integers at its beginning if
+// it says that something was refused.
 type script struct {
 	name, source string
-	sha          any  // a string, boxed once for all calls
-	ints         int  // how many integers its answer begins with, at least
-	terse        bool // but it may be a lone 1, which is cheaper for everybody
+	sha          any // a string, boxed once for all calls
+	ints         int
+	keys, args   int   // of a part, if several calls can travel as one script; else 0
+	releases     bool  // gives something back
+	one          reply // a lone 1
 }
 
 func newScript(name, source string, ints int) script {
 	sum := sha1.Sum([]byte(source))
-	return script{name: name, source: source, sha: hex.EncodeToString(sum[:]), ints: ints}
+	return script{name: name, source: source, sha: hex.EncodeToString(sum[:]), ints: ints, one: reply{int64(done)}}
+}
+
+// newJoint returns a script for one call, or for several: each has so many keys and
+// arguments, from KEYS[k] and ARGV[a] on. What is fast comes before all else.
+func newJoint(name, fast, source, call string, keys, args, ints int) script {
+	s := newScript(name, fmt.Sprintf(`%s%s%s
+local function part(i)
+    local k, a = (i - 1) * %d + 1, (i - 1) * %d + 1
+    return %s
+end
+if #KEYS == %d then
+    return part(1)
+end
+return outcomes(#KEYS / %d, part)
+`, fast, outcomeSource, source, keys, args, call, keys, keys), ints)
+	s.keys, s.args, s.releases = keys, args, name == "release"
+	return s
 }
 
 // once is a command that go-redis does not repeat.
-type once struct{ *redis.Cmd }
+type once struct {
+	*redis.Cmd
+	script *script
+}
 
 func (once) NoRetry() bool { return true }
 
 // byHash and bySource build the two forms of a script call. EVALSHA comes
 // first: the source is sent only to a server that does not know it.
-func (s script) byHash(ctx context.Context, keys []string, args ...any) once {
-	return command(ctx, "evalsha", s.sha, keys, args)
+func (s *script) byHash(ctx context.Context, keys []string, args ...any) once {
+	return s.command(ctx, "evalsha", s.sha, keys, args)
 }
 
-func (s script) bySource(ctx context.Context, keys []string, args ...any) once {
-	return command(ctx, "eval", s.source, keys, args)
+func (s *script) bySource(ctx context.Context, keys []string, args ...any) once {
+	return s.command(ctx, "eval", s.source, keys, args)
 }
 
-func command(ctx context.Context, verb string, script any, keys []string, args []any) once {
+func (s *script) command(ctx context.Context, verb string, name any, keys []string, args []any) once {
 	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, verb, script, len(keys))
+	words = append(words, verb, name, len(keys))
 	for _, key := range keys {
 		words = append(words, key)
 	}
-	return newOnce(ctx, append(words, args...))
+	return newOnce(ctx, s, append(words, args...))
 }
 
-func newOnce(ctx context.Context, words []any) once {
+func newOnce(ctx context.Context, s *script, words []any) once {
 	cmd := redis.NewCmd(ctx, words...)
 	cmd.SetFirstKeyPos(3) // routes to the node of the first key in a cluster
-	return once{cmd}
-}
-
-// tersely returns the script for calls that want no more than a 1.
-func (s script) tersely() script {
-	s.terse = true
-	return s
+	return once{cmd, s}
 }
 
 func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // run sends the script and returns its reply.
-func (s script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
 	cmd := s.byHash(ctx, keys, args...)
 	err := r.Process(ctx, cmd)
 	if unknownScript(err) {
@@ -145,19 +186,20 @@ const (
 
 // reply reads the answer of a command. Whatever is not of the form that the
 // script promises is an error: a strange answer must never look like a lock.
-func (s script) reply(cmd once) (reply, error) {
+func (s *script) reply(cmd once) (reply, error) {
 	var r reply
 	switch value := cmd.Val().(type) {
 	case []any:
 		r = value
 	case int64:
-		r = reply{value}
+		if r = s.one; value != done {
+			r = reply{value}
+		}
 	}
 	switch {
 	case r.begins(1) && r.status() == conflict:
 		return nil, &ConflictError{Key: r.text(1), Type: r.text(2)}
-	case r.begins(s.ints) && (r.status() == done || r.status() == refused),
-		s.terse && len(r) == 1 && r.begins(1) && r.status() == done:
+	case r.begins(1) && r.status() == done, r.begins(s.ints) && r.status() == refused:
 		return r, nil
 	}
 	return nil, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.Val())
@@ -186,6 +228,21 @@ func (r reply) int(i int) int64 {
 	}
 	n, _ := r[i].(int64)
 	return n
+}
+
+// token is an integer, or text if it is too large for the numbers of a script.
+func (r reply) token(i int) (int64, bool) {
+	if i >= len(r) {
+		return 0, false
+	}
+	switch v := r[i].(type) {
+	case int64:
+		return v, true
+	case string:
+		n, err := strconv.ParseInt(v, 10, 64)
+		return n, err == nil
+	}
+	return 0, false
 }
 
 func (r reply) text(i int) string {

@@ -18,7 +18,7 @@ import (
 )
 
 // The scripts have to do the same on both servers, so that tests on the embedded
-// one mean something.
+// one mean something. That one has no sharded channels, ACLs and memory limit.
 func onBothServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("redis", func(t *testing.T) { test(t, redistest.Start(t).Client(t)) })
 	t.Run("embedded", func(t *testing.T) { test(t, rlocktest.NewServer(t).Client()) })
@@ -26,7 +26,7 @@ func onBothServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 
 // grant is a lock without tokens.
 func grant(owner string) lua.Grant {
-	return lua.Grant{Key: "lock", Channel: "redisson_lock__channel:{lock}", Owner: owner}
+	return lua.Grant{Key: "lock", Queue: lua.QueueOf("lock"), Owner: owner}
 }
 
 // fenced is the same lock with tokens.
@@ -36,27 +36,29 @@ func fenced(owner string) lua.Grant {
 	return g
 }
 
+// fair is the same lock as a fair one, with tokens.
+func fair(owner string) lua.Grant {
+	g := fenced(owner)
+	g.Rivals = [2]string{"redisson_lock_queue:{lock}", "redisson_lock_timeout:{lock}"}
+	return g
+}
+
 // calls are the scripts, each with its answer as a text.
 var calls = map[string]func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string{
 	"acquire": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
-		switch reply, err := lua.Acquire(ctx, r, g, lease); {
-		case err != nil:
-			return err.Error()
-		case reply.Acquired:
-			return "acquired"
-		default:
-			return "refused, " + showTTL(reply.TTL)
-		}
+		return replyText(lua.Acquire(ctx, r, g, lease, 0))
+	},
+	"ask": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
+		return replyText(lua.Ask(ctx, r, g, lease, lua.Ticket{}, 0))
+	},
+	"queue": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
+		return replyText(lua.Ask(ctx, r, g, lease, lua.Ticket{Claim: claim}, 0))
 	},
 	"count 3": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
 		return errText(lua.Count(ctx, r, g, lease, 3))
 	},
 	"release": func(ctx context.Context, r lua.Runner, g lua.Grant, _ time.Duration) string {
-		released, err := lua.Release(ctx, r, g)
-		if err != nil {
-			return err.Error()
-		}
-		return fmt.Sprintf("told %d", released.Receivers)
+		return releasedText(lua.Release(ctx, r, g, lua.Ending{}))
 	},
 	"renew": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
 		return errText(lua.Renew(ctx, r, []lua.Renewal{{Grant: g, Lease: lease}})[0])
@@ -73,7 +75,7 @@ var calls = map[string]func(ctx context.Context, r lua.Runner, g lua.Grant, leas
 		if err != nil {
 			return err.Error()
 		}
-		return fmt.Sprintf("%v, %s, %d listening", s.Holds, showTTL(s.TTL), s.Subscribers)
+		return fmt.Sprintf("%v, %s, %d waiting", s.Holds, showTTL(s.TTL), s.Waiters)
 	},
 }
 
@@ -82,6 +84,51 @@ func errText(err error) string {
 		return err.Error()
 	}
 	return "done"
+}
+
+func replyText(reply lua.Reply, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case reply.Acquired:
+		return "acquired"
+	}
+	text := "refused by " + reply.Holder + ", " + showTTL(reply.TTL)
+	if reply.Place.Time == 0 { // not asked for
+		return text
+	}
+	for _, part := range []struct {
+		is   bool
+		text string
+	}{{reply.Place.First, ", first"}, {reply.Place.New, ", new"}, {reply.Place.None, ", none"}} {
+		if part.is {
+			text += part.text
+		}
+	}
+	return text
+}
+
+func releasedText(released lua.Released, err error) string {
+	text := errText(err)
+	if released.PublishErr != nil {
+		text += ", not announced"
+	}
+	if released.Message != "" {
+		text += ", " + messageText(released.Message)
+	}
+	return text
+}
+
+func messageText(payload string) string {
+	m := lua.ReadMessage(payload)
+	if !m.Granted {
+		return "wake " + m.Owner
+	}
+	text := fmt.Sprintf("grant %s for %s", m.Owner, m.Claim)
+	if len(m.Next) > 0 {
+		text += ", then " + strings.Join(m.Next, " ")
+	}
+	return text
 }
 
 // put makes a key what the text says, and show says what it is:

@@ -1,33 +1,95 @@
--- Stands in front of the scripts that grant with a fencing token.
+-- Stands in front of the scripts that grant with a fencing token. Tokens are decimal
+-- text: from 2^53 on, Lua's numbers are not exact.
 
--- newest returns the newest token of a counter, 0 before the first, and nil if
--- the key cannot be counted on. From 2^53 on, adding 1 is not exact: a token
--- could be given twice.
-local function newest(counter)
-    local what = redis.call('type', counter).ok
-    if what ~= 'string' and what ~= 'none' then
-        return nil
-    end
-    local text = redis.call('get', counter) or '0'
-    if not string.find(text, '^%d+$') or #text > 16 or tonumber(text) >= 2^53 then
-        return nil
-    end
-    return tonumber(text)
+-- lead is how far tokens may be ahead of the server's clock, in microseconds, by what
+-- is reserved. What is not reserved is counted on in any case.
+local lead = 1000000
+
+-- life is how long a counter outlives its newest token, in milliseconds: 30 days.
+local life = 2592000000
+
+-- clock returns the server's time in microseconds, as text.
+local function clock()
+    local time = redis.call('time')
+    return time[1] .. string.format('%06d', time[2])
 end
 
--- following counts on, and returns the token after one. A spare of n reserves the
--- n after that as well.
+local function less(a, b)
+    return #a < #b or #a == #b and a < b
+end
+
+-- number returns a token as what a reply holds at the lowest price.
+local function number(token)
+    return less(token, '9007199254740992') and tonumber(token) or token
+end
+
+-- text undoes that.
+local function text(token)
+    return type(token) == 'number' and string.format('%.0f', token) or token
+end
+
+-- newest returns the newest token of a counter, '0' before the first, and nil if
+-- the key cannot be counted on.
+local function newest(counter)
+    local text = redis.pcall('get', counter) or '0'
+    if type(text) == 'table' or not string.find(text, '^%d+$') or not less(text, '9223372036854775807') then
+        return nil
+    end
+    return text
+end
+
+-- strange is the reply of a script whose counter cannot be counted on.
+local function strange(counter)
+    local what = redis.call('type', counter).ok
+    if what == 'none' then
+        redis.call('get', counter) -- is not allowed: fails again
+    end
+    return {-1, counter, what}
+end
+
+-- count sets a counter, and lets it outlive its newest token for as long as it has to.
+-- One without TTL was made by Redisson, which counts on: it stays so.
+local function count(counter, token, ttl)
+    if ttl == -1 then
+        redis.call('set', counter, token)
+    else
+        redis.call('set', counter, token, 'px', life)
+    end
+end
+
+-- following counts on from the newest token. It returns the token after it, and how
+-- many of the spare ones behind that it has reserved: no more than keeps the counter
+-- near the clock.
 --
 -- The server's clock carries the order of tokens over a lost counter, the counter
--- over a clock that was set back. A counter without TTL is one that Redisson made
--- and counts on: it stays so.
-local function following(counter, token, ttl, spare)
-    local now = redis.call('time')
-    token = math.max(token + 1, now[1] * 1000000 + now[2])
-    local keep = redis.call('pttl', counter) ~= -1
-    redis.call('set', counter, string.format('%.0f', token + (spare or 0)))
-    if keep then
-        redis.call('pexpire', counter, ttl)
+-- over a clock that was set back.
+local function following(counter, newest, spare)
+    local now, ttl = clock(), redis.call('pttl', counter)
+    spare = tonumber(spare or 0)
+    if less(newest, now) then
+        spare = math.min(spare, lead)
+        count(counter, now, ttl)
+        if spare > 0 then
+            redis.call('incrby', counter, spare)
+        end
+        return now, spare
     end
-    return token
+    spare = math.max(math.min(spare, lead - (tonumber(newest) - tonumber(now))), 0)
+    redis.call('incrby', counter, 1)
+    local token = redis.call('get', counter)
+    if spare > 0 then
+        redis.call('incrby', counter, spare)
+    end
+    if ttl ~= -1 then
+        redis.call('pexpire', counter, life)
+    end
+    return token, spare
+end
+
+-- restore gives back tokens that were reserved and not used: the newest one is used
+-- again, if none was counted since.
+local function restore(counter, used, reserved)
+    if redis.pcall('get', counter) == reserved then
+        count(counter, used, redis.call('pttl', counter))
+    end
 end

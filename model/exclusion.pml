@@ -22,7 +22,12 @@
 #ifndef FAULTS
 #define FAULTS   2  /* of all: a request given up unanswered, or executed once more */
 #endif
+#ifndef MESSAGES
+#define MESSAGES 0  /* grants that leave a ticket when they are refused, and are made by a message */
+#endif
 #define FREE GRANTS
+#define LONGEST (2 * LEASE) /* ticks after which an answer is too old to count from */
+#define OLDEST  (MESSAGES > 0 -> LONGEST : LEASE)
 
 mtype = { none, acquire, renew, release, yes, no };
 
@@ -41,6 +46,11 @@ bool relies[GRANTS];  /* somebody is inside, trusting it */
 bool doubted[GRANTS]; /* an acquire got no answer: one more release is owed */
 bool swept[GRANTS];   /* nothing is owed any more */
 bool late[GRANTS];    /* an acquire arrived after that, or once more without the client's knowing */
+bool ticket[GRANTS];  /* on the server */
+bool message[GRANTS]; /* of a grant, on its way */
+bool older[GRANTS];   /* that grant was made before the answer that is counted from */
+byte since[GRANTS];   /* ticks since the ask was sent that the last answer belongs to */
+byte waited[GRANTS];  /* ticks of the server's clock between that answer and the grant */
 byte over;            /* grants that are through */
 byte faults = FAULTS;
 hidden byte i;
@@ -48,17 +58,37 @@ hidden mtype result;
 
 #define STRAYS(g) (strayAcquire[g] || strayRenew[g] || strayRelease[g])
 
+/* passOn grants the free lock to a ticket. */
+inline passOn() {
+	i = 0;
+	do
+	:: i < GRANTS && ticket[i] -> ticket[i] = false; message[i] = true; older[i] = false; holder = i; ttl = LEASE; break
+	:: i < GRANTS && !ticket[i] -> i++
+	:: i == GRANTS -> break
+	od;
+	skip
+}
+
 /* execute is the scripts. */
 inline execute(what) {
 	result = no;
 	if
-	:: what == acquire && (holder == FREE || holder == g) -> holder = g; ttl = LEASE; result = yes; late[g] = late[g] || swept[g]
+	:: what == acquire && (holder == FREE || holder == g) -> holder = g; ttl = LEASE; result = yes; late[g] = late[g] || swept[g]; ticket[g] = false
+	:: what == acquire && holder != FREE && holder != g && g < MESSAGES -> ticket[g] = true; late[g] = late[g] || swept[g]
 	:: what == renew && holder == g -> ttl = LEASE; result = yes
 #ifdef RELEASE_WITHOUT_OWNER
 	:: what == release && holder != FREE -> holder = FREE; ttl = 0; result = yes
 #else
 	:: what == release && holder == g -> holder = FREE; ttl = 0; result = yes
 #endif
+	:: else
+	fi;
+	if
+	:: what == release -> ticket[g] = false
+	:: else
+	fi;
+	if
+	:: what == release && holder == FREE -> passOn()
 	:: else
 	fi;
 	swept[g] = swept[g] || what == release && !doubted[g]
@@ -75,7 +105,7 @@ inline stray(what) {
 /* Network delivers what a grant sends. */
 proctype Network(byte g) {
 end:	do
-	:: d_step { asked[g] != none && answer[g] == none -> execute(asked[g]); answer[g] = result }
+	:: d_step { asked[g] != none && answer[g] == none -> execute(asked[g]); answer[g] = result; waited[g] = 0; older[g] = message[g] }
 	:: d_step { asked[g] != none && answer[g] != none && faults > 0 -> faults--; stray(asked[g]); late[g] = late[g] || asked[g] == acquire } /* a repetition */
 	:: d_step { strayAcquire[g] -> execute(acquire); strayAcquire[g] = false }
 	:: d_step { strayRenew[g] -> execute(renew); strayRenew[g] = false }
@@ -100,7 +130,14 @@ inline giveUp() {
 #ifdef WINDOW_FROM_REPLY
 #define LEFT LEASE
 #else
-#define LEFT (LEASE - age[g])
+#define LEFT (age[g] < LEASE -> LEASE - age[g] : 0)
+#endif
+#ifdef WINDOW_FROM_MESSAGE
+#define GRANTED LEASE
+#elif defined(GRANT_BEFORE_THE_ANSWER)
+#define GRANTED (since[g] < LONGEST && LEASE + waited[g] > since[g] -> LEASE + waited[g] - since[g] : 0)
+#else /* the grant was not made before so many ticks after the ask was sent as the server counted after its answer */
+#define GRANTED (!older[g] && since[g] < LONGEST && LEASE + waited[g] > since[g] -> LEASE + waited[g] - since[g] : 0)
 #endif
 
 inline enter() { /* the critical section */
@@ -119,7 +156,7 @@ proctype Grant(byte g) {
 attempt:
 	ask(acquire);
 	if
-	:: d_step { answer[g] != none -> take(a); window[g] = (a == yes -> LEFT : 0); age[g] = 0 };
+	:: d_step { answer[g] != none -> take(a); window[g] = (a == yes -> LEFT : 0); since[g] = (a == no && g < MESSAGES -> age[g] : 0); age[g] = 0 };
 		goto answered
 	:: d_step { faults > 0 -> giveUp() }; doubted[g] = true;
 		if
@@ -129,10 +166,19 @@ attempt:
 	fi;
 answered:
 	if
-	:: a == no && !doubted[g] -> goto ended /* a waiter asks again: as good as a new grant */
+	:: a == no && !doubted[g] && g < MESSAGES -> goto queued
+	:: a == no && !doubted[g] && g >= MESSAGES -> goto ended /* a waiter asks again: as good as a new grant */
 	:: a == no && doubted[g] -> goto sweep
 	:: a == yes && window[g] == 0 -> goto sweep /* too late */
 	:: d_step { a == yes && window[g] > 0 -> enter() }
+	fi;
+	goto held;
+queued:
+	if
+	:: d_step { message[g] && GRANTED > 0 -> window[g] = GRANTED; message[g] = false; older[g] = false; a = yes; enter() }
+	:: d_step { message[g] && GRANTED == 0 -> message[g] = false; older[g] = false }; goto attempt
+	:: holder == FREE -> goto attempt /* whatever it is that wakes it */
+	:: goto sweep                     /* the caller has left */
 	fi;
 
 held:
@@ -177,7 +223,7 @@ sweep:
 	fi;
 
 ended:
-	atomic { swept[g] = true; window[g] = 0; a = none; over++ }
+	atomic { swept[g] = true; window[g] = 0; message[g] = false; older[g] = false; since[g] = 0; waited[g] = 0; a = none; over++ }
 }
 
 /* Clock: all windows close, at the latest, when the leases end. */
@@ -189,7 +235,9 @@ end:	do
 		:: i < GRANTS ->
 			window[i] = (window[i] > 0 -> window[i] - 1 : 0);
 			relies[i] = relies[i] && window[i] > 0;
-			age[i] = (asked[i] != none && age[i] < LEASE -> age[i] + 1 : age[i]);
+			since[i] = (since[i] < LONGEST && (ticket[i] || message[i]) -> since[i] + 1 : since[i]);
+			waited[i] = (waited[i] < LONGEST && ticket[i] -> waited[i] + 1 : waited[i]);
+			age[i] = (asked[i] != none && age[i] < OLDEST -> age[i] + 1 : age[i]);
 			i++
 		:: else -> break
 		od;

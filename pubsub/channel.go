@@ -2,19 +2,20 @@ package pubsub
 
 import (
 	"container/list"
-	"strings"
 	"sync/atomic"
 	"time"
 )
 
 // channel is a channel as the hub sees it. Hub.mu guards all of it, and is held
-// by the callers of everything in this file.
+// by the callers of everything in this file. Whoever calls what wakes and tells
+// releases it with Hub.unlock.
 type channel struct {
 	name    string
-	waiters [kinds]list.List   // of *Waiter, the longest first
-	named   map[string]*Waiter // the newest of each name; nil if none ever joined
-	timer   *time.Timer        // holds on to a channel that lingers or was refused; else nil
-	heard   atomic.Int64       // messages; read without mu
+	waiters [kinds]list.List // of *Waiter, the longest first
+	timer   *time.Timer      // holds on to a channel that lingers or was refused; else nil
+	heard   atomic.Int64     // messages; read without mu
+
+	subscriptions map[*Subscription]struct{} // nil if there never was one
 
 	node  *node // nil while it is not known who serves the channel
 	moves int   // how often that was asked again since the last confirmation
@@ -35,17 +36,14 @@ func (ch *channel) occupied() bool {
 			return true
 		}
 	}
-	return false
+	return len(ch.subscriptions) > 0
 }
 
-// message wakes whom a message is for.
+// message wakes whom a message is for, and tells the subscriptions.
 func (ch *channel) message(payload string) {
 	ch.heard.Add(1)
-	name, _, _ := strings.Cut(payload, " ")
-	if w := ch.named[name]; w != nil {
-		w.message = payload
-		w.wake()
-		return
+	for s := range ch.subscriptions {
+		s.tell(notice{payload: payload})
 	}
 	ch.wakeEach(every)
 	if payload == "1" {
@@ -71,9 +69,13 @@ func (ch *channel) wakeEach(k kind) {
 	}
 }
 
+// wakeAll wakes and tells everybody on the channel: something has happened to it.
 func (ch *channel) wakeAll() {
 	for k := range kinds {
 		ch.wakeEach(k)
+	}
+	for s := range ch.subscriptions {
+		s.tell(notice{changed: true})
 	}
 }
 

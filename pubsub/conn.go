@@ -14,6 +14,7 @@ var (
 	errSilent    = errors.New("pubsub: connection gives no answer")
 	errOutOfStep = errors.New("pubsub: an answer that was not asked for")
 	errElsewhere = errors.New("pubsub: another server is in charge")
+	errDeaf      = errors.New("pubsub: messages that the server has sent do not arrive")
 )
 
 // conn is one [Source] in use, from the attempt to open it until it is given up.
@@ -26,15 +27,23 @@ type conn struct {
 	giveUp context.CancelCauseFunc // the first call counts
 	kick   chan struct{}           // capacity 1; sent to with hub.mu held: todo has grown
 
-	began time.Time
-	heard atomic.Int64 // time of the last event, as a duration since began
+	began   time.Time
+	heard   atomic.Int64  // time of the last event, as a duration since began
+	reading atomic.Bool   // receive waits for an event
+	stirs   chan struct{} // capacity 1; tells watch that somebody begins to wait
 
 	// Guarded by hub.mu.
 	src       Source // nil until opened
 	todo      []*channel
-	pending   []request // unanswered, oldest first
-	confirmed bool      // a subscription was confirmed
+	pending   []request     // unanswered, oldest first
+	confirmed bool          // a subscription was confirmed
+	stirred   time.Duration // when somebody began to wait, since began
+	echo      echo
 }
+
+// echo is the first probe that the server has answered and nothing was heard after.
+// Both times are durations since the connection began; 0 if there is none.
+type echo struct{ probe, at time.Duration }
 
 // request is a SUBSCRIBE or UNSUBSCRIBE.
 type request struct {
@@ -44,7 +53,7 @@ type request struct {
 }
 
 func newConn(n *node) *conn {
-	c := &conn{hub: n.hub, node: n, kick: make(chan struct{}, 1), began: time.Now()}
+	c := &conn{hub: n.hub, node: n, kick: make(chan struct{}, 1), stirs: make(chan struct{}, 1), began: time.Now()}
 	c.ctx, c.giveUp = context.WithCancelCause(n.hub.ctx)
 	return c
 }
@@ -131,10 +140,12 @@ func (c *conn) enqueue(ch *channel) {
 }
 
 // receive takes events until serve closes the source. It must keep up with
-// whatever the server sends, and does no more than set flags.
+// whatever the server sends: it sets flags, and makes the calls of subscriptions.
 func (c *conn) receive(src Source) {
 	for {
+		c.reading.Store(true)
 		e, err := src.Receive()
+		c.reading.Store(false)
 		if err == nil {
 			c.heard.Store(int64(time.Since(c.began)))
 			if e.Kind == Refused {
@@ -152,7 +163,7 @@ func (c *conn) receive(src Source) {
 func (c *conn) handle(e Event) error {
 	h := c.hub
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	if c.node.conn != c {
 		return nil
 	}

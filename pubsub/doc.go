@@ -39,28 +39,39 @@
 // nothing of the old connection is carried over.
 //
 // As long as somebody waits, the hub does not take silence for peace. After
-// [Options.ProbeInterval] without traffic, and after 4 of them in any case, it
-// probes: it publishes a message to itself through the command client. There are
-// three things to find out.
+// [Options].ProbeInterval without traffic it probes: it publishes a message to
+// itself through the command client. The longer everybody has been waiting, the
+// longer is that time: a quarter of the wait, up to 4 intervals, which are also the
+// longest without a probe on a connection with traffic. There are four things to
+// find out.
 //
 //	nobody received the probe  commands go to another server, as after a
 //	                           failover: the connection is given up at once
+//	it was received, and does  the connection is deaf: it is given up 2 intervals
+//	not arrive                 after the answer, of which the second has a probe more
 //	another server is in       so says a map of the cluster that is loaded anew
 //	charge                     for the first two probes of a connection, twice
 //	                           per interval while one is unanswered for longer
 //	                           than that, and otherwise every 8 intervals
-//	no answer                  the connection is deaf: it is given up after 8
-//	                           intervals
+//	no answer                  the connection is given up after 8 intervals
 //
 // So a server that stalls keeps its connection for 8 intervals, and one that has
-// been replaced loses it at once. While a server cannot be reached, the question who
-// is in charge is asked as often.
+// been replaced loses it at once. However slow it is, a connection is not deaf
+// before the server has said that it sent something. A process that stood still
+// itself reads first what has come, and probes once more, before it gives anything
+// up. While a server cannot be reached, the question who is in charge is asked as
+// often.
 //
-// With the default of 500 ms a waiter is awake 0.5 s after its command client
-// knows of another master (2 s, if messages still come from the former one), and
-// 0.3 s after the other nodes of a cluster know, if the former master is silent; if
-// that still answers, within 4.5 s; and 4 s after a connection has died without a
-// sign.
+// With the default of 500 ms a wait costs two commands in each of its first two
+// seconds, 20 in its first 30, and one in 2 s after that: a thousand clients that
+// wait send 500 in a second. In return somebody who has just begun to wait is awake
+// 1 to 1.5 s after his connection became deaf, and 0.5 s after his command client
+// knows of another master; and somebody who has waited for long, up to 1.5 s later.
+// (Probes every 500 ms for ever would cost four times as much, and save somebody
+// who has waited for 8 s or more 0.75 s on average.) If the former master is
+// silent, it takes 0.3 s after the other nodes of a cluster know of the new one,
+// once the silence is noticed; if it still answers, up to 6 s; and 4 s after a
+// connection has died without a sign that says who is at fault.
 //
 // # A channel
 //
@@ -88,19 +99,30 @@
 //   - A message wakes the longest waiter of its channel that has no wake-up
 //     pending; the message "1" wakes the whole queue. Those of [Hub.JoinAll]
 //     stand beside the queue, and each message wakes them.
-//   - A message that begins with the name of a [Hub.JoinNamed] wakes that waiter
-//     alone. Everything else in a payload is ignored: it is a hint, on which
-//     nothing is decided. So a name that nobody here goes by wakes like any
-//     other message.
 //   - A confirmation or refusal wakes all waiters of the channel, of each kind.
 //   - The end of a connection wakes all waiters that were live, the loss of a
 //     channel its own.
 //   - A waiter that leaves hands a pending wake-up on to the next in the queue.
 //   - Close wakes everybody.
 //
+// What else a payload says is ignored: to a waiter it is a hint, on which nothing is
+// decided.
+//
 // The two messages and the waiting order are those of Redisson's LockPubSub and
 // PublishSubscribe; unlike there, a waiter is in the queue before its
 // subscription is confirmed, and a wake-up is a flag, not a permit to be counted.
+//
+// # Subscriptions
+//
+// Whoever has to read the messages takes a [Hub.Subscribe] instead of a place in the
+// queue: one function is called with each payload, another where a waiter would be
+// woken because something has happened to the channel. What is noted under the hub's
+// mutex is called after it was released, by whoever released it, mostly the goroutine
+// that reads the connection. Two goroutines never make the calls of one subscription
+// together: the second leaves its own to the first, behind those that wait already.
+// So the calls come in the order in which things happened, and a function may take a
+// mutex under which others call the hub. It must not block, because a connection that
+// nobody reads is given up in the end, by the hub or by the server.
 //
 // # Why no wake-up is missed
 //

@@ -18,6 +18,7 @@ var errBroken = errors.New("connection reset by test")
 type server struct {
 	mu     sync.Mutex // guards what follows, and all of its connections
 	manual bool
+	counts bool                        // says that it has executed a probe
 	deaf   bool                        // new connections hear nothing and answer nothing
 	dial   func(context.Context) error // before a connection is made; nil: at once
 	dials  []time.Time
@@ -189,18 +190,18 @@ func (c *connection) publish(channel, payload string) {
 	}
 }
 
-func (c *connection) Probe(ctx context.Context) error {
+func (c *connection) Probe(ctx context.Context) (bool, error) {
 	c.s.mu.Lock()
 	c.log = append(c.log, entry{request{"PROBE", ""}, time.Now()})
 	if !c.s.manual && !c.deaf {
 		c.events <- pubsub.Event{Kind: pubsub.Pong}
 	}
-	probe := c.probe
+	probe, counts := c.probe, c.s.counts
 	c.s.mu.Unlock()
 	if probe == nil {
-		return nil
+		return counts, nil
 	}
-	return probe(ctx)
+	return counts, probe(ctx)
 }
 
 func (c *connection) Receive() (pubsub.Event, error) {

@@ -14,21 +14,32 @@ import (
 // FuzzEvents: whatever the first connections say, asked or not, the hub neither
 // panics nor hangs, and its waiters are served as soon as one tells the truth.
 func FuzzEvents(f *testing.F) {
-	f.Add([]byte{0, 5, 3, 4, 0}, "0")              // join, confirmed, message
-	f.Add([]byte{0, 1, 3, 2, 13, 4}, "1")          // three, both channels
-	f.Add([]byte{0, 5, 7, 8, 9, 10}, "")           // answers nobody asked for
-	f.Add([]byte{0, 6, 11, 0, 6}, "owner:1 30000") // refusals, an error, another connection
+	f.Add([]byte{0, 5, 3, 4, 0}, "0")                     // join, confirmed, message
+	f.Add([]byte{0, 1, 3, 2, 13, 4}, "1")                 // three, both channels
+	f.Add([]byte{0, 5, 7, 8, 9, 10}, "")                  // answers nobody asked for
+	f.Add([]byte{0, 6, 11, 0, 6}, "owner:1 30000")        // refusals, an error, another connection
+	f.Add([]byte{33, 0, 5, 4, 33, 33, 49, 5, 11, 5}, "x") // subscriptions come and go
 	f.Add([]byte{0, 5, 2, 12, 12, 0, 14, 5}, "\x80")
 	f.Fuzz(func(t *testing.T, steps []byte, payload string) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &script{}
 			h := pubsub.NewHub(s, pubsub.Options{})
 			waiters := map[string][]*pubsub.Waiter{}
+			subs := map[string]*ear{}
 			for _, step := range steps[:min(len(steps), 64)] {
 				channel := []string{"a", "b"}[step>>4&1]
 				all := waiters[channel]
 				switch step & 15 {
-				case 0, 1:
+				case 1:
+					if e := subs[channel]; step&32 != 0 && e != nil {
+						e.Close()
+						delete(subs, channel)
+					} else if step&32 != 0 {
+						subs[channel] = listen(h, channel)
+						break
+					}
+					fallthrough
+				case 0:
 					waiters[channel] = append(all, h.Join(channel))
 				case 2:
 					if len(all) > 0 {
@@ -74,6 +85,15 @@ func FuzzEvents(f *testing.F) {
 			time.Sleep(2 * time.Minute)
 			for channel, all := range waiters {
 				served(t, s, channel, payload, all)
+			}
+			for channel, e := range subs {
+				before := len(e.messages())
+				s.say(pubsub.Event{Kind: pubsub.Message, Channel: channel, Payload: payload})
+				synctest.Wait()
+				if after := e.messages(); !e.told() || len(after) != before+1 || after[before] != payload {
+					t.Errorf("the subscription of %q is told %v, and has heard %q", channel, e.told(), after[before:])
+				}
+				e.Close()
 			}
 			if err := h.Close(t.Context()); err != nil {
 				t.Errorf("Close: %v", err)
@@ -170,7 +190,9 @@ func (c *scripted) Unsubscribe(channel string) error {
 	return c.answer(pubsub.Event{Kind: pubsub.Unsubscribed, Channel: channel})
 }
 
-func (c *scripted) Probe(context.Context) error { return c.answer(pubsub.Event{Kind: pubsub.Pong}) }
+func (c *scripted) Probe(context.Context) (bool, error) {
+	return true, c.answer(pubsub.Event{Kind: pubsub.Pong})
+}
 
 func (c *scripted) Receive() (pubsub.Event, error) {
 	select {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,13 +14,14 @@ const refusedRetry = 30 * time.Second // an operator who corrects an ACL need no
 
 // Options of a [Hub]. The zero value is ready for use.
 type Options struct {
-	// ProbeInterval is how long a connection on which somebody waits may be
-	// silent before the hub causes traffic on it. A probe that arrives at
-	// another server than the subscriptions, as after a failover, ends the
-	// connection at once, and so does another master of a cluster, for which the
-	// hub looks while there is no answer; silence alone does after 8 intervals, and
-	// they are also the time to open a connection. 0 means 500 ms; a negative value
-	// panics.
+	// ProbeInterval is how long a connection on which somebody has begun to wait
+	// may be silent before the hub causes traffic on it; if nobody has for long, 4
+	// intervals. A probe that arrives at another server than the subscriptions, as
+	// after a failover, ends the connection at once, and so does another master of a
+	// cluster, for which the hub looks while there is no answer; one that the server
+	// has executed and that does not arrive does after 2 intervals, silence alone
+	// after 8, and they are also the time to open a connection. 0 means 500 ms; a
+	// negative value panics.
 	ProbeInterval time.Duration
 	// Linger is how long a channel stays subscribed after its last waiter has
 	// left, so that a hot lock does not resubscribe for every contention.
@@ -29,7 +31,8 @@ type Options struct {
 	// subscribed. 0 means 10 s, a negative value not at all.
 	Idle time.Duration
 	// Logger is told once per outage that the connection was lost, and once
-	// per kind of error that a subscription was refused. Nil: nobody.
+	// per kind of error that a subscription was refused. The goroutines at work
+	// call it, without any mutex held, and wait: it must not block. Nil: nobody.
 	Logger *slog.Logger
 }
 
@@ -42,10 +45,13 @@ type Hub struct {
 	stop    context.CancelCauseFunc
 	wg      sync.WaitGroup // every goroutine of the hub; added to with mu held or by one of them
 
-	mu        sync.Mutex // guards what follows, all channels and nodes, and parts of conn and Waiter; never held during I/O
+	active atomic.Int64 // len(channels)
+
+	mu        sync.Mutex // guards what follows, all channels and nodes, and parts of conn, Waiter and Subscription; never held during I/O
 	channels  map[string]*channel
 	nodes     map[string]*node
 	lost      []*channel      // to be placed by search
+	told      []*Subscription // with calls to be made by unlock
 	searching bool            // the goroutine of search exists
 	inquiries int             // under way
 	warned    map[string]bool // kinds of refusal in the log
@@ -73,8 +79,22 @@ func NewHub(servers Servers, opts Options) *Hub {
 	return h
 }
 
-// Close wakes everybody for good: no waiter is live any more. It returns when
-// the connection is closed and every goroutine has ended, or with the cause of
+// Active reports whether there is any channel that is subscribed, or is about to be.
+// It takes no mutex.
+func (h *Hub) Active() bool { return h.active.Load() > 0 }
+
+// Listens reports whether a subscription of that channel is confirmed now: somebody
+// wants it, or did a moment ago ([Options].Linger), so that another listener hears at
+// once.
+func (h *Hub) Listens(channel string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ch := h.channels[channel]
+	return ch != nil && ch.live
+}
+
+// Close wakes everybody for good: no waiter and no subscription is live any more. It
+// returns when the connection is closed and every goroutine has ended, or with the cause of
 // ctx, as a call may hang in the network for longer; such a call ends by the
 // time-outs of the source. A second call waits likewise.
 func (h *Hub) Close(ctx context.Context) error {
@@ -86,12 +106,13 @@ func (h *Hub) Close(ctx context.Context) error {
 		ch.wakeAll()
 	}
 	clear(h.channels)
+	h.active.Store(0)
 	for _, n := range h.nodes {
 		clear(n.channels)
 		n.conn = nil // what it still hears has no effect
 		n.idle.Stop()
 	}
-	h.mu.Unlock()
+	h.unlock()
 	h.stop(errClosed)
 
 	ended := make(chan struct{})

@@ -6,7 +6,6 @@ type kind int
 const (
 	inTurn kind = iota
 	every
-	byName
 	kinds
 )
 
@@ -29,14 +28,6 @@ func (h *Hub) JoinAllWith(channel string, other *Waiter) *Waiter {
 	return h.join(channel, &Waiter{kind: every, c: other.c})
 }
 
-// JoinNamed is a [Hub.Join] for somebody who is called by name: a message that
-// is name, or begins with name and a space, wakes this waiter and nobody else,
-// and [Waiter.Message] returns it. No other message does. A name has no space,
-// and is that of the newest waiter that joined with it.
-func (h *Hub) JoinNamed(channel, name string) *Waiter {
-	return h.join(channel, &Waiter{kind: byName, name: name})
-}
-
 func (h *Hub) join(name string, w *Waiter) *Waiter {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,35 +38,32 @@ func (h *Hub) join(name string, w *Waiter) *Waiter {
 		w.wake()
 		return w
 	}
-	ch := h.channels[name]
-	if ch == nil {
-		ch = &channel{name: name}
-		h.channels[name] = ch
-		h.wg.Go(func() { h.place(ch) })
-	}
-	ch.add(w)
+	ch := h.channel(name)
+	w.channel, w.place = ch, ch.waiters[w.kind].PushBack(w)
 	if ch.live {
 		w.wake()
 	}
+	ch.stir()
 	h.settle(ch)
 	return w
 }
 
-// add gives w the last place. hub.mu is held, as for remove.
-func (ch *channel) add(w *Waiter) {
-	w.channel, w.place = ch, ch.waiters[w.kind].PushBack(w)
-	if w.kind == byName {
-		if ch.named == nil {
-			ch.named = make(map[string]*Waiter)
-		}
-		ch.named[w.name] = w
+// channel returns the channel of that name, which the caller gives a listener and
+// settles. mu is held, as for left.
+func (h *Hub) channel(name string) *channel {
+	ch := h.channels[name]
+	if ch == nil {
+		ch = &channel{name: name}
+		h.channels[name] = ch
+		h.active.Store(int64(len(h.channels)))
+		h.wg.Go(func() { h.place(ch) })
 	}
+	return ch
 }
 
-func (ch *channel) remove(w *Waiter) {
-	ch.waiters[w.kind].Remove(w.place)
-	w.place = nil
-	if w.kind == byName && ch.named[w.name] == w {
-		delete(ch.named, w.name)
+// left lets a channel linger whose last listener may just have gone.
+func (h *Hub) left(ch *channel) {
+	if !ch.occupied() && !ch.refused && !h.closed {
+		h.keep(ch, h.opts.Linger)
 	}
 }

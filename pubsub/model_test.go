@@ -3,7 +3,6 @@ package pubsub_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +22,8 @@ func TestModel(t *testing.T) {
 			m.h = pubsub.NewHub(m.s, pubsub.Options{})
 			defer func() { _ = m.h.Close(context.Background()) }() // a failed test may not have come to an end
 			t.Repeat(map[string]func(*rapid.T){
-				"join": m.join, "joinAll": m.joinAll, "joinNamed": m.joinNamed, "leave": m.leave, "take": m.take, "message": m.message,
+				"join": m.join, "joinAll": m.joinAll, "leave": m.leave, "take": m.take, "message": m.message,
+				"subscribe": m.subscribe, "unsubscribe": m.unsubscribe,
 				"answer": m.answer, "refuse": m.refuse, "moved": m.moved, "takeAway": m.takeAway,
 				"break": m.breakConn, "deafen": m.deafen, "outage": m.outage,
 				"sleep": m.sleep,
@@ -38,16 +38,15 @@ type model struct {
 	s       *server
 	h       *pubsub.Hub
 	waiters []*place // the longest first
+	subs    []*ear
 }
 
 type place struct {
 	*pubsub.Waiter
 	channel string
-	all     bool   // joined with JoinAll
-	name    string // joined with JoinNamed; "nobody" after another has joined with it
-	message string // the newest for name
-	heard   int64  // as it should be
-	live    bool   // at the last check
+	all     bool  // joined with JoinAll
+	heard   int64 // as it should be
+	live    bool  // at the last check
 }
 
 var channels = rapid.SampledFrom([]string{"a", "b", "c"})
@@ -71,12 +70,17 @@ func (m *model) joinAll(t *rapid.T) {
 	m.add(&place{Waiter: m.h.JoinAll(channel), channel: channel, all: true})
 }
 
-func (m *model) joinNamed(t *rapid.T) {
-	channel, name := channels.Draw(t, "channel"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")
-	if before := m.called(channel, name); before != nil {
-		before.name = "nobody"
+func (m *model) subscribe(t *rapid.T) {
+	m.subs = append(m.subs, listen(m.h, channels.Draw(t, "channel")))
+}
+
+func (m *model) unsubscribe(t *rapid.T) {
+	if len(m.subs) == 0 {
+		t.Skip("no subscription")
 	}
-	m.add(&place{Waiter: m.h.JoinNamed(channel, name), channel: channel, name: name})
+	i := rapid.IntRange(0, len(m.subs)-1).Draw(t, "subscription")
+	m.subs[i].Close()
+	m.subs = append(m.subs[:i:i], m.subs[i+1:]...)
 }
 
 func (m *model) add(p *place) {
@@ -99,29 +103,17 @@ func (m *model) leave(t *rapid.T) {
 	next, before := m.sleeper(w.channel), m.pending()
 	w.Leave()
 	require.Empty(t, w.C())
-	if had && w.queues() && next != nil {
+	if had && !w.all && next != nil {
 		require.Len(t, next.C(), 1, "a pending wake-up is handed on")
 		before++
 	}
 	require.Equal(t, before, m.pending(), "and nobody else is woken")
 }
 
-func (p *place) queues() bool { return !p.all && p.name == "" }
-
 // sleeper returns the longest waiter of a channel that has no wake-up.
 func (m *model) sleeper(channel string) *place {
 	for _, w := range m.waiters {
-		if w.channel == channel && w.queues() && len(w.C()) == 0 {
-			return w
-		}
-	}
-	return nil
-}
-
-// called returns the waiter of that name.
-func (m *model) called(channel, name string) *place {
-	for _, w := range m.waiters {
-		if w.channel == channel && w.name == name && name != "" {
+		if w.channel == channel && !w.all && len(w.C()) == 0 {
 			return w
 		}
 	}
@@ -140,29 +132,25 @@ func (m *model) take(t *rapid.T) { awake(m.waiters[m.any(t)].Waiter) }
 func (m *model) message(t *rapid.T) {
 	c := m.conn(t)
 	channel := channels.Draw(t, "channel")
-	payload := rapid.SampledFrom([]string{"0", "0", "1", "junk", "x", "y", "y 1"}).Draw(t, "payload")
-	name, _, _ := strings.Cut(payload, " ")
+	payload := rapid.SampledFrom([]string{"0", "0", "1", "junk"}).Draw(t, "payload")
 	m.check(t)
 	want := make(map[*place]bool) // who is woken, or was awake
 	for _, w := range m.waiters {
 		want[w] = len(w.C()) == 1
 	}
 	if m.s.has(channel) && !c.deaf {
-		called, next := m.called(channel, name), m.sleeper(channel)
+		next := m.sleeper(channel)
 		for _, w := range m.waiters {
 			if w.channel != channel {
 				continue
 			}
 			w.heard++
-			switch {
-			case called != nil:
-				want[w] = want[w] || w == called
-			case w.all, w.queues() && payload == "1", w == next:
-				want[w] = true
-			}
+			want[w] = want[w] || w.all || payload == "1" || w == next
 		}
-		if called != nil {
-			called.message = payload
+		for _, e := range m.subs {
+			if e.channel == channel {
+				e.want = append(e.want, payload)
+			}
 		}
 	}
 	c.publish(channel, payload)
@@ -208,7 +196,6 @@ func (m *model) check(t *rapid.T) {
 	synctest.Wait()
 	for i, w := range m.waiters {
 		require.Equal(t, w.heard, w.Heard(), "waiter %d", i)
-		require.Equal(t, w.message, w.Message(), "waiter %d", i)
 		live := w.Live()
 		if live {
 			require.True(t, m.s.has(w.channel), "waiter %d is live, %q is not subscribed", i, w.channel)
@@ -217,6 +204,13 @@ func (m *model) check(t *rapid.T) {
 			require.Len(t, w.C(), 1, "waiter %d was not told that live is now %v", i, live)
 		}
 		w.live = live
+	}
+	for i, e := range m.subs {
+		require.Equal(t, e.want, e.messages(), "subscription %d", i)
+		require.Equal(t, e.Live(), e.told(), "subscription %d was not told", i)
+		if e.Live() {
+			require.True(t, m.s.has(e.channel), "subscription %d is live, %q is not subscribed", i, e.channel)
+		}
 	}
 }
 
@@ -229,8 +223,14 @@ func (m *model) quiesce(t *rapid.T) {
 	for i, w := range m.waiters {
 		require.True(t, w.Live(), "waiter %d", i)
 	}
+	for i, e := range m.subs {
+		require.True(t, e.Live(), "subscription %d", i)
+	}
 	for _, w := range m.waiters {
 		w.Leave()
+	}
+	for _, e := range m.subs {
+		e.Close()
 	}
 	time.Sleep(5 * time.Second)
 	for _, channel := range []string{"a", "b", "c"} {

@@ -43,7 +43,11 @@ func (n *node) run() {
 			continue
 		}
 		if failures == 0 && !errors.Is(err, errClosed) {
-			h.opts.Logger.Warn("pubsub: no connection, waiters poll until there is one", "server", n.name, "error", err)
+			attrs := []any{"error", err}
+			if n.name != "" {
+				attrs = append(attrs, "server", n.name)
+			}
+			h.opts.Logger.Warn("pubsub: no connection, waiters poll until there is one", attrs...)
 		}
 		n.pause(backoff(failures))
 		failures++
@@ -91,7 +95,7 @@ func (n *node) connect() *conn {
 // out, and reports whether it was ever of use.
 func (n *node) disconnect(c *conn) (confirmed bool) {
 	n.hub.mu.Lock()
-	defer n.hub.mu.Unlock()
+	defer n.hub.unlock()
 	n.conn = nil
 	for _, ch := range n.channels {
 		ch.reset()

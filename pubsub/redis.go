@@ -110,7 +110,7 @@ func (s *redisSource) Unsubscribe(channel string) error { return s.unsubscribe(s
 //
 // A probe that nobody has received was executed by another server than the one
 // that sends the messages.
-func (s *redisSource) Probe(ctx context.Context) error {
+func (s *redisSource) Probe(ctx context.Context) (sent bool, err error) {
 	if s.echoes.Load() {
 		var receivers *redis.IntCmd
 		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -120,16 +120,16 @@ func (s *redisSource) Probe(ctx context.Context) error {
 		switch {
 		case err == nil && receivers.Val() > 0:
 			s.counted.Store(true)
-			return nil
+			return true, nil
 		case err == nil && s.counts && s.counted.Load():
-			return errElsewhere
+			return false, errElsewhere
 		case err == nil:
-			return nil
+			return false, nil
 		case redis.IsPermissionError(err):
 			s.echoes.Store(false) // and do not fill the server's ACL log
 		}
 	}
-	return s.ps.Ping(s.ended)
+	return false, s.ps.Ping(s.ended)
 }
 
 func (s *redisSource) Receive() (Event, error) {

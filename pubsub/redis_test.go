@@ -114,6 +114,7 @@ func TestRedisUnsubscribes(t *testing.T) {
 }
 
 func TestRedisKilledConnection(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	h := hub(t, rdb, pubsub.Options{})
@@ -147,7 +148,7 @@ func TestRedisLossIsReportedBeforeADialEnds(t *testing.T) {
 	start := time.Now()
 	h.Join("b").Leave()
 	require.NoError(t, h.Close(t.Context()))
-	assert.Less(t, time.Since(start), time.Second, "nobody waits for a dial")
+	assert.Less(t, time.Since(start), 3*time.Second, "nobody waits for a dial")
 }
 
 func TestRedisRefusedSubscription(t *testing.T) {
@@ -176,6 +177,7 @@ func TestRedisRefusedSubscription(t *testing.T) {
 }
 
 func TestRedisProbeUnderACL(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	for _, denied := range []string{"-publish", "-ping", "-publish -ping", "resetchannels &a"} {
@@ -215,6 +217,7 @@ func refusals(t *testing.T, admin *redis.Client, command string) (n int) {
 }
 
 func TestRedisStoppedServerIsNoticed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	const interval = 200 * time.Millisecond
 	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
@@ -262,6 +265,7 @@ func TestRedisIsolatedMasterIsLeft(t *testing.T) {
 }
 
 func TestRedisCluster(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t, "--cluster-enabled", "yes")
 	admin := s.Client(t)
 	require.NoError(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())

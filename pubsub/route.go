@@ -16,7 +16,7 @@ const maxInquiries = 12
 func (h *Hub) place(ch *channel) {
 	name, err := h.servers.Find(h.ctx, ch.name)
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	switch {
 	case h.channels[ch.name] != ch: // nobody wants it any more
 	case err != nil:
@@ -117,6 +117,7 @@ func (h *Hub) inquire() {
 // forget ends a channel that is not wanted, and of which nothing is open.
 func (h *Hub) forget(ch *channel) {
 	delete(h.channels, ch.name)
+	h.active.Store(int64(len(h.channels)))
 	if ch.node != nil {
 		ch.node.drop(ch)
 	}

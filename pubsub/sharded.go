@@ -32,7 +32,9 @@ func Both(cluster *redis.ClusterClient, probe string) Servers {
 // and let this user ask. An error is no answer: it is worth asking again.
 func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error) {
 	for _, ask := range []func() error{
-		func() error { return cluster.ClusterKeySlot(ctx, "0").Err() }, // not everything behind a ClusterClient is one
+		// Not everything behind a ClusterClient is a cluster. Valkey 9 answers CLUSTER
+		// KEYSLOT also where it is none; the slots have owners only in one.
+		func() error { return cluster.Do(ctx, "cluster", "slots").Err() },
 		func() error { return cluster.PubSubShardNumSub(ctx, "0").Err() },
 	} {
 		err := ask()

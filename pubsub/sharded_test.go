@@ -48,6 +48,7 @@ func reached(t *testing.T, rdb *redis.ClusterClient, w *pubsub.Waiter, channel s
 }
 
 func TestShardedOneNode(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	for _, version := range []int{2, 3} {
 		rdb := c.Client(t, func(o *redis.ClusterOptions) { o.Protocol = version })
@@ -77,6 +78,7 @@ func TestShardedOneNode(t *testing.T) {
 // A server without sharded channels, or a user without the right: nobody waits
 // for a subscription in vain.
 func TestShardedRefused(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	require.NoError(t, c.Nodes[0].Client(t).ACLSetUser(t.Context(), "u", "on", "nopass", "+@all", "allkeys", "-ssubscribe").Err())
 	h := shardedHub(t, c.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "u", "x" }))
@@ -86,6 +88,7 @@ func TestShardedRefused(t *testing.T) {
 }
 
 func TestShardedSlotMoves(t *testing.T) {
+	redistest.Long(t, "a cluster of four, and five moves")
 	c := redistest.StartCluster(t, 3, 0)
 	rdb := c.Client(t)
 	h := shardedHub(t, rdb)
@@ -130,6 +133,7 @@ func TestShardedSlotMoves(t *testing.T) {
 }
 
 func TestShardedFailovers(t *testing.T) {
+	redistest.Long(t, "a cluster of six, and three failovers")
 	c := redistest.StartCluster(t, 3, 1)
 	rdb := c.Client(t)
 	h := shardedHub(t, rdb)
@@ -183,6 +187,7 @@ func TestShardedFailovers(t *testing.T) {
 // A waiter that nobody else works for learns of a new master, whose former one is
 // silent, as soon as the other nodes know of it: on each family of channels.
 func TestSilentMasterIsReplaced(t *testing.T) {
+	redistest.Long(t, "a cluster of six, and three failovers")
 	c := redistest.StartCluster(t, 3, 1)
 	for name, servers := range map[string]func(*redis.ClusterClient) pubsub.Servers{
 		"sharded":  func(rdb *redis.ClusterClient) pubsub.Servers { return pubsub.Sharded(rdb, "probe:") },
@@ -214,6 +219,7 @@ func TestSilentMasterIsReplaced(t *testing.T) {
 }
 
 func TestBothFamilies(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	admin := c.Nodes[0].Client(t)
 	rdb := c.Client(t)
@@ -244,6 +250,7 @@ func TestBothFamilies(t *testing.T) {
 
 // A waiter is live only if it hears both.
 func TestBothFamiliesOneRefused(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	admin := c.Nodes[0].Client(t)
 	for _, denied := range []string{"-subscribe", "-ssubscribe", "-subscribe -ssubscribe"} {
@@ -262,7 +269,27 @@ func TestBothFamiliesOneRefused(t *testing.T) {
 	}
 }
 
+// keySlots answers CLUSTER KEYSLOT, as Valkey 9 does where it is no cluster.
+type keySlots struct{}
+
+func (keySlots) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (keySlots) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if c, ok := cmd.(*redis.IntCmd); ok && c.Name() == "cluster" {
+			c.SetVal(0)
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (keySlots) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 func TestHasSharded(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	has, err := pubsub.HasSharded(t.Context(), c.Client(t))
 	require.NoError(t, err)
@@ -278,6 +305,8 @@ func TestHasSharded(t *testing.T) {
 		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: alone.Addr()}}}}, nil
 	}})
 	defer func() { require.NoError(t, rdb.Close()) }()
+	rdb.AddHook(keySlots{})
+	require.NoError(t, rdb.ClusterKeySlot(t.Context(), "0").Err())
 	has, err = pubsub.HasSharded(t.Context(), rdb)
 	require.NoError(t, err)
 	assert.False(t, has, "not a cluster")

@@ -31,8 +31,9 @@ type Source interface {
 	Unsubscribe(channel string) error
 	// Probe causes traffic: if the connection is sound, an event follows. It
 	// may block until ctx ends, and longer. An error says that the connection
-	// is not sound, or not to the right server.
-	Probe(ctx context.Context) error
+	// is not sound, or not to the right server. sent says that the server has
+	// sent what must be heard: if nothing is, soon after, the connection is deaf.
+	Probe(ctx context.Context) (sent bool, err error)
 	// Receive waits for the next event. It is ended by an error of the
 	// connection, or by Close.
 	Receive() (Event, error)

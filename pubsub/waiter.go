@@ -8,10 +8,8 @@ type Waiter struct {
 	hub     *Hub
 	c       chan struct{} // capacity 1; the hub sends with mu held; never closed
 	kind    kind
-	name    string        // of a JoinNamed
 	channel *channel      // nil if the hub was closed already
 	place   *list.Element // in channel.waiters[kind], nil after Leave; guarded by hub.mu
-	message string        // the newest that was for name; guarded by hub.mu
 }
 
 // C is readable when it is time to try. It holds one wake-up, however many there
@@ -40,14 +38,6 @@ func (w *Waiter) Heard() int64 {
 	return w.channel.heard.Load()
 }
 
-// Message returns the newest message that called this waiter by its name, whole,
-// or "" before one.
-func (w *Waiter) Message() string {
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
-	return w.message
-}
-
 // Leave gives up the place, and hands a wake-up still in C on to the next in the
 // queue. A second call does nothing.
 func (w *Waiter) Leave() {
@@ -58,25 +48,16 @@ func (w *Waiter) Leave() {
 		return
 	}
 	ch := w.channel
-	ch.remove(w)
+	ch.waiters[w.kind].Remove(w.place)
+	w.place = nil
 	select {
 	case <-w.c:
-		if w.kind == inTurn { // what woke the other kinds has woken all whom it concerns
+		if w.kind == inTurn { // what woke the others has woken all of them
 			ch.wakeNext()
 		}
 	default:
 	}
-	if !ch.occupied() && !ch.refused && !h.closed {
-		h.keep(ch, h.opts.Linger)
-	}
-}
-
-// Wake makes C readable, for a caller that has learnt in another way that it is
-// time to try.
-func (w *Waiter) Wake() {
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
-	w.wake()
+	h.left(ch)
 }
 
 // wake leaves a wake-up in C, and reports whether there was room for it.

@@ -9,7 +9,9 @@ import (
 const (
 	patience  = 8 // intervals without an answer until a connection is given up
 	maxProbes = 3 // in that time: after 1, 2 and 4 of them
+	deafness  = 2 // intervals after the answer to a probe in which it must be heard
 	reprobe   = 4 // intervals until the next probe, whatever is heard
+	calm      = 4 // the part of its time that a wait may lose because probes have become rarer
 	inquiries = 2 // per interval, about who is in charge in place of a server that is silent
 	samples   = 8 // channels, by which to tell
 )
@@ -17,70 +19,164 @@ const (
 // watch returns when the connection has been given up, or has to be because the
 // server is silent.
 func (c *conn) watch() error {
-	interval := c.hub.opts.ProbeInterval
-	timer := time.NewTimer(interval / 10) // then is the first probe, and what it counts is a standard for the next
+	v := vigil{interval: c.hub.opts.ProbeInterval}
+	v.wake = v.interval / 10 // then is the first probe, and what it counts is a standard for the next
+	timer := time.NewTimer(v.wake)
 	defer timer.Stop()
-	var probed, due, inquired time.Duration // since began, like heard
-	probes, unheard := 0, 0                 // all, and those without an answer
 	for {
 		select {
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
-		case <-timer.C: // late, if the process stood still: a probe more, no verdict
+		case <-timer.C:
+		case <-c.stirs:
 		}
-		now, heard := time.Since(c.began), time.Duration(c.heard.Load())
-		if heard >= probed {
-			unheard = 0
+		s := c.look()
+		a := v.step(s)
+		if a.verdict != nil {
+			return a.verdict
 		}
-		awaited, unanswered := c.state()
-		switch {
-		case unheard == maxProbes && now >= due, unanswered >= patience*interval:
-			return errSilent
-		case !awaited:
-			timer.Reset(interval)
-		case probes > 0 && unheard == 0 && now-heard < interval && now-probed < reprobe*interval:
-			timer.Reset(interval - (now - heard))
-		default:
-			if probes < 2 || unheard > 0 || now-inquired >= patience*interval {
-				c.inquire()
-				inquired = now
-			}
-			if unheard == 0 || now >= due {
-				c.hub.wg.Go(c.probe)
-				probed, due = now, now+interval<<unheard
-				probes++
-				unheard++
-			}
-			if unheard == 1 && heard > 0 { // nothing is wrong yet
-				timer.Reset(interval)
-			} else {
-				timer.Reset(interval / inquiries)
-			}
+		if a.inquire {
+			c.inquire()
 		}
+		if a.probe {
+			c.hub.wg.Go(func() { c.probe(s.now) })
+		}
+		v.wake = s.now + a.sleep
+		timer.Reset(a.sleep)
 	}
 }
 
-// state reports whether anybody waits for a message, and how long the oldest
-// request has been waiting for its answer. Traffic alone does not prove that
-// requests get through: a probe takes another way to the server.
-func (c *conn) state() (awaited bool, unanswered time.Duration) {
+// sight is what can be seen of a connection. All times are durations since it began.
+type sight struct {
+	now, heard time.Duration // heard: the last event
+	stirred    time.Duration // somebody began to wait
+	echoed     time.Duration // the first answer to a probe that nothing was heard after; 0 if there is none
+	unanswered time.Duration // how long the oldest request has been waiting for its answer
+	awaited    bool          // somebody waits for a message
+	reading    bool          // and nobody is busy with one that has come
+}
+
+// look also forgets the answers to probes that something was heard after.
+func (c *conn) look() sight {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
+	s := sight{now: time.Since(c.began), heard: time.Duration(c.heard.Load()), stirred: c.stirred, reading: c.reading.Load()}
+	if s.heard >= c.echo.probe {
+		c.echo = echo{}
+	}
+	s.echoed = c.echo.at
 	for _, ch := range c.node.channels {
-		if awaited = ch.occupied(); awaited {
+		if s.awaited = ch.occupied(); s.awaited {
 			break
 		}
 	}
 	if len(c.pending) > 0 {
-		unanswered = time.Since(c.pending[0].at)
+		s.unanswered = time.Since(c.pending[0].at)
 	}
-	return awaited, unanswered
+	return s
+}
+
+// vigil decides when to probe, and when a connection is silent.
+type vigil struct {
+	interval        time.Duration
+	wake            time.Duration // when the timer is to fire
+	woke            time.Duration // when the process last went on that had stood still
+	probed          time.Duration // the newest probe
+	due             time.Duration // the next, if that is not heard
+	inquired        time.Duration
+	probes, unheard int // all, and those without an answer
+}
+
+// action is what is to be done: to give the connection up, or to do the rest.
+type action struct {
+	verdict        error
+	probe, inquire bool
+	sleep          time.Duration
+}
+
+func (v *vigil) step(s sight) action {
+	late := s.now-v.wake > v.interval/2
+	if late { // what has come meanwhile is still to be read: a probe more, no verdict
+		v.woke = s.now
+	}
+	if s.heard >= v.probed {
+		v.unheard = 0
+	}
+	if err := v.verdict(s); err != nil && !late {
+		return action{verdict: err}
+	}
+	if !s.awaited {
+		return action{sleep: v.interval}
+	}
+	if next := min(s.heard+v.pace(s), v.probed+reprobe*v.interval); v.probes > 0 && v.unheard == 0 && s.now < next {
+		return action{sleep: next - s.now}
+	}
+	var a action
+	if v.probes < 2 || v.unheard > 0 || s.now-v.inquired >= patience*v.interval {
+		a.inquire, v.inquired = true, s.now
+	}
+	if v.unheard == 0 || s.now >= v.due {
+		a.probe = true
+		v.probed, v.due = s.now, s.now+v.interval<<min(v.unheard, maxProbes-1)
+		v.probes++
+		v.unheard++
+	}
+	a.sleep = v.interval / inquiries
+	if v.unheard == 1 && s.heard > 0 { // nothing is wrong yet
+		a.sleep = v.interval
+	}
+	if s.echoed > 0 {
+		a.sleep = max(min(a.sleep, v.deaf(s)-s.now), 1)
+	}
+	return a
+}
+
+// verdict says why the connection is silent, nil if it is not, as far as is known.
+// Traffic alone does not prove that requests get through: a probe takes another way
+// to the server. Nor does silence prove that messages are lost, unless the server has
+// said that it sent one.
+func (v *vigil) verdict(s sight) error {
+	switch {
+	case v.unheard >= maxProbes && s.now >= v.due, s.unanswered >= patience*v.interval:
+		return errSilent
+	case v.unheard > 1 && s.echoed > 0 && s.reading && s.now >= v.deaf(s):
+		return errDeaf
+	}
+	return nil
+}
+
+// deaf is when a probe that the server has answered should have been heard.
+func (v *vigil) deaf(s sight) time.Duration {
+	return max(s.echoed, v.woke) + deafness*v.interval
+}
+
+// pace is how long a connection may be silent before it is probed: the longer,
+// the longer everybody has been waiting on it.
+func (v *vigil) pace(s sight) time.Duration {
+	return min(max((s.now-s.stirred)/calm, v.interval), reprobe*v.interval)
+}
+
+// stir notes that somebody begins to wait on the channel, and has its connection
+// probed as a young one again. hub.mu is held.
+func (ch *channel) stir() {
+	if ch.node == nil || ch.node.conn == nil {
+		return
+	}
+	c := ch.node.conn
+	now := time.Since(c.began)
+	if now-c.stirred > c.hub.opts.ProbeInterval {
+		select {
+		case c.stirs <- struct{}{}:
+		default:
+		}
+	}
+	c.stirred = now
 }
 
 // probe finds out whether this is still the right server, as far as is known, and
 // causes traffic. It has half of the patience, so that a Source which has to try
-// something else can do so while an answer still counts.
-func (c *conn) probe() {
+// something else can do so while an answer still counts. now is since began.
+func (c *conn) probe(now time.Duration) {
 	c.verify()
 	c.hub.mu.Lock()
 	src := c.src
@@ -90,8 +186,15 @@ func (c *conn) probe() {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, patience/2*c.hub.opts.ProbeInterval)
 	defer cancel()
-	if err := src.Probe(ctx); err != nil {
+	sent, err := src.Probe(ctx)
+	if err != nil {
 		c.giveUp(err)
+		return
+	}
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	if sent && c.echo.at == 0 && time.Duration(c.heard.Load()) < now {
+		c.echo = echo{now, time.Since(c.began)}
 	}
 }
 

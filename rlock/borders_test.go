@@ -16,7 +16,7 @@ import (
 const module = "github.com/go-rlock/rlock"
 
 // library are the packages that end up in a user's program.
-var library = []string{"rlock", "lua", "pubsub", "watchdog"}
+var library = []string{"rlock", "lua", "pubsub", "watchdog", "internal/janitor", "internal/kind", "internal/report", "internal/request"}
 
 // golist runs go list in the module's root and returns the lines it prints.
 func golist(t *testing.T, args ...string) []string {
@@ -36,14 +36,29 @@ func deps(t *testing.T, packages ...string) []string {
 	return golist(t, append([]string{"-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, packages...)...)
 }
 
+// inModule returns the import paths of packages.
+func inModule(packages ...string) []string {
+	for i := range packages {
+		packages[i] = module + "/" + packages[i]
+	}
+	return packages
+}
+
+// The arrows go one way: rlock, then kinds and the janitor, then requests, then scripts.
 func TestDependencies(t *testing.T) {
+	t.Parallel()
 	goRedis := deps(t, "github.com/redis/go-redis/v9")
 	for name, allowed := range map[string][]string{
 		"watchdog": nil,
 		"lua":      goRedis,
 		"pubsub":   goRedis,
-		"rlock": slices.Concat(goRedis, deps(t, "github.com/rs/xid"),
-			[]string{module + "/lua", module + "/pubsub", module + "/watchdog"}),
+		"rlock": slices.Concat(goRedis, deps(t, "github.com/rs/xid"), inModule(
+			"internal/janitor", "internal/kind", "internal/report", "internal/request", "lua", "pubsub", "watchdog",
+		)),
+		"internal/request": goRedis,
+		"internal/janitor": slices.Concat(goRedis, inModule("internal/request")),
+		"internal/kind":    slices.Concat(goRedis, inModule("internal/request", "lua", "pubsub")),
+		"internal/report":  nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			allowed := append(allowed, module+"/"+name)
@@ -158,7 +173,7 @@ func constant(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 		}
 		switch fun := call.Fun.(type) {
 		case *ast.Ident:
-			if fun.Name != "newScript" {
+			if fun.Name != "newScript" && fun.Name != "newJoint" {
 				return false
 			}
 		case *ast.SelectorExpr:
@@ -177,7 +192,7 @@ func TestExportsOwnTypesOnly(t *testing.T) {
 	foreign := func(where string, n ast.Node) {
 		ast.Inspect(n, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(library, x.Name) {
+				if x, ok := sel.X.(*ast.Ident); ok && (slices.Contains(library, x.Name) || x.Name == "report") {
 					t.Errorf("%s exports %s.%s", where, x.Name, sel.Sel.Name)
 				}
 			}

@@ -1,18 +1,20 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"reflect"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/xid"
 
+	"github.com/go-rlock/rlock/internal/janitor"
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/report"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -21,27 +23,18 @@ import (
 // connection and its leases one watchdog; both start with the first need and end
 // when idle. It is safe for concurrent use.
 type Client struct {
-	id      string
-	rdb     redis.UniversalClient
-	scripts *commits // sends what callers wait for
+	owners
 	opts    Options
-	grants  atomic.Uint64 // owner names given out
-	hub     *pubsub.Hub
-	family  *family
+	server  kind.Server // what the kinds see of it
 	reloads reloads
 	dog     *watchdog.Scheduler[*grant]
-	gates   [16]gates
-	seed    maphash.Seed // by which a key has one of gates
-	janitor janitor
-	peer    peer
-	tickets tickets
-
-	active  atomic.Int64  // calls, grants and goroutines that Close waits for
-	quiet   chan struct{} // capacity 1; told when active falls to zero
-	closing chan struct{} // closed by the first Close
-	closed  atomic.Bool
-
-	warnPublish sync.Once // of a refused PUBLISH
+	queues  queueSet
+	groups
+	janitor janitor.Janitor
+	log     *slog.Logger // writes through reports
+	reports report.Queue
+	lifetime
+	warnings
 }
 
 // New returns a client that locks on rdb, which stays the caller's: its options
@@ -73,21 +66,24 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
-		id:      xid.New().String(),
-		rdb:     rdb,
-		opts:    o,
-		quiet:   make(chan struct{}, 1),
-		closing: make(chan struct{}),
-		seed:    maphash.MakeSeed(),
-	}
-	c.scripts = newCommits(rdb, c.background)
-	c.janitor = janitor{client: c, wake: make(chan struct{}, 1)}
-	if c.family, err = newFamily(c, o.ShardedPubSub); err != nil {
+	c := &Client{opts: o}
+	c.id, c.queues.seed = xid.New().String(), maphash.MakeSeed()
+	c.quiet, c.closing = make(chan struct{}, 1), make(chan struct{})
+	c.server.RDB = rdb
+	channels, err := o.ShardedPubSub.channels(c)
+	if err != nil {
 		return nil, err
 	}
-	c.hub = pubsub.NewHub(c.family, pubsub.Options{Logger: o.Logger})
-	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: o.Logger})
+	c.reports.Dropped = c.dropped
+	c.log = c.reports.Logger(o.Logger)
+	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
+	c.scripts, c.sweeps = newGroup(c, maxSenders), newGroup(c, maxSweeps)
+	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Hold: c.scripts.Hold, Classify: classify}
+	c.server = kind.Server{
+		ID: c.id, RDB: rdb, Scripts: c.scripts, Hub: hub, Channels: channels,
+		Owner: func() string { return c.next("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep, Closed: c.errClosed,
+	}
+	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: c.log})
 	return c, nil
 }
 
@@ -99,21 +95,28 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 // The name, behind the client's prefix, is the key in Redis. Names longer than
 // 64 KiB, empty ones, and those whose braces would put key and channel into
 // different cluster slots are invalid.
+//
+// Clients that wait for the lock queue on the server, and a release hands it to the
+// first of them that can hear, by one message; a call that finds the lock free takes it
+// all the same. See the package's documentation.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.inTurn, l.grouped = true, l.replicas.n == 0 && l.polling == nil // behind a proxy, perhaps
+	l.tickets, l.grouped = l.polling == nil, l.replicas.n == 0 && l.polling == nil // behind a proxy, perhaps
 	l.handoff = l.handoff.withDefaults(l.fixed)
-	p := newPlain(c, c.opts.Prefix+name, l.fenced)
-	l.protocol = p
+	p := kind.NewPlain(&c.server, c.opts.Prefix+name, l.fenced)
+	if l.tickets {
+		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.fenced)
+	}
+	l.use(p)
 	if l.replicas.n > 0 {
-		l.protocol = newReplicated(l, p)
+		l.use(l.replicated(p))
 	}
 	return l
 }
 
-// newLock returns a lock without a protocol yet.
+// newLock returns a lock of no kind yet.
 func (c *Client) newLock(name string, opts []LockOption) *Lock {
-	l := &Lock{client: c, gates: c.gatesOf(c.opts.Prefix + name), name: name, lease: c.opts.LeaseTime}
+	l := &Lock{client: c, name: name, terms: terms{lease: c.opts.LeaseTime}}
 	for _, opt := range opts {
 		opt(l)
 	}
@@ -133,80 +136,44 @@ func (l *Lock) refuse(err error) {
 	l.err = &lockError{l.name, ErrInvalidOption, err}
 }
 
-// owner returns a name for a new grant.
-func (c *Client) owner() string {
-	return c.id + ":" + strconv.FormatUint(c.grants.Add(1), 10)
-}
-
 // Close ends the client gracefully. Waiting calls return [ErrClosed] and held
 // contexts end with it as their cause; holders unlock as always, and until they
 // have, their leases are renewed. What callers left behind is released at once.
-// Close returns when all of that is done, or when ctx is over, with its cause;
-// then renewal stops and what is still held ends with its lease. Do not call it
-// while holding a lock in the same goroutine. Calling it again waits again.
+// Close returns when all of that is done, or soon after ctx is over, with its cause;
+// then renewal stops and what is still held is lost and ends with its lease. With
+// nothing held, left behind or under way it succeeds under any context. Do not
+// call it while holding a lock in the same goroutine, nor in a function of Logger or
+// Trace. Calling it again waits again.
+//
+// Give it a context with a time-out of its own: one that a signal has ended leaves no
+// time to unlock. Close does not let work finish: for that, wait for those who hold locks
+// before you call it.
 //
 // A request that hangs inside go-redis ends by the time-outs of that client.
 func (c *Client) Close(ctx context.Context) error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		for i := range c.gates {
-			c.gates[i].rouse()
-			for _, g := range c.gates[i].all() {
-				g.interrupt(ErrClosed)
-			}
+		for _, g := range c.queues.close() {
+			g.interrupt(ErrClosed)
 		}
-		c.janitor.flush()
+		c.janitor.Flush()
 	}
-	err := c.wait(ctx)
-	if dogErr := c.dog.Close(ctx); err == nil {
-		err = dogErr
+	err, rest := c.wait(ctx), ctx
+	if ctx.Err() != nil { // what is left ends by itself
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+		defer cancel()
+		rest = grace
 	}
-	if hubErr := c.hub.Close(ctx); err == nil {
-		err = hubErr
+	err = cmp.Or(err, c.dog.Close(rest), c.server.Hub.Close(rest)) // both are called in any case
+	what := ""
+	if reportErr := c.reports.Wait(rest); err == nil && reportErr != nil {
+		err, what = reportErr, "Logger or Trace: "
 	}
-	return err
-}
-
-func (c *Client) wait(ctx context.Context) error {
-	for c.active.Load() != 0 {
-		select {
-		case <-c.quiet:
-		case <-ctx.Done():
-			return fmt.Errorf("rlock: close: %w", ended(ctx))
-		}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = ended(ctx)
 	}
-	c.signal() // for another Close that waits as well
-	return nil
-}
-
-// begin admits a call; done is its end.
-func (c *Client) begin() error {
-	c.active.Add(1)
-	if c.closed.Load() {
-		c.done()
-		return ErrClosed
-	}
-	return nil
-}
-
-func (c *Client) done() {
-	if c.active.Add(-1) == 0 {
-		c.signal()
-	}
-}
-
-func (c *Client) signal() {
-	select {
-	case c.quiet <- struct{}{}:
-	default:
-	}
-}
-
-// background runs f in a goroutine that Close waits for.
-func (c *Client) background(f func()) {
-	c.active.Add(1)
-	go func() {
-		defer c.done()
-		f()
-	}()
+	return fmt.Errorf("rlock: close: %s%w", what, err)
 }

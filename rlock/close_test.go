@@ -48,7 +48,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 
 	require.NoError(t, closeSoon(c))
 	for _, waiter := range []<-chan error{head, queued, do} {
-		err := within(t, 2*time.Second, waiter)
+		err := within(t, 10*time.Second, waiter)
 		require.ErrorIs(t, err, rlock.ErrClosed)
 		require.NotErrorIs(t, err, rlock.ErrUnavailable)
 		require.ErrorContains(t, err, `"a"`)
@@ -60,6 +60,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 // Whoever is the next while a goroutine of the client has the lock is asleep until
 // that ends, and hears of Close all the same.
 func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)
@@ -99,8 +100,9 @@ func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
 
 // Holders are told, keep their lease, and unlock as always; Close waits for them.
 func TestCloseWaitsForHolders(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 500 * time.Millisecond})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
 	mu, other := c.NewLock("a"), c.NewLock("b")
 	held, hold := lock(t, t.Context(), mu)
 	nested, nestedHold := lock(t, held, mu)
@@ -112,7 +114,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), rlock.ErrClosed)
 		require.NotErrorIs(t, context.Cause(ctx), rlock.ErrLeaseLost, "nothing was lost")
 	}
-	awaitUntil(t, srv, "a", hold, 1500*time.Millisecond)
+	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	require.NoError(t, nestedHold.Unlock(nested))
 	require.NoError(t, otherHold.Unlock(inOther))
 	select {
@@ -121,13 +123,14 @@ func TestCloseWaitsForHolders(t *testing.T) {
 	default:
 	}
 	require.NoError(t, hold.Unlock(held))
-	require.NoError(t, within(t, 5*time.Second, closed))
+	require.NoError(t, within(t, 10*time.Second, closed))
 	require.Zero(t, srv.Client(t).Exists(t.Context(), "a", "b").Val())
 }
 
 // A grant whose loss nobody has noticed yet hears of the end as well as the one
 // that took its place.
 func TestCloseTellsEveryHolder(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	c := newClient(t, srv, nil)
 	mu := c.NewLock("a")
@@ -135,11 +138,11 @@ func TestCloseTellsEveryHolder(t *testing.T) {
 	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
 	second, secondHold := lock(t, t.Context(), mu)
 	closed := async(func() error { return closeSoon(c) })
-	within(t, 2*time.Second, second.Done())
+	within(t, 10*time.Second, second.Done())
 	require.ErrorIs(t, context.Cause(second), rlock.ErrClosed)
 	select {
 	case <-first.Done():
-	case <-time.After(2 * time.Second):
+	case <-time.After(5 * time.Second): // before the next renewal
 		t.Error("the first holder was not told")
 	}
 	require.ErrorIs(t, firstHold.Unlock(first), rlock.ErrLeaseLost)
@@ -221,7 +224,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			require.NoError(t, rdb.HSet(t.Context(), "a", "somebody:1", 1).Err())
 			done := async(func() error { _, _, err := c.NewLock("a").Lock(t.Context()); return err })
 			awaitListener(t, rdb, "a")
-			t.Cleanup(func() { require.ErrorIs(t, within(t, 5*time.Second, done), rlock.ErrClosed) })
+			t.Cleanup(func() { require.ErrorIs(t, within(t, 10*time.Second, done), rlock.ErrClosed) })
 		},
 		"server killed": func(t *testing.T, srv *redistest.Server, c *rlock.Client) {
 			hold := wait(t, srv, c)

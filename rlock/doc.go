@@ -24,7 +24,8 @@
 // functions, packages and goroutines. The hold count on the server is the
 // number of holds that are not unlocked yet, and the lock is free after as many
 // Unlocks, in any order. Goroutines that share such a context are one owner and
-// may be inside together; [Detach] the context of those that must contend.
+// may be inside together; [Detach] takes the ownership out. Ownership does not leave
+// the process: a service that is called under the lock does not own it.
 //
 // # The trusted window
 //
@@ -50,26 +51,83 @@
 //
 // # Waiting
 //
-// The goroutines of a client that want the same lock queue in memory, first
-// come, first served, and only the head talks to Redis. Refused, it subscribes
-// to the unlock channel, tries again once the subscription is confirmed, and
-// then sleeps: until a message, a doubt about the connection, or the end of the
-// holder's TTL. Nobody polls, unless the server does not let us subscribe or
-// [WithPolling] asks for it. The order is that of Redisson's RedissonLock.lock.
+// The goroutines of a client that want the same lock queue in memory, first come,
+// first served, and the head asks the server for all of them. Clients queue on the
+// server: in a sorted set beside the lock, `rlock_queue:{name}`, which has a ticket for
+// each client that waits for a plain lock, and for each call that waits for a fair one.
+// The script that releases a lock passes it on to the first ticket: it writes the
+// owner of that ticket into the lock, with a lease of up to 6 s (its claim), and tells
+// its client by one message on a channel of that client, `rlock_channel:{name}:<client>`.
+// The waiter enters on the message alone. Nobody else is woken, however many wait.
 //
-// Who unlocks hands the grant on to the next goroutine in the queue, in memory, so
-// often and so long as [WithHandoff] allows; then the lock is released on the
-// server. A client that has released while others listen lets everybody else go
-// first: it contends again when each of them had a turn, or none wants one.
+// A call of [Lock.Lock] takes this way:
 //
-// Requests that are sent at the same time share pipelines (group commit), and most
-// scripts in a pipeline are one. Nobody waits in order to be in company, but for those
-// who ask for a fair lock while their client passes it on in memory.
+//  1. It joins the queue in memory. Unless it is the head, it sleeps there.
+//  2. The head asks for the lock without a ticket. Most locks are free: that was all.
+//  3. Refused, it subscribes to its client's channel, and when the server has confirmed
+//     that, asks again and leaves a ticket. From then on it is told.
+//  4. The message grants it the lock. Its trusted window counts from a moment that is
+//     surely not after the grant, reckoned from the newest answer of the server, and
+//     the first renewal makes the claim the lease that was asked for.
+//
+// A waiter is in one of these states, and in each of them, but while it asks, it may be
+// given a grant of its own client in memory:
+//
+//	blocked ──► asking ──► queued ──► (has the lock, or gives up)
+//	             ▲            │
+//	             └────────────┘ wake-up, doubt, or time
+//
+//	blocked  another waiter is before it, or its client holds the lock
+//	asking   a request is under way
+//	queued   refused: it sleeps until it is told
+//
+// What has a waiter ask although it queues: a message without a grant, any doubt about
+// the subscription (lost, confirmed anew), the end of the holder's TTL (the first in
+// line at once, the others 0.2 to 0.6 s later), and 5 s in which nothing was heard.
+// One request of that kind repairs whatever was lost on the server. A waiter that cannot
+// hear asks after 50 ms, doubling to 1 s, and each 100 ms if it is the first in line.
+//
+// And the lock itself:
+//
+//	          free ◄───────────────────────────────┐ nobody waits
+//	           │ a request                         │
+//	           ▼                                   │
+//	┌───► held: lease, renewed ──► released ───────┤
+//	│          │                                   │ the first ticket
+//	│          │ its lease ends                    ▼
+//	│          └──► free, and whoever asks     granted: claim, at most 6 s
+//	│               passes it on                   │ the waiter renews it
+//	└──────────────────────────────────────────────┘ (or lets it end, as a holder may)
+//
+// Whom nobody hears is passed over within the same script: PUBLISH tells how many
+// connections have received a message, on a single server and by SPUBLISH in a cluster.
+// A client that was granted the lock and let the claim lapse loses all its tickets for
+// that lock. A message for a waiter that has left makes its client release the lock at
+// once, which passes it on.
+//
+// Redisson's clients cannot queue. They listen on the unlock channel,
+// `redisson_lock__channel:{name}`; while any connection does, a release leaves the lock
+// free, announces it there, and tells the first ticket to ask, so that both sides have
+// a chance. Ours listen there only while an owner that is none of ours holds the lock.
+//
+// Plain locks are not fair: who asks for a lock that happens to be free gets it, also
+// past those who queue; the queue decides to whom a lock goes that is released while
+// others wait for it.
+//
+// Who unlocks hands the grant on to the next goroutine in the queue in memory, so often
+// and so long as [WithHandoff] allows; then the lock is released on the server, and this
+// client's next head takes a ticket behind those of the others.
+//
+// Requests that are sent to one server at the same time share pipelines (group commit),
+// and most scripts of one kind in a pipeline are one. Nobody waits in order to be in
+// company. Whoever leaves takes his request along if it was not sent yet; the grant that
+// comes of one that was sent is released when its answer comes. While more is left
+// behind than a slow server can release, no new attempts are sent.
 //
 // # Kinds
 //
-// Another kind of lock is another protocol behind the same [Lock], with the same
-// methods, nesting, renewal and loss:
+// Another kind of lock is something else on the wire (internal/kind) behind the same
+// [Lock], with the same methods, nesting, renewal and loss:
 //
 //   - [Client.NewFairLock] grants in the order of arrival, over all processes.
 //   - [Client.NewRWLock] has readers and a writer, with Redisson's among them.
@@ -93,5 +151,5 @@
 // forget a grant too. The holder then learns of it at the next
 // renewal, and so does whoever it has handed the grant on to.
 //
-// But for fair locks there is no order among processes.
+// But for fair locks there is no strict order among processes: see above.
 package rlock

@@ -69,19 +69,30 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // NotAcquiredError says that a lock was held by somebody else.
 type NotAcquiredError struct {
-	Name string        // of the lock
-	TTL  time.Duration // what was left of the holder's lease when it was last seen; negative if it had no end, 0 if it was not seen
-	Err  error         // what ended the wait: the context's error and cause; nil if there was no wait
+	Name  string        // of the lock
+	Owner string        // that held it when it was last seen, as in [State]; "" if the server did not tell
+	Local bool          // that owner is of the same client: a goroutine of this process, perhaps the caller itself
+	TTL   time.Duration // what was left of the holder's lease when it was last seen; negative if it had no end, 0 if it was not seen. A living holder renews it: it is not when the lock will be free
+	Err   error         // what ended the wait: the context's error and cause; nil if there was no wait
 }
 
-// Error names the lock, its holder's remaining lease and what ended the wait.
+// Error names the lock, its owner, what is left of its lease, and what ended the wait.
 func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not acquired", quote(e.Name))
+	by := ""
+	if e.Owner != "" {
+		by = " by " + e.Owner
+	}
 	switch {
 	case e.TTL > 0:
-		text += fmt.Sprintf(": held, by a lease with %v left", e.TTL.Round(time.Millisecond))
+		text += fmt.Sprintf(": held%s, with %v of the lease left", by, e.TTL.Round(time.Millisecond))
 	case e.TTL < 0:
-		text += ": held without a TTL, so it does not end by itself: force-unlock it"
+		text += fmt.Sprintf(": held%s without a TTL, so it does not end by itself: force-unlock it", by)
+	case by != "":
+		text += ": held" + by
+	}
+	if e.Local {
+		text += ", which is this client: under its own lock, use the context that Lock returned or Do passed on"
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
@@ -94,6 +105,19 @@ func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquir
 
 // Unwrap returns what ended the wait.
 func (e *NotAcquiredError) Unwrap() error { return e.Err }
+
+// refusal is the error of a lock that an owner holds, as far as the server tells whose it
+// is.
+func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
+	return &NotAcquiredError{Name: l.name, Owner: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
+}
+
+// because is the same refusal, with what ended the wait.
+func (e *NotAcquiredError) because(err error) *NotAcquiredError {
+	last := *e
+	last.Err = err
+	return &last
+}
 
 // lockError is any other failure of an operation on a lock.
 type lockError struct {

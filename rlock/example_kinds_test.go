@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
@@ -108,7 +109,7 @@ func ExampleNewQuorumLock() {
 
 	mu := rlock.NewQuorumLock("invoice:42", clients)
 	try := func() {
-		held, hold, err := mu.TryLock(context.Background())
+		held, hold, err := mu.TryLockFor(context.Background(), 2*time.Second)
 		if err != nil {
 			fmt.Println("no majority:", errors.Is(err, rlock.ErrUnavailable))
 			return

@@ -158,8 +158,9 @@ func ExampleLock_TryLockFor() {
 	// <nil>
 }
 
-// Goroutines that use a context which owns a lock are inside together. Those
-// that must keep each other out get a detached one.
+// Goroutines that use a context which owns a lock are inside together. One with a
+// detached context contends for the lock like any other; nobody may wait for it while
+// holding the lock.
 func ExampleDetach() {
 	rdb, disconnect := connect()
 	defer disconnect()
@@ -231,7 +232,7 @@ func ExampleLostError() {
 	client, closeClient := newExample(rdb)
 	defer closeClient()
 
-	mu := client.NewLock("invoice:42", rlock.WithLeaseTime(300*time.Millisecond))
+	mu := client.NewLock("invoice:42", rlock.WithLeaseTime(3*time.Second))
 	err := mu.Do(context.Background(), func(ctx context.Context) error {
 		rdb.Del(ctx, "invoice:42") // an operator's mistake, say; a renewal finds out
 

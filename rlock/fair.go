@@ -1,18 +1,10 @@
 package rlock
 
 import (
-	"context"
 	"errors"
-	"time"
 
-	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/internal/kind"
 )
-
-// ticketLife is how long a ticket in a fair lock's queue outlives a waiter that is
-// gone, and the longest that a grant does which nobody claims. As both are the
-// same, all waiters of a process that dies cost one such time together: when the
-// grant to the first of them has ended, the tickets of the others are dead.
-const ticketLife = 6 * time.Second
 
 // NewFairLock returns a lock that is granted in the order in which its waiters
 // came to the server, over all processes. A release grants it to the first
@@ -26,20 +18,25 @@ const ticketLife = 6 * time.Second
 // one command for many, if that is a single server that answers swiftly. For the
 // methods and the options see [Client.NewLock].
 //
-// Every waiting call stands in the queue for itself, also those of one client. It
-// keeps its place, and says every 2 s that it is still there, until it acquires
-// the lock or gives up. What can cost it its place is 6 s of silence: Redis out of
-// reach, or a process that stands still; it then starts again at the end.
-// [Lock.TryLock] does not queue, and succeeds only if nobody does.
+// Every waiting call has a ticket of its own in the queue on the server, also those of
+// one client, which says for all of them every 5 s that it is still there. A waiter
+// keeps its place until it acquires the lock or gives up, also while Redis is out of
+// reach for less than a minute. It is lost, and the waiter starts again at the end, if
+// its turn comes and nobody hears: its client's connection for messages is gone, or its
+// process stood still and let the claim lapse. [Lock.TryLock] does not queue, and
+// succeeds only if nobody does.
 //
-//   - A waiter that dies delays those behind it by its claim, which is the lease
-//     but at most 6 s, and only if it was the next; all waiters of a process that
-//     dies cost that once.
+//   - A waiter whose process has died is passed over in the script of the release, on a
+//     single server and with sharded channels in a cluster: a connection that is closed
+//     is not counted. One that hangs (a stopped process, a machine that is gone) delays
+//     those behind it by its claim, which is the lease but at most 6 s; that costs all
+//     other tickets of its client as well, so that it happens once.
 //   - A waiter that gives up takes its ticket out, or passes on what it was granted
 //     in that moment. If Redis cannot be reached, that is as if it had died.
-//   - A holder that dies delays the first waiter by what is left of its lease and
-//     at most 2 s, the time in which one waiter or other asks.
-//   - A lost message delays its addressee by 2 s.
+//   - A holder that dies delays the first waiter by what is left of its lease. If that
+//     one is dead too, another one asks 0.6 s later.
+//   - A lost message delays its addressee until its client notices that its subscription
+//     is deaf, after 1 to 1.5 s, and at most by 5.5 s.
 //   - A lock that is removed while it is passed on in memory delays the next by a
 //     claim, as the server may grant it to one who has just had it.
 //   - The lease of a hold that was granted by a message begins with the claim, and
@@ -49,14 +46,14 @@ const ticketLife = 6 * time.Second
 // The time of the server is the only one that counts, and nothing stays there for
 // longer than a minute after the last waiter.
 //
-// The lock is the one of [Client.NewLock] with that name, so the two exclude and
-// wake each other, nest, and can be inspected alike; but who takes it by NewLock,
-// or by Redisson's getLock, does not queue and may overtake those who do. Redisson's
+// The lock is the one of [Client.NewLock] with that name, and has the same queue, so
+// the two exclude and wake each other and can be inspected alike; but who takes it by
+// NewLock while it is free, or by Redisson's getLock, may overtake those who queue. Redisson's
 // own fair lock queues in another way. While its queue exists for a name, that name
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.apart, l.grouped = true, true
+	l.fair, l.tickets, l.grouped = true, true, true
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))
@@ -65,87 +62,6 @@ func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	case l.polling != nil:
 		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
 	}
-	p := newPlain(c, c.opts.Prefix+name, l.fenced)
-	key := p.grant.Key
-	l.protocol = &fair{plain: p, lock: l, names: lua.Fair{
-		Grant:   p.grant,
-		Queue:   related("rlock_fair_queue", key),
-		Tickets: related("rlock_fair_tickets", key),
-		Calls:   related("rlock_fair_channel", key),
-		Redisson: [2]string{
-			related("redisson_lock_queue", key),
-			related("redisson_lock_timeout", key),
-		},
-	}}
+	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced))
 	return l
 }
-
-// fair is a plain lock with a queue on the server.
-type fair struct {
-	*plain
-	lock  *Lock
-	names lua.Fair // without owner
-}
-
-func (f *fair) of(owner string) lua.Fair {
-	names := f.names
-	names.Owner, names.Family = owner, f.client.family.now()
-	return names
-}
-
-// acquire asks. The first in the queue asks again when the holder's lease is over;
-// those behind leave that to the renewal of their tickets.
-func (f *fair) acquire(ctx context.Context, owner string, lease time.Duration, _ terms) (reply, error) {
-	t := f.client.tickets.of(owner)
-	if t == nil { // does not wait, or not any more
-		r, err := lua.AcquireFair(ctx, f.client.scripts, f.of(owner), lease, lua.Ticket{})
-		return reply{Reply: r.Reply}, err
-	}
-	t.joinEarly()
-	if r, prompt := ctx.(*request); prompt {
-		r.fair = f.lock
-	}
-	sent := time.Now()
-	r, err := lua.AcquireFair(ctx, f.client.scripts, f.of(owner), lease,
-		lua.Ticket{Life: ticketLife, Claim: min(ticketLife, lease)})
-	if err != nil || r.Acquired {
-		return reply{Reply: r.Reply}, err
-	}
-	t.refused(sent, r.Time)
-	refusal := reply{Reply: r.Reply, queued: true}
-	if !r.First {
-		refusal.rest = maxPause
-	}
-	return refusal, nil
-}
-
-func (f *fair) called(owner string) (reply, bool) {
-	t := f.client.tickets.of(owner)
-	if t == nil {
-		return reply{}, false
-	}
-	return t.granted()
-}
-
-// release brings the message in the answer to its addressee. If the answer is lost,
-// that of the repetition names the addressee, who asks then.
-func (f *fair) release(ctx context.Context, owner string, heirs []string) (lua.Released, error) {
-	r, err := lua.ReleaseFair(ctx, f.client.scripts, f.of(owner), heirs)
-	if r.Call != "" {
-		f.client.tickets.tell(r.Call)
-	}
-	return r.Released, err
-}
-
-func (f *fair) listen(owner string) ear { return f.client.tickets.open(f, owner) }
-
-func (f *fair) force(ctx context.Context) (bool, error) {
-	return lua.ForceReleaseFair(ctx, f.client.rdb, f.of(""))
-}
-
-func (f *fair) inspect(ctx context.Context) (lua.State, error) {
-	return lua.InspectFair(ctx, f.client.rdb, f.of(""))
-}
-
-// channel is where this client hears of its grants.
-func (f *fair) channel() string { return f.names.Calls + ":" + f.client.id }

@@ -19,11 +19,11 @@ import (
 func fairTraffic(m *redistest.Monitor) (traffic []string) {
 	for _, c := range m.Commands() {
 		switch command := strings.ToLower(c.Args[0]); {
-		case command == "publish" && strings.HasPrefix(c.Args[1], "rlock_fair_channel"):
+		case command == "publish" && strings.HasPrefix(c.Args[1], "rlock_channel"):
 			traffic = append(traffic, command)
 		case c.Client != "lua":
-			for _, name := range []string{"fair_acquire", "fair_keep", "fair_release"} {
-				if fairScript(name)(c.Args) {
+			for _, name := range []string{"ask_fair", "release"} {
+				if isScript(name)(c.Args) {
 					traffic = append(traffic, name)
 				}
 			}
@@ -48,24 +48,18 @@ func TestFairHandoverInOneClient(t *testing.T) {
 	learn(t, mu)
 	held, hold := lock(t, t.Context(), mu)
 	w := begin(t.Context(), mu)
-	awaitQueue(t, rdb, "a", 1)
-	redistest.Eventually(t, "the waiter listens", func() bool {
-		channels, err := rdb.PubSubChannels(t.Context(), "rlock_fair_channel:*").Result()
-		require.NoError(t, err)
-		return len(channels) > 0
-	})
-	time.Sleep(50 * time.Millisecond) // its second attempt
+	awaitHearing(t, rdb, "a", 1)
 	m := srv.Monitor(t)
 	require.NoError(t, hold.Unlock(held))
 	next, nextHold := w.acquired(t)
-	require.Equal(t, []string{"fair_release"}, fairTraffic(m))
+	require.Equal(t, []string{"release"}, fairTraffic(m))
 	require.Greater(t, nextHold.Token(), hold.Token())
 	require.NoError(t, next.Err())
 	require.NoError(t, nextHold.Unlock(next))
 }
 
 // The answer that grants the lock to another goroutine of the client is lost. The
-// release is repeated, and has that one ask, before its ticket is renewed.
+// release is repeated, and has that one ask.
 func TestFairLostAnswer(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -77,13 +71,12 @@ func TestFairLostAnswer(t *testing.T) {
 	learn(t, mu)
 	held, hold := lock(t, t.Context(), mu)
 	w := begin(t.Context(), mu)
-	awaitQueue(t, rdb, "a", 1)
-	time.Sleep(50 * time.Millisecond) // its second attempt
+	awaitHearing(t, rdb, "a", 1)
 	m := srv.Monitor(t)
-	proxy.CutReplies(1, fairScript("fair_release"))
+	proxy.CutReplies(1, isScript("release"))
 	require.NoError(t, hold.Unlock(held))
 	next, nextHold := w.acquired(t)
-	require.NotContains(t, fairTraffic(m), "fair_keep")
+	require.Equal(t, []string{"release", "release", "ask_fair"}, fairTraffic(m))
 	require.EqualValues(t, 1, proxy.Stats().RepliesCut)
 	require.NoError(t, nextHold.Unlock(next))
 }

@@ -2,36 +2,14 @@ package rlock_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-// The life of a ticket, and how often it is renewed.
-const (
-	ticketLife  = 6 * time.Second
-	ticketRenew = 2 * time.Second
-)
-
-func queueOf(tb tester, rdb redis.UniversalClient, name string) []string {
-	tb.Helper()
-	owners, err := rdb.ZRange(context.Background(), "rlock_fair_queue:{"+name+"}", 0, -1).Result()
-	require.NoError(tb, err)
-	return owners
-}
-
-// awaitQueue returns when so many wait, all of them listening or not.
-func awaitQueue(tb testing.TB, rdb redis.UniversalClient, name string, n int) {
-	tb.Helper()
-	redistest.Eventually(tb, fmt.Sprint(n, " in the queue of ", name), func() bool { return len(queueOf(tb, rdb, name)) == n })
-}
 
 // waiting is a Lock that a test has begun.
 type waiting struct {
@@ -131,7 +109,7 @@ func TestFairOptions(t *testing.T) {
 	held, hold := lock(t, t.Context(), c.NewFairLock("a"))
 	fixed := begin(t.Context(), c.NewFairLock("a", rlock.WithoutRenewal(), rlock.WithLeaseTime(20*time.Second)))
 	awaitQueue(t, rdb, "a", 1)
-	short := begin(t.Context(), c.NewFairLock("a", rlock.WithLeaseTime(time.Second)))
+	short := begin(t.Context(), c.NewFairLock("a", rlock.WithLeaseTime(3*time.Second)))
 	awaitQueue(t, rdb, "a", 2)
 	require.NoError(t, hold.Unlock(held))
 
@@ -144,7 +122,7 @@ func TestFairOptions(t *testing.T) {
 	require.NoError(t, hold.Unlock(held))
 
 	held, hold = short.acquired(t)
-	require.LessOrEqual(t, rdb.PTTL(t.Context(), "a").Val(), time.Second)
+	require.LessOrEqual(t, rdb.PTTL(t.Context(), "a").Val(), 3*time.Second)
 	for until := hold.Until(); !hold.Until().After(until.Add(time.Second)); time.Sleep(10 * time.Millisecond) {
 		require.NoError(t, held.Err(), "it is renewed")
 	}

@@ -3,8 +3,8 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
-// fake is a protocol whose answers a test chooses, on the clock of a bubble. It
+// fake is a kind whose answers a test chooses, on the clock of a bubble. It
 // grants, counts and releases at once, unless told otherwise.
 type fake struct {
 	client *Client
@@ -39,7 +41,7 @@ type call struct {
 	holds int
 }
 
-// newFake returns a client without a server, and a lock with a fake protocol
+// newFake returns a client without a server, and a lock of that kind
 // whose lease is 30 s.
 func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	rdb := redis.NewClient(&redis.Options{
@@ -53,7 +55,7 @@ func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	}, watchdog.Options{})
 	f := &fake{client: c, start: time.Now()}
 	l := c.NewLock("a")
-	l.protocol = f
+	l.wire, l.grouped = f, false // it sends nothing that could be grouped
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -96,27 +98,33 @@ func (f *fake) times(name string) (at []time.Duration) {
 	return at
 }
 
-func (f *fake) key() string       { return "a" }
-func (f *fake) listen(string) ear { return f.client.hub.Join("channel") }
+func (f *fake) Key() string { return "a" }
+func (f *fake) Subscribe(func(string), func()) kind.Signal {
+	return f.client.server.Hub.Join("channel")
+}
 
-func (f *fake) acquire(ctx context.Context, owner string, _ time.Duration, _ terms) (reply, error) {
+func (f *fake) Acquire(ctx context.Context, owner string, _ time.Duration, _ kind.Options) (kind.Answer, error) {
 	n := f.note("acquire", owner, 1)
 	if f.onAcquire != nil {
 		r, err := f.onAcquire(ctx, n)
-		return reply{Reply: r}, err
+		return kind.Answer{
+			Acquired: r.Acquired,
+			Granted:  kind.Granted{Token: r.Token, Spare: r.Spare},
+			Refused:  kind.Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place},
+		}, err
 	}
-	return reply{Reply: lua.Reply{Acquired: true}}, nil
+	return kind.Answer{Acquired: true}, nil
 }
 
-func (f *fake) count(ctx context.Context, owner string, _ time.Duration, holds tally) error {
-	n := f.note("count", owner, holds.exclusive)
+func (f *fake) SetCount(ctx context.Context, owner string, _ time.Duration, holds kind.Count) error {
+	n := f.note("count", owner, holds.Exclusive)
 	if f.onCount != nil {
 		return f.onCount(ctx, n)
 	}
 	return nil
 }
 
-func (f *fake) release(ctx context.Context, owner string, _ []string) (lua.Released, error) {
+func (f *fake) Release(ctx context.Context, owner string, _ lua.Ending) (lua.Released, error) {
 	n := f.note("release", owner, 0)
 	if f.onRelease != nil {
 		return f.onRelease(ctx, n)
@@ -124,10 +132,10 @@ func (f *fake) release(ctx context.Context, owner string, _ []string) (lua.Relea
 	return lua.Released{}, nil
 }
 
-func (f *fake) renewals(string, time.Duration) []renewal { return nil } // the fake client's watchdog needs none
+func (f *fake) Renewals(string, time.Duration) []kind.Renewal { return nil } // the fake client's watchdog needs none
 
-func (f *fake) force(context.Context) (bool, error)        { return true, nil }
-func (f *fake) inspect(context.Context) (lua.State, error) { return lua.State{}, nil }
+func (f *fake) Force(context.Context) (bool, error)        { return true, nil }
+func (f *fake) Inspect(context.Context) (lua.State, error) { return lua.State{}, nil }
 func hang(ctx context.Context) error                       { <-ctx.Done(); return ctx.Err() }
 func sleepLong(d time.Duration)                            { time.Sleep(d); synctest.Wait() }
 func within(t *testing.T, d time.Duration) context.Context { return deadline(t, d, nil) }
@@ -140,6 +148,7 @@ func deadline(t *testing.T, d time.Duration, cause error) context.Context {
 // A later attempt may overtake a hanging one, and the window counts from the
 // attempt that was answered.
 func TestFakeTimeWindowCountsFromTheAnsweredAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, n int) (lua.Reply, error) {
@@ -166,12 +175,14 @@ func TestFakeTimeWindowCountsFromTheAnsweredAttempt(t *testing.T) {
 }
 
 func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		answer time.Duration // when the acquire is answered after all; 0: never
 		want   []time.Duration
 	}{
 		"no answer":   {0, []time.Duration{100 * time.Millisecond, 10*time.Second + 100*time.Millisecond}},
-		"late answer": {3 * time.Second, []time.Duration{100 * time.Millisecond, 3 * time.Second, 10*time.Second + 100*time.Millisecond}},
+		"late answer": {1 * time.Second, []time.Duration{time.Second}},
+		"very late":   {3 * time.Second, []time.Duration{2 * time.Second, 3 * time.Second, 12 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,36 +205,47 @@ func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
 				require.ErrorIs(t, err, cause)
 
 				sleepLong(time.Minute)
-				want := tt.want
-				if tt.answer == 0 { // the attempt ends with its own bound, and says nothing
-					want = append([]time.Duration{want[0], 2 * time.Second}, want[1:]...)
-				}
-				require.Equal(t, want, f.times("release"))
+				require.Equal(t, tt.want, f.times("release"))
 				for _, r := range f.calls("release") {
 					require.Equal(t, f.calls("acquire")[0].owner, r.owner)
 				}
-				require.False(t, c.janitor.running)
-				require.Zero(t, c.active.Load())
+				require.Zero(t, c.active.Load(), "the janitor has ended, too")
 			})
 		})
 	}
 }
 
-func TestFakeTimeRefusedAttemptNeedsNoCleanUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, l, f := newFake(t)
-		f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{TTL: time.Hour}, nil }
-		_, _, err := l.TryLock(t.Context())
-		require.ErrorIs(t, err, ErrNotAcquired)
-		_, _, err = l.Lock(within(t, 10*time.Second))
-		require.ErrorIs(t, err, ErrNotAcquired)
-		require.NotErrorIs(t, err, ErrUnavailable)
-		sleepLong(time.Hour)
-		require.Empty(t, f.calls("release"))
-	})
+// A refused attempt leaves nothing on the server, unless it has taken a ticket: that is
+// taken back.
+func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
+	t.Parallel()
+	for _, tickets := range []bool{true, false} {
+		t.Run(fmt.Sprint("tickets ", tickets), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, l, f := newFake(t)
+				l.tickets = tickets
+				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{TTL: time.Hour}, nil }
+				_, _, err := l.TryLock(t.Context())
+				require.ErrorIs(t, err, ErrNotAcquired)
+				synctest.Wait()
+				require.Empty(t, f.calls("release"))
+				_, _, err = l.Lock(within(t, 10*time.Second))
+				require.ErrorIs(t, err, ErrNotAcquired)
+				require.NotErrorIs(t, err, ErrUnavailable)
+				sleepLong(time.Hour)
+				if tickets {
+					require.Equal(t, []time.Duration{10 * time.Second}, f.times("release"))
+					require.Equal(t, f.calls("acquire")[1].owner, f.calls("release")[0].owner)
+				} else {
+					require.Empty(t, f.calls("release"))
+				}
+			})
+		})
+	}
 }
 
 func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{}, errors.New("EOF") }
@@ -238,6 +260,7 @@ func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
 
 // The client closes while a waiter asks once more.
 func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, n int) (lua.Reply, error) {
@@ -263,6 +286,7 @@ func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
 }
 
 func TestFakeTimeReleaseGoesOnUntilTheLeaseIsOver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		held, hold, err := l.Lock(t.Context())
@@ -275,8 +299,67 @@ func TestFakeTimeReleaseGoesOnUntilTheLeaseIsOver(t *testing.T) {
 		last := at[len(at)-1]
 		require.Greater(t, last, 25*time.Second)
 		require.Less(t, last, DefaultUnlockTimeout+30*time.Second+time.Second)
-		require.False(t, c.janitor.running, "then it ends")
+		require.Zero(t, c.active.Load(), "then it ends")
 	})
+}
+
+// noRight is how a server refuses a user without rights.
+type noRight struct{}
+
+func (noRight) Error() string {
+	return "NOPERM this user has no permissions to access one of the keys used as arguments"
+}
+func (noRight) RedisError() {}
+
+// A release that the server refuses is repeated until it is allowed, or the lease is
+// over, and keeps nobody waiting. What may never have been granted is not worth that.
+func TestFakeTimeRefusedReleaseIsRepeated(t *testing.T) {
+	const slack = 500 * time.Millisecond // between two attempts
+	for name, tt := range map[string]struct {
+		acquire error
+		allowed time.Duration // when the right comes back
+		close   time.Duration // 0: when all is over
+		last    time.Duration // attempt to release, before slack has passed
+	}{
+		"the right comes back":     {nil, 5 * time.Second, 0, 5 * time.Second},
+		"it does not":              {nil, time.Hour, 0, 30 * time.Second},
+		"the client closes":        {nil, time.Hour, 5 * time.Second, 5 * time.Second},
+		"the acquire was refused":  {noRight{}, time.Hour, 0, 10 * time.Second},
+		"it was, and it is closed": {noRight{}, time.Hour, time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, l, f := newFake(t)
+				f.onAcquire = func(context.Context, int) (lua.Reply, error) {
+					return lua.Reply{Acquired: tt.acquire == nil}, tt.acquire
+				}
+				f.onRelease = func(context.Context, int) (lua.Released, error) {
+					if time.Since(f.start) < tt.allowed {
+						return lua.Released{}, noRight{}
+					}
+					return lua.Released{}, nil
+				}
+				held, hold, err := l.Lock(t.Context())
+				if tt.acquire == nil {
+					require.NoError(t, err)
+					require.ErrorIs(t, hold.Unlock(held), ErrUnavailable)
+				} else {
+					require.ErrorIs(t, err, ErrUnavailable)
+				}
+				require.Equal(t, f.start, time.Now(), "a caller is told at once")
+				if tt.close > 0 {
+					sleepLong(tt.close)
+					require.NoError(t, c.Close(t.Context()))
+				} else {
+					sleepLong(time.Hour)
+				}
+				at := f.times("release")
+				require.InDelta(t, tt.last, at[len(at)-1], float64(slack))
+				require.Less(t, len(at), 200)
+				require.Zero(t, c.active.Load(), "the janitor has ended")
+			})
+		})
+	}
 }
 
 // While Redis is silent, the goroutines of the clean-up do not grow with the
@@ -286,11 +369,11 @@ func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
 		c, _, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }
 		f.onRelease = func(ctx context.Context, _ int) (lua.Released, error) { return lua.Released{}, hang(ctx) }
-		before := runtime.NumGoroutine()
+		before := redistest.Goroutines()
 		var all sync.WaitGroup
 		for range 1000 {
 			l := c.NewLock("a")
-			l.protocol = f
+			l.wire, l.grouped = f, false
 			all.Go(func() {
 				_, _, err := l.TryLock(within(t, 100*time.Millisecond))
 				assert.ErrorIs(t, err, ErrUnavailable)
@@ -298,23 +381,24 @@ func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
 		}
 		all.Wait()
 		sleepLong(3 * time.Second) // the attempts to acquire have ended
-		require.Less(t, runtime.NumGoroutine()-before, 3*maxSweeps)
+		require.Less(t, redistest.Goroutines()-before, 400)
 		f.mu.Lock()
 		f.onRelease = nil
 		f.mu.Unlock()
 		sleepLong(time.Minute)
-		require.False(t, c.janitor.running)
+		require.Zero(t, c.active.Load(), "the janitor has ended")
 	})
 }
 
 func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		held, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		f.onCount = func(_ context.Context, n int) error {
 			if n == 1 {
-				time.Sleep(3 * time.Second) // go-redis heeds no context
+				time.Sleep(time.Second) // go-redis heeds no context
 			}
 			return nil
 		}
@@ -330,7 +414,7 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 
 		counts := f.calls("count")
 		require.Equal(t, 2, counts[0].holds)
-		require.Equal(t, []time.Duration{0, 100 * time.Millisecond, 3 * time.Second}, f.times("count"), "once at once, once after the late answer")
+		require.Equal(t, []time.Duration{0, 100 * time.Millisecond, time.Second}, f.times("count"), "once at once, once after the late answer")
 		require.Equal(t, 1, counts[1].holds)
 		require.Equal(t, 1, counts[2].holds)
 		require.NoError(t, hold.Unlock(held))
@@ -339,6 +423,7 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 
 // Under a context that does not end with the grant, the loss still ends the call.
 func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		c.dog = watchdog.New(func(ctx context.Context, due []watchdog.Renewal[*grant]) []error {
@@ -361,6 +446,7 @@ func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 // The context of a whole queue ends. Whoever becomes the head by that must
 // neither ask the server any more nor take a busy lock for a silent server.
 func TestFakeTimeQueueLeavesAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		acquire func(ctx context.Context) (lua.Reply, error)
 		want    error
@@ -410,6 +496,7 @@ func TestFakeTimeQueueLeavesAtOnce(t *testing.T) {
 // answers: each becomes the head, asks, and is gone before it is refused. The
 // server is well, and none of them may say otherwise.
 func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		f.onAcquire = func(context.Context, int) (lua.Reply, error) {
@@ -437,19 +524,19 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 // A correction that comes between a hand-off and the moment in which the heir takes
 // it has nothing to count, and leaves the lease to be renewed.
 func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		l.handoff = handoff{}.withDefaults(false)
 		_, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
-		s := &seat{gates: l.gates, gate: l.gates.of("a"), lock: l, open: true, wake: make(chan struct{}, 1)}
-		s.gate.queue = append(s.gate.queue, s)
+		s := l.queues.enter(l, time.Now())
 		require.NoError(t, hold.Unlock(t.Context()))
 		heir := s.take()
 		require.NotNil(t, heir, "it was passed on")
 		require.Empty(t, f.calls("release"))
 
-		require.NoError(t, heir.setCount(t.Context(), heir.patience(time.Second)))
+		require.NoError(t, heir.setCount(t.Context(), heir.retry(time.Second)))
 		require.Empty(t, f.calls("count"))
 		held, next, err := heir.adopt(t.Context())
 		require.NoError(t, err)

@@ -2,7 +2,7 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -35,9 +36,41 @@ type fakeRedis struct {
 	deafSubscribe    atomic.Bool  // swallows SUBSCRIBE, and what follows on that connection
 	late             atomic.Int64 // replies take so long, as a time.Duration
 	denySubscribe    atomic.Bool  // answers NOPERM to it
+	deafListeners    atomic.Bool  // swallows what connections get that have subscribed
 
-	mu  sync.Mutex // guards log
-	log []request
+	mu    sync.Mutex // guards what follows
+	log   []request
+	conns []*fakeConn
+	gates []*gate
+}
+
+// gate keeps the next matching request back.
+type gate struct {
+	match  func(args []string) bool
+	caught bool
+	open   func()
+	passed chan struct{}
+}
+
+// hold keeps the next matching request back until open is called.
+func (f *fakeRedis) hold(match func(args []string) bool) (open func()) {
+	g := &gate{match: match, passed: make(chan struct{})}
+	g.open = sync.OnceFunc(func() { close(g.passed) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gates = append(f.gates, g)
+	return g.open
+}
+
+// cut closes the connections that have subscribed.
+func (f *fakeRedis) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		if c.listens.Load() {
+			_ = c.Close()
+		}
+	}
 }
 
 // request is one that the server got.
@@ -67,10 +100,17 @@ func (f *fakeRedis) heal() {
 	f.deafUp.Store(false)
 	f.deafDown.Store(false)
 	f.deafSubscribe.Store(false)
+	f.deafListeners.Store(false)
 	f.denySubscribe.Store(false)
 	f.late.Store(0)
 	f.SetError("")
 	f.Server().SetPreHook(f.hook)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, g := range f.gates {
+		g.open()
+	}
+	f.gates = nil
 }
 
 // client returns a client whose Close must succeed at the end of the test.
@@ -88,8 +128,19 @@ func (f *fakeRedis) now() time.Duration { return time.Since(f.start) }
 
 func (f *fakeRedis) hook(p *server.Peer, command string, args ...string) bool {
 	f.mu.Lock()
-	f.log = append(f.log, request{f.now(), append([]string{strings.ToLower(command)}, args...)})
+	words := append([]string{strings.ToLower(command)}, args...)
+	f.log = append(f.log, request{f.now(), words})
+	var caught *gate
+	for _, g := range f.gates {
+		if !g.caught && g.match(words) {
+			g.caught, caught = true, g
+			break
+		}
+	}
 	f.mu.Unlock()
+	if caught != nil {
+		<-caught.passed
+	}
 	if strings.EqualFold(command, "subscribe") && f.denySubscribe.Load() {
 		p.WriteError("NOPERM this user has no permissions to run the 'subscribe' command")
 		return true
@@ -109,30 +160,93 @@ func (f *fakeRedis) scripts(name string) (at []time.Duration) {
 	return at
 }
 
-func (f *fakeRedis) dial() (net.Conn, error) {
-	c, err := f.Dial()
-	return &fakeConn{Conn: c, f: f, closed: make(chan struct{})}, err
+// teach makes the server know the scripts, so that each request is one command.
+func (f *fakeRedis) teach(t *testing.T) {
+	for _, name := range []string{"try", "ask", "ask_fair", "release", "renew"} {
+		for _, word := range scripts(name) {
+			if len(word) > 40 { // a source
+				require.NoError(t, f.rdb.ScriptLoad(t.Context(), word).Err())
+			}
+		}
+	}
 }
 
+// askedFor returns how often the server was asked for a lock on behalf of an owner. One
+// request may be for several of a client.
+func (f *fakeRedis) askedFor(owner string) (n int) {
+	try, ask, fair := isScript("try"), isScript("ask"), isScript("ask_fair")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.log {
+		if (try(r.args) || ask(r.args) || fair(r.args)) && slices.Contains(r.args, owner) {
+			n++
+		}
+	}
+	return n
+}
+
+// asked returns when the server was asked for a lock.
+func (f *fakeRedis) asked() []time.Duration {
+	return slices.Sorted(slices.Values(slices.Concat(f.scripts("try"), f.scripts("ask"), f.scripts("ask_fair"))))
+}
+
+func (f *fakeRedis) dial() (net.Conn, error) {
+	c, err := f.Dial()
+	if err != nil {
+		return nil, err
+	}
+	fc := &fakeConn{Conn: c, f: f, sent: make(chan []byte, 1<<10), closed: make(chan struct{})}
+	go fc.carry() // ends with Close
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conns = append(f.conns, fc)
+	return fc, nil
+}
+
+// fakeConn has a buffer for what is written, as a real connection has: the server
+// reads no request while it writes a reply.
 type fakeConn struct {
 	net.Conn
-	f      *fakeRedis
-	deaf   atomic.Bool
-	closed chan struct{}
-	once   sync.Once
+	f       *fakeRedis
+	deaf    atomic.Bool
+	listens atomic.Bool // has subscribed
+	gap     atomic.Bool // has lost something: nothing comes through any more
+	sent    chan []byte
+	closed  chan struct{}
+	once    sync.Once
 
 	mu       sync.Mutex // guards deadline
 	deadline time.Time  // of reading
 }
 
+// carry brings to the server what was written.
+func (c *fakeConn) carry() {
+	for {
+		select {
+		case b := <-c.sent:
+			if _, err := c.Conn.Write(b); err != nil {
+				return
+			}
+		case <-c.closed:
+			return
+		}
+	}
+}
+
 func (c *fakeConn) Write(b []byte) (int, error) {
-	if c.f.deafSubscribe.Load() && strings.Contains(strings.ToLower(string(b)), "\r\nsubscribe\r\n") {
-		c.deaf.Store(true)
+	if strings.Contains(strings.ToLower(string(b)), "\r\nsubscribe\r\n") {
+		c.listens.Store(true)
+		c.deaf.Store(c.deaf.Load() || c.f.deafSubscribe.Load())
 	}
 	if c.f.deafUp.Load() || c.deaf.Load() {
 		return len(b), nil
 	}
-	return c.Conn.Write(b)
+	select {
+	case c.sent <- slices.Clone(b):
+		return len(b), nil
+	case <-c.closed:
+		return 0, net.ErrClosed
+	}
 }
 
 func (c *fakeConn) Read(b []byte) (int, error) {
@@ -146,7 +260,10 @@ func (c *fakeConn) Read(b []byte) (int, error) {
 				return 0, err
 			}
 		}
-		if !c.f.deafDown.Load() {
+		if c.listens.Load() && c.f.deafListeners.Load() {
+			c.gap.Store(true)
+		}
+		if !c.f.deafDown.Load() && !c.gap.Load() {
 			return n, nil
 		}
 	}
@@ -181,9 +298,8 @@ func (c *fakeConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-func (c *fakeConn) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
-}
+func (c *fakeConn) SetDeadline(t time.Time) error      { return c.SetReadDeadline(t) }
+func (c *fakeConn) SetWriteDeadline(_ time.Time) error { return nil } // there is room
 
 func (c *fakeConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
@@ -205,6 +321,7 @@ func lapse(lease time.Duration) time.Duration {
 }
 
 func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(*fakeRedis){
 		"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
 		"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
@@ -246,6 +363,7 @@ func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 }
 
 func TestFakeTimeFixedLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal())
@@ -259,6 +377,7 @@ func TestFakeTimeFixedLease(t *testing.T) {
 }
 
 func TestFakeTimeAnHourOfRenewals(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a")) // lease 30 s
@@ -277,6 +396,7 @@ func TestFakeTimeAnHourOfRenewals(t *testing.T) {
 }
 
 func TestFakeTimeRenewalIsRetriedWithinTheWindow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
@@ -297,70 +417,85 @@ func TestFakeTimeRenewalIsRetriedWithinTheWindow(t *testing.T) {
 	})
 }
 
-// foreign makes somebody else the holder of "a", without a TTL if ttl is 0.
-func (f *fakeRedis) foreign(ttl time.Duration) {
-	f.HSet("a", "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1", "1")
+// longLease is a lease that no test sees the end of.
+var longLease = rlock.WithLeaseTime(time.Hour)
+
+// somebody is an owner of this library, in a client that is not there.
+const somebody = "d2k7m3o6n88ekjf0v0vg:1"
+
+// redisson is an owner of Redisson.
+const redisson = "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"
+
+// holder makes somebody the holder, without a TTL if ttl is 0.
+func (f *fakeRedis) holder(key string, ttl time.Duration) { f.heldBy(key, somebody, ttl) }
+
+// foreign makes an owner of Redisson the holder of "a".
+func (f *fakeRedis) foreign(ttl time.Duration) { f.heldBy("a", redisson, ttl) }
+
+func (f *fakeRedis) heldBy(key, owner string, ttl time.Duration) {
+	f.HSet(key, owner, "1")
 	if ttl > 0 {
-		f.SetTTL("a", ttl)
+		f.SetTTL(key, ttl)
 	}
 }
 
+// How often one waits to ask again if nothing is heard.
 func TestFakeTimePauses(t *testing.T) {
+	t.Parallel()
 	ms := time.Millisecond
-	repeat := func(n int, d time.Duration) []time.Duration { return slices.Repeat([]time.Duration{d}, n) }
+	often := slices.Repeat([]time.Duration{100 * ms}, 20) // by the first in line
 	for _, tt := range []struct {
-		name  string
-		ttl   time.Duration // of the holder; 0: none
-		fault func(*fakeRedis)
-		want  []time.Duration // between the attempts
+		name   string
+		holder string
+		ttl    time.Duration // 0: none
+		fault  func(*fakeRedis)
+		want   []time.Duration // between the requests, but for a random part
 	}{
-		{"no TTL", 0, nil, append(repeat(1, 0), repeat(10, time.Second)...)},
-		{"longer than the cap", time.Hour, nil, append(repeat(1, 0), repeat(10, 30*time.Second)...)},
-		{
-			"no answer to SUBSCRIBE", time.Hour, func(f *fakeRedis) { f.deafSubscribe.Store(true) },
-			append([]time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms}, repeat(10, time.Second)...),
-		},
-		{
-			"SUBSCRIBE refused", time.Hour, func(f *fakeRedis) { f.denySubscribe.Store(true) },
-			append([]time.Duration{0, 100 * ms, 200 * ms, 400 * ms, 800 * ms}, repeat(10, time.Second)...),
-		},
-		{
-			"no TTL and no answer to SUBSCRIBE", 0, func(f *fakeRedis) { f.deafSubscribe.Store(true) },
-			append([]time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms}, repeat(10, time.Second)...),
-		},
+		{"no TTL", somebody, 0, nil, append([]time.Duration{0}, slices.Repeat([]time.Duration{time.Second}, 10)...)},
+		{"long", somebody, time.Hour, nil, append([]time.Duration{0}, slices.Repeat([]time.Duration{keepAlive}, 10)...)},
+		{"long, foreign", redisson, time.Hour, nil, append([]time.Duration{0}, slices.Repeat([]time.Duration{keepAlive}, 10)...)},
+		{"no answer to SUBSCRIBE", somebody, time.Hour, func(f *fakeRedis) { f.deafSubscribe.Store(true) }, append([]time.Duration{50 * ms, 100 * ms}, often...)},
+		{"SUBSCRIBE refused", somebody, time.Hour, func(f *fakeRedis) { f.denySubscribe.Store(true) }, append([]time.Duration{0, 100 * ms}, often...)},
+		{"SUBSCRIBE refused, foreign", redisson, time.Hour, func(f *fakeRedis) { f.denySubscribe.Store(true) }, append([]time.Duration{0, 100 * ms}, often...)},
+		{"no TTL and no answer to SUBSCRIBE", somebody, 0, func(f *fakeRedis) { f.deafSubscribe.Store(true) }, append([]time.Duration{50 * ms, 100 * ms}, often...)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				mu := f.client(t, nil).NewLock("a")
-				_, hold := lock(t, t.Context(), mu) // teaches the server the scripts
-				require.NoError(t, hold.Unlock(t.Context()))
-				taught := len(f.scripts("acquire"))
-				f.foreign(tt.ttl)
+				f.heldBy("a", tt.holder, tt.ttl)
+				f.teach(t)
 				if tt.fault != nil {
 					tt.fault(f)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				go mu.Lock(ctx)
-				time.Sleep(10 * time.Minute)
+				for len(f.asked()) <= len(tt.want)+1 {
+					time.Sleep(time.Second)
+				}
 				cancel()
 				synctest.Wait()
-				got := pauses(f.scripts("acquire")[taught:])
+				// Behind a foreign holder there are two channels to be confirmed.
+				got := slices.CompactFunc(pauses(f.asked()), func(a, b time.Duration) bool { return a == 0 && b == 0 })
 				require.GreaterOrEqual(t, len(got), len(tt.want))
-				require.Equal(t, tt.want, got[:len(tt.want)])
+				for i, want := range tt.want {
+					require.GreaterOrEqual(t, got[i], want, "%v", got[:i+1])
+					require.LessOrEqual(t, got[i], want+want/10+10*ms, "%v", got[:i+1])
+				}
 			})
 		})
 	}
 }
 
 func TestFakeTimeWaiterSleepsUntilTheTTLEnds(t *testing.T) {
+	t.Parallel()
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeRedis(t)
 			mu := f.client(t, nil).NewLock("a")
 			f.foreign(7 * time.Second)
 			_, hold := lock(t, t.Context(), mu)
-			require.GreaterOrEqual(t, f.now(), 7*time.Second+time.Millisecond)
+			require.GreaterOrEqual(t, f.now(), 7*time.Second)
 			require.Less(t, f.now(), 7*time.Second+5*time.Millisecond)
 			require.NoError(t, hold.Unlock(t.Context()))
 		})
@@ -368,6 +503,7 @@ func TestFakeTimeWaiterSleepsUntilTheTTLEnds(t *testing.T) {
 }
 
 func TestFakeTimeDeafWaiterHearsAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
@@ -383,10 +519,10 @@ func TestFakeTimeDeafWaiterHearsAgain(t *testing.T) {
 		f.denySubscribe.Store(false) // an operator corrects the ACL
 		time.Sleep(12 * time.Second) // a refused channel is asked for again after 30 s
 		synctest.Wait()
-		before := len(f.scripts("acquire"))
+		before := len(f.asked())
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		require.LessOrEqual(t, len(f.scripts("acquire"))-before, 1, "the subscription is confirmed: no more polling")
+		require.LessOrEqual(t, len(f.asked())-before, int(20*time.Second/keepAlive), "the subscription is confirmed: no more polling")
 		f.Del("a")
 		f.Publish("redisson_lock__channel:{a}", "0")
 		synctest.Wait()
@@ -395,6 +531,7 @@ func TestFakeTimeDeafWaiterHearsAgain(t *testing.T) {
 }
 
 func TestFakeTimeQueueIsFIFO(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
@@ -418,6 +555,7 @@ func TestFakeTimeQueueIsFIFO(t *testing.T) {
 }
 
 func TestFakeTimeUnavailable(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name        string
 		lease, want time.Duration
@@ -445,6 +583,7 @@ func TestFakeTimeUnavailable(t *testing.T) {
 // Whoever queued from the start has waited as long as the head when Redis has
 // not answered for all that time, and must not wait as long again behind it.
 func TestFakeTimeQueueGivesUpWithItsHead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{LeaseTime: time.Second}).NewLock("a")
@@ -462,6 +601,7 @@ func TestFakeTimeQueueGivesUpWithItsHead(t *testing.T) {
 }
 
 func TestFakeTimeTryLockIsBounded(t *testing.T) {
+	t.Parallel()
 	for lease, want := range map[time.Duration]time.Duration{
 		300 * time.Millisecond: 100 * time.Millisecond,
 		30 * time.Second:       2 * time.Second,
@@ -478,16 +618,17 @@ func TestFakeTimeTryLockIsBounded(t *testing.T) {
 }
 
 func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
-		mu := f.client(t, &rlock.Options{LeaseTime: 600 * time.Millisecond}).NewLock("a")
-		f.late.Store(int64(800 * time.Millisecond))
+		mu := f.client(t, &rlock.Options{LeaseTime: 6 * time.Second}).NewLock("a")
+		f.late.Store(int64(2500 * time.Millisecond)) // an attempt may take 2 s
 		held, hold, err := mu.TryLock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrUnavailable)
 		require.Nil(t, hold)
 		require.Equal(t, t.Context(), held)
 		f.late.Store(0)
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(2600 * time.Millisecond) // a connection for the release may have been made slowly, too
 		synctest.Wait()
 		require.False(t, f.Exists("a"), "its owner is released")
 		require.NotEmpty(t, f.scripts("release"))
@@ -496,6 +637,7 @@ func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
 }
 
 func TestFakeTimeUnlockTimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{UnlockTimeout: 3 * time.Second}).NewLock("a")
@@ -515,4 +657,16 @@ func TestFakeTimeUnlockTimeout(t *testing.T) {
 		require.Empty(t, f.scripts("renew"))
 		require.ErrorIs(t, hold.Unlock(held), rlock.ErrNotHeld)
 	})
+}
+
+// release ends the grant of an owner, as its client would.
+func (f *fakeRedis) release(t *testing.T, owner string) {
+	t.Helper()
+	_, err := lua.Release(t.Context(), f.rdb, lua.Grant{Key: "a", Queue: lua.QueueOf("a"), Owner: owner}, lua.Ending{})
+	require.NoError(t, err)
+}
+
+// grantTo returns a message that grants the lock to an owner, so long ago.
+func (f *fakeRedis) grantTo(owner string, ago time.Duration, token int64) string {
+	return fmt.Sprint(owner, " ", time.Now().Add(-ago).UnixMicro(), " ", longestClaim.Milliseconds(), " ", token, " 0")
 }

@@ -1,49 +1,69 @@
 package rlock_test
 
 import (
-	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-rlock/rlock/rlock"
 )
 
-// The second head of a queue finds a live subscription and a holder of its own
-// client, and sleeps without a try. A release that the holder does not know of
-// must wake it all the same.
-func TestForcedUnlockWakesBehindOwnHolder(t *testing.T) {
-	srv := newServer(t)
-	waiting := make(chan struct{}, 10)
-	trace := rlock.Trace{Waiting: func(string, time.Duration) { waiting <- struct{}{} }}
-	c := newClient(t, srv, &rlock.Options{LeaseTime: time.Hour, Trace: trace})
-	mu := c.NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-
-	first, leave := context.WithCancel(t.Context())
-	left := make(chan error)
-	go func() {
-		_, _, err := mu.Lock(first)
-		left <- err
-	}()
-	for range 2 { // before and after the subscription is confirmed
-		<-waiting
-	}
-	served := make(chan error)
-	go func() { served <- mu.Do(t.Context(), func(context.Context) error { return nil }) }()
-	leave()
-	require.ErrorIs(t, <-left, rlock.ErrNotAcquired)
-	<-waiting
-
-	removed, err := newClient(t, srv, nil).NewLock("a").ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.True(t, removed)
-	select {
-	case err := <-served:
+// A holder of the same client is trusted to tell of its end. But it does not know, until
+// its next renewal, that the lock was removed: whoever waits for it looks now and then.
+func TestFakeTimeRemovedBehindOwnHolder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a", longLease)
+		held, hold := lock(t, t.Context(), mu)
+		before := len(f.asked())
+		w := begin(t.Context(), mu)
+		synctest.Wait()
+		behind := begin(t.Context(), mu)
+		time.Sleep(keepAlive - time.Millisecond)
+		synctest.Wait()
+		require.Len(t, f.asked(), before, "nobody has reason to ask")
+		_, err := f.client(t, nil).NewLock("a").ForceUnlock(t.Context())
 		require.NoError(t, err)
-	case <-time.After(5 * time.Second):
-		t.Fatal("the waiter sleeps although the lock is free")
-	}
-	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+		began := f.now()
+		next, nextHold := w.acquired(t)
+		require.LessOrEqual(t, f.now()-began, keepAlive)
+		<-held.Done()
+		require.Error(t, hold.Unlock(held))
+		require.NoError(t, nextHold.Unlock(next))
+		next, nextHold = behind.acquired(t)
+		require.NoError(t, nextHold.Unlock(next))
+	})
+}
+
+// That does not cost more than what any client sends that waits.
+func TestFakeTimeWaitingBehindOwnHolder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a", longLease)
+		held, hold := lock(t, t.Context(), mu)
+		before := len(f.asked())
+		var waiters []*waiting
+		for range 10 {
+			waiters = append(waiters, begin(t.Context(), mu))
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.LessOrEqual(t, len(f.asked())-before, 1+int(time.Minute/keepAlive))
+		asked := len(f.asked())
+		began := f.now()
+		require.NoError(t, hold.Unlock(held))
+		for _, w := range waiters {
+			held, hold := w.acquired(t)
+			require.Equal(t, began, f.now())
+			require.NoError(t, hold.Unlock(held))
+		}
+		require.LessOrEqual(t, len(f.asked())-asked, 1, "it is passed on in memory")
+		synctest.Wait()
+		require.Empty(t, f.Keys())
+	})
 }

@@ -3,6 +3,8 @@ package rlock
 import (
 	"strings"
 	"testing"
+
+	"github.com/go-rlock/rlock/lua"
 )
 
 // FuzzNames: a name is refused exactly if, with what Redisson's rule makes of it,
@@ -27,10 +29,10 @@ func FuzzNames(f *testing.F) {
 		if err := checkName(prefix, name); (err == nil) != want {
 			t.Fatalf("checkName(%q, %q) = %v; hashed are %q, %q, %q", prefix, name, err, hashed(key), hashed(channel), hashed(counter))
 		}
-		if got := related("redisson_lock__channel", key); got != channel {
+		if got := lua.Related("redisson_lock__channel", key); got != channel {
 			t.Errorf("the channel of %q is %q, not %q", key, channel, got)
 		}
-		if got := related("redisson_lock_token", key); got != counter {
+		if got := lua.Related("redisson_lock_token", key); got != counter {
 			t.Errorf("the counter of %q is %q, not %q", key, counter, got)
 		}
 	})

@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -21,33 +22,40 @@ type grant struct {
 	owner string
 
 	// Set before the grant is shared.
-	token   int64
-	chain   chain
-	sent    time.Time     // before the attempt that acquired it went out
-	armed   time.Duration // length of the lease until its first renewal
-	doubted bool          // an attempt to acquire got no answer and may still arrive
-	queued  bool          // a refused attempt has left something that a release takes back
-	began   time.Time
-	entry   *watchdog.Entry[*grant]
+	acquisition
+	run   run
+	began time.Time
+	entry *watchdog.Entry[*grant]
 
-	// exclusives counts the live holds that exclude other owners. Written with mu
-	// held, read without.
+	counting
+	mu sync.Mutex // guards what follows, and the holds' own state
+	holdSet
+	state state
+	loss  *LostError
+	left  leftover // by attempts whose outcome came when nobody waited for it
+}
+
+// acquisition is what is known of the requests to acquire.
+type acquisition struct {
+	token          int64
+	sent           time.Time     // before the attempt that acquired it went out
+	initialLease   time.Duration // length of the lease until its first renewal
+	acquireUnknown bool          // an attempt got no answer and may still arrive
+	leftState      bool          // a refused attempt may have left something that a release takes back
+	place          moment        // of the newest ticket, zero if there was none
+}
+
+// holdSet is the live holds of a grant. grant.mu guards it.
+type holdSet struct {
+	holds     []*Hold
+	room      [1]*Hold      // of holds, until there are more
+	first     Hold          // the first of them
+	followers int           // readers for whom the grant is kept, and who have no hold yet
+	longest   time.Duration // lease asked for so far
+
+	// exclusives counts the holds that exclude other owners. Written with mu held, read
+	// without.
 	exclusives atomic.Int32
-	unsure     atomic.Bool // a request that sets the count may still arrive
-
-	// turn is held around each request that sets the hold count. Capacity 1: a mutex
-	// whose wait ends with a context. Made with the first such request; guarded by mu.
-	turn chan struct{}
-
-	mu         sync.Mutex // guards what follows, and the holds' own state
-	state      state
-	holds      []*Hold  // live ones
-	room       [1]*Hold // of holds, until there are more
-	first      Hold     // the first of them
-	guests     int      // readers for whom it is kept, and who have no hold yet
-	loss       *LostError
-	longest    time.Duration // lease asked for so far
-	correcting bool          // a correction is on its way that has not looked yet
 }
 
 type state int
@@ -67,64 +75,102 @@ var (
 )
 
 func (l *Lock) newGrant(owner string) *grant {
-	g := &grant{lock: l, owner: owner, longest: l.lease}
+	g := &grant{lock: l, owner: owner}
+	g.longest = l.lease
 	g.holds = g.room[:0]
 	return g
 }
 
-func (g *grant) patience(total time.Duration) patience {
-	return patience{attempt: g.lock.bound(), total: total}
+// retry is the policy of a request that has to be finished, for as long as total.
+func (g *grant) retry(total time.Duration) request.Policy {
+	return request.Policy{Attempt: g.lock.bound(), Total: total}
 }
 
-// acquire asks the server, with patience.
-func (g *grant) acquire(ctx context.Context, p patience) answer[reply] {
+// acquire asks the server.
+func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[kind.Answer] {
 	owner := g.owner // an attempt that hangs may look at it when it has changed
-	var a answer[reply]
-	called := false
-	if l, ok := g.lock.protocol.(caller); ok {
-		a.value, called = l.called(owner)
+	a := send(ctx, g.lock, p, func(ctx context.Context) (kind.Answer, error) {
+		return g.lock.wire.Acquire(ctx, owner, g.lock.lease, o)
+	}, g.late)
+	g.sent, g.token = a.sent, a.value.Token
+	if a.value.Owner != "" {
+		g.owner = a.value.Owner
 	}
-	if !called {
-		a = send(ctx, g.lock, p, func(ctx context.Context) (reply, error) {
-			return g.lock.protocol.acquire(ctx, owner, g.lock.lease, terms{!p.once, g.chain.spare})
-		}, g.late)
-	}
-	g.sent, g.token, g.owner = a.sent, a.value.Token, cmp.Or(a.value.owner, owner)
-	if sent := a.value.sent; !sent.IsZero() {
+	if sent := a.value.Sent; !sent.IsZero() {
 		g.sent = sent
 	}
-	g.armed = cmp.Or(a.value.armed, g.lock.lease)
-	g.chain.began, g.chain.next = a.sent, a.value.next
-	g.doubted = g.doubted || a.doubt
-	g.queued = g.queued || a.value.queued
+	g.initialLease = g.lock.lease
+	g.run = run{began: a.sent, spare: a.value.Spare}
+	g.acquireUnknown = g.acquireUnknown || a.doubt
+	g.leftState = g.leftState || a.value.Leftover
 	return a
 }
 
 // late gets the answer to an attempt to acquire that nobody waits for any more.
-func (g *grant) late(r reply, err error) {
-	if r.owner != "" { // what became of g says nothing about it
-		g.lock.client.janitor.sweep(g.lock.newGrant(r.owner))
+func (g *grant) late(a kind.Answer, err error) {
+	if a.Owner != "" { // what became of g says nothing about it
+		g.lock.newGrant(a.Owner).sweep()
 		return
 	}
 	o, _ := classify(err)
-	g.mu.Lock()
-	over := g.state == released || g.state == lost
-	g.mu.Unlock()
-	if over && o != notExecuted && (err != nil || r.Acquired || r.queued) {
-		g.lock.client.janitor.sweep(g)
+	if o == notExecuted || err == nil && !a.Acquired && !a.Leftover {
+		return
 	}
+	maybe := o == unknown && err != request.ErrUnread
+	switch {
+	case !g.keep(maybe):
+		g.clear(leftover{some: true, maybe: maybe})
+	case g.lock.tickets: // whoever has inherited the owner may have the lock by now
+		g.lock.askAgain(g.owner)
+	}
+}
+
+// keep notes that an attempt has left something, to be released with the grant. It
+// reports false if the grant is over.
+func (g *grant) keep(maybe bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state == released || g.state == lost {
+		return false
+	}
+	g.left.some, g.left.maybe = true, g.left.maybe || maybe
+	return true
+}
+
+// leftover is what attempts may have left on the server.
+type leftover struct {
+	some  bool // something to release
+	maybe bool // one of them may still arrive
+}
+
+// clear has it released.
+func (g *grant) clear(remains leftover) {
+	if remains.some {
+		g.sweep()
+	}
+	if remains.maybe {
+		g.sweepAgain()
+	}
+}
+
+// known tells whether the server has said that it has something of the grant: the
+// lock, or a place in its queue.
+func (g *grant) known() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.entry != nil || !g.place.here.IsZero()
 }
 
 // start makes an acquired grant an owned one, with its first hold. The error
 // says that there is no time left to hold it, or that the client is closed.
 func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
-	if g.chain.links > 0 {
+	if g.run.count > 0 {
 		return g.adopt(ctx)
 	}
 	c, l := g.lock.client, g.lock
 	held, hold := g.derive(ctx, &g.first, l, nil)
 	g.mu.Lock() // OnLost waits until the grant is complete
-	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.armed, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
+	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
 	if err == nil {
 		g.entry, g.state, g.began = entry, owned, time.Now()
 		g.put(hold)
@@ -139,11 +185,11 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	for _, before := range l.gates.held(g) {
+	for _, before := range l.queues.held(g) {
 		before.correct() // finds out that it is lost
 	}
 	if g.lossOrNil() != nil { // already, and the gate was told too early
-		l.gates.ended(g)
+		l.queues.ended(g)
 	}
 	if c.closed.Load() { // too late for Close to see it
 		g.interrupt(ErrClosed)
@@ -155,45 +201,46 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 func (g *grant) abandon(acquired bool) {
 	g.mu.Lock()
 	g.state = released
+	remains := g.left
 	g.mu.Unlock()
-	if acquired || g.doubted || g.queued {
-		g.lock.client.janitor.sweep(g)
-	}
-	if g.doubted {
-		g.lock.client.janitor.sweepAgain(g)
-	}
+	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
 }
 
 // release frees the lock after the last hold is gone.
-func (g *grant) release(ctx context.Context) error {
+func (g *grant) release(ctx context.Context) (err error) {
 	c := g.lock.client
-	defer g.finish()
+	defer func() {
+		g.finish()
+		if err == nil {
+			g.reportReleased() // when nobody waits for it
+		}
+	}()
 	g.entry.Stop()
-	own := g.lock.gates.freeing(g)
-	a := send(ctx, g.lock, g.patience(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
-	if g.doubted {
-		c.janitor.sweepAgain(g)
+	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
+	g.mu.Lock()
+	maybe := g.acquireUnknown || g.left.maybe // the request of a waiter before this one, say
+	g.mu.Unlock()
+	if maybe {
+		g.sweepAgain()
 	}
 	switch {
 	case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:
 		// Had an attempt been in doubt, it would have been that one.
 		err := &LostError{g.lock.name, g.token, errGone}
-		g.sweepHeirs()
+		g.sweepPassed()
 		c.reportLost(err)
 		return err
 	case a.err != nil && !errors.Is(a.err, lua.ErrNotOwner):
-		c.janitor.sweep(g)
-		g.sweepHeirs()
+		g.sweep()
+		g.sweepPassed()
 		return a.err
 	}
-	g.lock.gates.freed(g, a.value.Receivers-own, a.sent)
 	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
-		c.warnPublish.Do(func() {
-			c.opts.Logger.Warn("rlock: the server refuses to announce releases; waiters elsewhere only notice them when the lease ends: allow PUBLISH on the unlock channels",
-				"lock", g.lock.name, "err", refusal)
+		c.warnings.publish.Do(func() {
+			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow PUBLISH on redisson_lock__channel:* and rlock_channel:*",
+				"lock", g.lock.name, "error", refusal)
 		})
 	}
-	g.reportReleased()
 	return nil
 }
 
@@ -202,17 +249,31 @@ func (g *grant) release(ctx context.Context) error {
 func (g *grant) releaseRest(ctx context.Context) {
 	c := g.lock.client
 	if rest := time.Until(g.expires()); rest > 0 && !errors.Is(g.lossOrNil(), errGone) {
-		if a := send(ctx, g.lock, g.patience(min(rest, c.opts.UnlockTimeout)), g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
-			c.janitor.sweep(g)
+		if a := send(ctx, g.lock, g.retry(min(rest, c.opts.UnlockTimeout)), g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
+			g.sweep()
 		}
 	}
-	if g.doubted {
-		c.janitor.sweepAgain(g)
+	g.mu.Lock()
+	maybe := g.acquireUnknown || g.left.maybe
+	g.mu.Unlock()
+	if maybe {
+		g.sweepAgain()
 	}
 }
 
 func (g *grant) requestRelease(ctx context.Context) (lua.Released, error) {
-	return g.lock.protocol.release(ctx, g.owner, g.chain.heirs)
+	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
+	g.mu.Lock()
+	acquired := g.entry != nil
+	g.mu.Unlock()
+	if g.leftState && (!acquired || g.acquireUnknown) { // otherwise whoever granted it has taken the ticket out
+		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
+	}
+	r, err := g.lock.wire.Release(ctx, g.owner, e)
+	if r.Message != "" {
+		g.lock.hear(r.Message)
+	}
+	return r, err
 }
 
 // until returns the end of the trusted window. Unlike entry, it may be used
@@ -221,13 +282,6 @@ func (g *grant) until() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.entry.Until()
-}
-
-// pending tells whether there is nothing to hold yet.
-func (g *grant) pending() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.state == asking
 }
 
 // expires returns when the lease has ended on the server at the latest: drift
@@ -266,17 +320,19 @@ func (g *grant) lose(err error) {
 	}
 	if first {
 		g.entry.Stop()
-		g.sweepHeirs()
+		g.sweepPassed()
 		g.lock.client.reportLost(loss)
 		g.finish()
 	}
 }
 
-// sweepHeirs takes out the tickets of the heirs one by one, if the release does not:
-// the server may take one of them for the next.
-func (g *grant) sweepHeirs() {
-	for _, heir := range g.chain.heirs {
-		g.lock.client.janitor.sweep(g.lock.newGrant(heir))
+// sweepPassed takes out the tickets of those to whom the lock was passed on one by one,
+// if the release does not: the server may take one of them for the next.
+func (g *grant) sweepPassed() {
+	for _, owner := range g.run.passed {
+		left := g.lock.newGrant(owner)
+		left.leftState = true
+		left.sweep()
 	}
 }
 
@@ -294,7 +350,7 @@ func (g *grant) interrupt(cause error) {
 
 // finish is the end of a grant that was owned.
 func (g *grant) finish() {
-	g.lock.gates.ended(g)
+	g.lock.queues.ended(g)
 	g.lock.client.done()
 }
 

@@ -42,6 +42,15 @@ func Guard[A, R any](lockFor func(A) *Lock, fn func(context.Context, A) (R, erro
 	}
 }
 
+// GuardDo is [Guard] for functions without a result.
+func GuardDo[A any](lockFor func(A) *Lock, fn func(context.Context, A) error, opts ...GuardOption) func(context.Context, A) error {
+	guarded := Guard(lockFor, func(ctx context.Context, arg A) (struct{}, error) { return struct{}{}, fn(ctx, arg) }, opts...)
+	return func(ctx context.Context, arg A) error {
+		_, err := guarded(ctx, arg)
+		return err
+	}
+}
+
 // GuardOption is a setting of a [Guard].
 type GuardOption func(*guard)
 
@@ -106,15 +115,14 @@ func (g *guard) lock(ctx context.Context, l *Lock) (context.Context, *Hold, erro
 	if g.err != nil {
 		return ctx, nil, g.err
 	}
-	p := patience{stop: l.client.closing}
 	for n := 0; ; n++ {
 		held, hold, err := g.try(l, ctx)
 		busy, ok := errors.AsType[*NotAcquiredError](err)
 		if !ok || n == g.retries || ctx.Err() != nil {
 			return held, hold, err
 		}
-		if !p.sleep(ctx, g.pause-rand.N(g.pause)/2) && ctx.Err() != nil {
-			return ctx, nil, &NotAcquiredError{Name: l.name, TTL: busy.TTL, Err: ended(ctx)}
+		if !l.client.sleep(ctx, g.pause-rand.N(g.pause)/2) && ctx.Err() != nil {
+			return ctx, nil, busy.because(ended(ctx))
 		}
 	}
 }

@@ -13,17 +13,24 @@ const (
 	DefaultHandoffTime = 2 * time.Millisecond
 )
 
+// maxHandoffs is the most that [WithHandoff] allows: for each of them a fencing token
+// may have to be reserved, ahead of the server's clock.
+const maxHandoffs = 1 << 20
+
 // WithHandoff bounds how often, and for how long, the goroutines of a client pass
 // a renewed lock on among themselves, in memory and without a round trip, before
 // it is released on the server and other processes get their turn. One hand-off
 // is always allowed, however long the holder took; zero of either bound means
-// its default. Goroutines whose lock has other options than the holder's are not
+// its default, and at most 1,048,576 are allowed. Goroutines whose lock has other options than the holder's are not
 // given its grant.
 func WithHandoff(most int, longest time.Duration) LockOption {
 	return func(l *Lock) {
 		l.handoff = handoff{most, longest}
-		if most < 0 || longest < 0 {
+		switch {
+		case most < 0 || longest < 0:
 			l.refuse(fmt.Errorf("WithHandoff: %d within %v: neither may be negative", most, longest))
+		case most > maxHandoffs:
+			l.refuse(fmt.Errorf("WithHandoff: %d is too many: at most %d", most, maxHandoffs))
 		}
 	}
 }
@@ -47,114 +54,115 @@ func (h handoff) withDefaults(fixed bool) handoff {
 }
 
 // spareTokens is how many tokens a grant reserves beside its own: none if nobody
-// waits to whom it could be passed on. gates.mu is held.
-func (s *seat) spareTokens() int64 {
-	if !s.lock.fenced || len(s.gate.queue) < 2 {
+// waits to whom it could be passed on, and no more than can be used in the time that
+// the budget allows; a hand-off takes a microsecond at least. queues.mu is held.
+func (w *waiter) spareTokens() int64 {
+	h := w.lock.handoff
+	if !w.lock.fenced || len(w.queue.waiters) < 2 || h.most <= 0 {
 		return 0
 	}
-	return int64(s.lock.handoff.most)
+	return min(int64(h.most), max(h.longest.Microseconds(), 1))
 }
 
-// chain is what grants have in common that were passed on, one to the next: the
-// owner on the server.
-type chain struct {
-	links int       // hand-offs so far
-	began time.Time // when the server was asked
+// run is what grants have in common that were passed on, one to the next: the owner
+// on the server.
+type run struct {
+	count int       // hand-offs so far
+	began time.Time // when the server was asked, or a message was read
 	spare int64     // tokens reserved and not used yet
 
-	// Of a fair lock: the owners to whom the server would give it next, and those to
-	// whom it was passed on, who stand in the queue there until the release.
-	next, heirs []string
+	// Of a fair lock: owners who come next in the server's queue, and those to whom the
+	// lock was passed on, whose tickets the release takes out.
+	next, passed []string
 }
 
 // handOff passes the grant, whose last hold was unlocked, on to the next goroutine
 // in the queue. It does not if the server might not agree, or if a request about
 // the old holder might reach it after the new one has come; nor if the window is
-// half over, so that a chain of short holds does not keep the loss of the lease
+// half over, so that a run of short holds does not keep the loss of the lease
 // from being noticed.
 func (g *grant) handOff() bool {
 	l, c := g.lock, g.lock.client
 	now := time.Now()
-	if !g.chain.within(l, now) || g.doubted || g.unsure.Load() || l.fenced && g.chain.spare == 0 || c.closed.Load() || g.counting() {
+	if !g.run.within(l, now) || g.acquireUnknown || g.countUnknown.Load() || l.fenced && g.run.spare == 0 || c.closed.Load() || g.countUnderWay() {
 		return false
 	}
-	l.gates.mu.Lock()
-	defer l.gates.mu.Unlock()
-	gate := l.gates.byKey[l.protocol.key()]
-	next := gate.taker(g)
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	q := l.queues.byKey[l.key]
+	next := q.taker(g)
 	if next == nil {
 		return false
 	}
 	heir := next.lock.newGrant(g.owner)
-	heir.sent, heir.token, heir.chain, heir.state, heir.began, heir.armed = g.sent, g.token, g.chain, owned, now, g.armed
-	heir.chain.links++
+	heir.sent, heir.token, heir.run, heir.state, heir.began, heir.initialLease = g.sent, g.token, g.run, owned, now, g.initialLease
+	heir.run.count++
 	heir.exclusives.Store(1) // of the hold that is to come
 	if l.fenced {
 		heir.token++
-		heir.chain.spare--
+		heir.run.spare--
 	}
 	heir.mu.Lock() // OnLost waits until the grant is complete
 	defer heir.mu.Unlock()
-	entry, ok := g.entry.Pass(heir, heir.lose, now, g.armed/2)
+	entry, ok := g.entry.Pass(heir, heir.lose, now, g.initialLease/2)
 	if !ok {
 		return false
 	}
 	heir.entry = entry
-	if l.apart {
-		heir.chain.next, heir.chain.heirs = g.chain.next[1:], append(g.chain.heirs, next.owner)
+	if l.fair {
+		heir.run.next, heir.run.passed = g.run.next[1:], append(g.run.passed, next.attempt.owner)
 	}
-	gate.replace(g, heir)
-	next.given, next.open = heir, false
-	next.rouse()
+	q.replace(g, heir)
+	next.given = heir
+	next.wakeUp()
 	return true
 }
 
 // within tells whether the budget of l allows one more hand-off. A fair lock needs
 // none: it goes to whom it would go to in any case.
-func (c *chain) within(l *Lock, now time.Time) bool {
+func (r *run) within(l *Lock, now time.Time) bool {
 	switch {
 	case l.handoff.most < 0:
 		return false
-	case l.apart:
-		return len(c.next) > 0 && !l.fixed
+	case l.fair:
+		return len(r.next) > 0 && !l.fixed
 	}
-	return c.links < l.handoff.most && (c.links == 0 || now.Sub(c.began) < l.handoff.longest)
+	return r.count < l.handoff.most && (r.count == 0 || now.Sub(r.began) < l.handoff.longest)
 }
 
-// counting tells whether a request that sets the count is under way, or about to
+// countUnderWay tells whether a request that sets the count is under way, or about to
 // be. The grant's last hold is unlocked, so that none begins any more.
-func (g *grant) counting() bool {
+func (g *grant) countUnderWay() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.correcting || len(g.turn) > 0
 }
 
-// taker returns the first seat that can be given what before has. gates.mu is held.
-func (g *gate) taker(before *grant) *seat {
-	if g == nil {
+// taker returns the first waiter that can be given what before has. queues.mu is held.
+func (q *queue) taker(before *grant) *waiter {
+	if q == nil {
 		return nil
 	}
-	l := before.lock
-	if l.apart {
-		return l.gates.called(before)
+	if before.lock.fair {
+		return q.successor(before)
 	}
-	for _, s := range g.queue {
-		if s.takes(l) {
-			return s
+	for _, w := range q.waiters {
+		if w.takes(before.lock) {
+			return w
 		}
 	}
 	return nil
 }
 
-// called returns the seat of the owner whose turn it is after g, and forgets those
-// who have left. gates.mu is held.
-func (gs *gates) called(g *grant) *seat {
-	for ; len(g.chain.next) > 0; g.chain.next = g.chain.next[1:] {
-		s := gs.apart[g.chain.next[0]]
+// successor returns the waiter that comes after g in the server's queue, and forgets
+// those who have left. queues.mu is held.
+func (q *queue) successor(g *grant) *waiter {
+	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
+		w := q.tickets[g.run.next[0]]
 		switch {
-		case s == nil: // it has left, and takes its ticket out itself
-		case s.takes(g.lock):
-			return s
+		case w == nil: // it has left, and takes its ticket out itself
+		case w.takes(g.lock):
+			return w
 		default:
 			return nil
 		}
@@ -162,16 +170,18 @@ func (gs *gates) called(g *grant) *seat {
 	return nil
 }
 
-// takes tells whether the seat can be given a grant of l. gates.mu is held.
-func (s *seat) takes(l *Lock) bool {
-	return s.open && s.lock.lease == l.lease && s.lock.fenced == l.fenced && s.lock.replicas == l.replicas && s.lock.handoff == l.handoff && !s.lock.fixed
+// takes tells whether the waiter can be given a grant of l. queues.mu is held.
+func (w *waiter) takes(l *Lock) bool {
+	return w.state != waitAsking && w.given == nil && w.got == nil && w.alike(l)
 }
 
-// take returns the grant that the seat was given, if it was, and closes the seat.
-// gates.mu is held.
-func (s *seat) take() *grant {
-	g := s.given
-	s.given, s.open = nil, false
+// take returns the grant that was passed on to the waiter, if there is one.
+// queues.mu is held.
+func (w *waiter) take() *grant {
+	g := w.given
+	if w.given = nil; g != nil {
+		w.got = g
+	}
 	return g
 }
 

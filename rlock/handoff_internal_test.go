@@ -12,8 +12,9 @@ import (
 // A request that sets the count of the old holder must not reach the server when a
 // new one has come: while one is under way, the lock is released and not passed on.
 func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, l, f := newFake(t)
+		_, l, f := newFake(t)
 		l.handoff = handoff{}.withDefaults(false)
 		f.onCount = func(_ context.Context, n int) error {
 			if n == 2 { // that of the nested Unlock
@@ -30,18 +31,11 @@ func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, f.calls("count"), 2)
 
-		s := queueing(c, l)
+		s := l.queues.enter(l, time.Now())
 		require.NoError(t, outer.Unlock(held))
 		require.Nil(t, s.take())
 		require.Len(t, f.calls("release"), 1)
 		require.NoError(t, <-unlocked)
 		s.leave()
 	})
-}
-
-// queueing returns a seat that can be given a grant.
-func queueing(c *Client, l *Lock) *seat {
-	s := &seat{gates: l.gates, gate: l.gates.of(l.protocol.key()), lock: l, open: true, wake: make(chan struct{}, 1)}
-	s.gate.queue = append(s.gate.queue, s)
-	return s
 }

@@ -6,82 +6,100 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// scriptsDuring counts the scripts that the server runs during f.
-func scriptsDuring(t *testing.T, srv interface {
-	CommandCalls(testing.TB) map[string]int64
-}, f func(),
-) int64 {
-	before := srv.CommandCalls(t)
-	f()
-	after := srv.CommandCalls(t)
-	return after["evalsha"] + after["eval"] - before["evalsha"] - before["eval"]
-}
-
-func TestHandoffSendsNothing(t *testing.T) {
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithHandoff(1000, time.Hour))
-	held, hold := lock(t, t.Context(), mu)
-	const n = 200
-	owners := make(map[string]int)
-	var all sync.WaitGroup
-	for range n {
-		all.Go(func() {
-			held, hold, err := mu.Lock(t.Context())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			owners[hold.Owner()]++
-			if err := hold.Unlock(held); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	awaitListener(t, srv.Client(t), "a")
-	scripts := scriptsDuring(t, srv, func() {
+func TestFakeTimeHandoffSendsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithHandoff(1000, time.Hour))
+		held, hold := lock(t, t.Context(), mu)
+		const n = 200
+		owners := make(map[string]int)
+		var all sync.WaitGroup
+		for range n {
+			all.Go(func() {
+				held, hold, err := mu.Lock(t.Context())
+				if assert.NoError(t, err) {
+					owners[hold.Owner()]++
+					assert.NoError(t, hold.Unlock(held))
+				}
+			})
+		}
+		synctest.Wait()
 		require.NoError(t, hold.Unlock(held))
 		all.Wait()
+		require.Equal(t, map[string]int{hold.Owner(): n}, owners)
+		require.Len(t, f.asked(), 1)
+		require.Len(t, f.scripts("release"), 1)
+		require.Empty(t, f.Keys())
 	})
-	require.Equal(t, map[string]int{hold.Owner(): n}, owners)
-	require.LessOrEqual(t, scripts, int64(n/10), "a release, and a race of an attempt with a hand-off now and then")
-	require.Zero(t, holds(t, srv.Client(t), "a"))
+}
+
+// When the budget is over, the lock goes to the server, and from there to another
+// client, if one waits.
+func TestFakeTimeHandoffBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithHandoff(3, time.Hour))
+		other := f.client(t, nil).NewLock("a")
+		held, hold := lock(t, t.Context(), mu)
+		waiters := []*waiting{begin(t.Context(), other)}
+		synctest.Wait()
+		for range 5 {
+			waiters = append(waiters, begin(t.Context(), mu))
+			synctest.Wait()
+		}
+		owner := hold.Owner()
+		for _, i := range []int{1, 2, 3, 0, 4, 5} {
+			require.NoError(t, hold.Unlock(held))
+			held, hold = waiters[i].acquired(t)
+			require.Equal(t, i > 0 && i < 4, hold.Owner() == owner, i)
+		}
+		require.NoError(t, hold.Unlock(held))
+		require.Zero(t, f.now(), "nobody had to wait for a time")
+		synctest.Wait()
+		require.Empty(t, f.Keys())
+	})
 }
 
 // What the one before left behind neither owns the lock nor ends with it.
-func TestHandoffIsANewGrant(t *testing.T) {
-	srv := newServer(t)
-	opts, refused := refusals()
-	mu := newClient(t, srv, opts).NewLock("a")
-	first, firstHold := lock(t, t.Context(), mu)
-	waiting := lockAsync(t.Context(), mu)
-	<-refused
-	<-refused // when the subscription was confirmed: now it waits for nothing but the lock
-	require.NoError(t, firstHold.Unlock(first))
-	g := <-waiting
-	require.NoError(t, g.err)
-	require.Equal(t, firstHold.Owner(), g.hold.Owner(), "it was passed on")
+func TestFakeTimeHandoffIsANewGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a")
+		first, firstHold := lock(t, t.Context(), mu)
+		w := begin(t.Context(), mu)
+		synctest.Wait()
+		require.NoError(t, firstHold.Unlock(first))
+		next, hold := w.acquired(t)
+		require.Equal(t, firstHold.Owner(), hold.Owner(), "it was passed on")
 
-	require.ErrorIs(t, context.Cause(first), rlock.ErrUnlocked)
-	require.NoError(t, g.held.Err())
-	require.Zero(t, mu.HoldCount(first))
-	require.Equal(t, 1, mu.HoldCount(g.held))
-	require.ErrorIs(t, firstHold.Unlock(first), rlock.ErrNotHeld)
-	stale := context.WithoutCancel(first)
-	_, _, err := mu.TryLock(stale)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the old context does not nest under the new grant")
+		require.ErrorIs(t, context.Cause(first), rlock.ErrUnlocked)
+		require.NoError(t, next.Err())
+		require.Zero(t, mu.HoldCount(first))
+		require.Equal(t, 1, mu.HoldCount(next))
+		require.ErrorIs(t, firstHold.Unlock(first), rlock.ErrNotHeld)
+		stale := context.WithoutCancel(first)
+		_, _, err := mu.TryLock(stale)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "the old context does not nest under the new grant")
 
-	_, inner := lock(t, g.held, mu)
-	require.Equal(t, 2, holds(t, srv.Client(t), "a"))
-	require.NoError(t, inner.Unlock(g.held))
-	require.NoError(t, g.hold.Unlock(g.held))
-	require.Zero(t, holds(t, srv.Client(t), "a"))
+		_, inner := lock(t, next, mu)
+		require.Equal(t, 2, holds(t, f.rdb, "a"))
+		require.NoError(t, inner.Unlock(next))
+		require.NoError(t, hold.Unlock(next))
+		require.Empty(t, f.Keys())
+	})
 }
 
 // Tokens grow with each hand-off, and the next grant's is greater than all of
@@ -133,9 +151,8 @@ func TestHandoffTakesTheNextToken(t *testing.T) {
 
 // Who would get another lease, a token or none, or no hand-off, gets a grant of
 // its own.
-func TestHandoffNeedsTheSameOptions(t *testing.T) {
-	srv := newServer(t)
-	c := newClient(t, srv, nil)
+func TestFakeTimeHandoffNeedsTheSameOptions(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string][]rlock.LockOption{
 		"lease":   {rlock.WithLeaseTime(20 * time.Second)},
 		"fixed":   {rlock.WithoutRenewal()},
@@ -143,45 +160,44 @@ func TestHandoffNeedsTheSameOptions(t *testing.T) {
 		"none":    {rlock.WithoutHandoff()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, swap := range []bool{false, true} {
-				one, other := c.NewLock(name), c.NewLock(name, opts...)
-				if swap {
-					one, other = other, one
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				c := f.client(t, nil)
+				for _, swap := range []bool{false, true} {
+					one, other := c.NewLock(name), c.NewLock(name, opts...)
+					if swap {
+						one, other = other, one
+					}
+					held, hold := lock(t, t.Context(), one)
+					w := begin(t.Context(), other)
+					synctest.Wait()
+					require.NoError(t, hold.Unlock(held))
+					next, nextHold := w.acquired(t)
+					require.NotEqual(t, hold.Owner(), nextHold.Owner())
+					require.NoError(t, nextHold.Unlock(next))
 				}
-				held, hold := lock(t, t.Context(), one)
-				waiting := lockAsync(t.Context(), other)
-				awaitListener(t, srv.Client(t), name)
-				require.NoError(t, hold.Unlock(held))
-				g := <-waiting
-				require.NoError(t, g.err)
-				require.NotEqual(t, hold.Owner(), g.hold.Owner())
-				require.NoError(t, g.hold.Unlock(g.held))
-			}
+			})
 		})
 	}
 }
 
-func TestHandoffOfALostGrant(t *testing.T) {
-	srv := newServer(t)
-	opts, refused := refusals()
-	opts.LeaseTime = 900 * time.Millisecond
-	mu := newClient(t, srv, opts).NewLock("a")
-	first, firstHold := lock(t, t.Context(), mu)
-	waiting := lockAsync(t.Context(), mu)
-	<-refused
-	<-refused
-	require.NoError(t, firstHold.Unlock(first))
-	g := <-waiting
-	require.NoError(t, g.err)
-	require.Equal(t, firstHold.Owner(), g.hold.Owner())
-	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
-	select {
-	case <-g.held.Done():
-	case <-time.After(10 * time.Second):
-		t.Fatal("not told")
-	}
-	require.ErrorIs(t, context.Cause(g.held), rlock.ErrLeaseLost)
-	require.ErrorIs(t, g.hold.Unlock(g.held), rlock.ErrLeaseLost)
+func TestFakeTimeHandoffOfALostGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a")
+		first, firstHold := lock(t, t.Context(), mu)
+		w := begin(t.Context(), mu)
+		synctest.Wait()
+		require.NoError(t, firstHold.Unlock(first))
+		next, hold := w.acquired(t)
+		require.Equal(t, firstHold.Owner(), hold.Owner())
+		f.Del("a")
+		<-next.Done()
+		require.ErrorIs(t, context.Cause(next), rlock.ErrLeaseLost)
+		require.LessOrEqual(t, f.now(), 10*time.Second, "the first renewal")
+		require.ErrorIs(t, hold.Unlock(next), rlock.ErrLeaseLost)
+	})
 }
 
 // Leavers that cross with a hand-off pass it on: nobody waits for a lock that

@@ -83,17 +83,6 @@ func holds(t tester, rdb redis.UniversalClient, key string) int {
 	return 0
 }
 
-// awaitListener returns when a waiter for the lock is subscribed.
-func awaitListener(tb testing.TB, rdb redis.UniversalClient, name string) {
-	tb.Helper()
-	channel := "redisson_lock__channel:{" + name + "}"
-	redistest.Eventually(tb, "a waiter listens to "+channel, func() bool {
-		n, err := rdb.PubSubNumSub(context.Background(), channel).Result()
-		require.NoError(tb, err)
-		return n[channel] > 0
-	})
-}
-
 // sent returns the names of the commands that clients send while f runs, less
 // those that only set up a connection.
 func sent(tb testing.TB, srv *redistest.Server, f func()) []string {

@@ -48,6 +48,10 @@ func (*noCopy) Unlock() {}
 //     release goes on in the background; the lock is free after one lease at the
 //     latest.
 //   - [ErrNotHeld]: this hold was unlocked before, or is nil. Nothing was sent.
+//
+// A deferred Unlock should keep the error, as only that says that the lock was lost:
+//
+//	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
 func (h *Hold) Unlock(ctx context.Context) error {
 	if h == nil { // of an acquisition that failed
 		return ErrNotHeld
@@ -58,23 +62,29 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	g := h.grant
 	g.check()
 	left, err := g.remove(h)
-	if err == nil && left == 0 && g.handOff() {
-		if g.chain.links == 0 { // after that, hand-offs follow each other too quickly for it
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case err != nil && left == 0 && errors.Is(err, ErrLeaseLost):
+		g.releaseRest(ctx)
+		return err
+	case err != nil:
+		return err
+	case left > 0:
+		return h.uncount(ctx)
+	case g.handOff():
+		if g.run.count == 0 { // after that, hand-offs follow each other too quickly for it
 			runtime.Gosched() // the new holder runs at once: others wait for what it has, not for this one
 		}
 		g.reportReleased()
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
-	switch {
-	case errors.Is(err, ErrLeaseLost) && left == 0:
-		g.releaseRest(ctx)
-		return err
-	case err != nil:
-		return err
-	case left == 0:
-		return g.release(ctx)
-	case h.parent == nil && h.joined():
+	return g.release(ctx)
+}
+
+// uncount tells the server that a grant has one hold less.
+func (h *Hold) uncount(ctx context.Context) error {
+	g := h.grant
+	if h.parent == nil && h.joined() { // by readers of whom the server does not know
 		g.reportReleased()
 		return nil
 	}
@@ -82,7 +92,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	// and the next request corrects it.
 	ctx, cancel := context.WithTimeout(ctx, g.lock.client.opts.UnlockTimeout)
 	defer cancel()
-	err = g.setCount(ctx, g.patience(g.lock.lease))
+	err := g.setCount(ctx, g.retry(g.lock.lease))
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return err
@@ -90,6 +100,15 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		g.correct()
 	}
 	return nil
+}
+
+// run runs fn with the context of the hold, and unlocks. failed says why there is no hold.
+func (h *Hold) run(held context.Context, failed error, fn func(context.Context) error) (err error) {
+	if failed != nil {
+		return failed
+	}
+	defer h.unlockInto(held, &err)
+	return fn(held)
 }
 
 // unlockInto unlocks and joins an error to that of the work under the hold.

@@ -72,15 +72,16 @@ func awaitUntil(t *testing.T, srv *redistest.Server, key string, hold *rlock.Hol
 }
 
 func TestEndOfParentKeepsLock(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(500*time.Millisecond))
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(3*time.Second))
 	parent, cancel := context.WithCancelCause(t.Context())
 	held, hold := lock(t, parent, mu)
 	why := errors.New("why")
 	cancel(why)
 	require.ErrorIs(t, context.Cause(held), why)
 
-	awaitUntil(t, srv, "a", hold, 1500*time.Millisecond)
+	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	require.Equal(t, hold.Owner(), onlyOwner(t, srv, "a"))
 	require.NoError(t, hold.Unlock(held), "under a context that has ended")
 	require.Zero(t, holds(t, srv.Client(t), "a"))
@@ -88,11 +89,12 @@ func TestEndOfParentKeepsLock(t *testing.T) {
 
 // The deadline of TryLockFor bounds the wait only.
 func TestWaitEndsLockStays(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(500*time.Millisecond))
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(3*time.Second))
 	held, hold, err := mu.TryLockFor(t.Context(), 300*time.Millisecond)
 	require.NoError(t, err)
-	awaitUntil(t, srv, "a", hold, time.Second)
+	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	require.NoError(t, held.Err())
 	require.NoError(t, hold.Unlock(held))
 }
@@ -193,44 +195,46 @@ func TestNestedLease(t *testing.T) {
 
 // After the longest is unlocked the rest is renewed as it asked for.
 func TestRenewalAfterLongestIsUnlocked(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	c := newClient(t, srv, nil)
 	ms := func(n int) *rlock.Lock {
 		return c.NewLock("a", rlock.WithLeaseTime(time.Duration(n)*time.Millisecond))
 	}
-	held, hold := lock(t, t.Context(), ms(500))
-	_, middle := lock(t, held, ms(3000))
+	held, hold := lock(t, t.Context(), ms(3000))
+	_, middle := lock(t, held, ms(6000))
 	_, long := lock(t, held, ms(3_600_000))
 	require.NoError(t, long.Unlock(held))
 
-	rdb.PExpire(t.Context(), "a", 2*time.Second)
+	rdb.PExpire(t.Context(), "a", 4*time.Second)
 	redistest.Eventually(t, "a renewal with the middle lease", func() bool {
+		return rdb.PTTL(t.Context(), "a").Val() > 5*time.Second
+	})
+	require.LessOrEqual(t, rdb.PTTL(t.Context(), "a").Val(), 6*time.Second)
+	require.NoError(t, middle.Unlock(held))
+
+	rdb.PExpire(t.Context(), "a", 2400*time.Millisecond)
+	redistest.Eventually(t, "a renewal with the shortest lease", func() bool {
 		return rdb.PTTL(t.Context(), "a").Val() > 2500*time.Millisecond
 	})
 	require.LessOrEqual(t, rdb.PTTL(t.Context(), "a").Val(), 3*time.Second)
-	require.NoError(t, middle.Unlock(held))
-
-	rdb.PExpire(t.Context(), "a", 400*time.Millisecond)
-	redistest.Eventually(t, "a renewal with the shortest lease", func() bool {
-		return rdb.PTTL(t.Context(), "a").Val() > 450*time.Millisecond
-	})
-	require.LessOrEqual(t, rdb.PTTL(t.Context(), "a").Val(), 500*time.Millisecond)
 	require.NoError(t, hold.Unlock(held))
 }
 
 // A fixed lease is renewed as long as a hold under it asks for that.
 func TestFixedLeaseWithRenewedHold(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 500 * time.Millisecond})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
 	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithoutRenewal()))
 	nested, nestedHold := lock(t, held, c.NewLock("a"))
-	awaitUntil(t, srv, "a", hold, 1500*time.Millisecond)
+	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	require.NoError(t, nestedHold.Unlock(nested))
 	require.NoError(t, held.Err())
 
-	within(t, 5*time.Second, held.Done())
+	within(t, 10*time.Second, held.Done())
 	require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost, "nobody asks for renewal any more")
 	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
 	require.Zero(t, holds(t, rdb, "a"))
@@ -238,13 +242,14 @@ func TestFixedLeaseWithRenewedHold(t *testing.T) {
 
 // A fixed hold does not keep a renewed one from being renewed.
 func TestRenewedLeaseWithFixedHold(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 500 * time.Millisecond})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 	_, fixed := lock(t, held, c.NewLock("a", rlock.WithoutRenewal()))
-	awaitUntil(t, srv, "a", hold, time.Second)
+	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	require.NoError(t, fixed.Unlock(held))
-	awaitUntil(t, srv, "a", hold, time.Second)
+	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	require.NoError(t, held.Err())
 	require.NoError(t, hold.Unlock(held))
 }

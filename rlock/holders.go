@@ -4,59 +4,65 @@ import "slices"
 
 // held notes that a grant of this client began. It returns those that the client
 // believed in until then and that exclude it.
-func (gs *gates) held(g *grant) (before []*grant) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gate := gs.of(g.lock.protocol.key())
-	for _, other := range gate.holders {
+func (qs *queues) held(g *grant) (before []*grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of(g.lock.key)
+	for _, other := range q.holders {
 		if g.exclusive() || other.exclusive() {
 			before = append(before, other)
 		}
 	}
-	gate.holders = append(gate.holders, g)
-	gate.turns.acquired()
+	q.holders = append(q.holders, g)
 	return before
 }
 
 // replace puts an heir in the place of a grant. mu is held.
-func (g *gate) replace(before, heir *grant) {
-	if i := slices.Index(g.holders, before); i >= 0 {
-		g.holders[i] = heir
+func (q *queue) replace(before, heir *grant) {
+	if i := slices.Index(q.holders, before); i >= 0 {
+		q.holders[i] = heir
 	} else {
-		g.holders = append(g.holders, heir)
+		q.holders = append(q.holders, heir)
 	}
 }
 
 // ended notes that a grant of this client is over, and has the head look again.
-func (gs *gates) ended(g *grant) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if gate := gs.byKey[g.lock.protocol.key()]; gate != nil {
-		if gate.turns.freeing { // it is not known that anything was announced
-			gate.turns.freeing, gate.turns.echoes = false, 0
+func (qs *queues) ended(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[g.lock.key]; q != nil {
+		q.holders = slices.DeleteFunc(q.holders, func(other *grant) bool { return other == g })
+		if first := q.first(); first != nil && !g.lock.shared { // the last reader of all is told by the server
+			first.wakeUp()
 		}
-		gate.holders = slices.DeleteFunc(gate.holders, func(other *grant) bool { return other == g })
-		if len(gate.queue) > 0 && !g.lock.shared { // the last reader of all is told by the server
-			gate.queue[0].rouse()
-		}
-		gate.wakeUp()
-		gs.tidy(gate)
+		qs.tidy(q)
+	}
+}
+
+// yielded has the first waiter ask: a writer of this client has become a reader, which
+// excludes no readers. The others follow when that one has the lock. They may have
+// relied on this client for that, and listen to nothing.
+func (qs *queues) yielded(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[g.lock.key]; q != nil && q.first() != nil {
+		q.first().mustAsk()
 	}
 }
 
 // holder returns the client's grant that excludes all others from the lock, if it
 // knows of one.
-func (gs *gates) holder(l *Lock) *grant {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if gate := gs.byKey[l.protocol.key()]; gate != nil {
-		return gate.holder()
+func (qs *queues) holder(l *Lock) *grant {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[l.key]; q != nil {
+		return q.holder()
 	}
 	return nil
 }
 
-func (g *gate) holder() *grant {
-	for _, holder := range slices.Backward(g.holders) {
+func (q *queue) holder() *grant {
+	for _, holder := range slices.Backward(q.holders) {
 		if holder.exclusive() {
 			return holder
 		}
@@ -65,19 +71,19 @@ func (g *gate) holder() *grant {
 }
 
 // busy tells whether goroutines of this client queue for the lock.
-func (gs *gates) busy(l *Lock) bool {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gate := gs.byKey[l.protocol.key()]
-	return gate != nil && len(gate.queue) > 0
+func (qs *queues) busy(l *Lock) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[l.key]
+	return q != nil && len(q.waiters) > 0
 }
 
 // all returns all grants of the client.
-func (gs *gates) all() (all []*grant) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	for _, gate := range gs.byKey {
-		all = append(all, gate.holders...)
+func (qs *queues) all() (all []*grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		all = append(all, q.holders...)
 	}
 	return all
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -16,7 +18,7 @@ type State struct {
 	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are those of a reader
 	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if the lock is free
 	Token   int64            // newest fencing token given out or reserved for a hand-off, 0 without fencing
-	Waiters int64            // connections that listen for a release, each for any number of waiters; -1 if the server does not tell
+	Waiters int64            // tickets in the queue, and connections that listen for a release, each for any number of waiters; -1 if the server does not tell
 }
 
 // Owner returns the owner, "" if the lock is free.
@@ -30,12 +32,14 @@ func (s State) Owner() string {
 // Inspect reads the lock from the server, in one round trip. On a replica the
 // answer may be stale; nothing should be decided by it.
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
-	s, err := once(ctx, l, l.protocol.inspect)
+	s, err := once(ctx, l, l.inspect)
 	if err != nil {
 		return State{}, err
 	}
-	return State{Name: l.name, Holds: s.Holds, Shared: s.Shared, TTL: s.TTL, Token: s.Token, Waiters: s.Subscribers}, nil
+	return State{Name: l.name, Holds: s.Holds, Shared: s.Shared, TTL: s.TTL, Token: s.Token, Waiters: s.Waiters}, nil
 }
+
+func (l *Lock) inspect(ctx context.Context) (lua.State, error) { return l.wire.Inspect(ctx) }
 
 // ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports
 // whether there was one. The holder learns of it at its next renewal, at the
@@ -43,40 +47,47 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 // removed: it is never repeated on its own, as that could remove the next grant
 // as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return once(ctx, l, l.protocol.force)
+	return once(ctx, l, func(ctx context.Context) (bool, error) { return l.wire.Force(ctx) })
 }
 
 // UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: it does
-// nothing if somebody else holds the lock by now.
+// nothing if somebody else holds the lock by now, or if it is a lock of another kind. It
+// takes two round trips, as it looks at the lock first.
 func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
-	_, err := once(ctx, l, func(ctx context.Context) (lua.Released, error) {
-		return l.protocol.release(ctx, owner, nil)
+	// The release of a plain lock does not look at what else a key holds: its owners are
+	// found in no other. An owner that was given by hand may be; but once it is seen to
+	// be of this kind it stays that, for no owner is used again.
+	s, err := once(ctx, l, l.inspect)
+	if _, held := s.Holds[owner]; err != nil || !held {
+		return false, err
+	}
+	_, err = once(ctx, l, func(ctx context.Context) (lua.Released, error) {
+		return l.wire.Release(ctx, owner, lua.Ending{})
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
-		_, err = once(ctx, l, l.protocol.inspect) // a conflict is no matter of owners
-		return false, err
+		return false, nil
 	}
 	return err == nil, err
 }
 
 // once makes a request a single time, bounded like any attempt.
-func once[T any](ctx context.Context, l *Lock, request func(context.Context) (T, error)) (T, error) {
+func once[T any](ctx context.Context, l *Lock, ask func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := l.begin(); err != nil {
 		return none, err
 	}
 	defer l.client.done()
-	if _, ok := l.protocol.(multi); ok {
+	if l.members != nil {
 		return none, &lockError{l.name, ErrInvalidOption, errMembers}
 	}
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("rlock: lock %s: %w", quote(l.name), ended(ctx))
 	}
-	value, err := attempt(ctx, l, maxAttempt, l.client.closing, request, nil)
+	value, err := attempt(ctx, l, kind.MaxAttempt, l.client.closing, ask, nil)
 	switch o, _ := classify(err); {
 	case o == answered:
 		return value, l.translate(err)
-	case err == errAbandoned, err == errNotSent:
+	case err == request.ErrAbandoned, err == request.ErrNotSent:
 		return none, l.givenUp(ctx, nil)
 	}
 	return none, &lockError{l.name, ErrUnavailable, advise(err)}

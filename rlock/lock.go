@@ -4,25 +4,40 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
 )
 
 // Lock is a named lock. It holds no state of its own; see [Client.NewLock].
 type Lock struct {
-	client   *Client
-	gates    *gates // that have its gate
-	name     string
-	protocol protocol
+	client  *Client
+	name    string
+	wire    kind.Kind // what goes over the wire for it; nil for a multi lock
+	key     string    // of wire
+	queues  *queues   // that have the queue of key
+	members multi     // of a multi lock, which has nothing else
+	terms
+	traits
+	err error // why no method of it works
+}
+
+// terms are what the options of a lock say.
+type terms struct {
 	lease    time.Duration
 	fixed    bool
 	fenced   bool
-	shared   bool // several owners may hold it at once
-	apart    bool // its waiters queue on the server, not in the client
-	inTurn   bool // after a release, others come first
-	grouped  bool // its requests go out by client.scripts
 	handoff  handoff
 	polling  *Polling // nil: wake-ups are listened for
 	replicas replicas // that must have a grant
-	err      error    // why no method of it works
+}
+
+// traits are in what kinds of lock differ for the waiters and holders of a client.
+type traits struct {
+	shared  bool // several owners may hold it at once
+	tickets bool // its waiters stand in a queue on the server: one of each client, or
+	fair    bool // each
+	grouped bool // its requests go out by client.scripts
 }
 
 // Name returns the name the lock was made with.
@@ -35,7 +50,9 @@ func (l *Lock) Name() string { return l.name }
 // [Hold.Unlock]. To bound the waiting only, use [Lock.TryLockFor].
 //
 // Under a context that owns the lock, Lock re-enters: one more hold, one more
-// Unlock.
+// Unlock. Under the context that was passed in, which does not own it, Lock waits for
+// its own caller. After Unlock the returned context has ended; go on with the one
+// passed in.
 //
 // On an error nothing is held and the context passed in comes back:
 // [ErrNotAcquired] if ctx ended while somebody else held the lock,
@@ -45,9 +62,9 @@ func (l *Lock) Name() string { return l.name }
 // The context's own error is matched as well. Lock returns soon after ctx ends,
 // also while Redis is silent.
 //
-// An uncontended Lock, and a nested one, is one round trip. A waiting one sends
-// nothing between its second attempt and a wake-up or the end of the holder's
-// TTL.
+// An uncontended Lock, and a nested one, is one round trip. While calls wait, their
+// client asks every 5 s, and when the holder's TTL ends; they are told by message when
+// the lock is theirs.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return l.lock(ctx, ctx)
 }
@@ -76,17 +93,17 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	if ctx.Err() != nil {
 		return ctx, nil, l.tooLate(ctx)
 	}
-	if m, ok := l.protocol.(multi); ok {
-		return m.take(ctx, ctx, true)
+	if l.members != nil {
+		return l.members.take(ctx, ctx, true)
 	}
-	p := patience{attempt: l.bound(), total: l.bound(), once: true, stop: l.client.closing}
+	p := request.Policy{Attempt: l.bound(), Total: l.bound(), Once: true, Stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err := l.nest(ctx, ctx, in, p); err != errReleased {
 			return held, hold, err
 		}
 	}
-	if holder := l.gates.holder(l); holder != nil && holder.check() {
-		return ctx, nil, &NotAcquiredError{Name: l.name, TTL: time.Until(holder.entry.Until())}
+	if holder := l.queues.holder(l); holder != nil && holder.check() {
+		return ctx, nil, l.refusal(holder.owner, time.Until(holder.entry.Until()))
 	}
 	held, hold := l.join(ctx)
 	if hold == nil {
@@ -100,11 +117,11 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 }
 
 // try makes one attempt.
-func (l *Lock) try(ctx, wait context.Context, p patience) (context.Context, *Hold, error) {
-	g := l.newGrant(l.client.owner())
-	a := g.acquire(wait, p)
+func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
+	g := l.newGrant(l.owner())
+	a := g.acquire(wait, p, kind.Options{})
 	if a.err == nil && !a.value.Acquired {
-		a.err = &NotAcquiredError{Name: l.name, TTL: a.value.TTL}
+		a.err = l.refusal(a.value.Holder, a.value.TTL)
 	}
 	if a.err != nil {
 		g.abandon(false)
@@ -122,14 +139,27 @@ func (l *Lock) try(ctx, wait context.Context, p patience) (context.Context, *Hol
 // when fn returns, panics or exits its goroutine. If the lock could not be
 // acquired, fn is not run and the error is that of [Lock.Lock]. Otherwise it is
 // fn's error, joined by that of the Unlock: a [*LostError] if the lock was lost
-// while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock.
-func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err error) {
+// while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock. So fn
+// need not return the context's cause, which is the same LostError.
+//
+// A time-out of ctx bounds the wait and fn. To bound the wait only, use
+// [Lock.TryLockFor], or [Guard] with [WithWait].
+func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := l.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer hold.unlockInto(held, &err)
-	return fn(held)
+	return hold.run(held, err, fn)
+}
+
+// DoFor is [Lock.Do] that waits for the lock no longer than wait, as [Lock.TryLockFor]
+// does; fn may take as long as ctx allows.
+func (l *Lock) DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error {
+	held, hold, err := l.TryLockFor(ctx, wait)
+	return hold.run(held, err, fn)
+}
+
+// TryDo is [Lock.Do] that does not wait for the lock, as [Lock.TryLock] does not.
+func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error {
+	held, hold, err := l.TryLock(ctx)
+	return hold.run(held, err, fn)
 }
 
 // lock is the way of every call that may wait. Waiting ends with wait; the
@@ -137,22 +167,22 @@ func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) (err erro
 // are in here, each with a stack. It stays the smallest there is, 2 KB, as long as
 // the frames from here on are small, so what needs more is done before or after.
 func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
-	seat, held, hold, err := l.arrive(ctx, wait)
-	if seat == nil {
+	w, held, hold, err := l.arrive(ctx, wait)
+	if w == nil {
 		return held, hold, err
 	}
-	err = seat.await(wait)
-	return seat.acquire(ctx, wait, err)
+	err = w.await(wait)
+	return w.acquire(ctx, wait, err)
 }
 
 // arrive takes the lock, if that can be done without a place in the queue, or
 // otherwise such a place; then client.done must follow.
-func (l *Lock) arrive(ctx, wait context.Context) (*seat, context.Context, *Hold, error) {
+func (l *Lock) arrive(ctx, wait context.Context) (*waiter, context.Context, *Hold, error) {
 	began := time.Now()
 	if held, hold, err := l.unqueued(ctx, wait, began); err != errQueue {
 		return nil, held, hold, err
 	}
-	return l.gates.enter(l, began), ctx, nil, nil
+	return l.queues.enter(l, began), ctx, nil, nil
 }
 
 // unqueued takes the lock, if that can be done without a place in the queue.
@@ -169,16 +199,16 @@ func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held contex
 	if wait.Err() != nil {
 		return ctx, nil, l.tooLate(wait)
 	}
-	if m, ok := l.protocol.(multi); ok {
-		return m.lock(ctx, wait)
+	if l.members != nil {
+		return l.members.lock(ctx, wait)
 	}
 	if in := holdIn(ctx, l); in != nil {
-		if held, hold, err = l.nest(ctx, wait, in, l.patience()); err != errReleased {
+		if held, hold, err = l.nest(ctx, wait, in, l.retry()); err != errReleased {
 			return held, hold, err
 		}
 	}
-	if l.shared && !l.gates.busy(l) { // those who can share do not queue
-		if held, hold, err = l.share(ctx, wait, l.patience()); err == nil {
+	if l.shared && !l.queues.busy(l) { // those who can share do not queue
+		if held, hold, err = l.share(ctx, wait, l.retry()); err == nil {
 			l.reportAcquired(began)
 		}
 		if _, refused := err.(*NotAcquiredError); !refused {
@@ -190,34 +220,38 @@ func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held contex
 
 // acquire is the rest of a call that has arrived, after its time in the queue, which
 // may have ended with an error.
-func (s *seat) acquire(ctx, wait context.Context, err error) (context.Context, *Hold, error) {
-	l := s.lock
+func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
+	l := w.lock
+	defer func() {
+		if hold != nil {
+			l.reportAcquired(w.since) // when nobody waits for it
+		}
+	}()
 	defer l.client.done()
-	defer s.leave()
+	defer w.leave()
 	if err != nil {
 		return ctx, nil, err
 	}
 	for {
-		g, err := l.contend(wait, s, l.patience())
+		g, err := w.contend(wait)
 		if err != nil {
 			return ctx, nil, err
 		}
 		held, hold, err := g.start(ctx)
 		if err == nil {
-			s.got = g
-			l.reportAcquired(s.since)
 			return held, hold, nil
 		}
 		g.abandon(true)
+		w.renounce(g)
 		if errors.Is(err, ErrClosed) {
 			return ctx, nil, err
 		}
 	}
 }
 
-// patience is that of a call that may wait.
-func (l *Lock) patience() patience {
-	return patience{attempt: l.bound(), total: max(l.lease, 5*time.Second), stop: l.client.closing}
+// retry is the policy of a call that may wait.
+func (l *Lock) retry() request.Policy {
+	return request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
 }
 
 // begin admits a call of a method. If it returns nil, client.done must follow.
@@ -244,4 +278,10 @@ func (l *Lock) tooLate(ctx context.Context) error {
 }
 
 // bound is that of a single attempt.
-func (l *Lock) bound() time.Duration { return min(l.lease/3, maxAttempt) }
+func (l *Lock) bound() time.Duration { return min(l.lease/3, kind.MaxAttempt) }
+
+// use makes k what goes over the wire for the lock.
+func (l *Lock) use(k kind.Kind) {
+	l.wire, l.key = k, k.Key()
+	l.queues = l.client.queues.of(l.key)
+}

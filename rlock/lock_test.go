@@ -19,7 +19,8 @@ func TestRoundTrips(t *testing.T) {
 	ctx := t.Context()
 	c := newClient(t, srv, nil)
 	mu := c.NewLock("a")
-	held, hold := lock(t, ctx, mu) // the server gets to know the scripts
+	teach(t, srv)
+	held, hold := lock(t, ctx, mu)
 	_, nested := lock(t, held, mu)
 	require.NoError(t, nested.Unlock(ctx))
 	require.NoError(t, hold.Unlock(ctx))

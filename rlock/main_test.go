@@ -11,9 +11,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.RunChild(map[string]func(args []string){"holder": holder, "fair": fairWaiters})
+	redistest.RunChild(map[string]func(args []string){"holder": holder, "waiters": waiters})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
-	_ = flag.Set("test.parallel", "6")
+	_ = flag.Set("test.parallel", "8")
 	logging.Disable() // go-redis' own: every refused dial of a test whose server is gone
 	goleak.VerifyTestMain(m)
 }

@@ -38,17 +38,17 @@ import (
 // them is nil or invalid, or two clients of one connection stand for the same key,
 // which would wait for each other.
 func NewMultiLock(locks ...*Lock) *Lock {
-	l := &Lock{client: &Client{}, protocol: multi{}}
+	l := &Lock{client: &Client{}}
 	var m multi
 	for _, member := range locks {
 		if member == nil {
 			l.refuse(errors.New("a member of the multi lock is nil"))
 			return l
 		}
-		if nested, ok := member.protocol.(multi); ok {
-			m.members = append(m.members, nested.members...)
+		if member.members != nil {
+			m = append(m, member.members...)
 		} else {
-			m.members = append(m.members, member)
+			m = append(m, member)
 		}
 		if member.err != nil {
 			l.err = member.err
@@ -57,21 +57,21 @@ func NewMultiLock(locks ...*Lock) *Lock {
 	if l.err != nil {
 		return l
 	}
-	if len(m.members) == 0 {
+	if len(m) == 0 {
 		l.refuse(errors.New("a multi lock without members"))
 		return l
 	}
-	slices.SortStableFunc(m.members, canonical)
-	names := make([]string, len(m.members))
-	for i, member := range m.members {
+	slices.SortStableFunc(m, canonical)
+	names := make([]string, len(m))
+	for i, member := range m {
 		names[i] = member.name
-		for _, other := range m.members[:i] {
-			if member.client != other.client && member.client.rdb == other.client.rdb && member.protocol.key() == other.protocol.key() {
+		for _, other := range m[:i] {
+			if member.client != other.client && member.client.server.RDB == other.client.server.RDB && member.key == other.key {
 				l.refuse(errors.New("two clients of the same connection would wait for each other: use locks of one client"))
 			}
 		}
 	}
-	l.client, l.name, l.protocol = m.members[0].client, strings.Join(names, ","), m
+	l.client, l.name, l.members = m[0].client, strings.Join(names, ","), m
 	return l
 }
 
@@ -80,7 +80,7 @@ func NewMultiLock(locks ...*Lock) *Lock {
 func canonical(a, b *Lock) int {
 	shared := map[bool]int{true: 1}
 	return cmp.Or(
-		strings.Compare(a.protocol.key(), b.protocol.key()),
+		strings.Compare(a.key, b.key),
 		shared[a.shared]-shared[b.shared],
 		strings.Compare(a.client.address(), b.client.address()),
 	)
@@ -88,19 +88,15 @@ func canonical(a, b *Lock) int {
 
 // address names the client's server as far as it is known.
 func (c *Client) address() string {
-	if rdb, ok := c.rdb.(*redis.Client); ok {
+	if rdb, ok := c.server.RDB.(*redis.Client); ok {
 		return rdb.Options().Addr + " " + strconv.Itoa(rdb.Options().DB)
 	}
 	return ""
 }
 
-// multi marks a multi lock. There is nothing of its own to send.
-type multi struct {
-	protocol
-	members []*Lock // in canonical order
-}
-
-func (multi) key() string { return "" }
+// multi are the members of a multi lock, in canonical order. There is nothing of its own
+// to send.
+type multi []*Lock
 
 var errMembers = errors.New("there is nothing of a multi lock on a server: use the members")
 
@@ -108,7 +104,7 @@ var errMembers = errors.New("there is nothing of a multi lock on a server: use t
 func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	for {
 		held, hold, err := m.take(ctx, wait, false)
-		if errors.Is(err, ErrLeaseLost) && wait.Err() == nil { // that of a member
+		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && wait.Err() == nil { // that of a member
 			continue
 		}
 		return held, hold, err
@@ -122,11 +118,11 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 	defer func() {
 		if err != nil {
 			held = ctx
-			all.abandon(m.members[0].client, wait)
+			all.abandon(m[0].client, wait)
 		}
 	}()
-	for limit := len(m.members); len(all.parts) < len(m.members); {
-		next := m.members[len(all.parts):limit]
+	for limit := len(m); len(all.parts) < len(m); {
+		next := m[len(all.parts):limit]
 		if run := together(held, next); len(run) > 1 {
 			var busy int
 			busy, held, err = all.takeRun(held, wait, run, once)
@@ -141,10 +137,10 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 				continue
 			}
 		}
-		if held, err = all.takeOne(held, wait, m.members[len(all.parts)], once); err != nil {
+		if held, err = all.takeOne(held, wait, m[len(all.parts)], once); err != nil {
 			return held, nil, err
 		}
-		limit = len(m.members)
+		limit = len(m)
 	}
 	return held, all, nil
 }
@@ -210,8 +206,8 @@ func (h *Hold) untilParts() time.Time {
 }
 
 func (m multi) holdCount(ctx context.Context) int {
-	n := m.members[0].HoldCount(ctx)
-	for _, member := range m.members[1:] {
+	n := m[0].HoldCount(ctx)
+	for _, member := range m[1:] {
 		n = min(n, member.HoldCount(ctx))
 	}
 	return n

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -17,11 +18,11 @@ func together(held context.Context, next []*Lock) []*Lock {
 	n := 0
 	for n < len(next) {
 		l := next[n]
-		p, ok := l.protocol.(*plain)
-		if !ok || l.client != next[0].client || holdIn(held, l) != nil || l.gates.busy(l) || l.gates.holder(l) != nil {
+		_, ok := l.wire.(*kind.Plain)
+		if !ok || l.client != next[0].client || holdIn(held, l) != nil || l.queues.busy(l) || l.queues.holder(l) != nil {
 			break
 		}
-		if n > 0 && (p.key() == next[n-1].protocol.key() || !sameSlot(l.client, p.key(), next[0].protocol.key())) {
+		if n > 0 && (l.key == next[n-1].key || !sameSlot(l.client, l.key, next[0].key)) {
 			break
 		}
 		n++
@@ -31,7 +32,7 @@ func together(held context.Context, next []*Lock) []*Lock {
 
 // sameSlot reports whether keys are known to have the same cluster slot.
 func sameSlot(c *Client, a, b string) bool {
-	_, cluster := c.rdb.(*redis.ClusterClient)
+	_, cluster := c.server.RDB.(*redis.ClusterClient)
 	return !cluster || hashTag(a) == hashTag(b)
 }
 
@@ -56,27 +57,27 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 	if wait.Err() != nil {
 		return 0, held, first.tooLate(wait)
 	}
-	p := patience{attempt: first.bound(), total: max(first.lease, 5*time.Second), once: once, stop: c.closing}
-	if once {
-		p.total = p.attempt
+	p := first.retry()
+	if p.Once = once; once {
+		p.Total = p.Attempt
 	}
 	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
 	for i, l := range run {
-		grants[i] = l.newGrant(c.owner())
-		wanted[i] = lua.Wanted{Grant: l.protocol.(*plain).of(grants[i].owner), Lease: l.lease}
+		grants[i] = l.newGrant(l.owner())
+		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.lease}
 	}
 	a := send(wait, first, p, func(ctx context.Context) (lua.ReplyAll, error) {
 		return lua.AcquireAll(ctx, c.scripts, wanted)
 	}, func(r lua.ReplyAll, err error) {
 		for _, g := range grants {
-			g.late(reply{Reply: lua.Reply{Acquired: r.Acquired}}, err)
+			g.late(kind.Answer{Acquired: r.Acquired}, err)
 		}
 	})
 	if err = a.err; err == nil && !a.value.Acquired {
-		busy, err = a.value.Busy, &NotAcquiredError{Name: run[a.value.Busy].name, TTL: a.value.TTL}
+		busy, err = a.value.Busy, run[a.value.Busy].refusal("", a.value.TTL)
 	}
 	for i, g := range grants {
-		g.sent, g.armed, g.doubted = a.sent, run[i].lease, a.doubt
+		g.sent, g.initialLease, g.acquireUnknown = a.sent, run[i].lease, a.doubt
 		if err == nil {
 			g.token = a.value.Tokens[i]
 			var part *Hold

@@ -97,7 +97,7 @@ func TestMultiWaitsInOrder(t *testing.T) {
 			})
 		}()
 		awaitListener(t, rdb, tt.busy)
-		keysLeft(t, rdb, append(tt.before, tt.busy)...)
+		keysLeft(t, rdb, append(tt.before, tt.busy, "rlock_queue:{"+tt.busy+"}")...)
 		require.NoError(t, busy.Unlock(t.Context()))
 		require.NoError(t, <-done)
 		keysLeft(t, rdb)
@@ -105,8 +105,9 @@ func TestMultiWaitsInOrder(t *testing.T) {
 }
 
 func TestMultiLostMember(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
-	rdb, c := srv.Client(t), newClient(t, srv, &rlock.Options{LeaseTime: 600 * time.Millisecond})
+	rdb, c := srv.Client(t), newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
 	mu := rlock.NewMultiLock(locksOf(c, "a", "b", "c")...)
 	for _, name := range []string{"a", "b", "c"} {
 		held, hold := lock(t, t.Context(), mu)
@@ -124,8 +125,9 @@ func TestMultiLostMember(t *testing.T) {
 // A member that is lost while others are waited for does not keep the caller from
 // what it waits for.
 func TestMultiStartsOverAfterALoss(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
-	rdb, c, other := srv.Client(t), newClient(t, srv, &rlock.Options{LeaseTime: 600 * time.Millisecond}), newClient(t, srv, nil)
+	rdb, c, other := srv.Client(t), newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second}), newClient(t, srv, nil)
 	_, holder := lock(t, t.Context(), other.NewLock("b"))
 	done := make(chan error)
 	go func() {
@@ -242,7 +244,7 @@ func TestMultiSilentServer(t *testing.T) {
 	_, _, err := mu.Lock(ctx)
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), 50*time.Millisecond+slack)
 	keysLeft(t, srv.Client(t))
 	silent.Cont()
 	keysLeft(t, silent.Client(t))
@@ -285,6 +287,7 @@ func TestMultiClosedClient(t *testing.T) {
 }
 
 func TestFakeTimeMultiWaitEndsInTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Hour)

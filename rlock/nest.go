@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
 // nest adds a hold to the grant of in, a hold found in ctx.
-func (l *Lock) nest(ctx, wait context.Context, in *Hold, p patience) (context.Context, *Hold, error) {
+func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (context.Context, *Hold, error) {
 	g := in.grant
 	if l.fenced && g.token == 0 {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithFencing under a grant that was taken without: it has no token")}
@@ -99,7 +102,7 @@ func (g *grant) remove(h *Hold) (left int, err error) {
 			top.children--
 		}
 	}
-	left = len(g.holds) + g.guests
+	left = len(g.holds) + g.followers
 	switch {
 	case g.state == lost:
 		err = g.loss
@@ -113,45 +116,41 @@ func (g *grant) remove(h *Hold) (left int, err error) {
 	return left, err
 }
 
+// counting is about the requests that set the hold count.
+type counting struct {
+	countUnknown atomic.Bool // one of them may still arrive
+
+	// turn is held around each of them. Capacity 1: a mutex whose wait ends with a
+	// context. Made with the first such request; guarded by grant.mu.
+	turn       chan struct{}
+	correcting bool // a correction is on its way that has not looked yet; guarded by grant.mu
+}
+
 // setCount makes the hold count on the server that of the live holds, and the
 // lease the longest that they ask for.
-func (g *grant) setCount(ctx context.Context, p patience) error {
-	g.mu.Lock()
-	if g.turn == nil {
-		g.turn = make(chan struct{}, 1)
+func (g *grant) setCount(ctx context.Context, p request.Policy) error {
+	done, err := g.takeTurn(ctx, p.Stop)
+	if err != nil {
+		return err
 	}
-	turn := g.turn
-	g.mu.Unlock()
-	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
-	case <-ctx.Done():
-		return g.lock.givenUp(ctx, nil)
-	case <-p.stop:
-		return g.lock.givenUp(ctx, nil)
-	}
-	g.mu.Lock()
-	g.correcting = false
-	if g.state != owned || len(g.holds) == 0 { // the latter until an heir takes what it was given
-		g.mu.Unlock()
+	defer done()
+	n, lease, fixed, ok := g.wanted()
+	if !ok {
 		return g.lossOrNil()
 	}
-	n, lease, fixed := tally{exclusive: int(g.exclusives.Load())}, time.Duration(0), true
-	n.shared = len(g.holds) - n.exclusive
-	for _, h := range g.holds {
-		lease, fixed = max(lease, h.lease), fixed && h.fixed
-	}
-	g.mu.Unlock()
-	p.total = min(p.total, time.Until(g.entry.Until()))
+	p.Total = min(p.Total, time.Until(g.entry.Until()))
 	a := send(ctx, g.lock, p, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, g.lock.protocol.count(ctx, g.owner, lease, n)
+		return struct{}{}, g.lock.wire.SetCount(ctx, g.owner, lease, n)
 	}, func(struct{}, error) { g.correct() })
-	if a.doubt {
-		g.unsure.Store(true)
+	if a.doubt || a.open {
+		g.countUnknown.Store(true)
 	}
 	switch {
 	case a.err == nil:
 		g.entry.Rearm(a.sent, lease, fixed)
+		if n.Exclusive == 0 && !g.lock.shared {
+			g.lock.queues.yielded(g)
+		}
 	case errors.Is(a.err, lua.ErrNotOwner):
 		g.lose(errGone)
 	default:
@@ -163,6 +162,41 @@ func (g *grant) setCount(ctx context.Context, p patience) error {
 	return g.lossOrNil()
 }
 
+// takeTurn waits until no other request sets the count. done gives the turn back.
+func (g *grant) takeTurn(ctx context.Context, stop <-chan struct{}) (done func(), _ error) {
+	g.mu.Lock()
+	if g.turn == nil {
+		g.turn = make(chan struct{}, 1)
+	}
+	turn := g.turn
+	g.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+	case <-stop:
+	}
+	return nil, g.lock.givenUp(ctx, nil)
+}
+
+// wanted returns the count and the lease as they should be on the server. ok is false if
+// there is nothing to set.
+func (g *grant) wanted() (n kind.Count, lease time.Duration, fixed, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.correcting = false
+	if g.state != owned || len(g.holds) == 0 { // the latter until an heir takes what it was given
+		return n, 0, false, false
+	}
+	n.Exclusive = int(g.exclusives.Load())
+	n.Shared = len(g.holds) - n.Exclusive
+	fixed = true
+	for _, h := range g.holds {
+		lease, fixed = max(lease, h.lease), fixed && h.fixed
+	}
+	return n, lease, fixed, true
+}
+
 // correct sets the count in the background: after a request that nobody waited
 // for may have set one that is not true any more.
 func (g *grant) correct() {
@@ -171,7 +205,7 @@ func (g *grant) correct() {
 	g.correcting = true
 	g.mu.Unlock()
 	if idle {
-		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.patience(g.lock.lease)) })
+		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.retry(g.lock.lease)) })
 	}
 }
 

@@ -217,7 +217,7 @@ func TestDetach(t *testing.T) {
 		}
 		acquired <- hold
 	}()
-	awaitListener(t, rdb, "a")
+	time.Sleep(50 * time.Millisecond)
 	select {
 	case <-acquired:
 		t.Fatal("entered beside the holder")

@@ -42,7 +42,8 @@ type Options struct {
 	ShardedPubSub ShardedPubSub
 
 	// Logger is told of what no caller gets as an error: lost leases, refused
-	// subscriptions and messages. Default: silent.
+	// subscriptions and messages. It is called by a goroutine on which no lock
+	// depends; see [Trace]. Default: silent.
 	Logger *slog.Logger
 
 	// Trace is told what happens. Default: nobody is.
@@ -133,12 +134,4 @@ func checkName(prefix, name string) error {
 		return errors.New("the name has an unclosed or empty hash tag and would not share a cluster slot with its channel: rename it")
 	}
 	return nil
-}
-
-// related names a key or channel that belongs to a lock, by Redisson's rule.
-func related(prefix, key string) string {
-	if strings.Contains(key, "{") {
-		return prefix + ":" + key
-	}
-	return prefix + ":{" + key + "}"
 }

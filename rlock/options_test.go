@@ -292,6 +292,21 @@ func TestInspectHashOfOtherKind(t *testing.T) {
 	require.NotErrorIs(t, err, rlock.ErrUnavailable)
 }
 
+// Nor is a hash a read/write lock because it has a mode.
+func TestInspectHashWithAnotherMode(t *testing.T) {
+	srv := newServer(t)
+	ctx := t.Context()
+	rdb, mu := srv.Client(t), newClient(t, srv, nil).NewRWLock("a").Reader()
+	for _, fields := range [][]any{{"mode", "dark"}, {"mode", "dark", "somebody:1", 1}, {"mode", ""}, {"mode", "Read"}, {"somebody:1", 1}} {
+		require.NoError(t, rdb.HSet(ctx, "a", fields...).Err())
+		_, err := mu.Inspect(ctx)
+		require.ErrorIs(t, err, rlock.ErrKeyConflict, "%v", fields)
+		require.NoError(t, rdb.Del(ctx, "a").Err())
+	}
+	_, err := mu.Inspect(ctx)
+	require.NoError(t, err, "it is free")
+}
+
 func TestFencingCounterConflict(t *testing.T) {
 	srv := newServer(t)
 	rdb := srv.Client(t)

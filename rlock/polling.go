@@ -33,14 +33,19 @@ const (
 )
 
 // WithPolling makes waiting calls ask again and again, for servers and proxies
-// that have no pub/sub or do not allow it. Nothing is subscribed to. A release is
-// announced all the same, by the script that frees the lock, because others may
-// listen; that the server refuses to is no cause for a warning.
+// that have no pub/sub or do not allow it. Nothing is subscribed to, and nothing is left
+// in the queue on the server. A release is announced all the same, by the script that
+// frees the lock, because others may listen; that the server refuses to is no cause for
+// a warning.
 //
 // All else is as without: grants, renewal and loss, one contender per client and
 // lock, first come, first served among its goroutines. What polling gives up is
 // promptness: a lock that was freed is noticed after up to a pause, and between
-// clients whoever asks first has it.
+// clients whoever asks first has it. Beside clients that queue, that is nobody who
+// polls: a release hands the lock to the next of them without it ever being free, so
+// those who poll get it when nobody waits. Have all users of a lock poll, or none. Owners
+// of such locks are named `<client id>-poll:<n>`; to those who queue they are foreign, as
+// Redisson's are, and their releases are heard on the unlock channel.
 func WithPolling(p Polling) LockOption {
 	return func(l *Lock) {
 		if p.First < 0 || p.Longest < 0 || p.Tries < 0 || p.WarnAfter < 0 {
@@ -76,15 +81,15 @@ var errTries = errors.New("no more tries")
 // refused returns the pause after refusal n, counted from 1, while no wake-up can
 // be heard. The error ends the wait. Without polling that is a time of trouble, in
 // which the pause is short: 50 ms doubling to 1 s.
-func (p *Polling) refused(l *Lock, n int, ttl time.Duration) (time.Duration, error) {
+func (p *Polling) refused(l *Lock, n int, refusal *NotAcquiredError) (time.Duration, error) {
 	if p == nil {
 		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
 	}
 	if n == p.WarnAfter {
-		l.client.opts.Logger.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "ttl", ttl)
+		l.client.log.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "owner", refusal.Owner, "ttl", refusal.TTL)
 	}
 	if n == p.Tries {
-		return 0, &NotAcquiredError{Name: l.name, TTL: ttl, Err: fmt.Errorf("%w: %d were made", errTries, n)}
+		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
 	}
 	return p.pause(n), nil
 }

@@ -62,6 +62,7 @@ func TestPollingHolderAnnouncesItsRelease(t *testing.T) {
 }
 
 func TestFakeTimePollingPauses(t *testing.T) {
+	t.Parallel()
 	ms := time.Millisecond
 	for _, tt := range []struct {
 		name    string
@@ -88,7 +89,7 @@ func TestFakeTimePollingPauses(t *testing.T) {
 				synctest.Wait()
 				cancel()
 				require.ErrorIs(t, <-done, rlock.ErrNotAcquired)
-				at := f.scripts("acquire")[1:] // the server has learnt the script from the second
+				at := f.asked()[1:] // the server has learnt the script from the second
 				require.Greater(t, len(at), len(tt.longest))
 				for i, d := range pauses(at)[:len(tt.longest)] {
 					require.LessOrEqual(t, d, tt.longest[i], "pause %d", i)
@@ -101,6 +102,7 @@ func TestFakeTimePollingPauses(t *testing.T) {
 
 // The end of the holder's lease is not slept through.
 func TestFakeTimePollingLooksWhenTheLeaseEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Second)
@@ -112,6 +114,7 @@ func TestFakeTimePollingLooksWhenTheLeaseEnds(t *testing.T) {
 }
 
 func TestFakeTimePollingTries(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Hour)
@@ -119,17 +122,18 @@ func TestFakeTimePollingTries(t *testing.T) {
 		c := f.client(t, &rlock.Options{Logger: log.logger()})
 		mu := c.NewLock("a", rlock.WithPolling(rlock.Polling{Tries: 5, WarnAfter: 3}))
 		for call := range 2 {
-			before := len(f.scripts("acquire"))
+			before := len(f.asked())
 			_, _, err := mu.Lock(t.Context())
 			var refusal *rlock.NotAcquiredError
 			require.ErrorAs(t, err, &refusal)
 			require.ErrorContains(t, err, "no more tries: 5 were made")
 			require.InDelta(t, time.Hour, refusal.TTL, float64(5*time.Second))
-			tries := len(f.scripts("acquire")) - before
+			tries := len(f.asked()) - before
 			if call == 0 {
 				tries-- // the server had to learn the script
 			}
 			require.Equal(t, 5, tries)
+			synctest.Wait() // for the log
 			require.Equal(t, call+1, strings.Count(log.String(), "\n"))
 			require.Equal(t, call+1, strings.Count(log.String(), "tries=3"))
 		}

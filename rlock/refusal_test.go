@@ -150,7 +150,7 @@ func TestScriptWithoutCommand(t *testing.T) {
 // of the server's, not a lock that somebody else has taken.
 func TestReleaseWithoutCommand(t *testing.T) {
 	srv := newServer(t)
-	mu := clientOn(t, aclClient(t, srv, "+@all", "-hdel", "~*", "&*"), &rlock.Options{LeaseTime: time.Second}).NewLock("a")
+	mu := clientOn(t, aclClient(t, srv, "+@all", "-hdel", "~*", "&*"), &rlock.Options{LeaseTime: 3 * time.Second}).NewLock("a")
 	held, hold, err := mu.Lock(t.Context())
 	if err != nil {
 		return // better still
@@ -163,12 +163,13 @@ func TestReleaseWithoutCommand(t *testing.T) {
 // A server out of memory grants nothing, but what is held can be renewed, nested
 // and unlocked.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t, "--maxmemory-policy", "noeviction")
 	rdb := srv.Client(t)
 	count := &counter{}
 	counted := srv.Client(t)
 	counted.AddHook(count)
-	c := clientOn(t, counted, &rlock.Options{LeaseTime: 500 * time.Millisecond})
+	c := clientOn(t, counted, &rlock.Options{LeaseTime: 3 * time.Second})
 	mu := c.NewLock("a")
 	held, hold := lock(t, t.Context(), mu)
 	require.NoError(t, c.NewLock("b").Do(t.Context(), func(context.Context) error { return nil }))
@@ -187,7 +188,7 @@ func TestOutOfMemory(t *testing.T) {
 		})
 	}
 
-	awaitUntil(t, srv, "a", hold, time.Second)
+	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	_, nested := lock(t, held, mu)
 	require.Equal(t, 2, holds(t, rdb, "a"))
 	require.NoError(t, nested.Unlock(held))
@@ -198,6 +199,7 @@ func TestOutOfMemory(t *testing.T) {
 
 // A replica may become the master: Lock waits for that, without haste.
 func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
 	master, replica := newServer(t, "--repl-diskless-sync-delay", "0"), newServer(t)
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
@@ -248,6 +250,7 @@ func TestPublishRefused(t *testing.T) {
 		require.NoError(t, hold.Unlock(held))
 		require.Zero(t, holds(t, srv.Client(t), "a"))
 	}
+	require.NoError(t, c.Close(t.Context())) // which waits for the log
 	require.Equal(t, 1, strings.Count(log.String(), "refuses to announce releases"), log.String())
 	require.Contains(t, log.String(), "redisson_lock__channel:{a}")
 	require.Contains(t, log.String(), "level=WARN")

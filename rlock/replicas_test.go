@@ -118,6 +118,7 @@ func TestReplicasWait(t *testing.T) {
 
 // In a cluster the question goes to the key's node, also after a slot has moved.
 func TestReplicasInACluster(t *testing.T) {
+	redistest.Long(t, "a cluster of three")
 	t.Parallel()
 	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0"}
 	with, without, replica := newServer(t, args...), newServer(t, args...), newServer(t, args...)

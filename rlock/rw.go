@@ -1,19 +1,9 @@
 package rlock
 
 import (
-	"context"
 	"errors"
-	"strings"
-	"time"
 
-	"github.com/go-rlock/rlock/lua"
-)
-
-// Times of a waiting writer's intent. It is repeated in time to be there all the
-// while, and costs one request for each.
-const (
-	intentTTL   = 10 * time.Second
-	intentEvery = intentTTL / 2
+	"github.com/go-rlock/rlock/internal/kind"
 )
 
 // RWLock is a read/write lock: several readers hold it at once, or one writer,
@@ -87,7 +77,7 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 		} else {
 			l.handoff = handoff{}
 		}
-		l.protocol = newReadWrite(c, c.opts.Prefix+name, l.fenced, shared)
+		l.use(kind.NewReadWrite(&c.server, c.opts.Prefix+name, l.fenced, shared))
 		return l
 	}
 	return &RWLock{side(true), side(false)}
@@ -98,73 +88,3 @@ func (rw *RWLock) Reader() *Lock { return rw.reader }
 
 // Writer returns the side that excludes all others.
 func (rw *RWLock) Writer() *Lock { return rw.writer }
-
-// readWrite is Redisson's RReadWriteLock, and an intent. Its sides differ in how
-// they acquire, as a grant of the writer may have holds of both.
-type readWrite struct {
-	client *Client
-	grant  lua.RW // without owner
-	shared bool
-}
-
-func newReadWrite(c *Client, key string, fenced, shared bool) *readWrite {
-	p := &readWrite{client: c, shared: shared, grant: lua.RW{
-		Grant:  lua.Grant{Key: key, Channel: related("redisson_rwlock", key)},
-		Intent: related("rlock_rwlock_intent", key),
-		Holds:  key + ":",
-	}}
-	if !strings.Contains(key, "{") { // Redisson's rule for what is behind a name
-		p.grant.Holds = "{" + key + "}:"
-	}
-	if fenced {
-		p.grant.Counter = related("redisson_lock_token", key)
-	}
-	return p
-}
-
-func (p *readWrite) of(owner string) lua.RW {
-	g := p.grant
-	g.Owner, g.Family = owner, p.client.family.now()
-	return g
-}
-
-func (p *readWrite) key() string { return p.grant.Key }
-
-func (p *readWrite) acquire(ctx context.Context, owner string, lease time.Duration, t terms) (reply, error) {
-	if p.shared {
-		r, err := lua.AcquireRead(ctx, p.client.scripts, p.of(owner), lease)
-		return reply{Reply: r}, err
-	}
-	intent := intentTTL
-	if !t.wait {
-		intent = 0
-	}
-	r, kept, err := lua.AcquireWrite(ctx, p.client.scripts, p.of(owner), lease, intent)
-	if !kept {
-		return reply{Reply: r}, err
-	}
-	return reply{Reply: r, queued: true, rest: min(untilExpiry(r.TTL), intentEvery)}, err
-}
-
-func (p *readWrite) count(ctx context.Context, owner string, lease time.Duration, n tally) error {
-	return lua.CountRW(ctx, p.client.scripts, p.of(owner), lease, n.exclusive, n.shared)
-}
-
-func (p *readWrite) release(ctx context.Context, owner string, _ []string) (lua.Released, error) {
-	return lua.ReleaseRW(ctx, p.client.scripts, p.of(owner))
-}
-
-func (p *readWrite) renewals(owner string, lease time.Duration) []renewal {
-	return []renewal{{p.client.rdb, lua.RenewalRW(p.of(owner), lease)}}
-}
-
-// listen hears every message: what lets one reader in lets in all.
-func (p *readWrite) listen(string) ear { return p.client.hub.JoinAll(p.grant.Channel) }
-
-func (p *readWrite) force(ctx context.Context) (bool, error) {
-	return lua.ForceReleaseRW(ctx, p.client.rdb, p.of(""))
-}
-
-func (p *readWrite) inspect(ctx context.Context) (lua.State, error) {
-	return lua.InspectRW(ctx, p.client.rdb, p.of(""))
-}

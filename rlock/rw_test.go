@@ -90,6 +90,7 @@ func TestUpgradeFailsAtOnce(t *testing.T) {
 
 // A writer that keeps a read hold lets other readers in, at once, and no writer.
 func TestDowngradeWakesReaders(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	ctx := t.Context()
 	rdb := srv.Client(t)
@@ -292,10 +293,10 @@ func TestReadersAreRenewed(t *testing.T) {
 	rdb := srv.Client(t)
 	c := newClient(t, srv, nil)
 	_, long := lock(t, ctx, c.NewRWLock("a", rlock.WithLeaseTime(time.Minute)).Reader())
-	short := c.NewRWLock("a", rlock.WithLeaseTime(600*time.Millisecond))
+	short := c.NewRWLock("a", rlock.WithLeaseTime(3*time.Second))
 	held, outer := lock(t, ctx, short.Reader())
 	_, inner := lock(t, held, short.Reader())
-	deadline := time.Now().Add(2 * time.Second)
+	deadline := time.Now().Add(6 * time.Second)
 	for time.Now().Before(deadline) {
 		require.NoError(t, held.Err())
 		for _, n := range []string{"1", "2"} {
@@ -311,9 +312,10 @@ func TestReadersAreRenewed(t *testing.T) {
 }
 
 func TestReadWriteForceUnlock(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	ctx := t.Context()
-	one, other := newClient(t, srv, nil).NewRWLock("a", rlock.WithLeaseTime(600*time.Millisecond)), newClient(t, srv, nil).NewRWLock("a")
+	one, other := newClient(t, srv, nil).NewRWLock("a", rlock.WithLeaseTime(3*time.Second)), newClient(t, srv, nil).NewRWLock("a")
 	for _, side := range []*rlock.Lock{one.Reader(), one.Writer()} {
 		held, hold := lock(t, ctx, side)
 		_, nested := lock(t, held, one.Reader())
@@ -388,6 +390,7 @@ func TestReadWriteRefusals(t *testing.T) {
 
 // In a cluster, and with names that bring a hash tag, all keys are in one slot.
 func TestReadWriteInACluster(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
 	ctx := t.Context()
 	admin := srv.Client(t)

@@ -38,7 +38,7 @@ func innermost(ctx context.Context) *Hold {
 func holdIn(ctx context.Context, l *Lock) *Hold {
 	for h := innermost(ctx); h != nil; h = h.outer {
 		g := h.grant
-		if g.lock.client == l.client && g.lock.protocol.key() == l.protocol.key() {
+		if g.lock.client == l.client && g.lock.key == l.key {
 			if g.count() == 0 {
 				return nil
 			}
@@ -49,9 +49,14 @@ func holdIn(ctx context.Context, l *Lock) *Hold {
 }
 
 // Detach returns ctx without the ownership of any lock. Give it to goroutines
-// that must contend with the holder; a context that owns a lock makes all that
-// use it one owner, inside together. The detached context still ends when the
+// that contend for the lock like any others; a context that owns a lock makes all
+// that use it one owner, inside together. The detached context still ends when the
 // lock is lost or unlocked.
+//
+// Never wait for a goroutine that locks the same name under the detached context
+// while you hold the lock, as errgroup's Wait does: it waits for your Unlock, and
+// you wait for it. Goroutines that you join inside the lock, and that must exclude
+// each other, need a [sync.Mutex] or a lock of another name.
 func Detach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdKey{}, (*Hold)(nil))
 }
@@ -62,13 +67,43 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0
 	}
-	if m, ok := l.protocol.(multi); ok {
-		return m.holdCount(ctx)
+	if l.members != nil {
+		return l.members.holdCount(ctx)
 	}
 	if h := holdIn(ctx, l); h != nil && h.grant.check() {
 		return h.count()
 	}
 	return 0
+}
+
+// Token returns the fencing token of the grant that ctx owns the lock by, as [Hold.Token]
+// does; 0 if ctx does not own the lock, or no longer. It sends nothing.
+func (l *Lock) Token(ctx context.Context) int64 {
+	if g := l.ownedIn(ctx); g != nil {
+		return g.token
+	}
+	return 0
+}
+
+// Owner returns the name in Redis of the owner that ctx is, as [Hold.Owner] does; "" if
+// ctx does not own the lock, or no longer. It sends nothing.
+func (l *Lock) Owner(ctx context.Context) string {
+	if g := l.ownedIn(ctx); g != nil {
+		return g.owner
+	}
+	return ""
+}
+
+// ownedIn returns the grant of the lock that ctx is under, nil if there is none. A multi
+// lock has none of its own.
+func (l *Lock) ownedIn(ctx context.Context) *grant {
+	if l.err != nil || l.members != nil {
+		return nil
+	}
+	if h := holdIn(ctx, l); h != nil && h.grant.check() {
+		return h.grant
+	}
+	return nil
 }
 
 // count returns how many live holds there are under the same first hold.

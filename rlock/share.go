@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/go-rlock/rlock/internal/request"
 )
 
-// inquiry is the request of a reader, whose answer others of its client wait for.
-type inquiry struct {
+// sharedCall is the request of a reader, whose answer others of its client wait for.
+type sharedCall struct {
 	lock *Lock
 	done chan struct{} // closed when there is an answer
 
-	guests int // who wait for it; guarded by gates.mu
+	followers int // who wait for it; guarded by queues.mu
 
 	// Written before done is closed.
-	grant *grant // that the guests join; nil if there is none
+	grant *grant // that the followers join; nil if there is none
 	err   error  // why not
 	left  bool   // whoever asked ran out of time
 }
@@ -22,19 +24,19 @@ type inquiry struct {
 // share takes the lock for a reader without a place in the queue: it joins another
 // reader of this client, waits for the answer to another's request and joins that, or
 // asks.
-func (l *Lock) share(ctx, wait context.Context, p patience) (context.Context, *Hold, error) {
+func (l *Lock) share(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	for {
 		if held, hold := l.join(ctx); hold != nil {
 			return held, hold, nil
 		}
-		q, asks := l.gates.inquire(l)
+		q, asks := l.queues.joinCall(l)
 		switch {
 		case q == nil:
 			return l.try(ctx, wait, p)
 		case asks:
 			return l.ask(ctx, wait, p, q)
 		}
-		held, hold, err := l.visit(ctx, wait, q)
+		held, hold, err := l.follow(ctx, wait, q)
 		_, refused := err.(*NotAcquiredError)
 		switch {
 		case hold != nil, refused, wait.Err() != nil, errors.Is(err, ErrClosed):
@@ -45,15 +47,15 @@ func (l *Lock) share(ctx, wait context.Context, p patience) (context.Context, *H
 	}
 }
 
-// visit waits for the answer to q, and joins the grant, if it is one.
-func (l *Lock) visit(ctx, wait context.Context, q *inquiry) (context.Context, *Hold, error) {
+// follow waits for the answer to q, and joins the grant, if it is one.
+func (l *Lock) follow(ctx, wait context.Context, q *sharedCall) (context.Context, *Hold, error) {
 	select {
 	case <-q.done:
 	case <-wait.Done():
-		l.gates.quit(q)
+		l.queues.leaveCall(q)
 		return ctx, nil, l.givenUp(wait, nil)
 	case <-l.client.closing:
-		l.gates.quit(q)
+		l.queues.leaveCall(q)
 		return ctx, nil, l.isClosed()
 	}
 	if q.grant == nil {
@@ -67,11 +69,11 @@ func (l *Lock) visit(ctx, wait context.Context, q *inquiry) (context.Context, *H
 	return held, hold, nil
 }
 
-// ask makes an attempt, and tells the guests what has become of it.
-func (l *Lock) ask(ctx, wait context.Context, p patience, q *inquiry) (held context.Context, hold *Hold, err error) {
+// ask makes an attempt, and tells the followers what has become of it.
+func (l *Lock) ask(ctx, wait context.Context, p request.Policy, q *sharedCall) (held context.Context, hold *Hold, err error) {
 	defer func() {
 		q.left = wait.Err() != nil
-		l.gates.answer(q, hold, err)
+		l.queues.finishCall(q, hold, err)
 	}()
 	return l.try(ctx, wait, p)
 }
@@ -82,7 +84,7 @@ func (l *Lock) ask(ctx, wait context.Context, p patience, q *inquiry) (held cont
 // waits, in whatever process, must not be kept out by readers who follow each other
 // without the server's knowing. There is no hold then if join cannot.
 func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
-	g := l.gates.joinable(l)
+	g := l.queues.joinable(l)
 	if g == nil {
 		return ctx, nil
 	}
@@ -100,81 +102,81 @@ func (l *Lock) shares(other *Lock) bool {
 }
 
 // joinable returns a grant that a reader of l may join.
-func (gs *gates) joinable(l *Lock) *grant {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gate := gs.byKey[l.protocol.key()]
-	if gate == nil || len(gate.queue) > 0 {
+func (qs *queues) joinable(l *Lock) *grant {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[l.key]
+	if q == nil || len(q.waiters) > 0 {
 		return nil
 	}
-	for _, g := range gate.holders {
-		if l.shares(g.lock) && !g.doubted && time.Since(g.chain.began) < l.handoff.longest {
+	for _, g := range q.holders {
+		if l.shares(g.lock) && !g.acquireUnknown && time.Since(g.run.began) < l.handoff.longest {
 			return g
 		}
 	}
 	return nil
 }
 
-// inquire makes the caller a guest at the request of another reader, or the one who
-// asks; answer, or quit, must follow. It returns nil if the caller has to ask for
+// joinCall makes the caller a follower of the request of another reader, or the one who
+// asks; finishCall, or leaveCall, must follow. It returns nil if the caller has to ask for
 // itself.
-func (gs *gates) inquire(l *Lock) (q *inquiry, asks bool) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gate := gs.of(l.protocol.key())
+func (qs *queues) joinCall(l *Lock) (i *sharedCall, asks bool) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.of(l.key)
 	switch {
 	case !l.shares(l):
-		gs.tidy(gate)
+		qs.tidy(q)
 		return nil, false
-	case gate.inquiry == nil:
-		gate.inquiry = &inquiry{lock: l, done: make(chan struct{})}
-		return gate.inquiry, true
-	case !l.shares(gate.inquiry.lock):
+	case q.call == nil:
+		q.call = &sharedCall{lock: l, done: make(chan struct{})}
+		return q.call, true
+	case !l.shares(q.call.lock):
 		return nil, false
 	}
-	gate.inquiry.guests++
-	return gate.inquiry, false
+	q.call.followers++
+	return q.call, false
 }
 
-// answer ends an inquiry. If there is a grant, it lasts until each guest has come and
+// answer ends an sharedCall. If there is a grant, it lasts until each follower has come and
 // gone.
-func (gs *gates) answer(q *inquiry, hold *Hold, err error) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gate := gs.byKey[q.lock.protocol.key()]
-	gate.inquiry = nil
-	gs.tidy(gate)
-	if q.err = err; hold != nil && !hold.grant.doubted {
-		q.grant = hold.grant
-		q.grant.expect(q.guests)
+func (qs *queues) finishCall(i *sharedCall, hold *Hold, err error) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[i.lock.key]
+	q.call = nil
+	qs.tidy(q)
+	if i.err = err; hold != nil && !hold.grant.acquireUnknown {
+		i.grant = hold.grant
+		i.grant.expect(i.followers)
 	}
-	close(q.done)
+	close(i.done)
 }
 
-// quit takes a guest out of an inquiry, or out of the grant that it has led to.
-func (gs *gates) quit(q *inquiry) {
-	gs.mu.Lock()
-	q.guests--
-	g := q.grant
-	gs.mu.Unlock()
+// leaveCall takes a follower out of an sharedCall, or out of the grant that it has led to.
+func (qs *queues) leaveCall(i *sharedCall) {
+	qs.mu.Lock()
+	i.followers--
+	g := i.grant
+	qs.mu.Unlock()
 	if g != nil {
 		g.dismiss()
 	}
 }
 
-// expect has the grant last until that many guests were admitted or dismissed.
-func (g *grant) expect(guests int) {
+// expect has the grant last until that many followers were admitted or dismissed.
+func (g *grant) expect(followers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.guests += guests
+	g.followers += followers
 }
 
-// admit adds the hold of a guest.
+// admit adds the hold of a follower.
 func (g *grant) admit(h *Hold) error {
 	g.check()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.guests--
+	g.followers--
 	if g.state != owned {
 		return errReleased
 	}
@@ -182,11 +184,11 @@ func (g *grant) admit(h *Hold) error {
 	return nil
 }
 
-// dismiss gives up what is kept for a guest who does not come.
+// dismiss gives up what is kept for a follower who does not come.
 func (g *grant) dismiss() {
 	g.mu.Lock()
-	g.guests--
-	last := g.state == owned && len(g.holds)+g.guests == 0
+	g.followers--
+	last := g.state == owned && len(g.holds)+g.followers == 0
 	if last {
 		g.state = released
 	}
@@ -207,7 +209,7 @@ func (h *Hold) joined() bool {
 			return true
 		}
 	}
-	return g.guests > 0
+	return g.followers > 0
 }
 
 // first returns the outermost hold of the grant that h was taken under.

@@ -71,12 +71,13 @@ func (r *recorder) trace(t *testing.T, name string) rlock.Trace {
 }
 
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	ctx := t.Context()
 	_, theirs := lock(t, ctx, newClient(t, srv, nil).NewLock("p:a"))
 	r := newRecorder()
-	c := newClient(t, srv, &rlock.Options{Prefix: "p:", LeaseTime: 500 * time.Millisecond, Trace: r.trace(t, "a")})
+	c := newClient(t, srv, &rlock.Options{Prefix: "p:", LeaseTime: 3 * time.Second, Trace: r.trace(t, "a")})
 	mu := c.NewLock("a")
 
 	type result struct {
@@ -89,14 +90,14 @@ func TestTrace(t *testing.T) {
 		ctx, hold, _ := mu.Lock(ctx)
 		acquired <- result{ctx, hold}
 	}()
-	require.InDelta(t, 30*time.Second, within(t, 5*time.Second, r.waiting), float64(10*time.Second))
+	require.InDelta(t, 30*time.Second, within(t, 10*time.Second, r.waiting), float64(10*time.Second))
 	awaitListener(t, rdb, "p:a")
 	waited := time.Since(called)
 	require.Empty(t, r.acquired)
 	require.NoError(t, theirs.Unlock(ctx))
 	got := within(t, 10*time.Second, acquired)
 	require.NotNil(t, got.hold)
-	require.GreaterOrEqual(t, within(t, time.Second, r.acquired), waited)
+	require.GreaterOrEqual(t, within(t, 10*time.Second, r.acquired), waited)
 
 	// A nested hold is no grant of its own.
 	_, nested := lock(t, got.ctx, mu)
@@ -104,13 +105,13 @@ func TestTrace(t *testing.T) {
 	require.Empty(t, r.acquired)
 	require.Empty(t, r.released)
 
-	until := within(t, 5*time.Second, r.renewed)
+	until := within(t, 10*time.Second, r.renewed)
 	require.True(t, until.After(time.Now()))
 	redistest.Eventually(t, "Until agrees", func() bool { return !got.hold.Until().Before(until) })
 
 	held := time.Since(called) - waited
 	require.NoError(t, got.hold.Unlock(ctx))
-	require.GreaterOrEqual(t, within(t, time.Second, r.released), held/2)
+	require.GreaterOrEqual(t, within(t, 10*time.Second, r.released), held/2)
 	require.Empty(t, r.lost)
 
 	// What TryLock is refused is reported by its error.
@@ -123,13 +124,14 @@ func TestTrace(t *testing.T) {
 
 // A lost lease is traced and logged once, and is not a release.
 func TestTraceLost(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	log, r := &logBuffer{}, newRecorder()
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 500 * time.Millisecond, Logger: log.logger(), Trace: r.trace(t, "a")})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second, Logger: log.logger(), Trace: r.trace(t, "a")})
 	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithFencing()))
 	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
 	<-held.Done()
-	lost := within(t, 5*time.Second, r.lost)
+	lost := within(t, 10*time.Second, r.lost)
 	require.Equal(t, "a", lost.Name)
 	require.Equal(t, hold.Token(), lost.Token)
 	require.Positive(t, lost.Token)
@@ -147,21 +149,23 @@ func TestTraceLost(t *testing.T) {
 // What Renewed is told is what Until says, also when the window is longer than
 // the renewal would make it.
 func TestTraceRenewedTellsUntil(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	r := newRecorder()
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 500 * time.Millisecond, Trace: r.trace(t, "a")})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second, Trace: r.trace(t, "a")})
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 	_, long := lock(t, held, c.NewLock("a", rlock.WithLeaseTime(time.Hour)))
 	require.NoError(t, long.Unlock(held))
 	for len(r.renewed) > 0 {
 		<-r.renewed
 	}
-	require.WithinDuration(t, hold.Until(), within(t, 5*time.Second, r.renewed), time.Minute)
+	require.WithinDuration(t, hold.Until(), within(t, 10*time.Second, r.renewed), time.Minute)
 	require.NoError(t, hold.Unlock(held))
 }
 
 // An observer that panics, or that uses the library, does no harm.
 func TestTraceMisbehaves(t *testing.T) {
+	t.Parallel()
 	for name, act := range map[string]func(mu *rlock.Lock){
 		"panics": func(*rlock.Lock) { panic("observer") },
 		"uses the library": func(mu *rlock.Lock) {
@@ -179,7 +183,7 @@ func TestTraceMisbehaves(t *testing.T) {
 			quiet := newClient(t, srv, nil)
 			theirs, ours := quiet.NewLock("a"), quiet.NewLock("other")
 			c := newClient(t, srv, &rlock.Options{
-				LeaseTime: 500 * time.Millisecond,
+				LeaseTime: 3 * time.Second,
 				Logger:    log.logger(),
 				Trace: rlock.Trace{
 					Waiting:  func(string, time.Duration) { act(ours) },
@@ -198,11 +202,11 @@ func TestTraceMisbehaves(t *testing.T) {
 
 			held, hold := lock(t, ctx, mu)
 			inOther, otherHold := lock(t, ctx, c.NewLock("b"))
-			awaitUntil(t, srv, "a", hold, 1500*time.Millisecond)
+			awaitUntil(t, srv, "a", hold, 4*time.Second)
 			require.NoError(t, rdb.Del(ctx, "a").Err())
 			<-held.Done()
 			require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
-			awaitUntil(t, srv, "b", otherHold, time.Second)
+			awaitUntil(t, srv, "b", otherHold, 4*time.Second)
 			require.NoError(t, inOther.Err())
 			require.NoError(t, otherHold.Unlock(ctx))
 			if name == "panics" {

@@ -93,14 +93,15 @@ func TestWaiterIsWokenByTheMessage(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("from before Unlock to the grant elsewhere: median %v, longest %v", took[15], took[29])
-	require.Less(t, took[15], 50*time.Millisecond)
+	require.Less(t, took[15], 500*time.Millisecond)
 }
 
 func TestQueueOfAThousand(t *testing.T) {
+	redistest.Long(t, "1,000 goroutines")
 	srv := newServer(t)
 	mu := newClient(t, srv, nil).NewLock("a")
 	held, hold := lock(t, t.Context(), mu)
-	base := runtime.NumGoroutine()
+	base := redistest.Goroutines()
 	const n = 1000
 	served := 0 // guarded by the lock
 	var all sync.WaitGroup
@@ -113,7 +114,7 @@ func TestQueueOfAThousand(t *testing.T) {
 		})
 	}
 	awaitListener(t, srv.Client(t), "a")
-	require.Less(t, runtime.NumGoroutine()-base, n+20, "no goroutine per waiter")
+	require.Less(t, redistest.Goroutines()-base, n+20, "no goroutine per waiter")
 	before := srv.CommandCalls(t)
 	require.NoError(t, hold.Unlock(held))
 	all.Wait()
@@ -150,21 +151,21 @@ func TestClientsExcludeEachOther(t *testing.T) {
 	require.Equal(t, clients*goroutines*rounds, counter)
 }
 
+// Whoever waits sends nothing for 5 s, but for the probes of the subscription.
 func TestWaitingSendsNothing(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	opts, refused := refusals()
+	opts := &rlock.Options{LeaseTime: forever}
 	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
 	waiting := lockAsync(t.Context(), newClient(t, srv, opts).NewLock("a"))
-	<-refused
-	<-refused // the second attempt, with the subscription confirmed
+	awaitHearing(t, srv.Client(t), "a", 1)
 	calls := make(map[string]int)
 	m := srv.Monitor(t)
 	<-time.After(4 * time.Second) // longer than the time between probes
 	for _, c := range m.Commands() {
 		switch name := strings.ToLower(c.Args[0]); {
 		case name == "hello", name == "client": // a new connection, for the probe
-		case name == "publish" && c.Args[1] != channelOfA:
+		case name == "publish" && !strings.HasPrefix(c.Args[1], "rlock_channel:"):
 			calls["probe"]++
 		default:
 			calls[strings.Join(c.Args, " ")]++
@@ -177,6 +178,7 @@ func TestWaitingSendsNothing(t *testing.T) {
 }
 
 func TestWaiterIsServedWhenTheHolderIsKilled(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	mu := newClient(t, srv, nil).NewLock("a")
@@ -192,7 +194,7 @@ func TestWaiterIsServedWhenTheHolderIsKilled(t *testing.T) {
 		t.Logf("%v after the end of the TTL", late)
 		best = min(best, late)
 	}
-	require.Less(t, best, 100*time.Millisecond)
+	require.Less(t, best, 500*time.Millisecond)
 }
 
 // The message of a release that falls into the time without a connection is
@@ -220,7 +222,7 @@ func TestUnlockWhileThePubSubConnectionIsGone(t *testing.T) {
 		longest = max(longest, await(t, waiting, byTimer).Sub(start))
 	}
 	t.Logf("longest wait over 200 kills: %v", longest)
-	require.Less(t, longest, 1200*time.Millisecond+slack)
+	require.Less(t, longest, time.Second+slack)
 }
 
 // logLines is a handler's output.
@@ -291,23 +293,21 @@ func releaseBeforeSubscription(t *testing.T, confirmed bool) {
 	b, p := through(t, srv, opts)
 	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
 	subscribe := p.Hold(func(args []string) bool {
-		return netfault.Command("subscribe")(args) && netfault.Arg(channelOfA)(args)
+		return netfault.Command("subscribe")(args) && strings.HasPrefix(args[1], "rlock_channel:{a}:")
 	})
 	waiting := lockAsync(t.Context(), b.NewLock("a"))
 	require.NoError(t, subscribe.Wait(t.Context()))
-	for range 5 { // the next attempt by timer is 800 ms away
+	for range 5 { // by then it has a ticket
 		<-refused
 	}
 	released := time.Now()
 	require.NoError(t, hold.Unlock(held))
-	limit := 1200 * time.Millisecond
 	if confirmed {
 		require.NoError(t, subscribe.Deliver(t.Context()))
-		limit = 300 * time.Millisecond
 	}
 	took := await(t, waiting, byTimer).Sub(released)
 	t.Logf("served after %v", took)
-	require.Less(t, took, limit+slack/2)
+	require.Less(t, took, 300*time.Millisecond+slack/2, "the first in line asks every 100 ms until it hears")
 	if !confirmed {
 		require.NoError(t, subscribe.Deliver(t.Context()))
 	}

@@ -2,13 +2,16 @@ package rlocktest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
@@ -41,10 +44,24 @@ func NewServer(tb testing.TB) *Server {
 	}
 	_ = first.Close()
 	tb.Cleanup(mini.Close)
+	mini.Server().SetPreHook(info())
 	serve := mini.Server().ServeConn
 	s := &Server{tb: tb, network: newNetwork(serve)}
 	s.own = s.client(newNetwork(serve))
 	return s
+}
+
+// info answers INFO server, by which a quorum lock tells servers apart and learns their
+// age: this one has forgotten nothing, so it is old.
+func info() server.Hook {
+	text := fmt.Sprintf("# Server\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n", rand.Text(), 24*60*60)
+	return func(peer *server.Peer, command string, args ...string) bool {
+		if !strings.EqualFold(command, "info") || len(args) != 1 || !strings.EqualFold(args[0], "server") {
+			return false
+		}
+		peer.WriteBulk(text)
+		return true
+	}
 }
 
 // Client returns a client of the server, with go-redis's default options as far

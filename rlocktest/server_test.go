@@ -268,3 +268,23 @@ func (s *spy) end() {
 		f()
 	}
 }
+
+// Three servers are enough for a quorum lock, and one that hangs does not matter.
+func TestQuorumLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var servers []*rlocktest.Server
+		var clients []*rlock.Client
+		for range 3 {
+			s := rlocktest.NewServer(t)
+			servers, clients = append(servers, s), append(clients, s.Locks(nil))
+		}
+		mu := rlock.NewQuorumLock("report", clients, rlock.WithFencing())
+		servers[0].Hang()
+		held, hold, err := mu.Lock(t.Context())
+		require.NoError(t, err)
+		require.Positive(t, hold.Token())
+		time.Sleep(time.Hour)
+		require.NoError(t, held.Err())
+		require.NoError(t, hold.Unlock(held))
+	})
+}

@@ -26,7 +26,7 @@ const (
 // Options for [New]. The zero value is usable.
 type Options struct {
 	BatchSize int          // most leases in one RenewFunc call; 0: 100
-	Logger    *slog.Logger // hears of failed renewals; nil: silent
+	Logger    *slog.Logger // hears of failed renewals, from the goroutine of the batch, when they are noted; nil: silent
 }
 
 // Scheduler renews leases and detects their loss. Its methods may be called

@@ -49,6 +49,7 @@ func TestContenders(t *testing.T) {
 	scenarios, err := bench.Select([]bench.Scenario{
 		{Name: "cycle", Kind: bench.Cycle, Processes: 1, Goroutines: 2, Keys: 2, Floor: 1},
 		{Name: "contend", Kind: bench.Contend, Processes: 2, Goroutines: 2, Keys: 1, Floor: 1, Section: 100 * time.Microsecond},
+		{Name: "wide", Kind: bench.Wide, Processes: 2, Goroutines: 2, Clients: 2, Keys: 1, Floor: 1, Section: 100 * time.Microsecond},
 		{Name: "held", Kind: bench.Held, Processes: 2, Goroutines: 4, Keys: 10, Floor: 1, Lease: 2 * time.Second, Span: time.Second},
 	}, nil)
 	require.NoError(t, err)

@@ -48,7 +48,8 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	rounds := flags.Int("rounds", 5, "play each scenario that often")
 	duration := flags.Duration("duration", time.Second, "of a run, where the scenario does not say")
 	jsonFile := flags.String("json", "", "write everything to this `file`")
-	svgFile := flags.String("svg", "", "draw latencies, and hand-offs against waiters, to this `file`")
+	markdownFile := flags.String("markdown", "", "write the summary, which ends the output, to this `file` as well")
+	svgFile := flags.String("svg", "", "draw latencies, and hand-offs against waiters and clients, to this `file`")
 	list := flags.Bool("list", false, "list scenarios and contenders")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -80,7 +81,8 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if problems := len(report.Problems()); problems > 0 && err == nil {
 		err = fmt.Errorf("%d runs went wrong", problems)
 	}
-	return errors.Join(err, report.WriteTable(stdout), save(*jsonFile, report.WriteJSON), save(*svgFile, report.WriteSVG))
+	return errors.Join(err, report.WriteTable(stdout), save(*jsonFile, report.WriteJSON),
+		save(*markdownFile, report.WriteSummary), save(*svgFile, report.WriteSVG))
 }
 
 func words(list string) []string {

@@ -153,6 +153,9 @@ func newRueidislock(o rueidislock.LockerOption) func(bench.Target) (bench.Locker
 			InitAddress: []string{opts.Addr}, Username: opts.Username, Password: opts.Password, SelectDB: opts.DB,
 			TLSConfig: opts.TLSConfig, ForceSingleClient: true,
 		}
+		if t.Server.Pool > 0 { // one of many clients
+			o.ClientOption.PipelineMultiplex = 1 // two connections
+		}
 		l, err := rueidislock.NewLocker(o)
 		return rueidislocker{l}, err
 	}

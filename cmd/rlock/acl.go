@@ -11,9 +11,10 @@ import (
 type feature uint
 
 const (
-	locking     feature = 1 << iota // lock, nested lock, renewal, unlock, force-unlock
+	locking     feature = 1 << iota // lock, wait, nested lock, renewal, unlock, which passes the lock on, force-unlock
 	fencing                         // tokens; `rlock run` always has them
-	waking                          // waiters learn of a release when it happens
+	waking                          // who waits for a lock is told when it has it
+	foreign                         // Redisson's clients, and locks that poll, tell of their releases and are told of ours
 	probing                         // a subscription that has gone deaf is noticed although it answers PING
 	inspecting                      // `rlock inspect`
 	listing                         // `rlock ls`
@@ -27,7 +28,7 @@ const (
 
 // The users that docs/acl.md knows.
 const (
-	lockUser = locking | fencing | waking | probing | inspecting
+	lockUser = locking | fencing | waking | foreign | probing | inspecting
 	readUser = inspecting | listing
 )
 
@@ -55,28 +56,29 @@ var commandRights = []right{
 	{"+pexpire", locking, "the lease, and its renewal", "pexpire KEY 1"},
 	{"+hdel", locking, "unlock", "hdel KEY f"},
 	{"+del", locking, "forced unlock; takes a lock back that could not be given a lease", "del KEY"},
+	{"+exists", locking, "does anybody queue, is the lock free", "exists KEY"},
+	{"+time", locking, "when a lock was passed on; tokens follow the server's clock", "time"},
+	{"+zadd", locking, "a waiter takes a place in the queue", "zadd KEY xx 0 m"},
+	{"+zrem", locking, "gives it up, or gets the lock", "zrem KEY m"},
+	{"+zrange", locking, "who is next, who is last", "zrange KEY 0 0"},
+	{"+zscore", locking, "where a waiter stands", "zscore KEY m"},
+	{"+zcard", locking, "does anybody queue", "zcard KEY"},
+	{"+zcount", locking | inspecting, "is anybody before a waiter; how many wait", "zcount KEY 0 0"},
+	{"+zrangebyscore", locking, "who is behind the first, while Redisson holds the lock", "zrangebyscore KEY 0 0"},
 	{"+get", fencing | inspecting | sharing, "the newest token; whose intent", "get KEY"},
 	{"+set", fencing | sharing, "the next token; a read hold", "set KEY v nx xx"},
-	{"+time", fencing | queueing, "tokens, and tickets, follow the server's clock", "time"},
-	{"+publish", waking, "unlock tells the waiters; probes of the subscription", "publish CHANNEL 0"},
-	{"+subscribe", waking | probing | queueing | sharing, "waiters listen", "subscribe CHANNEL"},
-	{"+unsubscribe", waking, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
-	{"+pubsub|numsub", inspecting, "how many connections wait", "pubsub numsub CHANNEL"},
+	{"+incrby", fencing, "the tokens after it", "incrby KEY odd"},
+	{"+publish", waking | foreign, "unlock tells the next that it has the lock, or everybody; probes of the subscription", "publish CHANNEL 0"},
+	{"+subscribe", waking | foreign | probing | sharing, "waiters listen", "subscribe CHANNEL"},
+	{"+unsubscribe", waking | foreign, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
+	{"+pubsub|numsub", inspecting, "how many connections wait; unlock does without, as it announces itself to find that out", "pubsub numsub CHANNEL"},
 	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
 	{"+hscan", listing, "reads the holders", "hscan KEY 0"},
-	{"+exists", queueing, "is the lock free", "exists KEY"},
-	{"+hget", queueing | sharing, "one field: a ticket, a writer", "hget KEY f"},
-	{"+zadd", queueing, "takes a place in the queue", "zadd KEY"},
-	{"+zrem", queueing, "gives it up", "zrem KEY m"},
-	{"+zpopmin", queueing, "the next", "zpopmin KEY"},
-	{"+zrange", queueing, "who is first", "zrange KEY 0 0"},
-	{"+zrevrange", queueing, "who is last", "zrevrange KEY 0 0"},
-	{"+zcard", queueing, "how many wait", "zcard KEY"},
+	{"+hget", sharing, "one field: a writer", "hget KEY f"},
 	{"+hmget", sharing, "mode and holds", "hmget KEY mode"},
 	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
 	{"+select", database, "a database other than 0", ""},           // or there is no connection
 	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
-	{"+cluster|keyslot", clustered | sharding, "is it a cluster", "cluster keyslot 0"},
 	{"+pubsub|shardnumsub", clustered | sharding, "has it sharded channels, and how many connections wait there", "pubsub shardnumsub"},
 	{"+spublish", sharding, "unlock tells the waiters; probes of the subscription", "spublish CHANNEL 0"},
 	{"+ssubscribe", sharding, "waiters listen", "ssubscribe CHANNEL"},
@@ -92,13 +94,12 @@ var relatives = []struct {
 	needs feature
 	why   string
 }{
+	{"~rlock_queue:NAME", locking | inspecting, "who waits"},
 	{"~redisson_lock_token:NAME", fencing | inspecting, "fencing counters"},
-	{"&redisson_lock__channel:NAME", waking, "unlock messages"},
-	{"~rlock_fair_queue:NAME", queueing, "who waits for a fair lock"},
-	{"~rlock_fair_tickets:NAME", queueing, "until when"},
+	{"&rlock_channel:NAME:*", waking, "each client's own channel, where it is told that it has the lock"},
+	{"&redisson_lock__channel:NAME", foreign, "unlock messages, Redisson's and for Redisson"},
 	{"~redisson_lock_queue:NAME", queueing, "is there a queue of Redisson's"},
 	{"~redisson_lock_timeout:NAME", queueing, "likewise"},
-	{"&rlock_fair_channel:NAME:*", queueing, "grants of fair locks"},
 	{"~rlock_rwlock_intent:NAME", sharing, "a writer waits"},
 	{"~NAME:*", sharing, "leases of readers"},
 	{"&redisson_rwlock:NAME", sharing, "unlock messages of read/write locks"},
@@ -116,7 +117,11 @@ func rightsFor(glob string) []right {
 	}
 	for _, r := range relatives {
 		as := func(name, why string) right {
-			return right{strings.Replace(r.rule, "NAME", strings.Replace(name, "NAME", glob, 1), 1), r.needs, why, useOf(strings.Replace(r.rule, "NAME", name, 1))}
+			rule := strings.Replace(r.rule, "NAME", strings.Replace(name, "NAME", glob, 1), 1)
+			if strings.HasSuffix(rule, "*:*") && !strings.HasSuffix(rule, `\*:*`) {
+				rule = strings.TrimSuffix(rule, ":*")
+			}
+			return right{rule, r.needs, why, useOf(strings.Replace(r.rule, "NAME", name, 1))}
 		}
 		switch {
 		case glob == "*", strings.Contains(glob, "{"):
@@ -196,7 +201,7 @@ func aclGlob(prefix, glob string) string {
 // String lists the names of the features.
 func (f feature) String() string {
 	var names []string
-	for i, name := range []string{"lock", "fencing", "wake-up", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas"} {
+	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas"} {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -54,26 +55,27 @@ func (u *clusterUser) works(f feature, name string) error {
 	mine, theirs := both[0].NewLock(name, rlock.WithFencing()), both[1].NewLock(name, rlock.WithFencing())
 	switch f {
 	case clustered:
-		return u.look(ctx, mine, theirs)
+		return u.look(ctx, mine)
 	case sharding:
 		return u.wake(ctx, mine, theirs)
 	}
 	return replicate(ctx, both[0].NewLock(name, rlock.WithReplicas(1, 10*time.Millisecond)))
 }
 
-// look locks, inspects a lock that somebody waits for, and lists it.
-func (u *clusterUser) look(ctx context.Context, mine, theirs *rlock.Lock) error {
+// look locks, inspects a lock that Redisson waits for, and lists it.
+func (u *clusterUser) look(ctx context.Context, mine *rlock.Lock) error {
 	_, hold, err := mine.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = hold.Unlock(ctx) }()
-	err = whileWaiting(ctx, theirs, func() bool {
-		state, err := mine.Inspect(ctx)
-		return err == nil && state.Waiters > 0
-	})
-	if err != nil {
+	listener := u.admin.SSubscribe(ctx, relative("redisson_lock__channel", mine.Name()))
+	defer func() { _ = listener.Close() }()
+	if _, err := listener.Receive(ctx); err != nil {
 		return err
+	}
+	if state, err := mine.Inspect(ctx); err != nil || state.Waiters != 1 {
+		return fmt.Errorf("%d wait: %w", state.Waiters, err)
 	}
 	_, err = (&server{rdb: u.rdb, prefix: aclPrefix}).list(ctx, "*")
 	return err
@@ -81,23 +83,24 @@ func (u *clusterUser) look(ctx context.Context, mine, theirs *rlock.Lock) error 
 
 // wake does it by sharded channels, with a probe.
 func (u *clusterUser) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
-	channel := relative("redisson_lock__channel", mine.Name())
-	listeners := func() int64 { return u.admin.PubSubShardNumSub(ctx, channel).Val()[channel] }
-	if err := wakes(ctx, mine, theirs, channel, u.admin.SSubscribe, listeners); err != nil {
-		return err
-	}
 	_, hold, err := theirs.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = hold.Unlock(ctx) }()
-	return whileWaiting(ctx, mine, func() bool {
+	err = whileWaiting(ctx, mine, func() bool {
 		return len(u.admin.PubSubShardChannels(ctx, "redisson_lock__channel:rlock-probe:*{"+aclPrefix+mine.Name()+"}").Val()) == 1
 	})
+	if err = errors.Join(err, hold.Unlock(ctx)); err != nil {
+		return err
+	}
+	return wakes(ctx, mine, theirs, u.admin.SSubscribe, func() []string {
+		return u.admin.PubSubShardChannels(ctx, relative("rlock_channel", mine.Name())+":*").Val()
+	}, func() bool { return u.admin.ZCount(ctx, relative("rlock_queue", mine.Name()), "1", "+inf").Val() == 1 })
 }
 
 // TestRightsInACluster takes each item out in turn that only a cluster needs.
 func TestRightsInACluster(t *testing.T) {
+	redistest.Long(t, "a cluster without each right in turn")
 	logging.Disable() // go-redis would log that it may not ask for COMMAND
 	node := startCluster(t)
 	for _, r := range append(rightsFor(aclPrefix+"*"), right{item: "nothing"}) {
@@ -127,6 +130,7 @@ func TestRightsInACluster(t *testing.T) {
 // TestDoctorInACluster has the doctor find that its own line is enough, and name
 // what is missing.
 func TestDoctorInACluster(t *testing.T) {
+	redistest.Long(t, "the doctor is called again and again on a cluster")
 	node := startCluster(t)
 	admin := node.Client(t)
 	_, r := examined(t, node.URL(), "--cluster", "--prefix", aclPrefix)
@@ -136,7 +140,7 @@ func TestDoctorInACluster(t *testing.T) {
 	_, r = examined(t, url, "--cluster", "--prefix", aclPrefix)
 	require.Equal(t, fine, r.levels()["acl"], "%+v", r.Findings)
 	require.Equal(t, fine, r.levels()["lock"], "%+v", r.Findings)
-	for _, item := range []string{"cluster|keyslot", "pubsub|shardnumsub", "spublish", "ssubscribe", "sunsubscribe", "wait"} {
+	for _, item := range []string{"pubsub|shardnumsub", "spublish", "ssubscribe", "sunsubscribe", "wait"} {
 		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "-"+item).Err())
 		d := newDoctor(&server{rdb: clusterAs(t, node), prefix: aclPrefix}, "*")
 		d.checkRights(t.Context())

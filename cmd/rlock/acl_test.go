@@ -25,12 +25,14 @@ type aclWorld struct {
 	srv   *redistest.Server
 	admin *redis.Client
 	user  *redis.Client
+
+	waiting chan struct{} // told when a client of either was refused a lock and waits
 }
 
 // newACLWorld makes the user as the line says, apart from one item.
 func newACLWorld(t *testing.T, line, without string) *aclWorld {
 	t.Helper()
-	w := &aclWorld{t: t, srv: redistest.Start(t)}
+	w := &aclWorld{t: t, srv: redistest.Start(t), waiting: make(chan struct{}, 1)}
 	w.admin = w.srv.Client(t)
 	var args []any
 	for word := range strings.FieldsSeq(line) {
@@ -65,9 +67,11 @@ func (w *aclWorld) works(f feature, name string) error {
 	case locking:
 		return w.mutex(ctx, mine.NewLock(name), theirs.NewLock(name))
 	case fencing:
-		return w.fence(ctx, mine.NewLock(name, rlock.WithFencing()))
+		return w.fence(ctx, mine.NewLock(name, rlock.WithFencing()), theirs.NewLock(name, rlock.WithFencing()))
 	case waking:
 		return w.wake(ctx, mine.NewLock(name), theirs.NewLock(name))
+	case foreign:
+		return w.redisson(ctx, mine.NewLock(name))
 	case probing:
 		return w.probe(ctx, mine.NewLock(name), theirs.NewLock(name))
 	case queueing:
@@ -81,12 +85,16 @@ func (w *aclWorld) works(f feature, name string) error {
 }
 
 func (w *aclWorld) client(rdb *redis.Client) *rlock.Client {
-	c, err := rlock.New(rdb, &rlock.Options{Prefix: aclPrefix, LeaseTime: 3 * time.Second, UnlockTimeout: time.Second})
+	c, err := rlock.New(rdb, &rlock.Options{
+		Prefix: aclPrefix, LeaseTime: 3 * time.Second, UnlockTimeout: time.Second,
+		Trace: rlock.Trace{Waiting: func(string, time.Duration) { notice(w.waiting) }},
+	})
 	require.NoError(w.t, err)
 	return c
 }
 
-// mutex locks, nests, renews and unlocks, and meets a lock of somebody else.
+// mutex locks, nests, renews and unlocks, meets a lock of somebody else, waits, and
+// passes the lock on.
 func (w *aclWorld) mutex(ctx context.Context, mine, theirs *rlock.Lock) error {
 	held, hold, err := mine.Lock(ctx)
 	if err != nil {
@@ -99,7 +107,7 @@ func (w *aclWorld) mutex(ctx context.Context, mine, theirs *rlock.Lock) error {
 	if err := errors.Join(inner.Unlock(ctx), hold.Unlock(ctx)); err != nil {
 		return fmt.Errorf("unlock: %w", err)
 	}
-	if err := w.renewal(ctx, mine.Name()); err != nil {
+	if err := errors.Join(w.renewal(ctx, mine.Name()), w.turns(ctx, mine, theirs), w.expiry(ctx, mine)); err != nil {
 		return err
 	}
 	_, hold, err = theirs.Lock(ctx)
@@ -137,7 +145,10 @@ func (w *aclWorld) renewal(ctx context.Context, name string) error {
 	}
 }
 
-func (w *aclWorld) fence(ctx context.Context, mine *rlock.Lock) error {
+func (w *aclWorld) fence(ctx context.Context, mine, theirs *rlock.Lock) error {
+	if err := w.turns(ctx, mine, theirs); err != nil {
+		return err
+	}
 	var last int64
 	for range 2 {
 		_, hold, err := mine.Lock(ctx)
@@ -155,51 +166,135 @@ func (w *aclWorld) fence(ctx context.Context, mine *rlock.Lock) error {
 	return nil
 }
 
-func (w *aclWorld) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
-	channel := relative("redisson_lock__channel", mine.Name())
-	return wakes(ctx, mine, theirs, channel, w.admin.Subscribe, func() int64 { return w.admin.PubSubNumSub(ctx, channel).Val()[channel] })
+// turns has each wait for the other, in the queue.
+func (w *aclWorld) turns(ctx context.Context, mine, theirs *rlock.Lock) error {
+	for _, pair := range [][2]*rlock.Lock{{theirs, mine}, {mine, theirs}} {
+		_, hold, err := pair[0].Lock(ctx)
+		if err != nil {
+			return err
+		}
+		next := w.waiter(ctx, pair[1])
+		if err := errors.Join(hold.Unlock(ctx), <-next); err != nil {
+			return fmt.Errorf("turns: %w", err)
+		}
+	}
+	return nil
 }
 
-// wakes waits for a lock, is told of its release, tells of its own, and is not
-// counted when it does not wait any more.
-func wakes(ctx context.Context, mine, theirs *rlock.Lock, channel string, listen func(context.Context, ...string) *redis.PubSub, listeners func() int64) error {
-	_, release, err := theirs.Lock(ctx)
+// waiter waits for a lock and releases it; that it queues by now is certain, if it
+// can at all.
+func (w *aclWorld) waiter(ctx context.Context, mu *rlock.Lock) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- mu.Do(ctx, func(context.Context) error { return nil }) }()
+	within(3*time.Second, func() bool { return len(done) == 1 || w.queued(ctx, mu.Name()) == 1 })
+	return done
+}
+
+// queued returns how many have a ticket.
+func (w *aclWorld) queued(ctx context.Context, name string) int64 {
+	return w.admin.ZCount(ctx, relative("rlock_queue", name), "1", "+inf").Val()
+}
+
+// redissonOwner is how Redisson names one.
+const redissonOwner = "8743c9c0-0795-4907-87fd-6c719a6b4586:61"
+
+// expiry waits until the lock of a dead Redisson ends.
+func (w *aclWorld) expiry(ctx context.Context, mine *rlock.Lock) error {
+	if err := w.takeAsRedisson(ctx, mine.Name(), 500*time.Millisecond); err != nil {
+		return err
+	}
+	if err := <-w.waiter(ctx, mine); err != nil {
+		return fmt.Errorf("after Redisson: %w", err)
+	}
+	return nil
+}
+
+func (w *aclWorld) takeAsRedisson(ctx context.Context, name string, lease time.Duration) error {
+	return errors.Join(w.admin.HSet(ctx, aclPrefix+name, redissonOwner, 1).Err(), w.admin.PExpire(ctx, aclPrefix+name, lease).Err())
+}
+
+// wake waits for a lock, is told that it is its own, and tells the next.
+func (w *aclWorld) wake(ctx context.Context, mine, theirs *rlock.Lock) error {
+	return wakes(ctx, mine, theirs, w.admin.Subscribe, func() []string {
+		return w.admin.PubSubChannels(ctx, relative("rlock_channel", mine.Name())+":*").Val()
+	}, func() bool { return w.queued(ctx, mine.Name()) == 1 })
+}
+
+// wakes listens to its own channel while it waits, and not any longer; and when it
+// passes the lock on, the other is told by a message that listen lets one hear.
+func wakes(ctx context.Context, mine, theirs *rlock.Lock, listen func(context.Context, ...string) *redis.PubSub, channels func() []string, queued func() bool) error {
+	next := make(chan error, 1)
+	begin := func(mu *rlock.Lock) (channel string) {
+		go func() { next <- mu.Do(ctx, func(context.Context) error { return nil }) }()
+		within(3*time.Second, func() bool { return len(next) == 1 || len(channels()) == 1 && queued() })
+		if listening := channels(); len(listening) == 1 {
+			return listening[0]
+		}
+		return ""
+	}
+	_, hold, err := theirs.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	type result struct {
-		hold *rlock.Hold
-		err  error
+	listens := begin(mine) != ""
+	if err := errors.Join(hold.Unlock(ctx), <-next); err != nil {
+		return fmt.Errorf("wait: %w", err)
 	}
-	results := make(chan result, 1)
-	go func() {
-		_, hold, err := mine.Lock(ctx)
-		results <- result{hold, err}
-	}()
-	heard := within(3*time.Second, func() bool { return len(results) == 1 || listeners() == 1 })
-	if err := release.Unlock(ctx); err != nil {
+	switch {
+	case !listens:
+		return errors.New("not subscribed")
+	case !within(5*time.Second, func() bool { return len(channels()) == 0 }):
+		return errors.New("still subscribed")
+	}
+	if _, hold, err = mine.Lock(ctx); err != nil {
 		return err
 	}
-	r := <-results
-	if r.err != nil {
-		return fmt.Errorf("wait: %w", r.err)
-	}
+	channel := begin(theirs)
 	listener := listen(ctx, channel)
+	defer func() { _ = listener.Close() }()
+	_, err = listener.Receive(ctx)
+	if err = errors.Join(err, hold.Unlock(ctx), <-next); err != nil {
+		return fmt.Errorf("pass on to %s: %w", channel, err)
+	}
+	if _, err = listener.ReceiveTimeout(ctx, 3*time.Second); err != nil {
+		return fmt.Errorf("the next was not told: %w", err)
+	}
+	return nil
+}
+
+// redisson is told of the release of one of Redisson's clients, and tells one.
+func (w *aclWorld) redisson(ctx context.Context, mine *rlock.Lock) error {
+	if err := w.takeAsRedisson(ctx, mine.Name(), 4*time.Second); err != nil {
+		return err
+	}
+	channel := relative("redisson_lock__channel", mine.Name())
+	listeners := func() int64 { return w.admin.PubSubNumSub(ctx, channel).Val()[channel] }
+	next := w.waiter(ctx, mine)
+	heard := within(3*time.Second, func() bool { return len(next) == 1 || listeners() == 1 })
+	if err := errors.Join(w.admin.Del(ctx, aclPrefix+mine.Name()).Err(), w.admin.Publish(ctx, channel, 0).Err(), <-next); err != nil {
+		return fmt.Errorf("wait for Redisson: %w", err)
+	}
+	_, hold, err := mine.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	left := within(5*time.Second, func() bool { return listeners() == 0 })
+	listener := w.admin.Subscribe(ctx, channel)
 	defer func() { _ = listener.Close() }()
 	if _, err := listener.Receive(ctx); err != nil {
 		return err
 	}
-	if err := r.hold.Unlock(ctx); err != nil {
+	if err := hold.Unlock(ctx); err != nil {
 		return err
 	}
 	_, err = listener.ReceiveTimeout(ctx, 3*time.Second)
 	switch {
 	case !heard:
-		return errors.New("not subscribed")
+		return errors.New("not subscribed for Redisson")
+	case !left:
+		return errors.New("still subscribed for Redisson")
 	case err != nil:
-		return fmt.Errorf("the release was not announced: %w", err)
-	case !within(5*time.Second, func() bool { return listeners() == 1 }): // the listener here
-		return errors.New("still subscribed")
+		return fmt.Errorf("Redisson was not told: %w", err)
 	}
 	return nil
 }
@@ -239,37 +334,38 @@ func relative(what, name string) string {
 	return what + ":{" + aclPrefix + name + "}"
 }
 
-// waits lets mine wait for a lock of somebody else until it has subscribed, and
-// give up. It leaves nothing of the key behind.
-func (w *aclWorld) waits(ctx context.Context, mine *rlock.Lock, channels, key string) error {
+// waits lets mine wait for a lock of somebody else until it has left a key, and give
+// up. It leaves nothing of the key behind.
+func (w *aclWorld) waits(ctx context.Context, mine *rlock.Lock, key string) error {
+	for len(w.waiting) > 0 {
+		<-w.waiting
+	}
 	wait, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
 		_, _, err := mine.Lock(wait)
 		done <- err
 	}()
-	found := within(time.Second, func() bool {
-		return len(done) == 1 || len(w.admin.PubSubChannels(ctx, channels).Val()) == 1
-	}) && within(time.Second, func() bool { return len(done) == 1 || w.admin.Exists(ctx, key).Val() == 1 })
+	found := within(3*time.Second, func() bool {
+		return len(done) == 1 || len(w.waiting) == 1 && w.admin.Exists(ctx, key).Val() == 1
+	})
 	cancel()
 	switch err := <-done; {
 	case !found || !errors.Is(err, rlock.ErrNotAcquired):
 		return fmt.Errorf("does not wait: %w", cmp.Or(err, errNotExclusive))
-	case !within(time.Second, func() bool { return w.admin.Exists(ctx, key).Val() == 0 }):
+	case !within(3*time.Second, func() bool { return w.admin.Exists(ctx, key).Val() == 0 }):
 		return errors.New("still waits on the server")
 	}
 	return nil
 }
 
-// queue waits for a fair lock, takes it, and passes it on.
+// queue waits for a fair lock, gives up, takes it, and passes it on.
 func (w *aclWorld) queue(ctx context.Context, mine, theirs *rlock.Lock) error {
-	queue := relative("rlock_fair_queue", mine.Name())
 	_, hold, err := theirs.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	err = w.waits(ctx, mine, relative("rlock_fair_channel", mine.Name())+":*", queue)
-	if err = errors.Join(err, hold.Unlock(ctx)); err != nil {
+	if err = errors.Join(w.waits(ctx, mine, relative("rlock_queue", mine.Name())), hold.Unlock(ctx)); err != nil {
 		return err
 	}
 	_, hold, err = mine.Lock(ctx)
@@ -279,9 +375,7 @@ func (w *aclWorld) queue(ctx context.Context, mine, theirs *rlock.Lock) error {
 	if _, err := mine.Inspect(ctx); err != nil {
 		return errors.Join(fmt.Errorf("inspect: %w", err), hold.Unlock(ctx))
 	}
-	next := make(chan error, 1)
-	go func() { next <- theirs.Do(ctx, func(context.Context) error { return nil }) }()
-	within(time.Second, func() bool { return len(next) == 1 || w.admin.Exists(ctx, queue).Val() == 1 })
+	next := w.waiter(ctx, theirs)
 	return errors.Join(hold.Unlock(ctx), <-next)
 }
 
@@ -297,7 +391,10 @@ func (w *aclWorld) share(ctx context.Context, mine, theirs *rlock.RWLock) error 
 		return err
 	}
 	name := mine.Writer().Name()
-	err = w.waits(ctx, mine.Writer(), relative("redisson_rwlock", name), relative("rlock_rwlock_intent", name))
+	err = w.waits(ctx, mine.Writer(), relative("rlock_rwlock_intent", name))
+	err = errors.Join(err, whileWaiting(ctx, mine.Writer(), func() bool {
+		return len(w.admin.PubSubChannels(ctx, relative("redisson_rwlock", name)).Val()) == 1
+	}))
 	return errors.Join(err, hold.Unlock(ctx))
 }
 
@@ -347,7 +444,7 @@ func within(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-var aclFeatures = []feature{locking, fencing, waking, probing, inspecting, listing, database, queueing, sharing, replicating}
+var aclFeatures = []feature{locking, fencing, waking, foreign, probing, inspecting, listing, database, queueing, sharing, replicating}
 
 // broken returns the features that do not work with all of the names.
 func (w *aclWorld) broken(names ...string) (broken feature) {
@@ -373,6 +470,9 @@ func TestRights(t *testing.T) {
 		}
 		t.Run(r.item, func(t *testing.T) {
 			t.Parallel()
+			if r.needs != 0 {
+				redistest.Long(t, "waits for what is missing")
+			}
 			names := []string{"x"}
 			if r.item[0] != '+' {
 				names = append(names, "{t}x")
@@ -380,7 +480,7 @@ func TestRights(t *testing.T) {
 			broken := newACLWorld(t, line, r.item).broken(names...)
 			follows := r.needs
 			if r.needs&locking != 0 {
-				follows |= fencing | waking | probing | queueing | sharing | replicating
+				follows |= fencing | waking | foreign | probing | queueing | sharing | replicating
 			}
 			require.Equal(t, r.needs, broken&r.needs, "said to break without it")
 			require.Zero(t, broken&^follows, "not said to break without it")
@@ -389,6 +489,8 @@ func TestRights(t *testing.T) {
 }
 
 func TestUsersMayDoNothingElse(t *testing.T) {
+	redistest.Long(t, "waits for what is forbidden")
+	t.Parallel()
 	for _, user := range []feature{lockUser, readUser} {
 		w := newACLWorld(t, aclLine("u", aclPrefix+"*", user), "")
 		require.Equal(t, database|queueing|sharing|replicating|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
@@ -409,19 +511,24 @@ func words(text string) (args []any) {
 }
 
 func TestRightsToAllNames(t *testing.T) {
+	redistest.Long(t, "waits for what is forbidden")
+	t.Parallel()
 	w := newACLWorld(t, aclLine("u", "*", lockUser), "")
-	require.Equal(t, listing|database|queueing|sharing|replicating, w.broken("x", "{t}x"))
+	require.Equal(t, listing|database|sharing|replicating, w.broken("x", "{t}x")) // fair locks need other keys only
 }
 
 func TestACLPatterns(t *testing.T) {
 	for _, tc := range []struct{ prefix, glob, want string }{
-		{"", "*", "~* &redisson_lock__channel:*"},
-		{"", "a", "~a ~redisson_lock_token:{a} &redisson_lock__channel:{a} &redisson_lock__channel:{rlock-probe:*}"},
-		{"p{t}", "*", "~p{t}* ~redisson_lock_token:p{t}* &redisson_lock__channel:p{t}* &redisson_lock__channel:{rlock-probe:*}"},
-		{"p*", "a", `~p\*a ~redisson_lock_token:{p\*a} &redisson_lock__channel:{p\*a} &redisson_lock__channel:{rlock-probe:*}`},
-		{"my app:", "", "~my?app: ~redisson_lock_token:{my?app:} ~redisson_lock_token:my?app: &redisson_lock__channel:{my?app:} &redisson_lock__channel:my?app: &redisson_lock__channel:{rlock-probe:*}"},
+		{"", "*", "~* &rlock_channel:* &redisson_lock__channel:*"},
+		{"", "a", "~a ~rlock_queue:{a} ~redisson_lock_token:{a} &rlock_channel:{a}:* &redisson_lock__channel:{a} &redisson_lock__channel:{rlock-probe:*}"},
+		{"p{t}", "*", "~p{t}* ~rlock_queue:p{t}* ~redisson_lock_token:p{t}* &rlock_channel:p{t}* &redisson_lock__channel:p{t}* &redisson_lock__channel:{rlock-probe:*}"},
+		{"p*", "a", `~p\*a ~rlock_queue:{p\*a} ~redisson_lock_token:{p\*a} &rlock_channel:{p\*a}:* &redisson_lock__channel:{p\*a} &redisson_lock__channel:{rlock-probe:*}`},
+		{
+			"my app:", "", "~my?app: ~rlock_queue:{my?app:} ~rlock_queue:my?app: ~redisson_lock_token:{my?app:} ~redisson_lock_token:my?app: " +
+				"&rlock_channel:{my?app:}:* &rlock_channel:my?app::* &redisson_lock__channel:{my?app:} &redisson_lock__channel:my?app: &redisson_lock__channel:{rlock-probe:*}",
+		},
 	} {
-		line := aclLine("u", aclGlob(tc.prefix, tc.glob), fencing|locking|waking|probing)
+		line := aclLine("u", aclGlob(tc.prefix, tc.glob), fencing|locking|waking|foreign|probing)
 		require.Contains(t, line, " >PASSWORD "+tc.want+" +", line)
 	}
 }

@@ -42,7 +42,7 @@ failed: the table says which; others as in "rlock --help".`,
 			&cli.DurationFlag{Name: "duration", Value: time.Second, Usage: "measure for `D` in each run, where the scenario does not say"},
 			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
 			&cli.StringFlag{Name: "markdown", Usage: "write the summary, which ends the output, to `FILE` as well"},
-			&cli.StringFlag{Name: "svg", Usage: "draw latencies, hand-offs against waiters, and throughput against the longest wait of other budgets (handoff-*), to `FILE`"},
+			&cli.StringFlag{Name: "svg", Usage: "draw latencies, hand-offs against waiters, the cost of a hand-over against clients, and throughput against the longest wait of other budgets (handoff-*), to `FILE`"},
 			&cli.BoolFlag{Name: "list", HideDefault: true, Usage: "list scenarios and contenders"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {

@@ -15,6 +15,7 @@ import (
 )
 
 func TestBench(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	dir := t.TempDir()
 	file, picture, summary := filepath.Join(dir, "json"), filepath.Join(dir, "svg"), filepath.Join(dir, "md")
@@ -42,7 +43,7 @@ func TestBench(t *testing.T) {
 func TestBenchList(t *testing.T) {
 	r := inProcess("bench", "--list")
 	require.Zero(t, r.code)
-	for _, name := range []string{"hot-8x8-200us", "held-10000@1ms", "rlock", "pubsub"} {
+	for _, name := range []string{"hot-8x8-200us", "held-10000@1ms", "wide-1024-1ms", "handoff-kill", "idle-wide-100", "rlock", "pubsub"} {
 		require.Contains(t, r.stdout, name)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
 )
 
 const defaultURL = "redis://127.0.0.1:6379"
@@ -129,3 +132,13 @@ func impatient(timeout *time.Duration, tries *int) {
 }
 
 func (s *server) close() { _ = s.rdb.Close() }
+
+// closeTimeout bounds what may delay the exit: requests that an interrupted
+// wait left behind are taken back.
+const closeTimeout = time.Second
+
+func closeWithin(client *rlock.Client, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	_ = client.Close(ctx) // what is still held ends with its lease
+}

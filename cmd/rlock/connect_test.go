@@ -190,6 +190,7 @@ func TestConnectionUsage(t *testing.T) {
 }
 
 func TestClusterFlag(t *testing.T) {
+	t.Parallel()
 	srv := startCluster(t)
 	require.Equal(t, result{stdout: "ran\n"}, outcome(t, srv.URL(), "--cluster", "run", "a", "--", "echo", "ran"))
 }
@@ -208,6 +209,7 @@ func startCluster(t *testing.T, args ...string) *redistest.Server {
 
 // TestSentinel follows the master to another server.
 func TestSentinel(t *testing.T) {
+	redistest.Long(t, "six servers, and a failover")
 	s := redistest.StartSentinels(t)
 	var addrs []string
 	for _, sentinel := range s.Sentinels {

@@ -84,6 +84,8 @@ type doctor struct {
 	sample string // a name among those
 	nodes  []node
 	opened []*redis.Client // connections of its own, to replicas
+
+	shardedErr error // why a cluster has no sharded channels, or does not tell; nil if it has
 }
 
 // node is a server of the deployment. What it was asked for is empty if err says
@@ -92,6 +94,7 @@ type node struct {
 	rdb       *redis.Client
 	addr      string
 	version   string
+	fork      string // with its own version, such as "valkey 8.1.8"; "" for Redis
 	mode      string // standalone, cluster or sentinel
 	role      string // master or replica
 	info      map[string]string
@@ -109,10 +112,27 @@ func newDoctor(s *server, glob string) *doctor {
 		d.name = d.sample
 	}
 	d.report = report{Server: s.name, Topology: s.topology(), Findings: []finding{}}
-	d.report.ACL.Locks = aclLine("rlock", d.glob, lockUser|d.connecting()|d.distributed())
-	d.report.ACL.ReadOnly = aclLine("rlock-reader", d.glob, readUser|d.connecting())
 	return d
 }
+
+// proposeUsers writes the ACL lines. A server refuses a line with a command that it
+// does not know, as those of sharded channels before Redis 7.
+func (d *doctor) proposeUsers(ctx context.Context) {
+	line := func(user string, f feature) string {
+		if f |= d.connecting(); f&clustered == 0 {
+			return aclLine(user, d.glob, f)
+		}
+		if d.shardedErr = d.rdb.Do(ctx, shardedTry...).Err(); d.shardedErr == nil || redis.IsPermissionError(d.shardedErr) {
+			return aclLine(user, d.glob, f)
+		}
+		return strings.ReplaceAll(aclLine(user, d.glob, f&^sharding), " +pubsub|shardnumsub", "")
+	}
+	d.report.ACL.Locks = line("rlock", lockUser|d.distributed())
+	d.report.ACL.ReadOnly = line("rlock-reader", readUser)
+}
+
+// shardedTry is answered where there are sharded channels.
+var shardedTry = []any{"pubsub", "shardnumsub"}
 
 func (s *server) topology() string {
 	switch s.rdb.(type) {
@@ -163,6 +183,7 @@ func (d *doctor) examine(ctx context.Context) {
 		return
 	}
 	d.report.add(finding{Check: "connection", Level: fine, Text: "reached"})
+	d.proposeUsers(ctx)
 	d.findNodes(ctx)
 	for _, check := range []func(*node) []finding{
 		one((*node).checkVersion), one((*node).checkEviction), one((*node).checkPersistence), (*node).checkConnections, (*node).checkReplicas,

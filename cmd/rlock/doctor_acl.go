@@ -16,13 +16,14 @@ var consequences = []struct {
 	level   level
 	text    string
 }{
-	{locking, broken, "locks cannot be taken, renewed or released"},
+	{locking, broken, "locks cannot be taken, renewed, waited for or released; one whose release is refused ends with its lease"},
 	{fencing, warning, "locks with fencing tokens, and so rlock run, are refused"},
-	{waking, warning, "waiters are not told of a release, or counted when they are gone: they look again every second at most"},
+	{waking, warning, "who waits is not told that it has the lock, or counted when it is gone: it asks again every second at most, and others that wait for a lock of this user every 5 s"},
+	{foreign, warning, "Redisson's clients, and locks that poll, are not told of a release, and theirs are not heard: who waits then asks again every 5 s, or sleeps until the lease ends"},
 	{probing, warning, "a subscription to a master that was replaced is not noticed while that still answers: waiters sleep until the lease ends"},
 	{sharding, warning, "releases are announced to all nodes of the cluster in place of one, or waiters are not told: they look again every second at most"},
 	{replicating, warning, "locks WithReplicas are refused"},
-	{inspecting, warning, "rlock inspect is refused, or does not know who waits"},
+	{inspecting, warning, "rlock inspect is refused, or does not know who waits; a release that may not ask who listens announces itself to find out"},
 }
 
 // checkRights tries every right that a lock needs, as the user that is

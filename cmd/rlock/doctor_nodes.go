@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -79,7 +80,7 @@ func ask(ctx context.Context, rdb *redis.Client, addr string) node {
 			n.config[name] = v
 		}
 	}
-	n.version, n.mode, n.role = n.info["redis_version"], n.info["redis_mode"], n.info["role"]
+	n.identify()
 	if n.infoErr != nil { // HELLO is permitted to everybody
 		hello, _ := rdb.Do(ctx, "hello").Result()
 		fields := helloFields(hello)
@@ -89,6 +90,26 @@ func ask(ctx context.Context, rdb *redis.Client, addr string) node {
 		n.role = "replica"
 	}
 	return n
+}
+
+// modes are the names under which servers tell whether they are of a cluster.
+var modes = []string{"redis_mode", "server_mode", "redict_mode"}
+
+// identify reads what the server is. Redis' forks name the version of Redis that they
+// are compatible with beside their own.
+func (n *node) identify() {
+	n.version, n.role = n.info["redis_version"], n.info["role"]
+	for _, name := range modes {
+		n.mode = cmp.Or(n.mode, n.info[name])
+	}
+	if n.mode == "" && n.info["cluster_enabled"] == "1" {
+		n.mode = "cluster"
+	}
+	for _, fork := range []string{"valkey", "redict"} {
+		if v := n.info[fork+"_version"]; v != "" {
+			n.fork = fork + " " + v
+		}
+	}
 }
 
 // helloFields reads the answer to HELLO, in RESP3 or RESP2.

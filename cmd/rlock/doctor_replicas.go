@@ -70,8 +70,7 @@ func (d *doctor) checkCluster(ctx context.Context) {
 	} else {
 		d.report.add(clusterState(parseInfo(text)))
 	}
-	err = d.rdb.Do(ctx, "pubsub", "shardnumsub").Err()
-	switch {
+	switch err := d.shardedErr; {
 	case redis.IsPermissionError(err):
 		d.report.add(finding{Check: "sharded pub/sub", Level: unchecked, Text: err.Error()})
 	case err != nil:

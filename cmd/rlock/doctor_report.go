@@ -101,8 +101,13 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nA user who may do what locks need, and nothing else:\n  %s\nOne who may look at them only:\n  %s\n\n%s\n",
-		r.ACL.Locks, r.ACL.ReadOnly, r.summary())
+	if r.ACL.Locks != "" { // the server was reached
+		_, err := fmt.Fprintf(w, "\nA user who may do what locks need, and nothing else:\n  %s\nOne who may look at them only:\n  %s\n", r.ACL.Locks, r.ACL.ReadOnly)
+		if err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", r.summary())
 	return err
 }
 

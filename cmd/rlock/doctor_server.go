@@ -15,12 +15,17 @@ const (
 func (n *node) checkVersion() finding {
 	f := n.finding("version", fine, "%s: tested", n.version)
 	f.Values = map[string]any{"version": n.version}
+	if n.fork != "" {
+		f.Values["fork"] = n.fork
+	}
 	switch {
 	case n.version == "":
 		return n.finding("version", unchecked, "the server does not tell: %v", cmp.Or(n.infoErr, errNotTold))
 	case older(n.version, oldestVersion):
 		f.Level, f.Text = broken, fmt.Sprintf("%s: older than %s", n.version, oldestVersion)
 		return f.advise("rlock needs Redis %s or later", oldestVersion)
+	case n.fork != "":
+		f.Text = fmt.Sprintf("%s, as Redis %s: supported; tested is Redis %s", n.fork, n.version, testedVersion)
 	case n.version != testedVersion:
 		f.Text = fmt.Sprintf("%s: supported; tested is %s", n.version, testedVersion)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -45,6 +46,7 @@ func (r *report) about(check string) finding {
 }
 
 func TestDoctorFindsNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t, "--appendonly", "yes")
 	code, r := examined(t, srv.URL())
 	require.Zero(t, code, "%+v", r.Findings)
@@ -62,6 +64,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 // TestDoctorAsLockUser: the user whom it proposes passes, and may not be told
 // much.
 func TestDoctorAsLockUser(t *testing.T) {
+	t.Parallel()
 	w := newACLWorld(t, aclLine("u", aclPrefix+"*", lockUser), "")
 	url := "redis://u:PASSWORD@" + w.srv.Addr()
 	code, r := examined(t, url, "--prefix", aclPrefix)
@@ -123,6 +126,8 @@ func TestDoctorMissesRights(t *testing.T) {
 }
 
 func TestDoctorSeesThatNobodyIsWoken(t *testing.T) {
+	redistest.Long(t, "waits for time-outs, 18 s")
+	t.Parallel()
 	for _, item := range []string{"+publish", "+subscribe"} {
 		w := newACLWorld(t, aclLine("u", "*", lockUser), item)
 		code, r := examined(t, "redis://u:PASSWORD@"+w.srv.Addr())
@@ -132,6 +137,7 @@ func TestDoctorSeesThatNobodyIsWoken(t *testing.T) {
 }
 
 func TestDoctorReachesNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t, "--requirepass", "s3cret")
 	for _, url := range []string{"redis://127.0.0.1:1", "redis://:wr0ng@" + srv.Addr(), srv.URL(), "rediss://" + srv.Addr()} {
 		code, r := examined(t, url)
@@ -149,6 +155,8 @@ func TestDoctorReachesNothing(t *testing.T) {
 }
 
 func TestDoctorOfACluster(t *testing.T) {
+	redistest.Long(t, "the doctor is called three times on a cluster")
+	t.Parallel()
 	srv := startCluster(t, "--appendonly", "yes")
 	code, r := examined(t, srv.URL(), "--cluster")
 	require.Equal(t, exitWarnings, code, "%+v", r.Findings)
@@ -168,6 +176,8 @@ func TestDoctorOfACluster(t *testing.T) {
 }
 
 func TestDoctorOfReplicas(t *testing.T) {
+	redistest.Long(t, "the doctor is called four times on two servers")
+	t.Parallel()
 	master := redistest.Start(t, "--appendonly", "yes")
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica := redistest.Start(t, "--replicaof", host+" "+port)
@@ -237,6 +247,68 @@ func TestNodeChecks(t *testing.T) {
 		require.Equal(t, want, n.checkVersion().Level, version)
 	}
 }
+
+// TestForks: what Redis' forks say of themselves.
+func TestForks(t *testing.T) {
+	for _, tc := range []struct{ info, version, mode, text string }{
+		{"redis_version:7.0.15\r\nredis_mode:cluster\r\n", "7.0.15", "cluster", "7.0.15: tested"},
+		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.8\r\nserver_mode:cluster\r\n", "7.2.4", "cluster", "valkey 8.1.8, as Redis 7.2.4: supported; tested is Redis 7.0.15"},
+		{"redis_version:7.2.4\r\nredict_version:7.3.6\r\nredict_mode:standalone\r\n", "7.2.4", "standalone", "redict 7.3.6, as Redis 7.2.4: supported; tested is Redis 7.0.15"},
+		{"redis_version:7.2.4\r\ncluster_enabled:1\r\n", "7.2.4", "cluster", "7.2.4: supported; tested is 7.0.15"},
+	} {
+		n := &node{info: parseInfo(tc.info)}
+		n.identify()
+		require.Equal(t, []string{tc.version, tc.mode}, []string{n.version, n.mode})
+		require.Equal(t, tc.text, n.checkVersion().Text)
+	}
+}
+
+// TestDoctorOfAnOldCluster: before Redis 7 there are no sharded channels, and no rights
+// to them.
+func TestDoctorOfAnOldCluster(t *testing.T) {
+	redistest.Long(t, "a cluster")
+	for _, f := range []feature{lockUser | sharding | clustered, readUser | clustered} {
+		require.Contains(t, aclLine("u", "*", f), "shardnumsub")
+	}
+	srv := startCluster(t)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(noSharding{})
+	d := newDoctor(&server{rdb: rdb, prefix: aclPrefix}, "*")
+	d.proposeUsers(t.Context())
+	for _, line := range []string{d.report.ACL.Locks, d.report.ACL.ReadOnly} {
+		require.NoError(t, srv.Client(t).Do(t.Context(), words(line)...).Err(), line)
+		require.NotContains(t, line, "shard")
+		require.Contains(t, line, "+cluster|slots")
+	}
+	d.checkCluster(t.Context())
+	require.Contains(t, d.report.about("sharded pub/sub").Text, "not available")
+}
+
+// noSharding answers as Redis 6.2 does.
+type noSharding struct{}
+
+func (noSharding) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (noSharding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (noSharding) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if len(cmd.Args()) > 1 && cmd.Args()[1] == "shardnumsub" {
+			cmd.SetErr(answer("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// answer is an error that a server has replied.
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
 
 func connections(n *node) finding { return n.checkConnections()[0] }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,13 +25,14 @@ type lockView struct {
 type ownerView struct {
 	Owner string `json:"owner"`
 	Holds int64  `json:"holds"`
+	Reads int64  `json:"reads,omitempty"` // of Holds, in a read/write lock
 }
 
 // newLockView makes the view of a lock; ttl is negative if it has no end.
 func newLockView(name string, holds map[string]int64, ttl time.Duration) lockView {
 	v := lockView{Name: name, Owners: []ownerView{}}
 	for _, owner := range slices.Sorted(maps.Keys(holds)) {
-		v.Owners = append(v.Owners, ownerView{owner, holds[owner]})
+		v.Owners = append(v.Owners, ownerView{Owner: owner, Holds: holds[owner]})
 	}
 	if len(holds) > 0 && ttl >= 0 {
 		v.TTL = new(ttl.Milliseconds())
@@ -46,6 +48,17 @@ func (v lockView) lease() string {
 	return remaining(time.Duration(*v.TTL) * time.Millisecond)
 }
 
+// access says what the owner of a read/write lock does.
+func (o ownerView) access() string {
+	switch o.Reads {
+	case o.Holds:
+		return ", reads"
+	case 0:
+		return ", writes"
+	}
+	return fmt.Sprintf(", writes, and reads %d of them", o.Reads)
+}
+
 func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON"}
 }
@@ -56,23 +69,20 @@ func inspectCommand() *cli.Command {
 		Usage:     "show who holds a lock",
 		UsageText: "rlock inspect [--json] NAME",
 		Description: `Shows the owners of the lock, their hold counts, what is left of the lease, the
-newest fencing token and how many connections wait for a release. The exit
-status is 0 whether the lock is held or free.`,
+newest fencing token and how many wait: places in the queue, and connections
+that listen for a release. A read/write lock is known by its data; its owners
+read or write. The exit status is 0 whether the lock is held or free.`,
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return withLock(ctx, cmd, func(lock *rlock.Lock) error {
-				state, err := lock.Inspect(ctx)
-				if err != nil {
-					return err
-				}
+			return withLock(ctx, cmd, func(_ *rlock.Lock, state rlock.State) error {
 				return printState(cmd.Root().Writer, state, cmd.Bool("json"), time.Now())
-			}, rlock.WithFencing())
+			})
 		},
 	}
 }
 
-// withLock calls f with the lock that the only argument of cmd names.
-func withLock(ctx context.Context, cmd *cli.Command, f func(*rlock.Lock) error, opts ...rlock.LockOption) error {
+// withLock calls f with the lock that the only argument of cmd names, and its state.
+func withLock(ctx context.Context, cmd *cli.Command, f func(*rlock.Lock, rlock.State) error) error {
 	if cmd.Args().Len() != 1 {
 		return usagef(cmd, "want one NAME")
 	}
@@ -86,11 +96,33 @@ func withLock(ctx context.Context, cmd *cli.Command, f func(*rlock.Lock) error, 
 		return err
 	}
 	defer closeWithin(client, closeTimeout)
-	return f(client.NewLock(cmd.Args().First(), opts...))
+	lock, state, err := find(ctx, client, cmd.Args().First())
+	if err != nil {
+		return err
+	}
+	return f(lock, state)
+}
+
+// find returns the lock of a name, of which kind its data is. A lock that is free may
+// be taken for a plain one.
+func find(ctx context.Context, client *rlock.Client, name string) (*rlock.Lock, rlock.State, error) {
+	plain := client.NewLock(name, rlock.WithFencing())
+	state, err := plain.Inspect(ctx)
+	if !errors.Is(err, rlock.ErrKeyConflict) {
+		return plain, state, err
+	}
+	shared := client.NewRWLock(name, rlock.WithFencing()).Writer()
+	if state, again := shared.Inspect(ctx); again == nil && len(state.Holds) > 0 {
+		return shared, state, nil
+	}
+	return nil, state, err
 }
 
 func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) error {
 	v := newLockView(state.Name, state.Holds, state.TTL)
+	for i := range v.Owners {
+		v.Owners[i].Reads = state.Shared[v.Owners[i].Owner]
+	}
 	if asJSON {
 		return printJSON(w, struct {
 			lockView
@@ -106,6 +138,9 @@ func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) erro
 	fmt.Fprintf(t, "lock\t%s\n", printable(v.Name))
 	for _, o := range v.Owners {
 		fmt.Fprintf(t, "owner\t%s, hold count %d", printable(o.Owner), o.Holds)
+		if state.Shared != nil {
+			fmt.Fprint(t, o.access())
+		}
 		if at, ok := granted(o.Owner, state.Token, now); ok {
 			fmt.Fprintf(t, ", since %s (%s)", at.Format(time.DateTime), brief(now.Sub(at)))
 		}
@@ -116,7 +151,7 @@ func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) erro
 		fmt.Fprintf(t, "token\t%d\n", state.Token)
 	}
 	if state.Waiters >= 0 {
-		fmt.Fprintf(t, "waiting\t%d connections\n", state.Waiters)
+		fmt.Fprintf(t, "waiting\t%d\n", state.Waiters)
 	}
 	return t.Flush()
 }

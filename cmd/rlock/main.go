@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/urfave/cli/v3"
@@ -39,6 +40,8 @@ func newApp(args []string) *cli.Command {
 		UsageText: "rlock [--url URL] [--prefix P] COMMAND [options]",
 		Version:   version(),
 		Flags:     serverFlags(),
+
+		EnableShellCompletion: true, // rlock completion bash, zsh, fish or pwsh
 		Commands: []*cli.Command{
 			runCommand(args),
 			inspectCommand(),
@@ -79,11 +82,24 @@ func version() string {
 	if !ok {
 		return "(unknown)"
 	}
-	v := info.Main.Version
+	return versionOf(info)
+}
+
+// versionOf has commit and date of a build in a repository; what was installed from
+// a module's zip has neither.
+func versionOf(info *debug.BuildInfo) string {
+	settings := make(map[string]string)
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v += " " + s.Value[:min(len(s.Value), 12)]
+		settings[s.Key] = s.Value
+	}
+	words := []string{info.Main.Version}
+	if commit := settings["vcs.revision"]; commit != "" {
+		if words = append(words, commit[:min(len(commit), 12)]); settings["vcs.modified"] == "true" {
+			words = append(words, "with changes")
 		}
 	}
-	return fmt.Sprintf("%s %s %s/%s", v, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+	if date, _, _ := strings.Cut(settings["vcs.time"], "T"); date != "" {
+		words = append(words, date)
+	}
+	return strings.Join(append(words, info.GoVersion, runtime.GOOS+"/"+runtime.GOARCH), " ")
 }

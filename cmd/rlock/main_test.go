@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"strings"
@@ -29,6 +30,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
+	_ = flag.Set("test.parallel", "8")
 	goleak.VerifyTestMain(m)
 }
 
@@ -141,7 +144,12 @@ type fixture struct {
 
 func newFixture(t *testing.T, args ...string) *fixture {
 	t.Helper()
-	srv := redistest.Start(t, args...)
+	return newFixtureOf(t, redistest.Start(t, args...))
+}
+
+// newFixtureOf is another somebody on a server.
+func newFixtureOf(t *testing.T, srv *redistest.Server) *fixture {
+	t.Helper()
 	client, err := rlock.New(srv.Client(t), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -7,16 +9,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/go-rlock/rlock/rlock"
 )
-
-// closeTimeout bounds what may delay the exit: requests that an interrupted
-// wait left behind are taken back.
-const closeTimeout = time.Second
 
 func runCommand(argv []string) *cli.Command {
 	return &cli.Command{
@@ -143,7 +140,7 @@ func (j *job) refused(err error) error {
 	case j.quiet:
 		return &exitError{code: j.busy}
 	}
-	return &exitError{j.busy, errors.New(trimmed(&rlock.NotAcquiredError{Name: busy.Name, TTL: busy.TTL}))}
+	return &exitError{j.busy, errors.New(trimmed(&rlock.NotAcquiredError{Name: busy.Name, Owner: busy.Owner, TTL: busy.TTL}))}
 }
 
 // work runs the command under the lock. The error says that the lock was lost
@@ -181,10 +178,4 @@ func notify(c chan<- os.Signal, signals ...os.Signal) {
 			signal.Notify(c, sig)
 		}
 	}
-}
-
-func closeWithin(client *rlock.Client, d time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	_ = client.Close(ctx) // what is still held ends with its lease
 }

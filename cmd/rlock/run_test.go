@@ -57,6 +57,7 @@ func TestRunFindsOutBeforeLockingThatThereIsNoCommand(t *testing.T) {
 }
 
 func TestRunWhileSomebodyElseHolds(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.hold("a")
 	for _, tc := range []struct {
@@ -72,7 +73,7 @@ func TestRunWhileSomebodyElseHolds(t *testing.T) {
 		args := append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")
 		r := outcome(t, f.URL(), args...)
 		require.Equal(t, tc.code, r.code, args)
-		require.Contains(t, r.stderr, `rlock: lock "a": not acquired: held, by a lease with`)
+		require.Contains(t, r.stderr, `rlock: lock "a": not acquired: held by `)
 		require.Empty(t, r.stdout)
 
 		r = outcome(t, f.URL(), append([]string{"run", "-q"}, args[1:]...)...)
@@ -93,6 +94,7 @@ func TestRunWaits(t *testing.T) {
 }
 
 func TestRunWaitsForRedisson(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	rdb := f.Client(t)
 	require.NoError(t, rdb.HSet(t.Context(), "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:61", 2).Err())
@@ -172,6 +174,8 @@ func TestRunTellsItsCommandWhatItHolds(t *testing.T) {
 }
 
 func TestRunRenews(t *testing.T) {
+	redistest.Long(t, "3 s of renewals")
+	t.Parallel()
 	f := newFixture(t)
 	p := begin(t, f.URL(), "run", "--ttl", "1s", "a", "--", "sh", "-c", "echo ready; sleep 3; echo done")
 	p.says("ready")
@@ -196,6 +200,7 @@ func TestRunRenews(t *testing.T) {
 }
 
 func TestRunWithoutRedis(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	closed := l.Addr().String()
@@ -233,6 +238,7 @@ func TestRunWithoutRedis(t *testing.T) {
 }
 
 func TestReleasedOnlyWhenTheWholeGroupIsGone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", `(trap 'sleep 0.3; echo cleaned up; exit' TERM; echo rest; while :; do sleep 0.02; done) & read x; exit 4`)
 	p.says("rest")

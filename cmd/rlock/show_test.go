@@ -27,12 +27,19 @@ func TestInspectGolden(t *testing.T) {
 	}{
 		{free, "a is free\n", `{"name":"a","owners":[],"ttl_ms":null,"token":0,"waiters":-1}`},
 		{
-			held, "lock     a\nowner    x:1, hold count 2\nlease    30s\ntoken    7\nwaiting  3 connections\n",
+			held, "lock     a\nowner    x:1, hold count 2\nlease    30s\ntoken    7\nwaiting  3\n",
 			`{"name":"a","owners":[{"owner":"x:1","holds":2}],"ttl_ms":29500,"token":7,"waiters":3}`,
 		},
 		{
-			endless, "lock     \"a\\x1b[2J\"\nowner    a:1, hold count 1\nowner    b:1, hold count 1\nlease    no end\nwaiting  0 connections\n",
+			endless, "lock     \"a\\x1b[2J\"\nowner    a:1, hold count 1\nowner    b:1, hold count 1\nlease    no end\nwaiting  0\n",
 			`{"name":"a\u001b[2J","owners":[{"owner":"a:1","holds":1},{"owner":"b:1","holds":1}],"ttl_ms":null,"token":0,"waiters":0}`,
+		},
+		{
+			rlock.State{
+				Name: "a", Holds: map[string]int64{"r:1": 2, "w:1": 1, "x:1": 3}, Shared: map[string]int64{"r:1": 2, "x:1": 1}, TTL: time.Second, Waiters: -1,
+			},
+			"lock   a\nowner  r:1, hold count 2, reads\nowner  w:1, hold count 1, writes\nowner  x:1, hold count 3, writes, and reads 1 of them\nlease  1s\n",
+			`{"name":"a","owners":[{"owner":"r:1","holds":2,"reads":2},{"owner":"w:1","holds":1},{"owner":"x:1","holds":3,"reads":1}],"ttl_ms":1000,"token":0,"waiters":-1}`,
 		},
 	} {
 		var out bytes.Buffer
@@ -123,7 +130,7 @@ func TestLs(t *testing.T) {
 	one := list("job:7")
 	require.Len(t, one, 1)
 	require.Equal(t, "job:7", one[0].Name)
-	require.Equal(t, []ownerView{{"x:7", 1}}, one[0].Owners)
+	require.Equal(t, []ownerView{{Owner: "x:7", Holds: 1}}, one[0].Owners)
 	require.InDelta(t, time.Hour.Milliseconds(), *one[0].TTL, 60_000)
 	require.Equal(t, calls["keys"]+calls["hgetall"], srv.CommandCalls(t)["keys"]+srv.CommandCalls(t)["hgetall"])
 
@@ -133,6 +140,7 @@ func TestLs(t *testing.T) {
 }
 
 func TestLsOfACluster(t *testing.T) {
+	redistest.Long(t, "a cluster")
 	srv := redistest.Start(t, "--cluster-enabled", "yes")
 	rdb := srv.Client(t)
 	require.NoError(t, rdb.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
@@ -149,7 +157,7 @@ func TestInspect(t *testing.T) {
 	f := newFixture(t)
 	require.Equal(t, result{stdout: "a is free\n"}, outcome(t, f.URL(), "inspect", "a"))
 	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", `"$SELF" inspect a`)
-	require.Regexp(t, `^lock +a\nowner +\S+:1, hold count 1, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(.*s\)\nlease .*\ntoken +\d{16}\nwaiting +0 connections\n$`, r.stdout)
+	require.Regexp(t, `^lock +a\nowner +\S+:1, hold count 1, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(.*s\)\nlease .*\ntoken +\d{16}\nwaiting +0\n$`, r.stdout)
 	require.NoError(t, f.Client(t).Set(t.Context(), "text", 1, 0).Err())
 	require.Equal(t, exitNotALock, outcome(t, f.URL(), "inspect", "text").code)
 }
@@ -173,10 +181,71 @@ func TestUnlock(t *testing.T) {
 	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "unlock", "--force", "b").code)
 }
 
-func TestDemo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 15 seconds")
+// TestOtherKinds finds from the data what the lock is.
+func TestOtherKinds(t *testing.T) {
+	f := newFixture(t)
+	lock := func(side func(*rlock.RWLock) *rlock.Lock) string {
+		mu := side(newFixtureOf(t, f.Server).client.NewRWLock("rw")) // another client: one knows its own holds
+		_, hold, err := mu.TryLock(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = hold.Unlock(context.Background()) })
+		return hold.Owner()
 	}
+	free := func() { require.Equal(t, result{stdout: "rw is free\n"}, outcome(t, f.URL(), "inspect", "rw")) }
+
+	owner := lock((*rlock.RWLock).Reader)
+	require.Contains(t, outcome(t, f.URL(), "inspect", "rw").stdout, "owner    "+owner+", hold count 1, reads\n")
+	require.Contains(t, outcome(t, f.URL(), "ls").stdout, owner)
+	require.Equal(t, exitFailure, outcome(t, f.URL(), "unlock", "rw", "--owner", "x:1").code)
+	require.Equal(t, result{stdout: "released rw\n"}, outcome(t, f.URL(), "unlock", "rw", "--owner", owner))
+	free()
+	require.Zero(t, f.Client(t).Exists(t.Context(), "rw").Val())
+
+	owner = lock((*rlock.RWLock).Writer)
+	require.Contains(t, outcome(t, f.URL(), "inspect", "rw").stdout, "owner    "+owner+", hold count 1, writes\n")
+	require.Contains(t, outcome(t, f.URL(), "ls").stdout, owner+":write")
+	require.Equal(t, result{stdout: "released rw\n"}, outcome(t, f.URL(), "unlock", "rw", "--owner", owner+":write"))
+	free()
+	lock((*rlock.RWLock).Reader)
+	require.Equal(t, result{stdout: "released rw\n"}, outcome(t, f.URL(), "unlock", "rw", "--force"))
+	free()
+
+	// What is no lock is not touched.
+	require.NoError(t, f.Client(t).HSet(t.Context(), "hash", "mode", "dark", "name", "y").Err())
+	for _, args := range [][]string{{"inspect", "hash"}, {"unlock", "hash", "--force"}, {"unlock", "hash", "--owner", "y:1"}} {
+		require.Equal(t, exitNotALock, outcome(t, f.URL(), args...).code)
+	}
+	require.EqualValues(t, 2, f.Client(t).HLen(t.Context(), "hash").Val())
+}
+
+// TestInspectCountsTheQueue: one place for each client that waits for a plain lock,
+// and for each call that waits for a fair one.
+func TestInspectCountsTheQueue(t *testing.T) {
+	for kind, want := range map[string]int64{"plain": 1, "fair": 3} {
+		f := newFixture(t)
+		mu := func(c *rlock.Client) *rlock.Lock { return c.NewLock("a") }
+		if kind == "fair" {
+			mu = func(c *rlock.Client) *rlock.Lock { return c.NewFairLock("a") }
+		}
+		_, hold, err := mu(f.client).TryLock(t.Context())
+		require.NoError(t, err)
+		waiting := newFixtureOf(t, f.Server)
+		done := make(chan error, 3)
+		for range 3 {
+			go func() {
+				done <- mu(waiting.client).Do(context.Background(), func(context.Context) error { return nil })
+			}()
+		}
+		redistest.Eventually(t, "they wait", func() bool { return f.state("a").Waiters == want })
+		require.Regexp(t, fmt.Sprintf(`\nwaiting +%d\n$`, want), outcome(t, f.URL(), "inspect", "a").stdout)
+		require.NoError(t, hold.Unlock(context.Background()))
+		for range 3 {
+			require.NoError(t, <-done)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
 	t.Parallel()
 	r := outcome(t, "redis://127.0.0.1:1", "demo")
 	require.Zero(t, r.code)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -17,7 +18,8 @@ func unlockCommand() *cli.Command {
 		Description: `Frees the lock and wakes a waiter. A holder that is still alive notices at its
 next renewal, a third of its lease later at the latest; until then two may work
 at the same time. --owner frees the lock only if that owner still holds it, so
-it cannot hit whoever came next: take it from "rlock inspect".
+it cannot hit whoever came next: take it from "rlock inspect". A read/write lock
+is known by its data: --force ends all readers, or the writer.
 
 Exit status: 0 the lock was freed; 1 nothing was: it is free, or held by another
 owner; others as in "rlock --help". After 69 it may have been freed all the same.`,
@@ -30,12 +32,16 @@ owner; others as in "rlock --help". After 69 it may have been freed all the same
 			if force == (owner != "") {
 				return usagef(cmd, "want either --owner ID or --force")
 			}
-			return withLock(ctx, cmd, func(lock *rlock.Lock) error {
+			return withLock(ctx, cmd, func(lock *rlock.Lock, state rlock.State) error {
 				if force {
 					freed, err := lock.ForceUnlock(ctx)
 					return reportFreed(cmd, lock, freed, err, "is free")
 				}
-				freed, err := lock.UnlockOwner(ctx, owner)
+				held := owner
+				if state.Shared != nil { // as ls shows a writer
+					held = strings.TrimSuffix(owner, ":write")
+				}
+				freed, err := lock.UnlockOwner(ctx, held)
 				return reportFreed(cmd, lock, freed, err, "is not held by "+printable(owner))
 			})
 		},

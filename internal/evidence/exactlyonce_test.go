@@ -15,16 +15,22 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-const (
-	rounds = 5000
-	seed   = 1
-)
+const seed = 1
+
+// rounds is how many make test-all plays, and a few of them in make test.
+func rounds() int {
+	if testing.Short() {
+		return 200
+	}
+	return 5000
+}
 
 var scripts = netfault.Command("evalsha", "eval")
 
 // A quarter of all scripts lose their reply after they were executed. Every
 // nested lock and unlock succeeds all the same, exactly once.
 func TestLostReplies(t *testing.T) {
+	rounds := rounds()
 	srv, proxy, c := lossy(t)
 	proxy.CutRandom(0.25, seed, scripts)
 	wrong := nest(t, srv, c, rounds)
@@ -40,6 +46,7 @@ func TestLostReplies(t *testing.T) {
 // sender has repeated it and gone on. A late count may falsify the figure that
 // is shown; nothing else happens, and what a late grant leaves is cleaned up.
 func TestLateRequests(t *testing.T) {
+	rounds := rounds()
 	srv, proxy, c := lossy(t)
 	proxy.LateRandom(0.10, 0, 50*time.Millisecond, seed, scripts)
 	wrong := nest(t, srv, c, rounds)

@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"context"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,9 +20,7 @@ import (
 // 10 s: one field with the value 3, a TTL that is reset again and again, and
 // afterwards no key and one message.
 func TestNestedHoldOnTheWire(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 10 s")
-	}
+	redistest.Long(t, "10 s of renewals")
 	const lease, held = 3 * time.Second, 10 * time.Second
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
@@ -75,16 +72,15 @@ func TestNestedHoldOnTheWire(t *testing.T) {
 	}
 	message, err := messages.ReceiveMessage(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "0", message.Payload)
+	require.Equal(t, "-0", message.Payload, "nothing to Redisson but 0")
 	require.EqualValues(t, 1, srv.CommandCalls(t)["publish"])
 }
 
-// 100 goroutines in three processes wait for 5 s. Between their subscription and
-// the wake-up the server hears of none of them, but for the probes.
+// 100 goroutines in three processes wait for 11 s. Between their subscription and the
+// wake-up the server hears of each process, but for the probes, once in 5 s.
 func TestWaitersAreSilent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 5 s")
-	}
+	redistest.Long(t, "11 s of silence")
+	const every = 5 * time.Second
 	srv := redistest.Start(t)
 	rdb := srv.Client(t)
 	mu := newClient(t, rdb, nil).NewLock(name, rlock.WithLeaseTime(time.Hour)) // no renewal within the test
@@ -98,29 +94,34 @@ func TestWaitersAreSilent(t *testing.T) {
 		child.Expect("waiting", 10*time.Second)
 		children = append(children, child)
 	}
-	redistest.Eventually(t, "three processes are subscribed and have tried twice", func() bool {
-		n, err := rdb.PubSubNumSub(t.Context(), channel).Result()
+	redistest.Eventually(t, "three processes have a ticket, and can hear", func() bool {
+		state, err := mu.Inspect(t.Context())
 		require.NoError(t, err)
-		return n[channel] == 3 && srv.CommandCalls(t)["evalsha"]+srv.CommandCalls(t)["eval"] >= 8
+		return state.Waiters == 3 && len(rdb.PubSubChannels(t.Context(), "rlock_channel:{"+name+"}:*").Val()) == 3
 	})
 
 	monitor := srv.Monitor(t)
 	defer monitor.Stop()
-	timer := time.NewTimer(5 * time.Second)
+	began := time.Now()
+	timer := time.NewTimer(11 * time.Second)
 	<-timer.C
-	probes := 0
+	probes, requests := 0, 0
 	for _, c := range monitor.Commands() {
-		switch strings.ToLower(c.Args[0]) {
-		case "hello", "client": // the connection of the first probe
-		case "publish":
+		switch command := strings.ToLower(c.Args[0]); {
+		case c.Client == "lua", command == "hello", command == "client": // in a script; the connection of the first probe
+		case command == "publish":
 			require.Contains(t, c.Args[1], "rlock-probe:")
 			probes++
+		case command == "evalsha":
+			requests++
 		default:
 			require.Fail(t, "a waiter sent a command", "%v", c.Args)
 		}
 	}
+	waited := time.Since(began)
 	require.Positive(t, probes)
-	t.Logf("5 s, 100 waiting goroutines in 3 processes: %d probes and no other command", probes)
+	require.LessOrEqual(t, requests, len(children)*(1+int(waited/every)))
+	t.Logf("%v, 100 waiting goroutines in 3 processes: %d probes, %d requests and no other command", waited.Round(time.Second), probes, requests)
 
 	require.NoError(t, hold.Unlock(held))
 	for _, child := range children {
@@ -130,6 +131,7 @@ func TestWaitersAreSilent(t *testing.T) {
 
 // 2,000 held locks and 500 waiters in one process.
 func TestManyLocksAndWaiters(t *testing.T) {
+	redistest.Long(t, "2,000 locks and 500 waiters")
 	const locks, waiters = 2000, 500
 	srv := redistest.Start(t)
 	pools := func(o *redis.Options) { o.ClientName, o.PoolSize, o.PipelinePoolSize = "one", 8, 4 }
@@ -147,11 +149,11 @@ func TestManyLocksAndWaiters(t *testing.T) {
 		mu.Unlock()
 	}
 	hold(c, "first") // starts the watchdog
-	base := runtime.NumGoroutine()
+	base := redistest.Goroutines()
 	for i := range locks - 1 {
 		hold(c, "held:"+strconv.Itoa(i))
 	}
-	added := runtime.NumGoroutine() - base
+	added := redistest.Goroutines() - base
 	t.Logf("goroutines added by %d held locks: %d", locks, added)
 	require.LessOrEqual(t, added, 16, "goroutines grow with the number of held locks")
 
@@ -159,7 +161,7 @@ func TestManyLocksAndWaiters(t *testing.T) {
 		hold(other, "wanted:"+strconv.Itoa(i))
 	}
 	var served sync.WaitGroup
-	base = runtime.NumGoroutine()
+	base = redistest.Goroutines()
 	for i := range waiters {
 		served.Go(func() {
 			err := c.NewLock("wanted:"+strconv.Itoa(i%50)).Do(context.Background(), func(context.Context) error { return nil })
@@ -167,12 +169,12 @@ func TestManyLocksAndWaiters(t *testing.T) {
 		})
 	}
 	redistest.Eventually(t, "50 channels are subscribed", func() bool {
-		channels, err := rdb.PubSubChannels(t.Context(), "redisson_lock__channel:*wanted*").Result()
+		channels, err := rdb.PubSubChannels(t.Context(), "rlock_channel:{wanted:*").Result()
 		require.NoError(t, err)
 		return len(channels) == 50
 	})
 	redistest.Eventually(t, "no request is under way", func() bool {
-		added = runtime.NumGoroutine() - base
+		added = redistest.Goroutines() - base
 		return added-waiters <= 16
 	})
 	t.Logf("goroutines added by %d waiting ones, beside themselves: %d", waiters, added-waiters)

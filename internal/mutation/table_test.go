@@ -10,13 +10,13 @@ const (
 var mutations = []mutation{
 	// Scripts.
 	{
-		"the lock is granted although it is held", "lua/acquire.lua",
-		"if not held then", "if false then",
+		"the lock is granted although it is held", "lua/try.lua",
+		"if ttl == -2 then", "if true then",
 		"rlock", "TestMutualExclusion", quick,
 	},
 	{
-		"the lock is granted although it is held, as histories see it", "lua/acquire.lua",
-		"if not held then", "if false then",
+		"the lock is granted although it is held, as histories see it", "lua/try.lua",
+		"if ttl == -2 then", "if true then",
 		"internal/verify", "TestVerifyInShort/rows/nothing", long,
 	},
 	{
@@ -35,9 +35,9 @@ var mutations = []mutation{
 		"lua", "TestLateDeliveriesLeaveTheGrant", quick,
 	},
 	{
-		"a release is not announced", "lua/release.lua",
-		"announce(commands, channel, '0')", "0",
-		"rlock", "TestWaiterIsWokenByTheMessage", quick,
+		"a release is not announced", "lua/release_fast.lua",
+		"redis.pcall(ARGV[2], 'redisson_lock__channel:' .. tag, '-0')", "0",
+		"lua", "TestCourses", quick,
 	},
 	{
 		"a renewal may shorten the lease", "lua/renew.lua",
@@ -46,14 +46,14 @@ var mutations = []mutation{
 	},
 	{
 		"tokens follow the clock alone", "lua/token.lua",
-		"math.max(token + 1, now[1] * 1000000 + now[2])", "now[1] * 1000000 + now[2]",
+		"if less(newest, now) then", "if true then",
 		"lua", "TestTokensGrow", quick,
 	},
 
 	// The trusted window.
 	{
 		"the window is counted from the reply", "rlock/send.go",
-		"if o == answered {", "if o == answered {\na.sent = time.Now()",
+		"sent: r.Sent,", "sent: time.Now(),",
 		"rlock", "TestFakeTimeWindowCountsFromTheAnsweredAttempt", quick,
 	},
 	{
@@ -86,7 +86,7 @@ var mutations = []mutation{
 	{
 		"a confirmed subscription wakes nobody", "pubsub/conn.go",
 		"ch.live, ch.moves, c.confirmed = true, 0, true\n\t\tch.wakeAll()", "ch.live, ch.moves, c.confirmed = true, 0, true",
-		"rlock", "TestReleaseBeforeTheSubscription", quick,
+		"pubsub", "TestConfirmationIsAWakeUp", quick,
 	},
 	{
 		"a lost subscription wakes nobody", "pubsub/channel.go",
@@ -94,19 +94,19 @@ var mutations = []mutation{
 		"pubsub", "TestBrokenConnectionIsReplaced", quick,
 	},
 	{
-		"a head that leaves takes its wake-up along", "rlock/seat.go",
-		"place == 0 && (next.ring == nil || g.owing ||", "place == 0 && false && (next.ring == nil || g.owing ||",
-		"rlock", "TestLeaverPassesTheWakeUpOn", quick,
+		"a head that leaves takes its wake-up along", "rlock/waiter.go",
+		"if at == 0 && (w.lock.shared", "if false && (w.lock.shared",
+		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{
-		"a turn that nobody takes is waited for", "rlock/turns.go",
-		"return t.quiet - now.Sub(t.last)", "return time.Hour",
-		"rlock", "TestTurns", quick,
+		"who waits behind one in trouble sleeps on", "rlock/waiter.go",
+		"if at == 0 && q.trouble != nil", "if false",
+		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
-		"others' messages are taken for own ones", "rlock/turns.go",
-		"t.echoes -= own", "",
-		"rlock", "TestTurns", quick,
+		"a release that was refused is forgotten", "internal/janitor/janitor.go",
+		"final && !j.hasty && one.Known", "false",
+		"rlock", "TestFakeTimeRefusedReleaseIsRepeated", quick,
 	},
 
 	// Kinds of lock, as histories see them.
@@ -116,12 +116,12 @@ var mutations = []mutation{
 		"internal/verify", "TestVerifyInShort/rows/rw: any reply lost", long,
 	},
 	{
-		"the queue of a fair lock has no order", "lua/fair_acquire.lua",
-		"(tonumber(last[2]) or 0) + 1", "0",
+		"the queue of a fair lock has no order, as histories see it", "lua/queue.lua",
+		"place, new = math.floor((tonumber(last[2]) or 0) / 32768) + 1, 1", "place, new = 1, 1",
 		"internal/verify", "TestVerifyInShort/rows/fair: nothing", long,
 	},
 	{
-		"a minority is enough", "rlock/quorum.go",
+		"a minority is enough", "internal/kind/quorum.go",
 		"return len(q.nodes)/2 + 1", "return len(q.nodes) / 2",
 		"internal/verify", "TestVerifyInShort/rows/quorum: connections cut", long,
 	},
@@ -139,44 +139,183 @@ var mutations = []mutation{
 	},
 	{
 		"an error in a part is that of all", "lua/outcome.lua",
-		"local ok, reply = pcall(answer, i)", "local ok, reply = true, answer(i)",
+		"type(reply) == 'table' and reply.err or not ok and reply", "not ok and reply",
 		"lua", "TestJoinedOutOfMemory", quick,
 	},
+
+	// The queue on the server.
 	{
-		"a queue made anew is kept for ever", "lua/fair_acquire.lua",
-		"kept = false -- the queue", "-- the queue",
-		"lua", "TestFairJoined", quick,
+		"a ticket that nobody hears for is believed", "lua/queue.lua",
+		"return how == 2 or heard > 0", "return true",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"listeners who cannot queue are not asked for", "lua/queue.lua",
+		"return count > 0\n", "return false\n",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"a ticket is granted twice", "lua/queue.lua",
+		"    redis.call('zrem', queue, owner)\n    local text", "    local text",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"the record of a grant is not made", "lua/queue.lua",
+		"    redis.call('zadd', queue, 0, '!' .. owner)\n    redis.call('zrem'", "    redis.call('zrem'",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"the record of a grant is not removed", "lua/queue.lua",
+		"    redis.call('zrem', queue, owner)\n    local lapsed", "    local lapsed",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"whoever let a grant lapse keeps its other places", "lua/queue.lua",
+		"if lapsed ~= client(asker) then", "if false then",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"the loss of all places is not told", "lua/queue.lua",
+		"if lost then\n            announce", "if false then\n            announce",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"the queue has no order", "lua/queue.lua",
+		"place, new = math.floor((tonumber(last[2]) or 0) / 32768) + 1, 1", "place, new = 1, 1",
+		"lua", "TestScores", quick,
+	},
+	{
+		"the queue has no TTL", "lua/queue.lua",
+		"if redis.call('pttl', queue) < keep / 2 then", "if false then",
+		"lua", "TestQueueIsKept", quick,
+	},
+	{
+		"a late request makes one deaf who hears", "lua/queue.lua",
+		"how = how == '0' and old % 4 or how", "how = how",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"whoever asks for a free lock overtakes the queue", "lua/ask.lua",
+		"serve(key, queue, counter, commands, false, nil, owner)", "false, nil, owner",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"whoever asks beside a foreign owner does not rouse the second", "lua/ask.lua",
+		"if before == 0 and foreign(holder) then", "if false then",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"a leaver's ticket stays", "lua/release.lua",
+		"redis.pcall('zrem', queue, ticket)", "",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"the first leaves, and nobody watches a foreign owner", "lua/release.lua",
+		"if led and next and foreign(next) then", "if false then",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"a repeated release brings a grant into its answer", "lua/release.lua",
+		"held == 1 and client(owner) or nil", "client(owner)",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"unused tokens are given back although others were counted", "lua/token.lua",
+		"if redis.pcall('get', counter) == reserved then", "if true then",
+		"lua", "TestTokensGivenBack", quick,
+	},
+	{
+		"a queue without its lock is told nothing", "lua/apart.lua",
+		"if ARGV[3] == '1' then", "if false then",
+		"lua", "TestServeApart", quick,
+	},
+
+	// The queue in memory.
+	{
+		"the ticket is lost on inheritance", "rlock/waiter.go",
+		"w.attempt != nil || !from.place.held ||", "true ||",
+		"rlock", "TestPlaceIsInherited", quick,
+	},
+	{
+		"a leaver does not withdraw", "rlock/waiter.go",
+		"left.abandon(false)", "_ = left",
+		"rlock", "TestPlaceIsInherited", quick,
+	},
+	{
+		"a wake-up is ignored", "rlock/queue.go",
+		"case w != nil:\n\t\tw.mustAsk()", "case w != nil:",
+		"rlock", "TestHeard", quick,
+	},
+	{
+		"a message for nobody is ignored", "rlock/queue.go",
+		"case m.Granted && !slices", "case false && !slices",
+		"rlock", "TestHeard", quick,
+	},
+	{
+		"the loss of all places is ignored", "rlock/queue.go",
+		"case m.Owner == lua.Everybody:", "case false:",
+		"rlock", "TestHeard", quick,
+	},
+	{
+		"nobody asks when messages may have been missed", "rlock/queue.go",
+		"if w.state == waitQueued {", "if false {",
+		"rlock", "TestFakeTimeQueueIsLost", quick,
+	},
+	{
+		"a waiter says for hours nothing", "rlock/contend.go",
+		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
+		"rlock", "TestFakeTimeFairKeepAlive", quick,
+	},
+	{
+		"a waiter without a ticket sleeps as if it had one", "rlock/contend.go",
+		"return min(d, deafPause)", "return d",
+		"rlock", "TestWaiterWithoutATicket", quick,
+	},
+	{
+		"the window of a grant by message begins too late", "rlock/ticket.go",
+		"max(passed-passed/100-2*time.Millisecond, 0)", "passed",
+		"rlock", "TestGrantByMessage", quick,
+	},
+	{
+		"a grant by message is taken however old", "rlock/ticket.go",
+		"now.Sub(sent) > m.Claim/2,", "",
+		"rlock", "TestGrantByMessage", quick,
+	},
+	{
+		"a grant from before the ticket is taken", "rlock/ticket.go",
+		"m.Time < g.place.there,", "",
+		"rlock", "TestGrantByMessage", quick,
+	},
+	{
+		"a clock is reckoned with for ever", "rlock/ticket.go",
+		"passed > longestReckoning", "false",
+		"rlock", "TestGrantByMessage", quick,
+	},
+	{
+		"a foreign owner's release is taken for ours", "internal/kind/plain.go",
+		"if payload != \"-0\" {", "if payload == \"-0\" {",
+		"rlock", "TestForeignRelease", quick,
+	},
+	{
+		"those behind the first do not hear a foreign owner's release", "rlock/ticket.go",
+		"case w.askAt.After(later):", "case false:",
+		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 
 	// Hand-off.
 	{
-		"a request rests although the run is over", "rlock/holders.go",
-		"gate.wakeUp()", "",
-		"rlock", "TestFakeTimeFairRest", quick,
+		"a fair lock is passed on beyond another client's turn", "lua/queue.lua",
+		"if string.sub(next, 1, #prefix) ~= prefix then", "if false then",
+		"lua", "TestCourses", quick,
 	},
 	{
-		"a request rests beside a plain lock of the same name", "rlock/rest.go",
-		"!newest.lock.apart || ", "",
-		"rlock", "TestFakeTimeFairNoRestBesideAPlainLock", quick,
-	},
-	{
-		"who gives up while his request rests is sent all the same", "rlock/commit.go",
-		"if r.rests = false; !r.left {", "if r.rests = false; true {",
-		"rlock", "TestFakeTimeFairRestIsGivenUp", quick,
-	},
-	{
-		"a fair lock is passed on beyond another client's turn", "lua/fair.lua",
-		"if string.sub(owner, 1, #prefix) ~= prefix then", "if false then",
+		"heirs keep their place in the queue", "rlock/grant.go",
+		"e := lua.Ending{Tickets: g.run.passed, Used", "e := lua.Ending{Used",
 		"rlock", "TestFairRun", quick,
 	},
 	{
-		"heirs keep their place in the queue", "lua/fair_release.lua",
-		"if ARGV[7] then", "if false then",
-		"rlock", "TestFairRun", quick,
-	},
-	{
-		"those who queue do not hear of Close", "rlock/client.go",
-		"c.gates[i].rouse()", "",
+		"those who queue do not hear of Close", "rlock/queue.go",
+		"s.shards[i].wakeAll()", "",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
@@ -185,7 +324,7 @@ var mutations = []mutation{
 		"watchdog", "TestPassIsRefused", quick,
 	},
 	{
-		"a leaver keeps the grant it was given", "rlock/seat.go",
+		"a leaver keeps the grant it was given", "rlock/waiter.go",
 		"given.pass()", "_ = given",
 		"rlock", "TestHandoffToALeaver", quick,
 	},
@@ -193,11 +332,6 @@ var mutations = []mutation{
 		"a grant is passed on while a count is under way", "rlock/handoff.go",
 		"return g.correcting || len(g.turn) > 0", "return false",
 		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
-	},
-	{
-		"own messages are expected of a connection that was in doubt", "rlock/seat.go",
-		"t.echoes = 0", "_ = t",
-		"rlock", "TestFakeTimeEchoesEndWithADoubt", quick,
 	},
 
 	// What is left behind.
@@ -208,12 +342,22 @@ var mutations = []mutation{
 	},
 	{
 		"what a caller left behind is not released", "rlock/grant.go",
-		"if acquired || g.doubted || g.queued {", "if acquired {",
+		"some: remains.some || acquired || g.acquireUnknown || g.leftState,", "some: acquired,",
+		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
+	},
+	{
+		"a late answer is not followed up", "rlock/grant.go",
+		"case !g.keep(maybe):", "case !g.keep(maybe) && false:",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
 		"a late attempt is not released once more", "rlock/grant.go",
-		"if g.doubted {\n\t\tg.lock.client.janitor.sweepAgain(g)\n\t}\n}\n\n// release", "}\n\n// release",
+		"if remains.maybe {", "if false {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
+	},
+	{
+		"releases share a script with acquires", "lua/joint.go",
+		"if j.script == cmd.script && len", "if len",
+		"lua", "TestWhoJoins", quick,
 	},
 }

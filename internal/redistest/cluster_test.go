@@ -15,6 +15,7 @@ func TestClusterOfOne(t *testing.T) {
 }
 
 func TestClusterMigration(t *testing.T) {
+	Long(t, "a cluster of three")
 	c := StartCluster(t, 2, 0)
 	rdb := c.Client(t)
 	keys := []string{"{tag}1", "{tag}2"}
@@ -49,6 +50,7 @@ func TestClusterMigration(t *testing.T) {
 }
 
 func TestClusterFailover(t *testing.T) {
+	Long(t, "a cluster of six, and its failovers")
 	c := StartCluster(t, 3, 1)
 	rdb := c.Client(t)
 	slot := c.Slot("k")

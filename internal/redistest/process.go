@@ -1,11 +1,8 @@
 package redistest
 
 import (
-	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
-	"syscall"
 )
 
 // process is a child process that cannot outlive the test binary.
@@ -49,23 +46,10 @@ func (p *process) kill() {
 
 // stop returns when no thread of the process runs any more.
 func (p *process) stop() error {
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.cmd.Process.Signal(sigStop); err != nil {
 		return err
 	}
 	return awaitStopped(p.pid())
 }
 
-func (p *process) cont() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
-
-// logTail returns the end of a log file, for the message of a failed test.
-func logTail(path string) string {
-	const limit = 8 << 10
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	if len(b) > limit {
-		return fmt.Sprintf("[%d bytes left out]%s", len(b)-limit, b[len(b)-limit:])
-	}
-	return string(b)
-}
+func (p *process) cont() error { return p.cmd.Process.Signal(sigCont) }

@@ -9,6 +9,7 @@ import (
 
 // Each way to lose a master, on one set of servers.
 func TestSentinels(t *testing.T) {
+	Long(t, "six servers, and four failovers")
 	s := StartSentinels(t)
 	rdb := s.Client(t)
 	require.NoError(t, rdb.Set(t.Context(), "k", "v", 0).Err())

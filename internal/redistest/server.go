@@ -40,7 +40,7 @@ type Server struct {
 // override the defaults, except for port, directory and unix socket.
 //
 // RLOCK_REDIS_SERVER names another binary, such as valkey-server. A missing
-// binary fails the test; only -short skips it.
+// binary fails the test; only the name none skips it.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	return start(tb, append([]string{
@@ -55,8 +55,8 @@ func Start(tb testing.TB, args ...string) *Server {
 // start runs a redis-server with exactly these arguments, and an address of its own.
 func start(tb testing.TB, args []string) *Server {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("needs a redis-server process: not run with -short")
+	if binary() == "none" {
+		tb.Skip("needs a redis-server")
 	}
 	// Not tb.TempDir: it contains the test's name, and the path of a unix
 	// socket must stay below 100 bytes.
@@ -67,9 +67,7 @@ func start(tb testing.TB, args []string) *Server {
 	s := &Server{tb: tb, args: args, dir: dir}
 	tb.Cleanup(func() {
 		s.Kill()
-		if tb.Failed() {
-			tb.Logf("log of redis-server %s:\n%s", s.Addr(), logTail(s.logFile()))
-		}
+		showLog(tb, s.Addr(), s.logFile())
 		_ = os.RemoveAll(dir)
 	})
 	for range 10 {
@@ -84,6 +82,9 @@ func start(tb testing.TB, args []string) *Server {
 	}
 	return s
 }
+
+// binary is what serves, or none where there is nothing to serve.
+func binary() string { return cmp.Or(os.Getenv("RLOCK_REDIS_SERVER"), "redis-server") }
 
 // freePort returns a port that is free now. It lies below the ports that the
 // system gives to outgoing connections, or one of those, perhaps a client
@@ -102,8 +103,7 @@ func freePort() int {
 
 // run starts the process and waits until it serves. mu is held, or s is new.
 func (s *Server) run() error {
-	name := cmp.Or(os.Getenv("RLOCK_REDIS_SERVER"), "redis-server")
-	path, err := exec.LookPath(name)
+	path, err := exec.LookPath(binary())
 	if err != nil {
 		return fmt.Errorf("%w: run apt-get install redis-server, or make test", err)
 	}

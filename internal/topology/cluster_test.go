@@ -122,6 +122,7 @@ func awaitListeners(tb testing.TB, cluster *redistest.Cluster, name string, want
 // A release wakes the waiters of other clients, on whatever channels they have
 // agreed, also while some have changed to both and others have not.
 func TestHandOver(t *testing.T) {
+	redistest.Long(t, "two clusters")
 	t.Parallel()
 	one, three := redistest.StartCluster(t, 1, 0), redistest.StartCluster(t, 3, 0)
 	fleets := map[string][]rlock.ShardedPubSub{
@@ -181,6 +182,7 @@ func TestHandOver(t *testing.T) {
 // A slot moves, step by step, while a lock in it is held, nested, renewed and
 // waited for.
 func TestSlotMoves(t *testing.T) {
+	redistest.Long(t, "a cluster of three, and its moves")
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	for mode, sharded := range modes {

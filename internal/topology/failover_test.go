@@ -50,6 +50,7 @@ func written(t *testing.T, rdb redis.UniversalClient, replicas int) {
 }
 
 func TestClusterFailover(t *testing.T) {
+	redistest.Long(t, "a cluster of six, and its failovers")
 	t.Parallel()
 	for name, strike := range map[string]func(*redistest.Server){
 		"SIGKILL": (*redistest.Server).Kill,
@@ -70,6 +71,7 @@ func TestClusterFailover(t *testing.T) {
 }
 
 func TestSentinelFailover(t *testing.T) {
+	redistest.Long(t, "six servers, and four failovers")
 	t.Parallel()
 	for name, strike := range map[string]func(*redistest.Sentinels, *redistest.Server){
 		"manual":  func(s *redistest.Sentinels, _ *redistest.Server) { s.Failover() },

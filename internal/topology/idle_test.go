@@ -17,6 +17,7 @@ import (
 // master of the lock is stopped, stays silent and is replaced. Somebody else
 // releases the lock on the new master.
 func TestIdleWaiters(t *testing.T) {
+	redistest.Long(t, "clusters that nobody asks anything")
 	t.Parallel()
 	for mode, sharded := range modes {
 		if mode == "auto" {

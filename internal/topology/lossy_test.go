@@ -97,6 +97,7 @@ func (s *store) write(token int64) error {
 // hands the lock to a second owner. The first one is told before its window ends,
 // and the store refuses what it writes after the second.
 func TestLossyFailover(t *testing.T) {
+	redistest.Long(t, "failovers")
 	t.Parallel()
 	p := newPair(t)
 	var s store
@@ -130,6 +131,7 @@ func TestLossyFailover(t *testing.T) {
 
 // With WithReplicas a grant is one that the replica has, or none.
 func TestReplicatedFailover(t *testing.T) {
+	redistest.Long(t, "failovers")
 	t.Parallel()
 	p := newPair(t)
 	options := []rlock.LockOption{rlock.WithReplicas(1, 100*time.Millisecond), rlock.WithFencing()}

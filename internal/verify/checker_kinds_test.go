@@ -1,8 +1,11 @@
 package verify
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // shared makes an operation one of a reader.
@@ -83,6 +86,23 @@ func later(d time.Duration, events []event) []event {
 	return events
 }
 
+// Two who ask a quorum of servers at the same time may both be refused.
+func TestCheckerOfSplitVotes(t *testing.T) {
+	one, two := both(0, "T", opTry, "", denied), both(1, "U", opTry, "", denied)
+	judge(t, quorum, join(one[:1], two[:1], one[1:], two[1:]), nil, true)
+	judge(t, quorum, join(one, two), nil, false)
+	judge(t, plain, join(one[:1], two[:1], one[1:], two[1:]), nil, false)
+}
+
+// overtaking is a call that is served before another that was in the queue.
+func overtaking(pause time.Duration) []event {
+	first, second := both(1, "B", opLock, "", ok), both(2, "C", opLock, "", ok)
+	all := join(both(0, "A", opLock, "", ok), first[:1], queued(1, "B"), second[:1], both(0, "a", opUnlock, "A", ok).seen(),
+		second[1:], both(2, "c", opUnlock, "C", ok).seen(), first[1:], both(1, "b", opUnlock, "B", ok).seen())
+	later(pause, all[7:]) // the second one gets it
+	return all
+}
+
 // The checker sees who overtakes in a queue, and that it was allowed if it was.
 func TestCheckerOfQueues(t *testing.T) {
 	hold := both(0, "A", opLock, "", ok)
@@ -91,11 +111,6 @@ func TestCheckerOfQueues(t *testing.T) {
 	leaveFirst, leaveSecond := both(1, "b", opUnlock, "B", ok).seen(), both(2, "c", opUnlock, "C", ok).seen()
 	inQueue := queued(1, "B")
 	flushed := []oblivion{{span{int64(45 * ms), int64(46 * ms)}, ""}}
-	overtaking := func(pause time.Duration) []event {
-		all := join(hold, first[:1], inQueue, second[:1], free, second[1:], leaveSecond, first[1:], leaveFirst)
-		later(pause, all[7:]) // the second one gets it
-		return all
-	}
 	for _, test := range []struct {
 		name   string
 		events []event
@@ -106,13 +121,34 @@ func TestCheckerOfQueues(t *testing.T) {
 		{"overtaken", overtaking(0), nil, false},
 		{"overtaken by a call that does not wait", join(hold, first[:1], inQueue, free, both(2, "C", opTry, "", ok), leaveSecond, first[1:], leaveFirst), nil, false},
 		{"overtaken by a call that came before it was known to queue", join(hold, first[:1], second[:1], inQueue, free, second[1:], leaveSecond, first[1:], leaveFirst), nil, true},
-		{"overtaken after nearly a claim", overtaking(1500 * time.Millisecond), nil, true},
-		{"overtaken after less than half of a claim", overtaking(900 * time.Millisecond), nil, false},
+		{"overtaken after a claim", overtaking(1900 * time.Millisecond), nil, true},
+		{"overtaken after less than a claim", overtaking(1500 * time.Millisecond), nil, false},
 		{"overtaken when the server forgot the queue", overtaking(0), flushed, true},
 		{"refused while others wait", join(first[:1], both(2, "T", opTry, "", denied), first[1:], leaveFirst), nil, true},
 		{"refused while nobody waits", join(first, leaveFirst, both(2, "T", opTry, "", denied)), nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) { judge(t, fair, test.events, test.gone, test.ok) })
+	}
+}
+
+// A waiter whose subscription is cut may lose its place then, and at no other time.
+func TestCheckerOfOrderAndCuts(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		cut  span
+		ok   bool
+	}{
+		{"while it waits", span{int64(55 * ms), int64(56 * ms)}, true},
+		{"before it waits", span{0, int64(5 * ms)}, false},
+		{"after both were served", span{int64(time.Hour), open}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := assemble(overtaking(0), nil, 10*ms, rules{variety: fair})[0]
+			h.inOrder(2*time.Second, []span{test.cut})
+			if right := len(h.check(noPicture)) == 0; right != test.ok {
+				t.Errorf("found right: %v", right)
+			}
+		})
 	}
 }
 
@@ -164,4 +200,35 @@ func TestCheckerOfMembers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Thousands who wait at the same time are checked as well, and as strictly.
+func TestCheckerOfCrowds(t *testing.T) {
+	const callers = 2000
+	crowd := func(change func(n int, s script)) []event {
+		var calls, turns []script
+		for n := range callers {
+			id := fmt.Sprint(n)
+			waits, leaves := both(n, id, opLock, "", ok).token(int64(n+1)), both(n, "u"+id, opUnlock, id, ok).seen()
+			change(n, waits)
+			calls = append(calls, waits[:1])
+			turns = append(turns, waits[1:], leaves)
+		}
+		return join(append(calls, turns...)...)
+	}
+	check := func(events []event) []string {
+		return assemble(events, nil, 10*ms, rules{crowd: true})[0].check(noPicture)
+	}
+	require.Empty(t, check(crowd(func(int, script) {})))
+	require.NotEmpty(t, check(crowd(func(n int, s script) {
+		if n == callers/2 {
+			s.token(1)
+		}
+	})), "a token goes back")
+	both := crowd(func(int, script) {})
+	at := callers + 3*callers/2
+	require.Equal(t, opUnlock, both[at+1].Kind)
+	both[at+1].At, both[at+1].Seen = both[at+3].At+1, both[at+3].At+1
+	both[at+2].At = both[at+1].At + 1
+	require.NotEmpty(t, check(both), "two holders at once")
 }

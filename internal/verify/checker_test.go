@@ -124,7 +124,7 @@ func judge(t *testing.T, v variety, events []event, gone []oblivion, right bool)
 	require.Len(t, histories, 1)
 	h := histories[0]
 	if v == fair {
-		h.inOrder(2 * time.Second)
+		h.inOrder(2*time.Second, nil)
 	}
 	wrong := h.check(noPicture)
 	require.Equal(t, right, len(wrong) == 0, "%v", wrong)

@@ -24,7 +24,15 @@ func (b *builder) finish() {
 	b.strayReaders()
 	b.lockOps = slices.DeleteFunc(b.lockOps, func(o porcupine.Operation) bool {
 		a := o.Input.(action)
-		return a.do == refuse && b.doubtful(o, a.shared)
+		return a.do == refuse && (b.doubtful(o, a.shared) || b.split(o))
+	})
+}
+
+// split tells whether nobody need have had a quorum lock that was refused: another call,
+// which was refused as well, may have had as many servers.
+func (b *builder) split(o porcupine.Operation) bool {
+	return b.variety == quorum && slices.ContainsFunc(b.lockOps, func(other porcupine.Operation) bool {
+		return other.Input.(action).do == refuse && other.ClientId != o.ClientId && other.Call < o.Return && o.Call < other.Return
 	})
 }
 

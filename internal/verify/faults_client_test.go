@@ -12,7 +12,7 @@ import (
 
 // clientFaults are the doing of an application, or of its machine.
 var clientFaults = []fault{
-	{name: "process stopped for a moment", strike: again(50*ms, 200*ms, func(w *world) { w.freeze(20*ms, 200*ms) })},
+	{name: "process stopped for a moment", steady: true, strike: again(50*ms, 200*ms, func(w *world) { w.freeze(20*ms, 200*ms) })},
 	{
 		name: "process stopped for longer than its lease", leases: short,
 		strike: again(50*ms, 200*ms, func(w *world) { w.freeze(400*ms, 1200*ms) }),
@@ -44,11 +44,11 @@ var clientFaults = []fault{
 		strike: delays(func(w *world) (up, down time.Duration) { return w.some(0, 3*ms), w.some(0, 3*ms) }),
 	},
 	{
-		name: "contexts cancelled, replies lost", cancel: true,
+		name: "contexts cancelled, replies lost", cancel: true, steady: true,
 		strike: while(func(w *world, p *netfault.Proxy) { p.CutRandom(0.2, w.random.Uint64(), scripts) }, cutReplies),
 	},
 	{
-		name: "Close while waiting and holding",
+		name: "Close while waiting and holding", steady: true,
 		strike: again(50*ms, 200*ms, func(w *world) {
 			p := w.random.IntN(parties)
 			w.order(p, "renew")
@@ -70,7 +70,7 @@ func (w *world) freeze(least, most time.Duration) {
 // killed is a row in which a party dies while an operation is open, by the
 // events that open one and close it.
 func killed(name string, state func(event) (opens, closes bool)) fault {
-	return fault{name: name, kills: true, strike: func(ctx context.Context, w *world) {
+	return fault{name: name, kills: true, steady: true, strike: func(ctx context.Context, w *world) {
 		p := w.random.IntN(parties)
 		w.between(ctx, 20*ms, 300*ms)
 		for w.between(ctx, 1*ms, 10*ms) {

@@ -52,9 +52,9 @@ func outages(on func(*netfault.Proxy)) func(context.Context, *world) {
 
 // requestFaults hit single requests, by what they do.
 var requestFaults = []fault{
-	lostReply("acquire"), lostReply("count"), lostReply("release"), lostReply("renew"),
-	late("acquire"), late("count"), late("release"), late("renew"),
-	held("acquire"), held("count"), held("release"), held("renew"),
+	lostReply("acquire"), lostReply("queue"), lostReply("count"), lostReply("release"), lostReply("renew"),
+	late("acquire"), late("queue"), late("count"), late("release"), late("renew"),
+	held("acquire"), held("queue"), held("count"), held("release"), held("renew"),
 	{
 		name:   "any reply lost",
 		strike: while(func(w *world, p *netfault.Proxy) { p.CutRandom(0.05, w.random.Uint64(), nil) }, cutReplies),
@@ -89,7 +89,7 @@ func leasesFor(script string) []string {
 
 func lostReply(script string) fault {
 	return fault{
-		name: "reply lost: " + script, leases: leasesFor(script), strike: while(func(w *world, p *netfault.Proxy) {
+		name: "reply lost: " + script, leases: leasesFor(script), steady: true, strike: while(func(w *world, p *netfault.Proxy) {
 			p.CutRandom(rate(script), w.random.Uint64(), learnt(w, script))
 		}, cutReplies),
 	}
@@ -97,7 +97,7 @@ func lostReply(script string) fault {
 
 func late(script string) fault {
 	return fault{
-		name: "request late: " + script, leases: leasesFor(script), strike: while(func(w *world, p *netfault.Proxy) {
+		name: "request late: " + script, leases: leasesFor(script), steady: true, strike: while(func(w *world, p *netfault.Proxy) {
 			p.LateRandom(rate(script), 0, 400*ms, w.random.Uint64(), learnt(w, script))
 		}, func(s netfault.Stats) int64 { return s.Late }),
 	}
@@ -126,7 +126,7 @@ func during(ctx context.Context, w *world, proxies []*netfault.Proxy, rule func(
 // held keeps a request back, often until its sender has given up, and delivers
 // it then.
 func held(script string) fault {
-	return fault{name: "request held back: " + script, leases: leasesFor(script), strike: func(ctx context.Context, w *world) {
+	return fault{name: "request held back: " + script, leases: leasesFor(script), steady: true, strike: func(ctx context.Context, w *world) {
 		for w.between(ctx, 1*ms, 20*ms) {
 			h := w.proxy().Hold(learnt(w, script))
 			if h.Wait(ctx) != nil {

@@ -16,11 +16,11 @@ import (
 var operatorFaults = []fault{
 	{name: "SCRIPT FLUSH", harmless: true, strike: again(1*ms, 10*ms, func(w *world) { w.do("script", "flush") })},
 	{
-		name: "FLUSHALL", leases: short,
+		name: "FLUSHALL", leases: short, steady: true,
 		strike: again(100*ms, 400*ms, func(w *world) { w.forgets("", func() { w.do("flushall") }) }),
 	},
 	{
-		name: "DEL", leases: short,
+		name: "DEL", leases: short, steady: true,
 		strike: again(10*ms, 60*ms, func(w *world) {
 			lock := w.anyLock()
 			w.forgets(lock, func() { w.do("del", lock) })

@@ -18,7 +18,7 @@ import (
 var persistent = []string{"--appendonly", "yes", "--appendfsync", "no"}
 
 var serverFaults = []fault{
-	{name: "nothing", harmless: true, strike: again(100*ms, 200*ms, func(*world) {})},
+	{name: "nothing", steady: true, harmless: true, strike: again(100*ms, 200*ms, func(*world) {})},
 	{
 		name: "server killed, restarted empty", leases: short,
 		strike: again(150*ms, 500*ms, func(w *world) {

@@ -10,12 +10,17 @@ import (
 type fault struct {
 	name     string
 	lock     variety
-	args     []string // of redis-server
-	kind     string   // of Redis client: see partner.connect
-	leases   []string // nil: from 300 ms to 3 s
-	cancel   bool     // callers give up at any moment
-	kills    bool     // processes
-	harmless bool     // no request is lost, so a refused TryLock proves that somebody holds the lock
+	args     []string      // of redis-server
+	kind     string        // of Redis client: see partner.connect
+	leases   []string      // nil: from 300 ms to 3 s
+	cancel   bool          // callers give up at any moment
+	whole    bool          // no connection loses anything, so they stay when it is over
+	hasty    bool          // half of the calls give up after 20 ms
+	crowd    bool          // of clients: thousands
+	lasts    time.Duration // 0: as long as others
+	kills    bool          // processes
+	steady   bool          // no subscription is cut or silent, nor any connection for longer than a request
+	harmless bool          // no request is lost, so a refused TryLock proves that somebody holds the lock
 	setUp    func(*world)
 	strike   func(context.Context, *world) // until the context ends; then nothing of it may be left
 }
@@ -29,7 +34,7 @@ var short = []string{"300ms", "600ms", "900ms"}
 func matrix() []fault { return append(plainRows(), furtherKinds()...) }
 
 func plainRows() []fault {
-	return slices.Concat(serverFaults, replicaFaults, operatorFaults, refusalFaults, networkFaults, requestFaults, clientFaults)
+	return slices.Concat(serverFaults, replicaFaults, operatorFaults, refusalFaults, networkFaults, slowFaults, requestFaults, clientFaults)
 }
 
 // between waits for a random time, and reports whether the fault is to go on.

@@ -53,9 +53,10 @@ const (
 type rules struct {
 	variety variety
 	faulty  bool // every waiting call may leave a grant that nobody has, while it lasts
+	crowd   bool // of callers, none of whom uses TryLock: see builder.entered
 }
 
-func (f fault) rules() rules { return rules{f.lock, !f.harmless} }
+func (f fault) rules() rules { return rules{f.lock, !f.harmless, f.crowd} }
 
 // assemble makes histories of events, by lock. lease is the longest in use.
 func assemble(events []event, gone []oblivion, lease time.Duration, rules rules) []*history {

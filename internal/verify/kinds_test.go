@@ -40,15 +40,11 @@ const members = 3
 func (v variety) strays() bool { return v == multi || v == quorum }
 
 // patience is how long a waiter may sleep beside a free lock: a second, and the
-// time that a wake-up takes on a machine with all these processes. What a process
-// that has died leaves behind may cost more: the first in a fair queue is looked
-// for every 2 s, and a waiting writer's intent keeps readers out for 10 s.
+// time that a wake-up takes on a machine with all these processes. A process that has
+// died may cost readers more: a waiting writer's intent keeps them out for 10 s.
 func (f fault) patience() time.Duration {
 	limit := time.Second + 200*ms
-	switch {
-	case f.lock == fair:
-		limit += 2 * time.Second
-	case f.lock == readWrite && f.kills:
+	if f.lock == readWrite && f.kills {
 		limit += 10 * time.Second
 	}
 	return limit
@@ -63,7 +59,8 @@ var selection = map[variety][]string{
 	},
 	fair: {
 		"nothing", "server killed, restarted empty", "server killed, restarted with its data", "FLUSHALL", "DEL",
-		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "reply lost: acquire", "reply lost: release",
+		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "server slow, hasty callers", "crowd of 2,000",
+		"crowd of 2,000, server slow", "reply lost: acquire", "reply lost: release",
 		"request late: acquire", "request held back: release", "process stopped for a moment",
 		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
 		"Close while waiting and holding",

@@ -6,13 +6,11 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/netfault"
@@ -25,17 +23,14 @@ import (
 // user does.
 var lessons struct {
 	mu     sync.Mutex // guards hashes
-	hashes map[variety]map[string]string
+	hashes map[variety]map[string][]string
 }
 
-func lesson(t *testing.T, v variety) map[string]string {
-	if v == polling { // has the scripts of a plain lock
-		v = plain
-	}
+func lesson(t *testing.T, v variety) map[string][]string {
 	lessons.mu.Lock()
 	defer lessons.mu.Unlock()
 	if lessons.hashes == nil {
-		lessons.hashes = make(map[variety]map[string]string)
+		lessons.hashes = make(map[variety]map[string][]string)
 	}
 	if lessons.hashes[v] == nil {
 		lessons.hashes[v] = learn(t, v)
@@ -43,37 +38,14 @@ func lesson(t *testing.T, v variety) map[string]string {
 	return lessons.hashes[v]
 }
 
-// learnt matches the calls of a script, also in company.
-func learnt(w *world, script string) netfault.Match {
-	hash, joint := lesson(w.T, w.row.lock)[script], lesson(w.T, plain)["joint"]
-	require.NotEmpty(w, hash)
+// learnt matches the calls of the scripts that do something, also for several callers
+// at once.
+func learnt(w *world, what string) netfault.Match {
+	hashes := lesson(w.T, w.row.lock)[what]
+	require.NotEmpty(w, hashes)
 	return func(args []string) bool {
-		if len(args) < 2 || !scripts(args) {
-			return false
-		}
-		switch hashed(args[1]) {
-		case hash:
-			return true
-		case joint:
-			return partOf(args, script)
-		}
-		return false
+		return len(args) > 1 && scripts(args) && slices.Contains(hashes, hashed(args[1]))
 	}
-}
-
-// partOf tells whether a joint script acquires, or releases, one of its locks: of
-// the three arguments for each the last one is empty, or a channel.
-func partOf(args []string, script string) bool {
-	keys, err := strconv.Atoi(args[2])
-	if err != nil {
-		return false
-	}
-	for i := 3 + keys + 2; i < len(args); i += 3 {
-		if script == "acquire" && args[i] == "" || script == "release" && args[i] != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // hashed returns a hash that is one, and that of a source.
@@ -85,93 +57,137 @@ func hashed(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func learn(t *testing.T, v variety) map[string]string {
-	spy := &spy{seen: make(map[string]bool)}
-	proxy := netfault.New(t, redistest.Start(t).Addr())
-	proxy.CutRandom(0, 0, spy.look)
+// learner watches what a lock sends in each of its situations.
+type learner struct {
+	t       *testing.T
+	v       variety
+	c       *rlock.Client
+	other   *rlock.Client // is not watched
+	spy     *spy
+	renewed chan struct{}
+	hashes  map[string][]string
+}
+
+// learn finds out: "acquire" is what is sent from the call of Lock to its return, be
+// the lock free or not, of which "queue" is what only those send who have to wait;
+// "count", "release" and "renew" are what they are called.
+func learn(t *testing.T, v variety) map[string][]string {
+	srv := redistest.Start(t)
+	l := &learner{t: t, v: v, spy: &spy{}, renewed: make(chan struct{}, 100), hashes: make(map[string][]string)}
+	proxy := netfault.New(t, srv.Addr())
+	proxy.CutRandom(0, 0, l.spy.look)
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	renewed := make(chan struct{}, 100)
-	c, err := rlock.New(rdb, &rlock.Options{Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	var err error
+	l.c, err = rlock.New(rdb, &rlock.Options{Trace: rlock.Trace{Renewed: func(string, time.Time) { l.renewed <- struct{}{} }}})
 	require.NoError(t, err)
-	hashes := make(map[string]string)
+	l.other, err = rlock.New(srv.Client(t), nil)
+	require.NoError(t, err)
 
-	newLock := func(opts ...rlock.LockOption) *rlock.Lock {
-		switch v {
-		case fair:
-			return c.NewFairLock("learnt", opts...)
-		case readWrite:
-			return c.NewRWLock("learnt", opts...).Writer()
-		case multi:
-			return rlock.NewMultiLock(c.NewLock("learnt", opts...), c.NewLock("too", opts...))
-		}
-		return c.NewLock("learnt", opts...)
+	for _, opts := range [][]rlock.LockOption{nil, {rlock.WithFencing()}} {
+		l.uncontended(opts)
+		l.contended(opts)
 	}
-	mu := newLock()
+	l.renewal()
+	require.NoError(t, l.c.Close(context.Background()))
+	require.NoError(t, l.other.Close(context.Background()))
+	for a, x := range l.hashes {
+		for b, y := range l.hashes {
+			same := slices.ContainsFunc(x, func(hash string) bool { return slices.Contains(y, hash) })
+			require.False(t, a != b && same && a != "queue" && b != "queue", "%s and %s look the same", a, b)
+		}
+	}
+	return l.hashes
+}
+
+func (l *learner) lock(c *rlock.Client, opts ...rlock.LockOption) *rlock.Lock {
+	switch l.v {
+	case polling:
+		return c.NewLock("learnt", append(opts, rlock.WithPolling(rlock.Polling{First: 5 * ms, Longest: 20 * ms}))...)
+	case fair:
+		return c.NewFairLock("learnt", opts...)
+	case readWrite:
+		return c.NewRWLock("learnt", opts...).Writer()
+	case multi:
+		return rlock.NewMultiLock(c.NewLock("learnt", opts...), c.NewLock("too", opts...))
+	}
+	return c.NewLock("learnt", opts...)
+}
+
+// note files what was sent since the newest call. What is known to do something else
+// may be sent at any time.
+func (l *learner) note(what string) {
+	for _, hash := range l.spy.sent() {
+		if known := slices.Concat(slices.Collect(maps.Values(l.hashes))...); !slices.Contains(known, hash) {
+			l.hashes[what] = append(l.hashes[what], hash)
+		}
+	}
+}
+
+func (l *learner) uncontended(opts []rlock.LockOption) {
+	mu := l.lock(l.c, opts...)
 	ctx, outer, err := mu.Lock(context.Background())
-	require.NoError(t, err)
-	hashes["acquire"] = spy.newest()
+	require.NoError(l.t, err)
+	l.note("acquire")
 	ctx, inner, err := mu.Lock(ctx)
-	require.NoError(t, err)
-	hashes["count"] = spy.newest()
-	require.NoError(t, inner.Unlock(ctx))
-	require.NoError(t, outer.Unlock(ctx))
-	hashes["release"] = spy.newest()
-	ctx, hold, err := newLock(rlock.WithLeaseTime(4500 * ms)).Lock(context.Background())
-	require.NoError(t, err)
+	require.NoError(l.t, err)
+	l.note("count")
+	require.NoError(l.t, inner.Unlock(ctx))
+	l.note("count")
+	require.NoError(l.t, outer.Unlock(ctx))
+	l.note("release")
+}
+
+// contended waits for the lock, of which the other's release comes when it must have
+// had its time to queue.
+func (l *learner) contended(opts []rlock.LockOption) {
+	held, hold, err := l.lock(l.other, opts...).Lock(context.Background())
+	require.NoError(l.t, err)
+	var done sync.WaitGroup
+	done.Go(func() {
+		time.Sleep(200 * ms)
+		_ = hold.Unlock(held)
+	})
+	ctx, mine, err := l.lock(l.c, opts...).Lock(context.Background())
+	require.NoError(l.t, err)
+	before := slices.Clone(l.hashes["acquire"])
+	l.note("acquire")
+	for _, hash := range l.hashes["acquire"] {
+		if !slices.Contains(before, hash) {
+			l.hashes["queue"] = append(l.hashes["queue"], hash)
+		}
+	}
+	done.Wait()
+	require.NoError(l.t, mine.Unlock(ctx))
+	l.note("release")
+}
+
+func (l *learner) renewal() {
+	ctx, hold, err := l.lock(l.c, rlock.WithLeaseTime(4500*ms)).Lock(context.Background())
+	require.NoError(l.t, err)
+	l.note("acquire")
 	select {
-	case <-renewed:
+	case <-l.renewed:
 	case <-ctx.Done():
-		require.NoError(t, context.Cause(ctx), "before a renewal")
+		require.NoError(l.t, context.Cause(ctx), "before a renewal")
 	}
-	hashes["renew"] = spy.newest()
-	require.NoError(t, hold.Unlock(ctx))
-	if v == plain {
-		hashes["joint"] = learnJoint(t, c, spy, hashes)
-	}
-	require.NoError(t, c.Close(context.Background()))
-	for a, x := range hashes {
-		for b, y := range hashes {
-			require.False(t, a != b && x == y, "%s and %s look the same", a, b)
-		}
-	}
-	return hashes
+	l.note("renew")
+	require.NoError(l.t, hold.Unlock(ctx))
 }
 
-// learnJoint finds out how many requests at once are made.
-func learnJoint(t *testing.T, c *rlock.Client, spy *spy, known map[string]string) string {
-	for range 100 {
-		var wg sync.WaitGroup
-		for i := range 64 {
-			wg.Go(func() {
-				assert.NoError(t, c.NewLock("learnt "+strconv.Itoa(i)).Do(context.Background(), func(context.Context) error { return nil }))
-			})
-		}
-		wg.Wait()
-		spy.mu.Lock()
-		for hash := range spy.seen {
-			if !slices.Contains(slices.Collect(maps.Values(known)), hash) {
-				spy.mu.Unlock()
-				return hash
-			}
-		}
-		spy.mu.Unlock()
-	}
-	require.Fail(t, "requests at the same time do not become one script")
-	return ""
-}
-
-// spy remembers the newest script called, and all of them, by hash.
+// spy remembers the scripts called, by hash.
 type spy struct {
-	mu   sync.Mutex // guards what follows
-	hash string
-	seen map[string]bool
+	mu     sync.Mutex // guards hashes
+	hashes []string
 }
 
-func (s *spy) newest() string {
+// sent returns what was sent since the call before.
+func (s *spy) sent() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hash
+	sent := s.hashes
+	s.hashes = nil
+	return sent
 }
 
 // look sees what passes a proxy.
@@ -179,8 +195,25 @@ func (s *spy) look(args []string) bool {
 	if scripts(args) && len(args) > 1 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.hash = hashed(args[1])
-		s.seen[s.hash] = true
+		s.hashes = append(s.hashes, hashed(args[1]))
 	}
 	return false
+}
+
+// Every kind of lock can be watched. Those who wait for a plain lock queue by a script of
+// its own; a fair lock has but one.
+func TestLearn(t *testing.T) {
+	redistest.Long(t, "a lesson for each kind of lock")
+	for _, v := range varieties {
+		if v == quorum {
+			continue
+		}
+		t.Run(v.String(), func(t *testing.T) {
+			hashes := lesson(t, v)
+			for _, what := range []string{"acquire", "count", "release", "renew"} {
+				require.NotEmpty(t, hashes[what], what)
+			}
+			require.Equal(t, v == plain || v == multi, len(hashes["queue"]) > 0)
+		})
+	}
 }

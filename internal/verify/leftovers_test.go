@@ -11,6 +11,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lua"
 )
 
 // leftovers counts what a round leaves behind. With keep the parties stay as
@@ -67,19 +69,23 @@ func (w *world) connections() (all []map[string]string) {
 	return all
 }
 
-// keys returns those that should not be there: locks, and anything that stays
-// for ever.
+// keys returns those that should not be there: locks, their queues as nobody waits any
+// more, and anything that stays for ever.
 func (w *world) keys() (left []string) {
 	ctx := context.Background()
 	locks := make(map[string]bool)
 	for _, name := range w.job.names() {
-		locks[name] = true
+		locks[name], locks[lua.QueueOf(name)] = true, true
 	}
 	for _, m := range w.masters() {
 		keys := m.admin.Scan(ctx, 0, "*", 1000).Iterator()
 		for keys.Next(ctx) {
 			if ttl := m.admin.PTTL(ctx, keys.Val()).Val(); locks[keys.Val()] || ttl == -1 {
-				left = append(left, fmt.Sprintf("%s (%v)", keys.Val(), ttl))
+				note := fmt.Sprintf("%s (%v)", keys.Val(), ttl)
+				if members := m.admin.ZRangeWithScores(ctx, keys.Val(), 0, -1).Val(); len(members) > 0 {
+					note += fmt.Sprint(members)
+				}
+				left = append(left, note)
 			}
 		}
 		require.NoError(w, keys.Err())

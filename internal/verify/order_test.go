@@ -14,17 +14,17 @@ type turn struct {
 	left   int64 // how long it evidently lasted
 }
 
-// ticketLife is how long a place in a fair queue is kept without any sign of life.
-const ticketLife = 6 * time.Second
+// longestClaim is how long a waiter may have the lock without knowing, at most.
+const longestClaim = 6 * time.Second
 
 // inOrder looks for grants of a fair lock that overtook another: whoever called
 // after a waiter was known to stand in the queue must be served after it. It may
-// not if the waiter may have lost its place: because the server forgot it, heard
-// nothing of it, or because it may have had the lock without knowing for so long
-// that the claim, which is a lease at most, was over or nearly so. Leases that are
-// no longer than what a busy machine sleeps are left out.
-func (h *history) inOrder(lease time.Duration) {
-	claim := int64(min(lease, ticketLife))
+// not if the waiter may have lost its place: because the server forgot it, or passed it
+// over as its subscription was cut, or because it may have had the lock without
+// knowing until the claim, which is a lease at most, was over. Leases that are no
+// longer than what a busy machine sleeps are left out.
+func (h *history) inOrder(lease time.Duration, cuts []span) {
+	claim := int64(min(lease, longestClaim))
 	if claim < int64(time.Second) {
 		return
 	}
@@ -32,11 +32,11 @@ func (h *history) inOrder(lease time.Duration) {
 	for n, x := range h.turns {
 		for m, y := range h.turns {
 			switch {
-			case x.queued == 0 || y.call <= x.queued || y.call > x.ret: // in any order, or trivially in this one
+			case x.queued == 0 || y.call <= x.queued || y.call > x.ret, // in any order, or trivially in this one
+				overlap(cuts, span{x.queued, y.ret}):
 			case m > n:
 				h.ordered++
-			case y.ret > x.call+int64(ticketLife)-int64(time.Second),
-				h.idle(x.queued, y.ret) > claim/2, h.forgotten(span{x.call, y.ret}):
+			case h.idle(x.queued, y.ret) > claim-claim/10, h.forgotten(span{x.call, y.ret}):
 			default:
 				h.wrong = append(h.wrong, fmt.Sprintf("%s: a call at %d was served at %d, before one that was in the queue since %d and served at %d",
 					h.lock, y.call, y.ret, x.queued, x.ret))
@@ -59,5 +59,9 @@ func (h *history) idle(from, to int64) (longest int64) {
 }
 
 func (h *history) forgotten(s span) bool {
-	return slices.ContainsFunc(h.gone, func(g span) bool { return g.call < s.ret && s.call < g.ret })
+	return overlap(h.gone, s)
+}
+
+func overlap(all []span, s span) bool {
+	return slices.ContainsFunc(all, func(g span) bool { return g.call < s.ret && s.call < g.ret })
 }

@@ -29,6 +29,8 @@ type job struct {
 	Party     int
 	Kind      string // of the Redis client: see party.connect
 	Cancel    bool   // contexts end at any moment
+	Hasty     bool   // half of the calls give up after 20 ms
+	Crowd     bool   // there are thousands of clients
 }
 
 // random is a source that depends on the seed and on what it is for.
@@ -53,8 +55,11 @@ func (j *job) agenda(history int) agenda {
 	}
 	a := agenda{lease: lease, fenced: r.IntN(3) > 0}
 	n := 1 + r.IntN(4)/3 // sometimes two
-	if j.Lock == multi {
+	switch {
+	case j.Lock == multi:
 		n = members
+	case j.Crowd: // of which there is but one
+		n, a.fenced = 3, j.Round%2 == 0
 	}
 	for k := range n {
 		a.locks = append(a.locks, j.name(history, k))
@@ -137,12 +142,22 @@ func draw(r *rand.Rand, j *job, a agenda) step {
 	if j.Cancel && r.IntN(2) == 0 {
 		s.cancel = time.Duration(1 + r.IntN(int(150*time.Millisecond)))
 	}
+	if j.Hasty && r.IntN(2) == 0 {
+		s.wait = 20 * time.Millisecond
+	}
 	s.vary(r, j, a)
 	return s
 }
 
-// vary draws what only some kinds of lock have.
+// vary draws what only some kinds of lock have. Of a crowd most would never have a
+// turn if some were inside for long.
 func (s *step) vary(r *rand.Rand, j *job, a agenda) {
+	if j.Crowd {
+		s.hold = min(s.hold, time.Duration(r.IntN(2))*time.Millisecond)
+		if s.how == trying {
+			s.how = waiting
+		}
+	}
 	switch j.Lock {
 	case readWrite:
 		s.shared = r.IntN(3) > 0

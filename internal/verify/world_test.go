@@ -90,11 +90,16 @@ func (w *world) do(args ...any) {
 // round lets a set of histories happen and returns what was found.
 func (w *world) round(n int, size size) figures {
 	w.begin(n, size)
+	began := now()
 	ctx, cancel := context.WithTimeout(context.Background(), size.fault)
 	w.row.strike(ctx, w)
 	cancel()
+	if w.row.steady {
+		began = now()
+	}
 	w.heal()
 	healed := now()
+	cuts := []span{{began, healed + int64(time.Second)}} // until all can hear again
 	watch := w.observe()
 	w.tell("heal")
 	w.expect("done", 60*time.Second)
@@ -110,7 +115,7 @@ func (w *world) round(n int, size size) figures {
 	leases := w.job.leases()
 	for _, h := range all {
 		if w.row.lock == fair {
-			h.inOrder(leases[h.lock])
+			h.inOrder(leases[h.lock], cuts)
 		}
 		if !f.add(h, healed, free, w.row.patience()) {
 			w.keep(events)
@@ -132,7 +137,7 @@ func (w *world) begin(n int, size size) {
 	}
 	w.job = job{
 		Row: w.row.name, Round: n, Seed: w.seed, Histories: size.histories, Clients: size.clients, Steps: size.steps,
-		Lock: w.row.lock, Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel,
+		Lock: w.row.lock, Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel, Hasty: w.row.hasty, Crowd: w.row.crowd,
 	}
 	w.grown()
 	w.gone, w.journal = nil, nil
@@ -191,7 +196,9 @@ func (w *world) heal() {
 	for _, m := range w.masters() {
 		for _, p := range m.proxies {
 			p.Heal()
-			p.CutAll()
+			if !w.row.whole {
+				p.CutAll()
+			}
 		}
 		redistest.Eventually(w.T, "the server serves again", func() bool {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -13,6 +13,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 import org.redisson.Redisson;
 import org.redisson.api.RAtomicLong;
@@ -110,7 +111,7 @@ public final class Peer {
                 return all;
             }
             case "work":
-                return work(client, lock, kind, name, args.nextLong(), args.nextLong(), args.next().equals("checked"));
+                return work(client, lock, kind, name, args.nextLong(), args.nextLong(), args.next());
             default:
                 throw new IllegalArgumentException("no command " + command);
         }
@@ -122,6 +123,12 @@ public final class Peer {
         switch (topology) {
             case "standalone":
                 config.useSingleServer().setAddress("redis://" + address);
+                break;
+            case "standalone-small":
+                config.setThreads(2).setNettyThreads(2);
+                config.useSingleServer().setAddress("redis://" + address)
+                    .setConnectionMinimumIdleSize(1).setConnectionPoolSize(2)
+                    .setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(2);
                 break;
             case "cluster":
                 config.useClusterServers().addNodeAddress("redis://" + address);
@@ -171,12 +178,15 @@ public final class Peer {
      * Goes through so many critical sections, or as many as fit in so many milliseconds. Returns what
      * it saw of others inside, then for each section when it was asked for, acquired, given back and
      * done, its place in the order and its token. In a checked section a reader reads the counter
-     * behind the lock, and anybody else raises it in a way that loses updates unless it is alone.
+     * behind the lock, and anybody else raises it in a way that loses updates unless it is alone. In
+     * one of so many microseconds nothing else happens.
      */
     private static String work(RedissonClient client, RLock lock, String kind, String name, long most, long millis,
-            boolean checked) {
+            String mode) {
         RAtomicLong inside = client.getAtomicLong(name + ":inside");
         RBucket<String> counter = client.getBucket(name + ":counter", StringCodec.INSTANCE);
+        boolean checked = mode.equals("checked");
+        long pause = checked || mode.equals("empty") ? 0 : TimeUnit.MICROSECONDS.toNanos(Long.parseLong(mode));
         boolean shared = kind.equals("read");
         long weight = shared ? 1 : ALONE;
         long bearable = shared ? ALONE - 1 : 0;
@@ -201,6 +211,9 @@ public final class Peer {
                 if (inside.addAndGet(-weight) > bearable) {
                     violations++;
                 }
+            }
+            if (pause > 0) {
+                LockSupport.parkNanos(pause);
             }
             long released = now();
             lock.unlock();

@@ -1,0 +1,27 @@
+//go:build !unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/urfave/cli/v3"
+)
+
+// runCommand: what guards a command are process groups and signals, which are
+// Unix's.
+func runCommand([]string) *cli.Command {
+	return &cli.Command{
+		Name:  "run",
+		Usage: "run a command while holding a lock (Unix only)",
+		Action: func(context.Context, *cli.Command) error {
+			return errors.New("run needs a Unix: process groups and signals")
+		},
+		SkipFlagParsing: true,
+	}
+}
+
+// width is that of no terminal.
+func width(*os.File) int { return 0 }

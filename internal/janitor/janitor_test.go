@@ -1,0 +1,200 @@
+package janitor
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/request"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const lease = 30 * time.Second
+
+var errSilent = errors.New("no answer")
+
+// host is a client with a janitor, and a server that answers unless it is silent.
+type host struct {
+	Janitor
+	t     *testing.T
+	start time.Time
+	takes time.Duration // an answer
+	open  sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	silent bool
+	held   []bool                     // what Hold was called with
+	sent   map[string][]time.Duration // releases, by owner
+	inside int                        // releases under way
+	most   int                        // at once
+}
+
+func newHost(t *testing.T) *host {
+	h := &host{t: t, start: time.Now(), sent: make(map[string][]time.Duration)}
+	h.Hosting = Hosting{
+		Begin: func() { h.open.Add(1) }, End: h.open.Done,
+		Hold: func(on bool) { h.held = append(h.held, on) },
+		Classify: func(err error) (request.Outcome, bool) {
+			if err != nil {
+				return request.Unknown, false
+			}
+			return request.Answered, true
+		},
+	}
+	return h
+}
+
+// left is what an owner has left; Hold is called with the janitor's mutex held.
+func (h *host) left(owner string) Leftover {
+	return Leftover{Owner: owner, Lease: lease, Release: func(context.Context) error {
+		h.mu.Lock()
+		h.sent[owner] = append(h.sent[owner], time.Since(h.start))
+		h.inside++
+		h.most = max(h.most, h.inside)
+		silent := h.silent
+		h.mu.Unlock()
+		time.Sleep(h.takes)
+		h.mu.Lock()
+		h.inside--
+		h.mu.Unlock()
+		if silent {
+			return errSilent
+		}
+		return nil
+	}}
+}
+
+func (h *host) answers(yes bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent = !yes
+}
+
+// One owner has one job, however often it is asked for, and what may arrive later is
+// looked for once.
+func TestFakeTimeOneJobForAnOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		h.takes = time.Second
+		for range 10 {
+			h.SweepAgain(h.left("me:1"))
+			h.Sweep(h.left("me:1"), time.Now().Add(lease))
+		}
+		h.open.Wait()
+		require.Equal(t, []time.Duration{0, lease / 3}, h.sent["me:1"])
+		require.Zero(t, h.soon)
+		require.Empty(t, h.jobs)
+	})
+}
+
+// The end of the lease ends what no release could.
+func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		h.answers(false)
+		h.Sweep(h.left("me:1"), time.Now().Add(lease))
+		h.open.Wait()
+		require.Greater(t, len(h.sent["me:1"]), int(lease/maxRetry)/2)
+		require.InDelta(t, lease, time.Since(h.start), float64(2*maxRetry))
+	})
+}
+
+// While the server is silent a few try, requests that may leave more are held back, and
+// the first answer brings all the others.
+func TestFakeTimeBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const owners = 1000
+		h := newHost(t)
+		h.takes = time.Millisecond
+		h.answers(false)
+		for n := range owners {
+			h.Sweep(h.left(strconv.Itoa(n)), time.Now().Add(lease))
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, []bool{true}, h.held)
+		h.mu.Lock()
+		h.most = 0
+		h.mu.Unlock()
+		time.Sleep(time.Second)
+		h.mu.Lock()
+		require.Positive(t, h.most)
+		require.LessOrEqual(t, h.most, maxProbes)
+		h.mu.Unlock()
+
+		h.answers(true)
+		began := time.Now()
+		h.open.Wait()
+		require.Less(t, time.Since(began), 2*maxRetry)
+		require.Greater(t, h.most, maxProbes)
+		require.LessOrEqual(t, h.most, maxReleases)
+		require.Equal(t, []bool{true, false}, h.held)
+		require.Len(t, h.sent, owners)
+	})
+}
+
+// A server that refuses is asked again while it is known to have something, and nobody
+// else waits for that.
+func TestFakeTimeRefused(t *testing.T) {
+	for name, known := range map[string]bool{"known": true, "perhaps nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHost(t)
+				h.Classify = func(err error) (request.Outcome, bool) {
+					if err != nil {
+						return request.Unknown, true
+					}
+					return request.Answered, true
+				}
+				h.answers(false)
+				left := h.left("me:1")
+				left.Known = known
+				h.Sweep(left, time.Now().Add(lease))
+				time.Sleep(5 * time.Second)
+				h.answers(true)
+				h.open.Wait()
+				require.Empty(t, h.held)
+				if known {
+					require.Greater(t, len(h.sent["me:1"]), 5)
+					require.Less(t, time.Since(h.start), 6*time.Second)
+				} else {
+					require.Len(t, h.sent["me:1"], 1)
+				}
+			})
+		})
+	}
+}
+
+// Flush does at once what waits for its time.
+func TestFakeTimeFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		h.SweepAgain(h.left("me:1"))
+		time.Sleep(time.Second)
+		h.Flush()
+		h.open.Wait()
+		require.Equal(t, []time.Duration{time.Second}, h.sent["me:1"])
+	})
+}
+
+// Memory is bounded: what is forgotten ends with its lease.
+func TestFakeTimeTooManyOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		for n := range maxJobs + 10 {
+			h.SweepAgain(h.left(strconv.Itoa(n)))
+		}
+		h.Janitor.mu.Lock()
+		require.Len(t, h.jobs, maxJobs)
+		h.Janitor.mu.Unlock()
+		h.open.Wait()
+		require.Len(t, h.sent, maxJobs)
+	})
+}

@@ -1,0 +1,142 @@
+// Package kind is what goes over the wire for each kind of lock: plain and fair ones,
+// with and without fencing tokens, those whose grants replicas must have, the two sides
+// of a read/write lock, and quorum locks. It knows no contexts that own a lock, no
+// waiters and no renewal schedule: package rlock has those, and they are the same for
+// all kinds.
+//
+// Each method is one request, made once. It returns the client's error as it is, and
+// [Classify] reads that; package request repeats what may be repeated. Every request is
+// safe to repeat and to arrive late, but Force.
+package kind
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// Kind is one lock as its servers see it. Its methods may be called by several
+// goroutines at once.
+type Kind interface {
+	// Key is the lock's key. Within a client it identifies the lock: what nests,
+	// and who queues behind whom.
+	Key() string
+	// Acquire takes the lock for owner, or tells how long to wait for a wake-up.
+	Acquire(ctx context.Context, owner string, lease time.Duration, o Options) (Answer, error)
+	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if it holds nothing.
+	SetCount(ctx context.Context, owner string, lease time.Duration, n Count) error
+	// Release ends the grant of owner, and takes back what a refusal has left to it;
+	// [lua.ErrNotOwner] if it holds nothing.
+	Release(ctx context.Context, owner string, e lua.Ending) (lua.Released, error)
+	// Renewals is what extends the lease of owner, which most of them must do.
+	Renewals(owner string, lease time.Duration) []Renewal
+	// Subscribe joins the channel where wake-ups are announced. message gets what is for
+	// one waiter, changed tells of a doubt; a signal with a channel calls neither.
+	Subscribe(message func(payload string), changed func()) Signal
+	// Force removes the lock whoever holds it.
+	Force(ctx context.Context) (bool, error)
+	// Inspect reads the lock.
+	Inspect(ctx context.Context) (lua.State, error)
+}
+
+// Options are on what terms a lock is asked for; the same for all attempts of an owner.
+type Options struct {
+	Wait   bool       // if refused, the caller will wait
+	Spare  int64      // fencing tokens to reserve beside the owner's own, for hand-offs
+	Ticket lua.Ticket // how the owner stands in the server's queue; zero: not at all
+}
+
+// Answer is what a server says to an attempt to acquire: what was granted or, if
+// Acquired is not set, why it was refused.
+type Answer struct {
+	Acquired bool
+	Granted
+	Refused
+}
+
+// Granted is the answer to an attempt that was granted.
+type Granted struct {
+	Token int64     // fencing token, 0 without fencing
+	Spare int64     // tokens behind it that are reserved
+	Sent  time.Time // if set, when the lease was asked for, in place of the time of the attempt
+	Owner string    // if set, who has acquired it, in place of the owner that was to
+}
+
+// Refused is the answer to an attempt that was refused.
+type Refused struct {
+	TTL      time.Duration // what is left of the holder's lease; negative if it has no end
+	Holder   string        // its owner, if the kind tells
+	Place    lua.Place     // of the owner that asked in the server's queue
+	Leftover bool          // the refusal has left something that a release takes back
+	AskIn    time.Duration // if set, ask again after so long at most
+}
+
+// answer reads that of a script.
+func answer(r lua.Reply) Answer {
+	if r.Acquired {
+		return Answer{Acquired: true, Granted: Granted{Token: r.Token, Spare: r.Spare}}
+	}
+	return Answer{Refused: Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place}}
+}
+
+// Count is a hold count. Only kinds with shared holds have both.
+type Count struct{ Exclusive, Shared int }
+
+// Renewal is a request to extend a lease, and whom to ask.
+type Renewal struct {
+	RDB redis.UniversalClient
+	lua.Renewal
+}
+
+// Signal is what wakes the waiters of a lock. Some call the waiter that is meant,
+// others send to C.
+type Signal interface {
+	C() <-chan struct{} // nil for those that call
+	Live() bool         // the server has confirmed that it will be heard
+	Leave()
+}
+
+// Server is one Redis, as a client of package rlock sees it.
+type Server struct {
+	ID       string // of the client; names its channels
+	RDB      redis.UniversalClient
+	Scripts  lua.Runner // of what callers wait for
+	Hub      *pubsub.Hub
+	Channels *Channels
+
+	Closed     func() error                                         // the error of an attempt after the client was closed, which repeating does not help; nil before
+	Owner      func() string                                        // names a new grant
+	Background func(func())                                         // runs a function in a goroutine that the client waits for
+	Sweep      func(k Kind, owner string, lease time.Duration)      // releases what an owner may have left, in the background
+	Sleep      func(ctx context.Context, d time.Duration) (ok bool) // ends with ctx, or when the client closes
+
+	asked   atomic.Int64 // requests of quorum locks under way
+	overdue atomic.Int64 // those that the other servers' answers have not waited for
+}
+
+// MaxAttempt bounds a single attempt, whatever the time-outs of the client underneath.
+const MaxAttempt = 2 * time.Second
+
+// Classify reads the error of a request. final says that repeating it would not help.
+func Classify(err error) (o request.Outcome, final bool) {
+	if err == nil || errors.Is(err, lua.ErrNotOwner) {
+		return request.Answered, true
+	}
+	var conflict *lua.ConflictError
+	var short *NotReplicated
+	var minority *minorityError
+	switch {
+	case errors.As(err, &conflict), errors.As(err, &short):
+		return request.Answered, true
+	case errors.As(err, &minority):
+		return minority.outcome, minority.final
+	}
+	return request.Classify(err)
+}

@@ -1,0 +1,57 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// While a cluster slot moves, which may take as long as it has keys, a script with two
+// keys is refused unless both exist on one of the nodes. That of a lock for which nobody
+// queues does not exist at all. A request with a single key always finds it, so then the
+// lock and its queue are served one after the other:
+//
+//   - A release frees the lock, and has the first in the queue ask.
+//   - Whoever would queue takes the lock if it is free, and asks again soon if not. A
+//     fair lock waits for the end of the move, or its order would be lost.
+
+// moving tells whether a server has refused a request because of that.
+func moving(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && request.HasCode(reply, "TRYAGAIN")
+}
+
+// movePause is how long a waiter sleeps while it cannot queue.
+func movePause() time.Duration { return 50*time.Millisecond + rand.N(50*time.Millisecond) }
+
+// takeApart asks for the lock without its queue. A ticket that the owner may have there
+// is taken out if it gets the lock, or is passed on with it otherwise.
+func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
+	g := p.Of(owner)
+	reply, err := lua.Acquire(ctx, r, g, lease, o.Spare)
+	if err == nil && reply.Acquired {
+		_ = lua.ServeApart(ctx, p.server.Scripts, g, []string{owner}, false) // a grant to nobody is given back
+	}
+	a := answer(reply)
+	a.AskIn = movePause()
+	return a, err
+}
+
+// releaseApart frees the lock, and serves its queue. That it is free does not depend on
+// whether the queue could be told, which else finds out by itself.
+func (p *Plain) releaseApart(ctx context.Context, owner string, e lua.Ending) (lua.Released, error) {
+	g := p.Of(owner)
+	alone := g
+	alone.Queue, alone.Counter = "", ""
+	r, err := lua.Release(ctx, p.server.Scripts, alone, e)
+	if err == nil || errors.Is(err, lua.ErrNotOwner) { // an earlier attempt may have been executed
+		_ = lua.ServeApart(ctx, p.server.Scripts, g, e.Tickets, true)
+	}
+	return r, err
+}

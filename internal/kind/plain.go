@@ -1,0 +1,115 @@
+package kind
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// Plain is Redisson's RLock: its key, field, channel and message; with a
+// counter, its RFencedLock. Beside that data there may be the queue of those of this
+// library who wait for it.
+type Plain struct {
+	server *Server
+	grant  lua.Grant // without owner
+	silent bool      // releases are not announced
+}
+
+// NewPlain returns a lock without a queue: who is refused asks again.
+func NewPlain(s *Server, key string, fenced bool) *Plain {
+	p := &Plain{server: s, grant: lua.Grant{Key: key}}
+	if fenced {
+		p.grant.Counter = lua.Related("redisson_lock_token", key)
+	}
+	return p
+}
+
+// NewQueued returns a plain lock with a queue on the server.
+func NewQueued(s *Server, key string, fenced bool) *Plain {
+	p := NewPlain(s, key, fenced)
+	p.grant.Queue = lua.QueueOf(key)
+	return p
+}
+
+// NewFair returns a queued lock that nobody has who was not the first in the queue. The
+// keys of Redisson's own fair lock are a conflict.
+func NewFair(s *Server, key string, fenced bool) *Plain {
+	p := NewQueued(s, key, fenced)
+	p.grant.Rivals = [2]string{lua.Related("redisson_lock_queue", key), lua.Related("redisson_lock_timeout", key)}
+	return p
+}
+
+// Of returns the grant of an owner, for scripts that acquire several locks.
+func (p *Plain) Of(owner string) lua.Grant {
+	g := p.grant
+	g.Owner, g.Family = owner, p.server.Channels.now()
+	return g
+}
+
+// Key implements [Kind], as the methods below do.
+func (p *Plain) Key() string { return p.grant.Key }
+
+func (p *Plain) Acquire(ctx context.Context, owner string, lease time.Duration, o Options) (Answer, error) {
+	return p.request(ctx, p.server.Scripts, owner, lease, o)
+}
+
+// request asks by way of r. Who takes no ticket may have a free lock, whoever waits.
+func (p *Plain) request(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
+	fair := p.grant.Rivals[0] != ""
+	if o.Ticket.Claim == 0 && !fair {
+		a, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
+		return answer(a), err
+	}
+	a, err := lua.Ask(ctx, r, p.Of(owner), lease, o.Ticket, o.Spare)
+	if !fair && moving(err) {
+		return p.takeApart(ctx, r, owner, lease, o)
+	}
+	return answer(a), err
+}
+
+func (p *Plain) SetCount(ctx context.Context, owner string, lease time.Duration, n Count) error {
+	return lua.Count(ctx, p.server.Scripts, p.Of(owner), lease, n.Exclusive)
+}
+
+func (p *Plain) Release(ctx context.Context, owner string, e lua.Ending) (lua.Released, error) {
+	e.Silent = p.silent
+	r, err := lua.Release(ctx, p.server.Scripts, p.Of(owner), e)
+	if p.grant.Queue != "" && moving(err) {
+		return p.releaseApart(ctx, owner, e)
+	}
+	return r, err
+}
+
+func (p *Plain) Renewals(owner string, lease time.Duration) []Renewal {
+	return []Renewal{{p.server.RDB, lua.Renewal{Grant: p.Of(owner), Lease: lease}}}
+}
+
+func (p *Plain) Subscribe(message func(string), changed func()) Signal {
+	return calls{p.server.Hub.Subscribe(lua.GrantChannel(p.grant.Key, p.server.ID), message, changed)}
+}
+
+func (p *Plain) Force(ctx context.Context) (bool, error) {
+	return lua.ForceRelease(ctx, p.server.RDB, p.Of(""))
+}
+
+func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
+	return lua.Inspect(ctx, p.server.RDB, p.Of(""))
+}
+
+// SubscribeToUnlocks joins the channel where Redisson's clients announce releases; they
+// know nothing of tickets. What this library announces there is for them, and passed over.
+func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Signal {
+	return calls{s.Hub.Subscribe(lua.UnlockChannel(key), func(payload string) {
+		if payload != "-0" {
+			message()
+		}
+	}, changed)}
+}
+
+// calls is a signal that calls functions.
+type calls struct{ *pubsub.Subscription }
+
+func (calls) C() <-chan struct{} { return nil }
+func (c calls) Leave()           { c.Close() }

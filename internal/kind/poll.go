@@ -1,0 +1,164 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// maxAsked bounds the requests to a server that does not answer.
+const maxAsked = 1024
+
+// vote is what one server says.
+type vote[T any] struct {
+	value T
+	err   error
+}
+
+var (
+	errPending = errors.New("no answer yet")
+	errCrowded = errors.New("not asked: too many requests have no answer")
+)
+
+// bound is how long the answer of a single server is waited for.
+func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millisecond) }
+
+// ask puts a request to all servers at once. When the votes are enough, those that
+// still come in within as long again as that took are waited for, at least 2 ms.
+// No server that is overdue is waited for once a majority has answered. The vote of
+// others is errPending, and goes to late, if set, when it comes in.
+func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *Plain) (T, error), enough func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
+	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
+	for n, node := range q.nodes {
+		p.votes[n].err = errPending
+		if p.slow[n] = node.server.overdue.Load() > 0; !p.slow[n] {
+			p.prompt++
+		}
+		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, request)} })
+	}
+	p.wait(ctx, enough)
+	if p.pending == 0 {
+		cancel()
+		return p.votes
+	}
+	for n, v := range p.votes {
+		if v.err == errPending {
+			q.nodes[n].server.overdue.Add(1)
+		}
+	}
+	q.host().Background(func() {
+		defer cancel()
+		for range p.pending {
+			a := <-p.answers
+			q.nodes[a.n].server.overdue.Add(-1)
+			if late != nil {
+				late(a.n, a.vote)
+			}
+		}
+	})
+	return p.votes
+}
+
+// cast makes the request to one server, unless too many have no answer.
+func cast[T any](ctx context.Context, p *Plain, request func(context.Context, *Plain) (T, error)) (v vote[T]) {
+	defer p.server.asked.Add(-1)
+	if p.server.asked.Add(1) > maxAsked {
+		v.err = errCrowded
+		return v
+	}
+	v.value, v.err = request(ctx, p)
+	return v
+}
+
+// poll is one request to all servers.
+type poll[T any] struct {
+	q       *Quorum
+	answers chan numbered[T]
+	votes   []vote[T]
+	slow    []bool // whether a server was overdue when it was asked
+	prompt  int    // servers that were not, and have not answered yet
+	pending int    // servers that have not answered yet
+}
+
+// numbered is the vote of a server.
+type numbered[T any] struct {
+	n int
+	vote[T]
+}
+
+// wait takes votes in until they are enough, and those that follow soon.
+func (p *poll[T]) wait(ctx context.Context, enough func(votes []vote[T]) bool) {
+	began, bound := time.Now(), p.q.bound()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	for settled := false; p.pending > 0 && !(p.prompt == 0 && len(p.votes)-p.pending > len(p.votes)/2); {
+		select {
+		case a := <-p.answers:
+			p.votes[a.n] = a.vote
+			if p.pending--; !p.slow[a.n] {
+				p.prompt--
+			}
+			if !settled && enough(p.votes) {
+				settled = true
+				timer.Reset(min(max(time.Since(began), 2*time.Millisecond), bound))
+			}
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// outcomes counts the votes that are answers: how many servers have done what was
+// asked, how many know of no such owner.
+func outcomes[T any](votes []vote[T]) (done, refused int) {
+	for _, v := range votes {
+		switch {
+		case v.err == nil:
+			done++
+		case errors.Is(v.err, lua.ErrNotOwner):
+			refused++
+		}
+	}
+	return done, refused
+}
+
+// answeredBy is true when a majority has answered, whatever it was.
+func answeredBy[T any](votes []vote[T]) bool {
+	done, refused := outcomes(votes)
+	return done+refused > len(votes)/2
+}
+
+// decisive is true when a majority has given the same answer.
+func decisive[T any](votes []vote[T]) bool {
+	done, refused := outcomes(votes)
+	return done > len(votes)/2 || refused > len(votes)/2
+}
+
+// signals is awake when any server has something to say, through the C of the
+// first waiter.
+type signals []*pubsub.Waiter
+
+func (e signals) C() <-chan struct{} { return e[0].C() }
+
+// Live reports whether a majority is heard: one of those has to release a grant.
+func (e signals) Live() bool {
+	live := 0
+	for _, w := range e {
+		if w.Live() {
+			live++
+		}
+	}
+	return live > len(e)/2
+}
+
+func (e signals) Leave() {
+	for _, w := range e {
+		w.Leave()
+	}
+}

@@ -1,0 +1,178 @@
+package kind
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// Quorum is a plain lock on each of several servers. Owners of rounds that failed
+// are never used again.
+type Quorum struct {
+	id     string
+	nodes  []*Plain
+	lease  time.Duration
+	fenced bool
+
+	mu   sync.Mutex        // guards open, and what is in it
+	open map[string]*round // by owner; those with answers outstanding
+}
+
+// NewQuorum returns the lock of that key on several servers, which each has the data of
+// a plain lock. The first is the host: it names the owners.
+func NewQuorum(servers []*Server, key string, fenced bool, lease time.Duration) *Quorum {
+	q := &Quorum{lease: lease, fenced: fenced, open: make(map[string]*round)}
+	ids := make([]string, len(servers))
+	for i, s := range servers {
+		ids[i] = s.ID
+		q.nodes = append(q.nodes, NewPlain(s, key, fenced))
+	}
+	q.id = key + "\x00" + strings.Join(ids, " ")
+	return q
+}
+
+func (q *Quorum) host() *Server { return q.nodes[0].server }
+
+// round is one round of asking for the lock.
+type round struct {
+	owner    string
+	pending  int           // answers that nobody waits for any more
+	decided  chan struct{} // closed when it is known what they are worth
+	over     bool          // what arrives is given back
+	announce bool          // others may have seen a majority, and wait for a release
+}
+
+// minorityError is the error of a request that too few servers have answered.
+type minorityError struct {
+	outcome request.Outcome
+	final   bool
+	err     error
+}
+
+func (e *minorityError) Error() string { return "no majority of the servers: " + e.err.Error() }
+
+// Unwrap returns the errors of the servers.
+func (e *minorityError) Unwrap() error { return e.err }
+
+func (q *Quorum) majority() int { return len(q.nodes)/2 + 1 }
+
+// minority is the error of votes of which too few are answers.
+func minority[T any](o request.Outcome, votes []vote[T]) error {
+	e := &minorityError{outcome: o}
+	var errs []error
+	hopeless := 0
+	for n, v := range votes {
+		if v.err == nil || errors.Is(v.err, lua.ErrNotOwner) {
+			continue
+		}
+		if _, final := Classify(v.err); final {
+			hopeless++
+		}
+		errs = append(errs, fmt.Errorf("server %d: %w", n+1, v.err))
+	}
+	e.err, e.final = errors.Join(errs...), hopeless > len(votes)/2
+	return e
+}
+
+// Key tells sets of clients apart.
+func (q *Quorum) Key() string { return q.id }
+
+func (q *Quorum) SetCount(ctx context.Context, owner string, lease time.Duration, n Count) error {
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
+		return struct{}{}, p.SetCount(ctx, owner, lease, n)
+	}, decisive, nil)
+	switch done, refused := outcomes(votes); {
+	case done >= q.majority():
+		return nil
+	case refused >= q.majority():
+		return lua.ErrNotOwner
+	}
+	return minority(request.Unknown, votes)
+}
+
+// Release is done when a majority has answered; the others are seen to in the
+// background, as long as there can be anything left. That is a lost lock only if a
+// majority says so: the rest need not have been part of the grant.
+func (q *Quorum) Release(ctx context.Context, owner string, e lua.Ending) (lua.Released, error) {
+	q.finish(owner)
+	sweep := func(n int, v vote[lua.Released]) {
+		if o, final := Classify(v.err); o != request.Answered && !final {
+			q.giveBack(n, owner, true)
+		}
+	}
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {
+		return p.Release(ctx, owner, e)
+	}, answeredBy, sweep)
+	done, refused := outcomes(votes)
+	if done+refused < q.majority() {
+		return lua.Released{}, minority(request.Unknown, votes)
+	}
+	var released lua.Released
+	for n, v := range votes {
+		if v.err != nil && v.err != errPending {
+			sweep(n, v)
+		}
+		released.PublishErr = cmp.Or(released.PublishErr, v.value.PublishErr)
+	}
+	if refused >= q.majority() {
+		return lua.Released{}, lua.ErrNotOwner
+	}
+	return released, nil
+}
+
+func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
+	for _, p := range q.nodes {
+		all = append(all, p.Renewals(owner, lease)...)
+	}
+	return all
+}
+
+func (q *Quorum) Force(ctx context.Context) (bool, error) {
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) { return p.Force(ctx) }, answeredBy, nil)
+	if done, _ := outcomes(votes); done < q.majority() {
+		return false, minority(request.Unknown, votes)
+	}
+	return slices.ContainsFunc(votes, func(v vote[bool]) bool { return v.value }), nil
+}
+
+// Inspect shows the grant that a majority knows of, if there is one.
+func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, answeredBy, nil)
+	if done, _ := outcomes(votes); done < q.majority() {
+		return lua.State{}, minority(request.Unknown, votes)
+	}
+	all := lua.State{Holds: make(map[string]int64), Waiters: -1}
+	leases := make(map[string][]time.Duration)
+	for _, v := range votes {
+		all.Token = max(all.Token, v.value.Token)
+		all.Waiters = max(all.Waiters, v.value.Waiters)
+		for owner, n := range v.value.Holds {
+			if leases[owner] = append(leases[owner], v.value.TTL); len(leases[owner]) >= q.majority() {
+				all.Holds[owner] = max(n, all.Holds[owner])
+			}
+		}
+	}
+	for owner := range all.Holds { // one at most; a majority has it until so many leases have ended
+		ttls := leases[owner]
+		slices.Sort(ttls)
+		all.TTL = ttls[len(ttls)-q.majority()]
+	}
+	return all, nil
+}
+
+// Subscribe hears the releases on all servers.
+func (q *Quorum) Subscribe(func(string), func()) Signal {
+	e := signals{q.nodes[0].server.Hub.JoinAll(lua.UnlockChannel(q.nodes[0].grant.Key))}
+	for _, p := range q.nodes[1:] {
+		e = append(e, p.server.Hub.JoinAllWith(lua.UnlockChannel(p.grant.Key), e[0]))
+	}
+	return e
+}

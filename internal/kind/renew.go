@@ -1,0 +1,154 @@
+package kind
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// ErrRefused says that the servers, or most of them, know of no such owner.
+var ErrRefused = errors.New("the owner holds nothing")
+
+var errNoMajority = errors.New("fewer than half of the servers have renewed the lease")
+
+// part is what one server node is asked to renew, in one pipeline: in go-redis
+// that has a connection pool of its own, which the application's commands cannot
+// exhaust, and a node that hangs keeps back no answer of another.
+type part struct {
+	rdb      redis.UniversalClient
+	of       []int // index of the lease that each of renewals is for
+	renewals []lua.Renewal
+}
+
+// verdict is what the servers have said about one lease so far.
+type verdict struct {
+	asked, renewed, refused, failed int
+	err                             error // the newest failure
+}
+
+// settled tells whether further answers cannot change the outcome.
+func (v *verdict) settled() bool {
+	return v.renewed > v.asked/2 || v.refused > v.asked/2 || v.renewed+v.refused+v.failed == v.asked
+}
+
+func (v *verdict) outcome() error {
+	switch {
+	case v.renewed > v.asked/2:
+		return nil
+	case v.refused > v.asked/2:
+		return ErrRefused
+	case v.err != nil:
+		return v.err
+	case v.renewed+v.refused == v.asked:
+		return errNoMajority
+	}
+	return request.ErrNoAnswer
+}
+
+// Renewer extends the leases of a client's grants.
+type Renewer struct {
+	Background func(func())                // runs a function in a goroutine that the client waits for
+	Reload     func(redis.UniversalClient) // a server gave no answer: it may be master no more
+}
+
+// Renew makes the renewals of each of several leases, until ctx ends. Its errors are
+// those of the leases: nil, ErrRefused or whatever leaves the outcome unknown.
+func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
+	verdicts := make([]verdict, len(due))
+	parts := byNode(ctx, due, verdicts)
+	reload := func() {
+		for _, p := range parts {
+			r.Reload(p.rdb)
+		}
+	}
+	// A node that does not answer may be master no more; it may hang for longer.
+	defer context.AfterFunc(ctx, reload)()
+	if len(parts) == 1 {
+		note(verdicts, parts[0], lua.Renew(ctx, parts[0].rdb, parts[0].renewals))
+	} else {
+		r.apart(ctx, parts, verdicts)
+	}
+	errs := make([]error, len(due))
+	silent := false
+	for i := range verdicts {
+		errs[i] = verdicts[i].outcome()
+		silent = silent || errs[i] != nil && errs[i] != ErrRefused
+	}
+	if silent {
+		reload()
+	}
+	return errs
+}
+
+// byNode groups renewals by the node that serves them.
+func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
+	type server struct{ rdb, node any }
+	parts := make(map[server]*part)
+	var all []*part
+	for i, lease := range due {
+		for _, r := range lease {
+			at := server{rdb: r.RDB}
+			if cluster, ok := r.RDB.(*redis.ClusterClient); ok {
+				// An error leaves the renewal in a part of its own: the pipeline
+				// then finds out what is the matter.
+				if node, err := cluster.MasterForKey(ctx, r.Grant.Key); err == nil {
+					at.node = node
+				}
+			}
+			p := parts[at]
+			if p == nil {
+				p = &part{rdb: r.RDB}
+				parts[at], all = p, append(all, p)
+			}
+			p.of, p.renewals = append(p.of, i), append(p.renewals, r.Renewal)
+			verdicts[i].asked++
+		}
+	}
+	return all
+}
+
+// apart asks several nodes at once, and returns as soon as their answers
+// settle all leases, or with ctx.
+func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
+	type answer struct {
+		part *part
+		errs []error
+	}
+	answers := make(chan answer, len(parts))
+	for _, p := range parts {
+		r.Background(func() { answers <- answer{p, lua.Renew(ctx, p.rdb, p.renewals)} })
+	}
+	for range parts {
+		select {
+		case a := <-answers:
+			note(verdicts, a.part, a.errs)
+		case <-ctx.Done():
+			return
+		}
+		open := false
+		for i := range verdicts {
+			open = open || !verdicts[i].settled()
+		}
+		if !open {
+			return
+		}
+	}
+}
+
+// note adds the answers of one node.
+func note(verdicts []verdict, p *part, errs []error) {
+	for n, err := range errs {
+		switch v := &verdicts[p.of[n]]; err {
+		case nil:
+			v.renewed++
+		case lua.ErrNotOwner:
+			v.refused++
+		default:
+			v.failed, v.err = v.failed+1, err
+		}
+	}
+}

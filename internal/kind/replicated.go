@@ -1,0 +1,53 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// NotReplicated is the error of a grant that too few replicas have acknowledged. It was
+// released.
+type NotReplicated struct {
+	Want, Got int
+	Err       error // why it is not known, if so; Got is 0 then
+}
+
+func (e *NotReplicated) Error() string {
+	return fmt.Sprintf("%d of %d replicas have acknowledged", e.Got, e.Want)
+}
+
+// Unwrap returns why the number is not known.
+func (e *NotReplicated) Unwrap() error { return e.Err }
+
+// Replicated is a plain lock whose grants so many replicas must have, for which they
+// have as long as timeout.
+type Replicated struct {
+	*Plain
+	Want    int
+	Timeout time.Duration
+}
+
+// Acquire asks how many replicas have the grant in the same round trip.
+func (p *Replicated) Acquire(ctx context.Context, owner string, lease time.Duration, o Options) (Answer, error) {
+	wait := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, make: func() redis.Cmder {
+		return redis.NewIntCmd(ctx, "wait", p.Want, p.Timeout.Milliseconds())
+	}}
+	a, err := p.request(ctx, wait, owner, lease, o)
+	if err != nil || !a.Acquired {
+		return a, err
+	}
+	got, err := wait.last.(*redis.IntCmd).Result()
+	if err == nil && got >= int64(p.Want) {
+		return a, nil
+	}
+	short := &NotReplicated{Want: p.Want, Got: int(got), Err: err}
+	_, err = p.Release(ctx, owner, lua.Ending{})
+	released, _ := Classify(err)
+	return Answer{Refused: Refused{Leftover: released != request.Answered}}, short
+}

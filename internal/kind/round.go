@@ -1,0 +1,242 @@
+package kind
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// ErrSameServer says that a quorum lock was given one server twice.
+var ErrSameServer = errors.New("a quorum lock needs independent servers, and two of these are the same")
+
+// share is a server's answer to an attempt to acquire.
+type share struct {
+	lua.Reply
+	server     string        // its run id
+	quarantine time.Duration // how long it is not counted yet; 0 if it is
+}
+
+// Acquire asks until the round is won, or somebody holds a majority. Each round
+// has an owner of its own: what another has left behind, or is still on its way,
+// must not be taken for part of it, nor be released with it. That of the caller is
+// not used.
+func (q *Quorum) Acquire(ctx context.Context, _ string, lease time.Duration, o Options) (Answer, error) {
+	for n := 0; ; n++ {
+		began := time.Now()
+		r, split, err := q.once(ctx, lease)
+		if err != nil || r.Acquired || !split {
+			return r, err
+		}
+		// Nobody holds it, perhaps: no release will tell when it can be had.
+		// Rounds that overlap split again, so the pauses go by how long one takes.
+		pause := rand.N(max(time.Since(began), time.Millisecond) << min(n+2, 6))
+		deadline, _ := ctx.Deadline() // of the attempt; a round may take two bounds
+		if !o.Wait || time.Until(deadline) < pause+2*q.bound() || !q.host().Sleep(ctx, pause) {
+			return r, nil
+		}
+	}
+}
+
+// once asks once. split says that it was refused although nobody is known to
+// hold a majority.
+func (q *Quorum) once(ctx context.Context, lease time.Duration) (a Answer, split bool, err error) {
+	for _, p := range q.nodes {
+		if err := p.server.Closed(); err != nil {
+			return Answer{}, false, err
+		}
+	}
+	b := &round{owner: q.host().Owner(), decided: make(chan struct{})}
+	sent := time.Now()
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (share, error) {
+		return p.share(ctx, b.owner, lease)
+	}, q.settled, func(n int, v vote[share]) { q.late(b, n, v) })
+	t := q.tally(votes)
+	err = t.err
+	if t.won && q.fenced && err == nil {
+		err = q.raise(ctx, t.token)
+	}
+	q.decide(b, votes, t.won && err == nil)
+	switch {
+	case err != nil || !t.won:
+		return Answer{Refused: Refused{TTL: t.ttl}}, t.split, err
+	}
+	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: b.owner}}, false, nil
+}
+
+// share asks one server. An error beside an acquired share says that its age is
+// not known.
+func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (share, error) {
+	info := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, make: func() redis.Cmder {
+		return redis.NewStringCmd(ctx, "info", "server")
+	}}
+	r, err := lua.Acquire(ctx, info, p.Of(owner), lease, 0)
+	s := share{Reply: r}
+	if err != nil || !r.Acquired {
+		return s, err
+	}
+	text, err := info.last.(*redis.StringCmd).Result()
+	if err != nil {
+		return s, err
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[name] = value
+	}
+	age, err := strconv.ParseInt(fields["uptime_in_seconds"], 10, 64)
+	if err != nil {
+		return s, fmt.Errorf("INFO server does not tell its age: %w", err)
+	}
+	s.server = fields["run_id"]
+	// Both ends of the age are cut off to seconds.
+	s.quarantine = max(lease+time.Second-time.Duration(age)*time.Second, 0)
+	return s, nil
+}
+
+// result is what votes come to.
+type result struct {
+	won, split bool
+	token      int64
+	ttl        time.Duration // until a majority may be free
+	err        error
+}
+
+// tally counts the votes.
+func (q *Quorum) tally(votes []vote[share]) (t result) {
+	mine, most := 0, 0
+	holders, servers := make(map[string]int), make(map[string]bool)
+	var free []time.Duration // when each may be had; a lease without end never ends
+	for _, v := range votes {
+		switch s := v.value; {
+		case v.err != nil:
+			continue
+		case !s.Acquired:
+			holders[s.Holder]++
+			most = max(most, holders[s.Holder])
+			free = append(free, s.TTL)
+			continue
+		case s.quarantine == 0:
+			mine++
+			t.token = max(t.token, s.Token)
+		}
+		if servers[v.value.server] {
+			t.err = &minorityError{request.NotExecuted, true, ErrSameServer}
+		}
+		servers[v.value.server] = v.value.server != ""
+		free = append(free, v.value.quarantine)
+	}
+	switch {
+	case t.err != nil:
+	case mine >= q.majority():
+		t.won = true
+	case len(free) < q.majority():
+		t.err = minority(request.NotExecuted, votes)
+	case most < q.majority() && len(holders) > 0:
+		t.split = true
+	default:
+		slices.SortFunc(free, func(a, b time.Duration) int {
+			return cmp.Compare(uint64(a), uint64(b)) // negative, for a lease without end, comes last
+		})
+		t.ttl = free[q.majority()-1]
+	}
+	return t
+}
+
+// settled is true when no further vote can change what a round comes to.
+func (q *Quorum) settled(votes []vote[share]) bool {
+	mine, others := 0, 0
+	for _, v := range votes {
+		switch {
+		case v.err == nil && v.value.Acquired && v.value.quarantine == 0:
+			mine++
+		case v.err != errPending:
+			others++
+		}
+	}
+	return mine >= q.majority() || others >= q.majority()
+}
+
+// raise makes every later token greater.
+func (q *Quorum) raise(ctx context.Context, token int64) error {
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
+		return struct{}{}, lua.Floor(ctx, p.server.RDB, p.grant, token)
+	}, decisive, nil)
+	if done, _ := outcomes(votes); done < q.majority() {
+		return minority(request.NotExecuted, votes) // the counters do not matter
+	}
+	return nil
+}
+
+// decide ends a round. What was acquired in vain is given back: silently, as
+// nobody waits for a minority to be released, and whoever was woken by it would
+// take that share and give it back in turn.
+func (q *Quorum) decide(b *round, votes []vote[share], won bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer close(b.decided)
+	b.over = !won
+	mine := 0
+	for _, v := range votes {
+		if v.err == errPending {
+			b.pending++
+		}
+		if mayBeMine(v) {
+			mine++
+		}
+	}
+	b.announce = mine >= q.majority()
+	if b.pending > 0 {
+		q.open[b.owner] = b
+	}
+	for n, v := range votes {
+		if b.over && v.err != errPending && mayBeMine(v) {
+			q.giveBack(n, b.owner, b.announce)
+		}
+	}
+}
+
+// late is told of a vote that the round has not waited for.
+func (q *Quorum) late(b *round, n int, v vote[share]) {
+	<-b.decided
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b.pending--; b.pending == 0 {
+		delete(q.open, b.owner)
+	}
+	if b.over && mayBeMine(v) {
+		q.giveBack(n, b.owner, b.announce)
+	}
+}
+
+// finish notes that an owner holds nothing any more.
+func (q *Quorum) finish(owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if b := q.open[owner]; b != nil {
+		b.over = true
+	}
+}
+
+// mayBeMine tells whether a server may have granted its share.
+func mayBeMine(v vote[share]) bool {
+	o, _ := Classify(v.err)
+	return v.value.Acquired || o == request.Unknown
+}
+
+// giveBack releases the share of an owner on one server, in the background.
+func (q *Quorum) giveBack(n int, owner string, announce bool) {
+	p := *q.nodes[n]
+	p.silent = !announce
+	p.server.Sweep(&p, owner, q.lease)
+}

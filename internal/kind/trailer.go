@@ -1,0 +1,63 @@
+package kind
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// withTrailer is a [lua.Runner] that has a script followed by a command about it: on
+// the same connection, hence to the same server process, and in the same round
+// trip. It is for one call.
+type withTrailer struct {
+	rdb  redis.UniversalClient
+	key  string             // of the lock: in a cluster, its node is asked
+	make func() redis.Cmder // the command; it has no key, so go-redis could not route it
+	last redis.Cmder        // the newest, with its answer
+}
+
+// Process runs both. Its error is that of the script.
+func (f *withTrailer) Process(ctx context.Context, cmd redis.Cmder) error {
+	cluster, ok := f.rdb.(*redis.ClusterClient)
+	if !ok {
+		return f.exec(ctx, f.rdb, cmd)
+	}
+	node, err := cluster.MasterForKey(ctx, f.key)
+	if err != nil {
+		cmd.SetErr(err)
+		return err
+	}
+	err = f.exec(ctx, node, cmd)
+	if _, moved := redis.IsMovedError(err); moved {
+		cluster.ReloadState(ctx) // for the next attempt: a node's client follows nobody
+	}
+	if addr, asked := redis.IsAskError(err); asked {
+		err = f.ask(ctx, cluster, addr, cmd)
+	}
+	return err
+}
+
+// ask goes where a slot is on its way to.
+func (f *withTrailer) ask(ctx context.Context, cluster *redis.ClusterClient, addr string, cmd redis.Cmder) error {
+	err := cmd.Err()
+	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		if node.Options().Addr == addr { // no other, so no two at once
+			err = f.exec(ctx, node, cmd, redis.NewStatusCmd(ctx, "asking"))
+		}
+		return nil
+	})
+	return err
+}
+
+func (f *withTrailer) exec(ctx context.Context, rdb redis.UniversalClient, cmd redis.Cmder, before ...redis.Cmder) error {
+	f.last = f.make()
+	pipe := rdb.Pipeline()
+	for _, c := range append(before, cmd, f.last) {
+		_ = pipe.Process(ctx, c) // only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return cmd.Err()
+}
+
+// Pipeline makes it a lua.Runner.
+func (f *withTrailer) Pipeline() redis.Pipeliner { return f.rdb.Pipeline() }

@@ -1,0 +1,105 @@
+package request
+
+import (
+	"slices"
+	"time"
+)
+
+// watch has ring run at a time, or before. mu is held.
+func (g *Group) watch(at time.Time) {
+	if !g.next.IsZero() && !at.Before(g.next) {
+		return
+	}
+	g.next = at
+	if g.alarm == nil {
+		g.alarm = time.AfterFunc(time.Until(at), g.ring)
+	} else {
+		g.alarm.Reset(time.Until(at))
+	}
+}
+
+// ring ends what takes too long: one timer does it for all calls.
+func (g *Group) ring() {
+	now := time.Now()
+	g.mu.Lock()
+	g.next = time.Time{}
+	g.expire(&g.queue, now)
+	g.expire(&g.held, now)
+	var gone []*Call
+	g.open = slices.DeleteFunc(g.open, func(b *batch) bool {
+		gone = append(gone, b.check(now)...)
+		if !b.ended && !b.given {
+			g.watch(b.earliest())
+		}
+		if b.given { // the server may have become slow
+			g.took = min(max(2*g.took, swift), most)
+		}
+		return b.given
+	})
+	start := g.idle()
+	if start {
+		g.starting++
+	}
+	g.mu.Unlock()
+	if start {
+		g.start()
+	}
+	for _, c := range gone {
+		if c.late != nil {
+			c.late(ErrNoAnswer)
+		}
+	}
+}
+
+// expire ends those calls of a queue that were not sent in time. mu is held.
+func (g *Group) expire(q *calls, now time.Time) {
+	for c := q.first; c != nil; {
+		next := c.next
+		if now.Before(c.deadline) {
+			g.watch(c.deadline)
+		} else {
+			q.remove(c)
+			c.tell(over, ErrCrowded)
+		}
+		c = next
+	}
+}
+
+// check ends what is overdue, and returns calls that were left before and will not be
+// answered in time. Group.mu is held.
+func (b *batch) check(now time.Time) (gone []*Call) {
+	if b.ended {
+		return nil
+	}
+	overdue := !now.Before(b.deadline)
+	if overdue && !b.begged {
+		b.begged = true
+		b.wait.cancel()
+		if !b.note.sent() { // then it is about to end
+			b.deadline, overdue = now.Add(grace), false
+		}
+	}
+	b.given = overdue
+	for _, c := range b.calls {
+		switch {
+		case c.state == left && overdue:
+			gone = append(gone, c)
+		case c.state == sent && (overdue || !now.Before(c.deadline)):
+			c.tell(left, ErrNoAnswer)
+			b.left++
+		}
+	}
+	b.abandoned()
+	return gone
+}
+
+// earliest is when something of a batch is overdue. Group.mu is held.
+func (b *batch) earliest() time.Time {
+	at := b.deadline
+	for _, c := range b.calls {
+		if c.state == sent && c.deadline.Before(at) {
+			at = c.deadline
+		}
+	}
+	return at
+}

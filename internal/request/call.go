@@ -1,0 +1,123 @@
+package request
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Call is one request that a [Group] carries. It is the context to make the request
+// with, as that is all that reaches [Group.Process] of it.
+type Call struct {
+	context.Context // the caller's
+
+	group  *Group
+	bound  time.Duration
+	stop   <-chan struct{}
+	late   func(error)
+	repeat bool
+	cmd    redis.Cmder
+	done   chan struct{} // capacity 1; told when the call is over
+	own    batch         // if it goes alone
+	users  atomic.Int32  // the caller, and the sender of own
+
+	// Guarded by Group.mu.
+	state      state
+	batch      *batch    // it is sent with
+	deadline   time.Time // then it is over
+	err        error     // why there is no answer
+	queue      *calls    // it is in
+	prev, next *Call     // there
+}
+
+// Terms are those of a call.
+type Terms struct {
+	Bound  time.Duration   // how long it may take
+	Stop   <-chan struct{} // ends it as its context does; may be nil
+	Repeat bool            // it may have been executed before
+	Late   func(error)     // if set, is told what became of it if it was left while it was under way: maybe more than once
+}
+
+type state int
+
+const (
+	queued state = iota
+	sent
+	left // it was sent, and nobody waits for it any more
+	over
+)
+
+// Call returns a request to make. Its Context ends with ctx. [Group.Put] takes it back.
+func (g *Group) Call(ctx context.Context, t Terms) *Call {
+	c := g.spare.Get().(*Call)
+	c.users.Store(1)
+	c.Context, c.group, c.bound, c.stop, c.late, c.repeat = ctx, g, t.Bound, t.Stop, t.Late, t.Repeat
+	return c
+}
+
+// Put takes back a call that was made: each has a channel to be told by, and one to
+// be cancelled by, which are worth keeping. One that was left is still needed.
+func (g *Group) Put(c *Call) {
+	if c.users.Add(-1) > 0 || c.state == left {
+		return
+	}
+	c.Context, c.late, c.cmd, c.err, c.batch = nil, nil, nil, nil, nil
+	c.own.reset()
+	g.spare.Put(c)
+}
+
+// outcome is the error of a call that is over.
+func (c *Call) outcome() error {
+	if c.err != nil {
+		return c.err
+	}
+	return c.cmd.Err()
+}
+
+// tell ends the wait for a call. Group.mu is held.
+func (c *Call) tell(s state, err error) {
+	c.state, c.err = s, err
+	c.done <- struct{}{}
+}
+
+// unread is what its late function is told when a call that was left has ended.
+func (c *Call) unread() error {
+	if err := c.cmd.Err(); err != nil {
+		return err
+	}
+	return ErrUnread
+}
+
+// calls is a queue of calls, from which each can be taken out.
+type calls struct {
+	first, last *Call
+	n           int
+}
+
+func (q *calls) push(c *Call) {
+	c.queue, c.prev, c.next = q, q.last, nil
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.next = c
+	}
+	q.last = c
+	q.n++
+}
+
+func (q *calls) remove(c *Call) {
+	if c.prev == nil {
+		q.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		q.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+	q.n--
+}

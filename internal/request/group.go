@@ -1,0 +1,238 @@
+package request
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	maxBatch    = 1024                   // calls in a pipeline
+	grace       = 50 * time.Millisecond  // to stop waiting for a connection
+	patient     = 75 * time.Millisecond  // how long a caller's own goroutine waits
+	swift       = 15 * time.Millisecond  // an answer within it lets it wait
+	near        = 2 * time.Millisecond   // an answer within it is waited for with the next batch
+	nearSenders = 2                      // batches under way at once to a server that is near
+	least       = 250 * time.Millisecond // before a batch is given up
+	most        = 2 * time.Second
+	slower      = 8           // times as long as the newest answer took: then a batch is given up
+	aloneFor    = time.Minute // how long a server is not asked again what it has refused
+)
+
+// Runner sends commands. Every redis.UniversalClient is one.
+type Runner interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// Config is what a [Group] needs.
+type Config struct {
+	Client     redis.UniversalClient
+	Begin, End func() // are called before a goroutine is started, and when it ends
+	Senders    int    // batches under way at once
+
+	// Send sends several commands in one pipeline, some of them as one script if joined
+	// is set. It reports whether the server has refused that.
+	Send func(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool)
+}
+
+// Group sends the commands of all calls in pipelines. While fewer than Senders
+// goroutines are sending, a call starts one more, which takes with it whatever is in
+// the queue when it runs; on a server that is near one is enough, as what waits for its
+// answer costs less together. Whoever has sent sends the queue as it stands by then,
+// until there is none. Nobody waits in order to be in company, and each call has its
+// own outcome.
+//
+// A batch that gets no answer is given up after several times as long as the newest
+// answer took, so that those behind it go out past it. How long an answer takes is
+// measured from when the batch was sent: the wait for a connection says nothing about
+// the server.
+type Group struct {
+	Config
+	obeys bool         // the client ends a command at the deadline of its context
+	send  func()       // drain, in a goroutine
+	spare sync.Pool    // of *Call
+	alone atomic.Int64 // until when scripts are not joined: the server refused it; Unix nanoseconds
+
+	mu       sync.Mutex // guards what follows
+	queue    calls
+	hold     bool          // calls that may leave something behind are not sent
+	held     calls         // these
+	open     []*batch      // under way
+	starting int           // goroutines that have not taken a batch yet
+	took     time.Duration // what the newest answer took; 0: there was none
+	alarm    *time.Timer   // runs ring
+	next     time.Time     // when it does; zero: it is not set
+}
+
+// NewGroup returns a group. Nothing is sent.
+func NewGroup(config Config) *Group {
+	g := &Group{Config: config}
+	if rdb, ok := config.Client.(*redis.Client); ok {
+		g.obeys = rdb.Options().ContextTimeoutEnabled
+	}
+	g.send = func() {
+		defer g.End()
+		g.drain()
+	}
+	g.spare.New = func() any { return &Call{done: make(chan struct{}, 1)} }
+	return g
+}
+
+// Pipeline is that of the client.
+func (g *Group) Pipeline() redis.Pipeliner { return g.Client.Pipeline() }
+
+// Process sends cmd, and returns its error. If ctx is a [Call] it goes with others,
+// and the error may be one of this package; then cmd must not be used. Otherwise it
+// goes by itself, and ErrNotSent says that it surely was not sent.
+func (g *Group) Process(ctx context.Context, cmd redis.Cmder) error {
+	if c, ok := ctx.(*Call); ok {
+		return c.group.process(c, cmd)
+	}
+	n := note{Cmder: cmd}
+	err := g.Client.Process(ctx, &n)
+	if err != nil && ctx.Err() != nil && !n.sent() {
+		cmd.SetErr(ErrNotSent)
+		return ErrNotSent
+	}
+	return err
+}
+
+func (g *Group) process(c *Call, cmd redis.Cmder) error {
+	c.cmd = cmd
+	switch b, start := g.enter(c); {
+	case b != nil:
+		g.lone(b)
+	case start:
+		g.start()
+	}
+	select {
+	case <-c.done:
+		return c.outcome()
+	case <-c.Done():
+	case <-c.stop:
+	}
+	if err := g.leave(c); err != nil {
+		return err
+	}
+	<-c.done
+	return c.outcome()
+}
+
+// enter puts a call into the queue. It returns a batch if the caller is to send it
+// itself, which spares the way to another goroutine and back; start says that a
+// sender has to be started.
+func (g *Group) enter(c *Call) (b *batch, start bool) {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.state, c.err, c.deadline = queued, nil, now.Add(c.bound)
+	g.watch(c.deadline)
+	if g.hold && c.late != nil {
+		g.held.push(c)
+		return nil, false
+	}
+	g.queue.push(c)
+	switch {
+	case g.starting > 0, len(g.open) >= g.senders():
+	case g.obeys && len(g.open) == 0 && g.took > 0 && g.took < swift:
+		b = g.take(now)
+		b.deadline = now.Add(min(patient, c.bound))
+		b.wait.deadline = b.deadline
+		g.watch(b.deadline)
+	default:
+		start = true
+		g.starting++
+	}
+	return b, start
+}
+
+// Hold keeps calls back that may leave something behind, those with a Late function,
+// until it is called again without on.
+func (g *Group) Hold(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hold = on
+	for c := g.held.first; c != nil && !on; c = g.held.first {
+		g.held.remove(c)
+		g.queue.push(c)
+	}
+	if g.idle() {
+		g.starting++
+		g.start()
+	}
+}
+
+// start starts a sender.
+func (g *Group) start() {
+	g.Begin()
+	go g.send()
+}
+
+// idle tells whether there is a queue that a sender could send. mu is held.
+func (g *Group) idle() bool {
+	return g.queue.n > 0 && g.starting == 0 && len(g.open) < g.senders()
+}
+
+// senders is how many batches may be under way. mu is held.
+func (g *Group) senders() int {
+	if g.took > 0 && g.took < near {
+		return min(g.Senders, nearSenders)
+	}
+	return g.Senders
+}
+
+// take makes a batch of the queue; nil if that is empty. mu is held.
+func (g *Group) take(now time.Time) *batch {
+	n := min(g.queue.n, maxBatch)
+	if n == 0 {
+		return nil
+	}
+	c := g.queue.first
+	b := &c.own
+	if n > 1 || !c.users.CompareAndSwap(1, 2) { // or whoever has sent it before still looks at it
+		b = new(batch)
+	} else {
+		b.reset()
+		b.owner, b.wait.values = c, c.Context
+	}
+	b.deadline, b.calls = now.Add(g.patience()), b.room[:0]
+	for range n {
+		c := g.queue.first
+		g.queue.remove(c)
+		c.state, c.batch = sent, b
+		b.calls = append(b.calls, c)
+	}
+	g.open = append(g.open, b)
+	g.watch(b.deadline)
+	return b
+}
+
+// patience is how long a batch is waited for. mu is held.
+func (g *Group) patience() time.Duration {
+	if g.took == 0 {
+		return most
+	}
+	return min(max(slower*g.took, least), most)
+}
+
+// leave ends the wait for a call. It returns nil if that is over at this moment.
+func (g *Group) leave(c *Call) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch c.state {
+	case queued:
+		c.queue.remove(c)
+		c.state = over
+		return ErrNotSent
+	case sent:
+		c.state = left
+		c.batch.left++
+		c.batch.abandoned()
+		return ErrAbandoned
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package request
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Outcome is what is known of a request.
+type Outcome int
+
+// Outcomes.
+const (
+	Answered    Outcome = iota // it was executed, and there is an answer
+	NotExecuted                // it was not executed and will not be
+	Unknown                    // it may have been executed, or may still be
+)
+
+// What may become of a request beside what go-redis says.
+var (
+	// ErrNotSent: it was not sent, and its caller has left.
+	ErrNotSent = errors.New("not sent")
+	// ErrCrowded: it was not sent for as long as it may take.
+	ErrCrowded = errors.New("not sent in time: no connection was free")
+	// ErrAbandoned: it was, or may have been, sent when its caller left.
+	ErrAbandoned = errors.New("abandoned")
+	// ErrNoAnswer: it was, or may have been, sent, and there was no answer in time.
+	ErrNoAnswer = errors.New("no answer in time")
+	// ErrUnread: it was answered when its caller had left, and nobody has read that.
+	ErrUnread = errors.New("the answer was not read")
+)
+
+// Classify reads the error of a request. final says that repeating it would not
+// help. What is not recognised counts as unknown; so does the end of a context, as
+// go-redis does not say whether the command had been sent by then.
+func Classify(err error) (o Outcome, final bool) {
+	var netErr *net.OpError
+	var untrusted *tls.CertificateVerificationError
+	var reply redis.Error
+	switch {
+	case err == nil:
+		return Answered, true
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, ErrNotSent), errors.As(err, &untrusted):
+		return NotExecuted, true
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, ErrCrowded),
+		errors.As(err, &netErr) && netErr.Op == "dial":
+		return NotExecuted, false
+	case !errors.As(err, &reply):
+		return Unknown, false
+	case HasCode(reply, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS",
+		"BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK", "ERR max number of clients reached"):
+		return NotExecuted, false
+	case HasCode(reply, "NOAUTH", "WRONGPASS", "OOM", "CROSSSLOT", "ERR unknown command"):
+		return NotExecuted, true
+	default:
+		return Unknown, true // NOPERM, say, which may strike in the middle of a script
+	}
+}
+
+// HasCode tells whether a reply is an error with one of the codes. Redis before
+// 7 wraps what a script runs into: `ERR Error running script …: -OOM …`.
+func HasCode(reply redis.Error, codes ...string) bool {
+	text := reply.Error()
+	for _, code := range codes {
+		if strings.HasPrefix(text, code) ||
+			strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, code+" ") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package request
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Policy is how a request is repeated.
+type Policy struct {
+	Attempt time.Duration   // bound of one attempt
+	Total   time.Duration   // bound of all together, counted from Since
+	Since   time.Time       // zero: from the first attempt
+	Trouble error           // why Since is earlier: what others' attempts came to
+	Once    bool            // an attempt that was surely not executed is not repeated, but for want of a connection
+	Stop    <-chan struct{} // ends it; nil for what has to be finished
+	Report  func(error)     // if set, is told how the attempts go: an error if one got no answer, nil if one did after that
+
+	// Classify reads the error of an attempt.
+	Classify func(error) (o Outcome, final bool)
+}
+
+// End is how a repeated request ended.
+type End int
+
+// Ends.
+const (
+	Done      End = iota // answered
+	Hopeless             // it cannot succeed
+	Exhausted            // Total has passed
+	Left                 // its caller has left: the context or Stop has ended it
+)
+
+// Answer is how a repeated request ended.
+type Answer[T any] struct {
+	End   End
+	Value T
+	Sent  time.Time // before the attempt that was answered went out
+	Doubt bool      // an attempt may have been executed, or may still be, without our knowing
+	Open  bool      // the last attempt was left under way; late is told what becomes of it
+	Err   error     // that of the answer, or the newest trouble; nil if there was none
+}
+
+// Attempt makes a request once. late, if set, gets what it returned if nobody waited
+// for that any more.
+type Attempt[T any] func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (T, error)
+
+// Do repeats a request until it is answered, cannot succeed, ctx is over or the policy
+// ends it.
+func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, error)) (a Answer[T]) {
+	a.Err = p.Trouble
+	for n := 0; ; n++ {
+		a.Sent = time.Now()
+		if p.Since.IsZero() {
+			p.Since = a.Sent
+		}
+		remains := p.Total - a.Sent.Sub(p.Since)
+		switch {
+		case remains <= 0:
+			a.End = Exhausted
+			return a
+		case ctx.Err() != nil:
+			a.End = Left
+			return a
+		}
+		value, err := attempt(ctx, n > 0, min(p.Attempt, remains), late)
+		if a.note(&p, value, err, late != nil) {
+			return a
+		}
+		if !Sleep(ctx, p.Stop, min(BackOff(n), remains-time.Since(a.Sent))) {
+			a.End = Left
+			return a
+		}
+	}
+}
+
+// note takes in what an attempt came to. It reports whether that was the last one;
+// followed says that somebody is told what becomes of one that is left.
+func (a *Answer[T]) note(p *Policy, value T, err error, followed bool) (over bool) {
+	o, final := p.Classify(err)
+	switch {
+	case o == Answered:
+		if a.Err != nil {
+			p.report(nil)
+		}
+		a.Value, a.Err = value, err
+		return true
+	case err == ErrAbandoned:
+		a.End, a.Open = Left, followed
+		a.Doubt = a.Doubt || !followed
+		return true
+	case err == ErrNotSent:
+		a.End = Left
+		return true
+	}
+	a.Doubt = a.Doubt || o == Unknown
+	p.report(err)
+	a.Err = err
+	if final || p.Once && o == NotExecuted && err != ErrCrowded {
+		a.End = Hopeless
+		return true
+	}
+	return false
+}
+
+func (p *Policy) report(err error) {
+	if p.Report != nil {
+		p.Report(err)
+	}
+}
+
+// BackOff is the pause after failed attempt n, counted from 0: 1 ms doubling to
+// half a second, the upper half of it random.
+func BackOff(n int) time.Duration {
+	d := min(time.Millisecond<<min(n, 10), 500*time.Millisecond)
+	return d/2 + rand.N(d/2)
+}
+
+// Sleep returns false if ctx is over or stop is closed first.
+func Sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-stop:
+		return false
+	}
+}

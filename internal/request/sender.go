@@ -1,0 +1,112 @@
+package request
+
+import (
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// lone sends a batch in the goroutine of its caller.
+func (g *Group) lone(b *batch) {
+	defer func() { // also if a hook of the client panics
+		if g.pass(b) {
+			g.start()
+		}
+	}()
+	g.carry(b)
+}
+
+// drain sends the queue until it is empty. It ends as well when its batch was given
+// up: another sender has taken over.
+func (g *Group) drain() {
+	for b := g.begin(); b != nil; b = g.begin() {
+		g.carry(b)
+		runtime.Gosched() // whoever was answered, and asks for more, comes along
+		if !g.pass(b) {
+			return
+		}
+	}
+}
+
+// begin makes a batch of the queue for a sender that was starting. What is too much for
+// one batch is sent by one more sender, if there may be one.
+func (g *Group) begin() *batch {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.starting--
+	b := g.take(time.Now())
+	if g.idle() {
+		g.starting++
+		g.start()
+	}
+	return b
+}
+
+// pass ends a batch's being under way. It reports whether there is a queue that
+// nobody else is about to send; then drain must follow.
+func (g *Group) pass(b *batch) bool {
+	if b.owner != nil {
+		defer g.Put(b.owner)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b.given {
+		return false
+	}
+	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
+	if g.queue.n == 0 || g.starting > 0 {
+		return false
+	}
+	g.starting++
+	return true
+}
+
+// carry sends a batch, and tells its callers what has become of it.
+func (g *Group) carry(b *batch) {
+	if len(b.calls) == 1 {
+		b.note.Cmder = b.calls[0].cmd
+		_ = g.Client.Process(&b.wait, &b.note)
+	} else {
+		start := time.Now()
+		cmds := make([]redis.Cmder, len(b.calls))
+		for i, c := range b.calls {
+			if cmds[i] = c.cmd; c.repeat {
+				cmds[i] = apart{c.cmd}
+			}
+		}
+		if g.Send(&b.wait, &marking{g.Client, &b.note}, cmds, start.UnixNano() >= g.alone.Load()) {
+			g.alone.Store(start.Add(aloneFor).UnixNano())
+		}
+	}
+	g.settle(b)
+}
+
+// settle ends the calls of a batch that is over.
+func (g *Group) settle(b *batch) {
+	var gone []*Call
+	now, unsent := time.Now(), b.wait.Err() != nil && !b.note.sent()
+	g.mu.Lock()
+	if at := b.note.at.Load(); at != 0 {
+		g.took = max(now.Sub(time.Unix(0, at)), 1)
+	}
+	b.ended = true
+	for _, c := range b.calls {
+		switch {
+		case c.state == left:
+			gone = append(gone, c)
+		case c.state != sent:
+		case unsent:
+			c.tell(over, ErrCrowded)
+		default:
+			c.tell(over, nil)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range gone {
+		if c.late != nil && !unsent {
+			c.late(c.unread())
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package verify
+
+import (
+	"context"
+	"time"
+)
+
+// slowFaults make the server slower than many callers are patient, for seconds, or
+// have a crowd do it.
+var slowFaults = []fault{
+	{name: "server slow, hasty callers", hasty: true, whole: true, steady: true, lasts: 3 * time.Second, strike: slow},
+	{name: "crowd of 2,000", hasty: true, whole: true, crowd: true, steady: true, lasts: 2 * time.Second, strike: again(100*ms, 200*ms, func(*world) {})},
+	{name: "crowd of 2,000, server slow", hasty: true, whole: true, crowd: true, steady: true, lasts: 3 * time.Second, strike: slow},
+}
+
+// slow lets every answer take 50 ms or longer: for half a second each it is the network
+// that is slow, a server that does something else most of the time, and one that
+// serves its clients in bursts.
+func slow(ctx context.Context, w *world) {
+	for ctx.Err() == nil {
+		for _, p := range w.proxies {
+			p.Delay(25*ms, 25*ms)
+		}
+		pause(ctx, 500*ms)
+		for _, p := range w.proxies {
+			p.Delay(0, 0)
+		}
+		w.pieces(ctx, "debug", "sleep", "0.05")
+		w.pieces(ctx, "client", "pause", 50, "all")
+		w.strikes++
+	}
+}
+
+// pieces repeats a command that keeps the server busy.
+func (w *world) pieces(ctx context.Context, args ...any) {
+	for start := time.Now(); ctx.Err() == nil && time.Since(start) < 500*ms; {
+		w.do(args...)
+		pause(ctx, w.some(0, 5*ms))
+	}
+}
+
+// size returns how much happens in a round of the row. One of a crowd has a single
+// history, and two are enough: one of them with tokens.
+func (f fault) size(s size) size {
+	if f.lasts > 0 {
+		s.fault = f.lasts
+	}
+	if f.lock != plain {
+		s.rounds = s.further
+	}
+	if f.hasty {
+		s.steps = 1000 // until the fault is healed
+	}
+	if f.crowd {
+		s.rounds, s.histories, s.clients = min(s.rounds, 2), 1, 2000
+	}
+	return s
+}

@@ -1,0 +1,21 @@
+-- Serves a queue without its lock: while their cluster slot moves, the two may be on
+-- different nodes, and a script that names both is refused.
+--
+-- KEYS[1]  queue
+-- ARGV[1]  PUBLISH, SPUBLISH, or both
+-- ARGV[2]  owners whose tickets are to be taken out, with spaces between them
+-- ARGV[3]  1 if the lock was released: the first owner that can hear is to ask for it
+--
+-- reply    1
+local queue = KEYS[1]
+for ticket in string.gmatch(ARGV[2], '%S+') do
+    redis.pcall('zrem', queue, ticket)
+end
+if ARGV[3] == '1' then
+    local owner, score = first(queue)
+    while owner and (score == 0 or tell(queue, ARGV[1], client(owner), score % 4, owner) == false) do
+        redis.call('zrem', queue, owner)
+        owner, score = first(queue)
+    end
+end
+return 1

@@ -1,0 +1,60 @@
+-- Grants the lock to an owner whose turn it is, or has it stand in the queue.
+--
+-- key       lock
+-- queue
+-- counter   fencing counter; nil for a lock without tokens
+-- lease     milliseconds
+-- owner     a new one for every grant
+-- commands  PUBLISH, SPUBLISH, or both
+-- claim     milliseconds, less than 8192; 0 if the owner does not wait
+-- how       it hears, see queue.lua
+-- spare     with a counter: how many tokens to reserve behind that of the owner
+--
+-- reply     as that of try.lua, but
+--           {0, pttl, holder, time, first, new}  refused; the server's clock in
+--                           microseconds; first 1 if no ticket is before the owner's; new 1
+--                           if it had none, -1 if it has none now: the server has no memory left
+local function ask(key, queue, counter, lease, owner, commands, claim, how, spare)
+    local ttl, holder = redis.call('pttl', key), ''
+    if ttl ~= -2 then -- which says that the key does not exist
+        local what
+        what, holder = kind(key)
+        if what ~= 'lock' then
+            return {-1, key, what}
+        elseif holder == owner then
+            return again(key, counter, lease, ttl, spare)
+        end
+    end
+    local length = redis.pcall('zcard', queue)
+    if type(length) == 'table' then
+        local what = redis.call('type', queue).ok
+        return what ~= 'zset' and what ~= 'none' and {-1, queue, what} or length
+    end
+    if ttl == -2 then
+        if length == 0 then
+            return grant(key, counter, lease, owner, spare)
+        end
+        settle(queue, commands, owner)
+    end
+    local place, new = 0, 0
+    if claim ~= '0' then
+        place, new = stand(queue, owner, claim, how)
+    end
+    if ttl == -2 then
+        local told, _, next = serve(key, queue, counter, commands, false, nil, owner)
+        if not told then -- nobody is before the owner
+            if next then
+                redis.call('zrem', queue, owner)
+            end
+            return grant(key, counter, lease, owner, spare)
+        elseif told ~= true and told[1] == -1 then -- no counter
+            return told
+        end
+        ttl, holder = redis.call('pttl', key), told == true and next or ''
+    end
+    local before = place > 0 and redis.call('zcount', queue, 1, '(' .. string.format('%.0f', place)) or 1
+    if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies
+        rouse(queue, commands, place, client(owner))
+    end
+    return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new}
+end

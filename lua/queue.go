@@ -1,0 +1,133 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed queue.lua
+var queueSource string
+
+//go:embed ask.lua
+var askSource string
+
+//go:embed ask_fair.lua
+var askFairSource string
+
+// Hearing is how the client of an owner in a queue hears that the lock is its own.
+type Hearing int
+
+// Ways of hearing.
+const (
+	Deaf       Hearing = iota // not at all, or not yet: the owner asks again by itself
+	Counted                   // by PUBLISH on a single server: whom nobody hears is passed over
+	Uncounted                 // by PUBLISH in a cluster, where it is not known who hears
+	ShardHeard                // by SPUBLISH, which is counted
+)
+
+// Ticket says how an owner waits. The zero value is that of one that does not.
+type Ticket struct {
+	Claim time.Duration // lease with which the lock is granted to it, at most [MaxClaim]
+	Hears Hearing
+}
+
+// MaxClaim is the longest claim of a ticket.
+const MaxClaim = 8 * time.Second
+
+// claim is the claim as it is sent, 0 only for an owner that does not wait.
+func (t Ticket) claim() int64 {
+	if t.Claim <= 0 {
+		return 0
+	}
+	return min(millis(t.Claim), MaxClaim.Milliseconds())
+}
+
+// Place is where an owner stands in the queue.
+type Place struct {
+	Time  int64 // the server's clock at that moment, in microseconds
+	First bool  // no ticket is before its own
+	New   bool  // it had none before
+	None  bool  // it has none: it wants none, or the server has no memory left
+}
+
+// Ask is Acquire for those who queue: it takes the lock for g.Owner if it is free and
+// nobody was there before. Otherwise it takes a ticket for g.Owner, or keeps the one
+// there is in its place. A lock that is free although others were there before goes to
+// them.
+func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, spare int64) (Reply, error) {
+	s, keys := &askScript, make([]string, 2, 5)
+	keys[0], keys[1] = g.Key, g.Queue
+	args := make([]any, 5, 6)
+	args[0], args[1], args[2], args[3], args[4] = millis(lease), g.Owner, g.Family.publish(), t.claim(), int(t.Hears)
+	fair, fenced := g.Rivals[0] != "", g.Counter != ""
+	if fair {
+		s, keys = &askFairScript, append(keys, g.Rivals[:]...)
+	}
+	if fenced {
+		keys, args = append(keys, g.Counter), append(args, spare)
+		if s = &askFencedScript; fair {
+			s = &askFairFencedScript
+		}
+	}
+	reply, err := s.run(ctx, r, keys, args...)
+	a, err := granted(reply, err, fenced)
+	if err == nil && !a.Acquired {
+		a.Place = Place{Time: reply.int(3), First: reply.int(4) == 1, New: reply.int(5) == 1, None: reply.int(5) < 0 || t.Claim <= 0}
+	}
+	return a, err
+}
+
+// ServeApart serves the queue of a lock without the lock, which a node of a cluster may
+// not have while their slot moves: it takes tickets out and, if the lock was released,
+// has the first owner ask for it that can hear.
+func ServeApart(ctx context.Context, r Runner, g Grant, tickets []string, released bool) error {
+	ask := 0
+	if released {
+		ask = 1
+	}
+	_, err := apartScript.run(ctx, r, []string{g.Queue}, g.Family.publish(), strings.Join(tickets, " "), ask)
+	return err
+}
+
+// Message is what a client hears of the queue of a lock.
+type Message struct {
+	Owner   string        // whom it is for; [Everybody] has lost its place and must ask
+	Granted bool          // the lock is the owner's; otherwise it may ask
+	Time    int64         // when it was granted, by the server's clock, in microseconds
+	Claim   time.Duration // lease with which it was
+	Token   int64         // fencing token, 0 if whoever has released has none
+	Spare   int64         // tokens behind it that are reserved
+	Next    []string      // owners of the same client that come directly after it
+}
+
+// Everybody is the owner in a message to all waiters of a client.
+const Everybody = "*"
+
+// ReadMessage reads a payload of a channel named by [GrantChannel], or what Release has
+// returned. Whatever is not of the form is no grant.
+func ReadMessage(payload string) Message {
+	words := strings.Split(payload, " ")
+	m := Message{Owner: words[0]}
+	if len(words) < 5 || m.Owner == "" || m.Owner == Everybody {
+		return m
+	}
+	var numbers [4]int64
+	for i := range numbers {
+		n, err := strconv.ParseInt(words[i+1], 10, 64)
+		if err != nil || n < 0 {
+			return m
+		}
+		numbers[i] = n
+	}
+	at, claim, token, spare := numbers[0], numbers[1], numbers[2], numbers[3]
+	if claim == 0 || claim > MaxClaim.Milliseconds() || token > math.MaxInt64-spare {
+		return m
+	}
+	m.Granted, m.Time, m.Claim = true, at, time.Duration(claim)*time.Millisecond
+	m.Token, m.Spare, m.Next = token, spare, words[5:]
+	return m
+}

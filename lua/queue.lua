@@ -1,0 +1,255 @@
+-- Stands in front of the scripts that know the queue of a lock.
+--
+-- The queue is a sorted set of owners who wait for the lock: their tickets. The
+-- score of an owner holds its place, its claim and how it hears:
+--
+--   score = (place · 8192 + claim) · 4 + how
+--
+-- Places grow by one from each owner to the next. The claim is the lease, in
+-- milliseconds, with which the lock is granted to the owner. How it hears is
+--
+--   0  not at all, or not yet: it asks again by itself
+--   1  by PUBLISH, which tells to how many connections the message went
+--   2  by PUBLISH, which does not know that: other nodes of a cluster may listen
+--   3  by SPUBLISH, which tells
+--
+-- The member '!' .. owner, with score 0, is no ticket: it names the owner to whom the
+-- queue has granted the lock, until that owner releases it. If the lock is free and
+-- the name still there, that grant has lapsed. Without tickets behind it, it is kept for
+-- as long as the claim: a late request of an attempt that was given up leaves no more.
+--
+-- Channels, whose names follow from that of the queue:
+--
+--   redisson_lock__channel:{name}  Redisson's waiters, and ours while a foreign
+--                                  owner holds the lock. Our message is -0, which
+--                                  Redisson reads as 0; ours can tell the two apart
+--   rlock_channel:{name}:client    the waiters of one client of ours:
+--                                  "owner time claim token follower…"  has the lock
+--                                  "owner"  may ask, "*"  all have lost their places
+
+-- keep is how long a queue is kept after the last request, in milliseconds: several
+-- times as long as a waiter lets pass between two of them.
+local keep = 60000
+
+local function channel(queue, prefix)
+    return prefix .. string.sub(queue, 12) -- less rlock_queue
+end
+
+local function client(owner)
+    return string.match(owner, '^!?(.*):')
+end
+
+-- foreigners tells whether somebody listens on the unlock channel, who cannot queue,
+-- and announces the release there if so; and if there is no other way to find out.
+local function foreigners(queue, commands)
+    local unlocks, count = channel(queue, 'redisson_lock__channel'), 0
+    for command in string.gmatch(commands, '%a+') do
+        local reply = redis.pcall('pubsub', command == 'SPUBLISH' and 'shardnumsub' or 'numsub', unlocks)
+        if reply.err then -- is not permitted
+            local heard = announce(commands, unlocks, '-0')
+            return type(heard) == 'number' and heard > 0
+        end
+        count = count + reply[2]
+    end
+    if count > 0 then
+        announce(commands, unlocks, '-0')
+    end
+    return count > 0
+end
+
+-- foreign tells whether an owner is none of ours, which are named <xid>:<n>: its
+-- release will not pass the lock on.
+local function foreign(owner)
+    return not string.find(owner, '^' .. string.rep('%w', 20) .. ':%d+$')
+end
+
+-- tell sends a message to a client that hears in that way. It returns whether it may
+-- have been heard, or will be found out; or an error, if the server refuses to send it.
+local function tell(queue, commands, home, how, message)
+    local ours, heard = channel(queue, 'rlock_channel') .. ':' .. home, nil
+    if how == 0 then -- it may hear by now; if not, or if it cannot be told, it asks
+        announce(commands, ours, message)
+        return true
+    else
+        heard = redis.pcall(how == 3 and 'spublish' or 'publish', ours, message)
+    end
+    if type(heard) == 'table' then
+        return heard
+    end
+    return how == 2 or heard > 0
+end
+
+-- spare is how many tokens are reserved for whoever has the lock by a message, to
+-- pass it on in memory.
+local spare = 1024
+
+-- message tells an owner that the lock is granted to it, and names those who come
+-- next as long as they are of the same client, which may pass the lock on to them
+-- without the server. It also returns whether nobody comes next.
+local function message(queue, owner, claim, answer)
+    local token, reserved = 0, 0
+    if answer ~= 1 then
+        token, reserved = text(answer[2]), answer[3]
+    end
+    local words, prefix = {owner, clock(), claim, token, reserved}, client(owner) .. ':'
+    local function append(owners)
+        for _, next in ipairs(owners) do
+            if string.sub(next, 1, #prefix) ~= prefix then
+                return false
+            end
+            table.insert(words, next)
+        end
+        return #owners > 0
+    end
+    local behind = redis.call('zrange', queue, 1, 1)
+    if append(behind) then -- if several clients queue, it is most often not even one
+        append(redis.call('zrange', queue, 2, 64))
+    end
+    return table.concat(words, ' '), #behind == 0
+end
+
+-- first returns the first ticket with its score; nil if there is none, or the key is
+-- no queue.
+local function first(queue)
+    local found = redis.pcall('zrange', queue, 0, 0, 'withscores')
+    return found[1], tonumber(found[2])
+end
+
+-- stand takes the last place for an owner, or keeps it in its own. It returns its
+-- score, and 1 if it had no ticket before; 0 and -1 if the server refuses to keep it.
+-- A ticket whose owner hears stays one: a request to the contrary may be late, and if
+-- it is not, the owner is passed over.
+local function stand(queue, owner, claim, how)
+    local old, place, new = redis.call('zscore', queue, owner), 0, 0
+    if old then
+        place = math.floor(old / 32768)
+        how = how == '0' and old % 4 or how
+    else
+        local last = redis.call('zrange', queue, -1, -1, 'withscores')
+        place, new = math.floor((tonumber(last[2]) or 0) / 32768) + 1, 1
+    end
+    local score = place * 32768 + claim * 4 + how
+    if tonumber(old) ~= score then
+        if old then -- first, as a server out of memory would refuse the other one otherwise
+            redis.call('zrem', queue, owner)
+        end
+        local added = redis.pcall('zadd', queue, string.format('%.0f', score), owner)
+        if type(added) == 'table' then
+            return 0, -1
+        end
+    end
+    if redis.call('pttl', queue) < keep / 2 then
+        redis.call('pexpire', queue, keep)
+    end
+    return score, new
+end
+
+-- rouse has the first owner behind a place ask, if that is one of another client.
+local function rouse(queue, commands, place, home)
+    local next = redis.call('zrangebyscore', queue, '(' .. string.format('%.0f', place), '+inf', 'withscores', 'limit', 0, 1)
+    if next[1] and client(next[1]) ~= home then
+        tell(queue, commands, client(next[1]), next[2] % 4, next[1])
+    end
+end
+
+-- settle ends the record of the newest grant by the queue. If its owner is not of the
+-- client that asks or releases now, it let the lease lapse: that client is dead, or
+-- deaf, and so its other tickets go as well.
+local function settle(queue, commands, asker)
+    local owner, score = first(queue)
+    if score ~= 0 then
+        return owner, score
+    end
+    redis.call('zrem', queue, owner)
+    local lapsed = client(owner)
+    if lapsed ~= client(asker) then
+        local lost = false
+        for _, other in ipairs(redis.call('zrange', queue, 0, -1)) do
+            if client(other) == lapsed then
+                redis.call('zrem', queue, other)
+                lost = true
+            end
+        end
+        if lost then
+            announce(commands, channel(queue, 'rlock_channel') .. ':' .. lapsed, '*')
+        end
+    end
+    return first(queue)
+end
+
+-- hand grants the lock, which is free, to an owner in the queue and tells it, unless
+-- that is of the client own. It returns true and the message; false if nobody hears,
+-- then the owner is out of the queue; or why it cannot be, then the owner keeps its
+-- place. The key of the queue is never gone meanwhile: it would lose its TTL. PEXPIRE
+-- comes first because a server out of memory refuses a script its first HSET only.
+local function hand(key, queue, counter, commands, owner, score, own)
+    local home, how, claim = client(owner), score % 4, math.floor(score / 4) % 8192
+    redis.call('pexpire', queue, keep)
+    local answer = grant(key, counter, claim, owner, spare)
+    if answer ~= 1 and answer[1] ~= 1 then
+        return answer
+    end
+    redis.call('zadd', queue, 0, '!' .. owner)
+    redis.call('zrem', queue, owner)
+    local text, last = message(queue, owner, claim, answer)
+    local told = home == own or tell(queue, commands, home, how, text)
+    if told == true then
+        if last then -- if the owner lets the grant lapse, there is no other ticket that goes with it
+            redis.call('pexpire', queue, claim)
+        end
+        return true, text
+    end
+    redis.call('del', key)
+    if told then
+        redis.call('zadd', queue, string.format('%.0f', score), owner)
+    end
+    redis.call('zrem', queue, '!' .. owner)
+    return told
+end
+
+-- serve hands the lock to the first owner in the queue that can hear of it, and takes
+-- those out that cannot. If the lock is shared with others who cannot queue, it leaves
+-- it to all, and tells that owner to ask, who keeps its place until then; so too if the
+-- server refuses the grant: it is short of memory, or the lock's slot moves to another
+-- node of the cluster, where the key of a lock that was released is made. It ends before
+-- the owner asker.
+--
+-- It returns true, the message and the owner; in place of true why it cannot tell the
+-- owner; or false, nil and the owner asker, nil if nobody is left.
+local function serve(key, queue, counter, commands, shared, own, asker)
+    local owner, score = first(queue)
+    local dead
+    while owner and owner ~= asker do
+        local home, told, text = client(owner), false, nil
+        if home ~= dead then
+            if not shared then
+                told, text = hand(key, queue, counter, commands, owner, score, own)
+            end
+            if shared or told and told ~= true and told.err then
+                told, text = home == own or tell(queue, commands, home, score % 4, owner), owner
+            end
+        end
+        if told then
+            return told, text, owner
+        end
+        redis.call('zrem', queue, owner)
+        dead = home
+        owner, score = first(queue)
+    end
+    return false, nil, owner
+end
+
+-- pass gives the lock, which is released, to the first in the queue; or leaves it to
+-- all, and announces that. own is the client that releases. It returns why the server
+-- refuses to announce the lock, if it does; and what own has to know.
+local function pass(key, queue, counter, commands, own)
+    local shared = first(queue) and foreigners(queue, commands)
+    local told, text, owner = serve(key, queue, counter, commands, shared, own)
+    if told == true then
+        return nil, client(owner) == own and text or nil
+    elseif told then
+        return told.err -- or whoever asks finds out
+    elseif not shared then
+        return refusal(announce(commands, channel(queue, 'redisson_lock__channel'), '-0'))
+    end
+end

@@ -1,0 +1,157 @@
+package lua_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// A lock without queue is announced as Redisson does, or not at all.
+func TestReleaseWithoutQueue(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		for key, channel := range map[string]string{"lock": "redisson_lock__channel:{lock}", "{a}lock": "redisson_lock__channel:{a}lock"} {
+			heard := listen(t, rdb, channel)
+			g := lua.Grant{Key: key, Owner: "me:1"}
+			for _, silent := range []bool{false, true} {
+				acquire(t, rdb, g)
+				released, err := lua.Release(t.Context(), rdb, g, lua.Ending{Silent: silent})
+				require.NoError(t, err)
+				require.Equal(t, lua.Released{}, released)
+				_, err = lua.Release(t.Context(), rdb, g, lua.Ending{Silent: silent})
+				require.ErrorIs(t, err, lua.ErrNotOwner)
+				if silent {
+					require.Empty(t, heard())
+				} else {
+					require.Equal(t, []string{"0"}, heard())
+				}
+			}
+			acquire(t, rdb, g)
+			was, err := lua.ForceRelease(t.Context(), rdb, g)
+			require.NoError(t, err)
+			require.True(t, was)
+			require.Equal(t, []string{"0"}, heard())
+			require.Zero(t, rdb.Exists(t.Context(), key).Val())
+		}
+	})
+}
+
+func acquire(t *testing.T, rdb *redis.Client, g lua.Grant) {
+	t.Helper()
+	reply, err := lua.Acquire(t.Context(), rdb, g, time.Minute, 0)
+	require.NoError(t, err)
+	require.True(t, reply.Acquired)
+}
+
+// A repeated release tells whom the first may have granted the lock to only if that is
+// so: not what else the key holds.
+func TestReleaseOfWhatIsNoLock(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		for _, verb := range [][]any{{"set", "lock", "x"}, {"hset", "lock", "colour", "1"}, {"hset", "lock", own("b:5"), "1", own("b:6"), "1"}} {
+			w := newWaiters(t, rdb, grant)
+			w.do(rdb, "uuid:7 takes")
+			w.do(rdb, "b:1 ask P")
+			require.NoError(t, rdb.Del(t.Context(), "lock").Err())
+			require.NoError(t, rdb.Do(t.Context(), verb...).Err())
+			before := rdb.Dump(t.Context(), "lock").Val()
+			require.Equal(t, "lua: not the owner", w.do(rdb, "a:1 release"))
+			require.Equal(t, "lua: not the owner", w.do(rdb, "b:1 release b:1"))
+			require.Equal(t, before, rdb.Dump(t.Context(), "lock").Val())
+			require.Zero(t, rdb.Exists(t.Context(), lua.QueueOf("lock")).Val())
+		}
+	})
+}
+
+// A queue that is none is in the way of those who ask, not of a release.
+func TestReleaseWithStrangeQueue(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		for _, lock := range []func(string) lua.Grant{grant, fenced} {
+			for _, kind := range []string{"list", "string", "me:1=1 10s"} {
+				put(t, rdb, "lock", "me:1=1 20s")
+				put(t, rdb, lua.QueueOf("lock"), kind)
+				require.Contains(t, calls["ask"](t.Context(), rdb, lock("you:1"), time.Minute), `key "rlock_queue:{lock}" holds a `)
+				require.Contains(t, calls["inspect"](t.Context(), rdb, lock("you:1"), time.Minute), `key "rlock_queue:{lock}" holds a `)
+				released, err := lua.Release(t.Context(), rdb, lock("me:1"), lua.Ending{Tickets: []string{"me:2"}})
+				require.NoError(t, err)
+				require.Equal(t, lua.Released{}, released)
+				require.Empty(t, show(t, rdb, "lock"))
+				require.NotEmpty(t, show(t, rdb, lua.QueueOf("lock")))
+			}
+		}
+	})
+}
+
+// A counter that cannot be counted on does not keep the lock from being released, nor
+// does the first in the queue lose its place; it learns of it when it asks.
+func TestReleaseWithStrangeCounter(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		w := newWaiters(t, rdb, fenced)
+		w.hear("b")
+		w.follow(rdb, false, "a:1 ask -> acquired", "b:1 ask P -> refused by a:1, 20s, first, new", "c:1 ask P -> refused by a:1, 20s, new")
+		require.NoError(t, rdb.Set(t.Context(), fenced("").Counter, "garbage", time.Hour).Err())
+		conflict := `lua: key "redisson_lock_token:{lock}" holds a string, not a lock`
+		w.follow(rdb, false,
+			"a:1 release -> done => | b:1P c:1P",
+			"c:1 ask P -> "+conflict+" => | b:1P c:1P",
+			"d:1 ask -> "+conflict+" => | b:1P c:1P",
+		)
+		require.Equal(t, conflict, w.do(rdb, "b:1 ask P"))
+	})
+}
+
+// Each family is told once by each release, and listeners of each are foreign ones.
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	node := redistest.StartCluster(t, 1, 0).Nodes[0]
+	rdb := node.Client(t)
+	for _, tc := range []struct {
+		family   lua.Family
+		ordinary bool
+		sharded  bool
+	}{{lua.Ordinary, true, false}, {lua.Sharded, false, true}, {lua.Both, true, true}} {
+		for _, listens := range []bool{false, true} { // to sharded channels
+			family := func(owner string) lua.Grant {
+				g := fenced(owner)
+				g.Family = tc.family
+				return g
+			}
+			w := newWaiters(t, rdb, family)
+			sub, heard := subscribe(t, rdb, lua.UnlockChannel("lock"), listens)
+			told := tc.ordinary && !listens || tc.sharded && listens
+			var announced []string
+			if told {
+				announced = []string{"-0"}
+			}
+			w.follow(rdb, false, "a:1 ask -> acquired", "a:1 release -> done => |")
+			require.Equal(t, announced, heard())
+			w.follow(rdb, false, "a:1 ask -> acquired", "b:1 ask p -> refused by a:1, 20s, first, new")
+			if told { // there are foreign waiters
+				w.follow(rdb, false, "a:1 release -> done => | b:1p")
+			} else {
+				w.follow(rdb, false, "a:1 release -> done => b:1=1 10s | !b:1")
+			}
+			require.Equal(t, announced, heard())
+			require.NoError(t, sub.Close())
+		}
+	}
+}
+
+// A server without sharded channels still tells the others.
+func TestBothWhereOneIsRefused(t *testing.T) {
+	rdb := user(t, redistest.Start(t), "~*", "&*", "+@all", "-spublish")
+	g := grant("me:1")
+	g.Family = lua.Both
+	acquire(t, rdb, g)
+	released, err := lua.Release(t.Context(), rdb, g, lua.Ending{})
+	require.NoError(t, err)
+	require.NoError(t, released.PublishErr)
+	acquire(t, rdb, g)
+	g.Family = lua.Sharded
+	released, err = lua.Release(t.Context(), rdb, g, lua.Ending{})
+	require.NoError(t, err)
+	require.Error(t, released.PublishErr)
+}

@@ -1,0 +1,233 @@
+package lua_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// hook puts functions of a test between a client and its connections.
+type hook struct {
+	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+	pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
+}
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	if h.process == nil {
+		return next
+	}
+	return func(ctx context.Context, cmd redis.Cmder) error { return h.process(ctx, cmd, next) }
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	if h.pipeline == nil {
+		return next
+	}
+	return func(ctx context.Context, cmds []redis.Cmder) error { return h.pipeline(ctx, cmds, next) }
+}
+
+// A reply is lost after the script was executed, and nobody sends it again,
+// whatever the client's options.
+func TestSentOnce(t *testing.T) {
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			for _, retries := range []int{0, 10} { // 0: go-redis's default of 3
+				s := redistest.Start(t)
+				proxy := netfault.New(t, s.Addr())
+				put(t, s.Client(t), "lock", "me:1=1 10s")
+				rdb := s.Client(t, func(o *redis.Options) { o.Addr, o.MaxRetries = proxy.Addr(), retries })
+				call(t.Context(), s.Client(t), grant("other:1"), time.Minute) // the server knows the script
+				before := executions(t, s)
+
+				proxy.CutReplies(1, netfault.Command("evalsha"))
+				answer := call(t.Context(), rdb, grant("me:1"), time.Minute)
+				require.Condition(t, func() bool {
+					return strings.Contains(answer, io.EOF.Error()) || strings.Contains(answer, "reset")
+				}, answer)
+				require.EqualValues(t, 1, proxy.Stats().RepliesCut)
+				require.Equal(t, before+1, executions(t, s))
+			}
+		})
+	}
+}
+
+// executions returns how many scripts the server has run.
+func executions(t *testing.T, s *redistest.Server) int64 {
+	t.Helper()
+	n := s.CommandCalls(t)
+	return n["evalsha"] + n["eval"]
+}
+
+// A hook of the user may send everything twice, a release included.
+func TestSentTwice(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		rdb.AddHook(hook{
+			process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				if name := cmd.Name(); name == "evalsha" || name == "eval" {
+					_ = next(ctx, cmd)
+				}
+				return next(ctx, cmd)
+			},
+			pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+				_ = next(ctx, cmds)
+				return next(ctx, cmds)
+			},
+		})
+		ctx := t.Context()
+		for range 2 { // the second time the server knows the scripts
+			g := fenced("me:1")
+			reply, err := lua.Acquire(ctx, rdb, g, 10*time.Second, 0)
+			require.NoError(t, err)
+			require.True(t, reply.Acquired)
+			require.Equal(t, "me:1=1 10s", show(t, rdb, "lock"))
+			token, err := rdb.Get(ctx, g.Counter).Int64()
+			require.NoError(t, err)
+			require.Equal(t, reply.Token, token)
+			require.NoError(t, lua.Count(ctx, rdb, g, 10*time.Second, 2))
+			require.NoError(t, lua.Renew(ctx, rdb, []lua.Renewal{{Grant: g, Lease: 20 * time.Second}})[0])
+			require.Equal(t, "me:1=2 20s", show(t, rdb, "lock"))
+			if _, err = lua.Release(ctx, rdb, g, lua.Ending{}); err != nil {
+				require.ErrorIs(t, err, lua.ErrNotOwner)
+			}
+			require.Empty(t, show(t, rdb, "lock"))
+		}
+	})
+}
+
+func TestUnknownScript(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		for name, call := range calls {
+			t.Run(name, func(t *testing.T) {
+				put(t, rdb, "lock", "me:1=3 10s")
+				want := call(t.Context(), rdb, grant("me:1"), 10*time.Second)
+				for range 3 {
+					put(t, rdb, "lock", "me:1=3 10s")
+					require.NoError(t, rdb.ScriptFlush(t.Context()).Err())
+					require.Equal(t, want, call(t.Context(), rdb, grant("me:1"), 10*time.Second))
+				}
+			})
+		}
+	})
+}
+
+// The server forgets the script in the middle of a batch: those behind are sent
+// again, those before it are not.
+func TestUnknownScriptInBatch(t *testing.T) {
+	t.Parallel()
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		due := make([]lua.Renewal, 300)
+		want := make([]error, len(due))
+		for i := range due {
+			g := grant("me:1")
+			g.Key = "lock:" + string(rune('a'+i))
+			due[i] = lua.Renewal{Grant: g, Lease: 20 * time.Second}
+			switch i % 3 {
+			case 0:
+				put(t, rdb, g.Key, "me:1=1 10s")
+			case 1:
+				put(t, rdb, g.Key, "other:1=1 10s")
+				want[i] = lua.ErrNotOwner
+			case 2:
+				put(t, rdb, g.Key, "string")
+				want[i] = lua.ErrNotOwner
+			}
+		}
+		require.Equal(t, want, lua.Renew(t.Context(), rdb, due), "a server that does not know the script")
+		require.Equal(t, want, lua.Renew(t.Context(), rdb, due), "one that does")
+
+		var sent []int // commands by pipeline
+		plain := rdb.WithTimeout(10 * time.Second)
+		rdb.AddHook(hook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			sent = append(sent, len(cmds))
+			if len(sent) > 1 {
+				return next(ctx, cmds)
+			}
+			_ = next(ctx, cmds[:100])
+			if err := plain.ScriptFlush(ctx).Err(); err != nil {
+				return err
+			}
+			return next(ctx, cmds[100:])
+		}})
+		require.Equal(t, want, lua.Renew(t.Context(), rdb, due))
+		require.Equal(t, []int{300, 200}, sent)
+		for i, d := range due {
+			if want[i] == nil {
+				require.Equal(t, "me:1=1 20s", show(t, rdb, d.Grant.Key))
+			}
+		}
+	})
+}
+
+func TestRenewNothing(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		require.Empty(t, lua.Renew(t.Context(), rdb, nil))
+	})
+}
+
+// A batch whose server is gone has an error for every lease.
+func TestRenewWithoutServer(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t, func(o *redis.Options) { o.DialerRetries = 1 })
+	s.Kill()
+	for _, err := range lua.Renew(t.Context(), rdb, make([]lua.Renewal, 3)) {
+		var dial *net.OpError
+		require.ErrorAs(t, err, &dial)
+	}
+}
+
+// want are the keys that a script should declare.
+func want(name string, g lua.Grant) []string {
+	keys := []string{g.Key}
+	if !slices.Contains([]string{"acquire", "count 3", "renew"}, name) {
+		keys = append(keys, g.Queue)
+	}
+	if g.Counter != "" && name != "count 3" && name != "renew" {
+		keys = append(keys, g.Counter)
+	}
+	return keys
+}
+
+// Scripts touch the keys that they declare, and a second one is declared only
+// where it is needed.
+func TestDeclaredKeys(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	keyless := []string{"time", "publish", "pubsub"}
+	for _, g := range []lua.Grant{grant("me:1"), fenced("me:1")} {
+		for name, call := range calls {
+			for _, before := range []string{"", "me:1=1 10s", "other:1=1 10s"} {
+				put(t, rdb, g.Key, before)
+				m := s.Monitor(t)
+				call(t.Context(), rdb, g, time.Minute)
+				scripts := 0
+				var declared []string
+				for _, c := range m.Commands() {
+					command := strings.ToLower(c.Args[0])
+					switch {
+					case command == "evalsha" || command == "eval":
+						scripts++
+						declared = c.Args[3 : 3+int(c.Args[2][0]-'0')]
+						require.Equal(t, want(name, g), declared, name)
+					case c.Client == "lua" && !slices.Contains(keyless, command):
+						require.Contains(t, declared, c.Args[1], "%s: %v", name, c.Args)
+					}
+				}
+				require.Positive(t, scripts)
+				m.Stop()
+			}
+		}
+	}
+}

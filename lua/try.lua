@@ -1,0 +1,25 @@
+-- Grants the lock to an owner if it is free, whoever queues for it.
+--
+-- key      lock
+-- counter  fencing counter; nil for a lock without tokens
+-- lease    milliseconds
+-- owner    a new one for every grant
+-- spare    with a counter: how many tokens to reserve behind that of the owner
+--
+-- reply    1                   acquired, without a counter
+--          {1, token, spare}   acquired; so many tokens behind it are reserved
+--          {0, pttl, owner}    refused; what is left of the holder's lease, -1 if it has none
+--          {-1, key, type}     key belongs to something that is not a lock
+local function try(key, counter, lease, owner, spare)
+    local ttl = redis.call('pttl', key)
+    if ttl == -2 then -- which says that the key does not exist
+        return grant(key, counter, lease, owner, spare)
+    end
+    local what, holder = kind(key)
+    if what ~= 'lock' then
+        return {-1, key, what}
+    elseif holder == owner then
+        return again(key, counter, lease, ttl, spare)
+    end
+    return {0, ttl, holder}
+end

@@ -1,0 +1,133 @@
+package rlock_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// hasty runs n callers until stop is closed, each of which gives up again and again
+// after so long.
+func hasty(stop <-chan struct{}, n int, patience time.Duration, call func(ctx context.Context, caller, round int)) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for round := 0; ; round++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				call(ctx, i, round)
+				cancel()
+			}
+		})
+	}
+	return &all
+}
+
+// medianGet is how long the application waits for a command of its own.
+func medianGet(t *testing.T, rdb *redis.Client, n int) time.Duration {
+	t.Helper()
+	took := make([]time.Duration, n)
+	for i := range took {
+		start := time.Now()
+		_ = rdb.Get(t.Context(), "application").Err()
+		took[i] = time.Since(start)
+	}
+	slices.Sort(took)
+	return took[n/2]
+}
+
+// A server that answers later than callers wait: they leave, and their requests must
+// not keep the application's from being served, nor their grants the next owners
+// waiting when the server is well again.
+func TestBrownout(t *testing.T) {
+	redistest.Long(t, "compares times of a crowd")
+	const callers, rtt, deadline = 100, 50 * time.Millisecond, 20 * time.Millisecond
+	srv := newServer(t)
+	proxy := netfault.New(t, srv.Addr())
+	rdb := srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	c := clientOn(t, rdb, nil)
+	var all sync.WaitGroup
+	for i := range callers { // the server gets to know the scripts
+		all.Go(func() {
+			held, hold := lock(t, t.Context(), c.NewLock("lock"+strconv.Itoa(i)))
+			require.NoError(t, hold.Unlock(held))
+		})
+	}
+	all.Wait()
+	proxy.Delay(rtt/2, rtt/2)
+
+	bare := redis.NewScript(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', 100)`)
+	stop := make(chan struct{})
+	crowd := hasty(stop, callers, deadline, func(ctx context.Context, caller, round int) {
+		_ = bare.Run(ctx, rdb, []string{"bare" + strconv.Itoa(caller)}, round).Err()
+	})
+	beside := medianGet(t, rdb, 20)
+	close(stop)
+	crowd.Wait()
+
+	before := redistest.Goroutines()
+	stop = make(chan struct{})
+	crowd = hasty(stop, callers, deadline, func(ctx context.Context, caller, round int) {
+		if held, hold, err := c.NewLock("lock" + strconv.Itoa(caller) + "-" + strconv.Itoa(round)).Lock(ctx); err == nil {
+			_ = hold.Unlock(held)
+		}
+	})
+	get := medianGet(t, rdb, 40)
+	most := redistest.Goroutines() - before
+	close(stop)
+	crowd.Wait()
+	t.Logf("GET: %v, beside bare scripts %v; %d goroutines", get, beside, most)
+	require.LessOrEqual(t, get, 2*beside)
+	require.LessOrEqual(t, most, 5*callers)
+
+	proxy.Delay(0, 0)
+	start, direct := time.Now(), srv.Client(t)
+	time.Sleep(rtt) // for what is on its way
+	redistest.Eventually(t, "what was left behind is released", func() bool {
+		keys, err := direct.Keys(t.Context(), "lock*").Result()
+		require.NoError(t, err)
+		return len(keys) == 0
+	})
+	t.Logf("free %v after the server was well again", time.Since(start))
+	require.Less(t, time.Since(start), 10*time.Second, "not by the end of their leases")
+}
+
+// However fast callers come and go, there are only as many goroutines as callers
+// inside need.
+func TestGoroutinesOfHastyCallers(t *testing.T) {
+	const callers = 100
+	srv := newServer(t)
+	proxy := netfault.New(t, srv.Addr())
+	c := clientOn(t, srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
+	proxy.Delay(10*time.Millisecond, 10*time.Millisecond)
+	before := redistest.Goroutines()
+	stop := make(chan struct{})
+	crowd := hasty(stop, callers, 2*time.Millisecond, func(ctx context.Context, caller, _ int) {
+		held, hold, err := c.NewLock("lock" + strconv.Itoa(caller)).Lock(ctx)
+		if err == nil { // a stalled machine may deliver the deadline late
+			_ = hold.Unlock(held)
+		}
+	})
+	most := 0
+	for range 20 {
+		time.Sleep(50 * time.Millisecond)
+		most = max(most, redistest.Goroutines()-before)
+	}
+	close(stop)
+	crowd.Wait()
+	t.Logf("%d goroutines", most)
+	require.LessOrEqual(t, most, 5*callers)
+}

@@ -1,0 +1,361 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// finish has waiters take the lock and give it back, one after the other.
+func finish(t *testing.T, waiters ...*waiting) {
+	t.Helper()
+	for _, w := range waiters {
+		held, hold := w.acquired(t)
+		require.NoError(t, hold.Unlock(held))
+	}
+}
+
+// finishAll is finish in whatever order they have the lock.
+func finishAll(t *testing.T, waiters ...*waiting) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, w := range waiters {
+		all.Go(func() {
+			<-w.done
+			if assert.NoError(t, w.err) {
+				assert.NoError(t, w.hold.Unlock(w.held))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// row has locks wait in this order.
+func (f *fakeRedis) row(t *testing.T, locks ...*rlock.Lock) (all []*waiting) {
+	for _, mu := range locks {
+		all = append(all, begin(t.Context(), mu))
+		synctest.Wait()
+	}
+	return all
+}
+
+// The first waiter of each client asks every 5 s, and keeps the queue on the server;
+// the others send nothing.
+func TestFakeTimeKeepAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
+		var waiters []*waiting
+		const clients = 3
+		for range clients {
+			mu := f.client(t, nil).NewLock("a")
+			waiters = append(waiters, f.row(t, slices.Repeat([]*rlock.Lock{mu}, 20)...)...)
+		}
+		time.Sleep(time.Second)
+		before := len(f.asked())
+		for range 20 {
+			time.Sleep(30 * time.Second)
+			require.Len(t, tickets(t, f.rdb, "a"), clients, "the queue is kept")
+		}
+		synctest.Wait()
+		asked := len(f.asked()) - before
+		require.LessOrEqual(t, asked, clients*int(10*time.Minute/keepAlive))
+		require.GreaterOrEqual(t, asked, clients*100)
+		require.NoError(t, hold.Unlock(held))
+		finish(t, waiters...)
+		synctest.Wait()
+		require.Empty(t, f.Keys())
+	})
+}
+
+// The server has forgotten the queue. The first of a client that learns of it has the
+// others ask as well.
+func TestFakeTimeQueueIsLost(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"plain", "fair"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				f.holder("a", time.Minute)
+				one, other := lockOf(f.client(t, nil), kind), lockOf(f.client(t, nil), kind)
+				waiters := f.row(t, one, one, one, other)
+				all := len(tickets(t, f.rdb, "a"))
+				time.Sleep(time.Second)
+				f.FlushAll()
+				f.holder("a", time.Minute)
+				time.Sleep(keepAlive + keepAlive/10)
+				synctest.Wait()
+				require.Len(t, tickets(t, f.rdb, "a"), all)
+				began, asked := f.now(), len(f.asked())
+				f.release(t, somebody)
+				var order []int
+				for range waiters {
+					i, w := next(waiters)
+					require.NotNil(t, w)
+					order = append(order, i)
+					finish(t, w)
+					waiters[i] = nil
+					synctest.Wait()
+				}
+				require.Equal(t, began, f.now(), "%v", order)
+				require.LessOrEqual(t, len(f.asked())-asked, 3, "the messages are heard")
+			})
+		})
+	}
+}
+
+// next returns one that has the lock.
+func next(all []*waiting) (int, *waiting) {
+	synctest.Wait()
+	for i, w := range all {
+		if w == nil {
+			continue
+		}
+		select {
+		case <-w.done:
+			return i, w
+		default:
+		}
+	}
+	return 0, nil
+}
+
+// A holder dies. The first in line asks when its lease is over, and the others a little
+// later, in case the first is dead as well.
+func TestFakeTimeDeadHolder(t *testing.T) {
+	t.Parallel()
+	const ttl = 17 * time.Second
+	for _, firstIsDead := range []bool{false, true} {
+		t.Run(fmt.Sprint("first is dead: ", firstIsDead), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				f.teach(t)
+				f.holder("a", ttl)
+				if firstIsDead {
+					_, err := f.ZAdd("rlock_queue:{a}", 1*8192*4+6000*4+1, "d2k7m3o6n88ekjf0v0v0:1")
+					require.NoError(t, err)
+				}
+				var locks []*rlock.Lock
+				for range 5 {
+					locks = append(locks, f.client(t, nil).NewLock("a"))
+				}
+				waiters := f.row(t, locks...)
+				time.Sleep(ttl - f.now() - time.Millisecond)
+				before := len(f.asked())
+				time.Sleep(straggleFrom)
+				synctest.Wait()
+				i, w := next(waiters)
+				if firstIsDead {
+					require.Len(t, f.asked(), before)
+					require.Nil(t, w)
+					time.Sleep(straggleTo - straggleFrom)
+					i, w = next(waiters)
+				} else {
+					require.Len(t, f.asked(), before+1, "only the first asks")
+				}
+				require.NotNil(t, w)
+				require.Zero(t, i, "in their order")
+				finish(t, waiters...)
+				synctest.Wait()
+				require.Empty(t, f.Keys())
+			})
+		})
+	}
+}
+
+// How much later than the first the others ask.
+const (
+	straggleFrom = 200 * time.Millisecond
+	straggleTo   = 620 * time.Millisecond
+)
+
+// A connection was lost, and with it whatever was announced meanwhile: everybody asks.
+func TestFakeTimeDoubt(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"plain", "fair"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				f.teach(t)
+				mu := lockOf(f.client(t, nil), kind)
+				f.holder("a", time.Hour)
+				waiters := f.row(t, mu, mu, mu)
+				time.Sleep(time.Second)
+				before := make(map[string]int)
+				for _, owner := range queueOf(t, f.rdb, "a") {
+					before[owner] = f.askedFor(owner)
+				}
+				f.cut()
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+				for owner, n := range before {
+					require.Greater(t, f.askedFor(owner), n)
+				}
+
+				f.Del("a") // nobody hears of it
+				began := f.now()
+				f.cut()
+				finishAll(t, waiters...)
+				require.LessOrEqual(t, f.now()-began, time.Second)
+			})
+		})
+	}
+}
+
+// subscribers returns how many clients listen where Redisson announces releases.
+func (f *fakeRedis) subscribers() int {
+	return f.PubSubNumSub(channelOfA)[channelOfA]
+}
+
+// While Redisson has the lock, waiters listen to its channel. Its release wakes the
+// first in line at once, and the others if that one does not answer.
+func TestFakeTimeForeignRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.foreign(time.Hour)
+		var locks []*rlock.Lock
+		for range 5 {
+			locks = append(locks, f.client(t, nil).NewLock("a"))
+		}
+		waiters := f.row(t, locks...)
+		require.Equal(t, 5, f.subscribers())
+		time.Sleep(time.Second)
+
+		before := len(f.asked())
+		f.Publish(channelOfA, "-0") // is ours, and told otherwise to whom it concerns
+		time.Sleep(time.Second)
+		require.Len(t, f.asked(), before)
+
+		f.Publish(channelOfA, "0") // but somebody else has taken it
+		time.Sleep(90 * time.Millisecond)
+		synctest.Wait()
+		require.Len(t, f.asked(), before+2, "the first, and as it is refused, the server has the second ask")
+		time.Sleep(11 * time.Millisecond)
+		synctest.Wait()
+		require.Len(t, f.asked(), before+5, "the others")
+
+		began := f.now()
+		f.Del("a")
+		f.Publish(channelOfA, "0")
+		finish(t, waiters...)
+		require.Equal(t, began, f.now())
+		synctest.Wait()
+		require.Empty(t, f.Keys())
+	})
+}
+
+// When an owner of this library has the lock, its release passes the lock on, so the
+// channel is left: while others listen there, the lock would be given free.
+func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.foreign(time.Hour)
+		one, other := f.client(t, nil).NewLock("a"), f.client(t, nil).NewLock("a")
+		waiters := f.row(t, one, other)
+		require.Equal(t, 2, f.subscribers())
+		f.Del("a")
+		f.holder("a", time.Hour)
+		time.Sleep(keepAlive + keepAlive/10 + 2*time.Second)
+		synctest.Wait()
+		require.Zero(t, f.subscribers())
+		began, asked := f.now(), len(f.asked())
+		f.release(t, somebody)
+		finish(t, waiters...)
+		require.Equal(t, began, f.now())
+		require.Len(t, f.asked(), asked, "granted by messages")
+	})
+}
+
+// The server grants the lock to a ticket whose owner has left: a late request. The client
+// passes it on, and gives back the tokens that were reserved for that owner.
+func TestFakeTimeTokensOfALateTicket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewFairLock("a", rlock.WithFencing()))
+		mu := f.client(t, nil).NewFairLock("a", rlock.WithFencing())
+		ctx, leave := context.WithCancel(t.Context())
+		gone := begin(ctx, mu)
+		synctest.Wait()
+		w := begin(t.Context(), mu)
+		synctest.Wait()
+		first := f.rdb.ZRangeWithScores(t.Context(), "rlock_queue:{a}", 0, 0).Val()[0]
+		leave()
+		<-gone.done
+		synctest.Wait()
+		require.Len(t, tickets(t, f.rdb, "a"), 1)
+		require.NoError(t, f.rdb.ZAdd(t.Context(), "rlock_queue:{a}", first).Err())
+		require.NoError(t, hold.Unlock(held))
+		held, next := w.acquired(t)
+		require.Equal(t, hold.Token()+2, next.Token(), "no time has passed")
+		require.NoError(t, next.Unlock(held))
+	})
+}
+
+// The first of a fair lock asks for all its client's. If it gives up in trouble, the next
+// asks at once, not when the first would have asked again.
+func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		var waiters []*waiting
+		for range 3 {
+			waiters = append(waiters, begin(t.Context(), mu))
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		queue, began := queueOf(t, f.rdb, "a"), time.Now()
+		f.SetError("NOPERM this user has no permissions to access one of the keys used as arguments")
+		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(queue[0]), queue[0]))
+		for _, w := range waiters {
+			<-w.done
+			require.ErrorIs(t, w.err, rlock.ErrUnavailable)
+		}
+		require.Equal(t, began, time.Now())
+		f.heal()
+		time.Sleep(time.Second)
+		require.Empty(t, tickets(t, f.rdb, "a"))
+	})
+}
+
+// A client whose tickets were all dropped is told so, and asks again.
+func TestFakeTimeTicketsWereDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 3 {
+			go mu.Lock(ctx)
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		queue := queueOf(t, f.rdb, "a")
+		f.Del("rlock_queue:{a}")
+		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(queue[0]), "*"))
+		synctest.Wait()
+		require.ElementsMatch(t, queue, queueOf(t, f.rdb, "a"))
+		cancel()
+		synctest.Wait()
+		require.Empty(t, tickets(t, f.rdb, "a"))
+	})
+}

@@ -1,0 +1,80 @@
+package rlock_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// A process dies with all its waiters, the first in the queue among them. Nobody is there
+// to hear that the lock is theirs, so the release goes to the next in the same moment.
+func TestDeadNextInLine(t *testing.T) {
+	t.Parallel()
+	for kind, tickets := range map[string]int{"plain": 1, "fair": 5} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			teach(t, srv)
+			rdb := srv.Client(t)
+			held, hold := lock(t, t.Context(), lockOf(newClient(t, srv, nil), kind))
+			child := redistest.Spawn(t, "waiters", srv.Addr(), kind, "5")
+			child.Expect("waiting", 10*time.Second)
+			awaitHearing(t, rdb, "a", tickets)
+			w := begin(t.Context(), lockOf(newClient(t, srv, nil), kind))
+			awaitHearing(t, rdb, "a", tickets+1)
+			child.Kill()
+			redistest.Eventually(t, "its connections are gone", func() bool {
+				return len(rdb.PubSubChannels(t.Context(), "rlock_channel:*").Val()) == 1
+			})
+			m := srv.Monitor(t)
+			began := time.Now()
+			require.NoError(t, hold.Unlock(held))
+			held, hold = w.acquired(t)
+			t.Logf("served after %v", time.Since(began))
+			var scripts []string
+			for _, c := range m.Commands() {
+				if c.Client != "lua" && strings.HasPrefix(strings.ToLower(c.Args[0]), "eval") {
+					scripts = append(scripts, c.Args[0])
+				}
+			}
+			m.Stop()
+			require.Less(t, time.Since(began), longestClaim/2)
+			require.Len(t, scripts, 1, "the release: %v", scripts)
+			require.NoError(t, hold.Unlock(held))
+			requireNothing(t, rdb, "a")
+		})
+	}
+}
+
+// waiters is a process with goroutines that wait for a lock.
+func waiters(args []string) {
+	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+	c, err := rlock.New(rdb, nil)
+	if err != nil {
+		panic(err)
+	}
+	n, err := strconv.Atoi(args[2])
+	if err != nil {
+		panic(err)
+	}
+	for range n {
+		go func() { // until the process is killed
+			if _, _, err := lockOf(c, args[1]).Lock(context.Background()); err != nil {
+				panic(err)
+			}
+		}()
+	}
+	fmt.Println("waiting")
+	bufio.NewScanner(os.Stdin).Scan()
+}

@@ -1,0 +1,220 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// obstacle is a place at which functions wait, from stop to clear.
+type obstacle struct{ gate atomic.Pointer[chan struct{}] }
+
+func (o *obstacle) stop()  { o.gate.Store(new(make(chan struct{}))) }
+func (o *obstacle) clear() { close(*o.gate.Swap(nil)) }
+func (o *obstacle) pass() {
+	if gate := o.gate.Load(); gate != nil {
+		<-*gate
+	}
+}
+
+// logTo is a handler that calls a function before each line.
+type logTo struct {
+	slog.Handler
+	before func()
+}
+
+func (l logTo) Handle(ctx context.Context, r slog.Record) error {
+	l.before()
+	return l.Handler.Handle(ctx, r)
+}
+
+// slowly returns options whose Logger and Trace call a function first.
+func slowly(text *logBuffer, before func()) *rlock.Options {
+	return &rlock.Options{
+		LeaseTime: 3 * time.Second,
+		Logger:    slog.New(logTo{slog.NewTextHandler(text, nil), before}),
+		Trace: rlock.Trace{
+			Renewed: func(string, time.Time) { before() },
+			Lost:    func(*rlock.LostError) { before() },
+		},
+	}
+}
+
+// Logger and Trace do not return for a minute. Leases are renewed meanwhile, and
+// losses told in time.
+func TestFakeTimeBlockedLogger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, text := newFakeRedis(t), &logBuffer{}
+		var o obstacle
+		c := f.client(t, slowly(text, o.pass))
+		held := make(map[string]context.Context)
+		holds := make(map[string]*rlock.Hold)
+		for i := range 20 {
+			name := fmt.Sprint(i)
+			held[name], holds[name] = lock(t, t.Context(), c.NewLock(name))
+		}
+		o.stop()
+		for i := range 10 {
+			name := fmt.Sprint(i)
+			f.Del(name)
+			time.Sleep(6 * time.Second)
+			synctest.Wait()
+			require.ErrorIs(t, context.Cause(held[name]), rlock.ErrLeaseLost, "the next renewal has found out")
+			delete(held, name)
+			for name, ctx := range held {
+				require.NoError(t, ctx.Err(), name)
+				require.Greater(t, time.Until(holds[name].Until()), time.Second, name)
+			}
+		}
+		f.deafDown.Store(true) // renewals get no answer
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		for name, ctx := range held {
+			require.ErrorIs(t, context.Cause(ctx), rlock.ErrLeaseLost, name)
+		}
+		require.Empty(t, text.String())
+		f.deafDown.Store(false)
+		o.clear()
+		synctest.Wait()
+		require.Equal(t, 20, strings.Count(text.String(), "lease lost"))
+		require.NotContains(t, text.String(), "token=")
+		for _, hold := range holds {
+			require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrLeaseLost)
+		}
+	})
+}
+
+// Three thousand leases lapse at once, and each line takes 1.3 ms.
+func TestFakeTimeManyLossesAtOnce(t *testing.T) {
+	redistest.Long(t, "3,000 locks")
+	synctest.Test(t, func(t *testing.T) {
+		f, text := newFakeRedis(t), &logBuffer{}
+		opts := slowly(text, func() { time.Sleep(1300 * time.Microsecond) })
+		opts.Trace = rlock.Trace{}
+		c := f.client(t, opts)
+		const n = 3000
+		var late atomic.Int64
+		var ended sync.WaitGroup
+		for i := range n {
+			ctx, hold := lock(t, t.Context(), c.NewLock(fmt.Sprint(i)))
+			ended.Add(1)
+			context.AfterFunc(ctx, func() {
+				defer ended.Done()
+				if time.Now().After(hold.Until()) {
+					late.Add(1)
+				}
+			})
+		}
+		f.deafDown.Store(true)
+		ended.Wait()
+		require.Zero(t, late.Load(), "contexts that ended after their window")
+		f.deafDown.Store(false)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, n, strings.Count(text.String(), "lease lost"))
+	})
+}
+
+// What is too much is dropped, and the log says how much.
+func TestFakeTimeDroppedReports(t *testing.T) {
+	redistest.Long(t, "200 locks for a minute of fake time take 10 s")
+	synctest.Test(t, func(t *testing.T) {
+		f, text := newFakeRedis(t), &logBuffer{}
+		var o obstacle
+		c := f.client(t, slowly(text, o.pass))
+		var holds []*rlock.Hold
+		for i := range 200 {
+			_, hold := lock(t, t.Context(), c.NewLock(fmt.Sprint(i)))
+			holds = append(holds, hold)
+		}
+		o.stop()
+		time.Sleep(time.Minute) // 200 in a second
+		o.clear()
+		for _, hold := range holds {
+			require.NoError(t, hold.Unlock(t.Context()))
+		}
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(text.String(), "dropped="), text.String())
+	})
+}
+
+// Close waits for a report, but not for longer than its context.
+func TestFakeTimeCloseWithABlockedLogger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, text := newFakeRedis(t), &logBuffer{}
+		var o obstacle
+		c := f.client(t, slowly(text, o.pass))
+		_, hold := lock(t, t.Context(), c.NewLock("a"))
+		o.stop()
+		f.Del("a")
+		time.Sleep(3 * time.Second)
+		require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrLeaseLost)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, c.Close(ctx), context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(start))
+		time.AfterFunc(time.Second, o.clear)
+		require.NoError(t, c.Close(t.Context()))
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.Contains(t, text.String(), "lease lost")
+	})
+}
+
+// A caller whose own trace function does not return keeps nobody else waiting.
+func TestFakeTimeBlockedCaller(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Acquired", "Released"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				var o obstacle
+				var first atomic.Bool
+				block := func(string, time.Duration) {
+					if first.CompareAndSwap(false, true) {
+						o.pass()
+					}
+				}
+				opts := &rlock.Options{LeaseTime: 3 * time.Second}
+				if name == "Acquired" {
+					opts.Trace.Acquired = block
+				} else {
+					opts.Trace.Released = block
+				}
+				c := f.client(t, opts)
+				mu := c.NewLock("a", rlock.WithoutHandoff(), rlock.WithoutRenewal())
+				o.stop()
+				var all sync.WaitGroup
+				took := make(chan time.Duration, 2)
+				for range 2 {
+					all.Go(func() {
+						start := time.Now()
+						err := mu.Do(t.Context(), func(context.Context) error {
+							time.Sleep(time.Second)
+							return nil
+						})
+						took <- time.Since(start)
+						assert.True(t, err == nil || errors.Is(err, rlock.ErrLeaseLost), "%v", err)
+					})
+				}
+				require.Less(t, <-took, 6*time.Second)
+				o.clear()
+				all.Wait()
+			})
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package rlock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is reckoned is never later than what was, if the clocks differ by no more than 1 %,
+// however long a request takes on its way.
+func TestFakeTimeReckoning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const us = int64(time.Microsecond)
+		sent := time.Now()
+		m := moment{sent, 5_000_000}
+		for _, tt := range []struct {
+			after time.Duration // by the server's clock
+			want  time.Duration
+			ok    bool
+		}{
+			{0, 0, true},
+			{2 * time.Millisecond, 0, true},
+			{time.Second, 988 * time.Millisecond, true},
+			{30 * time.Second, 30*time.Second - 302*time.Millisecond, true},
+			{30*time.Second + time.Microsecond, 0, false},
+			{-time.Microsecond, 0, false},
+		} {
+			at, ok := m.before(m.there + int64(tt.after)/us)
+			require.Equal(t, tt.ok, ok, tt.after)
+			if ok {
+				require.Equal(t, tt.want, at.Sub(sent), tt.after)
+			}
+		}
+		_, ok := moment{}.before(5_000_000)
+		require.False(t, ok, "nothing is known of the server's clock")
+	})
+}
+
+// Owners of this library are told from those of Redisson.
+func TestOurs(t *testing.T) {
+	for owner, want := range map[string]bool{
+		"d2k7m3o6n88ekjf0v0vg:1": true, "d2k7m3o6n88ekjf0v0vg:4711": true,
+		"5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1": false, "": false, "x:1": false,
+		"d2k7m3o6n88ekjf0v0v-:1": false, "d2k7m3o6n88ekjf0v0vgg:1": false,
+	} {
+		require.Equal(t, want, ours(owner), owner)
+	}
+}

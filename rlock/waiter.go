@@ -1,0 +1,229 @@
+package rlock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// waiter is a call that waits for a lock, from its arrival in the queue until it has
+// the lock or gives up. queues.mu guards all of it but what never changes.
+type waiter struct {
+	queues *queues
+	queue  *queue
+	lock   *Lock
+	since  time.Time // when the call began
+	wakeup
+
+	state waiterState
+	again bool      // something has happened that only a request can tell: ask as soon as possible
+	askAt time.Time // when to ask if nothing happens
+
+	attempt *grant   // asks the server; nil before the first request
+	place   standing // of the attempt's owner in the server's queue
+	silent  int      // refusals in a row after which nothing could be heard
+
+	given *grant // passed on in memory, not taken yet
+	got   *grant // what it leaves with
+}
+
+// waiterState says what a waiter is about.
+//
+//	blocked ──► asking ──► queued ──► (has the lock, or gives up)
+//	             ▲            │
+//	             └────────────┘ message, doubt, or time
+//
+// In each state it may be given a grant in memory, but while it asks: its own request
+// may be granted.
+type waiterState int
+
+const (
+	waitBlocked waiterState = iota // another waiter is before it, or its client holds the lock
+	waitAsking                     // a request is under way, or about to be sent
+	waitQueued                     // refused; waits to be told
+)
+
+// standing is where an owner is in the server's queue.
+type standing struct {
+	lua.Place
+	held    bool        // a ticket is there, as far as is known
+	message lua.Message // newest that grants the lock to that owner; not looked at yet
+}
+
+// wakeup is what a waiter is woken by.
+type wakeup struct {
+	wake  chan struct{} // capacity 1; sent to with queues.mu held; made when it first has to wait
+	woken bool          // before that
+}
+
+// enter takes the last place in the queue. It must be left in any case.
+func (qs *queues) enter(l *Lock, began time.Time) *waiter {
+	w := &waiter{queues: qs, lock: l, since: began}
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	w.queue = qs.of(l.key)
+	w.queue.waiters = append(w.queue.waiters, w)
+	if l.client.closed.Load() { // too late for Close to see it
+		w.wakeUp()
+	}
+	return w
+}
+
+// contends tells whether the waiter asks for itself. queues.mu is held.
+func (w *waiter) contends() bool {
+	return w.lock.fair || w.queue.waiters[0] == w
+}
+
+// await waits until it is the waiter's turn to ask, or it is given a grant. The error
+// says why it never came to that.
+func (w *waiter) await(ctx context.Context) error {
+	w.queues.mu.Lock()
+	if w.contends() {
+		w.queues.mu.Unlock()
+		return nil
+	}
+	wake := w.enableWake()
+	w.queues.mu.Unlock()
+	select { // few cases: each takes memory while it waits
+	case <-wake:
+		if w.lock.client.closed.Load() {
+			return w.lock.isClosed()
+		}
+		return nil
+	case <-ctx.Done():
+		return w.givenUp(ctx)
+	}
+}
+
+// givenUp is the error of a waiter whose turn never came.
+func (w *waiter) givenUp(ctx context.Context) error {
+	w.queues.mu.Lock()
+	refusal, trouble, holder := w.queue.refusal, w.queue.trouble, w.queue.holder()
+	w.queues.mu.Unlock()
+	switch {
+	case trouble != nil:
+		return w.lock.givenUp(ctx, trouble)
+	case holder != nil: // of this client, which need not ask the server then
+		refusal = w.lock.refusal(holder.owner, time.Until(holder.until()))
+	case refusal == nil:
+		refusal = &NotAcquiredError{Name: w.lock.name}
+	}
+	return refusal.because(ended(ctx))
+}
+
+// wakeUp wakes the waiter. queues.mu is held.
+func (w *wakeup) wakeUp() {
+	if w.wake == nil {
+		w.woken = true
+		return
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// enableWake returns what the waiter is woken by. queues.mu is held.
+func (w *wakeup) enableWake() <-chan struct{} {
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+		if w.woken {
+			w.wakeUp()
+		}
+	}
+	return w.wake
+}
+
+// mustAsk has the waiter ask as soon as it can. queues.mu is held.
+func (w *waiter) mustAsk() {
+	w.again = true
+	w.wakeUp()
+}
+
+// leave gives the place up. The next in the queue takes over what this one has left on
+// the server, or it is taken back there.
+func (w *waiter) leave() {
+	qs, q := w.queues, w.queue
+	var idle []kind.Signal
+	qs.mu.Lock()
+	given, left := w.given, w.disown()
+	at := slices.Index(q.waiters, w)
+	q.waiters = slices.Delete(q.waiters, at, at+1)
+	if next := q.first(); next == nil {
+		idle = q.empty()
+		qs.tidy(q)
+	} else {
+		if left != nil && next.inherits(left, w) {
+			left = nil
+		}
+		// The end of a grant that nobody shares will be told to the next.
+		if at == 0 && (w.lock.shared || !slices.Contains(q.holders, w.got)) {
+			next.wakeUp()
+		}
+		if at == 0 && q.trouble != nil { // it may have been asking for all
+			next.mustAsk()
+		}
+	}
+	qs.mu.Unlock()
+	for _, s := range idle {
+		s.Leave()
+	}
+	if left != nil {
+		left.abandon(false)
+	}
+	if given != nil {
+		given.pass()
+	}
+}
+
+// disown returns what the waiter leaves on the server, if it has not the lock by it,
+// nor was passed the lock by a grant that takes it back. queues.mu is held.
+func (w *waiter) disown() *grant {
+	g := w.attempt
+	if g == nil {
+		return nil
+	}
+	delete(w.queue.tickets, g.owner)
+	w.attempt = nil
+	if g == w.got || w.got != nil && slices.Contains(w.got.run.passed, g.owner) {
+		return nil
+	}
+	if m := w.place.message; m.Granted { // nobody has looked at it
+		g.accept(m)
+	}
+	return g
+}
+
+// renounce has the waiter wait on without a grant that it could not hold.
+func (w *waiter) renounce(g *grant) {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	if w.got = nil; w.attempt == g {
+		delete(w.queue.tickets, g.owner)
+		w.attempt, w.place = nil, standing{}
+	}
+	w.state = waitBlocked
+}
+
+// inherits has the waiter go on with the attempt of another, in its place on the
+// server, if the two want the same. queues.mu is held.
+func (w *waiter) inherits(g *grant, from *waiter) bool {
+	if w.lock.fair || w.attempt != nil || !from.place.held || !w.alike(from.lock) {
+		return false
+	}
+	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.state == waitAsking
+	w.state = waitQueued
+	w.queue.tickets[g.owner] = w
+	w.wakeUp()
+	return true
+}
+
+// alike tells whether the waiter can do with a grant of l. queues.mu is held.
+func (w *waiter) alike(l *Lock) bool {
+	o := w.lock
+	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed &&
+		o.fair == l.fair && o.tickets == l.tickets
+}

@@ -1,0 +1,189 @@
+package rlock_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Nobody may sleep beside a free lock: not until the TTL that was seen last, and not
+// for longer than a second after one fault.
+
+// The subscription of a waiter is lost, and with it the message of a release of its own
+// client; another client takes the lock, and releases it before the subscription is
+// confirmed again. The two releases are told apart by nobody, and need not be.
+func TestFakeTimeReleasesWhileTheSubscriptionIsLost(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []struct {
+		name  string
+		begin func(f *fakeRedis)
+	}{
+		{"cut", func(f *fakeRedis) { f.deafSubscribe.Store(true); f.cut() }},
+		{"deaf", func(f *fakeRedis) { f.deafListeners.Store(true) }},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				one, other := f.client(t, nil), f.client(t, nil)
+				mu := one.NewLock("a", rlock.WithoutHandoff(), longLease)
+				there := other.NewLock("a", longLease)
+				held, hold := lock(t, t.Context(), there)
+				first := begin(t.Context(), mu)
+				synctest.Wait()
+				w := begin(t.Context(), mu)
+				synctest.Wait()
+				require.NoError(t, hold.Unlock(held))
+				held, hold = first.acquired(t)
+
+				rival := begin(t.Context(), there) // it hears
+				synctest.Wait()
+				fault.begin(f)
+				began := f.now()
+				require.NoError(t, hold.Unlock(held))
+				time.AfterFunc(500*time.Millisecond, f.heal)
+				finishAll(t, rival, w)
+				require.LessOrEqual(t, f.now()-began, 2*time.Second, "one fault, and as long as it lasts")
+			})
+		})
+	}
+}
+
+// Who cannot hear asks again and again, also after a release of its own client that
+// others heard, and one refusal.
+func TestFakeTimeDeafAfterAnOwnRelease(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]rlock.LockOption{"deaf": rlock.WithoutHandoff(), "polling": rlock.WithPolling(rlock.Polling{})} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				hearing := f.client(t, nil).NewLock("a", longLease)
+				held, hold := lock(t, t.Context(), hearing)
+				rival := begin(t.Context(), hearing) // joins before the others are refused
+				time.Sleep(time.Second)
+				f.denySubscribe.Store(true)
+				mu := f.client(t, nil).NewLock("a", longLease, option, rlock.WithoutHandoff())
+				w := begin(t.Context(), mu)
+				synctest.Wait()
+				behind := begin(t.Context(), mu)
+				time.Sleep(time.Second)
+				require.NoError(t, hold.Unlock(held))
+				for _, w := range []*waiting{rival, w, behind} {
+					began := f.now()
+					held, hold := w.acquired(t)
+					require.LessOrEqual(t, f.now()-began, time.Second+10*time.Millisecond)
+					time.Sleep(10 * time.Second)
+					require.NoError(t, hold.Unlock(held))
+				}
+			})
+		})
+	}
+}
+
+// Without the right to SUBSCRIBE, the first in line is served within 0.1 s, others
+// within a second.
+func TestFakeTimeDeafClients(t *testing.T) {
+	for _, kind := range []string{"plain", "fair"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				f.denySubscribe.Store(true)
+				f.holder("a", time.Hour)
+				var waiters []*waiting
+				for range 3 {
+					waiters = append(waiters, begin(t.Context(), lockOf(f.client(t, nil), kind)))
+					time.Sleep(3 * time.Second)
+				}
+				time.Sleep(time.Minute)
+				require.Len(t, tickets(t, f.rdb, "a"), 3, "they have tickets all the same")
+				f.release(t, somebody)
+				limit := 100*time.Millisecond + 10*time.Millisecond
+				for _, w := range waiters {
+					began := f.now()
+					held, hold := w.acquired(t)
+					require.LessOrEqual(t, f.now()-began, limit)
+					require.NoError(t, hold.Unlock(held))
+					limit = time.Second + 10*time.Millisecond
+				}
+				synctest.Wait()
+				require.Empty(t, f.Keys())
+			})
+		})
+	}
+}
+
+// A fair waiter behind a plain holder is served at once.
+func TestFakeTimeFairBehindPlain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
+		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
+		first, second := begin(t.Context(), here), (*waiting)(nil)
+		synctest.Wait()
+		second = begin(t.Context(), there)
+		time.Sleep(3 * time.Second)
+		began, asked := f.now(), len(f.asked())
+		require.NoError(t, hold.Unlock(held))
+		for _, w := range []*waiting{first, second} {
+			held, hold = w.acquired(t)
+			require.Equal(t, began, f.now())
+			require.NoError(t, hold.Unlock(held))
+		}
+		require.Len(t, f.asked(), asked, "by messages alone")
+	})
+}
+
+// Goroutines that loop on TryLock do not keep out who waits elsewhere.
+func TestFakeTimeTryLockLoop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu, elsewhere := f.client(t, nil).NewLock("a"), f.client(t, nil).NewLock("a")
+		const section = 10 * time.Millisecond
+		done := make(chan struct{})
+		for i := range 8 {
+			go func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				for {
+					select {
+					case <-done:
+						return
+					case <-time.After(5 * time.Millisecond):
+					}
+					if held, hold, err := mu.TryLock(t.Context()); err == nil {
+						time.Sleep(section)
+						assert.NoError(t, hold.Unlock(held))
+					}
+				}
+			}()
+		}
+		time.Sleep(100 * time.Millisecond)
+		for range 20 {
+			began := f.now()
+			held, hold := lock(t, t.Context(), elsewhere)
+			require.LessOrEqual(t, f.now()-began, section+time.Millisecond, "at the next release")
+			time.Sleep(section)
+			require.NoError(t, hold.Unlock(held))
+			time.Sleep(section)
+		}
+		close(done)
+	})
+}
+
+// lockOf returns a lock of "a".
+func lockOf(c *rlock.Client, kind string, opts ...rlock.LockOption) *rlock.Lock {
+	switch kind {
+	case "plain":
+		return c.NewLock("a", opts...)
+	case "fair":
+		return c.NewFairLock("a", opts...)
+	}
+	panic(fmt.Sprint("no kind ", kind))
+}
