@@ -40,7 +40,8 @@ type acquisition struct {
 	token          int64
 	sent           time.Time     // before the attempt that acquired it went out
 	initialLease   time.Duration // length of the lease until its first renewal
-	acquireUnknown bool          // an attempt got no answer and may still arrive
+	acquireUnknown bool          // an attempt may have been executed without our knowing, or may still be
+	answerLost     bool          // an attempt got no answer, not even a refusal
 	leftState      bool          // a refused attempt may have left something that a release takes back
 	place          moment        // of the newest ticket, zero if there was none
 }
@@ -101,7 +102,7 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	}
 	g.initialLease = g.lock.lease
 	g.run = run{began: a.sent, spare: a.value.Spare}
-	g.acquireUnknown = g.acquireUnknown || a.doubt
+	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.doubt, g.answerLost || a.lost
 	g.leftState = g.leftState || a.value.Leftover
 	return a
 }
@@ -130,11 +131,8 @@ func (g *grant) late(a kind.Answer, err error) {
 func (g *grant) keep(maybe bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state == released || g.state == lost {
-		return false
-	}
 	g.left.some, g.left.maybe = true, g.left.maybe || maybe
-	return true
+	return g.state != released && g.state != lost
 }
 
 // leftover is what attempts may have left on the server.
@@ -153,12 +151,12 @@ func (g *grant) clear(remains leftover) {
 	}
 }
 
-// known tells whether the server has said that it has something of the grant: the
-// lock, or a place in its queue.
-func (g *grant) known() bool {
+// likely tells whether it is likely that the server has something of the grant, the lock
+// or a place in its queue: it has said so, or an answer was lost.
+func (g *grant) likely() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.entry != nil || !g.place.here.IsZero()
+	return g.entry != nil || !g.place.here.IsZero() || g.answerLost || g.left.some
 }
 
 // start makes an acquired grant an owned one, with its first hold. The error
@@ -245,11 +243,12 @@ func (g *grant) release(ctx context.Context) (err error) {
 }
 
 // releaseRest releases what a lost grant may still have: the lease on the server
-// outlives the trust in it by the guard and the drift.
+// outlives the trust in it by the guard and the drift, and has no end if somebody has
+// removed the TTL of the key.
 func (g *grant) releaseRest(ctx context.Context) {
-	c := g.lock.client
-	if rest := time.Until(g.expires()); rest > 0 && !errors.Is(g.lossOrNil(), errGone) {
-		if a := send(ctx, g.lock, g.retry(min(rest, c.opts.UnlockTimeout)), g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
+	if !errors.Is(g.lossOrNil(), errGone) {
+		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
+		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
 			g.sweep()
 		}
 	}

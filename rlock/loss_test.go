@@ -143,6 +143,23 @@ func TestLossByRemoval(t *testing.T) {
 	}
 }
 
+// A lock whose TTL somebody has removed does not end with its lease. Its holder releases
+// it even if it comes too late to that.
+func TestLossOfALockWithoutTTL(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	const lease = 100 * time.Millisecond
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(lease), rlock.WithoutRenewal())
+	held, hold := lock(t, t.Context(), mu)
+	require.NoError(t, rdb.Persist(t.Context(), "a").Err())
+	<-held.Done()
+	time.Sleep(lease)
+	require.EqualValues(t, 1, rdb.Exists(t.Context(), "a").Val())
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	requireFree(t, rdb, slack, "a")
+}
+
 // However Redis disappears, the holder is told before the server can grant the
 // lock to somebody else.
 func TestLossWhileUnreachable(t *testing.T) {

@@ -37,6 +37,7 @@ type answer[T any] struct {
 	value T
 	sent  time.Time // before the attempt that was answered went out
 	doubt bool      // an attempt may have been executed, or may still be, without our knowing
+	lost  bool      // an attempt has got no answer, not even a refusal
 	open  bool      // the last attempt was left under way; late will be told what became of it
 	cut   bool      // ctx ended, and nothing had gone wrong until then
 	err   error     // lua.ErrNotOwner as it is; any other names the lock
@@ -59,7 +60,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 		}
 		return value, err
 	}, late)
-	a := answer[T]{value: r.Value, sent: r.Sent, doubt: r.Doubt, open: r.Open}
+	a := answer[T]{value: r.Value, sent: r.Sent, doubt: r.Doubt, lost: r.Lost, open: r.Open}
 	switch r.End {
 	case request.Done:
 		a.err = l.translate(r.Err)

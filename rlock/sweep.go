@@ -9,8 +9,15 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// sweep has what the grant may have left on the server released soon.
-func (g *grant) sweep() { g.lock.client.janitor.Sweep(g.toSweep(), g.expires()) }
+// sweep has what the grant may have left on the server released soon. A ticket may
+// outlive the lease, and whoever is granted the lock by it blocks others for the claim.
+func (g *grant) sweep() {
+	until := g.expires()
+	if claimed := time.Now().Add(longestClaim); g.leftState && until.Before(claimed) {
+		until = claimed
+	}
+	g.lock.client.janitor.Sweep(g.toSweep(), until)
+}
 
 // sweepAgain has it released after a third of the lease, when an attempt that got no
 // answer has arrived or never will.
@@ -18,7 +25,7 @@ func (g *grant) sweepAgain() { g.lock.client.janitor.SweepAgain(g.toSweep()) }
 
 // toSweep is what the janitor has to know of the grant.
 func (g *grant) toSweep() janitor.Leftover {
-	return janitor.Leftover{Owner: g.owner, Lease: g.lock.lease, Known: g.known(), Release: g.requestSweep}
+	return janitor.Leftover{Owner: g.owner, Lease: g.lock.lease, Likely: g.likely(), Release: g.requestSweep}
 }
 
 // requestSweep makes one attempt to release, in the pipelines of the janitor.

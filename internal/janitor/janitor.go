@@ -53,7 +53,7 @@ type Hosting struct {
 type Leftover struct {
 	Owner   string
 	Lease   time.Duration                   // after which it has ended on its own
-	Known   bool                            // the server has said that it has something of the owner
+	Likely  bool                            // the server has said that it has something of the owner, or has not answered
 	Release func(ctx context.Context) error // made once; answered also if there was nothing
 }
 
@@ -69,7 +69,9 @@ type job struct {
 	place   int // in the schedule; -1 while it is done
 }
 
-// Sweep releases l soon; until is when its lease has ended at the latest.
+// Sweep releases l soon; until is when its lease has ended at the latest. Unless the
+// server is silent then, one attempt is made even after that: somebody may have removed
+// the TTL of the lock.
 func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), until) }
 
 // SweepAgain releases l after a third of its lease. It is for an owner of which
@@ -105,7 +107,7 @@ func (j *Janitor) put(l Leftover, at, until time.Time) {
 	case at.After(time.Now()):
 		one.again = latest(one.again, at)
 	}
-	one.until, one.Known = latest(one.until, until), one.Known || l.Known
+	one.until, one.Likely = latest(one.until, until), one.Likely || l.Likely
 	j.hurry(one, !one.at.After(time.Now()))
 	j.arrange()
 }
@@ -192,7 +194,7 @@ func (j *Janitor) work() {
 	defer j.mu.Unlock()
 	for len(j.jobs) > 0 && j.pause() == 0 {
 		one := heap.Pop(&j.due).(*job)
-		if time.Now().After(one.until) {
+		if time.Now().After(one.until) && (one.tried || j.trouble > 0) {
 			j.drop(one)
 			continue
 		}
@@ -211,8 +213,8 @@ func (j *Janitor) work() {
 
 // do makes one attempt. Its answer says in any case that nothing is left; no
 // answer puts the job back. So does a refusal, as of a user who has lost the right to
-// the key and may get it back, if something is known to be left; but it does not count
-// as one to be done soon, nor as trouble.
+// the key and may get it back, if it is likely that something is left; but it does not
+// count as one to be done soon, nor as trouble.
 func (j *Janitor) do(one *job) {
 	o, final := j.Classify(one.Release(context.Background()))
 	j.mu.Lock()
@@ -224,7 +226,7 @@ func (j *Janitor) do(one *job) {
 		j.trouble = 0
 	}
 	switch {
-	case o != request.Answered && final && !j.hasty && one.Known:
+	case o != request.Answered && final && !j.hasty && one.Likely:
 		one.at = now.Add(request.BackOff(one.refused))
 		one.refused++
 		heap.Push(&j.due, one)

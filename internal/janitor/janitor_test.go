@@ -107,6 +107,26 @@ func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
 	})
 }
 
+// A release is sent once even when the lease is over, as the key may have lost its TTL;
+// but not to a server that is silent.
+func TestFakeTimeTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		h.Sweep(h.left("me:1"), time.Now().Add(-time.Second))
+		h.open.Wait()
+		require.Len(t, h.sent["me:1"], 1)
+
+		h.answers(false)
+		h.Sweep(h.left("me:2"), time.Now().Add(time.Second))
+		time.Sleep(100 * time.Millisecond)
+		h.Sweep(h.left("me:3"), time.Now().Add(-time.Second))
+		h.open.Wait()
+		require.Greater(t, len(h.sent["me:2"]), 1)
+		require.Empty(t, h.sent["me:3"])
+		require.InDelta(t, 1100*time.Millisecond, time.Since(h.start), float64(3*maxRetry))
+	})
+}
+
 // While the server is silent a few try, requests that may leave more are held back, and
 // the first answer brings all the others.
 func TestFakeTimeBacklog(t *testing.T) {
@@ -140,10 +160,10 @@ func TestFakeTimeBacklog(t *testing.T) {
 	})
 }
 
-// A server that refuses is asked again while it is known to have something, and nobody
+// A server that refuses is asked again while it is likely to have something, and nobody
 // else waits for that.
 func TestFakeTimeRefused(t *testing.T) {
-	for name, known := range map[string]bool{"known": true, "perhaps nothing": false} {
+	for name, likely := range map[string]bool{"likely": true, "perhaps nothing": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHost(t)
@@ -155,13 +175,13 @@ func TestFakeTimeRefused(t *testing.T) {
 				}
 				h.answers(false)
 				left := h.left("me:1")
-				left.Known = known
+				left.Likely = likely
 				h.Sweep(left, time.Now().Add(lease))
 				time.Sleep(5 * time.Second)
 				h.answers(true)
 				h.open.Wait()
 				require.Empty(t, h.held)
-				if known {
+				if likely {
 					require.Greater(t, len(h.sent["me:1"]), 5)
 					require.Less(t, time.Since(h.start), 6*time.Second)
 				} else {

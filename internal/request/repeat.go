@@ -37,6 +37,7 @@ type Answer[T any] struct {
 	Value T
 	Sent  time.Time // before the attempt that was answered went out
 	Doubt bool      // an attempt may have been executed, or may still be, without our knowing
+	Lost  bool      // an attempt has got no answer, not even a refusal
 	Open  bool      // the last attempt was left under way; late is told what becomes of it
 	Err   error     // that of the answer, or the newest trouble; nil if there was none
 }
@@ -87,13 +88,13 @@ func (a *Answer[T]) note(p *Policy, value T, err error, followed bool) (over boo
 		return true
 	case err == ErrAbandoned:
 		a.End, a.Open = Left, followed
-		a.Doubt = a.Doubt || !followed
+		a.Doubt, a.Lost = a.Doubt || !followed, a.Lost || !followed
 		return true
 	case err == ErrNotSent:
 		a.End = Left
 		return true
 	}
-	a.Doubt = a.Doubt || o == Unknown
+	a.Doubt, a.Lost = a.Doubt || o == Unknown, a.Lost || o == Unknown && !final
 	p.report(err)
 	a.Err = err
 	if final || p.Once && o == NotExecuted && err != ErrCrowded {
