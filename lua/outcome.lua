@@ -1,12 +1,15 @@
 -- Stands in front of the scripts that answer several callers, each as if it were
 -- alone.
 --
--- outcomes answers each of so many callers with what answer(i) returns, or in place
--- of an error with its text: clients do not expect an error in the middle of a reply.
-local function outcomes(callers, answer)
-    local replies = {}
+-- outcomes answers each of so many callers who are not in replies yet with what
+-- answer(i) returns, or in place of an error with its text: clients do not expect an
+-- error in the middle of a reply.
+local function outcomes(callers, answer, replies)
     for i = 1, callers do
-        local ok, reply = pcall(answer, i)
+        local ok, reply = true, replies[i]
+        if not reply then
+            ok, reply = pcall(answer, i)
+        end
         local err = type(reply) == 'table' and reply.err or not ok and reply
         if err then -- some versions of Redis put the place in the script before it
             reply = string.gsub(string.gsub(err, '@?user_script:%s*%d+:%s*', ''), '^%-', '')

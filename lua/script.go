@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	_ "embed"
@@ -109,7 +110,8 @@ func newScript(name, source string, ints int) script {
 }
 
 // newJoint returns a script for one call, or for several: each has so many keys and
-// arguments, from KEYS[k] and ARGV[a] on. What is fast comes before all else.
+// arguments, from KEYS[k] and ARGV[a] on. fast comes before
+// all else, and may have put answers of some calls into replies.
 func newJoint(name, fast, source, call string, keys, args, ints int) script {
 	s := newScript(name, fmt.Sprintf(`%s%s%s
 local function part(i)
@@ -119,8 +121,8 @@ end
 if #KEYS == %d then
     return part(1)
 end
-return outcomes(#KEYS / %d, part)
-`, fast, outcomeSource, source, keys, args, call, keys, keys), ints)
+return outcomes(#KEYS / %d, part, replies)
+`, cmp.Or(fast, "local replies = {}\n"), outcomeSource, source, keys, args, call, keys, keys), ints)
 	s.keys, s.args, s.releases = keys, args, name == "release"
 	return s
 }

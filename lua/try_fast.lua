@@ -1,9 +1,17 @@
--- Stands before everything else of acquire: a free lock that one asks for. To define
--- the functions below would cost more than this.
-if #KEYS == 1 and redis.call('pttl', KEYS[1]) == -2 then
-    redis.call('hset', KEYS[1], ARGV[2], '1')
-    if redis.pcall('pexpire', KEYS[1], ARGV[1]) == 1 then
-        return 1
+-- Stands before everything else of acquire: locks that are free. To define the functions
+-- below, and to call them for each, would cost more than this. What fails here is left to
+-- them, and fails there in the same way.
+local replies, left = {}, false
+for i, key in ipairs(KEYS) do
+    if redis.pcall('pttl', key) == -2 and redis.pcall('hset', key, ARGV[2 * i], '1') == 1 then
+        if redis.pcall('pexpire', key, ARGV[2 * i - 1]) == 1 then
+            replies[i] = 1
+        else
+            redis.pcall('del', key)
+        end
     end
-    redis.call('del', KEYS[1]) -- and what follows fails in the same way
+    left = left or not replies[i]
+end
+if not left then
+    return #replies == 1 and 1 or replies
 end
