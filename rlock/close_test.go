@@ -145,7 +145,7 @@ func TestCloseTellsEveryHolder(t *testing.T) {
 	case <-time.After(5 * time.Second): // before the next renewal
 		t.Error("the first holder was not told")
 	}
-	require.ErrorIs(t, firstHold.Unlock(first), rlock.ErrLeaseLost)
+	requireUnlockedTooLate(t, firstHold.Unlock(first))
 	require.NoError(t, secondHold.Unlock(second))
 	require.NoError(t, <-closed)
 }
@@ -253,7 +253,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 			require.NoError(t, err)
 			use(t, srv, c)
 			require.NoError(t, closeSoon(c))
-			goleak.VerifyNone(t, before)
+			// go-redis tries once a second whether a dead server is back, until its client is closed.
+			goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 		})
 	}
 }

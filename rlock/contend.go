@@ -165,6 +165,7 @@ func (w *waiter) owns(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	w.got = g
+	w.queue.answered()
 }
 
 // queueUp notes a refusal, and when to ask again if nothing is heard. The error ends
@@ -173,6 +174,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	l, q, now := w.lock, w.queue, time.Now()
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
+	q.answered()
 	q.refusal = refusal
 	w.state = waitQueued
 	before := w.place.held

@@ -379,3 +379,37 @@ func TestFakeTimeTicketsWereDropped(t *testing.T) {
 		require.Empty(t, tickets(t, f.rdb, "a"))
 	})
 }
+
+// The answer to a request whose caller has left comes when the lock was passed on to
+// another goroutine, under the name of that owner. It must not be released for that.
+func TestFakeTimeAnswerAfterAHandOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewLock("a")
+		ctx, leave := context.WithCancel(t.Context())
+		gone := begin(ctx, mu)
+		synctest.Wait()
+		second := begin(t.Context(), mu)
+		synctest.Wait()
+		third := begin(t.Context(), mu)
+		synctest.Wait()
+
+		open := f.hold(isScript("ask"))
+		owner := queueOf(t, f.rdb, "a")[0]
+		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(owner), owner)) // it may ask
+		synctest.Wait()
+		f.Del("a")
+		leave()
+		<-gone.done
+		held, hold := second.acquired(t)
+		require.Equal(t, owner, hold.Owner(), "the place in the queue was inherited")
+		require.NoError(t, hold.Unlock(held))
+		held, hold = third.acquired(t)
+		open()
+		synctest.Wait()
+		require.True(t, f.Exists("a"))
+		require.NoError(t, hold.Unlock(held))
+	})
+}

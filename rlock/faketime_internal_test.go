@@ -553,3 +553,56 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		require.NoError(t, next.Unlock(t.Context()))
 	})
 }
+
+// An attempt that was repeated is answered while Unlock waits for Redis. What it has
+// acquired is what Unlock releases: a second release would have told it that the lock
+// was lost.
+func TestFakeTimeLateAnswerDuringUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n == 1 {
+				time.Sleep(l.bound() + time.Second)
+			}
+			return lua.Reply{Acquired: true}, nil
+		}
+		f.onRelease = func(_ context.Context, n int) (lua.Released, error) {
+			time.Sleep(2 * time.Second) // the late answer comes meanwhile
+			if n > 1 {
+				return lua.Released{}, lua.ErrNotOwner
+			}
+			return lua.Released{}, nil
+		}
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+		require.Len(t, f.times("release"), 1)
+		sleepLong(time.Hour)
+		require.Greater(t, len(f.times("release")), 1, "an attempt may have arrived after it")
+		require.Zero(t, c.active.Load())
+	})
+}
+
+// Every answer shows that the server is there, also one to a request that was sent before
+// others got none: they must not be given up by the time since then.
+func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
+	for name, granted := range map[string]bool{"granted": true, "refused": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, l, f := newFake(t)
+				w := l.queues.enter(l, time.Now())
+				defer w.leave()
+				f.onAcquire = func(context.Context, int) (lua.Reply, error) {
+					w.queue.asked(l.queues, errCut) // meanwhile, by another waiter
+					require.False(t, w.queue.since.IsZero())
+					return lua.Reply{Acquired: granted, TTL: time.Second}, nil
+				}
+				g, err := w.ask(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, granted, g != nil)
+				require.True(t, w.queue.since.IsZero())
+				require.NoError(t, w.queue.trouble)
+			})
+		})
+	}
+}

@@ -33,6 +33,7 @@ type grant struct {
 	state state
 	loss  *LostError
 	left  leftover // by attempts whose outcome came when nobody waited for it
+	gone  bool     // nothing is sent for it any more
 }
 
 // acquisition is what is known of the requests to acquire.
@@ -42,6 +43,7 @@ type acquisition struct {
 	initialLease   time.Duration // length of the lease until its first renewal
 	acquireUnknown bool          // an attempt may have been executed without our knowing, or may still be
 	answerLost     bool          // an attempt got no answer, not even a refusal
+	attemptOpen    bool          // an attempt was left under way
 	leftState      bool          // a refused attempt may have left something that a release takes back
 	place          moment        // of the newest ticket, zero if there was none
 }
@@ -103,6 +105,7 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	g.initialLease = g.lock.lease
 	g.run = run{began: a.sent, spare: a.value.Spare}
 	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.doubt, g.answerLost || a.lost
+	g.attemptOpen = g.attemptOpen || a.open
 	g.leftState = g.leftState || a.value.Leftover
 	return a
 }
@@ -127,12 +130,12 @@ func (g *grant) late(a kind.Answer, err error) {
 }
 
 // keep notes that an attempt has left something, to be released with the grant. It
-// reports false if the grant is over.
+// reports false if nobody is going to: a release that is under way still will.
 func (g *grant) keep(maybe bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.left.some, g.left.maybe = true, g.left.maybe || maybe
-	return g.state != released && g.state != lost
+	return !g.gone && g.state != lost
 }
 
 // leftover is what attempts may have left on the server.
@@ -198,7 +201,7 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 // abandon gives an attempt up. What it may have acquired is released.
 func (g *grant) abandon(acquired bool) {
 	g.mu.Lock()
-	g.state = released
+	g.state, g.gone = released, true
 	remains := g.left
 	g.mu.Unlock()
 	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
@@ -214,13 +217,10 @@ func (g *grant) release(ctx context.Context) (err error) {
 		}
 	}()
 	g.entry.Stop()
+	before := g.takeLeft(false) // the request of a waiter before this one, say
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
-	g.mu.Lock()
-	maybe := g.acquireUnknown || g.left.maybe // the request of a waiter before this one, say
-	g.mu.Unlock()
-	if maybe {
-		g.sweepAgain()
-	}
+	meanwhile := g.takeLeft(true)
+	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
 	switch {
 	case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:
 		// Had an attempt been in doubt, it would have been that one.
@@ -240,6 +240,16 @@ func (g *grant) release(ctx context.Context) (err error) {
 		})
 	}
 	return nil
+}
+
+// takeLeft returns what late attempts have left since it was called before. last says
+// that nothing is sent for the grant any more.
+func (g *grant) takeLeft(last bool) leftover {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	left := g.left
+	g.left, g.gone = leftover{}, last
+	return left
 }
 
 // releaseRest releases what a lost grant may still have: the lease on the server

@@ -78,13 +78,13 @@ type run struct {
 
 // handOff passes the grant, whose last hold was unlocked, on to the next goroutine
 // in the queue. It does not if the server might not agree, or if a request about
-// the old holder might reach it after the new one has come; nor if the window is
+// the old holder might reach it, or its answer come, after the new one has come; nor if the window is
 // half over, so that a run of short holds does not keep the loss of the lease
 // from being noticed.
 func (g *grant) handOff() bool {
 	l, c := g.lock, g.lock.client
 	now := time.Now()
-	if !g.run.within(l, now) || g.acquireUnknown || g.countUnknown.Load() || l.fenced && g.run.spare == 0 || c.closed.Load() || g.countUnderWay() {
+	if !g.run.within(l, now) || g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() || l.fenced && g.run.spare == 0 || c.closed.Load() || g.countUnderWay() {
 		return false
 	}
 	l.queues.mu.Lock()

@@ -92,7 +92,7 @@ func TestWaitEndsLockStays(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(3*time.Second))
-	held, hold, err := mu.TryLockFor(t.Context(), 300*time.Millisecond)
+	held, hold, err := mu.TryLockFor(t.Context(), 2*time.Second)
 	require.NoError(t, err)
 	awaitUntil(t, srv, "a", hold, 4*time.Second)
 	require.NoError(t, held.Err())

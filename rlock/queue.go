@@ -135,14 +135,19 @@ func (q *queue) empty() []kind.Signal {
 func (q *queue) asked(qs *queues, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	switch {
-	case err == nil:
-		q.since = time.Time{}
-	case q.since.IsZero():
+	if err == nil {
+		q.answered()
+		return
+	}
+	if q.since.IsZero() {
 		q.since, q.refusal = time.Now(), nil
 	}
 	q.trouble = err
 }
+
+// answered notes that the server answers, be it to a request from before the trouble.
+// queues.mu is held.
+func (q *queue) answered() { q.since, q.trouble = time.Time{}, nil }
 
 // heard brings a message to the waiter that it is for. If it grants the lock to an
 // owner for whom nobody waits any more, and who does not hold it either, it returns

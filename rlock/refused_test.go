@@ -162,7 +162,7 @@ func TestCloseWithAnEndedContext(t *testing.T) {
 		},
 		"has listened": func(c *rlock.Client) {
 			held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("b"))
-			_, _, err := c.NewLock("b").TryLockFor(t.Context(), 50*time.Millisecond)
+			_, _, err := c.NewLock("b").TryLockFor(t.Context(), time.Second)
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
 			require.NoError(t, hold.Unlock(held))
 		},

@@ -419,7 +419,7 @@ func TestBusyIsNotUnavailable(t *testing.T) {
 	errs := make(chan error, 500)
 	for range cap(errs) {
 		go func() {
-			_, _, err := mu.TryLockFor(t.Context(), time.Until(start.Add(500*time.Millisecond)))
+			_, _, err := mu.TryLockFor(t.Context(), time.Until(start.Add(2*time.Second)))
 			errs <- err
 		}()
 	}

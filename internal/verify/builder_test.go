@@ -133,11 +133,16 @@ func (b *builder) locked(s span, e event) {
 			g.ops[1] = len(b.fenceOps)
 			b.addFence(e.Client, a, s.call, s.ret)
 		}
-		if b.faulty {
-			b.doubts = append(b.doubts, s) // an attempt before this one may have come too late
+		// An attempt before this one may have come too late; or a grant by the queue, which
+		// it did not hear of, has lapsed.
+		if b.faulty || e.Kind == opLock && s.ret-s.call >= int64(shortest) {
+			b.doubts = append(b.doubts, s)
 		}
 	case denied:
-		if e.Kind == opTry && e.All == nil { // else it was one of several locks, nobody knows which
+		switch {
+		case e.All != nil: // one of several locks, nobody knows which; it may have had the others meanwhile
+			b.doubts = append(b.doubts, s)
+		case e.Kind == opTry:
 			b.add(e.Client, action{do: refuse, shared: e.Shared}, s.call, s.ret)
 		}
 	default:

@@ -49,6 +49,9 @@ const (
 	endings     = 200 // added to a client: the end of its grants overlaps its calls
 )
 
+// shortest is the shortest lease of all rows.
+const shortest = 300 * ms
+
 // rules are what a history has to be judged by.
 type rules struct {
 	variety variety
