@@ -19,8 +19,8 @@ func (g *grant) sweep() {
 	g.lock.client.janitor.Sweep(g.toSweep(), until)
 }
 
-// sweepAgain has it released after a third of the lease, when an attempt that got no
-// answer has arrived or never will.
+// sweepAgain has it released later, when an attempt that got no answer has arrived or
+// never will.
 func (g *grant) sweepAgain() { g.lock.client.janitor.SweepAgain(g.toSweep()) }
 
 // toSweep is what the janitor has to know of the grant.

@@ -40,6 +40,7 @@ const (
 	maxProbes   = 16      // while the server does not answer
 	maxJobs     = 1 << 14 // owners
 	maxRetry    = 50 * time.Millisecond
+	minArrival  = time.Second // of a late request; the place in a queue that it takes may outlive a short lease
 )
 
 // Hosting is what a [Janitor] needs of its client.
@@ -74,12 +75,12 @@ type job struct {
 // the TTL of the lock.
 func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), until) }
 
-// SweepAgain releases l after a third of its lease. It is for an owner of which
-// an attempt to acquire got no answer: that request may still be on its way, and
-// only a release after its arrival removes what it made. What arrives later
-// still ends with its lease, as nobody renews it.
+// SweepAgain releases l after a third of its lease, but not before minArrival. It is for
+// an owner of which an attempt to acquire got no answer: that request may still be on its
+// way, and only a release after its arrival removes what it made. A lock that is made
+// later still ends with its lease, as nobody renews it.
 func (j *Janitor) SweepAgain(l Leftover) {
-	at := time.Now().Add(l.Lease / 3)
+	at := time.Now().Add(max(l.Lease/3, minArrival))
 	j.put(l, at, at.Add(l.Lease))
 }
 

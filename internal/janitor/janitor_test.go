@@ -95,6 +95,18 @@ func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 	})
 }
 
+// A short lease does not make requests arrive sooner.
+func TestFakeTimeArrivalAfterAShortLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		left := h.left("me:1")
+		left.Lease = 100 * time.Millisecond
+		h.SweepAgain(left)
+		h.open.Wait()
+		require.Equal(t, []time.Duration{minArrival}, h.sent["me:1"])
+	})
+}
+
 // The end of the lease ends what no release could.
 func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
