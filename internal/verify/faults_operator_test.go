@@ -112,6 +112,7 @@ var refusalFaults = []fault{
 			require.NoError(w, os.MkdirAll(filepath.Join(dir, "blocked"), 0o700))
 			w.do("config", "set", "dbfilename", "blocked", "save", "3600 1")
 			w.do("bgsave")
+			w.until("rdb_bgsave_in_progress:0") // the status may be that of the time before
 			w.until("rdb_last_bgsave_status:err")
 		}, config("dbfilename", "dump.rdb", "save", "")),
 	},
