@@ -169,6 +169,9 @@ func (s *step) vary(r *rand.Rand, j *job, a agenda) {
 // last is the step of a client when everything is healed: it must succeed.
 func last(r *rand.Rand, j *job, a agenda) step {
 	s := step{locks: []int{r.IntN(len(a.locks))}, wait: served, must: true, hold: time.Duration(r.IntN(5)) * time.Millisecond}
+	if j.Crowd { // thousands are served one after the other
+		s.wait = 3 * served
+	}
 	s.vary(r, j, a)
 	return s
 }

@@ -102,7 +102,7 @@ func (w *world) round(n int, size size) figures {
 	cuts := []span{{began, healed + int64(time.Second)}} // until all can hear again
 	watch := w.observe()
 	w.tell("heal")
-	w.expect("done", 60*time.Second)
+	w.expect("done", 2*time.Minute)
 	free := watch()
 
 	f := figures{faults: w.strikes, histories: len(w.job.names())}
