@@ -3,15 +3,12 @@ package rlock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/request"
-	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -32,8 +29,7 @@ type grant struct {
 	holdSet
 	state state
 	loss  *LostError
-	left  leftover // by attempts whose outcome came when nobody waited for it
-	gone  bool     // nothing is sent for it any more
+	left  lateAnswers
 }
 
 // acquisition is what is known of the requests to acquire.
@@ -110,58 +106,6 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	return a
 }
 
-// late gets the answer to an attempt to acquire that nobody waits for any more.
-func (g *grant) late(a kind.Answer, err error) {
-	if a.Owner != "" { // what became of g says nothing about it
-		g.lock.newGrant(a.Owner).sweep()
-		return
-	}
-	o, _ := classify(err)
-	if o == notExecuted || err == nil && !a.Acquired && !a.Leftover {
-		return
-	}
-	maybe := o == unknown && err != request.ErrUnread
-	switch {
-	case !g.keep(maybe):
-		g.clear(leftover{some: true, maybe: maybe})
-	case g.lock.tickets: // whoever has inherited the owner may have the lock by now
-		g.lock.askAgain(g.owner)
-	}
-}
-
-// keep notes that an attempt has left something, to be released with the grant. It
-// reports false if nobody is going to: a release that is under way still will.
-func (g *grant) keep(maybe bool) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.left.some, g.left.maybe = true, g.left.maybe || maybe
-	return !g.gone && g.state != lost
-}
-
-// leftover is what attempts may have left on the server.
-type leftover struct {
-	some  bool // something to release
-	maybe bool // one of them may still arrive
-}
-
-// clear has it released.
-func (g *grant) clear(remains leftover) {
-	if remains.some {
-		g.sweep()
-	}
-	if remains.maybe {
-		g.sweepAgain()
-	}
-}
-
-// likely tells whether it is likely that the server has something of the grant, the lock
-// or a place in its queue: it has said so, or an answer was lost.
-func (g *grant) likely() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.entry != nil || !g.place.here.IsZero() || g.answerLost || g.left.some
-}
-
 // start makes an acquired grant an owned one, with its first hold. The error
 // says that there is no time left to hold it, or that the client is closed.
 func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
@@ -189,100 +133,13 @@ func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
 	for _, before := range l.queues.held(g) {
 		before.correct() // finds out that it is lost
 	}
-	if g.lossOrNil() != nil { // already, and the gate was told too early
+	if g.lossOrNil() != nil { // already, and the queue was told too early
 		l.queues.ended(g)
 	}
 	if c.closed.Load() { // too late for Close to see it
 		g.interrupt(ErrClosed)
 	}
 	return held, hold, nil
-}
-
-// abandon gives an attempt up. What it may have acquired is released.
-func (g *grant) abandon(acquired bool) {
-	g.mu.Lock()
-	g.state, g.gone = released, true
-	remains := g.left
-	g.mu.Unlock()
-	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
-}
-
-// release frees the lock after the last hold is gone.
-func (g *grant) release(ctx context.Context) (err error) {
-	c := g.lock.client
-	defer func() {
-		g.finish()
-		if err == nil {
-			g.reportReleased() // when nobody waits for it
-		}
-	}()
-	g.entry.Stop()
-	before := g.takeLeft(false) // the request of a waiter before this one, say
-	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
-	meanwhile := g.takeLeft(true)
-	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
-	switch {
-	case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:
-		// Had an attempt been in doubt, it would have been that one.
-		err := &LostError{g.lock.name, g.token, errGone}
-		g.sweepPassed()
-		c.reportLost(err)
-		return err
-	case a.err != nil && !errors.Is(a.err, lua.ErrNotOwner):
-		g.sweep()
-		g.sweepPassed()
-		return a.err
-	}
-	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
-		c.warnings.publish.Do(func() {
-			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow PUBLISH on redisson_lock__channel:* and rlock_channel:*",
-				"lock", g.lock.name, "error", refusal)
-		})
-	}
-	return nil
-}
-
-// takeLeft returns what late attempts have left since it was called before. last says
-// that nothing is sent for the grant any more.
-func (g *grant) takeLeft(last bool) leftover {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	left := g.left
-	g.left, g.gone = leftover{}, last
-	return left
-}
-
-// releaseRest releases what a lost grant may still have: the lease on the server
-// outlives the trust in it by the guard and the drift, and has no end if somebody has
-// removed the TTL of the key.
-func (g *grant) releaseRest(ctx context.Context) {
-	if !errors.Is(g.lossOrNil(), errGone) {
-		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
-		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
-			g.sweep()
-		}
-	}
-	g.mu.Lock()
-	maybe := g.acquireUnknown || g.left.maybe
-	g.mu.Unlock()
-	if maybe {
-		g.sweepAgain()
-	}
-}
-
-func (g *grant) requestRelease(ctx context.Context) (lua.Released, error) {
-	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
-	g.mu.Lock()
-	acquired := g.entry != nil
-	g.mu.Unlock()
-	if g.leftState && (!acquired || g.acquireUnknown) { // otherwise whoever granted it has taken the ticket out
-		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
-	}
-	r, err := g.lock.wire.Release(ctx, g.owner, e)
-	if r.Message != "" {
-		g.lock.hear(r.Message)
-	}
-	return r, err
 }
 
 // until returns the end of the trusted window. Unlike entry, it may be used
@@ -302,77 +159,6 @@ func (g *grant) expires() time.Time {
 		return time.Now().Add(g.lock.lease)
 	}
 	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
-}
-
-// lose ends an owned grant against the holder's will.
-func (g *grant) lose(err error) {
-	switch {
-	case errors.Is(err, watchdog.ErrRefused), err == errGone:
-		err = errGone
-	case errors.Is(err, watchdog.ErrClosed):
-		err = ErrClosed
-	case g.lock.fixed:
-		err = fmt.Errorf("the fixed lease of %v is over (%w)", g.lock.lease, err)
-	default:
-		err = fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
-	}
-	g.mu.Lock()
-	first := g.state == owned
-	if first {
-		g.state = lost
-		g.loss = &LostError{g.lock.name, g.token, err}
-	}
-	loss := g.loss
-	g.mu.Unlock()
-	if loss != nil {
-		g.interrupt(loss) // by whoever comes first: each may rely on it
-	}
-	if first {
-		g.entry.Stop()
-		g.sweepPassed()
-		g.lock.client.reportLost(loss)
-		g.finish()
-	}
-}
-
-// sweepPassed takes out the tickets of those to whom the lock was passed on one by one,
-// if the release does not: the server may take one of them for the next.
-func (g *grant) sweepPassed() {
-	for _, owner := range g.run.passed {
-		left := g.lock.newGrant(owner)
-		left.leftState = true
-		left.sweep()
-	}
-}
-
-// interrupt ends the contexts of all live holds, and of those above them.
-func (g *grant) interrupt(cause error) {
-	g.mu.Lock()
-	holds := slices.Clone(g.holds)
-	g.mu.Unlock()
-	for _, h := range holds {
-		for ; h != nil; h = h.parent {
-			h.cancel(cause)
-		}
-	}
-}
-
-// finish is the end of a grant that was owned.
-func (g *grant) finish() {
-	g.lock.queues.ended(g)
-	g.lock.client.done()
-}
-
-// check compares the clocks and tells whether the grant is still trusted. If it
-// is not, its contexts have ended: the watchdog may know before it has told.
-func (g *grant) check() bool {
-	if g.entry.Check() {
-		return true
-	}
-	if err := g.entry.Err(); err != nil {
-		g.lose(err)
-	}
-	return false
 }
 
 // lossOrNil returns the loss of a lost grant, as an error.

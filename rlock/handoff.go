@@ -84,7 +84,7 @@ type run struct {
 func (g *grant) handOff() bool {
 	l, c := g.lock, g.lock.client
 	now := time.Now()
-	if !g.run.within(l, now) || g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() || l.fenced && g.run.spare == 0 || c.closed.Load() || g.countUnderWay() {
+	if !g.run.within(l, now) || l.fenced && g.run.spare == 0 || c.closed.Load() || g.unsettled() {
 		return false
 	}
 	l.queues.mu.Lock()
@@ -130,9 +130,12 @@ func (r *run) within(l *Lock, now time.Time) bool {
 	return r.count < l.handoff.most && (r.count == 0 || now.Sub(r.began) < l.handoff.longest)
 }
 
-// countUnderWay tells whether a request that sets the count is under way, or about to
-// be. The grant's last hold is unlocked, so that none begins any more.
-func (g *grant) countUnderWay() bool {
+// unsettled tells whether a request about the grant may still arrive, or its answer may
+// come. Its last hold is unlocked, so that none begins any more.
+func (g *grant) unsettled() bool {
+	if g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() {
+		return true
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.correcting || len(g.turn) > 0

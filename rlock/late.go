@@ -1,0 +1,117 @@
+package rlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/janitor"
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+)
+
+// leftover is what attempts to acquire may have left on the server.
+type leftover struct {
+	some  bool // something to release
+	maybe bool // one of them may still arrive
+}
+
+// lateAnswers is what is known from answers that came when nobody waited for them.
+type lateAnswers struct {
+	leftover
+	over bool // nothing is sent for the grant any more
+}
+
+// late gets the answer to an attempt to acquire that nobody waits for any more.
+func (g *grant) late(a kind.Answer, err error) {
+	if a.Owner != "" { // what became of g says nothing about it
+		g.lock.newGrant(a.Owner).sweep()
+		return
+	}
+	o, _ := classify(err)
+	if o == notExecuted || err == nil && !a.Acquired && !a.Leftover {
+		return
+	}
+	maybe := o == unknown && err != request.ErrUnread
+	switch {
+	case !g.keep(maybe):
+		g.clear(leftover{some: true, maybe: maybe})
+	case g.lock.tickets: // whoever has inherited the owner may have the lock by now
+		g.lock.askAgain(g.owner)
+	}
+}
+
+// keep notes that an attempt has left something, to be released with the grant. It
+// reports false if nobody is going to: a release that is under way still will.
+func (g *grant) keep(maybe bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left.some, g.left.maybe = true, g.left.maybe || maybe
+	return !g.left.over && g.state != lost
+}
+
+// takeLeft returns what late attempts have left since it was called before. last says
+// that nothing is sent for the grant any more.
+func (g *grant) takeLeft(last bool) leftover {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	left := g.left.leftover
+	g.left = lateAnswers{over: last}
+	return left
+}
+
+// clear has it released.
+func (g *grant) clear(remains leftover) {
+	if remains.some {
+		g.sweep()
+	}
+	if remains.maybe {
+		g.sweepAgain()
+	}
+}
+
+// likely tells whether it is likely that the server has something of the grant, the lock
+// or a place in its queue: it has said so, or an answer was lost.
+func (g *grant) likely() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.entry != nil || !g.place.here.IsZero() || g.answerLost || g.left.some
+}
+
+// sweep has what the grant may have left on the server released soon. A ticket may
+// outlive the lease, and whoever is granted the lock by it blocks others for the claim.
+func (g *grant) sweep() {
+	until := g.expires()
+	if claimed := time.Now().Add(longestClaim); g.leftState && until.Before(claimed) {
+		until = claimed
+	}
+	g.lock.client.janitor.Sweep(g.toSweep(), until)
+}
+
+// sweepAgain has it released later, when an attempt that got no answer has arrived or
+// never will.
+func (g *grant) sweepAgain() { g.lock.client.janitor.SweepAgain(g.toSweep()) }
+
+// toSweep is what the janitor has to know of the grant.
+func (g *grant) toSweep() janitor.Leftover {
+	return janitor.Leftover{Owner: g.owner, Lease: g.lock.lease, Likely: g.likely(), Release: g.requestSweep}
+}
+
+// requestSweep makes one attempt to release, in the pipelines of the janitor.
+func (g *grant) requestSweep(ctx context.Context) error {
+	l := g.lock
+	if !l.grouped {
+		_, err := attempt(ctx, l, l.bound(), nil, g.requestRelease, nil)
+		return err
+	}
+	call := l.client.sweeps.Call(ctx, request.Terms{Bound: l.bound()})
+	defer l.client.sweeps.Put(call)
+	_, err := g.requestRelease(call)
+	return err
+}
+
+// sweep releases what an owner of a kind may have left.
+func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration) {
+	l := &Lock{client: c, terms: terms{lease: lease}}
+	l.use(k)
+	l.newGrant(owner).sweep()
+}

@@ -1,0 +1,74 @@
+package rlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-rlock/rlock/watchdog"
+)
+
+// lose ends an owned grant against the holder's will.
+func (g *grant) lose(err error) {
+	switch {
+	case errors.Is(err, watchdog.ErrRefused), err == errGone:
+		err = errGone
+	case errors.Is(err, watchdog.ErrClosed):
+		err = ErrClosed
+	case g.lock.fixed:
+		err = fmt.Errorf("the fixed lease of %v is over (%w)", g.lock.lease, err)
+	default:
+		err = fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
+	}
+	g.mu.Lock()
+	first := g.state == owned
+	if first {
+		g.state = lost
+		g.loss = &LostError{g.lock.name, g.token, err}
+	}
+	loss := g.loss
+	g.mu.Unlock()
+	if loss != nil {
+		g.interrupt(loss) // by whoever comes first: each may rely on it
+	}
+	if first {
+		g.entry.Stop()
+		g.sweepPassed()
+		g.lock.client.reportLost(loss)
+		g.finish()
+	}
+}
+
+// check compares the clocks and tells whether the grant is still trusted. If it
+// is not, its contexts have ended: the watchdog may know before it has told.
+func (g *grant) check() bool {
+	if g.entry.Check() {
+		return true
+	}
+	if err := g.entry.Err(); err != nil {
+		g.lose(err)
+	}
+	return false
+}
+
+// interrupt ends the contexts of all live holds, and of those above them.
+func (g *grant) interrupt(cause error) {
+	g.mu.Lock()
+	holds := slices.Clone(g.holds)
+	g.mu.Unlock()
+	for _, h := range holds {
+		for ; h != nil; h = h.parent {
+			h.cancel(cause)
+		}
+	}
+}
+
+// sweepPassed takes out the tickets of those to whom the lock was passed on one by one,
+// if the release does not: the server may take one of them for the next.
+func (g *grant) sweepPassed() {
+	for _, owner := range g.run.passed {
+		left := g.lock.newGrant(owner)
+		left.leftState = true
+		left.sweep()
+	}
+}

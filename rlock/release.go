@@ -1,0 +1,93 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// abandon gives an attempt up. What it may have acquired is released.
+func (g *grant) abandon(acquired bool) {
+	g.mu.Lock()
+	g.state = released
+	g.mu.Unlock()
+	remains := g.takeLeft(true)
+	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
+}
+
+// release frees the lock after the last hold is gone.
+func (g *grant) release(ctx context.Context) (err error) {
+	c := g.lock.client
+	defer func() {
+		g.finish()
+		if err == nil {
+			g.reportReleased() // when nobody waits for it
+		}
+	}()
+	g.entry.Stop()
+	before := g.takeLeft(false) // the request of a waiter before this one, say
+	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
+	meanwhile := g.takeLeft(true)
+	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
+	switch {
+	case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:
+		// Had an attempt been in doubt, it would have been that one.
+		err := &LostError{g.lock.name, g.token, errGone}
+		g.sweepPassed()
+		c.reportLost(err)
+		return err
+	case a.err != nil && !errors.Is(a.err, lua.ErrNotOwner):
+		g.sweep()
+		g.sweepPassed()
+		return a.err
+	}
+	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
+		c.warnings.publish.Do(func() {
+			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow PUBLISH on redisson_lock__channel:* and rlock_channel:*",
+				"lock", g.lock.name, "error", refusal)
+		})
+	}
+	return nil
+}
+
+// releaseRest releases what a lost grant may still have: the lease on the server
+// outlives the trust in it by the guard and the drift, and has no end if somebody has
+// removed the TTL of the key.
+func (g *grant) releaseRest(ctx context.Context) {
+	if !errors.Is(g.lossOrNil(), errGone) {
+		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
+		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
+			g.sweep()
+		}
+	}
+	g.mu.Lock()
+	maybe := g.acquireUnknown || g.left.maybe
+	g.mu.Unlock()
+	if maybe {
+		g.sweepAgain()
+	}
+}
+
+func (g *grant) requestRelease(ctx context.Context) (lua.Released, error) {
+	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
+	g.mu.Lock()
+	acquired := g.entry != nil
+	g.mu.Unlock()
+	if g.leftState && (!acquired || g.acquireUnknown) { // otherwise whoever granted it has taken the ticket out
+		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
+	}
+	r, err := g.lock.wire.Release(ctx, g.owner, e)
+	if r.Message != "" {
+		g.lock.hear(r.Message)
+	}
+	return r, err
+}
+
+// finish is the end of a grant that was owned.
+func (g *grant) finish() {
+	g.lock.queues.ended(g)
+	g.lock.client.done()
+}
