@@ -22,18 +22,7 @@ const maxParts = 128
 // A server may refuse such a script and yet not all of its parts, for want of the
 // right to one key, say. Then they are sent one by one, and refused is true.
 func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool) {
-	var releases, requests []*joint
-	var others []redis.Cmder
-	for _, cmd := range cmds {
-		part, ok := cmd.(once)
-		all := &requests
-		if ok && part.script != nil && part.script.releases {
-			all = &releases
-		}
-		if !ok || !joined || !join(all, part) {
-			others = append(others, cmd)
-		}
-	}
+	releases, requests, others := group(cmds, joined)
 	pipe := r.Pipeline()
 	queue := func(all []*joint) {
 		for _, j := range all {
@@ -52,6 +41,21 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 		}
 	}
 	return refused
+}
+
+// group sorts commands by how they travel: joined with others, or by themselves.
+func group(cmds []redis.Cmder, joined bool) (releases, requests []*joint, others []redis.Cmder) {
+	for _, cmd := range cmds {
+		part, ok := cmd.(once)
+		all := &requests
+		if ok && part.script != nil && part.script.releases {
+			all = &releases
+		}
+		if !ok || !joined || !join(all, part) {
+			others = append(others, cmd)
+		}
+	}
+	return releases, requests, others
 }
 
 // refusal is an error reply that came as text.
@@ -106,7 +110,7 @@ func (j *joint) whole(ctx context.Context, verb string, script any) once {
 	return j.command
 }
 
-// settle gives each part its answer, err if there is none. If the server has refused
+// settle gives each part its answer, that of Exec if there is none. If the server has refused
 // the script because of the company in which a part was, the parts are sent one by one,
 // and it reports true.
 func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) {
@@ -124,6 +128,12 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 		_, _ = pipe.Exec(ctx)
 		return true
 	}
+	j.distribute(err)
+	return false
+}
+
+// distribute gives each part its answer, err if there is none.
+func (j *joint) distribute(err error) {
 	replies, ok := j.command.Val().([]any)
 	if err == nil && (!ok || len(replies) != len(j.parts)) {
 		err = fmt.Errorf("lua: unexpected reply to the %s script: %v", j.script.name, j.command.Val())
@@ -137,7 +147,6 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 			part.SetVal(replies[i])
 		}
 	}
-	return false
 }
 
 // ofCompany tells whether a server has refused to run a script because of what it

@@ -26,19 +26,30 @@ type conn struct {
 	ctx    context.Context         // ends when the connection is given up; the cause says why
 	giveUp context.CancelCauseFunc // the first call counts
 	kick   chan struct{}           // capacity 1; sent to with hub.mu held: todo has grown
+	activity
 
+	// Guarded by hub.mu.
+	src Source // nil until opened
+	dialogue
+}
+
+// activity is by what watch judges a connection.
+type activity struct {
 	began   time.Time
 	heard   atomic.Int64  // time of the last event, as a duration since began
 	reading atomic.Bool   // receive waits for an event
 	stirs   chan struct{} // capacity 1; tells watch that somebody begins to wait
 
 	// Guarded by hub.mu.
-	src       Source // nil until opened
+	stirred time.Duration // when somebody began to wait, since began
+	echo    echo
+}
+
+// dialogue is what a connection and the server have to tell each other.
+type dialogue struct {
 	todo      []*channel
-	pending   []request     // unanswered, oldest first
-	confirmed bool          // a subscription was confirmed
-	stirred   time.Duration // when somebody began to wait, since began
-	echo      echo
+	pending   []request // unanswered, oldest first
+	confirmed bool      // a subscription was confirmed
 }
 
 // echo is the first probe that the server has answered and nothing was heard after.
@@ -53,7 +64,8 @@ type request struct {
 }
 
 func newConn(n *node) *conn {
-	c := &conn{hub: n.hub, node: n, kick: make(chan struct{}, 1), stirs: make(chan struct{}, 1), began: time.Now()}
+	c := &conn{hub: n.hub, node: n, kick: make(chan struct{}, 1)}
+	c.began, c.stirs = time.Now(), make(chan struct{}, 1)
 	c.ctx, c.giveUp = context.WithCancelCause(n.hub.ctx)
 	return c
 }
@@ -197,23 +209,26 @@ func (c *conn) answer(e Event) error {
 		return errOutOfStep
 	}
 	c.pending = c.pending[1:]
-	ch := r.ch
-	ch.open--
-	if ch.open > 0 {
-		return nil // history: a later request decides
+	if r.ch.open--; r.ch.open == 0 { // otherwise a later request decides
+		c.answered(r, e.Kind)
 	}
+	return nil
+}
+
+// answered applies the answer to the newest request for a channel.
+func (c *conn) answered(r request, answer Kind) {
+	ch := r.ch
 	switch {
-	case e.Kind == Subscribed:
+	case answer == Subscribed:
 		ch.live, ch.moves, c.confirmed = true, 0, true
 		ch.wakeAll()
-	case e.Kind == Moved && r.subscribe:
+	case answer == Moved && r.subscribe:
 		c.hub.lose(ch)
-		return nil
-	case e.Kind == Refused && r.subscribe:
+		return
+	case answer == Refused && r.subscribe:
 		ch.asked, ch.refused = false, true
 		c.hub.keep(ch, refusedRetry)
 		ch.wakeAll()
 	}
 	c.hub.settle(ch)
-	return nil
 }

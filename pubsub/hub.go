@@ -47,15 +47,20 @@ type Hub struct {
 
 	active atomic.Int64 // len(channels)
 
-	mu        sync.Mutex // guards what follows, all channels and nodes, and parts of conn, Waiter and Subscription; never held during I/O
-	channels  map[string]*channel
-	nodes     map[string]*node
-	lost      []*channel      // to be placed by search
-	told      []*Subscription // with calls to be made by unlock
-	searching bool            // the goroutine of search exists
-	inquiries int             // under way
-	warned    map[string]bool // kinds of refusal in the log
-	closed    bool
+	mu       sync.Mutex // guards what follows, all channels and nodes, and parts of conn, Waiter and Subscription; never held during I/O
+	channels map[string]*channel
+	nodes    map[string]*node
+	placing
+	told   []*Subscription // with calls to be made by unlock
+	warned map[string]bool // kinds of refusal in the log
+	closed bool
+}
+
+// placing is the search for the servers of channels. Hub.mu guards it.
+type placing struct {
+	lost      []*channel // to be placed by search
+	searching bool       // the goroutine of search exists
+	inquiries int        // under way
 }
 
 // NewHub returns a hub for channels on these servers, such as [Redis] or

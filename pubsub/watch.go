@@ -111,6 +111,12 @@ func (v *vigil) step(s sight) action {
 	if next := min(s.heard+v.pace(s), v.probed+reprobe*v.interval); v.probes > 0 && v.unheard == 0 && s.now < next {
 		return action{sleep: next - s.now}
 	}
+	return v.question(s)
+}
+
+// question has the server probed, and others asked who is in charge, as far as it is time
+// for that.
+func (v *vigil) question(s sight) action {
 	var a action
 	if v.probes < 2 || v.unheard > 0 || s.now-v.inquired >= patience*v.interval {
 		a.inquire, v.inquired = true, s.now

@@ -76,7 +76,7 @@ func (w *waiter) rest(mine *grant, now time.Time) time.Duration {
 		return min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now))
 	case w.again, w.state != waitQueued && !w.place.held:
 		return 0
-	case w.lock.fair && w.silent == 0: // the first of a client asks for all
+	case w.lock.fair && w.place.silent == 0: // the first of a client asks for all
 		if w.askAt = w.queue.askAt; w.queue.first() != w {
 			return maxPause
 		}
@@ -153,7 +153,7 @@ func (w *waiter) ticket() lua.Ticket {
 	switch s := w.queue.signal; {
 	case s != nil && s.Live():
 		t.Hears = w.lock.client.server.Channels.Hearing()
-	case w.lock.fair, w.silent > 1, w.place.held:
+	case w.lock.fair, w.place.silent > 1, w.place.held:
 	default:
 		return lua.Ticket{}
 	}
@@ -189,15 +189,15 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 		w.again = again // this one has just asked
 	}
 	if q.signal == nil || !q.signal.Live() {
-		w.silent++
-		pause, err := l.polling.refused(l, w.silent, refusal)
+		w.place.silent++
+		pause, err := l.polling.refused(l, w.place.silent, refusal)
 		if w.place.First { // everybody waits for this one
 			pause = min(pause, firstPause)
 		}
 		w.askAt = now.Add(min(pause, untilExpiry(refusal.TTL)))
 		return err
 	}
-	w.silent = 0
+	w.place.silent = 0
 	w.again = w.again || l.tickets && asked.Hears == lua.Deaf // now that it can hear
 	pause := w.pause(refusal.TTL)
 	if most := a.value.AskIn; most > 0 {

@@ -24,7 +24,6 @@ type waiter struct {
 
 	attempt *grant   // asks the server; nil before the first request
 	place   standing // of the attempt's owner in the server's queue
-	silent  int      // refusals in a row after which nothing could be heard
 
 	given *grant // passed on in memory, not taken yet
 	got   *grant // what it leaves with
@@ -51,6 +50,7 @@ type standing struct {
 	lua.Place
 	held    bool        // a ticket is there, as far as is known
 	message lua.Message // newest that grants the lock to that owner; not looked at yet
+	silent  int         // refusals in a row after which nothing could be heard
 }
 
 // wakeup is what a waiter is woken by.

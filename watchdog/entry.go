@@ -22,17 +22,27 @@ type Entry[K comparable] struct {
 
 	// All below is guarded by the scheduler's mutex. After the end nothing is
 	// written any more, so that whoever ended the entry may read err without it.
+	terms
+	renewing
+	err   error     // of the last attempt, then why the lease was lost
+	at    time.Time // when the loop must look, by the monotonic clock; orders the queue
+	index int       // in the queue
+}
+
+// terms are those of a lease.
+type terms struct {
 	duration time.Duration
 	renew    time.Duration // what renewals ask for, and the duration after the first
 	fixed    bool
-	sent     time.Time     // of the latest confirmed request
+	sent     time.Time // of the latest confirmed request
+}
+
+// renewing is how the renewals of an entry go.
+type renewing struct {
 	next     time.Time     // start of the next attempt
 	attempts int           // started so far
 	flying   int           // of these, not answered yet
 	backoff  time.Duration // before the last retry; 0 after a success
-	err      error         // of the last attempt, then why the lease was lost
-	at       time.Time     // when the loop must look, by the monotonic clock; orders the queue
-	index    int           // in the queue
 }
 
 // attempt is the part of one entry in a batch.
@@ -124,8 +134,7 @@ func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left time.Dura
 	}
 	heir = &Entry[K]{
 		scheduler: s, key: key, onLost: onLost, first: *e.window.Load(),
-		duration: e.duration, renew: e.renew, fixed: e.fixed, sent: e.sent, next: e.next, backoff: e.backoff,
-		err: e.err, at: e.at, index: e.index,
+		terms: e.terms, renewing: renewing{next: e.next, backoff: e.backoff}, err: e.err, at: e.at, index: e.index,
 	}
 	heir.window.Store(&heir.first)
 	s.queue[heir.index] = heir

@@ -44,13 +44,18 @@ type Scheduler[K comparable] struct {
 
 	// mu guards everything below and in each Entry what it says. It is never
 	// held during I/O or a callback.
-	mu      sync.Mutex
-	queue   queue[K]
+	mu    sync.Mutex
+	queue queue[K]
+	looping
+	closed bool
+}
+
+// looping is the state of the loop.
+type looping struct {
+	on      bool
+	wakeAt  time.Time // when its timer fires
+	used    time.Time // when it last saw an entry
 	ordered time.Time // the clocks when the queue was last put in order
-	wakeAt  time.Time // when the loop's timer fires
-	used    time.Time // when an entry was last seen
-	looping bool
-	closed  bool
 }
 
 // New returns a Scheduler that renews with renew. It starts no goroutine: the
@@ -72,8 +77,8 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 // caller must then not use the lease. Two leases with one key are two entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	e := &Entry[K]{
-		scheduler: s, key: l.Key, onLost: l.OnLost, duration: l.Duration, renew: cmp.Or(l.Renew, l.Duration), fixed: l.Fixed,
-		first: window{}.extend(l.Sent, l.Duration), sent: l.Sent,
+		scheduler: s, key: l.Key, onLost: l.OnLost, first: window{}.extend(l.Sent, l.Duration),
+		terms: terms{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
 	}
 	e.window.Store(&e.first)
 
@@ -90,8 +95,8 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	e.reckon(now)
 	heap.Push(&s.queue, e)
 	s.used = now
-	if !s.looping {
-		s.looping, s.ordered = true, now
+	if !s.on {
+		s.on, s.ordered = true, now
 		s.running.Go(s.loop)
 	}
 	s.rouse(e)
@@ -252,7 +257,7 @@ func (s *Scheduler[K]) nap() (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 && (s.closed || now.Sub(s.used) >= linger) {
-		s.looping = false
+		s.on = false
 		return 0, false
 	}
 	// A time once set is kept, even if the entry has gone: otherwise each of

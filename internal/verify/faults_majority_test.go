@@ -11,7 +11,7 @@ import (
 // it, without a majority. All other faults strike a minority.
 var majorityFaults = []fault{
 	{
-		name: "majority killed, restarted empty",
+		name: "majority killed, restarted empty", young: true,
 		strike: again(100*ms, 400*ms, func(w *world) {
 			most := w.most()
 			for _, m := range most {

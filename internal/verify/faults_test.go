@@ -21,6 +21,7 @@ type fault struct {
 	kills    bool          // processes
 	steady   bool          // no subscription is cut or silent, nor any connection for longer than a request
 	harmless bool          // no request is lost, so a refused TryLock proves that somebody holds the lock
+	young    bool          // see rules
 	setUp    func(*world)
 	strike   func(context.Context, *world) // until the context ends; then nothing of it may be left
 }

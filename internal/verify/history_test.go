@@ -57,9 +57,10 @@ type rules struct {
 	variety variety
 	faulty  bool // every waiting call may leave a grant that nobody has, while it lasts
 	crowd   bool // of callers, none of whom uses TryLock: see builder.entered
+	young   bool // a majority of the servers may be too young to grant: they refuse what nobody has
 }
 
-func (f fault) rules() rules { return rules{f.lock, !f.harmless, f.crowd} }
+func (f fault) rules() rules { return rules{f.lock, !f.harmless, f.crowd, f.young} }
 
 // assemble makes histories of events, by lock. lease is the longest in use.
 func assemble(events []event, gone []oblivion, lease time.Duration, rules rules) []*history {
