@@ -34,7 +34,7 @@ func Detached[T any](ctx context.Context, background func(func()), bound time.Du
 	err := ErrAbandoned
 	select {
 	case <-d.done:
-		return d.value, d.err
+		return d.result()
 	case <-ctx.Done():
 	case <-stop:
 	case <-own.Done():
@@ -43,7 +43,7 @@ func Detached[T any](ctx context.Context, background func(func()), bound time.Du
 	deadline, _ := own.Deadline()
 	cancel()
 	if !d.leave(time.Until(deadline)) { // the answer came together with what ended the wait
-		return d.value, d.err
+		return d.result()
 	}
 	return none, err
 }
@@ -59,6 +59,15 @@ type detached[T any] struct {
 	over  bool
 	left  bool
 	timer *time.Timer // tells late that there is no answer in time
+}
+
+// result is what the request has returned to a caller who is still there: if it was not
+// sent, that is not because the caller has left.
+func (d *detached[T]) result() (T, error) {
+	if d.err == ErrNotSent {
+		return d.value, ErrCrowded
+	}
+	return d.value, d.err
 }
 
 func (d *detached[T]) answer(value T, err error) {

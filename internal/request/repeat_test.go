@@ -1,0 +1,55 @@
+package request
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A request is given up when nobody was answered for as long as Total, not earlier.
+func TestFakeTimeTotalCountsFromTheNewestAnswer(t *testing.T) {
+	const total = 5 * time.Second
+	for name, others := range map[string]time.Duration{"nobody": 0, "somebody": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				p := Policy{Attempt: time.Second, Total: total, Classify: Classify, Report: func(error) time.Time {
+					if time.Since(start) < others {
+						return time.Now()
+					}
+					return start.Add(others)
+				}}
+				a := Do(t.Context(), p, func(context.Context, bool, time.Duration, func(int, error)) (int, error) {
+					return 0, ErrNoAnswer
+				}, nil)
+				require.Equal(t, Exhausted, a.End)
+				require.True(t, a.Doubt)
+				require.True(t, a.Lost)
+				require.InDelta(t, others+total, time.Since(start), float64(time.Second))
+			})
+		})
+	}
+}
+
+// A request whose own bound has ended the wait for a connection is made again: nobody has
+// left.
+func TestFakeTimeNotSentIsNotLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		a := Do(t.Context(), Policy{Attempt: time.Second, Total: time.Minute, Classify: Classify},
+			func(ctx context.Context, _ bool, bound time.Duration, late func(int, error)) (int, error) {
+				return Detached(ctx, func(f func()) { go f() }, bound, nil, nil, func(context.Context) (int, error) {
+					if n++; n < 3 {
+						return 0, ErrNotSent
+					}
+					return n, nil
+				}, late)
+			}, nil)
+		require.Equal(t, Done, a.End)
+		require.Equal(t, 3, a.Value)
+		require.False(t, a.Doubt)
+	})
+}
