@@ -118,7 +118,7 @@ func (w *waiter) refused() *NotAcquiredError {
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.queues, w.queue, w.lock
 	p := l.retry()
-	p.Report = func(err error) { q.asked(qs, err) }
+	p.Report = func(err error) time.Time { return q.asked(qs, err) }
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if p.Since, p.Trouble = q.since, q.trouble; !p.Since.IsZero() && p.Since.Before(w.since) {
@@ -165,7 +165,7 @@ func (w *waiter) owns(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	w.got = g
-	w.queue.answered()
+	w.queue.answered(g.sent)
 }
 
 // queueUp notes a refusal, and when to ask again if nothing is heard. The error ends
@@ -174,7 +174,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	l, q, now := w.lock, w.queue, time.Now()
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	q.answered()
+	q.answered(a.sent)
 	q.refusal = refusal
 	w.state = waitQueued
 	before := w.place.held

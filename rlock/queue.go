@@ -35,14 +35,19 @@ type queue struct {
 	signal  kind.Signal        // joined when the first of them is refused
 	unlocks kind.Signal        // Redisson's unlock channel, while a foreign owner holds the lock
 
-	// What the requests of the waiters have told.
+	outlook
+
+	call *sharedCall // of readers; nil if none asks
+}
+
+// outlook is what the requests of the waiters have told.
+type outlook struct {
 	refusal *NotAcquiredError // the newest, unless there was trouble after it
 	askAt   time.Time         // when the first waiter asks again if nothing is heard
 	clock   moment            // of the server
 	since   time.Time         // since when there was no answer; zero if there was one
 	trouble error             // the newest error since then
-
-	call *sharedCall // of readers; nil if none asks
+	newest  time.Time         // when the newest request was sent that was answered
 }
 
 // queueSet is all queues of a client.
@@ -127,27 +132,34 @@ func (q *queue) empty() []kind.Signal {
 		}
 	}
 	q.signal, q.unlocks, q.tickets = nil, nil, nil
-	q.refusal, q.askAt, q.clock, q.since, q.trouble = nil, time.Time{}, moment{}, time.Time{}, nil
+	q.outlook = outlook{}
 	return idle
 }
 
-// asked notes how a request of a waiter goes, for all of them.
-func (q *queue) asked(qs *queues, err error) {
+// asked notes how a request of a waiter goes, for all of them. It returns when the newest
+// request was sent that was answered.
+func (q *queue) asked(qs *queues, err error) time.Time {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if err == nil {
-		q.answered()
-		return
-	}
-	if q.since.IsZero() {
+	switch {
+	case err == nil:
+		q.since, q.trouble = time.Time{}, nil
+		return q.newest
+	case q.since.IsZero():
 		q.since, q.refusal = time.Now(), nil
 	}
 	q.trouble = err
+	return q.newest
 }
 
-// answered notes that the server answers, be it to a request from before the trouble.
+// answered notes that the server has answered a request, be it from before the trouble.
 // queues.mu is held.
-func (q *queue) answered() { q.since, q.trouble = time.Time{}, nil }
+func (q *queue) answered(sent time.Time) {
+	q.since, q.trouble = time.Time{}, nil
+	if sent.After(q.newest) {
+		q.newest = sent
+	}
+}
 
 // heard brings a message to the waiter that it is for. If it grants the lock to an
 // owner for whom nobody waits any more, and who does not hold it either, it returns

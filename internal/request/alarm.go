@@ -33,6 +33,7 @@ func (g *Group) ring() {
 		}
 		if b.given { // the server may have become slow
 			g.took = min(max(2*g.took, swift), most)
+			g.limit = max(min(g.limit, len(b.calls)/4), minBatch)
 		}
 		return b.given
 	})

@@ -11,6 +11,7 @@ import (
 
 const (
 	maxBatch    = 1024                   // calls in a pipeline
+	minBatch    = 16                     // that a slow server is sent in any case
 	grace       = 50 * time.Millisecond  // to stop waiting for a connection
 	patient     = 75 * time.Millisecond  // how long a caller's own goroutine waits
 	swift       = 15 * time.Millisecond  // an answer within it lets it wait
@@ -49,7 +50,9 @@ type Config struct {
 // A batch that gets no answer is given up after several times as long as the newest
 // answer took, so that those behind it go out past it. How long an answer takes is
 // measured from when the batch was sent: the wait for a connection says nothing about
-// the server.
+// the server. The server still has the batch to do, and its calls are made again. Were
+// the next batches as large, an overloaded server would do nothing in time any more: they
+// are half as large, and grow again with each that is answered.
 type Group struct {
 	Config
 	obeys bool         // the client ends a command at the deadline of its context
@@ -64,13 +67,14 @@ type Group struct {
 	open     []*batch      // under way
 	starting int           // goroutines that have not taken a batch yet
 	took     time.Duration // what the newest answer took; 0: there was none
+	limit    int           // calls in a batch
 	alarm    *time.Timer   // runs ring
 	next     time.Time     // when it does; zero: it is not set
 }
 
 // NewGroup returns a group. Nothing is sent.
 func NewGroup(config Config) *Group {
-	g := &Group{Config: config}
+	g := &Group{Config: config, limit: maxBatch}
 	if rdb, ok := config.Client.(*redis.Client); ok {
 		g.obeys = rdb.Options().ContextTimeoutEnabled
 	}
@@ -187,7 +191,7 @@ func (g *Group) senders() int {
 
 // take makes a batch of the queue; nil if that is empty. mu is held.
 func (g *Group) take(now time.Time) *batch {
-	n := min(g.queue.n, maxBatch)
+	n := min(g.queue.n, g.limit)
 	if n == 0 {
 		return nil
 	}
@@ -204,6 +208,9 @@ func (g *Group) take(now time.Time) *batch {
 		c := g.queue.first
 		g.queue.remove(c)
 		c.state, c.batch = sent, b
+		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
+			c.deadline = now.Add(min(c.bound, b.deadline.Sub(now)))
+		}
 		b.calls = append(b.calls, c)
 	}
 	g.open = append(g.open, b)

@@ -14,7 +14,11 @@ type Policy struct {
 	Trouble error           // why Since is earlier: what others' attempts came to
 	Once    bool            // an attempt that was surely not executed is not repeated, but for want of a connection
 	Stop    <-chan struct{} // ends it; nil for what has to be finished
-	Report  func(error)     // if set, is told how the attempts go: an error if one got no answer, nil if one did after that
+
+	// Report, if set, is told how the attempts go: an error if one got no answer, nil if
+	// one did after that. It returns when the newest request of others was sent that was
+	// answered: Total counts from then.
+	Report func(error) time.Time
 
 	// Classify reads the error of an attempt.
 	Classify func(error) (o Outcome, final bool)
@@ -94,19 +98,23 @@ func (a *Answer[T]) note(p *Policy, value T, err error, followed bool) (over boo
 		a.End = Left
 		return true
 	}
-	a.Doubt, a.Lost = a.Doubt || o == Unknown, a.Lost || o == Unknown && !final
-	p.report(err)
 	a.Err = err
+	if o == Unknown {
+		a.Doubt, a.Lost = true, a.Lost || !final
+	}
+	p.report(err)
 	if final || p.Once && o == NotExecuted && err != ErrCrowded {
 		a.End = Hopeless
-		return true
 	}
-	return false
+	return a.End == Hopeless
 }
 
 func (p *Policy) report(err error) {
-	if p.Report != nil {
-		p.Report(err)
+	if p.Report == nil {
+		return
+	}
+	if newest := p.Report(err); newest.After(p.Since) {
+		p.Since = newest
 	}
 }
 

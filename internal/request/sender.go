@@ -90,6 +90,9 @@ func (g *Group) settle(b *batch) {
 	g.mu.Lock()
 	if at := b.note.at.Load(); at != 0 {
 		g.took = max(now.Sub(time.Unix(0, at)), 1)
+		if len(b.calls) == g.limit && !b.given {
+			g.limit = min(2*g.limit, maxBatch)
+		}
 	}
 	b.ended = true
 	for _, c := range b.calls {

@@ -2,12 +2,14 @@ package request
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -18,6 +20,8 @@ import (
 type costly struct {
 	*line
 	free  chan struct{} // capacity 1
+	each  time.Duration // what a command costs
+	done  atomic.Int64  // commands
 	stall atomic.Int64  // how long the next pipeline takes beside that
 }
 
@@ -34,9 +38,18 @@ func (s *costly) work(cmds ...redis.Cmder) error {
 		cmd.Args()
 	}
 	s.free <- struct{}{}
-	time.Sleep(50*time.Microsecond + time.Duration(len(cmds))*5*time.Microsecond + time.Duration(s.stall.Swap(0)))
+	time.Sleep(50*time.Microsecond + time.Duration(len(cmds))*s.each + time.Duration(s.stall.Swap(0)))
+	s.done.Add(int64(len(cmds)))
 	<-s.free
 	return nil
+}
+
+func newCostly(t *testing.T, each time.Duration) (*costly, *Group) {
+	s := &costly{line: &line{}, free: make(chan struct{}, 1), each: each}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb.AddHook(s)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return s, groupOn(rdb)
 }
 
 const window = 200 * time.Millisecond
@@ -45,11 +58,7 @@ const window = 200 * time.Millisecond
 // in the one after a server's stall.
 func rates(t *testing.T, goroutines int, stall time.Duration) (before, after int64) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &costly{line: &line{}, free: make(chan struct{}, 1)}
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-		rdb.AddHook(s)
-		defer func() { _ = rdb.Close() }()
-		g := groupOn(rdb)
+		s, g := newCostly(t, 5*time.Microsecond)
 		ctx, cancel := context.WithCancel(t.Context())
 		var n atomic.Int64
 		for range goroutines {
@@ -90,5 +99,32 @@ func TestFakeTimeThroughputAfterAStall(t *testing.T) {
 			require.GreaterOrEqual(t, float64(before), 0.9*float64(best))
 			best = max(best, before)
 		}
+	}
+}
+
+// A server that cannot serve all who ask at once within the bound of an attempt is not
+// made to work for those that are asking again by then.
+func TestFakeTimeOverload(t *testing.T) {
+	for _, each := range []time.Duration{time.Millisecond, 5 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			const callers = 2048
+			s, g := newCostly(t, each)
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					p := Policy{Attempt: 2 * time.Second, Total: time.Minute, Classify: Classify}
+					a := Do(t.Context(), p, func(ctx context.Context, repeat bool, bound time.Duration, _ func(bool, error)) (bool, error) {
+						return true, askOrLate(ctx, g, "good", bound, nil)
+					}, nil)
+					assert.Equal(t, Done, a.End)
+				})
+			}
+			began := time.Now()
+			all.Wait()
+			t.Logf("%v each: %v, %d executed for %d callers", each, time.Since(began), s.done.Load(), callers)
+			require.Less(t, s.done.Load(), int64(4*callers))
+			time.Sleep(5 * time.Minute) // until the server has done what was given up
+			idle(t, g)
+		})
 	}
 }
