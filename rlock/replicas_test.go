@@ -23,7 +23,7 @@ func newReplicas(tb testing.TB, n int) (master *redistest.Server, replicas []*re
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(tb, err)
 	for range n {
-		replicas = append(replicas, newServer(tb, "--replicaof", host+" "+port))
+		replicas = append(replicas, newServer(tb, "--replicaof", host, port))
 	}
 	awaitReplicas(tb, master, n)
 	return master, replicas
