@@ -26,8 +26,11 @@ type deb struct {
 
 // sid are the libraries of Debian's newest suite, the C library among them.
 var sid = []deb{
-	{name: "libc6", suite: "sid"}, {name: "libssl3t64", suite: "sid"}, {name: "libstdc++6", suite: "sid"},
-	{name: "libgcc-s1", suite: "sid"}, {name: "libgomp1", suite: "sid"},
+	{name: "libc6", suite: "sid"},
+	{name: "libssl3t64", suite: "sid"},
+	{name: "libstdc++6", suite: "sid"},
+	{name: "libgcc-s1", suite: "sid"},
+	{name: "libgomp1", suite: "sid"},
 }
 
 var ssl11 = []deb{{name: "libssl1.1", suite: "bullseye"}}
