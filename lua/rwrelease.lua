@@ -31,7 +31,7 @@ local function occupied()
     if some == 'mode' then
         some = redis.call('hrandfield', KEYS[1])
     end
-    if redis.call('pttl', hold(ARGV[2], some, 1)) >= ttl / 2 then
+    if some ~= 'mode' and redis.call('pttl', hold(ARGV[2], some, 1)) >= ttl / 2 then
         return true
     end
     local _, last = readers(KEYS[1], ARGV[2])

@@ -24,6 +24,12 @@ func onBothServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("embedded", func(t *testing.T) { test(t, rlocktest.NewServer(t).Client()) })
 }
 
+// says tells whether the server has answered with this code. Redis 6.2 says first
+// where in the script that was.
+func says(err error, code string) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), code+" ") || strings.Contains(err.Error(), ": -"+code+" "))
+}
+
 // grant is a lock without tokens.
 func grant(owner string) lua.Grant {
 	return lua.Grant{Key: "lock", Queue: lua.QueueOf("lock"), Owner: owner}

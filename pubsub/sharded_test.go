@@ -48,6 +48,7 @@ func reached(t *testing.T, rdb *redis.ClusterClient, w *pubsub.Waiter, channel s
 }
 
 func TestShardedOneNode(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	for _, version := range []int{2, 3} {
@@ -78,6 +79,7 @@ func TestShardedOneNode(t *testing.T) {
 // A server without sharded channels, or a user without the right: nobody waits
 // for a subscription in vain.
 func TestShardedRefused(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	require.NoError(t, c.Nodes[0].Client(t).ACLSetUser(t.Context(), "u", "on", "nopass", "+@all", "allkeys", "-ssubscribe").Err())
@@ -88,6 +90,7 @@ func TestShardedRefused(t *testing.T) {
 }
 
 func TestShardedSlotMoves(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	redistest.Long(t, "a cluster of four, and five moves")
 	c := redistest.StartCluster(t, 3, 0)
 	rdb := c.Client(t)
@@ -133,6 +136,7 @@ func TestShardedSlotMoves(t *testing.T) {
 }
 
 func TestShardedFailovers(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	redistest.Long(t, "a cluster of six, and three failovers")
 	c := redistest.StartCluster(t, 3, 1)
 	rdb := c.Client(t)
@@ -187,6 +191,7 @@ func TestShardedFailovers(t *testing.T) {
 // A waiter that nobody else works for learns of a new master, whose former one is
 // silent, as soon as the other nodes know of it: on each family of channels.
 func TestSilentMasterIsReplaced(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	redistest.Long(t, "a cluster of six, and three failovers")
 	c := redistest.StartCluster(t, 3, 1)
 	for name, servers := range map[string]func(*redis.ClusterClient) pubsub.Servers{
@@ -219,6 +224,7 @@ func TestSilentMasterIsReplaced(t *testing.T) {
 }
 
 func TestBothFamilies(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	admin := c.Nodes[0].Client(t)
@@ -250,6 +256,7 @@ func TestBothFamilies(t *testing.T) {
 
 // A waiter is live only if it hears both.
 func TestBothFamiliesOneRefused(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	admin := c.Nodes[0].Client(t)
@@ -289,6 +296,7 @@ func (keySlots) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 func TestHasSharded(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	c := redistest.StartCluster(t, 1, 0)
 	has, err := pubsub.HasSharded(t.Context(), c.Client(t))

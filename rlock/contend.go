@@ -90,9 +90,10 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	l := w.lock
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
+	refused := w.refused() // once: another waiter's answer takes it away
 	switch {
-	case a.cut && w.refused() != nil:
-		return nil, w.refused().because(ended(wait))
+	case a.cut && refused != nil:
+		return nil, refused.because(ended(wait))
 	case a.err != nil:
 		return nil, a.err
 	case a.value.Acquired:

@@ -23,7 +23,7 @@ func newReplicas(tb testing.TB, n int) (master *redistest.Server, replicas []*re
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(tb, err)
 	for range n {
-		replicas = append(replicas, newServer(tb, "--replicaof", host+" "+port))
+		replicas = append(replicas, newServer(tb, "--replicaof", host, port))
 	}
 	awaitReplicas(tb, master, n)
 	return master, replicas
@@ -132,8 +132,8 @@ func TestReplicasInACluster(t *testing.T) {
 		require.NoError(t, err, words)
 		return answer
 	}
-	do(with, "CLUSTER ADDSLOTSRANGE 0 9999")
-	do(without, "CLUSTER ADDSLOTSRANGE 10000 16383")
+	require.NoError(t, with.Client(t).ClusterAddSlotsRange(t.Context(), 0, 9999).Err())
+	require.NoError(t, without.Client(t).ClusterAddSlotsRange(t.Context(), 10000, 16383).Err())
 	_, port, err := net.SplitHostPort(with.Addr())
 	require.NoError(t, err)
 	do(without, "CLUSTER MEET 127.0.0.1 "+port)

@@ -101,6 +101,7 @@ func (u *clusterUser) wake(ctx context.Context, mine, theirs *rlock.Lock) error 
 // TestRightsInACluster takes each item out in turn that only a cluster needs.
 func TestRightsInACluster(t *testing.T) {
 	redistest.Long(t, "a cluster without each right in turn")
+	redistest.Since7(t, "rights to sharded channels")
 	logging.Disable() // go-redis would log that it may not ask for COMMAND
 	node := startCluster(t)
 	for _, r := range append(rightsFor(aclPrefix+"*"), right{item: "nothing"}) {
@@ -140,6 +141,7 @@ func TestDoctorInACluster(t *testing.T) {
 	_, r = examined(t, url, "--cluster", "--prefix", aclPrefix)
 	require.Equal(t, fine, r.levels()["acl"], "%+v", r.Findings)
 	require.Equal(t, fine, r.levels()["lock"], "%+v", r.Findings)
+	redistest.Since7(t, "rights to sharded channels")
 	for _, item := range []string{"pubsub|shardnumsub", "spublish", "ssubscribe", "sunsubscribe", "wait"} {
 		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "-"+item).Err())
 		d := newDoctor(&server{rdb: clusterAs(t, node), prefix: aclPrefix}, "*")

@@ -75,6 +75,7 @@ func writeFileOf(t *testing.T, text []byte) string {
 // certificates of its clients.
 func startTLS(t *testing.T, a *authority, args ...string) (srv *redistest.Server, addr string) {
 	t.Helper()
+	redistest.TLS(t)
 	_, _, cert, key := a.issue(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -200,7 +201,7 @@ func startCluster(t *testing.T, args ...string) *redistest.Server {
 	t.Helper()
 	srv := redistest.Start(t, append([]string{"--cluster-enabled", "yes"}, args...)...)
 	rdb := srv.Client(t)
-	require.NoError(t, rdb.Do(context.Background(), "cluster", "addslotsrange", 0, 16383).Err())
+	require.NoError(t, rdb.ClusterAddSlotsRange(context.Background(), 0, 16383).Err())
 	redistest.Eventually(t, "the cluster is up", func() bool {
 		return strings.Contains(rdb.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	})

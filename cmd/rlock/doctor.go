@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func doctorCommand() *cli.Command {
 		Usage:     "check whether a server is fit for locks",
 		UsageText: "rlock doctor [--name GLOB] [--json]",
 		Description: `Looks at version, memory, persistence, replication, cluster, Sentinels, ACL
-rights, clocks and round trips, locks and unlocks a lock of its own named
+rights, scripts, clocks and round trips, locks and unlocks a lock of its own named
 rlock-doctor:ID, and says what each means for locks and what to do about it. It
 changes nothing else. What it may not ask it reports as "not checked".
 
@@ -66,7 +67,8 @@ JSON:
    broken), acl.locks and acl.read_only (the lines for ACL SETUSER), and findings,
    each with
    check   connection, version, eviction, persistence, connections, replicas,
-           cluster, sharded pub/sub, sentinels, acl, round trip, clock, clocks, lock
+           cluster, sharded pub/sub, sentinels, acl, scripts, round trip, clock,
+           clocks, lock
    nodes   which of several servers; may be missing
    level   ok, not checked, warning, broken
    text    what is the case, and what it means for locks
@@ -115,14 +117,28 @@ func newDoctor(s *server, glob string) *doctor {
 	return d
 }
 
+// findSharding finds out whether a cluster has sharded channels. Before Redis 7 a user
+// with few rights is told that a subcommand is not permitted, also one that there is
+// not.
+func (d *doctor) findSharding(ctx context.Context) {
+	if d.topology() != "cluster" {
+		return
+	}
+	d.shardedErr = d.rdb.Do(ctx, shardedTry...).Err()
+	old := func(n node) bool { return n.version != "" && older(n.version, "7") }
+	if redis.IsPermissionError(d.shardedErr) && slices.ContainsFunc(d.nodes, old) {
+		d.shardedErr = errors.New("not before Redis 7")
+	}
+}
+
+// mayShard is false where there are no sharded channels for sure.
+func (d *doctor) mayShard() bool { return d.shardedErr == nil || redis.IsPermissionError(d.shardedErr) }
+
 // proposeUsers writes the ACL lines. A server refuses a line with a command that it
 // does not know, as those of sharded channels before Redis 7.
-func (d *doctor) proposeUsers(ctx context.Context) {
+func (d *doctor) proposeUsers() {
 	line := func(user string, f feature) string {
-		if f |= d.connecting(); f&clustered == 0 {
-			return aclLine(user, d.glob, f)
-		}
-		if d.shardedErr = d.rdb.Do(ctx, shardedTry...).Err(); d.shardedErr == nil || redis.IsPermissionError(d.shardedErr) {
+		if f |= d.connecting(); f&clustered == 0 || d.mayShard() {
 			return aclLine(user, d.glob, f)
 		}
 		return strings.ReplaceAll(aclLine(user, d.glob, f&^sharding), " +pubsub|shardnumsub", "")
@@ -183,8 +199,9 @@ func (d *doctor) examine(ctx context.Context) {
 		return
 	}
 	d.report.add(finding{Check: "connection", Level: fine, Text: "reached"})
-	d.proposeUsers(ctx)
 	d.findNodes(ctx)
+	d.findSharding(ctx)
+	d.proposeUsers()
 	for _, check := range []func(*node) []finding{
 		one((*node).checkVersion), one((*node).checkEviction), one((*node).checkPersistence), (*node).checkConnections, (*node).checkReplicas,
 	} {
@@ -194,6 +211,7 @@ func (d *doctor) examine(ctx context.Context) {
 	}
 	d.checkCluster(ctx)
 	d.checkRights(ctx)
+	d.checkScripts(ctx)
 	d.checkRoundTrips(ctx)
 	d.checkClocks(ctx)
 	d.checkLock(ctx)

@@ -31,8 +31,12 @@ var consequences = []struct {
 // only an administrator may call it, and only since Redis 7.
 func (d *doctor) checkRights(ctx context.Context) {
 	var missing []right
+	wanted := lockUser | d.distributed()
+	if !d.mayShard() {
+		wanted &^= sharding
+	}
 	for _, r := range rightsFor(d.glob) {
-		if r.needs&(lockUser|d.distributed()) == 0 || r.try == "" {
+		if r.needs&wanted == 0 || r.try == "" {
 			continue
 		}
 		err := d.try(ctx, r.try)

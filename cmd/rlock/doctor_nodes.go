@@ -15,6 +15,7 @@ import (
 var settings = []string{
 	"save", "appendfsync", "min-replicas-to-write", "min-replicas-max-lag",
 	"client-output-buffer-limit", "timeout", "tcp-keepalive",
+	"active-replica", // only KeyDB has it
 }
 
 // findNodes asks every server of the deployment what it is.
@@ -85,6 +86,9 @@ func ask(ctx context.Context, rdb *redis.Client, addr string) node {
 		hello, _ := rdb.Do(ctx, "hello").Result()
 		fields := helloFields(hello)
 		n.version, n.mode, n.role = fields["version"], fields["mode"], fields["role"]
+		if name := fields["server"]; name != "" && name != "redis" {
+			n.fork = name + " " + n.version
+		}
 	}
 	if n.role == "slave" {
 		n.role = "replica"
@@ -109,6 +113,9 @@ func (n *node) identify() {
 		if v := n.info[fork+"_version"]; v != "" {
 			n.fork = fork + " " + v
 		}
+	}
+	if _, ok := n.config["active-replica"]; ok {
+		n.fork = "keydb " + n.version
 	}
 }
 

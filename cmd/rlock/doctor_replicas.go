@@ -17,6 +17,10 @@ func (n *node) checkReplicas() []finding {
 	if n.infoErr != nil {
 		return []finding{n.finding("replicas", unchecked, "INFO replication: %v", n.infoErr)}
 	}
+	if n.role == "active-replica" || n.config["active-replica"] == "yes" {
+		return []finding{n.finding("replicas", broken, "an active replica: it and the server that it copies both take writes, and each grants a lock that the other has granted").
+			advise("active-replica no; or let all clients of a lock use one and the same server, and never the other")}
+	}
 	count := number(n.info["connected_slaves"])
 	if count == 0 && n.mode == "cluster" {
 		return []finding{n.finding("replicas", warning, "none: without this node the locks in its slots can neither be taken nor renewed").advise("give each master a replica")}
@@ -41,6 +45,8 @@ func (n *node) checkReplicas() []finding {
 	case want == "0":
 		findings = append(findings, n.finding("replicas", warning, "%d connected; a master that is cut off from them goes on granting locks that the new master grants as well", count).
 			advise("min-replicas-to-write 1, min-replicas-max-lag 10: it then refuses after that many seconds; otherwise %s", risk))
+	case strings.HasPrefix(n.fork, "keydb "):
+		findings = append(findings, n.finding("replicas", warning, "%d connected; min-replicas-to-write does not hold for scripts on this server, and each request of a lock is one: %s", count, risk))
 	case good < number(want):
 		findings = append(findings, n.finding("replicas", broken, "%d of the %s replicas that min-replicas-to-write wants are there: the server refuses to write", good, want).
 			advise("bring the replicas back"))

@@ -3,17 +3,20 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-rlock/rlock/internal/servers"
 )
 
-const (
-	oldestVersion = "6.2"    // that the README names
-	testedVersion = "7.0.15" // likewise
-)
+const oldestVersion = "6.2" // that the README names
 
 func (n *node) checkVersion() finding {
 	f := n.finding("version", fine, "%s: tested", n.version)
+	name, version, _ := strings.Cut(n.fork, " ")
+	series := strings.Join(append(strings.Split(cmp.Or(version, n.version), "."), "")[:2], ".")
+	tested := slices.Contains(servers.Tested[name], series)
 	f.Values = map[string]any{"version": n.version}
 	if n.fork != "" {
 		f.Values["fork"] = n.fork
@@ -24,10 +27,13 @@ func (n *node) checkVersion() finding {
 	case older(n.version, oldestVersion):
 		f.Level, f.Text = broken, fmt.Sprintf("%s: older than %s", n.version, oldestVersion)
 		return f.advise("rlock needs Redis %s or later", oldestVersion)
+	case strings.HasSuffix(n.fork, " "+n.version): // as which version of Redis is not told
+		f.Text = n.fork + ": tested"
 	case n.fork != "":
-		f.Text = fmt.Sprintf("%s, as Redis %s: supported; tested is Redis %s", n.fork, n.version, testedVersion)
-	case n.version != testedVersion:
-		f.Text = fmt.Sprintf("%s: supported; tested is %s", n.version, testedVersion)
+		f.Text = fmt.Sprintf("%s, as Redis %s: tested", n.fork, n.version)
+	}
+	if !tested {
+		f.Text = strings.TrimSuffix(f.Text, "tested") + "not among the tested versions"
 	}
 	return f
 }

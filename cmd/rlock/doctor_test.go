@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -51,10 +50,10 @@ func TestDoctorFindsNothing(t *testing.T) {
 	code, r := examined(t, srv.URL())
 	require.Zero(t, code, "%+v", r.Findings)
 	require.Equal(t, fine, r.Level)
-	for _, check := range []string{"connection", "version", "eviction", "persistence", "connections", "replicas", "acl", "round trip", "clock", "lock"} {
+	for _, check := range []string{"connection", "version", "eviction", "persistence", "connections", "replicas", "acl", "scripts", "round trip", "clock", "lock"} {
 		require.Equal(t, fine, r.levels()[check], check)
 	}
-	require.Len(t, r.levels(), 10)
+	require.Len(t, r.levels(), 11)
 	require.Less(t, r.about("lock").Values["median_ms"], 100.0)
 	keys, err := srv.Client(t).Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
@@ -70,7 +69,7 @@ func TestDoctorAsLockUser(t *testing.T) {
 	code, r := examined(t, url, "--prefix", aclPrefix)
 	require.Zero(t, code, "%+v", r.Findings)
 	for check, want := range map[string]level{
-		"version": fine, "acl": fine, "lock": fine, "round trip": fine, "clock": fine,
+		"version": fine, "acl": fine, "scripts": fine, "lock": fine, "round trip": fine, "clock": fine,
 		"eviction": unchecked, "persistence": unchecked, "connections": unchecked, "replicas": unchecked,
 	} {
 		require.Equal(t, want, r.levels()[check], check)
@@ -164,12 +163,13 @@ func TestDoctorOfACluster(t *testing.T) {
 	require.Equal(t, fine, r.levels()["cluster"])
 	require.Equal(t, fine, r.levels()["lock"])
 	require.Equal(t, fine, r.levels()["sharded pub/sub"])
+	require.Equal(t, fine, r.levels()["scripts"])
 
 	code, r = examined(t, srv.URL())
 	require.Equal(t, exitBroken, code)
 	require.Contains(t, r.about("cluster").Advice, "--cluster")
 
-	require.NoError(t, srv.Client(t).Do(t.Context(), "cluster", "delslotsrange", 1, 1).Err())
+	require.NoError(t, srv.Client(t).ClusterDelSlots(t.Context(), 1).Err())
 	code, r = examined(t, srv.URL(), "--cluster")
 	require.Equal(t, exitBroken, code)
 	require.Contains(t, r.about("cluster").Text, "16383 of 16384")
@@ -180,7 +180,7 @@ func TestDoctorOfReplicas(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--appendonly", "yes")
 	host, port, _ := strings.Cut(master.Addr(), ":")
-	replica := redistest.Start(t, "--replicaof", host+" "+port)
+	replica := redistest.Start(t, "--replicaof", host, port)
 	redistest.Eventually(t, "the replica is online", func() bool {
 		return strings.Contains(master.Client(t).Info(t.Context(), "replication").Val(), "state=online")
 	})
@@ -247,68 +247,6 @@ func TestNodeChecks(t *testing.T) {
 		require.Equal(t, want, n.checkVersion().Level, version)
 	}
 }
-
-// TestForks: what Redis' forks say of themselves.
-func TestForks(t *testing.T) {
-	for _, tc := range []struct{ info, version, mode, text string }{
-		{"redis_version:7.0.15\r\nredis_mode:cluster\r\n", "7.0.15", "cluster", "7.0.15: tested"},
-		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.8\r\nserver_mode:cluster\r\n", "7.2.4", "cluster", "valkey 8.1.8, as Redis 7.2.4: supported; tested is Redis 7.0.15"},
-		{"redis_version:7.2.4\r\nredict_version:7.3.6\r\nredict_mode:standalone\r\n", "7.2.4", "standalone", "redict 7.3.6, as Redis 7.2.4: supported; tested is Redis 7.0.15"},
-		{"redis_version:7.2.4\r\ncluster_enabled:1\r\n", "7.2.4", "cluster", "7.2.4: supported; tested is 7.0.15"},
-	} {
-		n := &node{info: parseInfo(tc.info)}
-		n.identify()
-		require.Equal(t, []string{tc.version, tc.mode}, []string{n.version, n.mode})
-		require.Equal(t, tc.text, n.checkVersion().Text)
-	}
-}
-
-// TestDoctorOfAnOldCluster: before Redis 7 there are no sharded channels, and no rights
-// to them.
-func TestDoctorOfAnOldCluster(t *testing.T) {
-	redistest.Long(t, "a cluster")
-	for _, f := range []feature{lockUser | sharding | clustered, readUser | clustered} {
-		require.Contains(t, aclLine("u", "*", f), "shardnumsub")
-	}
-	srv := startCluster(t)
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	rdb.AddHook(noSharding{})
-	d := newDoctor(&server{rdb: rdb, prefix: aclPrefix}, "*")
-	d.proposeUsers(t.Context())
-	for _, line := range []string{d.report.ACL.Locks, d.report.ACL.ReadOnly} {
-		require.NoError(t, srv.Client(t).Do(t.Context(), words(line)...).Err(), line)
-		require.NotContains(t, line, "shard")
-		require.Contains(t, line, "+cluster|slots")
-	}
-	d.checkCluster(t.Context())
-	require.Contains(t, d.report.about("sharded pub/sub").Text, "not available")
-}
-
-// noSharding answers as Redis 6.2 does.
-type noSharding struct{}
-
-func (noSharding) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (noSharding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (noSharding) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if len(cmd.Args()) > 1 && cmd.Args()[1] == "shardnumsub" {
-			cmd.SetErr(answer("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
-			return cmd.Err()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-// answer is an error that a server has replied.
-type answer string
-
-func (a answer) Error() string { return string(a) }
-func (answer) RedisError()     {}
 
 func connections(n *node) finding { return n.checkConnections()[0] }
 

@@ -143,7 +143,7 @@ func TestLsOfACluster(t *testing.T) {
 	redistest.Long(t, "a cluster")
 	srv := redistest.Start(t, "--cluster-enabled", "yes")
 	rdb := srv.Client(t)
-	require.NoError(t, rdb.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
+	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	redistest.Eventually(t, "the cluster is up", func() bool {
 		return strings.Contains(rdb.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	})

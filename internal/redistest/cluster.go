@@ -56,14 +56,17 @@ func StartCluster(tb testing.TB, masters, replicasPerMaster int, args ...string)
 // start adds a node that belongs to no cluster yet.
 func (c *Cluster) start() *Server {
 	c.tb.Helper()
-	node := Start(c.tb, append([]string{
+	args := []string{
 		"--cluster-enabled", "yes",
 		"--cluster-node-timeout", "1500",
 		"--cluster-announce-ip", "127.0.0.1", // a node learns its own from others
 		"--cluster-replica-validity-factor", "0",
-		"--cluster-allow-replica-migration", "no", // a master without slots stays one
 		"--repl-diskless-sync-delay", "0",
-	}, c.args...)...)
+	}
+	if !before7() {
+		args = append(args, "--cluster-allow-replica-migration", "no") // a master without slots stays one
+	}
+	node := Start(c.tb, append(args, c.args...)...)
 	rdb := node.Client(c.tb, func(o *redis.Options) {
 		o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, time.Second // some nodes will be dead, or stopped
 	})

@@ -43,13 +43,20 @@ type Server struct {
 // binary fails the test; only the name none skips it.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	return start(tb, append([]string{
+	return start(tb, append(defaults(), args...))
+}
+
+func defaults() []string {
+	args := []string{
 		"--bind", "127.0.0.1",
 		"--protected-mode", "no",
 		"--save", "",
 		"--appendonly", "no",
-		"--enable-debug-command", "yes",
-	}, args...))
+	}
+	if before7() { // DEBUG is allowed, and a new user hears every channel
+		return append(args, "--acl-pubsub-default", "resetchannels")
+	}
+	return append(args, "--enable-debug-command", "yes")
 }
 
 // start runs a redis-server with exactly these arguments, and an address of its own.

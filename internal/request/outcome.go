@@ -61,12 +61,14 @@ func Classify(err error) (o Outcome, final bool) {
 }
 
 // HasCode tells whether a reply is an error with one of the codes. Redis before
-// 7 wraps what a script runs into: `ERR Error running script …: -OOM …`.
+// 7 wraps what a script runs into, `ERR Error running script …: -OOM …`, and what
+// a script has caught and passes on: `@user_script: 12: -READONLY …`.
 func HasCode(reply redis.Error, codes ...string) bool {
 	text := reply.Error()
 	for _, code := range codes {
 		if strings.HasPrefix(text, code) ||
-			strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, code+" ") {
+			strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, code+" ") ||
+			strings.HasPrefix(text, "@user_script: ") && strings.Contains(text, ": -"+code+" ") {
 			return true
 		}
 	}

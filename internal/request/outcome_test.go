@@ -1,0 +1,28 @@
+package request
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+// As Redis 7, Redis 6.2 and Redis 6.2 after a pcall say the same.
+func TestHasCode(t *testing.T) {
+	for _, text := range []string{
+		"READONLY You can't write against a read only replica.",
+		"ERR Error running script (call to f_fab): @user_script:4: @user_script: 4: -READONLY You can't write",
+		"@user_script: 509: -READONLY You can't write against a read only replica.",
+	} {
+		require.True(t, HasCode(answer(text), "READONLY"), text)
+		require.False(t, HasCode(answer(text), "OOM"), text)
+		outcome, final := Classify(answer(text))
+		require.Equal(t, NotExecuted, outcome, text)
+		require.False(t, final, text)
+	}
+	require.False(t, HasCode(answer("@user_script: 1: no READONLY at the beginning"), "READONLY"))
+}
