@@ -72,7 +72,8 @@ func inspectCommand() *cli.Command {
 newest fencing token and how many wait: places in the queue, and connections
 that listen for a release. A read/write lock is known by its data; its owners
 read or write. The exit status is 0 whether the lock is held or free.`,
-		Flags: []cli.Flag{jsonFlag()},
+		ShellComplete: completeName,
+		Flags:         []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return withLock(ctx, cmd, func(_ *rlock.Lock, state rlock.State) error {
 				return printState(cmd.Root().Writer, state, cmd.Bool("json"), time.Now())

@@ -17,10 +17,11 @@ import (
 
 func runCommand(argv []string) *cli.Command {
 	return &cli.Command{
-		Name:        "run",
-		Usage:       "run a command while holding a lock",
-		UsageText:   "rlock run [options] NAME -- COMMAND [ARG...]",
-		Description: runDescription,
+		Name:          "run",
+		Usage:         "run a command while holding a lock",
+		UsageText:     "rlock run [options] NAME -- COMMAND [ARG...]",
+		Description:   runDescription,
+		ShellComplete: completeName,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-wait", Aliases: []string{"n"}, HideDefault: true, Usage: "fail at once if somebody else holds the lock"},
 			&cli.StringFlag{Name: "wait", Aliases: []string{"w"}, DefaultText: "no limit", Usage: "wait no longer than `D`"},
