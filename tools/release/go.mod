@@ -9,6 +9,7 @@ require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/blakesmith/ar v0.0.0-20190502131153-809d4375e1fb
 	github.com/sassoftware/go-rpmutils v0.4.0
+	golang.org/x/mod v0.41.0
 )
 
 require (
