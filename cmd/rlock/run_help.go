@@ -17,6 +17,7 @@ The command:
    TERM and, after the time of -k, KILL; only then is the lock released. A daemon
    that is to outlive it needs a session of its own, and no share in the lock:
    env -u RLOCK_HELD setsid ...
+   As process 1 of a container rlock reaps whatever lost its parent.
 
 If the lock is lost:
    Renewals may fail, --lease may be over, or somebody removes the lock. Then the
