@@ -51,10 +51,16 @@ func (p *progress) waiting(name string, ttl time.Duration) {
 	})
 }
 
-// expect says so if the server has not answered after a while. It ends with stop.
-func (p *progress) expect(server string) (stop func() bool) {
+// expect says so if after a while the server has neither granted the lock nor named
+// its holder, and why, if that is known. It ends with stop.
+func (p *progress) expect(server string, why func() error) (stop func() bool) {
 	return time.AfterFunc(patience, func() {
-		if !p.quiet && !p.heard.Load() {
+		if p.quiet || p.heard.Load() {
+			return
+		}
+		if err := why(); err != nil {
+			fmt.Fprintf(p.out, "rlock: no lock from %s yet: %s\n", server, err)
+		} else {
 			fmt.Fprintf(p.out, "rlock: no answer from %s yet\n", server)
 		}
 	}).Stop

@@ -50,6 +50,8 @@ func runCommand(argv []string) *cli.Command {
 // run is all of `rlock run`.
 func (j *job) run(s *server) error {
 	p := newProgress(os.Stderr, j.quiet)
+	t := new(trouble)
+	s.rdb.AddHook(t)
 	client, err := rlock.New(s.rdb, &rlock.Options{
 		Prefix: s.prefix,
 		Trace:  rlock.Trace{Waiting: p.waiting},
@@ -74,7 +76,7 @@ func (j *job) run(s *server) error {
 
 	signals := make(chan os.Signal, 16)
 	notify(signals, ending...)
-	stop := p.expect(s.name)
+	stop := p.expect(s.name, t.seen)
 	held, hold, err := j.acquire(lock, signals)
 	stop()
 	p.done()
