@@ -74,11 +74,11 @@ func complete(ctx context.Context, cmd *cli.Command) {
 	}
 }
 
-// completeName is complete for a command whose first argument is the name of a
-// lock: those that are held.
+// completeName is complete for a command whose arguments are names of locks, or
+// its first argument: those that are held.
 func completeName(ctx context.Context, cmd *cli.Command) {
-	word := cmd.Args().First()
-	if cmd.Args().Len() != 1 || strings.HasPrefix(word, "-") {
+	word := cmd.Args().Get(max(cmd.Args().Len()-1, 0))
+	if n := cmd.Args().Len(); n == 0 || n > 1 && cmd.Name != "run" || strings.HasPrefix(word, "-") {
 		complete(ctx, cmd)
 		return
 	}

@@ -56,6 +56,7 @@ func TestCompletionOfNames(t *testing.T) {
 	require.ElementsMatch(t, []string{"deploy:web", "deploy:d b", "p:x", "*", "deploy*"}, completed(t, "inspect", ""))
 	require.Equal(t, []string{"x"}, completed(t, "--prefix", "p:", "inspect", ""))
 	require.Empty(t, completed(t, "inspect", "deploy:web", ""), "one name")
+	require.Equal(t, []string{"p:x"}, completed(t, "run", "deploy:web", "p:"), "several names")
 
 	pipe := f.Client(t).Pipeline()
 	for i := range 2 * completionMost {
