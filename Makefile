@@ -6,7 +6,7 @@
 #                three when nothing is compiled yet
 # make api       writes down the exported API (api/*.txt) after a change of it
 # make man       writes docs/rlock.1 from the help of the command
-# make release   static binaries for Linux and macOS, checksums and lists of modules, in dist/
+# make release   static binaries for Linux and macOS, deb, rpm, bills of materials and checksums, in dist/
 # make verify    histories of many clients under faults, checked; prints a table; about 5 minutes
 # make soak D=10m  mixed load under faults for so long: memory, goroutines, violations
 # make mutate    deliberate defects, each of which a named test must find
@@ -42,6 +42,7 @@ test: redis vet
 test-all: redis lint tidy
 	@$(TEST) -race -timeout 20m $(PKGS)
 	@cd bench/compare && $(GO) test ./...
+	@cd tools/release && $(GO) test -timeout 20m ./...
 	@$(MAKE) --no-print-directory servers-short
 
 # Without a package argument, for with one go test keeps what is printed to itself.
@@ -70,7 +71,7 @@ spin:
 	$(call install,spin gcc,spin gcc libc6-dev,The model of the protocol is searched by Spin.)
 
 tidy: # asks for modules that no build needs
-	@for module in . tools bench/compare; do $(GO) -C $$module mod tidy -diff || exit; done
+	@for module in . tools tools/release bench/compare; do $(GO) -C $$module mod tidy -diff || exit; done
 
 lint: vet portable
 
@@ -163,20 +164,27 @@ fuzz:
 	@for target in ./lua:FuzzReadMessage ./lua:FuzzReply ./pubsub:FuzzEvents ./rlock:FuzzNames ./internal/netfault:FuzzReader; do \
 		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}" || exit; done
 
-# What a binary says of its version is from the tag of a clean checkout. The list of modules, with their hashes, is in
-# the binary as well: go version -m shows it, and scanners of software bills of materials read it.
+# What a binary says of its version is from the tag of a clean checkout, and so is the version of the packages. The same
+# checkout gives the same files.
 RELEASE := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST := dist
+release: export DIST := $(abspath $(DIST))
 
 release:
-	@rm -rf dist && mkdir dist
-	@for system in $(RELEASE); do \
-		name=rlock-$${system%/*}-$${system#*/}; echo "dist/$$name"; \
-		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} $(GO) build -trimpath -ldflags '-s -w' -o dist/$$name ./cmd/rlock || exit; \
-		$(GO) version -m dist/$$name | sed 1d >dist/$$name.modules; \
+	@rm -f "$$DIST"/rlock* "$$DIST/SHA256SUMS" && mkdir -p "$$DIST"
+	@gzip -9n <docs/rlock.1 >"$$DIST/rlock.1.gz"
+	@for shell in bash zsh fish; do $(GO) run ./cmd/rlock completion $$shell >"$$DIST/rlock.$$shell" || exit; done
+	@set -e; export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 0); \
+	$(GO) -C tools/release build -o "$$DIST" ./sbom; trap 'rm "$$DIST/sbom"' EXIT; \
+	for system in $(RELEASE); do \
+		os=$${system%/*}; export ARCH=$${system#*/}; file=$$DIST/rlock-$$os-$$ARCH; echo "$$file"; \
+		CGO_ENABLED=0 GOOS=$$os GOARCH=$$ARCH $(GO) build -trimpath -ldflags '-s -w' -o "$$file" ./cmd/rlock; \
+		"$$DIST/sbom" "$$file" >"$$file.cdx.json"; \
+		[ $$os = linux ] || continue; \
+		export VERSION=$$($(GO) version -m "$$file" | awk '$$1 == "mod" {sub(/^\(devel\)$$/, "v0.0.0-devel", $$3); print $$3}'); \
+		for packager in deb rpm; do $(GO) -C tools/release tool nfpm package -p $$packager -t "$$DIST"; done; \
 	done
-	@cp docs/rlock.1 dist/
-	@for shell in bash zsh fish; do $(GO) run ./cmd/rlock completion $$shell >dist/rlock.$$shell || exit; done
-	@cd dist && sha256sum * >SHA256SUMS 2>/dev/null || shasum -a 256 * >SHA256SUMS
+	@cd "$$DIST" && { sha256sum rlock* 2>/dev/null || shasum -a 256 rlock*; } >SHA256SUMS
 
 image:
 	docker build -t rlock .

@@ -22,5 +22,6 @@ func TestAdviceForMissingRights(t *testing.T) {
 	} {
 		require.ErrorContains(t, advise(serverError(text)), "that of its queue among them", text)
 	}
+	require.ErrorContains(t, advise(serverError("MOVED 15495 127.0.0.1:7804")), "rlock with --cluster")
 	require.NotContains(t, advise(serverError("ERR something else")).Error(), "ACL")
 }

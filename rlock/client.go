@@ -3,6 +3,7 @@ package rlock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -118,6 +119,10 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 func (c *Client) newLock(name string, opts []LockOption) *Lock {
 	l := &Lock{client: c, name: name, terms: terms{lease: c.opts.LeaseTime}}
 	for _, opt := range opts {
+		if opt == nil {
+			l.refuse(errors.New("an option is nil"))
+			continue
+		}
 		opt(l)
 	}
 	err := checkName(c.opts.Prefix, name)

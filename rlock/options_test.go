@@ -30,6 +30,12 @@ func requireInvalid(t *testing.T, send func(func()) []string, mu *rlock.Lock, wa
 	require.Zero(t, mu.HoldCount(t.Context()))
 }
 
+func TestNilOption(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	requireInvalid(t, func(f func()) []string { return sent(t, srv, f) }, c.NewLock("a", nil, rlock.WithFencing()), "an option is nil")
+}
+
 func TestInvalidNames(t *testing.T) {
 	srv := newServer(t)
 	c := newClient(t, srv, nil)

@@ -132,6 +132,8 @@ func advise(err error) error {
 		advice = "the server has reached maxmemory and may not evict: it can release and renew locks, but not grant them"
 	case request.HasCode(reply, "READONLY"):
 		advice = "this server is a replica: connect to the master"
+	case request.HasCode(reply, "MOVED", "ASK"):
+		advice = "this server is a node of a cluster, and the client does not know: connect to the cluster, rlock with --cluster"
 	case request.HasCode(reply, "CROSSSLOT"):
 		advice = "the keys of this lock are in different cluster slots: rename it"
 	default:

@@ -33,7 +33,7 @@ type access struct {
 func serverFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "url", Usage: "Redis server: redis://, rediss:// or unix:// `URL`", DefaultText: "$RLOCK_URL, $REDIS_URL, " + defaultURL},
-		&cli.StringFlag{Name: "prefix", Usage: "put `P` before every name to get its key in Redis"},
+		&cli.StringFlag{Name: "prefix", Sources: cli.EnvVars("RLOCK_PREFIX"), Usage: "put `P` before every name to get its key in Redis"},
 		&cli.BoolFlag{Name: "cluster", HideDefault: true, Usage: "the server is a node of a cluster; a URL with ?addr=HOST:PORT for more nodes says so as well"},
 		&cli.StringFlag{Name: "sentinel", Sources: cli.EnvVars("RLOCK_SENTINEL"), Usage: "ask these Sentinels, `HOST:PORT,...`, where the master is; the URL has no host then"},
 		&cli.StringFlag{Name: "master", Sources: cli.EnvVars("RLOCK_MASTER"), Usage: "`NAME` of the master at the Sentinels"},

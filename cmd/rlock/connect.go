@@ -30,15 +30,7 @@ type server struct {
 // connect returns the server that the flags and the environment name. Nothing
 // is sent.
 func connect(cmd *cli.Command) (*server, error) {
-	text, from := cmd.String("url"), "--url"
-	for _, name := range []string{"RLOCK_URL", "REDIS_URL"} {
-		if text == "" {
-			text, from = os.Getenv(name), "$"+name
-		}
-	}
-	if text == "" {
-		from = "no --url"
-	}
+	text, from := serverURL(cmd)
 	a, err := newAccess(cmd)
 	if err != nil {
 		return nil, usagef(cmd, "%w", err)
@@ -49,6 +41,20 @@ func connect(cmd *cli.Command) (*server, error) {
 	}
 	s.prefix = cmd.String("prefix")
 	return s, nil
+}
+
+// serverURL returns the URL of the server, which may be empty, and where it is from.
+func serverURL(cmd *cli.Command) (text, from string) {
+	text, from = cmd.String("url"), "--url"
+	for _, name := range []string{"RLOCK_URL", "REDIS_URL"} {
+		if text == "" {
+			text, from = os.Getenv(name), "$"+name
+		}
+	}
+	if text == "" {
+		from = "no --url"
+	}
+	return text, from
 }
 
 var errURL = errors.New("not a Redis URL: want redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// alike, or unix://[USER[:PASSWORD]@]/SOCKET[?db=DB], with special characters percent-encoded")

@@ -109,6 +109,10 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, exitUnavailable, r.code, "no certificate of the client")
 	r = run("redis://app@"+addr, "--password-file", password)
 	require.Equal(t, exitUnavailable, r.code, "no TLS")
+	require.Contains(t, r.stderr, "the URL begins with rediss://)\n")
+	r = run("rediss://" + redistest.Start(t).Addr())
+	require.Equal(t, exitUnavailable, r.code, "TLS where there is none")
+	require.Contains(t, r.stderr, "the URL begins with redis://)\n")
 
 	wrong := writeFileOf(t, []byte("wr0ng"))
 	r = run(url, append(tell, "--password-file", wrong)...)

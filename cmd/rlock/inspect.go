@@ -26,6 +26,8 @@ type ownerView struct {
 	Owner string `json:"owner"`
 	Holds int64  `json:"holds"`
 	Reads int64  `json:"reads,omitempty"` // of Holds, in a read/write lock
+
+	Since time.Time `json:"since,omitzero"` // zero: not known, and in `ls`
 }
 
 // newLockView makes the view of a lock; ttl is negative if it has no end.
@@ -72,7 +74,8 @@ func inspectCommand() *cli.Command {
 newest fencing token and how many wait: places in the queue, and connections
 that listen for a release. A read/write lock is known by its data; its owners
 read or write. The exit status is 0 whether the lock is held or free.`,
-		Flags: []cli.Flag{jsonFlag()},
+		ShellComplete: completeName,
+		Flags:         []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return withLock(ctx, cmd, func(_ *rlock.Lock, state rlock.State) error {
 				return printState(cmd.Root().Writer, state, cmd.Bool("json"), time.Now())
@@ -121,7 +124,11 @@ func find(ctx context.Context, client *rlock.Client, name string) (*rlock.Lock, 
 func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) error {
 	v := newLockView(state.Name, state.Holds, state.TTL)
 	for i := range v.Owners {
-		v.Owners[i].Reads = state.Shared[v.Owners[i].Owner]
+		o := &v.Owners[i]
+		o.Reads = state.Shared[o.Owner]
+		if at, ok := granted(o.Owner, state.Token, now); ok {
+			o.Since = at
+		}
 	}
 	if asJSON {
 		return printJSON(w, struct {
@@ -141,8 +148,8 @@ func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) erro
 		if state.Shared != nil {
 			fmt.Fprint(t, o.access())
 		}
-		if at, ok := granted(o.Owner, state.Token, now); ok {
-			fmt.Fprintf(t, ", since %s (%s)", at.Format(time.DateTime), brief(now.Sub(at)))
+		if !o.Since.IsZero() {
+			fmt.Fprintf(t, ", since %s (%s)", o.Since.Format(time.DateTime), brief(now.Sub(o.Since)))
 		}
 		fmt.Fprintln(t)
 	}

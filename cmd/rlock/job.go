@@ -18,7 +18,8 @@ import (
 
 // job is what `rlock run` was asked to do.
 type job struct {
-	name      string
+	names     []string
+	kind      string // "": plain
 	path      string // of the command's executable
 	argv      []string
 	wait      time.Duration // or noWait, noLimit
@@ -34,17 +35,16 @@ const (
 	noLimit time.Duration = -1
 )
 
-// newJob reads the command line of cmd. argv is that of the process: urfave/cli
-// drops the "--", without which an option of the command would be one of ours.
+// newJob reads the command line of cmd; argv is that of the process.
 func newJob(cmd *cli.Command, argv []string) (*job, error) {
-	args := cmd.Args().Slice()
-	if len(args) < 2 {
+	names, command := separate(cmd.Args().Slice(), argv)
+	switch {
+	case len(command) == 0 && len(names) > 1:
+		return nil, usagef(cmd, `want "--" between NAME and COMMAND`)
+	case len(command) == 0, len(names) == 0:
 		return nil, usagef(cmd, "want NAME -- COMMAND")
 	}
-	j := &job{name: args[0], argv: args[1:], quiet: cmd.Bool("quiet")}
-	if before := len(argv) - len(j.argv) - 1; before < 0 || argv[before] != "--" {
-		return nil, usagef(cmd, `want "--" between NAME and COMMAND`)
-	}
+	j := &job{names: names, argv: command, quiet: cmd.Bool("quiet")}
 	if err := j.parse(cmd); err != nil {
 		return nil, usagef(cmd, "%w", err)
 	}
@@ -61,6 +61,16 @@ func (j *job) parse(cmd *cli.Command) (err error) {
 		return errors.New("--no-wait and --wait exclude each other")
 	case cmd.IsSet("ttl") && cmd.IsSet("lease"):
 		return errors.New("--ttl and --lease exclude each other")
+	}
+	for _, kind := range kindFlags() {
+		name := kind.Names()[0]
+		switch {
+		case !cmd.Bool(name):
+		case j.kind != "":
+			return fmt.Errorf("--%s and --%s exclude each other", j.kind, name)
+		default:
+			j.kind = name
+		}
 	}
 	if j.wait, err = duration(cmd, "wait", noLimit); err != nil {
 		return err

@@ -58,38 +58,47 @@ func (s *server) list(ctx context.Context, glob string) ([]lockView, error) {
 	}
 	var mu sync.Mutex                  // guards locks: a cluster's nodes are scanned at the same time
 	locks := make(map[string]lockView) // SCAN may return a key twice
-	scan := func(ctx context.Context, node *redis.Client) error {
-		for cursor := uint64(0); ; {
-			keys, next, err := node.ScanType(ctx, cursor, escapeGlob(s.prefix)+glob, scanCount, "hash").Result()
-			if err != nil {
-				return err
-			}
-			found, err := s.read(ctx, keys)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			for _, v := range found {
-				locks[v.Name] = v
-			}
-			mu.Unlock()
-			if cursor = next; cursor == 0 {
-				return nil
-			}
+	err := s.scan(ctx, glob, func(found []lockView) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, v := range found {
+			locks[v.Name] = v
 		}
-	}
-	var err error
-	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, scan)
-	} else {
-		err = scan(ctx, s.rdb.(*redis.Client))
-	}
+		return nil
+	})
 	sorted := make([]lockView, 0, len(locks))
 	for _, v := range locks {
 		sorted = append(sorted, v)
 	}
 	slices.SortFunc(sorted, func(a, b lockView) int { return strings.Compare(a.Name, b.Name) })
 	return sorted, err
+}
+
+// scan calls found with the locks whose names match glob, some at a time, and from
+// several goroutines if the server is a cluster. It ends with the error of found.
+func (s *server) scan(ctx context.Context, glob string, found func([]lockView) error) error {
+	scan := func(ctx context.Context, node *redis.Client) error {
+		for cursor := uint64(0); ; {
+			keys, next, err := node.ScanType(ctx, cursor, escapeGlob(s.prefix)+glob, scanCount, "hash").Result()
+			if err != nil {
+				return err
+			}
+			locks, err := s.read(ctx, keys)
+			if err != nil {
+				return err
+			}
+			if err := found(locks); err != nil {
+				return err
+			}
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+	}
+	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, scan)
+	}
+	return scan(ctx, s.rdb.(*redis.Client))
 }
 
 // read returns those of the keys that are locks, in one round trip. It reads a

@@ -28,7 +28,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	err := app.Run(context.Background(), args)
 	code, text := exit(err)
 	if text != "" {
-		fmt.Fprintln(stderr, "rlock: "+text)
+		fmt.Fprintln(stderr, "rlock: "+text+schemeHint(app, err))
 	}
 	return code
 }
@@ -41,7 +41,8 @@ func newApp(args []string) *cli.Command {
 		Version:   version(),
 		Flags:     serverFlags(),
 
-		EnableShellCompletion: true, // rlock completion bash, zsh, fish or pwsh
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: completionCommand,
 		Commands: []*cli.Command{
 			runCommand(args),
 			inspectCommand(),
@@ -71,6 +72,9 @@ func newApp(args []string) *cli.Command {
 		}
 		if cmd.CustomHelpTemplate == "" {
 			cmd.CustomHelpTemplate = commandHelp
+		}
+		if cmd.ShellComplete == nil {
+			cmd.ShellComplete = complete
 		}
 	}
 	return app

@@ -73,14 +73,3 @@ func roff(text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-func TestCompletion(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
-		r := inProcess("completion", shell)
-		require.Zero(t, r.code)
-		require.Contains(t, r.stdout, "--generate-shell-completion", shell)
-	}
-	// urfave/cli looks at the arguments of the process.
-	require.Contains(t, outcome(t, "", "--generate-shell-completion").stdout, "run:run a command while holding a lock\n")
-	require.Contains(t, outcome(t, "", "run", "-", "--generate-shell-completion").stdout, "--no-wait")
-}

@@ -26,6 +26,7 @@ type enclosing struct {
 	key    string
 	owner  string
 	token  int64
+	shared bool // it is held as a reader
 }
 
 // export puts the lock into the environment, for the command under it.
@@ -34,6 +35,7 @@ func (e enclosing) export() {
 	entry := url.Values{
 		"name": {e.name}, "server": {e.server}, "key": {e.key},
 		"owner": {e.owner}, "token": {strconv.FormatInt(e.token, 10)},
+		"shared": {strconv.FormatBool(e.shared)},
 	}
 	setenv(heldVar, strings.TrimSpace(os.Getenv(heldVar)+" "+entry.Encode()))
 }
@@ -56,7 +58,8 @@ func enclosingLocks(value string) (all []enclosing) {
 			continue // not ours
 		}
 		token, _ := strconv.ParseInt(v.Get("token"), 10, 64)
-		all = append([]enclosing{{v.Get("name"), v.Get("server"), v.Get("key"), v.Get("owner"), token}}, all...)
+		e := enclosing{v.Get("name"), v.Get("server"), v.Get("key"), v.Get("owner"), token, v.Get("shared") == "true"}
+		all = append([]enclosing{e}, all...)
 	}
 	return all
 }
@@ -66,7 +69,7 @@ func enclosingLocks(value string) (all []enclosing) {
 // whoever holds it under this key of this server is that process, by whatever
 // URL it came. If it is gone, the work above goes on without protection, and an
 // error stops what is below.
-func reenter(lock *rlock.Lock, s *server) (*enclosing, error) {
+func reenter(lock *rlock.Lock, s *server, kind string) (*enclosing, error) {
 	for _, e := range enclosingLocks(os.Getenv(heldVar)) {
 		if e.key != s.prefix+lock.Name() {
 			continue
@@ -75,7 +78,10 @@ func reenter(lock *rlock.Lock, s *server) (*enclosing, error) {
 		if err != nil {
 			return nil, err
 		}
-		if state.Holds[e.owner] > 0 {
+		switch {
+		case state.Holds[e.owner] > 0 && e.shared && kind != "shared":
+			return nil, &exitError{exitUsage, fmt.Errorf("lock %q: the rlock run around this one shares it, so this one cannot have it alone", lock.Name())}
+		case state.Holds[e.owner] > 0:
 			return &e, nil
 		}
 		if e.server != s.name {

@@ -81,8 +81,8 @@ func TestEnclosingLocksInTheEnvironment(t *testing.T) {
 	for _, name := range []string{"RLOCK_NAME", "RLOCK_OWNER", "RLOCK_TOKEN"} {
 		t.Setenv(name, "")
 	}
-	a := enclosing{"a b&=;%\n", "h:1/0", "p:a b&=;%\n", "x:1", 1763655000123456}
-	b := enclosing{"b", "h:1/0", "b", "y:2", 2}
+	a := enclosing{"a b&=;%\n", "h:1/0", "p:a b&=;%\n", "x:1", 1763655000123456, true}
+	b := enclosing{"b", "h:1/0", "b", "y:2", 2, false}
 	a.export()
 	b.export()
 	require.Equal(t, []enclosing{b, a}, enclosingLocks(os.Getenv(heldVar)))

@@ -21,9 +21,10 @@ type progress struct {
 	out     *os.File
 	columns int // of the terminal; 0: none
 	quiet   bool
-	inspect func(context.Context) (rlock.State, error)
+	inspect func(ctx context.Context, name string) (rlock.State, error)
 
-	heard   atomic.Bool // the server has answered
+	heard   atomic.Bool  // the server has answered
+	name    atomic.Value // of the lock that is waited for
 	once    sync.Once
 	began   time.Time
 	stop    context.CancelFunc // nil: no line to rewrite
@@ -37,6 +38,7 @@ func newProgress(out *os.File, quiet bool) *progress {
 // waiting is for [rlock.Trace].
 func (p *progress) waiting(name string, ttl time.Duration) {
 	p.heard.Store(true)
+	p.name.Store(name)
 	p.once.Do(func() {
 		switch {
 		case p.quiet:
@@ -46,15 +48,21 @@ func (p *progress) waiting(name string, ttl time.Duration) {
 			var ctx context.Context
 			ctx, p.stop = context.WithCancel(context.Background())
 			p.began, p.stopped = time.Now(), make(chan struct{})
-			go p.rewrite(ctx, name)
+			go p.rewrite(ctx)
 		}
 	})
 }
 
-// expect says so if the server has not answered after a while. It ends with stop.
-func (p *progress) expect(server string) (stop func() bool) {
+// expect says so if after a while the server has neither granted the lock nor named
+// its holder, and why, if that is known. It ends with stop.
+func (p *progress) expect(server string, why func() error) (stop func() bool) {
 	return time.AfterFunc(patience, func() {
-		if !p.quiet && !p.heard.Load() {
+		if p.quiet || p.heard.Load() {
+			return
+		}
+		if err := why(); err != nil {
+			fmt.Fprintf(p.out, "rlock: no lock from %s yet: %s\n", server, err)
+		} else {
 			fmt.Fprintf(p.out, "rlock: no answer from %s yet\n", server)
 		}
 	}).Stop
@@ -73,13 +81,14 @@ func (p *progress) done() {
 	}
 }
 
-func (p *progress) rewrite(ctx context.Context, name string) {
+func (p *progress) rewrite(ctx context.Context) {
 	defer close(p.stopped)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var h holder
 	for {
-		state, err := p.inspect(ctx)
+		name := p.name.Load().(string)
+		state, err := p.inspect(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
@@ -17,11 +18,12 @@ import (
 
 func runCommand(argv []string) *cli.Command {
 	return &cli.Command{
-		Name:        "run",
-		Usage:       "run a command while holding a lock",
-		UsageText:   "rlock run [options] NAME -- COMMAND [ARG...]",
-		Description: runDescription,
-		Flags: []cli.Flag{
+		Name:          "run",
+		Usage:         "run a command while holding a lock",
+		UsageText:     "rlock run [options] NAME... -- COMMAND [ARG...]",
+		Description:   runDescription,
+		ShellComplete: completeName,
+		Flags: append(kindFlags(),
 			&cli.BoolFlag{Name: "no-wait", Aliases: []string{"n"}, HideDefault: true, Usage: "fail at once if somebody else holds the lock"},
 			&cli.StringFlag{Name: "wait", Aliases: []string{"w"}, DefaultText: "no limit", Usage: "wait no longer than `D`"},
 			&cli.StringFlag{Name: "conflict-exit-code", Aliases: []string{"E"}, DefaultText: "75", Usage: "exit with `N` if somebody else holds the lock"},
@@ -29,7 +31,7 @@ func runCommand(argv []string) *cli.Command {
 			&cli.StringFlag{Name: "lease", Usage: "a fixed lease of length `D`, not renewed"},
 			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "say nothing about waiting, nor that somebody else holds the lock"},
-		},
+		),
 		CustomHelpTemplate: commandHelp + runHelp,
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			j, err := newJob(cmd, argv)
@@ -49,6 +51,8 @@ func runCommand(argv []string) *cli.Command {
 // run is all of `rlock run`.
 func (j *job) run(s *server) error {
 	p := newProgress(os.Stderr, j.quiet)
+	t := new(trouble)
+	s.rdb.AddHook(t)
 	client, err := rlock.New(s.rdb, &rlock.Options{
 		Prefix: s.prefix,
 		Trace:  rlock.Trace{Waiting: p.waiting},
@@ -57,30 +61,34 @@ func (j *job) run(s *server) error {
 		return err
 	}
 	defer closeWithin(client, closeTimeout)
-	opts := []rlock.LockOption{rlock.WithFencing(), rlock.WithLeaseTime(j.lease)}
-	if j.fixed {
-		opts = append(opts, rlock.WithoutRenewal())
+	var wanted locks // and not held by a run around this one
+	var outer *enclosing
+	for _, name := range j.names {
+		lock := j.newLock(client, name)
+		switch e, err := reenter(lock, s, j.kind); {
+		case err != nil:
+			return err
+		case e == nil:
+			wanted = append(wanted, lock)
+		case outer == nil:
+			outer = e
+		}
 	}
-	lock := client.NewLock(j.name, opts...)
-	p.inspect = lock.Inspect
-
-	switch outer, err := reenter(lock, s); {
-	case err != nil:
-		return err
-	case outer != nil:
+	if len(wanted) == 0 {
 		return j.replace(outer)
 	}
+	p.inspect = wanted.inspect
 
 	signals := make(chan os.Signal, 16)
 	notify(signals, ending...)
-	stop := p.expect(s.name)
-	held, hold, err := j.acquire(lock, signals)
+	stop := p.expect(s.name, t.seen)
+	held, hold, err := j.acquire(wanted.all(), signals)
 	stop()
 	p.done()
 	if err != nil {
 		return j.refused(err)
 	}
-	code, lost := j.work(held, hold, s, signals)
+	code, lost := j.work(held, hold, wanted, s, signals)
 	switch err := hold.Unlock(context.Background()); {
 	case lost != nil:
 		return lost
@@ -145,11 +153,13 @@ func (j *job) refused(err error) error {
 
 // work runs the command under the lock. The error says that the lock was lost
 // meanwhile, or that the command could not be started.
-func (j *job) work(held context.Context, hold *rlock.Hold, s *server, signals chan os.Signal) (code int, err error) {
-	enclosing{
-		name: j.name, server: s.name, key: s.prefix + j.name,
-		owner: hold.Owner(), token: hold.Token(),
-	}.export()
+func (j *job) work(held context.Context, hold *rlock.Hold, taken locks, s *server, signals chan os.Signal) (code int, err error) {
+	for _, lock := range slices.Backward(taken) { // the command sees the first as its own
+		enclosing{
+			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
+			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared",
+		}.export()
+	}
 	l := leash{held: held, until: hold.Until, grace: j.killAfter, margin: margin(j.lease)}
 	notify(signals, jobControl...)
 	c, err := start(j.path, j.argv, l)

@@ -1,7 +1,10 @@
 package main
 
 const runDescription = `Waits for the lock NAME, runs COMMAND, renews the lock while COMMAND runs, and
-releases it when COMMAND and everything in its process group have ended.`
+releases it when COMMAND and everything in its process group have ended. Of
+several names, COMMAND runs under all locks. One name needs one kind everywhere:
+plain or --fair, or else a read/write lock, --shared or --exclusive.
+Names that begin with "-" follow a "--" of their own.`
 
 const runHelp = `
 Waiting:
@@ -17,6 +20,7 @@ The command:
    TERM and, after the time of -k, KILL; only then is the lock released. A daemon
    that is to outlive it needs a session of its own, and no share in the lock:
    env -u RLOCK_HELD setsid ...
+   As process 1 of a container rlock reaps whatever lost its parent.
 
 If the lock is lost:
    Renewals may fail, --lease may be over, or somebody removes the lock. Then the
@@ -31,7 +35,8 @@ If the lock is lost:
 
 Nesting:
    Under a command that runs under NAME, "rlock run NAME" does not wait for itself:
-   it checks that the lock is still held, 79 if not, and becomes its COMMAND.
+   it checks that the lock is still held, 79 if not, and becomes its COMMAND. Below
+   --shared, only --shared of the same name can run: another kind is refused.
 
 Exit status:
    that of COMMAND, 128+N if signal N ended it; otherwise
@@ -45,9 +50,10 @@ Exit status:
    128+N  signal N ended the wait; nothing is held
 
 Environment of COMMAND:
-   RLOCK_NAME   NAME
+   RLOCK_NAME   NAME, the first of several
    RLOCK_OWNER  the owner in Redis: "rlock unlock NAME --owner" takes it
-   RLOCK_TOKEN  fencing token: greater than those of all earlier grants of NAME
+   RLOCK_TOKEN  fencing token: greater than those of all earlier grants of NAME;
+                with --shared that of the newest --exclusive before
    RLOCK_HELD   all locks around COMMAND, for nesting
    A URL is passed on as it was found, in RLOCK_URL or REDIS_URL, never from --url.
 
@@ -57,6 +63,9 @@ Examples:
 
    # wait at most a minute for a deployment that runs
    rlock run -w 1m deploy:web -- ./deploy.sh
+
+   # a backup that excludes a deployment and a migration, whichever comes first
+   rlock run deploy:web migrate:web -- ./backup.sh
 
    # ten seconds to clean up if the lock is lost
    rlock run --ttl 1m -k 10s import -- ./import --resume

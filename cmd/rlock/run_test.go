@@ -228,8 +228,8 @@ func TestRunWithoutRedis(t *testing.T) {
 			require.Less(t, time.Since(began), tc.within)
 			require.Empty(t, r.stdout)
 			require.NotContains(t, r.stderr, "s3cret")
-			last := strings.TrimPrefix(r.stderr, "rlock: no answer from "+closed+"/0 yet\n")
-			require.Equal(t, tc.within == 10*time.Second, last != r.stderr, "said that there is no answer: %s", r.stderr)
+			last := strings.TrimPrefix(r.stderr, "rlock: no lock from "+closed+"/0 yet: dial tcp "+closed+": connect: connection refused\n")
+			require.Equal(t, tc.within == 10*time.Second, last != r.stderr, "said why there is no lock: %s", r.stderr)
 			require.Equal(t, 1, strings.Count(last, "\n"), r.stderr)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/xid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -51,6 +52,20 @@ func TestInspectGolden(t *testing.T) {
 		require.NoError(t, json.Compact(&compact, out.Bytes()))
 		require.Equal(t, tc.json, strings.TrimSpace(compact.String()))
 	}
+}
+
+func TestInspectSaysSinceWhen(t *testing.T) {
+	now := time.Date(2025, 11, 20, 16, 0, 0, 0, time.UTC)
+	owner, since := xid.NewWithTime(now.Add(-time.Hour)).String()+":1", now.Add(-90*time.Second)
+	state := rlock.State{Name: "a", Holds: map[string]int64{owner: 1}, Token: since.UnixMicro(), TTL: time.Second, Waiters: -1}
+	var out bytes.Buffer
+	require.NoError(t, printState(&out, state, true, now))
+	var view struct{ Owners []struct{ Since time.Time } }
+	require.NoError(t, json.Unmarshal(out.Bytes(), &view))
+	require.True(t, since.Equal(view.Owners[0].Since), out.String())
+	out.Reset()
+	require.NoError(t, printState(&out, state, false, now))
+	require.Contains(t, out.String(), ", since "+since.Local().Format(time.DateTime)+" (1m30s)\n")
 }
 
 func TestLsGolden(t *testing.T) {

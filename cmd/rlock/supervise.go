@@ -135,15 +135,17 @@ func (c *command) forward(sig syscall.Signal) {
 // behind. The error is that there is nobody left.
 func (c *command) signal(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
 
-// reap looks what became of the process.
+// reap looks what became of the process, and of those that lost their parent: as
+// process 1 of a container we inherit them, whatever group they are in.
 func (c *command) reap() {
-	for !c.ended {
+	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(c.pid, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
-		case pid != c.pid:
+		case pid <= 0:
 			return
+		case pid != c.pid || c.ended: // an orphan
 		case status.Stopped():
 			c.suspend()
 		default:
@@ -170,12 +172,6 @@ func (c *command) suspend() {
 // gone tells whether the group has no process any more. Its number is free then;
 // while there is one, it is given to nobody else.
 func (c *command) gone() bool {
-	for { // as process 1 of a container we inherit orphans
-		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
-		if pid <= 0 && err != syscall.EINTR {
-			break
-		}
-	}
 	return syscall.Kill(-c.pid, 0) == syscall.ESRCH ||
 		c.killed && left(c.killAt) < -restWait // zombies that nobody reaps
 }

@@ -23,6 +23,7 @@ is known by its data: --force ends all readers, or the writer.
 
 Exit status: 0 the lock was freed; 1 nothing was: it is free, or held by another
 owner; others as in "rlock --help". After 69 it may have been freed all the same.`,
+		ShellComplete: completeName,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "owner", Usage: "free the lock only if the owner `ID` holds it"},
 			&cli.BoolFlag{Name: "force", HideDefault: true, Usage: "free the lock whoever holds it"},

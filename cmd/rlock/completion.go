@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+)
+
+// What the shells call prints one candidate a line, a tab, and what it means. The
+// scripts of urfave/cli separate by a colon, which names of locks may have, and
+// evaluate the command line.
+//
+//go:embed completion
+var completionScripts embed.FS
+
+// Nobody waits for a completion, nor reads a long one.
+const (
+	completionTime = 500 * time.Millisecond
+	completionMost = 100 // names of locks
+)
+
+// completionCommand replaces what urfave/cli prints.
+func completionCommand(cmd *cli.Command) {
+	cmd.Usage = "print a script for the completion of commands, options and names: bash, zsh, fish"
+	cmd.Description = ""
+	cmd.Commands = nil
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		cmd.Commands = append(cmd.Commands, &cli.Command{
+			Name: shell, Usage: "for " + shell,
+			Action: func(_ context.Context, cmd *cli.Command) error {
+				script, err := completionScripts.ReadFile("completion/rlock." + shell)
+				if err != nil {
+					return err
+				}
+				_, err = cmd.Root().Writer.Write(script)
+				return err
+			},
+		})
+	}
+}
+
+// complete prints what may stand in place of the last argument of cmd, which may
+// be empty. Without arguments it is the value of an option. It never fails: what
+// goes wrong shows when the command runs.
+func complete(ctx context.Context, cmd *cli.Command) {
+	args := cmd.Args().Slice()
+	if len(args) == 0 {
+		return
+	}
+	word, out := args[len(args)-1], cmd.Root().Writer
+	suggest := func(candidate, usage string) {
+		if strings.HasPrefix(candidate, word) {
+			fmt.Fprintf(out, "%s\t%s\n", candidate, usage)
+		}
+	}
+	switch {
+	case strings.HasPrefix(word, "-"):
+		for _, flag := range append(cmd.VisibleFlags(), cmd.VisiblePersistentFlags()...) {
+			usage, _ := flag.(cli.DocGenerationFlag)
+			for _, name := range flag.Names() {
+				if len(name) > 1 {
+					suggest("--"+name, strings.ReplaceAll(usage.GetUsage(), "`", ""))
+				}
+			}
+		}
+	case cmd == cmd.Root():
+		for _, c := range cmd.VisibleCommands() {
+			suggest(c.Name, c.Usage)
+		}
+	}
+}
+
+// completeName is complete for a command whose arguments are names of locks, or
+// its first argument: those that are held.
+func completeName(ctx context.Context, cmd *cli.Command) {
+	word := cmd.Args().Get(max(cmd.Args().Len()-1, 0))
+	if n := cmd.Args().Len(); n == 0 || n > 1 && cmd.Name != "run" || strings.HasPrefix(word, "-") {
+		complete(ctx, cmd)
+		return
+	}
+	s, err := connect(cmd)
+	if err != nil {
+		return
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	names := make(chan string)
+	// go-redis looks at ctx only between two requests, and a server may not answer.
+	go func() {
+		defer close(names)
+		_ = s.scan(ctx, escapeGlob(word)+"*", func(locks []lockView) error {
+			for _, v := range locks {
+				select {
+				case names <- v.Name:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	}()
+	printed := make(map[string]bool) // a name may come twice
+	for len(printed) < completionMost {
+		select {
+		case name, more := <-names:
+			if !more {
+				return
+			}
+			if printable(name) == name && !printed[name] && !strings.HasPrefix(name, "-") {
+				printed[name] = true
+				fmt.Fprintf(cmd.Root().Writer, "%s\theld\n", name)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
