@@ -36,7 +36,7 @@ var mutations = []mutation{
 	},
 	{
 		"a release is not announced", "lua/release_fast.lua",
-		"redis.pcall(ARGV[2], 'redisson_lock__channel:' .. tag, '-0')", "0",
+		"call(command, channel, '-0')", "0",
 		"lua", "TestCourses", quick,
 	},
 	{
@@ -72,12 +72,12 @@ var mutations = []mutation{
 		"watchdog", "TestLossAtTheExactInstant", quick,
 	},
 	{
-		"a lost lock is unlocked without an error", "rlock/grant.go",
+		"a lost lock is unlocked without an error", "rlock/release.go",
 		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case errors.Is(a.err, lua.ErrNotOwner) && false:",
 		"rlock", "TestLossJoinsTheErrorOfDo", quick,
 	},
 	{
-		"a release whose reply was lost is a loss", "rlock/grant.go",
+		"a release whose reply was lost is a loss", "rlock/release.go",
 		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case errors.Is(a.err, lua.ErrNotOwner):",
 		"rlock", "TestLostReply", quick,
 	},
@@ -105,7 +105,7 @@ var mutations = []mutation{
 	},
 	{
 		"a release that was refused is forgotten", "internal/janitor/janitor.go",
-		"final && !j.hasty && one.Known", "false",
+		"final && !j.hasty && one.Likely", "false",
 		"rlock", "TestFakeTimeRefusedReleaseIsRepeated", quick,
 	},
 
@@ -309,7 +309,7 @@ var mutations = []mutation{
 		"lua", "TestCourses", quick,
 	},
 	{
-		"heirs keep their place in the queue", "rlock/grant.go",
+		"heirs keep their place in the queue", "rlock/release.go",
 		"e := lua.Ending{Tickets: g.run.passed, Used", "e := lua.Ending{Used",
 		"rlock", "TestFairRun", quick,
 	},
@@ -334,6 +334,12 @@ var mutations = []mutation{
 		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
 	},
 
+	{
+		"a grant is passed on while an attempt of its owner is under way", "rlock/handoff.go",
+		"g.attemptOpen || ", "",
+		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
+	},
+
 	// What is left behind.
 	{
 		"a lease is renewed after the unlock", "watchdog/entry.go",
@@ -341,19 +347,49 @@ var mutations = []mutation{
 		"watchdog", "TestStopIsFinal", quick,
 	},
 	{
-		"what a caller left behind is not released", "rlock/grant.go",
+		"what a caller left behind is not released", "rlock/release.go",
 		"some: remains.some || acquired || g.acquireUnknown || g.leftState,", "some: acquired,",
 		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
 	},
 	{
-		"a late answer is not followed up", "rlock/grant.go",
+		"a late answer is not followed up", "rlock/late.go",
 		"case !g.keep(maybe):", "case !g.keep(maybe) && false:",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
-		"a late attempt is not released once more", "rlock/grant.go",
+		"a late attempt is not released once more", "rlock/late.go",
 		"if remains.maybe {", "if false {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
+	},
+	{
+		"a late answer releases what Unlock is about to release", "rlock/late.go",
+		"return !g.left.over && g.state != lost", "return g.state != released && g.state != lost",
+		"rlock", "TestFakeTimeLateAnswerDuringUnlock", quick,
+	},
+	{
+		"a ticket is given up with the lease", "rlock/late.go",
+		"g.leftState && until.Before(claimed)", "false",
+		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
+	},
+	{
+		"nothing is released when the lease should be over", "internal/janitor/janitor.go",
+		"&& (one.tried || j.trouble > 0)", "",
+		"internal/janitor", "TestFakeTimeTooLate", quick,
+	},
+	{
+		"an overloaded server is sent as much as before", "internal/request/alarm.go",
+		"g.limit = max(min(g.limit, len(b.calls)/4), minBatch)", "",
+		"internal/request", "TestFakeTimeOverload", quick,
+	},
+	{
+		"a call gives up although others are answered", "internal/request/repeat.go",
+		"newest.After(p.Since)", "false",
+		"internal/request", "TestFakeTimeTotalCountsFromTheNewestAnswer", quick,
+	},
+	{
+		"what found no connection in time ends the call", "internal/request/detached.go",
+		"if d.err == ErrNotSent {", "if false {",
+		"internal/request", "TestFakeTimeNotSentIsNotLeft", quick,
 	},
 	{
 		"releases share a script with acquires", "lua/joint.go",
