@@ -90,10 +90,12 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	l := w.lock
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
-	refused := w.refused() // once: another waiter's answer takes it away
+	if a.cut {
+		if refused := w.refused(); refused != nil { // asked once: another waiter's answer may take it away
+			return nil, refused.because(ended(wait))
+		}
+	}
 	switch {
-	case a.cut && refused != nil:
-		return nil, refused.because(ended(wait))
 	case a.err != nil:
 		return nil, a.err
 	case a.value.Acquired:

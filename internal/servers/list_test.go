@@ -83,9 +83,9 @@ type suite struct {
 // need no server. What takes many servers has a part in this package.
 var suites = []suite{
 	{pkg: "lua", run: ".", short: "."},
-	{pkg: "pubsub", run: ".", short: "^Test(Redis|Sharded|Both|HasSharded|NoRights)"},
-	{pkg: "rlock", run: ".", short: "^Test(Nested|Fair|Read|Permanent|OutOfMemory|ReadOnly|Publish|Force|Inspect|MultiLock|QuorumLock|Waiter)"},
+	{pkg: "pubsub", run: ".", short: "^Test(HasSharded|Sharded|Both)"},
+	{pkg: "rlock", run: ".", short: "^Test(Nested|Fair|Read|Permanent|OutOfMemory|ReadOnly|Publish|Force|Inspect|MultiLock|Waiter)"},
 	{pkg: "internal/evidence", run: "."},
-	{pkg: "cmd/rlock", run: "^Test(Doctor|Rights|Users|TLS|ClusterFlag|Ls|Inspect|Unlock|OtherKinds|Forks)", short: "^TestDoctor(FindsNothing|AsLockUser|MissesRights|OfACluster)$"},
+	{pkg: "cmd/rlock", run: "^Test(Doctor|Rights|Users|TLS|ClusterFlag|Ls|Inspect|Unlock|OtherKinds|Forks)", short: "^TestDoctor(FindsNothing|AsLockUser|MissesRights|KnowsItsServer|TriesScripts)$"},
 	{pkg: "internal/servers", run: ".", short: ".", long: true},
 }
