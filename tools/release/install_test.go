@@ -68,7 +68,7 @@ func committed(t *testing.T, root string) (files []zip.File) {
 
 type inRepository struct{ root, path string }
 
-func (f inRepository) Path() string { return f.path }
+func (f inRepository) Path() string                { return f.path }
 func (f inRepository) Lstat() (os.FileInfo, error) { return os.Lstat(filepath.Join(f.root, f.path)) }
 
 func (f inRepository) Open() (io.ReadCloser, error) {
