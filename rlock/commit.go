@@ -34,6 +34,10 @@ func newCarrier(c *Client, senders int) request.Carrier {
 	})
 }
 
+// redisKey is the key that all keys of the lock are in one slot with. That of its kind may
+// have more to it, such as the side of a read/write lock.
+func (l *Lock) redisKey() string { return l.client.opts.Prefix + l.name }
+
 // gathers tells whether the requests of the lock travel with others. Not by a client of
 // a type that is not known: it may spread a pipeline over several servers, and then it
 // waits for the slowest.

@@ -52,7 +52,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 		var value T
 		var err error
 		if l.gathers() {
-			call := l.client.scripts.Call(ctx, request.Terms{Key: l.key, Bound: bound, Stop: p.Stop, Repeat: repeat, Late: unread(late)})
+			call := l.client.scripts.Call(ctx, request.Terms{Key: l.redisKey(), Bound: bound, Stop: p.Stop, Repeat: repeat, Late: unread(late)})
 			defer call.Put()
 			value, err = ask(call)
 		} else {
