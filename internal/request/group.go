@@ -20,7 +20,7 @@ const (
 	most        = 2 * time.Second
 	slower      = 8                      // times as long as the newest answer took: then a batch is given up
 	aloneFor    = time.Minute            // how long a server is not asked again what it has refused
-	lookPause   = 100 * time.Millisecond // how often a batch without an answer has it looked up whether another server has taken over
+	lookPause   = 100 * time.Millisecond // how often somebody looks whether another server is to answer
 )
 
 // Runner sends commands. Every redis.UniversalClient is one.
