@@ -78,7 +78,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.reports.Dropped = c.dropped
 	c.log = c.reports.Logger(o.Logger)
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
-	c.scripts, c.sweeps = newGroup(c, maxSenders), newGroup(c, maxSweeps)
+	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
 	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Hold: c.scripts.Hold, Classify: classify}
 	c.server = kind.Server{
 		ID: c.id, RDB: rdb, Scripts: c.scripts, Hub: hub, Channels: channels,

@@ -17,24 +17,34 @@ const (
 
 // groups send the scripts of a client.
 type groups struct {
-	scripts *request.Group // what callers wait for
-	sweeps  *request.Group // what they have left behind
+	scripts request.Carrier // what callers wait for
+	sweeps  request.Carrier // what they have left behind
 }
 
-// newGroup returns what sends the scripts of a client together.
-func newGroup(c *Client, senders int) *request.Group {
-	single := c.single()
-	return request.NewGroup(request.Config{
+// newCarrier returns what sends the scripts of a client together, to each server those
+// that are for it.
+func newCarrier(c *Client, senders int) request.Carrier {
+	_, single := c.server.RDB.(*redis.Client)
+	return request.NewCarrier(request.Config{
 		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
+		Reload: func() { c.reload(c.server.RDB) },
 		Send: func(ctx context.Context, r request.Runner, cmds []redis.Cmder, joined bool) bool {
 			return lua.Send(ctx, r, cmds, joined && single)
 		},
 	})
 }
 
-// single tells whether the client leads to one server, and not to a cluster. There a
-// pipeline would wait for the slowest of several nodes.
-func (c *Client) single() bool {
-	_, single := c.server.RDB.(*redis.Client)
-	return single
+// redisKey is the key that all keys of the lock are in one slot with. That of its kind may
+// have more to it, such as the side of a read/write lock.
+func (l *Lock) redisKey() string { return l.client.opts.Prefix + l.name }
+
+// gathers tells whether the requests of the lock travel with others. Not by a client of
+// a type that is not known: it may spread a pipeline over several servers, and then it
+// waits for the slowest.
+func (l *Lock) gathers() bool {
+	switch l.client.server.RDB.(type) {
+	case *redis.Client, *redis.ClusterClient:
+		return l.grouped
+	}
+	return false
 }

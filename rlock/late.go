@@ -99,12 +99,12 @@ func (g *grant) toSweep() janitor.Leftover {
 // requestSweep makes one attempt to release, in the pipelines of the janitor.
 func (g *grant) requestSweep(ctx context.Context) error {
 	l := g.lock
-	if !l.grouped {
+	if !l.gathers() {
 		_, err := attempt(ctx, l, l.bound(), nil, g.requestRelease, nil)
 		return err
 	}
-	call := l.client.sweeps.Call(ctx, request.Terms{Bound: l.bound()})
-	defer l.client.sweeps.Put(call)
+	call := l.client.sweeps.Call(ctx, request.Terms{Key: l.redisKey(), Bound: l.bound()})
+	defer call.Put()
 	_, err := g.requestRelease(call)
 	return err
 }

@@ -49,12 +49,15 @@ type answer[T any] struct {
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(context.Context) (T, error), late func(T, error)) answer[T] {
 	p.Classify = classify
 	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (T, error) {
-		if group := l.client.scripts; l.grouped && l.client.single() {
-			call := group.Call(ctx, request.Terms{Bound: bound, Stop: p.Stop, Repeat: repeat, Late: unread(late)})
-			defer group.Put(call)
-			return ask(call)
+		var value T
+		var err error
+		if l.gathers() {
+			call := l.client.scripts.Call(ctx, request.Terms{Key: l.redisKey(), Bound: bound, Stop: p.Stop, Repeat: repeat, Late: unread(late)})
+			defer call.Put()
+			value, err = ask(call)
+		} else {
+			value, err = attempt(ctx, l, bound, p.Stop, ask, late)
 		}
-		value, err := attempt(ctx, l, bound, p.Stop, ask, late)
 		if o, _ := classify(err); o != answered && err != request.ErrAbandoned && err != request.ErrNotSent {
 			l.client.reload(l.client.server.RDB)
 		}

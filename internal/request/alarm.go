@@ -23,11 +23,16 @@ func (g *Group) ring() {
 	now := time.Now()
 	g.mu.Lock()
 	g.next = time.Time{}
-	g.expire(&g.queue, now)
-	g.expire(&g.held, now)
+	elsewhere := func(*Call) bool { return false }
+	if slices.ContainsFunc(g.open, func(b *batch) bool { return b.silent(now) }) {
+		g.Reload() // what the client knows may be out of date
+		elsewhere = func(c *Call) bool { return g.replaced(c.key) }
+	}
+	g.expire(&g.queue, now, elsewhere)
+	g.expire(&g.held, now, elsewhere)
 	var gone []*Call
 	g.open = slices.DeleteFunc(g.open, func(b *batch) bool {
-		gone = append(gone, b.check(now)...)
+		gone = append(gone, b.check(now, elsewhere)...)
 		if !b.ended && !b.given {
 			g.watch(b.earliest())
 		}
@@ -52,25 +57,41 @@ func (g *Group) ring() {
 	}
 }
 
-// expire ends those calls of a queue that were not sent in time. mu is held.
-func (g *Group) expire(q *calls, now time.Time) {
+// expire ends those calls of a queue that were not sent in time, and those that are to
+// go elsewhere. mu is held.
+func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 	for c := q.first; c != nil; {
 		next := c.next
-		if now.Before(c.deadline) {
-			g.watch(c.deadline)
-		} else {
+		switch {
+		case !now.Before(c.deadline):
 			q.remove(c)
 			c.tell(over, ErrCrowded)
+		case elsewhere(c):
+			q.remove(c)
+			c.tell(over, errReplaced)
+		default:
+			g.watch(c.deadline)
 		}
 		c = next
 	}
 }
 
-// check ends what is overdue, and returns calls that were left before and will not be
-// answered in time. Group.mu is held.
-func (b *batch) check(now time.Time) (gone []*Call) {
+// silent tells whether it is time to ask whether another server has taken over.
+// Group.mu is held.
+func (b *batch) silent(now time.Time) bool {
+	return !b.ended && !b.look.IsZero() && !now.Before(b.look)
+}
+
+// check ends what is overdue or is to go elsewhere, and returns calls that were left
+// before and will not be answered in time. Group.mu is held.
+func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) {
 	if b.ended {
 		return nil
+	}
+	if b.silent(now) {
+		b.look = now.Add(lookPause)
+	} else {
+		elsewhere = func(*Call) bool { return false }
 	}
 	overdue := !now.Before(b.deadline)
 	if overdue && !b.begged {
@@ -85,7 +106,7 @@ func (b *batch) check(now time.Time) (gone []*Call) {
 		switch {
 		case c.state == left && overdue:
 			gone = append(gone, c)
-		case c.state == sent && (overdue || !now.Before(c.deadline)):
+		case c.state == sent && (overdue || !now.Before(c.deadline) || elsewhere(c)):
 			c.tell(left, ErrNoAnswer)
 			b.left++
 		}
@@ -97,6 +118,9 @@ func (b *batch) check(now time.Time) (gone []*Call) {
 // earliest is when something of a batch is overdue. Group.mu is held.
 func (b *batch) earliest() time.Time {
 	at := b.deadline
+	if !b.look.IsZero() && b.look.Before(at) {
+		at = b.look
+	}
 	for _, c := range b.calls {
 		if c.state == sent && c.deadline.Before(at) {
 			at = c.deadline

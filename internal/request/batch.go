@@ -19,6 +19,7 @@ type batch struct {
 
 	// Guarded by Group.mu.
 	deadline time.Time // then it is given up
+	look     time.Time // then it is asked whether another server has taken over; zero: never
 	left     int       // calls that were left
 	begged   bool      // it was told to stop waiting for a connection
 	ended    bool      // its calls are over
@@ -37,7 +38,7 @@ func (b *batch) reset() {
 	b.calls, b.room[0], b.owner = nil, nil, nil
 	b.note.Cmder = nil
 	b.note.at.Store(0)
-	b.deadline, b.left, b.begged, b.ended, b.given = time.Time{}, 0, false, false, false
+	b.deadline, b.look, b.left, b.begged, b.ended, b.given = time.Time{}, time.Time{}, 0, false, false, false
 	b.wait.values, b.wait.deadline = nil, time.Time{}
 	if b.wait.closed {
 		b.wait.done, b.wait.closed = nil, false

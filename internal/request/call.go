@@ -2,18 +2,20 @@ package request
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Call is one request that a [Group] carries. It is the context to make the request
-// with, as that is all that reaches [Group.Process] of it.
+// Call is one request that a [Carrier] carries. It is the context to make the request
+// with, as that is all that reaches Process of it.
 type Call struct {
 	context.Context // the caller's
 
-	group  *Group
+	home   home
+	key    string
 	bound  time.Duration
 	stop   <-chan struct{}
 	late   func(error)
@@ -23,7 +25,7 @@ type Call struct {
 	own    batch         // if it goes alone
 	users  atomic.Int32  // the caller, and the sender of own
 
-	// Guarded by Group.mu.
+	// Guarded by Group.mu, that of the group which has it.
 	state      state
 	batch      *batch    // it is sent with
 	deadline   time.Time // then it is over
@@ -34,6 +36,7 @@ type Call struct {
 
 // Terms are those of a call.
 type Terms struct {
+	Key    string          // whose server it is for, if the client has several
 	Bound  time.Duration   // how long it may take
 	Stop   <-chan struct{} // ends it as its context does; may be nil
 	Repeat bool            // it may have been executed before
@@ -49,23 +52,36 @@ const (
 	over
 )
 
-// Call returns a request to make. Its Context ends with ctx. [Group.Put] takes it back.
-func (g *Group) Call(ctx context.Context, t Terms) *Call {
-	c := g.spare.Get().(*Call)
+// home is the carrier that a call was made by.
+type home interface {
+	// process carries a command of the call.
+	process(c *Call, cmd redis.Cmder) error
+	spares() *pool
+}
+
+// pool is calls to be made. Each has a channel to be told by, and one to be cancelled
+// by, which are worth keeping.
+type pool struct{ sync.Pool }
+
+// call returns a call with a home.
+func (p *pool) call(ctx context.Context, h home, t Terms) *Call {
+	c, ok := p.Get().(*Call)
+	if !ok {
+		c = &Call{done: make(chan struct{}, 1)}
+	}
 	c.users.Store(1)
-	c.Context, c.group, c.bound, c.stop, c.late, c.repeat = ctx, g, t.Bound, t.Stop, t.Late, t.Repeat
+	c.Context, c.home, c.key, c.bound, c.stop, c.late, c.repeat = ctx, h, t.Key, t.Bound, t.Stop, t.Late, t.Repeat
 	return c
 }
 
-// Put takes back a call that was made: each has a channel to be told by, and one to
-// be cancelled by, which are worth keeping. One that was left is still needed.
-func (g *Group) Put(c *Call) {
+// Put takes back a call that was made. One that was left is still needed.
+func (c *Call) Put() {
 	if c.users.Add(-1) > 0 || c.state == left {
 		return
 	}
 	c.Context, c.late, c.cmd, c.err, c.batch = nil, nil, nil, nil, nil
 	c.own.reset()
-	g.spare.Put(c)
+	c.home.spares().Put(c)
 }
 
 // outcome is the error of a call that is over.

@@ -3,14 +3,16 @@
 // repeated, and says what is known of a request that got no answer. It knows nothing
 // of what the requests do.
 //
-// A request is a function that sends one command, or several in turn. There are two
-// ways to make it:
+// A request is a function that sends one command, or several in turn. These are the ways
+// to make it:
 //
 //   - [Group] sends the commands of all callers in shared pipelines, as databases let
 //     concurrent transactions share a write to the log (group commit). A request runs
 //     in the goroutine of its caller, who only waits for its part of the answer.
+//   - [Masters] does that for a cluster, with a group for each master. [NewCarrier]
+//     chooses between the two.
 //   - [Detached] runs a request in a goroutine of its own. It is for what cannot share
-//     a pipeline: a cluster, where that would wait for the slowest of several nodes.
+//     a pipeline, or is looking for the right node of a cluster.
 //
 // Either way the caller returns as soon as its context ends. go-redis does not do that:
 // it looks at the context of a command only while it waits for a connection. What the

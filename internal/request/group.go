@@ -19,8 +19,9 @@ const (
 	nearSenders = 2                      // batches under way at once to a server that is near
 	least       = 250 * time.Millisecond // before a batch is given up
 	most        = 2 * time.Second
-	slower      = 8           // times as long as the newest answer took: then a batch is given up
-	aloneFor    = time.Minute // how long a server is not asked again what it has refused
+	slower      = 8                      // times as long as the newest answer took: then a batch is given up
+	aloneFor    = time.Minute            // how long a server is not asked again what it has refused
+	lookPause   = 100 * time.Millisecond // how often somebody looks whether another server is to answer
 )
 
 // Runner sends commands. Every redis.UniversalClient is one.
@@ -29,11 +30,12 @@ type Runner interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Config is what a [Group] needs.
+// Config is what a [Carrier] needs.
 type Config struct {
 	Client     redis.UniversalClient
 	Begin, End func() // are called before a goroutine is started, and when it ends
-	Senders    int    // batches under way at once
+	Reload     func() // for a cluster: has its client look for the masters anew, in the background; often called
+	Senders    int    // batches under way at once to a server
 
 	// Send sends several commands in one pipeline, some of them as one script if joined
 	// is set. It reports whether the server has refused that.
@@ -55,10 +57,15 @@ type Config struct {
 // are half as large, and grow again with each that is answered.
 type Group struct {
 	Config
-	obeys bool         // the client ends a command at the deadline of its context
-	send  func()       // drain, in a goroutine
-	spare sync.Pool    // of *Call
+	obeys bool   // the client ends a command at the deadline of its context
+	guard bool   // the server may be a replica, and its connections are for reading there
+	send  func() // drain, in a goroutine
+	spare pool
 	alone atomic.Int64 // until when scripts are not joined: the server refused it; Unix nanoseconds
+
+	// Of a cluster's:
+	first    string                // the key that it was made for
+	replaced func(key string) bool // tells whether another server has taken over a key
 
 	mu       sync.Mutex // guards what follows
 	queue    calls
@@ -82,27 +89,18 @@ func NewGroup(config Config) *Group {
 		defer g.End()
 		g.drain()
 	}
-	g.spare.New = func() any { return &Call{done: make(chan struct{}, 1)} }
 	return g
 }
 
-// Pipeline is that of the client.
+// Call implements [Carrier], as the methods below do.
+func (g *Group) Call(ctx context.Context, t Terms) *Call { return g.spare.call(ctx, g, t) }
+
+func (g *Group) spares() *pool { return &g.spare }
+
 func (g *Group) Pipeline() redis.Pipeliner { return g.Client.Pipeline() }
 
-// Process sends cmd, and returns its error. If ctx is a [Call] it goes with others,
-// and the error may be one of this package; then cmd must not be used. Otherwise it
-// goes by itself, and ErrNotSent says that it surely was not sent.
 func (g *Group) Process(ctx context.Context, cmd redis.Cmder) error {
-	if c, ok := ctx.(*Call); ok {
-		return c.group.process(c, cmd)
-	}
-	n := note{Cmder: cmd}
-	err := g.Client.Process(ctx, &n)
-	if err != nil && ctx.Err() != nil && !n.sent() {
-		cmd.SetErr(ErrNotSent)
-		return ErrNotSent
-	}
-	return err
+	return g.Config.process(ctx, cmd)
 }
 
 func (g *Group) process(c *Call, cmd redis.Cmder) error {
@@ -154,8 +152,6 @@ func (g *Group) enter(c *Call) (b *batch, start bool) {
 	return b, start
 }
 
-// Hold keeps calls back that may leave something behind, those with a Late function,
-// until it is called again without on.
 func (g *Group) Hold(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -215,6 +211,10 @@ func (g *Group) take(now time.Time) *batch {
 	}
 	g.open = append(g.open, b)
 	g.watch(b.deadline)
+	if g.replaced != nil {
+		b.look = now.Add(lookPause)
+		g.watch(b.look)
+	}
 	return b
 }
 

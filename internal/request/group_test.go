@@ -118,7 +118,7 @@ func ask(ctx context.Context, g *Group, name string) error {
 
 func askOrLate(ctx context.Context, g *Group, name string, bound time.Duration, late func(error)) error {
 	c := g.Call(ctx, Terms{Bound: bound, Late: late})
-	defer g.Put(c)
+	defer c.Put()
 	return g.Process(c, redis.NewCmd(ctx, name))
 }
 

@@ -31,6 +31,9 @@ var (
 	ErrNoAnswer = errors.New("no answer in time")
 	// ErrUnread: it was answered when its caller had left, and nobody has read that.
 	ErrUnread = errors.New("the answer was not read")
+
+	// errReplaced: it was not sent, as another server has taken over. It is then sent there.
+	errReplaced = errors.New("not sent: another server has taken over")
 )
 
 // Classify reads the error of a request. final says that repeating it would not

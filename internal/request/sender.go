@@ -48,7 +48,7 @@ func (g *Group) begin() *batch {
 // nobody else is about to send; then drain must follow.
 func (g *Group) pass(b *batch) bool {
 	if b.owner != nil {
-		defer g.Put(b.owner)
+		defer b.owner.Put()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +65,7 @@ func (g *Group) pass(b *batch) bool {
 
 // carry sends a batch, and tells its callers what has become of it.
 func (g *Group) carry(b *batch) {
-	if len(b.calls) == 1 {
+	if len(b.calls) == 1 && !g.guard {
 		b.note.Cmder = b.calls[0].cmd
 		_ = g.Client.Process(&b.wait, &b.note)
 	} else {
@@ -76,7 +76,7 @@ func (g *Group) carry(b *batch) {
 				cmds[i] = apart{c.cmd}
 			}
 		}
-		if g.Send(&b.wait, &marking{g.Client, &b.note}, cmds, start.UnixNano() >= g.alone.Load()) {
+		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, start.UnixNano() >= g.alone.Load()) {
 			g.alone.Store(start.Add(aloneFor).UnixNano())
 		}
 	}

@@ -1,0 +1,49 @@
+package request
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Carrier sends the commands of concurrent requests together: a [Group] to one server,
+// or [Masters] to those of a cluster.
+type Carrier interface {
+	// Call returns a request to make. Its Context ends with ctx. [Call.Put] takes it back.
+	Call(ctx context.Context, t Terms) *Call
+
+	// Process sends cmd, and returns its error. If ctx is a [Call] it goes with others,
+	// and the error may be one of this package; then cmd must not be used. Otherwise it
+	// goes by itself, and ErrNotSent says that it surely was not sent.
+	Process(ctx context.Context, cmd redis.Cmder) error
+
+	// Pipeline is that of the client.
+	Pipeline() redis.Pipeliner
+
+	// Hold keeps calls back that may leave something behind, those with a Late function,
+	// until it is called again without on. Those to a cluster go on: one node that is
+	// silent must not keep back what is for the others.
+	Hold(on bool)
+}
+
+// NewCarrier returns what fits the client. Nothing is sent.
+func NewCarrier(config Config) Carrier {
+	if cluster, ok := config.Client.(*redis.ClusterClient); ok {
+		return newMasters(config, cluster)
+	}
+	return NewGroup(config)
+}
+
+// process sends cmd now, unless it is part of a call.
+func (c *Config) process(ctx context.Context, cmd redis.Cmder) error {
+	if call, ok := ctx.(*Call); ok {
+		return call.home.process(call, cmd)
+	}
+	n := note{Cmder: cmd}
+	err := c.Client.Process(ctx, &n)
+	if err != nil && ctx.Err() != nil && !n.sent() {
+		cmd.SetErr(ErrNotSent)
+		return ErrNotSent
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Masters sends the commands of each call to the master of a cluster that has the slot of
+// its key, together with what else goes there at that time: there is a [Group] for each,
+// so that a node that is silent, or has died, keeps nobody waiting who asks another. A
+// replica is never asked.
+//
+// The client's map of the cluster says which master it is. It may be out of date, or a
+// slot may be on its way: whoever is sent away by a node goes by himself, as go-redis
+// then finds the right one, and has the map loaded anew. A node that is replaced while it
+// gives no answer is left by all that is for its successor.
+type Masters struct {
+	Config
+	cluster  *redis.ClusterClient
+	readOnly bool        // the client's connections are for reading from replicas as well
+	known    atomic.Bool // the client has a map
+	spare    pool
+
+	mu     sync.Mutex               // guards what follows
+	groups map[*redis.Client]*Group // of those that were asked
+}
+
+func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
+	return &Masters{
+		Config: config, cluster: cluster, readOnly: cluster.Options().ReadOnly,
+		groups: make(map[*redis.Client]*Group),
+	}
+}
+
+// Call implements [Carrier], as the methods below do.
+func (m *Masters) Call(ctx context.Context, t Terms) *Call { return m.spare.call(ctx, m, t) }
+
+func (m *Masters) Process(ctx context.Context, cmd redis.Cmder) error {
+	return m.Config.process(ctx, cmd)
+}
+
+func (m *Masters) Pipeline() redis.Pipeliner { return m.Client.Pipeline() }
+
+func (m *Masters) Hold(bool) {}
+
+func (m *Masters) spares() *pool { return &m.spare }
+
+func (m *Masters) process(c *Call, cmd redis.Cmder) error {
+	bound, until := c.bound, time.Now().Add(c.bound)
+	defer func() { c.bound = bound }()
+	for {
+		g := m.group(c.key)
+		if g == nil {
+			return m.alone(c, cmd)
+		}
+		err := g.process(c, cmd)
+		c.bound = time.Until(until)
+		switch {
+		case err == errReplaced && c.bound > 0:
+		case err == errReplaced:
+			return ErrCrowded
+		case m.sentAway(err) && c.bound > 0:
+			return m.alone(c, cmd)
+		default:
+			return err
+		}
+	}
+}
+
+// sentAway tells whether the right node is to be looked for. It is not, after MOVED, by a
+// client that reads from replicas: the first that go-redis would ask again is the node
+// that has said so, which may have become a replica and executes what is sent to it by
+// such a client. That one asks again when it has a new map.
+func (m *Masters) sentAway(err error) bool {
+	var reply redis.Error
+	switch {
+	case errors.Is(err, redis.ErrClosed): // the node has left the cluster
+		return true
+	case !errors.As(err, &reply):
+		return false
+	case HasCode(reply, "MOVED"):
+		m.Reload()
+		return !m.readOnly
+	}
+	return HasCode(reply, "ASK")
+}
+
+// group returns that of the master of a key; nil if it is not known yet. When there is a
+// new one, those whose master has left the cluster are forgotten. One that is forgotten
+// because it has lost the slot it was asked for first comes back.
+func (m *Masters) group(key string) *Group {
+	node := m.master(key)
+	if node == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.groups[node]
+	if g == nil {
+		maps.DeleteFunc(m.groups, func(_ *redis.Client, g *Group) bool { return g.replaced(g.first) && g.unused() })
+		g = m.newGroup(node, key)
+		m.groups[node] = g
+	}
+	return g
+}
+
+// master is that of a key, by the client's map; nil if there is none. It does not wait.
+func (m *Masters) master(key string) *redis.Client {
+	if !m.known.Load() { // go-redis would load it now
+		return nil
+	}
+	node, err := m.cluster.MasterForKey(context.Background(), key)
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+func (m *Masters) newGroup(node *redis.Client, key string) *Group {
+	config := m.Config
+	config.Client = node
+	g := NewGroup(config)
+	g.first, g.guard = key, m.readOnly
+	g.replaced = func(key string) bool { return m.master(key) != node }
+	return g
+}
+
+// unused tells whether nothing of a group is under way.
+func (g *Group) unused() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.queue.n+g.held.n+len(g.open)+g.starting == 0
+}
+
+// alone sends a command by itself, by the client of the cluster.
+func (m *Masters) alone(c *Call, cmd redis.Cmder) error {
+	background := func(f func()) {
+		m.Begin()
+		go func() {
+			defer m.End()
+			f()
+		}()
+	}
+	var late func(struct{}, error)
+	if tell := c.late; tell != nil {
+		late = func(_ struct{}, err error) {
+			if err == nil {
+				err = ErrUnread
+			}
+			tell(err)
+		}
+	}
+	key := c.key // the call may be another's by then
+	_, err := Detached(c.Context, background, c.bound, c.stop, nil, func(ctx context.Context) (struct{}, error) {
+		if _, err := m.cluster.MasterForKey(ctx, key); err == nil {
+			m.known.Store(true)
+		}
+		return struct{}{}, m.Process(ctx, cmd)
+	}, late)
+	return err
+}

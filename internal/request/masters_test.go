@@ -1,0 +1,219 @@
+package request
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Keys of three slots, which the nodes of [fake] share: 3300, 7365, 11298.
+var keys = []string{"b", "c", "d"}
+
+// fake is a cluster without servers. Each node is a [line].
+type fake struct {
+	*Masters
+	rdb *redis.ClusterClient
+
+	mu     sync.Mutex // guards what follows
+	lines  map[string]*line
+	owners []string // by key
+	loads  int      // of the map
+}
+
+func newFake(t *testing.T, edit ...func(*redis.ClusterOptions)) *fake {
+	f := &fake{lines: make(map[string]*line), owners: []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}}
+	o := &redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.loads++
+		var slots []redis.ClusterSlot
+		for i, owner := range f.owners {
+			slots = append(slots, redis.ClusterSlot{Start: i * 5462, End: min((i+1)*5462, 16384) - 1, Nodes: []redis.ClusterNode{{Addr: owner}, {Addr: "10.0.0.6:1"}}})
+		}
+		return slots, nil
+	}, DisableRoutingPolicies: true}
+	for _, e := range edit {
+		e(o)
+	}
+	f.rdb = redis.NewClusterClient(o)
+	t.Cleanup(func() { _ = f.rdb.Close() })
+	f.rdb.OnNewNode(func(node *redis.Client) { node.AddHook(f.line(node.Options().Addr)) })
+	f.Masters = NewCarrier(Config{
+		Client: f.rdb, Senders: senders, Begin: func() {}, End: func() {}, Send: pipeline,
+		Reload: func() {
+			_ = f.rdb.ForEachMaster(context.Background(), func(context.Context, *redis.Client) error { return nil })
+		},
+	}).(*Masters)
+	return f
+}
+
+func (f *fake) line(addr string) *line {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := f.lines[addr]
+	if l == nil {
+		l = &line{takes: time.Millisecond, started: make(map[string]bool)}
+		f.lines[addr] = l
+	}
+	return l
+}
+
+// sizes are those of the pipelines that a node has got, since it was asked for the first
+// time.
+func (f *fake) sizes(addr string) []int {
+	l := f.line(addr)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sizes
+}
+
+func (f *fake) ask(ctx context.Context, key, name string) error {
+	c := f.Call(ctx, Terms{Key: key, Bound: time.Minute})
+	defer c.Put()
+	cmd := redis.NewCmd(ctx, name, key)
+	cmd.SetFirstKeyPos(1)
+	return f.Process(c, cmd)
+}
+
+// idle fails the test unless nothing is under way.
+func (f *fake) idle(t *testing.T) {
+	t.Helper()
+	for _, g := range f.groups {
+		idle(t, g)
+	}
+}
+
+// Those who come at the same time share a pipeline for each master, but for the very
+// first, who have the map loaded.
+func TestFakeTimeAPipelineForEachMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		require.NoError(t, f.ask(t.Context(), "b", "first"))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 100 {
+			for _, key := range keys {
+				wg.Go(func() { assert.NoError(t, f.ask(t.Context(), key, "good")) })
+			}
+		}
+		wg.Go(func() { assert.ErrorIs(t, f.ask(t.Context(), "d", "bad"), errBad) })
+		wg.Wait()
+		require.LessOrEqual(t, time.Since(start), 2*time.Millisecond)
+		for addr, want := range map[string]int{"10.0.0.1:1": 1 + 100, "10.0.0.2:1": 100, "10.0.0.3:1": 101, "10.0.0.6:1": 0} {
+			sizes, n := f.sizes(addr), 0
+			for _, size := range sizes {
+				n += size
+			}
+			require.Equal(t, want, n)
+			require.LessOrEqual(t, len(sizes), 1+senders+1)
+		}
+		f.idle(t)
+	})
+}
+
+// A node that gives no answer keeps nobody waiting who asks another.
+func TestFakeTimeSilentMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		for _, key := range keys {
+			require.NoError(t, f.ask(t.Context(), key, "first"))
+		}
+		f.line("10.0.0.2:1").take(time.Hour, 0)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { assert.ErrorIs(t, f.ask(t.Context(), "c", "lost"), ErrNoAnswer) })
+		}
+		start := time.Now()
+		for range 100 {
+			for _, key := range []string{"b", "d"} {
+				wg.Go(func() {
+					assert.NoError(t, f.ask(t.Context(), key, "good"))
+					assert.Less(t, time.Since(start), 100*time.Millisecond)
+				})
+			}
+			time.Sleep(500 * time.Microsecond)
+		}
+		wg.Wait()
+		time.Sleep(2 * time.Hour)
+		f.idle(t)
+	})
+}
+
+// What is on its way to a node that is replaced ends without an answer, soon after the
+// map says so; what has not been sent goes to its successor.
+func TestFakeTimeReplacedMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		for _, key := range append(keys, keys...) { // the first goes by itself
+			require.NoError(t, f.ask(t.Context(), key, "first"))
+		}
+		f.line("10.0.0.2:1").take(time.Hour, 0)
+		var wg sync.WaitGroup
+		for range nearSenders {
+			wg.Go(func() { assert.ErrorIs(t, f.ask(t.Context(), "c", "sent"), ErrNoAnswer) })
+			synctest.Wait()
+		}
+		for range 3 {
+			wg.Go(func() { assert.NoError(t, f.ask(t.Context(), "c", "unsent")) })
+		}
+		synctest.Wait()
+		f.mu.Lock()
+		f.owners[1] = "10.0.0.4:1"
+		f.mu.Unlock()
+		start := time.Now()
+		wg.Wait()
+		require.Equal(t, lookPause+time.Millisecond, time.Since(start))
+		require.True(t, f.line("10.0.0.4:1").asked("unsent"))
+		require.False(t, f.line("10.0.0.2:1").asked("unsent"))
+
+		// What is on its way is not forgotten; then those that have left are.
+		require.Len(t, f.groups, 4)
+		time.Sleep(2 * time.Hour)
+		f.mu.Lock()
+		f.owners[1] = "10.0.0.5:1"
+		f.mu.Unlock()
+		f.Reload()
+		require.NoError(t, f.ask(t.Context(), "c", "first"))
+		require.Len(t, f.groups, 3)
+	})
+}
+
+// A call that was left is heard of, also if it went by itself.
+func TestFakeTimeLeavingTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.line("10.0.0.1:1").take(time.Second, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		var told atomic.Value
+		c := f.Call(ctx, Terms{Key: "b", Bound: time.Minute, Late: func(err error) { told.Store(err) }})
+		cmd := redis.NewCmd(ctx, "first", "b")
+		cmd.SetFirstKeyPos(1)
+		require.Equal(t, ErrAbandoned, f.Process(c, cmd))
+		c.Put()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, ErrUnread, told.Load())
+	})
+}
+
+// A client that reads from replicas has connections on which a replica would execute a
+// script. They are not, while a pipeline lasts.
+func TestFakeTimeGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, func(o *redis.ClusterOptions) { o.ReadOnly = true })
+		require.NoError(t, f.ask(t.Context(), "b", "first"))
+		require.NoError(t, f.ask(t.Context(), "b", "second"))
+		l := f.line("10.0.0.1:1")
+		require.True(t, l.asked("readwrite"))
+		require.True(t, l.asked("readonly"))
+		sizes := f.sizes("10.0.0.1:1")
+		require.Equal(t, 3, sizes[len(sizes)-1], "one command, in between")
+	})
+}
