@@ -56,8 +56,8 @@ func (l *Lock) Name() string { return l.name }
 //
 // On an error nothing is held and the context passed in comes back:
 // [ErrNotAcquired] if ctx ended while somebody else held the lock,
-// [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended
-// or for as long as a lease lasts (at least 5 s), [ErrLeaseLost] under the
+// [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended, or
+// none to any waiter here for as long as a lease lasts (at least 5 s), [ErrLeaseLost] under the
 // context of a lost grant, [ErrKeyConflict], [ErrClosed] or [ErrInvalidOption].
 // The context's own error is matched as well. Lock returns soon after ctx ends,
 // also while Redis is silent.
