@@ -49,6 +49,9 @@ func TestInspect(t *testing.T) {
 	require.Equal(t, int64(1), inspect().Waiters)
 	cancel()
 	require.ErrorIs(t, <-done, rlock.ErrNotAcquired)
+	redistest.Eventually(t, "the waiter's ticket is withdrawn, so that no release passes the lock on to it", func() bool {
+		return rdb.Exists(ctx, "rlock_queue:{a}").Val() == 0
+	})
 
 	require.NoError(t, nested.Unlock(held))
 	require.NoError(t, hold.Unlock(held))

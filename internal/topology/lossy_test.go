@@ -134,21 +134,23 @@ func TestReplicatedFailover(t *testing.T) {
 	redistest.Long(t, "failovers")
 	t.Parallel()
 	p := newPair(t)
-	options := []rlock.LockOption{rlock.WithReplicas(1, 100*time.Millisecond), rlock.WithFencing()}
+	options := []rlock.LockOption{rlock.WithReplicas(1, 100*time.Millisecond), rlock.WithFencing(), rlock.WithLeaseTime(5 * lease)}
 	first := p.client().NewLock("a", options...)
 	other := p.client()
 	plain := other.NewLock("a", rlock.WithFencing()) // the new master has no replica yet
-	granted, refused := 0, 0
 	for n := range 2 * rounds() {
-		if n%2 == 1 {
+		parted := n%2 == 1
+		if parted {
 			p.part()
 		}
 		held, hold, err := first.TryLock(t.Context())
-		if err != nil {
+		for tries := 1; !parted && errors.Is(err, rlock.ErrNotReplicated) && tries < 100; tries++ { // the replica was slow
+			held, hold, err = first.TryLock(t.Context())
+		}
+		if parted {
 			require.ErrorIs(t, err, rlock.ErrNotReplicated)
-			refused++
 		} else {
-			granted++
+			require.NoError(t, err)
 		}
 		p.part() // so that nothing more arrives
 		p.failOver()
@@ -169,9 +171,6 @@ func TestReplicatedFailover(t *testing.T) {
 		}
 		p.reunite()
 	}
-	t.Logf("%d failovers: %d grants survived, %d were refused", granted+refused, granted, refused)
-	require.Positive(t, granted)
-	require.Positive(t, refused)
 }
 
 // rounds is how many failovers are provoked.
