@@ -93,14 +93,7 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 	} else {
 		elsewhere = func(*Call) bool { return false }
 	}
-	overdue := !now.Before(b.deadline)
-	if overdue && !b.begged {
-		b.begged = true
-		b.wait.cancel()
-		if !b.note.sent() { // then it is about to end
-			b.deadline, overdue = now.Add(grace), false
-		}
-	}
+	overdue := b.overdue(now)
 	b.given = overdue
 	for _, c := range b.calls {
 		switch {
@@ -113,6 +106,23 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 	}
 	b.abandoned()
 	return gone
+}
+
+// overdue tells whether the batch is to be given up. One that still waits for a connection
+// stops to, and ends soon. Group.mu is held.
+func (b *batch) overdue(now time.Time) bool {
+	if now.Before(b.deadline) {
+		return false
+	}
+	if !b.begged {
+		b.begged = true
+		b.wait.cancel()
+		if !b.note.sent() {
+			b.deadline = now.Add(grace)
+			return false
+		}
+	}
+	return true
 }
 
 // earliest is when something of a batch is overdue. Group.mu is held.

@@ -103,10 +103,15 @@ func (a *Answer[T]) note(p *Policy, value T, err error, followed bool) (over boo
 		a.Doubt, a.Lost = true, a.Lost || !final
 	}
 	p.report(err)
-	if final || p.Once && o == NotExecuted && err != ErrCrowded {
+	if final || p.onlyOnce(o, err) {
 		a.End = Hopeless
 	}
 	return a.End == Hopeless
+}
+
+// onlyOnce tells whether the policy repeats no attempt that has failed like this.
+func (p *Policy) onlyOnce(o Outcome, err error) bool {
+	return p.Once && o == NotExecuted && err != ErrCrowded
 }
 
 func (p *Policy) report(err error) {
