@@ -102,7 +102,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 // all the same. See the package's documentation.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.tickets, l.grouped = l.polling == nil, l.replicas.n == 0 && l.polling == nil // behind a proxy, perhaps
+	l.tickets = l.polling == nil
 	l.handoff = l.handoff.withDefaults(l.fixed)
 	p := kind.NewPlain(&c.server, c.opts.Prefix+name, l.fenced)
 	if l.tickets {

@@ -103,9 +103,9 @@ func (g *grant) requestSweep(ctx context.Context) error {
 		_, err := attempt(ctx, l, l.bound(), nil, g.requestRelease, nil)
 		return err
 	}
-	call := l.client.sweeps.Call(ctx, request.Terms{Key: l.redisKey(), Bound: l.bound()})
+	call := l.client.sweeps.Call(request.Terms{Key: l.redisKey(), Bound: l.bound()})
 	defer call.Put()
-	_, err := g.requestRelease(call)
+	_, err := g.requestRelease(ctx, call)
 	return err
 }
 

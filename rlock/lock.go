@@ -37,7 +37,6 @@ type traits struct {
 	shared  bool // several owners may hold it at once
 	tickets bool // its waiters stand in a queue on the server: one of each client, or
 	fair    bool // each
-	grouped bool // its requests go out by client.scripts
 }
 
 // Name returns the name the lock was made with.

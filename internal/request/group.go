@@ -93,18 +93,11 @@ func NewGroup(config Config) *Group {
 }
 
 // Call implements [Carrier], as the methods below do.
-func (g *Group) Call(ctx context.Context, t Terms) *Call { return g.spare.call(ctx, g, t) }
+func (g *Group) Call(t Terms) *Call { return g.spare.call(g, t) }
 
 func (g *Group) spares() *pool { return &g.spare }
 
-func (g *Group) Pipeline() redis.Pipeliner { return g.Client.Pipeline() }
-
-func (g *Group) Process(ctx context.Context, cmd redis.Cmder) error {
-	return g.Config.process(ctx, cmd)
-}
-
-func (g *Group) process(c *Call, cmd redis.Cmder) error {
-	c.cmd = cmd
+func (g *Group) process(c *Call) error {
 	switch b, start := g.enter(c); {
 	case b != nil:
 		g.lone(b)
@@ -114,7 +107,7 @@ func (g *Group) process(c *Call, cmd redis.Cmder) error {
 	select {
 	case <-c.done:
 		return c.outcome()
-	case <-c.Done():
+	case <-c.ctx.Done():
 	case <-c.stop:
 	}
 	if err := g.leave(c); err != nil {
@@ -197,7 +190,7 @@ func (g *Group) take(now time.Time) *batch {
 		b = new(batch)
 	} else {
 		b.reset()
-		b.owner, b.wait.values = c, c.Context
+		b.owner, b.wait.values = c, c.ctx
 	}
 	b.deadline, b.calls = now.Add(g.patience()), b.room[:0]
 	for range n {
