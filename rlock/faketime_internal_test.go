@@ -224,7 +224,9 @@ func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
 		t.Run(fmt.Sprint("tickets ", tickets), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, l, f := newFake(t)
-				l.tickets = tickets
+				if !tickets {
+					l.notifier = announced{}
+				}
 				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{TTL: time.Hour}, nil }
 				_, _, err := l.TryLock(t.Context())
 				require.ErrorIs(t, err, ErrNotAcquired)

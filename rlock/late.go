@@ -35,7 +35,7 @@ func (g *grant) late(a kind.Answer, err error) {
 	switch {
 	case !g.keep(maybe):
 		g.clear(leftover{some: true, maybe: maybe})
-	case g.lock.tickets: // whoever has inherited the owner may have the lock by now
+	default: // whoever has inherited the owner may have the lock by now
 		g.lock.askAgain(g.owner)
 	}
 }
