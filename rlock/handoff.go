@@ -13,16 +13,16 @@ const (
 	DefaultHandoffTime = 2 * time.Millisecond
 )
 
-// maxHandoffs is the most that [WithHandoff] allows: for each of them a fencing token
-// may have to be reserved, ahead of the server's clock.
+// maxHandoffs is the most that [WithHandoff] allows.
 const maxHandoffs = 1 << 20
 
 // WithHandoff bounds how often, and for how long, the goroutines of a client pass
 // a renewed lock on among themselves, in memory and without a round trip, before
 // it is released on the server and other processes get their turn. One hand-off
 // is always allowed, however long the holder took; zero of either bound means
-// its default, and at most 1,048,576 are allowed. Goroutines whose lock has other options than the holder's are not
-// given its grant.
+// its default, and at most 1,048,576 are allowed. A fenced lock goes back to the server
+// after 10,000, as its tokens have to be reserved ahead of the server's clock. Goroutines
+// whose lock has other options than the holder's are not given its grant.
 func WithHandoff(most int, longest time.Duration) LockOption {
 	return func(l *Lock) {
 		l.handoff = handoff{most, longest}
