@@ -86,7 +86,7 @@ func (p *Polling) refused(l *Lock, n int, refusal *NotAcquiredError) (time.Durat
 		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
 	}
 	if n == p.WarnAfter {
-		l.client.log.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "owner", refusal.Owner, "ttl", refusal.TTL)
+		l.client.log.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "owner", refusal.Holder, "ttl", refusal.TTL)
 	}
 	if n == p.Tries {
 		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
