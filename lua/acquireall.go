@@ -17,6 +17,7 @@ type ReplyAll struct {
 	Tokens   []int64       // fencing tokens, aligned with what was wanted
 	Busy     int           // if refused, the first one that is held
 	TTL      time.Duration // and what is left of its holder's lease; negative if it has no end
+	Holder   string        // and its owner
 }
 
 // AcquireAll is [Acquire] for several locks, all different and, in a cluster, of
@@ -38,7 +39,7 @@ func AcquireAll(ctx context.Context, r Runner, wanted []Wanted) (ReplyAll, error
 	case err != nil:
 		return ReplyAll{}, err
 	case reply.status() == refused:
-		return ReplyAll{Busy: int(reply.int(1)) - 1, TTL: reply.millis(2)}, nil
+		return ReplyAll{Busy: int(reply.int(1)) - 1, TTL: reply.millis(2), Holder: reply.text(3)}, nil
 	}
 	all := ReplyAll{Acquired: true, Tokens: make([]int64, len(wanted))}
 	for i := range wanted {

@@ -8,7 +8,7 @@
 --              place of its counter in KEYS, 0 for a lock that is not fenced
 --
 -- reply    {1, token, ...}  acquired; in order, token 0 for a lock that is not fenced
---          {0, i, pttl}     lock i is held; what is left of the lease, -1 if it has none
+--          {0, i, pttl, owner}  lock i is held; what is left of the lease, -1 if it has none
 --          {-1, key, type}  key belongs to something that is not a lock
 local locks = {}
 for i = 1, tonumber(ARGV[1]) do
@@ -18,7 +18,7 @@ for i = 1, tonumber(ARGV[1]) do
     end
     local held = owner == ARGV[3 * i] -- the answer to an earlier delivery was lost
     if owner and not held then
-        return {0, i, redis.call('pttl', KEYS[i])}
+        return {0, i, redis.call('pttl', KEYS[i]), owner}
     end
     local counter = KEYS[tonumber(ARGV[3 * i + 1])]
     if counter and not newest(counter) then

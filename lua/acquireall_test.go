@@ -48,6 +48,7 @@ func TestAcquireAll(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, refused.Acquired)
 		require.Equal(t, 1, refused.Busy)
+		require.Equal(t, three("")[1].Grant.Owner, refused.Holder)
 		require.InDelta(t, 20*time.Second, refused.TTL, float64(5*time.Second))
 		require.Empty(t, show(t, rdb, "{k}1"), "none of them is taken")
 	})

@@ -79,7 +79,7 @@ func AcquireWrite(ctx context.Context, r Runner, g RW, lease, intent time.Durati
 	}
 	answer, err := rwWriteScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, intent.Milliseconds())
 	reply, err = granted(answer, err, true)
-	return reply, err == nil && !reply.Acquired && answer.int(2) == 1, err
+	return reply, err == nil && !reply.Acquired && answer.int(3) == 1, err
 }
 
 // CountRW makes writes and reads the hold counts of g.Owner, which are not both

@@ -59,12 +59,23 @@ local function left(prefix, owner, holds)
     return most
 end
 
+-- writer returns the owner that a lock in the mode 'write' has, nothing if it names none.
+local function writer(lock)
+    local all = redis.call('hgetall', lock)
+    for i = 1, #all, 2 do
+        local owner = string.match(all[i], '^(.+):write$')
+        if owner then
+            return owner
+        end
+    end
+end
+
 -- readers takes those readers out whose leases are over, and returns when the
--- first and when the last of the others ends; nothing if there is none. Redisson
+-- first and when the last of the others ends, and whose the first is; nothing if there is none. Redisson
 -- leaves the fields of readers that died to the TTL of the hash, which others
 -- prolong. A field that is no reader's stays, and keeps writers out.
 local function readers(lock, prefix)
-    local first, last
+    local first, last, whose
     local all = redis.call('hgetall', lock)
     for i = 1, #all, 2 do
         local owner, holds = all[i], tonumber(all[i + 1])
@@ -76,11 +87,14 @@ local function readers(lock, prefix)
                 ttl = redis.call('pttl', lock)
             end
             if ttl then
-                first, last = math.min(first or ttl, ttl), math.max(last or ttl, ttl)
+                if not first or ttl < first then
+                    first, whose = ttl, owner
+                end
+                last = math.max(last or ttl, ttl)
             else
                 redis.call('hdel', lock, owner)
             end
         end
     end
-    return first, last
+    return first, last, whose
 end

@@ -9,7 +9,8 @@
 -- ARGV[3]  what the keys of read holds begin with
 --
 -- reply    {1, token}       acquired; that of the newest writer, 0 for a lock that is not fenced
---          {0, pttl}        refused; what is left of the writer's lease, or intent, -1 if it has no end
+--          {0, pttl, owner} refused; what is left of the writer's lease, or intent, -1 if it has no end;
+--                           owner is the writer, '' if it is not known or only waits
 --          {-1, key, type}  key belongs to something that is not a read/write lock
 local mode, shared = look(KEYS[1], ARGV[2])
 if stranger(mode) then
@@ -18,11 +19,11 @@ end
 local lease, ttl = tonumber(ARGV[1]), redis.call('pttl', KEYS[1])
 if shared == 0 then
     if mode == 'write' or ttl == -1 then -- a lock without TTL is foreign, or broken
-        return {0, ttl}
+        return {0, ttl, writer(KEYS[1]) or ''}
     end
     local intent = redis.call('pttl', KEYS[2])
     if intent >= 0 then
-        return {0, intent}
+        return {0, intent, ''}
     end
 end
 

@@ -10,8 +10,9 @@
 -- ARGV[4]  how long the intent lasts, milliseconds; 0 for a writer that does not wait
 --
 -- reply    {1, token}       acquired; token 0 for a lock that is not fenced
---          {0, pttl, kept}  refused; when the first of those that hold it ends, -1 if it does not;
---                           kept is 1 if the intent says so to new readers
+--          {0, pttl, owner, kept}  refused; when the first of those that hold it ends, -1 if it does
+--                           not, and who that is, '' if it is not known; kept is 1 if the intent
+--                           says so to new readers
 --          {-1, key, type}  key belongs to something that is not a read/write lock
 local mode, shared, exclusive = look(KEYS[1], ARGV[2])
 if stranger(mode) then
@@ -21,17 +22,17 @@ local held = shared + exclusive > 0
 if not held and mode ~= 'none' then
     local ttl = redis.call('pttl', KEYS[1])
     if mode == 'write' or ttl == -1 then -- a lock without TTL is foreign, or broken
-        return {0, ttl, 0}
+        return {0, ttl, writer(KEYS[1]) or '', 0}
     end
-    local first = readers(KEYS[1], ARGV[3])
+    local first, _, whose = readers(KEYS[1], ARGV[3])
     if first and ARGV[4] == '0' then
-        return {0, first, 0}
+        return {0, first, whose, 0}
     elseif first then
         if type(redis.pcall('get', KEYS[2])) == 'table' then
             return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
         end
         redis.call('set', KEYS[2], ARGV[2], 'px', ARGV[4])
-        return {0, first, 1}
+        return {0, first, whose, 1}
     end
 end
 

@@ -69,19 +69,19 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // NotAcquiredError says that a lock was held by somebody else.
 type NotAcquiredError struct {
-	Name  string        // of the lock
-	Owner string        // that held it when it was last seen, as in [State]; "" if the server did not tell
-	Local bool          // that owner is of the same client: a goroutine of this process, perhaps the caller itself
-	TTL   time.Duration // what was left of the holder's lease when it was last seen; negative if it had no end, 0 if it was not seen. A living holder renews it: it is not when the lock will be free
-	Err   error         // what ended the wait: the context's error and cause; nil if there was no wait
+	Name   string        // of the lock; of a multi lock, of the member that somebody else held
+	Holder string        // the owner that held it when it was last seen, as in [State]; one of several readers; "" if the server did not tell
+	Local  bool          // that owner is of the same client: a goroutine of this process, perhaps the caller itself
+	TTL    time.Duration // what was left of the holder's lease when it was last seen; negative if it had no end, 0 if it was not seen. A living holder renews it: it is not when the lock will be free
+	Err    error         // what ended the wait: the context's error and cause; nil if there was no wait
 }
 
 // Error names the lock, its owner, what is left of its lease, and what ended the wait.
 func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not acquired", quote(e.Name))
 	by := ""
-	if e.Owner != "" {
-		by = " by " + e.Owner
+	if e.Holder != "" {
+		by = " by " + e.Holder
 	}
 	switch {
 	case e.TTL > 0:
@@ -109,7 +109,7 @@ func (e *NotAcquiredError) Unwrap() error { return e.Err }
 // refusal is the error of a lock that an owner holds, as far as the server tells whose it
 // is.
 func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
-	return &NotAcquiredError{Name: l.name, Owner: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
+	return &NotAcquiredError{Name: l.name, Holder: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
 }
 
 // because is the same refusal, with what ended the wait.

@@ -74,7 +74,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		}
 	})
 	if err = a.err; err == nil && !a.value.Acquired {
-		busy, err = a.value.Busy, run[a.value.Busy].refusal("", a.value.TTL)
+		busy, err = a.value.Busy, run[a.value.Busy].refusal(a.value.Holder, a.value.TTL)
 	}
 	for i, g := range grants {
 		g.sent, g.initialLease, g.acquireUnknown = a.sent, run[i].lease, a.doubt

@@ -89,7 +89,7 @@ func (polled) listen(*waiter, string) {}
 func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error) {
 	n, l := w.place.silent, w.lock
 	if n == p.WarnAfter {
-		l.client.log.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "owner", refusal.Owner, "ttl", refusal.TTL)
+		l.client.log.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "owner", refusal.Holder, "ttl", refusal.TTL)
 	}
 	if n == p.Tries {
 		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))

@@ -18,11 +18,24 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 	const bound = 50 * time.Millisecond
 	srv := newServer(t)
 	here, there := newClient(t, srv, nil), newClient(t, srv, nil)
-	kinds := map[string]func(*rlock.Client) *rlock.Lock{
-		"plain":   func(c *rlock.Client) *rlock.Lock { return c.NewLock("plain") },
-		"fenced":  func(c *rlock.Client) *rlock.Lock { return c.NewLock("fenced", rlock.WithFencing()) },
-		"fair":    func(c *rlock.Client) *rlock.Lock { return c.NewFairLock("fair") },
-		"polling": func(c *rlock.Client) *rlock.Lock { return c.NewLock("polling", rlock.WithPolling(rlock.Polling{})) },
+	type of = func(*rlock.Client) *rlock.Lock
+	plain := func(c *rlock.Client) *rlock.Lock { return c.NewLock("plain") }
+	fenced := func(c *rlock.Client) *rlock.Lock { return c.NewLock("fenced", rlock.WithFencing()) }
+	fair := func(c *rlock.Client) *rlock.Lock { return c.NewFairLock("fair") }
+	polling := func(c *rlock.Client) *rlock.Lock { return c.NewLock("polling", rlock.WithPolling(rlock.Polling{})) }
+	reader := func(c *rlock.Client) *rlock.Lock { return c.NewRWLock("rw").Reader() }
+	writer := func(c *rlock.Client) *rlock.Lock { return c.NewRWLock("rw").Writer() }
+	kinds := map[string]struct{ held, wanted of }{
+		"plain":                    {plain, plain},
+		"fenced":                   {fenced, fenced},
+		"fair":                     {fair, fair},
+		"polling":                  {polling, polling},
+		"reader, held by a writer": {writer, reader},
+		"writer, held by a reader": {reader, writer},
+		"writer, held by a writer": {writer, writer},
+		"multi": {plain, func(c *rlock.Client) *rlock.Lock {
+			return rlock.NewMultiLock(c.NewLock("q"), c.NewLock("r"), plain(c)) // waits for the plain one before it takes any
+		}},
 	}
 	ways := map[string]func(*rlock.Lock, context.Context) error{
 		"TryLock": func(l *rlock.Lock, ctx context.Context) error {
@@ -41,15 +54,15 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 		},
 	}
 	for kind, of := range kinds {
-		mu, elsewhere := of(here), of(there)
-		held, hold := lock(t, t.Context(), mu)
+		held, hold := lock(t, t.Context(), of.held(here))
+		mu, elsewhere := of.wanted(here), of.wanted(there)
 		for way, try := range ways {
 			t.Run(kind+"/"+way, func(t *testing.T) {
 				for name, l := range map[string]*rlock.Lock{"own client": mu, "another": elsewhere} {
 					err := try(l, t.Context())
 					var refused *rlock.NotAcquiredError
 					require.ErrorAs(t, err, &refused, name)
-					require.Equal(t, hold.Owner(), refused.Owner, name)
+					require.Equal(t, hold.Owner(), refused.Holder, name)
 					require.Equal(t, name == "own client", refused.Local, name)
 					require.Positive(t, refused.TTL, name)
 					require.Contains(t, err.Error(), hold.Owner(), name)

@@ -148,7 +148,7 @@ func (j *job) refused(err error) error {
 	case j.quiet:
 		return &exitError{code: j.busy}
 	}
-	return &exitError{j.busy, errors.New(trimmed(&rlock.NotAcquiredError{Name: busy.Name, Owner: busy.Owner, TTL: busy.TTL}))}
+	return &exitError{j.busy, errors.New(trimmed(&rlock.NotAcquiredError{Name: busy.Name, Holder: busy.Holder, TTL: busy.TTL}))}
 }
 
 // work runs the command under the lock. The error says that the lock was lost
