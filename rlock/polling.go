@@ -20,10 +20,6 @@ type Polling struct {
 	// [ErrNotAcquired]. They count from when the goroutine is the first of its
 	// client that waits for the lock. Default: only the context ends the wait.
 	Tries int
-
-	// WarnAfter is after how many refusals the client's logger is told, once per
-	// call, that the lock is hard to get. Default: never.
-	WarnAfter int
 }
 
 // Defaults of [Polling].
@@ -48,7 +44,7 @@ const (
 // Redisson's are, and their releases are heard on the unlock channel.
 func WithPolling(p Polling) LockOption {
 	return func(l *Lock) {
-		if p.First < 0 || p.Longest < 0 || p.Tries < 0 || p.WarnAfter < 0 {
+		if p.First < 0 || p.Longest < 0 || p.Tries < 0 {
 			l.refuse(fmt.Errorf("WithPolling: %+v: nothing may be negative", p))
 			return
 		}
@@ -87,10 +83,7 @@ type polled struct {
 func (polled) listen(*waiter, string) {}
 
 func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error) {
-	n, l := w.place.silent, w.lock
-	if n == p.WarnAfter {
-		l.client.log.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "owner", refusal.Holder, "ttl", refusal.TTL)
-	}
+	n := w.place.silent
 	if n == p.Tries {
 		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
 	}
