@@ -53,7 +53,7 @@ import (
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.fair, l.tickets, l.grouped = true, true, true
+	l.fair, l.tickets, l.grouped, l.kind = true, true, true, fairKind
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))
