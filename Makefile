@@ -2,7 +2,7 @@
 #                On two idle cores 3 minutes, twice that beside other work or when nothing is compiled yet.
 #                Installs redis-server if it is missing.
 # make test-all  the same with what takes long or many servers: clusters, failovers, rights; about 10 minutes
-# make lint      vet, staticcheck, gofumpt, actionlint, and vet for macOS and Windows, which make test leaves out; a minute,
+# make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, and vet for macOS and Windows, which make test leaves out; a minute,
 #                three when nothing is compiled yet
 # make api       writes down the exported API (api/*.txt) after a change of it
 # make man       writes docs/rlock.1 from the help of the command
@@ -38,10 +38,12 @@ TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg
 test: redis vet
 	@$(TEST) -race -short -p 4 -timeout 10m $(PKGS)
 	@cd bench/compare && $(GO) test -short ./...
+	@cd cmd/rlockvet && $(GO) test ./...
 
 test-all: redis lint tidy
 	@$(TEST) -race -timeout 20m $(PKGS)
 	@cd bench/compare && $(GO) test ./...
+	@cd cmd/rlockvet && $(GO) test ./...
 	@cd tools/release && $(GO) test -timeout 20m ./...
 	@$(MAKE) --no-print-directory servers-short
 
@@ -71,15 +73,18 @@ spin:
 	$(call install,spin gcc,spin gcc libc6-dev,The model of the protocol is searched by Spin.)
 
 tidy: # asks for modules that no build needs
-	@for module in . tools tools/release bench/compare; do $(GO) -C $$module mod tidy -diff || exit; done
+	@for module in . tools tools/release bench/compare cmd/rlockvet; do $(GO) -C $$module mod tidy -diff || exit; done
 
 lint: vet portable
 
 vet:
-	@echo "vet, staticcheck, actionlint, gofumpt"
+	@echo "vet, rlockvet, staticcheck, actionlint, gofumpt"
 	@$(GO) vet $(PKGS)
 	@$(TOOLS) honnef.co/go/tools/cmd/staticcheck $(PKGS)
 	@cd bench/compare && $(GO) vet ./...
+	@cd cmd/rlockvet && $(GO) vet ./... && $(GO) run -modfile=../../tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...
+	@dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; $(GO) -C cmd/rlockvet build -o "$$dir/rlockvet" . && \
+		$(GO) vet -vettool="$$dir/rlockvet" $(PKGS) && cd bench/compare && $(GO) vet -vettool="$$dir/rlockvet" ./...
 	@$(TOOLS) github.com/rhysd/actionlint/cmd/actionlint .github/workflows/*.yml
 	@unformatted=$$($(TOOLS) mvdan.cc/gofumpt -l .); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi

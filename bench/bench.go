@@ -21,7 +21,8 @@ import (
 // with [WorkerArg], with the same contenders.
 type Config struct {
 	Server     *redis.Options
-	Nodes      []*redis.Options // more servers, for the contenders that lock on several
+	Nodes      []*redis.Options      // more servers, for the contenders that lock on several
+	Cluster    *redis.ClusterOptions // nil: none; otherwise it is measured, in place of Server and Nodes
 	Contenders []Contender
 	Scenarios  []Scenario
 
@@ -45,17 +46,20 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	c.Duration = cmp.Or(c.Duration, time.Second)
 	c.Warmup = cmp.Or(c.Warmup, 300*time.Millisecond)
 	r := &runner{Config: c}
-	for _, o := range append([]*redis.Options{c.Server}, c.Nodes...) {
-		n := newNode(NewServer(o))
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		n := newNode(s)
 		defer func() { _ = n.rdb.Close() }()
 		r.nodes = append(r.nodes, n)
 	}
 	report := new(Report)
-	var err error
 	if report.Environment, err = r.environment(ctx); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(c.Contenders, func(c Contender) bool { return c.Quorum }) {
+	if c.Cluster == nil && slices.ContainsFunc(c.Contenders, func(c Contender) bool { return c.Quorum }) {
 		if err := r.ripen(ctx); err != nil {
 			return nil, err
 		}
@@ -85,17 +89,29 @@ const unsuited = "cannot take part"
 // field is everybody who is in the table of a scenario: the floors, then the
 // contenders.
 func (r *runner) field(s Scenario) []Contender {
-	return append(floors(s.Kind, len(r.nodes)), r.Contenders...)
+	servers := len(r.nodes)
+	if r.Cluster != nil {
+		servers = 1 // each lock is on one of them
+	}
+	return append(floors(s.Kind, servers), r.Contenders...)
 }
 
 // order returns who of the field can take part.
 func (r *runner) order(s Scenario) (order []int) {
 	for i, c := range r.field(s) {
-		if c.floor || s.suits(c) && (!c.Quorum || len(r.nodes) > 1) {
+		if c.floor || s.suits(c) && r.has(c) {
 			order = append(order, i)
 		}
 	}
 	return order
+}
+
+// has tells whether there are the servers that a contender needs.
+func (r *runner) has(c Contender) bool {
+	if r.Cluster != nil {
+		return c.Cluster
+	}
+	return !c.Quorum || len(r.nodes) > 1
 }
 
 // play plays all rounds of a scenario.
@@ -141,12 +157,15 @@ func (r *runner) play(ctx context.Context, s Scenario, begins func(contender str
 func (r *runner) environment(ctx context.Context) (Environment, error) {
 	e := Environment{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), CPUs: runtime.NumCPU(), Go: runtime.Version(),
-		Versions: make(map[string]string), Rounds: r.Rounds, Duration: r.Duration, Servers: len(r.nodes),
+		Versions: make(map[string]string), Rounds: r.Rounds, Duration: r.Duration, Servers: len(r.nodes), Cluster: r.Cluster != nil,
 	}
 	for i, n := range r.nodes {
-		name, err := identify(ctx, n.rdb)
+		name, mode, err := identify(ctx, n.rdb)
 		if err != nil {
 			return e, err
+		}
+		if mode == "cluster" && r.Cluster == nil {
+			return e, ErrCluster
 		}
 		if i == 0 {
 			e.Server = name

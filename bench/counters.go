@@ -118,23 +118,23 @@ func (c counters) messages() int64 { return c.calls["publish"] + c.calls["spubli
 // ErrEmbedded: the server is not one whose numbers mean anything.
 var ErrEmbedded = errors.New("bench: an embedded server: it says nothing about Redis, so nothing is measured on it")
 
-// identify returns what the server calls itself.
-func identify(ctx context.Context, rdb *redis.Client) (string, error) {
+// identify returns what the server calls itself, and how it is run.
+func identify(ctx context.Context, rdb *redis.Client) (name, mode string, err error) {
 	info, err := rdb.Info(ctx, "server").Result()
 	if err != nil {
 		if redis.HasErrorPrefix(err, "section (") { // miniredis knows none
 			err = ErrEmbedded
 		}
-		return "", err
+		return "", "", err
 	}
 	fields := infoFields(info)
 	version := fields["redis_version"]
 	if version == "" || fields["process_id"] == "" {
-		return "", ErrEmbedded
+		return "", "", ErrEmbedded
 	}
-	name := "Redis"
+	name, mode = "Redis", fields["redis_mode"]
 	if valkey := fields["valkey_version"]; valkey != "" {
-		name, version = "Valkey", valkey
+		name, version, mode = "Valkey", valkey, fields["server_mode"]
 	}
-	return fmt.Sprintf("%s %s, %s", name, version, fields["os"]), nil
+	return fmt.Sprintf("%s %s, %s", name, version, fields["os"]), mode, nil
 }

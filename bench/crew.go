@@ -97,8 +97,8 @@ type member struct {
 	err            error
 }
 
-// hire starts this program again, as a worker. It is killed when ctx ends, and
-// ends by itself when this process does.
+// hire starts this program again, as a worker. It ends by itself when ctx ends, or
+// this process, and is killed if it does not.
 func hire(ctx context.Context, j job) (*member, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -114,6 +114,7 @@ func hire(ctx context.Context, j job) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.cmd.Cancel, m.cmd.WaitDelay = stdin.Close, leaveLimit+time.Second
 	if err := m.cmd.Start(); err != nil {
 		return nil, err
 	}

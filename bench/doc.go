@@ -44,6 +44,19 @@
 // between its cycles as wake-ups do, and as many at once: its ratio ("× paced")
 // says what a wake-up costs more than two scripts at the same moment would have.
 //
+// # Several processes, a cluster
+//
+// [InProcesses] has so many processes play what one plays otherwise. The floor has as
+// many, where each goroutine has a lock of its own; a lock that all contend for has
+// the floor of one goroutine. Each process is reported by itself as well ([Share]), in
+// ratio to the same process of the floor.
+//
+// On a cluster ([Config].Cluster) a lock, and each key of the floor, is on one of the
+// masters, and counters are added up over all of them.
+//
+// When a run is given up, by its context or because the process that orders the runs
+// has ended, workers release what they hold, and end.
+//
 // # What the numbers are
 //
 //   - An operation is a Lock and its Unlock. Latency is that of the whole cycle,

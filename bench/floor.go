@@ -35,9 +35,9 @@ func floors(kind Kind, servers int) []Contender {
 	return all
 }
 
-type ping struct{ rdb *redis.Client }
+type ping struct{ rdb redis.UniversalClient }
 
-func newPing(t Target) (Locker, error) { return ping{redis.NewClient(t.Server.Options())}, nil }
+func newPing(t Target) (Locker, error) { return ping{t.Server.dial()}, nil }
 
 func (p ping) Lock(ctx context.Context, _ string) (context.Context, func(context.Context) error, error) {
 	return ctx, func(context.Context) error { return nil }, p.rdb.Ping(ctx).Err()
@@ -53,13 +53,13 @@ var (
 var errFloor = errors.New("the bare scripts found a key that somebody else uses")
 
 type scripts struct {
-	rdb   *redis.Client
+	rdb   redis.UniversalClient
 	lease int64
 	n     *atomic.Int64
 }
 
 func newScripts(t Target) (Locker, error) {
-	return scripts{redis.NewClient(t.Server.Options()), t.Lease.Milliseconds(), new(atomic.Int64)}, nil
+	return scripts{t.Server.dial(), t.Lease.Milliseconds(), new(atomic.Int64)}, nil
 }
 
 // Lock does not wait: each goroutine of the floor has a name of its own.

@@ -78,9 +78,9 @@ func (w *worker) kill() play {
 	}
 	return play{
 		play: func() {
-			ctx, cancel := context.WithDeadline(context.Background(), w.end)
+			ctx, cancel := context.WithDeadline(w.ctx, w.end)
 			defer cancel()
-			time.Sleep(time.Until(w.begin))
+			_ = sleep(ctx, w.begin)
 			part(ctx)
 		},
 		finish: func(t *tally) {

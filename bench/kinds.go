@@ -18,36 +18,36 @@ func Contenders() []Contender {
 		{
 			Name: rlockName, About: "this library, default options",
 			New:       newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name) }),
-			Reentrant: true, Redisson: true, Renews: true,
+			Reentrant: true, Redisson: true, Renews: true, Cluster: true,
 		},
 		{
 			Name: "no-handoff", About: "the same, every release goes to the server",
 			New:      newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name, rlock.WithoutHandoff()) }),
-			Redisson: true, Kinds: []Kind{Contend, Wakeup, Foreign},
+			Redisson: true, Cluster: true, Kinds: []Kind{Contend, Wakeup, Foreign},
 		},
 		{
 			Name: "polling", About: "the same without pub/sub, default pauses: 50 ms to 1 s",
 			New: newKind(func(c *rlock.Client, name string) *rlock.Lock {
 				return c.NewLock(name, rlock.WithPolling(rlock.Polling{}))
 			}),
-			Kinds: []Kind{Contend, Wakeup, Idle},
+			Cluster: true, Kinds: []Kind{Contend, Wakeup, Idle},
 		},
 		{
 			Name: "fair", About: "this library's fair lock",
 			New:       newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewFairLock(name) }),
-			Reentrant: true, Kinds: []Kind{Cycle, Contend, Wide, Kill, Wakeup, Idle},
+			Reentrant: true, Cluster: true, Kinds: []Kind{Cycle, Contend, Wide, Kill, Wakeup, Idle},
 		},
 		{
 			Name: "readers", About: "readers of this library's read/write lock",
 			New:    newKind(func(c *rlock.Client, name string) *rlock.Lock { return c.NewRWLock(name).Reader() }),
-			Shared: true,
+			Shared: true, Cluster: true,
 		},
 		{
 			Name: "multi", About: "two locks of this library as one",
 			New: newKind(func(c *rlock.Client, name string) *rlock.Lock {
 				return rlock.NewMultiLock(c.NewLock("{"+name+"}:1"), c.NewLock("{"+name+"}:2"))
 			}),
-			Kinds: []Kind{Cycle},
+			Cluster: true, Kinds: []Kind{Cycle},
 		},
 		quorumContender(),
 		{Name: plainName, About: "the same scripts with one subscription, FIFO inside the process, nothing else", New: newPlain, Redisson: true},
@@ -56,7 +56,7 @@ func Contenders() []Contender {
 
 // kind is a lock of this library.
 type kind struct {
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	client *rlock.Client
 	lock   func(c *rlock.Client, name string) *rlock.Lock
 }

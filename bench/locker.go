@@ -34,6 +34,8 @@ type Contender struct {
 	Quorum    bool // locks on all servers; takes part if there are several
 	Variant   bool // takes part only if it is asked for
 
+	Cluster bool // locks on a cluster as well
+
 	Kinds []Kind // of scenarios to take part in; nil: all that it can
 
 	floor bool
@@ -51,23 +53,28 @@ type Target struct {
 
 // Dial returns a client of the server. What it publishes by itself, not in a
 // script, counts as a probe: a message that is no announcement of a release.
-func (t Target) Dial() *redis.Client {
-	rdb := redis.NewClient(t.Server.Options())
-	if t.published != nil {
+func (t Target) Dial() redis.UniversalClient {
+	rdb := t.Server.dial()
+	switch cluster, ok := rdb.(*redis.ClusterClient); {
+	case t.published == nil:
+	case ok: // that of the cluster does not see what goes to its nodes in pipelines
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(publications{t.published}) })
+	default:
 		rdb.AddHook(publications{t.published})
 	}
 	return rdb
 }
 
-// Server is a single Redis server.
+// Server is a single Redis server, or a master of a cluster.
 type Server struct {
 	Network, Addr      string
 	Username, Password string
 	DB                 int
 	TLS                bool
-	TLSName            string // as in the certificate
-	TLSAny             bool   // any certificate will do
-	Pool               int    // connections for the commands of a client; 0: its default
+	TLSName            string   // as in the certificate
+	TLSAny             bool     // any certificate will do
+	Pool               int      // connections for the commands of a client; 0: its default
+	Cluster            []string // addresses of its masters, if it is in one
 }
 
 // NewServer takes from the options of a client what leads to the server.
@@ -91,6 +98,18 @@ func (s Server) Options() *redis.Options {
 		o.TLSConfig = &tls.Config{ServerName: s.TLSName, InsecureSkipVerify: s.TLSAny}
 	}
 	return o
+}
+
+// dial returns a client of the server, or of the whole cluster that it is in.
+func (s Server) dial() redis.UniversalClient {
+	o := s.Options()
+	if len(s.Cluster) == 0 {
+		return redis.NewClient(o)
+	}
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: s.Cluster, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		PoolSize: o.PoolSize, PipelinePoolSize: o.PipelinePoolSize, ContextTimeoutEnabled: true,
+	})
 }
 
 // behind returns the server as it is reached through a proxy at addr.

@@ -118,10 +118,13 @@ const strangerPause = 4 * time.Millisecond
 func (l *load) loop() {
 	w := l.w
 	until := w.end.Add(w.tail())
-	ctx, cancel := context.WithDeadline(context.Background(), until)
+	ctx, cancel := context.WithDeadline(w.ctx, until)
 	defer cancel()
-	for time.Now().Before(until) {
-		if w.Scenario.Paced && sleep(ctx, time.Now().Add(holdLeast+rand.N(holdSpread))) != nil {
+	if w.Scenario.Kind == Cycle { // nobody waits: a cycle that has begun leaves nothing behind
+		ctx = context.WithoutCancel(ctx)
+	}
+	for time.Now().Before(until) && w.ctx.Err() == nil {
+		if w.Scenario.Paced && sleep(w.ctx, time.Now().Add(holdLeast+rand.N(holdSpread))) != nil {
 			return
 		}
 		l.cycle(ctx)

@@ -26,7 +26,8 @@ type Environment struct {
 	Go       string
 	Versions map[string]string // of modules
 	Others   int64             // connections to the servers that are none of ours: their commands are counted as well
-	Servers  int               // more than one for contenders that lock on several
+	Servers  int               // more than one for contenders that lock on several, or masters
+	Cluster  bool
 	Rounds   int
 	Duration time.Duration
 }

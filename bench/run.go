@@ -46,6 +46,8 @@ type Sample struct {
 	Errors     int64
 	FirstErr   string `json:",omitempty"`
 
+	Shares []Share `json:",omitempty"` // of the processes, where all do the same
+
 	latencies *hdr.Histogram // as in Latency
 }
 
@@ -63,7 +65,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 	}
 	defer region.close()
 	nodes := r.nodes[:1]
-	if contender.Quorum {
+	if contender.Quorum || r.Cluster != nil {
 		nodes = r.nodes
 	}
 	if err := checkRoom(ctx, s, nodes); err != nil {

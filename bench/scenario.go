@@ -192,8 +192,12 @@ func (s Scenario) playedBy(c Contender) Scenario {
 	case c.Name == pacedName:
 		s.Floor = wakeupPairs
 	}
+	processes := 1
+	if s.Kind == Cycle {
+		processes = s.Processes
+	}
 	return Scenario{
-		Name: s.Name, Kind: Cycle, Processes: 1, Goroutines: s.Floor, Keys: s.Floor,
+		Name: s.Name, Kind: Cycle, Processes: processes, Goroutines: s.Floor, Keys: s.Floor * processes,
 		Paced: c.Name == pacedName, RTT: s.RTT,
 	}
 }

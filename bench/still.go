@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // failures are those of many goroutines.
@@ -62,8 +60,16 @@ func (w *worker) hold(ctx context.Context) (play, error) {
 		}
 		return nil
 	})
+	if err != nil { // the run is given up
+		_ = each(func(i int) error {
+			if unlocks[i] == nil {
+				return nil
+			}
+			return unlocks[i]()
+		})
+	}
 	return play{
-		play: func() { time.Sleep(time.Until(w.end)) },
+		play: func() { _ = sleep(w.ctx, w.end) },
 		finish: func(t *tally) {
 			if w.Scenario.Kind == Idle {
 				_ = await(ctx, func() bool { return w.region.gone.Load() != 0 }) // they are to wait in vain
@@ -83,7 +89,7 @@ const crowd = 10
 
 // waitInVain is the second process of Idle.
 func (w *worker) waitInVain() play {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(w.ctx)
 	var wg sync.WaitGroup
 	var failures failures
 	wait := func(from, to int) {
@@ -109,10 +115,10 @@ func (w *worker) waitInVain() play {
 		load: n,
 		play: func() {
 			wait(0, n)
-			time.Sleep(time.Until(w.end))
+			_ = sleep(w.ctx, w.end)
 		},
 		finish: func(t *tally) {
-			if w.Scenario.Clients == 0 { // or it would be the memory of clients
+			if w.Scenario.Clients == 0 && w.ctx.Err() == nil { // or it would be the memory of clients
 				few := settled()
 				wait(n, crowd*n)
 				t.Memory = (settled() - few) / int64((crowd-1)*n)
@@ -162,9 +168,9 @@ func (w *worker) probe() play {
 	return play{
 		load: 1,
 		play: func() {
-			rdb := redis.NewClient(w.Servers[0].Options())
+			rdb := w.Servers[0].dial()
 			defer func() { _ = rdb.Close() }()
-			for due := w.begin; due.Before(w.end); due = due.Add(probeEvery) {
+			for due := w.begin; due.Before(w.end) && w.ctx.Err() == nil; due = due.Add(probeEvery) {
 				pause(time.Until(due))
 				if err := rdb.Ping(context.Background()).Err(); err != nil {
 					l.tally.fail(err)

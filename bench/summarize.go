@@ -19,6 +19,13 @@ func summarize(s Scenario, span time.Duration, tallies []*tally, used counters) 
 	var taken []int64
 	timed := 0 // goroutines
 	for i, t := range tallies {
+		if s.shared() {
+			share, err := t.share(s, span)
+			if err != nil {
+				return nil, err
+			}
+			sample.Shares = append(sample.Shares, share)
+		}
 		if t.Timed {
 			if err := errors.Join(decode(raw, t.Latencies), decode(wakeups, t.Wakeups)); err != nil {
 				return nil, err
@@ -57,10 +64,7 @@ func summarize(s Scenario, span time.Duration, tallies []*tally, used counters) 
 	sample.Messages = max(sample.Messages-sample.Probes, 0)
 	sample.Jain = jain(taken)
 	sample.Raw, sample.Wakeups = percentiles(raw), percentiles(wakeups)
-	sample.latencies = raw
-	if s.corrected() && raw.TotalCount() > 0 {
-		sample.latencies = corrected(raw, span*time.Duration(timed)/time.Duration(raw.TotalCount()))
-	}
+	sample.latencies = s.correct(raw, span, timed)
 	sample.Latency = percentiles(sample.latencies)
 	return sample, nil
 }

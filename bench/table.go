@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -84,7 +85,10 @@ func (c column) head() string {
 func (r *Report) WriteTable(w io.Writer) error {
 	e := r.Environment
 	fmt.Fprintf(w, "%s · %s, %d CPUs · %s · %d rounds of %v · medians (min..max), longest waits of all rounds\n", e.Server, e.Machine, e.CPUs, e.Go, e.Rounds, e.Duration)
-	if e.Servers > 1 {
+	switch {
+	case e.Cluster:
+		fmt.Fprintf(w, "A cluster of %d masters; what a server needs is the sum over all of them.\n", e.Servers)
+	case e.Servers > 1:
 		fmt.Fprintf(w, "%d servers: a quorum locks on all of them, whoever else on the first.\n", e.Servers)
 	}
 	if e.Others > 0 {
@@ -92,7 +96,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	for _, result := range r.Results {
 		fmt.Fprintf(w, "\n%s: %s\n", result.Scenario.Name, result.Scenario.About)
-		if err := result.writeTable(w); err != nil {
+		if err := errors.Join(result.writeTable(w), result.writeShares(w)); err != nil {
 			return err
 		}
 	}

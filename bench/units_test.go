@@ -160,7 +160,7 @@ func TestParseCounters(t *testing.T) {
 
 func TestWaitsThatTheWindowCutsOffCount(t *testing.T) {
 	end := time.Now()
-	l := &load{w: &worker{job: job{Scenario: Scenario{Kind: Contend}}, end: end}, latencies: newHistogram()}
+	l := &load{w: &worker{ctx: t.Context(), job: job{Scenario: Scenario{Kind: Contend}}, end: end}, latencies: newHistogram()}
 	l.cutOff(end.Add(-time.Second), end.Add(time.Minute))
 	require.Equal(t, time.Second, l.tally.Longest)
 	l.cutOff(end.Add(time.Second), end.Add(2*time.Second))

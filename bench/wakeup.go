@@ -32,7 +32,7 @@ func (w *worker) wakeups() play {
 	return play{
 		load: len(holders) + len(waiters),
 		play: func() {
-			ctx, cancel := context.WithDeadline(context.Background(), w.end)
+			ctx, cancel := context.WithDeadline(w.ctx, w.end)
 			defer cancel()
 			var wg sync.WaitGroup
 			for _, l := range holders {

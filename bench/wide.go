@@ -111,6 +111,9 @@ func (w *worker) locker(goroutine int) Locker { return w.lockers[goroutine%len(w
 // many, each of them locks once: it has its connection then.
 func (w *worker) open(contender Contender, target Target) error {
 	for i := range w.Scenario.clientsOf(w.Process) {
+		if w.ctx.Err() != nil { // with many clients this takes a while
+			return w.ctx.Err()
+		}
 		l, err := contender.New(target)
 		if err != nil {
 			return err

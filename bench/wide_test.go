@@ -137,7 +137,7 @@ func TestKillThatLeavesEverybodyWaiting(t *testing.T) {
 }
 
 // jammed is a lock that stays with the first who gets it.
-type jammed struct{ rdb *redis.Client }
+type jammed struct{ rdb redis.UniversalClient }
 
 func jammedContender() Contender {
 	return Contender{Name: "jammed", New: func(t Target) (Locker, error) { return jammed{t.Dial()}, nil }}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
@@ -18,8 +19,12 @@ import (
 // again as a worker. It must then call [Work] and nothing else.
 const WorkerArg = "bench-worker"
 
-// closeLimit bounds the end of a worker.
-const closeLimit = 10 * time.Second
+// closeLimit bounds the end of a worker, leaveLimit that of one whose run is given
+// up: what it has not released by then is free after its lease.
+const (
+	closeLimit = 10 * time.Second
+	leaveLimit = 3 * time.Second
+)
 
 // job is what a worker has to do. It comes through standard input, where nobody
 // else can read the password.
@@ -37,6 +42,7 @@ type job struct {
 // worker is one process of a run.
 type worker struct {
 	job
+	ctx        context.Context // ends when the run is given up
 	lockers    []Locker
 	region     *region
 	begin, end time.Time // the window
@@ -66,15 +72,21 @@ type tally struct {
 }
 
 // Work is the whole of a worker process: it does the job on in and writes what it
-// found to out. It ends the process when in ends, which is when its parent does.
+// found to out. When in ends, which is when its parent does or gives up, it lets go
+// of its locks, and ends the process.
 func Work(contenders []Contender, in io.Reader, out io.Writer) error {
-	var w worker
+	signal.Ignore(os.Interrupt) // a terminal sends it to all; the parent says what to do
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	w := worker{ctx: ctx}
 	decoder := json.NewDecoder(in)
 	if err := decoder.Decode(&w.job); err != nil {
 		return fmt.Errorf("bench: only a benchmark starts a worker: %w", err)
 	}
 	go func() { // ends with the process
 		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in))
+		giveUp()
+		time.Sleep(leaveLimit)
 		os.Exit(1)
 	}()
 	t, err := w.run(append(contenders, floors(Wakeup, 2)...))
@@ -105,12 +117,15 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 	if err := w.open(contenders[i], target); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	p, err := w.prepare(context.Background())
+	p, err := w.prepare(w.ctx)
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	w.region.ready.Add(1)
-	_ = await(context.Background(), func() bool { return w.region.start.Load() != 0 })
+	if err := await(w.ctx, func() bool { return w.region.start.Load() != 0 }); err != nil {
+		p.finish(new(tally)) // lets go
+		return nil, errors.Join(err, w.close())
+	}
 	w.begin = at(w.region.start.Load()).Add(w.Warmup)
 	w.end = w.begin.Add(w.Span)
 
@@ -130,7 +145,7 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 	close(played)
 	t := <-usage
 	w.region.done.Add(1)
-	_ = await(context.Background(), func() bool { return w.region.leave.Load() != 0 })
+	_ = await(w.ctx, func() bool { return w.region.leave.Load() != 0 })
 	p.finish(t)
 	t.Beside = w.stranger() || w.Scenario.Kind == Idle && w.Process == 0 || w.Scenario.Kind == Held && w.Process == 1
 	if err := w.close(); err != nil {
@@ -149,7 +164,11 @@ func (w *worker) id(goroutine int) int64 { return int64(w.Process)<<32 | int64(g
 
 // key returns the lock that belongs to a goroutine, by name and cell.
 func (w *worker) key(goroutine int) (string, *cell) {
-	i := goroutine % w.Scenario.Keys
+	i := goroutine
+	if w.Scenario.Kind == Cycle { // a lock each, in all processes
+		i += w.Process * w.Scenario.Goroutines
+	}
+	i %= w.Scenario.Keys
 	cell := &w.region.cells[i]
 	if w.Scenario.Shared {
 		i = 0 // and every reader has a cell
@@ -158,7 +177,7 @@ func (w *worker) key(goroutine int) (string, *cell) {
 }
 
 // over tells whether the window has ended.
-func (w *worker) over() bool { return !time.Now().Before(w.end) }
+func (w *worker) over() bool { return w.ctx.Err() != nil || !time.Now().Before(w.end) }
 
 func (t *tally) fail(err error) {
 	t.Errors++

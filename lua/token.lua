@@ -2,8 +2,9 @@
 -- text: from 2^53 on, Lua's numbers are not exact.
 
 -- lead is how far tokens may be ahead of the server's clock, in microseconds, by what
--- is reserved. What is not reserved is counted on in any case.
-local lead = 1000000
+-- is reserved: less than it takes to lose the counter and have another server in its
+-- place. What is not reserved is counted on in any case.
+local lead = 10000
 
 -- life is how long a counter outlives its newest token, in milliseconds: 30 days.
 local life = 2592000000

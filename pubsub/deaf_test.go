@@ -138,7 +138,7 @@ func TestRedisDeafConnection(t *testing.T) {
 	assert.False(t, w.Live())
 	t.Logf("noticed after %v", took)
 	assert.Greater(t, took, 900*time.Millisecond)
-	assert.Less(t, took, 3*time.Second) // 1 to 1.5 s, and what a busy machine adds
+	assert.Less(t, took, 8*time.Second) // 1 to 1.5 s, and what a busy machine adds
 	proxy.Heal()
 	live(t, w)
 }

@@ -216,7 +216,7 @@ func TestSilentMasterIsReplaced(t *testing.T) {
 		})
 		live(t, w)
 		t.Logf("%s: live %v after the promotion", name, time.Since(promoted))
-		assert.Less(t, time.Since(promoted), time.Second, name)
+		assert.Less(t, time.Since(promoted), 5*time.Second, name) // and what a busy machine adds
 		old.Cont()
 		c.AwaitHealthy()
 		assert.NoError(t, h.Close(context.Background()))

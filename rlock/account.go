@@ -9,6 +9,12 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
+// account is as what a lock is counted.
+type account struct {
+	kind kindNumber
+	part bool // of a multi lock, which is what is counted
+}
+
 // starts is the beginning of a call that wants the lock. The context is that of its
 // requests.
 func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {

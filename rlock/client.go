@@ -102,10 +102,10 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 // all the same. See the package's documentation.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.tickets, l.grouped = l.polling == nil, l.replicas.n == 0 && l.polling == nil // behind a proxy, perhaps
 	l.handoff = l.handoff.withDefaults(l.fixed)
 	p := kind.NewPlain(&c.server, c.opts.Prefix+name, l.fenced)
-	if l.tickets {
+	if l.polling == nil {
+		l.notifier = ticketed{}
 		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.fenced)
 	}
 	l.use(p)
@@ -117,13 +117,16 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 
 // newLock returns a lock of no kind yet.
 func (c *Client) newLock(name string, opts []LockOption) *Lock {
-	l := &Lock{client: c, name: name, terms: terms{lease: c.opts.LeaseTime}}
+	l := &Lock{client: c, name: name, terms: terms{lease: c.opts.LeaseTime}, order: turns{}, notifier: announced{}}
 	for _, opt := range opts {
 		if opt == nil {
 			l.refuse(errors.New("an option is nil"))
 			continue
 		}
 		opt(l)
+	}
+	if l.polling != nil {
+		l.notifier = polled{Polling: *l.polling}
 	}
 	err := checkName(c.opts.Prefix, name)
 	if err == nil {

@@ -45,7 +45,7 @@ func (l *Lock) redisKey() string { return l.client.opts.Prefix + l.name }
 func (l *Lock) gathers() bool {
 	switch l.client.server.RDB.(type) {
 	case *redis.Client, *redis.ClusterClient:
-		return l.grouped
+		return l.wire.Gathers()
 	}
 	return false
 }

@@ -3,7 +3,6 @@ package rlock
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -40,11 +39,7 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 
 // next decides what the waiter does.
 func (w *waiter) next() step {
-	mine := w.queues.holder(w.lock)
-	if mine != nil && (w.lock.fair || !mine.check()) {
-		mine = nil
-	}
-	now := time.Now()
+	mine, now := w.lock.order.obstacle(w), time.Now()
 	if mine != nil && now.Sub(w.since) > w.lock.lease {
 		w.lock.client.warnOwnHolder(w.lock, mine)
 	}
@@ -66,7 +61,7 @@ func (w *waiter) next() step {
 // none. queues.mu is held.
 func (w *waiter) rest(mine *grant, now time.Time) time.Duration {
 	switch {
-	case !w.contends():
+	case !w.lock.order.contends(w):
 		w.state = waitBlocked
 		return maxPause
 	case mine != nil && (w.askAt.IsZero() || w.askAt.After(now)): // its end will be told, unless it was removed
@@ -77,13 +72,9 @@ func (w *waiter) rest(mine *grant, now time.Time) time.Duration {
 		return min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now))
 	case w.again, w.state != waitQueued && !w.place.held:
 		return 0
-	case w.lock.fair && w.place.silent == 0: // the first of a client asks for all
-		if w.askAt = w.queue.askAt; w.queue.first() != w {
-			return maxPause
-		}
 	}
 	w.state = waitQueued
-	return w.askAt.Sub(now)
+	return w.lock.order.pause(w, now)
 }
 
 // ask makes a request. There is no grant if it is refused.
@@ -105,7 +96,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	}
 	refusal := l.refusal(a.value.Holder, a.value.TTL)
 	l.reportWaiting(wait, refusal)
-	w.listen(a.value.Holder)
+	l.notifier.listen(w, a.value.Holder)
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
 
@@ -126,40 +117,11 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	if p.Since, p.Trouble = q.since, q.trouble; !p.Since.IsZero() && p.Since.Before(w.since) {
 		p.Since = w.since // everybody in the queue gives up after the same time, not one after the other
 	}
-	if q.signal == nil && l.tickets && l.client.server.Hub.Active() && l.client.server.Hub.Listens(lua.GrantChannel(q.key, l.client.id)) {
-		q.signal = l.wire.Subscribe(l.hear, l.doubt) // it was wanted a moment ago
-	}
 	if w.attempt == nil {
 		w.attempt = l.newGrant(l.owner())
 	}
-	o := kind.Options{Wait: true, Spare: w.spareTokens()}
-	if l.tickets {
-		o.Ticket = w.ticket()
-	}
-	if o.Ticket.Claim > 0 {
-		if q.tickets == nil {
-			q.tickets = make(map[string]*waiter)
-		}
-		q.tickets[w.attempt.owner] = w
-		w.attempt.leftState = true
-	}
+	o := kind.Options{Wait: true, Spare: w.spareTokens(), Ticket: l.notifier.prepare(w)}
 	return w.attempt, o, p
-}
-
-// ticket is what the waiter asks for if the lock is not free. One that was never
-// refused takes none, unless its place must be that of its first request: most locks
-// are free. One that cannot hear takes one when it is clear that this will not change
-// at once.
-func (w *waiter) ticket() lua.Ticket {
-	t := lua.Ticket{Claim: min(longestClaim, w.lock.lease)}
-	switch s := w.queue.signal; {
-	case s != nil && s.Live():
-		t.Hears = w.lock.client.server.Channels.Hearing()
-	case w.lock.fair, w.place.silent > 1, w.place.held:
-	default:
-		return lua.Ticket{}
-	}
-	return t
 }
 
 // owns notes that the waiter's request was granted.
@@ -180,7 +142,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	q.refusal = refusal
 	w.state = waitQueued
 	before := w.place.held
-	w.place.Place, w.place.held = a.value.Place, l.tickets && a.value.Place.Time != 0 && !a.value.Place.None
+	w.place.Place, w.place.held = a.value.Place, a.value.Place.Time != 0 && !a.value.Place.None
 	if w.place.held {
 		q.clock = moment{a.sent, w.place.Time}
 		w.attempt.place = q.clock
@@ -192,7 +154,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	}
 	if q.signal == nil || !q.signal.Live() {
 		w.place.silent++
-		pause, err := l.polling.refused(l, w.place.silent, refusal)
+		pause, err := l.notifier.silentPause(w, refusal)
 		if w.place.First { // everybody waits for this one
 			pause = min(pause, firstPause)
 		}
@@ -200,88 +162,13 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 		return err
 	}
 	w.place.silent = 0
-	w.again = w.again || l.tickets && asked.Hears == lua.Deaf // now that it can hear
-	pause := w.pause(refusal.TTL)
+	pause := l.notifier.pause(w, asked, refusal.TTL)
 	if most := a.value.AskIn; most > 0 {
 		pause = min(pause, most)
 	}
 	w.askAt = now.Add(pause)
 	q.askAt = w.askAt
 	return nil
-}
-
-// listen makes sure that the waiter is told when it may have the lock.
-func (w *waiter) listen(holder string) {
-	l, qs, q := w.lock, w.queues, w.queue
-	if l.polling != nil {
-		return
-	}
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q.signal == nil {
-		q.signal = l.wire.Subscribe(l.hear, l.doubt)
-	}
-	if !l.tickets {
-		return
-	}
-	switch foreign := holder != "" && !ours(holder); {
-	case foreign && q.unlocks == nil:
-		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.doubt)
-		w.again = w.again || q.unlocks.Live() // what was announced before is lost
-	case !foreign && q.unlocks != nil:
-		q.unlocks.Leave()
-		q.unlocks = nil
-	}
-}
-
-// Bounds of a pause.
-const (
-	minPause = 5 * time.Millisecond // a holder's TTL may read 0
-	maxPause = 30 * time.Second     // against whatever else may swallow a message
-	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
-
-	deafPause = time.Second // of a waiter who hears, and has no ticket for which it would be told anything
-
-	// keepAlive is how often the first waiter of a client asks although nothing has
-	// happened: it keeps the queue on the server, repairs what that has forgotten, and
-	// learns of a holder that was granted the lock and died. So it is shorter than the
-	// longest claim.
-	keepAlive    = 5 * time.Second
-	longestClaim = 6 * time.Second
-
-	// firstPause is how often the first in the server's queue asks while it cannot hear.
-	firstPause = 100 * time.Millisecond
-	// straggle is how much later than the first those behind it ask for a lock whose
-	// holder's lease is over: only if the first is dead as well is it their turn.
-	straggle = 200 * time.Millisecond
-	// reaction is how long those behind leave it to the first to answer a message that
-	// all hear.
-	reaction = 100 * time.Millisecond
-)
-
-// pause is how long a waiter that can hear sleeps, if the holder's lease ends after ttl.
-func (w *waiter) pause(ttl time.Duration) time.Duration {
-	d := untilExpiry(ttl)
-	switch {
-	case !w.lock.tickets:
-		return d
-	case !w.place.held: // the server had no memory for a ticket, and tells it nothing
-		return min(d, deafPause)
-	}
-	if !w.place.First && ttl >= 0 {
-		d += straggle + rand.N(straggle*2)
-	}
-	return min(d, keepAlive+rand.N(keepAlive/10))
-}
-
-// untilExpiry is how long to sleep if no wake-up comes, for a lock whose key
-// expires after ttl: within its last millisecond. The random part keeps processes
-// apart that saw the same TTL.
-func untilExpiry(ttl time.Duration) time.Duration {
-	if ttl < 0 {
-		return ttlPause
-	}
-	return min(max(ttl, minPause)+time.Millisecond+rand.N(4*time.Millisecond), maxPause)
 }
 
 // sleep waits for so long, or until something has happened.
@@ -313,7 +200,7 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 func (w *waiter) hears() (own, all <-chan struct{}) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if w.queue.signal != nil && w.contends() {
+	if w.queue.signal != nil && w.lock.order.contends(w) {
 		all = w.queue.signal.C()
 	}
 	w.slept = true

@@ -168,7 +168,7 @@ func ExampleLock_TryLockFor() {
 	ctx := context.Background()
 
 	err := here.NewLock("invoice:42").Do(ctx, func(ctx context.Context) error {
-		_, _, err := there.NewLock("invoice:42").TryLockFor(ctx, 20*time.Millisecond)
+		_, _, err := there.NewLock("invoice:42").TryLockFor(ctx, time.Second)
 		fmt.Println("busy:", errors.Is(err, rlock.ErrNotAcquired))
 		fmt.Println("waited to the end:", errors.Is(err, context.DeadlineExceeded))
 		return nil

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"errors"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
 )
@@ -53,7 +54,7 @@ import (
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.fair, l.tickets, l.grouped, l.kind = true, true, true, fairKind
+	l.order, l.notifier, l.kind = fairOrder{}, ticketed{}, fairKind
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))
@@ -64,4 +65,49 @@ func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	}
 	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced))
 	return l
+}
+
+// fairOrder is that of the server's queue, in which each call has a place of its own.
+type fairOrder struct{}
+
+func (fairOrder) contends(*waiter) bool { return true }
+
+func (fairOrder) obstacle(*waiter) *grant { return nil }
+
+// unheard is true, as the place of a call is that of its first request.
+func (fairOrder) unheard(*waiter) bool { return true }
+
+// pause is that of the first waiter of the client, who asks for all that can hear.
+func (fairOrder) pause(w *waiter, now time.Time) time.Duration {
+	switch {
+	case w.place.silent > 0:
+		return w.askAt.Sub(now)
+	case w.queue.first() == w:
+		return w.queue.askAt.Sub(now)
+	}
+	return maxPause
+}
+
+func (fairOrder) inherits() bool { return false }
+
+// passes needs no budget: the lock goes to whom it would go to in any case.
+func (fairOrder) passes(g *grant, _ time.Time) bool {
+	return len(g.run.next) > 0 && !g.lock.fixed && g.lock.handoff.most >= 0
+}
+
+// next returns the waiter that comes after g in the server's queue, and forgets those who
+// have left: they take their tickets out themselves.
+func (fairOrder) next(q *queue, g *grant) (*waiter, run) {
+	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
+		switch w := q.tickets[g.run.next[0]]; {
+		case w == nil:
+		case w.takes(g.lock):
+			r := g.run
+			r.next, r.passed = r.next[1:], append(r.passed, w.attempt.owner)
+			return w, r
+		default:
+			return nil, run{}
+		}
+	}
+	return nil, run{}
 }

@@ -112,5 +112,5 @@ func TestFairMixedClients(t *testing.T) {
 	}
 	began := time.Now()
 	wg.Wait()
-	require.Less(t, time.Since(began), 10*time.Second, "400 hand-overs wait for no renewal")
+	require.Less(t, time.Since(began), time.Minute, "400 hand-overs do not wait for somebody to ask, which is 5 s each")
 }

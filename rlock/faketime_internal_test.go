@@ -55,7 +55,7 @@ func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	}, watchdog.Options{})
 	f := &fake{client: c, start: time.Now()}
 	l := c.NewLock("a")
-	l.wire, l.grouped = f, false // it sends nothing that could be grouped
+	l.wire = f
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -98,12 +98,13 @@ func (f *fake) times(name string) (at []time.Duration) {
 	return at
 }
 
-func (f *fake) Key() string { return "a" }
+func (f *fake) Key() string   { return "a" }
+func (f *fake) Gathers() bool { return false } // it sends nothing
 func (f *fake) Subscribe(func(string), func()) kind.Signal {
 	return f.client.server.Hub.Join("channel")
 }
 
-func (f *fake) Acquire(ctx context.Context, owner string, _ time.Duration, _ kind.Options) (kind.Answer, error) {
+func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, _ kind.Options) (kind.Answer, error) {
 	n := f.note("acquire", owner, 1)
 	if f.onAcquire != nil {
 		r, err := f.onAcquire(ctx, n)
@@ -116,7 +117,7 @@ func (f *fake) Acquire(ctx context.Context, owner string, _ time.Duration, _ kin
 	return kind.Answer{Acquired: true}, nil
 }
 
-func (f *fake) SetCount(ctx context.Context, owner string, _ time.Duration, holds kind.Count) error {
+func (f *fake) SetCount(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, holds kind.Count) error {
 	n := f.note("count", owner, holds.Exclusive)
 	if f.onCount != nil {
 		return f.onCount(ctx, n)
@@ -124,7 +125,7 @@ func (f *fake) SetCount(ctx context.Context, owner string, _ time.Duration, hold
 	return nil
 }
 
-func (f *fake) Release(ctx context.Context, owner string, _ lua.Ending) (lua.Released, error) {
+func (f *fake) Release(ctx context.Context, _ lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
 	n := f.note("release", owner, 0)
 	if f.onRelease != nil {
 		return f.onRelease(ctx, n)
@@ -223,7 +224,9 @@ func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
 		t.Run(fmt.Sprint("tickets ", tickets), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, l, f := newFake(t)
-				l.tickets = tickets
+				if !tickets {
+					l.notifier = announced{}
+				}
 				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{TTL: time.Hour}, nil }
 				_, _, err := l.TryLock(t.Context())
 				require.ErrorIs(t, err, ErrNotAcquired)
@@ -379,7 +382,7 @@ func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for range 1000 {
 			l := c.NewLock("a")
-			l.wire, l.grouped = f, false
+			l.wire = f
 			all.Go(func() {
 				_, _, err := l.TryLock(within(t, 100*time.Millisecond))
 				assert.ErrorIs(t, err, ErrUnavailable)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -89,8 +90,8 @@ func (g *grant) retry(total time.Duration) request.Policy {
 // acquire asks the server.
 func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[kind.Answer] {
 	owner := g.owner // an attempt that hangs may look at it when it has changed
-	a := send(ctx, g.lock, p, func(ctx context.Context) (kind.Answer, error) {
-		return g.lock.wire.Acquire(ctx, owner, g.lock.lease, o)
+	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (kind.Answer, error) {
+		return g.lock.wire.Acquire(ctx, r, owner, g.lock.lease, o)
 	}, g.late)
 	g.sent, g.token = a.sent, a.value.Token
 	if a.value.Owner != "" {

@@ -13,16 +13,16 @@ const (
 	DefaultHandoffTime = 2 * time.Millisecond
 )
 
-// maxHandoffs is the most that [WithHandoff] allows: for each of them a fencing token
-// may have to be reserved, ahead of the server's clock.
+// maxHandoffs is the most that [WithHandoff] allows.
 const maxHandoffs = 1 << 20
 
 // WithHandoff bounds how often, and for how long, the goroutines of a client pass
 // a renewed lock on among themselves, in memory and without a round trip, before
 // it is released on the server and other processes get their turn. One hand-off
 // is always allowed, however long the holder took; zero of either bound means
-// its default, and at most 1,048,576 are allowed. Goroutines whose lock has other options than the holder's are not
-// given its grant.
+// its default, and at most 1,048,576 are allowed. A fenced lock goes back to the server
+// after 10,000, as its tokens have to be reserved ahead of the server's clock. Goroutines
+// whose lock has other options than the holder's are not given its grant.
 func WithHandoff(most int, longest time.Duration) LockOption {
 	return func(l *Lock) {
 		l.handoff = handoff{most, longest}
@@ -84,18 +84,21 @@ type run struct {
 func (g *grant) handOff() bool {
 	l, c := g.lock, g.lock.client
 	now := time.Now()
-	if !g.run.within(l, now) || l.fenced && g.run.spare == 0 || c.closed.Load() || g.unsettled() {
+	if !l.order.passes(g, now) || l.fenced && g.run.spare == 0 || c.closed.Load() || g.unsettled() {
 		return false
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	next := q.taker(g)
+	if q == nil {
+		return false
+	}
+	next, r := l.order.next(q, g)
 	if next == nil {
 		return false
 	}
 	heir := next.lock.newGrant(g.owner)
-	heir.sent, heir.token, heir.run, heir.state, heir.began, heir.initialLease = g.sent, g.token, g.run, owned, now, g.initialLease
+	heir.sent, heir.token, heir.run, heir.state, heir.began, heir.initialLease = g.sent, g.token, r, owned, now, g.initialLease
 	heir.run.count++
 	heir.exclusives.Store(1) // of the hold that is to come
 	if l.fenced {
@@ -109,25 +112,10 @@ func (g *grant) handOff() bool {
 		return false
 	}
 	heir.entry = entry
-	if l.fair {
-		heir.run.next, heir.run.passed = g.run.next[1:], append(g.run.passed, next.attempt.owner)
-	}
 	q.replace(g, heir)
 	next.given = heir
 	next.wakeUp()
 	return true
-}
-
-// within tells whether the budget of l allows one more hand-off. A fair lock needs
-// none: it goes to whom it would go to in any case.
-func (r *run) within(l *Lock, now time.Time) bool {
-	switch {
-	case l.handoff.most < 0:
-		return false
-	case l.fair:
-		return len(r.next) > 0 && !l.fixed
-	}
-	return r.count < l.handoff.most && (r.count == 0 || now.Sub(r.began) < l.handoff.longest)
 }
 
 // unsettled tells whether a request about the grant may still arrive, or its answer may
@@ -139,38 +127,6 @@ func (g *grant) unsettled() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.correcting || len(g.turn) > 0
-}
-
-// taker returns the first waiter that can be given what before has. queues.mu is held.
-func (q *queue) taker(before *grant) *waiter {
-	if q == nil {
-		return nil
-	}
-	if before.lock.fair {
-		return q.successor(before)
-	}
-	for _, w := range q.waiters {
-		if w.takes(before.lock) {
-			return w
-		}
-	}
-	return nil
-}
-
-// successor returns the waiter that comes after g in the server's queue, and forgets
-// those who have left. queues.mu is held.
-func (q *queue) successor(g *grant) *waiter {
-	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
-		w := q.tickets[g.run.next[0]]
-		switch {
-		case w == nil: // it has left, and takes its ticket out itself
-		case w.takes(g.lock):
-			return w
-		default:
-			return nil
-		}
-	}
-	return nil
 }
 
 // takes tells whether the waiter can be given a grant of l. queues.mu is held.

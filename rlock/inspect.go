@@ -39,7 +39,9 @@ func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	return State{Name: l.name, Holds: s.Holds, Shared: s.Shared, TTL: s.TTL, Token: s.Token, Waiters: s.Waiters}, nil
 }
 
-func (l *Lock) inspect(ctx context.Context) (lua.State, error) { return l.wire.Inspect(ctx) }
+func (l *Lock) inspect(ctx context.Context, _ lua.Runner) (lua.State, error) {
+	return l.wire.Inspect(ctx)
+}
 
 // ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports
 // whether there was one. The holder learns of it at its next renewal, at the
@@ -47,7 +49,7 @@ func (l *Lock) inspect(ctx context.Context) (lua.State, error) { return l.wire.I
 // removed: it is never repeated on its own, as that could remove the next grant
 // as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return once(ctx, l, func(ctx context.Context) (bool, error) { return l.wire.Force(ctx) })
+	return once(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) { return l.wire.Force(ctx) })
 }
 
 // UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: it does
@@ -61,8 +63,8 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 	if _, held := s.Holds[owner]; err != nil || !held {
 		return false, err
 	}
-	_, err = once(ctx, l, func(ctx context.Context) (lua.Released, error) {
-		return l.wire.Release(ctx, owner, lua.Ending{})
+	_, err = once(ctx, l, func(ctx context.Context, r lua.Runner) (lua.Released, error) {
+		return l.wire.Release(ctx, r, owner, lua.Ending{})
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
 		return false, nil
@@ -71,7 +73,7 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 }
 
 // once makes a request a single time, bounded like any attempt.
-func once[T any](ctx context.Context, l *Lock, ask func(context.Context) (T, error)) (T, error) {
+func once[T any](ctx context.Context, l *Lock, ask script[T]) (T, error) {
 	var none T
 	if err := l.begin(); err != nil {
 		return none, err

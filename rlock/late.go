@@ -35,7 +35,7 @@ func (g *grant) late(a kind.Answer, err error) {
 	switch {
 	case !g.keep(maybe):
 		g.clear(leftover{some: true, maybe: maybe})
-	case g.lock.tickets: // whoever has inherited the owner may have the lock by now
+	default: // whoever has inherited the owner may have the lock by now
 		g.lock.askAgain(g.owner)
 	}
 }
@@ -103,9 +103,9 @@ func (g *grant) requestSweep(ctx context.Context) error {
 		_, err := attempt(ctx, l, l.bound(), nil, g.requestRelease, nil)
 		return err
 	}
-	call := l.client.sweeps.Call(ctx, request.Terms{Key: l.redisKey(), Bound: l.bound()})
+	call := l.client.sweeps.Call(request.Terms{Key: l.redisKey(), Bound: l.bound()})
 	defer call.Put()
-	_, err := g.requestRelease(call)
+	_, err := g.requestRelease(ctx, call)
 	return err
 }
 

@@ -19,8 +19,11 @@ type Lock struct {
 	queues  *queues   // that have the queue of key
 	members multi     // of a multi lock, which has nothing else
 	terms
-	traits
-	err error // why no method of it works
+	order    order    // in which the goroutines of the client come to it
+	notifier notifier // by which they are told that it may be theirs
+	shared   bool     // several owners may hold it at once
+	account
+	err      error    // why no method of it works
 }
 
 // terms are what the options of a lock say.
@@ -30,17 +33,8 @@ type terms struct {
 	fenced   bool
 	handoff  handoff
 	polling  *Polling // nil: wake-ups are listened for
+	mark     string   // in the names of owners, behind the client's id
 	replicas replicas // that must have a grant
-}
-
-// traits are in what kinds of lock differ for the waiters and holders of a client.
-type traits struct {
-	shared  bool // several owners may hold it at once
-	tickets bool // its waiters stand in a queue on the server: one of each client, or
-	fair    bool // each
-	grouped bool // its requests go out by client.scripts
-	part    bool // of a multi lock, which is what is counted
-	kind    kindNumber
 }
 
 // Name returns the name the lock was made with.
@@ -220,13 +214,7 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 			return held, hold, err
 		}
 	}
-	if l.shared && !l.queues.busy(l) { // those who can share do not queue
-		held, hold, err = l.share(ctx, wait, l.retry())
-		if _, refused := err.(*NotAcquiredError); !refused {
-			return held, hold, err
-		}
-	}
-	return ctx, nil, errQueue
+	return l.share(ctx, wait)
 }
 
 // acquire is the rest of a call that has arrived, after its time in the queue, which

@@ -65,8 +65,8 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		grants[i] = l.newGrant(l.owner())
 		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.lease}
 	}
-	a := send(wait, first, p, func(ctx context.Context) (lua.ReplyAll, error) {
-		return lua.AcquireAll(ctx, c.scripts, wanted)
+	a := send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
+		return lua.AcquireAll(ctx, r, wanted)
 	}, func(r lua.ReplyAll, err error) {
 		for _, g := range grants {
 			g.late(kind.Answer{Acquired: r.Acquired}, err)

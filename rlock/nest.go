@@ -148,8 +148,8 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		return g.lossOrNil()
 	}
 	p.Total = min(p.Total, time.Until(g.entry.Until()))
-	a := send(ctx, g.lock, p, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, g.lock.wire.SetCount(ctx, g.owner, lease, n)
+	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
+		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, lease, n)
 	}, func(struct{}, error) { g.correct() })
 	if a.doubt || a.open {
 		g.countUnknown.Store(true)

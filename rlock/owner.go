@@ -21,8 +21,5 @@ func (o *owners) next(mark string) string {
 // owner names a new grant of the lock. The release of one that polls is announced as
 // Redisson does, so those who wait must take it for a foreign owner.
 func (l *Lock) owner() string {
-	if l.polling != nil {
-		return l.client.next("-poll")
-	}
-	return l.client.next("")
+	return l.client.next(l.mark)
 }

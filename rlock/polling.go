@@ -20,10 +20,6 @@ type Polling struct {
 	// [ErrNotAcquired]. They count from when the goroutine is the first of its
 	// client that waits for the lock. Default: only the context ends the wait.
 	Tries int
-
-	// WarnAfter is after how many refusals the client's logger is told, once per
-	// call, that the lock is hard to get. Default: never.
-	WarnAfter int
 }
 
 // Defaults of [Polling].
@@ -48,7 +44,7 @@ const (
 // Redisson's are, and their releases are heard on the unlock channel.
 func WithPolling(p Polling) LockOption {
 	return func(l *Lock) {
-		if p.First < 0 || p.Longest < 0 || p.Tries < 0 || p.WarnAfter < 0 {
+		if p.First < 0 || p.Longest < 0 || p.Tries < 0 {
 			l.refuse(fmt.Errorf("WithPolling: %+v: nothing may be negative", p))
 			return
 		}
@@ -62,12 +58,12 @@ func WithPolling(p Polling) LockOption {
 			l.refuse(fmt.Errorf("WithPolling: the longest pause, %v, is shorter than the first, %v", p.Longest, p.First))
 			return
 		}
-		l.polling = &p
+		l.polling, l.mark = &p, "-poll"
 	}
 }
 
-// pause is that after refusal n, counted from 1.
-func (p *Polling) pause(n int) time.Duration {
+// after is the pause after refusal n, counted from 1.
+func (p *Polling) after(n int) time.Duration {
 	d := p.First
 	for ; n > 1 && d < p.Longest; n-- {
 		d *= 2
@@ -78,18 +74,18 @@ func (p *Polling) pause(n int) time.Duration {
 
 var errTries = errors.New("no more tries")
 
-// refused returns the pause after refusal n, counted from 1, while no wake-up can
-// be heard. The error ends the wait. Without polling that is a time of trouble, in
-// which the pause is short: 50 ms doubling to 1 s.
-func (p *Polling) refused(l *Lock, n int, refusal *NotAcquiredError) (time.Duration, error) {
-	if p == nil {
-		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
-	}
-	if n == p.WarnAfter {
-		l.client.log.Warn("rlock: the lock is still held by somebody else", "lock", l.name, "tries", n, "owner", refusal.Holder, "ttl", refusal.TTL)
-	}
+// polled is of locks whose waiters are told nothing, and leave nothing in the queue.
+type polled struct {
+	announced
+	Polling
+}
+
+func (polled) listen(*waiter, string) {}
+
+func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error) {
+	n := w.place.silent
 	if n == p.Tries {
 		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
 	}
-	return p.pause(n), nil
+	return p.after(n), nil
 }

@@ -174,7 +174,7 @@ func TestQuorumServerDownOrSilent(t *testing.T) {
 		do()
 	}
 	// Whoever waited a third of a second for the silent one would need 20 s.
-	require.Less(t, time.Since(began), 5*time.Second)
+	require.Less(t, time.Since(began), 15*time.Second)
 	held, hold := lock(t, t.Context(), mu)
 	<-time.After(2 * quorumLease)
 	require.NoError(t, held.Err(), "three of five renew it")
@@ -404,6 +404,9 @@ func TestQuorumHostCloses(t *testing.T) {
 	clients := all.clients(t, rlock.Options{})
 	mu := rlock.NewQuorumLock("a", []*rlock.Client{clients[1], clients[0], clients[2]})
 	held, hold := lock(t, t.Context(), mu)
+	redistest.Eventually(t, "the server that nobody has waited for has answered, too", func() bool {
+		return all[0].Client(t).Exists(t.Context(), "a").Val() == 1
+	})
 	before := all[0].CommandCalls(t)["evalsha"]
 	_, _, err := rlock.NewQuorumLock("a", clients).TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)

@@ -111,7 +111,7 @@ func TestPermanentRefusals(t *testing.T) {
 					require.ErrorContains(t, err, want, method)
 				}
 				require.NotContains(t, err.Error(), "secret", method)
-				require.Less(t, time.Since(start), 2*time.Second, method)
+				require.Less(t, time.Since(start), 20*time.Second, "%s: not repeated for the 30 s of a lease", method)
 				limit := tt.commands
 				if strings.Contains(err.Error(), "NOPERM") {
 					limit *= 2 // it may strike in the middle of a script: what that left is released
@@ -138,7 +138,7 @@ func TestScriptWithoutCommand(t *testing.T) {
 			start := time.Now()
 			_, _, err := mu.Lock(t.Context())
 			require.ErrorIs(t, err, rlock.ErrUnavailable)
-			require.Less(t, time.Since(start), 2*time.Second)
+			require.Less(t, time.Since(start), 20*time.Second, "not repeated for the 30 s of a lease")
 			if command != "hlen" {
 				redistest.Eventually(t, "nothing is left", func() bool {
 					return rdb.Exists(t.Context(), "a").Val() == 0
@@ -180,12 +180,11 @@ func TestOutOfMemory(t *testing.T) {
 
 	for name, fencing := range map[string][]rlock.LockOption{"plain": nil, "fenced": {rlock.WithFencing()}} {
 		t.Run(name, func(t *testing.T) {
-			before, start := count.n.Load(), time.Now()
+			before := count.n.Load()
 			_, _, err := c.NewLock("b", fencing...).Lock(t.Context())
 			require.ErrorIs(t, err, rlock.ErrUnavailable)
 			require.ErrorContains(t, err, "OOM")
 			require.ErrorContains(t, err, "maxmemory")
-			require.Less(t, time.Since(start), 2*time.Second)
 			require.LessOrEqual(t, count.n.Load()-before, int64(2))
 			require.Zero(t, rdb.Exists(t.Context(), "b").Val())
 		})
@@ -232,7 +231,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "READONLY")
 	require.GreaterOrEqual(t, time.Since(start), time.Second)
-	require.Less(t, time.Since(start), 2*time.Second)
+	require.Less(t, time.Since(start), time.Second+slack)
 	require.LessOrEqual(t, count.n.Load(), int64(40), "a busy loop")
 
 	done := async(func() error { return mu.Do(t.Context(), func(context.Context) error { return nil }) })

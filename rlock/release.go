@@ -71,7 +71,7 @@ func (g *grant) releaseRest(ctx context.Context) {
 	}
 }
 
-func (g *grant) requestRelease(ctx context.Context) (lua.Released, error) {
+func (g *grant) requestRelease(ctx context.Context, s lua.Runner) (lua.Released, error) {
 	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
 	g.mu.Lock()
 	acquired := g.entry != nil
@@ -79,7 +79,7 @@ func (g *grant) requestRelease(ctx context.Context) (lua.Released, error) {
 	if g.leftState && (!acquired || g.acquireUnknown) { // otherwise whoever granted it has taken the ticket out
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
-	r, err := g.lock.wire.Release(ctx, g.owner, e)
+	r, err := g.lock.wire.Release(ctx, s, g.owner, e)
 	if r.Message != "" {
 		g.lock.hear(r.Message)
 	}

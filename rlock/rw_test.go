@@ -256,7 +256,7 @@ func TestLeavingWriterWakesReaders(t *testing.T) {
 	leave()
 	require.ErrorIs(t, <-writer, rlock.ErrNotAcquired)
 	require.NoError(t, within(t, 10*time.Second, reader))
-	require.Less(t, time.Since(began), 4*time.Second, "woken, long before the intent ends")
+	require.Less(t, time.Since(began), 8*time.Second, "woken, before the intent ends")
 	require.NoError(t, hold.Unlock(ctx))
 	redistest.Eventually(t, "nothing is left", func() bool { return rdb.DBSize(ctx).Val() == 0 })
 }
@@ -274,14 +274,12 @@ func TestDeadReaderBlocksForItsLeaseOnly(t *testing.T) {
 	alive := newClient(t, srv, nil).NewRWLock("a")
 	_, hold := lock(t, ctx, alive.Reader())
 	require.Greater(t, rdb.PTTL(ctx, "a").Val(), 20*time.Second)
-	began := time.Now()
 	writer := async(func() error {
 		return newClient(t, srv, nil).NewRWLock("a").Writer().Do(ctx, func(context.Context) error { return nil })
 	})
 	awaitIntent(t, rdb)
 	require.NoError(t, hold.Unlock(ctx))
-	require.NoError(t, within(t, 10*time.Second, writer))
-	require.Less(t, time.Since(began), 5*time.Second)
+	require.NoError(t, within(t, 15*time.Second, writer))
 }
 
 // The lease of a reader is renewed with the key that Redisson looks at, and never
@@ -398,15 +396,17 @@ func TestReadWriteInACluster(t *testing.T) {
 	redistest.Eventually(t, "the cluster serves", func() bool { return strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok") })
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	c := clientOn(t, rdb, nil)
+	opts, refused := refusals()
+	c := clientOn(t, rdb, opts)
 	for _, name := range []string{"a", "x{a}y", "{a}"} {
 		mu := c.NewRWLock(name, rlock.WithFencing())
 		held, hold := lock(t, ctx, mu.Reader())
 		_, nested := lock(t, held, mu.Reader())
-		waiting, leave := context.WithTimeout(ctx, 200*time.Millisecond)
-		_, _, err := mu.Writer().Lock(waiting)
+		waiting, leave := context.WithCancel(ctx)
+		writer := async(func() error { _, _, err := mu.Writer().Lock(waiting); return err })
+		<-refused
 		leave()
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, <-writer, rlock.ErrNotAcquired)
 		require.NoError(t, nested.Unlock(ctx))
 		require.NoError(t, hold.Unlock(ctx))
 		held, hold = lock(t, ctx, mu.Writer())

@@ -32,6 +32,9 @@ func classify(err error) (o outcome, final bool) {
 	return kind.Classify(err)
 }
 
+// script makes a request, by way of r.
+type script[T any] func(ctx context.Context, r lua.Runner) (T, error)
+
 // answer is how a request ended.
 type answer[T any] struct {
 	value T
@@ -46,15 +49,15 @@ type answer[T any] struct {
 // send repeats a request until it is answered, cannot succeed, ctx is over or
 // the policy ends it. late, if set, gets what an attempt returned that nobody waited
 // for any more; request.ErrUnread if that is all that is known of the answer.
-func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(context.Context) (T, error), late func(T, error)) answer[T] {
+func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
 	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (T, error) {
 		var value T
 		var err error
 		if l.gathers() {
-			call := l.client.scripts.Call(ctx, request.Terms{Key: l.redisKey(), Bound: bound, Stop: p.Stop, Repeat: repeat, Late: unread(late)})
+			call := l.client.scripts.Call(request.Terms{Key: l.redisKey(), Bound: bound, Stop: p.Stop, Repeat: repeat, Late: unread(late)})
 			defer call.Put()
-			value, err = ask(call)
+			value, err = ask(ctx, call)
 		} else {
 			value, err = attempt(ctx, l, bound, p.Stop, ask, late)
 		}
@@ -89,7 +92,7 @@ func unread[T any](late func(T, error)) func(error) {
 
 // attempt makes a request in a goroutine of its own. It also ends when another master
 // of a cluster has taken over.
-func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask func(context.Context) (T, error), late func(T, error)) (T, error) {
+func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask script[T], late func(T, error)) (T, error) {
 	var watch func(context.Context, func()) func()
 	if cluster, ok := l.client.server.RDB.(*redis.ClusterClient); ok {
 		watch = func(own context.Context, end func()) func() {
@@ -97,7 +100,8 @@ func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-ch
 			return func() { timer.Stop() }
 		}
 	}
-	return request.Detached(ctx, l.client.background, bound, stop, watch, ask, late)
+	alone := func(ctx context.Context) (T, error) { return ask(ctx, l.client.scripts) }
+	return request.Detached(ctx, l.client.background, bound, stop, watch, alone, late)
 }
 
 // givenUp is the error of a call that ended without an answer, because ctx is

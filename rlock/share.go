@@ -21,10 +21,22 @@ type sharedCall struct {
 	left  bool   // whoever asked ran out of time
 }
 
-// share takes the lock for a reader without a place in the queue: it joins another
-// reader of this client, waits for the answer to another's request and joins that, or
-// asks.
-func (l *Lock) share(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
+// share takes the lock for a reader without a place in the queue, if nobody of this client
+// queues. The error is errQueue if that is not possible.
+func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) {
+	if !l.shared || l.queues.busy(l) {
+		return ctx, nil, errQueue
+	}
+	held, hold, err := l.joinOrAsk(ctx, wait, l.retry())
+	if _, refused := err.(*NotAcquiredError); refused {
+		return ctx, nil, errQueue
+	}
+	return held, hold, err
+}
+
+// joinOrAsk joins another reader of this client, waits for the answer to another's request
+// and joins that, or asks.
+func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	for {
 		if held, hold := l.join(ctx); hold != nil {
 			return held, hold, nil

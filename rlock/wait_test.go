@@ -93,7 +93,7 @@ func TestWaiterIsWokenByTheMessage(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("from before Unlock to the grant elsewhere: median %v, longest %v", took[15], took[29])
-	require.Less(t, took[15], 500*time.Millisecond)
+	require.Less(t, took[15], 2*time.Second)
 }
 
 func TestQueueOfAThousand(t *testing.T) {

@@ -72,16 +72,11 @@ func (qs *queues) enter(l *Lock, began time.Time) *waiter {
 	return w
 }
 
-// contends tells whether the waiter asks for itself. queues.mu is held.
-func (w *waiter) contends() bool {
-	return w.lock.fair || w.queue.waiters[0] == w
-}
-
 // await waits until it is the waiter's turn to ask, or it is given a grant. The error
 // says why it never came to that.
 func (w *waiter) await(ctx context.Context) error {
 	w.queues.mu.Lock()
-	if w.contends() {
+	if w.lock.order.contends(w) {
 		w.queues.mu.Unlock()
 		return nil
 	}
@@ -212,7 +207,7 @@ func (w *waiter) renounce(g *grant) {
 // inherits has the waiter go on with the attempt of another, in its place on the
 // server, if the two want the same. queues.mu is held.
 func (w *waiter) inherits(g *grant, from *waiter) bool {
-	if w.lock.fair || w.attempt != nil || !from.place.held || !w.alike(from.lock) {
+	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.alike(from.lock) {
 		return false
 	}
 	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.state == waitAsking
@@ -226,5 +221,5 @@ func (w *waiter) inherits(g *grant, from *waiter) bool {
 func (w *waiter) alike(l *Lock) bool {
 	o := w.lock
 	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed &&
-		o.fair == l.fair && o.tickets == l.tickets
+		o.order == l.order && o.notifier == l.notifier
 }

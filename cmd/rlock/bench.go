@@ -7,10 +7,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 
 	"github.com/go-rlock/rlock/bench"
@@ -29,15 +30,22 @@ Keys begin with "rlock-bench:" and expire. The quorum lock takes part if --node
 names more servers; all of them must have been up for a lease of 30 s, which is
 waited for.
 
+With --cluster, or a URL that says so, a cluster is measured: the lock beside the
+same two scripts, on all masters; what a server needs is the sum over them. With
+--processes, so many client processes of this machine play each scenario, and the
+output has each of them as well as all together. To load a large cluster, start it
+on several machines at the same time.
+
 How it measures, and what the columns mean: go doc github.com/go-rlock/rlock/bench.
 Other libraries are compared by the module in bench/compare.
 
 Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
 failed: the table says which; others as in "rlock --help".`,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s"},
+			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s; of a cluster or several processes: " + strings.Join(benchSpread, ",")},
 			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders that match `PATTERN`; see --list", DefaultText: "all but handoff-*"},
 			&cli.StringSliceFlag{Name: "node", Usage: "a further server, by its `URL`: two or four of them, for the quorum lock"},
+			&cli.IntFlag{Name: "processes", Usage: "play with `N` client processes, what one plays otherwise: uncontended-* and hot-*", DefaultText: "as the scenario says"},
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "play each scenario `N` times"},
 			&cli.DurationFlag{Name: "duration", Value: time.Second, Usage: "measure for `D` in each run, where the scenario does not say"},
 			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
@@ -73,48 +81,8 @@ func benchWorkerCommand() *cli.Command {
 	}
 }
 
-func benchConfig(cmd *cli.Command) (c bench.Config, err error) {
-	if cmd.Args().Present() {
-		return c, usagef(cmd, "unexpected argument %q", cmd.Args().First())
-	}
-	if cmd.Int("rounds") < 1 || cmd.Duration("duration") <= 0 {
-		return c, usagef(cmd, "--rounds and --duration must be positive")
-	}
-	c.Rounds, c.Duration = cmd.Int("rounds"), cmd.Duration("duration")
-	if c.Scenarios, err = bench.Select(bench.Scenarios(), cmd.StringSlice("scenario")); err != nil {
-		return c, usagef(cmd, "--scenario: %w", err)
-	}
-	if c.Contenders, err = bench.Pick(bench.Contenders(), cmd.StringSlice("compare")); err != nil {
-		return c, usagef(cmd, "--compare: %w", err)
-	}
-	s, err := connect(cmd)
-	if err != nil {
-		return c, err
-	}
-	defer s.close()
-	single, ok := s.rdb.(*redis.Client)
-	if !ok || s.sentinels != nil {
-		return c, usagef(cmd, "--url: the benchmark reads the counters of a single server, not of a cluster or of what Sentinels name")
-	}
-	c.Server = single.Options()
-	if t := c.Server.TLSConfig; t != nil && (t.RootCAs != nil || t.Certificates != nil) {
-		return c, usagef(cmd, "--cacert, --cert: the processes of the benchmark know the system's authorities only, set SSL_CERT_FILE")
-	}
-	for _, text := range cmd.StringSlice("node") {
-		o, err := redis.ParseURL(text)
-		if err != nil {
-			return c, usagef(cmd, "--node: %w", errURL)
-		}
-		c.Nodes = append(c.Nodes, o)
-	}
-	if len(c.Nodes)%2 != 0 {
-		return c, usagef(cmd, "--node: with that of --url, a quorum needs an odd number of servers")
-	}
-	return c, nil
-}
-
 func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	p := benchProgress{out: os.Stderr, columns: width(os.Stderr), began: time.Now()}
 	config.Progress = p.show
@@ -123,6 +91,10 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 	switch {
 	case errors.Is(runErr, bench.ErrEmbedded):
 		return usagef(cmd, "%w", runErr)
+	case errors.Is(runErr, bench.ErrCluster):
+		return usagef(cmd, "%w: add --cluster", runErr)
+	case errors.Is(runErr, bench.ErrNoCluster):
+		return usagef(cmd, "--cluster: %w: leave it out", runErr)
 	case report == nil:
 		return &exitError{exitUnavailable, runErr}
 	}

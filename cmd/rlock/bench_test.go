@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -60,7 +63,14 @@ func TestBenchUsage(t *testing.T) {
 		{"--node: not a Redis URL", []string{"bench", "--node", "x://:s3cret@", "--node", "redis://b"}},
 		{"odd number of servers", []string{"bench", "--node", "redis://127.0.0.1:1"}},
 		{"must be positive", []string{"bench", "--rounds", "0"}},
-		{"not of a cluster", []string{"--url", "redis://a:1?addr=b:1", "bench"}},
+		{"not of what Sentinels name", []string{"--sentinel", "a:1", "--master", "m", "--url", "redis://", "bench"}},
+		{"a quorum has single servers", []string{"--cluster", "bench", "--node", "redis://b,redis://c"}},
+		{`no scenario matches "handoff-kill" of those for a cluster`, []string{"--cluster", "bench", "--scenario", "handoff-kill"}},
+		{`no scenario matches "hot-8x8" of those for any number of processes`, []string{"bench", "--processes", "2", "--scenario", "hot-8x8"}},
+		{"--processes: want 1 to 256 processes, not 0", []string{"bench", "--processes", "0"}},
+		{"want 1 to 256 processes, not -1", []string{"bench", "--processes", "-1"}},
+		{"want 1 to 256 processes, not 257", []string{"bench", "--processes", "257"}},
+		{"-processes", []string{"bench", "--processes", "x"}},
 		{"embedded server", []string{"--url", "redis://" + embedded.Addr(), "bench"}},
 		{"only a benchmark starts it", []string{bench.WorkerArg, "x"}},
 	} {
@@ -73,4 +83,99 @@ func TestBenchUsage(t *testing.T) {
 func TestBenchWithoutServer(t *testing.T) {
 	r := outcome(t, "redis://127.0.0.1:1", "bench") // another process, as go-redis goes on dialling for a second
 	require.Equal(t, exitUnavailable, r.code, r.stderr)
+}
+
+// clusterURL names one node of a cluster.
+func clusterURL(c *redistest.Cluster) string {
+	return "redis://" + c.Nodes[0].Addr() + "?addr=" + c.Nodes[0].Addr()
+}
+
+// Three masters, two processes: all are in the table, and nothing is left.
+func TestBenchOfACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 0)
+	r := outcome(t, clusterURL(c), "bench", "--processes", "2", "--scenario", "uncontended-1,hot-2", "--compare", "rlock,pubsub",
+		"--rounds", "1", "--duration", "50ms")
+	require.Zero(t, r.code, r.stderr)
+	require.Contains(t, r.stdout, "A cluster of 3 masters")
+	require.Contains(t, r.stdout, "uncontended-1: 2 processes with 1 goroutine each, a lock each\n")
+	require.Contains(t, r.stdout, "hot-2: 2 processes with 2 goroutines each, one lock\n")
+	require.Contains(t, r.stdout, "cannot take part: pubsub\n")
+	require.Regexp(t, `(?m)^ +process +ops/s +× floor +p50 +p99 `, r.stdout)
+	for _, row := range []string{"2 scripts", "2 scripts 1", "2 scripts 2", "rlock", "rlock 1", "rlock 2"} {
+		require.Regexp(t, `(?m)^ +`+row+`  +\d`, r.stdout)
+	}
+	requireEmpty(t, c.Nodes...)
+}
+
+func requireEmpty(t *testing.T, servers ...*redistest.Server) {
+	t.Helper()
+	for _, srv := range servers {
+		redistest.Eventually(t, "no keys are left", func() bool {
+			n, err := srv.Client(t).DBSize(t.Context()).Result()
+			require.NoError(t, err)
+			return n == 0
+		})
+	}
+}
+
+// What the URL leads to is not what it was said to be.
+func TestBenchOfTheWrongServer(t *testing.T) {
+	t.Parallel()
+	single, cluster := redistest.Start(t), redistest.StartCluster(t, 1, 0)
+	r := outcome(t, single.URL(), "--cluster", "bench")
+	require.Equal(t, exitUsage, r.code, r.stderr)
+	require.Contains(t, r.stderr, "--cluster: bench: the server is not a node of a cluster: leave it out")
+	r = outcome(t, cluster.Nodes[0].URL(), "bench")
+	require.Equal(t, exitUsage, r.code, r.stderr)
+	require.Contains(t, r.stderr, "is a node of a cluster, and has a part of the locks only: add --cluster")
+}
+
+// Interrupted at the terminal, ended or killed: the processes end, and release what
+// they hold.
+func TestBenchLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		scenario string
+		sig      syscall.Signal
+		group    bool
+	}{
+		{"uncontended-64", syscall.SIGINT, true},
+		{"hot-8", syscall.SIGTERM, false},
+		{"hot-8", syscall.SIGKILL, false},
+	} {
+		t.Run(tc.scenario+" "+tc.sig.String(), func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			p := begin(t, srv.URL(), "bench", "--processes", "2", "--scenario", tc.scenario, "--compare", "rlock",
+				"--rounds", "1000000", "--duration", "300ms")
+			redistest.Eventually(t, "locks are taken", func() bool { return srv.CommandCalls(t)["hset"] > 0 })
+			pid := p.cmd.Process.Pid
+			workers := childrenOf(t, pid)
+			if tc.group {
+				pid = -pid
+			}
+			require.NoError(t, syscall.Kill(pid, tc.sig))
+			require.NotZero(t, p.end().code)
+			redistest.Eventually(t, "its processes end", func() bool {
+				return !slices.ContainsFunc(workers, func(pid string) bool { return alive(t, pid) })
+			})
+			requireEmpty(t, srv)
+		})
+	}
+}
+
+// childrenOf returns the processes that a process has started.
+func childrenOf(t *testing.T, pid int) (pids []string) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	for _, file := range stats {
+		text, _ := os.ReadFile(file) // it may have ended
+		_, after, _ := strings.Cut(string(text), ") ")
+		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return pids
 }

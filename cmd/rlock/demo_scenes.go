@@ -155,13 +155,13 @@ func takeOver(ctx context.Context, s *stage) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	_, hold, err := s.client.NewLock(holderLock).Lock(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	took := time.Since(killed)
+	var took time.Duration
+	err = s.client.NewLock(holderLock).Do(ctx, func(context.Context) error {
+		took = time.Since(killed)
+		return nil
+	})
 	return fmt.Sprintf("taken over %v after the kill; the dead holder's lease had %v left", brief(took), brief(ttl)),
-		took > ttl-10*time.Millisecond && took < ttl+slack, hold.Unlock(ctx)
+		took > ttl-10*time.Millisecond && took < ttl+slack, err
 }
 
 func takeAway(ctx context.Context, s *stage) (string, bool, error) {
@@ -172,7 +172,7 @@ func takeAway(ctx context.Context, s *stage) (string, bool, error) {
 	}
 	freed, err := lock.ForceUnlock(ctx)
 	if err != nil {
-		return "", false, err
+		return "", false, errors.Join(err, hold.Unlock(ctx))
 	}
 	forced := time.Now()
 	<-held.Done()

@@ -28,13 +28,18 @@ type Kind interface {
 	// Key is the lock's key. Within a client it identifies the lock: what nests,
 	// and who queues behind whom.
 	Key() string
-	// Acquire takes the lock for owner, or tells how long to wait for a wake-up.
-	Acquire(ctx context.Context, owner string, lease time.Duration, o Options) (Answer, error)
+	// Gathers tells whether requests may go out by a [request.Call], together with those
+	// of other locks: nothing slower than a script of one server.
+	Gathers() bool
+	// Acquire takes the lock for owner, or tells how long to wait for a wake-up. Its
+	// scripts go by way of r, as those of the next two do; or, if Gathers is false, as
+	// the kind sends them.
+	Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error)
 	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if it holds nothing.
-	SetCount(ctx context.Context, owner string, lease time.Duration, n Count) error
+	SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error
 	// Release ends the grant of owner, and takes back what a refusal has left to it;
 	// [lua.ErrNotOwner] if it holds nothing.
-	Release(ctx context.Context, owner string, e lua.Ending) (lua.Released, error)
+	Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error)
 	// Renewals is what extends the lease of owner, which most of them must do.
 	Renewals(owner string, lease time.Duration) []Renewal
 	// Subscribe joins the channel where wake-ups are announced. message gets what is for

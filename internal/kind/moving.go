@@ -45,13 +45,13 @@ func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease
 
 // releaseApart frees the lock, and serves its queue. That it is free does not depend on
 // whether the queue could be told, which else finds out by itself.
-func (p *Plain) releaseApart(ctx context.Context, owner string, e lua.Ending) (lua.Released, error) {
+func (p *Plain) releaseApart(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	g := p.Of(owner)
 	alone := g
 	alone.Queue, alone.Counter = "", ""
-	r, err := lua.Release(ctx, p.server.Scripts, alone, e)
+	released, err := lua.Release(ctx, r, alone, e)
 	if err == nil || errors.Is(err, lua.ErrNotOwner) { // an earlier attempt may have been executed
 		_ = lua.ServeApart(ctx, p.server.Scripts, g, e.Tickets, true)
 	}
-	return r, err
+	return released, err
 }

@@ -51,12 +51,11 @@ func (p *Plain) Of(owner string) lua.Grant {
 // Key implements [Kind], as the methods below do.
 func (p *Plain) Key() string { return p.grant.Key }
 
-func (p *Plain) Acquire(ctx context.Context, owner string, lease time.Duration, o Options) (Answer, error) {
-	return p.request(ctx, p.server.Scripts, owner, lease, o)
-}
+// Gathers is false without a queue: there may be a proxy.
+func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 
-// request asks by way of r. Who takes no ticket may have a free lock, whoever waits.
-func (p *Plain) request(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
+// Acquire takes a free lock for who asks without a ticket, whoever waits.
+func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	fair := p.grant.Rivals[0] != ""
 	if o.Ticket.Claim == 0 && !fair {
 		a, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
@@ -69,17 +68,17 @@ func (p *Plain) request(ctx context.Context, r lua.Runner, owner string, lease t
 	return answer(a), err
 }
 
-func (p *Plain) SetCount(ctx context.Context, owner string, lease time.Duration, n Count) error {
-	return lua.Count(ctx, p.server.Scripts, p.Of(owner), lease, n.Exclusive)
+func (p *Plain) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error {
+	return lua.Count(ctx, r, p.Of(owner), lease, n.Exclusive)
 }
 
-func (p *Plain) Release(ctx context.Context, owner string, e lua.Ending) (lua.Released, error) {
+func (p *Plain) Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	e.Silent = p.silent
-	r, err := lua.Release(ctx, p.server.Scripts, p.Of(owner), e)
+	released, err := lua.Release(ctx, r, p.Of(owner), e)
 	if p.grant.Queue != "" && moving(err) {
-		return p.releaseApart(ctx, owner, e)
+		return p.releaseApart(ctx, r, owner, e)
 	}
-	return r, err
+	return released, err
 }
 
 func (p *Plain) Renewals(owner string, lease time.Duration) []Renewal {

@@ -85,9 +85,12 @@ func minority[T any](o request.Outcome, votes []vote[T]) error {
 // Key tells sets of clients apart.
 func (q *Quorum) Key() string { return q.id }
 
-func (q *Quorum) SetCount(ctx context.Context, owner string, lease time.Duration, n Count) error {
+// Gathers is false: each server is asked by itself.
+func (q *Quorum) Gathers() bool { return false }
+
+func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease time.Duration, n Count) error {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
-		return struct{}{}, p.SetCount(ctx, owner, lease, n)
+		return struct{}{}, p.SetCount(ctx, p.server.Scripts, owner, lease, n)
 	}, decisive, nil)
 	switch done, refused := outcomes(votes); {
 	case done >= q.majority():
@@ -101,7 +104,7 @@ func (q *Quorum) SetCount(ctx context.Context, owner string, lease time.Duration
 // Release is done when a majority has answered; the others are seen to in the
 // background, as long as there can be anything left. That is a lost lock only if a
 // majority says so: the rest need not have been part of the grant.
-func (q *Quorum) Release(ctx context.Context, owner string, e lua.Ending) (lua.Released, error) {
+func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	q.finish(owner)
 	sweep := func(n int, v vote[lua.Released]) {
 		if o, final := Classify(v.err); o != request.Answered && !final {
@@ -109,7 +112,7 @@ func (q *Quorum) Release(ctx context.Context, owner string, e lua.Ending) (lua.R
 		}
 	}
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {
-		return p.Release(ctx, owner, e)
+		return p.Release(ctx, p.server.Scripts, owner, e)
 	}, answeredBy, sweep)
 	done, refused := outcomes(votes)
 	if done+refused < q.majority() {

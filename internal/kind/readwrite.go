@@ -50,29 +50,31 @@ func (p *ReadWrite) of(owner string) lua.RW {
 // and the server tells of the conflict.
 func (p *ReadWrite) Key() string { return p.grant.Key + "\x00rw" }
 
-func (p *ReadWrite) Acquire(ctx context.Context, owner string, lease time.Duration, o Options) (Answer, error) {
+func (p *ReadWrite) Gathers() bool { return true }
+
+func (p *ReadWrite) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if p.shared {
-		r, err := lua.AcquireRead(ctx, p.server.Scripts, p.of(owner), lease)
-		return answer(r), err
+		reply, err := lua.AcquireRead(ctx, r, p.of(owner), lease)
+		return answer(reply), err
 	}
 	intent := intentTTL
 	if !o.Wait {
 		intent = 0
 	}
-	r, kept, err := lua.AcquireWrite(ctx, p.server.Scripts, p.of(owner), lease, intent)
-	a := answer(r)
+	reply, kept, err := lua.AcquireWrite(ctx, r, p.of(owner), lease, intent)
+	a := answer(reply)
 	if kept {
 		a.Leftover, a.AskIn = true, intentEvery
 	}
 	return a, err
 }
 
-func (p *ReadWrite) SetCount(ctx context.Context, owner string, lease time.Duration, n Count) error {
-	return lua.CountRW(ctx, p.server.Scripts, p.of(owner), lease, n.Exclusive, n.Shared)
+func (p *ReadWrite) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error {
+	return lua.CountRW(ctx, r, p.of(owner), lease, n.Exclusive, n.Shared)
 }
 
-func (p *ReadWrite) Release(ctx context.Context, owner string, _ lua.Ending) (lua.Released, error) {
-	return lua.ReleaseRW(ctx, p.server.Scripts, p.of(owner))
+func (p *ReadWrite) Release(ctx context.Context, r lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
+	return lua.ReleaseRW(ctx, r, p.of(owner))
 }
 
 func (p *ReadWrite) Renewals(owner string, lease time.Duration) []Renewal {

@@ -33,12 +33,15 @@ type Replicated struct {
 	Timeout time.Duration
 }
 
+// Gathers is false: the replicas' answer is waited for.
+func (p *Replicated) Gathers() bool { return false }
+
 // Acquire asks how many replicas have the grant in the same round trip.
-func (p *Replicated) Acquire(ctx context.Context, owner string, lease time.Duration, o Options) (Answer, error) {
+func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	wait := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, make: func() redis.Cmder {
 		return redis.NewIntCmd(ctx, "wait", p.Want, p.Timeout.Milliseconds())
 	}}
-	a, err := p.request(ctx, wait, owner, lease, o)
+	a, err := p.Plain.Acquire(ctx, wait, owner, lease, o)
 	if err != nil || !a.Acquired {
 		return a, err
 	}
@@ -47,7 +50,7 @@ func (p *Replicated) Acquire(ctx context.Context, owner string, lease time.Durat
 		return a, nil
 	}
 	short := &NotReplicated{Want: p.Want, Got: int(got), Err: err}
-	_, err = p.Release(ctx, owner, lua.Ending{})
+	_, err = p.Release(ctx, r, owner, lua.Ending{})
 	released, _ := Classify(err)
 	return Answer{Refused: Refused{Leftover: released != request.Answered}}, short
 }

@@ -31,7 +31,7 @@ type share struct {
 // has an owner of its own: what another has left behind, or is still on its way,
 // must not be taken for part of it, nor be released with it. That of the caller is
 // not used.
-func (q *Quorum) Acquire(ctx context.Context, _ string, lease time.Duration, o Options) (Answer, error) {
+func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (Answer, error) {
 	for n := 0; ; n++ {
 		began := time.Now()
 		r, split, err := q.once(ctx, lease)

@@ -262,17 +262,17 @@ var mutations = []mutation{
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
-		"a waiter says for hours nothing", "rlock/contend.go",
+		"a waiter says for hours nothing", "rlock/ticket.go",
 		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
 		"rlock", "TestFakeTimeFairKeepAlive", quick,
 	},
 	{
-		"a waiter without a ticket sleeps as if it had one", "rlock/contend.go",
+		"a waiter without a ticket sleeps as if it had one", "rlock/ticket.go",
 		"return min(d, deafPause)", "return d",
 		"rlock", "TestWaiterWithoutATicket", quick,
 	},
 	{
-		"the window of a grant by message begins too late", "rlock/ticket.go",
+		"the window of a grant by message begins too late", "rlock/moment.go",
 		"max(passed-passed/100-2*time.Millisecond, 0)", "passed",
 		"rlock", "TestGrantByMessage", quick,
 	},
@@ -287,7 +287,7 @@ var mutations = []mutation{
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"a clock is reckoned with for ever", "rlock/ticket.go",
+		"a clock is reckoned with for ever", "rlock/moment.go",
 		"passed > longestReckoning", "false",
 		"rlock", "TestGrantByMessage", quick,
 	},

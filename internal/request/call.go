@@ -9,17 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Call is one request that a [Carrier] carries. It is the context to make the request
-// with, as that is all that reaches Process of it.
+// Call is one request that a [Carrier] carries, with Process: one command, or another
+// after the answer to that. It is for one goroutine.
 type Call struct {
-	context.Context // the caller's
-
 	home   home
 	key    string
 	bound  time.Duration
 	stop   <-chan struct{}
 	late   func(error)
 	repeat bool
+	ctx    context.Context // of the command
 	cmd    redis.Cmder
 	done   chan struct{} // capacity 1; told when the call is over
 	own    batch         // if it goes alone
@@ -38,7 +37,7 @@ type Call struct {
 type Terms struct {
 	Key    string          // whose server it is for, if the client has several
 	Bound  time.Duration   // how long it may take
-	Stop   <-chan struct{} // ends it as its context does; may be nil
+	Stop   <-chan struct{} // ends it as the context of Process does; may be nil
 	Repeat bool            // it may have been executed before
 	Late   func(error)     // if set, is told what became of it if it was left while it was under way: maybe more than once
 }
@@ -54,9 +53,10 @@ const (
 
 // home is the carrier that a call was made by.
 type home interface {
-	// process carries a command of the call.
-	process(c *Call, cmd redis.Cmder) error
+	// process sends the command of a call with others.
+	process(c *Call) error
 	spares() *pool
+	Pipeline() redis.Pipeliner
 }
 
 // pool is calls to be made. Each has a channel to be told by, and one to be cancelled
@@ -64,22 +64,32 @@ type home interface {
 type pool struct{ sync.Pool }
 
 // call returns a call with a home.
-func (p *pool) call(ctx context.Context, h home, t Terms) *Call {
+func (p *pool) call(h home, t Terms) *Call {
 	c, ok := p.Get().(*Call)
 	if !ok {
 		c = &Call{done: make(chan struct{}, 1)}
 	}
 	c.users.Store(1)
-	c.Context, c.home, c.key, c.bound, c.stop, c.late, c.repeat = ctx, h, t.Key, t.Bound, t.Stop, t.Late, t.Repeat
+	c.home, c.key, c.bound, c.stop, c.late, c.repeat = h, t.Key, t.Bound, t.Stop, t.Late, t.Repeat
 	return c
 }
+
+// Process sends cmd together with others, and returns its error, which may be one of this
+// package; then cmd must not be used.
+func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
+	c.ctx, c.cmd = ctx, cmd
+	return c.home.process(c)
+}
+
+// Pipeline is that of the client.
+func (c *Call) Pipeline() redis.Pipeliner { return c.home.Pipeline() }
 
 // Put takes back a call that was made. One that was left is still needed.
 func (c *Call) Put() {
 	if c.users.Add(-1) > 0 || c.state == left {
 		return
 	}
-	c.Context, c.late, c.cmd, c.err, c.batch = nil, nil, nil, nil, nil
+	c.ctx, c.late, c.cmd, c.err, c.batch = nil, nil, nil, nil, nil
 	c.own.reset()
 	c.home.spares().Put(c)
 }

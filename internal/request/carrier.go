@@ -9,12 +9,12 @@ import (
 // Carrier sends the commands of concurrent requests together: a [Group] to one server,
 // or [Masters] to those of a cluster.
 type Carrier interface {
-	// Call returns a request to make. Its Context ends with ctx. [Call.Put] takes it back.
-	Call(ctx context.Context, t Terms) *Call
+	// Call returns a request to make, whose commands go with those of others. [Call.Put]
+	// takes it back.
+	Call(t Terms) *Call
 
-	// Process sends cmd, and returns its error. If ctx is a [Call] it goes with others,
-	// and the error may be one of this package; then cmd must not be used. Otherwise it
-	// goes by itself, and ErrNotSent says that it surely was not sent.
+	// Process sends cmd by itself, and returns its error. ErrNotSent says that it surely
+	// was not sent.
 	Process(ctx context.Context, cmd redis.Cmder) error
 
 	// Pipeline is that of the client.
@@ -34,11 +34,8 @@ func NewCarrier(config Config) Carrier {
 	return NewGroup(config)
 }
 
-// process sends cmd now, unless it is part of a call.
-func (c *Config) process(ctx context.Context, cmd redis.Cmder) error {
-	if call, ok := ctx.(*Call); ok {
-		return call.home.process(call, cmd)
-	}
+// Process implements [Carrier].
+func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
 	n := note{Cmder: cmd}
 	err := c.Client.Process(ctx, &n)
 	if err != nil && ctx.Err() != nil && !n.sent() {
@@ -47,3 +44,6 @@ func (c *Config) process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	return err
 }
+
+// Pipeline implements [Carrier].
+func (c *Config) Pipeline() redis.Pipeliner { return c.Client.Pipeline() }

@@ -29,11 +29,11 @@ func onCluster(rdb *redis.ClusterClient) *Masters {
 
 // increment adds one to a counter, in one attempt.
 func increment(ctx context.Context, m Carrier, key string, bound time.Duration, late func(error)) error {
-	c := m.Call(ctx, Terms{Key: key, Bound: bound, Late: late})
+	c := m.Call(Terms{Key: key, Bound: bound, Late: late})
 	defer c.Put()
 	cmd := redis.NewCmd(ctx, "incr", key)
 	cmd.SetFirstKeyPos(1)
-	return m.Process(c, incr{cmd})
+	return c.Process(ctx, incr{cmd})
 }
 
 // While a slot moves to and fro, and its keys in the midst of it, each request that is

@@ -94,18 +94,11 @@ func NewGroup(config Config) *Group {
 }
 
 // Call implements [Carrier], as the methods below do.
-func (g *Group) Call(ctx context.Context, t Terms) *Call { return g.spare.call(ctx, g, t) }
+func (g *Group) Call(t Terms) *Call { return g.spare.call(g, t) }
 
 func (g *Group) spares() *pool { return &g.spare }
 
-func (g *Group) Pipeline() redis.Pipeliner { return g.Client.Pipeline() }
-
-func (g *Group) Process(ctx context.Context, cmd redis.Cmder) error {
-	return g.Config.process(ctx, cmd)
-}
-
-func (g *Group) process(c *Call, cmd redis.Cmder) error {
-	c.cmd = cmd
+func (g *Group) process(c *Call) error {
 	switch b, start := g.enter(c); {
 	case b != nil:
 		g.lone(b)
@@ -115,7 +108,7 @@ func (g *Group) process(c *Call, cmd redis.Cmder) error {
 	select {
 	case <-c.done:
 		return c.outcome()
-	case <-c.Done():
+	case <-c.ctx.Done():
 	case <-c.stop:
 	}
 	if err := g.leave(c); err != nil {
@@ -201,7 +194,7 @@ func (g *Group) take(now time.Time) *batch {
 		b.owner = c
 	}
 	if n == 1 {
-		b.wait.values = c.Context
+		b.wait.values = c.ctx
 	}
 	b.deadline, b.calls = now.Add(g.patience()), b.room[:0]
 	for range n {
@@ -213,7 +206,7 @@ func (g *Group) take(now time.Time) *batch {
 		}
 		b.calls = append(b.calls, c)
 		if g.Callers && n > 1 { // now: whoever leaves takes his along
-			b.wait.callers = append(b.wait.callers, c.Context)
+			b.wait.callers = append(b.wait.callers, c.ctx)
 		}
 	}
 	g.open = append(g.open, b)

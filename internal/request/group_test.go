@@ -117,9 +117,9 @@ func ask(ctx context.Context, g *Group, name string) error {
 }
 
 func askOrLate(ctx context.Context, g *Group, name string, bound time.Duration, late func(error)) error {
-	c := g.Call(ctx, Terms{Bound: bound, Late: late})
+	c := g.Call(Terms{Bound: bound, Late: late})
 	defer c.Put()
-	return g.Process(c, redis.NewCmd(ctx, name))
+	return c.Process(ctx, redis.NewCmd(ctx, name))
 }
 
 // idle fails the test unless nothing of a group is under way.

@@ -39,34 +39,28 @@ func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
 }
 
 // Call implements [Carrier], as the methods below do.
-func (m *Masters) Call(ctx context.Context, t Terms) *Call { return m.spare.call(ctx, m, t) }
-
-func (m *Masters) Process(ctx context.Context, cmd redis.Cmder) error {
-	return m.Config.process(ctx, cmd)
-}
-
-func (m *Masters) Pipeline() redis.Pipeliner { return m.Client.Pipeline() }
+func (m *Masters) Call(t Terms) *Call { return m.spare.call(m, t) }
 
 func (m *Masters) Hold(bool) {}
 
 func (m *Masters) spares() *pool { return &m.spare }
 
-func (m *Masters) process(c *Call, cmd redis.Cmder) error {
+func (m *Masters) process(c *Call) error {
 	bound, until := c.bound, time.Now().Add(c.bound)
 	defer func() { c.bound = bound }()
 	for {
 		g := m.group(c.key)
 		if g == nil {
-			return m.alone(c, cmd)
+			return m.alone(c)
 		}
-		err := g.process(c, cmd)
+		err := g.process(c)
 		c.bound = time.Until(until)
 		switch {
 		case err == errReplaced && c.bound > 0:
 		case err == errReplaced:
 			return ErrCrowded
 		case m.sentAway(err) && c.bound > 0:
-			return m.alone(c, cmd)
+			return m.alone(c)
 		default:
 			return err
 		}
@@ -139,7 +133,7 @@ func (g *Group) unused() bool {
 }
 
 // alone sends a command by itself, by the client of the cluster.
-func (m *Masters) alone(c *Call, cmd redis.Cmder) error {
+func (m *Masters) alone(c *Call) error {
 	background := func(f func()) {
 		m.Begin()
 		go func() {
@@ -156,8 +150,8 @@ func (m *Masters) alone(c *Call, cmd redis.Cmder) error {
 			tell(err)
 		}
 	}
-	key := c.key // the call may be another's by then
-	_, err := Detached(c.Context, background, c.bound, c.stop, nil, func(ctx context.Context) (struct{}, error) {
+	key, cmd := c.key, c.cmd // the call may be another's by then
+	_, err := Detached(c.ctx, background, c.bound, c.stop, nil, func(ctx context.Context) (struct{}, error) {
 		if _, err := m.cluster.MasterForKey(ctx, key); err == nil {
 			m.known.Store(true)
 		}

@@ -75,11 +75,11 @@ func (f *fake) sizes(addr string) []int {
 }
 
 func (f *fake) ask(ctx context.Context, key, name string) error {
-	c := f.Call(ctx, Terms{Key: key, Bound: time.Minute})
+	c := f.Call(Terms{Key: key, Bound: time.Minute})
 	defer c.Put()
 	cmd := redis.NewCmd(ctx, name, key)
 	cmd.SetFirstKeyPos(1)
-	return f.Process(c, cmd)
+	return c.Process(ctx, cmd)
 }
 
 // idle fails the test unless nothing is under way.
@@ -193,10 +193,10 @@ func TestFakeTimeLeavingTheFirst(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		var told atomic.Value
-		c := f.Call(ctx, Terms{Key: "b", Bound: time.Minute, Late: func(err error) { told.Store(err) }})
+		c := f.Call(Terms{Key: "b", Bound: time.Minute, Late: func(err error) { told.Store(err) }})
 		cmd := redis.NewCmd(ctx, "first", "b")
 		cmd.SetFirstKeyPos(1)
-		require.Equal(t, ErrAbandoned, f.Process(c, cmd))
+		require.Equal(t, ErrAbandoned, c.Process(ctx, cmd))
 		c.Put()
 		time.Sleep(2 * time.Second)
 		require.Equal(t, ErrUnread, told.Load())

@@ -34,7 +34,7 @@ func long(t *testing.T) {
 }
 
 // prompt is how soon a waiter must have a lock that is free.
-const prompt = time.Second
+const prompt = 2 * time.Second
 
 // clientOn returns a client that must close when the test ends: everything is
 // unlocked by then.

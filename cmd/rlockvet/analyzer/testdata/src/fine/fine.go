@@ -1,0 +1,153 @@
+// Package fine has nothing to report.
+package fine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+type shop struct {
+	locks *rlock.Client
+	ctx   context.Context
+	hold  *rlock.Hold
+}
+
+func work(context.Context) error { return nil }
+
+func (s *shop) joined(ctx context.Context) (err error) {
+	ctx, hold, err := s.locks.NewLock("a").Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
+	return s.locks.NewLock("a").Do(ctx, work)
+}
+
+func (s *shop) stored(ctx context.Context) (err error) {
+	s.ctx, s.hold, err = s.locks.NewLock("a").Lock(ctx)
+	return err
+}
+
+func (s *shop) result(ctx context.Context) (held context.Context, hold *rlock.Hold, err error) {
+	held, hold, err = s.locks.NewLock("a").Lock(ctx)
+	return
+}
+
+func passedOn(ctx context.Context, mu *rlock.Lock) (context.Context, *rlock.Hold, error) {
+	return mu.Lock(ctx)
+}
+
+func cleanup(ctx context.Context, mu *rlock.Lock, later func(func())) (context.Context, error) {
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	later(func() { _ = hold.Unlock(ctx) })
+	return held, nil
+}
+
+func outside(ctx context.Context, mu *rlock.Lock) error {
+	var hold *rlock.Hold
+	take := func() (err error) {
+		ctx, hold, err = mu.Lock(ctx)
+		return err
+	}
+	if err := take(); err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func polled(ctx context.Context, mu *rlock.Lock) error {
+	for {
+		held, hold, err := mu.TryLock(ctx)
+		if err == nil {
+			return errors.Join(work(held), hold.Unlock(ctx))
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// What is known of another kind of error is not known here.
+func looked(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.TryLock(ctx)
+	var busy interface{ Busy() bool }
+	if errors.As(err, &busy) {
+		return nil
+	}
+	if failed(err) {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func tested(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.TryLock(ctx)
+	ok := !failed(err)
+	err = work(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	if !(hold != nil) || failed(err) && hold == nil {
+		return nil
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func failed(err error) bool { return err != nil }
+
+// A fixed lease may end by itself: at most once in that time.
+func leased(ctx context.Context, locks *rlock.Client) error {
+	once := locks.NewLock("a", rlock.WithoutRenewal())
+	ctx, _, err := once.TryLock(ctx)
+	if err != nil {
+		return err
+	}
+	return work(ctx)
+}
+
+// Others wait for the holder, as they should.
+func contenders(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	var others sync.WaitGroup
+	go mu.Do(ctx, work)
+	others.Go(func() { _ = mu.Do(ctx, work) })
+	err = errors.Join(work(held), hold.Unlock(ctx))
+	others.Wait()
+	return err
+}
+
+func detached(ctx context.Context, mu, other *rlock.Lock) error {
+	return mu.Do(ctx, func(held context.Context) error {
+		free := rlock.Detach(held)
+		_ = work(ctx) // beside held
+		return errors.Join(work(held), other.Do(free, work), other.Do(context.Background(), work))
+	})
+}
+
+func another(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)
+	ctx = held
+	return mu.Do(ctx, work)
+}
+
+func meant(ctx context.Context, mu *rlock.Lock) error {
+	_, hold, err := mu.Lock(ctx) //rlockvet:ignore nothing is done under it
+	if err != nil {
+		return err
+	}
+	//rlockvet:ignore it is left to its lease
+	_, _, _ = mu.TryLock(ctx)
+	return hold.Unlock(ctx)
+}

@@ -1,0 +1,103 @@
+package outer
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+var locks *rlock.Client
+
+func work(context.Context) error { return nil }
+
+// Do and its like.
+
+func inDo(ctx context.Context, mu, other *rlock.Lock) {
+	_ = mu.Do(ctx, func(held context.Context) error {
+		_ = work(held)
+		_ = mu.TryDo(ctx, work)            // want `mu.TryDo under ctx is refused because of the lock that is held here, which ctx does not own; use held`
+		_ = mu.DoFor(ctx, time.Hour, work) // want `mu.DoFor under ctx waits`
+		return other.Do(ctx, work)         // want `other.Do under ctx, which does not own the lock that is held here, does not end with its loss; use held`
+	})
+	_ = mu.TryDo(ctx, func(context.Context) error {
+		return mu.Do(context.Background(), work) // want `mu.Do under context.Background\(\) waits .*; use the context that the function is given`
+	})
+	_ = mu.DoFor(ctx, time.Second, func(held context.Context) error {
+		return other.Do(held, func(inner context.Context) error {
+			return mu.Do(ctx, work) // want `mu.Do under ctx waits`
+		})
+	})
+}
+
+func derived(ctx context.Context, mu *rlock.Lock) error {
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return mu.Do(short, func(held context.Context) error {
+		long, cancel := context.WithTimeout(ctx, time.Hour)
+		defer cancel()
+		return mu.Do(long, work) // want `mu.Do under long waits`
+	})
+}
+
+func sameLock(ctx context.Context, rw *rlock.RWLock) {
+	_ = locks.NewLock("a").Do(ctx, func(held context.Context) error {
+		a := locks.NewFairLock("a")
+		_ = locks.NewLock("b").Do(ctx, work) // want `does not end with its loss`
+		return a.Do(ctx, work)               // want `a.Do under ctx waits`
+	})
+	_ = rw.Writer().Do(ctx, func(held context.Context) error {
+		return rw.Reader().Do(ctx, work) // want `rw.Reader\(\).Do under ctx waits`
+	})
+	_ = rw.Reader().Do(ctx, func(held context.Context) error { // readers do not wait for each other
+		return rw.Reader().Do(ctx, work) // want `rw.Reader\(\).Do under ctx, which does not own .* does not end with its loss`
+	})
+}
+
+func guards(ctx context.Context, lockFor func(int) *rlock.Lock, mu *rlock.Lock) {
+	_ = rlock.GuardDo(lockFor, func(held context.Context, n int) error {
+		_ = mu.Do(held, work)
+		return mu.Do(ctx, work) // want `mu.Do under ctx, which does not own`
+	})
+	_ = rlock.Guard(lockFor, func(_ context.Context, n int) (int, error) {
+		return 0, work(ctx) // want `the function does not use the context that it is given, but ctx`
+	})
+}
+
+// Between Lock and Unlock.
+
+func afterLock(ctx context.Context, mu, other *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return mu.Do(ctx, work) // nothing is held
+	}
+	if err := other.Do(held, work); err != nil {
+		hold.Unlock(ctx)
+		return mu.Do(ctx, work) // no more
+	}
+	if err := other.Do(ctx, work); err != nil { // want `other.Do under ctx, which does not own`
+		hold.Unlock(ctx)
+		return err
+	}
+	_ = mu.Do(ctx, work) // want `mu.Do under ctx waits for the lock that is held here, which ctx does not own; use held`
+	err = hold.Unlock(ctx)
+	_ = mu.Do(ctx, work)
+	return err
+}
+
+func deferred(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.TryLockFor(ctx, time.Second)
+	switch {
+	case err != nil:
+		return err
+	}
+	defer func() { _ = hold.Unlock(ctx) }()
+	if err := work(held); err != nil {
+		return err
+	}
+	_, again, err := mu.Lock(ctx) // want `mu.Lock under ctx waits .*; use held`
+	if err != nil {
+		return err
+	}
+	return again.Unlock(ctx)
+}

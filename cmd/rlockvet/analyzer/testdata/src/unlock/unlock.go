@@ -1,0 +1,125 @@
+package unlock
+
+import (
+	"context"
+	"errors"
+	"log"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func work(context.Context) error { return nil }
+
+func dropped(ctx context.Context, mu *rlock.Lock) error {
+	mu.Lock(ctx)                    // want `the hold that mu.Lock returns is dropped: nobody can unlock it`
+	go mu.Lock(ctx)                 // want `the hold that mu.Lock returns is dropped`
+	_, _, _ = mu.TryLock(ctx)       // want `the hold that mu.TryLock returns is dropped`
+	held, _, err := mu.TryLock(ctx) // want `the hold that mu.TryLock returns is dropped`
+	if err != nil {
+		return err
+	}
+	return work(held)
+}
+
+func never(ctx context.Context, mu *rlock.Lock) int64 {
+	held, hold, err := mu.Lock(ctx) // want `hold of mu.Lock is not unlocked before the return in line 28`
+	if err == nil && hold != nil {
+		_ = work(held)
+		return hold.Token()
+	}
+	return 0
+}
+
+func reused(ctx context.Context, mu *rlock.Lock) error {
+	ctx, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 40`
+	if err != nil {
+		return err
+	}
+	err = work(ctx)
+	if err != nil { // another error
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func falls(ctx context.Context, mu *rlock.Lock) {
+	if held, hold, err := mu.TryLock(ctx); err == nil { // want `not unlocked before the return in line 51`
+		if work(held) == nil {
+			hold.Unlock(ctx)
+		}
+	}
+}
+
+func cases(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.TryLock(ctx) // want `not unlocked before the return in line 61`
+	switch {
+	case errors.Is(err, rlock.ErrNotAcquired):
+		return nil
+	case err != nil:
+		return err
+	case work(held) != nil:
+		return errors.New("forgotten")
+	}
+	return hold.Unlock(held)
+}
+
+func loops(ctx context.Context, names []*rlock.Lock) error {
+	for _, mu := range names {
+		held, hold, err := mu.Lock(ctx) // want `not unlocked before it is overwritten in line 68`
+		if err != nil {
+			continue
+		}
+		if work(held) != nil {
+			continue
+		}
+		hold.Unlock(ctx)
+	}
+	return nil
+}
+
+func overwritten(ctx context.Context, a, b *rlock.Lock) error {
+	ctx, hold, err := a.Lock(ctx) // want `hold of a.Lock is not unlocked before it is overwritten in line 85`
+	if err != nil {
+		return err
+	}
+	ctx, hold, err = b.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func unchecked(ctx context.Context, mu *rlock.Lock) {
+	held, hold, _ := mu.Lock(ctx) // want `not unlocked before the return in line 95`
+	if work(held) != nil {
+		return
+	}
+	hold.Unlock(ctx)
+}
+
+func dies(ctx context.Context, mu *rlock.Lock) {
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if work(held) != nil {
+		log.Fatal("the process ends")
+	}
+	hold.Unlock(ctx)
+}
+
+func conjunction(ctx context.Context, mu *rlock.Lock, ready bool) {
+	held, hold, err := mu.TryLock(ctx) // want `not unlocked before the return in line 117`
+	if err == nil && ready {
+		_ = work(held)
+		hold.Unlock(ctx)
+	}
+}
+
+func disjunction(ctx context.Context, mu *rlock.Lock, ready bool) error {
+	held, hold, err := mu.TryLock(ctx) // want `not unlocked before the return in line 122`
+	if err != nil || !ready {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}

@@ -1,0 +1,236 @@
+package analyzer
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/cfg"
+)
+
+// knowledge is what a path knows of a lock call.
+type knowledge int
+
+const (
+	fresh knowledge = iota // its error was not looked at
+	doubt                  // it was, and what it said is not known
+	blind                  // nor can it be known any more
+	sure                   // the lock is held
+	over                   // the lock is not held
+)
+
+// state is where a path is, and what it knows.
+type state struct {
+	block    *cfg.Block
+	knows    knowledge
+	deferred bool // the hold is unlocked in the end
+	moved    bool // the outer context has another value
+}
+
+// walker follows the paths on which a lock is held.
+type walker struct {
+	*checker
+	a                *acquisition
+	hold, err, outer *types.Var
+	held             section
+	seen             map[state]bool
+	leaked           bool
+}
+
+// walk follows all ways from a lock call.
+func (c *checker) walk(fn ast.Node, a *acquisition, hold *types.Var) {
+	w := &walker{
+		checker: c, a: a, hold: hold, err: c.variable(a.err), outer: c.variable(a.ctx),
+		held: section{lock: a.lock, outer: a.ctx, inside: "the context that Lock returned"},
+		seen: make(map[state]bool),
+	}
+	s := state{knows: fresh}
+	if isBlank(a.err) {
+		s.knows = sure
+	}
+	if isBlank(a.held) {
+		w.held.inside = "the context that " + a.method + " returns"
+	} else {
+		w.held.inside = types.ExprString(a.held)
+	}
+	name, _ := c.sameLock(a.lock)
+	if c.root(a.held) == c.root(a.ctx) || c.owns(a.ctx, name) {
+		w.held.outer = nil
+	}
+	for _, b := range c.graph(fn).Blocks {
+		for i, n := range b.Nodes {
+			if n == a.stmt {
+				s.block = b
+				w.follow(s, b.Nodes[i+1:])
+				return
+			}
+		}
+	}
+}
+
+// follow goes on through the rest of a block, and what comes after it.
+func (w *walker) follow(s state, nodes []ast.Node) {
+	for _, n := range nodes {
+		if s = w.node(s, n); s.block == nil {
+			return
+		}
+	}
+	if ret := s.block.Return(); ret != nil {
+		w.leak(s, ret)
+		return
+	}
+	var cond ast.Expr
+	if len(nodes) > 0 && len(s.block.Succs) == 2 {
+		if last := nodes[len(nodes)-1]; w.isCondition(last) {
+			cond = last.(ast.Expr)
+		}
+	}
+	for i, next := range s.block.Succs {
+		to := s
+		if cond != nil {
+			to.knows = w.branch(s.knows, cond, i == 0)
+		}
+		to.block = next
+		if to.knows != over && !w.seen[to] {
+			w.seen[to] = true
+			w.follow(to, next.Nodes)
+		}
+	}
+}
+
+// node returns what a path knows after a node; no block if it ends there.
+func (w *walker) node(s state, n ast.Node) state {
+	if n == w.a.stmt { // in a loop
+		w.leak(s, n)
+		return state{}
+	}
+	if w.isKnown(s) && w.held.outer != nil && !s.moved && !w.ends(n) {
+		w.checkCalls(n, w.held)
+	}
+	switch {
+	case w.defers(n):
+		s.deferred = true
+	case w.ends(n):
+		return state{}
+	}
+	return w.passed(s, n)
+}
+
+// passed returns what a path knows after a node that does not end it.
+func (w *walker) passed(s state, n ast.Node) state {
+	assign, ok := n.(*ast.AssignStmt)
+	switch {
+	case !ok:
+		s.knows = w.looked(s.knows, n)
+		return s
+	case slices.ContainsFunc(assign.Lhs, w.isHold):
+		if call, ok := ast.Unparen(assign.Rhs[0]).(*ast.CallExpr); ok && w.lockCall(call) != nil {
+			w.leak(s, n)
+		}
+		return state{}
+	}
+	if s.knows == fresh && slices.ContainsFunc(assign.Rhs, func(e ast.Expr) bool { return w.mentions(e, w.err) }) {
+		s.knows = doubt
+	}
+	for _, to := range assign.Lhs {
+		switch v := w.variable(to); {
+		case v == nil:
+		case v == w.err:
+			s.knows = w.reassigned(s.knows)
+		case v == w.outer:
+			s.moved = true
+		}
+	}
+	return s
+}
+
+// reassigned returns what is known when the variable of the error has another one.
+func (w *walker) reassigned(k knowledge) knowledge {
+	switch k {
+	case fresh:
+		return sure // as nobody looked, nobody left
+	case doubt:
+		return blind
+	}
+	return k
+}
+
+// looked returns what is known after a node that may look at the error.
+func (w *walker) looked(k knowledge, n ast.Node) knowledge {
+	if k != fresh || w.isCondition(n) || !w.mentions(n, w.err) {
+		return k
+	}
+	switch n := n.(type) {
+	case *ast.ReturnStmt:
+		return fresh
+	case *ast.ExprStmt:
+		if call, ok := n.X.(*ast.CallExpr); ok && strings.HasSuffix(w.callee(call), "/require.NoError") {
+			return sure
+		}
+	}
+	return doubt
+}
+
+// isKnown says whether the lock may be held, for all that was looked at.
+func (w *walker) isKnown(s state) bool { return s.knows == fresh || s.knows == sure }
+
+// isCondition says whether a node is a condition, of which branch tells.
+func (w *walker) isCondition(n ast.Node) bool {
+	cond, ok := n.(ast.Expr)
+	if !ok {
+		return false
+	}
+	basic, ok := w.TypesInfo.TypeOf(cond).Underlying().(*types.Basic)
+	return ok && basic.Info()&types.IsBoolean != 0
+}
+
+// leak reports that a path ends without Unlock.
+func (w *walker) leak(s state, at ast.Node) {
+	if s.deferred || !w.isKnown(s) || w.leaked || w.leased(w.a.lock) {
+		return
+	}
+	w.leaked = true
+	name, lock, no := w.hold.Name(), types.ExprString(w.a.lock), w.Fset.Position(at.Pos()).Line
+	switch at.(type) {
+	case *ast.ReturnStmt:
+		w.report(w.a, "%s of %s.%s is not unlocked before the return in line %d", name, lock, w.a.method, no)
+	default:
+		w.report(w.a, "%s of %s.%s is not unlocked before it is overwritten in line %d", name, lock, w.a.method, no)
+	}
+}
+
+// defers says whether a node unlocks the hold when the function ends.
+func (w *walker) defers(n ast.Node) bool {
+	_, ok := n.(*ast.DeferStmt)
+	return ok && w.mentions(n, w.hold)
+}
+
+// ends says whether a node uses the hold for more than a question, so that it may be
+// unlocked there, or by somebody else.
+func (w *walker) ends(n ast.Node) (ends bool) {
+	if assign, ok := n.(*ast.AssignStmt); ok {
+		return slices.ContainsFunc(assign.Rhs, func(e ast.Expr) bool { return w.ends(e) })
+	}
+	ast.Inspect(n, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && w.isHold(id) {
+			ends = true
+		}
+		return !ends && !w.isQuestion(n)
+	})
+	return ends
+}
+
+// isQuestion says whether a node only asks about the hold.
+func (w *walker) isQuestion(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		return (n.Op == token.EQL || n.Op == token.NEQ) && w.isHold(n.X)
+	case *ast.SelectorExpr:
+		return w.isHold(n.X) && slices.Contains([]string{"Token", "Owner", "Until"}, n.Sel.Name)
+	}
+	return false
+}
+
+func (w *walker) isHold(e ast.Expr) bool { return w.variable(e) == w.hold }

@@ -1,0 +1,69 @@
+package rlock
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// notifier is how the waiters of a lock are told that it may be theirs: by a message to
+// the owner of a ticket (ticketed), by one to all who listen (announced), or not at all
+// (polled).
+type notifier interface {
+	// prepare readies a waiter for a request, and returns the ticket to ask for if the
+	// lock is not free. queues.mu is held.
+	prepare(w *waiter) lua.Ticket
+	// listen makes sure that a waiter is told when it may have the lock of holder.
+	listen(w *waiter, holder string)
+	// pause is how long a waiter that can hear sleeps after a refusal, if it hears nothing
+	// and the holder's lease ends after ttl. queues.mu is held.
+	pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration
+	// silentPause is the same for one that cannot hear. The error ends the wait.
+	// queues.mu is held.
+	silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error)
+}
+
+// announced is of kinds whose releases are announced on a channel that all waiters hear.
+type announced struct{}
+
+func (announced) prepare(*waiter) lua.Ticket { return lua.Ticket{} }
+
+func (announced) listen(w *waiter, _ string) {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	w.subscribe()
+}
+
+func (announced) pause(_ *waiter, _ lua.Ticket, ttl time.Duration) time.Duration {
+	return untilExpiry(ttl)
+}
+
+// silentPause is short, as it is a time of trouble: 50 ms doubling to 1 s.
+func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, error) {
+	return min(25*time.Millisecond<<min(w.place.silent, 6), time.Second), nil
+}
+
+// subscribe joins the channel of the lock. queues.mu is held.
+func (w *waiter) subscribe() {
+	if w.queue.signal == nil {
+		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.doubt)
+	}
+}
+
+// Bounds of a pause.
+const (
+	minPause = 5 * time.Millisecond // a holder's TTL may read 0
+	maxPause = 30 * time.Second     // against whatever else may swallow a message
+	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
+)
+
+// untilExpiry is how long to sleep if no wake-up comes, for a lock whose key
+// expires after ttl: within its last millisecond. The random part keeps processes
+// apart that saw the same TTL.
+func untilExpiry(ttl time.Duration) time.Duration {
+	if ttl < 0 {
+		return ttlPause
+	}
+	return min(max(ttl, minPause)+time.Millisecond+rand.N(4*time.Millisecond), maxPause)
+}

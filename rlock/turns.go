@@ -1,0 +1,59 @@
+package rlock
+
+import "time"
+
+// order is how the goroutines of a client come to a lock: one after the other, or each by
+// a place of its own on the server.
+type order interface {
+	// contends tells whether the waiter asks the server. queues.mu is held.
+	contends(w *waiter) bool
+	// obstacle returns the grant of its own client that the waiter waits for, nil if none.
+	obstacle(w *waiter) *grant
+	// unheard tells whether a waiter takes a ticket also while it cannot hear. queues.mu
+	// is held.
+	unheard(w *waiter) bool
+	// pause is how long a waiter with a place on the server sleeps from now on, if it hears
+	// nothing. queues.mu is held.
+	pause(w *waiter, now time.Time) time.Duration
+	// inherits tells whether a waiter takes over the place of one that leaves.
+	inherits() bool
+	// passes tells whether a grant may be passed on in memory once more.
+	passes(g *grant, now time.Time) bool
+	// next returns the waiter to pass g on to, nil if there is none, and the run that it
+	// goes on with. queues.mu is held.
+	next(q *queue, g *grant) (*waiter, run)
+}
+
+// turns is the order of all kinds but the fair one: the first waiter asks for all of its
+// client. Whoever has the lock passes it on to the others within the budget of its options.
+type turns struct{}
+
+func (turns) contends(w *waiter) bool { return w.queue.waiters[0] == w }
+
+func (turns) obstacle(w *waiter) *grant {
+	if mine := w.queues.holder(w.lock); mine != nil && mine.check() {
+		return mine
+	}
+	return nil
+}
+
+// unheard is for those who seem to stay deaf, and for those who have a ticket already.
+func (turns) unheard(w *waiter) bool { return w.place.silent > 1 || w.place.held }
+
+func (turns) pause(w *waiter, now time.Time) time.Duration { return w.askAt.Sub(now) }
+
+func (turns) inherits() bool { return true }
+
+func (turns) passes(g *grant, now time.Time) bool {
+	budget := g.lock.handoff
+	return g.run.count < budget.most && (g.run.count == 0 || now.Sub(g.run.began) < budget.longest)
+}
+
+func (turns) next(q *queue, g *grant) (*waiter, run) {
+	for _, w := range q.waiters {
+		if w.takes(g.lock) {
+			return w, g.run
+		}
+	}
+	return nil, run{}
+}
