@@ -27,7 +27,8 @@ func newCarrier(c *Client, senders int) request.Carrier {
 	_, single := c.server.RDB.(*redis.Client)
 	return request.NewCarrier(request.Config{
 		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
-		Reload: func() { c.reload(c.server.RDB) },
+		Callers: c.opts.Trace.Start != nil,
+		Reload:  func() { c.reload(c.server.RDB) },
 		Send: func(ctx context.Context, r request.Runner, cmds []redis.Cmder, joined bool) bool {
 			return lua.Send(ctx, r, cmds, joined && single)
 		},

@@ -52,6 +52,7 @@ func (w *waiter) next() step {
 		return step{sleep: d}
 	}
 	w.state, w.again = waitAsking, false // what is heard from now on needs another request
+	w.tries++
 	return step{ask: true}
 }
 
@@ -94,9 +95,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 		return g, nil
 	}
 	refusal := l.refusal(a.value.Holder, a.value.TTL)
-	if f := l.client.opts.Trace.Waiting; f != nil {
-		l.client.tell(func() { f(l.name, refusal.TTL) })
-	}
+	l.reportWaiting(wait, refusal)
 	l.notifier.listen(w, a.value.Holder)
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
@@ -182,8 +181,12 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	case <-c:
 		w.queues.mu.Lock()
 		w.again = true
+		w.by.Message++
 		w.queues.mu.Unlock()
 	case <-timer.C:
+		w.queues.mu.Lock()
+		w.by.TTL++
+		w.queues.mu.Unlock()
 	case <-w.lock.client.closing:
 		err = w.lock.isClosed()
 	case <-wait.Done():
@@ -200,5 +203,6 @@ func (w *waiter) hears() (own, all <-chan struct{}) {
 	if w.queue.signal != nil && w.lock.order.contends(w) {
 		all = w.queue.signal.C()
 	}
+	w.slept = true
 	return w.enableWake(), all
 }

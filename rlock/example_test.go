@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"time"
 
@@ -63,6 +64,27 @@ func ExampleNew() {
 	// Output:
 	// keys: [billing:invoice:42]
 	// <nil>
+}
+
+// A line publishes what a client has counted at /debug/vars.
+func ExampleClient_Stats() {
+	rdb, disconnect := connect()
+	defer disconnect()
+	client, closeClient := newExample(rdb)
+	defer closeClient()
+
+	if expvar.Get("rlock") == nil { // a name can be published once
+		expvar.Publish("rlock", expvar.Func(func() any { return client.Stats() }))
+	}
+
+	mu := client.NewLock("invoice:42")
+	_ = mu.Do(context.Background(), func(ctx context.Context) error {
+		return mu.Do(ctx, func(context.Context) error { return nil })
+	})
+	for _, k := range client.Stats().Kinds {
+		fmt.Println(k.Kind, "acquired:", k.Acquired(), "nested:", k.Calls[rlock.OutcomeNested], "held:", k.Held)
+	}
+	// Output: plain acquired: 1 nested: 1 held: 0
 }
 
 func ExampleLock_Do() {

@@ -54,7 +54,7 @@ import (
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.order, l.notifier = fairOrder{}, ticketed{}
+	l.order, l.notifier, l.kind = fairOrder{}, ticketed{}, fairKind
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))

@@ -334,7 +334,7 @@ func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 					var renewed atomic.Value
 					f := newFakeRedis(t)
 					c := f.client(t, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{
-						Renewed: func(_ string, until time.Time) { renewed.Store(until) },
+						Renewed: func(r rlock.Renewal) { renewed.Store(r.Until) },
 					}})
 					held, hold := lock(t, t.Context(), c.NewLock("a"))
 					require.Equal(t, f.start.Add(lease-lease/100-2*time.Millisecond), hold.Until())

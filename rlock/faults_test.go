@@ -67,7 +67,7 @@ func TestLostReplyOfARenewal(t *testing.T) {
 	srv := newServer(t)
 	teach(t, srv)
 	renewed := make(chan struct{}, 100)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 	p.CutReplies(4, isScript("renew"))
 	awaitRenewals(t, renewed, 4)
@@ -295,7 +295,7 @@ func TestHookThatSendsTwice(t *testing.T) {
 	doubled := srv.Client(t)
 	doubled.AddHook(twice{})
 	renewed := make(chan struct{}, 1000)
-	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 3 * time.Second, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 3 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	mu := c.NewLock("a", rlock.WithFencing())
 	notHeld := func(err error) {
 		t.Helper()
@@ -341,7 +341,7 @@ func TestRenewalWithAnExhaustedPool(t *testing.T) {
 	const lease = 3 * time.Second
 	small := srv.Client(t, func(o *redis.Options) { o.PoolSize, o.MaxActiveConns = 1, 0 })
 	renewed := make(chan struct{}, 1000)
-	c := clientOn(t, small, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	c := clientOn(t, small, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 	popped := make(chan error, 1)
 	go func() { popped <- small.BLPop(context.WithoutCancel(t.Context()), 0, "list").Err() }()

@@ -52,6 +52,7 @@ type holdSet struct {
 	first     Hold          // the first of them
 	followers int           // readers for whom the grant is kept, and who have no hold yet
 	longest   time.Duration // lease asked for so far
+	current   int           // acquisitions that have not ended: one, or one for each reader
 
 	// exclusives counts the holds that exclude other owners. Written with mu held, read
 	// without.

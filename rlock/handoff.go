@@ -152,6 +152,9 @@ func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 	loss := g.loss
 	if loss == nil {
 		g.holds = append(g.holds, hold)
+		if hold.counts {
+			g.current++
+		}
 	}
 	g.mu.Unlock()
 	if loss != nil {

@@ -16,8 +16,9 @@ type Hold struct {
 	parent *Hold // hold of the same grant that this one was taken under
 	lease  time.Duration
 	fixed  bool
-	shared bool    // other owners may hold the lock as well
-	parts  []*Hold // of a multi lock, which sets nothing else
+	shared bool  // other owners may hold the lock as well
+	counts bool  // it is an acquisition of its own
+	parts  *team // of a multi lock, which sets nothing else
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.
@@ -57,11 +58,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	if h.parts != nil {
-		return h.unlockParts(ctx)
+		err := h.unlockParts(ctx)
+		h.parts.released(context.WithoutCancel(ctx), err)
+		return err
 	}
 	g := h.grant
 	g.check()
-	left, err := g.remove(h)
+	left, one, err := g.remove(h)
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case err != nil && left == 0 && errors.Is(err, ErrLeaseLost):
@@ -70,12 +73,16 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	case err != nil:
 		return err
 	case left > 0:
-		return h.uncount(ctx)
+		err := h.uncount(ctx)
+		if one {
+			g.released(ctx, 1, nil)
+		}
+		return err
 	case g.handOff():
 		if g.run.count == 0 { // after that, hand-offs follow each other too quickly for it
 			runtime.Gosched() // the new holder runs at once: others wait for what it has, not for this one
 		}
-		g.reportReleased()
+		g.released(ctx, g.current, nil)
 		return nil
 	}
 	return g.release(ctx)
@@ -85,7 +92,6 @@ func (h *Hold) Unlock(ctx context.Context) error {
 func (h *Hold) uncount(ctx context.Context) error {
 	g := h.grant
 	if h.parent == nil && h.joined() { // by readers of whom the server does not know
-		g.reportReleased()
 		return nil
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,

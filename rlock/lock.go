@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"runtime/trace"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -21,6 +22,7 @@ type Lock struct {
 	order    order    // in which the goroutines of the client come to it
 	notifier notifier // by which they are told that it may be theirs
 	shared   bool     // several owners may hold it at once
+	account
 	err      error    // why no method of it works
 }
 
@@ -80,7 +82,14 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	began := time.Now()
+	wait, began := l.starts(ctx)
+	held, hold, err := l.tryLock(ctx, wait)
+	l.ends(wait, began, hold, err, nil)
+	return held, hold, err
+}
+
+// tryLock is TryLock, with requests by the context wait.
+func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -89,26 +98,21 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 		return ctx, nil, l.tooLate(ctx)
 	}
 	if l.members != nil {
-		return l.members.take(ctx, ctx, true)
+		return l.members.take(ctx, wait, true)
 	}
 	p := request.Policy{Attempt: l.bound(), Total: l.bound(), Once: true, Stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
-		if held, hold, err := l.nest(ctx, ctx, in, p); err != errReleased {
+		if held, hold, err := l.nest(ctx, wait, in, p); err != errReleased {
 			return held, hold, err
 		}
 	}
 	if holder := l.queues.holder(l); holder != nil && holder.check() {
 		return ctx, nil, l.refusal(holder.owner, time.Until(holder.entry.Until()))
 	}
-	held, hold := l.join(ctx)
-	if hold == nil {
-		var err error
-		if held, hold, err = l.try(ctx, ctx, p); err != nil {
-			return held, nil, err
-		}
+	if held, hold := l.join(ctx); hold != nil {
+		return held, hold, nil
 	}
-	l.reportAcquired(began)
-	return held, hold, nil
+	return l.try(ctx, wait, p)
 }
 
 // try makes one attempt.
@@ -162,7 +166,15 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 // are in here, each with a stack. It stays the smallest there is, 2 KB, as long as
 // the frames from here on are small, so what needs more is done before or after.
 func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
-	w, held, hold, err := l.arrive(ctx, wait)
+	if trace.IsEnabled() {
+		return l.inRegion(ctx, wait)
+	}
+	return l.lockNow(ctx, wait)
+}
+
+func (l *Lock) lockNow(ctx, wait context.Context) (context.Context, *Hold, error) {
+	wait, began := l.starts(wait)
+	w, held, hold, err := l.arrive(ctx, wait, began)
 	if w == nil {
 		return held, hold, err
 	}
@@ -172,9 +184,9 @@ func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 
 // arrive takes the lock, if that can be done without a place in the queue, or
 // otherwise such a place; then client.done must follow.
-func (l *Lock) arrive(ctx, wait context.Context) (*waiter, context.Context, *Hold, error) {
-	began := time.Now()
-	if held, hold, err := l.unqueued(ctx, wait, began); err != errQueue {
+func (l *Lock) arrive(ctx, wait context.Context, began time.Time) (*waiter, context.Context, *Hold, error) {
+	if held, hold, err := l.unqueued(ctx, wait); err != errQueue {
+		l.ends(wait, began, hold, err, nil)
 		return nil, held, hold, err
 	}
 	return l.queues.enter(l, began), ctx, nil, nil
@@ -182,7 +194,7 @@ func (l *Lock) arrive(ctx, wait context.Context) (*waiter, context.Context, *Hol
 
 // unqueued takes the lock, if that can be done without a place in the queue.
 // Otherwise the error is errQueue, and client.done must follow.
-func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, err error) {
+func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -202,21 +214,19 @@ func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held contex
 			return held, hold, err
 		}
 	}
-	if held, hold, err = l.share(ctx, wait); err == nil {
-		l.reportAcquired(began)
-	}
-	return held, hold, err
+	return l.share(ctx, wait)
 }
 
 // acquire is the rest of a call that has arrived, after its time in the queue, which
 // may have ended with an error.
-func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
+func (w *waiter) acquire(ctx, wait context.Context, err error) (context.Context, *Hold, error) {
+	held, hold, err := w.acquireInTurn(ctx, wait, err)
+	w.lock.ends(wait, w.since, hold, err, w) // when nobody waits for it
+	return held, hold, err
+}
+
+func (w *waiter) acquireInTurn(ctx, wait context.Context, err error) (context.Context, *Hold, error) {
 	l := w.lock
-	defer func() {
-		if hold != nil {
-			l.reportAcquired(w.since) // when nobody waits for it
-		}
-	}()
 	defer l.client.done()
 	defer w.leave()
 	if err != nil {

@@ -21,9 +21,9 @@ func (g *grant) lose(err error) {
 		err = fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
 	}
 	g.mu.Lock()
-	first := g.state == owned
+	first, acquisitions := g.state == owned, g.current
 	if first {
-		g.state = lost
+		g.state, g.current = lost, 0
 		g.loss = &LostError{g.lock.name, g.token, err}
 	}
 	loss := g.loss
@@ -34,7 +34,7 @@ func (g *grant) lose(err error) {
 	if first {
 		g.entry.Stop()
 		g.sweepPassed()
-		g.lock.client.reportLost(loss)
+		g.reportLost(loss, acquisitions)
 		g.finish()
 	}
 }

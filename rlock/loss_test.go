@@ -123,7 +123,7 @@ func TestLossByRemoval(t *testing.T) {
 			srv := newServer(t)
 			rdb := srv.Client(t)
 			var losses atomic.Int64
-			c := newClient(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Lost: func(*rlock.LostError) { losses.Add(1) }}})
+			c := newClient(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Lost: func(rlock.Loss) { losses.Add(1) }}})
 			mu := c.NewLock("a", rlock.WithFencing())
 			held, hold := lock(t, t.Context(), mu)
 			inner, innerHold := lock(t, held, mu)
@@ -259,7 +259,7 @@ func TestLossWhileARenewalHangs(t *testing.T) {
 	rdb := srv.Client(t)
 	const lease = 6 * time.Second
 	renewed := make(chan struct{}, 100)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(string, time.Time) { renewed <- struct{}{} }}})
+	c, p := through(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 	awaitRenewals(t, renewed, 1) // the server knows the script
 	hung := p.Hold(isScript("renew"))

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -40,6 +41,7 @@ import (
 // which would wait for each other.
 func NewMultiLock(locks ...*Lock) *Lock {
 	l := &Lock{client: &Client{}}
+	l.kind = multiKind
 	var m multi
 	for _, member := range locks {
 		if member == nil {
@@ -49,7 +51,9 @@ func NewMultiLock(locks ...*Lock) *Lock {
 		if member.members != nil {
 			m = append(m, member.members...)
 		} else {
-			m = append(m, member)
+			part := *member
+			part.part = true
+			m = append(m, &part)
 		}
 		if member.err != nil {
 			l.err = member.err
@@ -115,15 +119,15 @@ func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 // take takes one member after the other, as many as possible at once. once says
 // that nothing is waited for.
 func (m multi) take(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
-	held, all := ctx, &Hold{}
+	held, all := ctx, &Hold{parts: &team{}}
 	defer func() {
 		if err != nil {
 			held = ctx
 			all.abandon(m[0].client, wait)
 		}
 	}()
-	for limit := len(m); len(all.parts) < len(m); {
-		next := m[len(all.parts):limit]
+	for limit := len(m); len(all.parts.holds) < len(m); {
+		next := m[len(all.parts.holds):limit]
 		if run := together(held, next); len(run) > 1 {
 			var busy int
 			busy, held, err = all.takeRun(held, wait, run, once)
@@ -134,11 +138,11 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 				return held, nil, err
 			}
 			if busy > 0 {
-				limit = len(all.parts) + busy
+				limit = len(all.parts.holds) + busy
 				continue
 			}
 		}
-		if held, err = all.takeOne(held, wait, m[len(all.parts)], once); err != nil {
+		if held, err = all.takeOne(held, wait, m[len(all.parts.holds)], once); err != nil {
 			return held, nil, err
 		}
 		limit = len(m)
@@ -151,7 +155,7 @@ func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (con
 	var part *Hold
 	var err error
 	if once {
-		held, part, err = member.TryLock(held)
+		held, part, err = member.tryLock(held, held)
 	} else {
 		// wait descends from the context that held descends from, and differs by a
 		// deadline at most. The loss of a part ends the wait as well.
@@ -163,14 +167,14 @@ func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (con
 		held, part, err = member.lock(held, waiting)
 	}
 	if err == nil {
-		h.parts = append(h.parts, part)
+		h.parts.holds = append(h.parts.holds, part)
 	}
 	return held, err
 }
 
 // abandon unlocks the parts. It does not wait longer than wait allows.
 func (h *Hold) abandon(c *Client, wait context.Context) {
-	if len(h.parts) == 0 {
+	if len(h.parts.holds) == 0 {
 		return
 	}
 	done := make(chan struct{})
@@ -184,11 +188,35 @@ func (h *Hold) abandon(c *Client, wait context.Context) {
 	}
 }
 
+// team is the holds of the members of a multi lock.
+type team struct {
+	holds []*Hold
+
+	// Set when all are there.
+	lock  *Lock
+	began time.Time
+	over  atomic.Bool // it was unlocked
+}
+
+// released is the end of the multi lock, by the first Unlock.
+func (t *team) released(ctx context.Context, err error) {
+	o := OutcomeReleased
+	switch {
+	case !t.over.CompareAndSwap(false, true):
+		return
+	case errors.Is(err, ErrLeaseLost):
+		o = OutcomeLost
+	case err != nil:
+		o = OutcomeUnavailable
+	}
+	t.lock.released(ctx, 1, Release{Outcome: o, Held: time.Since(t.began)})
+}
+
 // unlockParts unlocks all parts at once.
 func (h *Hold) unlockParts(ctx context.Context) error {
-	errs := make([]error, len(h.parts))
+	errs := make([]error, len(h.parts.holds))
 	var wg sync.WaitGroup
-	for i, part := range h.parts {
+	for i, part := range h.parts.holds {
 		wg.Go(func() { errs[i] = part.Unlock(ctx) })
 	}
 	wg.Wait()
@@ -197,8 +225,8 @@ func (h *Hold) unlockParts(ctx context.Context) error {
 
 // until is the end of the first window to end.
 func (h *Hold) untilParts() time.Time {
-	until := h.parts[0].Until()
-	for _, part := range h.parts[1:] {
+	until := h.parts.holds[0].Until()
+	for _, part := range h.parts.holds[1:] {
 		if t := part.Until(); t.Before(until) {
 			until = t
 		}

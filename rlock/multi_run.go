@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -49,7 +48,7 @@ func hashTag(key string) string {
 // the first one that somebody else holds.
 func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
 	first := run[0]
-	c, began := first.client, time.Now()
+	c := first.client
 	if err := first.begin(); err != nil {
 		return 0, held, err
 	}
@@ -82,8 +81,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 			g.token = a.value.Tokens[i]
 			var part *Hold
 			if held, part, err = g.start(held); err == nil {
-				run[i].reportAcquired(began)
-				h.parts = append(h.parts, part)
+				h.parts.holds = append(h.parts.holds, part)
 				continue
 			}
 		}

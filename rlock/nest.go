@@ -43,6 +43,7 @@ func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Con
 func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
 	h.grant, h.outer, h.parent = g, innermost(ctx), parent
 	h.lease, h.fixed, h.shared = l.lease, l.fixed, l.shared
+	h.counts = parent == nil && !l.part
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	return heldContext{ctx, h}, h
 }
@@ -75,6 +76,9 @@ func (g *grant) add(h *Hold) error {
 // put adds a hold. mu is held.
 func (g *grant) put(h *Hold) {
 	g.holds = append(g.holds, h)
+	if h.counts {
+		g.current++
+	}
 	if !h.shared {
 		g.exclusives.Add(1)
 	}
@@ -84,12 +88,14 @@ func (g *grant) put(h *Hold) {
 func (g *grant) exclusive() bool { return g.exclusives.Load() > 0 }
 
 // remove takes a hold out and ends the contexts that nothing live is under any
-// more. It returns how many holds are left.
-func (g *grant) remove(h *Hold) (left int, err error) {
+// more. It returns how many holds are left, and whether one acquisition has ended while
+// others have not.
+func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 	g.mu.Lock()
 	if h.unlocked {
+		left = len(g.holds)
 		g.mu.Unlock()
-		return len(g.holds), &lockError{g.lock.name, ErrNotHeld, nil}
+		return left, false, &lockError{g.lock.name, ErrNotHeld, nil}
 	}
 	h.unlocked = true
 	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
@@ -108,12 +114,15 @@ func (g *grant) remove(h *Hold) (left int, err error) {
 		err = g.loss
 	case left == 0:
 		g.state = released
+	case h.counts && (g.current > 1 || g.followers > 0):
+		one = true
+		g.current--
 	}
 	g.mu.Unlock()
 	for p := h; p != top; p = p.parent {
 		p.cancel(ErrUnlocked)
 	}
-	return left, err
+	return left, one, err
 }
 
 // counting is about the requests that set the hold count.
@@ -211,7 +220,7 @@ func (g *grant) correct() {
 
 // retract takes back a nested hold that the server may not know of.
 func (g *grant) retract(h *Hold) {
-	switch left, err := g.remove(h); {
+	switch left, _, err := g.remove(h); {
 	case err != nil:
 	case left > 0:
 		g.correct()

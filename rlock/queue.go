@@ -17,6 +17,8 @@ type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
 	spare []*queue // to be used again: the queue of a free lock lives for two calls
+
+	counters counters // not guarded by mu
 }
 
 // maxSpare is how many queues are kept for further use, by each of a client's queues.
@@ -169,12 +171,15 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	switch {
 	case m.Owner == lua.Everybody:
 		for _, w := range q.tickets {
+			w.by.Message++
 			w.mustAsk()
 		}
 	case w != nil && m.Granted:
 		w.place.message = m
+		w.by.Message++
 		w.wakeUp()
 	case w != nil:
+		w.by.Message++
 		w.mustAsk()
 	case m.Granted && !slices.ContainsFunc(q.holders, func(g *grant) bool { return g.owner == m.Owner }):
 		return m.Owner
@@ -187,6 +192,7 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 func (q *queue) doubt() {
 	for _, w := range q.waiters {
 		if w.state == waitQueued {
+			w.by.Reconnect++
 			w.mustAsk()
 		}
 	}

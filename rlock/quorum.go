@@ -68,7 +68,7 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	case l.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: the servers of a quorum lock have none"))
 	}
-	l.client = clients[0]
+	l.client, l.kind = clients[0], quorumKind
 	l.use(kind.NewQuorum(servers, key, l.fenced, l.lease))
 	return l
 }

@@ -187,7 +187,7 @@ func TestQuorumWithoutMajority(t *testing.T) {
 	t.Parallel()
 	all := newServers(t, 3)
 	var lost atomic.Bool
-	mu := rlock.NewQuorumLock("a", all.clients(t, rlock.Options{Trace: rlock.Trace{Lost: func(*rlock.LostError) { lost.Store(true) }}}))
+	mu := rlock.NewQuorumLock("a", all.clients(t, rlock.Options{Trace: rlock.Trace{Lost: func(rlock.Loss) { lost.Store(true) }}}))
 	held, hold := lock(t, t.Context(), mu)
 	all[0].Kill()
 	<-time.After(quorumLease)

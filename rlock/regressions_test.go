@@ -20,7 +20,7 @@ import (
 // renewals returns options with a short lease, and the renewals as they succeed.
 func renewals(lease time.Duration) (*rlock.Options, <-chan time.Time) {
 	c := make(chan time.Time, 1<<16)
-	return &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(_ string, until time.Time) { c <- until }}}, c
+	return &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(r rlock.Renewal) { c <- r.Until }}}, c
 }
 
 // awaitRenewals returns after n renewals. A lost lease has no more of them.

@@ -23,8 +23,8 @@ func (g *grant) release(ctx context.Context) (err error) {
 	c := g.lock.client
 	defer func() {
 		g.finish()
-		if err == nil {
-			g.reportReleased() // when nobody waits for it
+		if !errors.Is(err, ErrLeaseLost) {
+			g.released(ctx, g.current, err) // when nobody waits for it
 		}
 	}()
 	g.entry.Stop()
@@ -37,7 +37,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 		// Had an attempt been in doubt, it would have been that one.
 		err := &LostError{g.lock.name, g.token, errGone}
 		g.sweepPassed()
-		c.reportLost(err)
+		g.reportLost(err, g.current)
 		return err
 	case a.err != nil && !errors.Is(a.err, lua.ErrNotOwner):
 		g.sweep()

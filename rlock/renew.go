@@ -28,13 +28,18 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 }
 
 func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
+	l, before := d.Key.lock, d.Key.until()
+	margin := max(time.Until(before), 0)
+	n := l.counters()
+	n.renewals.Add(1)
+	n.margins.observe(margin)
 	f := c.opts.Trace.Renewed
 	if f == nil {
 		return
 	}
 	until := watchdog.Until(sent, d.Duration)
-	if now := d.Key.until(); now.After(until) { // a longer lease was asked for before
-		until = now
+	if before.After(until) { // a longer lease was asked for before
+		until = before
 	}
-	c.tell(func() { f(d.Key.lock.name, until) })
+	c.tell(func() { f(Renewal{l.name, l.kind.kind(), until, margin}) })
 }

@@ -47,8 +47,8 @@ func slowly(text *logBuffer, before func()) *rlock.Options {
 		LeaseTime: 3 * time.Second,
 		Logger:    slog.New(logTo{slog.NewTextHandler(text, nil), before}),
 		Trace: rlock.Trace{
-			Renewed: func(string, time.Time) { before() },
-			Lost:    func(*rlock.LostError) { before() },
+			Renewed: func(rlock.Renewal) { before() },
+			Lost:    func(rlock.Loss) { before() },
 		},
 	}
 }
@@ -184,16 +184,16 @@ func TestFakeTimeBlockedCaller(t *testing.T) {
 				f := newFakeRedis(t)
 				var o obstacle
 				var first atomic.Bool
-				block := func(string, time.Duration) {
+				block := func() {
 					if first.CompareAndSwap(false, true) {
 						o.pass()
 					}
 				}
 				opts := &rlock.Options{LeaseTime: 3 * time.Second}
 				if name == "Acquired" {
-					opts.Trace.Acquired = block
+					opts.Trace.Acquired = func(context.Context, rlock.Acquisition) { block() }
 				} else {
-					opts.Trace.Released = block
+					opts.Trace.Released = func(context.Context, rlock.Release) { block() }
 				}
 				c := f.client(t, opts)
 				mu := c.NewLock("a", rlock.WithoutHandoff(), rlock.WithoutRenewal())

@@ -65,7 +65,10 @@ type RWLock struct{ reader, writer *Lock }
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)
-		l.shared = shared
+		l.shared, l.kind = shared, writeKind
+		if shared {
+			l.kind = readKind
+		}
 		switch {
 		case l.handoff.most > 0, l.handoff.longest > 0:
 			l.refuse(errors.New("WithHandoff: a writer is not passed on in memory, and how long readers join one another is not to be set"))

@@ -176,6 +176,7 @@ func (q *queue) unlocked() {
 	for _, w := range q.tickets {
 		switch {
 		case w.place.First:
+			w.by.Message++
 			w.mustAsk()
 		case w.askAt.After(later):
 			w.askAt = later

@@ -1,34 +1,96 @@
 package rlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 )
 
-// Trace is told what happens to the locks of a client: for metrics, progress
+// Trace is told what happens to the locks of a client: for spans, metrics, progress
 // lines and tests. Unset functions cost nothing. They are called without any mutex
-// held, possibly several at once. Acquired and Released are called by the goroutine
+// held, possibly several at once. Start, Acquired and Released are called by the goroutine
 // that locks or unlocks, which waits for them. Waiting, Renewed and Lost are called a
 // little later, in the order in which it happened, by a goroutine that also writes the
 // log: no lock depends on it, but as long as one of them, or the Logger, does not
 // return, nothing else is told. Up to 8,192 reports wait for it, and the log
 // says how many were dropped beyond that. [Client.Close] waits for them, and so must
 // not be called by them. A function that panics is logged and otherwise ignored.
+//
+// A multi lock is one lock here: its members are told of when they are refused, renewed
+// and lost, and otherwise not.
 type Trace struct {
-	// Waiting: an attempt was refused. ttl is what is left of the holder's
-	// lease, negative if it has no end.
-	Waiting func(name string, ttl time.Duration)
-	// Acquired: a grant began, waited after the call.
-	Acquired func(name string, waited time.Duration)
-	// Renewed: the server has renewed the lease, and the trusted window ends at
-	// until as soon as the watchdog has noted it.
-	Renewed func(name string, until time.Time)
-	// Lost: a grant ended against the holder's will.
-	Lost func(err *LostError)
-	// Released: a grant ended as its holder wished, held after it began.
-	Released func(name string, held time.Duration)
+	// Start: a call wants a lock. The context it returns, derived from ctx, is the one
+	// that requests are made with, and that Waiting and Acquired get; a hold's does not
+	// descend from it.
+	Start func(ctx context.Context, a Attempt) context.Context
+	// Waiting: a request of a call that waits was refused.
+	Waiting func(ctx context.Context, r Refusal)
+	// Acquired: a call has ended, with the lock or without it, as the outcome says. It is
+	// called once for each Start.
+	Acquired func(ctx context.Context, a Acquisition)
+	// Renewed: the server has renewed a lease.
+	Renewed func(r Renewal)
+	// Lost: a grant ended against the will of its holder.
+	Lost func(l Loss)
+	// Released: what an Acquired began has ended by an Unlock. ctx is that of the Unlock,
+	// without its end.
+	Released func(ctx context.Context, r Release)
+}
+
+// Attempt is a call that wants a lock.
+type Attempt struct {
+	Lock string // its name
+	Kind Kind
+}
+
+// Refusal is an answer of the server to a call that waits: somebody else holds the lock.
+type Refusal struct {
+	Lock   string
+	Kind   Kind
+	Holder string        // as in [NotAcquiredError]
+	TTL    time.Duration // what is left of the holder's lease, negative if it has no end
+	At     time.Time
+}
+
+// Acquisition is how a call ended that wanted a lock.
+type Acquisition struct {
+	Lock      string
+	Kind      Kind
+	Outcome   Outcome
+	Contended bool          // it had to wait for somebody
+	Waited    time.Duration // from the call until it had the lock, or gave up
+	Tries     int           // requests that it made while it queued, one for a free lock; 0 for a TryLock, and for a reader that did not queue
+	Wakeups   Wakeups       // what it was woken by
+	Err       error         // nil if it has the lock
+}
+
+// Renewal is a lease that was renewed.
+type Renewal struct {
+	Lock   string
+	Kind   Kind
+	Until  time.Time     // the trusted window ends then, as soon as the watchdog has noted it
+	Margin time.Duration // what was left of the window before: it shrinks before a lease is lost
+}
+
+// Loss is a grant that ended against the will of its holder.
+type Loss struct {
+	Lock  string
+	Kind  Kind
+	Cause LossCause
+	Held  time.Duration
+	Err   *LostError
+}
+
+// Release is an acquisition that ended by an Unlock.
+type Release struct {
+	Lock    string
+	Kind    Kind
+	Outcome Outcome // [OutcomeReleased], [OutcomeUnavailable] if the release goes on in the background, or [OutcomeLost]
+	Held    time.Duration
+
+	HandedOff bool // its acquisition was [OutcomeHandedOff]
 }
 
 // observe calls a function of the trace.
@@ -51,18 +113,6 @@ func (c *Client) dropped(n int) {
 	c.opts.Logger.Warn("rlock: what there was to report was too much for Logger and Trace, or they took too long", "dropped", n)
 }
 
-func (l *Lock) reportAcquired(called time.Time) {
-	if f := l.client.opts.Trace.Acquired; f != nil {
-		l.client.observe(func() { f(l.name, time.Since(called)) })
-	}
-}
-
-func (g *grant) reportReleased() {
-	if f := g.lock.client.opts.Trace.Released; f != nil {
-		g.lock.client.observe(func() { f(g.lock.name, time.Since(g.began)) })
-	}
-}
-
 func (c *Client) reportLost(err *LostError) {
 	attrs := []any{"lock", err.Name, "error", err.Err}
 	if err.Token != 0 {
@@ -72,9 +122,6 @@ func (c *Client) reportLost(err *LostError) {
 		c.log.Warn("rlock: the client was closed before the lock was unlocked; its lease is not renewed any more", attrs...)
 	} else {
 		c.log.Warn("rlock: lease lost", attrs...)
-	}
-	if f := c.opts.Trace.Lost; f != nil {
-		c.tell(func() { f(err) })
 	}
 }
 

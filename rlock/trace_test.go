@@ -38,20 +38,20 @@ func (b *logBuffer) String() string {
 // recorder is a trace that sends what it is told to channels.
 type recorder struct {
 	waiting  chan time.Duration
-	acquired chan time.Duration
+	acquired chan rlock.Acquisition
 	renewed  chan time.Time
-	lost     chan *rlock.LostError
-	released chan time.Duration
+	lost     chan rlock.Loss
+	released chan rlock.Release
 }
 
 func newRecorder() *recorder {
 	const enough = 1000
 	return &recorder{
 		waiting:  make(chan time.Duration, enough),
-		acquired: make(chan time.Duration, enough),
+		acquired: make(chan rlock.Acquisition, enough),
 		renewed:  make(chan time.Time, enough),
-		lost:     make(chan *rlock.LostError, enough),
-		released: make(chan time.Duration, enough),
+		lost:     make(chan rlock.Loss, enough),
+		released: make(chan rlock.Release, enough),
 	}
 }
 
@@ -62,11 +62,11 @@ func (r *recorder) trace(t *testing.T, name string) rlock.Trace {
 		}
 	}
 	return rlock.Trace{
-		Waiting:  func(name string, ttl time.Duration) { same(name); r.waiting <- ttl },
-		Acquired: func(name string, waited time.Duration) { same(name); r.acquired <- waited },
-		Renewed:  func(name string, until time.Time) { same(name); r.renewed <- until },
-		Lost:     func(err *rlock.LostError) { same(err.Name); r.lost <- err },
-		Released: func(name string, held time.Duration) { same(name); r.released <- held },
+		Waiting:  func(_ context.Context, e rlock.Refusal) { same(e.Lock); r.waiting <- e.TTL },
+		Acquired: func(_ context.Context, e rlock.Acquisition) { same(e.Lock); r.acquired <- e },
+		Renewed:  func(e rlock.Renewal) { same(e.Lock); r.renewed <- e.Until },
+		Lost:     func(e rlock.Loss) { same(e.Lock); r.lost <- e },
+		Released: func(_ context.Context, e rlock.Release) { same(e.Lock); r.released <- e },
 	}
 }
 
@@ -97,12 +97,19 @@ func TestTrace(t *testing.T) {
 	require.NoError(t, theirs.Unlock(ctx))
 	got := within(t, 10*time.Second, acquired)
 	require.NotNil(t, got.hold)
-	require.GreaterOrEqual(t, within(t, 10*time.Second, r.acquired), waited)
+	first := within(t, 10*time.Second, r.acquired)
+	require.GreaterOrEqual(t, first.Waited, waited)
+	require.Equal(t, rlock.KindPlain, first.Kind)
+	require.Equal(t, rlock.OutcomeAcquired, first.Outcome)
+	require.True(t, first.Contended)
+	require.GreaterOrEqual(t, first.Tries, 2)
+	require.Positive(t, first.Wakeups.Message)
+	require.NoError(t, first.Err)
 
 	// A nested hold is no grant of its own.
 	_, nested := lock(t, got.ctx, mu)
 	require.NoError(t, nested.Unlock(ctx))
-	require.Empty(t, r.acquired)
+	require.Equal(t, rlock.OutcomeNested, within(t, 10*time.Second, r.acquired).Outcome)
 	require.Empty(t, r.released)
 
 	until := within(t, 10*time.Second, r.renewed)
@@ -111,14 +118,17 @@ func TestTrace(t *testing.T) {
 
 	held := time.Since(called) - waited
 	require.NoError(t, got.hold.Unlock(ctx))
-	require.GreaterOrEqual(t, within(t, 10*time.Second, r.released), held/2)
+	release := within(t, 10*time.Second, r.released)
+	require.GreaterOrEqual(t, release.Held, held/2)
+	require.Equal(t, rlock.OutcomeReleased, release.Outcome)
 	require.Empty(t, r.lost)
 
-	// What TryLock is refused is reported by its error.
 	_, theirs = lock(t, ctx, newClient(t, srv, nil).NewLock("p:a"))
 	_, _, err := mu.TryLock(ctx)
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
-	require.Empty(t, r.acquired)
+	busy := within(t, 10*time.Second, r.acquired)
+	require.Equal(t, rlock.OutcomeBusy, busy.Outcome)
+	require.Equal(t, err, busy.Err)
 	require.NoError(t, theirs.Unlock(ctx))
 }
 
@@ -131,7 +141,10 @@ func TestTraceLost(t *testing.T) {
 	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithFencing()))
 	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
 	<-held.Done()
-	lost := within(t, 10*time.Second, r.lost)
+	loss := within(t, 10*time.Second, r.lost)
+	require.Equal(t, rlock.LossGone, loss.Cause)
+	require.Positive(t, loss.Held)
+	lost := loss.Err
 	require.Equal(t, "a", lost.Name)
 	require.Equal(t, hold.Token(), lost.Token)
 	require.Positive(t, lost.Token)
@@ -186,11 +199,12 @@ func TestTraceMisbehaves(t *testing.T) {
 				LeaseTime: 3 * time.Second,
 				Logger:    log.logger(),
 				Trace: rlock.Trace{
-					Waiting:  func(string, time.Duration) { act(ours) },
-					Acquired: func(string, time.Duration) { act(ours) },
-					Renewed:  func(string, time.Time) { act(ours) },
-					Lost:     func(*rlock.LostError) { act(ours) },
-					Released: func(string, time.Duration) { act(ours) },
+					Start:    func(context.Context, rlock.Attempt) context.Context { act(ours); return nil },
+					Waiting:  func(context.Context, rlock.Refusal) { act(ours) },
+					Acquired: func(context.Context, rlock.Acquisition) { act(ours) },
+					Renewed:  func(rlock.Renewal) { act(ours) },
+					Lost:     func(rlock.Loss) { act(ours) },
+					Released: func(context.Context, rlock.Release) { act(ours) },
 				},
 			})
 			mu := c.NewLock("a")

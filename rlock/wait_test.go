@@ -36,7 +36,7 @@ const (
 // refusals returns options under which a client tells of each refused attempt.
 func refusals() (*rlock.Options, <-chan struct{}) {
 	c := make(chan struct{}, 1<<16)
-	return &rlock.Options{LeaseTime: forever, Trace: rlock.Trace{Waiting: func(string, time.Duration) {
+	return &rlock.Options{LeaseTime: forever, Trace: rlock.Trace{Waiting: func(context.Context, rlock.Refusal) {
 		select {
 		case c <- struct{}{}:
 		default:

@@ -15,7 +15,7 @@ type waiter struct {
 	queues *queues
 	queue  *queue
 	lock   *Lock
-	since  time.Time // when the call began
+	course
 	wakeup
 
 	state waiterState
@@ -61,7 +61,7 @@ type wakeup struct {
 
 // enter takes the last place in the queue. It must be left in any case.
 func (qs *queues) enter(l *Lock, began time.Time) *waiter {
-	w := &waiter{queues: qs, lock: l, since: began}
+	w := &waiter{queues: qs, lock: l, course: course{since: began}}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	w.queue = qs.of(l.key)
@@ -81,6 +81,7 @@ func (w *waiter) await(ctx context.Context) error {
 		return nil
 	}
 	wake := w.enableWake()
+	w.slept = true
 	w.queues.mu.Unlock()
 	select { // few cases: each takes memory while it waits
 	case <-wake:

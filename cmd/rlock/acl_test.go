@@ -87,7 +87,7 @@ func (w *aclWorld) works(f feature, name string) error {
 func (w *aclWorld) client(rdb *redis.Client) *rlock.Client {
 	c, err := rlock.New(rdb, &rlock.Options{
 		Prefix: aclPrefix, LeaseTime: 3 * time.Second, UnlockTimeout: time.Second,
-		Trace: rlock.Trace{Waiting: func(string, time.Duration) { notice(w.waiting) }},
+		Trace: rlock.Trace{Waiting: func(context.Context, rlock.Refusal) { notice(w.waiting) }},
 	})
 	require.NoError(w.t, err)
 	return c
@@ -128,7 +128,7 @@ func (w *aclWorld) renewal(ctx context.Context, name string) error {
 	renewed := make(chan struct{}, 1)
 	c, err := rlock.New(w.user, &rlock.Options{
 		Prefix: aclPrefix, LeaseTime: 3 * time.Second,
-		Trace: rlock.Trace{Renewed: func(string, time.Time) { notice(renewed) }},
+		Trace: rlock.Trace{Renewed: func(rlock.Renewal) { notice(renewed) }},
 	})
 	require.NoError(w.t, err)
 	defer closeWithin(c, closeTimeout)

@@ -34,8 +34,8 @@ func (d *doctor) checkLock(ctx context.Context) {
 	t := &trial{name: d.name, renewed: make(chan struct{}, 1), waiting: make(chan struct{}, 1)}
 	logger := slog.New(slog.NewTextHandler(&t.said, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: untimed}))
 	opts := rlock.Options{Prefix: d.prefix, LeaseTime: trialLease, Logger: logger, Trace: rlock.Trace{
-		Renewed: func(string, time.Time) { notice(t.renewed) },
-		Waiting: func(string, time.Duration) { notice(t.waiting) },
+		Renewed: func(rlock.Renewal) { notice(t.renewed) },
+		Waiting: func(context.Context, rlock.Refusal) { notice(t.waiting) },
 	}}
 	var err, err2 error
 	t.holder, err = rlock.New(d.rdb, &opts)

@@ -36,14 +36,14 @@ func newProgress(out *os.File, quiet bool) *progress {
 }
 
 // waiting is for [rlock.Trace].
-func (p *progress) waiting(name string, ttl time.Duration) {
+func (p *progress) waiting(_ context.Context, r rlock.Refusal) {
 	p.heard.Store(true)
-	p.name.Store(name)
+	p.name.Store(r.Lock)
 	p.once.Do(func() {
 		switch {
 		case p.quiet:
 		case p.columns == 0:
-			fmt.Fprintf(p.out, "rlock: waiting for lock %q, lease of its holder: %s\n", name, remaining(ttl))
+			fmt.Fprintf(p.out, "rlock: waiting for lock %q, lease of its holder: %s\n", r.Lock, remaining(r.TTL))
 		default:
 			var ctx context.Context
 			ctx, p.stop = context.WithCancel(context.Background())

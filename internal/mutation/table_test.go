@@ -243,7 +243,7 @@ var mutations = []mutation{
 	},
 	{
 		"a wake-up is ignored", "rlock/queue.go",
-		"case w != nil:\n\t\tw.mustAsk()", "case w != nil:",
+		"case w != nil:\n\t\tw.by.Message++\n\t\tw.mustAsk()", "case w != nil:",
 		"rlock", "TestHeard", quick,
 	},
 	{

@@ -65,8 +65,9 @@ func (n *note) sent() bool { return n.at.Load() != 0 }
 // it ends when the batch is given up, or when all its callers have left. Its deadline
 // counts for clients with ContextTimeoutEnabled.
 type wait struct {
-	values   context.Context // may be nil
-	deadline time.Time       // zero: none
+	values   context.Context   // may be nil
+	callers  []context.Context // whose values there are none of
+	deadline time.Time         // zero: none
 
 	mu     sync.Mutex // guards what follows
 	done   chan struct{}
@@ -97,10 +98,22 @@ func (w *wait) Err() error {
 }
 
 func (w *wait) Value(key any) any {
-	if w.values == nil {
-		return nil
+	switch {
+	case w.values != nil:
+		return w.values.Value(key)
+	case key == callersKey{} && w.callers != nil:
+		return w.callers
 	}
-	return w.values.Value(key)
+	return nil
+}
+
+type callersKey struct{}
+
+// Callers returns the contexts of the callers for whom a request is made with ctx, nil if
+// it is that of one caller.
+func Callers(ctx context.Context) []context.Context {
+	callers, _ := ctx.Value(callersKey{}).([]context.Context)
+	return callers
 }
 
 func (w *wait) cancel() {

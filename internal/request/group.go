@@ -36,6 +36,7 @@ type Config struct {
 	Begin, End func() // are called before a goroutine is started, and when it ends
 	Reload     func() // for a cluster: has its client look for the masters anew, in the background; often called
 	Senders    int    // batches under way at once to a server
+	Callers    bool   // what is sent for several callers has their contexts: see [Callers]
 
 	// Send sends several commands in one pipeline, some of them as one script if joined
 	// is set. It reports whether the server has refused that.
@@ -190,7 +191,10 @@ func (g *Group) take(now time.Time) *batch {
 		b = new(batch)
 	} else {
 		b.reset()
-		b.owner, b.wait.values = c, c.ctx
+		b.owner = c
+	}
+	if n == 1 {
+		b.wait.values = c.ctx
 	}
 	b.deadline, b.calls = now.Add(g.patience()), b.room[:0]
 	for range n {
@@ -201,6 +205,9 @@ func (g *Group) take(now time.Time) *batch {
 			c.deadline = now.Add(min(c.bound, b.deadline.Sub(now)))
 		}
 		b.calls = append(b.calls, c)
+		if g.Callers && n > 1 { // now: whoever leaves takes his along
+			b.wait.callers = append(b.wait.callers, c.ctx)
+		}
 	}
 	g.open = append(g.open, b)
 	g.watch(b.deadline)

@@ -98,9 +98,11 @@ func (c *client) do(s step) {
 	case trying:
 		e.Kind = opTry
 		e = c.call(e)
+		c.p.called.Add(1)
 		held, hold, err = mu.TryLock(ctx)
 	default:
 		e = c.call(e)
+		c.p.called.Add(1)
 		held, hold, err = mu.TryLockFor(ctx, s.wait)
 	}
 	if err != nil {
@@ -119,6 +121,7 @@ func (c *client) function(ctx context.Context, a access, e event, s step) {
 	e = c.call(e)
 	var in *inside
 	var last event
+	c.p.called.Add(1)
 	err := a.of(s.shared).Do(ctx, func(held context.Context) error {
 		in = c.enter(held, nil, a, e)
 		in.work(s)

@@ -54,6 +54,7 @@ func (c *client) enter(ctx context.Context, hold *rlock.Hold, a access, grant ev
 func (in *inside) peek(mu *rlock.Lock) (token int64, owner string) {
 	ctx := context.WithoutCancel(in.ctx) // which Do may have left
 	for {
+		in.c.p.called.Add(1)
 		held, hold, err := mu.TryLockFor(ctx, time.Second)
 		switch {
 		case err == nil:
@@ -114,6 +115,7 @@ func (in *inside) stay(d time.Duration) {
 
 func (in *inside) nest(s step, shared bool) {
 	e := in.c.call(in.event(opNest, shared))
+	in.c.p.called.Add(1)
 	ctx, hold, err := in.access.of(shared).TryLockFor(in.ctx, s.wait)
 	if err != nil {
 		in.c.returned(e, refusal(err), err)
@@ -129,6 +131,7 @@ func (in *inside) nest(s step, shared bool) {
 // rival is somebody who was given the context without the ownership.
 func (in *inside) rival() {
 	e := in.c.call(event{on: in.access.on, Kind: opTry})
+	in.c.p.called.Add(1)
 	ctx, hold, err := in.access.mu.TryLock(rlock.Detach(in.ctx))
 	if err != nil {
 		in.c.returned(e, refusal(err), err)

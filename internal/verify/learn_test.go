@@ -79,7 +79,7 @@ func learn(t *testing.T, v variety) map[string][]string {
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	var err error
-	l.c, err = rlock.New(rdb, &rlock.Options{Trace: rlock.Trace{Renewed: func(string, time.Time) { l.renewed <- struct{}{} }}})
+	l.c, err = rlock.New(rdb, &rlock.Options{Trace: rlock.Trace{Renewed: func(rlock.Renewal) { l.renewed <- struct{}{} }}})
 	require.NoError(t, err)
 	l.other, err = rlock.New(srv.Client(t), nil)
 	require.NoError(t, err)

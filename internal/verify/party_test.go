@@ -34,7 +34,9 @@ func party([]string) {
 			p.clients.Wait()
 			fmt.Println("done")
 		case "renew": // while the clients are at it
-			fmt.Println("renewed", p.renew().close())
+			before := p.renew()
+			p.retired = append(p.retired, before)
+			fmt.Println("renewed", before.close())
 		case "close":
 			left, err := p.close()
 			fmt.Println("closed", left, err)
@@ -66,6 +68,7 @@ type partner struct {
 	healed  chan struct{}
 	clients sync.WaitGroup
 	busy    *hog
+	counts
 }
 
 // lockers are the lock clients of a party, one for each server.
@@ -136,8 +139,8 @@ func (p *partner) renew() *lockers {
 }
 
 // waiting is told of refusals, in the middle of the call.
-func (p *partner) waiting(lock string, _ time.Duration) {
-	if e, sure := p.queue.refused(lock); sure && p.job.Lock == fair {
+func (p *partner) waiting(_ context.Context, r rlock.Refusal) {
+	if e, sure := p.queue.refused(r.Lock); sure && p.job.Lock == fair {
 		p.journal.write(e)
 	}
 }
@@ -157,7 +160,8 @@ func (l *lockers) close() error {
 // close gives everything back and returns what is left: a number of goroutines,
 // and an error or nil.
 func (p *partner) close() (left int, err error) {
-	err = p.locks.Load().close()
+	err = errors.Join(p.locks.Load().close(), p.settle(append(p.retired, p.locks.Load())))
+	p.retired = nil
 	for _, rdb := range p.rdbs {
 		_ = rdb.Close()
 	}

@@ -1,0 +1,150 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"runtime/trace"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/request"
+)
+
+// account is as what a lock is counted.
+type account struct {
+	kind kindNumber
+	part bool // of a multi lock, which is what is counted
+}
+
+// starts is the beginning of a call that wants the lock. The context is that of its
+// requests.
+func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
+	if l.part {
+		return ctx, time.Now()
+	}
+	l.counters().kinds[l.kind].started.Add(1)
+	if f := l.client.opts.Trace.Start; f != nil {
+		before := ctx
+		l.client.observe(func() { ctx = f(before, Attempt{l.name, l.kind.kind()}) })
+		if ctx == nil {
+			ctx = before
+		}
+	}
+	return ctx, time.Now()
+}
+
+// ends is the end of such a call: with a hold, or with an error. w is the waiter that it
+// was, nil if it has not queued. It is called when nobody waits for the caller any more.
+func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error, w *waiter) {
+	if l.part {
+		return
+	}
+	o, waited := errorOutcome, time.Since(began)
+	switch {
+	case hold == nil:
+		o = failure(err)
+	case hold.parts != nil:
+		hold.parts.lock, hold.parts.began = l, time.Now()
+		fallthrough
+	default:
+		o = hold.outcome()
+	}
+	n := l.counters()
+	n.kinds[l.kind].calls[o].Add(1)
+	if o != nestedOutcome && o != errorOutcome {
+		n.waits.observe(waited)
+	}
+	if w != nil && w.slept {
+		n.woken(w.by)
+	}
+	f := l.client.opts.Trace.Acquired
+	if f == nil {
+		return
+	}
+	a := Acquisition{Lock: l.name, Kind: l.kind.kind(), Outcome: o.outcome(), Waited: waited, Err: err}
+	if w != nil {
+		a.Contended, a.Tries, a.Wakeups = w.slept, w.tries, w.by
+	}
+	l.client.observe(func() { f(ctx, a) })
+}
+
+// course is how the wait of a waiter goes. queues.mu guards it until it has left.
+type course struct {
+	since time.Time // when the call began
+	tries int       // requests
+	by    Wakeups
+	slept bool
+}
+
+// reportWaiting tells of a request that was refused.
+func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
+	if f := l.client.opts.Trace.Waiting; f != nil {
+		r := Refusal{l.name, l.kind.kind(), refusal.Holder, refusal.TTL, time.Now()}
+		l.client.tell(func() { f(ctx, r) })
+	}
+}
+
+// released is the end of so many acquisitions of a grant by Unlocks.
+func (g *grant) released(ctx context.Context, acquisitions int, err error) {
+	if acquisitions == 0 {
+		return
+	}
+	o := OutcomeReleased
+	if err != nil {
+		o = OutcomeUnavailable
+	}
+	g.lock.released(ctx, acquisitions, Release{Outcome: o, Held: time.Since(g.began), HandedOff: g.run.count > 0})
+}
+
+func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
+	r.Lock, r.Kind = l.name, l.kind.kind()
+	n := l.counters()
+	if k := &n.kinds[l.kind]; r.Outcome == OutcomeLost {
+		k.lost.Add(int64(acquisitions))
+	} else {
+		k.released.Add(int64(acquisitions))
+	}
+	for range acquisitions {
+		n.holds.observe(r.Held)
+		if f := l.client.opts.Trace.Released; f != nil {
+			l.client.observe(func() { f(ctx, r) })
+		}
+	}
+}
+
+// reportLost tells of the loss of the grant, and counts it for so many acquisitions.
+func (g *grant) reportLost(err *LostError, acquisitions int) {
+	l, held := g.lock, time.Since(g.began)
+	cause := lapsed
+	switch {
+	case err.Err == errGone:
+		cause = gone
+	case errors.Is(err.Err, ErrClosed):
+		cause = closedUnder
+	case l.fixed:
+		cause = fixedOver
+	}
+	n := l.counters()
+	n.losses[cause].Add(int64(max(acquisitions, 1))) // that of a part of a multi lock is one
+	n.kinds[l.kind].lost.Add(int64(acquisitions))
+	for range acquisitions {
+		n.holds.observe(held)
+	}
+	l.client.reportLost(err)
+	if f := l.client.opts.Trace.Lost; f != nil {
+		loss := Loss{l.name, l.kind.kind(), cause.cause(), held, err}
+		l.client.tell(func() { f(loss) })
+	}
+}
+
+// inRegion calls lock in a region of package runtime/trace, which shows what a goroutine
+// waits for.
+func (l *Lock) inRegion(ctx, wait context.Context) (context.Context, *Hold, error) {
+	defer trace.StartRegion(wait, "rlock.acquire").End()
+	return l.lockNow(ctx, wait)
+}
+
+// Callers returns the contexts of the calls for which go-redis sends a request with ctx,
+// as a hook sees it, if that is for several of them: their requests travel together, and
+// the context has the values of none. They are those that [Trace].Start has returned; a
+// client without it tells nothing. A request of one call has the values of its context.
+func Callers(ctx context.Context) []context.Context { return request.Callers(ctx) }

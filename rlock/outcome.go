@@ -1,0 +1,130 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+)
+
+// Kind is a kind of lock, as [Trace] and [Stats] name it.
+type Kind string
+
+// Kinds of lock. Options such as [WithFencing] make no kind of their own.
+const (
+	KindPlain  Kind = "plain"
+	KindFair   Kind = "fair"
+	KindRead   Kind = "read"
+	KindWrite  Kind = "write"
+	KindQuorum Kind = "quorum"
+	KindMulti  Kind = "multi"
+)
+
+// kindNumber is a number for each kind.
+type kindNumber uint8
+
+const (
+	plainKind kindNumber = iota
+	fairKind
+	readKind
+	writeKind
+	quorumKind
+	multiKind
+	kinds // how many there are
+)
+
+func (n kindNumber) kind() Kind {
+	return [...]Kind{KindPlain, KindFair, KindRead, KindWrite, KindQuorum, KindMulti}[n]
+}
+
+// Outcome is how a call ended that wanted a lock, or how a hold ended.
+type Outcome string
+
+// Outcomes of calls. Each call of Lock, TryLock or TryLockFor, and so of all that use
+// them, has one of these.
+const (
+	OutcomeAcquired    Outcome = "acquired"    // the server granted the lock, or a reader joined another one
+	OutcomeNested      Outcome = "nested"      // the context owned the lock already
+	OutcomeHandedOff   Outcome = "handed_off"  // a goroutine of the same client passed the lock on in memory
+	OutcomeBusy        Outcome = "busy"        // somebody else held it, and there was no wait, or its time was over
+	OutcomeCanceled    Outcome = "canceled"    // the caller's context was cancelled
+	OutcomeUnavailable Outcome = "unavailable" // Redis did not answer, or refused to serve; also how a hold ends if that happens to its release
+	OutcomeError       Outcome = "error"       // any other error
+)
+
+// Outcomes of holds, beside [OutcomeUnavailable].
+const (
+	OutcomeReleased Outcome = "released" // unlocked: free, or passed on
+	OutcomeLost     Outcome = "lost"     // of a multi lock: one of its members was lost before
+)
+
+// outcomeNumber is a number for each outcome of calls.
+type outcomeNumber uint8
+
+const (
+	acquiredOutcome outcomeNumber = iota
+	nestedOutcome
+	handedOffOutcome
+	busyOutcome
+	canceledOutcome
+	unavailableOutcome
+	errorOutcome
+	outcomes // how many there are
+)
+
+func (n outcomeNumber) outcome() Outcome {
+	return [...]Outcome{
+		OutcomeAcquired, OutcomeNested, OutcomeHandedOff, OutcomeBusy, OutcomeCanceled, OutcomeUnavailable, OutcomeError,
+	}[n]
+}
+
+// failure is the outcome of a call that has failed. Who cancels has no complaint, be it
+// about Redis or about another holder.
+func failure(err error) outcomeNumber {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return canceledOutcome
+	case errors.Is(err, ErrUnavailable):
+		return unavailableOutcome
+	case errors.Is(err, ErrNotAcquired):
+		return busyOutcome
+	}
+	return errorOutcome
+}
+
+// outcome is that of a call which has got the hold.
+func (h *Hold) outcome() outcomeNumber {
+	switch {
+	case h.parts != nil:
+		return acquiredOutcome
+	case !h.counts:
+		return nestedOutcome
+	case h.grant.run.count > 0:
+		return handedOffOutcome
+	}
+	return acquiredOutcome
+}
+
+// LossCause is why a grant ended against the holder's will.
+type LossCause string
+
+// Causes of losses.
+const (
+	LossGone   LossCause = "gone"   // the server knows of no such holder: the lock was removed or taken over, or a failover forgot it
+	LossLapsed LossCause = "lapsed" // it was not renewed in time: Redis was silent, or this process stood still
+	LossFixed  LossCause = "fixed"  // a lease without renewal was over
+	LossClosed LossCause = "closed" // the client was closed before the lock was unlocked
+)
+
+// lossNumber is a number for each cause.
+type lossNumber uint8
+
+const (
+	gone lossNumber = iota
+	lapsed
+	fixedOver
+	closedUnder
+	lossCauses // how many there are
+)
+
+func (n lossNumber) cause() LossCause {
+	return [...]LossCause{LossGone, LossLapsed, LossFixed, LossClosed}[n]
+}

@@ -1,0 +1,193 @@
+package rlock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what a client has counted since it was made; see [Client.Stats].
+type Stats struct {
+	Kinds    []KindStats         // of those kinds of lock that were used
+	Losses   map[LossCause]int64 // holders whose grant was lost, the members of multi locks among them
+	Renewals int64               // leases renewed
+	Wakeups  Wakeups             // what calls were woken by, as far as they have ended
+
+	// Waits are the times that calls took, whatever came of it, but for nested ones and
+	// those with [OutcomeError]. Holds are the times between an acquisition and its end.
+	// Margins are what was left of trusted windows when their leases were renewed.
+	Waits, Holds, Margins Histogram
+}
+
+// KindStats is what a client has counted of one kind of lock. Calls that acquired are the
+// sum of those released, lost and held.
+type KindStats struct {
+	Kind     Kind
+	Calls    map[Outcome]int64 // calls that have ended, all outcomes among the keys
+	Waiting  int64             // calls under way
+	Held     int64             // acquisitions that have not ended
+	Released int64             // those that ended by an Unlock
+	Lost     int64             // those that ended by a loss
+}
+
+// Acquired is how many calls have got the lock, other than nested ones.
+func (k *KindStats) Acquired() int64 { return k.Calls[OutcomeAcquired] + k.Calls[OutcomeHandedOff] }
+
+// Wakeups says by what waiting calls were woken, other than by goroutines of their own
+// client. Most of them should be messages: who relies on timers waits for longer.
+type Wakeups struct {
+	Message   int64 // from whoever released the lock
+	TTL       int64 // a timer: the holder's lease should be over, or nothing was heard for too long
+	Reconnect int64 // the connection for messages was lost, or came back
+}
+
+func (w *Wakeups) add(other Wakeups) {
+	w.Message += other.Message
+	w.TTL += other.TTL
+	w.Reconnect += other.Reconnect
+}
+
+// Histogram counts durations.
+type Histogram struct {
+	Counts []int64 // durations up to each of [HistogramBounds], and more than the one before it; those beyond the last bound come last
+	Sum    time.Duration
+}
+
+// Count is how many durations there are.
+func (h *Histogram) Count() (n int64) {
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// histogramBounds are the bounds of all histograms.
+type histogramBounds [8]time.Duration
+
+func bounds() histogramBounds {
+	return histogramBounds{
+		time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond,
+		500 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute,
+	}
+}
+
+// HistogramBounds returns the upper bounds of the counts of each [Histogram].
+func HistogramBounds() []time.Duration { b := bounds(); return b[:] }
+
+// histogram is a Histogram that is being counted.
+type histogram struct {
+	counts [len(histogramBounds{}) + 1]atomic.Int64
+	sum    atomic.Int64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	i := 0
+	for _, b := range bounds() {
+		if d <= b {
+			break
+		}
+		i++
+	}
+	h.counts[i].Add(1)
+	h.sum.Add(int64(d))
+}
+
+func (h *histogram) addTo(sum *Histogram) {
+	if sum.Counts == nil {
+		sum.Counts = make([]int64, len(h.counts))
+	}
+	for i := range h.counts {
+		sum.Counts[i] += h.counts[i].Load()
+	}
+	sum.Sum += time.Duration(h.sum.Load())
+}
+
+// counters are what a client has counted of locks whose queues are in one place. They
+// have cache lines of their own: who counts must not slow down who locks.
+type counters struct {
+	_        [64]byte
+	kinds    [kinds]kindCounters
+	losses   [lossCauses]atomic.Int64
+	renewals atomic.Int64
+	wakeups  [3]atomic.Int64
+	waits    histogram
+	holds    histogram
+	margins  histogram
+	_        [64]byte
+}
+
+type kindCounters struct {
+	started        atomic.Int64
+	calls          [outcomes]atomic.Int64
+	released, lost atomic.Int64
+}
+
+// counters returns those of the lock.
+func (l *Lock) counters() *counters {
+	if l.queues == nil { // of a multi lock, or one that cannot work
+		return &l.client.queues.shards[0].counters
+	}
+	return &l.queues.counters
+}
+
+// woken counts by what a call was woken.
+func (c *counters) woken(by Wakeups) {
+	for i, n := range [...]int64{by.Message, by.TTL, by.Reconnect} {
+		if n > 0 {
+			c.wakeups[i].Add(n)
+		}
+	}
+}
+
+// Stats returns what the client has counted so far. It takes no lock, and may be called
+// at any time and by any number of goroutines. What is counted meanwhile may be in one
+// of its numbers and not in another; when nothing is under way they agree.
+//
+// One line publishes it with package expvar:
+//
+//	expvar.Publish("rlock", expvar.Func(func() any { return client.Stats() }))
+func (c *Client) Stats() Stats {
+	s := Stats{Losses: make(map[LossCause]int64)}
+	for i := range c.queues.shards {
+		c.queues.shards[i].counters.addTo(&s)
+	}
+	for n := range kinds {
+		if sum := c.kindStats(n); sum != nil {
+			s.Kinds = append(s.Kinds, *sum)
+		}
+	}
+	return s
+}
+
+// kindStats sums up what was counted of one kind, nil if that is nothing. Ends are read
+// before beginnings, so that none is missing that belongs to an end.
+func (c *Client) kindStats(number kindNumber) *KindStats {
+	s := &KindStats{Kind: number.kind(), Calls: make(map[Outcome]int64)}
+	var started, ended int64
+	for i := range c.queues.shards {
+		n := &c.queues.shards[i].counters.kinds[number]
+		s.Released += n.released.Load()
+		s.Lost += n.lost.Load()
+		for o := range outcomes {
+			s.Calls[o.outcome()] += n.calls[o].Load()
+			ended += n.calls[o].Load()
+		}
+		started += n.started.Load()
+	}
+	if started == 0 {
+		return nil
+	}
+	s.Held, s.Waiting = max(s.Acquired()-s.Released-s.Lost, 0), max(started-ended, 0)
+	return s
+}
+
+// addTo adds what is not counted for each kind.
+func (c *counters) addTo(s *Stats) {
+	for n := range lossCauses {
+		s.Losses[n.cause()] += c.losses[n].Load()
+	}
+	s.Renewals += c.renewals.Load()
+	s.Wakeups.add(Wakeups{c.wakeups[0].Load(), c.wakeups[1].Load(), c.wakeups[2].Load()})
+	c.waits.addTo(&s.Waits)
+	c.holds.addTo(&s.Holds)
+	c.margins.addTo(&s.Margins)
+}

@@ -1,0 +1,261 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// requireBalance requires that what a client has counted adds up: it was called so
+// often, and nothing is under way.
+func requireBalance(t *testing.T, s rlock.Stats, calls int64) {
+	t.Helper()
+	var ended int64
+	for _, k := range s.Kinds {
+		for _, n := range k.Calls {
+			ended += n
+		}
+		require.Zero(t, k.Held, "held: %+v", k)
+		require.Zero(t, k.Waiting, "waiting: %+v", k)
+		require.Equal(t, k.Acquired(), k.Released+k.Lost, "%+v", k)
+	}
+	require.Equal(t, calls, ended, "%+v", s.Kinds)
+}
+
+// Each call has one outcome, whatever becomes of it, and each acquisition one end.
+func TestStatsAddUp(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	var starts, ends, acquired, released, lostByUnlock atomic.Int64
+	c := newClient(t, srv, &rlock.Options{Trace: rlock.Trace{
+		Start: func(ctx context.Context, _ rlock.Attempt) context.Context { starts.Add(1); return ctx },
+		Acquired: func(_ context.Context, a rlock.Acquisition) {
+			ends.Add(1)
+			if a.Err == nil && a.Outcome != rlock.OutcomeNested {
+				acquired.Add(1)
+			}
+		},
+		Released: func(_ context.Context, r rlock.Release) {
+			if released.Add(1); r.Outcome == rlock.OutcomeLost {
+				lostByUnlock.Add(1)
+			}
+		},
+	}})
+	rw := c.NewRWLock("rw")
+	locks := []*rlock.Lock{
+		c.NewLock("a"), c.NewLock("a", rlock.WithoutHandoff()), c.NewLock("b", rlock.WithFencing()), c.NewFairLock("fair"),
+		rw.Reader(), rw.Reader(), rw.Writer(), rlock.NewMultiLock(c.NewLock("a"), c.NewLock("m"), rw.Reader()), c.NewLock(""),
+	}
+	var calls atomic.Int64
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 60 {
+				useAtRandom(t, locks, &calls)
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, c.Close(t.Context()))
+	s := c.Stats()
+	requireBalance(t, s, calls.Load())
+	require.Equal(t, calls.Load(), starts.Load())
+	require.Equal(t, calls.Load(), ends.Load())
+	require.Equal(t, acquired.Load(), released.Load(), "nothing was lost")
+	require.Zero(t, lostByUnlock.Load())
+	var waits, holds int64
+	for _, k := range s.Kinds {
+		holds += k.Released
+		for o, n := range k.Calls {
+			if o != rlock.OutcomeNested && o != rlock.OutcomeError {
+				waits += n
+			}
+		}
+	}
+	require.Len(t, s.Kinds, 5)
+	require.Equal(t, waits, s.Waits.Count())
+	require.Equal(t, holds, s.Holds.Count())
+	require.Positive(t, s.Kinds[0].Calls[rlock.OutcomeHandedOff])
+	require.Positive(t, s.Kinds[0].Calls[rlock.OutcomeNested])
+	require.Positive(t, s.Kinds[0].Calls[rlock.OutcomeBusy])
+	require.Positive(t, s.Kinds[0].Calls[rlock.OutcomeError])
+}
+
+// useAtRandom locks one of the locks in one of the ways, perhaps nested, and unlocks.
+func useAtRandom(t *testing.T, locks []*rlock.Lock, calls *atomic.Int64) {
+	mu, ctx := locks[rand.N(len(locks))], t.Context()
+	try := func(ctx context.Context, patience time.Duration) (context.Context, *rlock.Hold, error) {
+		calls.Add(1)
+		switch rand.N(4) {
+		case 0:
+			return mu.TryLock(ctx)
+		case 1:
+			return mu.TryLockFor(ctx, rand.N(patience))
+		case 2:
+			ctx, cancel := context.WithCancel(ctx)
+			timer := time.AfterFunc(rand.N(patience), cancel)
+			defer timer.Stop()
+			return mu.Lock(ctx)
+		}
+		return mu.Lock(ctx)
+	}
+	held, hold, err := try(ctx, 20*time.Millisecond)
+	if err != nil {
+		return
+	}
+	if rand.N(3) == 0 {
+		if _, nested, err := try(held, time.Second); err == nil {
+			if rand.N(2) == 0 { // in any order
+				hold, nested = nested, hold
+			}
+			assert.NoError(t, nested.Unlock(ctx))
+		}
+	}
+	if rand.N(4) == 0 {
+		runtime.Gosched()
+	}
+	assert.NoError(t, hold.Unlock(ctx))
+	if rand.N(8) == 0 {
+		assert.ErrorIs(t, hold.Unlock(ctx), rlock.ErrNotHeld)
+	}
+}
+
+// Losses are counted by cause, for each who had the lock.
+func TestStatsOfLosses(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb, ctx := srv.Client(t), t.Context()
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	_, noticed := lock(t, ctx, c.NewLock("noticed"))
+	_, unnoticed := lock(t, ctx, c.NewLock("unnoticed", rlock.WithLeaseTime(time.Hour)))
+	_, fixed := lock(t, ctx, c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(20*time.Millisecond)))
+	_, multi := lock(t, ctx, rlock.NewMultiLock(c.NewLock("one", rlock.WithLeaseTime(time.Hour)), c.NewLock("two")))
+	require.NoError(t, rdb.Del(ctx, "noticed", "unnoticed", "one").Err())
+	redistest.Eventually(t, "two are noticed", func() bool {
+		s := c.Stats()
+		return s.Losses[rlock.LossGone] == 1 && s.Losses[rlock.LossFixed] == 1 && s.Renewals > 0
+	})
+	for _, hold := range []*rlock.Hold{noticed, unnoticed, fixed, multi} {
+		require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
+	}
+	s := c.Stats()
+	requireBalance(t, s, 4)
+	require.Equal(t, map[rlock.LossCause]int64{rlock.LossGone: 3, rlock.LossFixed: 1, rlock.LossLapsed: 0, rlock.LossClosed: 0}, s.Losses)
+	require.Equal(t, int64(4), s.Kinds[0].Lost+s.Kinds[1].Lost)
+	require.Equal(t, s.Renewals, s.Margins.Count())
+
+	other := newClient(t, srv, nil)
+	held, _ := lock(t, ctx, other.NewLock("left"))
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	require.Error(t, other.Close(over))
+	<-held.Done()
+	redistest.Eventually(t, "closed", func() bool { return other.Stats().Losses[rlock.LossClosed] == 1 })
+	requireBalance(t, other.Stats(), 1)
+}
+
+// A trace whose functions are not set, and the counters, cost no memory. The number is
+// that of the version before there were either, with room for what go-redis does.
+func TestAllocationsWithoutTrace(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a")
+	n := testing.AllocsPerRun(200, func() {
+		_, hold, err := mu.Lock(t.Context())
+		if err == nil {
+			err = hold.Unlock(t.Context())
+		}
+		assert.NoError(t, err)
+	})
+	require.LessOrEqual(t, n, float64(34), "%v", n)
+}
+
+// Who waits is counted while it waits, and by what it is woken.
+func TestStatsOfAWait(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	_, theirs := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+	c := newClient(t, srv, nil)
+	done := async(func() error { return c.NewLock("a").Do(t.Context(), func(context.Context) error { return nil }) })
+	awaitListener(t, srv.Client(t), "a")
+	require.Equal(t, int64(1), c.Stats().Kinds[0].Waiting)
+	require.Zero(t, c.Stats().Kinds[0].Held)
+	require.NoError(t, theirs.Unlock(t.Context()))
+	require.NoError(t, within(t, 10*time.Second, done))
+	s := c.Stats()
+	requireBalance(t, s, 1)
+	require.Positive(t, s.Wakeups.Message)
+	require.Equal(t, len(rlock.HistogramBounds())+1, len(s.Waits.Counts), fmt.Sprint(s.Waits))
+}
+
+// callersHook notes for whom requests are sent.
+type callersHook struct {
+	mu   sync.Mutex
+	seen map[any]bool
+}
+
+type callKey struct{}
+
+func (h *callersHook) note(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range rlock.Callers(ctx) {
+		h.seen[c.Value(callKey{})] = true
+	}
+	if own := ctx.Value(callKey{}); own != nil {
+		h.seen[own] = true
+	}
+}
+
+func (h *callersHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *callersHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.note(ctx)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *callersHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.note(ctx)
+		return next(ctx, cmds)
+	}
+}
+
+// A hook of go-redis learns of each call that a request is for, with the context that
+// Start has returned, also if the request is for several.
+func TestCallers(t *testing.T) {
+	t.Parallel()
+	rdb := newServer(t).Client(t)
+	hook := &callersHook{seen: make(map[any]bool)}
+	rdb.AddHook(hook)
+	c := clientOn(t, rdb, &rlock.Options{Trace: rlock.Trace{Start: func(ctx context.Context, a rlock.Attempt) context.Context {
+		return context.WithValue(ctx, callKey{}, a.Lock)
+	}}})
+	const crowd = 64
+	var all sync.WaitGroup
+	for i := range crowd {
+		all.Go(func() {
+			assert.NoError(t, c.NewLock(fmt.Sprint(i)).Do(t.Context(), func(context.Context) error { return nil }))
+		})
+	}
+	all.Wait()
+	for i := range crowd {
+		require.True(t, hook.seen[fmt.Sprint(i)], i)
+	}
+}
