@@ -156,7 +156,10 @@ func leaveOutProbes(rows []Row) {
 	for _, row := range rows[1:] {
 		for i, s := range row.Samples {
 			alone := rows[0].Samples[i]
-			s.ServerCPU -= time.Duration(float64(alone.ServerCPU) * s.Elapsed.Seconds() / alone.Elapsed.Seconds())
+			scale := s.Elapsed.Seconds() / alone.Elapsed.Seconds()
+			s.ServerCPU -= time.Duration(float64(alone.ServerCPU) * scale)
+			s.Bytes -= int64(float64(alone.Bytes) * scale)
+			s.Received -= int64(float64(alone.Received) * scale)
 		}
 	}
 }
