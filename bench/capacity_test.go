@@ -14,7 +14,7 @@ import (
 // sized is a report in which everything has one value.
 func sized() *Report {
 	sample := func(s Sample) *Sample {
-		s.Elapsed, s.Counted = time.Second, time.Second
+		s.Elapsed, s.Counted = 3*time.Second, time.Second // on a busy machine, the readings are not at the edges
 		return &s
 	}
 	r := &Report{Environment: Environment{Rest: 0.001}}
@@ -25,11 +25,11 @@ func sized() *Report {
 		}})
 	}
 	for name, cpu := range map[string]time.Duration{pairApart: 50, pairShared: 20, pairCrowd: 10} { // ms for 1,000 pairs
-		add(name, sample(Sample{Ops: 1000, ServerCPU: cpu * time.Millisecond, ClientCPU: 30 * time.Millisecond, Received: 300_000, Bytes: 310_000}))
+		add(name, sample(Sample{Ops: 1000, Calls: map[string]int64{"hset": 1000}, ServerCPU: cpu * time.Millisecond, ClientCPU: 30 * time.Millisecond, Received: 300_000, Bytes: 310_000}))
 	}
-	add("wide-64", sample(Sample{Ops: 4000, Handoffs: 2000, ServerCPU: 200 * time.Millisecond, Received: 1, Bytes: 1}))
+	add("wide-64", sample(Sample{Ops: 6500, Handoffs: 6000, Calls: map[string]int64{"hset": 2000}, ServerCPU: 200 * time.Millisecond, Received: 1, Bytes: 1}))
 	add("idle-wide-100", sample(Sample{Clients: 100, Connections: 300, ServerCPU: 6 * time.Millisecond, Received: 9000, Bytes: 15_000, Stored: 6_000_000}))
-	add("held-10000", sample(Sample{Locks: 10_000, ServerCPU: 10 * time.Millisecond, Received: 160_000, Bytes: 165_000, Stored: 2_500_000}))
+	add("held-10000", sample(Sample{Locks: 10_000, Scripts: 1000, ServerCPU: 10 * time.Millisecond, Received: 160_000, Bytes: 165_000, Stored: 2_500_000}))
 	return r
 }
 
@@ -39,8 +39,8 @@ func TestCapacity(t *testing.T) {
 	require.InDelta(t, 50e-6, c.pairs[0].cpu.Median, 1e-12)
 	require.InDelta(t, 300, c.pairs[0].in.Median, 1e-9)
 	require.InDelta(t, 10, c.pairs[0].out.Median, 1e-9)
-	require.InDelta(t, 100e-6, c.handover.cpu.Median, 1e-12, "not per acquisition")
-	require.InDelta(t, 10e-6, c.renewal.cpu.Median, 1e-12, "1,000 renewals in a second")
+	require.InDelta(t, 100e-6, c.handover.cpu.Median, 1e-12)
+	require.InDelta(t, 10e-6, c.renewal.cpu.Median, 1e-12)
 	require.InDelta(t, 250, c.renewal.memory.Median, 1e-9)
 	require.InDelta(t, 50e-6, c.waiting.cpu.Median, 1e-12, "less what the server needs at rest")
 	require.InDelta(t, 60_000, c.waiting.memory.Median, 1e-9)
@@ -52,6 +52,8 @@ func TestCapacity(t *testing.T) {
 	require.InDelta(t, 0.7/(10e-6/10), c.held().most, 1e-6)
 	require.Equal(t, "memory", boundOf(1e-9, 0, 0, 1e6, 0).limit)
 	require.Equal(t, "network", boundOf(1e-9, 1e6, 0, 0, 0).limit)
+
+	require.InDelta(t, 2000, c.handovers.Median, 1e-9)
 
 	var out strings.Builder
 	require.NoError(t, sized().WriteCapacity(&out))
@@ -104,8 +106,12 @@ func TestCapacityIsMeasured(t *testing.T) {
 		samples := report.samples(s.Name)
 		require.Len(t, samples, 1, s.Name)
 		require.Positive(t, samples[0].Received, s.Name)
+		if s.Kind == Cycle || s.Kind == Wide {
+			require.Positive(t, grants(samples[0]), "the script of a grant writes the owner")
+		}
 		require.Greater(t, samples[0].Bytes, samples[0].Received, s.Name)
 	}
+	require.GreaterOrEqual(t, renewals(report.samples("held-10000")[0]), 200.0)
 	require.Greater(t, report.samples("held-10000")[0].Stored, int64(200*100), "a lock is more than a hundred bytes")
 	require.Greater(t, report.samples("idle-wide-100")[0].Stored, int64(10*1000), "a connection is more than a kilobyte")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
@@ -34,8 +35,12 @@ func benchConfig(cmd *cli.Command) (c bench.Config, err error) {
 	return c, err
 }
 
-// capacityRounds are enough for a median: a round takes a minute and a half.
-const capacityRounds = 3
+// capacityRounds and capacitySpan are enough for medians: a round takes a minute and
+// a half.
+const (
+	capacityRounds = 3
+	capacitySpan   = 3 * time.Second
+)
 
 // benchCapacity makes the run the one that the calculation needs.
 func benchCapacity(cmd *cli.Command, c bench.Config) (bench.Config, error) {
@@ -46,6 +51,9 @@ func benchCapacity(cmd *cli.Command, c bench.Config) (bench.Config, error) {
 	}
 	if !cmd.IsSet("rounds") {
 		c.Rounds = capacityRounds
+	}
+	if !cmd.IsSet("duration") {
+		c.Duration = capacitySpan
 	}
 	c.Scenarios, c.Rest = bench.CapacityScenarios(), bench.CapacityRest
 	var err error
