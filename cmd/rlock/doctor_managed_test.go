@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/x509"
 	"strings"
 	"testing"
 
@@ -55,4 +56,19 @@ func TestDoctorOfOneEndpoint(t *testing.T) {
 		require.Equal(t, want, r.levels()["cluster"], "%+v", r.about("cluster"))
 		require.Equal(t, fine, r.levels()["lock"], "%+v", r.about("lock"))
 	}
+}
+
+// A port that speaks TLS only: the doctor passes with TLS, and tells that nothing
+// answers without.
+func TestDoctorOfTLSOnly(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t, "ours")
+	_, _, cert, key := ours.issue(&x509.Certificate{})
+	_, addr := startTLS(t, ours, "--appendonly", "yes")
+	code, r := examined(t, "rediss://"+addr, "--cacert", ours.file, "--cert", cert, "--key", key)
+	require.Zero(t, code, "%+v", r.Findings)
+	require.Equal(t, fine, r.levels()["lock"])
+	code, r = examined(t, "redis://"+addr)
+	require.Equal(t, exitBroken, code)
+	require.Equal(t, broken, r.levels()["connection"])
 }
