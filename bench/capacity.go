@@ -54,29 +54,33 @@ type need struct {
 	what    string
 	cpu     Spread // in seconds
 	in, out Spread // bytes from and to clients
-	memory  Spread // bytes; of what stays
+	memory  Spread // bytes; of a lock that is held, or a client that waits
 	clients Spread // CPU of all clients, in seconds; of pairs
 }
 
 // over divides what the server has used in each sample of a scenario by how many it
 // has counted, between the same readings, of what needs it: on a busy machine they are
-// far from the edges of the window.
-func (r *Report) over(scenario, what string, n func(*Sample) float64) need {
-	c := need{what: what}
-	var cpu, in, out, memory, clients []float64
-	for _, s := range r.samples(scenario) {
-		count := n(s)
-		if count <= 0 {
-			continue
-		}
-		cpu = append(cpu, s.ServerCPU.Seconds()/count)
-		in = append(in, float64(s.Received)/count)
-		out = append(out, float64(s.Bytes-s.Received)/count)
-		memory = append(memory, float64(s.Stored))
-		clients = append(clients, perOp(s, s.ClientCPU.Seconds()))
+// far from the edges of the window. rest is the part of a core that it needs anyway.
+func (r *Report) over(scenario, what string, n func(*Sample) float64, rest float64) need {
+	each := func(used func(*Sample) float64) Spread {
+		return r.spreadOf(scenario, func(s *Sample) float64 { return used(s) / max(n(s), 1) })
 	}
-	c.cpu, c.in, c.out, c.memory, c.clients = spread(cpu), spread(in), spread(out), spread(memory), spread(clients)
-	return c
+	return need{
+		what:    what,
+		cpu:     each(func(s *Sample) float64 { return s.ServerCPU.Seconds() - rest*s.Counted.Seconds() }),
+		in:      each(func(s *Sample) float64 { return float64(s.Received) }),
+		out:     each(func(s *Sample) float64 { return float64(s.Bytes - s.Received) }),
+		memory:  r.spreadOf(scenario, func(s *Sample) float64 { return float64(s.Stored) / float64(max(s.Locks, s.Clients, 1)) }),
+		clients: r.spreadOf(scenario, clientCPU).times(1e-9),
+	}
+}
+
+func (r *Report) spreadOf(scenario string, value func(*Sample) float64) Spread {
+	var values []float64
+	for _, s := range r.samples(scenario) {
+		values = append(values, value(s))
+	}
+	return spread(values)
 }
 
 // samples are those of this library's lock.
@@ -104,9 +108,9 @@ func clientSeconds(s *Sample) float64 { return float64(s.Clients) * s.Counted.Se
 type capacity struct {
 	pairs       []need // each request by itself, and sharing pipelines
 	handover    need
-	renewal     need // its memory is that of a held lock
-	waiting     need // of a client, for a second
-	connections float64
+	renewal     need   // its memory is that of a held lock
+	waiting     need   // of a client, for a second
+	connections Spread // of a client that waits
 	handovers   Spread // per second, of one lock
 	rest        float64
 }
@@ -115,29 +119,17 @@ type capacity struct {
 func (r *Report) capacity() (capacity, error) {
 	c := capacity{
 		pairs: []need{
-			r.over(pairApart, "pair of Lock and Unlock, 1 goroutine", grants),
-			r.over(pairShared, "the same, 64 goroutines share pipelines", grants),
-			r.over(pairCrowd, "the same, 256 goroutines", grants),
+			r.over(pairApart, "pair of Lock and Unlock, 1 goroutine", grants, 0),
+			r.over(pairShared, "the same, 64 goroutines share pipelines", grants, 0),
+			r.over(pairCrowd, "the same, 256 goroutines", grants, 0),
 		},
-		handover: r.over("wide-64", "hand-over of one lock, 64 clients", grants),
-		renewal:  r.over("held-10000", "renewal; memory: of a held lock", renewals),
-		waiting:  r.over("idle-wide-100", "client that waits, for a second", clientSeconds),
+		handover: r.over("wide-64", "hand-over of one lock, 64 clients", grants, 0),
+		renewal:  r.over("held-10000", "renewal; memory: of a held lock", renewals, 0),
+		waiting:  r.over("idle-wide-100", "client that waits, for a second", clientSeconds, r.Environment.Rest),
 		rest:     r.Environment.Rest,
-	}
-	var rates []float64
-	for _, s := range r.samples("wide-64") {
-		rates = append(rates, perSecond(s, s.Handoffs))
-	}
-	c.handovers = spread(rates)
-	for _, s := range r.samples("held-10000") {
-		c.renewal.memory = c.renewal.memory.times(1 / float64(s.Locks))
-		break
-	}
-	for _, s := range r.samples("idle-wide-100") {
-		c.connections = float64(s.Connections) / float64(s.Clients)
-		c.waiting.memory = c.waiting.memory.times(1 / float64(s.Clients))
-		c.waiting.cpu = c.waiting.cpu.less(c.rest / float64(s.Clients))
-		break
+
+		connections: r.spreadOf("idle-wide-100", func(s *Sample) float64 { return float64(s.Connections) / float64(s.Clients) }),
+		handovers:   r.spreadOf("wide-64", func(s *Sample) float64 { return perSecond(s, s.Handoffs) }),
 	}
 	for _, one := range c.all() {
 		if one.cpu.Median <= 0 {
@@ -152,8 +144,3 @@ func (c capacity) all() []need {
 }
 
 func (s Spread) times(f float64) Spread { return Spread{s.Median * f, s.Min * f, s.Max * f} }
-
-// less is no less than a thousandth of what it was: what is left is noise then.
-func (s Spread) less(d float64) Spread {
-	return Spread{max(s.Median-d, s.Median/1000), max(s.Min-d, s.Min/1000), max(s.Max-d, s.Max/1000)}
-}

@@ -46,7 +46,7 @@ func (c capacity) writeCosts(w io.Writer) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "A client that waits has %s connections. One lock went %s times a second from client to client.\n",
-		number(c.connections), c.handovers.in(1))
+		c.connections.in(1), c.handovers.in(1))
 	return err
 }
 
@@ -104,7 +104,7 @@ func (c capacity) writeMasters(w io.Writer) error {
 	line("pairs per second, each request by itself", c.pairsOf(c.pairs[0]), true)
 	line("pairs per second, requests share pipelines", c.pairsOf(c.pairs[1]), true)
 	line(fmt.Sprintf("held locks, renewed every %.0f s", renewEvery.Seconds()), c.held(), true)
-	line("waiting clients", c.waiters(c.connections), true)
+	line("waiting clients", c.waiters(c.connections.Median), true)
 	line("the same, if maxclients is raised", c.waiters(0), true)
 	line("hand-overs per second of one lock", c.pairsOf(c.handover), false)
 	return t.Flush()
@@ -123,7 +123,7 @@ func (c capacity) writeAnswers(w io.Writer) error {
 			number(8*n*times*one.in.Median/1e6), number(8*n*times*one.out.Median/1e6), memory, clients)
 	}
 	line("100,000 held locks", 1e5, c.renewal, 1/renewEvery.Seconds(), c.held(), true)
-	line("10,000 waiting clients", 1e4, c.waiting, 1, c.waiters(c.connections), true)
+	line("10,000 waiting clients", 1e4, c.waiting, 1, c.waiters(c.connections.Median), true)
 	line("1,000,000 pairs a second, by themselves", 1e6, c.pairs[0], 1, c.pairsOf(c.pairs[0]), false)
 	line("1,000,000 pairs a second, sharing pipelines", 1e6, c.pairs[1], 1, c.pairsOf(c.pairs[1]), false)
 	if err := t.Flush(); err != nil {

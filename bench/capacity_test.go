@@ -46,8 +46,8 @@ func TestCapacity(t *testing.T) {
 	require.InDelta(t, 60_000, c.waiting.memory.Median, 1e-9)
 
 	require.InDelta(t, 0.7/50e-6, c.pairsOf(c.pairs[0]).most, 1e-6)
-	require.Equal(t, "maxclients", c.waiters(c.connections).limit)
-	require.InDelta(t, 10_000.0/3, c.waiters(c.connections).most, 1e-9)
+	require.Equal(t, "maxclients", c.waiters(c.connections.Median).limit)
+	require.InDelta(t, 10_000.0/3, c.waiters(c.connections.Median).most, 1e-9)
 	require.Equal(t, "CPU", c.waiters(0).limit)
 	require.InDelta(t, 0.7/(10e-6/10), c.held().most, 1e-6)
 	require.Equal(t, "memory", boundOf(1e-9, 0, 0, 1e6, 0).limit)
