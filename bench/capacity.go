@@ -113,6 +113,7 @@ type capacity struct {
 	connections Spread // of a client that waits
 	handovers   Spread // per second, of one lock
 	rest        float64
+	cluster     bool // it was measured on one
 }
 
 // capacity fails if some of it was not measured.
@@ -127,6 +128,7 @@ func (r *Report) capacity() (capacity, error) {
 		renewal:  r.over("held-10000", "renewal; memory: of a held lock", renewals, 0),
 		waiting:  r.over("idle-wide-100", "client that waits, for a second", clientSeconds, r.Environment.Rest),
 		rest:     r.Environment.Rest,
+		cluster:  r.Environment.Cluster,
 
 		connections: r.spreadOf("idle-wide-100", func(s *Sample) float64 { return float64(s.Connections) / float64(s.Clients) }),
 		handovers:   r.spreadOf("wide-64", func(s *Sample) float64 { return perSecond(s, s.Handoffs) }),

@@ -107,7 +107,12 @@ func (c capacity) writeMasters(w io.Writer) error {
 	line("waiting clients", c.waiters(c.connections.Median), true)
 	line("the same, if maxclients is raised", c.waiters(0), true)
 	line("hand-overs per second of one lock", c.pairsOf(c.handover), false)
-	return t.Flush()
+	if err := t.Flush(); err != nil || c.cluster {
+		return err
+	}
+	_, err := fmt.Fprintln(w, `One server was measured, where a client joins its requests in scripts. On a cluster it cannot, as a script has keys of one
+slot only, and pairs that share pipelines cost about twice as much: measure that with --cluster.`)
+	return err
 }
 
 // writeAnswers says what large numbers need.

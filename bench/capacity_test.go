@@ -68,6 +68,12 @@ func TestCapacity(t *testing.T) {
 		require.Regexp(t, `(?m)^`+line, out.String())
 	}
 	require.NotContains(t, out.String(), "%!")
+	require.Contains(t, out.String(), "measure that with --cluster")
+	cluster := sized()
+	cluster.Environment.Cluster = true
+	out.Reset()
+	require.NoError(t, cluster.WriteCapacity(&out))
+	require.NotContains(t, out.String(), "--cluster")
 }
 
 func TestCapacityOfAnotherReport(t *testing.T) {
