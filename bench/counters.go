@@ -20,6 +20,8 @@ type counters struct {
 	connections int64
 	limit       int64         // of connections
 	bytes       int64         // from and to sockets
+	received    int64         // of them, from sockets
+	memory      int64         // in use
 	reply       int64         // bytes of the answer to the question for these counters, which the next ones include
 	questions   int64         // for these counters, since the ones before
 	at          time.Time     // on the server's clock
@@ -45,6 +47,8 @@ func (c counters) add(other counters) counters {
 	c.cpu += other.cpu
 	c.connections += other.connections
 	c.bytes += other.bytes
+	c.received += other.received
+	c.memory += other.memory
 	c.reply += other.reply
 	c.questions += other.questions
 	return c
@@ -67,6 +71,11 @@ func parseCounters(info string) counters {
 		case name == "total_net_input_bytes" || name == "total_net_output_bytes":
 			n, _ := strconv.ParseInt(value, 10, 64)
 			c.bytes += n
+			if name == "total_net_input_bytes" {
+				c.received = n
+			}
+		case name == "used_memory":
+			c.memory, _ = strconv.ParseInt(value, 10, 64)
 		case name == "used_cpu_sys" || name == "used_cpu_user":
 			seconds, _ := strconv.ParseFloat(value, 64)
 			c.cpu += time.Duration(seconds * float64(time.Second))
@@ -98,6 +107,7 @@ func (c counters) since(before counters) counters {
 	}
 	d.reads = max(c.reads-before.reads-c.questions, 0)
 	d.bytes = max(c.bytes-before.bytes-before.reply, 0)
+	d.received = max(c.received-before.received, 0)
 	d.calls["info"] = max(d.calls["info"]-c.questions, 0)
 	return d
 }

@@ -28,6 +28,7 @@ type Environment struct {
 	Others   int64             // connections to the servers that are none of ours: their commands are counted as well
 	Servers  int               // more than one for contenders that lock on several, or masters
 	Cluster  bool
+	Rest     float64 // of a core, that the servers need together when nobody asks; 0: not measured
 	Rounds   int
 	Duration time.Duration
 }

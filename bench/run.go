@@ -31,6 +31,8 @@ type Sample struct {
 	Calls       map[string]int64
 	Reads       int64 // by the server, from sockets
 	Bytes       int64 // from and to sockets
+	Received    int64 // of them, by the server
+	Stored      int64 // bytes of memory that the server needs more than before the run, connections included
 	ServerCPU   time.Duration
 	ClientCPU   time.Duration
 	Allocs      uint64
@@ -76,6 +78,10 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 		return nil, err
 	}
 	defer disconnect()
+	rest, err := readAll(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
 	crew, err := muster(ctx, job{
 		Scenario: s, Contender: contender.Name, Servers: servers, Prefix: names, Region: path,
 		Warmup: cmp.Or(s.Warmup, r.Warmup), Span: r.span(s),
@@ -96,6 +102,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 	if err != nil {
 		return nil, err
 	}
+	sample.Stored = m.after.memory - rest.memory
 	sample.Connections = m.after.connections
 	for _, n := range nodes {
 		sample.Connections -= n.connections
