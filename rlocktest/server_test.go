@@ -230,7 +230,7 @@ func TestHeldLockFailsTheTest(t *testing.T) {
 		require.NoError(t, err)
 		spy.end()
 		require.Len(t, spy.errors, 1)
-		require.Contains(t, spy.errors[0], "still held")
+		require.Contains(t, spy.errors[0], `still held: "a"`)
 	})
 }
 
