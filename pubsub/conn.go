@@ -221,6 +221,7 @@ func (c *conn) answered(r request, answer Kind) {
 	switch {
 	case answer == Subscribed:
 		ch.live, ch.moves, c.confirmed = true, 0, true
+		c.node.confirmed()
 		ch.wakeAll()
 	case answer == Moved && r.subscribe:
 		c.hub.lose(ch)

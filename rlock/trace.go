@@ -3,6 +3,7 @@ package rlock
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -50,6 +51,9 @@ func (c *Client) tell(call func()) {
 func (c *Client) dropped(n int) {
 	c.opts.Logger.Warn("rlock: what there was to report was too much for Logger and Trace, or they took too long", "dropped", n)
 }
+
+// LogValue is the lock, in the log lines of the watchdog.
+func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
 
 func (l *Lock) reportAcquired(called time.Time) {
 	if f := l.client.opts.Trace.Acquired; f != nil {
