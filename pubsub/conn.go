@@ -221,8 +221,8 @@ func (c *conn) answered(r request, answer Kind) {
 	switch {
 	case answer == Subscribed:
 		ch.live, ch.moves, c.confirmed = true, 0, true
-		c.node.confirmed()
 		ch.wakeAll()
+		c.node.confirmed()
 	case answer == Moved && r.subscribe:
 		c.hub.lose(ch)
 		return
