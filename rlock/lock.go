@@ -23,7 +23,7 @@ type Lock struct {
 	notifier notifier // by which they are told that it may be theirs
 	shared   bool     // several owners may hold it at once
 	account
-	err      error    // why no method of it works
+	err error // why no method of it works
 }
 
 // terms are what the options of a lock say.
