@@ -64,17 +64,19 @@ func (w *waiter) rest(mine *grant, now time.Time) time.Duration {
 	case !w.lock.order.contends(w):
 		w.state = waitBlocked
 		return maxPause
-	case mine != nil && (w.askAt.IsZero() || w.askAt.After(now)): // its end will be told, unless it was removed
+	case mine != nil && (w.askAt.IsZero() || w.askAt.After(now)):
+		// The end of that grant wakes this waiter. If the lock was removed on the server,
+		// nothing does, so it asks after keepAlive.
 		if w.askAt.IsZero() {
 			w.askAt = now.Add(keepAlive)
 		}
 		w.state = waitBlocked
 		return min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now))
-	case w.again, w.state != waitQueued && !w.place.held:
+	case w.again, w.state != waitQueued && !w.place.held: // only a request can tell, or none was made yet
 		return 0
 	}
 	w.state = waitQueued
-	return w.lock.order.pause(w, now)
+	return w.lock.order.untilAsk(w, now)
 }
 
 // ask makes a request. There is no grant if it is refused.
@@ -115,7 +117,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if p.Since, p.Trouble = q.since, q.trouble; !p.Since.IsZero() && p.Since.Before(w.since) {
-		p.Since = w.since // everybody in the queue gives up after the same time, not one after the other
+		p.Since = w.since // all give up at about the same time, not one after the other
 	}
 	if w.attempt == nil {
 		w.attempt = l.newGrant(l.owner())
@@ -147,9 +149,9 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 		q.clock = moment{a.sent, w.place.Time}
 		w.attempt.place = q.clock
 	}
-	if before && w.place.New { // the server has forgotten the queue, or this client
+	if before && w.place.New { // the server has forgotten the queue, or the tickets of this client
 		again := w.again
-		q.doubt()
+		q.askAll()
 		w.again = again // this one has just asked
 	}
 	if q.signal == nil || !q.signal.Live() {

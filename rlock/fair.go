@@ -14,7 +14,7 @@ import (
 // and the next acquisition of whoever has released. If the next is a goroutine of
 // the same client, the answer to the release is the message; and goroutines of that
 // client who follow it, with nobody of another between them, pass the lock on in
-// memory, unless it is fenced or has [WithoutHandoff]. Whoever asks for it meanwhile
+// memory, unless it has [WithoutHandoff] or [WithoutRenewal]. Whoever asks for it meanwhile
 // goes to the server when that is over, or after 2 ms, together with the others who do:
 // one command for many, if that is a single server that answers swiftly. For the
 // methods and the options see [Client.NewLock].
@@ -74,11 +74,11 @@ func (fairOrder) contends(*waiter) bool { return true }
 
 func (fairOrder) obstacle(*waiter) *grant { return nil }
 
-// unheard is true, as the place of a call is that of its first request.
-func (fairOrder) unheard(*waiter) bool { return true }
+// queuesDeaf is true, as the place of a call is that of its first request.
+func (fairOrder) queuesDeaf(*waiter) bool { return true }
 
-// pause is that of the first waiter of the client, who asks for all that can hear.
-func (fairOrder) pause(w *waiter, now time.Time) time.Duration {
+// untilAsk is that of the first waiter of the client, who asks for all that can hear.
+func (fairOrder) untilAsk(w *waiter, now time.Time) time.Duration {
 	switch {
 	case w.place.silent > 0:
 		return w.askAt.Sub(now)

@@ -100,7 +100,9 @@ func (g *grant) handOff() bool {
 	heir := next.lock.newGrant(g.owner)
 	heir.sent, heir.token, heir.run, heir.state, heir.began, heir.initialLease = g.sent, g.token, r, owned, now, g.initialLease
 	heir.run.count++
-	heir.exclusives.Store(1) // of the hold that is to come
+	if !l.shared {
+		heir.exclusives.Store(1) // of the hold that is to come
+	}
 	if l.fenced {
 		heir.token++
 		heir.run.spare--

@@ -22,6 +22,7 @@ type Lock struct {
 	order    order    // in which the goroutines of the client come to it
 	notifier notifier // by which they are told that it may be theirs
 	shared   bool     // several owners may hold it at once
+	joins    bool     // goroutines of one client may have a grant in common
 	account
 	err error // why no method of it works
 }

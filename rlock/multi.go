@@ -22,8 +22,9 @@ import (
 // and only while those before are held: sets that overlap never wait for each
 // other. (Locks with the same key go by the address of their server as the client
 // knows it, then as given; a writer comes before its reader.) Members that are
-// free, of one client and one cluster slot, are taken in one script, all or none:
-// three uncontended plain locks are one round trip. A member that is lost while
+// free, plain, of one client and one cluster slot, are taken in one script, all or none:
+// three uncontended plain locks are one round trip. That of a fair lock is not among them, as
+// others may queue for it. A member that is lost while
 // others are waited for starts it all over.
 //
 // The returned context descends from those of all members and ends when any of

@@ -345,3 +345,24 @@ func TestMultiOptionsThatCannotWork(t *testing.T) {
 	require.Equal(t, 2, holds(t, rdb, "a"), "twice the same is held twice")
 	require.NoError(t, hold.Unlock(held))
 }
+
+// A fair lock that is free, but for which others queue, is theirs also beside a multi lock.
+func TestMultiLockOfFairLocksWaitsItsTurn(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c := newClient(t, srv, nil)
+	var members []*rlock.Lock
+	for _, name := range []string{"a", "b"} {
+		members = append(members, c.NewFairLock(name))
+	}
+	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewFairLock("b"))
+	w := begin(t.Context(), newClient(t, srv, nil).NewFairLock("b"))
+	awaitHearing(t, rdb, "b", 1)
+	require.NoError(t, rdb.Del(t.Context(), "b").Err()) // of which nobody is told
+	_, _, err := rlock.NewMultiLock(members...).TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrNotAcquired, "another is before it")
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	next, nextHold := w.acquired(t)
+	require.NoError(t, nextHold.Unlock(next))
+}

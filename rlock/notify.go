@@ -16,8 +16,8 @@ type notifier interface {
 	prepare(w *waiter) lua.Ticket
 	// listen makes sure that a waiter is told when it may have the lock of holder.
 	listen(w *waiter, holder string)
-	// pause is how long a waiter that can hear sleeps after a refusal, if it hears nothing
-	// and the holder's lease ends after ttl. queues.mu is held.
+	// pause is called for each refusal of a waiter that can hear: how long it sleeps, if it
+	// hears nothing and the holder's lease ends after ttl. queues.mu is held.
 	pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration
 	// silentPause is the same for one that cannot hear. The error ends the wait.
 	// queues.mu is held.
@@ -39,7 +39,8 @@ func (announced) pause(_ *waiter, _ lua.Ticket, ttl time.Duration) time.Duration
 	return untilExpiry(ttl)
 }
 
-// silentPause is short, as it is a time of trouble: 50 ms doubling to 1 s.
+// silentPause is 50 ms after the first refusal in a row without a live subscription, which
+// place.silent counts already, then 100 ms, and so on up to 1 s.
 func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, error) {
 	return min(25*time.Millisecond<<min(w.place.silent, 6), time.Second), nil
 }
@@ -47,7 +48,7 @@ func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, err
 // subscribe joins the channel of the lock. queues.mu is held.
 func (w *waiter) subscribe() {
 	if w.queue.signal == nil {
-		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.doubt)
+		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.askAll)
 	}
 }
 
@@ -58,9 +59,9 @@ const (
 	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
 )
 
-// untilExpiry is how long to sleep if no wake-up comes, for a lock whose key
-// expires after ttl: within its last millisecond. The random part keeps processes
-// apart that saw the same TTL.
+// untilExpiry is how long to sleep if no wake-up comes, for a lock whose key expires after
+// ttl: a millisecond longer, because the server tells whole ones. Up to 4 ms more are random,
+// so that processes which saw the same TTL do not ask together.
 func untilExpiry(ttl time.Duration) time.Duration {
 	if ttl < 0 {
 		return ttlPause

@@ -42,7 +42,7 @@ type queue struct {
 	call *sharedCall // of readers; nil if none asks
 }
 
-// outlook is what the requests of the waiters have told.
+// outlook is what the waiters of a queue have learned from the server. All of them use it.
 type outlook struct {
 	refusal *NotAcquiredError // the newest, unless there was trouble after it
 	askAt   time.Time         // when the first waiter asks again if nothing is heard
@@ -138,8 +138,8 @@ func (q *queue) empty() []kind.Signal {
 	return idle
 }
 
-// asked notes how a request of a waiter goes, for all of them. It returns when the newest
-// request was sent that was answered.
+// asked is called when an attempt of a waiter gets no answer, and with nil when a later one
+// gets one. It returns when the newest request was sent that was answered.
 func (q *queue) asked(qs *queues, err error) time.Time {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -154,7 +154,7 @@ func (q *queue) asked(qs *queues, err error) time.Time {
 	return q.newest
 }
 
-// answered notes that the server has answered a request, be it from before the trouble.
+// answered notes that the server has answered a request, maybe one from before the trouble.
 // queues.mu is held.
 func (q *queue) answered(sent time.Time) {
 	q.since, q.trouble = time.Time{}, nil
@@ -187,9 +187,9 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	return ""
 }
 
-// doubt has everybody ask who stands in the server's queue, or would if it could
-// hear: messages may have been missed, or may be relied on from now on.
-func (q *queue) doubt() {
+// askAll has each waiter ask again that was refused: messages may have been missed, or can
+// be heard from now on. queues.mu is held.
+func (q *queue) askAll() {
 	for _, w := range q.waiters {
 		if w.state == waitQueued {
 			w.by.Reconnect++

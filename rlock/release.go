@@ -46,7 +46,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	}
 	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
 		c.warnings.publish.Do(func() {
-			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow PUBLISH on redisson_lock__channel:* and rlock_channel:*",
+			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow it, see rlock doctor",
 				"lock", g.lock.name, "error", refusal)
 		})
 	}

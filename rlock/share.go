@@ -110,7 +110,7 @@ func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
 
 // shares tells whether readers of l and of other can have a grant in common.
 func (l *Lock) shares(other *Lock) bool {
-	return l.shared && other.shared && l.handoff.longest > 0 && !other.fixed && other.fenced == l.fenced && other.lease == l.lease
+	return l.joins && other.joins && l.handoff.longest > 0 && !other.fixed && other.fenced == l.fenced && other.lease == l.lease
 }
 
 // joinable returns a grant that a reader of l may join.
@@ -150,7 +150,7 @@ func (qs *queues) joinCall(l *Lock) (i *sharedCall, asks bool) {
 	return q.call, false
 }
 
-// answer ends an sharedCall. If there is a grant, it lasts until each follower has come and
+// finishCall ends a shared call. If there is a grant, it lasts until each follower has come and
 // gone.
 func (qs *queues) finishCall(i *sharedCall, hold *Hold, err error) {
 	qs.mu.Lock()
@@ -165,7 +165,7 @@ func (qs *queues) finishCall(i *sharedCall, hold *Hold, err error) {
 	close(i.done)
 }
 
-// leaveCall takes a follower out of an sharedCall, or out of the grant that it has led to.
+// leaveCall takes a follower out of a shared call, or out of the grant that it has led to.
 func (qs *queues) leaveCall(i *sharedCall) {
 	qs.mu.Lock()
 	i.followers--

@@ -40,7 +40,7 @@ func (w *waiter) ticket() lua.Ticket {
 	switch s := w.queue.signal; {
 	case s != nil && s.Live():
 		t.Hears = w.lock.client.server.Channels.Hearing()
-	case !w.lock.order.unheard(w):
+	case !w.lock.order.queuesDeaf(w):
 		return lua.Ticket{}
 	}
 	return t
@@ -55,7 +55,7 @@ func (ticketed) listen(w *waiter, holder string) {
 	w.subscribe()
 	switch foreign := holder != "" && !ours(holder); {
 	case foreign && q.unlocks == nil:
-		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.doubt)
+		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.askAll)
 		w.again = w.again || q.unlocks.Live() // what was announced before is lost
 	case !foreign && q.unlocks != nil:
 		q.unlocks.Leave()
@@ -153,8 +153,8 @@ func (l *Lock) askAgain(owner string) {
 	})
 }
 
-// doubt has all who wait for the lock ask.
-func (l *Lock) doubt() { l.withQueue((*queue).doubt) }
+// askAll has all who wait for the lock ask.
+func (l *Lock) askAll() { l.withQueue((*queue).askAll) }
 
 // withQueue runs f with the queue of the lock, an empty one if there is none, and the
 // mutex held.

@@ -3,24 +3,25 @@ package rlock
 import "time"
 
 // order is how the goroutines of a client come to a lock: one after the other, or each by
-// a place of its own on the server.
+// a place of its own on the server. queues.mu is held for all methods but obstacle and
+// passes; obstacle takes it.
 type order interface {
-	// contends tells whether the waiter asks the server. queues.mu is held.
+	// contends tells whether the waiter asks the server.
 	contends(w *waiter) bool
 	// obstacle returns the grant of its own client that the waiter waits for, nil if none.
 	obstacle(w *waiter) *grant
-	// unheard tells whether a waiter takes a ticket also while it cannot hear. queues.mu
-	// is held.
-	unheard(w *waiter) bool
-	// pause is how long a waiter with a place on the server sleeps from now on, if it hears
-	// nothing. queues.mu is held.
-	pause(w *waiter, now time.Time) time.Duration
+	// queuesDeaf tells whether a waiter takes a ticket although its subscription is not
+	// live.
+	queuesDeaf(w *waiter) bool
+	// untilAsk is the time that is left until a refused waiter asks again, if it hears
+	// nothing.
+	untilAsk(w *waiter, now time.Time) time.Duration
 	// inherits tells whether a waiter takes over the place of one that leaves.
 	inherits() bool
 	// passes tells whether a grant may be passed on in memory once more.
 	passes(g *grant, now time.Time) bool
 	// next returns the waiter to pass g on to, nil if there is none, and the run that it
-	// goes on with. queues.mu is held.
+	// goes on with.
 	next(q *queue, g *grant) (*waiter, run)
 }
 
@@ -37,13 +38,16 @@ func (turns) obstacle(w *waiter) *grant {
 	return nil
 }
 
-// unheard is for those who seem to stay deaf, and for those who have a ticket already.
-func (turns) unheard(w *waiter) bool { return w.place.silent > 1 || w.place.held }
+// queuesDeaf is true after two refusals in a row without a live subscription, or if the
+// waiter has a ticket already.
+func (turns) queuesDeaf(w *waiter) bool { return w.place.silent > 1 || w.place.held }
 
-func (turns) pause(w *waiter, now time.Time) time.Duration { return w.askAt.Sub(now) }
+func (turns) untilAsk(w *waiter, now time.Time) time.Duration { return w.askAt.Sub(now) }
 
 func (turns) inherits() bool { return true }
 
+// passes always allows the first hand-off, however long the holder took. Further ones need
+// both: fewer than the budget has, and less time than it has since the run began.
 func (turns) passes(g *grant, now time.Time) bool {
 	budget := g.lock.handoff
 	return g.run.count < budget.most && (g.run.count == 0 || now.Sub(g.run.began) < budget.longest)

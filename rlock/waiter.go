@@ -152,7 +152,7 @@ func (w *waiter) leave() {
 		idle = q.empty()
 		qs.tidy(q)
 	} else {
-		if left != nil && next.inherits(left, w) {
+		if left != nil && next.takeOver(left, w) {
 			left = nil
 		}
 		// The end of a grant that nobody shares will be told to the next.
@@ -175,8 +175,9 @@ func (w *waiter) leave() {
 	}
 }
 
-// disown returns what the waiter leaves on the server, if it has not the lock by it,
-// nor was passed the lock by a grant that takes it back. queues.mu is held.
+// disown takes the attempt from the waiter, and returns it if something has to be taken back
+// on the server: not if the waiter has the lock by it, or by a grant whose release takes out
+// this ticket. queues.mu is held.
 func (w *waiter) disown() *grant {
 	g := w.attempt
 	if g == nil {
@@ -193,7 +194,7 @@ func (w *waiter) disown() *grant {
 	return g
 }
 
-// renounce has the waiter wait on without a grant that it could not hold.
+// renounce gives up a grant that came too late to be held. The waiter waits on.
 func (w *waiter) renounce(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -204,9 +205,9 @@ func (w *waiter) renounce(g *grant) {
 	w.state = waitBlocked
 }
 
-// inherits has the waiter go on with the attempt of another, in its place on the
-// server, if the two want the same. queues.mu is held.
-func (w *waiter) inherits(g *grant, from *waiter) bool {
+// takeOver has the waiter go on with the attempt of one that leaves, in its place on the
+// server. It returns false if the two do not want the same. queues.mu is held.
+func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.alike(from.lock) {
 		return false
 	}

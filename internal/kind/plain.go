@@ -51,18 +51,24 @@ func (p *Plain) Of(owner string) lua.Grant {
 // Key implements [Kind], as the methods below do.
 func (p *Plain) Key() string { return p.grant.Key }
 
+// fair tells whether nobody may have the lock who was not the first in the queue.
+func (p *Plain) fair() bool { return p.grant.Rivals[0] != "" }
+
+// Joins tells whether a script that takes several locks may take this one: it asks nobody
+// who queues.
+func (p *Plain) Joins() bool { return !p.fair() }
+
 // Gathers is false without a queue: there may be a proxy.
 func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 
 // Acquire takes a free lock for who asks without a ticket, whoever waits.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
-	fair := p.grant.Rivals[0] != ""
-	if o.Ticket.Claim == 0 && !fair {
+	if o.Ticket.Claim == 0 && !p.fair() {
 		a, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
 		return answer(a), err
 	}
 	a, err := lua.Ask(ctx, r, p.Of(owner), lease, o.Ticket, o.Spare)
-	if !fair && moving(err) {
+	if !p.fair() && moving(err) {
 		return p.takeApart(ctx, r, owner, lease, o)
 	}
 	return answer(a), err

@@ -372,6 +372,11 @@ var mutations = []mutation{
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
 	{
+		"a multi lock takes fair locks out of turn", "internal/kind/plain.go",
+		"return !p.fair()", "return true",
+		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", slow,
+	},
+	{
 		"nothing is released when the lease should be over", "internal/janitor/janitor.go",
 		"&& (one.tried || j.trouble > 0)", "",
 		"internal/janitor", "TestFakeTimeTooLate", quick,

@@ -55,7 +55,7 @@ type Config struct {
 // measured from when the batch was sent: the wait for a connection says nothing about
 // the server. The server still has the batch to do, and its calls are made again. Were
 // the next batches as large, an overloaded server would do nothing in time any more: they
-// are half as large, and grow again with each that is answered.
+// are a quarter as large, and grow again with each that is answered.
 type Group struct {
 	Config
 	obeys bool   // the client ends a command at the deadline of its context
