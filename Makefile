@@ -29,7 +29,9 @@ GO    ?= go
 TOOLS := $(GO) run -modfile=tools/go.mod
 PKGS  ?= ./...
 
-.PHONY: servers servers-short test test-all lint vet portable tidy api man release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin fuzz fmt
+INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
+
+.PHONY: servers servers-short test test-all lint vet portable tidy api man release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
 
 # One line for each package, and in the end the output of what has failed, and of nothing else. A test mostly waits,
 # so more packages than cores are tested at once.
@@ -38,11 +40,13 @@ TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg
 test: redis vet
 	@$(TEST) -race -short -p 4 -timeout 10m $(PKGS)
 	@cd bench/compare && $(GO) test -short ./...
+	@for module in $(INTEGRATIONS); do $(GO) -C $$module test -race -short ./... || exit; done
 	@cd cmd/rlockvet && $(GO) test ./...
 
-test-all: redis lint tidy
+test-all: redis prometheus lint tidy
 	@$(TEST) -race -timeout 20m $(PKGS)
 	@cd bench/compare && $(GO) test ./...
+	@for module in $(INTEGRATIONS); do $(GO) -C $$module test -race ./... || exit; done
 	@cd cmd/rlockvet && $(GO) test ./...
 	@cd tools/release && $(GO) test -timeout 20m ./...
 	@$(MAKE) --no-print-directory servers-short
@@ -72,8 +76,11 @@ redis:
 spin:
 	$(call install,spin gcc,spin gcc libc6-dev,The model of the protocol is searched by Spin.)
 
+prometheus:
+	$(call install,prometheus promtool,prometheus,Alerts and dashboard are tried with a Prometheus of their own: private and on loopback.)
+
 tidy: # asks for modules that no build needs
-	@for module in . tools tools/release bench/compare cmd/rlockvet; do $(GO) -C $$module mod tidy -diff || exit; done
+	@for module in . tools tools/release bench/compare cmd/rlockvet $(INTEGRATIONS); do $(GO) -C $$module mod tidy -diff || exit; done
 
 lint: vet portable
 
@@ -82,6 +89,7 @@ vet:
 	@$(GO) vet $(PKGS)
 	@$(TOOLS) honnef.co/go/tools/cmd/staticcheck $(PKGS)
 	@cd bench/compare && $(GO) vet ./...
+	@for module in $(INTEGRATIONS); do $(GO) -C $$module vet ./... && (cd $$module && $(GO) run -modfile=../../tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...) || exit; done
 	@cd cmd/rlockvet && $(GO) vet ./... && $(GO) run -modfile=../../tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...
 	@dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; $(GO) -C cmd/rlockvet build -o "$$dir/rlockvet" . && \
 		$(GO) vet -vettool="$$dir/rlockvet" $(PKGS) && cd bench/compare && $(GO) vet -vettool="$$dir/rlockvet" ./...

@@ -108,14 +108,15 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	return a
 }
 
-// start makes an acquired grant an owned one, with its first hold. The error
+// start makes an acquired grant an owned one, with its first hold, which is by's: the
+// attempt may have been another's, who has left it to that one. The error
 // says that there is no time left to hold it, or that the client is closed.
-func (g *grant) start(ctx context.Context) (context.Context, *Hold, error) {
+func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	if g.run.count > 0 {
 		return g.adopt(ctx)
 	}
 	c, l := g.lock.client, g.lock
-	held, hold := g.derive(ctx, &g.first, l, nil)
+	held, hold := g.derive(ctx, &g.first, by, nil)
 	g.mu.Lock() // OnLost waits until the grant is complete
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
 	if err == nil {

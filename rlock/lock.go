@@ -127,7 +127,7 @@ func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context
 		g.abandon(false)
 		return ctx, nil, a.err
 	}
-	held, hold, err := g.start(ctx)
+	held, hold, err := g.start(ctx, l)
 	if err != nil {
 		g.abandon(true)
 		return ctx, nil, err
@@ -238,7 +238,7 @@ func (w *waiter) acquireInTurn(ctx, wait context.Context, err error) (context.Co
 		if err != nil {
 			return ctx, nil, err
 		}
-		held, hold, err := g.start(ctx)
+		held, hold, err := g.start(ctx, l)
 		if err == nil {
 			return held, hold, nil
 		}

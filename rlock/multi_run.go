@@ -80,7 +80,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		if err == nil {
 			g.token = a.value.Tokens[i]
 			var part *Hold
-			if held, part, err = g.start(held); err == nil {
+			if held, part, err = g.start(held, run[i]); err == nil {
 				h.parts.holds = append(h.parts.holds, part)
 				continue
 			}

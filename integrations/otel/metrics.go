@@ -1,0 +1,114 @@
+package rlockotel
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Sampled is how many hand-offs there are for each that the histograms record. Recording
+// takes a good part of the time of a hand-off in memory. The counters have all of them.
+const Sampled = 16
+
+// histograms are fed by what happens; everything else is read from [rlock.Client.Stats].
+type histograms struct {
+	acquire, hold, margin metric.Float64Histogram
+
+	handedOff, released atomic.Uint32
+}
+
+func (h *histograms) create(m metric.Meter) error {
+	buckets := make([]float64, 0, 16)
+	for _, b := range rlock.HistogramBounds() {
+		buckets = append(buckets, b.Seconds())
+	}
+	bounds := metric.WithExplicitBucketBoundaries(buckets...)
+	var errs [3]error
+	h.acquire, errs[0] = m.Float64Histogram("rlock.acquire.duration", metric.WithUnit("s"), bounds,
+		metric.WithDescription("How long calls took that wanted a lock."))
+	h.hold, errs[1] = m.Float64Histogram("rlock.hold.duration", metric.WithUnit("s"), bounds,
+		metric.WithDescription("How long locks were held."))
+	h.margin, errs[2] = m.Float64Histogram("rlock.renewal.margin", metric.WithUnit("s"), bounds,
+		metric.WithDescription("What was left of the trusted window when a lease was renewed."))
+	return errors.Join(errs[:]...)
+}
+
+func (t *Telemetry) observeAcquisition(ctx context.Context, a rlock.Acquisition) {
+	if a.Outcome == rlock.OutcomeHandedOff && t.handedOff.Add(1)%Sampled != 1 {
+		return
+	}
+	t.acquire.Record(ctx, a.Waited.Seconds(), t.set(a.Lock, a.Kind, a.Outcome))
+}
+
+func (t *Telemetry) released(ctx context.Context, r rlock.Release) {
+	if r.HandedOff && t.histograms.released.Add(1)%Sampled != 1 {
+		return
+	}
+	t.hold.Record(ctx, r.Held.Seconds(), t.set(r.Lock, r.Kind, r.Outcome))
+}
+
+func (t *Telemetry) renewed(r rlock.Renewal) {
+	t.margin.Record(context.Background(), r.Margin.Seconds())
+}
+
+func (t *Telemetry) set(lock string, k rlock.Kind, o rlock.Outcome) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(t.attributes(lock, keyKind.String(string(k)), keyOutcome.String(string(o)))...))
+}
+
+// Observe has the counters and the numbers of locks held and waited for read from the
+// client whenever metrics are collected, until stop is called. If several clients are
+// observed, they need providers with different resources, or their numbers replace one
+// another.
+func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
+	var errs [5]error
+	var o observed
+	o.calls, errs[0] = t.meter.Int64ObservableCounter("rlock.calls", metric.WithUnit("{call}"),
+		metric.WithDescription("Calls that wanted a lock and have ended."))
+	o.held, errs[1] = t.meter.Int64ObservableUpDownCounter("rlock.held", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks that are held."))
+	o.waiting, errs[2] = t.meter.Int64ObservableUpDownCounter("rlock.waiting", metric.WithUnit("{waiter}"),
+		metric.WithDescription("Calls that want a lock and have not ended."))
+	o.losses, errs[3] = t.meter.Int64ObservableCounter("rlock.losses", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks that were lost while they were held."))
+	o.wakeups, errs[4] = t.meter.Int64ObservableCounter("rlock.wakeups", metric.WithUnit("{wakeup}"),
+		metric.WithDescription("What waiting calls were woken by."))
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	r, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		o.observe(to, c.Stats())
+		return nil
+	}, o.calls, o.held, o.waiting, o.losses, o.wakeups)
+	if err != nil {
+		return nil, err
+	}
+	return r.Unregister, nil
+}
+
+// observed are the instruments that are read from a client.
+type observed struct {
+	calls, losses, wakeups metric.Int64ObservableCounter
+	held, waiting          metric.Int64ObservableUpDownCounter
+}
+
+func (o *observed) observe(to metric.Observer, s rlock.Stats) {
+	for _, k := range s.Kinds {
+		kind := keyKind.String(string(k.Kind))
+		for outcome, n := range k.Calls {
+			to.ObserveInt64(o.calls, n, metric.WithAttributes(kind, keyOutcome.String(string(outcome))))
+		}
+		to.ObserveInt64(o.held, k.Held, metric.WithAttributes(kind))
+		to.ObserveInt64(o.waiting, k.Waiting, metric.WithAttributes(kind))
+	}
+	for cause, n := range s.Losses {
+		to.ObserveInt64(o.losses, n, metric.WithAttributes(keyCause.String(string(cause))))
+	}
+	for source, n := range map[string]int64{"message": s.Wakeups.Message, "ttl": s.Wakeups.TTL, "reconnect": s.Wakeups.Reconnect} {
+		to.ObserveInt64(o.wakeups, n, metric.WithAttributes(keySource.String(source)))
+	}
+}

@@ -1,0 +1,84 @@
+// Package rlockotel tells OpenTelemetry what the locks of package rlock do: one span
+// around each wait, in the trace of the caller, and metrics.
+//
+//	telemetry, err := rlockotel.New()
+//	rdb.AddHook(telemetry.Hook())
+//	client, err := rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
+//	stop, err := telemetry.Observe(client)
+//
+// No attribute has the name of a lock, as there may be any number of those: see
+// [WithLockNames]. Only the API of OpenTelemetry is needed; the SDK is the program's.
+package rlockotel
+
+import (
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const scope = "github.com/go-rlock/rlock/integrations/otel"
+
+// Names of attributes.
+const (
+	keyKind    = attribute.Key("rlock.kind")
+	keyOutcome = attribute.Key("rlock.outcome")
+	keyCause   = attribute.Key("rlock.cause")
+	keySource  = attribute.Key("rlock.source")
+	keyName    = attribute.Key("rlock.name")
+	keyHolder  = attribute.Key("rlock.holder")
+	keyTTL     = attribute.Key("rlock.ttl")
+	keyTries   = attribute.Key("rlock.tries")
+	keyCallers = attribute.Key("rlock.callers")
+)
+
+// Option is a setting of [New].
+type Option func(*Telemetry)
+
+// WithTracerProvider names where spans go, in place of the global provider.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(t *Telemetry) { t.traces = p }
+}
+
+// WithMeterProvider names where metrics go, in place of the global provider.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(t *Telemetry) { t.meters = p }
+}
+
+// WithLockNames has spans and the histograms carry `rlock.name`: what of returns for the
+// name of a lock, unless that is "". It should return few different texts, such as
+// "invoice" for "invoice:42".
+func WithLockNames(of func(lock string) string) Option {
+	return func(t *Telemetry) { t.nameOf = of }
+}
+
+// Telemetry is what one or more clients are observed by.
+type Telemetry struct {
+	traces trace.TracerProvider
+	meters metric.MeterProvider
+	nameOf func(string) string // nil: no names
+
+	tracer trace.Tracer
+	meter  metric.Meter
+	histograms
+}
+
+// New returns a Telemetry.
+func New(opts ...Option) (*Telemetry, error) {
+	t := &Telemetry{traces: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}
+	for _, opt := range opts {
+		opt(t)
+	}
+	t.tracer, t.meter = t.traces.Tracer(scope), t.meters.Meter(scope)
+	return t, t.histograms.create(t.meter)
+}
+
+// attributes are those that spans and histograms have in common.
+func (t *Telemetry) attributes(lock string, more ...attribute.KeyValue) []attribute.KeyValue {
+	if t.nameOf != nil {
+		if name := t.nameOf(lock); name != "" {
+			more = append(more, keyName.String(name))
+		}
+	}
+	return more
+}

@@ -1,0 +1,194 @@
+package rlockotel_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	rlockotel "github.com/go-rlock/rlock/integrations/otel"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// world is a client with telemetry that the test reads.
+type world struct {
+	spans   *tracetest.SpanRecorder
+	tracer  trace.Tracer
+	metrics *sdkmetric.ManualReader
+	client  *rlock.Client
+	server  *miniredis.Miniredis
+}
+
+func newWorld(t *testing.T, opts ...rlockotel.Option) *world {
+	t.Helper()
+	w := &world{spans: tracetest.NewSpanRecorder(), metrics: sdkmetric.NewManualReader(), server: miniredis.NewMiniRedis()}
+	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.metrics))
+	w.tracer = traces.Tracer("test")
+	w.server.ClockTTL(true)
+	require.NoError(t, w.server.Start())
+	telemetry, err := rlockotel.New(append(opts, rlockotel.WithTracerProvider(traces), rlockotel.WithMeterProvider(meters))...)
+	require.NoError(t, err)
+	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
+	rdb.AddHook(telemetry.Hook())
+	w.client, err = rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
+	require.NoError(t, err)
+	stop, err := telemetry.Observe(w.client)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, stop())
+		require.NoError(t, w.client.Close(context.Background()))
+		require.NoError(t, rdb.Close())
+		w.server.Close()
+	})
+	return w
+}
+
+// ended returns the spans of a name, by trace.
+func (w *world) ended(name string) map[trace.TraceID][]sdktrace.ReadOnlySpan {
+	all := make(map[trace.TraceID][]sdktrace.ReadOnlySpan)
+	for _, s := range w.spans.Ended() {
+		if s.Name() == name {
+			all[s.SpanContext().TraceID()] = append(all[s.SpanContext().TraceID()], s)
+		}
+	}
+	return all
+}
+
+func attributes(s sdktrace.ReadOnlySpan) map[attribute.Key]string {
+	all := make(map[attribute.Key]string)
+	for _, kv := range s.Attributes() {
+		all[kv.Key] = kv.Value.String()
+	}
+	return all
+}
+
+func nothing(context.Context) error { return nil }
+
+// Each call has exactly one span, below that of its caller; and each request that
+// several calls share has links to the spans of all of them.
+func TestSpansOfACrowd(t *testing.T) {
+	const crowd = 64
+	w := newWorld(t)
+	roots := make(chan trace.SpanContext, crowd)
+	var all sync.WaitGroup
+	for i := range crowd {
+		all.Go(func() {
+			ctx, root := w.tracer.Start(t.Context(), "root")
+			defer root.End()
+			roots <- root.SpanContext()
+			assert.NoError(t, w.client.NewLock(fmt.Sprint("lock", i)).Do(ctx, nothing))
+		})
+	}
+	all.Wait()
+	close(roots)
+	spans := w.ended("rlock.acquire")
+	require.Len(t, spans, crowd)
+	known := make(map[trace.SpanID]bool)
+	for root := range roots {
+		own := spans[root.TraceID()]
+		require.Len(t, own, 1)
+		require.Equal(t, root.SpanID(), own[0].Parent().SpanID())
+		require.Equal(t, "acquired", attributes(own[0])["rlock.outcome"])
+		known[own[0].SpanContext().SpanID()] = true
+	}
+	linked := 0
+	for _, requests := range w.ended("rlock.request") {
+		for _, s := range requests {
+			if n := len(s.Links()); n > 0 {
+				linked++
+				require.Equal(t, fmt.Sprint(n), attributes(s)["rlock.callers"], "of each call")
+			}
+		}
+	}
+	require.Positive(t, linked, "requests that several calls share")
+}
+
+// A wait shows whom it was for.
+func TestSpanOfAWait(t *testing.T) {
+	w := newWorld(t, rlockotel.WithLockNames(func(string) string { return "a lock" }))
+	mu := w.client.NewLock("a")
+	held, hold, err := mu.Lock(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, mu.TryDo(t.Context(), nothing), rlock.ErrNotAcquired)
+	require.NoError(t, mu.Do(held, nothing))
+	require.NoError(t, hold.Unlock(held))
+	w.server.SetError("NOAUTH nobody is let in")
+	require.Error(t, mu.TryDo(t.Context(), nothing))
+	w.server.SetError("")
+
+	seen := make(map[string]map[attribute.Key]string)
+	for _, own := range w.ended("rlock.acquire") {
+		for _, s := range own {
+			seen[attributes(s)["rlock.outcome"]] = attributes(s)
+		}
+	}
+	require.Contains(t, seen, "acquired")
+	require.Contains(t, seen, "nested")
+	require.Contains(t, seen, "unavailable")
+	require.Equal(t, hold.Owner(), seen["busy"]["rlock.holder"])
+	require.Equal(t, "a lock", seen["busy"]["rlock.name"])
+	require.Equal(t, "plain", seen["busy"]["rlock.kind"])
+}
+
+// The refusals of a wait are events of its span.
+func TestEvents(t *testing.T) {
+	w := newWorld(t)
+	w.server.HSet("a", "somebody:1", "1")
+	w.server.SetTTL("a", time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error)
+	go func() {
+		_, _, err := w.client.NewLock("a").Lock(ctx)
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		started := w.spans.Started()
+		return len(started) > 0 && len(started[0].Events()) > 0
+	}, time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-done, rlock.ErrNotAcquired)
+	for _, own := range w.ended("rlock.acquire") {
+		require.Equal(t, "rlock.refused", own[0].Events()[0].Name)
+		require.Equal(t, "canceled", attributes(own[0])["rlock.outcome"])
+		require.Equal(t, "somebody:1", attributes(own[0])["rlock.holder"])
+	}
+}
+
+// The number of series does not depend on that of the locks.
+func TestMetrics(t *testing.T) {
+	w := newWorld(t)
+	for i := range 1000 {
+		require.NoError(t, w.client.NewLock(fmt.Sprint("lock", i)).Do(t.Context(), nothing))
+	}
+	var got metricdata.ResourceMetrics
+	require.NoError(t, w.metrics.Collect(t.Context(), &got))
+	points, found := 0, make(map[string]bool)
+	for _, m := range got.ScopeMetrics[0].Metrics {
+		found[m.Name] = true
+		switch d := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			points += len(d.DataPoints)
+		case metricdata.Histogram[float64]:
+			points += len(d.DataPoints) * (len(rlock.HistogramBounds()) + 3)
+			require.EqualValues(t, 1000, d.DataPoints[0].Count, m.Name)
+		}
+	}
+	for _, name := range []string{"rlock.calls", "rlock.held", "rlock.waiting", "rlock.losses", "rlock.wakeups", "rlock.acquire.duration", "rlock.hold.duration"} {
+		require.Contains(t, found, name)
+	}
+	require.LessOrEqual(t, points, 60)
+}

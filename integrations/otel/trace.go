@@ -1,0 +1,107 @@
+package rlockotel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Trace returns what a client tells: [rlock.Options].Trace. Each call of Lock and its
+// like is a span `rlock.acquire`, which ends when the call does; the work under the lock
+// is not part of it. Its event `rlock.refused` names the holder at each refusal.
+func (t *Telemetry) Trace() rlock.Trace {
+	return rlock.Trace{
+		Start:    t.start,
+		Waiting:  waiting,
+		Acquired: t.acquired,
+		Renewed:  t.renewed,
+		Released: t.released,
+	}
+}
+
+func (t *Telemetry) start(ctx context.Context, a rlock.Attempt) context.Context {
+	ctx, span := t.tracer.Start(ctx, "rlock.acquire")
+	if span.IsRecording() {
+		span.SetAttributes(t.attributes(a.Lock, keyKind.String(string(a.Kind)))...)
+	}
+	return ctx
+}
+
+func waiting(ctx context.Context, r rlock.Refusal) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	span.AddEvent("rlock.refused", trace.WithTimestamp(r.At), trace.WithAttributes(
+		keyHolder.String(r.Holder), keyTTL.Float64(r.TTL.Seconds()),
+	))
+}
+
+func (t *Telemetry) acquired(ctx context.Context, a rlock.Acquisition) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(keyOutcome.String(string(a.Outcome)), keyTries.Int(a.Tries))
+		if busy, ok := errors.AsType[*rlock.NotAcquiredError](a.Err); ok && busy.Holder != "" {
+			span.SetAttributes(keyHolder.String(busy.Holder))
+		}
+		switch a.Outcome {
+		case rlock.OutcomeUnavailable, rlock.OutcomeError:
+			span.RecordError(a.Err)
+			span.SetStatus(codes.Error, a.Err.Error())
+		}
+		span.End()
+	} else {
+		span.End()
+	}
+	t.observeAcquisition(ctx, a)
+}
+
+// Hook returns a hook for the go-redis client under the locks; of a cluster client, for
+// those that OnNewNode gets. Requests of several calls travel together, and so belong to
+// no single trace: such a request is a span `rlock.request` of its own, with a link to
+// the span of each call. Add the hook before that of redisotel, whose spans are then
+// below it. Requests of one call are in that one's trace anyway.
+func (t *Telemetry) Hook() redis.Hook { return hook{t} }
+
+type hook struct{ t *Telemetry }
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		ctx, end := h.t.shared(ctx)
+		defer end()
+		return next(ctx, cmd)
+	}
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		ctx, end := h.t.shared(ctx)
+		defer end()
+		return next(ctx, cmds)
+	}
+}
+
+// shared begins the span of a request that several calls share, if one of them is sampled.
+func (t *Telemetry) shared(ctx context.Context) (context.Context, func()) {
+	callers := rlock.Callers(ctx)
+	var links []trace.Link
+	sampled := false
+	for _, c := range callers {
+		if s := trace.SpanContextFromContext(c); s.IsValid() {
+			links = append(links, trace.Link{SpanContext: s})
+			sampled = sampled || s.IsSampled()
+		}
+	}
+	if !sampled {
+		return ctx, func() {}
+	}
+	ctx, span := t.tracer.Start(ctx, "rlock.request", trace.WithLinks(links...), trace.WithAttributes(keyCallers.Int(len(callers))))
+	return ctx, func() { span.End() }
+}

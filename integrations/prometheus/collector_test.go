@@ -1,0 +1,111 @@
+package rlockprom_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	rlockprom "github.com/go-rlock/rlock/integrations/prometheus"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// newClient returns a client of a server inside the test.
+func newClient(tb testing.TB) *rlock.Client {
+	tb.Helper()
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	require.NoError(tb, server.Start())
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client, err := rlock.New(rdb, nil)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		require.NoError(tb, client.Close(context.Background()))
+		require.NoError(tb, rdb.Close())
+		server.Close()
+	})
+	return client
+}
+
+func nothing(context.Context) error { return nil }
+
+// What is scraped is what was counted, and passes Prometheus' own checks of names.
+func TestCollector(t *testing.T) {
+	client := newClient(t)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(rlockprom.NewCollector(client))
+
+	mu := client.NewLock("a")
+	require.NoError(t, mu.Do(t.Context(), func(held context.Context) error {
+		require.NoError(t, mu.Do(held, nothing))
+		require.ErrorIs(t, mu.TryDo(t.Context(), nothing), rlock.ErrNotAcquired)
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rlock_held Locks that are held.
+# TYPE rlock_held gauge
+rlock_held{kind="plain"} 1
+# HELP rlock_calls_total Calls that wanted a lock and have ended.
+# TYPE rlock_calls_total counter
+rlock_calls_total{kind="plain",outcome="acquired"} 1
+rlock_calls_total{kind="plain",outcome="busy"} 1
+rlock_calls_total{kind="plain",outcome="canceled"} 0
+rlock_calls_total{kind="plain",outcome="error"} 0
+rlock_calls_total{kind="plain",outcome="handed_off"} 0
+rlock_calls_total{kind="plain",outcome="nested"} 1
+rlock_calls_total{kind="plain",outcome="unavailable"} 0
+# HELP rlock_waiting Calls that want a lock and have not ended.
+# TYPE rlock_waiting gauge
+rlock_waiting{kind="plain"} 0
+`), "rlock_held", "rlock_calls_total", "rlock_waiting"))
+		return nil
+	}))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		switch f.GetName() {
+		case "rlock_acquire_duration_seconds":
+			require.EqualValues(t, 2, f.GetMetric()[0].GetHistogram().GetSampleCount())
+		case "rlock_hold_duration_seconds":
+			require.EqualValues(t, 1, f.GetMetric()[0].GetHistogram().GetSampleCount())
+		}
+	}
+}
+
+// The number of series does not depend on that of the locks.
+func TestSeries(t *testing.T) {
+	client := newClient(t)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(rlockprom.NewCollector(client))
+	for i := range 10_000 {
+		mu := client.NewLock(fmt.Sprint("name", i))
+		if i%100 == 0 {
+			mu = client.NewFairLock(fmt.Sprint("fair", i))
+		}
+		require.NoError(t, mu.Do(t.Context(), nothing))
+	}
+	require.LessOrEqual(t, series(t, registry), 60)
+}
+
+// series counts them as Prometheus does: a histogram has one for each bucket.
+func series(t *testing.T, registry *prometheus.Registry) (n int) {
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				n += len(h.GetBucket()) + 3 // +Inf, sum, count
+			} else {
+				n++
+			}
+		}
+	}
+	return n
+}
