@@ -87,6 +87,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 	if err != nil {
 		return nil, err
 	}
+	_ = os.Remove(path) // all have it: nothing is left should this process be killed
 	m, err := crew.measure(nodes)
 	if err != nil {
 		return nil, err
