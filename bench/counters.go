@@ -57,25 +57,16 @@ func (c counters) add(other counters) counters {
 // parseCounters leaves at zero what a server does not tell.
 func parseCounters(info string) counters {
 	c := counters{calls: make(map[string]int64), questions: 1}
+	var sent, usec int64
+	numbers := map[string]*int64{
+		"total_reads_processed": &c.reads, "connected_clients": &c.connections, "maxclients": &c.limit, "used_memory": &c.memory,
+		"total_net_input_bytes": &c.received, "total_net_output_bytes": &sent, "server_time_usec": &usec,
+	}
 	for name, value := range infoFields(info) {
+		number, known := numbers[name]
 		switch {
-		case name == "total_reads_processed":
-			c.reads, _ = strconv.ParseInt(value, 10, 64)
-		case name == "server_time_usec":
-			usec, _ := strconv.ParseInt(value, 10, 64)
-			c.at = time.UnixMicro(usec)
-		case name == "connected_clients":
-			c.connections, _ = strconv.ParseInt(value, 10, 64)
-		case name == "maxclients":
-			c.limit, _ = strconv.ParseInt(value, 10, 64)
-		case name == "total_net_input_bytes" || name == "total_net_output_bytes":
-			n, _ := strconv.ParseInt(value, 10, 64)
-			c.bytes += n
-			if name == "total_net_input_bytes" {
-				c.received = n
-			}
-		case name == "used_memory":
-			c.memory, _ = strconv.ParseInt(value, 10, 64)
+		case known:
+			*number, _ = strconv.ParseInt(value, 10, 64)
 		case name == "used_cpu_sys" || name == "used_cpu_user":
 			seconds, _ := strconv.ParseFloat(value, 64)
 			c.cpu += time.Duration(seconds * float64(time.Second))
@@ -84,6 +75,7 @@ func parseCounters(info string) counters {
 			c.calls[strings.TrimPrefix(name, "cmdstat_")], _ = strconv.ParseInt(calls, 10, 64)
 		}
 	}
+	c.bytes, c.at = c.received+sent, time.UnixMicro(usec)
 	return c
 }
 

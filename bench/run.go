@@ -66,10 +66,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 		return nil, err
 	}
 	defer region.close()
-	nodes := r.nodes[:1]
-	if contender.Quorum || r.Cluster != nil {
-		nodes = r.nodes
-	}
+	nodes := r.nodesOf(contender)
 	if err := checkRoom(ctx, s, nodes); err != nil {
 		return nil, err
 	}
@@ -90,6 +87,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 	if err != nil {
 		return nil, err
 	}
+	_ = os.Remove(path) // all have it: nothing is left should this process be killed
 	m, err := crew.measure(nodes)
 	if err != nil {
 		return nil, err
@@ -109,6 +107,14 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 	}
 	sample.Violations = region.violations.Load()
 	return sample, nil
+}
+
+// nodesOf returns the servers that a contender uses.
+func (r *runner) nodesOf(c Contender) []*node {
+	if c.Quorum || r.Cluster != nil {
+		return r.nodes
+	}
+	return r.nodes[:1]
 }
 
 // checkRoom refuses what the servers, or this machine, have no room for.
