@@ -4,147 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
-
-// fake is a kind whose answers a test chooses, on the clock of a bubble. It
-// grants, counts and releases at once, unless told otherwise.
-type fake struct {
-	client *Client
-	start  time.Time
-
-	onAcquire func(ctx context.Context, n int) (lua.Reply, error) // n counts the calls from 1
-	onCount   func(ctx context.Context, n int) error
-	onRelease func(ctx context.Context, n int) (lua.Released, error)
-
-	mu  sync.Mutex // guards log
-	log []call
-}
-
-type call struct {
-	at    time.Duration
-	name  string
-	owner string
-	holds int
-}
-
-// newFake returns a client without a server, and a lock of that kind
-// whose lease is 30 s.
-func newFake(t *testing.T) (*Client, *Lock, *fake) {
-	rdb := redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:1",
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
-	})
-	c, err := New(rdb, nil)
-	require.NoError(t, err)
-	c.dog = watchdog.New(func(_ context.Context, due []watchdog.Renewal[*grant]) []error {
-		return make([]error, len(due))
-	}, watchdog.Options{})
-	f := &fake{client: c, start: time.Now()}
-	l := c.NewLock("a")
-	l.wire = f
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		assert.NoError(t, c.Close(ctx))
-		assert.NoError(t, rdb.Close())
-	})
-	return c, l, f
-}
-
-// note records a call and returns how many of its name there were.
-func (f *fake) note(name, owner string, holds int) (n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.log = append(f.log, call{time.Since(f.start), name, owner, holds})
-	for _, c := range f.log {
-		if c.name == name {
-			n++
-		}
-	}
-	return n
-}
-
-// calls returns the recorded calls of a name.
-func (f *fake) calls(name string) (all []call) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.log {
-		if c.name == name {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-// times returns when the calls of a name were made.
-func (f *fake) times(name string) (at []time.Duration) {
-	for _, c := range f.calls(name) {
-		at = append(at, c.at)
-	}
-	return at
-}
-
-func (f *fake) Key() string   { return "a" }
-func (f *fake) Gathers() bool { return false } // it sends nothing
-func (f *fake) Subscribe(func(string), func()) kind.Signal {
-	return f.client.server.Hub.Join("channel")
-}
-
-func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, _ kind.Options) (kind.Answer, error) {
-	n := f.note("acquire", owner, 1)
-	if f.onAcquire != nil {
-		r, err := f.onAcquire(ctx, n)
-		return kind.Answer{
-			Acquired: r.Acquired,
-			Granted:  kind.Granted{Token: r.Token, Spare: r.Spare},
-			Refused:  kind.Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place},
-		}, err
-	}
-	return kind.Answer{Acquired: true}, nil
-}
-
-func (f *fake) SetCount(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, holds kind.Count) error {
-	n := f.note("count", owner, holds.Exclusive)
-	if f.onCount != nil {
-		return f.onCount(ctx, n)
-	}
-	return nil
-}
-
-func (f *fake) Release(ctx context.Context, _ lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
-	n := f.note("release", owner, 0)
-	if f.onRelease != nil {
-		return f.onRelease(ctx, n)
-	}
-	return lua.Released{}, nil
-}
-
-func (f *fake) Renewals(string, time.Duration) []kind.Renewal { return nil } // the fake client's watchdog needs none
-
-func (f *fake) Force(context.Context) (bool, error)        { return true, nil }
-func (f *fake) Inspect(context.Context) (lua.State, error) { return lua.State{}, nil }
-func hang(ctx context.Context) error                       { <-ctx.Done(); return ctx.Err() }
-func sleepLong(d time.Duration)                            { time.Sleep(d); synctest.Wait() }
-func within(t *testing.T, d time.Duration) context.Context { return deadline(t, d, nil) }
-func deadline(t *testing.T, d time.Duration, cause error) context.Context {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), d, cause)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // A later attempt may overtake a hanging one, and the window counts from the
 // attempt that was answered.
@@ -452,84 +323,6 @@ func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 	})
 }
 
-// The context of a whole queue ends. Whoever becomes the head by that must
-// neither ask the server any more nor take a busy lock for a silent server.
-func TestFakeTimeQueueLeavesAtOnce(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		acquire func(ctx context.Context) (lua.Reply, error)
-		want    error
-	}{
-		"busy": {func(context.Context) (lua.Reply, error) {
-			time.Sleep(time.Millisecond)
-			return lua.Reply{TTL: time.Hour}, nil
-		}, ErrNotAcquired},
-		"silent": {func(ctx context.Context) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }, ErrUnavailable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				_, l, f := newFake(t)
-				f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return tt.acquire(ctx) }
-				leave := errors.New("leave")
-				ctx, cancel := context.WithCancelCause(t.Context())
-				errs := make(chan error, 1000)
-				for range cap(errs) {
-					go func() {
-						_, _, err := l.Lock(ctx)
-						errs <- err
-					}()
-				}
-				sleepLong(2500 * time.Millisecond) // the head has seen how it stands
-				require.Empty(t, errs)
-				before := f.times("acquire")
-				cancel(leave)
-				synctest.Wait()
-				require.Len(t, errs, cap(errs), "all leave at the same instant")
-				other := make(map[string]int)
-				for range cap(errs) {
-					err := <-errs
-					assert.ErrorIs(t, err, context.Canceled)
-					assert.ErrorIs(t, err, leave)
-					if !errors.Is(err, tt.want) {
-						other[err.Error()]++
-					}
-				}
-				assert.Empty(t, other, "all should be: %v", tt.want)
-				assert.Equal(t, before, f.times("acquire"), "attempts for callers that have left")
-			})
-		})
-	}
-}
-
-// The waiters of a busy lock end one after another, faster than the server
-// answers: each becomes the head, asks, and is gone before it is refused. The
-// server is well, and none of them may say otherwise.
-func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, l, f := newFake(t)
-		f.onAcquire = func(context.Context, int) (lua.Reply, error) {
-			time.Sleep(time.Millisecond)
-			return lua.Reply{TTL: time.Hour}, nil
-		}
-		errs := make(chan error, 100)
-		for i := range cap(errs) {
-			ctx := within(t, time.Second+time.Duration(i)*100*time.Microsecond)
-			go func() {
-				_, _, err := l.Lock(ctx)
-				errs <- err
-			}()
-		}
-		wrong := make(map[string]int)
-		for range cap(errs) {
-			if err := <-errs; !errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-				wrong[err.Error()]++
-			}
-		}
-		require.Empty(t, wrong)
-	})
-}
-
 // A correction that comes between a hand-off and the moment in which the heir takes
 // it has nothing to count, and leaves the lease to be renewed.
 func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
@@ -588,28 +381,4 @@ func TestFakeTimeLateAnswerDuringUnlock(t *testing.T) {
 		}
 		require.Zero(t, c.active.Load())
 	})
-}
-
-// Every answer shows that the server is there, also one to a request that was sent before
-// others got none: they must not be given up by the time since then.
-func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
-	for name, granted := range map[string]bool{"granted": true, "refused": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				_, l, f := newFake(t)
-				w := l.queues.enter(l, time.Now())
-				defer w.leave()
-				f.onAcquire = func(context.Context, int) (lua.Reply, error) {
-					w.queue.asked(l.queues, errCut) // meanwhile, by another waiter
-					require.False(t, w.queue.since.IsZero())
-					return lua.Reply{Acquired: granted, TTL: time.Second}, nil
-				}
-				g, err := w.ask(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, granted, g != nil)
-				require.True(t, w.queue.since.IsZero())
-				require.NoError(t, w.queue.trouble)
-			})
-		})
-	}
 }

@@ -4,101 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-// quorumLease is that of the tests: servers are counted when they are a second
-// older, which their start has to wait for.
-const quorumLease = 3 * time.Second
-
-type servers []*redistest.Server
-
-// newServers runs n servers, and returns when a quorum lock counts them.
-func newServers(tb testing.TB, n int) (all servers) {
-	tb.Helper()
-	for range n {
-		all = append(all, newServer(tb))
-	}
-	for _, srv := range all {
-		awaitAge(tb, srv, quorumLease+time.Second)
-	}
-	return all
-}
-
-var uptime = regexp.MustCompile(`uptime_in_seconds:(\d+)`)
-
-func awaitAge(tb testing.TB, srv *redistest.Server, age time.Duration) {
-	tb.Helper()
-	rdb := srv.Client(tb)
-	redistest.Eventually(tb, "the server is old enough", func() bool {
-		seconds, err := strconv.Atoi(uptime.FindStringSubmatch(rdb.Info(context.Background(), "server").Val())[1])
-		require.NoError(tb, err)
-		return time.Duration(seconds)*time.Second >= age
-	})
-}
-
-// clients returns one for each server: those of a process.
-func (all servers) clients(tb testing.TB, opts rlock.Options) (clients []*rlock.Client) {
-	tb.Helper()
-	if opts.LeaseTime == 0 {
-		opts.LeaseTime = quorumLease
-	}
-	for _, srv := range all {
-		rdb := srv.Client(tb, func(o *redis.Options) {
-			o.PoolSize, o.PipelinePoolSize = 4096, 4096 // after as many failures go-redis leaves a goroutine for a second
-		})
-		clients = append(clients, clientOn(tb, rdb, &opts))
-	}
-	return clients
-}
-
-// lock returns the quorum lock "a" of another process.
-func (all servers) lock(tb testing.TB, opts ...rlock.LockOption) *rlock.Lock {
-	tb.Helper()
-	return rlock.NewQuorumLock("a", all.clients(tb, rlock.Options{}), opts...)
-}
-
-// holds returns the hold counts of owner on the servers; 0 on one that is down.
-func (all servers) holds(tb testing.TB, owner string) (n []string) {
-	tb.Helper()
-	for _, srv := range all {
-		n = append(n, srv.Client(tb).HGet(tb.Context(), "a", owner).Val())
-	}
-	return n
-}
-
-// free waits until nothing is left of the lock.
-func (all servers) free(tb testing.TB) {
-	tb.Helper()
-	for _, srv := range all {
-		rdb := srv.Client(tb)
-		redistest.Eventually(tb, "the share is given back", func() bool {
-			return rdb.Exists(context.Background(), "a").Val() == 0
-		})
-	}
-}
-
-// await waits until the servers hold that for the owner: a lock is granted, and
-// counted, by those that answer first.
-func (all servers) await(t *testing.T, owner string, want ...string) {
-	t.Helper()
-	redistest.Eventually(t, "the servers hold "+strings.Join(want, ", "), func() bool {
-		return slices.Equal(want, all.holds(t, owner))
-	})
-}
 
 func TestQuorumLock(t *testing.T) {
 	t.Parallel()

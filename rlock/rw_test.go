@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -309,34 +308,6 @@ func TestReadersAreRenewed(t *testing.T) {
 	require.Zero(t, rdb.DBSize(ctx).Val())
 }
 
-func TestReadWriteForceUnlock(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	ctx := t.Context()
-	one, other := newClient(t, srv, nil).NewRWLock("a", rlock.WithLeaseTime(3*time.Second)), newClient(t, srv, nil).NewRWLock("a")
-	for _, side := range []*rlock.Lock{one.Reader(), one.Writer()} {
-		held, hold := lock(t, ctx, side)
-		_, nested := lock(t, held, one.Reader())
-		removed, err := other.Reader().ForceUnlock(ctx)
-		require.NoError(t, err)
-		require.True(t, removed)
-		<-held.Done()
-		require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
-		require.Zero(t, one.Writer().HoldCount(held))
-		require.ErrorIs(t, nested.Unlock(ctx), rlock.ErrLeaseLost)
-		require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
-	}
-	removed, err := other.Writer().ForceUnlock(ctx)
-	require.NoError(t, err)
-	require.False(t, removed)
-
-	_, hold := lock(t, ctx, one.Reader())
-	removed, err = other.Writer().UnlockOwner(ctx, hold.Owner())
-	require.NoError(t, err)
-	require.True(t, removed)
-	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
-}
-
 func TestReadWriteFencing(t *testing.T) {
 	srv := newServer(t)
 	ctx := t.Context()
@@ -354,65 +325,4 @@ func TestReadWriteFencing(t *testing.T) {
 	require.Equal(t, first, token(mu.Reader()), "that of the newest writer")
 	require.Equal(t, first, token(mu.Reader()))
 	require.Greater(t, token(mu.Writer()), first)
-}
-
-func TestReadWriteRefusals(t *testing.T) {
-	srv := newServer(t)
-	ctx := t.Context()
-	c := newClient(t, srv, nil)
-	for name, mu := range map[string]*rlock.RWLock{
-		"name":     c.NewRWLock("{a"),
-		"empty":    c.NewRWLock(""),
-		"lease":    c.NewRWLock("a", rlock.WithLeaseTime(time.Millisecond)),
-		"hand-off": c.NewRWLock("a", rlock.WithHandoff(10, time.Second)),
-	} {
-		for _, side := range []*rlock.Lock{mu.Reader(), mu.Writer()} {
-			_, _, err := side.Lock(ctx)
-			require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
-			_, err = side.Inspect(ctx)
-			require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
-		}
-	}
-	other := newClient(t, srv, nil)
-	held, hold := lock(t, ctx, other.NewLock("a"))
-	for _, side := range []*rlock.Lock{c.NewRWLock("a").Reader(), c.NewRWLock("a").Writer()} {
-		_, _, err := side.TryLock(ctx)
-		require.ErrorIs(t, err, rlock.ErrKeyConflict)
-	}
-	require.NoError(t, hold.Unlock(held))
-	held, hold = lock(t, ctx, other.NewRWLock("a").Reader())
-	_, _, err := c.NewLock("a").TryLock(ctx)
-	require.ErrorIs(t, err, rlock.ErrKeyConflict)
-	require.NoError(t, hold.Unlock(held))
-}
-
-// In a cluster, and with names that bring a hash tag, all keys are in one slot.
-func TestReadWriteInACluster(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
-	ctx := t.Context()
-	admin := srv.Client(t)
-	require.NoError(t, admin.ClusterAddSlotsRange(ctx, 0, 16383).Err())
-	redistest.Eventually(t, "the cluster serves", func() bool { return strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok") })
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	opts, refused := refusals()
-	c := clientOn(t, rdb, opts)
-	for _, name := range []string{"a", "x{a}y", "{a}"} {
-		mu := c.NewRWLock(name, rlock.WithFencing())
-		held, hold := lock(t, ctx, mu.Reader())
-		_, nested := lock(t, held, mu.Reader())
-		waiting, leave := context.WithCancel(ctx)
-		writer := async(func() error { _, _, err := mu.Writer().Lock(waiting); return err })
-		<-refused
-		leave()
-		require.ErrorIs(t, <-writer, rlock.ErrNotAcquired)
-		require.NoError(t, nested.Unlock(ctx))
-		require.NoError(t, hold.Unlock(ctx))
-		held, hold = lock(t, ctx, mu.Writer())
-		_, nested = lock(t, held, mu.Reader())
-		require.NoError(t, hold.Unlock(ctx))
-		require.Equal(t, "read", rdb.HGet(ctx, name, "mode").Val())
-		require.NoError(t, nested.Unlock(ctx))
-	}
 }

@@ -1,13 +1,19 @@
 package mutation
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	quick = 20 * time.Second
 	long  = time.Minute // many take part
 )
 
-var mutations = []mutation{
+var mutations = slices.Concat(ofRequests, ofWaiting)
+
+// ofRequests are mistakes in what goes over the wire, and in who may trust it.
+var ofRequests = []mutation{
 	// Scripts.
 	{
 		"the lock is granted although it is held", "lua/try.lua",
@@ -230,175 +236,4 @@ var mutations = []mutation{
 		"lua", "TestServeApart", quick,
 	},
 
-	// The queue in memory.
-	{
-		"the ticket is lost on inheritance", "rlock/waiter.go",
-		"w.attempt != nil || !from.place.held ||", "true ||",
-		"rlock", "TestPlaceIsInherited", quick,
-	},
-	{
-		"a leaver does not withdraw", "rlock/waiter.go",
-		"left.abandon(false)", "_ = left",
-		"rlock", "TestPlaceIsInherited", quick,
-	},
-	{
-		"a wake-up is ignored", "rlock/queue.go",
-		"case w != nil:\n\t\tw.by.Message++\n\t\tw.mustAsk()", "case w != nil:",
-		"rlock", "TestHeard", quick,
-	},
-	{
-		"a message for nobody is ignored", "rlock/queue.go",
-		"case m.Granted && !slices", "case false && !slices",
-		"rlock", "TestHeard", quick,
-	},
-	{
-		"the loss of all places is ignored", "rlock/queue.go",
-		"case m.Owner == lua.Everybody:", "case false:",
-		"rlock", "TestHeard", quick,
-	},
-	{
-		"nobody asks when messages may have been missed", "rlock/queue.go",
-		"if w.state == waitQueued {", "if false {",
-		"rlock", "TestFakeTimeQueueIsLost", quick,
-	},
-	{
-		"a waiter says for hours nothing", "rlock/ticket.go",
-		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
-		"rlock", "TestFakeTimeFairKeepAlive", quick,
-	},
-	{
-		"a waiter without a ticket sleeps as if it had one", "rlock/ticket.go",
-		"return min(d, deafPause)", "return d",
-		"rlock", "TestWaiterWithoutATicket", quick,
-	},
-	{
-		"the window of a grant by message begins too late", "rlock/moment.go",
-		"max(passed-passed/100-2*time.Millisecond, 0)", "passed",
-		"rlock", "TestGrantByMessage", quick,
-	},
-	{
-		"a grant by message is taken however old", "rlock/ticket.go",
-		"now.Sub(sent) > m.Claim/2,", "",
-		"rlock", "TestGrantByMessage", quick,
-	},
-	{
-		"a grant from before the ticket is taken", "rlock/ticket.go",
-		"m.Time < g.place.there,", "",
-		"rlock", "TestGrantByMessage", quick,
-	},
-	{
-		"a clock is reckoned with for ever", "rlock/moment.go",
-		"passed > longestReckoning", "false",
-		"rlock", "TestGrantByMessage", quick,
-	},
-	{
-		"a foreign owner's release is taken for ours", "internal/kind/plain.go",
-		"if payload != \"-0\" {", "if payload == \"-0\" {",
-		"rlock", "TestForeignRelease", quick,
-	},
-	{
-		"those behind the first do not hear a foreign owner's release", "rlock/ticket.go",
-		"case w.askAt.After(later):", "case false:",
-		"rlock", "TestUnlockedByAForeignOwner", quick,
-	},
-
-	// Hand-off.
-	{
-		"a fair lock is passed on beyond another client's turn", "lua/queue.lua",
-		"if string.sub(next, 1, #prefix) ~= prefix then", "if false then",
-		"lua", "TestCourses", quick,
-	},
-	{
-		"heirs keep their place in the queue", "rlock/release.go",
-		"e := lua.Ending{Tickets: g.run.passed, Used", "e := lua.Ending{Used",
-		"rlock", "TestFairRun", quick,
-	},
-	{
-		"those who queue do not hear of Close", "rlock/queue.go",
-		"s.shards[i].wakeAll()", "",
-		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
-	},
-	{
-		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
-		"remaining(now, e.window.Load().until) < left", "false",
-		"watchdog", "TestPassIsRefused", quick,
-	},
-	{
-		"a leaver keeps the grant it was given", "rlock/waiter.go",
-		"given.pass()", "_ = given",
-		"rlock", "TestHandoffToALeaver", quick,
-	},
-	{
-		"a grant is passed on while a count is under way", "rlock/handoff.go",
-		"return g.correcting || len(g.turn) > 0", "return false",
-		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
-	},
-
-	{
-		"a grant is passed on while an attempt of its owner is under way", "rlock/handoff.go",
-		"g.attemptOpen || ", "",
-		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
-	},
-
-	// What is left behind.
-	{
-		"a lease is renewed after the unlock", "watchdog/entry.go",
-		"return e.end(nil)", "return !e.ended.Load()",
-		"watchdog", "TestStopIsFinal", quick,
-	},
-	{
-		"what a caller left behind is not released", "rlock/release.go",
-		"some: remains.some || acquired || g.acquireUnknown || g.leftState,", "some: acquired,",
-		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
-	},
-	{
-		"a late answer is not followed up", "rlock/late.go",
-		"case !g.keep(maybe):", "case !g.keep(maybe) && false:",
-		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
-	},
-	{
-		"a late attempt is not released once more", "rlock/late.go",
-		"if remains.maybe {", "if false {",
-		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
-	},
-	{
-		"a late answer releases what Unlock is about to release", "rlock/late.go",
-		"return !g.left.over && g.state != lost", "return g.state != released && g.state != lost",
-		"rlock", "TestFakeTimeLateAnswerDuringUnlock", quick,
-	},
-	{
-		"a ticket is given up with the lease", "rlock/late.go",
-		"g.leftState && until.Before(claimed)", "false",
-		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
-	},
-	{
-		"a multi lock takes fair locks out of turn", "internal/kind/plain.go",
-		"return !p.fair()", "return true",
-		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", long,
-	},
-	{
-		"nothing is released when the lease should be over", "internal/janitor/janitor.go",
-		"&& (one.tried || j.trouble > 0)", "",
-		"internal/janitor", "TestFakeTimeTooLate", quick,
-	},
-	{
-		"an overloaded server is sent as much as before", "internal/request/alarm.go",
-		"g.limit = max(min(g.limit, len(b.calls)/4), minBatch)", "",
-		"internal/request", "TestFakeTimeOverload", quick,
-	},
-	{
-		"a call gives up although others are answered", "internal/request/repeat.go",
-		"newest.After(p.Since)", "false",
-		"internal/request", "TestFakeTimeTotalCountsFromTheNewestAnswer", quick,
-	},
-	{
-		"what found no connection in time ends the call", "internal/request/detached.go",
-		"if d.err == ErrNotSent {", "if false {",
-		"internal/request", "TestFakeTimeNotSentIsNotLeft", quick,
-	},
-	{
-		"releases share a script with acquires", "lua/joint.go",
-		"if j.script == cmd.script && len", "if len",
-		"lua", "TestWhoJoins", quick,
-	},
 }

@@ -1,0 +1,152 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/watchdog"
+)
+
+// fake is a kind whose answers a test chooses, on the clock of a bubble. It
+// grants, counts and releases at once, unless told otherwise.
+type fake struct {
+	client *Client
+	start  time.Time
+
+	onAcquire func(ctx context.Context, n int) (lua.Reply, error) // n counts the calls from 1
+	onCount   func(ctx context.Context, n int) error
+	onRelease func(ctx context.Context, n int) (lua.Released, error)
+
+	mu  sync.Mutex // guards log
+	log []call
+}
+
+type call struct {
+	at    time.Duration
+	name  string
+	owner string
+	holds int
+}
+
+// newFake returns a client without a server, and a lock of that kind
+// whose lease is 30 s.
+func newFake(t *testing.T) (*Client, *Lock, *fake) {
+	rdb := redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:1",
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
+	})
+	c, err := New(rdb, nil)
+	require.NoError(t, err)
+	c.dog = watchdog.New(func(_ context.Context, due []watchdog.Renewal[*grant]) []error {
+		return make([]error, len(due))
+	}, watchdog.Options{})
+	f := &fake{client: c, start: time.Now()}
+	l := c.NewLock("a")
+	l.wire = f
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, c.Close(ctx))
+		assert.NoError(t, rdb.Close())
+	})
+	return c, l, f
+}
+
+// note records a call and returns how many of its name there were.
+func (f *fake) note(name, owner string, holds int) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, call{time.Since(f.start), name, owner, holds})
+	for _, c := range f.log {
+		if c.name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// calls returns the recorded calls of a name.
+func (f *fake) calls(name string) (all []call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.log {
+		if c.name == name {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// times returns when the calls of a name were made.
+func (f *fake) times(name string) (at []time.Duration) {
+	for _, c := range f.calls(name) {
+		at = append(at, c.at)
+	}
+	return at
+}
+
+func (f *fake) Key() string { return "a" }
+
+func (f *fake) Gathers() bool { return false } // it sends nothing
+
+func (f *fake) Subscribe(func(string), func()) kind.Signal {
+	return f.client.server.Hub.Join("channel")
+}
+
+func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, _ kind.Options) (kind.Answer, error) {
+	n := f.note("acquire", owner, 1)
+	if f.onAcquire != nil {
+		r, err := f.onAcquire(ctx, n)
+		return kind.Answer{
+			Acquired: r.Acquired,
+			Granted:  kind.Granted{Token: r.Token, Spare: r.Spare},
+			Refused:  kind.Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place},
+		}, err
+	}
+	return kind.Answer{Acquired: true}, nil
+}
+
+func (f *fake) SetCount(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, holds kind.Count) error {
+	n := f.note("count", owner, holds.Exclusive)
+	if f.onCount != nil {
+		return f.onCount(ctx, n)
+	}
+	return nil
+}
+
+func (f *fake) Release(ctx context.Context, _ lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
+	n := f.note("release", owner, 0)
+	if f.onRelease != nil {
+		return f.onRelease(ctx, n)
+	}
+	return lua.Released{}, nil
+}
+
+func (f *fake) Renewals(string, time.Duration) []kind.Renewal { return nil } // the fake client's watchdog needs none
+
+func (f *fake) Force(context.Context) (bool, error) { return true, nil }
+
+func (f *fake) Inspect(context.Context) (lua.State, error) { return lua.State{}, nil }
+
+func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+func sleepLong(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+func within(t *testing.T, d time.Duration) context.Context { return deadline(t, d, nil) }
+
+func deadline(t *testing.T, d time.Duration, cause error) context.Context {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), d, cause)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,337 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// fakeRedis is a server on the bubble's clock, and the network before it.
+type fakeRedis struct {
+	*miniredis.Miniredis
+	rdb   *redis.Client
+	start time.Time
+
+	deafUp, deafDown atomic.Bool  // swallows requests, or replies
+	deafSubscribe    atomic.Bool  // swallows SUBSCRIBE, and what follows on that connection
+	late             atomic.Int64 // replies take so long, as a time.Duration
+	denySubscribe    atomic.Bool  // answers NOPERM to it
+	deafListeners    atomic.Bool  // swallows what connections get that have subscribed
+
+	mu    sync.Mutex // guards what follows
+	log   []request
+	conns []*fakeConn
+	gates []*gate
+}
+
+// gate keeps the next matching request back.
+type gate struct {
+	match  func(args []string) bool
+	caught bool
+	open   func()
+	passed chan struct{}
+}
+
+// hold keeps the next matching request back until open is called.
+func (f *fakeRedis) hold(match func(args []string) bool) (open func()) {
+	g := &gate{match: match, passed: make(chan struct{})}
+	g.open = sync.OnceFunc(func() { close(g.passed) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gates = append(f.gates, g)
+	return g.open
+}
+
+// cut closes the connections that have subscribed.
+func (f *fakeRedis) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		if c.listens.Load() {
+			_ = c.Close()
+		}
+	}
+}
+
+// request is one that the server got.
+type request struct {
+	at   time.Duration // since the start
+	args []string      // in lower case: the command
+}
+
+func newFakeRedis(t *testing.T) *fakeRedis {
+	f := &fakeRedis{Miniredis: miniredis.NewMiniRedis(), start: time.Now()}
+	f.ClockTTL(true)
+	f.rdb = redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:1", // not a name: a resolver has no place in a bubble
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return f.dial() },
+	})
+	require.NoError(t, f.rdb.Ping(t.Context()).Err()) // starts the server
+	f.heal()
+	t.Cleanup(func() {
+		assert.NoError(t, f.rdb.Close())
+		f.Close()
+	})
+	return f
+}
+
+// heal ends all faults.
+func (f *fakeRedis) heal() {
+	f.deafUp.Store(false)
+	f.deafDown.Store(false)
+	f.deafSubscribe.Store(false)
+	f.deafListeners.Store(false)
+	f.denySubscribe.Store(false)
+	f.late.Store(0)
+	f.SetError("")
+	f.Server().SetPreHook(f.hook)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, g := range f.gates {
+		g.open()
+	}
+	f.gates = nil
+}
+
+// client returns a client whose Close must succeed at the end of the test.
+func (f *fakeRedis) client(t *testing.T, opts *rlock.Options) *rlock.Client {
+	c, err := rlock.New(f.rdb, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		f.heal()
+		require.NoError(t, closeSoon(c))
+	})
+	return c
+}
+
+func (f *fakeRedis) now() time.Duration { return time.Since(f.start) }
+
+func (f *fakeRedis) hook(p *server.Peer, command string, args ...string) bool {
+	f.mu.Lock()
+	words := append([]string{strings.ToLower(command)}, args...)
+	f.log = append(f.log, request{f.now(), words})
+	var caught *gate
+	for _, g := range f.gates {
+		if !g.caught && g.match(words) {
+			g.caught, caught = true, g
+			break
+		}
+	}
+	f.mu.Unlock()
+	if caught != nil {
+		<-caught.passed
+	}
+	if strings.EqualFold(command, "subscribe") && f.denySubscribe.Load() {
+		p.WriteError("NOPERM this user has no permissions to run the 'subscribe' command")
+		return true
+	}
+	return false
+}
+
+// scripts returns when the server got each call of a script.
+func (f *fakeRedis) scripts(name string) (at []time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.log {
+		if isScript(name)(r.args) {
+			at = append(at, r.at)
+		}
+	}
+	return at
+}
+
+// teach makes the server know the scripts, so that each request is one command.
+func (f *fakeRedis) teach(t *testing.T) {
+	for _, name := range []string{"try", "ask", "ask_fair", "release", "renew"} {
+		for _, word := range scripts(name) {
+			if len(word) > 40 { // a source
+				require.NoError(t, f.rdb.ScriptLoad(t.Context(), word).Err())
+			}
+		}
+	}
+}
+
+// askedFor returns how often the server was asked for a lock on behalf of an owner. One
+// request may be for several of a client.
+func (f *fakeRedis) askedFor(owner string) (n int) {
+	try, ask, fair := isScript("try"), isScript("ask"), isScript("ask_fair")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.log {
+		if (try(r.args) || ask(r.args) || fair(r.args)) && slices.Contains(r.args, owner) {
+			n++
+		}
+	}
+	return n
+}
+
+// asked returns when the server was asked for a lock.
+func (f *fakeRedis) asked() []time.Duration {
+	return slices.Sorted(slices.Values(slices.Concat(f.scripts("try"), f.scripts("ask"), f.scripts("ask_fair"))))
+}
+
+func (f *fakeRedis) dial() (net.Conn, error) {
+	c, err := f.Dial()
+	if err != nil {
+		return nil, err
+	}
+	fc := &fakeConn{Conn: c, f: f, sent: make(chan []byte, 1<<10), closed: make(chan struct{})}
+	go fc.carry() // ends with Close
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conns = append(f.conns, fc)
+	return fc, nil
+}
+
+// fakeConn has a buffer for what is written, as a real connection has: the server
+// reads no request while it writes a reply.
+type fakeConn struct {
+	net.Conn
+	f       *fakeRedis
+	deaf    atomic.Bool
+	listens atomic.Bool // has subscribed
+	gap     atomic.Bool // has lost something: nothing comes through any more
+	sent    chan []byte
+	closed  chan struct{}
+	once    sync.Once
+
+	mu       sync.Mutex // guards deadline
+	deadline time.Time  // of reading
+}
+
+// carry brings to the server what was written.
+func (c *fakeConn) carry() {
+	for {
+		select {
+		case b := <-c.sent:
+			if _, err := c.Conn.Write(b); err != nil {
+				return
+			}
+		case <-c.closed:
+			return
+		}
+	}
+}
+
+func (c *fakeConn) Write(b []byte) (int, error) {
+	if strings.Contains(strings.ToLower(string(b)), "\r\nsubscribe\r\n") {
+		c.listens.Store(true)
+		c.deaf.Store(c.deaf.Load() || c.f.deafSubscribe.Load())
+	}
+	if c.f.deafUp.Load() || c.deaf.Load() {
+		return len(b), nil
+	}
+	select {
+	case c.sent <- slices.Clone(b):
+		return len(b), nil
+	case <-c.closed:
+		return 0, net.ErrClosed
+	}
+}
+
+func (c *fakeConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil {
+			return n, err
+		}
+		if d := time.Duration(c.f.late.Load()); d > 0 {
+			if err := c.delay(d); err != nil {
+				return 0, err
+			}
+		}
+		if c.listens.Load() && c.f.deafListeners.Load() {
+			c.gap.Store(true)
+		}
+		if !c.f.deafDown.Load() && !c.gap.Load() {
+			return n, nil
+		}
+	}
+}
+
+// delay holds up what was read, as long as the reader has patience.
+func (c *fakeConn) delay(d time.Duration) error {
+	c.mu.Lock()
+	left := time.Until(c.deadline)
+	impatient := !c.deadline.IsZero() && left < d
+	c.mu.Unlock()
+	if impatient {
+		d = left
+	}
+	timer := time.NewTimer(max(d, time.Nanosecond)) // the race detector of Go 1.26.8 crashes on a timer of 0 in a bubble
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.closed:
+		return net.ErrClosed
+	}
+	if impatient {
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+func (c *fakeConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.deadline = t
+	c.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *fakeConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+func (c *fakeConn) SetWriteDeadline(_ time.Time) error { return nil } // there is room
+
+func (c *fakeConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// pauses returns the times between instants.
+func pauses(at []time.Duration) (between []time.Duration) {
+	for i := 1; i < len(at); i++ {
+		between = append(between, at[i]-at[i-1])
+	}
+	return between
+}
+
+// holder makes somebody the holder, without a TTL if ttl is 0.
+func (f *fakeRedis) holder(key string, ttl time.Duration) { f.heldBy(key, somebody, ttl) }
+
+// foreign makes an owner of Redisson the holder of "a".
+func (f *fakeRedis) foreign(ttl time.Duration) { f.heldBy("a", redisson, ttl) }
+
+func (f *fakeRedis) heldBy(key, owner string, ttl time.Duration) {
+	f.HSet(key, owner, "1")
+	if ttl > 0 {
+		f.SetTTL(key, ttl)
+	}
+}
+
+// release ends the grant of an owner, as its client would.
+func (f *fakeRedis) release(t *testing.T, owner string) {
+	t.Helper()
+	_, err := lua.Release(t.Context(), f.rdb, lua.Grant{Key: "a", Queue: lua.QueueOf("a"), Owner: owner}, lua.Ending{})
+	require.NoError(t, err)
+}
+
+// grantTo returns a message that grants the lock to an owner, so long ago.
+func (f *fakeRedis) grantTo(owner string, ago time.Duration, token int64) string {
+	return fmt.Sprint(owner, " ", time.Now().Add(-ago).UnixMicro(), " ", longestClaim.Milliseconds(), " ", token, " 0")
+}

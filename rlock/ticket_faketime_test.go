@@ -1,0 +1,83 @@
+package rlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The server grants the lock to a ticket whose owner has left: a late request. The client
+// passes it on, and gives back the tokens that were reserved for that owner.
+func TestFakeTimeTokensOfALateTicket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewFairLock("a", rlock.WithFencing()))
+		mu := f.client(t, nil).NewFairLock("a", rlock.WithFencing())
+		ctx, leave := context.WithCancel(t.Context())
+		gone := begin(ctx, mu)
+		synctest.Wait()
+		w := begin(t.Context(), mu)
+		synctest.Wait()
+		first := f.rdb.ZRangeWithScores(t.Context(), "rlock_queue:{a}", 0, 0).Val()[0]
+		leave()
+		<-gone.done
+		synctest.Wait()
+		require.Len(t, tickets(t, f.rdb, "a"), 1)
+		require.NoError(t, f.rdb.ZAdd(t.Context(), "rlock_queue:{a}", first).Err())
+		require.NoError(t, hold.Unlock(held))
+		held, next := w.acquired(t)
+		require.Equal(t, hold.Token()+2, next.Token(), "no time has passed")
+		require.NoError(t, next.Unlock(held))
+	})
+}
+
+// A waiter that loses its rights takes its ticket back when it has them again, even if
+// its lease would be over by then.
+func TestFakeTimeTicketOutlivesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		w := begin(t.Context(), f.client(t, nil).NewLock("a", rlock.WithLeaseTime(100*time.Millisecond)))
+		synctest.Wait()
+		require.Len(t, queueOf(t, f.rdb, "a"), 1)
+		f.SetError("NOPERM this user has no permissions to access one of the keys used as arguments")
+		<-w.done
+		require.ErrorIs(t, w.err, rlock.ErrUnavailable)
+		time.Sleep(3 * time.Second)
+		f.heal()
+		time.Sleep(time.Second)
+		require.Empty(t, tickets(t, f.rdb, "a"))
+	})
+}
+
+// A client whose tickets were all dropped is told so, and asks again.
+func TestFakeTimeTicketsWereDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 3 {
+			go mu.Lock(ctx)
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		queue := queueOf(t, f.rdb, "a")
+		f.Del("rlock_queue:{a}")
+		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(queue[0]), "*"))
+		synctest.Wait()
+		require.ElementsMatch(t, queue, queueOf(t, f.rdb, "a"))
+		cancel()
+		synctest.Wait()
+		require.Empty(t, tickets(t, f.rdb, "a"))
+	})
+}
