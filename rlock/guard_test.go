@@ -108,7 +108,7 @@ func TestGuardReportsTheLoss(t *testing.T) {
 	srv := newServer(t)
 	c := newClient(t, srv, nil)
 	errWork := errors.New("work")
-	lockFor := func(name string) *rlock.Lock { return c.NewLock(name, rlock.WithLeaseTime(300*time.Millisecond)) }
+	lockFor := func(name string) *rlock.Lock { return c.NewLock(name, rlock.WithLeaseTime(3*time.Second)) }
 	fn := rlock.Guard(lockFor, func(ctx context.Context, name string) (int, error) {
 		_, err := lockFor(name).ForceUnlock(ctx)
 		require.NoError(t, err)

@@ -140,7 +140,7 @@ func TestStatsOfLosses(t *testing.T) {
 	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
 	_, noticed := lock(t, ctx, c.NewLock("noticed"))
 	_, unnoticed := lock(t, ctx, c.NewLock("unnoticed", rlock.WithLeaseTime(time.Hour)))
-	_, fixed := lock(t, ctx, c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(20*time.Millisecond)))
+	_, fixed := lock(t, ctx, c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(2*time.Second)))
 	_, multi := lock(t, ctx, rlock.NewMultiLock(c.NewLock("one", rlock.WithLeaseTime(time.Hour)), c.NewLock("two")))
 	require.NoError(t, rdb.Del(ctx, "noticed", "unnoticed", "one").Err())
 	redistest.Eventually(t, "two are noticed", func() bool {

@@ -235,5 +235,4 @@ var ofRequests = []mutation{
 		"if ARGV[3] == '1' then", "if false then",
 		"lua", "TestServeApart", quick,
 	},
-
 }
