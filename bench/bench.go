@@ -29,6 +29,7 @@ type Config struct {
 	Rounds   int           // 0 means 5
 	Duration time.Duration // of the window of a run, where the scenario has none of its own; 0 means 1 s
 	Warmup   time.Duration // before the window; 0 means 300 ms
+	Rest     time.Duration // for so long the servers are watched before the first run; 0 means not at all
 
 	// Progress is told what begins: run number done+1 of total.
 	Progress func(done, total int, scenario, contender string, round int)
@@ -63,6 +64,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		if err := r.ripen(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if report.Environment.Rest, err = r.rest(ctx); err != nil {
+		return nil, err
 	}
 	runs := 0
 	for _, s := range c.Scenarios {

@@ -20,6 +20,8 @@ type counters struct {
 	connections int64
 	limit       int64         // of connections
 	bytes       int64         // from and to sockets
+	received    int64         // of them, from sockets
+	memory      int64         // in use
 	reply       int64         // bytes of the answer to the question for these counters, which the next ones include
 	questions   int64         // for these counters, since the ones before
 	at          time.Time     // on the server's clock
@@ -45,6 +47,8 @@ func (c counters) add(other counters) counters {
 	c.cpu += other.cpu
 	c.connections += other.connections
 	c.bytes += other.bytes
+	c.received += other.received
+	c.memory += other.memory
 	c.reply += other.reply
 	c.questions += other.questions
 	return c
@@ -53,20 +57,16 @@ func (c counters) add(other counters) counters {
 // parseCounters leaves at zero what a server does not tell.
 func parseCounters(info string) counters {
 	c := counters{calls: make(map[string]int64), questions: 1}
+	var sent, usec int64
+	numbers := map[string]*int64{
+		"total_reads_processed": &c.reads, "connected_clients": &c.connections, "maxclients": &c.limit, "used_memory": &c.memory,
+		"total_net_input_bytes": &c.received, "total_net_output_bytes": &sent, "server_time_usec": &usec,
+	}
 	for name, value := range infoFields(info) {
+		number, known := numbers[name]
 		switch {
-		case name == "total_reads_processed":
-			c.reads, _ = strconv.ParseInt(value, 10, 64)
-		case name == "server_time_usec":
-			usec, _ := strconv.ParseInt(value, 10, 64)
-			c.at = time.UnixMicro(usec)
-		case name == "connected_clients":
-			c.connections, _ = strconv.ParseInt(value, 10, 64)
-		case name == "maxclients":
-			c.limit, _ = strconv.ParseInt(value, 10, 64)
-		case name == "total_net_input_bytes" || name == "total_net_output_bytes":
-			n, _ := strconv.ParseInt(value, 10, 64)
-			c.bytes += n
+		case known:
+			*number, _ = strconv.ParseInt(value, 10, 64)
 		case name == "used_cpu_sys" || name == "used_cpu_user":
 			seconds, _ := strconv.ParseFloat(value, 64)
 			c.cpu += time.Duration(seconds * float64(time.Second))
@@ -75,6 +75,7 @@ func parseCounters(info string) counters {
 			c.calls[strings.TrimPrefix(name, "cmdstat_")], _ = strconv.ParseInt(calls, 10, 64)
 		}
 	}
+	c.bytes, c.at = c.received+sent, time.UnixMicro(usec)
 	return c
 }
 
@@ -98,6 +99,7 @@ func (c counters) since(before counters) counters {
 	}
 	d.reads = max(c.reads-before.reads-c.questions, 0)
 	d.bytes = max(c.bytes-before.bytes-before.reply, 0)
+	d.received = max(c.received-before.received, 0)
 	d.calls["info"] = max(d.calls["info"]-c.questions, 0)
 	return d
 }

@@ -40,7 +40,11 @@ func corrected(raw *hdr.Histogram, interval time.Duration) *hdr.Histogram {
 
 // Percentiles of latencies.
 type Percentiles struct {
-	P50, P90, P99, P999, Max time.Duration
+	P50  time.Duration `json:"p50_ns"`
+	P90  time.Duration `json:"p90_ns"`
+	P99  time.Duration `json:"p99_ns"`
+	P999 time.Duration `json:"p999_ns"`
+	Max  time.Duration `json:"max_ns"`
 }
 
 func percentiles(h *hdr.Histogram) Percentiles {
@@ -50,8 +54,8 @@ func percentiles(h *hdr.Histogram) Percentiles {
 
 // Point says which share of the latencies is At or below.
 type Point struct {
-	At    time.Duration
-	Share float64
+	At    time.Duration `json:"at_ns"`
+	Share float64       `json:"share"`
 }
 
 // curve is the cumulative distribution, in steps of half a per cent up to the

@@ -13,51 +13,56 @@ import (
 
 // Report is everything that was measured.
 type Report struct {
-	Environment Environment
-	Results     []Result
+	Environment Environment `json:"environment"`
+	Results     []Result    `json:"results"`
 }
 
 // Environment is what the numbers depend on.
 type Environment struct {
-	Time     time.Time
-	Server   string
-	Machine  string
-	CPUs     int
-	Go       string
-	Versions map[string]string // of modules
-	Others   int64             // connections to the servers that are none of ours: their commands are counted as well
-	Servers  int               // more than one for contenders that lock on several, or masters
-	Cluster  bool
-	Rounds   int
-	Duration time.Duration
+	Time     time.Time         `json:"time"`
+	Server   string            `json:"server"`
+	Machine  string            `json:"machine"`
+	CPUs     int               `json:"cpus"`
+	Go       string            `json:"go"`
+	Versions map[string]string `json:"versions"` // of modules
+	Others   int64             `json:"others"`   // connections to the servers that are none of ours: their commands are counted as well
+	Servers  int               `json:"servers"`  // more than one for contenders that lock on several, or masters
+	Cluster  bool              `json:"cluster"`
+	Rest     float64           `json:"rest"` // of a core, that the servers need together when nobody asks; 0: not measured
+	Rounds   int               `json:"rounds"`
+	Duration time.Duration     `json:"duration_ns"`
 }
 
 // Result is a scenario, played by one contender after the other.
 type Result struct {
-	Scenario Scenario
-	Rows     []Row // the floor first
+	Scenario Scenario `json:"scenario"`
+	Rows     []Row    `json:"rows"` // the floor first
 }
 
 // Row is one contender in one scenario.
 type Row struct {
-	Contender string
-	Floor     bool
-	Quorum    bool               // locks on all servers
-	Skipped   string             `json:",omitempty"` // why it was not run, or not to the end
-	Samples   []*Sample          // a round each
-	Values    map[string]Summary // by the name of the metric
-	Curve     []Point            // latencies of all rounds, as in Sample.Latency
+	Contender string             `json:"contender"`
+	Floor     bool               `json:"floor"`
+	Quorum    bool               `json:"quorum"`            // locks on all servers
+	Skipped   string             `json:"skipped,omitempty"` // why it was not run, or not to the end
+	Samples   []*Sample          `json:"samples"`           // a round each
+	Values    map[string]Summary `json:"values"`            // by the name of the metric
+	Curve     []Point            `json:"curve"`             // latencies of all rounds, as in Sample.Latency
 }
 
 // Summary is a metric over the rounds. Ratios are those to other rows in the same
 // round: the floors, and the contenders that are there to be compared with.
 type Summary struct {
-	Value  Spread
-	Ratios map[string]Spread `json:",omitempty"` // by the name of the contender
+	Value  Spread            `json:"value"`
+	Ratios map[string]Spread `json:"ratios,omitempty"` // by the name of the contender
 }
 
 // Spread is a median, with the least and the greatest of its values.
-type Spread struct{ Median, Min, Max float64 }
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
 
 // references are the rows that others are put in ratio to, where they are.
 var references = []string{pingName, pacedName, scriptsName, everywhereName, rlockName, plainName}

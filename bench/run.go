@@ -11,42 +11,44 @@ import (
 
 // Sample is what one run has measured. Durations are in nanoseconds.
 type Sample struct {
-	Round    int
-	Elapsed  time.Duration
-	Ops      int64 // in all processes
-	Handoffs int64 // to another goroutine
-	Passed   int64 // of them, to another process
-	Jain     float64
-	Longest  time.Duration // wait
-	Section  time.Duration // how long each of them is inside
-	Latency  Percentiles   // corrected for coordinated omission, where that applies
-	Raw      Percentiles
-	Wakeups  Percentiles // Wide: from the release to whoever has waited for it
+	Round    int           `json:"round"`
+	Elapsed  time.Duration `json:"elapsed_ns"`
+	Ops      int64         `json:"ops"`      // in all processes
+	Handoffs int64         `json:"handoffs"` // to another goroutine
+	Passed   int64         `json:"passed"`   // of them, to another process
+	Jain     float64       `json:"jain"`
+	Longest  time.Duration `json:"longest_ns"` // wait
+	Section  time.Duration `json:"section_ns"` // how long each of them is inside
+	Latency  Percentiles   `json:"latency"`    // corrected for coordinated omission, where that applies
+	Raw      Percentiles   `json:"raw"`
+	Wakeups  Percentiles   `json:"wakeups"` // Wide: from the release to whoever has waited for it
 
-	Counted     time.Duration // between the readings of the server's counters, for what follows
-	Commands    int64         // executed by the server
-	Scripts     int64         // of them, calls of scripts
-	Messages    int64         // published, without Probes
-	Probes      int64         // of connections, by the clients
-	Calls       map[string]int64
-	Reads       int64 // by the server, from sockets
-	Bytes       int64 // from and to sockets
-	ServerCPU   time.Duration
-	ClientCPU   time.Duration
-	Allocs      uint64
-	AllocBytes  uint64
-	Locks       int   // that there are
-	Clients     int   // that contend or wait
-	Goroutines  int   // of the clients
-	Connections int64 // of the clients
-	Memory      int64 // bytes that one more idle waiter takes
+	Counted     time.Duration    `json:"counted_ns"` // between the readings of the server's counters, for what follows
+	Commands    int64            `json:"commands"`   // executed by the server
+	Scripts     int64            `json:"scripts"`    // of them, calls of scripts
+	Messages    int64            `json:"messages"`   // published, without Probes
+	Probes      int64            `json:"probes"`     // of connections, by the clients
+	Calls       map[string]int64 `json:"calls"`
+	Reads       int64            `json:"reads"`    // by the server, from sockets
+	Bytes       int64            `json:"bytes"`    // from and to sockets
+	Received    int64            `json:"received"` // of them, by the server
+	Stored      int64            `json:"stored"`   // bytes of memory that the server needs more than before the run, connections included
+	ServerCPU   time.Duration    `json:"server_cpu_ns"`
+	ClientCPU   time.Duration    `json:"client_cpu_ns"`
+	Allocs      uint64           `json:"allocs"`
+	AllocBytes  uint64           `json:"alloc_bytes"`
+	Locks       int              `json:"locks"`       // that there are
+	Clients     int              `json:"clients"`     // that contend or wait
+	Goroutines  int              `json:"goroutines"`  // of the clients
+	Connections int64            `json:"connections"` // of the clients
+	Memory      int64            `json:"memory"`      // bytes that one more idle waiter takes
 
-	Violations int64 // of mutual exclusion
-	Lost       int64 // locks that were not held any more when they were unlocked
-	Errors     int64
-	FirstErr   string `json:",omitempty"`
+	Violations int64  `json:"violations"` // of mutual exclusion
+	Lost       int64  `json:"lost"`       // locks that were not held any more when they were unlocked
+	Errors     int64  `json:"errors"`
+	FirstErr   string `json:"first_err,omitempty"`
 
-	Shares []Share `json:",omitempty"` // of the processes, where all do the same
+	Shares []Share `json:"shares,omitempty"` // of the processes, where all do the same
 
 	latencies *hdr.Histogram // as in Latency
 }
@@ -64,10 +66,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 		return nil, err
 	}
 	defer region.close()
-	nodes := r.nodes[:1]
-	if contender.Quorum || r.Cluster != nil {
-		nodes = r.nodes
-	}
+	nodes := r.nodesOf(contender)
 	if err := checkRoom(ctx, s, nodes); err != nil {
 		return nil, err
 	}
@@ -76,6 +75,10 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 		return nil, err
 	}
 	defer disconnect()
+	rest, err := readAll(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
 	crew, err := muster(ctx, job{
 		Scenario: s, Contender: contender.Name, Servers: servers, Prefix: names, Region: path,
 		Warmup: cmp.Or(s.Warmup, r.Warmup), Span: r.span(s),
@@ -84,6 +87,7 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 	if err != nil {
 		return nil, err
 	}
+	_ = os.Remove(path) // all have it: nothing is left should this process be killed
 	m, err := crew.measure(nodes)
 	if err != nil {
 		return nil, err
@@ -96,12 +100,21 @@ func (r *runner) run(ctx context.Context, s Scenario, contender Contender, names
 	if err != nil {
 		return nil, err
 	}
+	sample.Stored = m.after.memory - rest.memory
 	sample.Connections = m.after.connections
 	for _, n := range nodes {
 		sample.Connections -= n.connections
 	}
 	sample.Violations = region.violations.Load()
 	return sample, nil
+}
+
+// nodesOf returns the servers that a contender uses.
+func (r *runner) nodesOf(c Contender) []*node {
+	if c.Quorum || r.Cluster != nil {
+		return r.nodes
+	}
+	return r.nodes[:1]
 }
 
 // checkRoom refuses what the servers, or this machine, have no room for.

@@ -170,7 +170,7 @@ func TestRun(t *testing.T) {
 		require.Contains(t, table.String(), name)
 	}
 	require.NotContains(t, table.String(), "%!")
-	require.Contains(t, file.String(), `"Contender": "rlock"`)
+	require.Contains(t, file.String(), `"contender": "rlock"`)
 	require.Contains(t, picture.String(), "</svg>")
 	require.NotContains(t, picture.String(), "NaN")
 }

@@ -10,21 +10,22 @@ import (
 
 // Scenario says what a run does. It is data: a worker process gets it as JSON.
 type Scenario struct {
-	Name, About string
-	Kind        Kind
-	Processes   int           // hot ones, for Foreign
-	Goroutines  int           // of each process
-	Clients     int           // of each process, of those that wait for Idle; the goroutines take turns at them; 0 means 1
-	Keys        int           // locks; 1: all goroutines contend for it, otherwise a lock each
-	Section     time.Duration // how long the lock is held in a cycle
-	Paced       bool          // cycles begin at random, as far apart as those of Wakeup
-	Shared      bool          // contenders that are Shared all use the first lock; others have one each
-	Depth       int           // of nested Locks per cycle, the outermost included; 0 means 1
-	Floor       int           // goroutines of the floor
-	Lease       time.Duration // 0: defaultLease
-	Warmup      time.Duration // before the window; 0: what the user says
-	Span        time.Duration // length of the window, of Kill the longest; 0: what the user says
-	RTT         time.Duration // added by a proxy
+	Name       string        `json:"name"`
+	About      string        `json:"about"`
+	Kind       Kind          `json:"kind"`
+	Processes  int           `json:"processes"`  // hot ones, for Foreign
+	Goroutines int           `json:"goroutines"` // of each process
+	Clients    int           `json:"clients"`    // of each process, of those that wait for Idle; the goroutines take turns at them; 0 means 1
+	Keys       int           `json:"keys"`       // locks; 1: all goroutines contend for it, otherwise a lock each
+	Section    time.Duration `json:"section_ns"` // how long the lock is held in a cycle
+	Paced      bool          `json:"paced"`      // cycles begin at random, as far apart as those of Wakeup
+	Shared     bool          `json:"shared"`     // contenders that are Shared all use the first lock; others have one each
+	Depth      int           `json:"depth"`      // of nested Locks per cycle, the outermost included; 0 means 1
+	Floor      int           `json:"floor"`      // goroutines of the floor
+	Lease      time.Duration `json:"lease_ns"`   // 0: defaultLease
+	Warmup     time.Duration `json:"warmup_ns"`  // before the window; 0: what the user says
+	Span       time.Duration `json:"span_ns"`    // length of the window, of Kill the longest; 0: what the user says
+	RTT        time.Duration `json:"rtt_ns"`     // added by a proxy
 }
 
 // Kind is what the goroutines of a scenario do.

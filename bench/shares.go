@@ -11,9 +11,9 @@ import (
 
 // Share is what one process has done in a run.
 type Share struct {
-	Ops     int64
-	Latency Percentiles // as in Sample
-	CPU     time.Duration
+	Ops     int64         `json:"ops"`
+	Latency Percentiles   `json:"latency"` // as in Sample
+	CPU     time.Duration `json:"cpu_ns"`
 
 	latencies *hdr.Histogram
 }

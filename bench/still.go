@@ -150,13 +150,21 @@ func settled() int64 {
 // be no load.
 const probeEvery = 5 * time.Millisecond
 
+// What a probe sends and receives.
+const (
+	pingBytes = int64(len("*1\r\n$4\r\nping\r\n"))
+	pongBytes = int64(len("+PONG\r\n"))
+)
+
 // leaveOutProbes takes from the server's time what the probe needs, which is what
-// there is where nothing is held: the floor, the first row.
+// there is where nothing is held: the floor, the first row. Its bytes are known.
 func leaveOutProbes(rows []Row) {
 	for _, row := range rows[1:] {
 		for i, s := range row.Samples {
 			alone := rows[0].Samples[i]
 			s.ServerCPU -= time.Duration(float64(alone.ServerCPU) * s.Elapsed.Seconds() / alone.Elapsed.Seconds())
+			s.Bytes -= s.Calls["ping"] * (pingBytes + pongBytes)
+			s.Received -= s.Calls["ping"] * pingBytes
 		}
 	}
 }

@@ -14,7 +14,7 @@ func summarize(s Scenario, span time.Duration, tallies []*tally, used counters) 
 	sample := &Sample{
 		Elapsed: span, Section: s.Section, Locks: s.Keys, Clients: s.clients(), Counted: used.elapsed,
 		Commands: used.commands(), Scripts: used.scripts(), Messages: used.messages(), Calls: used.calls,
-		Reads: used.reads, Bytes: used.bytes, ServerCPU: used.cpu,
+		Reads: used.reads, Bytes: used.bytes, Received: used.received, ServerCPU: used.cpu,
 	}
 	var taken []int64
 	timed := 0 // goroutines

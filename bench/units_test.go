@@ -61,10 +61,15 @@ func TestRatiosAreThoseOfTheSameRound(t *testing.T) {
 
 func TestProbesAreNotTheContenders(t *testing.T) {
 	alone := &Sample{ServerCPU: 10 * time.Millisecond, Elapsed: time.Second}
-	busy := &Sample{ServerCPU: 50 * time.Millisecond, Elapsed: 3 * time.Second}
+	busy := &Sample{
+		ServerCPU: 50 * time.Millisecond, Elapsed: 3 * time.Second,
+		Bytes: 5000, Received: 4000, Calls: map[string]int64{"ping": 100},
+	}
 	leaveOutProbes([]Row{{Samples: []*Sample{alone}}, {Samples: []*Sample{busy}}})
 	require.Equal(t, 10*time.Millisecond, alone.ServerCPU)
 	require.InDelta(t, float64(20*time.Millisecond), float64(busy.ServerCPU), 10)
+	require.EqualValues(t, 5000-100*21, busy.Bytes)
+	require.EqualValues(t, 4000-100*14, busy.Received)
 }
 
 func TestWhoTakesPart(t *testing.T) {

@@ -147,7 +147,7 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 	w.region.done.Add(1)
 	_ = await(w.ctx, func() bool { return w.region.leave.Load() != 0 })
 	p.finish(t)
-	t.Beside = w.stranger() || w.Scenario.Kind == Idle && w.Process == 0 || w.Scenario.Kind == Held && w.Process == 1
+	t.Beside = w.beside()
 	if err := w.close(); err != nil {
 		t.fail(err)
 	}
@@ -157,6 +157,11 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 // stranger tells whether this is the process that a Foreign scenario is about.
 func (w *worker) stranger() bool {
 	return w.Scenario.Kind == Foreign && w.Process == w.Scenario.Processes
+}
+
+// beside tells that what this process uses is not the contender's.
+func (w *worker) beside() bool {
+	return w.stranger() || w.Scenario.Kind == Idle && w.Process == 0 || w.Scenario.Kind == Held && w.Process == 1
 }
 
 // id names a goroutine of the run.

@@ -222,6 +222,7 @@ func (c *conn) answered(r request, answer Kind) {
 	case answer == Subscribed:
 		ch.live, ch.moves, c.confirmed = true, 0, true
 		ch.wakeAll()
+		c.node.confirmed()
 	case answer == Moved && r.subscribe:
 		c.hub.lose(ch)
 		return

@@ -501,6 +501,15 @@ func TestLog(t *testing.T) {
 		assert.Contains(t, logged[0], errBroken.Error())
 		assert.NotContains(t, logged[0], "server=", "it has no name")
 
+		s.set(func() { s.dial = nil })
+		time.Sleep(time.Minute)
+		h.Join("e")
+		synctest.Wait()
+		s.conn().answer(nil)
+		logged = lines()
+		require.Len(t, logged, 1, "one for its end")
+		assert.Contains(t, logged[0], `level=INFO msg="pubsub: connected again"`)
+
 		require.NoError(t, h.Close(t.Context()))
 		assert.Equal(t, []string{""}, lines())
 	})

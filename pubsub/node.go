@@ -20,6 +20,7 @@ type node struct {
 	name     string              // as given by [Servers]
 	channels map[string]*channel // those that it serves, as far as is known
 	conn     *conn               // nil between connections
+	cut      bool                // the log has said that there is no connection
 	idle     *time.Timer         // ends the connection; starts anew whenever the last channel goes
 }
 
@@ -43,15 +44,31 @@ func (n *node) run() {
 			continue
 		}
 		if failures == 0 && !errors.Is(err, errClosed) {
-			attrs := []any{"error", err}
-			if n.name != "" {
-				attrs = append(attrs, "server", n.name)
-			}
-			h.opts.Logger.Warn("pubsub: no connection, waiters poll until there is one", attrs...)
+			h.mu.Lock()
+			n.cut = true
+			h.mu.Unlock()
+			h.opts.Logger.Warn("pubsub: no connection, waiters poll until there is one", append([]any{"error", err}, n.attrs()...)...)
 		}
 		n.pause(backoff(failures))
 		failures++
 		n.rehome()
+	}
+}
+
+// attrs names the server in the log.
+func (n *node) attrs() []any {
+	if n.name == "" {
+		return nil
+	}
+	return []any{"server", n.name}
+}
+
+// confirmed says that messages are heard again, if the log has said that they are not.
+// Hub.mu is held, which no logger should wait for.
+func (n *node) confirmed() {
+	if n.cut {
+		n.cut = false
+		n.hub.wg.Go(func() { n.hub.opts.Logger.Info("pubsub: connected again", n.attrs()...) })
 	}
 }
 

@@ -159,9 +159,11 @@ func (l *Lock) refuse(err error) {
 //
 // A request that hangs inside go-redis ends by the time-outs of that client.
 func (c *Client) Close(ctx context.Context) error {
+	var held []*grant
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		for _, g := range c.queues.close() {
+		held = c.queues.close()
+		for _, g := range held {
 			g.interrupt(ErrClosed)
 		}
 		c.janitor.Flush()
@@ -173,7 +175,7 @@ func (c *Client) Close(ctx context.Context) error {
 		rest = grace
 	}
 	err = cmp.Or(err, c.dog.Close(rest), c.server.Hub.Close(rest)) // both are called in any case
-	what := ""
+	what := stillHeld(held)
 	if reportErr := c.reports.Wait(rest); err == nil && reportErr != nil {
 		err, what = reportErr, "Logger or Trace: "
 	}

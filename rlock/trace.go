@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -112,6 +113,9 @@ func (c *Client) tell(call func()) {
 func (c *Client) dropped(n int) {
 	c.opts.Logger.Warn("rlock: what there was to report was too much for Logger and Trace, or they took too long", "dropped", n)
 }
+
+// LogValue is the lock, in the log lines of the watchdog.
+func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
 
 func (c *Client) reportLost(err *LostError) {
 	attrs := []any{"lock", err.Name, "error", err.Err}

@@ -1,9 +1,11 @@
 package rlocktest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -202,6 +204,26 @@ func TestShortFaultIsNoLoss(t *testing.T) {
 
 // What was sent to a server that hangs is executed later, although the client
 // has given up and closed the connection.
+// The log names a lock that is not renewed, and says when it is again.
+func TestLogOfAShortFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		server := rlocktest.NewServer(t)
+		locks := server.Locks(&rlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		err := locks.NewLock("a").Do(t.Context(), func(held context.Context) error {
+			server.Refuse()
+			time.Sleep(rlock.DefaultLeaseTime / 2)
+			server.Heal()
+			time.Sleep(rlock.DefaultLeaseTime)
+			return held.Err()
+		})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Contains(t, log.String(), `msg="watchdog: renewals failed" failed=1 of=1 key=a error=`)
+		require.Contains(t, log.String(), `msg="watchdog: renewed again" renewed=1 of=1`)
+	})
+}
+
 func TestHangDeliversLate(t *testing.T) {
 	inAndOut(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
@@ -230,7 +252,7 @@ func TestHeldLockFailsTheTest(t *testing.T) {
 		require.NoError(t, err)
 		spy.end()
 		require.Len(t, spy.errors, 1)
-		require.Contains(t, spy.errors[0], "still held")
+		require.Contains(t, spy.errors[0], `still held: "a"`)
 	})
 }
 

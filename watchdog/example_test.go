@@ -26,7 +26,7 @@ func Example() {
 	sent := time.Now() // before the request that takes the lease
 	entry, err := scheduler.Add(watchdog.Lease[string]{
 		Key:      "invoice:42",
-		Duration: 100 * time.Millisecond,
+		Duration: 6 * time.Second,
 		Sent:     sent,
 		OnLost:   lost,
 	})

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -200,55 +198,6 @@ func (s *Scheduler[K]) dispatch(now time.Time, due []attempt[K]) {
 		s.running.Go(func() { s.send(batch, deadline) })
 		due = due[n:]
 	}
-}
-
-// send renews a batch and notes the outcome.
-func (s *Scheduler[K]) send(batch []attempt[K], deadline time.Time) {
-	ctx, cancel := context.WithDeadline(s.ctx, deadline)
-	defer cancel()
-	due := make([]Renewal[K], len(batch))
-	for i, a := range batch {
-		due[i] = a.renewal
-	}
-
-	sent := s.now()
-	errs := s.renew(ctx, due)
-	if len(errs) != len(batch) {
-		err := fmt.Errorf("watchdog: %d results for %d renewals", len(errs), len(batch))
-		errs = slices.Repeat([]error{err}, len(batch))
-	}
-	lost, failed := s.resolve(batch, sent, errs)
-	report(lost)
-	if len(failed) > 0 {
-		s.log.Warn("watchdog: renewals failed", "failed", len(failed), "of", len(batch), "error", failed[0])
-	}
-}
-
-// resolve notes the results of a batch, except for entries that have ended. It
-// returns those that were refused and the errors of those to be tried again.
-func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error) (lost []*Entry[K], failed []error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	for i, a := range batch {
-		e, err := a.entry, errs[i]
-		e.flying--
-		switch {
-		case e.ended.Load():
-			continue
-		case errors.Is(err, ErrRefused):
-			e.end(err)
-			lost = append(lost, e)
-			continue
-		case err == nil:
-			e.renewed(a, sent)
-		default:
-			e.failed(a, sent, now, err)
-			failed = append(failed, err)
-		}
-		e.place(now)
-	}
-	return lost, failed
 }
 
 // nap returns how long the loop may sleep, or false if it must end.

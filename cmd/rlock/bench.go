@@ -46,6 +46,7 @@ failed: the table says which; others as in "rlock --help".`,
 			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders that match `PATTERN`; see --list", DefaultText: "all but handoff-*"},
 			&cli.StringSliceFlag{Name: "node", Usage: "a further server, by its `URL`: two or four of them, for the quorum lock"},
 			&cli.IntFlag{Name: "processes", Usage: "play with `N` client processes, what one plays otherwise: uncontended-* and hot-*", DefaultText: "as the scenario says"},
+			&cli.BoolFlag{Name: "capacity", HideDefault: true, Usage: "measure what the server needs for each pair, hand-over, renewal, held lock and waiting client, and calculate from that what 1 to 100 masters can do"},
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "play each scenario `N` times"},
 			&cli.DurationFlag{Name: "duration", Value: time.Second, Usage: "measure for `D` in each run, where the scenario does not say"},
 			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
@@ -100,6 +101,7 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 	}
 	err := errors.Join(
 		report.WriteTable(cmd.Root().Writer),
+		writeCapacity(cmd, report, runErr),
 		writeFile(cmd.String("json"), report.WriteJSON),
 		writeFile(cmd.String("markdown"), report.WriteSummary),
 		writeFile(cmd.String("svg"), report.WriteSVG),
@@ -108,6 +110,14 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 		runErr = fmt.Errorf("%d runs went wrong", problems)
 	}
 	return errors.Join(runErr, err)
+}
+
+// writeCapacity does nothing unless it was asked for, or if the run was ended.
+func writeCapacity(cmd *cli.Command, report *bench.Report, runErr error) error {
+	if !cmd.Bool("capacity") || runErr != nil {
+		return nil
+	}
+	return report.WriteCapacity(cmd.Root().Writer)
 }
 
 // writeFile does nothing without a name.

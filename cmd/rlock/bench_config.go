@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
@@ -27,7 +28,36 @@ func benchConfig(cmd *cli.Command) (c bench.Config, err error) {
 	if err := benchServers(cmd, &c); err != nil {
 		return c, err
 	}
+	if cmd.Bool("capacity") {
+		return benchCapacity(cmd, c)
+	}
 	c.Scenarios, err = benchScenarios(cmd, c.Cluster != nil)
+	return c, err
+}
+
+// capacityRounds and capacitySpan are enough for medians: a round takes a minute and
+// a half.
+const (
+	capacityRounds = 3
+	capacitySpan   = 3 * time.Second
+)
+
+// benchCapacity makes the run the one that the calculation needs.
+func benchCapacity(cmd *cli.Command, c bench.Config) (bench.Config, error) {
+	for _, name := range []string{"scenario", "compare", "processes", "node"} {
+		if cmd.IsSet(name) {
+			return c, usagef(cmd, "--capacity and --%s exclude each other: what is measured is what the calculation needs", name)
+		}
+	}
+	if !cmd.IsSet("rounds") {
+		c.Rounds = capacityRounds
+	}
+	if !cmd.IsSet("duration") {
+		c.Duration = capacitySpan
+	}
+	c.Scenarios, c.Rest = bench.CapacityScenarios(), bench.CapacityRest
+	var err error
+	c.Contenders, err = bench.Pick(bench.Contenders(), []string{"rlock"})
 	return c, err
 }
 

@@ -70,6 +70,8 @@ func TestBenchUsage(t *testing.T) {
 		{"--processes: want 1 to 256 processes, not 0", []string{"bench", "--processes", "0"}},
 		{"want 1 to 256 processes, not -1", []string{"bench", "--processes", "-1"}},
 		{"want 1 to 256 processes, not 257", []string{"bench", "--processes", "257"}},
+		{"--capacity and --scenario exclude each other", []string{"bench", "--capacity", "--scenario", "hot-2"}},
+		{"--capacity and --processes exclude each other", []string{"bench", "--capacity", "--processes", "2"}},
 		{"-processes", []string{"bench", "--processes", "x"}},
 		{"embedded server", []string{"--url", "redis://" + embedded.Addr(), "bench"}},
 		{"only a benchmark starts it", []string{bench.WorkerArg, "x"}},

@@ -20,6 +20,14 @@ const (
 	broken    level = "broken"      // locks do not work
 )
 
+// of names the level of n findings.
+func (l level) of(n int) string {
+	if l == warning && n > 1 {
+		return "warnings"
+	}
+	return string(l)
+}
+
 // finding is the result of a check.
 type finding struct {
 	Check  string         `json:"check"`           // what was checked, a name that stays
@@ -119,7 +127,7 @@ func (r *report) summary() string {
 	var parts []string
 	for _, l := range []level{broken, warning, unchecked} {
 		if count[l] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", count[l], l))
+			parts = append(parts, fmt.Sprintf("%d %s", count[l], l.of(count[l])))
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), "all is well")

@@ -255,6 +255,8 @@ func TestClockChecks(t *testing.T) {
 	at := func(node string, offset, within time.Duration) reading { return reading{node, offset, within} }
 	require.Equal(t, fine, n.clock(at("", -900*time.Millisecond, 0)).Level)
 	require.Equal(t, warning, n.clock(at("", -1100*time.Millisecond, 0)).Level)
+	require.Contains(t, n.clock(at("", -30*time.Microsecond, 0)).Text, "30µs behind this host's,")
+	require.Contains(t, n.clock(at("", 30*time.Microsecond, 0)).Text, "30µs ahead of this host's,")
 	require.Equal(t, fine, n.clock(at("", 1100*time.Millisecond, 200*time.Millisecond)).Level, "it may be the way")
 	require.Equal(t, fine, clocksApart([]reading{at("a", 0, 0), at("b", 5*time.Second, 5*time.Second)}).Level)
 	f := clocksApart([]reading{at("a", 10*time.Second, 0), at("c", 10100*time.Millisecond, 0), at("b", 9*time.Second, 0)})

@@ -88,10 +88,10 @@ func (n *node) readClock(ctx context.Context) (reading, error) {
 }
 
 func (n *node) clock(r reading) finding {
-	f := n.finding("clock", fine, "%s of this host's, to within %s, which does no harm: leases are durations", signed(r.offset), exact(r.within))
+	f := n.finding("clock", fine, "%s this host's, to within %s, which does no harm: leases are durations", signed(r.offset), exact(r.within))
 	if r.offset.Abs() > hostsApart+r.within {
 		f.Level = warning
-		f.Text = fmt.Sprintf("%s of this host's: leases are durations and do not suffer, but times that rlock shows, and jobs that must run once, do", signed(r.offset))
+		f.Text = fmt.Sprintf("%s this host's: leases are durations and do not suffer, but times that rlock shows, and jobs that must run once, do", signed(r.offset))
 		f = f.advise("run NTP on both")
 	}
 	f.Values = map[string]any{"offset_ms": millis(r.offset), "within_ms": millis(r.within)}
@@ -117,9 +117,10 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // exact shows a duration that may be far below a millisecond.
 func exact(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
 
+// signed puts how far one clock is from another into words that go before the other's name.
 func signed(d time.Duration) string {
 	if d < 0 {
 		return exact(-d) + " behind"
 	}
-	return exact(d) + " ahead"
+	return exact(d) + " ahead of"
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 // lockView is a lock as JSON shows it, in `ls` and in `inspect`.
 type lockView struct {
 	Name   string      `json:"name"`
-	Owners []ownerView `json:"owners"` // empty: free
-	TTL    *int64      `json:"ttl_ms"` // null: free, or no end
+	Owners []ownerView `json:"owners"`           // empty: free
+	TTL    *int64      `json:"ttl_ms"`           // null: free, or no end
+	Queued *int64      `json:"queued,omitempty"` // in `ls`; not there: not known, or there is no queue
 }
 
 type ownerView struct {
@@ -48,6 +50,14 @@ func (v lockView) lease() string {
 		return remaining(-1)
 	}
 	return remaining(time.Duration(*v.TTL) * time.Millisecond)
+}
+
+// queued puts the places in the queue into words.
+func (v lockView) queued() string {
+	if v.Queued == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*v.Queued, 10)
 }
 
 // access says what the owner of a read/write lock does.

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -31,7 +32,9 @@ func lsCommand() *cli.Command {
 		Description: `Lists the locks whose names match GLOB, in Redis' own form: *, ?, [abc]. It goes
 through all keys of the database in small steps, which does not block the
 server; locks that come or go meanwhile may be shown or not. What counts is the
-look: a hash with fields like <client>:<number> and whole numbers in them.`,
+look: a hash with fields like <client>:<number> and whole numbers in them.
+QUEUED is how many have a place in the queue of the lock: each client that waits
+for a plain lock, each call that waits for a fair one. A read/write lock has none.`,
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
@@ -108,11 +111,15 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 	type reading struct {
 		fields *redis.ScanCmd
 		ttl    *redis.DurationCmd
+		queued *redis.IntCmd
 	}
 	readings := make([]reading, len(keys))
 	pipe := s.rdb.Pipeline()
 	for i, key := range keys {
-		readings[i] = reading{pipe.HScan(ctx, key, 0, "", pageSize), pipe.PTTL(ctx, key)}
+		readings[i] = reading{
+			pipe.HScan(ctx, key, 0, "", pageSize), pipe.PTTL(ctx, key),
+			pipe.ZCount(ctx, lua.QueueOf(key), "1", "+inf"),
+		}
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	var locks []lockView
@@ -126,7 +133,12 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 			return nil, err
 		}
 		if holds, ok := parseHolds(page); ok && ttl != -2 {
-			locks = append(locks, newLockView(strings.TrimPrefix(keys[i], s.prefix), holds, ttl))
+			v := newLockView(strings.TrimPrefix(keys[i], s.prefix), holds, ttl)
+			// Who may look at locks only is still shown those.
+			if n, err := r.queued.Result(); err == nil && !isReadWrite(page) {
+				v.Queued = &n
+			}
+			locks = append(locks, v)
 		}
 	}
 	return locks, nil
@@ -153,6 +165,17 @@ func parseHolds(page []string) (map[string]int64, bool) {
 	return holds, len(holds) > 0
 }
 
+// isReadWrite says whether the fields and values of a lock are those of a read/write
+// lock, which has no queue.
+func isReadWrite(page []string) bool {
+	for i := 0; i < len(page); i += 2 {
+		if page[i] == "mode" {
+			return true
+		}
+	}
+	return false
+}
+
 // escapeGlob makes a pattern that matches s itself.
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
@@ -164,11 +187,11 @@ func printLocks(w io.Writer, locks []lockView, asJSON bool) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(locks) > 0 {
-		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE")
+		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE\tQUEUED")
 	}
 	for _, v := range locks {
 		for _, o := range v.Owners {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease())
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease(), v.queued())
 		}
 	}
 	return t.Flush()

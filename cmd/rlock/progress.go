@@ -93,13 +93,21 @@ func (p *progress) rewrite(ctx context.Context) {
 			return
 		}
 		text := fmt.Sprintf("rlock: waiting for %q (%s): %s", name, time.Since(p.began).Round(time.Second), h.describe(state, err, time.Now()))
-		fmt.Fprintf(p.out, "\r\x1b[K%s", clip(text, p.columns-1))
+		fmt.Fprintf(p.out, "\r\x1b[K%s", clip(text, p.width()-1))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// width is that of the terminal, which may have changed.
+func (p *progress) width() int {
+	if columns := width(p.out); columns > 0 {
+		return columns
+	}
+	return p.columns
 }
 
 // holder remembers since when the lock was held by whom.

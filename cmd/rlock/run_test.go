@@ -68,6 +68,7 @@ func TestRunWhileSomebodyElseHolds(t *testing.T) {
 		{[]string{"--no-wait", "--conflict-exit-code", "5"}, 5},
 		{[]string{"-w", "0s"}, exitBusy},
 		{[]string{"-w", "300ms"}, exitBusy},
+		{[]string{"-w", "0.3"}, exitBusy}, // seconds
 		{[]string{"--wait", "300ms", "-E", "0"}, 0},
 	} {
 		args := append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,9 +74,10 @@ func TestLsGolden(t *testing.T) {
 		newLockView("a", map[string]int64{"x:1": 1}, 1500*time.Millisecond),
 		newLockView("b", map[string]int64{"y:2": 1, "y:2:write": 1}, -1),
 	}
+	locks[0].Queued = new(int64(3))
 	var out bytes.Buffer
 	require.NoError(t, printLocks(&out, locks, false))
-	require.Equal(t, "NAME  OWNER      HOLDS  LEASE\na     x:1        1      1.5s\nb     y:2        1      no end\nb     y:2:write  1      no end\n", out.String())
+	require.Equal(t, "NAME  OWNER      HOLDS  LEASE   QUEUED\na     x:1        1      1.5s    3\nb     y:2        1      no end  -\nb     y:2:write  1      no end  -\n", out.String())
 	out.Reset()
 	require.NoError(t, printLocks(&out, nil, false))
 	require.Empty(t, out.String())
@@ -150,7 +152,7 @@ func TestLs(t *testing.T) {
 	require.Equal(t, calls["keys"]+calls["hgetall"], srv.CommandCalls(t)["keys"]+srv.CommandCalls(t)["hgetall"])
 
 	r := outcome(t, srv.URL(), "--prefix", "p*:", "ls", "job:7")
-	require.Regexp(t, `^NAME +OWNER +HOLDS +LEASE\njob:7 +x:7 +1 +(1h0m0s|59m\d+s)\n$`, r.stdout)
+	require.Regexp(t, `^NAME +OWNER +HOLDS +LEASE +QUEUED\njob:7 +x:7 +1 +(1h0m0s|59m\d+s) +0\n$`, r.stdout)
 	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "ls").code)
 }
 
@@ -218,7 +220,7 @@ func TestOtherKinds(t *testing.T) {
 
 	owner = lock((*rlock.RWLock).Writer)
 	require.Contains(t, outcome(t, f.URL(), "inspect", "rw").stdout, "owner    "+owner+", hold count 1, writes\n")
-	require.Contains(t, outcome(t, f.URL(), "ls").stdout, owner+":write")
+	require.Regexp(t, owner+`:write +1 +\S+ +-\n$`, outcome(t, f.URL(), "ls").stdout)
 	require.Equal(t, result{stdout: "released rw\n"}, outcome(t, f.URL(), "unlock", "rw", "--owner", owner+":write"))
 	free()
 	lock((*rlock.RWLock).Reader)
@@ -252,7 +254,10 @@ func TestInspectCountsTheQueue(t *testing.T) {
 			}()
 		}
 		redistest.Eventually(t, "they wait", func() bool { return f.state("a").Waiters == want })
+		queued := strconv.FormatInt(want, 10)
 		require.Regexp(t, fmt.Sprintf(`\nwaiting +%d\n$`, want), outcome(t, f.URL(), "inspect", "a").stdout)
+		require.Regexp(t, `\na +`+hold.Owner()+` +1 +\S+ +`+queued+`\n$`, outcome(t, f.URL(), "ls").stdout)
+		require.Contains(t, outcome(t, f.URL(), "ls", "--json").stdout, `"queued": `+queued)
 		require.NoError(t, hold.Unlock(context.Background()))
 		for range 3 {
 			require.NoError(t, <-done)

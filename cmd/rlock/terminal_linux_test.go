@@ -197,6 +197,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	s.shows(`\r\x1b\[Krlock: waiting for "a" \([2-9]s\): held by [^\r\n]*…\r\x1b\[K`)
 	calls := f.CommandCalls(t)["pubsub|numsub"] // one for each Inspect
 	require.LessOrEqual(t, calls, int64(time.Since(began)/time.Second)+3, "once a second")
+	require.NoError(t, unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 24}))
+	s.shows(`\r\x1b\[Krlock: waiting for "a"…\r`) // does not wrap
 	unlock()
 	s.shows(`\r\x1b\[Kran\r\n$`)
 	require.Zero(t, s.code())

@@ -31,7 +31,7 @@ func TestUsageErrorsAreOneLine(t *testing.T) {
 		{"run --fair -x a -- true", "--fair and --exclusive exclude each other"},
 		{"run --frob a -- true", "-frob"},
 		{"run -w", "-w"},
-		{"run -w 5 a -- true", `--wait: "5" is not a duration such as`},
+		{"run -w 5x a -- true", `--wait: "5x" is not a duration such as`},
 		{"run -w -1s a -- true", "--wait"},
 		{"run -n -w 1s a -- true", "exclude each other"},
 		{"run --ttl 1s --lease 1s a -- true", "exclude each other"},

@@ -374,7 +374,7 @@ var mutations = []mutation{
 	{
 		"a multi lock takes fair locks out of turn", "internal/kind/plain.go",
 		"return !p.fair()", "return true",
-		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", slow,
+		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", long,
 	},
 	{
 		"nothing is released when the lease should be over", "internal/janitor/janitor.go",
