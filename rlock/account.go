@@ -38,7 +38,13 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if l.part {
 		return
 	}
-	o, waited := errorOutcome, time.Since(began)
+	var o outcomeNumber
+	var waited time.Duration
+	if w != nil && hold != nil { // to look at the clock once more takes as long as the rest of this
+		waited = hold.grant.began.Sub(began)
+	} else {
+		waited = time.Since(began)
+	}
 	switch {
 	case hold == nil:
 		o = failure(err)
@@ -92,7 +98,11 @@ func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 	if err != nil {
 		o = OutcomeUnavailable
 	}
-	g.lock.released(ctx, acquisitions, Release{Outcome: o, Held: time.Since(g.began), HandedOff: g.run.count > 0})
+	end := g.ended
+	if end.IsZero() { // otherwise hand-offs would look at the clock once more
+		end = time.Now()
+	}
+	g.lock.released(ctx, acquisitions, Release{Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
 }
 
 func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {

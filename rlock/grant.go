@@ -23,6 +23,7 @@ type grant struct {
 	acquisition
 	run   run
 	began time.Time
+	ended time.Time // when it was passed on; zero if it was not
 	entry *watchdog.Entry[*grant]
 
 	counting

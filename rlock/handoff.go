@@ -115,6 +115,7 @@ func (g *grant) handOff() bool {
 	}
 	heir.entry = entry
 	q.replace(g, heir)
+	g.ended = now
 	next.given = heir
 	next.wakeUp()
 	return true

@@ -85,14 +85,14 @@ func TestTrace(t *testing.T) {
 		hold *rlock.Hold
 	}
 	acquired := make(chan result)
-	called := time.Now()
 	go func() {
 		ctx, hold, _ := mu.Lock(ctx)
 		acquired <- result{ctx, hold}
 	}()
 	require.InDelta(t, 30*time.Second, within(t, 10*time.Second, r.waiting), float64(10*time.Second))
+	refused := time.Now() // and so it was called before that
 	awaitListener(t, rdb, "p:a")
-	waited := time.Since(called)
+	waited := time.Since(refused)
 	require.Empty(t, r.acquired)
 	require.NoError(t, theirs.Unlock(ctx))
 	got := within(t, 10*time.Second, acquired)
@@ -116,7 +116,7 @@ func TestTrace(t *testing.T) {
 	require.True(t, until.After(time.Now()))
 	redistest.Eventually(t, "Until agrees", func() bool { return !got.hold.Until().Before(until) })
 
-	held := time.Since(called) - waited
+	held := time.Since(refused) - waited
 	require.NoError(t, got.hold.Unlock(ctx))
 	release := within(t, 10*time.Second, r.released)
 	require.GreaterOrEqual(t, release.Held, held/2)

@@ -17,6 +17,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	rlockotel "github.com/go-rlock/rlock/integrations/otel"
 	"github.com/go-rlock/rlock/rlock"
@@ -191,4 +192,36 @@ func TestMetrics(t *testing.T) {
 		require.Contains(t, found, name)
 	}
 	require.LessOrEqual(t, points, 60)
+}
+
+// One operation is a Lock and an Unlock of a lock that 64 goroutines want: in memory but
+// for one in a thousand.
+func BenchmarkHot(b *testing.B) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	require.NoError(b, server.Start())
+	defer server.Close()
+	telemetry, err := rlockotel.New(
+		rlockotel.WithTracerProvider(noop.NewTracerProvider()),
+		rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
+	require.NoError(b, err)
+	for name, opts := range map[string]*rlock.Options{"none": nil, "metrics": {Trace: telemetry.Trace()}} {
+		b.Run(name, func(b *testing.B) {
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+			defer rdb.Close()
+			client, err := rlock.New(rdb, opts)
+			require.NoError(b, err)
+			defer func() { require.NoError(b, client.Close(b.Context())) }()
+			mu := client.NewLock(name)
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := mu.Do(b.Context(), nothing); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
 }
