@@ -3,6 +3,7 @@ package rlockotel
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -20,6 +21,7 @@ type histograms struct {
 	acquire, hold, margin metric.Float64Histogram
 
 	handedOff, released atomic.Uint32
+	sets                sync.Map // metric.MeasurementOption by ended
 }
 
 func (h *histograms) create(m metric.Meter) error {
@@ -57,6 +59,23 @@ func (t *Telemetry) renewed(r rlock.Renewal) {
 }
 
 func (t *Telemetry) set(lock string, k rlock.Kind, o rlock.Outcome) metric.MeasurementOption {
+	if t.nameOf != nil {
+		return t.newSet(lock, k, o)
+	}
+	set, ok := t.sets.Load(ended{k, o})
+	if !ok {
+		set, _ = t.sets.LoadOrStore(ended{k, o}, t.newSet(lock, k, o))
+	}
+	return set.(metric.MeasurementOption)
+}
+
+// ended is what histograms have attributes of.
+type ended struct {
+	kind    rlock.Kind
+	outcome rlock.Outcome
+}
+
+func (t *Telemetry) newSet(lock string, k rlock.Kind, o rlock.Outcome) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(t.attributes(lock, keyKind.String(string(k)), keyOutcome.String(string(o)))...))
 }
 

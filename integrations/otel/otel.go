@@ -52,11 +52,18 @@ func WithLockNames(of func(lock string) string) Option {
 	return func(t *Telemetry) { t.nameOf = of }
 }
 
+// WithoutSpans leaves spans out, for programs that only have metrics: a span takes longer
+// than a hand-off in memory, also one that goes nowhere.
+func WithoutSpans() Option {
+	return func(t *Telemetry) { t.spanless = true }
+}
+
 // Telemetry is what one or more clients are observed by.
 type Telemetry struct {
-	traces trace.TracerProvider
-	meters metric.MeterProvider
-	nameOf func(string) string // nil: no names
+	traces   trace.TracerProvider
+	meters   metric.MeterProvider
+	nameOf   func(string) string // nil: no names
+	spanless bool
 
 	tracer trace.Tracer
 	meter  metric.Meter

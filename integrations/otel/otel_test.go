@@ -17,7 +17,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	rlockotel "github.com/go-rlock/rlock/integrations/otel"
 	"github.com/go-rlock/rlock/rlock"
@@ -194,6 +193,16 @@ func TestMetrics(t *testing.T) {
 	require.LessOrEqual(t, points, 60)
 }
 
+// Without spans, the span of the caller is left alone.
+func TestWithoutSpans(t *testing.T) {
+	w := newWorld(t, rlockotel.WithoutSpans())
+	ctx, root := w.tracer.Start(t.Context(), "root")
+	require.NoError(t, w.client.NewLock("a").Do(ctx, nothing))
+	require.True(t, root.IsRecording())
+	root.End()
+	require.Len(t, w.spans.Ended(), 1)
+}
+
 // One operation is a Lock and an Unlock of a lock that 64 goroutines want: in memory but
 // for one in a thousand.
 func BenchmarkHot(b *testing.B) {
@@ -202,7 +211,7 @@ func BenchmarkHot(b *testing.B) {
 	require.NoError(b, server.Start())
 	defer server.Close()
 	telemetry, err := rlockotel.New(
-		rlockotel.WithTracerProvider(noop.NewTracerProvider()),
+		rlockotel.WithoutSpans(),
 		rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
 	require.NoError(b, err)
 	for name, opts := range map[string]*rlock.Options{"none": nil, "metrics": {Trace: telemetry.Trace()}} {

@@ -16,6 +16,9 @@ import (
 // like is a span `rlock.acquire`, which ends when the call does; the work under the lock
 // is not part of it. Its event `rlock.refused` names the holder at each refusal.
 func (t *Telemetry) Trace() rlock.Trace {
+	if t.spanless {
+		return rlock.Trace{Acquired: t.observeAcquisition, Renewed: t.renewed, Released: t.released}
+	}
 	return rlock.Trace{
 		Start:    t.start,
 		Waiting:  waiting,
