@@ -29,9 +29,14 @@ type grant struct {
 	counting
 	mu sync.Mutex // guards what follows, and the holds' own state
 	holdSet
+	ending
+	left lateAnswers
+}
+
+// ending is how far a grant is, and why it was lost. grant.mu guards it.
+type ending struct {
 	state state
 	loss  *LostError
-	left  lateAnswers
 }
 
 // acquisition is what is known of the requests to acquire.

@@ -19,10 +19,7 @@ type Lock struct {
 	queues  *queues   // that have the queue of key
 	members multi     // of a multi lock, which has nothing else
 	terms
-	order    order    // in which the goroutines of the client come to it
-	notifier notifier // by which they are told that it may be theirs
-	shared   bool     // several owners may hold it at once
-	joins    bool     // goroutines of one client may have a grant in common
+	traits
 	account
 	err error // why no method of it works
 }
@@ -36,6 +33,14 @@ type terms struct {
 	polling  *Polling // nil: wake-ups are listened for
 	mark     string   // in the names of owners, behind the client's id
 	replicas replicas // that must have a grant
+}
+
+// traits are in what kinds of lock differ for the goroutines of a client.
+type traits struct {
+	order    order    // in which they come to the lock
+	notifier notifier // by which they are told that it may be theirs
+	shared   bool     // several owners may hold it at once
+	joins    bool     // goroutines of one client may have a grant in common
 }
 
 // Name returns the name the lock was made with.
