@@ -1,7 +1,8 @@
 # make test      what a change must pass: the linters, and the tests with the race detector, on real servers of their own.
 #                On two idle cores 3 minutes, twice that beside other work or when nothing is compiled yet.
 #                Installs redis-server if it is missing.
-# make test-all  the same with what takes long or many servers: clusters, failovers, rights; about 10 minutes
+# make test-all  the same with what takes long or many servers: clusters, failovers, rights; and the modules beside the library:
+#                integrations, the comparison with others, releases; about 12 minutes
 # make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, and vet for macOS and Windows, which make test leaves out; a minute,
 #                three when nothing is compiled yet
 # make api       writes down the exported API (api/*.txt) after a change of it
@@ -39,8 +40,6 @@ TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg
 
 test: redis vet
 	@$(TEST) -race -short -p 4 -timeout 10m $(PKGS)
-	@cd bench/compare && $(GO) test -short ./...
-	@for module in $(INTEGRATIONS); do $(GO) -C $$module test -race -short ./... || exit; done
 	@cd cmd/rlockvet && $(GO) test ./...
 
 test-all: redis prometheus lint tidy
