@@ -24,7 +24,7 @@ func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 	l.counters().kinds[l.kind].started.Add(1)
 	if f := l.client.opts.Trace.Start; f != nil {
 		before := ctx
-		l.client.observe(func() { ctx = f(before, Attempt{l.name, l.kind.kind()}) })
+		l.client.observe(func() { ctx = f(before, Attempt{l.name, l.kind.name()}) })
 		if ctx == nil {
 			ctx = before
 		}
@@ -66,7 +66,7 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if f == nil {
 		return
 	}
-	a := Acquisition{Lock: l.name, Kind: l.kind.kind(), Outcome: o.outcome(), Waited: waited, Err: err}
+	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
 	if w != nil {
 		a.Contended, a.Tries, a.Wakeups = w.slept, w.tries, w.by
 	}
@@ -84,7 +84,7 @@ type course struct {
 // reportWaiting tells of a request that was refused.
 func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	if f := l.client.opts.Trace.Waiting; f != nil {
-		r := Refusal{l.name, l.kind.kind(), refusal.Holder, refusal.TTL, time.Now()}
+		r := Refusal{l.name, l.kind.name(), refusal.Holder, refusal.TTL, time.Now()}
 		l.client.tell(func() { f(ctx, r) })
 	}
 }
@@ -106,7 +106,7 @@ func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 }
 
 func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
-	r.Lock, r.Kind = l.name, l.kind.kind()
+	r.Lock, r.Kind = l.name, l.kind.name()
 	n := l.counters()
 	if k := &n.kinds[l.kind]; r.Outcome == OutcomeLost {
 		k.lost.Add(int64(acquisitions))
@@ -141,7 +141,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 	}
 	l.client.reportLost(err)
 	if f := l.client.opts.Trace.Lost; f != nil {
-		loss := Loss{l.name, l.kind.kind(), cause.cause(), held, err}
+		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
 		l.client.tell(func() { f(loss) })
 	}
 }

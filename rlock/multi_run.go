@@ -18,7 +18,7 @@ func together(held context.Context, next []*Lock) []*Lock {
 	for n < len(next) {
 		l := next[n]
 		p, ok := l.wire.(*kind.Plain)
-		if !ok || !p.Joins() || l.client != next[0].client || holdIn(held, l) != nil || l.queues.busy(l) || l.queues.holder(l) != nil {
+		if !ok || !p.Joint() || l.client != next[0].client || holdIn(held, l) != nil || l.queues.busy(l) || l.queues.holder(l) != nil {
 			break
 		}
 		if n > 0 && (l.key == next[n-1].key || !sameSlot(l.client, l.key, next[0].key)) {

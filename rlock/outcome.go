@@ -31,7 +31,7 @@ const (
 	kinds // how many there are
 )
 
-func (n kindNumber) kind() Kind {
+func (n kindNumber) name() Kind {
 	return [...]Kind{KindPlain, KindFair, KindRead, KindWrite, KindQuorum, KindMulti}[n]
 }
 
@@ -70,7 +70,7 @@ const (
 	outcomes // how many there are
 )
 
-func (n outcomeNumber) outcome() Outcome {
+func (n outcomeNumber) name() Outcome {
 	return [...]Outcome{
 		OutcomeAcquired, OutcomeNested, OutcomeHandedOff, OutcomeBusy, OutcomeCanceled, OutcomeUnavailable, OutcomeError,
 	}[n]
@@ -125,6 +125,6 @@ const (
 	lossCauses // how many there are
 )
 
-func (n lossNumber) cause() LossCause {
+func (n lossNumber) name() LossCause {
 	return [...]LossCause{LossGone, LossLapsed, LossFixed, LossClosed}[n]
 }

@@ -41,5 +41,5 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	if before.After(until) { // a longer lease was asked for before
 		until = before
 	}
-	c.tell(func() { f(Renewal{l.name, l.kind.kind(), until, margin}) })
+	c.tell(func() { f(Renewal{l.name, l.kind.name(), until, margin}) })
 }

@@ -41,40 +41,40 @@ func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.C
 		if held, hold := l.join(ctx); hold != nil {
 			return held, hold, nil
 		}
-		q, asks := l.queues.joinCall(l)
+		call, asks := l.queues.joinCall(l)
 		switch {
-		case q == nil:
+		case call == nil:
 			return l.try(ctx, wait, p)
 		case asks:
-			return l.ask(ctx, wait, p, q)
+			return l.ask(ctx, wait, p, call)
 		}
-		held, hold, err := l.follow(ctx, wait, q)
+		held, hold, err := l.follow(ctx, wait, call)
 		_, refused := err.(*NotAcquiredError)
 		switch {
 		case hold != nil, refused, wait.Err() != nil, errors.Is(err, ErrClosed):
 			return held, hold, err
-		case !q.left: // for all that one knows, it would be the same for this one
+		case !call.left: // for all that one knows, it would be the same for this one
 			return l.try(ctx, wait, p)
 		}
 	}
 }
 
-// follow waits for the answer to q, and joins the grant, if it is one.
-func (l *Lock) follow(ctx, wait context.Context, q *sharedCall) (context.Context, *Hold, error) {
+// follow waits for the answer to call, and joins the grant, if it is one.
+func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Context, *Hold, error) {
 	select {
-	case <-q.done:
+	case <-call.done:
 	case <-wait.Done():
-		l.queues.leaveCall(q)
+		l.queues.leaveCall(call)
 		return ctx, nil, l.givenUp(wait, nil)
 	case <-l.client.closing:
-		l.queues.leaveCall(q)
+		l.queues.leaveCall(call)
 		return ctx, nil, l.isClosed()
 	}
-	if q.grant == nil {
-		return ctx, nil, q.err
+	if call.grant == nil {
+		return ctx, nil, call.err
 	}
-	held, hold := q.grant.newHold(ctx, l, nil)
-	if err := q.grant.admit(hold); err != nil {
+	held, hold := call.grant.newHold(ctx, l, nil)
+	if err := call.grant.admit(hold); err != nil {
 		hold.cancel(err)
 		return ctx, nil, err
 	}
@@ -82,10 +82,10 @@ func (l *Lock) follow(ctx, wait context.Context, q *sharedCall) (context.Context
 }
 
 // ask makes an attempt, and tells the followers what has become of it.
-func (l *Lock) ask(ctx, wait context.Context, p request.Policy, q *sharedCall) (held context.Context, hold *Hold, err error) {
+func (l *Lock) ask(ctx, wait context.Context, p request.Policy, call *sharedCall) (held context.Context, hold *Hold, err error) {
 	defer func() {
-		q.left = wait.Err() != nil
-		l.queues.finishCall(q, hold, err)
+		call.left = wait.Err() != nil
+		l.queues.finishCall(call, hold, err)
 	}()
 	return l.try(ctx, wait, p)
 }
@@ -132,7 +132,7 @@ func (qs *queues) joinable(l *Lock) *grant {
 // joinCall makes the caller a follower of the request of another reader, or the one who
 // asks; finishCall, or leaveCall, must follow. It returns nil if the caller has to ask for
 // itself.
-func (qs *queues) joinCall(l *Lock) (i *sharedCall, asks bool) {
+func (qs *queues) joinCall(l *Lock) (call *sharedCall, asks bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of(l.key)
@@ -152,24 +152,24 @@ func (qs *queues) joinCall(l *Lock) (i *sharedCall, asks bool) {
 
 // finishCall ends a shared call. If there is a grant, it lasts until each follower has come and
 // gone.
-func (qs *queues) finishCall(i *sharedCall, hold *Hold, err error) {
+func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := qs.byKey[i.lock.key]
+	q := qs.byKey[call.lock.key]
 	q.call = nil
 	qs.tidy(q)
-	if i.err = err; hold != nil && !hold.grant.acquireUnknown {
-		i.grant = hold.grant
-		i.grant.expect(i.followers)
+	if call.err = err; hold != nil && !hold.grant.acquireUnknown {
+		call.grant = hold.grant
+		call.grant.expect(call.followers)
 	}
-	close(i.done)
+	close(call.done)
 }
 
 // leaveCall takes a follower out of a shared call, or out of the grant that it has led to.
-func (qs *queues) leaveCall(i *sharedCall) {
+func (qs *queues) leaveCall(call *sharedCall) {
 	qs.mu.Lock()
-	i.followers--
-	g := i.grant
+	call.followers--
+	g := call.grant
 	qs.mu.Unlock()
 	if g != nil {
 		g.dismiss()

@@ -161,14 +161,14 @@ func (c *Client) Stats() Stats {
 // kindStats sums up what was counted of one kind, nil if that is nothing. Ends are read
 // before beginnings, so that none is missing that belongs to an end.
 func (c *Client) kindStats(number kindNumber) *KindStats {
-	s := &KindStats{Kind: number.kind(), Calls: make(map[Outcome]int64)}
+	s := &KindStats{Kind: number.name(), Calls: make(map[Outcome]int64)}
 	var started, ended int64
 	for i := range c.queues.shards {
 		n := &c.queues.shards[i].counters.kinds[number]
 		s.Released += n.released.Load()
 		s.Lost += n.lost.Load()
 		for o := range outcomes {
-			s.Calls[o.outcome()] += n.calls[o].Load()
+			s.Calls[o.name()] += n.calls[o].Load()
 			ended += n.calls[o].Load()
 		}
 		started += n.started.Load()
@@ -183,7 +183,7 @@ func (c *Client) kindStats(number kindNumber) *KindStats {
 // addTo adds what is not counted for each kind.
 func (c *counters) addTo(s *Stats) {
 	for n := range lossCauses {
-		s.Losses[n.cause()] += c.losses[n].Load()
+		s.Losses[n.name()] += c.losses[n].Load()
 	}
 	s.Renewals += c.renewals.Load()
 	s.Wakeups.add(Wakeups{c.wakeups[0].Load(), c.wakeups[1].Load(), c.wakeups[2].Load()})

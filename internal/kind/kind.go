@@ -32,8 +32,8 @@ type Kind interface {
 	// of other locks: nothing slower than a script of one server.
 	Gathers() bool
 	// Acquire takes the lock for owner, or tells how long to wait for a wake-up. Its
-	// scripts go by way of r, as those of the next two do; or, if Gathers is false, as
-	// the kind sends them.
+	// scripts go by way of r, as those of the next two methods do. A kind with several
+	// servers, or with a command behind each script, sends them itself.
 	Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error)
 	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if it holds nothing.
 	SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error

@@ -54,9 +54,9 @@ func (p *Plain) Key() string { return p.grant.Key }
 // fair tells whether nobody may have the lock who was not the first in the queue.
 func (p *Plain) fair() bool { return p.grant.Rivals[0] != "" }
 
-// Joins tells whether a script that takes several locks may take this one: it asks nobody
+// Joint tells whether the script that takes several locks may take this one: it asks nobody
 // who queues.
-func (p *Plain) Joins() bool { return !p.fair() }
+func (p *Plain) Joint() bool { return !p.fair() }
 
 // Gathers is false without a queue: there may be a proxy.
 func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
