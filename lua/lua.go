@@ -132,6 +132,14 @@ func Count(ctx context.Context, r Runner, g Grant, lease time.Duration, n int) e
 	return owned(reply, err)
 }
 
+// Retain notes that nobody holds the lock although g.Owner keeps it, so that whoever is
+// refused recalls it: then g.Owner's client hears a [Message] that names g.Owner. kept is
+// false if nothing was changed: somebody waits for the lock, or g.Owner does not hold it.
+func Retain(ctx context.Context, r Runner, g Grant) (kept bool, err error) {
+	reply, err := retainScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, g.Family.publish())
+	return err == nil && reply.status() == done, err
+}
+
 // Ending says what a grant leaves behind. The zero value is that of one without
 // tickets and tokens.
 type Ending struct {

@@ -109,6 +109,7 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.fenced)
 	}
 	l.use(p)
+	l.retain(p)
 	if l.replicas.n > 0 {
 		l.use(l.replicated(p))
 	}
@@ -159,12 +160,15 @@ func (l *Lock) refuse(err error) {
 //
 // A request that hangs inside go-redis ends by the time-outs of that client.
 func (c *Client) Close(ctx context.Context) error {
-	var held []*grant
+	var held, parked []*grant
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		held = c.queues.close()
+		held, parked = c.queues.close()
 		for _, g := range held {
 			g.interrupt(ErrClosed)
+		}
+		for _, g := range parked {
+			g.pass()
 		}
 		c.janitor.Flush()
 	}

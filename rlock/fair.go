@@ -63,7 +63,9 @@ func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	case l.polling != nil:
 		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
 	}
-	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced))
+	p := kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced)
+	l.use(p)
+	l.retain(p)
 	return l
 }
 

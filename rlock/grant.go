@@ -142,6 +142,9 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	for _, before := range l.queues.held(g) {
 		before.correct() // finds out that it is lost
 	}
+	if l.retains != nil {
+		l.queues.listen(g)
+	}
 	if g.lossOrNil() != nil { // already, and the queue was told too early
 		l.queues.ended(g)
 	}

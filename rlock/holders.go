@@ -35,6 +35,10 @@ func (qs *queues) ended(g *grant) {
 		if first := q.first(); first != nil && !g.lock.shared { // the last reader of all is told by the server
 			first.wakeUp()
 		}
+		if q.kept != nil && q.kept.owner == g.owner {
+			q.kept.end()
+			q.kept = nil
+		}
 		qs.tidy(q)
 	}
 }

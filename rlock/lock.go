@@ -33,6 +33,8 @@ type terms struct {
 	polling  *Polling // nil: wake-ups are listened for
 	mark     string   // in the names of owners, behind the client's id
 	replicas replicas // that must have a grant
+
+	retention time.Duration // 0: a lock that nobody holds is not kept
 }
 
 // traits are in what kinds of lock differ for the goroutines of a client.
@@ -41,6 +43,8 @@ type traits struct {
 	notifier notifier // by which they are told that it may be theirs
 	shared   bool     // several owners may hold it at once
 	joins    bool     // goroutines of one client may have a grant in common
+
+	retains *kind.Plain // is wire if its grants are kept; else nil
 }
 
 // Name returns the name the lock was made with.
@@ -113,6 +117,9 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 		}
 	}
 	if holder := l.queues.holder(l); holder != nil && holder.check() {
+		if held, hold := l.retake(ctx); hold != nil {
+			return held, hold, nil
+		}
 		return ctx, nil, l.refusal(holder.owner, time.Until(holder.entry.Until()))
 	}
 	if held, hold := l.join(ctx); hold != nil {
@@ -218,6 +225,11 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err = l.nest(ctx, wait, in, l.retry()); err != errReleased {
 			return held, hold, err
+		}
+	}
+	if l.retains != nil {
+		if held, hold := l.retake(ctx); hold != nil {
+			return held, hold, nil
 		}
 	}
 	return l.share(ctx, wait)

@@ -21,7 +21,7 @@ func (g *grant) lose(err error) {
 		err = fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
 	}
 	g.mu.Lock()
-	first, acquisitions := g.state == owned, g.current
+	first, acquisitions, idle := g.state == owned, g.current, len(g.holds) == 0
 	if first {
 		g.state, g.current = lost, 0
 		g.loss = &LostError{g.lock.name, g.token, err}
@@ -34,7 +34,9 @@ func (g *grant) lose(err error) {
 	if first {
 		g.entry.Stop()
 		g.sweepPassed()
-		g.reportLost(loss, acquisitions)
+		if !idle { // parked, or not taken yet: then nothing depended on it
+			g.reportLost(loss, acquisitions)
+		}
 		g.finish()
 	}
 }

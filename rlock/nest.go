@@ -147,6 +147,9 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	if !ok {
 		return g.lossOrNil()
 	}
+	if g.lock.retains != nil {
+		g.lock.queues.counted(g)
+	}
 	p.Total = min(p.Total, time.Until(g.entry.Until()))
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
 		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, lease, n)

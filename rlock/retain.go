@@ -1,0 +1,252 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// WithRetention has the client keep the lock on the server for up to d after the last
+// Unlock, for its own next Lock, which then needs no round trip. It is for a process that
+// takes the same lock again and again, with nobody else asking most of the time: the owner
+// of a partition, say. Zero, the default, keeps nothing.
+//
+// Another client of this library that wants the lock recalls it by a message, and gets it
+// when it is unlocked, or one round trip later if nobody holds it; its first TryLock is
+// refused. Redisson's clients know nothing of that: they wait for up to d, and for the
+// hold that is live by then. So do all others if the message is lost. Once d is over the
+// server is asked anew, and keeps the lock only if nobody waits there.
+//
+// A lock that is kept is renewed like one that is held, but no context depends on it: its
+// loss is not reported, and the next Lock acquires it again. If the process dies, the lock
+// is free after its lease. Close releases it. On the server its hold count is 0, also while
+// somebody holds it again. A lock that was removed there (FLUSHALL, a failover that forgets
+// it) is noticed at the next renewal, as under a hold; until then the client goes on to
+// take it in memory. Each Lock has a fencing token of its own, if the lock has tokens.
+//
+// The first Unlock starts to listen for recalls, and keeps nothing yet if its hold was
+// shorter than that takes. All users of a name in a client should agree on d: whoever has
+// another one, or other options, waits for a release on the server. It is for locks from
+// [Client.NewLock] and [Client.NewFairLock], not together with [WithoutRenewal],
+// [WithReplicas] and [WithPolling].
+func WithRetention(d time.Duration) LockOption {
+	return func(l *Lock) {
+		if l.retention = d; d < 0 {
+			l.refuse(fmt.Errorf("WithRetention: %v is negative", d))
+		}
+	}
+}
+
+// retain gives the lock a wire for which grants can be kept.
+func (l *Lock) retain(wire *kind.Plain) {
+	switch {
+	case l.retention == 0:
+		return
+	case l.fixed:
+		l.refuse(errors.New("WithRetention: a lock that is kept has to be renewed, WithoutRenewal says not to"))
+	case l.replicas.n > 0:
+		l.refuse(errors.New("WithRetention: a lock that is kept is taken again without asking replicas, WithReplicas says to"))
+	case l.polling != nil:
+		l.refuse(errors.New("WithRetention: a lock that is kept is recalled by a message, WithPolling listens to none"))
+	}
+	l.retains = wire
+}
+
+// kept is what is known of a lock that its client may keep when nobody here holds it: for
+// the grants of one owner, which follow each other in memory. queues.mu guards it.
+type kept struct {
+	owner    string
+	signal   kind.Signal // hears recalls
+	asked    bool        // the server was told, so that a recall may come
+	until    time.Time   // when it has to be told again; zero if it has not agreed
+	recalled bool
+	parked   *grant      // nobody holds it; nil while somebody does
+	timer    *time.Timer // ends the parking
+}
+
+// allows tells whether a grant may be passed on in memory, or parked. queues.mu is held.
+func (k *kept) allows(g *grant, now time.Time) bool {
+	return k != nil && k.owner == g.owner && !k.recalled && now.Before(k.until)
+}
+
+// listen makes sure that a recall of g is heard.
+func (qs *queues) listen(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[g.lock.key]; q != nil && q.kept == nil {
+		l := g.lock
+		q.kept = &kept{owner: g.owner, signal: l.wire.Subscribe(l.hearRecall, l.missRecall)}
+	}
+}
+
+// giveBack is what becomes of a grant whose last hold is unlocked, and for which nobody
+// here waits.
+func (g *grant) giveBack(ctx context.Context) error {
+	l := g.lock
+	if l.retains == nil {
+		return g.release(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.client.opts.UnlockTimeout) // of both requests
+	defer cancel()
+	if g.keepOnServer(ctx) && g.handOff() {
+		g.released(ctx, g.current, nil)
+		return nil
+	}
+	return g.release(ctx)
+}
+
+// keepOnServer asks the server whether the lock may be kept.
+//
+// The outcome must be certain. If it is not, the lock is released: whoever asks for it
+// does not recall it from a client that does not know whether it has it.
+func (g *grant) keepOnServer(ctx context.Context) bool {
+	l := g.lock
+	if g.unsettled() || l.client.closed.Load() {
+		return false
+	}
+	k := l.queues.ask(g)
+	if k == nil {
+		return false
+	}
+	p := request.Policy{Attempt: l.bound(), Total: l.bound(), Once: true}
+	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) { return l.retains.Retain(ctx, r, g.owner) }, nil)
+	if a.err != nil || !a.value || a.doubt || a.open {
+		return false
+	}
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	k.until = a.sent.Add(l.retention)
+	return true
+}
+
+// ask returns what is kept of the grant, if the server may be asked to: a recall would be
+// heard, and nobody here waits.
+func (qs *queues) ask(g *grant) *kept {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[g.lock.key]
+	if q == nil || len(q.waiters) > 0 || q.kept == nil {
+		return nil
+	}
+	k := q.kept
+	if k.owner != g.owner || k.recalled || !k.signal.Live() {
+		return nil
+	}
+	k.asked = true
+	return k
+}
+
+// counted notes that the hold count on the server is not 0 any more.
+func (qs *queues) counted(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[g.lock.key]; q != nil && q.kept != nil && q.kept.owner == g.owner {
+		q.kept.until = time.Time{}
+	}
+}
+
+// park keeps a grant for the next call. queues.mu is held.
+func (k *kept) park(g *grant, now time.Time) {
+	k.parked = g
+	if k.timer == nil {
+		k.timer = time.AfterFunc(k.until.Sub(now), g.lock.expire)
+	}
+}
+
+// expire gives back the grant that is parked, if its time is over.
+func (l *Lock) expire() {
+	if l.client.begin() != nil { // Close gives it back
+		return
+	}
+	defer l.client.done()
+	var g *grant
+	l.withQueue(func(q *queue) {
+		k := q.kept
+		if k == nil {
+			return
+		}
+		k.timer = nil
+		switch left := time.Until(k.until); {
+		case k.parked == nil: // whoever unlocks looks at the time
+		case left > 0: // the server was asked anew
+			k.timer = time.AfterFunc(left, l.expire)
+		default:
+			g, k.parked = k.parked, nil
+		}
+	})
+	if g != nil {
+		g.pass()
+	}
+}
+
+// takeParked returns the grant that is parked if it will do for l, or else as one to give
+// back. queues.mu is held.
+func (q *queue) takeParked(l *Lock) (mine, other *grant) {
+	k := q.kept
+	if k == nil || k.parked == nil {
+		return nil, nil
+	}
+	g := k.parked
+	k.parked = nil
+	if l.alike(g.lock) {
+		return g, nil
+	}
+	k.recalled = true
+	return nil, g
+}
+
+// retake takes the lock if it is parked.
+func (l *Lock) retake(ctx context.Context) (context.Context, *Hold) {
+	var mine, other *grant
+	l.withQueue(func(q *queue) { mine, other = q.takeParked(l) })
+	if other != nil {
+		other.pass()
+	}
+	if mine == nil {
+		return ctx, nil
+	}
+	held, hold, err := mine.start(ctx, l)
+	if err != nil { // it was lost meanwhile
+		mine.abandon(true)
+		return ctx, nil
+	}
+	return held, hold
+}
+
+// end forgets what was kept of an owner that is over. queues.mu is held.
+func (k *kept) end() {
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.signal.Leave()
+}
+
+// hearRecall is told what comes on the channel of the client. A lock that is granted there
+// is for a waiter.
+func (l *Lock) hearRecall(payload string) {
+	if m := lua.ReadMessage(payload); !m.Granted {
+		l.recall(func(k *kept) bool { return k.owner == m.Owner })
+	}
+}
+
+// missRecall is told that a recall may have been missed.
+func (l *Lock) missRecall() { l.recall(func(k *kept) bool { return k.asked }) }
+
+// recall has the lock released, now or when it is unlocked.
+func (l *Lock) recall(meant func(*kept) bool) {
+	var g *grant
+	l.withQueue(func(q *queue) {
+		if k := q.kept; k != nil && meant(k) {
+			k.recalled = true
+			g, k.parked = k.parked, nil
+		}
+	})
+	if g != nil {
+		g.pass()
+	}
+}
