@@ -282,7 +282,7 @@ func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
 
 // State is what the server knows of a lock.
 type State struct {
-	Holds   map[string]int64 // hold count by owner; empty if free
+	Holds   map[string]int64 // hold count by owner, 0 for one that may be recalled; empty if free
 	Shared  map[string]int64 // those of Holds that others may share: reads
 	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if free
 	Token   int64            // newest fencing token, 0 without Counter

@@ -116,7 +116,9 @@
 //
 // Who unlocks hands the grant on to the next goroutine in the queue in memory, so often
 // and so long as [WithHandoff] allows; then the lock is released on the server, and this
-// client's next head takes a ticket behind those of the others.
+// client's next head takes a ticket behind those of the others. With [WithRetention] the
+// grant may stay with the client although nobody here waits: until its next call takes
+// it, or somebody elsewhere recalls it.
 //
 // Requests that are sent to one server at the same time share pipelines (group commit),
 // and most scripts of one kind in a pipeline are one. Nobody waits in order to be in
