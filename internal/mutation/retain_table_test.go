@@ -59,12 +59,12 @@ var ofRetention = []mutation{
 	},
 	{
 		"a lock is parked when Close has looked for those", "rlock/handoff.go",
-		"if q == nil || c.closed.Load() {", "if q == nil {",
+		"if q == nil || c.closed.Load() {", "if q == nil || c.closed.Load() && q.kept == nil {",
 		"rlock", "TestFakeTimeCloseOfRetained", quick,
 	},
 	{
 		"the loss of a lock that nobody holds is told", "rlock/loss.go",
-		"if !idle {", "if true {",
+		"if !idle {", "if !idle || first {",
 		"rlock", "TestFakeTimeRetainedLockIsLost", quick,
 	},
 }
