@@ -32,8 +32,7 @@ import (
 // The first Unlock starts to listen for recalls, and keeps nothing yet if its hold was
 // shorter than that takes. All users of a name in a client should agree on d: whoever has
 // another one, or other options, waits for a release on the server. It is for locks from
-// [Client.NewLock] and [Client.NewFairLock], not together with [WithoutRenewal],
-// [WithReplicas] and [WithPolling].
+// [Client.NewLock], not together with [WithoutRenewal], [WithReplicas] and [WithPolling].
 func WithRetention(d time.Duration) LockOption {
 	return func(l *Lock) {
 		if l.retention = d; d < 0 {
@@ -113,7 +112,8 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	if k == nil {
 		return false
 	}
-	p := request.Policy{Attempt: l.bound(), Total: l.bound(), Once: true}
+	total := min(l.bound(), l.client.opts.UnlockTimeout/2) // the release must have its time as well
+	p := request.Policy{Attempt: total, Total: total, Once: true}
 	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) { return l.retains.Retain(ctx, r, g.owner) }, nil)
 	if a.err != nil || !a.value || a.doubt || a.open {
 		return false

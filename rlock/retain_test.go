@@ -33,7 +33,7 @@ func TestRetainedLockNeedsNoRoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, srv, nil)
-			for _, mu := range []*rlock.Lock{c.NewLock(name, opts...), c.NewFairLock(name+"-fair", opts...)} {
+			for _, mu := range []*rlock.Lock{c.NewLock(name, opts...), c.NewLock(name+" too", opts...)} {
 				kept(t, srv, mu)
 				var tokens []int64
 				commands := sent(t, srv, func() {
@@ -60,7 +60,7 @@ func TestRetainedLockNeedsNoRoundTrip(t *testing.T) {
 				require.Equal(t, map[string]int64{state.Owner(): 0}, state.Holds)
 			}
 			require.NoError(t, closeSoon(c))
-			require.Zero(t, srv.Client(t).Exists(t.Context(), name, name+"-fair").Val(), "Close releases what is kept")
+			require.Zero(t, srv.Client(t).Exists(t.Context(), name, name+" too").Val(), "Close releases what is kept")
 		})
 	}
 }
@@ -182,11 +182,12 @@ func TestWithRetentionIsRefused(t *testing.T) {
 	srv := newServer(t)
 	c := newClient(t, srv, nil)
 	for name, mu := range map[string]*rlock.Lock{
-		"negative":       c.NewLock("a", rlock.WithRetention(-1)),
-		"WithoutRenewal": c.NewLock("a", rlock.WithRetention(1), rlock.WithoutRenewal()),
-		"WithReplicas":   c.NewLock("a", rlock.WithRetention(1), rlock.WithReplicas(1, time.Second)),
-		"WithPolling":    c.NewLock("a", rlock.WithRetention(1), rlock.WithPolling(rlock.Polling{})),
-		"plain and fair": c.NewRWLock("a", rlock.WithRetention(1)).Writer(),
+		"negative":        c.NewLock("a", rlock.WithRetention(-1)),
+		"WithoutRenewal":  c.NewLock("a", rlock.WithRetention(1), rlock.WithoutRenewal()),
+		"WithReplicas":    c.NewLock("a", rlock.WithRetention(1), rlock.WithReplicas(1, time.Second)),
+		"WithPolling":     c.NewLock("a", rlock.WithRetention(1), rlock.WithPolling(rlock.Polling{})),
+		"whoever is next": c.NewFairLock("a", rlock.WithRetention(1)),
+		"only plain":      c.NewRWLock("a", rlock.WithRetention(1)).Writer(),
 	} {
 		_, _, err := mu.Lock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
