@@ -193,7 +193,7 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	}
 	g := k.parked
 	k.parked = nil
-	if l.alike(g.lock) {
+	if l.alike(g.lock) && l.account == g.lock.account { // by which its holds are counted
 		return g, nil
 	}
 	k.recalled = true

@@ -1,0 +1,50 @@
+package rlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// balanced requires that each acquisition that a client has counted has one end.
+func balanced(t *testing.T, c *rlock.Client) {
+	t.Helper()
+	for _, k := range c.Stats().Kinds {
+		require.Equal(t, k.Acquired(), k.Released+k.Lost, "%+v", k)
+		require.Zero(t, k.Held, "%+v", k)
+		require.Zero(t, k.Waiting, "%+v", k)
+	}
+}
+
+// round. Only the lock that was called is counted.
+func TestRetainedLockInMultiLockIsCounted(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	t.Run("parked by a plain lock", func(t *testing.T) {
+		c := newClient(t, srv, nil)
+		a, b := c.NewLock("a", rlock.WithRetention(time.Hour)), c.NewLock("b")
+		kept(t, srv, a)
+		held, hold := lock(t, t.Context(), rlock.NewMultiLock(a, b))
+		require.NoError(t, hold.Unlock(held))
+		balanced(t, c)
+	})
+	t.Run("parked by a member", func(t *testing.T) {
+		c := newClient(t, srv, nil)
+		a, b := c.NewLock("c", rlock.WithRetention(time.Hour)), c.NewLock("d", rlock.WithRetention(time.Hour))
+		multi := rlock.NewMultiLock(a, b)
+		require.Eventually(t, func() bool {
+			held, hold := lock(t, t.Context(), multi)
+			require.NoError(t, hold.Unlock(held))
+			return srv.Client(t).Exists(t.Context(), "c").Val() == 1
+		}, 10*time.Second, time.Millisecond)
+		held, hold := lock(t, t.Context(), a)
+		require.NoError(t, hold.Unlock(held))
+		balanced(t, c)
+		for _, k := range c.Stats().Kinds {
+			require.Zero(t, k.Calls[rlock.OutcomeNested], "nothing was nested: %+v", k)
+		}
+	})
+}
