@@ -22,7 +22,7 @@ type grant struct {
 	// Set before the grant is shared.
 	acquisition
 	run   run
-	began time.Time
+	began time.Time // zero as long as it is parked
 	ended time.Time // when it was passed on; zero if it was not
 	entry *watchdog.Entry[*grant]
 

@@ -180,6 +180,9 @@ func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 	g.mu.Lock()
 	loss := g.loss
 	if loss == nil {
+		if g.began.IsZero() {
+			g.began = time.Now()
+		}
 		g.holds = append(g.holds, hold)
 		if hold.counts {
 			g.current++

@@ -152,7 +152,7 @@ func (qs *queues) counted(g *grant) {
 
 // park keeps a grant for the next call. queues.mu is held.
 func (k *kept) park(g *grant, now time.Time) {
-	k.parked = g
+	k.parked, g.began = g, time.Time{}
 	if k.timer == nil {
 		k.timer = time.AfterFunc(k.until.Sub(now), g.lock.expire)
 	}

@@ -1,6 +1,8 @@
 package rlock_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,4 +49,21 @@ func TestRetainedLockInMultiLockIsCounted(t *testing.T) {
 			require.Zero(t, k.Calls[rlock.OutcomeNested], "nothing was nested: %+v", k)
 		}
 	})
+}
+
+// The time in which nobody held the lock is not part of a hold.
+func TestRetainedLockIsNotHeldWhileItIsParked(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	var longest atomic.Int64
+	c := newClient(t, srv, &rlock.Options{Trace: rlock.Trace{Released: func(_ context.Context, r rlock.Release) {
+		longest.Store(max(longest.Load(), int64(r.Held)))
+	}}})
+	mu := c.NewLock("a", rlock.WithRetention(time.Hour))
+	kept(t, srv, mu)
+	longest.Store(0)
+	time.Sleep(time.Second)
+	held, hold := lock(t, t.Context(), mu)
+	require.NoError(t, hold.Unlock(held))
+	require.Less(t, time.Duration(longest.Load()), time.Second)
 }
