@@ -24,6 +24,7 @@ type grant struct {
 	run   run
 	began time.Time // zero as long as it is parked
 	ended time.Time // when it was passed on; zero if it was not
+	empty bool      // it is released, and nobody has held it
 	entry *watchdog.Entry[*grant]
 
 	counting

@@ -208,6 +208,7 @@ func (g *grant) pass() {
 	}
 	g.mu.Unlock()
 	if !over && !g.handOff() {
+		g.empty = true
 		g.lock.client.background(func() { _ = g.release(context.Background()) })
 	}
 }

@@ -67,3 +67,26 @@ func TestRetainedLockIsNotHeldWhileItIsParked(t *testing.T) {
 	require.NoError(t, hold.Unlock(held))
 	require.Less(t, time.Duration(longest.Load()), time.Second)
 }
+
+// found out.
+func TestLossOfParkedGrantIsNotReported(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	var lost atomic.Int64
+	opts := &rlock.Options{Trace: rlock.Trace{Lost: func(rlock.Loss) { lost.Add(1) }}}
+	for name, end := range map[string]func(c *rlock.Client, mu *rlock.Lock){
+		"close":         func(*rlock.Client, *rlock.Lock) {},
+		"other options": func(c *rlock.Client, _ *rlock.Lock) { held, hold := lock(t, t.Context(), c.NewLock("a")); _ = hold.Unlock(held) },
+	} {
+		c := newClient(t, srv, opts)
+		mu := c.NewLock("a", rlock.WithRetention(time.Hour))
+		kept(t, srv, mu)
+		require.NoError(t, srv.Client(t).FlushAll(t.Context()).Err())
+		end(c, mu)
+		require.NoError(t, closeSoon(c))
+		require.Zero(t, lost.Load(), name)
+		for cause, n := range c.Stats().Losses {
+			require.Zero(t, n, "%s %s", name, cause)
+		}
+	}
+}
