@@ -2,10 +2,14 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -75,8 +79,11 @@ func TestLossOfParkedGrantIsNotReported(t *testing.T) {
 	var lost atomic.Int64
 	opts := &rlock.Options{Trace: rlock.Trace{Lost: func(rlock.Loss) { lost.Add(1) }}}
 	for name, end := range map[string]func(c *rlock.Client, mu *rlock.Lock){
-		"close":         func(*rlock.Client, *rlock.Lock) {},
-		"other options": func(c *rlock.Client, _ *rlock.Lock) { held, hold := lock(t, t.Context(), c.NewLock("a")); _ = hold.Unlock(held) },
+		"close": func(*rlock.Client, *rlock.Lock) {},
+		"other options": func(c *rlock.Client, _ *rlock.Lock) {
+			held, hold := lock(t, t.Context(), c.NewLock("a"))
+			_ = hold.Unlock(held)
+		},
 	} {
 		c := newClient(t, srv, opts)
 		mu := c.NewLock("a", rlock.WithRetention(time.Hour))
@@ -89,4 +96,53 @@ func TestLossOfParkedGrantIsNotReported(t *testing.T) {
 			require.Zero(t, n, "%s %s", name, cause)
 		}
 	}
+}
+
+// losingAnswers has renewals executed whose answers are lost.
+type losingAnswers struct{ on atomic.Bool }
+
+func (*losingAnswers) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*losingAnswers) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (l *losingAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	renewal := isScript("renew")
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if len(cmd.Args()) > 1 && l.on.Load() && renewal([]string{cmd.Name(), fmt.Sprint(cmd.Args()[1])}) {
+				err = os.ErrDeadlineExceeded
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+// them has extended it.
+func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 30 * time.Second
+		f := newFakeRedis(t)
+		f.teach(t)
+		hook := new(losingAnswers)
+		f.rdb.AddHook(hook)
+		mu := f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a", rlock.WithRetention(time.Hour))
+		for range 3 {
+			held, hold := lock(t, t.Context(), mu)
+			time.Sleep(time.Second)
+			require.NoError(t, hold.Unlock(held))
+		}
+		require.True(t, f.Exists("a"))
+		hook.on.Store(true)
+		time.Sleep(lease)
+		hook.on.Store(false)
+		time.Sleep(time.Second)
+		require.False(t, f.Exists("a"), "nobody has it")
+		began := time.Now()
+		held, hold, err := mu.TryLockFor(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+		require.Less(t, time.Since(began), time.Second)
+	})
 }
