@@ -62,7 +62,7 @@ func (w *waiter) spareTokens() int64 {
 	case !w.lock.fenced:
 		return 0
 	case w.lock.retains != nil:
-		return DefaultHandoffs
+		return w.lock.keptTokens()
 	case len(w.queue.waiters) < 2 || h.most <= 0:
 		return 0
 	}

@@ -56,6 +56,14 @@ func (l *Lock) retain(wire *kind.Plain) {
 	l.retains = wire
 }
 
+// keptTokens is how many tokens a grant reserves for the calls that take it while it is kept.
+func (l *Lock) keptTokens() int64 {
+	if !l.fenced || l.retains == nil {
+		return 0
+	}
+	return DefaultHandoffs
+}
+
 // kept is what is known of a lock that its client may keep when nobody here holds it: for
 // the grants of one owner, which follow each other in memory. queues.mu guards it.
 type kept struct {
@@ -105,7 +113,7 @@ func (g *grant) giveBack(ctx context.Context) error {
 // does not recall it from a client that does not know whether it has it.
 func (g *grant) keepOnServer(ctx context.Context) bool {
 	l := g.lock
-	if g.unsettled() || l.client.closed.Load() {
+	if g.unsettled() || l.fenced && g.run.spare == 0 || l.client.closed.Load() {
 		return false
 	}
 	k := l.queues.ask(g)

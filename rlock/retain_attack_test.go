@@ -98,6 +98,23 @@ func TestLossOfParkedGrantIsNotReported(t *testing.T) {
 	}
 }
 
+// does not ask whether it may be.
+func TestRetainedFencedTryLock(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithRetention(time.Hour), rlock.WithFencing())
+	try := func() {
+		held, hold, err := mu.TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+	}
+	require.Eventually(t, func() bool {
+		try()
+		return srv.Client(t).Exists(t.Context(), "a").Val() == 1
+	}, 3*time.Second, time.Millisecond)
+	require.Empty(t, sent(t, srv, try))
+}
+
 // losingAnswers has renewals executed whose answers are lost.
 type losingAnswers struct{ on atomic.Bool }
 
