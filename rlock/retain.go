@@ -20,7 +20,8 @@ import (
 // when it is unlocked, or one round trip later if nobody holds it; its first TryLock is
 // refused. Redisson's clients know nothing of that: they wait for up to d, and for the
 // hold that is live by then. So do all others if the message is lost. Once d is over the
-// server is asked anew, and keeps the lock only if nobody waits there.
+// lock is released there, so that whoever waits has a chance, and the next Lock acquires it
+// again.
 //
 // A lock that is kept is renewed like one that is held, but no context depends on it: its
 // loss is not reported, and the next Lock acquires it again. If the process dies, the lock
@@ -70,7 +71,8 @@ type kept struct {
 	owner    string
 	signal   kind.Signal // hears recalls
 	asked    bool        // the server was told, so that a recall may come
-	until    time.Time   // when it has to be told again; zero if it has not agreed
+	until    time.Time   // how long it agrees; zero if it has to be told again
+	last     time.Time   // when the lock has to be released there; zero if it was not kept yet
 	recalled bool
 	parked   *grant      // nobody holds it; nil while somebody does
 	timer    *time.Timer // ends the parking
@@ -128,7 +130,10 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
-	k.until = a.sent.Add(l.retention)
+	if k.last.IsZero() { // not later, as some who wait are not seen: they listen elsewhere, or to nothing
+		k.last = a.sent.Add(l.retention)
+	}
+	k.until = k.last
 	return true
 }
 
@@ -142,7 +147,7 @@ func (qs *queues) ask(g *grant) *kept {
 		return nil
 	}
 	k := q.kept
-	if k.owner != g.owner || k.recalled || !k.signal.Live() {
+	if k.owner != g.owner || k.recalled || !k.last.IsZero() && !time.Now().Before(k.last) || !k.signal.Live() {
 		return nil
 	}
 	k.asked = true
@@ -181,7 +186,7 @@ func (l *Lock) expire() {
 		k.timer = nil
 		switch left := time.Until(k.until); {
 		case k.parked == nil: // whoever unlocks looks at the time
-		case left > 0: // the server was asked anew
+		case left > 0: // the timer was that of an earlier owner
 			k.timer = time.AfterFunc(left, l.expire)
 		default:
 			g, k.parked = k.parked, nil

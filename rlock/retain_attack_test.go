@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -162,4 +164,63 @@ func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
 		require.NoError(t, hold.Unlock(held))
 		require.Less(t, time.Since(began), time.Second)
 	})
+}
+
+// there. Nobody keeps it from him for longer than was said.
+func TestClusterRetainedLockIsReleasedForListenersElsewhere(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	c, err := rlock.New(cluster.Client(t), &rlock.Options{ShardedPubSub: rlock.ShardedOff})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, closeSoon(c)) })
+	mu := c.NewLock("a", rlock.WithRetention(200*time.Millisecond))
+	owner := cluster.Owner(cluster.Slot("a"))
+	other := cluster.Nodes[0]
+	if other == owner {
+		other = cluster.Nodes[1]
+	}
+	require.Eventually(t, func() bool {
+		held, hold := lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held))
+		return owner.Client(t).Exists(t.Context(), "a").Val() == 1
+	}, 10*time.Second, time.Millisecond)
+	sub := other.Client(t).Subscribe(t.Context(), lua.UnlockChannel("a"))
+	defer sub.Close()
+	_, err = sub.Receive(t.Context())
+	require.NoError(t, err)
+	heard := sub.Channel()
+	for end := time.Now().Add(5 * time.Second); ; {
+		held, hold := lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held))
+		select {
+		case <-heard:
+			return
+		default:
+			require.True(t, time.Now().Before(end), "no release for 5 s")
+		}
+	}
+}
+
+// A server that does not tell who listens does not have the lock kept for ever.
+func TestRetainedLockWithoutRightToPubsub(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	require.NoError(t, srv.Client(t).Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "~*", "&*", "+@all", "-pubsub").Err())
+	rdb := srv.Client(t, func(o *redis.Options) { o.Username = "u"; o.Password = "x" })
+	mu := clientOn(t, rdb, nil).NewLock("a", rlock.WithRetention(200*time.Millisecond))
+	kept(t, srv, mu)
+	sub := srv.Client(t).Subscribe(t.Context(), lua.UnlockChannel("a"))
+	defer sub.Close()
+	_, err := sub.Receive(t.Context())
+	require.NoError(t, err)
+	heard := sub.Channel()
+	for end := time.Now().Add(5 * time.Second); ; {
+		held, hold := lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held))
+		select {
+		case <-heard:
+			return
+		default:
+			require.True(t, time.Now().Before(end), "no release for 5 s")
+		}
+	}
 }
