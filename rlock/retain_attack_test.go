@@ -224,3 +224,32 @@ func TestRetainedLockWithoutRightToPubsub(t *testing.T) {
 		}
 	}
 }
+
+// A client that announces in one way recalls a lock from one that listens in another.
+func TestClusterRecallReachesEveryFamily(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3, 0)
+	client := func(mode rlock.ShardedPubSub) *rlock.Client {
+		c, err := rlock.New(cluster.Client(t), &rlock.Options{ShardedPubSub: mode})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, closeSoon(c)) })
+		return c
+	}
+	for name, modes := range map[string][2]rlock.ShardedPubSub{
+		"a": {rlock.ShardedOff, rlock.ShardedOn}, "b": {rlock.ShardedOn, rlock.ShardedOff},
+		"c": {rlock.ShardedBoth, rlock.ShardedOn}, "d": {rlock.ShardedBoth, rlock.ShardedOff},
+		"e": {rlock.ShardedOff, rlock.ShardedBoth}, "f": {rlock.ShardedOn, rlock.ShardedBoth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := client(modes[0]).NewLock(name, rlock.WithRetention(time.Hour)), client(modes[1]).NewFairLock(name)
+			require.Eventually(t, func() bool {
+				held, hold := lock(t, t.Context(), a)
+				require.NoError(t, hold.Unlock(held))
+				return cluster.Owner(cluster.Slot(name)).Client(t).Exists(t.Context(), name).Val() == 1
+			}, 10*time.Second, time.Millisecond)
+			began := time.Now()
+			held, hold := lock(t, t.Context(), b)
+			require.NoError(t, hold.Unlock(held))
+			require.Less(t, time.Since(began), time.Second)
+		})
+	}
+}
