@@ -140,8 +140,12 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	for _, before := range l.queues.held(g) {
-		before.correct() // finds out that it is lost
+	before, parked := l.queues.held(g)
+	for _, other := range before {
+		other.correct() // finds out that it is lost
+	}
+	if parked != nil { // that would not
+		parked.drop()
 	}
 	if l.retains != nil {
 		l.queues.listen(g)

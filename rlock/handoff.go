@@ -201,14 +201,30 @@ func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 
 // pass gives away a grant that nobody took.
 func (g *grant) pass() {
+	if g.giveUp() && !g.handOff() {
+		g.releaseEmpty()
+	}
+}
+
+// drop releases such a grant, whoever waits here.
+func (g *grant) drop() {
+	if g.giveUp() {
+		g.releaseEmpty()
+	}
+}
+
+// giveUp is the end of a grant that nobody took. It reports false if that was lost.
+func (g *grant) giveUp() bool {
 	g.mu.Lock()
-	over := g.state != owned
-	if !over {
-		g.state = released
+	defer g.mu.Unlock()
+	if g.state != owned {
+		return false
 	}
-	g.mu.Unlock()
-	if !over && !g.handOff() {
-		g.empty = true
-		g.lock.client.background(func() { _ = g.release(context.Background()) })
-	}
+	g.state = released
+	return true
+}
+
+func (g *grant) releaseEmpty() {
+	g.empty = true
+	g.lock.client.background(func() { _ = g.release(context.Background()) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -252,4 +253,35 @@ func TestClusterRecallReachesEveryFamily(t *testing.T) {
 			require.Less(t, time.Since(began), time.Second)
 		})
 	}
+}
+
+// once otherwise.
+func TestFakeTimeParkedGrantEndsWithTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Hour))
+		open := f.hold(isScript("try"))
+		var all sync.WaitGroup
+		var first *rlock.Hold
+		var firstCtx context.Context
+		all.Go(func() {
+			var err error
+			firstCtx, first, err = mu.TryLock(t.Context())
+			require.NoError(t, err)
+		})
+		synctest.Wait()
+		held, hold := lock(t, t.Context(), mu)
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, hold.Unlock(held))
+		require.True(t, f.Exists("a"), "kept")
+		f.Del("a") // as a failover may
+		open()
+		all.Wait()
+		require.NoError(t, firstCtx.Err())
+		_, _, err := mu.TryLockFor(t.Context(), time.Second)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "held twice")
+		require.NoError(t, first.Unlock(t.Context()))
+	})
 }
