@@ -198,10 +198,16 @@ func (l *Lock) expire() {
 }
 
 // takeParked returns the grant that is parked if it will do for l, or else as one to give
-// back. queues.mu is held.
+// back. One that is held and will not do is recalled: those who keep it may pass it on to
+// each other for long. queues.mu is held.
 func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	k := q.kept
-	if k == nil || k.parked == nil {
+	if k == nil {
+		return nil, nil
+	}
+	if k.parked == nil {
+		holder := q.holder()
+		k.recalled = k.recalled || holder != nil && holder.owner == k.owner && !l.alike(holder.lock)
 		return nil, nil
 	}
 	g := k.parked

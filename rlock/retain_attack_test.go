@@ -285,3 +285,30 @@ func TestFakeTimeParkedGrantEndsWithTheNext(t *testing.T) {
 		require.NoError(t, first.Unlock(t.Context()))
 	})
 }
+
+// Whoever has other options than those who keep the lock gets it although they never leave it.
+func TestRetainedLockIsNotKeptFromOtherOptions(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	keeping, other := c.NewLock("a", rlock.WithRetention(time.Hour)), c.NewLock("a")
+	kept(t, srv, keeping)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_ = keeping.Do(ctx, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	began := time.Now()
+	held, hold, err := other.TryLockFor(t.Context(), 30*time.Second)
+	took := time.Since(began)
+	cancel()
+	all.Wait()
+	require.NoError(t, err)
+	require.NoError(t, hold.Unlock(held))
+	require.Less(t, took, 2*time.Second)
+}
