@@ -18,7 +18,7 @@ for i = 1, tonumber(ARGV[1]) do
     end
     local held = owner == ARGV[3 * i] -- the answer to an earlier delivery was lost
     if owner and not held then
-        recall(KEYS[i], owner, count, 'PUBLISH SPUBLISH')
+        recall(KEYS[i], owner, count)
         return {0, i, redis.call('pttl', KEYS[i]), owner}
     end
     local counter = KEYS[tonumber(ARGV[3 * i + 1])]

@@ -21,6 +21,6 @@ local function try(key, counter, lease, owner, spare)
     elseif holder == owner then
         return again(key, counter, lease, ttl, spare)
     end
-    recall(key, holder, held, 'PUBLISH SPUBLISH') -- which of them the client hears is not known here
+    recall(key, holder, held)
     return {0, ttl, holder}
 end

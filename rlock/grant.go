@@ -22,8 +22,9 @@ type grant struct {
 	// Set before the grant is shared.
 	acquisition
 	run   run
-	began time.Time
+	began time.Time // zero as long as it is parked
 	ended time.Time // when it was passed on; zero if it was not
+	empty bool      // it is released, and nobody has held it
 	entry *watchdog.Entry[*grant]
 
 	counting
@@ -139,8 +140,12 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	for _, before := range l.queues.held(g) {
-		before.correct() // finds out that it is lost
+	before, parked := l.queues.held(g)
+	for _, other := range before {
+		other.correct() // finds out that it is lost
+	}
+	if parked != nil { // that would not
+		parked.drop()
 	}
 	if l.retains != nil {
 		l.queues.listen(g)

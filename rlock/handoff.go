@@ -62,7 +62,7 @@ func (w *waiter) spareTokens() int64 {
 	case !w.lock.fenced:
 		return 0
 	case w.lock.retains != nil:
-		return DefaultHandoffs
+		return w.lock.keptTokens()
 	case len(w.queue.waiters) < 2 || h.most <= 0:
 		return 0
 	}
@@ -180,6 +180,9 @@ func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 	g.mu.Lock()
 	loss := g.loss
 	if loss == nil {
+		if g.began.IsZero() {
+			g.began = time.Now()
+		}
 		g.holds = append(g.holds, hold)
 		if hold.counts {
 			g.current++
@@ -198,13 +201,30 @@ func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 
 // pass gives away a grant that nobody took.
 func (g *grant) pass() {
+	if g.giveUp() && !g.handOff() {
+		g.releaseEmpty()
+	}
+}
+
+// drop releases such a grant, whoever waits here.
+func (g *grant) drop() {
+	if g.giveUp() {
+		g.releaseEmpty()
+	}
+}
+
+// giveUp is the end of a grant that nobody took. It reports false if that was lost.
+func (g *grant) giveUp() bool {
 	g.mu.Lock()
-	over := g.state != owned
-	if !over {
-		g.state = released
+	defer g.mu.Unlock()
+	if g.state != owned {
+		return false
 	}
-	g.mu.Unlock()
-	if !over && !g.handOff() {
-		g.lock.client.background(func() { _ = g.release(context.Background()) })
-	}
+	g.state = released
+	return true
+}
+
+func (g *grant) releaseEmpty() {
+	g.empty = true
+	g.lock.client.background(func() { _ = g.release(context.Background()) })
 }

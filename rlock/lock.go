@@ -131,7 +131,7 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	g := l.newGrant(l.owner())
-	a := g.acquire(wait, p, kind.Options{})
+	a := g.acquire(wait, p, kind.Options{Spare: l.keptTokens()})
 	if a.err == nil && !a.value.Acquired {
 		a.err = l.refusal(a.value.Holder, a.value.TTL)
 	}

@@ -34,8 +34,11 @@ func (g *grant) lose(err error) {
 	if first {
 		g.entry.Stop()
 		g.sweepPassed()
-		if !idle { // parked, or not taken yet: then nothing depended on it
+		switch {
+		case !idle:
 			g.reportLost(loss, acquisitions)
+		case err != errGone && err != ErrClosed: // parked, or not taken yet: nothing depended on it
+			g.sweep() // no Unlock will: a renewal that was not answered may have extended the lease
 		}
 		g.finish()
 	}

@@ -20,7 +20,8 @@ import (
 // when it is unlocked, or one round trip later if nobody holds it; its first TryLock is
 // refused. Redisson's clients know nothing of that: they wait for up to d, and for the
 // hold that is live by then. So do all others if the message is lost. Once d is over the
-// server is asked anew, and keeps the lock only if nobody waits there.
+// lock is released there, so that whoever waits has a chance, and the next Lock acquires it
+// again.
 //
 // A lock that is kept is renewed like one that is held, but no context depends on it: its
 // loss is not reported, and the next Lock acquires it again. If the process dies, the lock
@@ -56,13 +57,22 @@ func (l *Lock) retain(wire *kind.Plain) {
 	l.retains = wire
 }
 
+// keptTokens is how many tokens a grant reserves for the calls that take it while it is kept.
+func (l *Lock) keptTokens() int64 {
+	if !l.fenced || l.retains == nil {
+		return 0
+	}
+	return DefaultHandoffs
+}
+
 // kept is what is known of a lock that its client may keep when nobody here holds it: for
 // the grants of one owner, which follow each other in memory. queues.mu guards it.
 type kept struct {
 	owner    string
 	signal   kind.Signal // hears recalls
 	asked    bool        // the server was told, so that a recall may come
-	until    time.Time   // when it has to be told again; zero if it has not agreed
+	until    time.Time   // how long it agrees; zero if it has to be told again
+	last     time.Time   // when the lock has to be released there; zero if it was not kept yet
 	recalled bool
 	parked   *grant      // nobody holds it; nil while somebody does
 	timer    *time.Timer // ends the parking
@@ -105,7 +115,7 @@ func (g *grant) giveBack(ctx context.Context) error {
 // does not recall it from a client that does not know whether it has it.
 func (g *grant) keepOnServer(ctx context.Context) bool {
 	l := g.lock
-	if g.unsettled() || l.client.closed.Load() {
+	if g.unsettled() || l.fenced && g.run.spare == 0 || l.client.closed.Load() {
 		return false
 	}
 	k := l.queues.ask(g)
@@ -120,7 +130,10 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
-	k.until = a.sent.Add(l.retention)
+	if k.last.IsZero() { // not later, as some who wait are not seen: they listen elsewhere, or to nothing
+		k.last = a.sent.Add(l.retention)
+	}
+	k.until = k.last
 	return true
 }
 
@@ -134,7 +147,7 @@ func (qs *queues) ask(g *grant) *kept {
 		return nil
 	}
 	k := q.kept
-	if k.owner != g.owner || k.recalled || !k.signal.Live() {
+	if k.owner != g.owner || k.recalled || !k.last.IsZero() && !time.Now().Before(k.last) || !k.signal.Live() {
 		return nil
 	}
 	k.asked = true
@@ -152,7 +165,7 @@ func (qs *queues) counted(g *grant) {
 
 // park keeps a grant for the next call. queues.mu is held.
 func (k *kept) park(g *grant, now time.Time) {
-	k.parked = g
+	k.parked, g.began = g, time.Time{}
 	if k.timer == nil {
 		k.timer = time.AfterFunc(k.until.Sub(now), g.lock.expire)
 	}
@@ -173,7 +186,7 @@ func (l *Lock) expire() {
 		k.timer = nil
 		switch left := time.Until(k.until); {
 		case k.parked == nil: // whoever unlocks looks at the time
-		case left > 0: // the server was asked anew
+		case left > 0: // the timer was that of an earlier owner
 			k.timer = time.AfterFunc(left, l.expire)
 		default:
 			g, k.parked = k.parked, nil
@@ -185,15 +198,21 @@ func (l *Lock) expire() {
 }
 
 // takeParked returns the grant that is parked if it will do for l, or else as one to give
-// back. queues.mu is held.
+// back. One that is held and will not do is recalled: those who keep it may pass it on to
+// each other for long. queues.mu is held.
 func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	k := q.kept
-	if k == nil || k.parked == nil {
+	if k == nil {
+		return nil, nil
+	}
+	if k.parked == nil {
+		holder := q.holder()
+		k.recalled = k.recalled || holder != nil && holder.owner == k.owner && !l.alike(holder.lock)
 		return nil, nil
 	}
 	g := k.parked
 	k.parked = nil
-	if l.alike(g.lock) {
+	if l.alike(g.lock) && l.account == g.lock.account { // by which its holds are counted
 		return g, nil
 	}
 	k.recalled = true
