@@ -100,7 +100,7 @@ func (g *grant) handOff() bool {
 	if q == nil || c.closed.Load() {
 		return false
 	}
-	keeps := q.kept.allows(g, now)
+	keeps := q.kept.allows(g)
 	if !inBudget && !keeps {
 		return false
 	}
@@ -133,7 +133,7 @@ func (g *grant) handOff() bool {
 	q.replace(g, heir)
 	g.ended = now
 	if next == nil {
-		q.kept.park(heir, now)
+		q.kept.park(heir)
 		return true
 	}
 	next.given = heir

@@ -16,8 +16,7 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	}
 	q.holders = append(q.holders, g)
 	if k := q.kept; k != nil && k.parked != nil {
-		k.recalled = true
-		parked, k.parked = k.parked, nil
+		parked = k.stop()
 	}
 	return before, parked
 }

@@ -116,8 +116,7 @@ func (qs *queues) wakeAll() (parked []*grant) {
 			w.wakeUp()
 		}
 		if k := q.kept; k != nil && k.parked != nil {
-			parked = append(parked, k.parked)
-			k.parked = nil
+			parked = append(parked, k.stop())
 		}
 	}
 	return parked

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -17,8 +18,8 @@ import (
 // of a partition, say. Zero, the default, keeps nothing.
 //
 // Another client of this library that wants the lock recalls it by a message, and gets it
-// when it is unlocked, or one round trip later if nobody holds it; its first TryLock is
-// refused. Redisson's clients know nothing of that: they wait for up to d, and for the
+// when it is unlocked, or one round trip later if nobody holds it; its TryLock is
+// refused, and a later one succeeds if the lock was not taken again meanwhile. Redisson's clients know nothing of that: they wait for up to d, and for the
 // hold that is live by then. So do all others if the message is lost. Once d is over the
 // lock is released there, so that whoever waits has a chance, and the next Lock acquires it
 // again.
@@ -30,8 +31,8 @@ import (
 // it) is noticed at the next renewal, as under a hold; until then the client goes on to
 // take it in memory. Each Lock has a fencing token of its own, if the lock has tokens.
 //
-// The first Unlock starts to listen for recalls, and keeps nothing yet if its hold was
-// shorter than that takes. All users of a name in a client should agree on d: whoever has
+// The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold
+// was shorter than that takes. All users of a name in a client should agree on d: whoever has
 // another one, or other options, waits for a release on the server. It is for locks from
 // [Client.NewLock], not together with [WithoutRenewal], [WithReplicas] and [WithPolling].
 func WithRetention(d time.Duration) LockOption {
@@ -68,29 +69,37 @@ func (l *Lock) keptTokens() int64 {
 // kept is what is known of a lock that its client may keep when nobody here holds it: for
 // the grants of one owner, which follow each other in memory. queues.mu guards it.
 type kept struct {
-	owner    string
-	signal   kind.Signal // hears recalls
-	asked    bool        // the server was told, so that a recall may come
-	until    time.Time   // how long it agrees; zero if it has to be told again
-	last     time.Time   // when the lock has to be released there; zero if it was not kept yet
-	recalled bool
-	parked   *grant      // nobody holds it; nil while somebody does
-	timer    *time.Timer // ends the parking
+	owner  string
+	signal kind.Signal // hears recalls
+	state  keptState
+	parked *grant      // nobody holds it; nil while somebody does
+	timer  *time.Timer // ends it; nil before the server has agreed
 }
 
+// keptState says how far a kept is.
+type keptState int
+
+const (
+	keptListening keptState = iota // for recalls; the server was not asked yet
+	keptAsked                      // the server was told, or is told again after a nested hold was counted there
+	keptAgreed                     // the hold count there is 0: a grant may be passed on in memory, or parked
+	keptOver                       // recalled, or its time is over: the next Unlock releases the lock
+)
+
 // allows tells whether a grant may be passed on in memory, or parked. queues.mu is held.
-func (k *kept) allows(g *grant, now time.Time) bool {
-	return k != nil && k.owner == g.owner && !k.recalled && now.Before(k.until)
+func (k *kept) allows(g *grant) bool {
+	return k != nil && k.owner == g.owner && k.state == keptAgreed
 }
 
 // listen makes sure that a recall of g is heard.
 func (qs *queues) listen(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil && q.kept == nil {
-		l := g.lock
-		q.kept = &kept{owner: g.owner, signal: l.wire.Subscribe(l.hearRecall, l.missRecall)}
+	q := qs.byKey[g.lock.key]
+	if q == nil || q.kept != nil || !slices.Contains(q.holders, g) { // it may be lost already
+		return
 	}
+	q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(g.lock.hearRecall, g.lock.missRecall)}
 }
 
 // giveBack is what becomes of a grant whose last hold is unlocked, and for which nobody
@@ -128,13 +137,7 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	if a.err != nil || !a.value || a.doubt || a.open {
 		return false
 	}
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
-	if k.last.IsZero() { // not later, as some who wait are not seen: they listen elsewhere, or to nothing
-		k.last = a.sent.Add(l.retention)
-	}
-	k.until = k.last
-	return true
+	return l.queues.agreed(l, k, a.sent)
 }
 
 // ask returns what is kept of the grant, if the server may be asked to: a recall would be
@@ -147,54 +150,56 @@ func (qs *queues) ask(g *grant) *kept {
 		return nil
 	}
 	k := q.kept
-	if k.owner != g.owner || k.recalled || !k.last.IsZero() && !time.Now().Before(k.last) || !k.signal.Live() {
+	if k.owner != g.owner || k.state == keptOver || !k.signal.Live() {
 		return nil
 	}
-	k.asked = true
+	k.state = keptAsked
 	return k
+}
+
+// agreed notes that the server agrees. The lock goes back there when the time is over that
+// began with the first agreement, whatever happens meanwhile: not all who wait for it can
+// be seen there. It returns false if it was recalled or lost by now.
+func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[l.key]; q == nil || q.kept != k || k.state != keptAsked {
+		return false
+	}
+	k.state = keptAgreed
+	if k.timer == nil {
+		k.timer = time.AfterFunc(time.Until(sent.Add(l.retention)), func() { l.expire(k) })
+	}
+	return true
 }
 
 // counted notes that the hold count on the server is not 0 any more.
 func (qs *queues) counted(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil && q.kept != nil && q.kept.owner == g.owner {
-		q.kept.until = time.Time{}
+	if q := qs.byKey[g.lock.key]; q != nil && q.kept.allows(g) {
+		q.kept.state = keptAsked
 	}
 }
 
 // park keeps a grant for the next call. queues.mu is held.
-func (k *kept) park(g *grant, now time.Time) {
-	k.parked, g.began = g, time.Time{}
-	if k.timer == nil {
-		k.timer = time.AfterFunc(k.until.Sub(now), g.lock.expire)
-	}
+func (k *kept) park(g *grant) { k.parked, g.began = g, time.Time{} }
+
+// stop ends the keeping, and returns the grant that is parked, to be given back. queues.mu
+// is held.
+func (k *kept) stop() *grant {
+	g := k.parked
+	k.parked, k.state = nil, keptOver
+	return g
 }
 
-// expire gives back the grant that is parked, if its time is over.
-func (l *Lock) expire() {
+// expire is the end of the time for which a lock is kept.
+func (l *Lock) expire(k *kept) {
 	if l.client.begin() != nil { // Close gives it back
 		return
 	}
 	defer l.client.done()
-	var g *grant
-	l.withQueue(func(q *queue) {
-		k := q.kept
-		if k == nil {
-			return
-		}
-		k.timer = nil
-		switch left := time.Until(k.until); {
-		case k.parked == nil: // whoever unlocks looks at the time
-		case left > 0: // the timer was that of an earlier owner
-			k.timer = time.AfterFunc(left, l.expire)
-		default:
-			g, k.parked = k.parked, nil
-		}
-	})
-	if g != nil {
-		g.pass()
-	}
+	l.recall(func(other *kept) bool { return other == k })
 }
 
 // takeParked returns the grant that is parked if it will do for l, or else as one to give
@@ -206,17 +211,16 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 		return nil, nil
 	}
 	if k.parked == nil {
-		holder := q.holder()
-		k.recalled = k.recalled || holder != nil && holder.owner == k.owner && !l.alike(holder.lock)
+		if holder := q.holder(); holder != nil && holder.owner == k.owner && !l.alike(holder.lock) {
+			k.state = keptOver
+		}
 		return nil, nil
 	}
-	g := k.parked
-	k.parked = nil
-	if l.alike(g.lock) && l.account == g.lock.account { // by which its holds are counted
+	if g := k.parked; l.alike(g.lock) && l.account == g.lock.account { // by which its holds are counted
+		k.parked = nil
 		return g, nil
 	}
-	k.recalled = true
-	return nil, g
+	return nil, k.stop()
 }
 
 // retake takes the lock if it is parked.
@@ -254,15 +258,16 @@ func (l *Lock) hearRecall(payload string) {
 }
 
 // missRecall is told that a recall may have been missed.
-func (l *Lock) missRecall() { l.recall(func(k *kept) bool { return k.asked }) }
+func (l *Lock) missRecall() {
+	l.recall(func(k *kept) bool { return k.state != keptListening })
+}
 
 // recall has the lock released, now or when it is unlocked.
 func (l *Lock) recall(meant func(*kept) bool) {
 	var g *grant
 	l.withQueue(func(q *queue) {
 		if k := q.kept; k != nil && meant(k) {
-			k.recalled = true
-			g, k.parked = k.parked, nil
+			g = k.stop()
 		}
 	})
 	if g != nil {

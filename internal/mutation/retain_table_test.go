@@ -24,7 +24,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"a lock is kept although a recall may have been missed", "rlock/retain.go",
-		"return k.asked })", "return false })",
+		"return k.state != keptListening })", "return false })",
 		"rlock", "TestFakeTimeRecallMayBeMissed", quick,
 	},
 	{
@@ -33,14 +33,24 @@ var ofRetention = []mutation{
 		"rlock", "TestFakeTimeRetainedDeaf", quick,
 	},
 	{
-		"the time to keep a lock does not end", "rlock/retain.go",
-		"&& now.Before(k.until)", "",
-		"rlock", "TestFakeTimeRetentionIsAskedForAnew", quick,
+		"a lock in use is kept when its time is over", "rlock/retain.go",
+		"k.parked, k.state = nil, keptOver", "k.parked = nil",
+		"rlock", "TestFakeTimeRetentionEndsInUse", quick,
 	},
 	{
 		"a lock stays parked when its time is over", "rlock/retain.go",
-		"case left > 0:", "case true:",
+		"return other == k })", "return false })",
 		"rlock", "TestFakeTimeRetentionEnds", quick,
+	},
+	{
+		"a parked grant outlives the next one", "rlock/grant.go",
+		"if parked != nil {", "if parked != nil && false {",
+		"rlock", "TestFakeTimeParkedGrantEndsWithTheNext", quick,
+	},
+	{
+		"a parked grant that lapses stays on the server", "rlock/loss.go",
+		"case err != errGone && err != ErrClosed:", "case false:",
+		"rlock", "TestFakeTimeLostParkedGrantIsReleased", quick,
 	},
 	{
 		"a lock is kept without an answer", "rlock/retain.go",
@@ -64,7 +74,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"the loss of a lock that nobody holds is told", "rlock/loss.go",
-		"if !idle {", "if !idle || first {",
+		"case !idle:", "case true:",
 		"rlock", "TestFakeTimeRetainedLockIsLost", quick,
 	},
 }
