@@ -139,6 +139,9 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
+	if l.fixed { // a hold that is renewed is noticed by that
+		c.records.Notice()
+	}
 	for _, before := range l.queues.held(g) {
 		before.correct() // finds out that it is lost
 	}
