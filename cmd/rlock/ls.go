@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,8 +143,13 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 	return locks, nil
 }
 
-// ownerField is Redisson's form; ":write" marks the writer of a read-write lock.
-var ownerField = regexp.MustCompile(`(?s)^.+:[0-9]+(:write)?$`)
+// isOwner tells whether a field is of Redisson's form, client:number; ":write" marks the
+// writer of a read-write lock.
+func isOwner(field string) bool {
+	field = strings.TrimSuffix(field, ":write")
+	at := strings.LastIndexByte(field, ':')
+	return at > 0 && at < len(field)-1 && strings.Trim(field[at+1:], "0123456789") == ""
+}
 
 // parseHolds reads the fields and values of a hash. It reports false if that is
 // not a lock.
@@ -157,7 +161,7 @@ func parseHolds(page []string) (map[string]int64, bool) {
 			continue
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || !ownerField.MatchString(field) {
+		if err != nil || !isOwner(field) {
 			return nil, false
 		}
 		holds[field] = n

@@ -9,7 +9,6 @@
 package record
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -54,16 +53,62 @@ const (
 
 // Entry is one lock of a client.
 type Entry struct {
-	What What   `json:"-"`
-	Name string `json:"-"`
+	What What
+	Name string
 
-	Kind    string    `json:"kind,omitempty"`
-	Purpose string    `json:"purpose,omitempty"`
-	Owner   string    `json:"owner,omitempty"` // of the oldest hold, or the one that was lost
-	Cause   string    `json:"cause,omitempty"` // of a loss
-	Since   time.Time `json:"-"`               // by the client's clock
-	Count   int       `json:"n,omitempty"`     // holds, or calls that wait, if not one
-	At      int64     `json:"since"`           // Since in milliseconds
+	Kind    string
+	Purpose string
+	Owner   string    // of the oldest hold, or the one that was lost
+	Cause   string    // of a loss
+	Since   time.Time // by the client's clock
+	Count   int       // holds, or calls that wait
+}
+
+// value returns what the field of the entry has: words, each with its name. The purpose is
+// the rest of it, and may have spaces.
+func (e *Entry) value() string {
+	b := make([]byte, 0, 128)
+	word := func(name, value string) {
+		if value != "" {
+			b = append(append(append(append(b, name...), '='), value...), ' ')
+		}
+	}
+	word("kind", e.Kind)
+	word("since", strconv.FormatInt(e.Since.UnixMilli(), 10))
+	word("owner", e.Owner)
+	word("cause", e.Cause)
+	if e.Count > 1 {
+		word("n", strconv.Itoa(e.Count))
+	}
+	word("purpose", Clean(e.Purpose))
+	return string(b[:len(b)-1])
+}
+
+// read reads what a field has. Words of other versions are left out.
+func (e *Entry) read(value string) (ok bool) {
+	for rest := value; rest != ""; {
+		var word string
+		whole := rest
+		word, rest, _ = strings.Cut(rest, " ")
+		name, text, _ := strings.Cut(word, "=")
+		switch name {
+		case "kind":
+			e.Kind = text
+		case "since":
+			n, err := strconv.ParseInt(text, 10, 64)
+			e.Since, ok = time.UnixMilli(n), err == nil
+		case "owner":
+			e.Owner = text
+		case "cause":
+			e.Cause = text
+		case "n":
+			n, _ := strconv.Atoi(text)
+			e.Count = max(n, 1)
+		case "purpose":
+			e.Purpose, rest = strings.TrimPrefix(whole, "purpose="), ""
+		}
+	}
+	return ok
 }
 
 // Rates are what a client has counted.
@@ -88,14 +133,13 @@ func (r *Record) Fields() []any {
 	var entries []any
 	size, more := 0, r.More
 	for i := range r.Entries {
-		e := r.Entries[i]
-		e.At, e.Purpose = e.Since.UnixMilli(), Clean(e.Purpose)
-		value, err := json.Marshal(e)
-		if size += len(e.Name) + len(value); err != nil || i >= maxEntries || size > maxBytes {
+		e := &r.Entries[i]
+		value := e.value()
+		if size += len(e.Name) + len(value); i >= maxEntries || size > maxBytes {
 			more += len(r.Entries) - i
 			break
 		}
-		entries = append(entries, string(e.What)+":"+e.Name, string(value))
+		entries = append(entries, string(e.What)+":"+e.Name, value)
 	}
 	fields := []any{
 		"host", Clean(r.Host), "pid", strconv.Itoa(r.PID), "program", Clean(r.Program), "version", Clean(r.Version),
@@ -139,11 +183,9 @@ func Read(fields map[string]string) Record {
 	for field, value := range fields {
 		what, name, ok := strings.Cut(field, ":")
 		e := Entry{What: What(what), Name: name, Count: 1}
-		if !ok || e.What != Holds && e.What != Waits && e.What != Lost || json.Unmarshal([]byte(value), &e) != nil {
-			continue
+		if ok && (e.What == Holds || e.What == Waits || e.What == Lost) && e.read(value) {
+			r.Entries = append(r.Entries, e)
 		}
-		e.Since, e.Count = time.UnixMilli(e.At), max(e.Count, 1)
-		r.Entries = append(r.Entries, e)
 	}
 	return r
 }
