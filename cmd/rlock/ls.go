@@ -33,7 +33,9 @@ through all keys of the database in small steps, which does not block the
 server; locks that come or go meanwhile may be shown or not. What counts is the
 look: a hash with fields like <client>:<number> and whole numbers in them.
 QUEUED is how many have a place in the queue of the lock: each client that waits
-for a plain lock, each call that waits for a fair one. A read/write lock has none.`,
+for a plain lock, each call that waits for a fair one. A read/write lock has none.
+WAIT and HOLDER are from what clients tell: the calls that wait for longer than a
+second, and host, program, process, purpose and time of who holds it, see "top".`,
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
@@ -47,6 +49,11 @@ for a plain lock, each call that waits for a fair one. A read/write lock has non
 			locks, err := s.list(ctx, cmd.Args().First())
 			if err != nil {
 				return fmt.Errorf("%w: %w", rlock.ErrUnavailable, err)
+			}
+			records, _ := s.records(ctx) // who may look at locks only is still shown those
+			holds := records.holds()
+			for i := range locks {
+				locks[i].explain(records, holds)
 			}
 			return printLocks(cmd.Root().Writer, locks, cmd.Bool("json"))
 		},
@@ -180,6 +187,14 @@ func isReadWrite(page []string) bool {
 	return false
 }
 
+// calls is how many calls wait, as their clients tell.
+func (v lockView) calls() (n int) {
+	for _, w := range v.Waiting {
+		n += w.Calls
+	}
+	return n
+}
+
 // escapeGlob makes a pattern that matches s itself.
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
@@ -191,11 +206,11 @@ func printLocks(w io.Writer, locks []lockView, asJSON bool) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(locks) > 0 {
-		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE\tQUEUED")
+		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE\tQUEUED\tWAIT\tHOLDER")
 	}
 	for _, v := range locks {
 		for _, o := range v.Owners {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease(), v.queued())
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%d\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease(), v.queued(), v.calls(), cmp.Or(o.tells(), "-"))
 		}
 	}
 	return t.Flush()

@@ -142,21 +142,27 @@ func (w *watch) listen(ctx context.Context, glob string) <-chan string {
 	}
 	pattern := escapeGlob(w.server.prefix) + glob
 	for _, prefix := range unlockChannels() {
-		go w.hear(ctx, prefix+":{"+pattern+"}", prefix, releases)
-		go w.hear(ctx, prefix+":"+pattern, prefix, releases) // of names with a hash tag
+		all := escapeGlob(w.server.prefix) + "*"
+		go w.hear(ctx, prefix, releases, prefix+":{"+pattern+"}", prefix+":{"+all+"}")
+		go w.hear(ctx, prefix, releases, prefix+":"+pattern, prefix+":"+all) // of names with a hash tag
 	}
 	return releases
 }
 
-// hear subscribes to a pattern, as long as ctx allows. go-redis may not return at once when
-// that ends, and so nobody waits for the goroutine.
-func (w *watch) hear(ctx context.Context, pattern, prefix string, releases chan<- string) {
+// hear subscribes to a pattern, as long as ctx allows, or to the other one: a user with few
+// rights may subscribe to no other pattern than a rule has. go-redis may not return at once
+// when ctx ends, and so nobody waits for the goroutine.
+func (w *watch) hear(ctx context.Context, prefix string, releases chan<- string, pattern, other string) {
 	ps := w.server.rdb.PSubscribe(ctx, pattern)
 	defer func() { _ = ps.Close() }()
 	for ctx.Err() == nil {
 		message, err := ps.Receive(ctx)
 		switch m := message.(type) {
 		case nil:
+			if redis.IsPermissionError(err) && other != "" {
+				go w.hear(ctx, prefix, releases, other, "")
+				return
+			}
 			if redis.IsPermissionError(err) {
 				fmt.Fprintf(w.errs, "rlock: releases on %s are not heard: %v\n", printable(pattern), err)
 				return
