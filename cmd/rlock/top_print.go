@@ -16,7 +16,7 @@ var topColumns = []struct {
 	width int // of the terminal; negative: at the right
 	share int // of 100
 }{
-	{"LOCK", 0, 38}, {"KIND", 6, 0}, {"HOLDER", 0, 36}, {"PURPOSE", 0, 26}, {"HELD", -6, 0}, {"TTL", -5, 0}, {"WAIT", -4, 0}, {"ACQ/S", -6, 0},
+	{"LOCK", 0, 38}, {"KIND", 6, 0}, {"HOLDER", 0, 36}, {"PURPOSE", 0, 26}, {"HELD", -6, 0}, {"TTL", -6, 0}, {"WAIT", -4, 0}, {"ACQ/S", -6, 0},
 }
 
 // sortTop puts the locks into the order of a column; where that is the same, and by
@@ -98,9 +98,9 @@ func (v *topView) summary() string {
 		rate += v.Clients[i].PerSecond
 		leftOut += v.Clients[i].LeftOut
 	}
-	text := fmt.Sprintf("%d clients, %d locks held, %d calls wait, %.1f acquired/s, %d lost", len(v.Clients), held, waiters, rate, len(v.Lost))
+	text := fmt.Sprintf("clients %d, locks held %d, calls waiting %d, acquired/s %.1f, lost %d", len(v.Clients), held, waiters, rate, len(v.Lost))
 	if leftOut > 0 {
-		text += fmt.Sprintf(", %d locks left out", leftOut)
+		text += fmt.Sprintf(", locks left out %d", leftOut)
 	}
 	return text
 }
