@@ -3,9 +3,12 @@ package rlock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/request"
@@ -40,7 +43,7 @@ func (c *Client) keepRecords() {
 		Send: c.sendRecord,
 		Final: func(err error) bool {
 			_, final := classify(err)
-			return final
+			return final && !errors.Is(err, redis.ErrClosed) // which its user did
 		},
 		Refused: func(err error) {
 			c.log.Warn("rlock: the server refuses the record of who this client is: rlock top and inspect will not know; locks are as before: see rlock doctor", "error", err)
