@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"reflect"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/janitor"
 	"github.com/go-rlock/rlock/internal/kind"
-	"github.com/go-rlock/rlock/internal/report"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -32,10 +30,8 @@ type Client struct {
 	queues  queueSet
 	groups
 	janitor janitor.Janitor
-	log     *slog.Logger // writes through reports
-	reports report.Queue
+	telling
 	lifetime
-	warnings
 }
 
 // New returns a client that locks on rdb, which stays the caller's: its options
@@ -85,6 +81,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 		Owner: func() string { return c.next("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep, Closed: c.errClosed,
 	}
 	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: c.log})
+	c.keepRecords()
 	return c, nil
 }
 
@@ -179,6 +176,7 @@ func (c *Client) Close(ctx context.Context) error {
 		rest = grace
 	}
 	err = cmp.Or(err, c.dog.Close(rest), c.server.Hub.Close(rest)) // both are called in any case
+	c.records.Close(rest)
 	what := stillHeld(held)
 	if reportErr := c.reports.Wait(rest); err == nil && reportErr != nil {
 		err, what = reportErr, "Logger or Trace: "

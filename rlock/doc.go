@@ -49,6 +49,12 @@
 // [context.Cause]: a removed or replaced key at the next renewal at the latest,
 // an unreachable server at the end of the window, without waiting for any reply.
 //
+// # Who holds it, who waits
+//
+// While a client holds a lock, or waits for one, for longer than a moment, it says on
+// the server who it is, and [WithPurpose] says what for: see [Identity]. `rlock top` and
+// `inspect` show it. Nothing in this package reads it, and no lock depends on it.
+//
 // # Waiting
 //
 // The goroutines of a client that want the same lock queue in memory, first come,

@@ -140,6 +140,9 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
+	if l.fixed { // a hold that is renewed is noticed by that
+		c.records.Notice()
+	}
 	before, parked := l.queues.held(g)
 	for _, other := range before {
 		other.correct() // finds out that it is lost

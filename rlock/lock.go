@@ -32,6 +32,7 @@ type terms struct {
 	handoff  handoff
 	polling  *Polling // nil: wake-ups are listened for
 	mark     string   // in the names of owners, behind the client's id
+	purpose  string   // told to those who ask
 	replicas replicas // that must have a grant
 
 	retention time.Duration // 0: a lock that nobody holds is not kept

@@ -15,6 +15,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 	for i, d := range due {
 		leases[i] = d.Key.lock.wire.Renewals(d.Key.owner, d.Duration)
 	}
+	c.records.Notice() // these holds are long
 	errs := kind.Renewer{Background: c.background, Reload: c.reload}.Renew(ctx, leases)
 	for i, err := range errs {
 		switch err {

@@ -106,7 +106,7 @@ func (halfDone) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestDoctorOfAnOldCluster(t *testing.T) {
 	redistest.Long(t, "a cluster")
 	for _, f := range []feature{lockUser | sharding | clustered, readUser | clustered} {
-		require.Contains(t, aclLine("u", "*", f), "shardnumsub")
+		require.Contains(t, aclLine("u", "", "*", f), "shardnumsub")
 	}
 	srv := startCluster(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})

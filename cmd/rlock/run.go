@@ -30,6 +30,7 @@ func runCommand(argv []string) *cli.Command {
 			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed at each third of it"},
 			&cli.StringFlag{Name: "lease", Usage: "a fixed lease of length `D`, not renewed"},
 			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
+			&cli.StringFlag{Name: "purpose", DefaultText: "the name of the command", Usage: "say what for, to those who ask by top and inspect: `TEXT`"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "say nothing about waiting, nor that somebody else holds the lock"},
 		),
 		CustomHelpTemplate: commandHelp + runHelp,
