@@ -30,6 +30,7 @@ type Client struct {
 	reloads reloads
 	dog     *watchdog.Scheduler[*grant]
 	queues  queueSet
+	joins   queues // of what was joined: nobody waits in them
 	groups
 	janitor janitor.Janitor
 	log     *slog.Logger // writes through reports
@@ -162,7 +163,7 @@ func (c *Client) Close(ctx context.Context) error {
 	var held []*grant
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		held = c.queues.close()
+		held = append(c.queues.close(), c.joins.all()...)
 		for _, g := range held {
 			g.interrupt(ErrClosed)
 		}

@@ -121,6 +121,25 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	if g.run.count > 0 {
 		return g.adopt(ctx)
 	}
+	held, hold, err := g.own(ctx, by)
+	if err != nil {
+		return ctx, nil, err
+	}
+	c, l := g.lock.client, g.lock
+	for _, before := range l.queues.held(g) {
+		before.correct() // finds out that it is lost
+	}
+	if g.lossOrNil() != nil { // already, and the queue was told too early
+		l.queues.ended(g)
+	}
+	if c.closed.Load() { // too late for Close to see it
+		g.interrupt(ErrClosed)
+	}
+	return held, hold, nil
+}
+
+// own makes an acquired grant an owned one. The client does not know of it yet.
+func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	c, l := g.lock.client, g.lock
 	held, hold := g.derive(ctx, &g.first, by, nil)
 	g.mu.Lock() // OnLost waits until the grant is complete
@@ -138,15 +157,6 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	case err != nil:
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
-	}
-	for _, before := range l.queues.held(g) {
-		before.correct() // finds out that it is lost
-	}
-	if g.lossOrNil() != nil { // already, and the queue was told too early
-		l.queues.ended(g)
-	}
-	if c.closed.Load() { // too late for Close to see it
-		g.interrupt(ErrClosed)
 	}
 	return held, hold, nil
 }

@@ -41,6 +41,7 @@ type traits struct {
 	notifier notifier // by which they are told that it may be theirs
 	shared   bool     // several owners may hold it at once
 	joins    bool     // goroutines of one client may have a grant in common
+	joined   bool     // its grant belongs to another process: see Join
 }
 
 // Name returns the name the lock was made with.
