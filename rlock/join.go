@@ -74,6 +74,20 @@ func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Conte
 	if err != nil {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, err}
 	}
+	for tries := 1; ; tries++ {
+		held, hold, err := l.askToJoin(ctx, wait, wire, p)
+		if !errors.Is(err, errLate) || tries == lateJoins || wait.Err() != nil {
+			return held, hold, err
+		}
+	}
+}
+
+// lateJoins is how often a join asks if the answers come too late, as one does that had to
+// make its connection first.
+const lateJoins = 3
+
+// askToJoin asks the server once, as far as it answers.
+func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof) (context.Context, *Hold, error) {
 	a := send(wait, l, l.retry(), func(ctx context.Context, r lua.Runner) (time.Duration, error) {
 		return wire.Confirm(ctx, r, p.owner)
 	}, nil)

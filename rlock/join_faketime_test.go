@@ -3,10 +3,12 @@ package rlock_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -170,7 +172,7 @@ func TestFakeTimeLateAnswerToAJoin(t *testing.T) {
 		require.NoError(t, f.rdb.PExpire(t.Context(), "a", time.Second).Err())
 		f.late.Store(int64(1500 * time.Millisecond))
 		_, none, err := h.ours.Join(t.Context(), h.hold.Proof())
-		require.ErrorIs(t, err, rlock.ErrUnavailable, "by now the lease is over")
+		require.ErrorIs(t, err, rlock.ErrNotHeld, "when the answer came the lease was over, and so it is when asked again")
 		require.Nil(t, none)
 		f.heal()
 		require.Error(t, h.hold.Unlock(h.held))
@@ -280,6 +282,43 @@ func TestFakeTimeProofIsNotPassedOn(t *testing.T) {
 				require.Equal(t, owner, hold.Owner(), "that one gave no proof out")
 				require.NoError(t, hold.Unlock(held))
 			})
+		})
+	}
+}
+
+// Many may join one hold; also far from Redis, where a lease is not much longer than
+// the way. There the network of the bubble takes that long for each part of an answer.
+func TestFakeTimeManyJoined(t *testing.T) {
+	t.Parallel()
+	for n, late := range map[int]time.Duration{100: 0, 10: 50 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHosted(t, rlock.WithLeaseTime(3*time.Second))
+			h.late.Store(int64(late))
+			proof := h.hold.Proof()
+			contexts, holds := make([]context.Context, n), make([]*rlock.Hold, n)
+			var all sync.WaitGroup
+			for i := range holds {
+				all.Go(func() {
+					var err error
+					contexts[i], holds[i], err = h.ours.Join(t.Context(), proof)
+					assert.NoError(t, err)
+				})
+			}
+			all.Wait()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			for i := range n / 2 {
+				require.NoError(t, contexts[i].Err())
+				require.NoError(t, holds[i].Unlock(contexts[i]))
+			}
+			h.kill()
+			end := time.Now().Add(h.TTL("a"))
+			for i := n / 2; i < n; i++ {
+				<-contexts[i].Done()
+				require.ErrorIs(t, holds[i].Unlock(contexts[i]), rlock.ErrLeaseLost)
+			}
+			require.True(t, time.Now().Before(end))
+			h.heal()
 		})
 	}
 }

@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -268,35 +266,4 @@ func TestStatsOfJoined(t *testing.T) {
 		defer mu.Unlock()
 		return len(losses) == 1 && losses[0] == rlock.LossGone
 	})
-}
-
-// A thousand may join one hold: they are confirmed in a few pipelines.
-func TestManyJoined(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	p := netfault.New(t, srv.Addr())
-	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
-	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	c := clientOn(t, rdb, nil)
-	mu := c.NewLock("a")
-	contexts, holds := make([]context.Context, 1000), make([]*rlock.Hold, 1000)
-	var all sync.WaitGroup
-	for i := range holds {
-		all.Go(func() {
-			var err error
-			contexts[i], holds[i], err = mu.Join(t.Context(), hold.Proof())
-			assert.NoError(t, err)
-		})
-	}
-	all.Wait()
-	require.NoError(t, hold.Unlock(held))
-	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
-	for i, h := range holds[:500] {
-		require.NoError(t, h.Unlock(contexts[i]))
-	}
-	for i, h := range holds[500:] {
-		require.ErrorIs(t, over(t, contexts[500+i], 30*time.Second), rlock.ErrLeaseLost)
-		require.ErrorIs(t, h.Unlock(contexts[500+i]), rlock.ErrLeaseLost)
-	}
 }

@@ -104,10 +104,11 @@ func readProof(key, text string) (proof, error) {
 			continue
 		}
 		token, tokenErr := strconv.ParseInt(parts[2], 10, 64)
+		p := proof{parts[1], token}
 		switch {
-		case tokenErr != nil, !strings.Contains(parts[1], ":"):
-		case parts[3] == checksum(key, strings.TrimSuffix(word, "."+parts[3])):
-			found, err = proof{parts[1], token}, nil
+		case tokenErr != nil, !strings.Contains(p.owner, ":"):
+		case p.text(key) == word:
+			found, err = p, nil
 		case err != nil:
 			err = errOtherProof
 		}

@@ -54,7 +54,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"a proof is good for any lock", "rlock/proof.go",
-		"case parts[3] == checksum(key, strings.TrimSuffix(word, \".\"+parts[3])):", "case len(key) > 0:",
+		"case p.text(key) == word:", "case true:",
 		"rlock", "TestJoinRefuses", quick,
 	},
 	{
