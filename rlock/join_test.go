@@ -254,6 +254,11 @@ func TestStatsOfJoined(t *testing.T) {
 	require.ErrorIs(t, mine.Unlock(joined), rlock.ErrLeaseLost)
 	require.Equal(t, []rlock.Outcome{rlock.OutcomeNested, rlock.OutcomeNested, rlock.OutcomeError, rlock.OutcomeNested}, outcomes)
 
+	redistest.Eventually(t, "the loss is counted, and told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(losses) == 1 && losses[0] == rlock.LossGone
+	})
 	s := c.Stats()
 	require.Len(t, s.Kinds, 1)
 	k := s.Kinds[0]
@@ -261,9 +266,4 @@ func TestStatsOfJoined(t *testing.T) {
 	require.Equal(t, int64(3), k.Calls[rlock.OutcomeNested])
 	require.Equal(t, int64(1), s.Losses[rlock.LossGone])
 	require.Zero(t, s.Renewals)
-	redistest.Eventually(t, "the loss is told", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(losses) == 1 && losses[0] == rlock.LossGone
-	})
 }
