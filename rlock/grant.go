@@ -22,7 +22,7 @@ type grant struct {
 	// Set before the grant is shared.
 	acquisition
 	run   run
-	began time.Time // zero as long as it is parked
+	began time.Time // written with mu held, as it is zero as long as the grant is parked
 	ended time.Time // when it was passed on; zero if it was not
 	empty bool      // it is released, and nobody has held it
 	entry *watchdog.Entry[*grant]
@@ -122,24 +122,11 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	if g.run.count > 0 {
 		return g.adopt(ctx)
 	}
+	held, hold, err := g.own(ctx, by)
+	if err != nil {
+		return ctx, nil, err
+	}
 	c, l := g.lock.client, g.lock
-	held, hold := g.derive(ctx, &g.first, by, nil)
-	g.mu.Lock() // OnLost waits until the grant is complete
-	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
-	if err == nil {
-		g.entry, g.state, g.began = entry, owned, time.Now()
-		g.put(hold)
-		c.active.Add(1)
-	}
-	g.mu.Unlock()
-	switch {
-	case errors.Is(err, watchdog.ErrClosed):
-		hold.cancel(ErrClosed)
-		return ctx, nil, l.isClosed()
-	case err != nil:
-		hold.cancel(errLate)
-		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
-	}
 	if l.fixed { // a hold that is renewed is noticed by that
 		c.records.Notice()
 	}
@@ -160,6 +147,36 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		g.interrupt(ErrClosed)
 	}
 	return held, hold, nil
+}
+
+// own makes an acquired grant an owned one. The client does not know of it yet.
+func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
+	c, l := g.lock.client, g.lock
+	held, hold := g.derive(ctx, &g.first, by, nil)
+	g.mu.Lock() // OnLost waits until the grant is complete
+	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
+	if err == nil {
+		g.entry, g.state, g.began = entry, owned, time.Now()
+		g.put(hold)
+		c.active.Add(1)
+	}
+	g.mu.Unlock()
+	switch {
+	case errors.Is(err, watchdog.ErrClosed):
+		hold.cancel(ErrClosed)
+		return ctx, nil, l.isClosed()
+	case err != nil:
+		hold.cancel(errLate)
+		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
+	}
+	return held, hold, nil
+}
+
+// heldSince returns when the grant, or the newest in its run, was taken; zero if nobody holds it.
+func (g *grant) heldSince() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.began
 }
 
 // until returns the end of the trusted window. Unlike entry, it may be used

@@ -144,7 +144,7 @@ func (g *grant) handOff() bool {
 // unsettled tells whether a request about the grant may still arrive, or its answer may
 // come. Its last hold is unlocked, so that none begins any more.
 func (g *grant) unsettled() bool {
-	if g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() {
+	if g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() || g.proven.Load() {
 		return true
 	}
 	g.mu.Lock()

@@ -44,6 +44,7 @@ type traits struct {
 	notifier notifier // by which they are told that it may be theirs
 	shared   bool     // several owners may hold it at once
 	joins    bool     // goroutines of one client may have a grant in common
+	joined   bool     // its grant belongs to another process: see Join
 
 	retains *kind.Plain // is wire if its grants are kept; else nil
 }

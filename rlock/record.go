@@ -166,11 +166,11 @@ func (qs *queues) show(v *view) {
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		for _, g := range q.holders {
-			l := g.lock
+			l, began := g.lock, g.heldSince()
 			bound := min(l.lease/3, longHold)
-			renewed := v.now.Sub(g.began) > bound/2 // perhaps: that was noticed, and may have been a little early
-			if v.long(g.began, bound, l.fixed || renewed) {
-				v.add(l.entry(record.Holds, g.owner, g.began))
+			renewed := v.now.Sub(began) > bound/2 // perhaps: that was noticed, and may have been a little early
+			if !began.IsZero() && v.long(began, bound, l.fixed || renewed) {
+				v.add(l.entry(record.Holds, g.owner, began))
 			}
 		}
 		for _, w := range q.waiters {

@@ -63,6 +63,8 @@ func scripts(name string) (words []string) {
 			_ = lua.Count(ctx, &a, g, time.Second, 1)
 		case "inspect":
 			_, _ = lua.Inspect(ctx, &a, g)
+		case "confirm":
+			_, _ = lua.Confirm(ctx, &a, g)
 		case "force":
 			_, _ = lua.ForceRelease(ctx, &a, g)
 		case "rwread":

@@ -66,7 +66,7 @@ func (j *job) run(s *server) error {
 	var outer *enclosing
 	for _, name := range j.names {
 		lock := j.newLock(client, name)
-		switch e, err := reenter(lock, s, j.kind); {
+		switch e, err := reenter(lock, client.NewLock(name), s, j.kind); {
 		case err != nil:
 			return err
 		case e == nil:
@@ -158,7 +158,7 @@ func (j *job) work(held context.Context, hold *rlock.Hold, taken locks, s *serve
 	for _, lock := range slices.Backward(taken) { // the command sees the first as its own
 		enclosing{
 			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
-			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared",
+			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
 		}.export()
 	}
 	l := leash{held: held, until: hold.Until, grace: j.killAfter, margin: margin(j.lease)}
