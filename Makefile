@@ -7,12 +7,13 @@
 #                three when nothing is compiled yet
 # make api       writes down the exported API (api/*.txt) after a change of it
 # make man       writes docs/rlock.1 from the help of the command
+# make pictures  writes docs/top.svg and docs/watch.svg, what those commands show
 # make release   static binaries for Linux and macOS, deb, rpm, bills of materials and checksums, in dist/
 # make verify    histories of many clients under faults, checked; prints a table; about 5 minutes
 # make soak D=10m  mixed load under faults for so long: memory, goroutines, violations
 # make mutate    deliberate defects, each of which a named test must find
 # make model     the waiting protocol, checked by Spin; installs spin and gcc if they are missing
-# make servers   the suite on other servers: 12 of Redis, Valkey and Redict, from packages of Python and Debian, which are
+# make servers   the suite on other servers: 13 of Redis, Valkey and Redict, from packages of Python, Debian and Ubuntu, which are
 #                fetched and kept in the user's cache; prints a table; half an hour or more. SERVERS=Valkey-9.1.2,… for some of
 #                them, SERVERS=Valkey-7.2=/path/to/valkey-server for one of yours
 # make servers-short  a part of it on one Redis 8 and one Valkey; make test-all runs it; two minutes
@@ -32,7 +33,7 @@ PKGS  ?= ./...
 
 INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
 
-.PHONY: servers servers-short test test-all lint vet portable tidy api man release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
+.PHONY: servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
 
 # One line for each package, and in the end the output of what has failed, and of nothing else. A test mostly waits,
 # so more packages than cores are tested at once.
@@ -167,6 +168,9 @@ bench-report bench-budget bench-wide: redis
 
 api:
 	$(GO) test -count=1 ./internal/api -update
+
+pictures:
+	$(GO) test -count=1 -run '^TestPictures$$' ./cmd/rlock -update
 
 man:
 	$(GO) test -count=1 -run '^TestManual$$' ./cmd/rlock -update

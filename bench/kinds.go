@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -48,6 +49,13 @@ func Contenders() []Contender {
 				return rlock.NewMultiLock(c.NewLock("{"+name+"}:1"), c.NewLock("{"+name+"}:2"))
 			}),
 			Cluster: true, Kinds: []Kind{Cycle},
+		},
+		{
+			Name: "retained", About: "this library, locks that are kept for the client's next Lock for up to a second",
+			New: newKind(func(c *rlock.Client, name string) *rlock.Lock {
+				return c.NewLock(name, rlock.WithRetention(time.Second))
+			}),
+			Reentrant: true, Redisson: true, Cluster: true, Kinds: []Kind{Cycle, Contend, Wakeup, Foreign},
 		},
 		quorumContender(),
 		{Name: plainName, About: "the same scripts with one subscription, FIFO inside the process, nothing else", New: newPlain, Redisson: true},

@@ -20,6 +20,7 @@ type Scenario struct {
 	Section    time.Duration `json:"section_ns"` // how long the lock is held in a cycle
 	Paced      bool          `json:"paced"`      // cycles begin at random, as far apart as those of Wakeup
 	Shared     bool          `json:"shared"`     // contenders that are Shared all use the first lock; others have one each
+	Recall     bool          `json:"recall"`     // of Wakeup: the holder has unlocked, and may keep the lock; latency is from the waiter's Lock
 	Depth      int           `json:"depth"`      // of nested Locks per cycle, the outermost included; 0 means 1
 	Floor      int           `json:"floor"`      // goroutines of the floor
 	Lease      time.Duration `json:"lease_ns"`   // 0: defaultLease
@@ -78,6 +79,10 @@ func Scenarios() []Scenario {
 		Scenario{Name: "wakeup-local", About: "from Unlock to the waiter's Lock, same process", Kind: Wakeup, Processes: 1, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: 1},
 		Scenario{Name: "wakeup-remote", About: "from Unlock to the waiter's Lock, another process", Kind: Wakeup, Processes: 2, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: 1},
 	)
+	table = append(table, Scenario{
+		Name: "recall", About: "from Lock to the lock, which another process has unlocked and may keep",
+		Kind: Wakeup, Recall: true, Processes: 2, Goroutines: wakeupPairs, Keys: wakeupPairs, Floor: 1,
+	})
 	for _, n := range []int{2, 4, 8, 16, 32, 64, 256} {
 		table = append(table, Scenario{
 			Name: fmt.Sprintf("hot-%d", n), About: fmt.Sprintf("%d goroutines of 1 process, one lock", n),

@@ -127,7 +127,7 @@ func TestPickPatterns(t *testing.T) {
 		}
 		return names
 	}
-	require.Equal(t, []string{"handoff-2ms", "rlock", "readers"}, names("handoff-2ms", "r*", "rlock"), "once each")
+	require.Equal(t, []string{"handoff-2ms", "rlock", "readers", "retained"}, names("handoff-2ms", "r*", "rlock"), "once each")
 	require.Contains(t, names("handoff-*"), "handoff-500us")
 	require.Contains(t, names(), "quorum")
 	require.NotContains(t, names(), "handoff-2ms", "a variant has to be asked for")

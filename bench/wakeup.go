@@ -62,6 +62,9 @@ func (l *load) repeat(ctx context.Context, once func(context.Context) error) {
 }
 
 func (l *load) holdOnce(ctx context.Context) error {
+	if l.w.Scenario.Recall {
+		return l.keepOnce(ctx)
+	}
 	held, unlock, err := l.locker.Lock(ctx, l.name)
 	if err != nil {
 		return err
@@ -78,9 +81,30 @@ func (l *load) holdOnce(ctx context.Context) error {
 	return await(ctx, func() bool { return l.cell.held.Load() == 0 })
 }
 
+// keepOnce locks and unlocks for as long as holdOnce holds, so that a lock that its client
+// keeps is kept in the end.
+func (l *load) keepOnce(ctx context.Context) error {
+	for end := time.Now().Add(holdLeast + rand.N(holdSpread)); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		held, unlock, err := l.locker.Lock(ctx, l.name)
+		if err != nil {
+			return err
+		}
+		l.w.region.enter(l.cell, l.id)
+		l.w.region.exit(l.cell, l.id)
+		if err := unlock(context.WithoutCancel(held)); err != nil {
+			return err
+		}
+	}
+	l.cell.held.Store(1)
+	return await(ctx, func() bool { return l.cell.held.Load() == 0 })
+}
+
 func (l *load) wakeOnce(ctx context.Context) error {
 	if err := await(ctx, func() bool { return l.cell.held.Load() == 1 }); err != nil {
 		return err
+	}
+	if l.w.Scenario.Recall {
+		l.cell.released.Store(clock())
 	}
 	held, unlock, err := l.locker.Lock(ctx, l.name)
 	now := clock()

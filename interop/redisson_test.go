@@ -62,6 +62,7 @@ var cases = []struct {
 	{name: "queue of three clients behind Java", mixed: behind},
 	{name: "first in the queue killed while Java holds", mixed: firstKilled},
 	{name: "first in the queue leaves while Java holds", mixed: firstLeaves},
+	{name: "kept where nobody holds it", mixed: kept},
 	{name: "fenced: tokens grow", mixed: tokens},
 	{name: "nested holds", directed: nested, kinds: plain},
 	{name: "spin lock", directed: spin, patient: true},

@@ -12,12 +12,13 @@
 --          {-1, key, type}  key belongs to something that is not a lock
 local locks = {}
 for i = 1, tonumber(ARGV[1]) do
-    local what, owner = kind(KEYS[i])
+    local what, owner, count = kind(KEYS[i])
     if what ~= 'none' and what ~= 'lock' then
         return {-1, KEYS[i], what}
     end
     local held = owner == ARGV[3 * i] -- the answer to an earlier delivery was lost
     if owner and not held then
+        recall(KEYS[i], owner, count)
         return {0, i, redis.call('pttl', KEYS[i]), owner}
     end
     local counter = KEYS[tonumber(ARGV[3 * i + 1])]

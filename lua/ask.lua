@@ -15,10 +15,10 @@
 --                           microseconds; first 1 if no ticket is before the owner's; new 1
 --                           if it had none, -1 if it has none now: the server has no memory left
 local function ask(key, queue, counter, lease, owner, commands, claim, how, spare)
-    local ttl, holder = redis.call('pttl', key), ''
+    local ttl, holder, held = redis.call('pttl', key), '', nil
     if ttl ~= -2 then -- which says that the key does not exist
         local what
-        what, holder = kind(key)
+        what, holder, held = kind(key)
         if what ~= 'lock' then
             return {-1, key, what}
         elseif holder == owner then
@@ -56,5 +56,6 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
     if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies
         rouse(queue, commands, place, client(owner))
     end
+    recall(key, holder, held) -- behind the ticket, to which the lock then goes
     return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new}
 end

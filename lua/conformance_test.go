@@ -77,6 +77,12 @@ func TestAnswers(t *testing.T) {
 		{"renew 20s", "other:1=2", notOwner, "other:1=2", notOwner, false},
 		{"renew 20s", "list", notOwner, "list", notOwner, false},
 
+		{"confirm 20s", "", notOwner, "", notOwner, false},
+		{"confirm 20s", "me:1=2 10s", "held, 10s", "me:1=2 10s", "held, 10s", false},
+		{"confirm 20s", "me:1=2", "held, no end", "me:1=2", "held, no end", false},
+		{"confirm 20s", "other:1=2 10s", notOwner, "other:1=2 10s", notOwner, false},
+		{"confirm 20s", "list", notOwner, "list", notOwner, false},
+
 		{"force 20s", "", "was held: false", "", "was held: false", false},
 		{"force 20s", "me:1=2 10s", "was held: true", "", "was held: false", true},
 		{"force 20s", "other:1=2", "was held: true", "", "was held: false", true},

@@ -1,6 +1,6 @@
 -- Stands in front of the scripts that may meet what is not theirs.
 --
--- kind returns 'none', 'lock' with its owner, or what else a key holds. A hash
+-- kind returns 'none', 'lock' with its owner and hold count, or what else a key holds. A hash
 -- is a lock if it has one field, named like an owner, with a number: an
 -- application's hash under the same name is neither waited for nor removed.
 local function kind(key)
@@ -19,7 +19,7 @@ local function kind(key)
     end
     local item = redis.call('hgetall', key)
     if string.find(item[1], ':', 1, true) and string.find(item[2], '^%d+$') then
-        return 'lock', item[1]
+        return 'lock', item[1], item[2]
     end
     return 'hash with the field ' .. item[1]
 end

@@ -132,6 +132,14 @@ func Count(ctx context.Context, r Runner, g Grant, lease time.Duration, n int) e
 	return owned(reply, err)
 }
 
+// Retain notes that nobody holds the lock although g.Owner keeps it, so that whoever is
+// refused recalls it: then g.Owner's client hears a [Message] that names g.Owner. kept is
+// false if nothing was changed: somebody waits for the lock, or g.Owner does not hold it.
+func Retain(ctx context.Context, r Runner, g Grant) (kept bool, err error) {
+	reply, err := retainScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, g.Family.publish())
+	return err == nil && reply.status() == done, err
+}
+
 // Ending says what a grant leaves behind. The zero value is that of one without
 // tickets and tokens.
 type Ending struct {
@@ -206,7 +214,11 @@ func (r Renewal) answer(cmd once) error {
 	if err := cmd.Err(); err != nil {
 		return err
 	}
-	return owned(r.script().reply(cmd))
+	reply, err := r.script().reply(cmd)
+	if err = owned(reply, err); r.script() == &confirmScript && err == nil {
+		return Left(reply.millis(1))
+	}
+	return err
 }
 
 // Renew extends leases in one pipeline. The errors are aligned with due; nil
@@ -274,7 +286,7 @@ func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
 
 // State is what the server knows of a lock.
 type State struct {
-	Holds   map[string]int64 // hold count by owner; empty if free
+	Holds   map[string]int64 // hold count by owner, 0 for one that may be recalled; empty if free
 	Shared  map[string]int64 // those of Holds that others may share: reads
 	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if free
 	Token   int64            // newest fencing token, 0 without Counter

@@ -53,6 +53,7 @@ func ask(ctx context.Context, value any) (acquired lua.Reply, errs map[string]er
 	errs["count"] = lua.Count(ctx, rdb, g, time.Minute, 2)
 	_, errs["release"] = lua.Release(ctx, rdb, g, lua.Ending{})
 	errs["renew"] = lua.Renew(ctx, rdb, []lua.Renewal{{Grant: g, Lease: time.Minute}})[0]
+	_, errs["confirm"] = lua.Confirm(ctx, rdb, g)
 	_, errs["force"] = lua.ForceRelease(ctx, rdb, g)
 	_, errs["inspect"] = lua.Inspect(ctx, rdb, g)
 	return acquired, errs
@@ -152,7 +153,7 @@ func FuzzReply(f *testing.F) {
 		if len(list) > 0 {
 			first = list[0]
 		}
-		for _, call := range []string{"count", "renew", "release", "force"} {
+		for _, call := range []string{"count", "renew", "confirm", "release", "force"} {
 			if errs[call] == nil && !isStatus(first) || errors.Is(errs[call], lua.ErrNotOwner) && first != int64(0) {
 				t.Errorf("%s: %v: %v", call, value, errs[call])
 			}

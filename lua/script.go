@@ -31,6 +31,12 @@ var announceSource string
 //go:embed grant.lua
 var grantSource string
 
+//go:embed recall.lua
+var recallSource string
+
+//go:embed retain.lua
+var retainSource string
+
 //go:embed try_fast.lua
 var tryFastSource string
 
@@ -72,24 +78,25 @@ func granting() string { return kindSource + tokenSource + grantSource }
 func queueing() string { return granting() + announceSource + queueSource }
 
 var (
-	acquireScript       = newJoint("acquire", tryFastSource, granting()+trySource, "try(KEYS[k], nil, ARGV[a], ARGV[a+1])", 1, 2, 2)
-	acquireFencedScript = newJoint("acquire", "", granting()+trySource, "try(KEYS[k], KEYS[k+1], ARGV[a], ARGV[a+1], ARGV[a+2])", 2, 3, 2)
+	acquireScript       = newJoint("acquire", tryFastSource, granting()+recallSource+trySource, "try(KEYS[k], nil, ARGV[a], ARGV[a+1])", 1, 2, 2)
+	acquireFencedScript = newJoint("acquire", "", granting()+recallSource+trySource, "try(KEYS[k], KEYS[k+1], ARGV[a], ARGV[a+1], ARGV[a+2])", 2, 3, 2)
 
-	askScript           = newJoint("ask", "", queueing()+askSource, "ask(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+4))", 2, 5, 2)
-	askFencedScript     = newJoint("ask", "", queueing()+askSource, "ask(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+5))", 3, 6, 2)
-	askFairScript       = newJoint("ask", "", queueing()+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], nil, unpack(ARGV, a, a+4))", 4, 5, 2)
-	askFairFencedScript = newJoint("ask", "", queueing()+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], KEYS[k+4], unpack(ARGV, a, a+5))", 5, 6, 2)
+	askScript           = newJoint("ask", "", queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+4))", 2, 5, 2)
+	askFencedScript     = newJoint("ask", "", queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+5))", 3, 6, 2)
+	askFairScript       = newJoint("ask", "", queueing()+recallSource+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], nil, unpack(ARGV, a, a+4))", 4, 5, 2)
+	askFairFencedScript = newJoint("ask", "", queueing()+recallSource+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], KEYS[k+4], unpack(ARGV, a, a+5))", 5, 6, 2)
 
 	releaseScript       = newJoint("release", releaseFastSource, queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+2))", 2, 3, 1)
 	releaseFencedScript = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+4))", 3, 5, 1)
 	releaseAloneScript  = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], nil, nil, unpack(ARGV, a, a+1))", 1, 2, 1)
 
 	countScript      = newScript("count", countSource, 1)
+	retainScript     = newScript("retain", announceSource+retainSource, 1)
 	renewScript      = newScript("renew", renewSource, 1)
 	forceScript      = newScript("force", queueing()+forceSource, 1)
 	apartScript      = newScript("apart", queueing()+apartSource, 1)
 	inspectScript    = newScript("inspect", tokenSource+inspectSource, 2)
-	acquireAllScript = newScript("acquireall", granting()+acquireAllSource, 2)
+	acquireAllScript = newScript("acquireall", granting()+recallSource+acquireAllSource, 2)
 	floorScript      = newScript("floor", tokenSource+floorSource, 1)
 )
 

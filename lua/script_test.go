@@ -191,10 +191,10 @@ func TestRenewWithoutServer(t *testing.T) {
 // want are the keys that a script should declare.
 func want(name string, g lua.Grant) []string {
 	keys := []string{g.Key}
-	if !slices.Contains([]string{"acquire", "count 3", "renew"}, name) {
+	if !slices.Contains([]string{"acquire", "count 3", "renew", "confirm"}, name) {
 		keys = append(keys, g.Queue)
 	}
-	if g.Counter != "" && name != "count 3" && name != "renew" {
+	if g.Counter != "" && name != "count 3" && name != "renew" && name != "confirm" {
 		keys = append(keys, g.Counter)
 	}
 	return keys

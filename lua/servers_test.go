@@ -69,6 +69,13 @@ var calls = map[string]func(ctx context.Context, r lua.Runner, g lua.Grant, leas
 	"renew": func(ctx context.Context, r lua.Runner, g lua.Grant, lease time.Duration) string {
 		return errText(lua.Renew(ctx, r, []lua.Renewal{{Grant: g, Lease: lease}})[0])
 	},
+	"confirm": func(ctx context.Context, r lua.Runner, g lua.Grant, _ time.Duration) string {
+		left, err := lua.Confirm(ctx, r, g)
+		if err != nil {
+			return err.Error()
+		}
+		return "held, " + showTTL(left)
+	},
 	"force": func(ctx context.Context, r lua.Runner, g lua.Grant, _ time.Duration) string {
 		was, err := lua.ForceRelease(ctx, r, g)
 		if err != nil {

@@ -15,11 +15,12 @@ local function try(key, counter, lease, owner, spare)
     if ttl == -2 then -- which says that the key does not exist
         return grant(key, counter, lease, owner, spare)
     end
-    local what, holder = kind(key)
+    local what, holder, held = kind(key)
     if what ~= 'lock' then
         return {-1, key, what}
     elseif holder == owner then
         return again(key, counter, lease, ttl, spare)
     end
+    recall(key, holder, held)
     return {0, ttl, holder}
 end

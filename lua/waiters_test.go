@@ -124,6 +124,12 @@ func (w *waiters) do(r lua.Runner, call string) string {
 			e.Tickets = append(e.Tickets, own(ticket))
 		}
 		return shorten(releasedText(lua.Release(ctx, r, g, e)))
+	case "retain":
+		kept, err := lua.Retain(ctx, r, g)
+		require.NoError(w.t, err)
+		return fmt.Sprintf("kept: %t", kept)
+	case "count":
+		return errText(lua.Count(ctx, r, g, 20*time.Second, len(args)))
 	case "force":
 		return calls["force"](ctx, r, g, 0)
 	case "takes": // a foreign owner
@@ -190,7 +196,7 @@ func (w *waiters) follow(r lua.Runner, again bool, course ...string) {
 		}
 		require.Equal(w.t, heard, w.messages(), about)
 		word := strings.Fields(call)[1]
-		if again && hasAfter && slices.Contains([]string{"ask", "try", "release"}, word) {
+		if again && hasAfter && slices.Contains([]string{"ask", "try", "release", "retain", "count"}, word) {
 			w.do(r, call)
 			require.Equal(w.t, after, w.left(), "repeated, "+about)
 			w.messages()

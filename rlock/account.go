@@ -83,6 +83,7 @@ type course struct {
 
 // reportWaiting tells of a request that was refused.
 func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
+	l.client.records.Notice()
 	if f := l.client.opts.Trace.Waiting; f != nil {
 		r := Refusal{l.name, l.kind.name(), refusal.Holder, refusal.TTL, time.Now()}
 		l.client.tell(func() { f(ctx, r) })
@@ -126,7 +127,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 	l, held := g.lock, time.Since(g.began)
 	cause := lapsed
 	switch {
-	case err.Err == errGone:
+	case err.Err == errGone, err.Err == errHolderEnded:
 		cause = gone
 	case errors.Is(err.Err, ErrClosed):
 		cause = closedUnder
@@ -140,6 +141,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		n.holds.observe(held)
 	}
 	l.client.reportLost(err)
+	l.client.records.lost(g, cause.name())
 	if f := l.client.opts.Trace.Lost; f != nil {
 		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
 		l.client.tell(func() { f(loss) })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"reflect"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/janitor"
 	"github.com/go-rlock/rlock/internal/kind"
-	"github.com/go-rlock/rlock/internal/report"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -30,12 +28,11 @@ type Client struct {
 	reloads reloads
 	dog     *watchdog.Scheduler[*grant]
 	queues  queueSet
+	joins   queues // of what was joined: nobody waits in them
 	groups
 	janitor janitor.Janitor
-	log     *slog.Logger // writes through reports
-	reports report.Queue
+	telling
 	lifetime
-	warnings
 }
 
 // New returns a client that locks on rdb, which stays the caller's: its options
@@ -85,6 +82,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 		Owner: func() string { return c.next("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep, Closed: c.errClosed,
 	}
 	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: c.log})
+	c.keepRecords()
 	return c, nil
 }
 
@@ -109,6 +107,7 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.fenced)
 	}
 	l.use(p)
+	l.retain(p)
 	if l.replicas.n > 0 {
 		l.use(l.replicated(p))
 	}
@@ -159,12 +158,16 @@ func (l *Lock) refuse(err error) {
 //
 // A request that hangs inside go-redis ends by the time-outs of that client.
 func (c *Client) Close(ctx context.Context) error {
-	var held []*grant
+	var held, parked []*grant
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		held = c.queues.close()
+		held, parked = c.queues.close()
+		held = append(held, c.joins.all()...)
 		for _, g := range held {
 			g.interrupt(ErrClosed)
+		}
+		for _, g := range parked {
+			g.pass()
 		}
 		c.janitor.Flush()
 	}
@@ -175,6 +178,7 @@ func (c *Client) Close(ctx context.Context) error {
 		rest = grace
 	}
 	err = cmp.Or(err, c.dog.Close(rest), c.server.Hub.Close(rest)) // both are called in any case
+	c.records.Close(rest)
 	what := stillHeld(held)
 	if reportErr := c.reports.Wait(rest); err == nil && reportErr != nil {
 		err, what = reportErr, "Logger or Trace: "

@@ -39,13 +39,16 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 
 // next decides what the waiter does.
 func (w *waiter) next() step {
+	if g := w.take(); g != nil {
+		return step{grant: g}
+	}
 	mine, now := w.lock.order.obstacle(w), time.Now()
 	if mine != nil && now.Sub(w.since) > w.lock.lease {
 		w.lock.client.warnOwnHolder(w.lock, mine)
 	}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if g := cmp.Or(w.take(), w.granted(now)); g != nil {
+	if g := cmp.Or(w.taken(), w.granted(now)); g != nil {
 		return step{grant: g}
 	}
 	if d := w.rest(mine, now); d > 0 {

@@ -25,7 +25,10 @@
 // number of holds that are not unlocked yet, and the lock is free after as many
 // Unlocks, in any order. Goroutines that share such a context are one owner and
 // may be inside together; [Detach] takes the ownership out. Ownership does not leave
-// the process: a service that is called under the lock does not own it.
+// the process by itself: a service that is called under the lock does not own it, unless
+// it is given the [Hold.Proof] and joins the hold by [Lock.Join]. It then asks the server
+// whether the hold is still there, as often as the holder renews it, and trusts the lease
+// for as long as the holder may.
 //
 // # The trusted window
 //
@@ -48,6 +51,12 @@
 // holder's will is reported through the context, with a [*LostError] as its
 // [context.Cause]: a removed or replaced key at the next renewal at the latest,
 // an unreachable server at the end of the window, without waiting for any reply.
+//
+// # Who holds it, who waits
+//
+// While a client holds a lock, or waits for one, for longer than a moment, it says on
+// the server who it is, and [WithPurpose] says what for: see [Identity]. `rlock top` and
+// `inspect` show it. Nothing in this package reads it, and no lock depends on it.
 //
 // # Waiting
 //
@@ -116,7 +125,9 @@
 //
 // Who unlocks hands the grant on to the next goroutine in the queue in memory, so often
 // and so long as [WithHandoff] allows; then the lock is released on the server, and this
-// client's next head takes a ticket behind those of the others.
+// client's next head takes a ticket behind those of the others. With [WithRetention] the
+// grant may stay with the client although nobody here waits: until its next call takes
+// it, or somebody elsewhere recalls it.
 //
 // Requests that are sent to one server at the same time share pipelines (group commit),
 // and most scripts of one kind in a pipeline are one. Nobody waits in order to be in

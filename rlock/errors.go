@@ -21,7 +21,8 @@ var (
 	// what it protects. The error is a [*LostError].
 	ErrLeaseLost = errors.New("rlock: lease lost")
 
-	// ErrNotHeld: this hold was unlocked before.
+	// ErrNotHeld: this hold was unlocked before; of [Lock.Join], the owner of the proof
+	// does not hold the lock any more.
 	ErrNotHeld = errors.New("rlock: not held")
 
 	// ErrUnlocked is the cause of a held context that ended because its hold

@@ -62,6 +62,8 @@ func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 		l.refuse(errors.New("WithReplicas: a fair lock is granted by the release of another, which does not wait for replicas"))
 	case l.polling != nil:
 		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
+	case l.retention > 0:
+		l.refuse(errors.New("WithRetention: a fair lock goes to whoever is next, in whatever process"))
 	}
 	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced))
 	return l

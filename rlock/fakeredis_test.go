@@ -109,8 +109,19 @@ func (f *fakeRedis) heal() {
 	f.gates = nil
 }
 
-// client returns a client whose Close must succeed at the end of the test.
+// client returns a client whose Close must succeed at the end of the test. It keeps no
+// record: these tests count requests and keys.
 func (f *fakeRedis) client(t *testing.T, opts *rlock.Options) *rlock.Client {
+	if opts == nil {
+		opts = &rlock.Options{}
+	}
+	anonymous := *opts
+	anonymous.Identity = rlock.Anonymous()
+	return f.recordedClient(t, &anonymous)
+}
+
+// recordedClient is client with what the options say about its record.
+func (f *fakeRedis) recordedClient(t *testing.T, opts *rlock.Options) *rlock.Client {
 	c, err := rlock.New(f.rdb, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -22,8 +22,9 @@ type grant struct {
 	// Set before the grant is shared.
 	acquisition
 	run   run
-	began time.Time
+	began time.Time // written with mu held, as it is zero as long as the grant is parked
 	ended time.Time // when it was passed on; zero if it was not
+	empty bool      // it is released, and nobody has held it
 	entry *watchdog.Entry[*grant]
 
 	counting
@@ -121,6 +122,35 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	if g.run.count > 0 {
 		return g.adopt(ctx)
 	}
+	held, hold, err := g.own(ctx, by)
+	if err != nil {
+		return ctx, nil, err
+	}
+	c, l := g.lock.client, g.lock
+	if l.fixed { // a hold that is renewed is noticed by that
+		c.records.Notice()
+	}
+	before, parked := l.queues.held(g)
+	for _, other := range before {
+		other.correct() // finds out that it is lost
+	}
+	if parked != nil { // that would not
+		parked.drop()
+	}
+	if l.retains != nil {
+		l.queues.listen(g)
+	}
+	if g.lossOrNil() != nil { // already, and the queue was told too early
+		l.queues.ended(g)
+	}
+	if c.closed.Load() { // too late for Close to see it
+		g.interrupt(ErrClosed)
+	}
+	return held, hold, nil
+}
+
+// own makes an acquired grant an owned one. The client does not know of it yet.
+func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	c, l := g.lock.client, g.lock
 	held, hold := g.derive(ctx, &g.first, by, nil)
 	g.mu.Lock() // OnLost waits until the grant is complete
@@ -139,16 +169,14 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
-	for _, before := range l.queues.held(g) {
-		before.correct() // finds out that it is lost
-	}
-	if g.lossOrNil() != nil { // already, and the queue was told too early
-		l.queues.ended(g)
-	}
-	if c.closed.Load() { // too late for Close to see it
-		g.interrupt(ErrClosed)
-	}
 	return held, hold, nil
+}
+
+// heldSince returns when the grant, or the newest in its run, was taken; zero if nobody holds it.
+func (g *grant) heldSince() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.began
 }
 
 // until returns the end of the trusted window. Unlike entry, it may be used

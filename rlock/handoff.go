@@ -54,11 +54,16 @@ func (h handoff) withDefaults(fixed bool) handoff {
 }
 
 // spareTokens is how many tokens a grant reserves beside its own: none if nobody
-// waits to whom it could be passed on, and no more than can be used in the time that
+// waits to whom it could be passed on and the lock is not kept, and no more than can be used in the time that
 // the budget allows; a hand-off takes a microsecond at least. queues.mu is held.
 func (w *waiter) spareTokens() int64 {
 	h := w.lock.handoff
-	if !w.lock.fenced || len(w.queue.waiters) < 2 || h.most <= 0 {
+	switch {
+	case !w.lock.fenced:
+		return 0
+	case w.lock.retains != nil:
+		return w.lock.keptTokens()
+	case len(w.queue.waiters) < 2 || h.most <= 0:
 		return 0
 	}
 	return min(int64(h.most), max(h.longest.Microseconds(), 1))
@@ -77,27 +82,38 @@ type run struct {
 }
 
 // handOff passes the grant, whose last hold was unlocked, on to the next goroutine
-// in the queue. It does not if the server might not agree, or if a request about
+// in the queue, or parks it for whoever comes, if the lock is kept. It does not if the
+// server might not agree, or if a request about
 // the old holder might reach it, or its answer come, after the new one has come; nor if the window is
 // half over, so that a run of short holds does not keep the loss of the lease
 // from being noticed.
 func (g *grant) handOff() bool {
 	l, c := g.lock, g.lock.client
 	now := time.Now()
-	if !l.order.passes(g, now) || l.fenced && g.run.spare == 0 || c.closed.Load() || g.unsettled() {
+	inBudget := l.order.passes(g, now)
+	if !inBudget && l.retains == nil || l.fenced && g.run.spare == 0 || g.unsettled() {
 		return false
 	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil {
+	if q == nil || c.closed.Load() {
+		return false
+	}
+	keeps := q.kept.allows(g)
+	if !inBudget && !keeps {
 		return false
 	}
 	next, r := l.order.next(q, g)
-	if next == nil {
+	switch {
+	case next != nil:
+		l = next.lock
+	case keeps && len(q.waiters) == 0:
+		r = g.run
+	default:
 		return false
 	}
-	heir := next.lock.newGrant(g.owner)
+	heir := l.newGrant(g.owner)
 	heir.sent, heir.token, heir.run, heir.state, heir.began, heir.initialLease = g.sent, g.token, r, owned, now, g.initialLease
 	heir.run.count++
 	if !l.shared {
@@ -116,6 +132,10 @@ func (g *grant) handOff() bool {
 	heir.entry = entry
 	q.replace(g, heir)
 	g.ended = now
+	if next == nil {
+		q.kept.park(heir)
+		return true
+	}
 	next.given = heir
 	next.wakeUp()
 	return true
@@ -124,7 +144,7 @@ func (g *grant) handOff() bool {
 // unsettled tells whether a request about the grant may still arrive, or its answer may
 // come. Its last hold is unlocked, so that none begins any more.
 func (g *grant) unsettled() bool {
-	if g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() {
+	if g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() || g.proven.Load() {
 		return true
 	}
 	g.mu.Lock()
@@ -134,12 +154,18 @@ func (g *grant) unsettled() bool {
 
 // takes tells whether the waiter can be given a grant of l. queues.mu is held.
 func (w *waiter) takes(l *Lock) bool {
-	return w.state != waitAsking && w.given == nil && w.got == nil && w.alike(l)
+	return w.state != waitAsking && w.given == nil && w.got == nil && w.lock.alike(l)
 }
 
 // take returns the grant that was passed on to the waiter, if there is one.
-// queues.mu is held.
 func (w *waiter) take() *grant {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	return w.taken()
+}
+
+// taken is take with queues.mu held.
+func (w *waiter) taken() *grant {
 	g := w.given
 	if w.given = nil; g != nil {
 		w.got = g
@@ -154,6 +180,9 @@ func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 	g.mu.Lock()
 	loss := g.loss
 	if loss == nil {
+		if g.began.IsZero() {
+			g.began = time.Now()
+		}
 		g.holds = append(g.holds, hold)
 		if hold.counts {
 			g.current++
@@ -172,13 +201,30 @@ func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
 
 // pass gives away a grant that nobody took.
 func (g *grant) pass() {
+	if g.giveUp() && !g.handOff() {
+		g.releaseEmpty()
+	}
+}
+
+// drop releases such a grant, whoever waits here.
+func (g *grant) drop() {
+	if g.giveUp() {
+		g.releaseEmpty()
+	}
+}
+
+// giveUp is the end of a grant that nobody took. It reports false if that was lost.
+func (g *grant) giveUp() bool {
 	g.mu.Lock()
-	over := g.state != owned
-	if !over {
-		g.state = released
+	defer g.mu.Unlock()
+	if g.state != owned {
+		return false
 	}
-	g.mu.Unlock()
-	if !over && !g.handOff() {
-		g.lock.client.background(func() { _ = g.release(context.Background()) })
-	}
+	g.state = released
+	return true
+}
+
+func (g *grant) releaseEmpty() {
+	g.empty = true
+	g.lock.client.background(func() { _ = g.release(context.Background()) })
 }

@@ -85,7 +85,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		g.released(ctx, g.current, nil)
 		return nil
 	}
-	return g.release(ctx)
+	return g.giveBack(ctx)
 }
 
 // uncount tells the server that a grant has one hold less.

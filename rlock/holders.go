@@ -3,8 +3,9 @@ package rlock
 import "slices"
 
 // held notes that a grant of this client began. It returns those that the client
-// believed in until then and that exclude it.
-func (qs *queues) held(g *grant) (before []*grant) {
+// believed in until then and that exclude it, and of them the one that is parked, which is
+// not any more.
+func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of(g.lock.key)
@@ -14,7 +15,10 @@ func (qs *queues) held(g *grant) (before []*grant) {
 		}
 	}
 	q.holders = append(q.holders, g)
-	return before
+	if k := q.kept; k != nil && k.parked != nil {
+		parked = k.stop()
+	}
+	return before, parked
 }
 
 // replace puts an heir in the place of a grant. mu is held.
@@ -34,6 +38,10 @@ func (qs *queues) ended(g *grant) {
 		q.holders = slices.DeleteFunc(q.holders, func(other *grant) bool { return other == g })
 		if first := q.first(); first != nil && !g.lock.shared { // the last reader of all is told by the server
 			first.wakeUp()
+		}
+		if q.kept != nil && q.kept.owner == g.owner {
+			q.kept.end()
+			q.kept = nil
 		}
 		qs.tidy(q)
 	}

@@ -14,7 +14,7 @@ import (
 // State is a lock as the server shows it.
 type State struct {
 	Name    string
-	Holds   map[string]int64 // hold count by owner; empty if the lock is free
+	Holds   map[string]int64 // hold count by owner, 0 for one whose client may be keeping the lock without a hold; empty if the lock is free
 	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are those of a reader
 	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if the lock is free
 	Token   int64            // newest fencing token given out or reserved for a hand-off, 0 without fencing

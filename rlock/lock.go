@@ -32,7 +32,10 @@ type terms struct {
 	handoff  handoff
 	polling  *Polling // nil: wake-ups are listened for
 	mark     string   // in the names of owners, behind the client's id
+	purpose  string   // told to those who ask
 	replicas replicas // that must have a grant
+
+	retention time.Duration // 0: a lock that nobody holds is not kept
 }
 
 // traits are in what kinds of lock differ for the goroutines of a client.
@@ -41,6 +44,9 @@ type traits struct {
 	notifier notifier // by which they are told that it may be theirs
 	shared   bool     // several owners may hold it at once
 	joins    bool     // goroutines of one client may have a grant in common
+	joined   bool     // its grant belongs to another process: see Join
+
+	retains *kind.Plain // is wire if its grants are kept; else nil
 }
 
 // Name returns the name the lock was made with.
@@ -113,6 +119,9 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 		}
 	}
 	if holder := l.queues.holder(l); holder != nil && holder.check() {
+		if held, hold := l.retake(ctx); hold != nil {
+			return held, hold, nil
+		}
 		return ctx, nil, l.refusal(holder.owner, time.Until(holder.entry.Until()))
 	}
 	if held, hold := l.join(ctx); hold != nil {
@@ -124,7 +133,7 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	g := l.newGrant(l.owner())
-	a := g.acquire(wait, p, kind.Options{})
+	a := g.acquire(wait, p, kind.Options{Spare: l.keptTokens()})
 	if a.err == nil && !a.value.Acquired {
 		a.err = l.refusal(a.value.Holder, a.value.TTL)
 	}
@@ -218,6 +227,11 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err = l.nest(ctx, wait, in, l.retry()); err != errReleased {
 			return held, hold, err
+		}
+	}
+	if l.retains != nil {
+		if held, hold := l.retake(ctx); hold != nil {
+			return held, hold, nil
 		}
 	}
 	return l.share(ctx, wait)

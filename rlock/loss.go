@@ -10,18 +10,9 @@ import (
 
 // lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
-	switch {
-	case errors.Is(err, watchdog.ErrRefused), err == errGone:
-		err = errGone
-	case errors.Is(err, watchdog.ErrClosed):
-		err = ErrClosed
-	case g.lock.fixed:
-		err = fmt.Errorf("the fixed lease of %v is over (%w)", g.lock.lease, err)
-	default:
-		err = fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
-	}
+	err = g.lock.lossReason(err)
 	g.mu.Lock()
-	first, acquisitions := g.state == owned, g.current
+	first, acquisitions, idle := g.state == owned, g.current, len(g.holds) == 0
 	if first {
 		g.state, g.current = lost, 0
 		g.loss = &LostError{g.lock.name, g.token, err}
@@ -34,9 +25,32 @@ func (g *grant) lose(err error) {
 	if first {
 		g.entry.Stop()
 		g.sweepPassed()
-		g.reportLost(loss, acquisitions)
+		switch {
+		case !idle:
+			g.reportLost(loss, acquisitions)
+		case err != errGone && err != ErrClosed: // parked, or not taken yet: nothing depended on it
+			g.sweep() // no Unlock will: a renewal that was not answered may have extended the lease
+		}
 		g.finish()
 	}
+}
+
+// lossReason is what the holder is told for an error of the watchdog.
+func (l *Lock) lossReason(err error) error {
+	refused := errors.Is(err, watchdog.ErrRefused) || err == errGone
+	switch {
+	case refused && l.joined:
+		return errHolderEnded
+	case refused:
+		return errGone
+	case errors.Is(err, watchdog.ErrClosed):
+		return ErrClosed
+	case l.joined:
+		return fmt.Errorf("it was not confirmed in time: its holder does not renew it, Redis was silent, or this process stood still (%w)", err)
+	case l.fixed:
+		return fmt.Errorf("the fixed lease of %v is over (%w)", l.lease, err)
+	}
+	return fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
 }
 
 // check compares the clocks and tells whether the grant is still trusted. If it

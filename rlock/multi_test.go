@@ -28,7 +28,7 @@ func locksOf(c *rlock.Client, names ...string) (all []*rlock.Lock) {
 func keysLeft(tb testing.TB, rdb *redis.Client, keys ...string) {
 	tb.Helper()
 	redistest.Eventually(tb, "nothing else is left", func() bool {
-		return rdb.DBSize(context.Background()).Val() == int64(len(keys)) &&
+		return len(lockKeys(tb, rdb)) == len(keys) &&
 			(len(keys) == 0 || rdb.Exists(context.Background(), keys...).Val() == int64(len(keys)))
 	})
 }

@@ -128,6 +128,7 @@ func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 // counting is about the requests that set the hold count.
 type counting struct {
 	countUnknown atomic.Bool // one of them may still arrive
+	proven       atomic.Bool // the proof was given out: others may ask about the owner; written with grant.mu held
 
 	// turn is held around each of them. Capacity 1: a mutex whose wait ends with a
 	// context. Made with the first such request; guarded by grant.mu.
@@ -146,6 +147,9 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	n, lease, fixed, ok := g.wanted()
 	if !ok {
 		return g.lossOrNil()
+	}
+	if g.lock.retains != nil {
+		g.lock.queues.counted(g)
 	}
 	p.Total = min(p.Total, time.Until(g.entry.Until()))
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
@@ -189,12 +193,12 @@ func (g *grant) takeTurn(ctx context.Context, stop <-chan struct{}) (done func()
 }
 
 // wanted returns the count and the lease as they should be on the server. ok is false if
-// there is nothing to set.
+// there is nothing to set: the count of what was joined is the holder's.
 func (g *grant) wanted() (n kind.Count, lease time.Duration, fixed, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.correcting = false
-	if g.state != owned || len(g.holds) == 0 { // the latter until an heir takes what it was given
+	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // no holds until an heir takes what it was given
 		return n, 0, false, false
 	}
 	n.Exclusive = int(g.exclusives.Load())

@@ -46,6 +46,11 @@ type Options struct {
 	// depends; see [Trace]. Default: silent.
 	Logger *slog.Logger
 
+	// Identity is what the client tells of itself on the server, while it holds a lock
+	// or waits for one for longer than a moment. Default: host, process, program and
+	// version. [Anonymous] tells nothing.
+	Identity Identity
+
 	// Trace is told what happens. Default: nobody is.
 	Trace Trace
 }

@@ -43,7 +43,7 @@ type Outcome string
 const (
 	OutcomeAcquired    Outcome = "acquired"    // the server granted the lock, or a reader joined another one
 	OutcomeNested      Outcome = "nested"      // the context owned the lock already
-	OutcomeHandedOff   Outcome = "handed_off"  // a goroutine of the same client passed the lock on in memory
+	OutcomeHandedOff   Outcome = "handed_off"  // a goroutine of the same client passed the lock on in memory, or the client had kept it
 	OutcomeBusy        Outcome = "busy"        // somebody else held it, and there was no wait, or its time was over
 	OutcomeCanceled    Outcome = "canceled"    // the caller's context was cancelled
 	OutcomeUnavailable Outcome = "unavailable" // Redis did not answer, or refused to serve; also how a hold ends if that happens to its release

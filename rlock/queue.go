@@ -40,6 +40,7 @@ type queue struct {
 	outlook
 
 	call *sharedCall // of readers; nil if none asks
+	kept *kept       // nil unless a grant that this client holds may be kept
 }
 
 // outlook is what the waiters of a queue have learned from the server. All of them use it.
@@ -63,13 +64,14 @@ func (s *queueSet) of(key string) *queues {
 	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
 }
 
-// close wakes all who wait, and returns all grants.
-func (s *queueSet) close() (held []*grant) {
+// close wakes all who wait, and returns all grants, and those that are parked: for them
+// nobody else cares any more.
+func (s *queueSet) close() (held, parked []*grant) {
 	for i := range s.shards {
-		s.shards[i].wakeAll()
+		parked = append(parked, s.shards[i].wakeAll()...)
 		held = append(held, s.shards[i].all()...)
 	}
-	return held
+	return held, parked
 }
 
 // of returns the queue of a key. mu is held.
@@ -105,15 +107,19 @@ func (qs *queues) tidy(q *queue) {
 	}
 }
 
-// wakeAll wakes everybody who waits.
-func (qs *queues) wakeAll() {
+// wakeAll wakes everybody who waits, and returns what is parked.
+func (qs *queues) wakeAll() (parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		for _, w := range q.waiters {
 			w.wakeUp()
 		}
+		if k := q.kept; k != nil && k.parked != nil {
+			parked = append(parked, k.stop())
+		}
 	}
+	return parked
 }
 
 // first returns the waiter that has come before all others, nil if there is none.

@@ -67,6 +67,8 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 		l.refuse(errors.New("WithHandoff: a quorum lock is not passed on in memory"))
 	case l.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: the servers of a quorum lock have none"))
+	case l.retention > 0:
+		l.refuse(errors.New("WithRetention: only plain locks are kept"))
 	}
 	l.client, l.kind = clients[0], quorumKind
 	l.use(kind.NewQuorum(servers, key, l.fenced, l.lease))

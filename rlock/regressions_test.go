@@ -84,6 +84,7 @@ func TestRegressions(t *testing.T) {
 		srv := newServer(t)
 		const lease = 3 * time.Second
 		opts, renewed := renewals(lease)
+		opts.Identity = rlock.Anonymous() // a record is removed later
 		mu := newClient(t, srv, opts).NewLock("a")
 		held, hold := lock(t, t.Context(), mu)
 		inner, innerHold := lock(t, held, mu)

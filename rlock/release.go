@@ -37,7 +37,9 @@ func (g *grant) release(ctx context.Context) (err error) {
 		// Had an attempt been in doubt, it would have been that one.
 		err := &LostError{g.lock.name, g.token, errGone}
 		g.sweepPassed()
-		g.reportLost(err, g.current)
+		if !g.empty {
+			g.reportLost(err, g.current)
+		}
 		return err
 	case a.err != nil && !errors.Is(a.err, lua.ErrNotOwner):
 		g.sweep()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -15,13 +16,16 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 	for i, d := range due {
 		leases[i] = d.Key.lock.wire.Renewals(d.Key.owner, d.Duration)
 	}
+	c.records.Notice() // these holds are long
 	errs := kind.Renewer{Background: c.background, Reload: c.reload}.Renew(ctx, leases)
 	for i, err := range errs {
-		switch err {
-		case nil:
+		switch left, found := err.(lua.Left); {
+		case err == nil:
 			c.reportRenewed(due[i], sent)
-		case kind.ErrRefused:
+		case err == kind.ErrRefused:
 			errs[i] = watchdog.ErrRefused
+		case found: // what was joined is renewed by its holder
+			errs[i] = watchdog.Left(left)
 		}
 	}
 	return errs

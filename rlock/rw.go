@@ -74,6 +74,8 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 			l.refuse(errors.New("WithHandoff: a writer is not passed on in memory, and how long readers join one another is not to be set"))
 		case l.replicas.n > 0:
 			l.refuse(errors.New("WithReplicas: only plain locks can wait for replicas"))
+		case l.retention > 0:
+			l.refuse(errors.New("WithRetention: only plain locks are kept"))
 		}
 		if l.handoff = l.handoff.withDefaults(l.fixed); shared {
 			l.handoff.most = 0 // a reader is joined, which takes no more than time

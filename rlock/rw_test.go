@@ -62,7 +62,7 @@ func TestReadersShareAndExcludeWriters(t *testing.T) {
 	require.Empty(t, writer, "one reader is left")
 	require.NoError(t, beside.Unlock(ctx))
 	require.NoError(t, within(t, 10*time.Second, writer), "woken by the last reader")
-	require.Zero(t, rdb.DBSize(ctx).Val(), "nothing is left")
+	require.Empty(t, lockKeys(t, rdb), "nothing is left")
 }
 
 func TestUpgradeFailsAtOnce(t *testing.T) {
@@ -120,7 +120,7 @@ func TestDowngradeWakesReaders(t *testing.T) {
 	require.NoError(t, reading.Err())
 	require.Equal(t, 1, one.Reader().HoldCount(reading))
 	require.NoError(t, read.Unlock(reading))
-	require.Zero(t, rdb.DBSize(ctx).Val())
+	require.Empty(t, lockKeys(t, rdb))
 }
 
 // Whoever nests, in whatever order, and however it is unlocked: what the server
@@ -257,7 +257,7 @@ func TestLeavingWriterWakesReaders(t *testing.T) {
 	require.NoError(t, within(t, 10*time.Second, reader))
 	require.Less(t, time.Since(began), 8*time.Second, "woken, before the intent ends")
 	require.NoError(t, hold.Unlock(ctx))
-	redistest.Eventually(t, "nothing is left", func() bool { return rdb.DBSize(ctx).Val() == 0 })
+	redistest.Eventually(t, "nothing is left", func() bool { return len(lockKeys(t, rdb)) == 0 })
 }
 
 // A killed reader keeps a writer out for its own lease, although others renew and
@@ -305,7 +305,7 @@ func TestReadersAreRenewed(t *testing.T) {
 	require.NoError(t, inner.Unlock(ctx))
 	require.NoError(t, outer.Unlock(ctx))
 	require.NoError(t, long.Unlock(ctx))
-	require.Zero(t, rdb.DBSize(ctx).Val())
+	require.Empty(t, lockKeys(t, rdb))
 }
 
 func TestReadWriteFencing(t *testing.T) {

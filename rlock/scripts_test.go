@@ -63,6 +63,8 @@ func scripts(name string) (words []string) {
 			_ = lua.Count(ctx, &a, g, time.Second, 1)
 		case "inspect":
 			_, _ = lua.Inspect(ctx, &a, g)
+		case "confirm":
+			_, _ = lua.Confirm(ctx, &a, g)
 		case "force":
 			_, _ = lua.ForceRelease(ctx, &a, g)
 		case "rwread":
@@ -73,6 +75,8 @@ func scripts(name string) (words []string) {
 			_, _ = lua.ReleaseRW(ctx, &a, rw)
 		case "rwcount":
 			_ = lua.CountRW(ctx, &a, rw, time.Second, 1, 0)
+		case "retain":
+			_, _ = lua.Retain(ctx, &a, g)
 		case "renew":
 			a.renewal(lua.Renewal{Grant: g, Lease: time.Second})
 		default:
@@ -118,7 +122,7 @@ func isScript(name string) netfault.Match {
 func teach(t testing.TB, srv *redistest.Server) {
 	t.Helper()
 	rdb := srv.Client(t)
-	for _, name := range []string{"try", "ask", "ask_fair", "release", "count", "renew", "force", "inspect"} {
+	for _, name := range []string{"try", "ask", "ask_fair", "release", "count", "retain", "renew", "force", "inspect"} {
 		for _, word := range scripts(name) {
 			if len(word) > 40 { // a source
 				require.NoError(t, rdb.ScriptLoad(t.Context(), word).Err())

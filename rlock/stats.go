@@ -8,7 +8,7 @@ import (
 // Stats is what a client has counted since it was made; see [Client.Stats].
 type Stats struct {
 	Kinds    []KindStats         // of those kinds of lock that were used
-	Losses   map[LossCause]int64 // holders whose grant was lost, the members of multi locks among them
+	Losses   map[LossCause]int64 // holders whose grant was lost, the members of multi locks and what was joined among them
 	Renewals int64               // leases renewed
 	Wakeups  Wakeups             // what calls were woken by, as far as they have ended
 
@@ -150,6 +150,7 @@ func (c *Client) Stats() Stats {
 	for i := range c.queues.shards {
 		c.queues.shards[i].counters.addTo(&s)
 	}
+	c.joins.counters.addTo(&s) // losses
 	for n := range kinds {
 		if sum := c.kindStats(n); sum != nil {
 			s.Kinds = append(s.Kinds, *sum)

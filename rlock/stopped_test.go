@@ -36,6 +36,7 @@ func holder(args []string) {
 		panic(err)
 	}
 	fmt.Println("held", hold.Token())
+	fmt.Println("proof", hold.Proof())
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		err := held.Err() // the first look

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/go-rlock/rlock/internal/report"
 )
 
 // Trace is told what happens to the locks of a client: for spans, metrics, progress
@@ -127,6 +129,14 @@ func (c *Client) reportLost(err *LostError) {
 	} else {
 		c.log.Warn("rlock: lease lost", attrs...)
 	}
+}
+
+// telling is how a client tells others of itself.
+type telling struct {
+	log     *slog.Logger // writes through reports
+	reports report.Queue
+	records records // on the server
+	warnings
 }
 
 // warnings are given once.

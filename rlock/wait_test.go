@@ -111,7 +111,7 @@ func TestClientsExcludeEachOther(t *testing.T) {
 func TestWaitingSendsNothing(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	opts := &rlock.Options{LeaseTime: forever}
+	opts := &rlock.Options{LeaseTime: forever, Identity: rlock.Anonymous()} // see TestFakeTimeRecordsAreCheap
 	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
 	waiting := lockAsync(t.Context(), newClient(t, srv, opts).NewLock("a"))
 	awaitHearing(t, srv.Client(t), "a", 1)

@@ -66,6 +66,10 @@ func (qs *queues) enter(l *Lock, began time.Time) *waiter {
 	defer qs.mu.Unlock()
 	w.queue = qs.of(l.key)
 	w.queue.waiters = append(w.queue.waiters, w)
+	mine, other := w.queue.takeParked(l)
+	if w.given = mine; other != nil {
+		l.client.background(other.pass)
+	}
 	if l.client.closed.Load() { // too late for Close to see it
 		w.wakeUp()
 	}
@@ -208,7 +212,7 @@ func (w *waiter) renounce(g *grant) {
 // takeOver has the waiter go on with the attempt of one that leaves, in its place on the
 // server. It returns false if the two do not want the same. queues.mu is held.
 func (w *waiter) takeOver(g *grant, from *waiter) bool {
-	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.alike(from.lock) {
+	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.lock.alike(from.lock) {
 		return false
 	}
 	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.state == waitAsking
@@ -218,9 +222,8 @@ func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	return true
 }
 
-// alike tells whether the waiter can do with a grant of l. queues.mu is held.
-func (w *waiter) alike(l *Lock) bool {
-	o := w.lock
+// alike tells whether who wants the lock o can do with a grant of l.
+func (o *Lock) alike(l *Lock) bool {
 	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed &&
-		o.order == l.order && o.notifier == l.notifier
+		o.order == l.order && o.notifier == l.notifier && o.retention == l.retention
 }

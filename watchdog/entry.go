@@ -115,7 +115,7 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	}
 	d = max(d, 0)
 	e.duration, e.renew, e.fixed = d, d, fixed
-	e.confirm(sent, d, d/3)
+	e.confirm(sent, d, d, d/3)
 	e.place(s.now())
 }
 
@@ -177,11 +177,11 @@ func (e *Entry[K]) lapse(now time.Time) bool {
 	return e.end(cause)
 }
 
-// confirm notes that a request sent at sent has armed the lease for d, and
-// sets the next attempt. A request overtaken by a confirmed one moves at most
-// the window.
-func (e *Entry[K]) confirm(sent time.Time, d, next time.Duration) {
-	w := e.window.Load().extend(sent, d)
+// confirm notes that when a request sent at sent was executed, at least left remained of
+// a lease of length d: all of it, if the request has armed it. It sets the next
+// attempt. A request overtaken by a confirmed one moves at most the window.
+func (e *Entry[K]) confirm(sent time.Time, d, left, next time.Duration) {
+	w := e.window.Load().extend(sent.Add(left-d), d) // as if it had been armed then
 	e.window.Store(&w)
 	if sent.After(e.sent) {
 		e.sent, e.next = sent, sent.Add(next)
@@ -216,15 +216,26 @@ func (e *Entry[K]) begin(now time.Time) attempt[K] {
 	}
 }
 
-// renewed notes the success of a, sent at sent. Whoever was late was so in a
-// crowd, and is spread again.
+// renewed notes the success of a, sent at sent.
 func (e *Entry[K]) renewed(a attempt[K], sent time.Time) {
 	e.duration = e.renew
-	next := e.duration / 3
+	e.confirm(sent, a.renewal.Duration, a.renewal.Duration, e.pause(a))
+}
+
+// found notes that a, sent at sent, has found the lease held, with so much left of it.
+func (e *Entry[K]) found(a attempt[K], sent time.Time, left time.Duration) {
+	e.duration = max(e.duration, left)
+	e.renew = e.duration
+	e.confirm(sent, e.duration, left, e.pause(a))
+}
+
+// pause is the time from a to the next attempt, if a is confirmed. Whoever was late was
+// so in a crowd, and is spread again.
+func (e *Entry[K]) pause(a attempt[K]) time.Duration {
 	if a.late {
-		next = spread(e.duration)
+		return spread(e.duration)
 	}
-	e.confirm(sent, a.renewal.Duration, next)
+	return e.duration / 3
 }
 
 // failed notes that the outcome of a, sent at sent, is unknown, and brings the

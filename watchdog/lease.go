@@ -39,9 +39,19 @@ type Renewal[K comparable] struct {
 	Duration time.Duration
 }
 
+// Left is the result of a [RenewFunc] for a lease that others extend: it was found
+// held, and when the server looked, so much of it was left. The window moves
+// accordingly, and the longest that was left so far counts as the length of the lease.
+// Who does not know it takes it for an unknown outcome, which extends nothing.
+type Left time.Duration
+
+// Error says what is left.
+func (l Left) Error() string { return "watchdog: " + time.Duration(l).String() + " of the lease left" }
+
 // RenewFunc renews leases and returns one result for each, in the same order:
-// nil if renewed, ErrRefused (as errors.Is sees it) if the lease is gone, any
-// other error if the outcome is unknown, upon which it is tried again.
+// nil if renewed, [Left] if it was only looked at, ErrRefused (as errors.Is sees it) if
+// the lease is gone, any other error if the outcome is unknown, upon which it is tried
+// again.
 //
 // It is called from several goroutines, for one lease also while an earlier
 // call hangs, and should return soon after ctx has ended. It must not change

@@ -50,6 +50,7 @@ func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error)
 	for i, a := range batch {
 		e, err := a.entry, errs[i]
 		e.flying--
+		left, found := err.(Left)
 		switch {
 		case e.ended.Load():
 			continue
@@ -57,9 +58,14 @@ func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error)
 			e.end(err)
 			r.lost = append(r.lost, e)
 			continue
-		case err == nil:
+		case err == nil, found:
 			failing := e.err != nil
-			if e.renewed(a, sent); failing && e.err == nil {
+			if found {
+				e.found(a, sent, time.Duration(left))
+			} else {
+				e.renewed(a, sent)
+			}
+			if failing && e.err == nil {
 				r.again++
 			}
 		default:

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/go-rlock/rlock/internal/record"
 )
 
 // feature is what somebody who uses locks may want. All that has to do with
@@ -24,12 +26,15 @@ const (
 	sharing                         // read/write locks
 	sharding                        // waking and probing by sharded channels, on a cluster
 	replicating                     // WithReplicas
+	recording                       // a client says who it is, what it holds and waits for
+	observing                       // `rlock top`, and what inspect and ls tell of clients
+	watching                        // `rlock watch` hears releases
 )
 
 // The users that docs/acl.md knows.
 const (
-	lockUser = locking | fencing | waking | foreign | probing | inspecting
-	readUser = inspecting | listing
+	lockUser = locking | fencing | waking | foreign | probing | inspecting | recording
+	readUser = inspecting | listing | observing | watching
 )
 
 // right is an item of a user's ACL rules.
@@ -37,7 +42,7 @@ type right struct {
 	item  string  // as ACL SETUSER takes it
 	needs feature // each of which is broken without it
 	why   string
-	try   string // a use of it that changes nothing; KEY and CHANNEL are those of a lock that nobody has, NAME is the key of one in question
+	try   string // a use of it that changes nothing; KEY and CHANNEL are those of a lock that nobody has, NAME is the key of one in question, PREFIX that of all names
 }
 
 // commandRights are the commands that the library and this program send, and
@@ -45,26 +50,26 @@ type right struct {
 // proves every line: what it says is needed, and nothing else is. What fair and
 // read/write locks need beside their own rows is in those of the others.
 var commandRights = []right{
-	{"+evalsha", locking | inspecting, "every request is a script, named by its hash", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
-	{"+eval", locking | inspecting, "sends the script itself to a server that does not know it yet", "eval return 1 KEY"},
-	{"+type", locking | inspecting, "tells a lock from an application's key", "type KEY"},
+	{"+evalsha", locking | inspecting | recording, "every request is a script, named by its hash", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
+	{"+eval", locking | inspecting | recording, "sends the script itself to a server that does not know it yet", "eval return 1 KEY"},
+	{"+type", locking | inspecting | recording, "tells a lock from an application's key", "type KEY"},
 	{"+hlen", locking, "likewise: a lock has one field", "hlen KEY"},
-	{"+hgetall", locking | inspecting, "the holder", "hgetall KEY"},
+	{"+hgetall", locking | inspecting | observing, "the holder", "hgetall KEY"},
 	{"+hexists", locking, "is it still the holder, before renewal and nesting", "hexists KEY f"},
-	{"+hset", locking, "the hold count", "hset KEY f v odd"},
-	{"+pttl", locking | inspecting | listing, "what is left of the lease", "pttl KEY"},
-	{"+pexpire", locking, "the lease, and its renewal", "pexpire KEY 1"},
+	{"+hset", locking | recording, "the hold count", "hset KEY f v odd"},
+	{"+pttl", locking | inspecting | listing | observing, "what is left of the lease", "pttl KEY"},
+	{"+pexpire", locking | recording, "the lease, and its renewal", "pexpire KEY 1"},
 	{"+hdel", locking, "unlock", "hdel KEY f"},
-	{"+del", locking, "forced unlock; takes a lock back that could not be given a lease", "del KEY"},
+	{"+del", locking | recording, "forced unlock; takes a lock back that could not be given a lease", "del KEY"},
 	{"+exists", locking, "does anybody queue, is the lock free", "exists KEY"},
-	{"+time", locking, "when a lock was passed on; tokens follow the server's clock", "time"},
-	{"+zadd", locking, "a waiter takes a place in the queue", "zadd KEY xx 0 m"},
-	{"+zrem", locking, "gives it up, or gets the lock", "zrem KEY m"},
-	{"+zrange", locking, "who is next, who is last", "zrange KEY 0 0"},
+	{"+time", locking | recording, "when a lock was passed on; tokens follow the server's clock", "time"},
+	{"+zadd", locking | recording, "a waiter takes a place in the queue", "zadd KEY xx 0 m"},
+	{"+zrem", locking | recording, "gives it up, or gets the lock", "zrem KEY m"},
+	{"+zrange", locking | observing, "who is next, who is last", "zrange KEY 0 0"},
 	{"+zscore", locking, "where a waiter stands", "zscore KEY m"},
 	{"+zcard", locking, "does anybody queue", "zcard KEY"},
 	{"+zcount", locking | inspecting, "is anybody before a waiter; how many wait", "zcount KEY 0 0"},
-	{"+zrangebyscore", locking, "who is behind the first, while Redisson holds the lock", "zrangebyscore KEY 0 0"},
+	{"+zrangebyscore", locking | recording, "who is behind the first, while Redisson holds the lock", "zrangebyscore KEY 0 0"},
 	{"+get", fencing | inspecting | sharing, "the newest token; whose intent", "get KEY"},
 	{"+set", fencing | sharing, "the next token; a read hold", "set KEY v nx xx"},
 	{"+incrby", fencing, "the tokens after it", "incrby KEY odd"},
@@ -73,7 +78,7 @@ var commandRights = []right{
 	{"+unsubscribe", waking | foreign, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
 	{"+pubsub|numsub", inspecting, "how many connections wait; unlock does without, as it announces itself to find that out", "pubsub numsub CHANNEL"},
 	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
-	{"+hscan", listing, "reads the holders", "hscan KEY 0"},
+	{"+hscan", listing | observing, "reads the holders", "hscan KEY 0"},
 	{"+hget", sharing, "one field: a writer", "hget KEY f"},
 	{"+hmget", sharing, "mode and holds", "hmget KEY mode"},
 	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
@@ -83,6 +88,7 @@ var commandRights = []right{
 	{"+spublish", sharding, "unlock tells the waiters; probes of the subscription", "spublish CHANNEL 0"},
 	{"+ssubscribe", sharding, "waiters listen", "ssubscribe CHANNEL"},
 	{"+sunsubscribe", sharding, "who has stopped to wait is not counted any longer", "sunsubscribe CHANNEL"},
+	{"+psubscribe", watching, "releases of all locks", ""},
 	{"+wait", replicating, "how many replicas have the grant", "wait 0 1"},
 }
 
@@ -97,7 +103,7 @@ var relatives = []struct {
 	{"~rlock_queue:NAME", locking | inspecting, "who waits"},
 	{"~redisson_lock_token:NAME", fencing | inspecting, "fencing counters"},
 	{"&rlock_channel:NAME:*", waking, "each client's own channel, where it is told that it has the lock"},
-	{"&redisson_lock__channel:NAME", foreign, "unlock messages, Redisson's and for Redisson"},
+	{"&redisson_lock__channel:NAME", foreign | watching, "unlock messages, Redisson's and for Redisson"},
 	{"~redisson_lock_queue:NAME", queueing, "is there a queue of Redisson's"},
 	{"~redisson_lock_timeout:NAME", queueing, "likewise"},
 	{"~rlock_rwlock_intent:NAME", sharing, "a writer waits"},
@@ -105,9 +111,9 @@ var relatives = []struct {
 	{"&redisson_rwlock:NAME", sharing, "unlock messages of read/write locks"},
 }
 
-// rightsFor returns all rights for locks whose keys match glob.
-func rightsFor(glob string) []right {
-	rights := []right{{"~" + glob, locking | inspecting | listing, "the locks", useOf("~NAME")}}
+// rightsFor returns all rights for locks whose keys match glob, of clients with a prefix.
+func rightsFor(prefix, glob string) []right {
+	rights := []right{{"~" + glob, locking | inspecting | listing | observing, "the locks", useOf("~NAME")}}
 	add := func(r right) {
 		if covers("~"+glob, r.item) {
 			rights[0].needs |= r.needs
@@ -132,6 +138,12 @@ func rightsFor(glob string) []right {
 		default:
 			add(as("{NAME}", r.why))
 		}
+	}
+	for _, r := range []right{
+		{"~" + aclGlob(record.Key(prefix, ""), "*"), recording | observing, "who the clients are, what they hold and wait for", useOf("~PREFIX" + record.Key("", "x"))},
+		{"~" + aclGlob(record.List(prefix), ""), recording | observing, "which clients there are", useOf("~PREFIX" + record.List(""))},
+	} {
+		add(r)
 	}
 	for _, probe := range []right{
 		{"&redisson_lock__channel:{rlock-probe:*}", probing, "each client's own channel, for probes", ""},
@@ -170,15 +182,15 @@ func wild(glob string) bool {
 }
 
 // aclLine returns the command that makes a user who may do what f needs, on
-// locks whose keys match glob, and nothing else.
-func aclLine(user, glob string, f feature) string {
-	return "ACL SETUSER " + user + " reset resetchannels on >PASSWORD " + aclItems(glob, f)
+// locks whose keys match glob, of clients with that prefix, and nothing else.
+func aclLine(user, prefix, glob string, f feature) string {
+	return "ACL SETUSER " + user + " reset resetchannels on >PASSWORD " + aclItems(prefix, glob, f)
 }
 
 // aclItems returns the rules for what f needs.
-func aclItems(glob string, f feature) string {
+func aclItems(prefix, glob string, f feature) string {
 	var items []string
-	for _, r := range rightsFor(glob) {
+	for _, r := range rightsFor(prefix, glob) {
 		if f&r.needs != 0 {
 			items = append(items, r.item)
 		}
@@ -201,7 +213,7 @@ func aclGlob(prefix, glob string) string {
 // String lists the names of the features.
 func (f feature) String() string {
 	var names []string
-	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas"} {
+	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas", "records", "top", "watch"} {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}

@@ -28,7 +28,7 @@ func newClusterUser(t *testing.T, node *redistest.Server, without string) *clust
 	t.Helper()
 	name := strings.NewReplacer("|", "-", ":", "-", "{", "-", "}", "-", "*", "-").Replace("u" + without)
 	var line []any
-	for _, word := range words(aclLine(name, aclPrefix+"*", lockUser|readUser|clustered|sharding|replicating)) {
+	for _, word := range words(aclLine(name, aclPrefix, aclPrefix+"*", lockUser|readUser|clustered|sharding|replicating)) {
 		if word != without {
 			line = append(line, word)
 		}
@@ -104,7 +104,7 @@ func TestRightsInACluster(t *testing.T) {
 	redistest.Since7(t, "rights to sharded channels")
 	logging.Disable() // go-redis would log that it may not ask for COMMAND
 	node := startCluster(t)
-	for _, r := range append(rightsFor(aclPrefix+"*"), right{item: "nothing"}) {
+	for _, r := range append(rightsFor(aclPrefix, aclPrefix+"*"), right{item: "nothing"}) {
 		if r.needs&(clustered|sharding|replicating) != r.needs {
 			continue // see TestRights
 		}

@@ -164,7 +164,7 @@ func within(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-var aclFeatures = []feature{locking, fencing, waking, foreign, probing, inspecting, listing, database, queueing, sharing, replicating}
+var aclFeatures = []feature{locking, fencing, waking, foreign, probing, inspecting, listing, database, queueing, sharing, replicating, recording, observing, watching}
 
 // broken returns the features that do not work with all of the names.
 func (w *aclWorld) broken(names ...string) (broken feature) {
@@ -183,8 +183,8 @@ func (w *aclWorld) broken(names ...string) (broken feature) {
 // TestRights takes each item out of the line in turn: what the table says is
 // broken then, and nothing else but what needs that.
 func TestRights(t *testing.T) {
-	line := aclLine("u", aclPrefix+"*", lockUser|readUser|database|queueing|sharing|replicating)
-	for _, r := range append(rightsFor(aclPrefix+"*"), right{item: "nothing"}) {
+	line := aclLine("u", aclPrefix, aclPrefix+"*", lockUser|readUser|database|queueing|sharing|replicating)
+	for _, r := range append(rightsFor(aclPrefix, aclPrefix+"*"), right{item: "nothing"}) {
 		if r.needs&(clustered|sharding) == r.needs && r.needs != 0 {
 			continue // see TestRightsInACluster
 		}
@@ -212,7 +212,7 @@ func TestUsersMayDoNothingElse(t *testing.T) {
 	redistest.Long(t, "waits for what is forbidden")
 	t.Parallel()
 	for _, user := range []feature{lockUser, readUser} {
-		w := newACLWorld(t, aclLine("u", aclPrefix+"*", user), "")
+		w := newACLWorld(t, aclLine("u", aclPrefix, aclPrefix+"*", user), "")
 		require.Equal(t, database|queueing|sharing|replicating|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
 		for _, command := range []string{
 			"get other", "hset other f v x", "publish other 0", "keys *", "flushall", "config get save", "info", "acl whoami",
@@ -233,8 +233,8 @@ func words(text string) (args []any) {
 func TestRightsToAllNames(t *testing.T) {
 	redistest.Long(t, "waits for what is forbidden")
 	t.Parallel()
-	w := newACLWorld(t, aclLine("u", "*", lockUser), "")
-	require.Equal(t, listing|database|sharing|replicating, w.broken("x", "{t}x")) // fair locks need other keys only
+	w := newACLWorld(t, aclLine("u", "", "*", lockUser), "")
+	require.Equal(t, listing|database|sharing|replicating|observing|watching, w.broken("x", "{t}x")) // fair locks need other keys only
 }
 
 func TestACLPatterns(t *testing.T) {
@@ -248,7 +248,7 @@ func TestACLPatterns(t *testing.T) {
 				"&rlock_channel:{my?app:}:* &rlock_channel:my?app::* &redisson_lock__channel:{my?app:} &redisson_lock__channel:my?app: &redisson_lock__channel:{rlock-probe:*}",
 		},
 	} {
-		line := aclLine("u", aclGlob(tc.prefix, tc.glob), fencing|locking|waking|foreign|probing)
+		line := aclLine("u", tc.prefix, aclGlob(tc.prefix, tc.glob), fencing|locking|waking|foreign|probing)
 		require.Contains(t, line, " >PASSWORD "+tc.want+" +", line)
 	}
 }
@@ -259,12 +259,12 @@ func TestACLDocument(t *testing.T) {
 	require.NoError(t, err)
 	doc := string(text)
 	unwrapped := strings.ReplaceAll(doc, " \\\n    ", " ")
-	require.Contains(t, unwrapped, aclLine("rlock", "app:*", lockUser)+"\n")
-	require.Contains(t, unwrapped, aclLine("rlock-reader", "app:*", readUser)+"\n")
+	require.Contains(t, unwrapped, aclLine("rlock", "app:", "app:*", lockUser)+"\n")
+	require.Contains(t, unwrapped, aclLine("rlock-reader", "app:", "app:*", readUser)+"\n")
 	for _, kind := range []feature{queueing, sharing, clustered | sharding, replicating} {
-		require.Contains(t, unwrapped, "ACL SETUSER rlock "+aclItems("app:*", kind)+"\n")
+		require.Contains(t, unwrapped, "ACL SETUSER rlock "+aclItems("app:", "app:*", kind)+"\n")
 	}
-	for _, r := range rightsFor("app:*") {
+	for _, r := range rightsFor("app:", "app:*") {
 		require.Contains(t, doc, fmt.Sprintf("| `%s` | %s | %s |\n", strings.ReplaceAll(r.item, "|", `\|`), r.needs, r.why))
 	}
 }

@@ -54,6 +54,12 @@ func (w *aclWorld) works(f feature, name string) error {
 	switch f {
 	case listing:
 		return w.list(ctx, name)
+	case recording:
+		return w.record(ctx)
+	case observing:
+		return w.observe(ctx, name)
+	case watching:
+		return w.watch(ctx, name)
 	case database:
 		return w.srv.Client(w.t, asUser, func(o *redis.Options) { o.DB = 1 }).Do(ctx, "hello").Err()
 	}

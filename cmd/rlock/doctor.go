@@ -139,9 +139,9 @@ func (d *doctor) mayShard() bool { return d.shardedErr == nil || redis.IsPermiss
 func (d *doctor) proposeUsers() {
 	line := func(user string, f feature) string {
 		if f |= d.connecting(); f&clustered == 0 || d.mayShard() {
-			return aclLine(user, d.glob, f)
+			return aclLine(user, d.prefix, d.glob, f)
 		}
-		return strings.ReplaceAll(aclLine(user, d.glob, f&^sharding), " +pubsub|shardnumsub", "")
+		return strings.ReplaceAll(aclLine(user, d.prefix, d.glob, f&^sharding), " +pubsub|shardnumsub", "")
 	}
 	d.report.ACL.Locks = line("rlock", lockUser|d.distributed())
 	d.report.ACL.ReadOnly = line("rlock-reader", readUser)

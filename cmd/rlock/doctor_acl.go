@@ -23,6 +23,7 @@ var consequences = []struct {
 	{probing, warning, "a subscription to a master that was replaced is not noticed while that still answers: waiters sleep until the lease ends"},
 	{sharding, warning, "releases are announced to all nodes of the cluster in place of one, or waiters are not told: they look again every second at most"},
 	{replicating, warning, "locks WithReplicas are refused"},
+	{recording, warning, "rlock top, inspect and ls are not told who this user's clients are, what they hold and what they wait for; their locks are as before"},
 	{inspecting, warning, "rlock inspect is refused, or does not know who waits; a release that may not ask who listens announces itself to find out"},
 }
 
@@ -35,7 +36,7 @@ func (d *doctor) checkRights(ctx context.Context) {
 	if !d.mayShard() {
 		wanted &^= sharding
 	}
-	for _, r := range rightsFor(d.glob) {
+	for _, r := range rightsFor(d.prefix, d.glob) {
 		if r.needs&wanted == 0 || r.try == "" {
 			continue
 		}
@@ -80,7 +81,7 @@ func (d *doctor) try(ctx context.Context, text string) error {
 	if strings.Contains(key, "{") {
 		channel = "redisson_lock__channel:" + key
 	}
-	replace := strings.NewReplacer("KEY", key, "CHANNEL", channel, "NAME", d.prefix+d.sample)
+	replace := strings.NewReplacer("KEY", key, "CHANNEL", channel, "NAME", d.prefix+d.sample, "PREFIX", d.prefix)
 	words := strings.Fields(text)
 	args := make([]any, len(words))
 	for i, w := range words {
@@ -103,7 +104,7 @@ func (d *doctor) try(ctx context.Context, text string) error {
 // firstKey is the position of the key, 0 if there is none.
 func firstKey(words []string) int8 {
 	for i, w := range words {
-		if strings.Contains(w, "KEY") || strings.Contains(w, "NAME") && words[0] != "publish" {
+		if strings.Contains(w, "KEY") || strings.Contains(w, "PREFIX") || strings.Contains(w, "NAME") && words[0] != "publish" {
 			return int8(i)
 		}
 	}

@@ -18,7 +18,7 @@ func TestForks(t *testing.T) {
 		{"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.8\r\nserver_mode:cluster\r\n", "7.2.4", "cluster", "valkey 8.1.8, as Redis 7.2.4: tested"},
 		{"redis_version:7.2.4\r\nredict_version:7.3.6\r\nredict_mode:standalone\r\n", "7.2.4", "standalone", "redict 7.3.6, as Redis 7.2.4: tested"},
 		{"redis_version:7.2.4\r\ncluster_enabled:1\r\n", "7.2.4", "cluster", "7.2.4: tested"},
-		{"redis_version:7.2.4\r\nvalkey_version:7.2.9\r\n", "7.2.4", "", "valkey 7.2.9, as Redis 7.2.4: not among the tested versions"},
+		{"redis_version:7.2.4\r\nvalkey_version:7.2.9\r\n", "7.2.4", "", "valkey 7.2.9, as Redis 7.2.4: tested"},
 		{"redis_version:9\r\n", "9", "", "9: not among the tested versions"},
 	} {
 		n := &node{info: parseInfo(tc.info)}
@@ -106,7 +106,7 @@ func (halfDone) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestDoctorOfAnOldCluster(t *testing.T) {
 	redistest.Long(t, "a cluster")
 	for _, f := range []feature{lockUser | sharding | clustered, readUser | clustered} {
-		require.Contains(t, aclLine("u", "*", f), "shardnumsub")
+		require.Contains(t, aclLine("u", "", "*", f), "shardnumsub")
 	}
 	srv := startCluster(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})

@@ -64,7 +64,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 // much.
 func TestDoctorAsLockUser(t *testing.T) {
 	t.Parallel()
-	w := newACLWorld(t, aclLine("u", aclPrefix+"*", lockUser), "")
+	w := newACLWorld(t, aclLine("u", aclPrefix, aclPrefix+"*", lockUser), "")
 	url := "redis://u:PASSWORD@" + w.srv.Addr()
 	code, r := examined(t, url, "--prefix", aclPrefix)
 	require.Zero(t, code, "%+v", r.Findings)
@@ -74,7 +74,7 @@ func TestDoctorAsLockUser(t *testing.T) {
 	} {
 		require.Equal(t, want, r.levels()[check], check)
 	}
-	require.Equal(t, aclLine("rlock", aclPrefix+"*", lockUser), r.ACL.Locks)
+	require.Equal(t, aclLine("rlock", aclPrefix, aclPrefix+"*", lockUser), r.ACL.Locks)
 
 	// Without the prefix it is another matter.
 	code, r = examined(t, url)
@@ -84,7 +84,7 @@ func TestDoctorAsLockUser(t *testing.T) {
 }
 
 func TestDoctorOfOneName(t *testing.T) {
-	w := newACLWorld(t, aclLine("u", "invoice:42", lockUser), "")
+	w := newACLWorld(t, aclLine("u", "", "invoice:42", lockUser), "")
 	r := outcome(t, "redis://u:PASSWORD@"+w.srv.Addr(), "doctor", "--json", "--name", "invoice:42")
 	require.Zero(t, r.code, r.stdout)
 	var rep report
@@ -95,13 +95,13 @@ func TestDoctorOfOneName(t *testing.T) {
 
 // TestDoctorMissesRights takes each item from the user: the doctor names it.
 func TestDoctorMissesRights(t *testing.T) {
-	w := newACLWorld(t, aclLine("u", aclPrefix+"*", lockUser), "")
-	for _, r := range rightsFor(aclPrefix + "*") {
+	w := newACLWorld(t, aclLine("u", aclPrefix, aclPrefix+"*", lockUser), "")
+	for _, r := range rightsFor(aclPrefix, aclPrefix+"*") {
 		if r.needs&lockUser == 0 {
 			continue
 		}
 		var args []any
-		for word := range strings.FieldsSeq(aclLine("u", aclPrefix+"*", lockUser)) {
+		for word := range strings.FieldsSeq(aclLine("u", aclPrefix, aclPrefix+"*", lockUser)) {
 			if word != r.item {
 				args = append(args, word)
 			}
@@ -128,7 +128,7 @@ func TestDoctorSeesThatNobodyIsWoken(t *testing.T) {
 	redistest.Long(t, "waits for time-outs, 18 s")
 	t.Parallel()
 	for _, item := range []string{"+publish", "+subscribe"} {
-		w := newACLWorld(t, aclLine("u", "*", lockUser), item)
+		w := newACLWorld(t, aclLine("u", "", "*", lockUser), item)
 		code, r := examined(t, "redis://u:PASSWORD@"+w.srv.Addr())
 		require.Equal(t, exitWarnings, code)
 		require.Equal(t, warning, r.levels()["lock"], "%+v", r.about("lock"))

@@ -55,6 +55,7 @@ Examples:
    rlock run -n nightly-report -- /usr/local/bin/report
    rlock ls 'nightly-*'
    rlock inspect --json nightly-report
+   rlock top
    rlock --url rediss://locks@redis:6380 --cacert ca.pem --password-file secret doctor
    rlock --sentinel s1:26379,s2:26379,s3:26379 --master mymaster doctor
 `

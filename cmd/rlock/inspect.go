@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -22,6 +24,8 @@ type lockView struct {
 	Owners []ownerView `json:"owners"`           // empty: free
 	TTL    *int64      `json:"ttl_ms"`           // null: free, or no end
 	Queued *int64      `json:"queued,omitempty"` // in `ls`; not there: not known, or there is no queue
+
+	Waiting []waitingView `json:"waiting,omitempty"` // those that tell it
 }
 
 type ownerView struct {
@@ -30,6 +34,51 @@ type ownerView struct {
 	Reads int64  `json:"reads,omitempty"` // of Holds, in a read/write lock
 
 	Since time.Time `json:"since,omitzero"` // zero: not known, and in `ls`
+
+	hostView        // what its client tells
+	Purpose  string `json:"purpose,omitempty"`
+	HeldMS   *int64 `json:"held_ms,omitempty"`
+}
+
+// explain adds what the clients tell of a lock.
+func (v *lockView) explain(records clientRecords, holds map[holdKey]toldHold) {
+	for i := range v.Owners {
+		o := &v.Owners[i]
+		if o.hostView = records.host(clientOf(o.Owner)); o.String() == "" {
+			o.hostView = hostView{}
+		}
+		if told, ok := holds[holdKey{strings.TrimSuffix(o.Owner, ":write"), v.Name}]; ok {
+			o.Purpose, o.HeldMS = told.Purpose, new(told.Age(told.Entry, told.rest).Milliseconds())
+		}
+	}
+	v.Waiting = records.waiting(v.Name)
+}
+
+// tells puts what the client of an owner tells into words; "" if that is nothing.
+func (o *ownerView) tells() string {
+	text := o.hostView.String()
+	if text != "" && o.Version != "" {
+		text += " " + printable(o.Version)
+	}
+	if o.Purpose != "" {
+		text += fmt.Sprintf(", for %q", o.Purpose)
+	}
+	if o.HeldMS != nil {
+		text += ", for the last " + short(time.Duration(*o.HeldMS)*time.Millisecond)
+	}
+	return text
+}
+
+// tells puts what a client that waits tells into words.
+func (w *waitingView) tells() string {
+	text := cmp.Or(w.hostView.String(), w.Client) + ", since " + short(time.Duration(w.WaitedMS)*time.Millisecond)
+	if w.Calls > 1 {
+		text += fmt.Sprintf(", %d calls", w.Calls)
+	}
+	if w.Purpose != "" {
+		text += fmt.Sprintf(", for %q", w.Purpose)
+	}
+	return text
 }
 
 // newLockView makes the view of a lock; ttl is negative if it has no end.
@@ -83,19 +132,21 @@ func inspectCommand() *cli.Command {
 		Description: `Shows the owners of the lock, their hold counts, what is left of the lease, the
 newest fencing token and how many wait: places in the queue, and connections
 that listen for a release. A read/write lock is known by its data; its owners
-read or write. The exit status is 0 whether the lock is held or free.`,
+read or write. What their clients tell is shown as well, and that of the clients that
+wait, see "top". The exit status is 0 whether the lock is held or free.`,
 		ShellComplete: completeName,
 		Flags:         []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return withLock(ctx, cmd, func(_ *rlock.Lock, state rlock.State) error {
-				return printState(cmd.Root().Writer, state, cmd.Bool("json"), time.Now())
+			return withLock(ctx, cmd, func(s *server, _ *rlock.Lock, state rlock.State) error {
+				records, _ := s.records(ctx) // who may look at locks only is still shown those
+				return printState(cmd.Root().Writer, state, records, cmd.Bool("json"), time.Now())
 			})
 		},
 	}
 }
 
 // withLock calls f with the lock that the only argument of cmd names, and its state.
-func withLock(ctx context.Context, cmd *cli.Command, f func(*rlock.Lock, rlock.State) error) error {
+func withLock(ctx context.Context, cmd *cli.Command, f func(*server, *rlock.Lock, rlock.State) error) error {
 	if cmd.Args().Len() != 1 {
 		return usagef(cmd, "want one NAME")
 	}
@@ -113,7 +164,7 @@ func withLock(ctx context.Context, cmd *cli.Command, f func(*rlock.Lock, rlock.S
 	if err != nil {
 		return err
 	}
-	return f(lock, state)
+	return f(s, lock, state)
 }
 
 // find returns the lock of a name, of which kind its data is. A lock that is free may
@@ -131,7 +182,7 @@ func find(ctx context.Context, client *rlock.Client, name string) (*rlock.Lock, 
 	return nil, state, err
 }
 
-func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) error {
+func printState(w io.Writer, state rlock.State, records clientRecords, asJSON bool, now time.Time) error {
 	v := newLockView(state.Name, state.Holds, state.TTL)
 	for i := range v.Owners {
 		o := &v.Owners[i]
@@ -140,6 +191,7 @@ func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) erro
 			o.Since = at
 		}
 	}
+	v.explain(records, records.holds())
 	if asJSON {
 		return printJSON(w, struct {
 			lockView
@@ -162,6 +214,9 @@ func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) erro
 			fmt.Fprintf(t, ", since %s (%s)", o.Since.Format(time.DateTime), brief(now.Sub(o.Since)))
 		}
 		fmt.Fprintln(t)
+		if told := o.tells(); told != "" {
+			fmt.Fprintf(t, "holder\t%s\n", told)
+		}
 	}
 	fmt.Fprintf(t, "lease\t%s\n", v.lease())
 	if state.Token != 0 {
@@ -169,6 +224,9 @@ func printState(w io.Writer, state rlock.State, asJSON bool, now time.Time) erro
 	}
 	if state.Waiters >= 0 {
 		fmt.Fprintf(t, "waiting\t%d\n", state.Waiters)
+	}
+	for i := range v.Waiting {
+		fmt.Fprintf(t, "waiter\t%s\n", v.Waiting[i].tells())
 	}
 	return t.Flush()
 }

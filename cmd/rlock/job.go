@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,6 +30,7 @@ type job struct {
 	killAfter time.Duration
 	busy      int // exit code when somebody else holds the lock
 	quiet     bool
+	purpose   string
 }
 
 const (
@@ -48,6 +50,10 @@ func newJob(cmd *cli.Command, argv []string) (*job, error) {
 	j := &job{names: names, argv: command, quiet: cmd.Bool("quiet")}
 	if err := j.parse(cmd); err != nil {
 		return nil, usagef(cmd, "%w", err)
+	}
+	// The arguments may have what is nobody's business.
+	if j.purpose = cmd.String("purpose"); j.purpose == "" {
+		j.purpose = filepath.Base(command[0])
 	}
 	var err error
 	if j.path, err = exec.LookPath(j.argv[0]); err != nil && !errors.Is(err, exec.ErrDot) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +33,9 @@ through all keys of the database in small steps, which does not block the
 server; locks that come or go meanwhile may be shown or not. What counts is the
 look: a hash with fields like <client>:<number> and whole numbers in them.
 QUEUED is how many have a place in the queue of the lock: each client that waits
-for a plain lock, each call that waits for a fair one. A read/write lock has none.`,
+for a plain lock, each call that waits for a fair one. A read/write lock has none.
+WAIT and HOLDER are from what clients tell: the calls that wait for longer than a
+second, and host, program, process, purpose and time of who holds it, see "top".`,
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
@@ -48,6 +49,11 @@ for a plain lock, each call that waits for a fair one. A read/write lock has non
 			locks, err := s.list(ctx, cmd.Args().First())
 			if err != nil {
 				return fmt.Errorf("%w: %w", rlock.ErrUnavailable, err)
+			}
+			records, _ := s.records(ctx) // who may look at locks only is still shown those
+			holds := records.holds()
+			for i := range locks {
+				locks[i].explain(records, holds)
 			}
 			return printLocks(cmd.Root().Writer, locks, cmd.Bool("json"))
 		},
@@ -144,8 +150,13 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 	return locks, nil
 }
 
-// ownerField is Redisson's form; ":write" marks the writer of a read-write lock.
-var ownerField = regexp.MustCompile(`(?s)^.+:[0-9]+(:write)?$`)
+// isOwner tells whether a field is of Redisson's form, client:number; ":write" marks the
+// writer of a read-write lock.
+func isOwner(field string) bool {
+	field = strings.TrimSuffix(field, ":write")
+	at := strings.LastIndexByte(field, ':')
+	return at > 0 && at < len(field)-1 && strings.Trim(field[at+1:], "0123456789") == ""
+}
 
 // parseHolds reads the fields and values of a hash. It reports false if that is
 // not a lock.
@@ -157,7 +168,7 @@ func parseHolds(page []string) (map[string]int64, bool) {
 			continue
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || !ownerField.MatchString(field) {
+		if err != nil || !isOwner(field) {
 			return nil, false
 		}
 		holds[field] = n
@@ -176,6 +187,14 @@ func isReadWrite(page []string) bool {
 	return false
 }
 
+// calls is how many calls wait, as their clients tell.
+func (v lockView) calls() (n int) {
+	for _, w := range v.Waiting {
+		n += w.Calls
+	}
+	return n
+}
+
 // escapeGlob makes a pattern that matches s itself.
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
@@ -187,11 +206,11 @@ func printLocks(w io.Writer, locks []lockView, asJSON bool) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(locks) > 0 {
-		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE\tQUEUED")
+		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE\tQUEUED\tWAIT\tHOLDER")
 	}
 	for _, v := range locks {
 		for _, o := range v.Owners {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease(), v.queued())
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%d\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease(), v.queued(), v.calls(), cmp.Or(o.tells(), "-"))
 		}
 	}
 	return t.Flush()

@@ -47,6 +47,7 @@ func newApp(args []string) *cli.Command {
 			runCommand(args),
 			inspectCommand(),
 			lsCommand(),
+			topCommand(), watchCommand(),
 			unlockCommand(),
 			doctorCommand(),
 			demoCommand(),

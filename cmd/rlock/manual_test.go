@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-var update = flag.Bool("update", false, "write docs/rlock.1")
+var update = flag.Bool("update", false, "write docs/rlock.1, docs/*.svg")
 
 // manual is a man page of what the help has.
 const manual = `.TH RLOCK 1

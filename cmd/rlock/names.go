@@ -22,7 +22,7 @@ func kindFlags() []cli.Flag {
 
 // newLock returns a lock of the kind that the flags name.
 func (j *job) newLock(client *rlock.Client, name string) *rlock.Lock {
-	opts := []rlock.LockOption{rlock.WithFencing(), rlock.WithLeaseTime(j.lease)}
+	opts := []rlock.LockOption{rlock.WithFencing(), rlock.WithLeaseTime(j.lease), rlock.WithPurpose(j.purpose)}
 	if j.fixed {
 		opts = append(opts, rlock.WithoutRenewal())
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -19,6 +20,10 @@ import (
 // the locks that the processes above hold, outermost first.
 const heldVar = "RLOCK_HELD"
 
+// proofVar names the one by which programs below join these locks, and by which a program
+// that holds one tells `rlock run` below it: their proofs, outermost first.
+const proofVar = "RLOCK_PROOF"
+
 // enclosing is a lock that a process above this one holds.
 type enclosing struct {
 	name   string
@@ -26,7 +31,8 @@ type enclosing struct {
 	key    string
 	owner  string
 	token  int64
-	shared bool // it is held as a reader
+	shared bool   // it is held as a reader
+	proof  string // "" for a read/write lock
 }
 
 // export puts the lock into the environment, for the command under it.
@@ -37,7 +43,8 @@ func (e enclosing) export() {
 		"owner": {e.owner}, "token": {strconv.FormatInt(e.token, 10)},
 		"shared": {strconv.FormatBool(e.shared)},
 	}
-	setenv(heldVar, strings.TrimSpace(os.Getenv(heldVar)+" "+entry.Encode()))
+	add(heldVar, entry.Encode())
+	add(proofVar, e.proof)
 }
 
 // introduce makes it the lock that the command sees as its own.
@@ -46,6 +53,9 @@ func (e enclosing) introduce() {
 	setenv("RLOCK_OWNER", e.owner)
 	setenv("RLOCK_TOKEN", strconv.FormatInt(e.token, 10))
 }
+
+// add puts a word behind those of a variable.
+func add(name, word string) { setenv(name, strings.TrimSpace(os.Getenv(name)+" "+word)) }
 
 // setenv ignores the error: only a NUL byte makes one, and no argument has any.
 func setenv(name, value string) { _ = os.Setenv(name, value) }
@@ -58,7 +68,7 @@ func enclosingLocks(value string) (all []enclosing) {
 			continue // not ours
 		}
 		token, _ := strconv.ParseInt(v.Get("token"), 10, 64)
-		e := enclosing{v.Get("name"), v.Get("server"), v.Get("key"), v.Get("owner"), token, v.Get("shared") == "true"}
+		e := enclosing{name: v.Get("name"), server: v.Get("server"), key: v.Get("key"), owner: v.Get("owner"), token: token, shared: v.Get("shared") == "true"}
 		all = append([]enclosing{e}, all...)
 	}
 	return all
@@ -68,12 +78,14 @@ func enclosingLocks(value string) (all []enclosing) {
 // is none. An owner's name is never used again and so identifies the lock:
 // whoever holds it under this key of this server is that process, by whatever
 // URL it came. If it is gone, the work above goes on without protection, and an
-// error stops what is below.
-func reenter(lock *rlock.Lock, s *server, kind string) (*enclosing, error) {
+// error stops what is below. plain is the same lock, as any program may hold it.
+func reenter(lock, plain *rlock.Lock, s *server, kind string) (*enclosing, error) {
+	known := false
 	for _, e := range enclosingLocks(os.Getenv(heldVar)) {
 		if e.key != s.prefix+lock.Name() {
 			continue
 		}
+		known = true
 		state, err := lock.Inspect(context.Background())
 		if err != nil {
 			return nil, err
@@ -90,7 +102,28 @@ func reenter(lock *rlock.Lock, s *server, kind string) (*enclosing, error) {
 		}
 		return nil, &exitError{exitLost, fmt.Errorf("lock %q: the rlock run around this one has lost it (its owner %s no longer holds it); \"env -u %s\" makes this one independent", lock.Name(), e.owner, heldVar)}
 	}
-	return nil, nil
+	if known {
+		return nil, nil
+	}
+	return nil, ownedAbove(plain)
+}
+
+// ownedAbove returns an error if a program above this one holds the lock, and has put its
+// proof into the environment: it is likely to wait for this process, which would wait for
+// it.
+func ownedAbove(lock *rlock.Lock) error {
+	proof := os.Getenv(proofVar)
+	if proof == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_, hold, err := lock.Join(ctx, proof)
+	if err != nil { // it is of another lock, or over; a server that does not answer is found out next
+		return nil
+	}
+	_ = hold.Unlock(ctx) // sends nothing
+	return &exitError{exitUsage, fmt.Errorf("lock %q: the program above this one holds it (%s), and the two would wait for each other: run the command without rlock, or \"env -u %s rlock run\" to wait like anybody else", lock.Name(), proofVar, proofVar)}
 }
 
 // replace makes this process the command. It stays in the process group of the

@@ -3,10 +3,13 @@ package main
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // wrap makes a command for sh out of one that [prepare] returned.
@@ -78,11 +81,12 @@ func TestNestedRunUnderALostLock(t *testing.T) {
 
 func TestEnclosingLocksInTheEnvironment(t *testing.T) {
 	t.Setenv(heldVar, "")
+	t.Setenv(proofVar, "")
 	for _, name := range []string{"RLOCK_NAME", "RLOCK_OWNER", "RLOCK_TOKEN"} {
 		t.Setenv(name, "")
 	}
-	a := enclosing{"a b&=;%\n", "h:1/0", "p:a b&=;%\n", "x:1", 1763655000123456, true}
-	b := enclosing{"b", "h:1/0", "b", "y:2", 2, false}
+	a := enclosing{"a b&=;%\n", "h:1/0", "p:a b&=;%\n", "x:1", 1763655000123456, true, ""}
+	b := enclosing{"b", "h:1/0", "b", "y:2", 2, false, ""}
 	a.export()
 	b.export()
 	require.Equal(t, []enclosing{b, a}, enclosingLocks(os.Getenv(heldVar)))
@@ -90,4 +94,49 @@ func TestEnclosingLocksInTheEnvironment(t *testing.T) {
 	require.Equal(t, "2", os.Getenv("RLOCK_TOKEN"))
 	require.Empty(t, enclosingLocks(""))
 	require.Len(t, enclosingLocks("%zz key=k"), 1)
+}
+
+// A program joins the lock that the run around it holds.
+func TestProofInTheEnvironment(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "a", "b", "--", "sh", "-c", `echo "ready $RLOCK_TOKEN"; echo "proof $RLOCK_PROOF"; read x`)
+	token, err := strconv.ParseInt(p.says("ready "), 10, 64)
+	require.NoError(t, err)
+	proof := p.says("proof ")
+	require.Len(t, strings.Fields(proof), 2)
+	for _, name := range []string{"a", "b"} {
+		mu := f.client.NewLock(name, rlock.WithFencing())
+		joined, hold, err := mu.Join(t.Context(), proof)
+		require.NoError(t, err)
+		if name == "a" {
+			require.Equal(t, token, hold.Token())
+		}
+		require.NoError(t, hold.Unlock(joined))
+	}
+	p.tell("")
+	require.Zero(t, p.end().code)
+	_, _, err = f.client.NewLock("a").Join(t.Context(), proof)
+	require.ErrorIs(t, err, rlock.ErrNotHeld)
+}
+
+// A program that holds the lock, and starts a run of it, would wait for itself.
+func TestRunBelowAProgramThatHoldsTheLock(t *testing.T) {
+	f := newFixture(t)
+	held, hold, err := f.client.NewLock("a").Lock(t.Context())
+	require.NoError(t, err)
+	proof := hold.Proof()
+	below := func(args ...string) result {
+		cmd := prepare(t, f.URL(), args...)
+		cmd.Env = append(cmd.Env, proofVar+"="+proof)
+		return launch(t, cmd).end()
+	}
+	r := below("run", "a", "--", "echo", "ran")
+	require.Equal(t, exitUsage, r.code)
+	require.NotContains(t, r.stdout, "ran")
+	require.Contains(t, r.stderr, "the program above this one holds it")
+	r = below("run", "b", "--", "echo", "ran")
+	require.Zero(t, r.code, r.stderr)
+	require.NoError(t, hold.Unlock(held))
+	r = below("run", "a", "--", "echo", "ran")
+	require.Zero(t, r.code, "the proof is of a hold that is over: %s", r.stderr)
 }

@@ -30,6 +30,7 @@ func runCommand(argv []string) *cli.Command {
 			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed at each third of it"},
 			&cli.StringFlag{Name: "lease", Usage: "a fixed lease of length `D`, not renewed"},
 			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
+			&cli.StringFlag{Name: "purpose", DefaultText: "the name of the command", Usage: "say what for, to those who ask by top and inspect: `TEXT`"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "say nothing about waiting, nor that somebody else holds the lock"},
 		),
 		CustomHelpTemplate: commandHelp + runHelp,
@@ -65,7 +66,7 @@ func (j *job) run(s *server) error {
 	var outer *enclosing
 	for _, name := range j.names {
 		lock := j.newLock(client, name)
-		switch e, err := reenter(lock, s, j.kind); {
+		switch e, err := reenter(lock, client.NewLock(name), s, j.kind); {
 		case err != nil:
 			return err
 		case e == nil:
@@ -157,7 +158,7 @@ func (j *job) work(held context.Context, hold *rlock.Hold, taken locks, s *serve
 	for _, lock := range slices.Backward(taken) { // the command sees the first as its own
 		enclosing{
 			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
-			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared",
+			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
 		}.export()
 	}
 	l := leash{held: held, until: hold.Until, grace: j.killAfter, margin: margin(j.lease)}

@@ -19,7 +19,7 @@ The command:
    are passed on to the group. When COMMAND ends, what is left of its group gets
    TERM and, after the time of -k, KILL; only then is the lock released. A daemon
    that is to outlive it needs a session of its own, and no share in the lock:
-   env -u RLOCK_HELD setsid ...
+   env -u RLOCK_HELD -u RLOCK_PROOF setsid ...
    As process 1 of a container rlock reaps whatever lost its parent.
 
 If the lock is lost:
@@ -37,6 +37,8 @@ Nesting:
    Under a command that runs under NAME, "rlock run NAME" does not wait for itself:
    it checks that the lock is still held, 79 if not, and becomes its COMMAND. Below
    --shared, only --shared of the same name can run: another kind is refused.
+   Below a Go program that holds NAME and has set RLOCK_PROOF, it is refused, 64:
+   that program would wait for it, and it for that program.
 
 Exit status:
    that of COMMAND, 128+N if signal N ended it; otherwise
@@ -55,6 +57,8 @@ Environment of COMMAND:
    RLOCK_TOKEN  fencing token: greater than those of all earlier grants of NAME;
                 with --shared that of the newest --exclusive before
    RLOCK_HELD   all locks around COMMAND, for nesting
+   RLOCK_PROOF  their proofs, by which a Go program joins one: Lock.Join of the
+                library. Not for --shared and --exclusive
    A URL is passed on as it was found, in RLOCK_URL or REDIS_URL, never from --url.
 
 Examples:

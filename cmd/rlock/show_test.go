@@ -45,10 +45,10 @@ func TestInspectGolden(t *testing.T) {
 		},
 	} {
 		var out bytes.Buffer
-		require.NoError(t, printState(&out, tc.state, false, time.Now()))
+		require.NoError(t, printState(&out, tc.state, nil, false, time.Now()))
 		require.Equal(t, tc.text, out.String())
 		out.Reset()
-		require.NoError(t, printState(&out, tc.state, true, time.Now()))
+		require.NoError(t, printState(&out, tc.state, nil, true, time.Now()))
 		var compact bytes.Buffer
 		require.NoError(t, json.Compact(&compact, out.Bytes()))
 		require.Equal(t, tc.json, strings.TrimSpace(compact.String()))
@@ -60,12 +60,12 @@ func TestInspectSaysSinceWhen(t *testing.T) {
 	owner, since := xid.NewWithTime(now.Add(-time.Hour)).String()+":1", now.Add(-90*time.Second)
 	state := rlock.State{Name: "a", Holds: map[string]int64{owner: 1}, Token: since.UnixMicro(), TTL: time.Second, Waiters: -1}
 	var out bytes.Buffer
-	require.NoError(t, printState(&out, state, true, now))
+	require.NoError(t, printState(&out, state, nil, true, now))
 	var view struct{ Owners []struct{ Since time.Time } }
 	require.NoError(t, json.Unmarshal(out.Bytes(), &view))
 	require.True(t, since.Equal(view.Owners[0].Since), out.String())
 	out.Reset()
-	require.NoError(t, printState(&out, state, false, now))
+	require.NoError(t, printState(&out, state, nil, false, now))
 	require.Contains(t, out.String(), ", since "+since.Local().Format(time.DateTime)+" (1m30s)\n")
 }
 
@@ -77,7 +77,7 @@ func TestLsGolden(t *testing.T) {
 	locks[0].Queued = new(int64(3))
 	var out bytes.Buffer
 	require.NoError(t, printLocks(&out, locks, false))
-	require.Equal(t, "NAME  OWNER      HOLDS  LEASE   QUEUED\na     x:1        1      1.5s    3\nb     y:2        1      no end  -\nb     y:2:write  1      no end  -\n", out.String())
+	require.Equal(t, "NAME  OWNER      HOLDS  LEASE   QUEUED  WAIT  HOLDER\na     x:1        1      1.5s    3       0     -\nb     y:2        1      no end  -       0     -\nb     y:2:write  1      no end  -       0     -\n", out.String())
 	out.Reset()
 	require.NoError(t, printLocks(&out, nil, false))
 	require.Empty(t, out.String())
@@ -152,7 +152,7 @@ func TestLs(t *testing.T) {
 	require.Equal(t, calls["keys"]+calls["hgetall"], srv.CommandCalls(t)["keys"]+srv.CommandCalls(t)["hgetall"])
 
 	r := outcome(t, srv.URL(), "--prefix", "p*:", "ls", "job:7")
-	require.Regexp(t, `^NAME +OWNER +HOLDS +LEASE +QUEUED\njob:7 +x:7 +1 +(1h0m0s|59m\d+s) +0\n$`, r.stdout)
+	require.Regexp(t, `^NAME +OWNER +HOLDS +LEASE +QUEUED +WAIT +HOLDER\njob:7 +x:7 +1 +(1h0m0s|59m\d+s) +0 +0 +-\n$`, r.stdout)
 	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "ls").code)
 }
 
@@ -220,7 +220,7 @@ func TestOtherKinds(t *testing.T) {
 
 	owner = lock((*rlock.RWLock).Writer)
 	require.Contains(t, outcome(t, f.URL(), "inspect", "rw").stdout, "owner    "+owner+", hold count 1, writes\n")
-	require.Regexp(t, owner+`:write +1 +\S+ +-\n$`, outcome(t, f.URL(), "ls").stdout)
+	require.Regexp(t, owner+`:write +1 +\S+ +- +0 +\S.*\n$`, outcome(t, f.URL(), "ls").stdout)
 	require.Equal(t, result{stdout: "released rw\n"}, outcome(t, f.URL(), "unlock", "rw", "--owner", owner+":write"))
 	free()
 	lock((*rlock.RWLock).Reader)
@@ -255,8 +255,8 @@ func TestInspectCountsTheQueue(t *testing.T) {
 		}
 		redistest.Eventually(t, "they wait", func() bool { return f.state("a").Waiters == want })
 		queued := strconv.FormatInt(want, 10)
-		require.Regexp(t, fmt.Sprintf(`\nwaiting +%d\n$`, want), outcome(t, f.URL(), "inspect", "a").stdout)
-		require.Regexp(t, `\na +`+hold.Owner()+` +1 +\S+ +`+queued+`\n$`, outcome(t, f.URL(), "ls").stdout)
+		require.Regexp(t, fmt.Sprintf(`\nwaiting +%d\n`, want), outcome(t, f.URL(), "inspect", "a").stdout)
+		require.Regexp(t, `\na +`+hold.Owner()+` +1 +\S+ +`+queued+` `, outcome(t, f.URL(), "ls").stdout)
 		require.Contains(t, outcome(t, f.URL(), "ls", "--json").stdout, `"queued": `+queued)
 		require.NoError(t, hold.Unlock(context.Background()))
 		for range 3 {

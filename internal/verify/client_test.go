@@ -91,11 +91,11 @@ func (c *client) do(s step) {
 	var held context.Context
 	var hold *rlock.Hold
 	var err error
-	switch s.how {
-	case function:
+	switch { // of a lock that was kept, and is lost at once, Do does not tell the owner
+	case s.how == function && c.p.job.Lock != retained:
 		c.function(ctx, a, e, s)
 		return
-	case trying:
+	case s.how == trying:
 		e.Kind = opTry
 		e = c.call(e)
 		c.p.called.Add(1)

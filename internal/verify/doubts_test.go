@@ -51,10 +51,11 @@ func (b *builder) strayReaders() {
 
 // doubtful tells whether a refusal says nothing. It says that somebody holds the
 // lock, unless that may have been a grant that nobody got, or the servers are young; or
-// that somebody waits, if nobody may overtake those who do, or no reader a writer.
+// that somebody waits, if nobody may overtake those who do, or no reader a writer; or that
+// a client keeps the lock, which nobody holds.
 func (b *builder) doubtful(o porcupine.Operation, shared bool) bool {
 	overlaps := func(s span, reach int64) bool { return s.call < o.Return && o.Call < s.ret+reach }
-	return b.young || slices.ContainsFunc(b.doubts, func(d span) bool { return overlaps(d, b.reach) }) ||
+	return b.young || b.variety == retained || slices.ContainsFunc(b.doubts, func(d span) bool { return overlaps(d, b.reach) }) ||
 		slices.ContainsFunc(b.waits, func(w wait) bool {
 			return (b.variety == fair || b.variety == readWrite && shared && !w.shared) && overlaps(w.span, 0)
 		})

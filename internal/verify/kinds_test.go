@@ -15,12 +15,13 @@ const (
 	plain     variety = "" // fenced or not
 	polling   variety = "polling"
 	fair      variety = "fair"
+	retained  variety = "retained" // plain locks that their clients keep
 	readWrite variety = "rw"
 	multi     variety = "multi"
 	quorum    variety = "quorum"
 )
 
-var varieties = []variety{plain, polling, fair, readWrite, multi, quorum}
+var varieties = []variety{plain, polling, fair, retained, readWrite, multi, quorum}
 
 func (v variety) String() string { return cmp.Or(string(v), "plain") }
 
@@ -31,6 +32,9 @@ func (v variety) masters() int {
 	}
 	return 1
 }
+
+// retention is how long a lock is kept if its recall is lost.
+const retention = 300 * ms
 
 // members is the number of locks in each history of a lock that has members.
 const members = 3
@@ -62,6 +66,13 @@ var selection = map[variety][]string{
 		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "server slow, hasty callers", "crowd of 2,000",
 		"crowd of 2,000, server slow", "reply lost: acquire", "reply lost: release",
 		"request late: acquire", "request held back: release", "process stopped for a moment",
+		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
+		"Close while waiting and holding",
+	},
+	retained: { // recalls are lost with subscriptions and replies, and processes die that keep a lock
+		"nothing", "server killed, restarted empty", "server killed, restarted with its data", "FLUSHALL", "DEL",
+		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "any reply lost", "ACL without SUBSCRIBE",
+		"server stopped for longer than leases", "replies swallowed", "process stopped for longer than its lease",
 		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
 		"Close while waiting and holding",
 	},
@@ -153,6 +164,11 @@ func (c *client) access(s step) (a access) {
 		a.mu, a.side = rw.Writer(), rw.Reader()
 	case quorum:
 		a.mu = rlock.NewQuorumLock(name, locks, opts...)
+	case retained:
+		if !s.fixed {
+			opts = append(opts, rlock.WithRetention(retention))
+		}
+		a.mu = first.NewLock(name, opts...)
 	default:
 		a.mu = first.NewLock(name, opts...)
 		if len(a.on) == 1 {

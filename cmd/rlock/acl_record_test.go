@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// record writes a record, and removes it, as a client does.
+func (w *aclWorld) record(ctx context.Context) error {
+	key, list := record.Key(aclPrefix, "x"), record.List(aclPrefix)
+	err := w.admin.ZAdd(ctx, list, redis.Z{Score: 1, Member: "dead"}).Err()
+	return errors.Join(
+		err,
+		lua.WriteRecord(ctx, w.user, key, time.Minute, []any{"host", "h"}),
+		lua.Enlist(ctx, w.user, list, "x", time.Minute),
+		lua.Enlist(ctx, w.user, list, "x", 0),
+		lua.WriteRecord(ctx, w.user, key, 0, nil),
+	)
+}
+
+// observe looks at a lock that a client tells of.
+func (w *aclWorld) observe(ctx context.Context, name string) error {
+	r := record.Record{Who: record.Who{Host: "h"}, Entries: []record.Entry{{What: record.Holds, Name: name, Owner: "x:1"}}}
+	err := errors.Join(
+		lua.WriteRecord(ctx, w.admin, record.Key(aclPrefix, "x"), time.Minute, r.Fields()),
+		lua.Enlist(ctx, w.admin, record.List(aclPrefix), "x", time.Minute),
+		w.admin.HSet(ctx, aclPrefix+name, "x:1", 1).Err(),
+	)
+	if err != nil {
+		return err
+	}
+	v, err := (&server{rdb: w.user, prefix: aclPrefix}).top(ctx, wantedBy("*"))
+	if err == nil && (len(v.Locks) != 1 || len(v.Locks[0].Holders) != 1 || v.Locks[0].Holders[0].Host != "h") {
+		return fmt.Errorf("seen: %+v", v)
+	}
+	return err
+}
+
+// watch subscribes to the releases of all locks with names of one sort.
+func (w *aclWorld) watch(ctx context.Context, name string) error {
+	pattern := "redisson_lock__channel:{" + aclPrefix + "*}"
+	if strings.Contains(name, "{") {
+		pattern = "redisson_lock__channel:" + aclPrefix + "*"
+	}
+	ps := w.user.PSubscribe(ctx, pattern)
+	_, err := ps.Receive(ctx)
+	return errors.Join(err, ps.Close())
+}
+
+// The keys of records are no locks' keys: who has a right to some names only needs a right
+// to those as well, and the doctor says what it is for.
+func TestRightsToRecords(t *testing.T) {
+	t.Parallel()
+	line := aclLine("u", aclPrefix, aclPrefix+"x*", lockUser|observing)
+	require.Contains(t, line, " ~app:rlock_client:* ~app:rlock_clients ")
+	for _, item := range []string{"~app:rlock_client:*", "~app:rlock_clients", "nothing"} {
+		w := newACLWorld(t, line, item)
+		for _, f := range []feature{recording, observing} {
+			if err := w.works(f, "x"); item == "nothing" {
+				require.NoError(t, err)
+			} else {
+				require.Error(t, err, "%v without %s", f, item)
+			}
+		}
+		d := newDoctor(&server{rdb: w.user, prefix: aclPrefix}, "x*")
+		d.checkRights(t.Context())
+		var found []finding
+		for _, f := range d.report.Findings {
+			if f.Level != fine {
+				found = append(found, f)
+			}
+		}
+		if item == "nothing" {
+			require.Empty(t, found)
+			continue
+		}
+		require.Len(t, found, 1, "%+v", found)
+		require.Equal(t, warning, found[0].Level)
+		require.Contains(t, found[0].Text, "no right to "+item+": rlock top")
+	}
+}

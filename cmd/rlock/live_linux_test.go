@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// tells writes a record of a client c that holds locks, and takes these.
+func tells(t *testing.T, rdb *redis.Client, what record.What, names ...string) {
+	t.Helper()
+	ctx, at := t.Context(), time.Now()
+	r := record.Record{Who: record.Who{Host: "h", Program: "p", PID: 1}, Written: at}
+	for i, name := range names {
+		owner := fmt.Sprint("c:", i+1)
+		r.Entries = append(r.Entries, record.Entry{What: what, Name: name, Kind: "plain", Owner: owner, Purpose: "sums", Cause: map[record.What]string{record.Lost: "gone"}[what], Since: at})
+		if what == record.Holds {
+			require.NoError(t, rdb.HSet(ctx, name, owner, 1).Err())
+			require.NoError(t, rdb.PExpire(ctx, name, time.Hour).Err())
+		}
+	}
+	require.NoError(t, lua.WriteRecord(ctx, rdb, record.Key("", "c"), record.Lasts, r.Fields()))
+	require.NoError(t, lua.Enlist(ctx, rdb, record.List(""), "c", record.Lasts))
+}
+
+// On a terminal top draws one picture over the other, obeys keys and sizes, and leaves the
+// terminal as it was.
+func TestTopOnATerminal(t *testing.T) {
+	for _, noColour := range []string{"", "1"} {
+		srv := redistest.Start(t)
+		tells(t, srv.Client(t), record.Holds, "first", "second", "evil\x1b]0;x\a")
+		cmd := prepare(t, srv.URL(), "top", "--interval", "100ms")
+		cmd.Env = append(cmd.Env, "NO_COLOR="+noColour)
+		s := onTerminal(t, cmd)
+		fd := int(s.master.Fd())
+		s.shows(`\x1b\[\?1049h.*\x1b\[Hclients 1, locks held 3`)
+		s.shows(`sorted by wait`)
+		require.Equal(t, noColour == "", strings.Contains(s.text(), "\x1b[7m"))
+		s.types("s")
+		s.shows(`sorted by rate`)
+		require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 5, Col: 30}))
+		s.shows(`\x1b\[Hclients 1, locks held 3, call…`)
+		require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 100}))
+		s.types("/sec")
+		s.shows(`filter: sec_`)
+		s.types("\r")
+		s.shows(`only sec \(esc\)`)
+		s.shows(`clients 1, locks held 1`)
+		s.types("\x1b[Bjk")
+		srv.Kill()
+		s.shows(`Redis does not answer`)
+		s.types("q")
+		require.Zero(t, s.code())
+		require.True(t, strings.HasSuffix(s.text(), "\x1b[?25h\x1b[?1049l"), "%q", s.text())
+		require.NotContains(t, s.text(), "\x1b]0;", "names are no commands")
+		term, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		require.NoError(t, err)
+		require.NotZero(t, term.Lflag&unix.ICANON)
+		require.NotZero(t, term.Lflag&unix.ECHO)
+	}
+}
+
+// Ctrl-C ends it as well, and a pipe gets plain lines.
+func TestTopEnds(t *testing.T) {
+	srv := redistest.Start(t)
+	tells(t, srv.Client(t), record.Holds, "first")
+	s := onTerminal(t, prepare(t, srv.URL(), "top"))
+	s.shows("first")
+	s.types("\x03")
+	require.Zero(t, s.code())
+	require.True(t, strings.HasSuffix(s.text(), "\x1b[?1049l"))
+
+	p := begin(t, srv.URL(), "top", "--interval", "100ms")
+	for range 3 {
+		p.says("clients 1, locks held 1")
+		p.says("first ")
+	}
+	p.signal(unix.SIGTERM)
+	r := p.end()
+	require.Zero(t, r.code)
+	require.NotContains(t, r.stdout, "\x1b")
+}
+
+// watch tells of releases at once, and of all else when it looks.
+func TestWatch(t *testing.T) {
+	f := newFixture(t)
+	rdb := f.Client(t)
+	tells(t, rdb, record.Holds, "job:a", "job:b", "other")
+	p := begin(t, f.URL(), "watch", "--interval", "100ms", "job:*")
+	line := func(text string) {
+		t.Helper()
+		for {
+			got, err := p.lines.ReadString('\n')
+			p.seen.WriteString(got)
+			require.NoError(t, err, text)
+			if regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}  ` + text + `\n$`).MatchString(got) {
+				return
+			}
+		}
+	}
+	line(`held      job:a  plain  by h p\[1\]  for "sums"  since 0\.\ds`)
+	line(`held      job:b  plain  by h p\[1\]  for "sums"  since 0\.\ds`)
+	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
+	f.hold("elsewhere")()
+	for _, name := range []string{"job:quick", "job:{tag}x", "job:odd\x1b[2J"} {
+		f.hold(name)()
+		line(`released  ` + regexp.QuoteMeta(printable(name)))
+	}
+	require.NoError(t, rdb.HDel(t.Context(), "job:a", "c:1").Err())
+	line(`free      job:a  plain`)
+	require.NoError(t, rdb.Del(t.Context(), "job:b").Err())
+	require.NoError(t, rdb.HSet(t.Context(), "job:b", "d:1", 1).Err())
+	line(`(passed|held) +job:b  (plain  )?by d:1`)
+	tells(t, rdb, record.Waits, "job:b")
+	line(`waits     job:b  plain  by h p\[1\]  for "sums"  since 0\.\ds`)
+	tells(t, rdb, record.Lost, "job:b")
+	line(`lost      job:b  plain  by h p\[1\]  for "sums"  \(gone\)`)
+	p.signal(unix.SIGINT)
+	r := p.end()
+	require.Zero(t, r.code)
+	require.Empty(t, r.stderr)
+	require.NotContains(t, r.stdout, "elsewhere")
+	require.Empty(t, obeyed(r.stdout))
+}
+
+// Whoever watches is nobody's waiter: a release hands the lock over as ever.
+func TestWatchingChangesNothing(t *testing.T) {
+	f := newFixture(t)
+	rdb := f.Client(t)
+	begin(t, f.URL(), "watch", "--json", "*")
+	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
+	unlock := f.hold("a")
+	next := newFixtureOf(t, f.Server)
+	got := make(chan error, 1)
+	go func() {
+		_, hold, err := next.client.NewLock("a").Lock(t.Context())
+		if err == nil {
+			err = hold.Unlock(t.Context())
+		}
+		got <- err
+	}()
+	redistest.Eventually(t, "it has a ticket", func() bool { return rdb.ZCount(t.Context(), lua.QueueOf("a"), "1", "+inf").Val() == 1 })
+	m := f.Monitor(t)
+	unlock()
+	require.NoError(t, <-got)
+	granted, announced := 0, 0
+	for _, c := range m.Commands() {
+		if c.Client != "lua" || !strings.EqualFold(c.Args[0], "publish") {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(c.Args[1], "rlock_channel:{a}:"):
+			granted++
+		case c.Args[1] == "redisson_lock__channel:{a}":
+			announced++
+		}
+	}
+	require.Equal(t, 1, granted, "one message to the next in the queue")
+	require.LessOrEqual(t, announced, 1, "when it is free")
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func topCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "top",
+		Usage:     "show who holds locks for long, and who waits",
+		UsageText: "rlock top [--once] [--json] [--sort COLUMN] [--interval D] [GLOB]",
+		Description: `Shows the locks that clients tell about: those that were held when their first
+renewal was due, or for 10s, and those that a call waits for longer than a second;
+with GLOB only those whose names match. Each client writes a record every 10s at
+most, so what is new may come so late, and calls that wait may be as old. Who
+holds a lock, and for how long still, is asked at each look. A lock of a client
+without a record, as Redisson is, shows when others wait for it. The keyspace is
+not scanned.
+
+HELD is how long the holder has had it, TTL what is left of its lease, WAIT how
+many calls wait, ACQ/S how many locks of any name the holder's client acquires in
+a second. On a terminal: s sorts by the next column, / filters, j and k scroll, q
+ends. Elsewhere it prints plain lines, again and again.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "look once and end"},
+			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line for each look"},
+			&cli.StringFlag{Name: "sort", Value: "wait", Usage: "sort by `COLUMN`: " + strings.Join(topOrders(), ", ")},
+			&cli.DurationFlag{Name: "interval", Value: 2 * time.Second, Usage: "look every `D`"},
+		},
+		Action: runTop,
+	}
+}
+
+// top is one run of `rlock top`.
+type top struct {
+	server   *server
+	keep     func(name string) bool
+	order    string
+	interval time.Duration
+}
+
+func runTop(ctx context.Context, cmd *cli.Command) error {
+	t := &top{keep: wantedBy(cmd.Args().First()), order: cmd.String("sort"), interval: cmd.Duration("interval")}
+	switch {
+	case cmd.Args().Len() > 1:
+		return usagef(cmd, "want at most one GLOB: quote it")
+	case !slices.Contains(topOrders(), t.order):
+		return usagef(cmd, "--sort: %q is none of %s", t.order, strings.Join(topOrders(), ", "))
+	case t.interval < 100*time.Millisecond:
+		return usagef(cmd, "--interval: %v is too short: at least 100ms", t.interval)
+	}
+	var err error
+	if t.server, err = connect(cmd); err != nil {
+		return err
+	}
+	defer t.server.close()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	first, err := t.look(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	out, show, next := cmd.Root().Writer, printTop, "\n"
+	if cmd.Bool("json") {
+		show, next = printTopJSON, ""
+	}
+	if file, ok := out.(*os.File); ok && !cmd.Bool("once") && !cmd.Bool("json") && width(file) > 0 {
+		return t.live(ctx, os.Stdin, file, first)
+	}
+	if err := show(out, first); err != nil || cmd.Bool("once") {
+		return err
+	}
+	return t.repeat(ctx, cmd.Root().ErrWriter, func(v *topView) error {
+		_, err := io.WriteString(out, next)
+		return errors.Join(err, show(out, v))
+	})
+}
+
+// ended is the error of a look, unless the user has ended it.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// wantedBy tells which names are shown.
+func wantedBy(glob string) func(string) bool {
+	if glob == "" {
+		return func(string) bool { return true }
+	}
+	return func(name string) bool { return matches(glob, name) }
+}
+
+func (t *top) look(ctx context.Context) (*topView, error) {
+	v, err := t.server.top(ctx, t.keep)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", rlock.ErrUnavailable, err)
+	}
+	sortTop(v, t.order)
+	return v, nil
+}
+
+// repeat shows look after look.
+func (t *top) repeat(ctx context.Context, errs io.Writer, show func(*topView) error) error {
+	for tick := time.NewTicker(t.interval); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return nil
+		case <-tick.C:
+		}
+		v, err := t.look(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				fmt.Fprintf(errs, "rlock: %s\n", trimmed(err))
+			}
+			continue
+		}
+		if err := show(v); err != nil {
+			tick.Stop()
+			return err
+		}
+	}
+}
+
+func printTopJSON(w io.Writer, v *topView) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // it is read by people as well
+	return e.Encode(v)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// topColumns are the columns of the table. Those without a width share what is left.
+var topColumns = []struct {
+	title string
+	width int // of the terminal; negative: at the right
+	share int // of 100
+}{
+	{"LOCK", 0, 38}, {"KIND", 6, 0}, {"HOLDER", 0, 36}, {"PURPOSE", 0, 26}, {"HELD", -6, 0}, {"TTL", -6, 0}, {"WAIT", -4, 0}, {"ACQ/S", -6, 0},
+}
+
+// sortTop puts the locks into the order of a column; where that is the same, and by
+// default, the most waited for come first, then those held for the longest time.
+func sortTop(v *topView, by string) {
+	rest := func(l *topLock) int64 {
+		if l.TTL == nil {
+			return 1 << 62
+		}
+		return *l.TTL
+	}
+	compare := map[string]func(a, b *topLock) int{
+		"lock":   func(a, b *topLock) int { return cmp.Compare(a.Name, b.Name) },
+		"holder": func(a, b *topLock) int { return cmp.Compare(a.holder(), b.holder()) },
+		"held":   func(a, b *topLock) int { return cmp.Compare(b.held(), a.held()) },
+		"ttl":    func(a, b *topLock) int { return cmp.Compare(rest(a), rest(b)) },
+		"wait":   func(a, b *topLock) int { return cmp.Compare(b.Waiters, a.Waiters) },
+		"rate":   func(a, b *topLock) int { return cmp.Compare(v.rate(b), v.rate(a)) },
+	}
+	first, wait, held, name := compare[by], compare["wait"], compare["held"], compare["lock"]
+	slices.SortFunc(v.Locks, func(a, b *topLock) int {
+		for _, f := range [...]func(a, b *topLock) int{first, wait, held, name} {
+			if n := f(a, b); n != 0 {
+				return n
+			}
+		}
+		return 0
+	})
+}
+
+// topOrders are the names of the orders, in that of the columns.
+func topOrders() []string { return []string{"lock", "holder", "held", "ttl", "wait", "rate"} }
+
+// holder says who holds the lock: where that is or, if it is not known, which owner.
+func (l *topLock) holder() string {
+	if len(l.Holders) == 0 {
+		return "-"
+	}
+	first := l.Holders[0]
+	text := cmp.Or(first.String(), printable(first.Owner))
+	if more := len(l.Holders) - 1; more > 0 {
+		text += " +" + strconv.Itoa(more)
+	}
+	return text
+}
+
+// purpose says what for the first holder that tells it holds the lock.
+func (l *topLock) purpose() string {
+	for _, h := range l.Holders {
+		if h.Purpose != "" {
+			return printable(h.Purpose)
+		}
+	}
+	return "-"
+}
+
+// row returns the texts of the columns. None has anything that a terminal would obey.
+func (v *topView) row(l *topLock) []string {
+	rate, wait := "-", "-"
+	if r := v.rate(l); r >= 0 {
+		rate = strconv.FormatFloat(r, 'f', 1, 64)
+	}
+	if l.Waiters > 0 {
+		wait = strconv.Itoa(l.Waiters)
+	}
+	return []string{printable(l.Name), cmp.Or(printable(l.Kind), "-"), l.holder(), l.purpose(), short(l.held()), short(l.rest()), wait, rate}
+}
+
+// summary is the first line.
+func (v *topView) summary() string {
+	held, waiters, rate, leftOut := 0, 0, 0.0, 0
+	for i := range v.Locks {
+		if len(v.Locks[i].Holders) > 0 {
+			held++
+		}
+		waiters += v.Locks[i].Waiters
+	}
+	for i := range v.Clients {
+		rate += v.Clients[i].PerSecond
+		leftOut += v.Clients[i].LeftOut
+	}
+	text := fmt.Sprintf("clients %d, locks held %d, calls waiting %d, acquired/s %.1f, lost %d", len(v.Clients), held, waiters, rate, len(v.Lost))
+	if leftOut > 0 {
+		text += fmt.Sprintf(", locks left out %d", leftOut)
+	}
+	return text
+}
+
+// printTop prints plain lines, of any width.
+func printTop(w io.Writer, v *topView) error {
+	fmt.Fprintln(w, v.summary())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(v.Locks) > 0 {
+		fmt.Fprintln(t, strings.Join(titles(), "\t"))
+	}
+	for i := range v.Locks {
+		fmt.Fprintln(t, strings.Join(v.row(v.Locks[i]), "\t"))
+	}
+	return t.Flush()
+}
+
+// colours are how a terminal shows what; all empty if it should not.
+type colours struct{ head, waited, dim, off string }
+
+func newColours(on bool) colours {
+	if !on {
+		return colours{}
+	}
+	return colours{"\x1b[7m", "\x1b[33m", "\x1b[2m", "\x1b[0m"}
+}
+
+// frame returns the lines of a picture of so many columns and rows. status is the last.
+func (v *topView) frame(columns, rows, skip int, status string, c colours) []string {
+	lines := []string{fit(v.summary(), columns), c.head + table(columns, titles()) + c.off}
+	for i := min(skip, max(len(v.Locks)-1, 0)); i < len(v.Locks) && len(lines) < rows-1; i++ {
+		line := table(columns, v.row(v.Locks[i]))
+		if v.Locks[i].Waiters > 0 {
+			line = c.waited + line + c.off
+		}
+		lines = append(lines, line)
+	}
+	for len(lines) < rows-1 {
+		lines = append(lines, "")
+	}
+	return append(lines, c.dim+fit(status, columns)+c.off)
+}
+
+func titles() (all []string) {
+	for _, c := range topColumns {
+		all = append(all, c.title)
+	}
+	return all
+}
+
+// table returns a line of a table in so many columns.
+func table(columns int, texts []string) string {
+	left := columns - len(topColumns) + 1
+	for _, c := range topColumns {
+		left -= max(c.width, -c.width)
+	}
+	left = max(left, 0)
+	words, spent := make([]string, len(texts)), 0
+	for i, c := range topColumns {
+		width := left * c.share / 100
+		if c.share > 0 {
+			spent += width
+			if c.title == "PURPOSE" { // the last of those that share
+				width += left - spent
+			}
+		}
+		switch {
+		case c.width < 0:
+			words[i] = atRight(texts[i], -c.width)
+		default:
+			words[i] = fit(texts[i], max(c.width, width))
+		}
+	}
+	return strings.TrimRight(fit(strings.Join(words, " "), columns), " ")
+}

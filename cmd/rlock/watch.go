@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+func watchCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "watch",
+		Usage:     "print what happens to locks",
+		UsageText: "rlock watch [--json] [--interval D] GLOB",
+		Description: `Prints a line for each event of the locks whose names match GLOB:
+
+   released  somebody has announced that the lock is free
+   held      who holds a lock for long, when that is first seen
+   passed    another owner holds it now
+   free      nobody holds it any more, and no release was heard
+   waits     calls of a client wait for longer than a second
+   lost      a holder has lost it, and why
+
+Releases are messages of the server, and come at once. A release that hands the lock
+to the next in the queue is a message to that one only, and is seen as passed. All
+else is from the records of clients, which are written every 10s, and from looks at
+the locks that they name, every D. So locks that are held for short are seen only
+when they are released, and what happens between two looks is not seen. In a cluster
+with sharded channels no releases are heard at all.`,
+		Flags: []cli.Flag{
+			jsonFlag(),
+			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "look every `D`"},
+		},
+		Action: runWatch,
+	}
+}
+
+// event is a line of `rlock watch`.
+type event struct {
+	At    time.Time `json:"at"`
+	Event string    `json:"event"`
+	Lock  string    `json:"lock"`
+	Kind  string    `json:"kind,omitempty"`
+	Owner string    `json:"owner,omitempty"`
+	hostView
+	Purpose string `json:"purpose,omitempty"`
+	Cause   string `json:"cause,omitempty"`
+	Calls   int    `json:"calls,omitempty"`
+	ForMS   *int64 `json:"for_ms,omitempty"` // held, or waited
+}
+
+// watch is one run of `rlock watch`.
+type watch struct {
+	top
+	show func(event) error
+	errs io.Writer
+	seen seen
+}
+
+func runWatch(ctx context.Context, cmd *cli.Command) error {
+	glob := cmd.Args().First()
+	w := &watch{top: top{keep: wantedBy(glob), order: "lock", interval: cmd.Duration("interval")}, errs: cmd.Root().ErrWriter}
+	switch {
+	case cmd.Args().Len() != 1:
+		return usagef(cmd, "want one GLOB: quote it")
+	case w.interval < 100*time.Millisecond:
+		return usagef(cmd, "--interval: %v is too short: at least 100ms", w.interval)
+	}
+	var err error
+	if w.server, err = connect(cmd); err != nil {
+		return err
+	}
+	defer w.server.close()
+	out := cmd.Root().Writer
+	w.show = func(e event) error { return printEvent(out, e) }
+	if cmd.Bool("json") {
+		w.show = func(e event) error { return printEventJSON(out, e) }
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return ended(ctx, w.run(ctx, glob))
+}
+
+func (w *watch) run(ctx context.Context, glob string) error {
+	v, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	releases := w.listen(ctx, glob)
+	tick := time.NewTicker(w.interval)
+	defer tick.Stop()
+	for err = w.tell(w.seen.compare(v)); err == nil; {
+		select {
+		case name := <-releases:
+			w.seen.release(name)
+			err = w.tell([]event{{At: time.Now(), Event: "released", Lock: name}})
+		case <-tick.C:
+			v, lookErr := w.look(ctx)
+			if lookErr == nil {
+				err = w.tell(w.seen.compare(v))
+			} else if ctx.Err() == nil {
+				fmt.Fprintf(w.errs, "rlock: %s\n", trimmed(lookErr))
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return err
+}
+
+func (w *watch) tell(events []event) error {
+	for _, e := range events {
+		if err := w.show(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlockChannels are what the names of channels on which releases are announced begin with.
+func unlockChannels() []string { return []string{"redisson_lock__channel", "redisson_rwlock"} }
+
+// listen subscribes to releases. Whoever announces one does not count who listens by a
+// pattern, so nobody takes this process for one that waits.
+func (w *watch) listen(ctx context.Context, glob string) <-chan string {
+	releases := make(chan string, 1024)
+	if cluster, ok := w.server.rdb.(*redis.ClusterClient); ok {
+		if sharded, err := pubsub.HasSharded(ctx, cluster); err == nil && sharded {
+			fmt.Fprintln(w.errs, "rlock: releases are not heard in a cluster with sharded channels, unless clients do without them")
+		}
+	}
+	pattern := escapeGlob(w.server.prefix) + glob
+	for _, prefix := range unlockChannels() {
+		all := escapeGlob(w.server.prefix) + "*"
+		go w.hear(ctx, prefix, releases, prefix+":{"+pattern+"}", prefix+":{"+all+"}")
+		go w.hear(ctx, prefix, releases, prefix+":"+pattern, prefix+":"+all) // of names with a hash tag
+	}
+	return releases
+}
+
+// hear subscribes to a pattern, as long as ctx allows, or to the other one: a user with few
+// rights may subscribe to no other pattern than a rule has. go-redis may not return at once
+// when ctx ends, and so nobody waits for the goroutine.
+func (w *watch) hear(ctx context.Context, prefix string, releases chan<- string, pattern, other string) {
+	ps := w.server.rdb.PSubscribe(ctx, pattern)
+	defer func() { _ = ps.Close() }()
+	for ctx.Err() == nil {
+		message, err := ps.Receive(ctx)
+		switch m := message.(type) {
+		case nil:
+			if redis.IsPermissionError(err) && other != "" {
+				go w.hear(ctx, prefix, releases, other, "")
+				return
+			}
+			if redis.IsPermissionError(err) {
+				fmt.Fprintf(w.errs, "rlock: releases on %s are not heard: %v\n", printable(pattern), err)
+				return
+			}
+			time.Sleep(w.interval) // without a connection
+		case *redis.Message:
+			name, tagged, ok := lockOf(m.Channel, prefix, w.server.prefix)
+			if ok && tagged == !strings.HasPrefix(pattern, prefix+":{") && w.keep(name) { // both patterns may match
+				select {
+				case releases <- name:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}
+}
+
+// lockOf returns the name of the lock whose releases a channel announces, and whether that
+// has a hash tag.
+func lockOf(channel, kind, prefix string) (name string, tagged, ok bool) {
+	rest, ok := strings.CutPrefix(channel, kind+":")
+	tagged = true
+	if n := len(rest); n > 2 && rest[0] == '{' && rest[n-1] == '}' && lua.Related(kind, rest[1:n-1]) == channel {
+		rest, tagged = rest[1:n-1], false
+	}
+	name, own := strings.CutPrefix(rest, prefix)
+	return name, tagged, ok && own && !strings.HasPrefix(rest, "rlock-probe:")
+}
+
+// printEvent prints a line of words. None has anything that a terminal would obey.
+func printEvent(w io.Writer, e event) error {
+	words := []string{e.At.Format("15:04:05.000"), fit(e.Event, 8), printable(e.Lock)}
+	add := func(format string, value string) {
+		if value != "" {
+			words = append(words, fmt.Sprintf(format, printable(value)))
+		}
+	}
+	add("%s", e.Kind)
+	if host := e.hostView.String(); host != "" {
+		add("by %s", host)
+	} else {
+		add("by %s", e.Owner)
+	}
+	if e.Purpose != "" {
+		words = append(words, fmt.Sprintf("for %q", e.Purpose))
+	}
+	if e.Calls > 1 {
+		words = append(words, fmt.Sprintf("%d calls", e.Calls))
+	}
+	if e.ForMS != nil {
+		words = append(words, "since "+short(time.Duration(*e.ForMS)*time.Millisecond))
+	}
+	add("(%s)", e.Cause)
+	_, err := fmt.Fprintln(w, strings.Join(words, "  "))
+	return err
+}
+
+func printEventJSON(w io.Writer, e event) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // it is read by people as well
+	return enc.Encode(e)
+}

@@ -1,0 +1,51 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// Joinable is a kind whose holds others can join: the server tells by one key whether an
+// owner holds the lock, and for how long.
+type Joinable interface {
+	Kind
+	// Confirm returns what is left of the lease of owner, negative if that has no end;
+	// [lua.ErrNotOwner] if it holds nothing.
+	Confirm(ctx context.Context, r lua.Runner, owner string) (time.Duration, error)
+	// Joined is the lock of somebody who has joined a hold of it.
+	Joined() Kind
+}
+
+// Confirm implements [Joinable], as Joined does.
+func (p *Plain) Confirm(ctx context.Context, r lua.Runner, owner string) (time.Duration, error) {
+	return lua.Confirm(ctx, r, p.Of(owner))
+}
+
+func (p *Plain) Joined() Kind { return joined{p} }
+
+// joined is a lock that another process holds. Whatever becomes of the grant of somebody
+// who has joined it, nothing is sent but confirmations: its holder alone acquires, counts,
+// renews and releases.
+type joined struct{ *Plain }
+
+var errHolders = errors.New("the lock was joined: that is for its holder")
+
+func (joined) Acquire(context.Context, lua.Runner, string, time.Duration, Options) (Answer, error) {
+	return Answer{}, errHolders
+}
+
+func (joined) SetCount(context.Context, lua.Runner, string, time.Duration, Count) error {
+	return errHolders
+}
+
+// Release succeeds: there is nothing to give back.
+func (joined) Release(context.Context, lua.Runner, string, lua.Ending) (lua.Released, error) {
+	return lua.Released{}, nil
+}
+
+func (j joined) Renewals(owner string, _ time.Duration) []Renewal {
+	return []Renewal{{j.server.RDB, lua.Confirmation(j.Of(owner))}}
+}

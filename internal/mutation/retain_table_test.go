@@ -1,0 +1,80 @@
+package mutation
+
+// ofRetention are mistakes in keeping locks that nobody holds.
+var ofRetention = []mutation{
+	{
+		"a lock is kept beside those who wait", "lua/retain.lua",
+		"if waits or redis", "if redis",
+		"lua", "TestRetained", quick,
+	},
+	{
+		"a lock that is kept is not recalled", "lua/recall.lua",
+		"if held ~= '0' then", "if true then",
+		"lua", "TestRetained", quick,
+	},
+	{
+		"each holder is asked to give the lock back", "lua/recall.lua",
+		"if held ~= '0' then", "if false then",
+		"lua", "TestRetained", quick,
+	},
+	{
+		"a recall is ignored", "rlock/retain.go",
+		"return k.owner == m.Owner })", "return false })",
+		"rlock", "TestRetainedLockIsRecalled", quick,
+	},
+	{
+		"a lock is kept although a recall may have been missed", "rlock/retain.go",
+		"return k.state != keptListening })", "return false })",
+		"rlock", "TestFakeTimeRecallMayBeMissed", quick,
+	},
+	{
+		"a lock is kept although nothing can be heard", "rlock/retain.go",
+		"|| !k.signal.Live() {", "{",
+		"rlock", "TestFakeTimeRetainedDeaf", quick,
+	},
+	{
+		"a lock in use is kept when its time is over", "rlock/retain.go",
+		"k.parked, k.state = nil, keptOver", "k.parked = nil",
+		"rlock", "TestFakeTimeRetentionEndsInUse", quick,
+	},
+	{
+		"a lock stays parked when its time is over", "rlock/retain.go",
+		"return other == k })", "return false })",
+		"rlock", "TestFakeTimeRetentionEnds", quick,
+	},
+	{
+		"a parked grant outlives the next one", "rlock/grant.go",
+		"if parked != nil {", "if parked != nil && false {",
+		"rlock", "TestFakeTimeParkedGrantEndsWithTheNext", quick,
+	},
+	{
+		"a parked grant that lapses stays on the server", "rlock/loss.go",
+		"case err != errGone && err != ErrClosed:", "case false:",
+		"rlock", "TestFakeTimeLostParkedGrantIsReleased", quick,
+	},
+	{
+		"a lock is kept without an answer", "rlock/retain.go",
+		"if a.err != nil || !a.value || a.doubt || a.open {", "if false {",
+		"rlock", "TestFakeTimeRetainUnanswered", quick,
+	},
+	{
+		"a hold count hides that the lock is kept", "rlock/nest.go",
+		"g.lock.queues.counted(g)", "",
+		"rlock", "TestRetainedLockNests", quick,
+	},
+	{
+		"Close waits for a lock that nobody holds", "rlock/client.go",
+		"for _, g := range parked {", "for _, g := range parked[:0] {",
+		"rlock", "TestFakeTimeCloseOfRetained", quick,
+	},
+	{
+		"a lock is parked when Close has looked for those", "rlock/handoff.go",
+		"if q == nil || c.closed.Load() {", "if q == nil || c.closed.Load() && q.kept == nil {",
+		"rlock", "TestFakeTimeCloseOfRetained", quick,
+	},
+	{
+		"the loss of a lock that nobody holds is told", "rlock/loss.go",
+		"case !idle:", "case true:",
+		"rlock", "TestFakeTimeRetainedLockIsLost", quick,
+	},
+}

@@ -1,0 +1,197 @@
+// Package record is what a client tells on the server about itself, for those who ask who
+// holds a lock and who waits: host, process, program, and what it has held or waited for
+// longer than a moment. A [Writer] tells it again and again, as long as there is anything
+// to tell. No lock depends on it, and the package knows none: it is given a snapshot to
+// write.
+//
+// A record is a hash, whose fields are text. Whoever reads one takes what it knows: other
+// versions may write more.
+package record
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Lasts is how long a record is kept after it was written.
+const Lasts = 30 * time.Second
+
+// Bounds of a record, whatever its client does.
+const (
+	maxText    = 256       // bytes of a host, a program, a version, a purpose
+	maxEntries = 1000      // the oldest
+	maxBytes   = 256 << 10 // of entries
+)
+
+// Key is the key of a client's record, List that of the list of clients.
+func Key(prefix, client string) string { return prefix + "rlock_client:" + client }
+
+// List is the key of the list of all clients that have a record.
+func List(prefix string) string { return prefix + "rlock_clients" }
+
+// Who is a client.
+type Who struct {
+	Host    string
+	PID     int
+	Program string
+	Version string
+	Started time.Time
+}
+
+// What a client does with a lock.
+type What string
+
+// What a client does with a lock. Each is the beginning of a field, and the lock's name is
+// the rest.
+const (
+	Holds What = "hold"
+	Waits What = "wait"
+	Lost  What = "lost"
+)
+
+// Entry is one lock of a client.
+type Entry struct {
+	What What
+	Name string
+
+	Kind    string
+	Purpose string
+	Owner   string    // of the oldest hold, or the one that was lost
+	Cause   string    // of a loss
+	Since   time.Time // by the client's clock
+	Count   int       // holds, or calls that wait
+}
+
+// value returns what the field of the entry has: words, each with its name. The purpose is
+// the rest of it, and may have spaces.
+func (e *Entry) value() string {
+	b := make([]byte, 0, 128)
+	word := func(name, value string) {
+		if value != "" {
+			b = append(append(append(append(b, name...), '='), value...), ' ')
+		}
+	}
+	word("kind", e.Kind)
+	word("since", strconv.FormatInt(e.Since.UnixMilli(), 10))
+	word("owner", e.Owner)
+	word("cause", e.Cause)
+	if e.Count > 1 {
+		word("n", strconv.Itoa(e.Count))
+	}
+	word("purpose", Clean(e.Purpose))
+	return string(b[:len(b)-1])
+}
+
+// read reads what a field has. Words of other versions are left out.
+func (e *Entry) read(value string) (ok bool) {
+	for rest := value; rest != ""; {
+		var word string
+		whole := rest
+		word, rest, _ = strings.Cut(rest, " ")
+		name, text, _ := strings.Cut(word, "=")
+		switch name {
+		case "kind":
+			e.Kind = text
+		case "since":
+			n, err := strconv.ParseInt(text, 10, 64)
+			e.Since, ok = time.UnixMilli(n), err == nil
+		case "owner":
+			e.Owner = text
+		case "cause":
+			e.Cause = text
+		case "n":
+			n, _ := strconv.Atoi(text)
+			e.Count = max(n, 1)
+		case "purpose":
+			e.Purpose, rest = strings.TrimPrefix(whole, "purpose="), ""
+		}
+	}
+	return ok
+}
+
+// Rates are what a client has counted.
+type Rates struct {
+	Acquired  int64   // since it started
+	Lost      int64   // likewise
+	PerSecond float64 // acquired, of late
+}
+
+// Record is what a client tells.
+type Record struct {
+	Who
+	Rates
+	Written time.Time // by the client's clock
+	Entries []Entry
+	More    int // entries that are left out
+}
+
+// Fields returns the fields of the hash, each followed by its value. Entries beyond the
+// bounds are left out and counted, those at the end first.
+func (r *Record) Fields() []any {
+	var entries []any
+	size, more := 0, r.More
+	for i := range r.Entries {
+		e := &r.Entries[i]
+		value := e.value()
+		if size += len(e.Name) + len(value); i >= maxEntries || size > maxBytes {
+			more += len(r.Entries) - i
+			break
+		}
+		entries = append(entries, string(e.What)+":"+e.Name, value)
+	}
+	fields := []any{
+		"host", Clean(r.Host), "pid", strconv.Itoa(r.PID), "program", Clean(r.Program), "version", Clean(r.Version),
+		"started", strconv.FormatInt(r.Started.UnixMilli(), 10), "written", strconv.FormatInt(r.Written.UnixMilli(), 10),
+		"acquired", strconv.FormatInt(r.Acquired, 10), "lost", strconv.FormatInt(r.Lost, 10),
+		"per_second", strconv.FormatFloat(r.PerSecond, 'f', 1, 64),
+	}
+	if more > 0 {
+		fields = append(fields, "more", strconv.Itoa(more))
+	}
+	return append(fields, entries...)
+}
+
+// Clean returns a text as a record has it: cut after 256 bytes, valid UTF-8.
+func Clean(text string) string {
+	if len(text) > maxText {
+		end := maxText
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end]
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// Read reads the fields of a hash. What it does not know, or cannot read, it leaves out.
+func Read(fields map[string]string) Record {
+	number := func(field string) int64 {
+		n, _ := strconv.ParseInt(fields[field], 10, 64)
+		return n
+	}
+	r := Record{
+		Who: Who{
+			Host: fields["host"], PID: int(number("pid")), Program: fields["program"], Version: fields["version"],
+			Started: time.UnixMilli(number("started")),
+		},
+		Rates:   Rates{Acquired: number("acquired"), Lost: number("lost")},
+		Written: time.UnixMilli(number("written")), More: int(number("more")),
+	}
+	r.PerSecond, _ = strconv.ParseFloat(fields["per_second"], 64)
+	for field, value := range fields {
+		what, name, ok := strings.Cut(field, ":")
+		e := Entry{What: What(what), Name: name, Count: 1}
+		if ok && (e.What == Holds || e.What == Waits || e.What == Lost) && e.read(value) {
+			r.Entries = append(r.Entries, e)
+		}
+	}
+	return r
+}
+
+// Age returns how long ago an entry began, when the record is kept for another rest. The
+// clock of the reader has no part in it.
+func (r *Record) Age(e Entry, rest time.Duration) time.Duration {
+	return max(r.Written.Sub(e.Since)+max(Lasts-rest, 0), 0)
+}

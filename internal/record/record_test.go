@@ -1,0 +1,113 @@
+package record_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/record"
+)
+
+// now has whole milliseconds, as a record has.
+func now() time.Time { return time.UnixMilli(time.Now().UnixMilli()) }
+
+// hash returns the fields as the server has them.
+func hash(t *testing.T, fields []any) map[string]string {
+	t.Helper()
+	m := make(map[string]string)
+	for i := 0; i < len(fields); i += 2 {
+		require.NotContains(t, m, fields[i])
+		m[fields[i].(string)] = fields[i+1].(string)
+	}
+	return m
+}
+
+// What is written is read again, whatever the names are.
+func TestRoundTrip(t *testing.T) {
+	at := now()
+	r := record.Record{
+		Who:   record.Who{Host: "web-1", PID: 42, Program: "api", Version: "v1.2.3", Started: at.Add(-time.Hour)},
+		Rates: record.Rates{Acquired: 17, Lost: 2, PerSecond: 0.5}, Written: at,
+	}
+	for i, name := range []string{"a", "", ":", "wait:x", "with space\nand\x1b[2J", "\xff\x00", "host", strings.Repeat("n", 10<<10), "a{b}"} {
+		for _, what := range []record.What{record.Holds, record.Waits, record.Lost} {
+			r.Entries = append(r.Entries, record.Entry{
+				What: what, Name: name, Kind: "plain", Purpose: "monthly \"invoices\" €", Owner: "x:1", Cause: "gone", Since: at.Add(-time.Duration(i) * time.Second), Count: i + 1,
+			})
+		}
+	}
+	got := record.Read(hash(t, r.Fields()))
+	require.Len(t, got.Entries, len(r.Entries))
+	for _, e := range got.Entries {
+		require.Contains(t, r.Entries, e)
+	}
+	got.Entries, r.Entries = nil, nil
+	require.Equal(t, r, got)
+}
+
+// A record of another version has more, or other, fields.
+func TestReadsWhatItKnows(t *testing.T) {
+	got := record.Read(map[string]string{
+		"host": "h", "pid": "x", "shoe size": "42", "hold:a": "mood=good since=1 = x", "hold:b": "since=yesterday", "hold:c": "", "dream:d": "since=1",
+		"wait:e": "n=-3 since=2 purpose=since=x n=7", "per_second": "many", "written": "99999999999999999999", "more": "1e9",
+	})
+	require.Equal(t, "h", got.Host)
+	require.Len(t, got.Entries, 2)
+	for _, e := range got.Entries {
+		require.Contains(t, []string{"a", "e"}, e.Name)
+		require.Equal(t, 1, e.Count)
+		require.Contains(t, []string{"", "since=x n=7"}, e.Purpose)
+	}
+	require.Empty(t, record.Read(nil).Entries)
+}
+
+func TestBounds(t *testing.T) {
+	r := record.Record{Who: record.Who{Host: strings.Repeat("h", 1000)}, More: 1}
+	for i := range 3000 {
+		r.Entries = append(r.Entries, record.Entry{What: record.Holds, Name: fmt.Sprint(i), Purpose: strings.Repeat("€", 1000)})
+	}
+	size := func(fields []any) (n int) {
+		for _, f := range fields {
+			n += len(f.(string))
+		}
+		return n
+	}
+	require.Less(t, size(r.Fields()), 300<<10)
+	for i := range r.Entries {
+		r.Entries[i].Purpose = ""
+	}
+	got := record.Read(hash(t, r.Fields()))
+	require.Len(t, got.Entries, 1000)
+	require.Equal(t, 2001, got.More)
+	require.Len(t, got.Host, 256)
+	for i := range r.Entries {
+		r.Entries[i].Name += strings.Repeat("n", 64<<10)
+	}
+	require.Less(t, size(r.Fields()), 300<<10)
+}
+
+func TestClean(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		"a\xffb":                 "a\uFFFDb",
+		strings.Repeat("€", 100): strings.Repeat("€", 85),
+		strings.Repeat("a", 256): strings.Repeat("a", 256),
+		strings.Repeat("a", 257): strings.Repeat("a", 256),
+	} {
+		require.Equal(t, want, record.Clean(text))
+	}
+	require.LessOrEqual(t, len(record.Clean(strings.Repeat("\xff", 300))), 256)
+}
+
+// The age of an entry is that of its client, and what the server says of the record's.
+func TestAge(t *testing.T) {
+	r := record.Record{Written: time.UnixMilli(1_000_000)}
+	e := record.Entry{Since: time.UnixMilli(940_000)}
+	require.Equal(t, time.Minute, r.Age(e, record.Lasts))
+	require.Equal(t, 67*time.Second, r.Age(e, record.Lasts-7*time.Second))
+	require.Equal(t, time.Minute, r.Age(e, record.Lasts+time.Second))
+	require.Zero(t, r.Age(record.Entry{Since: r.Written.Add(time.Hour)}, record.Lasts))
+}

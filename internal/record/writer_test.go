@@ -1,0 +1,227 @@
+package record_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/record"
+)
+
+// fixture is a Writer without a server, on the clock of a bubble.
+type fixture struct {
+	*record.Writer
+	mu sync.Mutex // the test has it, unless it waits
+
+	start   time.Time
+	tell    record.Snapshot
+	looks   int
+	writes  []time.Duration // since the start
+	removes []time.Duration
+	refused int
+	err     error
+	hangs   time.Duration // each request
+	newest  *record.Record
+}
+
+var errFinal = errors.New("NOPERM")
+
+// onBubble calls f with a Writer, which is closed after it.
+func onBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{start: time.Now()}
+		f.Writer = record.NewWriter(record.Source{
+			Who:  func() record.Who { return record.Who{Host: "h", Started: f.start} },
+			Take: f.take,
+			Send: f.send,
+
+			Final:   func(err error) bool { return err == errFinal },
+			Refused: func(error) { f.mu.Lock(); f.refused++; f.mu.Unlock() },
+		})
+		f.mu.Lock()
+		test(t, f)
+		f.close(t.Context())
+	})
+}
+
+// unlocked has the Writer's goroutine go on while wait waits.
+func (f *fixture) unlocked(wait func()) {
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	wait()
+}
+
+func (f *fixture) close(ctx context.Context) { f.unlocked(func() { f.Close(ctx) }) }
+
+func (f *fixture) take(time.Time) record.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks++
+	return f.tell
+}
+
+func (f *fixture) send(ctx context.Context, r *record.Record) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if hangs := time.After(f.hangs); f.hangs > 0 {
+		f.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-hangs:
+		}
+		f.mu.Lock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if r == nil {
+		f.removes = append(f.removes, time.Since(f.start))
+	} else {
+		f.writes = append(f.writes, time.Since(f.start))
+		f.newest = r
+	}
+	return f.err
+}
+
+// after lets time pass.
+func (f *fixture) after(d time.Duration) {
+	f.unlocked(func() {
+		time.Sleep(time.Until(f.start.Add(d)))
+		synctest.Wait()
+	})
+}
+
+const s = time.Second
+
+func entries() []record.Entry { return []record.Entry{{What: record.Holds, Name: "a"}} }
+
+// Nothing is sent, and nobody looks, as long as there is nothing to tell.
+func TestNothingToTell(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.after(time.Hour)
+		require.Zero(t, f.looks)
+		f.Notice()
+		f.after(2 * time.Hour)
+		require.Equal(t, 1, f.looks, "the goroutine has ended")
+		require.Empty(t, f.writes)
+		f.tell.Next = time.Now().Add(time.Minute)
+		f.Notice()
+		f.after(2*time.Hour + 30*s)
+		require.Equal(t, 2, f.looks)
+		f.tell.Next = time.Time{}
+		f.after(3 * time.Hour)
+		require.Equal(t, 3, f.looks)
+	})
+	onBubble(t, func(t *testing.T, f *fixture) { require.NotPanics(t, (*record.Writer)(nil).Notice) })
+}
+
+// A record is written after a second, each ten seconds, and removed when there is nothing
+// to tell any more: never more than one of these within ten seconds.
+func TestPace(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Entries = entries()
+		for range 100 {
+			f.Notice()
+		}
+		f.after(25 * s)
+		require.Equal(t, []time.Duration{1 * s, 11 * s, 21 * s}, f.writes)
+		f.tell.Entries = nil
+		f.after(26 * s)
+		f.tell.Entries = entries()
+		f.after(30 * s)
+		f.tell.Entries = nil
+		f.after(35 * s)
+		require.Equal(t, []time.Duration{31 * s}, f.removes)
+		f.tell.Entries = entries()
+		f.Notice()
+		f.after(45 * s)
+		require.Equal(t, []time.Duration{1 * s, 11 * s, 21 * s, 41 * s}, f.writes)
+		f.close(t.Context())
+		require.Equal(t, []time.Duration{31 * s, 45 * s}, f.removes, "at once")
+		f.Notice()
+		f.after(time.Hour)
+		require.Len(t, f.writes, 4)
+		f.close(t.Context())
+		require.Len(t, f.removes, 2)
+	})
+}
+
+// Whoever notices something while the goroutine is about to end is not overlooked.
+func TestNoticedWhileItLooks(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.Take = func(now time.Time) record.Snapshot {
+			got := f.take(now)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.looks == 1 {
+				f.tell.Entries = entries()
+				f.Notice()
+			}
+			return got
+		}
+		f.Notice()
+		f.after(3 * s)
+		require.Equal(t, []time.Duration{2 * s}, f.writes)
+	})
+}
+
+// A server that fails is asked again as if it had answered; one that refuses is left alone.
+func TestFailures(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Entries, f.err = entries(), errors.New("no network")
+		f.Notice()
+		f.after(25 * s)
+		require.Equal(t, []time.Duration{1 * s, 11 * s, 21 * s}, f.writes)
+		require.Zero(t, f.refused)
+		f.err = errFinal
+		f.after(20 * time.Minute)
+		require.Equal(t, []time.Duration{1 * s, 11 * s, 21 * s, 31 * s, 10*time.Minute + 31*s}, f.writes)
+		require.Equal(t, 1, f.refused, "told once")
+		f.err = nil
+		f.after(21 * time.Minute)
+		require.Len(t, f.writes, 8)
+	})
+}
+
+// Close waits for a request under way, so that the record is removed after it; but not for
+// longer than its context.
+func TestCloseWhileAWriteHangs(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Entries, f.hangs = entries(), 1500*time.Millisecond
+		f.Notice()
+		f.after(2 * s)
+		f.close(t.Context())
+		require.Equal(t, []time.Duration{2500 * time.Millisecond}, f.writes)
+		require.Equal(t, []time.Duration{4 * s}, f.removes)
+	})
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Entries, f.hangs = entries(), time.Hour
+		f.Notice()
+		f.after(2 * s)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		f.close(ctx)
+		require.Equal(t, 2100*time.Millisecond, time.Since(f.start))
+		f.after(10 * s) // the goroutine ends by itself
+		require.Empty(t, f.writes)
+		require.Empty(t, f.removes)
+	})
+}
+
+func TestRates(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell = record.Snapshot{Entries: entries(), Rates: record.Rates{Acquired: 5}}
+		f.Notice()
+		f.after(1 * s)
+		require.InDelta(t, 5, f.newest.PerSecond, 0.1, "since the start")
+		f.tell.Rates = record.Rates{Acquired: 25, Lost: 1}
+		f.after(11 * s)
+		require.Equal(t, record.Rates{Acquired: 25, Lost: 1, PerSecond: 2}, f.newest.Rates)
+		require.Equal(t, "h", f.newest.Host)
+	})
+}

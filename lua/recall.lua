@@ -1,0 +1,14 @@
+-- Stands in front of the scripts that refuse a lock.
+--
+-- recall asks the client of an owner to give a lock back that it may be keeping: its hold
+-- count is 0, see retain.lua. The message names the owner. By which command its client hears
+-- is not known here.
+local function recall(key, owner, held)
+    if held ~= '0' then
+        return
+    end
+    local name = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
+    for _, command in ipairs({'publish', 'spublish'}) do -- a server may know, or permit, only one
+        redis.pcall(command, 'rlock_channel:' .. name .. ':' .. string.match(owner, '^(.*):'), owner)
+    end
+end

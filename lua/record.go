@@ -1,0 +1,34 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"time"
+)
+
+//go:embed record.lua
+var recordSource string
+
+//go:embed enlist.lua
+var enlistSource string
+
+var (
+	recordScript = newScript("record", recordSource, 1)
+	enlistScript = newScript("enlist", enlistSource, 1)
+)
+
+// WriteRecord writes fields and their values to a hash, in place of whatever it has, for
+// so long. Without fields it removes the hash. It has nothing to do with locks: it is for
+// what their clients tell about themselves.
+func WriteRecord(ctx context.Context, r Runner, key string, lasts time.Duration, fields []any) error {
+	args := append(make([]any, 0, 1+len(fields)), lasts.Milliseconds())
+	_, err := recordScript.run(ctx, r, []string{key}, append(args, fields...)...)
+	return err
+}
+
+// Enlist keeps a client for so long in the list of those that have a record, which ends
+// with its newest entry, and takes out whose time is over. 0 takes the client out.
+func Enlist(ctx context.Context, r Runner, key, client string, lasts time.Duration) error {
+	_, err := enlistScript.run(ctx, r, []string{key}, client, lasts.Milliseconds())
+	return err
+}

@@ -1,0 +1,133 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// Join returns a context that owns the lock by the hold of another process, or of another
+// part of this one, which has given its [Hold.Proof] along: by an environment variable, a
+// header, a message. Nothing crosses by itself. One round trip asks the server whether the
+// owner that the proof names holds the lock now. proof may be several, separated by spaces
+// or commas; that of this lock counts.
+//
+// Under the returned context, Lock re-enters, and nested holds are counted in this process
+// only: nothing of them is sent. Token, Owner and Until are as of the holder, [Hold.Until]
+// as far as it is known here. Unlock ends the context, and sends nothing either.
+//
+// The holder stays the holder. It alone renews the lock, and its Unlock releases the lock,
+// whoever has joined: it must wait for them first, for the answer to the request or the end
+// of the child that it has given the proof to, as it waits for goroutines that work under
+// its context. Who has joined asks the server at each third of the lease whether the lock
+// is still held, and the context ends, with a [*LostError] as its cause:
+//
+//   - by the next time it asks, so within a third of the lease, if the holder has unlocked
+//     the lock, or somebody has removed it. Somebody else may hold it by then.
+//   - before anybody else can hold it, if the holder has died, or Redis answers this
+//     process no more: at the end of a window like that of a grant, which counts from the
+//     moment before a request was sent, and is as long as the lease had left then.
+//
+// On an error nothing is held and the context passed in comes back: [ErrNotHeld] if the
+// owner does not hold the lock any more, [ErrInvalidOption] for a text that is no proof of
+// this lock, a proof without token for a lock [WithFencing], and for kinds that cannot be
+// joined: read/write, multi and quorum locks; [ErrUnavailable] and [ErrClosed] as by
+// [Lock.Lock]. Join repeats its request as Lock does, as long as ctx allows.
+//
+// Joining is no acquisition: for [Trace] and [Stats] it is a call that ends as nested, and
+// the loss of what was joined is told and is among Stats.Losses.
+func (l *Lock) Join(ctx context.Context, proof string) (context.Context, *Hold, error) {
+	wait, began := l.starts(ctx)
+	held, hold, err := l.joinHolder(ctx, wait, proof)
+	l.ends(wait, began, hold, err, nil)
+	return held, hold, err
+}
+
+var (
+	errCannotJoin  = errors.New("only plain and fair locks can be joined")
+	errProofNoTok  = errors.New("WithFencing, but the hold was taken without: its proof has no token")
+	errHolderEnded = errors.New("the holder has unlocked it, or lost it")
+	errNoEnd       = errors.New("the lease has no end on the server, so that nothing shows that its holder is alive")
+)
+
+// joinHolder is Join, with requests by the context wait.
+func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Context, *Hold, error) {
+	if err := l.begin(); err != nil {
+		return ctx, nil, err
+	}
+	defer l.client.done()
+	if ctx.Err() != nil {
+		return ctx, nil, l.tooLate(ctx)
+	}
+	wire, ok := l.wire.(kind.Joinable)
+	if !ok {
+		return ctx, nil, &lockError{l.name, ErrInvalidOption, errCannotJoin}
+	}
+	p, err := readProof(l.key, text)
+	if err == nil && l.fenced && p.token == 0 {
+		err = errProofNoTok
+	}
+	if err != nil {
+		return ctx, nil, &lockError{l.name, ErrInvalidOption, err}
+	}
+	for tries := 1; ; tries++ {
+		held, hold, err := l.askToJoin(ctx, wait, wire, p)
+		if !errors.Is(err, errLate) || tries == lateJoins || wait.Err() != nil {
+			return held, hold, err
+		}
+	}
+}
+
+// lateJoins is how often a join asks if the answers come too late, as one does that had to
+// make its connection first.
+const lateJoins = 3
+
+// askToJoin asks the server once, as far as it answers.
+func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof) (context.Context, *Hold, error) {
+	a := send(wait, l, l.retry(), func(ctx context.Context, r lua.Runner) (time.Duration, error) {
+		return wire.Confirm(ctx, r, p.owner)
+	}, nil)
+	switch {
+	case errors.Is(a.err, lua.ErrNotOwner):
+		return ctx, nil, &lockError{l.name, ErrNotHeld, fmt.Errorf("the proof is of %s, which holds it no longer: %w; whoever gives a proof away must hold the lock until the other side is done", p.owner, errHolderEnded)}
+	case a.err != nil:
+		return ctx, nil, a.err
+	case a.value < 0:
+		return ctx, nil, &lockError{l.name, ErrUnavailable, errNoEnd}
+	}
+	return l.joinedLock(wire.Joined(), a.value).newJoined(ctx, p, a.sent)
+}
+
+// joinedLock is the lock of a grant that belongs to another process, with so much left of the
+// lease. It has the key of l, so that l nests in it, but nothing of it is sent, passed on
+// or queued for.
+func (l *Lock) joinedLock(wire kind.Kind, left time.Duration) *Lock {
+	return &Lock{
+		client: l.client, name: l.name, wire: wire, key: l.key, queues: &l.client.joins,
+		terms:   terms{lease: left, fenced: l.fenced, mark: l.mark, replicas: l.replicas},
+		traits:  traits{order: turns{}, notifier: l.notifier, joined: true},
+		account: account{kind: l.kind, part: true},
+	}
+}
+
+// newJoined makes a grant of what the server has said to a request sent at sent.
+func (l *Lock) newJoined(ctx context.Context, p proof, sent time.Time) (context.Context, *Hold, error) {
+	g := l.newGrant(p.owner)
+	g.token, g.sent, g.initialLease = p.token, sent, l.lease
+	held, hold, err := g.own(ctx, l)
+	if err != nil {
+		return ctx, nil, err
+	}
+	l.queues.held(g)
+	if g.lossOrNil() != nil { // already, and the list was told too early
+		l.queues.ended(g)
+	}
+	if l.client.closed.Load() { // too late for Close to see it
+		g.interrupt(ErrClosed)
+	}
+	return held, hold, nil
+}

@@ -1,0 +1,117 @@
+package rlock
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-rlock/rlock/internal/kind"
+)
+
+// Proof returns a text by which another process can join the hold: see [Lock.Join]. It
+// names the owner and the fencing token, and which lock they are of, in printable ASCII
+// without spaces, so that it fits into an environment variable or a header of HTTP or
+// gRPC. It is no secret, and gives no right that access to Redis does not give.
+//
+// It is good as long as the grant is, for whoever gets it. A grant whose proof was given
+// out is not passed on in memory: its last Unlock releases the lock on the server, and the
+// proof is void. "" says that there is nothing to prove: the hold is unlocked or lost, or
+// of a read/write, multi or quorum lock, which cannot be joined.
+func (h *Hold) Proof() string {
+	if h == nil || h.parts != nil {
+		return ""
+	}
+	g := h.grant
+	if _, ok := g.lock.wire.(kind.Joinable); !ok || !g.check() {
+		return ""
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state != owned || h.unlocked {
+		return ""
+	}
+	g.proven.Store(true)
+	return proof{g.owner, g.token}.text(g.lock.key)
+}
+
+// Proof returns the proof of the grant that ctx owns the lock by, as [Hold.Proof] does; ""
+// if ctx does not own the lock, or no longer. It sends nothing.
+func (l *Lock) Proof(ctx context.Context) string {
+	if l.err != nil || l.members != nil {
+		return ""
+	}
+	if h := holdIn(ctx, l); h != nil {
+		return h.live().Proof()
+	}
+	return ""
+}
+
+// live returns a hold of the same grant that is not unlocked: h, or one that was taken
+// under the same context; nil if there is none.
+func (h *Hold) live() *Hold {
+	h.grant.mu.Lock()
+	defer h.grant.mu.Unlock()
+	for _, other := range h.grant.holds {
+		if other == h || h.unlocked {
+			return other
+		}
+	}
+	return nil
+}
+
+// proof is what a proof says.
+type proof struct {
+	owner string
+	token int64
+}
+
+// proofVersion is what proofs begin with. Another form of them gets another one.
+const proofVersion = "rlock1"
+
+// text is the proof as it is given out, of the lock with that key.
+func (p proof) text(key string) string {
+	body := proofVersion + "." + p.owner + "." + strconv.FormatInt(p.token, 10)
+	return body + "." + checksum(key, body)
+}
+
+// checksum ties a proof to its lock. It is against mistakes; it keeps nobody from making
+// a proof.
+func checksum(key, body string) string {
+	sum := sha256.Sum256([]byte(key + "\x00" + body))
+	return hex.EncodeToString(sum[:8])
+}
+
+var (
+	errNoProof    = errors.New("the proof is empty: it comes from Hold.Proof, which returns none for a hold that is over, nor for a kind of lock that cannot be joined")
+	errNotAProof  = errors.New("this is not the text of a proof: it comes from Hold.Proof, or from RLOCK_PROOF under rlock run")
+	errOtherProof = errors.New("the proof is of another lock, or was damaged: join the lock of the same name, with the same prefix")
+)
+
+// readProof reads what [Hold.Proof] has returned for the lock with that key. Of several
+// proofs, separated by spaces or commas, it is the last of this lock.
+func readProof(key, text string) (proof, error) {
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' })
+	if len(words) == 0 {
+		return proof{}, errNoProof
+	}
+	found, err := proof{}, errNotAProof
+	for _, word := range words {
+		parts := strings.Split(word, ".")
+		if len(parts) != 4 || parts[0] != proofVersion {
+			continue
+		}
+		token, tokenErr := strconv.ParseInt(parts[2], 10, 64)
+		p := proof{parts[1], token}
+		switch {
+		case tokenErr != nil, !strings.Contains(p.owner, ":"):
+		case p.text(key) == word:
+			found, err = p, nil
+		case err != nil:
+			err = errOtherProof
+		}
+	}
+	return found, err
+}

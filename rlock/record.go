@@ -1,0 +1,186 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// Bounds of what a record tells.
+const (
+	longWait  = time.Second
+	longHold  = 10 * time.Second // or a third of the lease, if that is shorter
+	lossTold  = record.Lasts     // so long
+	maxLosses = 100
+)
+
+// records keep the record of a client.
+type records struct {
+	*record.Writer // nil for an anonymous client
+
+	mu     sync.Mutex // guards losses
+	losses []record.Entry
+}
+
+// keepRecords has the client keep a record, unless it is anonymous.
+func (c *Client) keepRecords() {
+	id, started := c.opts.Identity, time.Now()
+	if id.anonymous {
+		return
+	}
+	c.records.Writer = record.NewWriter(record.Source{
+		Who:  func() record.Who { return id.who(started) },
+		Take: c.snapshot,
+		Send: c.sendRecord,
+		Final: func(err error) bool {
+			_, final := classify(err)
+			return final && !errors.Is(err, redis.ErrClosed) // which its user did
+		},
+		Refused: func(err error) {
+			c.log.Warn("rlock: the server refuses the record of who this client is: rlock top and inspect will not know; locks are as before: see rlock doctor", "error", err)
+		},
+	})
+}
+
+// sendRecord writes the record, or removes it. Record and list may be on different nodes
+// of a cluster, so that is two requests.
+func (c *Client) sendRecord(ctx context.Context, r *record.Record) error {
+	var fields []any
+	var lasts time.Duration
+	if r != nil {
+		fields, lasts = r.Fields(), record.Lasts
+	}
+	rdb := c.server.RDB
+	err := lua.WriteRecord(ctx, rdb, record.Key(c.opts.Prefix, c.id), lasts, fields)
+	if o, _ := request.Classify(err); r != nil && o != request.Answered {
+		return err
+	}
+	return cmp.Or(err, lua.Enlist(ctx, rdb, record.List(c.opts.Prefix), c.id, lasts))
+}
+
+// lost has the record tell of a loss.
+func (r *records) lost(g *grant, cause LossCause) {
+	if r.Writer == nil {
+		return
+	}
+	r.mu.Lock()
+	if len(r.losses) == maxLosses {
+		r.losses = slices.Delete(r.losses, 0, 1)
+	}
+	r.losses = append(r.losses, record.Entry{
+		What: record.Lost, Name: g.lock.name, Kind: string(g.lock.kind.name()), Purpose: g.lock.purpose,
+		Owner: g.owner, Cause: string(cause), Since: time.Now(), Count: 1,
+	})
+	r.mu.Unlock()
+	r.Notice()
+}
+
+// recent returns the losses that are still told.
+func (r *records) recent(now time.Time) []record.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.losses = slices.DeleteFunc(r.losses, func(e record.Entry) bool { return now.Sub(e.Since) > lossTold })
+	return slices.Clone(r.losses)
+}
+
+// snapshot is what the record tells now: long holds, long waits and losses, one of each
+// for a name, and the oldest first.
+func (c *Client) snapshot(now time.Time) record.Snapshot {
+	v := view{now: now, entries: make(map[entryKey]*record.Entry)}
+	for i := range c.queues.shards {
+		c.queues.shards[i].show(&v)
+	}
+	for _, e := range c.records.recent(now) {
+		v.add(e)
+	}
+	s := record.Snapshot{Next: v.next}
+	if len(v.entries) == 0 {
+		return s
+	}
+	for _, e := range v.entries {
+		s.Entries = append(s.Entries, *e)
+	}
+	slices.SortFunc(s.Entries, func(a, b record.Entry) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.What, b.What))
+	})
+	stats := c.Stats()
+	for i := range stats.Kinds {
+		s.Rates.Acquired += stats.Kinds[i].Acquired()
+		s.Rates.Lost += stats.Kinds[i].Lost
+	}
+	return s
+}
+
+// view is a snapshot in the making.
+type view struct {
+	now     time.Time
+	entries map[entryKey]*record.Entry
+	next    time.Time // when something will be long that is not yet
+}
+
+// entryKey tells the entries of a record apart.
+type entryKey struct {
+	what record.What
+	name string
+}
+
+// add adds an entry to those of the same lock.
+func (v *view) add(e record.Entry) {
+	key := entryKey{e.What, e.Name}
+	known := v.entries[key]
+	if known == nil {
+		v.entries[key] = &e
+		return
+	}
+	count := known.Count + e.Count
+	if e.Since.Before(known.Since) {
+		*known = e
+	}
+	known.Count = count
+}
+
+// long tells whether something has lasted for so long. If not, but it may some day without
+// anybody noticing, the view will be made again then.
+func (v *view) long(since time.Time, bound time.Duration, unnoticed bool) bool {
+	if v.now.Sub(since) >= bound {
+		return true
+	}
+	if at := since.Add(bound); unnoticed && (v.next.IsZero() || at.Before(v.next)) {
+		v.next = at
+	}
+	return false
+}
+
+// show adds the long holds and waits of some queues.
+func (qs *queues) show(v *view) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		for _, g := range q.holders {
+			l, began := g.lock, g.heldSince()
+			bound := min(l.lease/3, longHold)
+			renewed := v.now.Sub(began) > bound/2 // perhaps: that was noticed, and may have been a little early
+			if !began.IsZero() && v.long(began, bound, l.fixed || renewed) {
+				v.add(l.entry(record.Holds, g.owner, began))
+			}
+		}
+		for _, w := range q.waiters {
+			if w.got == nil && v.long(w.since, longWait, true) {
+				v.add(w.lock.entry(record.Waits, "", w.since))
+			}
+		}
+	}
+}
+
+func (l *Lock) entry(what record.What, owner string, since time.Time) record.Entry {
+	return record.Entry{What: what, Name: l.name, Kind: string(l.kind.name()), Purpose: l.purpose, Owner: owner, Since: since, Count: 1}
+}

@@ -1,0 +1,276 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// WithRetention has the client keep the lock on the server for up to d after the last
+// Unlock, for its own next Lock, which then needs no round trip. It is for a process that
+// takes the same lock again and again, with nobody else asking most of the time: the owner
+// of a partition, say. Zero, the default, keeps nothing.
+//
+// Another client of this library that wants the lock recalls it by a message, and gets it
+// when it is unlocked, or one round trip later if nobody holds it; its TryLock is
+// refused, and a later one succeeds if the lock was not taken again meanwhile. Redisson's clients know nothing of that: they wait for up to d, and for the
+// hold that is live by then. So do all others if the message is lost. Once d is over the
+// lock is released there, so that whoever waits has a chance, and the next Lock acquires it
+// again.
+//
+// A lock that is kept is renewed like one that is held, but no context depends on it: its
+// loss is not reported, and the next Lock acquires it again. If the process dies, the lock
+// is free after its lease. Close releases it. On the server its hold count is 0, also while
+// somebody holds it again. A lock that was removed there (FLUSHALL, a failover that forgets
+// it) is noticed at the next renewal, as under a hold; until then the client goes on to
+// take it in memory. Each Lock has a fencing token of its own, if the lock has tokens.
+//
+// The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold
+// was shorter than that takes. All users of a name in a client should agree on d: whoever has
+// another one, or other options, waits for a release on the server. It is for locks from
+// [Client.NewLock], not together with [WithoutRenewal], [WithReplicas] and [WithPolling].
+func WithRetention(d time.Duration) LockOption {
+	return func(l *Lock) {
+		if l.retention = d; d < 0 {
+			l.refuse(fmt.Errorf("WithRetention: %v is negative", d))
+		}
+	}
+}
+
+// retain gives the lock a wire for which grants can be kept.
+func (l *Lock) retain(wire *kind.Plain) {
+	switch {
+	case l.retention == 0:
+		return
+	case l.fixed:
+		l.refuse(errors.New("WithRetention: a lock that is kept has to be renewed, WithoutRenewal says not to"))
+	case l.replicas.n > 0:
+		l.refuse(errors.New("WithRetention: a lock that is kept is taken again without asking replicas, WithReplicas says to"))
+	case l.polling != nil:
+		l.refuse(errors.New("WithRetention: a lock that is kept is recalled by a message, WithPolling listens to none"))
+	}
+	l.retains = wire
+}
+
+// keptTokens is how many tokens a grant reserves for the calls that take it while it is kept.
+func (l *Lock) keptTokens() int64 {
+	if !l.fenced || l.retains == nil {
+		return 0
+	}
+	return DefaultHandoffs
+}
+
+// kept is what is known of a lock that its client may keep when nobody here holds it: for
+// the grants of one owner, which follow each other in memory. queues.mu guards it.
+type kept struct {
+	owner  string
+	signal kind.Signal // hears recalls
+	state  keptState
+	parked *grant      // nobody holds it; nil while somebody does
+	timer  *time.Timer // ends it; nil before the server has agreed
+}
+
+// keptState says how far a kept is.
+type keptState int
+
+const (
+	keptListening keptState = iota // for recalls; the server was not asked yet
+	keptAsked                      // the server was told, or is told again after a nested hold was counted there
+	keptAgreed                     // the hold count there is 0: a grant may be passed on in memory, or parked
+	keptOver                       // recalled, or its time is over: the next Unlock releases the lock
+)
+
+// allows tells whether a grant may be passed on in memory, or parked. queues.mu is held.
+func (k *kept) allows(g *grant) bool {
+	return k != nil && k.owner == g.owner && k.state == keptAgreed
+}
+
+// listen makes sure that a recall of g is heard.
+func (qs *queues) listen(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[g.lock.key]
+	if q == nil || q.kept != nil || !slices.Contains(q.holders, g) { // it may be lost already
+		return
+	}
+	q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(g.lock.hearRecall, g.lock.missRecall)}
+}
+
+// giveBack is what becomes of a grant whose last hold is unlocked, and for which nobody
+// here waits.
+func (g *grant) giveBack(ctx context.Context) error {
+	l := g.lock
+	if l.retains == nil {
+		return g.release(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.client.opts.UnlockTimeout) // of both requests
+	defer cancel()
+	if g.keepOnServer(ctx) && g.handOff() {
+		g.released(ctx, g.current, nil)
+		return nil
+	}
+	return g.release(ctx)
+}
+
+// keepOnServer asks the server whether the lock may be kept.
+//
+// The outcome must be certain. If it is not, the lock is released: whoever asks for it
+// does not recall it from a client that does not know whether it has it.
+func (g *grant) keepOnServer(ctx context.Context) bool {
+	l := g.lock
+	if g.unsettled() || l.fenced && g.run.spare == 0 || l.client.closed.Load() {
+		return false
+	}
+	k := l.queues.ask(g)
+	if k == nil {
+		return false
+	}
+	total := min(l.bound(), l.client.opts.UnlockTimeout/2) // the release must have its time as well
+	p := request.Policy{Attempt: total, Total: total, Once: true}
+	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) { return l.retains.Retain(ctx, r, g.owner) }, nil)
+	if a.err != nil || !a.value || a.doubt || a.open {
+		return false
+	}
+	return l.queues.agreed(l, k, a.sent)
+}
+
+// ask returns what is kept of the grant, if the server may be asked to: a recall would be
+// heard, and nobody here waits.
+func (qs *queues) ask(g *grant) *kept {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[g.lock.key]
+	if q == nil || len(q.waiters) > 0 || q.kept == nil {
+		return nil
+	}
+	k := q.kept
+	if k.owner != g.owner || k.state == keptOver || !k.signal.Live() {
+		return nil
+	}
+	k.state = keptAsked
+	return k
+}
+
+// agreed notes that the server agrees. The lock goes back there when the time is over that
+// began with the first agreement, whatever happens meanwhile: not all who wait for it can
+// be seen there. It returns false if it was recalled or lost by now.
+func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[l.key]; q == nil || q.kept != k || k.state != keptAsked {
+		return false
+	}
+	k.state = keptAgreed
+	if k.timer == nil {
+		k.timer = time.AfterFunc(time.Until(sent.Add(l.retention)), func() { l.expire(k) })
+	}
+	return true
+}
+
+// counted notes that the hold count on the server is not 0 any more.
+func (qs *queues) counted(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[g.lock.key]; q != nil && q.kept.allows(g) {
+		q.kept.state = keptAsked
+	}
+}
+
+// park keeps a grant for the next call. queues.mu is held.
+func (k *kept) park(g *grant) { k.parked, g.began = g, time.Time{} }
+
+// stop ends the keeping, and returns the grant that is parked, to be given back. queues.mu
+// is held.
+func (k *kept) stop() *grant {
+	g := k.parked
+	k.parked, k.state = nil, keptOver
+	return g
+}
+
+// expire is the end of the time for which a lock is kept.
+func (l *Lock) expire(k *kept) {
+	if l.client.begin() != nil { // Close gives it back
+		return
+	}
+	defer l.client.done()
+	l.recall(func(other *kept) bool { return other == k })
+}
+
+// takeParked returns the grant that is parked if it will do for l, or else as one to give
+// back. One that is held and will not do is recalled: those who keep it may pass it on to
+// each other for long. queues.mu is held.
+func (q *queue) takeParked(l *Lock) (mine, other *grant) {
+	k := q.kept
+	if k == nil {
+		return nil, nil
+	}
+	if k.parked == nil {
+		if holder := q.holder(); holder != nil && holder.owner == k.owner && !l.alike(holder.lock) {
+			k.state = keptOver
+		}
+		return nil, nil
+	}
+	if g := k.parked; l.alike(g.lock) && l.account == g.lock.account { // by which its holds are counted
+		k.parked = nil
+		return g, nil
+	}
+	return nil, k.stop()
+}
+
+// retake takes the lock if it is parked.
+func (l *Lock) retake(ctx context.Context) (context.Context, *Hold) {
+	var mine, other *grant
+	l.withQueue(func(q *queue) { mine, other = q.takeParked(l) })
+	if other != nil {
+		other.pass()
+	}
+	if mine == nil {
+		return ctx, nil
+	}
+	held, hold, err := mine.start(ctx, l)
+	if err != nil { // it was lost meanwhile
+		mine.abandon(true)
+		return ctx, nil
+	}
+	return held, hold
+}
+
+// end forgets what was kept of an owner that is over. queues.mu is held.
+func (k *kept) end() {
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.signal.Leave()
+}
+
+// hearRecall is told what comes on the channel of the client. A lock that is granted there
+// is for a waiter.
+func (l *Lock) hearRecall(payload string) {
+	if m := lua.ReadMessage(payload); !m.Granted {
+		l.recall(func(k *kept) bool { return k.owner == m.Owner })
+	}
+}
+
+// missRecall is told that a recall may have been missed.
+func (l *Lock) missRecall() {
+	l.recall(func(k *kept) bool { return k.state != keptListening })
+}
+
+// recall has the lock released, now or when it is unlocked.
+func (l *Lock) recall(meant func(*kept) bool) {
+	var g *grant
+	l.withQueue(func(q *queue) {
+		if k := q.kept; k != nil && meant(k) {
+			g = k.stop()
+		}
+	})
+	if g != nil {
+		g.pass()
+	}
+}
