@@ -12,17 +12,17 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// WithRetention has the client keep the lock on the server for up to d after the last
-// Unlock, for its own next Lock, which then needs no round trip. It is for a process that
-// takes the same lock again and again, with nobody else asking most of the time: the owner
-// of a partition, say. Zero, the default, keeps nothing.
+// WithRetention has the client keep the lock on the server after the last Unlock, for its
+// own next Lock, which then needs no round trip. It is for a process that takes the same
+// lock again and again, with nobody else asking most of the time: the owner of a
+// partition, say. Zero, the default, keeps nothing.
 //
-// Another client of this library that wants the lock recalls it by a message, and gets it
-// when it is unlocked, or one round trip later if nobody holds it; its TryLock is
-// refused, and a later one succeeds if the lock was not taken again meanwhile. Redisson's clients know nothing of that: they wait for up to d, and for the
-// hold that is live by then. So do all others if the message is lost. Once d is over the
-// lock is released there, so that whoever waits has a chance, and the next Lock acquires it
-// again.
+// After d, however often it was used meanwhile, the lock is released on the server, and the
+// next Lock acquires it again. Another client of this library that wants the lock need not
+// wait for that. It recalls the lock by a message, and gets it when it is unlocked, or one
+// round trip later if nobody holds it; its TryLock is refused, and a later one succeeds if
+// the lock was not taken again by then. Redisson's clients cannot recall it: they wait for
+// up to d, and for the hold that is live at its end, and so does who loses the message.
 //
 // A lock that is kept is renewed like one that is held, but no context depends on it: its
 // loss is not reported, and the next Lock acquires it again. If the process dies, the lock
