@@ -27,7 +27,7 @@ type hosted struct {
 
 func newHosted(t *testing.T, opts ...rlock.LockOption) *hosted {
 	f := newFakeRedis(t)
-	c, err := rlock.New(f.rdb, nil)
+	c, err := rlock.New(f.rdb, &rlock.Options{Identity: rlock.Anonymous()}) // what the server has is compared
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close(bounded(t, 0)) })
 	h := &hosted{fakeRedis: f, theirs: c.NewLock("a", opts...), ours: f.client(t, nil).NewLock("a")}
