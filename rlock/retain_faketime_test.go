@@ -53,6 +53,7 @@ func TestFakeTimeRetentionEndsInUse(t *testing.T) {
 			require.NoError(t, hold.Unlock(held))
 		}
 		require.InDelta(t, 9, len(f.scripts("retain"))-before, 1)
+		keep(t, f, mu)
 		held, hold := lock(t, t.Context(), mu)
 		time.Sleep(time.Minute)
 		require.NoError(t, held.Err())
