@@ -204,9 +204,9 @@ type Renewal struct {
 
 func (r Renewal) script() *script { return cmp.Or(r.other, &renewScript) }
 
-func (r Renewal) command(ctx context.Context, form form) once {
+func (r Renewal) command(ctx context.Context, f form) once {
 	args := append([]any{millis(r.Lease), r.Grant.Owner}, r.args...)
-	return form(r.script(), ctx, append([]string{r.Grant.Key}, r.keys...), args...)
+	return r.script().command(ctx, f, append([]string{r.Grant.Key}, r.keys...), args)
 }
 
 // answer turns what the server said to cmd into an error.
@@ -230,22 +230,20 @@ func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	for i := range due {
 		all[i] = i
 	}
-	unknown := renew(ctx, r, due, all, (*script).byHash, errs)
+	unknown := renew(ctx, r, due, all, byHash, errs)
 	if len(unknown) > 0 {
-		renew(ctx, r, due, unknown, (*script).bySource, errs)
+		renew(ctx, r, due, unknown, bySource, errs)
 	}
 	return errs
 }
 
-type form func(s *script, ctx context.Context, keys []string, args ...any) once
-
 // renew sends the chosen renewals, fills in their errors and returns those
 // whose script the server does not know.
-func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, form form, errs []error) (unknown []int) {
+func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, errs []error) (unknown []int) {
 	pipe := r.Pipeline()
 	cmds := make([]once, len(chosen))
 	for i, n := range chosen {
-		cmds[i] = due[n].command(ctx, form)
+		cmds[i] = due[n].command(ctx, f)
 		_ = pipe.Process(ctx, cmds[i]) // only queues
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error

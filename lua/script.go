@@ -142,19 +142,22 @@ type once struct {
 
 func (once) NoRetry() bool { return true }
 
-// byHash and bySource build the two forms of a script call. EVALSHA comes
-// first: the source is sent only to a server that does not know it.
-func (s *script) byHash(ctx context.Context, keys []string, args ...any) once {
-	return s.command(ctx, "evalsha", s.sha, keys, args)
-}
+// form is how a script is named in a call.
+type form int
 
-func (s *script) bySource(ctx context.Context, keys []string, args ...any) once {
-	return s.command(ctx, "eval", s.source, keys, args)
-}
+const (
+	byHash   form = iota // comes first
+	bySource             // for a server that does not know the script
+)
 
-func (s *script) command(ctx context.Context, verb string, name any, keys []string, args []any) once {
+// command builds a call of the script.
+func (s *script) command(ctx context.Context, f form, keys []string, args []any) once {
 	words := make([]any, 0, 3+len(keys)+len(args))
-	words = append(words, verb, name, len(keys))
+	if f == byHash {
+		words = append(words, "evalsha", s.sha, len(keys))
+	} else {
+		words = append(words, "eval", s.source, len(keys))
+	}
 	for _, key := range keys {
 		words = append(words, key)
 	}
@@ -171,10 +174,10 @@ func unknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(e
 
 // run sends the script and returns its reply.
 func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
-	cmd := s.byHash(ctx, keys, args...)
+	cmd := s.command(ctx, byHash, keys, args)
 	err := r.Process(ctx, cmd)
 	if unknownScript(err) {
-		cmd = s.bySource(ctx, keys, args...)
+		cmd = s.command(ctx, bySource, keys, args)
 		err = r.Process(ctx, cmd)
 	}
 	if err != nil {

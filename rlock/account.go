@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"errors"
-	"runtime/trace"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -30,6 +29,14 @@ func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 		}
 	}
 	return ctx, time.Now()
+}
+
+// counters returns those of the lock.
+func (l *Lock) counters() *counters {
+	if l.queues == nil { // of a multi lock, or one that cannot work
+		return &l.client.queues.shards[0].counters
+	}
+	return &l.queues.counters
 }
 
 // ends is the end of such a call: with a hold, or with an error. w is the waiter that it
@@ -146,13 +153,6 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
 		l.client.tell(func() { f(loss) })
 	}
-}
-
-// inRegion calls lock in a region of package runtime/trace, which shows what a goroutine
-// waits for.
-func (l *Lock) inRegion(ctx, wait context.Context) (context.Context, *Hold, error) {
-	defer trace.StartRegion(wait, "rlock.acquire").End()
-	return l.lockNow(ctx, wait)
 }
 
 // Callers returns the contexts of the calls for which go-redis sends a request with ctx,

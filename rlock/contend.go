@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -12,9 +11,10 @@ import (
 
 // step is what a waiter does next: it takes a grant, or asks, or sleeps for so long.
 type step struct {
-	grant *grant
-	ask   bool
-	sleep time.Duration
+	grant  *grant
+	ask    bool
+	sleep  time.Duration
+	behind *grant // of its own client, which it waits for
 }
 
 // contend waits until the lock is the waiter's: acquired by a request, granted by a
@@ -30,6 +30,9 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 				return g, err
 			}
 		default:
+			if s.behind != nil && time.Since(w.since) > w.lock.lease {
+				w.lock.client.warnOwnHolder(w.lock, s.behind)
+			}
 			if err := w.sleep(wait, s.sleep); err != nil {
 				return nil, err
 			}
@@ -39,20 +42,20 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 
 // next decides what the waiter does.
 func (w *waiter) next() step {
-	if g := w.take(); g != nil {
-		return step{grant: g}
-	}
 	mine, now := w.lock.order.obstacle(w), time.Now()
-	if mine != nil && now.Sub(w.since) > w.lock.lease {
-		w.lock.client.warnOwnHolder(w.lock, mine)
-	}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if g := cmp.Or(w.taken(), w.granted(now)); g != nil {
+	if g := w.given; g != nil {
+		w.given, w.got = nil, g
 		return step{grant: g}
 	}
+	if w.place.message.Granted {
+		if g := w.granted(now); g != nil {
+			return step{grant: g}
+		}
+	}
 	if d := w.rest(mine, now); d > 0 {
-		return step{sleep: d}
+		return step{sleep: d, behind: mine}
 	}
 	w.state, w.again = waitAsking, false // what is heard from now on needs another request
 	w.tries++
@@ -123,9 +126,9 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 		p.Since = w.since // all give up at about the same time, not one after the other
 	}
 	if w.attempt == nil {
-		w.attempt = l.newGrant(l.owner())
+		w.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: w.spareTokens(), Ticket: l.notifier.prepare(w)}
+	o := kind.Options{Wait: true, Spare: l.spareTokens(len(w.queue.waiters) - 1), Ticket: l.notifier.prepare(w)}
 	return w.attempt, o, p
 }
 

@@ -53,7 +53,7 @@ func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	}, watchdog.Options{})
 	f := &fake{client: c, start: time.Now()}
 	l := c.NewLock("a")
-	l.wire = f
+	l.use(f)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

@@ -253,7 +253,7 @@ func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for range 1000 {
 			l := c.NewLock("a")
-			l.wire = f
+			l.use(f)
 			all.Go(func() {
 				_, _, err := l.TryLock(within(t, 100*time.Millisecond))
 				assert.ErrorIs(t, err, ErrUnavailable)
@@ -332,9 +332,10 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		l.handoff = handoff{}.withDefaults(false)
 		_, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
-		s := l.queues.enter(l, time.Now())
+		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, hold.Unlock(t.Context()))
-		heir := s.take()
+		heir := s.given
+		s.given = nil
 		require.NotNil(t, heir, "it was passed on")
 		require.Empty(t, f.calls("release"))
 

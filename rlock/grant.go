@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,24 @@ var (
 	errReleased = errors.New("the last hold was unlocked meanwhile")
 	errGone     = errors.New("the server knows of no such holder: the lock expired, or was removed or taken over")
 )
+
+// owners names the grants of a client: `<client id>:<n>`.
+type owners struct {
+	id    string
+	given atomic.Uint64
+}
+
+// next returns a name that was never used, with mark behind the client's.
+func (o *owners) next(mark string) string {
+	var room [48]byte // spares one of two allocations
+	name := append(append(append(room[:0], o.id...), mark...), ':')
+	return string(strconv.AppendUint(name, o.given.Add(1), 10))
+}
+
+// newAttempt returns a grant with an owner of its own. That of one that polls has a mark:
+// its release is announced as Redisson does, so those who wait must take it for a foreign
+// owner.
+func (l *Lock) newAttempt() *grant { return l.newGrant(l.client.next(l.mark)) }
 
 func (l *Lock) newGrant(owner string) *grant {
 	g := &grant{lock: l, owner: owner}

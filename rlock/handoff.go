@@ -53,20 +53,20 @@ func (h handoff) withDefaults(fixed bool) handoff {
 	return handoff{cmp.Or(h.most, DefaultHandoffs), cmp.Or(h.longest, DefaultHandoffTime)}
 }
 
-// spareTokens is how many tokens a grant reserves beside its own: none if nobody
-// waits to whom it could be passed on and the lock is not kept, and no more than can be used in the time that
-// the budget allows; a hand-off takes a microsecond at least. queues.mu is held.
-func (w *waiter) spareTokens() int64 {
-	h := w.lock.handoff
+// spareTokens is how many tokens a grant reserves beside its own, for the holders that it
+// is passed on to: those who take it while it is kept, or some of those who wait. No more
+// than can be used in the time that the budget allows; a hand-off takes a microsecond at
+// least.
+func (l *Lock) spareTokens(waiting int) int64 {
 	switch {
-	case !w.lock.fenced:
+	case !l.fenced:
 		return 0
-	case w.lock.retains != nil:
-		return w.lock.keptTokens()
-	case len(w.queue.waiters) < 2 || h.most <= 0:
+	case l.retains != nil:
+		return DefaultHandoffs
+	case waiting == 0 || l.handoff.most <= 0:
 		return 0
 	}
-	return min(int64(h.most), max(h.longest.Microseconds(), 1))
+	return min(int64(l.handoff.most), max(l.handoff.longest.Microseconds(), 1))
 }
 
 // run is what grants have in common that were passed on, one to the next: the owner
@@ -81,15 +81,11 @@ type run struct {
 	next, passed []string
 }
 
-// handOff passes the grant, whose last hold was unlocked, on to the next goroutine
-// in the queue, or parks it for whoever comes, if the lock is kept. It does not if the
-// server might not agree, or if a request about
-// the old holder might reach it, or its answer come, after the new one has come; nor if the window is
-// half over, so that a run of short holds does not keep the loss of the lease
-// from being noticed.
+// handOff passes the grant, whose last hold was unlocked, on to the next goroutine in the
+// queue, or parks it for whoever comes, if the lock is kept. It does not if a request about
+// the old holder might still reach the server, or be answered.
 func (g *grant) handOff() bool {
-	l, c := g.lock, g.lock.client
-	now := time.Now()
+	l, now := g.lock, time.Now()
 	inBudget := l.order.passes(g, now)
 	if !inBudget && l.retains == nil || l.fenced && g.run.spare == 0 || g.unsettled() {
 		return false
@@ -97,22 +93,35 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || c.closed.Load() {
+	if q == nil || l.client.closed.Load() {
 		return false
 	}
 	keeps := q.kept.allows(g)
 	if !inBudget && !keeps {
 		return false
 	}
-	next, r := l.order.next(q, g)
-	switch {
+	switch next, r := l.order.next(q, g); {
 	case next != nil:
-		l = next.lock
+		if next.given = g.passOn(q, next.lock, r, now); next.given == nil {
+			return false
+		}
+		next.wakeUp()
+		return true
 	case keeps && len(q.waiters) == 0:
-		r = g.run
-	default:
-		return false
+		heir := g.passOn(q, l, g.run, now)
+		if heir != nil {
+			q.kept.park(heir)
+		}
+		return heir != nil
 	}
+	return false
+}
+
+// passOn ends the grant and returns one for the next holder, which is of the lock l: with
+// the same owner and what is left of the lease. There is none if the window is half over,
+// so that a run of short holds does not keep the loss of the lease from being noticed.
+// queues.mu is held.
+func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	heir := l.newGrant(g.owner)
 	heir.sent, heir.token, heir.run, heir.state, heir.began, heir.initialLease = g.sent, g.token, r, owned, now, g.initialLease
 	heir.run.count++
@@ -127,18 +136,12 @@ func (g *grant) handOff() bool {
 	defer heir.mu.Unlock()
 	entry, ok := g.entry.Pass(heir, heir.lose, now, g.initialLease/2)
 	if !ok {
-		return false
+		return nil
 	}
 	heir.entry = entry
 	q.replace(g, heir)
 	g.ended = now
-	if next == nil {
-		q.kept.park(heir)
-		return true
-	}
-	next.given = heir
-	next.wakeUp()
-	return true
+	return heir
 }
 
 // unsettled tells whether a request about the grant may still arrive, or its answer may
@@ -155,22 +158,6 @@ func (g *grant) unsettled() bool {
 // takes tells whether the waiter can be given a grant of l. queues.mu is held.
 func (w *waiter) takes(l *Lock) bool {
 	return w.state != waitAsking && w.given == nil && w.got == nil && w.lock.alike(l)
-}
-
-// take returns the grant that was passed on to the waiter, if there is one.
-func (w *waiter) take() *grant {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	return w.taken()
-}
-
-// taken is take with queues.mu held.
-func (w *waiter) taken() *grant {
-	g := w.given
-	if w.given = nil; g != nil {
-		w.got = g
-	}
-	return g
 }
 
 // adopt adds the first hold to a grant that was passed on.

@@ -31,9 +31,9 @@ func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, f.calls("count"), 2)
 
-		s := l.queues.enter(l, time.Now())
+		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, outer.Unlock(held))
-		require.Nil(t, s.take())
+		require.Nil(t, s.given)
 		require.Len(t, f.calls("release"), 1)
 		require.NoError(t, <-unlocked)
 		s.leave()

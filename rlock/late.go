@@ -99,11 +99,11 @@ func (g *grant) toSweep() janitor.Leftover {
 // requestSweep makes one attempt to release, in the pipelines of the janitor.
 func (g *grant) requestSweep(ctx context.Context) error {
 	l := g.lock
-	if !l.gathers() {
+	if !l.gathers {
 		_, err := attempt(ctx, l, l.bound(), nil, g.requestRelease, nil)
 		return err
 	}
-	call := l.client.sweeps.Call(request.Terms{Key: l.redisKey(), Bound: l.bound()})
+	call := l.client.sweeps.Call(request.Terms{Key: l.slot, Bound: l.bound()})
 	defer call.Put()
 	_, err := g.requestRelease(ctx, call)
 	return err

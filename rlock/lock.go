@@ -6,6 +6,8 @@ import (
 	"runtime/trace"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/request"
 )
@@ -16,6 +18,8 @@ type Lock struct {
 	name    string
 	wire    kind.Kind // what goes over the wire for it; nil for a multi lock
 	key     string    // of wire
+	slot    string    // the key that all its keys are in one cluster slot with
+	gathers bool      // its requests travel with others
 	queues  *queues   // that have the queue of key
 	members multi     // of a multi lock, which has nothing else
 	terms
@@ -132,8 +136,8 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
-	g := l.newGrant(l.owner())
-	a := g.acquire(wait, p, kind.Options{Spare: l.keptTokens()})
+	g := l.newAttempt()
+	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(0)})
 	if a.err == nil && !a.value.Acquired {
 		a.err = l.refusal(a.value.Holder, a.value.TTL)
 	}
@@ -181,30 +185,18 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 // are in here, each with a stack. It stays the smallest there is, 2 KB, as long as
 // the frames from here on are small, so what needs more is done before or after.
 func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
-	if trace.IsEnabled() {
-		return l.inRegion(ctx, wait)
-	}
-	return l.lockNow(ctx, wait)
-}
-
-func (l *Lock) lockNow(ctx, wait context.Context) (context.Context, *Hold, error) {
+	defer trace.StartRegion(wait, "rlock.acquire").End()
 	wait, began := l.starts(wait)
-	w, held, hold, err := l.arrive(ctx, wait, began)
-	if w == nil {
+	held, hold, err := l.unqueued(ctx, wait)
+	if err != errQueue {
+		l.ends(wait, began, hold, err, nil)
 		return held, hold, err
 	}
-	err = w.await(wait)
-	return w.acquire(ctx, wait, err)
-}
-
-// arrive takes the lock, if that can be done without a place in the queue, or
-// otherwise such a place; then client.done must follow.
-func (l *Lock) arrive(ctx, wait context.Context, began time.Time) (*waiter, context.Context, *Hold, error) {
-	if held, hold, err := l.unqueued(ctx, wait); err != errQueue {
-		l.ends(wait, began, hold, err, nil)
-		return nil, held, hold, err
+	w, first := l.queues.enter(l, began)
+	if err = nil; !first {
+		err = w.await(wait)
 	}
-	return l.queues.enter(l, began), ctx, nil, nil
+	return w.acquire(ctx, wait, err)
 }
 
 // unqueued takes the lock, if that can be done without a place in the queue.
@@ -229,44 +221,39 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 			return held, hold, err
 		}
 	}
-	if l.retains != nil {
+	switch {
+	case l.retains != nil:
 		if held, hold := l.retake(ctx); hold != nil {
 			return held, hold, nil
 		}
+	case l.shared:
+		return l.share(ctx, wait)
 	}
-	return l.share(ctx, wait)
+	return ctx, nil, errQueue
 }
 
-// acquire is the rest of a call that has arrived, after its time in the queue, which
-// may have ended with an error.
-func (w *waiter) acquire(ctx, wait context.Context, err error) (context.Context, *Hold, error) {
-	held, hold, err := w.acquireInTurn(ctx, wait, err)
-	w.lock.ends(wait, w.since, hold, err, w) // when nobody waits for it
-	return held, hold, err
-}
-
-func (w *waiter) acquireInTurn(ctx, wait context.Context, err error) (context.Context, *Hold, error) {
+// acquire is the rest of a call whose turn it is, or whose time in the queue has ended
+// with an error.
+func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
 	l := w.lock
+	defer func() { l.ends(wait, w.since, hold, err, w) }() // at the very end, when nobody waits for it
 	defer l.client.done()
 	defer w.leave()
-	if err != nil {
-		return ctx, nil, err
-	}
-	for {
-		g, err := w.contend(wait)
-		if err != nil {
-			return ctx, nil, err
+	for err == nil {
+		var g *grant
+		if g, err = w.contend(wait); err != nil {
+			break
 		}
-		held, hold, err := g.start(ctx, l)
-		if err == nil {
+		if held, hold, err = g.start(ctx, l); err == nil {
 			return held, hold, nil
 		}
 		g.abandon(true)
 		w.renounce(g)
-		if errors.Is(err, ErrClosed) {
-			return ctx, nil, err
+		if !errors.Is(err, ErrClosed) { // it came too late to be held
+			err = nil
 		}
 	}
+	return ctx, nil, err
 }
 
 // retry is the policy of a call that may wait.
@@ -302,6 +289,10 @@ func (l *Lock) bound() time.Duration { return min(l.lease/3, kind.MaxAttempt) }
 
 // use makes k what goes over the wire for the lock.
 func (l *Lock) use(k kind.Kind) {
-	l.wire, l.key = k, k.Key()
+	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	l.queues = l.client.queues.of(l.key)
+	switch l.client.server.RDB.(type) { // one of another type may spread a pipeline over several servers
+	case *redis.Client, *redis.ClusterClient:
+		l.gathers = k.Gathers()
+	}
 }

@@ -62,7 +62,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 	}
 	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
 	for i, l := range run {
-		grants[i] = l.newGrant(l.owner())
+		grants[i] = l.newAttempt()
 		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.lease}
 	}
 	a := send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {

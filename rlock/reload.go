@@ -62,7 +62,7 @@ const leavePause = 100 * time.Millisecond
 // former one may stay silent. The caller stops the timer when the attempt is over.
 func (l *Lock) leave(attempt context.Context, cluster *redis.ClusterClient, end func()) *time.Timer {
 	master := func() *redis.Client {
-		rdb, _ := cluster.MasterForKey(attempt, l.redisKey())
+		rdb, _ := cluster.MasterForKey(attempt, l.slot)
 		return rdb
 	}
 	former := master()

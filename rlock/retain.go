@@ -58,14 +58,6 @@ func (l *Lock) retain(wire *kind.Plain) {
 	l.retains = wire
 }
 
-// keptTokens is how many tokens a grant reserves for the calls that take it while it is kept.
-func (l *Lock) keptTokens() int64 {
-	if !l.fenced || l.retains == nil {
-		return 0
-	}
-	return DefaultHandoffs
-}
-
 // kept is what is known of a lock that its client may keep when nobody here holds it: for
 // the grants of one owner, which follow each other in memory. queues.mu guards it.
 type kept struct {

@@ -14,6 +14,32 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
+// Pipelines under way at once. In go-redis they have a pool of ten connections.
+const (
+	maxSenders = 4 // of what callers wait for
+	maxSweeps  = 2 // of what they have left behind
+)
+
+// groups send the scripts of a client.
+type groups struct {
+	scripts request.Carrier // what callers wait for
+	sweeps  request.Carrier // what they have left behind
+}
+
+// newCarrier returns what sends the scripts of a client together, to each server those
+// that are for it.
+func newCarrier(c *Client, senders int) request.Carrier {
+	_, single := c.server.RDB.(*redis.Client)
+	return request.NewCarrier(request.Config{
+		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
+		Callers: c.opts.Trace.Start != nil,
+		Reload:  func() { c.reload(c.server.RDB) },
+		Send: func(ctx context.Context, r request.Runner, cmds []redis.Cmder, joined bool) bool {
+			return lua.Send(ctx, r, cmds, joined && single)
+		},
+	})
+}
+
 // outcome is what is known of a request.
 type outcome = request.Outcome
 
@@ -52,25 +78,18 @@ type answer[T any] struct {
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
 	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (T, error) {
-		var value T
-		var err error
-		if l.gathers() {
-			call := l.client.scripts.Call(request.Terms{Key: l.redisKey(), Bound: bound, Stop: p.Stop, Repeat: repeat, Late: unread(late)})
-			defer call.Put()
-			value, err = ask(ctx, call)
-		} else {
-			value, err = attempt(ctx, l, bound, p.Stop, ask, late)
-		}
-		if o, _ := classify(err); o != answered && err != request.ErrAbandoned && err != request.ErrNotSent {
-			l.client.reload(l.client.server.RDB)
+		value, err := sendOnce(ctx, l, request.Terms{Key: l.slot, Bound: bound, Stop: p.Stop, Repeat: repeat}, ask, late)
+		if err != nil {
+			l.client.unanswered(err)
 		}
 		return value, err
 	}, late)
 	a := answer[T]{value: r.Value, sent: r.Sent, doubt: r.Doubt, lost: r.Lost, open: r.Open}
-	switch r.End {
-	case request.Done:
+	switch {
+	case r.End == request.Done && r.Err == nil:
+	case r.End == request.Done:
 		a.err = l.translate(r.Err)
-	case request.Left:
+	case r.End == request.Left:
 		a.cut = r.Err == nil && ctx.Err() != nil
 		a.err = l.givenUp(ctx, r.Err)
 	default:
@@ -79,14 +98,27 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 	return a
 }
 
-// unread returns what hears of a command that was left, and tells late of it.
-func unread[T any](late func(T, error)) func(error) {
-	if late == nil {
-		return nil
+// sendOnce makes a request, with those of others if it may.
+func sendOnce[T any](ctx context.Context, l *Lock, t request.Terms, ask script[T], late func(T, error)) (T, error) {
+	if !l.gathers {
+		return attempt(ctx, l, t.Bound, t.Stop, ask, late)
 	}
-	return func(err error) {
-		var none T
-		late(none, err)
+	if late != nil {
+		t.Late = func(err error) {
+			var none T
+			late(none, err)
+		}
+	}
+	call := l.client.scripts.Call(t)
+	defer call.Put()
+	return ask(ctx, call)
+}
+
+// unanswered has a cluster's client look for the masters anew if err says that a request
+// got no answer.
+func (c *Client) unanswered(err error) {
+	if o, _ := classify(err); o != answered && err != request.ErrAbandoned && err != request.ErrNotSent {
+		c.reload(c.server.RDB)
 	}
 }
 

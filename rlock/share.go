@@ -24,7 +24,7 @@ type sharedCall struct {
 // share takes the lock for a reader without a place in the queue, if nobody of this client
 // queues. The error is errQueue if that is not possible.
 func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) {
-	if !l.shared || l.queues.busy(l) {
+	if l.queues.busy(l) {
 		return ctx, nil, errQueue
 	}
 	held, hold, err := l.joinOrAsk(ctx, wait, l.retry())

@@ -121,14 +121,6 @@ type kindCounters struct {
 	released, lost atomic.Int64
 }
 
-// counters returns those of the lock.
-func (l *Lock) counters() *counters {
-	if l.queues == nil { // of a multi lock, or one that cannot work
-		return &l.client.queues.shards[0].counters
-	}
-	return &l.queues.counters
-}
-
 // woken counts by what a call was woken.
 func (c *counters) woken(by Wakeups) {
 	for i, n := range [...]int64{by.Message, by.TTL, by.Reconnect} {

@@ -15,34 +15,26 @@ import (
 type ticketed struct{ announced }
 
 // prepare registers the waiter as that of its ticket, before the server can know of it.
+// A waiter that was never refused takes none, unless its place must be that of its first
+// request: most locks are free. One that cannot hear takes one when it is clear that this
+// will not change at once.
 func (ticketed) prepare(w *waiter) lua.Ticket {
 	q, hub := w.queue, w.lock.client.server.Hub
 	if q.signal == nil && hub.Active() && hub.Listens(lua.GrantChannel(q.key, w.lock.client.id)) {
 		w.subscribe() // again: it was wanted a moment ago
 	}
-	t := w.ticket()
-	if t.Claim > 0 {
-		if q.tickets == nil {
-			q.tickets = make(map[string]*waiter)
-		}
-		q.tickets[w.attempt.owner] = w
-		w.attempt.leftState = true
-	}
-	return t
-}
-
-// ticket is what the waiter asks for if the lock is not free. One that was never
-// refused takes none, unless its place must be that of its first request: most locks
-// are free. One that cannot hear takes one when it is clear that this will not change
-// at once.
-func (w *waiter) ticket() lua.Ticket {
 	t := lua.Ticket{Claim: min(longestClaim, w.lock.lease)}
-	switch s := w.queue.signal; {
-	case s != nil && s.Live():
+	switch {
+	case q.signal != nil && q.signal.Live():
 		t.Hears = w.lock.client.server.Channels.Hearing()
 	case !w.lock.order.queuesDeaf(w):
 		return lua.Ticket{}
 	}
+	if q.tickets == nil {
+		q.tickets = make(map[string]*waiter)
+	}
+	q.tickets[w.attempt.owner] = w
+	w.attempt.leftState = true
 	return t
 }
 
@@ -103,10 +95,7 @@ func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Durat
 // not trusted: the owner may have let that grant lapse, and queue anew.
 func (w *waiter) granted(now time.Time) *grant {
 	m := w.place.message
-	if !m.Granted {
-		return nil
-	}
-	w.place.message = lua.Message{}
+	w.place.message = lua.Message{} // it is looked at once
 	g, l := w.attempt, w.lock
 	sent, ok := w.queue.clock.before(m.Time)
 	if !ok {

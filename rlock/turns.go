@@ -32,7 +32,10 @@ type turns struct{}
 func (turns) contends(w *waiter) bool { return w.queue.waiters[0] == w }
 
 func (turns) obstacle(w *waiter) *grant {
-	if mine := w.queues.holder(w.lock); mine != nil && mine.check() {
+	w.queues.mu.Lock()
+	mine := w.queue.holder()
+	w.queues.mu.Unlock()
+	if mine != nil && mine.check() {
 		return mine
 	}
 	return nil

@@ -133,7 +133,7 @@ func (g *Group) enter(c *Call) (b *batch, start bool) {
 	}
 	g.queue.push(c)
 	switch {
-	case g.starting > 0, len(g.open) >= g.senders():
+	case !g.idle():
 	case g.obeys && len(g.open) == 0 && g.took > 0 && g.took < swift:
 		b = g.take(now)
 		b.deadline = now.Add(min(patient, c.bound))
@@ -166,17 +166,13 @@ func (g *Group) start() {
 	go g.send()
 }
 
-// idle tells whether there is a queue that a sender could send. mu is held.
+// idle tells whether there is a queue that one more sender could send. mu is held.
 func (g *Group) idle() bool {
-	return g.queue.n > 0 && g.starting == 0 && len(g.open) < g.senders()
-}
-
-// senders is how many batches may be under way. mu is held.
-func (g *Group) senders() int {
+	senders := g.Senders
 	if g.took > 0 && g.took < near {
-		return min(g.Senders, nearSenders)
+		senders = min(senders, nearSenders)
 	}
-	return g.Senders
+	return g.queue.n > 0 && g.starting == 0 && len(g.open) < senders
 }
 
 // take makes a batch of the queue; nil if that is empty. mu is held.
