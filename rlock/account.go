@@ -47,8 +47,8 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	}
 	var o outcomeNumber
 	var waited time.Duration
-	if w != nil && hold != nil { // to look at the clock once more takes as long as the rest of this
-		waited = hold.grant.began.Sub(began)
+	if hold != nil && hold.counts { // to look at the clock once more takes as long as the rest of this
+		waited = max(hold.grant.began.Sub(began), 0) // a reader joins a grant that may be older
 	} else {
 		waited = time.Since(began)
 	}
