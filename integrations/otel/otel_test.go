@@ -234,3 +234,42 @@ func BenchmarkHot(b *testing.B) {
 		})
 	}
 }
+
+// One operation is a Lock and an Unlock of a lock that its client keeps, without a round
+// trip: the difference is what telemetry adds to any uncontended pair.
+func BenchmarkPair(b *testing.B) {
+	server := miniredis.NewMiniRedis()
+	server.ClockTTL(true)
+	require.NoError(b, server.Start())
+	defer server.Close()
+	meters := rlockotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())))
+	for _, test := range []struct {
+		name string
+		opts []rlockotel.Option // nil: no telemetry
+	}{
+		{"none", nil},
+		{"metrics", []rlockotel.Option{meters, rlockotel.WithoutSpans()}},
+		{"metrics and spans", []rlockotel.Option{meters, rlockotel.WithTracerProvider(sdktrace.NewTracerProvider())}},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			var opts *rlock.Options
+			if test.opts != nil {
+				telemetry, err := rlockotel.New(test.opts...)
+				require.NoError(b, err)
+				opts = &rlock.Options{Trace: telemetry.Trace()}
+			}
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+			defer rdb.Close()
+			client, err := rlock.New(rdb, opts)
+			require.NoError(b, err)
+			defer func() { require.NoError(b, client.Close(b.Context())) }()
+			mu := client.NewLock(test.name, rlock.WithRetention(time.Hour))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := mu.Do(b.Context(), nothing); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
