@@ -110,7 +110,7 @@ func (g *grant) handOff() bool {
 	case keeps && len(q.waiters) == 0:
 		heir := g.passOn(q, l, g.run, now)
 		if heir != nil {
-			q.kept.park(heir)
+			q.kept.park(heir, now)
 		}
 		return heir != nil
 	}

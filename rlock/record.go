@@ -166,11 +166,17 @@ func (qs *queues) show(v *view) {
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		for _, g := range q.holders {
-			l, began := g.lock, g.heldSince()
+			l, what, since := g.lock, record.Holds, g.heldSince()
+			if since.IsZero() {
+				if q.kept == nil || q.kept.parked != g { // it is passed on, and not taken yet
+					continue
+				}
+				what, since = record.Keeps, q.kept.since
+			}
 			bound := min(l.lease/3, longHold)
-			renewed := v.now.Sub(began) > bound/2 // perhaps: that was noticed, and may have been a little early
-			if !began.IsZero() && v.long(began, bound, l.fixed || renewed) {
-				v.add(l.entry(record.Holds, g.owner, began))
+			renewed := v.now.Sub(since) > bound/2 // perhaps: that was noticed, and may have been a little early
+			if v.long(since, bound, l.fixed || renewed) {
+				v.add(l.entry(what, g.owner, since))
 			}
 		}
 		for _, w := range q.waiters {

@@ -65,6 +65,7 @@ type kept struct {
 	signal kind.Signal // hears recalls
 	state  keptState
 	parked *grant      // nobody holds it; nil while somebody does
+	since  time.Time   // when it was parked
 	timer  *time.Timer // ends it; nil before the server has agreed
 }
 
@@ -175,7 +176,7 @@ func (qs *queues) counted(g *grant) {
 }
 
 // park keeps a grant for the next call. queues.mu is held.
-func (k *kept) park(g *grant) { k.parked, g.began = g, time.Time{} }
+func (k *kept) park(g *grant, now time.Time) { k.parked, k.since, g.began = g, now, time.Time{} }
 
 // stop ends the keeping, and returns the grant that is parked, to be given back. queues.mu
 // is held.

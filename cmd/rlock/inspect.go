@@ -38,6 +38,7 @@ type ownerView struct {
 	hostView        // what its client tells
 	Purpose  string `json:"purpose,omitempty"`
 	HeldMS   *int64 `json:"held_ms,omitempty"`
+	KeptMS   *int64 `json:"kept_ms,omitempty"` // nobody there holds it
 }
 
 // explain adds what the clients tell of a lock.
@@ -48,7 +49,8 @@ func (v *lockView) explain(records clientRecords, holds map[holdKey]toldHold) {
 			o.hostView = hostView{}
 		}
 		if told, ok := holds[holdKey{strings.TrimSuffix(o.Owner, ":write"), v.Name}]; ok {
-			o.Purpose, o.HeldMS = told.Purpose, new(told.Age(told.Entry, told.rest).Milliseconds())
+			o.Purpose = told.Purpose
+			o.HeldMS, o.KeptMS = told.ages()
 		}
 	}
 	v.Waiting = records.waiting(v.Name)
@@ -63,8 +65,11 @@ func (o *ownerView) tells() string {
 	if o.Purpose != "" {
 		text += fmt.Sprintf(", for %q", o.Purpose)
 	}
-	if o.HeldMS != nil {
+	switch {
+	case o.HeldMS != nil:
 		text += ", for the last " + short(time.Duration(*o.HeldMS)*time.Millisecond)
+	case o.KeptMS != nil:
+		text += ", keeps it, nobody has held it for the last " + short(time.Duration(*o.KeptMS)*time.Millisecond)
 	}
 	return text
 }

@@ -82,6 +82,16 @@ func inBatches(n int, f func(from, to int) error) error {
 	return errors.Join(errs...)
 }
 
+// ages returns for how many milliseconds the lock has been held, or kept although nobody
+// holds it; the other one is nil.
+func (h toldHold) ages() (held, kept *int64) {
+	age := new(h.Age(h.Entry, h.rest).Milliseconds())
+	if h.What == record.Keeps {
+		return nil, age
+	}
+	return age, nil
+}
+
 // clientOf returns the id of the client that an owner belongs to.
 func clientOf(owner string) string {
 	id, _, _ := strings.Cut(owner, ":")
@@ -114,21 +124,21 @@ func (h hostView) String() string {
 	return printable(fmt.Sprintf("%s %s[%d]", cmp.Or(h.Host, "?"), cmp.Or(h.Program, "?"), h.PID))
 }
 
-// holdKey names what a client tells of a hold.
+// holdKey names an owner and its lock.
 type holdKey struct{ owner, name string }
 
-// toldHold is what a client tells of a hold.
+// toldHold is what a client tells of an owner that holds a lock, or keeps it.
 type toldHold struct {
 	*clientRecord
 	record.Entry
 }
 
-// holds returns what the clients tell of their holds.
+// holds returns what the clients tell of what they hold or keep.
 func (all clientRecords) holds() map[holdKey]toldHold {
 	holds := make(map[holdKey]toldHold)
 	for _, r := range all {
 		for _, e := range r.Entries {
-			if e.What == record.Holds {
+			if e.What == record.Holds || e.What == record.Keeps {
 				holds[holdKey{e.Owner, e.Name}] = toldHold{r, e}
 			}
 		}

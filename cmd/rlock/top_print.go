@@ -82,14 +82,18 @@ func (v *topView) row(l *topLock) []string {
 	if l.Waiters > 0 {
 		wait = strconv.Itoa(l.Waiters)
 	}
-	return []string{printable(l.Name), cmp.Or(printable(l.Kind), "-"), l.holder(), l.purpose(), short(l.held()), short(l.rest()), wait, rate}
+	held := short(l.held())
+	if l.kept() {
+		held = "kept"
+	}
+	return []string{printable(l.Name), cmp.Or(printable(l.Kind), "-"), l.holder(), l.purpose(), held, short(l.rest()), wait, rate}
 }
 
 // summary is the first line.
 func (v *topView) summary() string {
 	held, waiters, rate, leftOut := 0, 0, 0.0, 0
 	for i := range v.Locks {
-		if len(v.Locks[i].Holders) > 0 {
+		if len(v.Locks[i].Holders) > 0 && !v.Locks[i].kept() {
 			held++
 		}
 		waiters += v.Locks[i].Waiters

@@ -49,6 +49,7 @@ type holderView struct {
 	hostView
 	Purpose string `json:"purpose,omitempty"`
 	HeldMS  *int64 `json:"held_ms,omitempty"` // not there: not for long, or not known
+	KeptMS  *int64 `json:"kept_ms,omitempty"` // for so long its client has kept it, and nobody there holds it
 }
 
 // lossView is a loss that a record tells.
@@ -71,6 +72,11 @@ func (l *topLock) held() (d time.Duration) {
 		}
 	}
 	return d
+}
+
+// kept tells whether nobody holds the lock, although it has an owner.
+func (l *topLock) kept() bool {
+	return len(l.Holders) > 0 && !slices.ContainsFunc(l.Holders, func(h holderView) bool { return h.KeptMS == nil })
 }
 
 // rest returns what is left of the lease, negative if it has no end or there is none.
@@ -197,8 +203,8 @@ func (l *topLock) hold(page []string, ttl time.Duration, records clientRecords, 
 		}
 		h := holderView{Owner: owner, hostView: records.host(clientOf(owner))}
 		if told, ok := holds[holdKey{owner, l.Name}]; ok {
-			h.Purpose, h.HeldMS = told.Purpose, new(told.Age(told.Entry, told.rest).Milliseconds())
-			l.Kind = told.Kind
+			l.Kind, h.Purpose = told.Kind, told.Purpose
+			h.HeldMS, h.KeptMS = told.ages()
 		}
 		l.Holders = append(l.Holders, h)
 	}

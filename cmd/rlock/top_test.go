@@ -25,7 +25,7 @@ func sample() *topView {
 	}
 	api, worker, cron := host("c1", "web-1", "api", 4121), host("c2", "worker-7", "billing", 88), host("c3", "cron-1", "report", 9)
 	holds := func(h hostView, n, purpose string, held time.Duration) holderView {
-		return holderView{h.Client + ":" + n, h, purpose, new(held.Milliseconds())}
+		return holderView{Owner: h.Client + ":" + n, hostView: h, Purpose: purpose, HeldMS: new(held.Milliseconds())}
 	}
 	ttl := func(d time.Duration) *int64 { return new(d.Milliseconds()) }
 	return &topView{
@@ -155,6 +155,10 @@ func TestTop(t *testing.T) {
 	tell("c3", record.Record{Who: record.Who{Host: "same"}, Written: at, Entries: []record.Entry{{What: record.Waits, Name: "java", Kind: "plain", Since: at.Add(-time.Minute)}}})
 	require.NoError(t, rdb.ZAdd(ctx, record.List("p:"), redis.Z{Score: 9e15, Member: "dead"}, redis.Z{Score: 9e15, Member: "c4\x1b[2J"}).Err())
 	require.NoError(t, rdb.HSet(ctx, record.Key("p:", "c4\x1b[2J"), "nonsense", "1").Err())
+	tell("c5", record.Record{Who: record.Who{Host: "web-5", Program: "worker"}, Written: at, Entries: []record.Entry{
+		{What: record.Keeps, Name: "kept", Owner: "c5:1", Kind: "plain", Since: at.Add(-time.Minute)},
+	}})
+	require.NoError(t, rdb.HSet(ctx, "p:kept", "c5:1", 0).Err())
 	for key, owner := range map[string]string{"a": "c1:1", odd: "c1:2", "passed": "c2:9", "java": "8743c9c0:61", "other": "c1:7"} {
 		require.NoError(t, rdb.HSet(ctx, "p:"+key, owner, 1).Err())
 		require.NoError(t, rdb.PExpire(ctx, "p:"+key, time.Minute).Err())
@@ -170,14 +174,16 @@ func TestTop(t *testing.T) {
 	for _, l := range v.Locks {
 		names = append(names, l.Name)
 	}
-	require.Equal(t, []string{"a", "java", strings.ToValidUTF8(odd, "\uFFFD"), "passed"}, names)
+	require.Equal(t, []string{"a", "java", "kept", strings.ToValidUTF8(odd, "\uFFFD"), "passed"}, names)
 	require.InDelta(t, time.Hour.Milliseconds(), *v.Locks[0].Holders[0].HeldMS, 60_000)
 	require.Equal(t, 3, v.Locks[1].Waiters)
 	require.Equal(t, "8743c9c0:61", v.Locks[1].Holders[0].Owner)
 	require.Len(t, v.Locks[1].Waiting, 2, "two clients of one host")
 	require.Equal(t, "c3", v.Locks[1].Waiting[0].Client, "the longest first")
-	require.Equal(t, "c2", v.Locks[3].Holders[0].Client, "who holds it now, whatever the record says")
-	require.Nil(t, v.Locks[3].Holders[0].HeldMS)
+	require.InDelta(t, time.Minute.Milliseconds(), *v.Locks[2].Holders[0].KeptMS, 60_000)
+	require.Nil(t, v.Locks[2].Holders[0].HeldMS)
+	require.Equal(t, "c2", v.Locks[4].Holders[0].Client, "who holds it now, whatever the record says")
+	require.Nil(t, v.Locks[4].Holders[0].HeldMS)
 	for _, args := range [][]string{{"top", "--once"}, {"ls"}, {"inspect", "a"}, {"inspect", "java"}} {
 		r := outcome(t, srv.URL(), append([]string{"--prefix", "p:"}, args...)...)
 		require.Zero(t, r.code, r.stderr)
@@ -185,7 +191,11 @@ func TestTop(t *testing.T) {
 	}
 	require.Regexp(t, `(?s)holder +"h\\x1b\[1m p\[0\]".*1h`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "a").stdout)
 	require.Regexp(t, `waiter +same \?\[0\], since 1m.*\nwaiter +same \?\[0\], since .*2 calls`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "java").stdout)
-	require.Contains(t, outcome(t, srv.URL(), "--prefix", "p:", "top", "--once", "pass*").stdout, "clients 3, locks held 1")
+	require.Contains(t, outcome(t, srv.URL(), "--prefix", "p:", "top", "--once", "pass*").stdout, "clients 4, locks held 1")
+	kept := outcome(t, srv.URL(), "--prefix", "p:", "top", "--once", "kept").stdout
+	require.Contains(t, kept, "locks held 0")
+	require.Regexp(t, `(?m)^kept +plain +web-5 worker\[0\] +- +kept +-`, kept)
+	require.Regexp(t, `hold count 0\nholder +web-5 worker\[0\], keeps it, nobody has held it for the last 1m`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "kept").stdout)
 }
 
 // Without a server top says so; used wrongly, too.

@@ -9,6 +9,7 @@
 package record
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ type What string
 const (
 	Holds What = "hold"
 	Waits What = "wait"
+	Keeps What = "keep" // on the server, although nobody there holds it
 	Lost  What = "lost"
 )
 
@@ -58,7 +60,7 @@ type Entry struct {
 
 	Kind    string
 	Purpose string
-	Owner   string    // of the oldest hold, or the one that was lost
+	Owner   string    // of the oldest hold, or what is kept, or was lost
 	Cause   string    // of a loss
 	Since   time.Time // by the client's clock
 	Count   int       // holds, or calls that wait
@@ -183,7 +185,7 @@ func Read(fields map[string]string) Record {
 	for field, value := range fields {
 		what, name, ok := strings.Cut(field, ":")
 		e := Entry{What: What(what), Name: name, Count: 1}
-		if ok && (e.What == Holds || e.What == Waits || e.What == Lost) && e.read(value) {
+		if ok && slices.Contains([]What{Holds, Waits, Keeps, Lost}, e.What) && e.read(value) {
 			r.Entries = append(r.Entries, e)
 		}
 	}

@@ -33,7 +33,7 @@ func TestRoundTrip(t *testing.T) {
 		Rates: record.Rates{Acquired: 17, Lost: 2, PerSecond: 0.5}, Written: at,
 	}
 	for i, name := range []string{"a", "", ":", "wait:x", "with space\nand\x1b[2J", "\xff\x00", "host", strings.Repeat("n", 10<<10), "a{b}"} {
-		for _, what := range []record.What{record.Holds, record.Waits, record.Lost} {
+		for _, what := range []record.What{record.Holds, record.Waits, record.Keeps, record.Lost} {
 			r.Entries = append(r.Entries, record.Entry{
 				What: what, Name: name, Kind: "plain", Purpose: "monthly \"invoices\" €", Owner: "x:1", Cause: "gone", Since: at.Add(-time.Duration(i) * time.Second), Count: i + 1,
 			})
