@@ -22,7 +22,7 @@ import (
 // detector. Safety bounds have none.
 const slack = 4 * time.Second
 
-// within fails the test if c does not close in time.
+// ends fails the test if c is not closed within d.
 func ends(t testing.TB, d time.Duration, what string, c <-chan struct{}) {
 	t.Helper()
 	start := time.Now()
