@@ -24,14 +24,17 @@ func lapse(lease time.Duration) time.Duration {
 	return lease - (lease/100 + 2*time.Millisecond) - max(lease/10, 2*time.Millisecond)
 }
 
+// silences are the ways in which a server gives no useful answer.
+var silences = map[string]func(*fakeRedis){
+	"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
+	"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
+	"errors":          func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
+	"replies late":    func(f *fakeRedis) { f.late.Store(int64(time.Hour)) },
+}
+
 func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(*fakeRedis){
-		"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
-		"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
-		"errors":          func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
-		"replies late":    func(f *fakeRedis) { f.late.Store(int64(time.Hour)) },
-	} {
+	for name, fault := range silences {
 		for _, lease := range []time.Duration{100 * time.Millisecond, 30 * time.Second, time.Hour} {
 			t.Run(name+"/"+lease.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

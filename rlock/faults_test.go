@@ -268,32 +268,13 @@ func TestLateRenewal(t *testing.T) {
 	lateRenewal(t, true)
 }
 
-// twice is a hook that sends everything two times.
-type twice struct{}
-
-func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		_ = next(ctx, cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		_ = next(ctx, cmds)
-		return next(ctx, cmds)
-	}
-}
-
-// Such a hook can make a release look lost; everything else holds.
+// A hook that sends everything two times can make a release look lost; everything else holds.
 func TestHookThatSendsTwice(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	doubled := srv.Client(t)
-	doubled.AddHook(twice{})
+	doubled.AddHook(redistest.SendTwice{})
 	renewed := make(chan struct{}, 1000)
 	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 3 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	mu := c.NewLock("a", rlock.WithFencing())

@@ -1,13 +1,10 @@
 package rlock_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -182,24 +179,6 @@ func TestRecordOfALoss(t *testing.T) {
 	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
 }
 
-// lines is a log that a test may read.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // A user without the right to the keys of records has locks as before, and one line in
 // the log.
 func TestRecordIsRefused(t *testing.T) {
@@ -207,9 +186,9 @@ func TestRecordIsRefused(t *testing.T) {
 	srv := newServer(t)
 	admin, ctx := srv.Client(t), t.Context()
 	require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "reset", "on", ">secret", "~job", "~rlock_queue:{job}", "&*", "+@all").Err())
-	var log lines
+	var log logBuffer
 	rdb := srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
-	c := clientOn(t, rdb, &rlock.Options{LeaseTime: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c := clientOn(t, rdb, &rlock.Options{LeaseTime: 3 * time.Second, Logger: log.logger()})
 	held, hold := lock(t, ctx, c.NewLock("job"))
 	waiting := lockAsync(ctx, c.NewLock("job"))
 	redistest.Eventually(t, "it is said", func() bool { return log.String() != "" })

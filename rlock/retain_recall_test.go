@@ -42,9 +42,7 @@ func requireReleasedInUse(t *testing.T, srv *redistest.Server, mu *rlock.Lock) {
 // owner never stops to take the lock.
 func TestClusterRetainedLockIsReleasedForListenersElsewhere(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
-	c, err := rlock.New(cluster.Client(t), &rlock.Options{ShardedPubSub: rlock.ShardedOff})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, closeSoon(c)) })
+	c := clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: rlock.ShardedOff})
 	mu := c.NewLock("a", rlock.WithRetention(shortRetention))
 	owner := cluster.Owner(cluster.Slot("a"))
 	other := cluster.Nodes[0]
@@ -71,10 +69,7 @@ func TestRetainedLockWithoutRightToPubsub(t *testing.T) {
 func TestClusterRecallReachesEveryFamily(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	client := func(mode rlock.ShardedPubSub) *rlock.Client {
-		c, err := rlock.New(cluster.Client(t), &rlock.Options{ShardedPubSub: mode})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, closeSoon(c)) })
-		return c
+		return clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: mode})
 	}
 	for name, modes := range map[string][2]rlock.ShardedPubSub{
 		"a": {rlock.ShardedOff, rlock.ShardedOn}, "b": {rlock.ShardedOn, rlock.ShardedOff},

@@ -35,6 +35,10 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
+func (b *logBuffer) lines() []string {
+	return strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\n' })
+}
+
 // recorder is a trace that sends what it is told to channels.
 type recorder struct {
 	waiting  chan time.Duration

@@ -1,7 +1,6 @@
 package rlock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -181,24 +180,6 @@ func TestUnlockWhileThePubSubConnectionIsGone(t *testing.T) {
 	require.Less(t, longest, time.Second+slack)
 }
 
-// logLines is a handler's output.
-type logLines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logLines) lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.FieldsFunc(l.b.String(), func(r rune) bool { return r == '\n' })
-}
-
 func TestSubscribeRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, rule string }{
@@ -213,7 +194,7 @@ func TestSubscribeRefused(t *testing.T) {
 				args = append(args, word)
 			}
 			require.NoError(t, srv.Client(t).Do(t.Context(), args...).Err())
-			var log logLines
+			var log logBuffer
 			opts, refused := refusals()
 			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			rdb := srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "waiter", "secret" })
