@@ -126,8 +126,9 @@ func TestClusterNodeHangs(t *testing.T) {
 	}
 }
 
-// No replica executes anything for a lock, whatever the client reads from them: neither
-// one that has always been one, nor a former master that the client takes for one still.
+// No replica executes a command of a lock, even if the client is set up to read from
+// replicas: neither a node that has always been a replica, nor a former master that the
+// client still takes for the master.
 func TestReplicasAreNotAsked(t *testing.T) {
 	redistest.Long(t, "a cluster with replicas")
 	cluster := redistest.StartCluster(t, 3, 1)

@@ -133,7 +133,7 @@ const somebody = "d2k7m3o6n88ekjf0v0vg:1"
 // redisson is an owner of Redisson.
 const redisson = "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"
 
-// How often one waits to ask again if nothing is heard.
+// How long a waiter that hears nothing pauses before it asks again.
 func TestFakeTimePauses(t *testing.T) {
 	t.Parallel()
 	ms := time.Millisecond
@@ -274,8 +274,8 @@ func TestFakeTimeUnavailable(t *testing.T) {
 	}
 }
 
-// Whoever queued from the start has waited as long as the head when Redis has
-// not answered for all that time, and must not wait as long again behind it.
+// The first waiter of a client gives up because Redis did not answer for so long. Those
+// who have waited behind it from the start have waited as long, and give up as well.
 func TestFakeTimeQueueGivesUpWithItsHead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

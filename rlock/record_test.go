@@ -118,16 +118,17 @@ func TestRecord(t *testing.T) {
 	require.Empty(t, rdb.Keys(ctx, "*").Val(), "at once")
 }
 
-// Who holds for short and does not wait tells nothing, and an anonymous client never does.
+// A client writes no record as long as its holds are short and it does not wait. An
+// anonymous client never writes one.
 func TestNoRecord(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	quick := newClient(t, srv, nil).NewLock("quick")
-	hidden := newClient(t, srv, &rlock.Options{LeaseTime: time.Second, Identity: rlock.Anonymous()})
+	hidden := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second, Identity: rlock.Anonymous()})
 	_, hold := lock(t, t.Context(), hidden.NewLock("a"))
 	waiting := lockAsync(t.Context(), hidden.NewLock("a"))
 	m := srv.Monitor(t)
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(4 * time.Second); time.Now().Before(deadline); {
 		require.NoError(t, quick.Do(t.Context(), func(context.Context) error { return nil }))
 	}
 	for _, c := range m.Commands() {
@@ -202,7 +203,8 @@ func TestRecordIsRefused(t *testing.T) {
 	require.Empty(t, admin.Keys(ctx, "rlock_client*").Val())
 }
 
-// Purposes are told, never judged: whatever they are, the lock is the same.
+// A purpose is shown and has no other effect: locks of one name are one lock, whatever
+// their purposes are.
 func TestPurposeChangesNothing(t *testing.T) {
 	c := newClient(t, newServer(t), nil)
 	for _, purpose := range []string{"", strings.Repeat("x", 1<<20), "\xff\x1b[2J\n"} {

@@ -116,6 +116,9 @@ func TestWaitingSendsNothing(t *testing.T) {
 	awaitHearing(t, srv.Client(t), "a", 1)
 	calls := make(map[string]int)
 	m := srv.Monitor(t)
+	began := time.Now()
+	stalls := redistest.WatchStalls()
+	defer stalls.Stop()
 	<-time.After(4 * time.Second) // longer than the time between probes
 	for _, c := range m.Commands() {
 		switch name := strings.ToLower(c.Args[0]); {
@@ -126,8 +129,10 @@ func TestWaitingSendsNothing(t *testing.T) {
 			calls[strings.Join(c.Args, " ")]++
 		}
 	}
+	took := time.Since(began)
 	require.Len(t, calls, 1, "%v", calls)
-	require.InDelta(t, 8, calls["probe"], 4, "two in a second, while somebody waits")
+	require.LessOrEqual(t, float64(calls["probe"]), 3*took.Seconds(), "two in a second, while somebody waits")
+	require.GreaterOrEqual(t, float64(calls["probe"]), (took - stalls.Total()).Seconds())
 	require.NoError(t, hold.Unlock(held))
 	await(t, waiting, byTimer)
 }
@@ -244,7 +249,7 @@ func releaseBeforeSubscription(t *testing.T, confirmed bool) {
 	}
 	took := await(t, waiting, byTimer).Sub(released)
 	t.Logf("served after %v", took)
-	require.Less(t, took, 300*time.Millisecond+slack/2, "the first in line asks every 100 ms until it hears")
+	require.Less(t, took, 300*time.Millisecond+slack, "the first in line asks every 100 ms until it hears")
 	if !confirmed {
 		require.NoError(t, subscribe.Deliver(t.Context()))
 	}
@@ -316,7 +321,7 @@ func leaveWhenWoken(t *testing.T, times int) {
 			require.ErrorIs(t, g.err, context.Canceled)
 			left++
 		}
-		await(t, waiting, 3*time.Second)
+		await(t, waiting, slack) // before it asks again, after 5 s
 		cancel()
 	}
 	t.Logf("%d of %d left without the lock", left, times)
@@ -369,5 +374,5 @@ func TestBusyIsNotUnavailable(t *testing.T) {
 	took := time.Since(start)
 	require.NoError(t, hold.Unlock(held))
 	require.Empty(t, wrong)
-	require.Less(t, took, 600*time.Millisecond+slack)
+	require.Less(t, took, 2*time.Second+slack)
 }
