@@ -196,7 +196,7 @@ func TestLateNestedLockAfterItsRepetition(t *testing.T) {
 	srv := newServer(t)
 	teach(t, srv)
 	rdb := srv.Client(t)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	c, p := through(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 	mu := c.NewLock("a")
 	held, hold := lock(t, t.Context(), mu)
 	caught := p.Hold(isScript("count"))
@@ -216,7 +216,7 @@ func TestLateRelease(t *testing.T) {
 			srv := newServer(t)
 			teach(t, srv)
 			rdb := srv.Client(t)
-			c, p := through(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+			c, p := through(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 			other := newClient(t, srv, nil)
 			held, hold := lock(t, t.Context(), c.NewLock("a"))
 			caught := p.Hold(isScript("release"))
@@ -276,7 +276,7 @@ func TestHookThatSendsTwice(t *testing.T) {
 	doubled := srv.Client(t)
 	doubled.AddHook(redistest.SendTwice{})
 	renewed := make(chan struct{}, 1000)
-	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 3 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
+	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 6 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	mu := c.NewLock("a", rlock.WithFencing())
 	notHeld := func(err error) {
 		t.Helper()
@@ -319,7 +319,7 @@ func TestRenewalWithAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
-	const lease = 3 * time.Second
+	const lease = 6 * time.Second
 	small := srv.Client(t, func(o *redis.Options) { o.PoolSize, o.MaxActiveConns = 1, 0 })
 	renewed := make(chan struct{}, 1000)
 	c := clientOn(t, small, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})

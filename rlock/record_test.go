@@ -189,7 +189,7 @@ func TestRecordIsRefused(t *testing.T) {
 	require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "reset", "on", ">secret", "~job", "~rlock_queue:{job}", "&*", "+@all").Err())
 	var log logBuffer
 	rdb := srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
-	c := clientOn(t, rdb, &rlock.Options{LeaseTime: 3 * time.Second, Logger: log.logger()})
+	c := clientOn(t, rdb, &rlock.Options{LeaseTime: 6 * time.Second, Logger: log.logger()})
 	held, hold := lock(t, ctx, c.NewLock("job"))
 	waiting := lockAsync(ctx, c.NewLock("job"))
 	redistest.Eventually(t, "it is said", func() bool { return log.String() != "" })
