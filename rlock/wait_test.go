@@ -111,37 +111,47 @@ func TestWaitingSendsNothing(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	opts := &rlock.Options{LeaseTime: forever, Identity: rlock.Anonymous()} // see TestFakeTimeRecordsAreCheap
-	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
-	waiting := lockAsync(t.Context(), newClient(t, srv, opts).NewLock("a"))
-	awaitHearing(t, srv.Client(t), "a", 1)
-	m := srv.Monitor(t)
-	var calls map[string]int
+	holder, waiter := newClient(t, srv, opts).NewLock("a"), newClient(t, srv, opts).NewLock("a")
 	// A client that stands still for a second cannot rely on its subscription any more, and
-	// asks: what is counted then does not count.
-	for end := time.Now().Add(time.Minute); ; {
-		calls = make(map[string]int)
-		m.Commands()
-		stalls := redistest.WatchStalls()
-		<-time.After(4 * time.Second) // longer than the time between probes
-		commands, stalled := m.Commands(), stalls.Total()
-		stalls.Stop()
-		for _, c := range commands {
-			switch name := strings.ToLower(c.Args[0]); {
-			case name == "hello", name == "client": // a new connection, for the probe
-			case name == "publish" && !strings.HasPrefix(c.Args[1], "rlock_channel:"):
-				calls["probe"]++
-			default:
-				calls[strings.Join(c.Args, " ")]++
-			}
-		}
-		if stalled == 0 || time.Now().After(end) {
+	// asks: what was counted then does not count.
+	var calls map[string]int
+	for range 5 {
+		var stalled time.Duration
+		if calls, stalled = sentWhileWaiting(t, srv, holder, waiter); stalled < time.Second {
 			break
 		}
+		t.Logf("stalled for %v: %v", stalled, calls)
 	}
 	require.Len(t, calls, 1, "%v", calls)
 	require.InDelta(t, 8, calls["probe"], 4, "two in a second, while somebody waits")
+}
+
+// sentWhileWaiting counts what is sent while somebody waits for 4 s, and for how long this
+// process stood still meanwhile.
+func sentWhileWaiting(t *testing.T, srv *redistest.Server, holder, waiter *rlock.Lock) (calls map[string]int, stalled time.Duration) {
+	t.Helper()
+	held, hold := lock(t, t.Context(), holder)
+	waiting := lockAsync(t.Context(), waiter)
+	awaitHearing(t, srv.Client(t), "a", 1)
+	m := srv.Monitor(t)
+	defer m.Stop()
+	stalls := redistest.WatchStalls()
+	defer stalls.Stop()
+	<-time.After(4 * time.Second) // longer than the time between probes
+	calls = make(map[string]int)
+	for _, c := range m.Commands() {
+		switch name := strings.ToLower(c.Args[0]); {
+		case name == "hello", name == "client": // a new connection, for the probe
+		case name == "publish" && !strings.HasPrefix(c.Args[1], "rlock_channel:"):
+			calls["probe"]++
+		default:
+			calls[strings.Join(c.Args, " ")]++
+		}
+	}
+	stalled = stalls.Total()
 	require.NoError(t, hold.Unlock(held))
 	await(t, waiting, byTimer)
+	return calls, stalled
 }
 
 func TestWaiterIsServedWhenTheHolderIsKilled(t *testing.T) {
