@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // contestant is a library with so many processes, each with one client.
@@ -25,10 +27,10 @@ const (
 	rounds     = 3
 )
 
-// TestFigures measures Redisson and this library side by side: processes of
-// their own, the same server, rounds in turn, so that what else the machine does
-// hits all of them. It fails only if something does not work at all.
-func TestFigures(t *testing.T) {
+// measured returns the server of a measurement, and skips the test where figures would
+// say nothing.
+func measured(t *testing.T) (*redistest.Server, redis.UniversalClient) {
+	t.Helper()
 	needed(t)
 	if raced {
 		t.Skip("the race detector slows one side down: run without -race")
@@ -36,6 +38,14 @@ func TestFigures(t *testing.T) {
 	srv := newServer(t, "standalone")
 	rdb := dial("standalone", srv.Addr())
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	return srv, rdb
+}
+
+// TestFigures measures Redisson and this library side by side: processes of
+// their own, the same server, rounds in turn, so that what else the machine does
+// hits all of them. It fails only if something does not work at all.
+func TestFigures(t *testing.T) {
+	srv, rdb := measured(t)
 	s := &site{topology: "standalone", srv: srv, rdb: rdb}
 
 	field := []contestant{s.contestant(t, "rlock", goPeer)}

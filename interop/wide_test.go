@@ -29,13 +29,7 @@ const (
 // TestFiguresWide measures one lock that many clients want and hold for a while:
 // what a hand-over costs the server, and who has to wait.
 func TestFiguresWide(t *testing.T) {
-	needed(t)
-	if raced {
-		t.Skip("the race detector slows one side down: run without -race")
-	}
-	srv := newServer(t, "standalone")
-	rdb := dial("standalone", srv.Addr())
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	srv, rdb := measured(t)
 	columns := []string{"rlock"}
 	for _, version := range versions() {
 		columns = append(columns, "Redisson "+version)

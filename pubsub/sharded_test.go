@@ -34,6 +34,19 @@ func spread(c *redistest.Cluster, n int) map[*redistest.Server][]string {
 	return channels
 }
 
+// joinSpread waits on n channels on each master, and returns when all waiters hear.
+func joinSpread(t *testing.T, c *redistest.Cluster, h *pubsub.Hub, n int) (map[*redistest.Server][]string, map[string]*pubsub.Waiter) {
+	t.Helper()
+	channels, waiters := spread(c, n), make(map[string]*pubsub.Waiter)
+	for _, names := range channels {
+		for _, ch := range names {
+			waiters[ch] = h.Join(ch)
+			live(t, waiters[ch])
+		}
+	}
+	return channels, waiters
+}
+
 // reached checks that a message from anywhere in the cluster reaches w.
 func reached(t *testing.T, rdb *redis.ClusterClient, w *pubsub.Waiter, channel string) {
 	t.Helper()
@@ -95,14 +108,7 @@ func TestShardedSlotMoves(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	rdb := c.Client(t)
 	h := shardedHub(t, rdb)
-	channels := spread(c, 2)
-	waiters := make(map[string]*pubsub.Waiter)
-	for _, names := range channels {
-		for _, ch := range names {
-			waiters[ch] = h.Join(ch)
-			live(t, waiters[ch])
-		}
-	}
+	channels, waiters := joinSpread(t, c, h, 2)
 	for _, node := range c.Nodes {
 		require.Len(t, node.Clients(t, "pubsub"), 1)
 	}
@@ -141,12 +147,7 @@ func TestShardedFailovers(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 1)
 	rdb := c.Client(t)
 	h := shardedHub(t, rdb)
-	channels := spread(c, 1)
-	waiters := make(map[string]*pubsub.Waiter)
-	for _, names := range channels {
-		waiters[names[0]] = h.Join(names[0])
-		live(t, waiters[names[0]])
-	}
+	channels, waiters := joinSpread(t, c, h, 1)
 	master := c.Nodes[0]
 	ch := channels[master][0]
 	w, slot := waiters[ch], c.Slot(ch)

@@ -57,8 +57,8 @@ func TestCloseEndsWaiters(t *testing.T) {
 	require.NoError(t, hold.Unlock(ctx))
 }
 
-// Whoever is the next while a goroutine of the client has the lock is asleep until
-// that ends, and hears of Close all the same.
+// While a goroutine of the client holds the lock, the next waiter of the client sleeps
+// until it is unlocked. Close ends that wait, too.
 func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
 func TestCloseWaitsForHolders(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 	mu, other := c.NewLock("a"), c.NewLock("b")
 	held, hold := lock(t, t.Context(), mu)
 	nested, nestedHold := lock(t, held, mu)
@@ -114,7 +114,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), rlock.ErrClosed)
 		require.NotErrorIs(t, context.Cause(ctx), rlock.ErrLeaseLost, "nothing was lost")
 	}
-	awaitUntil(t, srv, "a", hold, 4*time.Second)
+	awaitUntil(t, srv, "a", hold, 7*time.Second)
 	require.NoError(t, nestedHold.Unlock(nested))
 	require.NoError(t, otherHold.Unlock(inOther))
 	select {
@@ -127,8 +127,8 @@ func TestCloseWaitsForHolders(t *testing.T) {
 	require.Zero(t, srv.Client(t).Exists(t.Context(), "a", "b").Val())
 }
 
-// A grant whose loss nobody has noticed yet hears of the end as well as the one
-// that took its place.
+// The lock was removed on the server, and the same client has acquired it again before it
+// noticed that. Close ends the contexts of both holds.
 func TestCloseTellsEveryHolder(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)

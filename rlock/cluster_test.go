@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -36,18 +35,6 @@ func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-func onCluster(t *testing.T, rdb *redis.ClusterClient) *rlock.Client {
-	t.Helper()
-	c, err := rlock.New(rdb, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		require.NoError(t, c.Close(ctx))
-	})
-	return c
-}
-
 // executedBy is how many scripts a node has executed.
 func executedBy(t *testing.T, node *redistest.Server) int64 {
 	t.Helper()
@@ -62,7 +49,7 @@ func TestClusterRequestsGather(t *testing.T) {
 	rdb := cluster.Client(t)
 	sent := new(trips)
 	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(sent) })
-	c := onCluster(t, rdb)
+	c := clientOn(t, rdb, nil)
 	pairs := func(goroutines, each int) {
 		var wg sync.WaitGroup
 		for i := range goroutines {
@@ -92,7 +79,7 @@ func TestClusterRequestsGather(t *testing.T) {
 // Locks on a node that hangs hold up nobody who has one on another.
 func TestClusterNodeHangs(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
-	c := onCluster(t, cluster.Client(t))
+	c := clientOn(t, cluster.Client(t), nil)
 	var hang, others []*rlock.Lock
 	for i := 0; len(hang) < 2 || len(others) < 62; i++ {
 		name := strconv.Itoa(i)
@@ -139,8 +126,9 @@ func TestClusterNodeHangs(t *testing.T) {
 	}
 }
 
-// No replica executes anything for a lock, whatever the client reads from them: neither
-// one that has always been one, nor a former master that the client takes for one still.
+// No replica executes a command of a lock, even if the client is set up to read from
+// replicas: neither a node that has always been a replica, nor a former master that the
+// client still takes for the master.
 func TestReplicasAreNotAsked(t *testing.T) {
 	redistest.Long(t, "a cluster with replicas")
 	cluster := redistest.StartCluster(t, 3, 1)
@@ -151,7 +139,7 @@ func TestReplicasAreNotAsked(t *testing.T) {
 	} {
 		old := cluster.Nodes[i] // each time another, as nobody votes for a new one twice in a short time
 		t.Run([]string{"ReadOnly", "RouteByLatency", "RouteRandomly"}[i], func(t *testing.T) {
-			c := onCluster(t, cluster.Client(t, edit))
+			c := clientOn(t, cluster.Client(t, edit), nil)
 			use := func() {
 				t.Helper()
 				var wg sync.WaitGroup

@@ -180,7 +180,8 @@ const (
 	straggleTo   = 620 * time.Millisecond
 )
 
-// A connection was lost, and with it whatever was announced meanwhile: everybody asks.
+// The connection for messages was lost, and perhaps messages with it: all waiters ask the
+// server.
 func TestFakeTimeDoubt(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
@@ -257,8 +258,9 @@ func TestFakeTimeForeignRelease(t *testing.T) {
 	})
 }
 
-// When an owner of this library has the lock, its release passes the lock on, so the
-// channel is left: while others listen there, the lock would be given free.
+// Waiters listen to Redisson's channel while Redisson has the lock, and stop when an
+// owner of this library has it. As long as somebody listens there, a release leaves the
+// lock free for everybody; without listeners it grants the lock to the next in the queue.
 func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -281,8 +283,9 @@ func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
 	})
 }
 
-// The first of a fair lock asks for all its client's. If it gives up in trouble, the next
-// asks at once, not when the first would have asked again.
+// The first waiter of a client asks the server for all its waiters of a fair lock. If it
+// gives up because of an error, the next one asks at once, and does not wait until the
+// first would have asked again.
 func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
@@ -309,8 +312,9 @@ func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
 	})
 }
 
-// The answer to a request whose caller has left comes when the lock was passed on to
-// another goroutine, under the name of that owner. It must not be released for that.
+// A caller leaves while its request is under way. Another goroutine inherits its place in
+// the queue, and so its owner name, and hands the lock to a third one in memory. When the
+// old request is answered then, the lock of that owner must not be released.
 func TestFakeTimeAnswerAfterAHandOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)

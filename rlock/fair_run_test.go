@@ -57,7 +57,8 @@ func TestFairRun(t *testing.T) {
 	requireNothing(t, rdb, "a")
 }
 
-// Those who come after one that was called by a message need no release of their own.
+// A client is granted the lock by a message, and more of its goroutines are next in the
+// queue. They get the lock in memory, without a release on the server in between.
 func TestFairRunAfterAMessage(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -104,7 +105,8 @@ func TestFairRunOnTheServer(t *testing.T) {
 	requireNothing(t, rdb, "a")
 }
 
-// Who leaves is passed by.
+// A goroutine that has stopped waiting is passed over when the lock is handed on in
+// memory.
 func TestFairRunPastALeaver(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -125,7 +127,8 @@ func TestFairRunPastALeaver(t *testing.T) {
 	requireNothing(t, rdb, "a")
 }
 
-// An heir that loses the lock delays the others by no more than a dead waiter does.
+// A goroutine that was handed the lock in memory loses it. Those behind it wait no longer
+// than behind a waiter whose process has died.
 func TestFairRunIsLost(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(t *testing.T, rdb redis.UniversalClient, mu *rlock.Lock){
@@ -184,7 +187,8 @@ func TestFairRunWithTokens(t *testing.T) {
 	requireNothing(t, rdb, "a")
 }
 
-// Where each hold has to be one on the server, it is.
+// Without hand-off in memory, and with fixed leases, each hold has an owner of its own on
+// the server.
 func TestFairWithoutRun(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]rlock.LockOption{

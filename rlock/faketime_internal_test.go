@@ -323,8 +323,9 @@ func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 	})
 }
 
-// A correction that comes between a hand-off and the moment in which the heir takes
-// it has nothing to count, and leaves the lease to be renewed.
+// A grant was handed to the next goroutine of the client, which has not taken it yet. If
+// the client sets the hold count on the server in that moment, there is no hold to count:
+// nothing is sent, and the lease is renewed as before.
 func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,14 +24,17 @@ func lapse(lease time.Duration) time.Duration {
 	return lease - (lease/100 + 2*time.Millisecond) - max(lease/10, 2*time.Millisecond)
 }
 
+// silences are the ways in which a server gives no useful answer.
+var silences = map[string]func(*fakeRedis){
+	"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
+	"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
+	"errors":          func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
+	"replies late":    func(f *fakeRedis) { f.late.Store(int64(time.Hour)) },
+}
+
 func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(*fakeRedis){
-		"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
-		"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
-		"errors":          func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
-		"replies late":    func(f *fakeRedis) { f.late.Store(int64(time.Hour)) },
-	} {
+	for name, fault := range silences {
 		for _, lease := range []time.Duration{100 * time.Millisecond, 30 * time.Second, time.Hour} {
 			t.Run(name+"/"+lease.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -130,7 +133,7 @@ const somebody = "d2k7m3o6n88ekjf0v0vg:1"
 // redisson is an owner of Redisson.
 const redisson = "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"
 
-// How often one waits to ask again if nothing is heard.
+// How long a waiter that hears nothing pauses before it asks again.
 func TestFakeTimePauses(t *testing.T) {
 	t.Parallel()
 	ms := time.Millisecond
@@ -271,8 +274,8 @@ func TestFakeTimeUnavailable(t *testing.T) {
 	}
 }
 
-// Whoever queued from the start has waited as long as the head when Redis has
-// not answered for all that time, and must not wait as long again behind it.
+// The first waiter of a client gives up because Redis did not answer for so long. Those
+// who have waited behind it from the start have waited as long, and give up as well.
 func TestFakeTimeQueueGivesUpWithItsHead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -196,7 +196,7 @@ func TestLateNestedLockAfterItsRepetition(t *testing.T) {
 	srv := newServer(t)
 	teach(t, srv)
 	rdb := srv.Client(t)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	c, p := through(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 	mu := c.NewLock("a")
 	held, hold := lock(t, t.Context(), mu)
 	caught := p.Hold(isScript("count"))
@@ -216,7 +216,7 @@ func TestLateRelease(t *testing.T) {
 			srv := newServer(t)
 			teach(t, srv)
 			rdb := srv.Client(t)
-			c, p := through(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+			c, p := through(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 			other := newClient(t, srv, nil)
 			held, hold := lock(t, t.Context(), c.NewLock("a"))
 			caught := p.Hold(isScript("release"))
@@ -268,34 +268,15 @@ func TestLateRenewal(t *testing.T) {
 	lateRenewal(t, true)
 }
 
-// twice is a hook that sends everything two times.
-type twice struct{}
-
-func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		_ = next(ctx, cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		_ = next(ctx, cmds)
-		return next(ctx, cmds)
-	}
-}
-
-// Such a hook can make a release look lost; everything else holds.
+// A hook that sends everything two times can make a release look lost; everything else holds.
 func TestHookThatSendsTwice(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	doubled := srv.Client(t)
-	doubled.AddHook(twice{})
+	doubled.AddHook(redistest.SendTwice{})
 	renewed := make(chan struct{}, 1000)
-	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 3 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
+	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 6 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	mu := c.NewLock("a", rlock.WithFencing())
 	notHeld := func(err error) {
 		t.Helper()
@@ -338,7 +319,7 @@ func TestRenewalWithAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
-	const lease = 3 * time.Second
+	const lease = 6 * time.Second
 	small := srv.Client(t, func(o *redis.Options) { o.PoolSize, o.MaxActiveConns = 1, 0 })
 	renewed := make(chan struct{}, 1000)
 	c := clientOn(t, small, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})

@@ -87,8 +87,8 @@ func TestTokensGrowOverALostCounter(t *testing.T) {
 	}
 }
 
-// So it does when the counter is not lost but old: that of a replica which has not heard
-// of the last grants when it becomes the master.
+// Tokens grow also if the counter is not lost but out of date: a replica becomes the
+// master that has not received the last grants.
 func TestTokensGrowOverALossyFailover(t *testing.T) {
 	t.Parallel()
 	for _, budget := range budgets {

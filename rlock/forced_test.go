@@ -37,7 +37,8 @@ func TestFakeTimeRemovedBehindOwnHolder(t *testing.T) {
 	})
 }
 
-// That does not cost more than what any client sends that waits.
+// Waiting behind a holder of the same client costs no more requests than waiting behind
+// another client's.
 func TestFakeTimeWaitingBehindOwnHolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ func soon(t *testing.T, done <-chan error, what string) {
 	select {
 	case err := <-done:
 		require.NoError(t, err)
-	case <-time.After(2 * time.Second):
+	case <-time.After(slack): // and before anybody asks again, after 5 s
 		require.Fail(t, what)
 	}
 }

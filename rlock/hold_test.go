@@ -74,14 +74,14 @@ func awaitUntil(t *testing.T, srv *redistest.Server, key string, hold *rlock.Hol
 func TestEndOfParentKeepsLock(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(3*time.Second))
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(6*time.Second))
 	parent, cancel := context.WithCancelCause(t.Context())
 	held, hold := lock(t, parent, mu)
 	why := errors.New("why")
 	cancel(why)
 	require.ErrorIs(t, context.Cause(held), why)
 
-	awaitUntil(t, srv, "a", hold, 4*time.Second)
+	awaitUntil(t, srv, "a", hold, 7*time.Second)
 	require.Equal(t, hold.Owner(), onlyOwner(t, srv, "a"))
 	require.NoError(t, hold.Unlock(held), "under a context that has ended")
 	require.Zero(t, holds(t, srv.Client(t), "a"))
@@ -91,10 +91,10 @@ func TestEndOfParentKeepsLock(t *testing.T) {
 func TestWaitEndsLockStays(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(3*time.Second))
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(6*time.Second))
 	held, hold, err := mu.TryLockFor(t.Context(), 2*time.Second)
 	require.NoError(t, err)
-	awaitUntil(t, srv, "a", hold, 4*time.Second)
+	awaitUntil(t, srv, "a", hold, 7*time.Second)
 	require.NoError(t, held.Err())
 	require.NoError(t, hold.Unlock(held))
 }
@@ -227,10 +227,10 @@ func TestFixedLeaseWithRenewedHold(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithoutRenewal()))
 	nested, nestedHold := lock(t, held, c.NewLock("a"))
-	awaitUntil(t, srv, "a", hold, 4*time.Second)
+	awaitUntil(t, srv, "a", hold, 7*time.Second)
 	require.NoError(t, nestedHold.Unlock(nested))
 	require.NoError(t, held.Err())
 
@@ -244,12 +244,12 @@ func TestFixedLeaseWithRenewedHold(t *testing.T) {
 func TestRenewedLeaseWithFixedHold(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 	_, fixed := lock(t, held, c.NewLock("a", rlock.WithoutRenewal()))
-	awaitUntil(t, srv, "a", hold, 4*time.Second)
+	awaitUntil(t, srv, "a", hold, 7*time.Second)
 	require.NoError(t, fixed.Unlock(held))
-	awaitUntil(t, srv, "a", hold, 4*time.Second)
+	awaitUntil(t, srv, "a", hold, 7*time.Second)
 	require.NoError(t, held.Err())
 	require.NoError(t, hold.Unlock(held))
 }

@@ -126,12 +126,7 @@ func TestFakeTimeJoinedFixedLease(t *testing.T) {
 // Redis goes silent for whoever has joined, in each way that it can.
 func TestFakeTimeJoinedWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(*fakeRedis){
-		"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
-		"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
-		"errors":          func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
-		"replies late":    func(f *fakeRedis) { f.late.Store(int64(time.Hour)) },
-	} {
+	for name, fault := range silences {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHosted(t)

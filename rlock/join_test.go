@@ -92,7 +92,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Whoever has joined is in nobody's way here: its client waits for the lock like any other.
+// While a client has joined a hold, its other calls wait for the lock like those of any
+// client.
 func TestJoinedAndWaiting(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -171,7 +172,7 @@ func TestJoinRefuses(t *testing.T) {
 	require.Empty(t, none.Proof())
 }
 
-// A proof that says nothing true: somebody has made it up, or kept it for too long.
+// Join refuses a proof that somebody has made up, and one whose hold is over.
 func TestJoinChecksTheServer(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -247,7 +248,7 @@ func TestStatsOfJoined(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, in.Unlock(nested))
 	require.NoError(t, mine.Unlock(joined))
-	require.NoError(t, srv.Client(t).PExpire(t.Context(), "a", 3*time.Second).Err())
+	require.NoError(t, srv.Client(t).PExpire(t.Context(), "a", 6*time.Second).Err())
 	joined, mine = join(t, t.Context(), a, hold.Proof())
 	require.NoError(t, hold.Unlock(held))
 	require.ErrorIs(t, over(t, joined, 10*time.Second), rlock.ErrLeaseLost)

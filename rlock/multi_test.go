@@ -346,7 +346,8 @@ func TestMultiOptionsThatCannotWork(t *testing.T) {
 	require.NoError(t, hold.Unlock(held))
 }
 
-// A fair lock that is free, but for which others queue, is theirs also beside a multi lock.
+// A multi lock does not take a fair lock that is free while others are in its queue: it
+// waits for its turn.
 func TestMultiLockOfFairLocksWaitsItsTurn(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)

@@ -150,8 +150,8 @@ func TestNestedUnderAnotherLock(t *testing.T) {
 	require.ErrorIs(t, context.Cause(inA), rlock.ErrUnlocked)
 }
 
-// b was locked under a hold of a and is held beyond it: the end of a's hold is
-// none of b's.
+// Lock b was locked under a context that owns a, and is held for longer than a. The end
+// of the hold of a does not end that of b.
 func TestHoldSurvivesOtherLockAround(t *testing.T) {
 	srv := newServer(t)
 	c := newClient(t, srv, nil)

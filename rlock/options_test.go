@@ -296,7 +296,7 @@ func TestInspectHashOfOtherKind(t *testing.T) {
 	require.NotErrorIs(t, err, rlock.ErrUnavailable)
 }
 
-// Nor is a hash a read/write lock because it has a mode.
+// A hash is not a read/write lock only because it has a field named mode.
 func TestInspectHashWithAnotherMode(t *testing.T) {
 	srv := newServer(t)
 	ctx := t.Context()

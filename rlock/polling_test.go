@@ -100,7 +100,8 @@ func TestFakeTimePollingPauses(t *testing.T) {
 	}
 }
 
-// The end of the holder's lease is not slept through.
+// A waiter that polls asks when the lease of the holder ends, even if its next turn to
+// ask is an hour away.
 func TestFakeTimePollingLooksWhenTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -91,8 +91,8 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 	})
 }
 
-// Every answer shows that the server is there, also one to a request that was sent before
-// others got none: they must not be given up by the time since then.
+// Every answer shows that the server is up, also the answer to a request that was sent
+// before others got none. The time after which waiters give up starts anew with it.
 func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 	for name, granted := range map[string]bool{"granted": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {

@@ -125,7 +125,8 @@ func TestQuorumWithoutMajority(t *testing.T) {
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
 }
 
-// A minority may forget the grant, or belong to somebody else; a majority may not.
+// If a minority of the servers forgets the grant, or gives the lock to somebody else, the
+// holder keeps it. If a majority does, the lock is lost.
 func TestQuorumForgetfulServers(t *testing.T) {
 	redistest.Long(t, "waits for two leases of a quorum")
 	t.Parallel()
@@ -313,8 +314,9 @@ func TestQuorumClosedClient(t *testing.T) {
 	}
 }
 
-// The end of the host is the end of its locks, in whatever order the clients were
-// given; and that order makes no other lock.
+// One of the clients of a quorum lock has its queue in memory, the same one in whatever
+// order the clients are given. When this client is closed, waits and holds end. The same
+// clients in another order make the same lock.
 func TestQuorumHostCloses(t *testing.T) {
 	t.Parallel()
 	all := newServers(t, 3)

@@ -63,8 +63,9 @@ func TestFakeTimeRecordsAreCheap(t *testing.T) {
 	})
 }
 
-// A lock is told as held when a third of its lease has passed, or ten seconds; a fixed
-// lease as well. What is passed on in memory is told of whoever has it.
+// A record names a lock as held after a third of its lease, but ten seconds at most, also
+// if the lease is fixed. When a lock was handed on in memory, the record has the purpose
+// of the present holder.
 func TestFakeTimeWhatIsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)

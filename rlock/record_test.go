@@ -1,13 +1,10 @@
 package rlock_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -121,16 +118,17 @@ func TestRecord(t *testing.T) {
 	require.Empty(t, rdb.Keys(ctx, "*").Val(), "at once")
 }
 
-// Who holds for short and does not wait tells nothing, and an anonymous client never does.
+// A client writes no record as long as its holds are short and it does not wait. An
+// anonymous client never writes one.
 func TestNoRecord(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	quick := newClient(t, srv, nil).NewLock("quick")
-	hidden := newClient(t, srv, &rlock.Options{LeaseTime: time.Second, Identity: rlock.Anonymous()})
+	hidden := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second, Identity: rlock.Anonymous()})
 	_, hold := lock(t, t.Context(), hidden.NewLock("a"))
 	waiting := lockAsync(t.Context(), hidden.NewLock("a"))
 	m := srv.Monitor(t)
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(4 * time.Second); time.Now().Before(deadline); {
 		require.NoError(t, quick.Do(t.Context(), func(context.Context) error { return nil }))
 	}
 	for _, c := range m.Commands() {
@@ -182,24 +180,6 @@ func TestRecordOfALoss(t *testing.T) {
 	require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
 }
 
-// lines is a log that a test may read.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // A user without the right to the keys of records has locks as before, and one line in
 // the log.
 func TestRecordIsRefused(t *testing.T) {
@@ -207,9 +187,9 @@ func TestRecordIsRefused(t *testing.T) {
 	srv := newServer(t)
 	admin, ctx := srv.Client(t), t.Context()
 	require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "reset", "on", ">secret", "~job", "~rlock_queue:{job}", "&*", "+@all").Err())
-	var log lines
+	var log logBuffer
 	rdb := srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
-	c := clientOn(t, rdb, &rlock.Options{LeaseTime: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c := clientOn(t, rdb, &rlock.Options{LeaseTime: 6 * time.Second, Logger: log.logger()})
 	held, hold := lock(t, ctx, c.NewLock("job"))
 	waiting := lockAsync(ctx, c.NewLock("job"))
 	redistest.Eventually(t, "it is said", func() bool { return log.String() != "" })
@@ -223,7 +203,8 @@ func TestRecordIsRefused(t *testing.T) {
 	require.Empty(t, admin.Keys(ctx, "rlock_client*").Val())
 }
 
-// Purposes are told, never judged: whatever they are, the lock is the same.
+// A purpose is shown and has no other effect: locks of one name are one lock, whatever
+// their purposes are.
 func TestPurposeChangesNothing(t *testing.T) {
 	c := newClient(t, newServer(t), nil)
 	for _, purpose := range []string{"", strings.Repeat("x", 1<<20), "\xff\x1b[2J\n"} {

@@ -74,7 +74,8 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 	}
 }
 
-// Who locks under the context from outside waits for itself. That is logged once.
+// A call that locks a held lock again, under a context that does not own it, waits for
+// its own caller. That is logged once.
 func TestFakeTimeWaitingForOneself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)
@@ -163,8 +164,8 @@ func TestGuardDo(t *testing.T) {
 	require.NoError(t, hold.Unlock(held))
 }
 
-// With nothing held, Close needs no time of its caller's: a server that ends because of
-// a signal has an ended context.
+// Close succeeds under a context that has ended, if nothing is held: a server that ends
+// because of a signal often has no other context.
 func TestCloseWithAnEndedContext(t *testing.T) {
 	srv := newServer(t)
 	for name, use := range map[string]func(*rlock.Client){

@@ -23,13 +23,20 @@ func keep(t *testing.T, f *fakeRedis, mu *rlock.Lock) {
 	require.True(t, f.Exists(mu.Name()), "kept")
 }
 
+// newKept returns a lock that its client keeps for so long.
+func newKept(t *testing.T, retention time.Duration) (*fakeRedis, *rlock.Lock) {
+	t.Helper()
+	f := newFakeRedis(t)
+	mu := f.client(t, nil).NewLock("a", rlock.WithRetention(retention))
+	keep(t, f, mu)
+	return f, mu
+}
+
 // A lock that nobody takes again is released when its time is over.
 func TestFakeTimeRetentionEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Minute))
-		keep(t, f, mu)
+		f, _ := newKept(t, time.Minute)
 		time.Sleep(time.Minute - time.Second)
 		synctest.Wait()
 		require.True(t, f.Exists("a"), "it is renewed")
@@ -43,9 +50,7 @@ func TestFakeTimeRetentionEnds(t *testing.T) {
 func TestFakeTimeRetentionEndsInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Second))
-		keep(t, f, mu)
+		f, mu := newKept(t, time.Second)
 		before := len(f.scripts("retain"))
 		for range 100 {
 			held, hold := lock(t, t.Context(), mu)
@@ -66,10 +71,8 @@ func TestFakeTimeRetentionEndsInUse(t *testing.T) {
 func TestFakeTimeRecallIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(2*time.Second))
+		f, mu := newKept(t, 2*time.Second)
 		other := f.client(t, nil).NewLock("a")
-		keep(t, f, mu)
 		f.deafListeners.Store(true)
 		w := begin(t.Context(), other)
 		var busy sync.WaitGroup
@@ -99,9 +102,7 @@ func TestFakeTimeRecallIsLost(t *testing.T) {
 func TestFakeTimeRecallMayBeMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Hour))
-		keep(t, f, mu)
+		f, _ := newKept(t, time.Hour)
 		f.cut()
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -65,6 +65,24 @@ func TestRetainedLockNeedsNoRoundTrip(t *testing.T) {
 	}
 }
 
+// TryLock of a kept lock with tokens sends nothing either: the client has reserved tokens
+// when it acquired the lock.
+func TestRetainedFencedTryLock(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	mu := newClient(t, srv, nil).NewLock("a", rlock.WithRetention(time.Hour), rlock.WithFencing())
+	try := func() {
+		held, hold, err := mu.TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+	}
+	require.Eventually(t, func() bool {
+		try()
+		return srv.Client(t).Exists(t.Context(), "a").Val() == 1
+	}, byTimer, time.Millisecond)
+	require.Empty(t, sent(t, srv, try))
+}
+
 // Clients of one lock that all keep it recall it from each other.
 func TestRetainedLockIsRecalled(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,9 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// A server that refuses the joint script, because of one of the keys, is not asked
-// again at once; everybody gets an answer of their own all the while.
+// Requests of several callers share a script, and the server refuses it because the user
+// has no right to one of the keys. Each caller still gets the answer to its own request,
+// and the client does not try a shared script again at once.
 func TestRefusedCompany(t *testing.T) {
 	srv := redistest.Start(t)
 	require.NoError(t, srv.Client(t).Do(t.Context(), "acl", "setuser", "app", "on", "nopass", "~mine:*", "~rlock_queue:{mine:*", "&*", "+@all").Err())

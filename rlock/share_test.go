@@ -185,7 +185,7 @@ func TestFakeTimeReadersWhoseInquiryFails(t *testing.T) {
 	}
 }
 
-// Each of these readers asks.
+// Readers that cannot share a grant: each of them sends a request of its own.
 func TestFakeTimeReadersThatDoNotJoin(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(c *rlock.Client) (first, second *rlock.Lock){
@@ -270,7 +270,8 @@ func TestFakeTimeJoiningDoesNotStarveWriters(t *testing.T) {
 	})
 }
 
-// A writer who waits in the same client is known without a message.
+// A reader does not join others of its client while a writer of the client waits. The
+// client knows of that writer without a message.
 func TestFakeTimeNobodyJoinsPastAWaitingWriter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

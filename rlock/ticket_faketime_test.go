@@ -37,8 +37,9 @@ func TestFakeTimeTokensOfALateTicket(t *testing.T) {
 	})
 }
 
-// A waiter that loses its rights takes its ticket back when it has them again, even if
-// its lease would be over by then.
+// A waiter whose user loses the rights to the lock cannot take its ticket out of the
+// queue. The client does that when it has the rights again, even if a lease would have
+// ended by then.
 func TestFakeTimeTicketOutlivesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeRedis(t)

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is reckoned is never later than what was, if the clocks differ by no more than 1 %,
-// however long a request takes on its way.
+// The client converts a time of the server's clock to its own. The result is never later
+// than the true time, however long requests take, if the rates of the clocks differ by no
+// more than 1 %.
 func TestFakeTimeReckoning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -35,6 +35,10 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
+func (b *logBuffer) lines() []string {
+	return strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\n' })
+}
+
 // recorder is a trace that sends what it is told to channels.
 type recorder struct {
 	waiting  chan time.Duration
@@ -196,7 +200,7 @@ func TestTraceMisbehaves(t *testing.T) {
 			quiet := newClient(t, srv, nil)
 			theirs, ours := quiet.NewLock("a"), quiet.NewLock("other")
 			c := newClient(t, srv, &rlock.Options{
-				LeaseTime: 3 * time.Second,
+				LeaseTime: 6 * time.Second,
 				Logger:    log.logger(),
 				Trace: rlock.Trace{
 					Start:    func(context.Context, rlock.Attempt) context.Context { act(ours); return nil },
@@ -216,11 +220,11 @@ func TestTraceMisbehaves(t *testing.T) {
 
 			held, hold := lock(t, ctx, mu)
 			inOther, otherHold := lock(t, ctx, c.NewLock("b"))
-			awaitUntil(t, srv, "a", hold, 4*time.Second)
+			awaitUntil(t, srv, "a", hold, 7*time.Second)
 			require.NoError(t, rdb.Del(ctx, "a").Err())
 			<-held.Done()
 			require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
-			awaitUntil(t, srv, "b", otherHold, 4*time.Second)
+			awaitUntil(t, srv, "b", otherHold, 7*time.Second)
 			require.NoError(t, inOther.Err())
 			require.NoError(t, otherHold.Unlock(ctx))
 			if name == "panics" {

@@ -73,7 +73,8 @@ func TestFakeTimeFirstLeavesWhileItAsks(t *testing.T) {
 	})
 }
 
-// It is taken back if nobody is there who wants the same.
+// When a waiter leaves, its ticket is taken out of the queue on the server, unless
+// another waiter of the client wants the lock with the same options and inherits it.
 func TestFakeTimeTicketIsTakenBack(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string][]rlock.LockOption{

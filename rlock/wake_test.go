@@ -54,8 +54,8 @@ func TestFakeTimeReleasesWhileTheSubscriptionIsLost(t *testing.T) {
 	}
 }
 
-// Who cannot hear asks again and again, also after a release of its own client that
-// others heard, and one refusal.
+// A waiter that hears no messages keeps asking, also when another goroutine of its client
+// has just held and released the lock.
 func TestFakeTimeDeafAfterAnOwnRelease(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]rlock.LockOption{"deaf": rlock.WithoutHandoff(), "polling": rlock.WithPolling(rlock.Polling{})} {

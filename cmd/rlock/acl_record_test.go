@@ -57,8 +57,9 @@ func (w *aclWorld) watch(ctx context.Context, name string) error {
 	return errors.Join(err, ps.Close())
 }
 
-// The keys of records are no locks' keys: who has a right to some names only needs a right
-// to those as well, and the doctor says what it is for.
+// Records of clients have keys of their own, beside those of locks. A user with rights to
+// some names only needs a right to these keys as well, and rlock doctor says what it is
+// for.
 func TestRightsToRecords(t *testing.T) {
 	t.Parallel()
 	line := aclLine("u", aclPrefix, aclPrefix+"x*", lockUser|observing)

@@ -121,7 +121,8 @@ func requireEmpty(t *testing.T, servers ...*redistest.Server) {
 	}
 }
 
-// What the URL leads to is not what it was said to be.
+// rlock bench refuses a single server that --cluster says is a cluster, and a node of a
+// cluster without --cluster.
 func TestBenchOfTheWrongServer(t *testing.T) {
 	t.Parallel()
 	single, cluster := redistest.Start(t), redistest.StartCluster(t, 1, 0)

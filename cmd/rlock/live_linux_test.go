@@ -133,7 +133,8 @@ func TestWatch(t *testing.T) {
 	require.Empty(t, obeyed(r.stdout))
 }
 
-// Whoever watches is nobody's waiter: a release hands the lock over as ever.
+// rlock watch does not count as a waiter: while it listens, a release still grants the
+// lock to the next in the queue.
 func TestWatchingChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	rdb := f.Client(t)

@@ -112,6 +112,16 @@ func shell(t *testing.T, url, script string) *exec.Cmd {
 	return wrap(prepare(t, url), "set -m; "+script)
 }
 
+// resumes types a line for the shell, which then runs fg, and one for the command.
+func (s *screen) resumes() {
+	s.t.Helper()
+	s.types("one\n")
+	s.shows("shell got one")
+	s.types("two\n")
+	s.shows("got two")
+	require.Equal(s.t, 3, s.code())
+}
+
 func TestSuspendAndResume(t *testing.T) {
 	f := newFixture(t)
 	s := onTerminal(t, shell(t, f.URL(), `
@@ -120,11 +130,7 @@ func TestSuspendAndResume(t *testing.T) {
 	s.shows("ready")
 	s.types("\x1a")
 	s.shows("status 147") // SIGSTOP
-	s.types("one\n")
-	s.shows("shell got one")
-	s.types("two\n")
-	s.shows("got two")
-	require.Equal(t, 3, s.code())
+	s.resumes()
 }
 
 // In a pipeline the terminal's signals come to rlock.
@@ -170,11 +176,7 @@ func TestBackgroundCommandGetsTheTerminalFromFg(t *testing.T) {
 		until grep -q '^State:.T' /proc/$!/status; do sleep 0.01; done
 		read x; echo "shell got $x"; fg; exit $?`))
 	s.shows("ready")
-	s.types("one\n")
-	s.shows("shell got one")
-	s.types("two\n")
-	s.shows("got two")
-	require.Equal(t, 3, s.code())
+	s.resumes()
 }
 
 func TestNobodyToResume(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -120,7 +121,7 @@ func (p *partner) dial(addr string) *redis.Client {
 	}
 	rdb := redis.NewClient(opts)
 	if p.job.Kind == "twice" {
-		rdb.AddHook(twice{})
+		rdb.AddHook(redistest.SendTwice{})
 	}
 	return rdb
 }
@@ -230,24 +231,5 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-t.C:
 	case <-ctx.Done():
-	}
-}
-
-// twice is a hook of an application that sends everything two times.
-type twice struct{}
-
-func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		_ = next(ctx, cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		_ = next(ctx, cmds)
-		return next(ctx, cmds)
 	}
 }

@@ -30,6 +30,12 @@
 // ask for its token, owner or time. A hold that is passed on, stored or captured is
 // somebody else's to unlock, and a lock [WithoutRenewal] may be left to its lease.
 //
+// # Join
+//
+// Lock.Join is a lock call like Lock: its context has to be used, and its hold unlocked,
+// which ends the requests that ask whether the lock is still held. Only a Join of a lock
+// that is held already may be under any context: it waits for nobody.
+//
 // # What is not found
 //
 // What happens in a called function; function values; goroutines, which may lock under the

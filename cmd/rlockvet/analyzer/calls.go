@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// lockCall is a call of a method of a lock that may take it.
+// lockCall is a call of a method of a lock that may take it, or join a hold of it.
 type lockCall struct {
 	*ast.CallExpr
 	method string
@@ -16,8 +16,9 @@ type lockCall struct {
 	fn     ast.Expr // of the Do form
 }
 
-// methods of a lock that may take it, and how many arguments they have.
-var methods = map[string]int{"Lock": 1, "TryLock": 1, "TryLockFor": 2, "Do": 2, "TryDo": 2, "DoFor": 3}
+// methods of a lock that may take it, or join a hold of it, and how many arguments they
+// have.
+var methods = map[string]int{"Lock": 1, "TryLock": 1, "TryLockFor": 2, "Join": 2, "Do": 2, "TryDo": 2, "DoFor": 3}
 
 // lockCall returns what a call is, nil if it is none.
 func (c *checker) lockCall(call *ast.CallExpr) *lockCall {

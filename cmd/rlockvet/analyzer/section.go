@@ -61,6 +61,9 @@ func (c *checker) checkCalls(n ast.Node, s section) (found bool) {
 // checkCall reports a lock call under a context that does not own the lock held there.
 func (c *checker) checkCall(l *lockCall, s section) bool {
 	same := c.isSame(l.lock, s.lock)
+	if same && l.method == "Join" { // it does not wait, and its context ends with the loss
+		return false
+	}
 	if !c.isOuter(l.ctx, s) && !(same && c.isEmpty(l.ctx)) {
 		return false
 	}

@@ -13,6 +13,29 @@ func blank(ctx context.Context, mu *rlock.Lock) (*rlock.Hold, error) {
 	return hold, err
 }
 
+func joined(ctx context.Context, mu *rlock.Lock, proof string) error {
+	_, hold, err := mu.Join(ctx, proof) // want `the context that mu.Join returns is dropped`
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)
+	return work(ctx)
+}
+
+func nestedInJoined(ctx context.Context, mu *rlock.Lock, proof string) error {
+	held, hold, err := mu.Join(ctx, proof)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(held)
+	_, inner, err := mu.Lock(held) // held ends with the lock
+	if err != nil {
+		return err
+	}
+	defer inner.Unlock(held)
+	return work(held)
+}
+
 func nested(ctx context.Context, mu, other *rlock.Lock) error {
 	held, hold, err := mu.Lock(ctx)
 	if err != nil {

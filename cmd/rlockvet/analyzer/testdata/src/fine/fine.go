@@ -27,6 +27,18 @@ func (s *shop) joined(ctx context.Context) (err error) {
 	return s.locks.NewLock("a").Do(ctx, work)
 }
 
+// What another process holds.
+func joins(ctx context.Context, mu *rlock.Lock, proof string) error {
+	held, hold, err := mu.Join(ctx, proof)
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return mu.Do(ctx, work) // nothing is held
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(mu.Do(held, work), hold.Unlock(held))
+}
+
 func (s *shop) stored(ctx context.Context) (err error) {
 	s.ctx, s.hold, err = s.locks.NewLock("a").Lock(ctx)
 	return err

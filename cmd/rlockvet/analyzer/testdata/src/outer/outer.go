@@ -85,6 +85,33 @@ func afterLock(ctx context.Context, mu, other *rlock.Lock) error {
 	return err
 }
 
+func afterJoin(ctx context.Context, mu, other *rlock.Lock, proof string) error {
+	held, hold, err := mu.Join(ctx, proof)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(held)
+	_ = other.Do(held, work)
+	_ = other.Do(ctx, work) // want `other.Do under ctx, which does not own .* does not end with its loss; use held`
+	return mu.Do(ctx, work) // want `mu.Do under ctx waits for the lock that is held here, which ctx does not own; use held`
+}
+
+func joinInDo(ctx context.Context, mu, other *rlock.Lock, proof string) error {
+	return mu.Do(ctx, func(held context.Context) error {
+		_ = work(held)
+		again, hold, err := mu.Join(ctx, proof) // waits for nobody, and again ends with the loss of mu
+		if err != nil {
+			return err
+		}
+		defer hold.Unlock(again)
+		_, more, err := other.Join(ctx, proof) // want `other.Join under ctx, which does not own the lock that is held here, does not end with its loss; use held`
+		if err != nil {
+			return err
+		}
+		return more.Unlock(again)
+	})
+}
+
 func deferred(ctx context.Context, mu *rlock.Lock) error {
 	held, hold, err := mu.TryLockFor(ctx, time.Second)
 	switch {

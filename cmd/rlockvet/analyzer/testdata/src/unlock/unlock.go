@@ -123,3 +123,16 @@ func disjunction(ctx context.Context, mu *rlock.Lock, ready bool) error {
 	}
 	return errors.Join(work(held), hold.Unlock(ctx))
 }
+
+func joined(ctx context.Context, mu *rlock.Lock, proof string) error {
+	mu.Join(ctx, proof)                    // want `the hold that mu.Join returns is dropped: nobody can unlock it`
+	held, _, err := mu.Join(ctx, proof)    // want `the hold that mu.Join returns is dropped`
+	held, hold, err := mu.Join(ctx, proof) // want `hold of mu.Join is not unlocked before the return in line 135`
+	if err != nil {
+		return err
+	}
+	if err := work(held); err != nil {
+		return err
+	}
+	return hold.Unlock(held)
+}

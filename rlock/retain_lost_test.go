@@ -1,0 +1,101 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// losingAnswers lets the server execute renewals, and replaces their answers by an error.
+type losingAnswers struct{ on atomic.Bool }
+
+func (*losingAnswers) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*losingAnswers) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (l *losingAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	renewal := isScript("renew")
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if len(cmd.Args()) > 1 && l.on.Load() && renewal([]string{cmd.Name(), fmt.Sprint(cmd.Args()[1])}) {
+				err = os.ErrDeadlineExceeded
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+// No renewal of a kept lock is answered for a whole lease, so the client has to give the
+// lock up. The server has executed the renewals and would keep the lock for another lease:
+// the client releases it.
+func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 30 * time.Second
+		f := newFakeRedis(t)
+		f.teach(t)
+		hook := new(losingAnswers)
+		f.rdb.AddHook(hook)
+		mu := f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a", rlock.WithRetention(time.Hour))
+		for range 3 {
+			held, hold := lock(t, t.Context(), mu)
+			time.Sleep(time.Second)
+			require.NoError(t, hold.Unlock(held))
+		}
+		require.True(t, f.Exists("a"))
+		hook.on.Store(true)
+		time.Sleep(lease)
+		hook.on.Store(false)
+		time.Sleep(time.Second)
+		require.False(t, f.Exists("a"), "nobody has it")
+		began := time.Now()
+		held, hold, err := mu.TryLockFor(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+		require.Less(t, time.Since(began), time.Second)
+	})
+}
+
+// A client keeps a lock, and the server forgets it. The client is granted the lock again
+// by an answer that comes late, and must not take the kept one in memory then: it would be
+// held twice.
+func TestFakeTimeParkedGrantEndsWithTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Hour))
+		open := f.hold(isScript("try"))
+		var all sync.WaitGroup
+		var first *rlock.Hold
+		var firstCtx context.Context
+		all.Go(func() {
+			var err error
+			firstCtx, first, err = mu.TryLock(t.Context())
+			require.NoError(t, err)
+		})
+		synctest.Wait()
+		held, hold := lock(t, t.Context(), mu)
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, hold.Unlock(held))
+		require.True(t, f.Exists("a"), "kept")
+		f.Del("a") // as a failover may
+		open()
+		all.Wait()
+		require.NoError(t, firstCtx.Err())
+		_, _, err := mu.TryLockFor(t.Context(), time.Second)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, "held twice")
+		require.NoError(t, first.Unlock(t.Context()))
+	})
+}
