@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,7 +77,11 @@ func TestFairLostAnswer(t *testing.T) {
 	proxy.CutReplies(1, isScript("release"))
 	require.NoError(t, hold.Unlock(held))
 	next, nextHold := w.acquired(t)
-	require.Equal(t, []string{"release", "release", "ask_fair"}, fairTraffic(m))
+	traffic := fairTraffic(m)
+	traffic = traffic[max(slices.Index(traffic, "release"), 0):] // before it a keep-alive may come
+	require.Equal(t, []string{"release", "release"}, traffic[:2])
+	// On a busy machine an attempt may find no answer in time, and there is one more.
+	require.Equal(t, []string{"release", "ask_fair"}, slices.Compact(traffic))
 	require.EqualValues(t, 1, proxy.Stats().RepliesCut)
 	require.NoError(t, nextHold.Unlock(next))
 }
