@@ -215,9 +215,18 @@ func TestImpossibleLeaseIsShort(t *testing.T) {
 				require.NoError(t, err)
 				redistest.Eventually(t, "the acquired lock expires", gone)
 
-				put(t, rdb, "lock", "me:1=1")
-				require.NoError(t, lua.Count(t.Context(), rdb, grant("me:1"), lease, 2))
-				redistest.Eventually(t, "the counted lock expires", gone)
+				// The clock of the embedded server, unlike that of Redis, goes on during a script: on a
+				// busy machine the millisecond may be over before the HSET, which makes the key anew.
+				embedded := strings.HasSuffix(t.Name(), "embedded")
+				var counted time.Time
+				redistest.Eventually(t, "the counted lock expires", func() bool {
+					if counted.IsZero() || embedded && time.Since(counted) > 100*time.Millisecond {
+						put(t, rdb, "lock", "me:1=1")
+						require.NoError(t, lua.Count(t.Context(), rdb, grant("me:1"), lease, 2))
+						counted = time.Now()
+					}
+					return gone()
+				})
 
 				put(t, rdb, "lock", "me:1=1")
 				require.NoError(t, lua.Renew(t.Context(), rdb, []lua.Renewal{{Grant: grant("me:1"), Lease: lease}})[0])

@@ -20,9 +20,13 @@ import (
 // The scripts have to do the same on both servers, so that tests on the embedded
 // one mean something. That one has no sharded channels, ACLs and memory limit.
 func onBothServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
-	t.Run("redis", func(t *testing.T) { test(t, redistest.Start(t).Client(t)) })
-	t.Run("embedded", func(t *testing.T) { test(t, rlocktest.NewServer(t).Client()) })
+	t.Run("redis", func(t *testing.T) { test(t, redistest.Start(t).Client(t, patient)) })
+	t.Run("embedded", func(t *testing.T) { test(t, rlocktest.NewServer(t).Client(patient)) })
 }
+
+// patient is for what has to be answered, however busy the machine is: with the race
+// detector the embedded server may need seconds for a batch.
+func patient(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute }
 
 // says tells whether the server has answered with this code. Redis 6.2 says first
 // where in the script that was.

@@ -1,9 +1,11 @@
 package rlock_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,20 +44,36 @@ func learn(tb testing.TB, mu *rlock.Lock) {
 // A hand-over to a goroutine of the same client is the release, and no message.
 func TestFairHandoverInOneClient(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewFairLock("a", rlock.WithFencing())
-	learn(t, mu)
-	held, hold := lock(t, t.Context(), mu)
-	w := begin(t.Context(), mu)
-	awaitHearing(t, rdb, "a", 1)
-	m := srv.Monitor(t)
-	require.NoError(t, hold.Unlock(held))
-	next, nextHold := w.acquired(t)
-	require.Equal(t, []string{"release"}, fairTraffic(m))
-	require.Greater(t, nextHold.Token(), hold.Token())
-	require.NoError(t, next.Err())
-	require.NoError(t, nextHold.Unlock(next))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewFairLock("a", rlock.WithFencing())
+		held, hold := lock(t, t.Context(), mu)
+		w := begin(t.Context(), mu)
+		awaitHearing(t, f.rdb, "a", 1)
+		messages := f.rdb.PSubscribe(t.Context(), "rlock_channel*")
+		defer func() { require.NoError(t, messages.Close()) }()
+		_, err := messages.Receive(t.Context())
+		require.NoError(t, err)
+		released, asked := len(f.scripts("release")), len(f.scripts("ask_fair"))
+		require.NoError(t, hold.Unlock(held))
+		next, nextHold := w.acquired(t)
+		synctest.Wait()
+		require.Len(t, f.scripts("release"), released+1)
+		require.Len(t, f.scripts("ask_fair"), asked)
+		message, err := messages.ReceiveTimeout(t.Context(), time.Second)
+		require.Error(t, err, "%v", message)
+		require.Greater(t, nextHold.Token(), hold.Token())
+		require.NoError(t, next.Err())
+
+		elsewhere := begin(t.Context(), f.client(t, nil).NewFairLock("a", rlock.WithFencing()))
+		awaitHearing(t, f.rdb, "a", 1)
+		require.NoError(t, nextHold.Unlock(next))
+		held, hold = elsewhere.acquired(t)
+		_, err = messages.ReceiveMessage(t.Context())
+		require.NoError(t, err, "there is one to another client")
+		require.NoError(t, hold.Unlock(held))
+	})
 }
 
 // The answer that grants the lock to another goroutine of the client is lost. The
@@ -76,7 +94,11 @@ func TestFairLostAnswer(t *testing.T) {
 	proxy.CutReplies(1, isScript("release"))
 	require.NoError(t, hold.Unlock(held))
 	next, nextHold := w.acquired(t)
-	require.Equal(t, []string{"release", "release", "ask_fair"}, fairTraffic(m))
+	traffic := fairTraffic(m)
+	traffic = traffic[max(slices.Index(traffic, "release"), 0):] // before it a keep-alive may come
+	require.Equal(t, []string{"release", "release"}, traffic[:2])
+	// On a busy machine an attempt may find no answer in time, and there is one more.
+	require.Equal(t, []string{"release", "ask_fair"}, slices.Compact(traffic))
 	require.EqualValues(t, 1, proxy.Stats().RepliesCut)
 	require.NoError(t, nextHold.Unlock(next))
 }

@@ -3,8 +3,8 @@ package rlock_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,35 +24,64 @@ func row(t *testing.T, rdb redis.UniversalClient, locks ...*rlock.Lock) (waiters
 	return waiters, cancel
 }
 
+// The exact tests of runs are in fake time: on a machine that stands still for a second or
+// two the message that begins a run is too old to be trusted, or an answer late, and
+// whoever is next asks the server instead.
+
 // Those of one client who follow each other pass the lock on without a command, up
 // to the first of another client.
 func TestFairRun(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
+		held, hold := lock(t, t.Context(), here)
+		waiters, _ := row(t, f.rdb, here, here, here, there, here)
+		var owners []string
+		released, asked := len(f.scripts("release")), len(f.scripts("ask_fair"))
+		require.NoError(t, hold.Unlock(held))
+		for _, w := range waiters[:3] {
+			held, hold := w.acquired(t)
+			require.NoError(t, held.Err())
+			owners = append(owners, hold.Owner())
+			require.NoError(t, hold.Unlock(held))
+		}
+		held, hold = waiters[3].acquired(t)
+		require.Len(t, f.scripts("release"), released+2, "the first one, and that to the other client")
+		require.Len(t, f.scripts("ask_fair"), asked)
+		require.Equal(t, slices.Repeat(owners[:1], 3), owners)
+		require.Equal(t, map[string]string{hold.Owner(): "1"}, hgetall(t, f.rdb, "a"))
+		require.Len(t, queueOf(t, f.rdb, "a"), 1)
+		require.NoError(t, hold.Unlock(held))
+		held, hold = waiters[4].acquired(t)
+		require.NoError(t, hold.Unlock(held))
+		requireNothing(t, f.rdb, "a")
+	})
+}
+
+// The same on a real server, as far as it does not depend on time.
+func TestFairRunInOrder(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	here, there := newClient(t, srv, nil).NewFairLock("a"), newClient(t, srv, nil).NewFairLock("a")
-	learn(t, here)
 	held, hold := lock(t, t.Context(), here)
-	waiters, _ := row(t, rdb, here, here, here, there, here)
-	var owners []string
-	m := srv.Monitor(t)
-	defer m.Stop()
-	require.NoError(t, hold.Unlock(held))
-	for _, w := range waiters[:3] {
-		held, hold := w.acquired(t)
-		require.NoError(t, held.Err())
-		owners = append(owners, hold.Owner())
+	waiters, _ := row(t, rdb, here, here, here, there, here, there, there, here)
+	for i, w := range waiters {
+		require.Len(t, hgetall(t, rdb, "a"), 1)
 		require.NoError(t, hold.Unlock(held))
+		held, hold = w.acquired(t)
+		require.NoError(t, held.Err())
+		require.Contains(t, hgetall(t, rdb, "a"), hold.Owner())
+		for _, later := range waiters[i+1:] {
+			select {
+			case <-later.done:
+				t.Fatal("out of order, or two inside")
+			default:
+			}
+		}
 	}
-	held, hold = waiters[3].acquired(t)
-	traffic := strings.Join(fairTraffic(m), " ")
-	require.Equal(t, 2, strings.Count(traffic, "release"), "the first one, and that to the other client")
-	require.NotContains(t, traffic, "ask_fair")
-	require.Equal(t, slices.Repeat(owners[:1], 3), owners)
-	require.Equal(t, map[string]string{hold.Owner(): "1"}, hgetall(t, rdb, "a"))
-	require.Len(t, queueOf(t, rdb, "a"), 1)
-	require.NoError(t, hold.Unlock(held))
-	held, hold = waiters[4].acquired(t)
 	require.NoError(t, hold.Unlock(held))
 	requireNothing(t, rdb, "a")
 }
@@ -61,48 +90,48 @@ func TestFairRun(t *testing.T) {
 // queue. They get the lock in memory, without a release on the server in between.
 func TestFairRunAfterAMessage(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	here, there := newClient(t, srv, nil).NewFairLock("a"), newClient(t, srv, nil).NewFairLock("a")
-	learn(t, here)
-	held, hold := lock(t, t.Context(), here)
-	waiters, _ := row(t, rdb, there, there, there, here)
-	m := srv.Monitor(t)
-	defer m.Stop()
-	require.NoError(t, hold.Unlock(held))
-	for _, w := range waiters {
-		held, hold := w.acquired(t)
-		require.NoError(t, held.Err())
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
+		held, hold := lock(t, t.Context(), here)
+		waiters, _ := row(t, f.rdb, there, there, there, here)
+		released := len(f.scripts("release"))
 		require.NoError(t, hold.Unlock(held))
-	}
-	releases := strings.Count(strings.Join(fairTraffic(m), " "), "release")
-	require.Equal(t, 3, releases, "one for each change of the client, and the last")
-	requireNothing(t, rdb, "a")
+		for _, w := range waiters {
+			held, hold := w.acquired(t)
+			require.NoError(t, held.Err())
+			require.NoError(t, hold.Unlock(held))
+		}
+		require.Len(t, f.scripts("release"), released+3, "one for each change of the client, and the last")
+		requireNothing(t, f.rdb, "a")
+	})
 }
 
 // While the lock is in memory, the server knows its owner, and the queue.
 func TestFairRunOnTheServer(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewFairLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	waiters, _ := row(t, rdb, mu, mu, mu)
-	require.NoError(t, hold.Unlock(held))
-	first, firstHold := waiters[0].acquired(t)
-	owner := firstHold.Owner()
-	require.NoError(t, firstHold.Unlock(first))
-	held, hold = waiters[1].acquired(t)
-	require.Equal(t, map[string]string{owner: "1"}, hgetall(t, rdb, "a"))
-	inner, innerHold := lock(t, held, mu)
-	require.Equal(t, map[string]string{owner: "2"}, hgetall(t, rdb, "a"))
-	_, _, err := mu.TryLock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrNotAcquired)
-	require.NoError(t, innerHold.Unlock(inner))
-	require.NoError(t, hold.Unlock(held))
-	held, hold = waiters[2].acquired(t)
-	require.NoError(t, hold.Unlock(held))
-	requireNothing(t, rdb, "a")
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewFairLock("a")
+		held, hold := lock(t, t.Context(), mu)
+		waiters, _ := row(t, f.rdb, mu, mu, mu)
+		require.NoError(t, hold.Unlock(held))
+		first, firstHold := waiters[0].acquired(t)
+		owner := firstHold.Owner()
+		require.NoError(t, firstHold.Unlock(first))
+		held, hold = waiters[1].acquired(t)
+		require.Equal(t, map[string]string{owner: "1"}, hgetall(t, f.rdb, "a"))
+		inner, innerHold := lock(t, held, mu)
+		require.Equal(t, map[string]string{owner: "2"}, hgetall(t, f.rdb, "a"))
+		_, _, err := mu.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, innerHold.Unlock(inner))
+		require.NoError(t, hold.Unlock(held))
+		held, hold = waiters[2].acquired(t)
+		require.NoError(t, hold.Unlock(held))
+		requireNothing(t, f.rdb, "a")
+	})
 }
 
 // A goroutine that has stopped waiting is passed over when the lock is handed on in
@@ -145,7 +174,7 @@ func TestFairRunIsLost(t *testing.T) {
 			t.Parallel()
 			srv := newServer(t)
 			rdb := srv.Client(t)
-			mu := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second}).NewFairLock("a")
+			mu := newClient(t, srv, &rlock.Options{LeaseTime: 10 * time.Second}).NewFairLock("a")
 			held, hold := lock(t, t.Context(), mu)
 			waiters, _ := row(t, rdb, mu, mu, mu)
 			require.NoError(t, hold.Unlock(held))
@@ -170,21 +199,22 @@ func TestFairRunIsLost(t *testing.T) {
 // is greater than all of them.
 func TestFairRunWithTokens(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	here, there := newClient(t, srv, nil).NewFairLock("a", rlock.WithFencing()), newClient(t, srv, nil).NewFairLock("a", rlock.WithFencing())
-	held, hold := lock(t, t.Context(), here)
-	waiters, _ := row(t, rdb, here, here, here, there, here)
-	owners, token := make(map[string]bool), hold.Token()
-	for _, w := range waiters {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		here, there := f.client(t, nil).NewFairLock("a", rlock.WithFencing()), f.client(t, nil).NewFairLock("a", rlock.WithFencing())
+		held, hold := lock(t, t.Context(), here)
+		waiters, _ := row(t, f.rdb, here, here, here, there, here)
+		owners, token := make(map[string]bool), hold.Token()
+		for _, w := range waiters {
+			require.NoError(t, hold.Unlock(held))
+			held, hold = w.acquired(t)
+			require.Greater(t, hold.Token(), token)
+			owners[hold.Owner()], token = true, hold.Token()
+		}
 		require.NoError(t, hold.Unlock(held))
-		held, hold = w.acquired(t)
-		require.Greater(t, hold.Token(), token)
-		owners[hold.Owner()], token = true, hold.Token()
-	}
-	require.NoError(t, hold.Unlock(held))
-	require.Len(t, owners, 3)
-	requireNothing(t, rdb, "a")
+		require.Len(t, owners, 3)
+		requireNothing(t, f.rdb, "a")
+	})
 }
 
 // Without hand-off in memory, and with fixed leases, each hold has an owner of its own on

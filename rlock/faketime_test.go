@@ -69,6 +69,39 @@ func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 	}
 }
 
+// Where nothing else takes time, whoever waits for the end of the context is told before
+// the server lets the next one in.
+func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(*fakeRedis){
+		"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
+		"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const lease = 3 * time.Second
+				f := newFakeRedis(t)
+				held, hold := lock(t, t.Context(), f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a"))
+				time.Sleep(lease) // it was renewed
+				synctest.Wait()
+				require.NoError(t, held.Err())
+				told := make(chan time.Time, 1)
+				context.AfterFunc(held, func() { told <- time.Now() })
+				fault(f)
+				for f.Exists("a") { // as long as that, nobody else gets it
+					time.Sleep(time.Millisecond)
+				}
+				free := time.Now()
+				require.Error(t, held.Err())
+				require.Less(t, <-told, free)
+				require.GreaterOrEqual(t, free.Sub(hold.Until()), time.Duration(0))
+				f.heal()
+				require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+			})
+		})
+	}
+}
+
 func TestFakeTimeFixedLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -157,21 +157,21 @@ func TestMultiOverlappingSets(t *testing.T) {
 	one, two := newServer(t), newServer(t)
 	var inside [4]atomic.Int32
 	var rounds atomic.Int64
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
+	began := time.Now()
+	enough := func() bool { return rounds.Load() > 50 && time.Since(began) > 4*time.Second }
 	var wg sync.WaitGroup
 	for process := range 4 {
 		c, d := newClient(t, one, nil), newClient(t, two, nil)
 		all := append(locksOf(c, "a", "b", "x"), d.NewLock("x")) // twice the same key
 		for range 2 {
 			wg.Go(func() {
-				for ctx.Err() == nil {
+				for !t.Failed() && !enough() {
 					order := rand.Perm(len(all))[:1+rand.IntN(len(all))]
 					var members []*rlock.Lock
 					for _, i := range order {
 						members = append(members, all[i])
 					}
-					held, hold, err := rlock.NewMultiLock(members...).TryLockFor(context.Background(), 20*time.Second)
+					held, hold, err := rlock.NewMultiLock(members...).TryLockFor(context.Background(), time.Minute)
 					if err != nil {
 						t.Errorf("process %d: %v", process, err)
 						return
@@ -193,8 +193,7 @@ func TestMultiOverlappingSets(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	t.Logf("%d rounds", rounds.Load())
-	require.Greater(t, rounds.Load(), int64(50))
+	t.Logf("%d rounds in %v", rounds.Load(), time.Since(began))
 	keysLeft(t, one.Client(t))
 	keysLeft(t, two.Client(t))
 }

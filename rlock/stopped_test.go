@@ -50,7 +50,7 @@ func TestLossOfAStoppedProcess(t *testing.T) {
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	for range 2 {
-		child := redistest.Spawn(t, "holder", srv.Addr(), "a", "500ms")
+		child := redistest.Spawn(t, "holder", srv.Addr(), "a", "2s")
 		token, err := strconv.ParseInt(child.Expect("held ", 10*time.Second), 10, 64)
 		require.NoError(t, err)
 		child.Stop()
@@ -78,21 +78,24 @@ func TestLossOfAStoppedProcess(t *testing.T) {
 func TestStoppedWhileAcquiring(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
+	rdb := srv.Client(t)
 	rival := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
 	_, first := lock(t, t.Context(), rival) // the server knows the scripts
 	require.NoError(t, first.Unlock(t.Context()))
+	require.Zero(t, holds(t, rdb, "a")) // it is connected
 	p := netfault.New(t, srv.Addr())
 	held := p.Hold(isScript("try"))
-	child := redistest.Spawn(t, "holder", p.Addr(), "a", "600ms")
+	child := redistest.Spawn(t, "holder", p.Addr(), "a", "2s") // it asks for 5 s
 	require.NoError(t, held.Wait(t.Context()))
 	child.Stop()
 	require.NoError(t, held.Deliver(t.Context()))
-	require.Equal(t, 1, holds(t, srv.Client(t), "a"))
-	rivalHeld, rivalHold := lock(t, t.Context(), rival) // the child's lease is over
-	child.Cont()
-	_, err := child.Stdin.Write([]byte("look\n"))
+	require.Equal(t, 1, holds(t, rdb, "a"))
+	rivalHeld, rivalHold, err := rival.TryLockFor(t.Context(), time.Minute) // the child's lease is over
 	require.NoError(t, err)
-	awaitHearing(t, srv.Client(t), "a", 1) // the child waits
+	child.Cont()
+	_, err = child.Stdin.Write([]byte("look\n"))
+	require.NoError(t, err)
+	awaitHearing(t, rdb, "a", 1) // the child waits
 	require.NoError(t, rivalHold.Unlock(rivalHeld))
 	token, err := strconv.ParseInt(strings.TrimSpace(child.Expect("held ", 10*time.Second)), 10, 64)
 	require.NoError(t, err)
