@@ -41,7 +41,7 @@ func (f *fixture) leaseEnd(name string, last ...any) time.Time {
 
 func TestLostBecauseRemoved(t *testing.T) {
 	f := newFixture(t)
-	p := begin(t, f.URL(), "run", "--ttl", "1s", "-k", "500ms", "a", "--", "sh", "-c", trap)
+	p := begin(t, f.URL(), "run", "--ttl", "10s", "-k", "2s", "a", "--", "sh", "-c", trap)
 	p.says("ready")
 	require.NoError(t, f.Client(t).Del(t.Context(), "a").Err())
 	p.says("TERM")
