@@ -102,7 +102,7 @@ func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
 func TestCloseWaitsForHolders(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 6 * time.Second})
 	mu, other := c.NewLock("a"), c.NewLock("b")
 	held, hold := lock(t, t.Context(), mu)
 	nested, nestedHold := lock(t, held, mu)
@@ -114,7 +114,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), rlock.ErrClosed)
 		require.NotErrorIs(t, context.Cause(ctx), rlock.ErrLeaseLost, "nothing was lost")
 	}
-	awaitUntil(t, srv, "a", hold, 4*time.Second)
+	awaitUntil(t, srv, "a", hold, 7*time.Second)
 	require.NoError(t, nestedHold.Unlock(nested))
 	require.NoError(t, otherHold.Unlock(inOther))
 	select {

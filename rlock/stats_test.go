@@ -137,7 +137,7 @@ func TestStatsOfLosses(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb, ctx := srv.Client(t), t.Context()
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 9 * time.Second})
 	_, noticed := lock(t, ctx, c.NewLock("noticed"))
 	_, unnoticed := lock(t, ctx, c.NewLock("unnoticed", rlock.WithLeaseTime(time.Hour)))
 	_, fixed := lock(t, ctx, c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(2*time.Second)))
