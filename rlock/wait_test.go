@@ -116,13 +116,12 @@ func TestWaitingSendsNothing(t *testing.T) {
 	m := srv.Monitor(t)
 	waiting := lockAsync(t.Context(), newClient(t, srv, opts).NewLock("a"))
 	awaitHearing(t, srv.Client(t), "a", 1)
-	var asked time.Time
+	calls, asked := make(map[string]int), time.Time{}
 	for _, c := range m.Commands() {
 		if c.Client != "lua" && strings.HasPrefix(strings.ToLower(c.Args[0]), "eval") {
 			asked = c.Time
 		}
 	}
-	calls := make(map[string]int)
 	<-time.After(4 * time.Second) // longer than the time between probes
 	for _, c := range m.Commands() {
 		if c.Time.Sub(asked) >= keepAlive { // the machine has stood still
