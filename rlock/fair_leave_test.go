@@ -99,7 +99,7 @@ func TestFairWithLostReplies(t *testing.T) {
 	proxy := netfault.New(t, srv.Addr())
 	far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { require.NoError(t, far.Close()) })
-	c := clientOn(t, far, nil)
+	c := clientOn(t, far, &rlock.Options{UnlockTimeout: time.Minute})
 	proxy.CutRandom(0.2, 1, func(args []string) bool { return strings.HasPrefix(strings.ToLower(args[0]), "eval") })
 	var wg sync.WaitGroup
 	inside := make(chan struct{}, 1)

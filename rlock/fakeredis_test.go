@@ -285,7 +285,7 @@ func (c *fakeConn) delay(d time.Duration) error {
 	if impatient {
 		d = left
 	}
-	timer := time.NewTimer(max(d, time.Nanosecond)) // the race detector of Go 1.26.8 crashes on a timer of 0 in a bubble
+	timer := time.NewTimer(max(d, time.Nanosecond))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -11,6 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	redistest.InBubbles()
 	redistest.RunChild(map[string]func(args []string){"holder": holder, "waiters": waiters})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "8")

@@ -61,7 +61,7 @@ func TestRecord(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb, ctx := srv.Client(t), t.Context()
-	opts := rlock.Options{Prefix: "app:", LeaseTime: 3 * time.Second}
+	opts := rlock.Options{Prefix: "app:", LeaseTime: 9 * time.Second}
 	holder, err := rlock.New(srv.Client(t), &opts)
 	require.NoError(t, err)
 	began := time.Now()
@@ -88,7 +88,7 @@ func TestRecord(t *testing.T) {
 	require.Equal(t, hold.Owner(), e.Owner)
 	require.Equal(t, "plain", e.Kind)
 	require.Equal(t, "monthly\ninvoices", e.Purpose)
-	require.GreaterOrEqual(t, r.Age(*e, ttl), time.Second, "a third of the lease")
+	require.GreaterOrEqual(t, r.Age(*e, ttl), 3*time.Second, "a third of the lease")
 	require.LessOrEqual(t, r.Age(*e, ttl), time.Since(began)+time.Second)
 
 	id = awaitRecord(t, rdb, "app:", record.Waits, "a")
@@ -163,7 +163,7 @@ func TestRecordOfAKilledProcess(t *testing.T) {
 	require.LessOrEqual(t, rdb.ZScore(ctx, record.List(""), id).Val(), float64(seconds.Add(30*time.Second).UnixMilli()))
 
 	require.NoError(t, rdb.ZAdd(ctx, record.List(""), redis.Z{Score: 1, Member: id}).Err(), "as if that time had passed")
-	_, hold := lock(t, ctx, newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second}).NewLock("b"))
+	_, hold := lock(t, ctx, newClient(t, srv, &rlock.Options{LeaseTime: 9 * time.Second}).NewLock("b"))
 	awaitRecord(t, rdb, "", record.Holds, "b")
 	require.NotContains(t, listed(t, rdb, ""), id)
 	require.NoError(t, hold.Unlock(ctx))
@@ -174,7 +174,7 @@ func TestRecordOfALoss(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb, ctx := srv.Client(t), t.Context()
-	held, hold := lock(t, ctx, newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second}).NewLock("a"))
+	held, hold := lock(t, ctx, newClient(t, srv, &rlock.Options{LeaseTime: 9 * time.Second}).NewLock("a"))
 	require.NoError(t, rdb.Del(ctx, "a").Err())
 	<-held.Done()
 	id := awaitRecord(t, rdb, "", record.Lost, "a")

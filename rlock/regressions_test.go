@@ -69,7 +69,7 @@ func TestRegressions(t *testing.T) {
 	t.Run("R3 the end of the acquiring context does not stop the renewal", func(t *testing.T) {
 		t.Parallel()
 		srv := newServer(t)
-		opts, renewed := renewals(3 * time.Second)
+		opts, renewed := renewals(6 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		held, hold := lock(t, ctx, newClient(t, srv, opts).NewLock("a"))
 		cancel()
@@ -82,7 +82,7 @@ func TestRegressions(t *testing.T) {
 	t.Run("R4 an inner Unlock does not stop the renewal, and the last one leaves no stray renewer", func(t *testing.T) {
 		t.Parallel()
 		srv := newServer(t)
-		const lease = 3 * time.Second
+		const lease = 6 * time.Second
 		opts, renewed := renewals(lease)
 		opts.Identity = rlock.Anonymous() // a record is removed later
 		mu := newClient(t, srv, opts).NewLock("a")
@@ -92,7 +92,7 @@ func TestRegressions(t *testing.T) {
 		awaitRenewals(t, renewed, 6)
 		require.NoError(t, held.Err())
 		require.NoError(t, hold.Unlock(held))
-		require.Empty(t, sent(t, srv, func() { <-time.After(2 * lease) }))
+		require.Empty(t, sent(t, srv, func() { <-time.After(lease) })) // of which a renewer would use a third
 	})
 
 	t.Run("R5 any goroutine may unlock", func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestRegressions(t *testing.T) {
 		t.Parallel()
 		srv := newServer(t)
 		rdb := srv.Client(t)
-		const lease = 3 * time.Second
+		const lease = 9 * time.Second
 		opts, renewed := renewals(lease)
 		c := newClient(t, srv, opts)
 		kept, keptHold := lock(t, t.Context(), c.NewLock("kept"))

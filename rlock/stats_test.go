@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,37 +134,41 @@ func useAtRandom(t *testing.T, locks []*rlock.Lock, calls *atomic.Int64) {
 }
 
 // Losses are counted by cause, for each who had the lock.
+//
+// In fake time: where the first answer to an Unlock comes too late, nobody can tell whether
+// there was something to release.
 func TestStatsOfLosses(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	rdb, ctx := srv.Client(t), t.Context()
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
-	_, noticed := lock(t, ctx, c.NewLock("noticed"))
-	_, unnoticed := lock(t, ctx, c.NewLock("unnoticed", rlock.WithLeaseTime(time.Hour)))
-	_, fixed := lock(t, ctx, c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(2*time.Second)))
-	_, multi := lock(t, ctx, rlock.NewMultiLock(c.NewLock("one", rlock.WithLeaseTime(time.Hour)), c.NewLock("two")))
-	require.NoError(t, rdb.Del(ctx, "noticed", "unnoticed", "one").Err())
-	redistest.Eventually(t, "two are noticed", func() bool {
+	synctest.Test(t, func(t *testing.T) {
+		f, ctx := newFakeRedis(t), t.Context()
+		c := f.client(t, &rlock.Options{LeaseTime: 3 * time.Second})
+		_, noticed := lock(t, ctx, c.NewLock("noticed"))
+		_, unnoticed := lock(t, ctx, c.NewLock("unnoticed", rlock.WithLeaseTime(time.Hour)))
+		_, fixed := lock(t, ctx, c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(2*time.Second)))
+		_, multi := lock(t, ctx, rlock.NewMultiLock(c.NewLock("one", rlock.WithLeaseTime(time.Hour)), c.NewLock("two")))
+		require.NoError(t, f.rdb.Del(ctx, "noticed", "unnoticed", "one").Err())
+		redistest.Eventually(t, "two are noticed", func() bool {
+			s := c.Stats()
+			return s.Losses[rlock.LossGone] == 1 && s.Losses[rlock.LossFixed] == 1 && s.Renewals > 0
+		})
+		for _, hold := range []*rlock.Hold{noticed, unnoticed, fixed, multi} {
+			require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
+		}
 		s := c.Stats()
-		return s.Losses[rlock.LossGone] == 1 && s.Losses[rlock.LossFixed] == 1 && s.Renewals > 0
-	})
-	for _, hold := range []*rlock.Hold{noticed, unnoticed, fixed, multi} {
-		require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
-	}
-	s := c.Stats()
-	requireBalance(t, s, 4)
-	require.Equal(t, map[rlock.LossCause]int64{rlock.LossGone: 3, rlock.LossFixed: 1, rlock.LossLapsed: 0, rlock.LossClosed: 0}, s.Losses)
-	require.Equal(t, int64(4), s.Kinds[0].Lost+s.Kinds[1].Lost)
-	require.Equal(t, s.Renewals, s.Margins.Count())
+		requireBalance(t, s, 4)
+		require.Equal(t, map[rlock.LossCause]int64{rlock.LossGone: 3, rlock.LossFixed: 1, rlock.LossLapsed: 0, rlock.LossClosed: 0}, s.Losses)
+		require.Equal(t, int64(4), s.Kinds[0].Lost+s.Kinds[1].Lost)
+		require.Equal(t, s.Renewals, s.Margins.Count())
 
-	other := newClient(t, srv, nil)
-	held, _ := lock(t, ctx, other.NewLock("left"))
-	over, cancel := context.WithCancel(ctx)
-	cancel()
-	require.Error(t, other.Close(over))
-	<-held.Done()
-	redistest.Eventually(t, "closed", func() bool { return other.Stats().Losses[rlock.LossClosed] == 1 })
-	requireBalance(t, other.Stats(), 1)
+		other := f.client(t, nil)
+		held, _ := lock(t, ctx, other.NewLock("left"))
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		require.Error(t, other.Close(over))
+		<-held.Done()
+		redistest.Eventually(t, "closed", func() bool { return other.Stats().Losses[rlock.LossClosed] == 1 })
+		requireBalance(t, other.Stats(), 1)
+	})
 }
 
 // A trace whose functions are not set, and the counters, cost no memory. The number is

@@ -81,7 +81,7 @@ func TestTrace(t *testing.T) {
 	ctx := t.Context()
 	_, theirs := lock(t, ctx, newClient(t, srv, nil).NewLock("p:a"))
 	r := newRecorder()
-	c := newClient(t, srv, &rlock.Options{Prefix: "p:", LeaseTime: 3 * time.Second, Trace: r.trace(t, "a")})
+	c := newClient(t, srv, &rlock.Options{Prefix: "p:", LeaseTime: 10 * time.Second, Trace: r.trace(t, "a")})
 	mu := c.NewLock("a")
 
 	type result struct {
@@ -141,7 +141,7 @@ func TestTraceLost(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	log, r := &logBuffer{}, newRecorder()
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second, Logger: log.logger(), Trace: r.trace(t, "a")})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 10 * time.Second, Logger: log.logger(), Trace: r.trace(t, "a")})
 	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithFencing()))
 	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
 	<-held.Done()
@@ -169,7 +169,7 @@ func TestTraceRenewedTellsUntil(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	r := newRecorder()
-	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second, Trace: r.trace(t, "a")})
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 10 * time.Second, Trace: r.trace(t, "a")})
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 	_, long := lock(t, held, c.NewLock("a", rlock.WithLeaseTime(time.Hour)))
 	require.NoError(t, long.Unlock(held))
@@ -200,7 +200,7 @@ func TestTraceMisbehaves(t *testing.T) {
 			quiet := newClient(t, srv, nil)
 			theirs, ours := quiet.NewLock("a"), quiet.NewLock("other")
 			c := newClient(t, srv, &rlock.Options{
-				LeaseTime: 6 * time.Second,
+				LeaseTime: 10 * time.Second,
 				Logger:    log.logger(),
 				Trace: rlock.Trace{
 					Start:    func(context.Context, rlock.Attempt) context.Context { act(ours); return nil },
@@ -220,11 +220,11 @@ func TestTraceMisbehaves(t *testing.T) {
 
 			held, hold := lock(t, ctx, mu)
 			inOther, otherHold := lock(t, ctx, c.NewLock("b"))
-			awaitUntil(t, srv, "a", hold, 7*time.Second)
+			awaitUntil(t, srv, "a", hold, 11*time.Second)
 			require.NoError(t, rdb.Del(ctx, "a").Err())
 			<-held.Done()
 			require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
-			awaitUntil(t, srv, "b", otherHold, 7*time.Second)
+			awaitUntil(t, srv, "b", otherHold, 11*time.Second)
 			require.NoError(t, inOther.Err())
 			require.NoError(t, otherHold.Unlock(ctx))
 			if name == "panics" {

@@ -23,7 +23,7 @@ func requireDeadBefore(t *testing.T, end time.Time, dead <-chan time.Time) {
 func death(t *testing.T, pid string) <-chan time.Time {
 	dead := make(chan time.Time, 1)
 	go func() {
-		for end := time.Now().Add(2 * limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(4 * limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if !alive(t, pid) {
 				break
 			}
@@ -50,7 +50,7 @@ func (f *fixture) leaseEnd(name string, last ...any) time.Time {
 
 func TestLostBecauseRemoved(t *testing.T) {
 	f := newFixture(t)
-	p := begin(t, f.URL(), "run", "--ttl", "1s", "-k", "500ms", "a", "--", "sh", "-c", trap)
+	p := begin(t, f.URL(), "run", "--ttl", "10s", "-k", "2s", "a", "--", "sh", "-c", trap)
 	p.says("ready")
 	require.NoError(t, f.Client(t).Del(t.Context(), "a").Err())
 	p.says("TERM")
@@ -87,7 +87,7 @@ func TestDeadBeforeTheLeaseEnds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			args := append(append([]string{"run", "--ttl", "12s"}, tc.args...), "a", "--", "sh", "-c", tc.script)
+			args := append(append([]string{"run", "--ttl", "24s"}, tc.args...), "a", "--", "sh", "-c", tc.script)
 			p := begin(t, f.URL(), args...)
 			dead := death(t, p.says("ready "))
 			end := f.leaseEnd("a", "client", "pause", time.Minute.Milliseconds()) // no renewal after it
@@ -104,12 +104,12 @@ func TestDeadBeforeTheLeaseEnds(t *testing.T) {
 func TestFixedLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := begin(t, f.URL(), "run", "--lease", "12s", "a", "--", "sh", "-c", stubborn)
+	p := begin(t, f.URL(), "run", "--lease", "24s", "a", "--", "sh", "-c", stubborn)
 	dead := death(t, p.says("ready "))
 	end := f.leaseEnd("a")
 	requireDeadBefore(t, end, dead)
 	require.Equal(t, exitLost, p.end().code)
-	require.Less(t, time.Until(end), 12*time.Second/20, "nearly all of the lease is for the command")
+	require.Less(t, time.Until(end), 24*time.Second/20, "nearly all of the lease is for the command")
 
 	require.Zero(t, outcome(t, f.URL(), "run", "--lease", "10s", "a", "--", "true").code)
 	require.Empty(t, f.state("a").Holds)

@@ -99,8 +99,9 @@ func TestRunWaitsForRedisson(t *testing.T) {
 	f := newFixture(t)
 	rdb := f.Client(t)
 	require.NoError(t, rdb.HSet(t.Context(), "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:61", 2).Err())
-	require.NoError(t, rdb.PExpire(t.Context(), "a", time.Second).Err())
+	require.NoError(t, rdb.PExpire(t.Context(), "a", time.Minute).Err())
 	require.Equal(t, exitBusy, outcome(t, f.URL(), "run", "-n", "a", "--", "true").code)
+	require.NoError(t, rdb.PExpire(t.Context(), "a", time.Second).Err())
 	require.Equal(t, "ran\n", outcome(t, f.URL(), "run", "-w", "10s", "a", "--", "echo", "ran").stdout)
 }
 
