@@ -42,13 +42,17 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 
 // next decides what the waiter does.
 func (w *waiter) next() step {
-	mine, now := w.lock.order.obstacle(w), time.Now()
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
+	var mine *grant
+	if w.given == nil {
+		mine = w.lock.order.obstacle(w)
+	}
 	if g := w.given; g != nil {
 		w.given, w.got = nil, g
 		return step{grant: g}
 	}
+	now := time.Now()
 	if w.place.message.Granted {
 		if g := w.granted(now); g != nil {
 			return step{grant: g}

@@ -3,12 +3,12 @@ package rlock
 import "time"
 
 // order is how the goroutines of a client come to a lock: one after the other, or each by
-// a place of its own on the server. queues.mu is held for all methods but obstacle and
-// passes; obstacle takes it.
+// a place of its own on the server. queues.mu is held for all methods but passes.
 type order interface {
 	// contends tells whether the waiter asks the server.
 	contends(w *waiter) bool
 	// obstacle returns the grant of its own client that the waiter waits for, nil if none.
+	// It may release queues.mu, and takes it again.
 	obstacle(w *waiter) *grant
 	// queuesDeaf tells whether a waiter takes a ticket although its subscription is not
 	// live.
@@ -32,10 +32,13 @@ type turns struct{}
 func (turns) contends(w *waiter) bool { return w.queue.waiters[0] == w }
 
 func (turns) obstacle(w *waiter) *grant {
-	w.queues.mu.Lock()
 	mine := w.queue.holder()
-	w.queues.mu.Unlock()
-	if mine != nil && mine.check() {
+	if mine == nil {
+		return nil
+	}
+	w.queues.mu.Unlock() // a grant that is found to be lost leaves the queue
+	defer w.queues.mu.Lock()
+	if mine.check() {
 		return mine
 	}
 	return nil
