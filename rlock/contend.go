@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -15,6 +16,30 @@ type step struct {
 	ask    bool
 	sleep  time.Duration
 	behind *grant // of its own client, which it waits for
+}
+
+// acquire is the rest of a call whose turn it is, or whose time in the queue has ended
+// with an error.
+func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
+	l := w.lock
+	defer func() { l.ends(wait, w.since, hold, err, w) }() // at the very end, when nobody waits for it
+	defer l.client.done()
+	defer w.leave()
+	for err == nil {
+		var g *grant
+		if g, err = w.contend(wait); err != nil {
+			break
+		}
+		if held, hold, err = g.start(ctx, l); err == nil {
+			return held, hold, nil
+		}
+		g.abandon(true)
+		w.renounce(g)
+		if !errors.Is(err, ErrClosed) { // it came too late to be held
+			err = nil
+		}
+	}
+	return ctx, nil, err
 }
 
 // contend waits until the lock is the waiter's: acquired by a request, granted by a

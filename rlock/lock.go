@@ -232,30 +232,6 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 	return ctx, nil, errQueue
 }
 
-// acquire is the rest of a call whose turn it is, or whose time in the queue has ended
-// with an error.
-func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
-	l := w.lock
-	defer func() { l.ends(wait, w.since, hold, err, w) }() // at the very end, when nobody waits for it
-	defer l.client.done()
-	defer w.leave()
-	for err == nil {
-		var g *grant
-		if g, err = w.contend(wait); err != nil {
-			break
-		}
-		if held, hold, err = g.start(ctx, l); err == nil {
-			return held, hold, nil
-		}
-		g.abandon(true)
-		w.renounce(g)
-		if !errors.Is(err, ErrClosed) { // it came too late to be held
-			err = nil
-		}
-	}
-	return ctx, nil, err
-}
-
 // retry is the policy of a call that may wait.
 func (l *Lock) retry() request.Policy {
 	return request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
