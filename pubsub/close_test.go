@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
 func TestClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{})
 		first, second, left := h.Join("a"), h.Join("b"), h.Join("c")
@@ -35,7 +36,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestNothingIsLiveAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{manual: true}
 		h := pubsub.NewHub(s, pubsub.Options{})
 		w := h.Join("a")
@@ -58,7 +59,7 @@ func TestCloseWhileNothingWasEverJoined(t *testing.T) {
 }
 
 func TestCloseDuringAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{dial: func(context.Context) error { return errBroken }}
 		h := pubsub.NewHub(s, pubsub.Options{})
 		w := h.Join("a")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -169,7 +170,7 @@ func TestPauseBetweenConnectionsGrows(t *testing.T) {
 }
 
 func TestNobodyWaitsForADial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		start := time.Now()
 		s := &server{dial: func(context.Context) error {
 			time.Sleep(time.Minute) // does not care about its context

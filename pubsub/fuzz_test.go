@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -21,7 +22,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte{33, 0, 5, 4, 33, 33, 49, 5, 11, 5}, "x") // subscriptions come and go
 	f.Add([]byte{0, 5, 2, 12, 12, 0, 14, 5}, "\x80")
 	f.Fuzz(func(t *testing.T, steps []byte, payload string) {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			s := &script{}
 			h := pubsub.NewHub(s, pubsub.Options{})
 			waiters := map[string][]*pubsub.Waiter{}

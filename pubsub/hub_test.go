@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -24,7 +25,7 @@ import (
 // its goroutines without being closed: otherwise synctest fails the test.
 func bubble(t *testing.T, test func(t *testing.T, s *server, join func(string) *pubsub.Waiter)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{})
 		var joined []*pubsub.Waiter
@@ -46,7 +47,7 @@ func bubble(t *testing.T, test func(t *testing.T, s *server, join func(string) *
 // hubBubble is a bubble for tests that end by closing the hub.
 func hubBubble(t *testing.T, test func(t *testing.T, s *server, h *pubsub.Hub)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{})
 		test(t, s, h)
@@ -291,7 +292,7 @@ func TestRefusedUnsubscribeIsHarmless(t *testing.T) {
 }
 
 func TestLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s := &server{manual: true}
 		h := pubsub.NewHub(s, pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -334,7 +335,7 @@ func TestLog(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	assert.Panics(t, func() { pubsub.NewHub(nil, pubsub.Options{ProbeInterval: -1}) })
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{Linger: -1, Idle: -1})
 		w := h.Join("a")

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -323,7 +322,7 @@ func TestRedisManyJoinAndLeave(t *testing.T) {
 }
 
 func TestMiniredisInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
 		rdb := redis.NewClient(&redis.Options{
 			Addr:   "127.0.0.1:1", // go-redis looks a name up, and a resolver has no place in a bubble

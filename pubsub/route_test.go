@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -108,7 +109,7 @@ func (c *connection) takeAway(channel string) {
 
 func clusterBubble(t *testing.T, test func(t *testing.T, c *cluster, h *pubsub.Hub)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c := newCluster("A", "B")
 		c.own("A", "a", "a2")
 		c.own("B", "b")
@@ -206,7 +207,7 @@ func TestChannelThatServersPassOn(t *testing.T) {
 
 // A request that waits for its turn must not be sent to the former server.
 func TestChannelThatMovesBeforeItsRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c := newCluster("A", "B")
 		c.own("A", "a", "a2", "a3")
 		h := pubsub.NewHub(c, pubsub.Options{Linger: -1})

@@ -156,7 +156,7 @@ func TestSubscriptionOfAChannelThatTheServerGivesAway(t *testing.T) {
 }
 
 func TestSubscriptionLingers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{})
 		e, w := listen(h, "a"), h.Join("a")

@@ -61,7 +61,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 // until it is unlocked. Close ends that wait, too.
 func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)
 		mu := c.NewLock("a", rlock.WithoutHandoff())

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -52,7 +53,7 @@ func (f *fakeRedis) row(t *testing.T, locks ...*rlock.Lock) (all []*waiting) {
 // the others send nothing.
 func TestFakeTimeKeepAlive(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
@@ -85,7 +86,7 @@ func TestFakeTimeQueueIsLost(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.holder("a", time.Minute)
 				one, other := lockOf(f.client(t, nil), kind), lockOf(f.client(t, nil), kind)
@@ -138,7 +139,7 @@ func TestFakeTimeDeadHolder(t *testing.T) {
 	const ttl = 17 * time.Second
 	for _, firstIsDead := range []bool{false, true} {
 		t.Run(fmt.Sprint("first is dead: ", firstIsDead), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.teach(t)
 				f.holder("a", ttl)
@@ -186,7 +187,7 @@ func TestFakeTimeDoubt(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.teach(t)
 				mu := lockOf(f.client(t, nil), kind)
@@ -223,7 +224,7 @@ func (f *fakeRedis) subscribers() int {
 // first in line at once, and the others if that one does not answer.
 func TestFakeTimeForeignRelease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.foreign(time.Hour)
@@ -263,7 +264,7 @@ func TestFakeTimeForeignRelease(t *testing.T) {
 // lock free for everybody; without listeners it grants the lock to the next in the queue.
 func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.foreign(time.Hour)
@@ -287,7 +288,7 @@ func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
 // gives up because of an error, the next one asks at once, and does not wait until the
 // first would have asked again.
 func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.holder("a", time.Hour)
@@ -316,7 +317,7 @@ func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
 // the queue, and so its owner name, and hands the lock to a third one in memory. When the
 // old request is answered then, the lock of that owner must not be released.
 func TestFakeTimeAnswerAfterAHandOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.holder("a", time.Hour)

@@ -44,7 +44,7 @@ func learn(tb testing.TB, mu *rlock.Lock) {
 // A hand-over to a goroutine of the same client is the release, and no message.
 func TestFairHandoverInOneClient(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		mu := f.client(t, nil).NewFairLock("a", rlock.WithFencing())

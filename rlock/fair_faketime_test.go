@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // Those who wait send nothing, but for the first of each client: it asks now and then.
 func TestFakeTimeFairKeepAlive(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewFairLock("a"))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -52,7 +54,7 @@ func TestFakeTimeFairDeadHolder(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []int{1, 3} {
 		t.Run(strconv.Itoa(queue), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				mu := f.client(t, nil).NewFairLock("a")
 				f.holder("a", 25*time.Second)
@@ -75,7 +77,7 @@ func TestFakeTimeFairDeadHolder(t *testing.T) {
 // Without subscriptions it works as well, only slower.
 func TestFakeTimeFairDeaf(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewFairLock("a")
 		f.denySubscribe.Store(true)
@@ -94,7 +96,7 @@ func TestFakeTimeFairDeaf(t *testing.T) {
 // The server is away for longer than a client is silent otherwise. The places are kept.
 func TestFakeTimeFairServerAway(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)
 		f.holder("a", time.Minute)

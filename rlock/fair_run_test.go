@@ -4,12 +4,12 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -32,7 +32,7 @@ func row(t *testing.T, rdb redis.UniversalClient, locks ...*rlock.Lock) (waiters
 // to the first of another client.
 func TestFairRun(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
@@ -90,7 +90,7 @@ func TestFairRunInOrder(t *testing.T) {
 // queue. They get the lock in memory, without a release on the server in between.
 func TestFairRunAfterAMessage(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
@@ -111,7 +111,7 @@ func TestFairRunAfterAMessage(t *testing.T) {
 // While the lock is in memory, the server knows its owner, and the queue.
 func TestFairRunOnTheServer(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewFairLock("a")
 		held, hold := lock(t, t.Context(), mu)
@@ -199,7 +199,7 @@ func TestFairRunIsLost(t *testing.T) {
 // is greater than all of them.
 func TestFairRunWithTokens(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		here, there := f.client(t, nil).NewFairLock("a", rlock.WithFencing()), f.client(t, nil).NewFairLock("a", rlock.WithFencing())
 		held, hold := lock(t, t.Context(), here)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -132,7 +132,7 @@ func TestFairOptions(t *testing.T) {
 // there was something to release, and that is no error.
 func TestFairForceUnlock(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewFairLock("a")
 		_, hold := lock(t, t.Context(), mu)

@@ -81,6 +81,9 @@ func newFakeRedis(t *testing.T) *fakeRedis {
 	f.rdb = redis.NewClient(&redis.Options{
 		Addr:   "127.0.0.1:1", // not a name: a resolver has no place in a bubble
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return f.dial() },
+		// go-redis keeps the timers of those who wait for a connection, also for clients in
+		// other bubbles: nobody waits for one.
+		PoolSize: 10_000, PipelinePoolSize: 10_000,
 	})
 	require.NoError(t, f.rdb.Ping(t.Context()).Err()) // starts the server
 	f.heal()

@@ -21,7 +21,7 @@ import (
 // attempt that was answered.
 func TestFakeTimeWindowCountsFromTheAnsweredAttempt(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, n int) (lua.Reply, error) {
 			if n == 1 {
@@ -57,7 +57,7 @@ func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
 		"very late":   {3 * time.Second, []time.Duration{2 * time.Second, 3 * time.Second, 12 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				c, l, f := newFake(t)
 				f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) {
 					if tt.answer == 0 {
@@ -93,7 +93,7 @@ func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
 	t.Parallel()
 	for _, tickets := range []bool{true, false} {
 		t.Run(fmt.Sprint("tickets ", tickets), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				_, l, f := newFake(t)
 				if !tickets {
 					l.notifier = announced{}
@@ -120,7 +120,7 @@ func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
 
 func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{}, errors.New("EOF") }
 		_, _, err := l.Lock(within(t, 100*time.Millisecond))
@@ -135,7 +135,7 @@ func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
 // The client closes while a waiter asks once more.
 func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, n int) (lua.Reply, error) {
 			if n > 1 {
@@ -161,7 +161,7 @@ func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
 
 func TestFakeTimeReleaseGoesOnUntilTheLeaseIsOver(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		held, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestFakeTimeRefusedReleaseIsRepeated(t *testing.T) {
 		"it was, and it is closed": {noRight{}, time.Hour, time.Second, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				c, l, f := newFake(t)
 				f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
 					if tt.acquire == errCut && n > 1 {
@@ -245,7 +245,7 @@ func TestFakeTimeRefusedReleaseIsRepeated(t *testing.T) {
 // While Redis is silent, the goroutines of the clean-up do not grow with the
 // number of callers that left something behind.
 func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c, _, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }
 		f.onRelease = func(ctx context.Context, _ int) (lua.Released, error) { return lua.Released{}, hang(ctx) }
@@ -272,7 +272,7 @@ func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
 
 func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		held, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
@@ -304,7 +304,7 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 // Under a context that does not end with the grant, the loss still ends the call.
 func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		c.dog = watchdog.New(func(ctx context.Context, due []watchdog.Renewal[*grant]) []error {
 			errs := make([]error, len(due))
@@ -328,7 +328,7 @@ func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 // nothing is sent, and the lease is renewed as before.
 func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		l.handoff = handoff{}.withDefaults(false)
 		_, hold, err := l.Lock(t.Context())
@@ -356,7 +356,7 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 // acquired is what Unlock releases: a second release would have told it that the lock
 // was lost.
 func TestFakeTimeLateAnswerDuringUnlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
 			if n == 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -37,7 +38,7 @@ func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 	for name, fault := range silences {
 		for _, lease := range []time.Duration{100 * time.Millisecond, 30 * time.Second, time.Hour} {
 			t.Run(name+"/"+lease.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
 					var renewed atomic.Value
 					f := newFakeRedis(t)
 					c := f.client(t, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{
@@ -78,7 +79,7 @@ func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
 		"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				const lease = 3 * time.Second
 				f := newFakeRedis(t)
 				held, hold := lock(t, t.Context(), f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a"))
@@ -104,7 +105,7 @@ func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
 
 func TestFakeTimeFixedLease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal())
 		held, hold := lock(t, t.Context(), mu)
@@ -118,7 +119,7 @@ func TestFakeTimeFixedLease(t *testing.T) {
 
 func TestFakeTimeAnHourOfRenewals(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a")) // lease 30 s
 		time.Sleep(time.Hour)
@@ -137,7 +138,7 @@ func TestFakeTimeAnHourOfRenewals(t *testing.T) {
 
 func TestFakeTimeRenewalIsRetriedWithinTheWindow(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
 		f.SetError("LOADING Redis is loading the dataset in memory")
@@ -187,7 +188,7 @@ func TestFakeTimePauses(t *testing.T) {
 		{"no TTL and no answer to SUBSCRIBE", somebody, 0, func(f *fakeRedis) { f.deafSubscribe.Store(true) }, append([]time.Duration{50 * ms, 100 * ms}, often...)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				mu := f.client(t, nil).NewLock("a")
 				f.heldBy("a", tt.holder, tt.ttl)
@@ -217,7 +218,7 @@ func TestFakeTimePauses(t *testing.T) {
 func TestFakeTimeWaiterSleepsUntilTheTTLEnds(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
 			mu := f.client(t, nil).NewLock("a")
 			f.foreign(7 * time.Second)
@@ -231,7 +232,7 @@ func TestFakeTimeWaiterSleepsUntilTheTTLEnds(t *testing.T) {
 
 func TestFakeTimeDeafWaiterHearsAgain(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
 		f.foreign(time.Hour)
@@ -259,7 +260,7 @@ func TestFakeTimeDeafWaiterHearsAgain(t *testing.T) {
 
 func TestFakeTimeQueueIsFIFO(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
 		_, hold := lock(t, t.Context(), mu)
@@ -294,7 +295,7 @@ func TestFakeTimeUnavailable(t *testing.T) {
 		{"errors, long lease", 30 * time.Second, 30 * time.Second, func(f *fakeRedis) { f.SetError("LOADING …") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				mu := f.client(t, &rlock.Options{LeaseTime: tt.lease}).NewLock("a")
 				tt.fault(f)
@@ -311,7 +312,7 @@ func TestFakeTimeUnavailable(t *testing.T) {
 // who have waited behind it from the start have waited as long, and give up as well.
 func TestFakeTimeQueueGivesUpWithItsHead(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{LeaseTime: time.Second}).NewLock("a")
 		f.deafUp.Store(true)
@@ -333,7 +334,7 @@ func TestFakeTimeTryLockIsBounded(t *testing.T) {
 		300 * time.Millisecond: 100 * time.Millisecond,
 		30 * time.Second:       2 * time.Second,
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
 			mu := f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a")
 			f.deafUp.Store(true)
@@ -346,7 +347,7 @@ func TestFakeTimeTryLockIsBounded(t *testing.T) {
 
 func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{LeaseTime: 6 * time.Second}).NewLock("a")
 		f.late.Store(int64(2500 * time.Millisecond)) // an attempt may take 2 s
@@ -365,7 +366,7 @@ func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
 
 func TestFakeTimeUnlockTimeout(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{UnlockTimeout: 3 * time.Second}).NewLock("a")
 		held, hold := lock(t, t.Context(), mu)

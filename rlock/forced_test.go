@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A holder of the same client is trusted to tell of its end. But it does not know, until
 // its next renewal, that the lock was removed: whoever waits for it looks now and then.
 func TestFakeTimeRemovedBehindOwnHolder(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		mu := f.client(t, nil).NewLock("a", longLease)
@@ -41,7 +43,7 @@ func TestFakeTimeRemovedBehindOwnHolder(t *testing.T) {
 // another client's.
 func TestFakeTimeWaitingBehindOwnHolder(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		mu := f.client(t, nil).NewLock("a", longLease)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -140,7 +141,7 @@ func TestGuardWait(t *testing.T) {
 		"none, last option": {opts: []rlock.GuardOption{rlock.WithWait(minute), rlock.WithWait(0)}, free: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				_, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
 				released := async(func() error { time.Sleep(test.free); return hold.Unlock(context.Background()) })
@@ -166,7 +167,7 @@ func TestGuardWait(t *testing.T) {
 }
 
 func TestGuardRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
 		before := len(f.asked())
@@ -198,7 +199,7 @@ func TestGuardRetryWithWait(t *testing.T) {
 	retry, wait := rlock.WithRetry(3, time.Minute), rlock.WithWait(5*time.Minute)
 	for name, opts := range map[string][]rlock.GuardOption{"retry first": {retry, wait}, "wait first": {wait, retry}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
 				runs := 0
@@ -215,7 +216,7 @@ func TestGuardRetryWithWait(t *testing.T) {
 
 // What ends the pause between two tries is what the error tells.
 func TestGuardRetryEndsEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		other := f.client(t, nil)
 		_, hold := lock(t, t.Context(), other.NewLock("a"))
@@ -244,7 +245,7 @@ func TestGuardRetryEndsEarly(t *testing.T) {
 
 // Neither an error of the function nor one of Redis is a busy lock.
 func TestGuardRetriesBusyLocksOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c, runs := f.client(t, nil), 0
 		fn := rlock.Guard(func(name string) *rlock.Lock { return c.NewLock(name) },

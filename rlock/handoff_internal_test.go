@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A request that sets the count of the old holder must not reach the server when a
 // new one has come: while one is under way, the lock is released and not passed on.
 func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		l.handoff = handoff{}.withDefaults(false)
 		f.onCount = func(_ context.Context, n int) error {

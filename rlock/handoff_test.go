@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
 func TestFakeTimeHandoffSendsNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithHandoff(1000, time.Hour))
@@ -48,7 +49,7 @@ func TestFakeTimeHandoffSendsNothing(t *testing.T) {
 // client, if one waits.
 func TestFakeTimeHandoffBudget(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithHandoff(3, time.Hour))
 		other := f.client(t, nil).NewLock("a")
@@ -75,7 +76,7 @@ func TestFakeTimeHandoffBudget(t *testing.T) {
 // What the one before left behind neither owns the lock nor ends with it.
 func TestFakeTimeHandoffIsANewGrant(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
 		first, firstHold := lock(t, t.Context(), mu)
@@ -160,7 +161,7 @@ func TestFakeTimeHandoffNeedsTheSameOptions(t *testing.T) {
 		"none":    {rlock.WithoutHandoff()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				c := f.client(t, nil)
 				for _, swap := range []bool{false, true} {
@@ -183,7 +184,7 @@ func TestFakeTimeHandoffNeedsTheSameOptions(t *testing.T) {
 
 func TestFakeTimeHandoffOfALostGrant(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
 		first, firstHold := lock(t, t.Context(), mu)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -58,7 +59,7 @@ func requireGivenUpInTime(t *testing.T, end time.Time) {
 
 func TestFakeTimeJoinedIsConfirmed(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t)
 		time.Sleep(4 * time.Second)
 		joined, mine := join(t, t.Context(), h.ours, h.hold.Proof())
@@ -86,7 +87,7 @@ func TestFakeTimeJoinedIsConfirmed(t *testing.T) {
 func TestFakeTimeJoinedEndsBeforeTheLeaseOfADeadHolder(t *testing.T) {
 	t.Parallel()
 	for at := range 20 {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			h := newHosted(t)
 			time.Sleep(time.Duration(at) * 530 * time.Millisecond)
 			joined, mine := join(t, t.Context(), h.ours, h.hold.Proof())
@@ -110,7 +111,7 @@ func TestFakeTimeJoinedEndsBeforeTheLeaseOfADeadHolder(t *testing.T) {
 // A fixed lease is never renewed: it is looked at no more often for that.
 func TestFakeTimeJoinedFixedLease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t, rlock.WithoutRenewal())
 		end := time.Now().Add(h.TTL("a"))
 		time.Sleep(5 * time.Second)
@@ -128,7 +129,7 @@ func TestFakeTimeJoinedWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	for name, fault := range silences {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				h := newHosted(t)
 				time.Sleep(time.Second)
 				joined, mine := join(t, t.Context(), h.ours, h.hold.Proof())
@@ -151,7 +152,7 @@ func TestFakeTimeJoinedWhileRedisIsSilent(t *testing.T) {
 // before the request.
 func TestFakeTimeLateAnswerToAJoin(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t)
 		time.Sleep(time.Second)
 		f := h.fakeRedis
@@ -176,7 +177,7 @@ func TestFakeTimeLateAnswerToAJoin(t *testing.T) {
 
 func TestFakeTimeJoinGivesUp(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t)
 		proof := h.hold.Proof()
 		h.deafUp.Store(true)
@@ -211,7 +212,7 @@ func TestFakeTimeJoinedEndsWithTheHold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				h := newHosted(t)
 				joined, mine := join(t, t.Context(), h.ours, h.hold.Proof())
 				time.Sleep(time.Minute)
@@ -245,7 +246,7 @@ func TestFakeTimeProofIsNotPassedOn(t *testing.T) {
 		"fair":  func(c *rlock.Client, o ...rlock.LockOption) *rlock.Lock { return c.NewFairLock("a", o...) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				mu, ours := make(f.client(t, nil)), make(f.client(t, nil))
 				held, hold := lock(t, t.Context(), ours)
@@ -286,7 +287,7 @@ func TestFakeTimeProofIsNotPassedOn(t *testing.T) {
 func TestFakeTimeManyJoined(t *testing.T) {
 	t.Parallel()
 	for n, late := range map[int]time.Duration{100: 0, 10: 50 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			h := newHosted(t, rlock.WithLeaseTime(3*time.Second))
 			h.late.Store(int64(late))
 			proof := h.hold.Proof()

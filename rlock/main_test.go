@@ -11,10 +11,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redistest.InBubbles()
 	redistest.RunChild(map[string]func(args []string){"holder": holder, "waiters": waiters})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
-	_ = flag.Set("test.parallel", "8")
+	_ = flag.Set("test.parallel", "12")
 	logging.Disable() // go-redis' own: every refused dial of a test whose server is gone
 	goleak.VerifyTestMain(m)
 }

@@ -287,7 +287,7 @@ func TestMultiClosedClient(t *testing.T) {
 
 func TestFakeTimeMultiWaitEndsInTime(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Hour)
 		c := f.client(t, nil)

@@ -3,11 +3,11 @@ package rlock_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestFakeTimeOwnershipEndsMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{time.Millisecond, 5 * time.Second} { // before and after an attempt got no answer
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
 			c := f.client(t, nil)
 			ctx, hold := lock(t, t.Context(), c.NewLock("a"))
@@ -33,7 +33,7 @@ func TestFakeTimeOwnershipEndsMeanwhile(t *testing.T) {
 
 func TestFakeTimeLeaseIsLostMeanwhile(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, &rlock.Options{LeaseTime: 3 * time.Second})
 		ctx, hold := lock(t, t.Context(), c.NewLock("a"))

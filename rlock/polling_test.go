@@ -76,7 +76,7 @@ func TestFakeTimePollingPauses(t *testing.T) {
 		{"no TTL", rlock.Polling{First: 10 * ms, Longest: time.Minute}, 0, []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.foreign(tt.ttl)
 				mu := f.client(t, nil).NewLock("a", rlock.WithPolling(tt.polling))
@@ -104,7 +104,7 @@ func TestFakeTimePollingPauses(t *testing.T) {
 // ask is an hour away.
 func TestFakeTimePollingLooksWhenTheLeaseEnds(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Second)
 		mu := f.client(t, nil).NewLock("a", rlock.WithPolling(rlock.Polling{First: time.Hour}))
@@ -116,7 +116,7 @@ func TestFakeTimePollingLooksWhenTheLeaseEnds(t *testing.T) {
 
 func TestFakeTimePollingTries(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Hour)
 		mu := f.client(t, nil).NewLock("a", rlock.WithPolling(rlock.Polling{Tries: 5}))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -28,7 +29,7 @@ func TestFakeTimeQueueLeavesAtOnce(t *testing.T) {
 		"silent": {func(ctx context.Context) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }, ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				_, l, f := newFake(t)
 				f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return tt.acquire(ctx) }
 				leave := errors.New("leave")
@@ -67,7 +68,7 @@ func TestFakeTimeQueueLeavesAtOnce(t *testing.T) {
 // server is well, and none of them may say otherwise.
 func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		f.onAcquire = func(context.Context, int) (lua.Reply, error) {
 			time.Sleep(time.Millisecond)
@@ -96,7 +97,7 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 	for name, granted := range map[string]bool{"granted": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				_, l, f := newFake(t)
 				w, _ := l.queues.enter(l, time.Now())
 				defer w.leave()

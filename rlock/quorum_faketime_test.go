@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -37,7 +38,7 @@ func fakeServers(t *testing.T) (all []*fakeRedis, mu *rlock.Lock) {
 // made the majority took; and a silent server is waited for as long again, once.
 func TestFakeTimeQuorumWindow(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		all, mu := fakeServers(t)
 		took := func() (hold *rlock.Hold, took time.Duration) {
 			began := time.Now()
@@ -82,7 +83,7 @@ func TestFakeTimeQuorumLoss(t *testing.T) {
 		"refuses": func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				all, mu := fakeServers(t)
 				held, hold := lock(t, t.Context(), mu)
 				fault(all[0])

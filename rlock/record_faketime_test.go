@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -29,7 +30,7 @@ func (f *fakeRedis) recordWrites() (at []time.Duration) {
 // However much a client holds and waits for, it makes two requests in ten seconds; and none
 // when it has neither.
 func TestFakeTimeRecordsAreCheap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.recordedClient(t, nil)
 		var unlock []func()
@@ -67,7 +68,7 @@ func TestFakeTimeRecordsAreCheap(t *testing.T) {
 // if the lease is fixed. When a lock was handed on in memory, the record has the purpose
 // of the present holder.
 func TestFakeTimeWhatIsLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		tell := func(c *rlock.Client, d time.Duration, what record.What, name string) *record.Entry {
 			t.Helper()
@@ -111,7 +112,7 @@ func TestFakeTimeWhatIsLong(t *testing.T) {
 // The record is written anew after FLUSHALL, and whatever a server does that is down or
 // hangs, no lock waits for that and Close comes back.
 func TestFakeTimeRecordsOnABadServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.recordedClient(t, nil)
 		held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithLeaseTime(10*time.Minute)))

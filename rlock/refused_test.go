@@ -5,11 +5,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -80,7 +80,7 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 // A call that locks a held lock again, under a context that does not own it, waits for
 // its own caller. That is logged once.
 func TestFakeTimeWaitingForOneself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		log := new(logBuffer)
 		mu := f.client(t, &rlock.Options{Logger: log.logger()}).NewLock("a")

@@ -57,7 +57,7 @@ func slowly(text *logBuffer, before func()) *rlock.Options {
 // losses told in time.
 func TestFakeTimeBlockedLogger(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, text := newFakeRedis(t), &logBuffer{}
 		var o obstacle
 		c := f.client(t, slowly(text, o.pass))
@@ -101,7 +101,7 @@ func TestFakeTimeBlockedLogger(t *testing.T) {
 // Three thousand leases lapse at once, and each line takes 1.3 ms.
 func TestFakeTimeManyLossesAtOnce(t *testing.T) {
 	redistest.Long(t, "3,000 locks")
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, text := newFakeRedis(t), &logBuffer{}
 		opts := slowly(text, func() { time.Sleep(1300 * time.Microsecond) })
 		opts.Trace = rlock.Trace{}
@@ -131,7 +131,7 @@ func TestFakeTimeManyLossesAtOnce(t *testing.T) {
 // What is too much is dropped, and the log says how much.
 func TestFakeTimeDroppedReports(t *testing.T) {
 	redistest.Long(t, "200 locks for a minute of fake time take 10 s")
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, text := newFakeRedis(t), &logBuffer{}
 		var o obstacle
 		c := f.client(t, slowly(text, o.pass))
@@ -154,7 +154,7 @@ func TestFakeTimeDroppedReports(t *testing.T) {
 // Close waits for a report, but not for longer than its context.
 func TestFakeTimeCloseWithABlockedLogger(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, text := newFakeRedis(t), &logBuffer{}
 		var o obstacle
 		c := f.client(t, slowly(text, o.pass))
@@ -180,7 +180,7 @@ func TestFakeTimeBlockedCaller(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Acquired", "Released"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				var o obstacle
 				var first atomic.Bool

@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -57,7 +57,7 @@ func TestRetainedLockInMultiLockIsCounted(t *testing.T) {
 // The time in which nobody held the lock is not part of a hold.
 func TestFakeTimeRetainedLockIsNotHeldWhileItIsParked(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		var holds []time.Duration
 		c := f.client(t, &rlock.Options{Trace: rlock.Trace{Released: func(_ context.Context, r rlock.Release) {

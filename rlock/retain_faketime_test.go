@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -35,7 +36,7 @@ func newKept(t *testing.T, retention time.Duration) (*fakeRedis, *rlock.Lock) {
 // A lock that nobody takes again is released when its time is over.
 func TestFakeTimeRetentionEnds(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, _ := newKept(t, time.Minute)
 		time.Sleep(time.Minute - time.Second)
 		synctest.Wait()
@@ -49,7 +50,7 @@ func TestFakeTimeRetentionEnds(t *testing.T) {
 // A lock that is in use when its time is over goes back to the server when it is unlocked.
 func TestFakeTimeRetentionEndsInUse(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, mu := newKept(t, time.Second)
 		before := len(f.scripts("retain"))
 		for range 100 {
@@ -70,7 +71,7 @@ func TestFakeTimeRetentionEndsInUse(t *testing.T) {
 // A recall that does not arrive costs the time for which the lock may be kept.
 func TestFakeTimeRecallIsLost(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, mu := newKept(t, 2*time.Second)
 		other := f.client(t, nil).NewLock("a")
 		f.deafListeners.Store(true)
@@ -101,7 +102,7 @@ func TestFakeTimeRecallIsLost(t *testing.T) {
 // The subscription is lost while a lock is kept: a recall may have been missed.
 func TestFakeTimeRecallMayBeMissed(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, _ := newKept(t, time.Hour)
 		f.cut()
 		time.Sleep(time.Second)
@@ -113,7 +114,7 @@ func TestFakeTimeRecallMayBeMissed(t *testing.T) {
 // A lock is lost while nobody holds it: nobody is told, and the next Lock acquires it.
 func TestFakeTimeRetainedLockIsLost(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		lost := 0
 		c := f.client(t, &rlock.Options{Trace: rlock.Trace{Lost: func(rlock.Loss) { lost++ }}})
@@ -136,7 +137,7 @@ func TestFakeTimeRetainedLockIsLost(t *testing.T) {
 // An answer that is lost leaves it open whether the lock is kept: it is released.
 func TestFakeTimeRetainUnanswered(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Hour))
 		held, hold := lock(t, t.Context(), mu)
@@ -157,7 +158,7 @@ func TestFakeTimeRetainUnanswered(t *testing.T) {
 // Close gives back what is kept, also if it is being taken at that moment.
 func TestFakeTimeCloseOfRetained(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)
 		mu := c.NewLock("a", rlock.WithRetention(time.Hour))
@@ -178,7 +179,7 @@ func TestFakeTimeCloseOfRetained(t *testing.T) {
 // A client that cannot hear keeps nothing.
 func TestFakeTimeRetainedDeaf(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.denySubscribe.Store(true)
 		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Hour))

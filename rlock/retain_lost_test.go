@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -41,7 +42,7 @@ func (l *losingAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 // the client releases it.
 func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const lease = 30 * time.Second
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -72,7 +73,7 @@ func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
 // held twice.
 func TestFakeTimeParkedGrantEndsWithTheNext(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Hour))

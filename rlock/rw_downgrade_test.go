@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A writer that becomes a reader lets in the readers of its own client, whether they
@@ -13,7 +15,7 @@ import (
 func TestFakeTimeDowngradeIsToldInMemory(t *testing.T) {
 	t.Parallel()
 	for _, deaf := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
 			mu := f.client(t, nil).NewRWLock("a", longLease)
 			held, writer := lock(t, t.Context(), mu.Writer())

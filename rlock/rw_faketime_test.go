@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -15,7 +16,7 @@ import (
 // while; a reader that waits for it costs no more.
 func TestFakeTimeWritersIntent(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		one, other := f.client(t, nil).NewRWLock("a"), f.client(t, nil).NewRWLock("a")
 		_, hold := lock(t, t.Context(), one.Reader())
@@ -45,7 +46,7 @@ func TestFakeTimeWritersIntent(t *testing.T) {
 // A writer that dies while it waits keeps readers out for 10 s, no longer.
 func TestFakeTimeDeadWritersIntent(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
 		_, hold := lock(t, t.Context(), mu.Reader())
@@ -71,7 +72,7 @@ func lock2(t *testing.T, mu *rlock.Lock) (context.Context, *rlock.Hold) {
 // millisecond, although others have prolonged the lock and left without a word.
 func TestFakeTimeDeadReader(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)
 		const dead = "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:7"
@@ -97,7 +98,7 @@ func TestFakeTimeDeadReader(t *testing.T) {
 // A downgrade that Redis did not hear of in time is made good.
 func TestFakeTimeLateDowngrade(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{UnlockTimeout: time.Second}).NewRWLock("a")
 		writing, write := lock(t, t.Context(), mu.Writer())
@@ -118,7 +119,7 @@ func TestFakeTimeLateDowngrade(t *testing.T) {
 // Without renewal both kinds of hold end with the lease.
 func TestFakeTimeReadWriteExpiry(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a", rlock.WithLeaseTime(10*time.Second), rlock.WithoutRenewal())
 		writing, write := lock(t, t.Context(), mu.Writer())

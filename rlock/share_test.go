@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -18,7 +19,7 @@ import (
 // one for the application.
 func TestFakeTimeReadersJoin(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
 		first, hold := lock(t, t.Context(), mu.Reader())
@@ -62,7 +63,7 @@ func TestFakeTimeReadersWaitForOneAnswer(t *testing.T) {
 	const late = 10 * time.Millisecond
 	for name, asks := range map[string]int{"who stays": 1, "who leaves": 2} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				mu := f.client(t, nil).NewRWLock("a")
 				_, hold := lock(t, t.Context(), mu.Reader()) // teaches the server the scripts
@@ -112,7 +113,7 @@ func TestFakeTimeReadersWhoLeaveWithTheAnswer(t *testing.T) {
 	const late = 10 * time.Millisecond
 	var in, out atomic.Int32
 	for range 100 {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
 			mu := f.client(t, nil).NewRWLock("a")
 			_, hold := lock(t, t.Context(), mu.Reader())
@@ -156,7 +157,7 @@ func TestFakeTimeReadersWhoseInquiryFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				mu := f.client(t, nil).NewRWLock("a")
 				heal := fault(t, f, f.client(t, nil).NewRWLock("a"))
@@ -214,7 +215,7 @@ func TestFakeTimeReadersThatDoNotJoin(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				c := f.client(t, nil)
 				first, second := of(c)
@@ -244,7 +245,7 @@ func TestFakeTimeReadersThatDoNotJoin(t *testing.T) {
 // time in which they join.
 func TestFakeTimeJoiningDoesNotStarveWriters(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -274,7 +275,7 @@ func TestFakeTimeJoiningDoesNotStarveWriters(t *testing.T) {
 // client knows of that writer without a message.
 func TestFakeTimeNobodyJoinsPastAWaitingWriter(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
 		held, hold := lock(t, t.Context(), mu.Reader())
@@ -291,7 +292,7 @@ func TestFakeTimeNobodyJoinsPastAWaitingWriter(t *testing.T) {
 // What is lost is lost for all who share it.
 func TestFakeTimeLossOfJoinedReaders(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
 		first, hold := lock(t, t.Context(), mu.Reader())

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -139,7 +138,7 @@ func useAtRandom(t *testing.T, locks []*rlock.Lock, calls *atomic.Int64) {
 // there was something to release.
 func TestStatsOfLosses(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f, ctx := newFakeRedis(t), t.Context()
 		c := f.client(t, &rlock.Options{LeaseTime: 3 * time.Second})
 		_, noticed := lock(t, ctx, c.NewLock("noticed"))

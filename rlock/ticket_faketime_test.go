@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
 // The server grants the lock to a ticket whose owner has left: a late request. The client
 // passes it on, and gives back the tokens that were reserved for that owner.
 func TestFakeTimeTokensOfALateTicket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewFairLock("a", rlock.WithFencing()))
@@ -41,7 +42,7 @@ func TestFakeTimeTokensOfALateTicket(t *testing.T) {
 // queue. The client does that when it has the rights again, even if a lease would have
 // ended by then.
 func TestFakeTimeTicketOutlivesTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.holder("a", time.Hour)
@@ -61,7 +62,7 @@ func TestFakeTimeTicketOutlivesTheLease(t *testing.T) {
 // A client whose tickets were all dropped is told so, and asks again.
 func TestFakeTimeTicketsWereDropped(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.holder("a", time.Hour)

@@ -2,10 +2,11 @@ package rlock
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // The client converts a time of the server's clock to its own. The result is never later
@@ -13,7 +14,7 @@ import (
 // more than 1 %.
 func TestFakeTimeReckoning(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const us = int64(time.Microsecond)
 		sent := time.Now()
 		m := moment{sent, 5_000_000}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -18,7 +19,7 @@ func TestFakeTimeGrantByMessage(t *testing.T) {
 	for _, kind := range []string{"plain", "fair"} {
 		for _, fencing := range []bool{false, true} {
 			t.Run(fmt.Sprint(kind, " fenced ", fencing), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
 					f := newFakeRedis(t)
 					f.teach(t)
 					var opts []rlock.LockOption
@@ -60,7 +61,7 @@ func TestFakeTimeGrantIsConfirmed(t *testing.T) {
 		"fixed": {rlock.WithoutRenewal(), rlock.WithLeaseTime(20 * time.Second)}, "fenced": {rlock.WithFencing()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.teach(t)
 				f.holder("a", time.Hour)
@@ -84,7 +85,7 @@ func TestFakeTimeStaleMessage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.teach(t)
 				f.holder("a", time.Hour)
@@ -113,7 +114,7 @@ func TestFakeTimeStaleMessage(t *testing.T) {
 // Whatever else comes does no harm.
 func TestFakeTimeJunkMessages(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.holder("a", time.Hour)
 		w := f.row(t, f.client(t, nil).NewLock("a"))[0]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -16,7 +17,7 @@ import (
 // memory: nothing is sent.
 func TestFakeTimeNextInheritsTheTicket(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.holder("a", time.Hour)
@@ -52,7 +53,7 @@ func TestFakeTimeNextInheritsTheTicket(t *testing.T) {
 // The first waiter leaves while its request is under way. The next one asks at once.
 func TestFakeTimeFirstLeavesWhileItAsks(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		mu := f.client(t, nil).NewLock("a")
@@ -81,7 +82,7 @@ func TestFakeTimeTicketIsTakenBack(t *testing.T) {
 		"nobody": nil, "other lease": {rlock.WithLeaseTime(20 * time.Second)}, "fenced": {rlock.WithFencing()}, "fixed": {rlock.WithoutRenewal()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.teach(t)
 				f.holder("a", time.Hour)
@@ -115,7 +116,7 @@ func TestFakeTimeTicketIsTakenBack(t *testing.T) {
 // lock on.
 func TestFakeTimeGrantToALeaver(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.holder("a", time.Hour)
@@ -151,7 +152,7 @@ func TestFakeTimeGrantToALeaver(t *testing.T) {
 // back. One that grants nothing is ignored.
 func TestFakeTimeMessageForNobody(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		f.holder("a", time.Hour)
@@ -176,7 +177,7 @@ func TestFakeTimeMessageForTheHolder(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.holder("a", time.Hour)
 				mu := lockOf(f.client(t, nil), kind)

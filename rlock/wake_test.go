@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -28,7 +29,7 @@ func TestFakeTimeReleasesWhileTheSubscriptionIsLost(t *testing.T) {
 		{"deaf", func(f *fakeRedis) { f.deafListeners.Store(true) }},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				one, other := f.client(t, nil), f.client(t, nil)
 				mu := one.NewLock("a", rlock.WithoutHandoff(), longLease)
@@ -60,7 +61,7 @@ func TestFakeTimeDeafAfterAnOwnRelease(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]rlock.LockOption{"deaf": rlock.WithoutHandoff(), "polling": rlock.WithPolling(rlock.Polling{})} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				hearing := f.client(t, nil).NewLock("a", longLease)
 				held, hold := lock(t, t.Context(), hearing)
@@ -90,7 +91,7 @@ func TestFakeTimeDeafAfterAnOwnRelease(t *testing.T) {
 func TestFakeTimeDeafClients(t *testing.T) {
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				f := newFakeRedis(t)
 				f.denySubscribe.Store(true)
 				f.holder("a", time.Hour)
@@ -120,7 +121,7 @@ func TestFakeTimeDeafClients(t *testing.T) {
 // A fair waiter behind a plain holder is served at once.
 func TestFakeTimeFairBehindPlain(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
 		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
@@ -142,7 +143,7 @@ func TestFakeTimeFairBehindPlain(t *testing.T) {
 // Goroutines that loop on TryLock do not keep out who waits elsewhere.
 func TestFakeTimeTryLockLoop(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
 		mu, elsewhere := f.client(t, nil).NewLock("a"), f.client(t, nil).NewLock("a")

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlocktest"
 )
@@ -35,7 +36,7 @@ func (j *Job) work(ctx context.Context) error {
 }
 
 func TestJobStopsWhenItsLockIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		job := &Job{Locks: server.Locks(nil), Takes: time.Hour}
 		result := make(chan error)
@@ -54,7 +55,7 @@ func TestJobStopsWhenItsLockIsLost(t *testing.T) {
 }
 
 func TestJobStopsBeforeAnotherCanStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		job := &Job{Locks: server.Locks(nil), Takes: time.Hour}
 		result := make(chan error)
@@ -74,7 +75,7 @@ func TestJobStopsBeforeAnotherCanStart(t *testing.T) {
 }
 
 func TestJobsRunOneAfterTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		start := time.Now()
 		result := make(chan error)

@@ -7,10 +7,11 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // connected returns both ends of a connection.
@@ -53,7 +54,7 @@ func TestConnClose(t *testing.T) {
 }
 
 func TestConnDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		_, client, server := connected(t)
 		start := time.Now()
 		require.NoError(t, client.SetDeadline(start.Add(time.Second)))
@@ -83,7 +84,7 @@ func TestConnDeadline(t *testing.T) {
 }
 
 func TestHangHoldsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		n, client, server := connected(t)
 		n.set(hanging)
 		_, err := client.Write([]byte("x"))
@@ -105,7 +106,7 @@ func TestHangHoldsBack(t *testing.T) {
 }
 
 func TestRefuseBreaks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		n, client, server := connected(t)
 		_, err := client.Write([]byte("x"))
 		require.NoError(t, err)

@@ -15,13 +15,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlocktest"
 )
 
 // inAndOut runs a test in a bubble and outside of one.
 func inAndOut(t *testing.T, test func(t *testing.T)) {
-	t.Run("in a bubble", func(t *testing.T) { synctest.Test(t, test) })
+	t.Run("in a bubble", func(t *testing.T) { redistest.Bubble(t, test) })
 	t.Run("outside", test)
 }
 
@@ -105,7 +106,7 @@ func TestDeafSubscriberDoesNotBlockPublish(t *testing.T) {
 }
 
 func TestEvict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		locks := server.Locks(&rlock.Options{Prefix: "app:"})
 		ctx, hold, err := locks.NewLock("a").Lock(t.Context())
@@ -120,7 +121,7 @@ func TestEvict(t *testing.T) {
 }
 
 func TestTakeOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
 		mu := server.Locks(nil).NewLock("a")
 		ctx, hold, err := mu.Lock(t.Context())
@@ -158,7 +159,7 @@ func TestUnreachable(t *testing.T) {
 		"refuse": (*rlocktest.Server).Refuse,
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				server := rlocktest.NewServer(t)
 				mu := server.Locks(nil).NewLock("a")
 				ctx, hold, err := mu.Lock(t.Context())
@@ -187,7 +188,7 @@ func TestShortFaultIsNoLoss(t *testing.T) {
 		"refuse": (*rlocktest.Server).Refuse,
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				server := rlocktest.NewServer(t)
 				ctx, hold, err := server.Locks(nil).NewLock("a").Lock(t.Context())
 				require.NoError(t, err)
@@ -208,7 +209,7 @@ func TestShortFaultIsNoLoss(t *testing.T) {
 // has given up and closed the connection.
 // The log names a lock that is not renewed, and says when it is again.
 func TestLogOfAShortFault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		server := rlocktest.NewServer(t)
 		locks := server.Locks(&rlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -248,7 +249,7 @@ func TestHangDeliversLate(t *testing.T) {
 
 // A test that leaves a lock held fails.
 func TestHeldLockFailsTheTest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		spy := &spy{TB: t}
 		_, _, err := rlocktest.NewServer(spy).Locks(nil).NewLock("a").Lock(t.Context())
 		require.NoError(t, err)
@@ -259,7 +260,7 @@ func TestHeldLockFailsTheTest(t *testing.T) {
 }
 
 func TestMistakesFailTheTest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		spy := &spy{TB: t}
 		server := rlocktest.NewServer(spy)
 		server.Evict("no such lock")
@@ -295,7 +296,7 @@ func (s *spy) end() {
 
 // Three servers are enough for a quorum lock, and one that hangs does not matter.
 func TestQuorumLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var servers []*rlocktest.Server
 		var clients []*rlock.Client
 		for range 3 {

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // wallAhead returns t with the wall clock d further on, in whole seconds, and
@@ -45,7 +47,7 @@ type suspendable struct {
 func onSuspendable(t *testing.T, test func(*testing.T, *suspendable)) {
 	t.Helper()
 	boot := time.Now()
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		m, start := new(suspendable), time.Now()
 		m.Scheduler = New(func(_ context.Context, due []Renewal[string]) []error {
 			m.renewals.Add(int64(len(due)))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -24,7 +25,7 @@ func newLooked(t *testing.T, quiet time.Duration) dog {
 }
 
 func TestLookedAtLeaseIsTrustedAsLongAsItIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newLooked(t, time.Hour)
 		_, lost := d.take("a", 25*time.Second, false)
 		time.Sleep(50 * time.Minute)
@@ -40,7 +41,7 @@ func TestLookedAtLeaseIsTrustedAsLongAsItIsRenewed(t *testing.T) {
 // Nobody renews any more: looking at the lease must not lengthen the trust in it, nor
 // shorten the time to stop, nor become more and more frequent.
 func TestLookedAtLeaseEndsBeforeTheLeaseDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newLooked(t, time.Minute)
 		e, lost := d.take("a", 25*time.Second, false)
 		time.Sleep(2 * time.Minute)
@@ -59,7 +60,7 @@ func TestLookedAtLeaseEndsBeforeTheLeaseDoes(t *testing.T) {
 }
 
 func TestLookedAtLeaseWithoutEndIsNotTrusted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		for _, left := range []watchdog.Left{0, -1, watchdog.Left(-time.Hour)} {
 			d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error { return left })
 			_, lost := d.take("a", lease, false)
@@ -71,7 +72,7 @@ func TestLookedAtLeaseWithoutEndIsNotTrusted(t *testing.T) {
 }
 
 func TestLookedAtLeaseThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
 			if call < 3 {
 				return watchdog.Left(lease)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -27,7 +28,7 @@ func TestLossAtTheExactInstant(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				release := make(chan struct{})
 				d := newDog(t, watchdog.Options{}, tt.answer(release))
 				defer close(release)
@@ -56,7 +57,7 @@ func TestLossAtTheExactInstant(t *testing.T) {
 }
 
 func TestRefusedIsLostAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{BatchSize: 1}, func(_ context.Context, _ int, key string) error {
 			time.Sleep(20 * time.Millisecond)
 			if key == "gone" {
@@ -76,7 +77,7 @@ func TestRefusedIsLostAtOnce(t *testing.T) {
 }
 
 func TestFixedLapsesUnrenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		_, lost := d.take("a", lease, true)
 		time.Sleep(time.Minute)
@@ -87,7 +88,7 @@ func TestFixedLapsesUnrenewed(t *testing.T) {
 }
 
 func TestAddRefusesALapsedLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		for _, tt := range []struct {
 			length, age time.Duration
@@ -106,7 +107,7 @@ func TestAddRefusesALapsedLease(t *testing.T) {
 }
 
 func TestStopIsFinal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
 			time.Sleep(time.Second)
 			return nil
@@ -128,7 +129,7 @@ func TestStopIsFinal(t *testing.T) {
 // Every entry has exactly one end, although Stop, Check, the loop and a refusal
 // meet in one instant.
 func TestOneEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const length = 100 * time.Millisecond
 		d := newDog(t, watchdog.Options{}, func(ctx context.Context, _ int, _ string) error {
 			<-ctx.Done() // the bound of the last attempts is the loss point
@@ -162,7 +163,7 @@ func TestOneEnd(t *testing.T) {
 }
 
 func TestLateLoopLooksAtWindowsFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		d.stall(20 * time.Second)
 		_, over := d.take("over", 20*time.Second, false)
@@ -177,7 +178,7 @@ func TestLateLoopLooksAtWindowsFirst(t *testing.T) {
 }
 
 func TestCheckDoesNotWaitForTheLoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		d.stall(time.Minute)
 		e, lost := d.take("a", lease, false)
@@ -194,7 +195,7 @@ func TestCheckDoesNotWaitForTheLoop(t *testing.T) {
 }
 
 func TestCallbacksRunWithoutMutex(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		other, _ := d.take("other", lease, false)
 		done := false

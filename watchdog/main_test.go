@@ -4,11 +4,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-func TestMain(m *testing.M) {
-	redistest.InBubbles()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

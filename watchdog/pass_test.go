@@ -10,13 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
 // The heir has the window and the renewals of the one before it, which hears
 // nothing more.
 func TestPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var refuse atomic.Bool
 		f := newFake(func(context.Context, int, string) error {
 			if refuse.Load() {
@@ -58,7 +59,7 @@ func TestPass(t *testing.T) {
 }
 
 func TestPassIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(hang)
 		s := watchdog.New(f.renew, watchdog.Options{})
 		defer s.Close(context.Background())

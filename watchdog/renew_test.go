@@ -9,11 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
 func TestRenewalTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
 			time.Sleep(2 * time.Second) // a slow reply changes neither schedule nor window
 			return nil
@@ -41,7 +42,7 @@ func TestRenewalTimes(t *testing.T) {
 }
 
 func TestHangingAttemptsAreOvertaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, hang)
 		d.take("a", lease, false)
 		time.Sleep(time.Minute)
@@ -59,7 +60,7 @@ func TestHangingAttemptsAreOvertaken(t *testing.T) {
 // the send time of the first, and the third attempt is due a third of the lease
 // after it.
 func TestOvertakenSuccessCountsFromItsOwnSend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, func(ctx context.Context, call int, _ string) error {
 			if call == 1 {
 				time.Sleep(lease/6 + time.Second)
@@ -82,7 +83,7 @@ func TestOvertakenSuccessCountsFromItsOwnSend(t *testing.T) {
 func TestStaleAnswerChangesNothing(t *testing.T) {
 	for _, stale := range []error{nil, errAway} {
 		t.Run(fmt.Sprint(stale), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
 					if call == 1 {
 						time.Sleep(lease/6 + time.Second)
@@ -102,7 +103,7 @@ func TestStaleAnswerChangesNothing(t *testing.T) {
 }
 
 func TestFailureOlderThanRearmChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
 			if call == 1 {
 				time.Sleep(2 * time.Second)
@@ -122,7 +123,7 @@ func TestFailureOlderThanRearmChangesNothing(t *testing.T) {
 }
 
 func TestRetriesBackOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const length = 6 * time.Second // bound 1s, lapse 5338ms
 		d := newDog(t, watchdog.Options{}, away)
 		d.take("a", length, false)
@@ -143,7 +144,7 @@ func TestRetriesBackOff(t *testing.T) {
 // A success ends a series of failures: the next failure is retried as soon as
 // the first was, and what was wrong before is not blamed for a later loss.
 func TestSuccessForgetsFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
 			switch {
@@ -166,7 +167,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 }
 
 func TestRenewedAgainAfterAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		start := time.Now()
 		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
 			if since := time.Since(start); since > 20*time.Second && since < 30*time.Second {
@@ -185,7 +186,7 @@ func TestRenewedAgainAfterAnOutage(t *testing.T) {
 func TestWrongNumberOfResultsIsUnknown(t *testing.T) {
 	for _, n := range []int{0, 2} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				s := watchdog.New(func(context.Context, []watchdog.Renewal[string]) []error {
 					return make([]error, n)
 				}, watchdog.Options{})
@@ -222,7 +223,7 @@ func TestRearm(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				d := newDog(t, watchdog.Options{}, well)
 				e, lost := d.take("a", lease, tt.fixed)
 				time.Sleep(4 * time.Second)
@@ -252,7 +253,7 @@ func TestRearm(t *testing.T) {
 
 // No bound is below a millisecond: a lease of no length must not spin.
 func TestRearmWithoutLengthDoesNotSpin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, away)
 		e, lost := d.take("a", 100*time.Millisecond, false)
 		e.Rearm(time.Now(), 0, false)
@@ -263,7 +264,7 @@ func TestRearmWithoutLengthDoesNotSpin(t *testing.T) {
 }
 
 func TestAnHourOfRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const length = 600 * time.Millisecond
 		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
 			time.Sleep(time.Millisecond)
@@ -280,7 +281,7 @@ func TestAnHourOfRenewals(t *testing.T) {
 // A lease that begins shorter than it is to be: until the first renewal is
 // answered, attempts are as frequent as a short lease needs them.
 func TestLeaseThatGrows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const short = 6 * time.Second
 		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
 			if call == 1 {

@@ -21,7 +21,7 @@ import (
 )
 
 func TestTenThousandLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const n = 10_000
 		before := redistest.Goroutines()
 		var inside, most atomic.Int64
@@ -62,7 +62,7 @@ func TestTenThousandLeases(t *testing.T) {
 
 // Ten thousand renewals that were all late go out at once, but are spread again.
 func TestSpreadAgainAfterAStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		d.stall(15 * time.Second)
 		for range 1000 {
@@ -84,7 +84,7 @@ func TestSpreadAgainAfterAStall(t *testing.T) {
 }
 
 func TestBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{BatchSize: 4}, well)
 		const mid = 12 * time.Second // bound 2s, less than half of the others'
 		const wake = 10200 * time.Millisecond
@@ -113,7 +113,7 @@ func TestBatches(t *testing.T) {
 }
 
 func TestHungBatchTouchesNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		d := newDog(t, watchdog.Options{BatchSize: 1}, func(_ context.Context, _ int, key string) error {
 			if key == "hangs" {
@@ -131,7 +131,7 @@ func TestHungBatchTouchesNoOther(t *testing.T) {
 }
 
 func TestEqualKeysAreTwoEntries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		one, _ := d.take("a", lease, false)
 		two, lost := d.take("a", lease, false)
@@ -143,7 +143,7 @@ func TestEqualKeysAreTwoEntries(t *testing.T) {
 }
 
 func TestShortLeaseWakesTheLoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		d.take("long", lease, false)
 		time.Sleep(1500 * time.Millisecond) // the loop sleeps until 2s
@@ -161,7 +161,7 @@ func TestLoopEndsWhenIdleAndStartsAgain(t *testing.T) {
 		stacks := make([]byte, 1<<20)
 		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("]).loop("))
 	}
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, well)
 		require.Zero(t, loops())
 		for range 3 {
@@ -182,7 +182,7 @@ func TestLoopEndsWhenIdleAndStartsAgain(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		d := newDog(t, watchdog.Options{}, func(ctx context.Context, _ int, _ string) error {
 			<-ctx.Done()
@@ -217,7 +217,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestFailedRenewalsAreLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
 		d := newDog(t, watchdog.Options{Logger: log}, func(_ context.Context, call int, _ string) error {

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestLeash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		held, lose := context.WithCancelCause(t.Context())
 		until := time.Now().Add(10 * time.Second)
 		l := leash{held: held, until: func() time.Time { return until }, grace: 3 * time.Second, margin: time.Second}

@@ -36,7 +36,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	redistest.InBubbles()
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "8")
 	goleak.VerifyTestMain(m)

@@ -46,7 +46,7 @@ func TestProgressSaysWhyThereIsNoLock(t *testing.T) {
 		"rlock: no lock from h:1/0 yet: READONLY replica\n": {why: errors.New("READONLY replica")},
 		"": {heard: true, why: errors.New("x")},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			out, err := os.CreateTemp(t.TempDir(), "")
 			require.NoError(t, err)
 			defer func() { require.NoError(t, out.Close()) }()

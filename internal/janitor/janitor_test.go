@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,10 +15,7 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-func TestMain(m *testing.M) {
-	redistest.InBubbles()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const lease = 30 * time.Second
 
@@ -85,7 +81,7 @@ func (h *host) answers(yes bool) {
 // One owner has one job, however often it is asked for, and what may arrive later is
 // looked for once.
 func TestFakeTimeOneJobForAnOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost(t)
 		h.takes = time.Second
 		for range 10 {
@@ -101,7 +97,7 @@ func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 
 // A short lease does not make requests arrive sooner.
 func TestFakeTimeArrivalAfterAShortLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost(t)
 		left := h.left("me:1")
 		left.Lease = 100 * time.Millisecond
@@ -113,7 +109,7 @@ func TestFakeTimeArrivalAfterAShortLease(t *testing.T) {
 
 // The end of the lease ends what no release could.
 func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost(t)
 		h.answers(false)
 		h.Sweep(h.left("me:1"), time.Now().Add(lease))
@@ -126,7 +122,7 @@ func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
 // A release is sent once even when the lease is over, as the key may have lost its TTL;
 // but not to a server that is silent.
 func TestFakeTimeTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost(t)
 		h.Sweep(h.left("me:1"), time.Now().Add(-time.Second))
 		h.open.Wait()
@@ -146,7 +142,7 @@ func TestFakeTimeTooLate(t *testing.T) {
 // While the server is silent a few try, requests that may leave more are held back, and
 // the first answer brings all the others.
 func TestFakeTimeBacklog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		const owners = 1000
 		h := newHost(t)
 		h.takes = time.Millisecond
@@ -181,7 +177,7 @@ func TestFakeTimeBacklog(t *testing.T) {
 func TestFakeTimeRefused(t *testing.T) {
 	for name, likely := range map[string]bool{"likely": true, "perhaps nothing": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				h := newHost(t)
 				h.Classify = func(err error) (request.Outcome, bool) {
 					if err != nil {
@@ -210,7 +206,7 @@ func TestFakeTimeRefused(t *testing.T) {
 
 // Flush does at once what waits for its time.
 func TestFakeTimeFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost(t)
 		h.SweepAgain(h.left("me:1"))
 		time.Sleep(time.Second)
@@ -222,7 +218,7 @@ func TestFakeTimeFlush(t *testing.T) {
 
 // Memory is bounded: what is forgotten ends with its lease.
 func TestFakeTimeTooManyOwners(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost(t)
 		for n := range maxJobs + 10 {
 			h.SweepAgain(h.left(strconv.Itoa(n)))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // fixture is a Writer without a server, on the clock of a bubble.
@@ -33,7 +34,7 @@ var errFinal = errors.New("NOPERM")
 
 // onBubble calls f with a Writer, which is closed after it.
 func onBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := &fixture{start: time.Now()}
 		f.Writer = record.NewWriter(record.Source{
 			Who:  func() record.Who { return record.Who{Host: "h", Started: f.start} },

@@ -19,15 +19,12 @@ import (
 	"github.com/go-rlock/rlock/internal/report"
 )
 
-func TestMain(m *testing.M) {
-	redistest.InBubbles()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const limit = 8192
 
 func TestCallsKeepTheirOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var q report.Queue
 		var made []int
 		for i := range 100 {
@@ -55,7 +52,7 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 }
 
 func TestNoGoroutineWithoutCalls(t *testing.T) {
-	synctest.Test(t, func(*testing.T) { // fails if one is left
+	redistest.Bubble(t, func(*testing.T) { // fails if one is left
 		var q report.Queue
 		q.Do(func() { time.Sleep(time.Hour) })
 		synctest.Wait()
@@ -65,7 +62,7 @@ func TestNoGoroutineWithoutCalls(t *testing.T) {
 }
 
 func TestWhatHasNoRoomIsCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var told []int
 		made := 0
 		q := &report.Queue{Dropped: func(n int) { told = append(told, n, made) }}
@@ -86,7 +83,7 @@ func TestWhatHasNoRoomIsCounted(t *testing.T) {
 }
 
 func TestWaitIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var q report.Queue
 		blocked := make(chan struct{})
 		q.Do(func() { <-blocked })
@@ -129,7 +126,7 @@ func (a asked) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func TestLoggerWaitsForNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		var q report.Queue
 		var text bytes.Buffer
 		block := make(chan struct{})

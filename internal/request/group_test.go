@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 const senders = 4
@@ -136,7 +138,7 @@ func idle(t *testing.T, g *Group) {
 // Those who come at the same time share one pipeline; those who come while it is on
 // its way share the next.
 func TestFakeTimeConcurrentRequestsShareAPipeline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, time.Millisecond)
 		require.NoError(t, ask(t.Context(), g, "first"))
 		start := time.Now()
@@ -162,7 +164,7 @@ func TestFakeTimeConcurrentRequestsShareAPipeline(t *testing.T) {
 // On a line of any length there is group commit, and it takes as many pipelines as
 // there are senders, at most.
 func TestFakeTimeFarServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, 200*time.Millisecond)
 		var wg sync.WaitGroup
 		for range 1000 {
@@ -184,7 +186,7 @@ func TestFakeTimeFarServer(t *testing.T) {
 func TestFakeTimeLeaving(t *testing.T) {
 	for after, want := range map[time.Duration]error{5 * time.Millisecond: ErrNotSent, 15 * time.Millisecond: ErrAbandoned} {
 		t.Run(after.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				l, g := newLine(t, 10*time.Millisecond)
 				start := time.Now()
 				var ended time.Duration
@@ -218,7 +220,7 @@ func TestFakeTimeLeaving(t *testing.T) {
 
 // A batch whose callers have all left stops waiting for a connection, and is not sent.
 func TestFakeTimeLeavingBeforeThereIsAConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, time.Millisecond)
 		l.take(time.Millisecond, time.Hour)
 		var wg sync.WaitGroup
@@ -241,7 +243,7 @@ func TestFakeTimeLeavingBeforeThereIsAConnection(t *testing.T) {
 // A batch waits for a connection only as long as for an answer; then its callers may
 // ask again.
 func TestFakeTimeNoConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, time.Millisecond)
 		require.NoError(t, ask(t.Context(), g, "first"))
 		l.take(time.Millisecond, time.Hour)
@@ -256,7 +258,7 @@ func TestFakeTimeNoConnection(t *testing.T) {
 
 // Each call has a bound of its own, wherever it is.
 func TestFakeTimeBounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, 100*time.Millisecond)
 		require.NoError(t, ask(t.Context(), g, "first"))
 		l.take(700*time.Millisecond, 0)
@@ -285,7 +287,7 @@ func TestFakeTimeBounds(t *testing.T) {
 // What hangs is given up, and those behind it go out past it. Who had left hears of
 // that, and of the answer if it comes after all.
 func TestFakeTimeGivingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, time.Millisecond)
 		require.NoError(t, ask(t.Context(), g, "first"))
 		l.take(time.Minute, 0)
@@ -328,7 +330,7 @@ func TestFakeTimeGivingUp(t *testing.T) {
 func TestFakeTimeAlone(t *testing.T) {
 	for name, obeys := range map[string]bool{"ContextTimeoutEnabled": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				l, g := newLine(t, swift-1, func(o *redis.Options) { o.ContextTimeoutEnabled = obeys })
 				var goroutines atomic.Int32
 				g.Begin = func() { goroutines.Add(1) }
@@ -350,7 +352,7 @@ func TestFakeTimeAlone(t *testing.T) {
 
 // Held calls are not sent until they may be; those that leave nothing behind are.
 func TestFakeTimeHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, time.Millisecond)
 		g.Hold(true)
 		late := func(error) { t.Error("it was not sent") }

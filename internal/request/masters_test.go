@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // Keys of three slots, which the nodes of [fake] share: 3300, 7365, 11298.
@@ -93,7 +95,7 @@ func (f *fake) idle(t *testing.T) {
 // Those who come at the same time share a pipeline for each master, but for the very
 // first, who have the map loaded.
 func TestFakeTimeAPipelineForEachMaster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t)
 		require.NoError(t, f.ask(t.Context(), "b", "first"))
 		start := time.Now()
@@ -120,7 +122,7 @@ func TestFakeTimeAPipelineForEachMaster(t *testing.T) {
 
 // A node that gives no answer keeps nobody waiting who asks another.
 func TestFakeTimeSilentMaster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t)
 		for _, key := range keys {
 			require.NoError(t, f.ask(t.Context(), key, "first"))
@@ -149,7 +151,7 @@ func TestFakeTimeSilentMaster(t *testing.T) {
 // What is on its way to a node that is replaced ends without an answer, soon after the
 // map says so; what has not been sent goes to its successor.
 func TestFakeTimeReplacedMaster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t)
 		for _, key := range append(keys, keys...) { // the first goes by itself
 			require.NoError(t, f.ask(t.Context(), key, "first"))
@@ -187,7 +189,7 @@ func TestFakeTimeReplacedMaster(t *testing.T) {
 
 // A call that was left is heard of, also if it went by itself.
 func TestFakeTimeLeavingTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t)
 		f.line("10.0.0.1:1").take(time.Second, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -206,7 +208,7 @@ func TestFakeTimeLeavingTheFirst(t *testing.T) {
 // A client that reads from replicas has connections on which a replica would execute a
 // script. They are not, while a pipeline lasts.
 func TestFakeTimeGuard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t, func(o *redis.ClusterOptions) { o.ReadOnly = true })
 		require.NoError(t, f.ask(t.Context(), "b", "first"))
 		require.NoError(t, f.ask(t.Context(), "b", "second"))

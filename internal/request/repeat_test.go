@@ -3,10 +3,11 @@ package request
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // A request is given up when nobody was answered for as long as Total, not earlier.
@@ -14,7 +15,7 @@ func TestFakeTimeTotalCountsFromTheNewestAnswer(t *testing.T) {
 	const total = 5 * time.Second
 	for name, others := range map[string]time.Duration{"nobody": 0, "somebody": 20 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
 				start := time.Now()
 				p := Policy{Attempt: time.Second, Total: total, Classify: Classify, Report: func(error) time.Time {
 					if time.Since(start) < others {
@@ -37,7 +38,7 @@ func TestFakeTimeTotalCountsFromTheNewestAnswer(t *testing.T) {
 // A request whose own bound has ended the wait for a connection is made again: nobody has
 // left.
 func TestFakeTimeNotSentIsNotLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		n := 0
 		a := Do(t.Context(), Policy{Attempt: time.Second, Total: time.Minute, Classify: Classify},
 			func(ctx context.Context, _ bool, bound time.Duration, late func(int, error)) (int, error) {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,7 +56,7 @@ const window = 200 * time.Millisecond
 // rates returns how many requests so many goroutines make in a while, and how many
 // in the one after a server's stall.
 func rates(t *testing.T, goroutines int, stall time.Duration) (before, after int64) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
 		s, g := newCostly(t, 5*time.Microsecond)
 		ctx, cancel := context.WithCancel(t.Context())
 		var n atomic.Int64
@@ -106,7 +105,7 @@ func TestFakeTimeThroughputAfterAStall(t *testing.T) {
 // made to work for those that are asking again by then.
 func TestFakeTimeOverload(t *testing.T) {
 	for _, each := range []time.Duration{time.Millisecond, 5 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
 			const callers = 2048
 			s, g := newCostly(t, each)
 			var all sync.WaitGroup
