@@ -43,8 +43,8 @@ type call struct {
 // whose lease is 30 s.
 func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	rdb := redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:1",
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
+		Addr:     "127.0.0.1:1",
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") },
 		PoolSize: 10_000, PipelinePoolSize: 10_000, // nobody waits for a connection: see fakeredis_test.go
 	})
 	c, err := New(rdb, nil)
