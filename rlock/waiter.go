@@ -59,10 +59,9 @@ type wakeup struct {
 	woken bool          // before that
 }
 
-// enter takes the last place in the queue. It must be left in any case. first tells
-// whether it is the waiter's turn to ask.
-func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, first bool) {
-	w = &waiter{queues: qs, lock: l, course: course{since: began}}
+// enter takes the last place in the queue. It must be left in any case.
+func (qs *queues) enter(l *Lock, began time.Time) *waiter {
+	w := &waiter{queues: qs, lock: l, course: course{since: began}}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	w.queue = qs.of(l.key)
@@ -76,13 +75,17 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, first bool) {
 	if l.client.closed.Load() { // too late for Close to see it
 		w.wakeUp()
 	}
-	return w, l.order.contends(w)
+	return w
 }
 
 // await waits until it is the waiter's turn to ask, or it is given a grant. The error
 // says why it never came to that.
 func (w *waiter) await(ctx context.Context) error {
 	w.queues.mu.Lock()
+	if w.lock.order.contends(w) {
+		w.queues.mu.Unlock()
+		return nil
+	}
 	wake := w.enableWake()
 	w.slept = true
 	w.queues.mu.Unlock()
