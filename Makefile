@@ -1,8 +1,8 @@
 # make test      what a change must pass: the linters, and the tests with the race detector, on real servers of their own.
-#                On two idle cores 3 minutes, twice that beside other work or when nothing is compiled yet.
+#                On two idle cores 4 minutes, twice that beside other work or when nothing is compiled yet.
 #                Installs redis-server if it is missing.
 # make test-all  the same with what takes long or many servers: clusters, failovers, rights; and the modules beside the library:
-#                integrations, the comparison with others, releases; about 12 minutes
+#                integrations, the comparison with others, releases; about 16 minutes
 # make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, and vet for macOS and Windows, which make test leaves out; a minute,
 #                three when nothing is compiled yet
 # make api       writes down the exported API (api/*.txt) after a change of it

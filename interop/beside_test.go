@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // Of the figures of one side beside the other.
@@ -19,7 +21,7 @@ const (
 // of the turns at one plain lock, against that of each process, and its waits.
 func TestFiguresBeside(t *testing.T) {
 	needed(t)
-	if raced {
+	if redistest.RaceEnabled {
 		t.Skip("the race detector slows one side down: run without -race")
 	}
 	srv := newServer(t, "standalone")

@@ -32,7 +32,7 @@ const (
 func measured(t *testing.T) (*redistest.Server, redis.UniversalClient) {
 	t.Helper()
 	needed(t)
-	if raced {
+	if redistest.RaceEnabled {
 		t.Skip("the race detector slows one side down: run without -race")
 	}
 	srv := newServer(t, "standalone")

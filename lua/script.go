@@ -146,8 +146,8 @@ func (once) NoRetry() bool { return true }
 type form int
 
 const (
-	byHash   form = iota // comes first
-	bySource             // for a server that does not know the script
+	byHash   form = iota // at first
+	bySource             // if the server does not know the script
 )
 
 // command builds a call of the script.

@@ -71,7 +71,7 @@ func (w *waiter) next() step {
 	defer w.queues.mu.Unlock()
 	var mine *grant
 	if w.given == nil {
-		mine = w.lock.order.obstacle(w)
+		mine = w.lock.order.obstacle(w) // may release the mutex: it may have been given one by then
 	}
 	if g := w.given; g != nil {
 		w.given, w.got = nil, g

@@ -288,7 +288,7 @@ func (c *fakeConn) delay(d time.Duration) error {
 	if impatient {
 		d = left
 	}
-	timer := time.NewTimer(max(d, time.Nanosecond))
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

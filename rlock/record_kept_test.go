@@ -19,13 +19,7 @@ func TestRecordOfAKeptLock(t *testing.T) {
 	rdb, ctx := srv.Client(t), t.Context()
 	c := newClient(t, srv, &rlock.Options{LeaseTime: 15 * time.Second})
 	mu := c.NewLock("a", rlock.WithRetention(time.Hour), rlock.WithPurpose("partition 7"))
-	require.Eventually(t, func() bool { // it listens for recalls by now, so that it may be kept
-		held, hold := lock(t, ctx, mu)
-		require.NoError(t, hold.Unlock(held))
-		state, err := mu.Inspect(ctx)
-		require.NoError(t, err)
-		return len(state.Holds) == 1
-	}, time.Minute, 10*time.Millisecond)
+	kept(t, srv, mu)
 	id := awaitRecord(t, rdb, "", record.Keeps, "a")
 	r, ttl := readRecord(t, rdb, "", id)
 	e := entry(r, record.Keeps, "a")

@@ -207,7 +207,7 @@ func TestRecordIsRefused(t *testing.T) {
 		}
 		return about.String()
 	}
-	require.Eventually(t, func() bool { return said() != "" }, time.Minute, 10*time.Millisecond, "it is said")
+	redistest.Eventually(t, "it is said", func() bool { return said() != "" })
 	require.NoError(t, held.Err())
 	require.NoError(t, hold.Unlock(held))
 	await(t, waiting, 10*time.Second)

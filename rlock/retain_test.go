@@ -17,11 +17,23 @@ import (
 // recall first.
 func kept(t *testing.T, srv *redistest.Server, mu *rlock.Lock) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	redistest.Eventually(t, "the client keeps the lock", func() bool {
 		held, hold := lock(t, t.Context(), mu)
 		require.NoError(t, hold.Unlock(held))
 		return srv.Client(t).Exists(t.Context(), mu.Name()).Val() == 1
-	}, 30*time.Second, time.Millisecond)
+	})
+}
+
+// awaitFree tries until it gets the lock, and unlocks it.
+func awaitFree(t *testing.T, mu *rlock.Lock) {
+	t.Helper()
+	redistest.Eventually(t, "the lock is given back", func() bool {
+		held, hold, err := mu.TryLock(t.Context())
+		if err == nil {
+			require.NoError(t, hold.Unlock(held))
+		}
+		return err == nil
+	})
 }
 
 func TestRetainedLockNeedsNoRoundTrip(t *testing.T) {
@@ -76,10 +88,10 @@ func TestRetainedFencedTryLock(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock(held))
 	}
-	require.Eventually(t, func() bool {
+	redistest.Eventually(t, "the client keeps the lock", func() bool {
 		try()
 		return srv.Client(t).Exists(t.Context(), "a").Val() == 1
-	}, byTimer, time.Millisecond)
+	})
 	require.Empty(t, sent(t, srv, try))
 }
 
@@ -98,13 +110,7 @@ func TestRetainedLockIsRecalled(t *testing.T) {
 	}
 	plain := newClient(t, srv, nil).NewLock("a")
 	kept(t, srv, a)
-	require.Eventually(t, func() bool { // the first attempt recalls it
-		held, hold, err := plain.TryLock(t.Context())
-		if err != nil {
-			return false
-		}
-		return assert.NoError(t, hold.Unlock(held))
-	}, 10*time.Second, time.Millisecond)
+	awaitFree(t, plain) // the first attempt recalls it
 	kept(t, srv, a)
 	multi := rlock.NewMultiLock(plain, newClient(t, srv, nil).NewLock("b"))
 	held, hold := lock(t, t.Context(), multi)
@@ -120,9 +126,7 @@ func TestRecallWaitsForTheHold(t *testing.T) {
 	kept(t, srv, a)
 	held, hold := lock(t, t.Context(), a)
 	w := begin(t.Context(), b)
-	require.Eventually(t, func() bool {
-		return srv.Client(t).ZCard(t.Context(), "rlock_queue:{a}").Val() > 0
-	}, 10*time.Second, time.Millisecond)
+	awaitQueue(t, srv.Client(t), "a", 1)
 	require.NoError(t, held.Err())
 	require.NoError(t, hold.Unlock(held))
 	heldB, holdB := w.acquired(t)
@@ -186,13 +190,7 @@ func TestRetainedLockOfAnotherKindOfCall(t *testing.T) {
 	held, hold := lock(t, t.Context(), other)
 	require.NoError(t, hold.Unlock(held))
 	kept(t, srv, mu)
-	require.Eventually(t, func() bool {
-		held, hold, err := other.TryLock(t.Context())
-		if err != nil {
-			return false
-		}
-		return assert.NoError(t, hold.Unlock(held))
-	}, 10*time.Second, time.Millisecond)
+	awaitFree(t, other)
 }
 
 func TestWithRetentionIsRefused(t *testing.T) {

@@ -85,11 +85,10 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 		return value, err
 	}, late)
 	a := answer[T]{value: r.Value, sent: r.Sent, doubt: r.Doubt, lost: r.Lost, open: r.Open}
-	switch {
-	case r.End == request.Done && r.Err == nil:
-	case r.End == request.Done:
+	switch r.End {
+	case request.Done:
 		a.err = l.translate(r.Err)
-	case r.End == request.Left:
+	case request.Left:
 		a.cut = r.Err == nil && ctx.Err() != nil
 		a.err = l.givenUp(ctx, r.Err)
 	default:

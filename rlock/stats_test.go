@@ -173,7 +173,7 @@ func TestStatsOfLosses(t *testing.T) {
 // A trace whose functions are not set, and the counters, cost no memory. The number is
 // that of the version before there were either, with room for what go-redis does.
 func TestAllocationsWithoutTrace(t *testing.T) {
-	if raceEnabled {
+	if redistest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	srv := newServer(t)

@@ -82,16 +82,6 @@ func inBatches(n int, f func(from, to int) error) error {
 	return errors.Join(errs...)
 }
 
-// ages returns for how many milliseconds the lock has been held, or kept although nobody
-// holds it; the other one is nil.
-func (h toldHold) ages() (held, kept *int64) {
-	age := new(h.Age(h.Entry, h.rest).Milliseconds())
-	if h.What == record.Keeps {
-		return nil, age
-	}
-	return age, nil
-}
-
 // clientOf returns the id of the client that an owner belongs to.
 func clientOf(owner string) string {
 	id, _, _ := strings.Cut(owner, ":")
@@ -131,6 +121,16 @@ type holdKey struct{ owner, name string }
 type toldHold struct {
 	*clientRecord
 	record.Entry
+}
+
+// ages returns for how many milliseconds the lock has been held, or kept although nobody
+// holds it; the other one is nil.
+func (h toldHold) ages() (held, kept *int64) {
+	age := new(h.Age(h.Entry, h.rest).Milliseconds())
+	if h.What == record.Keeps {
+		return nil, age
+	}
+	return age, nil
 }
 
 // holds returns what the clients tell of what they hold or keep.

@@ -99,12 +99,12 @@ func query(w io.Writer, r *bufio.Reader, command string) (string, error) {
 	return "", fmt.Errorf("answer to %s: %q", command, line)
 }
 
-// Eventually calls cond until it is true, and fails the test after 10 s. Unlike
+// Eventually calls cond until it is true, and fails the test after 30 s. Unlike
 // testify's, it asks at once and in the test's own goroutine, so that cond may
 // use functions that call tb.Fatal.
 func Eventually(tb testing.TB, what string, cond func() bool) {
 	tb.Helper()
-	inTime(tb, limit, what, cond)
+	inTime(tb, 3*limit, what, cond)
 }
 
 func inTime(tb testing.TB, limit time.Duration, what string, cond func() bool) {

@@ -14,7 +14,7 @@ import (
 // two accesses, and not at whether they happen at once.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
-	if raceEnabled {
+	if RaceEnabled {
 		bubbles.enter()
 		defer bubbles.leave()
 	}

@@ -2,4 +2,5 @@
 
 package redistest
 
-const raceEnabled = false
+// RaceEnabled tells that the race detector is on, which slows everything in Go down.
+const RaceEnabled = false
