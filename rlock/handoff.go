@@ -54,15 +54,15 @@ func (h handoff) withDefaults(fixed bool) handoff {
 }
 
 // spareTokens is how many tokens a grant reserves beside its own, for the holders that it
-// is passed on to: those who take it while it is kept, or some of those who wait. No more
-// than can be used in the time that the budget allows; a hand-off takes a microsecond at
-// least.
+// is passed on to: those who take it while it is kept, which is as many as the server
+// reserves at most, or some of those who wait. No more than can be used in the time that the
+// budget allows; a hand-off takes a microsecond at least.
 func (l *Lock) spareTokens(waiting int) int64 {
 	switch {
 	case !l.fenced:
 		return 0
 	case l.retains != nil:
-		return DefaultHandoffs
+		return maxHandoffs
 	case waiting == 0 || l.handoff.most <= 0:
 		return 0
 	}

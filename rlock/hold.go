@@ -19,6 +19,7 @@ type Hold struct {
 	shared bool  // other owners may hold the lock as well
 	counts bool  // it is an acquisition of its own
 	parts  *team // of a multi lock, which sets nothing else
+	scope  heldContext
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.

@@ -45,7 +45,8 @@ func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (con
 	h.lease, h.fixed, h.shared = l.lease, l.fixed, l.shared
 	h.counts = parent == nil && !l.part
 	ctx, h.cancel = context.WithCancelCause(ctx)
-	return heldContext{ctx, h}, h
+	h.scope = heldContext{ctx, h}
+	return &h.scope, h
 }
 
 // add adds a nested hold, of which the server does not know yet.

@@ -26,7 +26,7 @@ func (g *Group) ring() {
 	elsewhere := func(*Call) bool { return false }
 	if slices.ContainsFunc(g.open, func(b *batch) bool { return b.silent(now) }) {
 		g.Reload() // what the client knows may be out of date
-		elsewhere = func(c *Call) bool { return g.replaced(c.key) }
+		elsewhere = func(c *Call) bool { return g.replaced(c.terms.Key) }
 	}
 	g.expire(&g.queue, now, elsewhere)
 	g.expire(&g.held, now, elsewhere)
@@ -51,8 +51,8 @@ func (g *Group) ring() {
 		g.start()
 	}
 	for _, c := range gone {
-		if c.late != nil {
-			c.late(ErrNoAnswer)
+		if c.terms.Late != nil {
+			c.terms.Late(ErrNoAnswer)
 		}
 	}
 }

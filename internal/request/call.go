@@ -12,17 +12,13 @@ import (
 // Call is one request that a [Carrier] carries, with Process: one command, or another
 // after the answer to that. It is for one goroutine.
 type Call struct {
-	home   home
-	key    string
-	bound  time.Duration
-	stop   <-chan struct{}
-	late   func(error)
-	repeat bool
-	ctx    context.Context // of the command
-	cmd    redis.Cmder
-	done   chan struct{} // capacity 1; told when the call is over
-	own    batch         // if it goes alone
-	users  atomic.Int32  // the caller, and the sender of own
+	home  home
+	terms Terms
+	ctx   context.Context // of the command
+	cmd   redis.Cmder
+	done  chan struct{} // capacity 1; told when the call is over
+	own   batch         // if it goes alone
+	users atomic.Int32  // the caller, and the sender of own
 
 	// Guarded by Group.mu, that of the group which has it.
 	state      state
@@ -70,7 +66,7 @@ func (p *pool) call(h home, t Terms) *Call {
 		c = &Call{done: make(chan struct{}, 1)}
 	}
 	c.users.Store(1)
-	c.home, c.key, c.bound, c.stop, c.late, c.repeat = h, t.Key, t.Bound, t.Stop, t.Late, t.Repeat
+	c.home, c.terms = h, t
 	return c
 }
 
@@ -89,7 +85,7 @@ func (c *Call) Put() {
 	if c.users.Add(-1) > 0 || c.state == left {
 		return
 	}
-	c.ctx, c.late, c.cmd, c.err, c.batch = nil, nil, nil, nil, nil
+	c.ctx, c.terms, c.cmd, c.err, c.batch = nil, Terms{}, nil, nil, nil
 	c.own.reset()
 	c.home.spares().Put(c)
 }

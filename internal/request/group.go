@@ -109,7 +109,7 @@ func (g *Group) process(c *Call) error {
 	case <-c.done:
 		return c.outcome()
 	case <-c.ctx.Done():
-	case <-c.stop:
+	case <-c.terms.Stop:
 	}
 	if err := g.leave(c); err != nil {
 		return err
@@ -125,9 +125,9 @@ func (g *Group) enter(c *Call) (b *batch, start bool) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c.state, c.err, c.deadline = queued, nil, now.Add(c.bound)
+	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
 	g.watch(c.deadline)
-	if g.hold && c.late != nil {
+	if g.hold && c.terms.Late != nil {
 		g.held.push(c)
 		return nil, false
 	}
@@ -136,7 +136,7 @@ func (g *Group) enter(c *Call) (b *batch, start bool) {
 	case !g.idle():
 	case g.obeys && len(g.open) == 0 && g.took > 0 && g.took < swift:
 		b = g.take(now)
-		b.deadline = now.Add(min(patient, c.bound))
+		b.deadline = now.Add(min(patient, c.terms.Bound))
 		b.wait.deadline = b.deadline
 		g.watch(b.deadline)
 	default:
@@ -198,7 +198,7 @@ func (g *Group) take(now time.Time) *batch {
 		g.queue.remove(c)
 		c.state, c.batch = sent, b
 		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
-			c.deadline = now.Add(min(c.bound, b.deadline.Sub(now)))
+			c.deadline = now.Add(min(c.terms.Bound, b.deadline.Sub(now)))
 		}
 		b.calls = append(b.calls, c)
 		if g.Callers && n > 1 { // now: whoever leaves takes his along

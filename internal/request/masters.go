@@ -46,20 +46,20 @@ func (m *Masters) Hold(bool) {}
 func (m *Masters) spares() *pool { return &m.spare }
 
 func (m *Masters) process(c *Call) error {
-	bound, until := c.bound, time.Now().Add(c.bound)
-	defer func() { c.bound = bound }()
+	bound, until := c.terms.Bound, time.Now().Add(c.terms.Bound)
+	defer func() { c.terms.Bound = bound }()
 	for {
-		g := m.group(c.key)
+		g := m.group(c.terms.Key)
 		if g == nil {
 			return m.alone(c)
 		}
 		err := g.process(c)
-		c.bound = time.Until(until)
+		c.terms.Bound = time.Until(until)
 		switch {
-		case err == errReplaced && c.bound > 0:
+		case err == errReplaced && c.terms.Bound > 0:
 		case err == errReplaced:
 			return ErrCrowded
-		case m.sentAway(err) && c.bound > 0:
+		case m.sentAway(err) && c.terms.Bound > 0:
 			return m.alone(c)
 		default:
 			return err
@@ -142,7 +142,7 @@ func (m *Masters) alone(c *Call) error {
 		}()
 	}
 	var late func(struct{}, error)
-	if tell := c.late; tell != nil {
+	if tell := c.terms.Late; tell != nil {
 		late = func(_ struct{}, err error) {
 			if err == nil {
 				err = ErrUnread
@@ -150,8 +150,8 @@ func (m *Masters) alone(c *Call) error {
 			tell(err)
 		}
 	}
-	key, cmd := c.key, c.cmd // the call may be another's by then
-	_, err := Detached(c.ctx, background, c.bound, c.stop, nil, func(ctx context.Context) (struct{}, error) {
+	key, cmd := c.terms.Key, c.cmd // the call may be another's by then
+	_, err := Detached(c.ctx, background, c.terms.Bound, c.terms.Stop, nil, func(ctx context.Context) (struct{}, error) {
 		if _, err := m.cluster.MasterForKey(ctx, key); err == nil {
 			m.known.Store(true)
 		}

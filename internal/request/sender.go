@@ -72,7 +72,7 @@ func (g *Group) carry(b *batch) {
 		start := time.Now()
 		cmds := make([]redis.Cmder, len(b.calls))
 		for i, c := range b.calls {
-			if cmds[i] = c.cmd; c.repeat {
+			if cmds[i] = c.cmd; c.terms.Repeat {
 				cmds[i] = apart{c.cmd}
 			}
 		}
@@ -108,8 +108,8 @@ func (g *Group) settle(b *batch) {
 	}
 	g.mu.Unlock()
 	for _, c := range gone {
-		if c.late != nil && !unsent {
-			c.late(c.unread())
+		if c.terms.Late != nil && !unsent {
+			c.terms.Late(c.unread())
 		}
 	}
 }
