@@ -178,15 +178,18 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	q.answered(a.sent)
 	q.refusal = refusal
 	w.state = waitQueued
-	before := w.place.held
+	before, confirmed := w.place.held, w.attempt.place.here
 	w.place.Place, w.place.held = a.value.Place, a.value.Place.Time != 0 && !a.value.Place.None
 	if w.place.held {
 		q.clock = moment{a.sent, w.place.Time}
 		w.attempt.place = q.clock
 	}
-	if before && w.place.New { // the server has forgotten the queue, or the tickets of this client
+	switch {
+	case !before || !w.place.New:
+		w.again = w.again || a.sent.Before(q.lost) // the ticket may have been lost since
+	case !confirmed.Before(q.lost): // the others do not know yet: each will be told the same
 		again := w.again
-		q.askAll()
+		q.loseTickets(now)
 		w.again = again // this one has just asked
 	}
 	if q.signal == nil || !q.signal.Live() {

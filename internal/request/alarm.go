@@ -38,7 +38,7 @@ func (g *Group) ring() {
 		}
 		if b.given { // the server may have become slow
 			g.took = min(max(2*g.took, swift), most)
-			g.limit = max(min(g.limit, len(b.calls)/4), minBatch)
+			g.shrink(b)
 		}
 		return b.given
 	})
@@ -56,6 +56,10 @@ func (g *Group) ring() {
 		}
 	}
 }
+
+// shrink has the next batches be a quarter as large as one that was too much for the
+// server. mu is held.
+func (g *Group) shrink(b *batch) { g.limit = max(min(g.limit, len(b.calls)/4), minBatch) }
 
 // expire ends those calls of a queue that were not sent in time, and those that are to
 // go elsewhere. mu is held.
@@ -102,6 +106,7 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 		case c.state == sent && (overdue || !now.Before(c.deadline) || elsewhere(c)):
 			c.tell(left, ErrNoAnswer)
 			b.left++
+			b.late++
 		}
 	}
 	b.abandoned()

@@ -21,6 +21,7 @@ type batch struct {
 	deadline time.Time // then it is given up
 	look     time.Time // then it is asked whether another server has taken over; zero: never
 	left     int       // calls that were left
+	late     int       // of these, calls that were not answered in their time
 	begged   bool      // it was told to stop waiting for a connection
 	ended    bool      // its calls are over
 	given    bool      // it was given up
@@ -38,7 +39,7 @@ func (b *batch) reset() {
 	b.calls, b.room[0], b.owner = nil, nil, nil
 	b.note.Cmder = nil
 	b.note.at.Store(0)
-	b.deadline, b.look, b.left, b.begged, b.ended, b.given = time.Time{}, time.Time{}, 0, false, false, false
+	b.deadline, b.look, b.left, b.late, b.begged, b.ended, b.given = time.Time{}, time.Time{}, 0, 0, false, false, false
 	b.wait.values, b.wait.deadline = nil, time.Time{}
 	if b.wait.closed {
 		b.wait.done, b.wait.closed = nil, false

@@ -90,7 +90,11 @@ func (g *Group) settle(b *batch) {
 	g.mu.Lock()
 	if at := b.note.at.Load(); at != 0 {
 		g.took = max(now.Sub(time.Unix(0, at)), 1)
-		if len(b.calls) == g.limit && !b.given {
+		switch {
+		case b.given:
+		case b.late > len(b.calls)/2 && len(b.calls) > minBatch:
+			g.shrink(b)
+		case len(b.calls) == g.limit:
 			g.limit = min(2*g.limit, maxBatch)
 		}
 	}

@@ -104,14 +104,18 @@ func TestFakeTimeThroughputAfterAStall(t *testing.T) {
 // A server that cannot serve all who ask at once within the bound of an attempt is not
 // made to work for those that are asking again by then.
 func TestFakeTimeOverload(t *testing.T) {
-	for _, each := range []time.Duration{time.Millisecond, 5 * time.Millisecond} {
+	for each, bound := range map[time.Duration]time.Duration{
+		time.Millisecond:       2 * time.Second,
+		5 * time.Millisecond:   2 * time.Second,
+		200 * time.Microsecond: 100 * time.Millisecond, // a batch is answered in time for it, and not for its calls
+	} {
 		redistest.Bubble(t, func(t *testing.T) {
 			const callers = 2048
 			s, g := newCostly(t, each)
 			var all sync.WaitGroup
 			for range callers {
 				all.Go(func() {
-					p := Policy{Attempt: 2 * time.Second, Total: time.Minute, Classify: Classify}
+					p := Policy{Attempt: bound, Total: time.Minute, Classify: Classify}
 					a := Do(t.Context(), p, func(ctx context.Context, repeat bool, bound time.Duration, _ func(bool, error)) (bool, error) {
 						return true, askOrLate(ctx, g, "good", bound, nil)
 					}, nil)
