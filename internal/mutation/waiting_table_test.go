@@ -159,6 +159,16 @@ var ofWaiting = []mutation{
 		"internal/request", "TestFakeTimeOverload", quick,
 	},
 	{
+		"an answer that is too late for its calls is one in time", "internal/request/sender.go",
+		"b.late > len(b.calls)/2 &&", "false &&",
+		"internal/request", "TestFakeTimeOverload", quick,
+	},
+	{
+		"each who has lost its ticket has all others ask", "rlock/contend.go",
+		"case !confirmed.Before(q.lost):", "default:",
+		"rlock", "TestFakeTimeManyTicketsAreLost", quick,
+	},
+	{
 		"a call gives up although others are answered", "internal/request/repeat.go",
 		"newest.After(p.Since)", "false",
 		"internal/request", "TestFakeTimeTotalCountsFromTheNewestAnswer", quick,
