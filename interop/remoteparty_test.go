@@ -96,6 +96,12 @@ func (a *remoteActor) holdCount() (int, error) {
 	return n, errors.Join(err, got.err)
 }
 
+// asleep tells whether a thread in Java waits for a message, so that it will not miss one.
+func (a *remoteActor) asleep() (bool, error) {
+	got := a.party.process.call(a.party.client, "asleep", a.id)
+	return got.value == "true", got.err
+}
+
 func (a *remoteActor) work(most int, d time.Duration, checked bool) (shift, error) {
 	mode := "empty"
 	if checked {

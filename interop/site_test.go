@@ -70,11 +70,19 @@ func later[T any](f func() T) <-chan T {
 	return c
 }
 
-// wait starts a lock call and returns when its client listens for the release.
+// wait starts a lock call and returns when its client listens for the release. Redisson
+// wakes those of its threads that are asleep when a message comes, so a thread in Java is.
 func (s *site) wait(t *testing.T, a actor, name string) <-chan acquired {
 	t.Helper()
 	got := later(func() acquired { return a.lock(0) })
 	redistest.Eventually(t, "somebody waits for "+name, func() bool { return s.listeners(t, name) > 0 })
+	if r, ok := a.(*remoteActor); ok && r.party.side == "Java" {
+		redistest.Eventually(t, "it is asleep", func() bool {
+			asleep, err := r.asleep()
+			require.NoError(t, err)
+			return asleep
+		})
+	}
 	// The listener tries once more, and a Go client listens on for a while after
 	// its last wait: leave the attempt some time.
 	time.Sleep(10 * time.Millisecond)

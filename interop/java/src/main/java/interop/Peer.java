@@ -46,6 +46,7 @@ public final class Peer {
 
     private final Map<String, RedissonClient> clients = new ConcurrentHashMap<>();
     private final Map<String, ExecutorService> actors = new ConcurrentHashMap<>();
+    private final Map<String, Thread> threads = new ConcurrentHashMap<>(); // of the actors
     private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     public static void main(String[] args) throws Exception {
@@ -53,10 +54,34 @@ public final class Peer {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ");
-            peer.actors.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor())
-                .execute(() -> peer.answer(words));
+            peer.actors.computeIfAbsent(words[1], peer::actor).execute(() -> peer.answer(words));
         }
         Runtime.getRuntime().halt(0); // waiting threads, and held locks, are left as a crash leaves them
+    }
+
+    private ExecutorService actor(String name) {
+        return Executors.newSingleThreadExecutor(work -> {
+            Thread thread = new Thread(work, name);
+            threads.put(name, thread);
+            return thread;
+        });
+    }
+
+    /**
+     * Tells whether an actor waits for a message at Redisson's semaphore. A message that comes before
+     * wakes others, and not this one: Redisson releases as many permits as there are threads in line.
+     */
+    private boolean asleep(String actor) {
+        Thread thread = threads.get(actor);
+        if (thread == null || thread.getState() != Thread.State.TIMED_WAITING && thread.getState() != Thread.State.WAITING) {
+            return false;
+        }
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private void answer(String[] words) {
@@ -81,6 +106,8 @@ public final class Peer {
             case "close":
                 clients.remove(args.next()).shutdown();
                 return "";
+            case "asleep":
+                return asleep(args.next());
         }
         RedissonClient client = clients.get(args.next());
         String kind = args.next();
