@@ -178,7 +178,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	q.answered(a.sent)
 	q.refusal = refusal
 	w.state = waitQueued
-	w.stand(a, now)
+	w.stand(a)
 	if q.signal == nil || !q.signal.Live() {
 		w.place.silent++
 		pause, err := l.notifier.silentPause(w, refusal)
@@ -199,19 +199,16 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 }
 
 // stand notes where the server says that the waiter stands in its queue. queues.mu is held.
-func (w *waiter) stand(a answer[kind.Answer], now time.Time) {
-	q, before, confirmed := w.queue, w.place.held, w.attempt.place.here
+func (w *waiter) stand(a answer[kind.Answer]) {
+	q, before := w.queue, w.place.held
 	w.place.Place, w.place.held = a.value.Place, a.value.Place.Time != 0 && !a.value.Place.None
 	if w.place.held {
 		q.clock = moment{a.sent, w.place.Time}
 		w.attempt.place = q.clock
 	}
-	switch {
-	case !before || !w.place.New:
-		w.again = w.again || a.sent.Before(q.lost) // the ticket may have been lost since
-	case !confirmed.Before(q.lost): // the others do not know yet: each will be told the same
+	if before && w.place.New { // the server has forgotten the queue, or the tickets of this client
 		again := w.again
-		q.loseTickets(now)
+		q.askAll()
 		w.again = again // this one has just asked
 	}
 }

@@ -116,47 +116,6 @@ func TestFakeTimeQueueIsLost(t *testing.T) {
 	}
 }
 
-// Each of many learns that its ticket is lost, and none has the others ask once more.
-func TestFakeTimeManyTicketsAreLost(t *testing.T) {
-	t.Parallel()
-	for name, lose := range map[string]func(t *testing.T, f *fakeRedis, client string){
-		"the queue is forgotten": func(t *testing.T, f *fakeRedis, _ string) {
-			f.FlushAll()
-			f.holder("a", time.Minute)
-		},
-		"the client let a grant lapse": func(t *testing.T, f *fakeRedis, client string) {
-			f.Del("rlock_queue:{a}")
-			f.Publish("rlock_channel:{a}:"+client, "*")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				f := newFakeRedis(t)
-				f.teach(t)
-				f.holder("a", time.Minute)
-				const many = 100
-				waiters := f.row(t, slices.Repeat([]*rlock.Lock{f.client(t, nil).NewFairLock("a")}, many)...)
-				time.Sleep(time.Second)
-				row := queueOf(t, f.rdb, "a")
-				require.Len(t, row, many)
-				before := make(map[string]int)
-				for _, owner := range row {
-					before[owner] = f.askedFor(owner)
-				}
-				lose(t, f, clientOf(row[0]))
-				time.Sleep(keepAlive + keepAlive/10)
-				synctest.Wait()
-				require.Len(t, queueOf(t, f.rdb, "a"), many)
-				for _, owner := range row[1:] { // the first also asks every 5 s
-					require.Equal(t, 1, f.askedFor(owner)-before[owner])
-				}
-				f.release(t, somebody)
-				finishAll(t, waiters...)
-			})
-		})
-	}
-}
-
 // next returns one that has the lock.
 func next(all []*waiting) (int, *waiting) {
 	synctest.Wait()

@@ -51,7 +51,6 @@ type outlook struct {
 	since   time.Time         // since when there was no answer; zero if there was one
 	trouble error             // the newest error since then
 	newest  time.Time         // when the newest request was sent that was answered
-	lost    time.Time         // when it was learned that the server had forgotten the queue, or this client's tickets
 }
 
 // queueSet is all queues of a client.
@@ -177,7 +176,6 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	w := q.tickets[m.Owner]
 	switch {
 	case m.Owner == lua.Everybody:
-		q.lost = time.Now()
 		for _, w := range q.tickets {
 			w.by.Message++
 			w.mustAsk()
@@ -193,13 +191,6 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 		return m.Owner
 	}
 	return ""
-}
-
-// loseTickets has each waiter ask for a ticket once: all of this client are lost.
-// queues.mu is held.
-func (q *queue) loseTickets(now time.Time) {
-	q.lost = now
-	q.askAll()
 }
 
 // askAll has each waiter ask again that was refused: messages may have been missed, or can

@@ -164,11 +164,6 @@ var ofWaiting = []mutation{
 		"internal/request", "TestFakeTimeOverload", quick,
 	},
 	{
-		"each who has lost its ticket has all others ask", "rlock/contend.go",
-		"case !confirmed.Before(q.lost):", "default:",
-		"rlock", "TestFakeTimeManyTicketsAreLost", quick,
-	},
-	{
 		"a call gives up although others are answered", "internal/request/repeat.go",
 		"newest.After(p.Since)", "false",
 		"internal/request", "TestFakeTimeTotalCountsFromTheNewestAnswer", quick,
