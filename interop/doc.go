@@ -31,7 +31,7 @@
 //	held client kind name                by this actor
 //	ttl client kind name                 what is left of the lease
 //	holds client kind name               owner=count…, of all owners
-//	asleep actor                         it waits for a message
+//	asleep actor                         true or false: it waits for a message
 //
 // A kind is plain, fenced, spin, read or write.
 package interop

@@ -70,8 +70,9 @@ func later[T any](f func() T) <-chan T {
 	return c
 }
 
-// wait starts a lock call and returns when its client listens for the release. Redisson
-// wakes those of its threads that are asleep when a message comes, so a thread in Java is.
+// wait starts a lock call and returns when its client listens for the release. A message
+// wakes only those threads of Redisson that are asleep when it comes: one in Java is asleep
+// by then.
 func (s *site) wait(t *testing.T, a actor, name string) <-chan acquired {
 	t.Helper()
 	got := later(func() acquired { return a.lock(0) })

@@ -21,7 +21,7 @@ type batch struct {
 	deadline time.Time // then it is given up
 	look     time.Time // then it is asked whether another server has taken over; zero: never
 	left     int       // calls that were left
-	late     int       // of these, calls that were not answered in their time
+	late     int       // of these, calls that got no answer in their time, or are to go elsewhere
 	begged   bool      // it was told to stop waiting for a connection
 	ended    bool      // its calls are over
 	given    bool      // it was given up

@@ -55,8 +55,8 @@ type Config struct {
 // measured from when the batch was sent: the wait for a connection says nothing about
 // the server. The server still has the batch to do, and its calls are made again. Were
 // the next batches as large, an overloaded server would do nothing in time any more: they
-// are a quarter as large, and grow again with each that is answered. So are those behind a
-// batch that is answered when the time of most of its calls is over.
+// are a quarter as large, and grow again with each that is answered. The same
+// holds after a batch that is answered, but too late for most of its calls.
 type Group struct {
 	Config
 	obeys bool   // the client ends a command at the deadline of its context
