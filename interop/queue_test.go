@@ -38,7 +38,7 @@ func announced(t *testing.T, p pairing) {
 		unlocked(t, waiter)
 	}
 	p.passed(text(says + ": " + took.String()))
-	require.Less(t, took.worst(), starved)
+	require.Less(t, took.worst(), woken)
 }
 
 // tickets returns who stands in the queue of a lock, the first one first.
@@ -98,9 +98,7 @@ func behind(t *testing.T, s *site, row string) {
 	s.report.set(row+": the first", s.column, first.String())
 	s.report.set(row+": each of the others", s.column, rest.String())
 	s.report.set(row, s.column, "in order")
-	require.Less(t, first.median(), handOverLimit)
-	require.Less(t, rest.median(), handOverLimit)
-	require.Less(t, max(first.worst(), rest.worst()), time.Second)
+	require.Less(t, max(first.worst(), rest.worst()), woken)
 }
 
 // firstKilled: the first in the queue is to answer a release by Redisson. If it is
@@ -157,5 +155,5 @@ func after(t *testing.T, s *site, row string, first func(name string) (happens f
 		unlocked(t, third)
 	}
 	s.report.set(row, s.column, took.String())
-	require.Less(t, took.worst(), time.Second)
+	require.Less(t, took.worst(), woken)
 }

@@ -24,8 +24,16 @@ var topologies = []string{"standalone", "cluster"}
 // defaultLease is that of both sides, where a case does not need another one.
 const defaultLease = 30 * time.Second
 
-// handOverLimit is what a release may take to reach a waiter of the other side.
-const handOverLimit = 50 * time.Millisecond
+// woken is what a release may take to reach a waiter. Who is not woken sleeps for a
+// lease of 30 s, and a busy machine is not that slow. How long it took is in the table.
+const woken = defaultLease / 2
+
+// The leases of cases that wait for one to end, or to be renewed. They outlast what
+// a busy machine stalls.
+const (
+	shortLease = 3 * time.Second
+	longLease  = 6 * time.Second
+)
 
 // pairing is one direction of a case: each side in each part once.
 type pairing struct {
@@ -66,9 +74,9 @@ var cases = []struct {
 	{name: "fenced: tokens grow", mixed: tokens},
 	{name: "nested holds", directed: nested, kinds: plain},
 	{name: "spin lock", directed: spin, patient: true},
-	{name: "renewal, equal leases", directed: renewal(1200*time.Millisecond, 1200*time.Millisecond), kinds: plain, patient: true},
-	{name: "renewal, holder's lease shorter", directed: renewal(1200*time.Millisecond, 3000*time.Millisecond), kinds: plain, patient: true},
-	{name: "renewal, holder's lease longer", directed: renewal(3000*time.Millisecond, 1200*time.Millisecond), kinds: plain, patient: true},
+	{name: "renewal, equal leases", directed: renewal(shortLease, shortLease), kinds: plain, patient: true},
+	{name: "renewal, holder's lease shorter", directed: renewal(shortLease, longLease), kinds: plain, patient: true},
+	{name: "renewal, holder's lease longer", directed: renewal(longLease, shortLease), kinds: plain, patient: true},
 	{name: "force-unlock", directed: force, kinds: plain, patient: true},
 	{name: "killed holder", directed: killed, kinds: plain, patient: true},
 	{name: "late unlock after expiry", directed: late, kinds: plain, patient: true},
@@ -82,10 +90,10 @@ var cases = []struct {
 	{name: "nested writer", directed: nested, kinds: writerToReader},
 	{name: "nested reader", directed: nested, kinds: readerToWriter},
 	{name: "downgrade to reader", directed: downgrade, kinds: writerToReader, patient: true},
-	{name: "writer's renewal", directed: renewal(1200*time.Millisecond, 1200*time.Millisecond), kinds: writerToReader, patient: true},
-	{name: "reader's renewal", directed: renewal(1200*time.Millisecond, 1200*time.Millisecond), kinds: readerToWriter, patient: true},
-	{name: "two readers, equal leases", directed: companions(1200*time.Millisecond, 1200*time.Millisecond), patient: true},
-	{name: "two readers, one's lease shorter", directed: companions(1200*time.Millisecond, 3000*time.Millisecond), patient: true},
+	{name: "writer's renewal", directed: renewal(shortLease, shortLease), kinds: writerToReader, patient: true},
+	{name: "reader's renewal", directed: renewal(shortLease, shortLease), kinds: readerToWriter, patient: true},
+	{name: "two readers, equal leases", directed: companions(shortLease, shortLease), patient: true},
+	{name: "two readers, one's lease shorter", directed: companions(shortLease, longLease), patient: true},
 	{name: "force-unlock of a writer", directed: force, kinds: writerToWriter, patient: true},
 	{name: "force-unlock of a reader", directed: force, kinds: readerToWriter, patient: true},
 	{name: "killed writer", directed: killed, kinds: writerToReader, patient: true},

@@ -93,16 +93,6 @@ func (s sample) at(q float64) time.Duration {
 func (s sample) median() time.Duration { return s.at(0.5) }
 func (s sample) worst() time.Duration  { return s.at(1) }
 
-// over counts those longer than d.
-func (s sample) over(d time.Duration) (n int) {
-	for _, v := range s {
-		if v > d {
-			n++
-		}
-	}
-	return n
-}
-
 // String is how a sample stands in the table.
 func (s sample) String() string {
 	switch len(s) {

@@ -56,7 +56,7 @@ func kept(t *testing.T, s *site, row string) {
 	s.report.set(row+": recalled by Go", s.column, inGo.String())
 	s.report.set(row+": Java waits already", s.column, beside.String())
 	s.report.set(row, s.column, "passed on")
-	require.Less(t, inJava.worst(), starved)
-	require.Less(t, inGo.median(), handOverLimit)
-	require.Less(t, beside.median(), handOverLimit)
+	require.Less(t, inJava.worst(), woken)
+	require.Less(t, inGo.median(), d, "nobody has recalled it")
+	require.Less(t, beside.median(), d, "it was kept beside who waits")
 }

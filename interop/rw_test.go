@@ -49,7 +49,7 @@ func readers(t *testing.T, p pairing) {
 	}
 	took := await(t, got).ended.Sub(released)
 	unlocked(t, waiter)
-	require.Less(t, took, lateBy)
+	require.Less(t, took, woken)
 	p.passed(sample{took})
 }
 
@@ -73,20 +73,19 @@ func crew(t *testing.T, p pairing) {
 			last = max(last, await(t, c).ended.Sub(released))
 		}
 		took = append(took, last)
-		require.Less(t, last, starved, "somebody was left to the TTL")
+		require.Less(t, last, woken, "somebody was left to the TTL")
 		for _, a := range crew {
 			unlocked(t, a)
 		}
 	}
 	p.passed(took)
-	require.Less(t, took.median(), handOverLimit)
 }
 
 // downgrade: a writer takes the reader too and gives the writer back, so that
 // another reader may enter and writers may not. A downgrade in Java wakes nobody:
 // a reader in Go sees it when the TTL that it saw is over.
 func downgrade(t *testing.T, p pairing) {
-	const lease = 3 * time.Second
+	const lease = longLease
 	name := lockName()
 	other := p.other(t, lease)
 	writer := p.holder(t, lease).actor("write", name)
@@ -111,12 +110,11 @@ func downgrade(t *testing.T, p pairing) {
 	require.True(t, ok)
 	unlocked(t, visitor)
 	if p.inGo {
-		require.Less(t, took, lateBy)
+		require.Less(t, took, lease/2, "it was left to the TTL")
 		p.passed(sample{took})
 		return
 	}
 	require.Greater(t, took, lease/5, "it was woken: Redisson announces downgrades by now")
-	require.Less(t, took, lease+lateBy)
 	p.passed(text("left to the TTL: " + ms(took) + " of " + ms(lease) + " ms"))
 }
 
@@ -181,7 +179,7 @@ func companions(holders, others time.Duration) func(*testing.T, pairing) {
 // writer gets in. Redisson before 4.4 renews the holds of all readers, also of
 // dead ones, so that one more lease has to pass.
 func survived(t *testing.T, p pairing) {
-	const lease = 1500 * time.Millisecond
+	const lease = shortLease
 	name := lockName()
 	other := p.other(t, lease)
 	living, writer := other.actor("read", name), p.other(t, lease).actor("write", name)
@@ -196,7 +194,6 @@ func survived(t *testing.T, p pairing) {
 	released := unlocked(t, living)
 	took := await(t, got).ended.Sub(released)
 	unlocked(t, writer)
-	require.Less(t, took, lease+lateBy)
 	redistest.Eventually(t, "nothing is left of the dead reader", func() bool {
 		return p.rdb.Exists(t.Context(), name).Val() == 0
 	})

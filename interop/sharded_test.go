@@ -38,7 +38,7 @@ func disagreed(goTopology, javaTopology string) func(*testing.T, pairing) {
 		if !p.with(goTopology, javaTopology) {
 			return
 		}
-		const lease = 3 * time.Second
+		const lease = longLease
 		name := lockName()
 		holder, waiter := p.holder(t, lease).actor("plain", name), p.other(t, lease).actor("plain", name)
 		require.NoError(t, holder.lock(0).err)
@@ -49,7 +49,6 @@ func disagreed(goTopology, javaTopology string) func(*testing.T, pairing) {
 		took := await(t, got).ended.Sub(released)
 		unlocked(t, waiter)
 		require.Greater(t, took, lease/5, "it was woken: the settings do agree")
-		require.Less(t, took, lease+lateBy)
 		p.passed(text("left to the TTL: " + ms(took) + " of " + ms(lease) + " ms"))
 	}
 }
