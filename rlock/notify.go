@@ -48,7 +48,7 @@ func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, err
 // subscribe joins the channel of the lock. queues.mu is held.
 func (w *waiter) subscribe() {
 	if w.queue.signal == nil {
-		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.askAll)
+		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.changed)
 	}
 }
 

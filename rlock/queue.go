@@ -193,8 +193,17 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	return ""
 }
 
-// askAll has each waiter ask again that was refused: messages may have been missed, or can
-// be heard from now on. queues.mu is held.
+// changed has all ask because what they hear by was lost, or is there again: messages may
+// have been missed, or can be heard from now on. The answer to a request that is under way
+// may be older than that, so who has made one makes another. queues.mu is held.
+func (q *queue) changed() {
+	for _, w := range q.waiters {
+		w.again = w.again || w.state == waitAsking
+	}
+	q.askAll()
+}
+
+// askAll has each waiter ask again that was refused. queues.mu is held.
 func (q *queue) askAll() {
 	for _, w := range q.waiters {
 		if w.state == waitQueued {

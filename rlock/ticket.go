@@ -47,7 +47,7 @@ func (ticketed) listen(w *waiter, holder string) {
 	w.subscribe()
 	switch foreign := holder != "" && !ours(holder); {
 	case foreign && q.unlocks == nil:
-		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.askAll)
+		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
 		w.again = w.again || q.unlocks.Live() // what was announced before is lost
 	case !foreign && q.unlocks != nil:
 		q.unlocks.Leave()
@@ -142,8 +142,8 @@ func (l *Lock) askAgain(owner string) {
 	})
 }
 
-// askAll has all who wait for the lock ask.
-func (l *Lock) askAll() { l.withQueue((*queue).askAll) }
+// changed is called when what the waiters hear by was lost, or is there again.
+func (l *Lock) changed() { l.withQueue((*queue).changed) }
 
 // withQueue runs f with the queue of the lock, an empty one if there is none, and the
 // mutex held.
@@ -159,12 +159,13 @@ func (l *Lock) withQueue(f func(q *queue)) {
 }
 
 // unlocked has those ask who wait for a foreign owner to release: the first in the
-// server's queue, and the others if nobody has answered that for a while.
+// server's queue, whoever is about to get an answer that may be older than the release,
+// and the others if nobody has answered that for a while.
 func (q *queue) unlocked() {
 	later := time.Now().Add(reaction)
 	for _, w := range q.tickets {
 		switch {
-		case w.place.First:
+		case w.place.First, w.state == waitAsking:
 			w.by.Message++
 			w.mustAsk()
 		case w.askAt.After(later):

@@ -55,6 +55,74 @@ func TestFakeTimeReleasesWhileTheSubscriptionIsLost(t *testing.T) {
 	}
 }
 
+// The subscription of a client is lost and confirmed again while the answer to a request of
+// its waiter is under way, and between the two the lock is released: the release has passed
+// over a client that did not listen, and taken out the ticket of which the answer tells.
+func TestFakeTimeResubscribedWhileAsking(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"plain", "fair"} {
+		t.Run(kind, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				here, there := lockOf(f.client(t, nil), kind), lockOf(f.client(t, nil), kind)
+				held, hold := lock(t, t.Context(), there)
+				before := begin(t.Context(), here) // from now on its client listens, for a while
+				synctest.Wait()
+				require.NoError(t, hold.Unlock(held))
+				finishAll(t, before)
+				held, hold = lock(t, t.Context(), there)
+				f.late.Store(int64(100 * time.Millisecond))
+				w := begin(t.Context(), here)
+				synctest.Wait()
+				f.late.Store(0)
+				f.cut()
+				require.NoError(t, hold.Unlock(held))
+				time.Sleep(50 * time.Millisecond)
+				require.NotEmpty(t, f.PubSubChannels("rlock_channel:*"), "it listens again")
+				began := f.now()
+				held, hold = w.acquired(t)
+				require.LessOrEqual(t, f.now()-began, 60*time.Millisecond, "when it has its answer")
+				require.NoError(t, hold.Unlock(held))
+			})
+		})
+	}
+}
+
+// Redisson releases the lock while the answer to a waiter's first request, which says that
+// Redisson has it, is under way. The client has been listening for another waiter.
+func TestFakeTimeForeignReleaseWhileAsking(t *testing.T) {
+	t.Parallel()
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithoutHandoff())
+		f.foreign(time.Hour)
+		first := begin(t.Context(), mu)
+		synctest.Wait()
+		second := begin(t.Context(), mu)
+		synctest.Wait()
+		foreignRelease := func() {
+			f.Del("a")
+			f.Publish(channelOfA, "0")
+		}
+		foreignRelease()
+		held, hold := first.acquired(t)
+		open := f.hold(isScript("ask"))
+		require.NoError(t, hold.Unlock(held))
+		synctest.Wait() // the second asks
+		f.foreign(time.Hour)
+		f.late.Store(int64(100 * time.Millisecond))
+		open()
+		synctest.Wait()
+		f.late.Store(0)
+		foreignRelease()
+		began := f.now()
+		held, hold = second.acquired(t)
+		require.Equal(t, 100*time.Millisecond, f.now()-began, "when it has its answer")
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
 // A waiter that hears no messages keeps asking, also when another goroutine of its client
 // has just held and released the lock.
 func TestFakeTimeDeafAfterAnOwnRelease(t *testing.T) {

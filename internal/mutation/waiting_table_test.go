@@ -34,6 +34,16 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
+		"an answer from before a loss of messages is trusted", "rlock/queue.go",
+		"w.again = w.again || w.state == waitAsking", "w.again = w.again || false",
+		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
+	},
+	{
+		"an answer from before a foreign release is trusted", "rlock/ticket.go",
+		"case w.place.First, w.state == waitAsking:", "case w.place.First:",
+		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
+	},
+	{
 		"a waiter says for hours nothing", "rlock/ticket.go",
 		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
 		"rlock", "TestFakeTimeFairKeepAlive", quick,
