@@ -179,7 +179,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	q.refusal = refusal
 	w.state = waitQueued
 	w.stand(a)
-	if q.signal == nil || !q.signal.Live() {
+	if !l.notifier.hears(w) {
 		w.place.silent++
 		pause, err := l.notifier.silentPause(w, refusal)
 		if w.place.First { // everybody waits for this one

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -31,6 +32,7 @@ type fakeRedis struct {
 	deafUp, deafDown atomic.Bool  // swallows requests, or replies
 	deafSubscribe    atomic.Bool  // swallows SUBSCRIBE, and what follows on that connection
 	late             atomic.Int64 // replies take so long, as a time.Duration
+	jitter           atomic.Int64 // requests and replies take up to so long, at random, as a time.Duration
 	denySubscribe    atomic.Bool  // answers NOPERM to it
 	deafListeners    atomic.Bool  // swallows what connections get that have subscribed
 
@@ -59,11 +61,16 @@ func (f *fakeRedis) hold(match func(args []string) bool) (open func()) {
 }
 
 // cut closes the connections that have subscribed.
-func (f *fakeRedis) cut() {
+func (f *fakeRedis) cut() { f.closeThose(func(c *fakeConn) bool { return c.listens.Load() }) }
+
+// cutAll closes all connections.
+func (f *fakeRedis) cutAll() { f.closeThose(func(*fakeConn) bool { return true }) }
+
+func (f *fakeRedis) closeThose(match func(*fakeConn) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.conns {
-		if c.listens.Load() {
+		if match(c) {
 			_ = c.Close()
 		}
 	}
@@ -102,6 +109,7 @@ func (f *fakeRedis) heal() {
 	f.deafListeners.Store(false)
 	f.denySubscribe.Store(false)
 	f.late.Store(0)
+	f.jitter.Store(0)
 	f.SetError("")
 	f.Server().SetPreHook(f.hook)
 	f.mu.Lock()
@@ -205,23 +213,27 @@ func (f *fakeRedis) dial() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	fc := &fakeConn{Conn: c, f: f, sent: make(chan []byte, 1<<10), closed: make(chan struct{})}
-	go fc.carry() // ends with Close
+	fc := &fakeConn{Conn: c, f: f, sent: make(chan transit, 1<<10), came: make(chan transit, 1<<12), closed: make(chan struct{})}
+	go fc.carry() // both end with Close
+	go fc.collect()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.conns = append(f.conns, fc)
 	return fc, nil
 }
 
-// fakeConn has a buffer for what is written, as a real connection has: the server
-// reads no request while it writes a reply.
+// fakeConn has buffers in both directions, as a real connection has: the server reads no
+// request while it writes a reply, and holds its mutex while it writes a message.
 type fakeConn struct {
 	net.Conn
 	f       *fakeRedis
 	deaf    atomic.Bool
 	listens atomic.Bool // has subscribed
+	used    atomic.Bool // go-redis has set it up: it holds a mutex meanwhile, which stops the bubble's clock
 	gap     atomic.Bool // has lost something: nothing comes through any more
-	sent    chan []byte
+	sent    chan transit
+	came    chan transit
+	rest    []byte // of the newest arrival; of who reads
 	closed  chan struct{}
 	once    sync.Once
 
@@ -233,8 +245,9 @@ type fakeConn struct {
 func (c *fakeConn) carry() {
 	for {
 		select {
-		case b := <-c.sent:
-			if _, err := c.Conn.Write(b); err != nil {
+		case r := <-c.sent:
+			time.Sleep(time.Until(r.due))
+			if _, err := c.Conn.Write(r.b); err != nil {
 				return
 			}
 		case <-c.closed:
@@ -244,7 +257,11 @@ func (c *fakeConn) carry() {
 }
 
 func (c *fakeConn) Write(b []byte) (int, error) {
-	if strings.Contains(strings.ToLower(string(b)), "\r\nsubscribe\r\n") {
+	request := strings.ToLower(string(b))
+	if !strings.Contains(request, "\r\nhello\r\n") && !strings.Contains(request, "\r\nclient\r\n") {
+		c.used.Store(true)
+	}
+	if strings.Contains(request, "\r\nsubscribe\r\n") {
 		c.listens.Store(true)
 		c.deaf.Store(c.deaf.Load() || c.f.deafSubscribe.Load())
 	}
@@ -252,20 +269,48 @@ func (c *fakeConn) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	select {
-	case c.sent <- slices.Clone(b):
+	case c.sent <- transit{slices.Clone(b), nil, c.arrives()}:
 		return len(b), nil
 	case <-c.closed:
 		return 0, net.ErrClosed
 	}
 }
 
+// transit is what is on its way to the server or back, or why nothing more will come.
+type transit struct {
+	b   []byte
+	err error
+	due time.Time // when it arrives
+}
+
+// collect takes what the server writes.
+func (c *fakeConn) collect() {
+	for {
+		b := make([]byte, 4096)
+		n, err := c.Conn.Read(b)
+		select {
+		case c.came <- transit{b[:n], err, c.arrives()}:
+		case <-c.closed:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
 func (c *fakeConn) Read(b []byte) (int, error) {
 	for {
-		n, err := c.Conn.Read(b)
-		if err != nil {
-			return n, err
+		if len(c.rest) > 0 {
+			n := copy(b, c.rest)
+			c.rest = c.rest[n:]
+			return n, nil
 		}
-		if d := time.Duration(c.f.late.Load()); d > 0 {
+		a := c.next()
+		if a.err != nil {
+			return 0, a.err
+		}
+		if d := max(time.Duration(c.f.late.Load()), time.Until(a.due)); d > 0 {
 			if err := c.delay(d); err != nil {
 				return 0, err
 			}
@@ -274,9 +319,39 @@ func (c *fakeConn) Read(b []byte) (int, error) {
 			c.gap.Store(true)
 		}
 		if !c.f.deafDown.Load() && !c.gap.Load() {
-			return n, nil
+			c.rest = a.b
 		}
 	}
+}
+
+// next returns what has come, as long as the reader has patience.
+func (c *fakeConn) next() transit {
+	c.mu.Lock()
+	deadline := c.deadline
+	c.mu.Unlock()
+	var end <-chan time.Time
+	if !deadline.IsZero() {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		end = timer.C
+	}
+	select {
+	case a := <-c.came:
+		return a
+	case <-end:
+		return transit{err: os.ErrDeadlineExceeded}
+	case <-c.closed:
+		return transit{err: net.ErrClosed}
+	}
+}
+
+// arrives returns when something arrives that is sent now.
+func (c *fakeConn) arrives() time.Time {
+	most := time.Duration(c.f.jitter.Load())
+	if most == 0 || !c.used.Load() {
+		return time.Now()
+	}
+	return time.Now().Add(rand.N(most))
 }
 
 // delay holds up what was read, as long as the reader has patience.
@@ -305,7 +380,7 @@ func (c *fakeConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	c.deadline = t
 	c.mu.Unlock()
-	return c.Conn.SetReadDeadline(t)
+	return nil
 }
 
 func (c *fakeConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }

@@ -16,6 +16,8 @@ type notifier interface {
 	prepare(w *waiter) lua.Ticket
 	// listen makes sure that a waiter is told when it may have the lock of holder.
 	listen(w *waiter, holder string)
+	// hears reports whether a waiter would be told now. queues.mu is held.
+	hears(w *waiter) bool
 	// pause is called for each refusal of a waiter that can hear: how long it sleeps, if it
 	// hears nothing and the holder's lease ends after ttl. queues.mu is held.
 	pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration
@@ -33,6 +35,11 @@ func (announced) listen(w *waiter, _ string) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	w.subscribe()
+}
+
+func (announced) hears(w *waiter) bool {
+	s := w.queue.signal
+	return s != nil && s.Live()
 }
 
 func (announced) pause(_ *waiter, _ lua.Ticket, ttl time.Duration) time.Duration {

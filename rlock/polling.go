@@ -82,6 +82,9 @@ type polled struct {
 
 func (polled) listen(*waiter, string) {}
 
+// hears is false also while the client listens, for another waiter.
+func (polled) hears(*waiter) bool { return false }
+
 func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error) {
 	n := w.place.silent
 	if n == p.Tries {

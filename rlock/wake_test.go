@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,62 @@ func TestFakeTimeForeignReleaseWhileAsking(t *testing.T) {
 		held, hold = second.acquired(t)
 		require.Equal(t, 100*time.Millisecond, f.now()-began, "when it has its answer")
 		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// Redisson has the lock, and the first in the queue leaves. Those behind it, of the same
+// client, ask as soon as that one would have answered Redisson's release.
+func TestFakeTimeForeignReleaseAfterTheFirstHasLeft(t *testing.T) {
+	t.Parallel()
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.foreign(time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		ctx, leave := context.WithCancel(t.Context())
+		first := begin(ctx, mu)
+		synctest.Wait()
+		others := f.row(t, mu, mu, mu)
+		time.Sleep(time.Second)
+		leave()
+		<-first.done
+		for range 2 { // the first of them finds that Redisson has taken it again
+			synctest.Wait()
+			began := f.now()
+			f.Publish(channelOfA, "0")
+			asked := len(f.asked())
+			for len(f.asked()) == asked {
+				time.Sleep(time.Millisecond)
+			}
+			require.LessOrEqual(t, f.now()-began, 110*time.Millisecond)
+		}
+		f.Del("a")
+		f.Publish(channelOfA, "0")
+		began := f.now()
+		finish(t, others...)
+		require.LessOrEqual(t, f.now()-began, 110*time.Millisecond)
+	})
+}
+
+// A waiter that polls does so also if its client listens, because another one did.
+func TestFakeTimePollingBesideListeners(t *testing.T) {
+	t.Parallel()
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.holder("a", time.Hour)
+		c := f.client(t, nil)
+		ctx, leave := context.WithCancel(t.Context())
+		listens := begin(ctx, c.NewFairLock("a"))
+		synctest.Wait()
+		polls := begin(t.Context(), c.NewLock("a", rlock.WithPolling(rlock.Polling{})))
+		synctest.Wait()
+		leave()
+		<-listens.done
+		time.Sleep(3 * time.Second)
+		f.Del("a") // and nobody is told
+		began := f.now()
+		finish(t, polls)
+		require.LessOrEqual(t, f.now()-began, time.Second)
 	})
 }
 

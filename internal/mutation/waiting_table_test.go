@@ -44,6 +44,16 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
 	},
 	{
+		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock/ticket.go",
+		"if q.askAt.After(later) {", "if false {",
+		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
+	},
+	{
+		"a waiter that polls relies on what its client hears", "rlock/polling.go",
+		"func (polled) hears(*waiter) bool { return false }", "func (p polled) hears(w *waiter) bool { return p.announced.hears(w) }",
+		"rlock", "TestFakeTimePollingBesideListeners", quick,
+	},
+	{
 		"a waiter says for hours nothing", "rlock/ticket.go",
 		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
 		"rlock", "TestFakeTimeFairKeepAlive", quick,
@@ -80,7 +90,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those behind the first do not hear a foreign owner's release", "rlock/ticket.go",
-		"case w.askAt.After(later):", "case false:",
+		"case w.askAt.After(later), q.askAt.After(later) && q.first() == w:", "case false:",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 
