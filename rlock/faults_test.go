@@ -145,7 +145,7 @@ func TestLateAcquire(t *testing.T) {
 			}
 			require.NoError(t, caught.Deliver(t.Context()))
 			if name == "connection closed" {
-				require.Equal(t, 1, holds(t, rdb, "a"), "an orphan")
+				require.Positive(t, srv.CommandCalls(t)["hset"], "an orphan")
 			}
 			requireFree(t, rdb, time.Until(left.Add(lease/3+slack)), "a")
 			t.Logf("free %v after the caller left", time.Since(left))
