@@ -27,17 +27,24 @@ import (
 type play struct {
 	f      *fakeRedis
 	fenced bool
-	what   []string // takes part
+	rw     bool          // all locks are the two sides of a read/write lock
+	limit  time.Duration // for how long nobody may use a lock that somebody waits for
+	what   []string      // takes part
 
-	inside  atomic.Int64 // critical sections
+	inside  atomic.Int64 // readers, and writers, who count as a thousand
 	waiting atomic.Int64 // calls that wait
 	foreign atomic.Bool  // somebody in Java has the lock
 }
 
-// asleepFor is how long nobody may use a lock that somebody waits for: longer than a few
-// round trips and the pause before a second attempt to connect, and not nearly the 5 s
-// after which a waiter asks of its own accord.
-const asleepFor = 1500 * time.Millisecond
+// Limits are longer than a few round trips and the pause before a second attempt to connect,
+// or than it takes to find out that a connection is deaf; and not nearly the 5 s after which
+// a waiter asks of its own accord.
+const (
+	asleepFor = 1500 * time.Millisecond
+	deafFor   = 3 * time.Second
+)
+
+const writer = 1000
 
 // Random courses: RLOCK_COURSES says how many, and RLOCK_SEED repeats the one with that
 // seed, as far as the order of goroutines allows.
@@ -68,7 +75,7 @@ func TestFakeTimeNobodyIsAsleep(t *testing.T) {
 
 func playOnce(t *testing.T, rng *rand.Rand) {
 	f := newFakeRedis(t)
-	p := &play{f: f, fenced: rng.IntN(3) == 0}
+	p := &play{f: f, fenced: rng.IntN(3) == 0, rw: rng.IntN(4) == 0, limit: asleepFor}
 	one := func(f func(rng *rand.Rand)) func() {
 		own := rand.New(rand.NewPCG(rng.Uint64(), 2))
 		return func() { f(own) }
@@ -81,20 +88,33 @@ func playOnce(t *testing.T, rng *rand.Rand) {
 		c := f.client(t, nil)
 		var what string
 		for range 1 + rng.IntN(3) {
-			mu, is := p.lockOf(c, rng)
+			mu, weight, is := p.lockOf(c, rng)
 			what += " " + is
-			all.Go(one(func(rng *rand.Rand) { p.visit(ctx, t, mu, rng) }))
+			all.Go(one(func(rng *rand.Rand) { p.visit(ctx, t, mu, weight, rng) }))
 		}
 		p.what = append(p.what, what)
 	}
-	if rng.IntN(2) == 0 {
+	if !p.rw && rng.IntN(2) == 0 {
 		listens := rng.IntN(2) == 0
 		p.what = append(p.what, fmt.Sprint("java, listens: ", listens))
 		all.Go(one(func(rng *rand.Rand) { p.java(ctx, t, listens, rng) }))
 	}
-	if fault := rng.IntN(3); fault > 0 {
-		p.what = append(p.what, []string{"", "listeners are cut", "all are cut"}[fault])
-		all.Go(one(func(rng *rand.Rand) { p.cutAll(ctx, fault == 2, rng) }))
+	switch rng.IntN(4) {
+	case 0:
+		p.what = append(p.what, "listeners are cut")
+		all.Go(one(func(rng *rand.Rand) { p.now(ctx, rng, f.cut) }))
+	case 1:
+		p.what = append(p.what, "all are cut")
+		all.Go(one(func(rng *rand.Rand) { p.now(ctx, rng, f.cutAll) }))
+	case 2:
+		p.what, p.limit = append(p.what, "listeners are deaf"), deafFor
+		all.Go(one(func(rng *rand.Rand) {
+			p.now(ctx, rng, func() {
+				f.deafListeners.Store(true)
+				time.Sleep(p.pause(rng, 100*time.Millisecond))
+				f.deafListeners.Store(false)
+			})
+		}))
 	}
 	all.Go(func() { p.watch(ctx, t) })
 	all.Wait()
@@ -106,7 +126,7 @@ func playOnce(t *testing.T, rng *rand.Rand) {
 }
 
 // lockOf returns a lock of some kind and with some options, all for the same name.
-func (p *play) lockOf(c *rlock.Client, rng *rand.Rand) (mu *rlock.Lock, is string) {
+func (p *play) lockOf(c *rlock.Client, rng *rand.Rand) (mu *rlock.Lock, weight int64, is string) {
 	var opts []rlock.LockOption
 	with := func(one string, o rlock.LockOption) { is, opts = is+" "+one, append(opts, o) }
 	if p.fenced {
@@ -115,19 +135,25 @@ func (p *play) lockOf(c *rlock.Client, rng *rand.Rand) (mu *rlock.Lock, is strin
 	if rng.IntN(3) == 0 {
 		with("not handed off", rlock.WithoutHandoff())
 	}
+	if p.rw {
+		if rng.IntN(3) == 0 {
+			return c.NewRWLock("a", opts...).Writer(), writer, "write" + is
+		}
+		return c.NewRWLock("a", opts...).Reader(), 1, "read" + is
+	}
 	switch rng.IntN(8) {
 	case 0, 1, 2:
-		return c.NewFairLock("a", opts...), "fair" + is
+		return c.NewFairLock("a", opts...), writer, "fair" + is
 	case 3:
 		with("polled", rlock.WithPolling(rlock.Polling{}))
 	case 4:
 		with("kept", rlock.WithRetention(100*time.Millisecond+time.Duration(rng.Int64N(int64(time.Second)))))
 	}
-	return c.NewLock("a", opts...), "plain" + is
+	return c.NewLock("a", opts...), writer, "plain" + is
 }
 
 // visit goes in and out, and now and then leaves while it waits.
-func (p *play) visit(ctx context.Context, t *testing.T, mu *rlock.Lock, rng *rand.Rand) {
+func (p *play) visit(ctx context.Context, t *testing.T, mu *rlock.Lock, weight int64, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		time.Sleep(p.pause(rng, 200*time.Millisecond))
 		wait, leave := context.WithTimeout(t.Context(), time.Minute)
@@ -143,10 +169,10 @@ func (p *play) visit(ctx context.Context, t *testing.T, mu *rlock.Lock, rng *ran
 			leave()
 			continue
 		}
-		assert.EqualValues(t, 1, p.inside.Add(1))
+		assert.LessOrEqual(t, p.inside.Add(weight), int64(writer))
 		assert.False(t, p.foreign.Load())
 		time.Sleep(p.pause(rng, 100*time.Millisecond))
-		p.inside.Add(-1)
+		p.inside.Add(-weight)
 		assert.NoError(t, hold.Unlock(held))
 		leave()
 	}
@@ -191,15 +217,11 @@ func (p *play) java(ctx context.Context, t *testing.T, listens bool, rng *rand.R
 	}
 }
 
-// cutAll breaks the connections of all who listen, now and then, or those of everybody.
-func (p *play) cutAll(ctx context.Context, everybody bool, rng *rand.Rand) {
+// now has a fault happen now and then.
+func (p *play) now(ctx context.Context, rng *rand.Rand, fault func()) {
 	for ctx.Err() == nil {
 		time.Sleep(2*time.Second + p.pause(rng, 4*time.Second))
-		if everybody {
-			p.f.cutAll()
-		} else {
-			p.f.cut()
-		}
+		fault()
 	}
 }
 
@@ -213,7 +235,7 @@ func (p *play) watch(ctx context.Context, t *testing.T) {
 		if p.inside.Load() > 0 || p.waiting.Load() == 0 || p.foreign.Load() {
 			idle = 0
 		}
-		if idle == asleepFor {
+		if idle == p.limit {
 			holder, _ := p.f.HKeys("a")
 			queue, _ := p.f.SortedSet("rlock_queue:{a}")
 			t.Errorf("after %v %d wait, and nobody has it; holder %v, queue %v, jitter %v; %q", p.f.now(), p.waiting.Load(), holder, queue,
