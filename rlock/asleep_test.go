@@ -31,7 +31,7 @@ type play struct {
 	limit  time.Duration // for how long nobody may use a lock that somebody waits for
 	what   []string      // takes part
 
-	inside  atomic.Int64 // readers, and writers, who count as a thousand
+	inside  atomic.Int64 // the weights of all sections
 	waiting atomic.Int64 // calls that wait
 	foreign atomic.Bool  // somebody in Java has the lock
 }
@@ -45,10 +45,12 @@ const (
 	asleepForLong = 3 * time.Second
 )
 
-const writer = 1000
+// exclusive is the weight of a section that excludes all others; that of a reader is 1.
+const exclusive = 1000
 
 // Courses are random by their seeds: always the same eight, or as many others as RLOCK_COURSES
-// says. RLOCK_SEED repeats one, as far as the order of goroutines allows.
+// says. RLOCK_SEED repeats one: who takes part, and what they do, but not how long each
+// message is on its way.
 func TestFakeTimeNobodyIsAsleep(t *testing.T) {
 	t.Parallel()
 	courses, random := 8, false
@@ -77,10 +79,11 @@ func TestFakeTimeNobodyIsAsleep(t *testing.T) {
 	}
 }
 
+// playOnce makes up a course, and watches it. In the end nothing may be left on the server.
 func playOnce(t *testing.T, rng *rand.Rand) {
 	f := newFakeRedis(t)
 	p := &play{f: f, fenced: rng.IntN(3) == 0, rw: rng.IntN(4) == 0, limit: asleepFor}
-	one := func(f func(rng *rand.Rand)) func() {
+	one := func(f func(rng *rand.Rand)) func() { // each part has a source of its own
 		own := rand.New(rand.NewPCG(rng.Uint64(), 2))
 		return func() { f(own) }
 	}
@@ -106,14 +109,14 @@ func playOnce(t *testing.T, rng *rand.Rand) {
 	switch rng.IntN(4) {
 	case 0:
 		p.what = append(p.what, "listeners are cut")
-		all.Go(one(func(rng *rand.Rand) { p.now(ctx, rng, f.cut) }))
+		all.Go(one(func(rng *rand.Rand) { p.faults(ctx, rng, f.cut) }))
 	case 1:
 		p.what = append(p.what, "all are cut")
-		all.Go(one(func(rng *rand.Rand) { p.now(ctx, rng, f.cutAll) }))
+		all.Go(one(func(rng *rand.Rand) { p.faults(ctx, rng, f.cutAll) }))
 	case 2:
 		p.what, p.limit = append(p.what, "listeners are deaf"), asleepForLong
 		all.Go(one(func(rng *rand.Rand) {
-			p.now(ctx, rng, func() {
+			p.faults(ctx, rng, func() {
 				f.deafListeners.Store(true)
 				time.Sleep(p.pause(rng, 100*time.Millisecond))
 				f.deafListeners.Store(false)
@@ -141,20 +144,20 @@ func (p *play) lockOf(c *rlock.Client, rng *rand.Rand) (mu *rlock.Lock, weight i
 	}
 	if p.rw {
 		if rng.IntN(3) == 0 {
-			return c.NewRWLock("a", opts...).Writer(), writer, "write" + is
+			return c.NewRWLock("a", opts...).Writer(), exclusive, "write" + is
 		}
 		return c.NewRWLock("a", opts...).Reader(), 1, "read" + is
 	}
 	switch rng.IntN(8) {
 	case 0, 1, 2:
-		return c.NewFairLock("a", opts...), writer, "fair" + is
+		return c.NewFairLock("a", opts...), exclusive, "fair" + is
 	case 3:
 		with("polled", rlock.WithPolling(rlock.Polling{}))
 		p.limit = asleepForLong
 	case 4:
 		with("kept", rlock.WithRetention(100*time.Millisecond+time.Duration(rng.Int64N(int64(time.Second)))))
 	}
-	return c.NewLock("a", opts...), writer, "plain" + is
+	return c.NewLock("a", opts...), exclusive, "plain" + is
 }
 
 // visit goes in and out, and now and then leaves while it waits.
@@ -174,7 +177,7 @@ func (p *play) visit(ctx context.Context, t *testing.T, mu *rlock.Lock, weight i
 			leave()
 			continue
 		}
-		assert.LessOrEqual(t, p.inside.Add(weight), int64(writer))
+		assert.LessOrEqual(t, p.inside.Add(weight), int64(exclusive))
 		assert.False(t, p.foreign.Load())
 		time.Sleep(p.pause(rng, 100*time.Millisecond))
 		p.inside.Add(-weight)
@@ -222,8 +225,8 @@ func (p *play) java(ctx context.Context, t *testing.T, listens bool, rng *rand.R
 	}
 }
 
-// now has a fault happen now and then.
-func (p *play) now(ctx context.Context, rng *rand.Rand, fault func()) {
+// faults has a fault happen every few seconds.
+func (p *play) faults(ctx context.Context, rng *rand.Rand, fault func()) {
 	for ctx.Err() == nil {
 		time.Sleep(2*time.Second + p.pause(rng, 4*time.Second))
 		fault()

@@ -215,7 +215,7 @@ func (w *waiter) stand(a answer[kind.Answer]) {
 
 // sleep waits for so long, or until something has happened.
 func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
-	wake, c := w.hears()
+	wake, c := w.channels()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -237,9 +237,9 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	return err
 }
 
-// hears returns the channels of the waiter's own wake-ups, and of those that are for no
-// waiter in particular.
-func (w *waiter) hears() (own, all <-chan struct{}) {
+// channels returns those of the waiter's own wake-ups, and of those that are for no waiter
+// in particular.
+func (w *waiter) channels() (own, all <-chan struct{}) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	if w.queue.signal != nil && w.lock.order.contends(w) {

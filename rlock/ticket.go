@@ -160,8 +160,8 @@ func (l *Lock) withQueue(f func(q *queue)) {
 
 // unlocked has those ask who wait for a foreign owner to release: the first in the
 // server's queue, whoever is about to get an answer that may be older than the release,
-// and the others if nobody has answered that for a while. In a client with a fair lock the
-// first waiter does that for all.
+// and the others if nobody has answered that for a while: of a fair lock, its client's first
+// waiter for all of them.
 func (q *queue) unlocked() {
 	later := time.Now().Add(reaction)
 	for _, w := range q.tickets {
@@ -169,13 +169,14 @@ func (q *queue) unlocked() {
 		case w.place.First, w.state == waitAsking:
 			w.by.Message++
 			w.mustAsk()
-		case w.askAt.After(later), q.askAt.After(later) && q.first() == w:
+		case w.askAt.After(later):
 			w.askAt = later
 			w.wakeUp()
 		}
 	}
-	if q.askAt.After(later) {
+	if first := q.first(); first != nil && q.askAt.After(later) {
 		q.askAt = later
+		first.wakeUp()
 	}
 }
 

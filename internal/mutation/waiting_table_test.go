@@ -45,7 +45,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock/ticket.go",
-		"if q.askAt.After(later) {", "if false {",
+		"first != nil && q.askAt.After(later)", "false && first != nil",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
@@ -90,7 +90,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those behind the first do not hear a foreign owner's release", "rlock/ticket.go",
-		"case w.askAt.After(later), q.askAt.After(later) && q.first() == w:", "case false:",
+		"case w.askAt.After(later):", "case false:",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 
