@@ -15,6 +15,9 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
+// queueKeep is how long a queue is there after the last request of a waiter.
+const queueKeep = time.Minute
+
 // leftovers counts what a round leaves behind. With keep the parties stay as
 // they are; otherwise they close, and nothing of theirs may remain.
 func (w *world) leftovers(f *figures, keep bool) {
@@ -40,8 +43,12 @@ func (w *world) leftovers(f *figures, keep bool) {
 			f.notes = append(f.notes, fmt.Sprintf("%s: connections left: %v", w.row.name, open))
 		}
 	}
+	limit := w.job.longest()
+	if w.row.kills { // its tickets are gone when another waiter comes to them, or with their queue
+		limit = queueKeep
+	}
 	var left []string
-	within(w.job.longest()+time.Second, func() bool { left = w.keys(); return len(left) == 0 })
+	within(limit+time.Second, func() bool { left = w.keys(); return len(left) == 0 })
 	f.keys += len(left)
 	if len(left) > 0 {
 		f.notes = append(f.notes, fmt.Sprintf("%s: keys left: %v", w.row.name, left))
