@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -39,10 +40,11 @@ type play struct {
 // Limits are longer than a few round trips and the pause before a second attempt to connect,
 // or than it takes to find out that a connection is deaf, or than two pauses of who polls,
 // the first one to recall what is kept; and not nearly the 5 s after which a waiter asks of
-// its own accord.
+// its own accord. Only that shows that the server has forgotten the queue.
 const (
-	asleepFor     = 1500 * time.Millisecond
-	asleepForLong = 3 * time.Second
+	asleepFor        = 1500 * time.Millisecond
+	asleepForLong    = 3 * time.Second
+	asleepForLongest = keepAlive + keepAlive/10 + asleepFor
 )
 
 // exclusive is the weight of a section that excludes all others; that of a reader is 1.
@@ -106,7 +108,7 @@ func playOnce(t *testing.T, rng *rand.Rand) {
 		p.what = append(p.what, fmt.Sprint("java, listens: ", listens))
 		all.Go(one(func(rng *rand.Rand) { p.java(ctx, t, listens, rng) }))
 	}
-	switch rng.IntN(4) {
+	switch rng.IntN(5) {
 	case 0:
 		p.what = append(p.what, "listeners are cut")
 		all.Go(one(func(rng *rand.Rand) { p.faults(ctx, rng, f.cut) }))
@@ -122,6 +124,9 @@ func playOnce(t *testing.T, rng *rand.Rand) {
 				f.deafListeners.Store(false)
 			})
 		}))
+	case 3:
+		p.what, p.limit = append(p.what, "the queue is forgotten"), asleepForLongest
+		all.Go(one(func(rng *rand.Rand) { p.faults(ctx, rng, func() { f.Del(lua.QueueOf("a")) }) }))
 	}
 	all.Go(func() { p.watch(ctx, t) })
 	all.Wait()
