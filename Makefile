@@ -120,7 +120,7 @@ soak: redis
 	RLOCK_SOAK=$(D) $(GO) test -count=1 -v -timeout 0 -run 'TestSoak$$' ./internal/verify
 
 mutate: redis
-	RLOCK_MUTATE=1 $(GO) test -count=1 -v -timeout 20m ./internal/mutation
+	RLOCK_MUTATE=1 $(GO) test -count=1 -v -timeout 60m ./internal/mutation
 
 model: spin
 	RLOCK_MODEL=1 $(GO) test -count=1 -v -timeout 60m ./model

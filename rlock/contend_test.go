@@ -314,36 +314,48 @@ func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
 }
 
 // A caller leaves while its request is under way. Another goroutine inherits its place in
-// the queue, and so its owner name, and hands the lock to a third one in memory. When the
-// old request is answered then, the lock of that owner must not be released.
+// the queue, and so its owner name, and hands the lock on to a third one. When the old
+// request is executed then, the third one keeps the lock if it has it; and if nobody has
+// it any more, the lock is free again soon.
 func TestFakeTimeAnswerAfterAHandOff(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		f.teach(t)
-		f.holder("a", time.Hour)
-		mu := f.client(t, nil).NewLock("a")
-		ctx, leave := context.WithCancel(t.Context())
-		gone := begin(ctx, mu)
-		synctest.Wait()
-		second := begin(t.Context(), mu)
-		synctest.Wait()
-		third := begin(t.Context(), mu)
-		synctest.Wait()
+	for name, late := range map[string]bool{"while it is held": false, "when it is free": true} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) { answerAfterAHandOff(t, late) })
+		})
+	}
+}
 
-		open := f.hold(isScript("ask"))
-		owner := queueOf(t, f.rdb, "a")[0]
-		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(owner), owner)) // it may ask
-		synctest.Wait()
-		f.Del("a")
-		leave()
-		<-gone.done
-		held, hold := second.acquired(t)
-		require.Equal(t, owner, hold.Owner(), "the place in the queue was inherited")
-		require.NoError(t, hold.Unlock(held))
-		held, hold = third.acquired(t)
+func answerAfterAHandOff(t *testing.T, late bool) {
+	f := newFakeRedis(t)
+	f.teach(t)
+	f.holder("a", time.Hour)
+	mu := f.client(t, nil).NewLock("a")
+	ctx, leave := context.WithCancel(t.Context())
+	gone := begin(ctx, mu)
+	synctest.Wait()
+	second := begin(t.Context(), mu)
+	synctest.Wait()
+	third := begin(t.Context(), mu)
+	synctest.Wait()
+
+	open := f.hold(isScript("ask"))
+	owner := queueOf(t, f.rdb, "a")[0]
+	require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(owner), owner)) // it may ask
+	synctest.Wait()
+	f.Del("a")
+	leave()
+	<-gone.done
+	held, hold := second.acquired(t)
+	require.Equal(t, owner, hold.Owner(), "the place in the queue was inherited")
+	require.NoError(t, hold.Unlock(held))
+	held, hold = third.acquired(t)
+	if !late {
 		open()
 		synctest.Wait()
 		require.True(t, f.Exists("a"))
-		require.NoError(t, hold.Unlock(held))
-	})
+	}
+	require.NoError(t, hold.Unlock(held))
+	open()
+	time.Sleep(time.Second)
+	require.False(t, f.Exists("a"), "it stays for a lease")
 }

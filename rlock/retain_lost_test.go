@@ -98,5 +98,8 @@ func TestFakeTimeParkedGrantEndsWithTheNext(t *testing.T) {
 		_, _, err := mu.TryLockFor(t.Context(), time.Second)
 		require.ErrorIs(t, err, rlock.ErrNotAcquired, "held twice")
 		require.NoError(t, first.Unlock(t.Context()))
+		_, hold, err = mu.TryLock(t.Context())
+		require.NoError(t, err, "the client still believes in the grant that was kept")
+		require.NoError(t, hold.Unlock(t.Context()))
 	})
 }

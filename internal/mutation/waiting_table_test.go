@@ -107,7 +107,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those who queue do not hear of Close", "rlock/queue.go",
-		"s.shards[i].wakeAll()", "",
+		", s.shards[i].wakeAll()...", "",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
