@@ -48,7 +48,6 @@ func TestDeafConnectionIsReplaced(t *testing.T) {
 
 // Whoever begins to wait is served as on a young connection.
 func TestNewWaiterIsToldOfADeafConnectionSoon(t *testing.T) {
-	t.Parallel()
 	for _, join := range []func(h *pubsub.Hub, channel string) func() bool{
 		func(h *pubsub.Hub, channel string) func() bool { return h.Join(channel).Live },
 		func(h *pubsub.Hub, channel string) func() bool {

@@ -54,7 +54,6 @@ const exclusive = 1000
 // says. RLOCK_SEED repeats one: who takes part, and what they do, but not how long each
 // message is on its way.
 func TestFakeTimeNobodyIsAsleep(t *testing.T) {
-	t.Parallel()
 	courses, random := 8, false
 	if testing.Short() {
 		courses = 1

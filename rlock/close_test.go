@@ -60,7 +60,6 @@ func TestCloseEndsWaiters(t *testing.T) {
 // While a goroutine of the client holds the lock, the next waiter of the client sleeps
 // until it is unlocked. Close ends that wait, too.
 func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)

@@ -45,6 +45,7 @@ func executedBy(t *testing.T, node *redistest.Server) int64 {
 // In a cluster, requests for one master share pipelines: two scripts for each Lock and
 // Unlock, as on one server, and far fewer trips.
 func TestClusterRequestsGather(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	rdb := cluster.Client(t)
 	sent := new(trips)
@@ -78,6 +79,7 @@ func TestClusterRequestsGather(t *testing.T) {
 
 // Locks on a node that hangs hold up nobody who has one on another.
 func TestClusterNodeHangs(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	c := clientOn(t, cluster.Client(t), nil)
 	var hang, others []*rlock.Lock

@@ -52,7 +52,6 @@ func (f *fakeRedis) row(t *testing.T, locks ...*rlock.Lock) (all []*waiting) {
 // The first waiter of each client asks every 5 s, and keeps the queue on the server;
 // the others send nothing.
 func TestFakeTimeKeepAlive(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -83,7 +82,6 @@ func TestFakeTimeKeepAlive(t *testing.T) {
 // The server has forgotten the queue. The first of a client that learns of it has the
 // others ask as well.
 func TestFakeTimeQueueIsLost(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -135,7 +133,6 @@ func next(all []*waiting) (int, *waiting) {
 // A holder dies. The first in line asks when its lease is over, and the others a little
 // later, in case the first is dead as well.
 func TestFakeTimeDeadHolder(t *testing.T) {
-	t.Parallel()
 	const ttl = 17 * time.Second
 	for _, firstIsDead := range []bool{false, true} {
 		t.Run(fmt.Sprint("first is dead: ", firstIsDead), func(t *testing.T) {
@@ -184,7 +181,6 @@ const (
 // The connection for messages was lost, and perhaps messages with it: all waiters ask the
 // server.
 func TestFakeTimeDoubt(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -223,7 +219,6 @@ func (f *fakeRedis) subscribers() int {
 // While Redisson has the lock, waiters listen to its channel. Its release wakes the
 // first in line at once, and the others if that one does not answer.
 func TestFakeTimeForeignRelease(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -263,7 +258,6 @@ func TestFakeTimeForeignRelease(t *testing.T) {
 // owner of this library has it. As long as somebody listens there, a release leaves the
 // lock free for everybody; without listeners it grants the lock to the next in the queue.
 func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)

@@ -43,7 +43,6 @@ func learn(tb testing.TB, mu *rlock.Lock) {
 
 // A hand-over to a goroutine of the same client is the release, and no message.
 func TestFairHandoverInOneClient(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)

@@ -14,7 +14,6 @@ import (
 
 // Those who wait send nothing, but for the first of each client: it asks now and then.
 func TestFakeTimeFairKeepAlive(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewFairLock("a"))
@@ -51,7 +50,6 @@ func TestFakeTimeFairKeepAlive(t *testing.T) {
 
 // The holder dies: those who wait are served one after another.
 func TestFakeTimeFairDeadHolder(t *testing.T) {
-	t.Parallel()
 	for _, queue := range []int{1, 3} {
 		t.Run(strconv.Itoa(queue), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -76,7 +74,6 @@ func TestFakeTimeFairDeadHolder(t *testing.T) {
 
 // Without subscriptions it works as well, only slower.
 func TestFakeTimeFairDeaf(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewFairLock("a")
@@ -95,7 +92,6 @@ func TestFakeTimeFairDeaf(t *testing.T) {
 
 // The server is away for longer than a client is silent otherwise. The places are kept.
 func TestFakeTimeFairServerAway(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)

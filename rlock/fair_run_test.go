@@ -31,7 +31,6 @@ func row(t *testing.T, rdb redis.UniversalClient, locks ...*rlock.Lock) (waiters
 // Those of one client who follow each other pass the lock on without a command, up
 // to the first of another client.
 func TestFairRun(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -89,7 +88,6 @@ func TestFairRunInOrder(t *testing.T) {
 // A client is granted the lock by a message, and more of its goroutines are next in the
 // queue. They get the lock in memory, without a release on the server in between.
 func TestFairRunAfterAMessage(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -110,7 +108,6 @@ func TestFairRunAfterAMessage(t *testing.T) {
 
 // While the lock is in memory, the server knows its owner, and the queue.
 func TestFairRunOnTheServer(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewFairLock("a")
@@ -198,7 +195,6 @@ func TestFairRunIsLost(t *testing.T) {
 // Those of one client who follow each other have tokens that grow, and the next client's
 // is greater than all of them.
 func TestFairRunWithTokens(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		here, there := f.client(t, nil).NewFairLock("a", rlock.WithFencing()), f.client(t, nil).NewFairLock("a", rlock.WithFencing())

@@ -131,7 +131,6 @@ func TestFairOptions(t *testing.T) {
 // In fake time: where the first answer to an Unlock comes too late, nobody can tell whether
 // there was something to release, and that is no error.
 func TestFairForceUnlock(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewFairLock("a")

@@ -20,7 +20,6 @@ import (
 // A later attempt may overtake a hanging one, and the window counts from the
 // attempt that was answered.
 func TestFakeTimeWindowCountsFromTheAnsweredAttempt(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, n int) (lua.Reply, error) {
@@ -47,7 +46,6 @@ func TestFakeTimeWindowCountsFromTheAnsweredAttempt(t *testing.T) {
 }
 
 func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
-	t.Parallel()
 	for name, tt := range map[string]struct {
 		answer time.Duration // when the acquire is answered after all; 0: never
 		want   []time.Duration
@@ -90,7 +88,6 @@ func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
 // A refused attempt leaves nothing on the server, unless it has taken a ticket: that is
 // taken back.
 func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
-	t.Parallel()
 	for _, tickets := range []bool{true, false} {
 		t.Run(fmt.Sprint("tickets ", tickets), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -119,7 +116,6 @@ func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
 }
 
 func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{}, errors.New("EOF") }
@@ -134,7 +130,6 @@ func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
 
 // The client closes while a waiter asks once more.
 func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(ctx context.Context, n int) (lua.Reply, error) {
@@ -160,7 +155,6 @@ func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
 }
 
 func TestFakeTimeReleaseGoesOnUntilTheLeaseIsOver(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		held, hold, err := l.Lock(t.Context())
@@ -271,7 +265,6 @@ func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
 }
 
 func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		held, hold, err := l.Lock(t.Context())
@@ -303,7 +296,6 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 
 // Under a context that does not end with the grant, the loss still ends the call.
 func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		c.dog = watchdog.New(func(ctx context.Context, due []watchdog.Renewal[*grant]) []error {
@@ -327,7 +319,6 @@ func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 // the client sets the hold count on the server in that moment, there is no hold to count:
 // nothing is sent, and the lease is renewed as before.
 func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		l.handoff = handoff{}.withDefaults(false)

@@ -34,7 +34,6 @@ var silences = map[string]func(*fakeRedis){
 }
 
 func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
-	t.Parallel()
 	for name, fault := range silences {
 		for _, lease := range []time.Duration{100 * time.Millisecond, 30 * time.Second, time.Hour} {
 			t.Run(name+"/"+lease.String(), func(t *testing.T) {
@@ -73,7 +72,6 @@ func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 // Where nothing else takes time, whoever waits for the end of the context is told before
 // the server lets the next one in.
 func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
-	t.Parallel()
 	for _, name := range []string{"requests vanish", "replies vanish"} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -101,7 +99,6 @@ func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
 }
 
 func TestFakeTimeFixedLease(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal())
@@ -115,7 +112,6 @@ func TestFakeTimeFixedLease(t *testing.T) {
 }
 
 func TestFakeTimeAnHourOfRenewals(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a")) // lease 30 s
@@ -134,7 +130,6 @@ func TestFakeTimeAnHourOfRenewals(t *testing.T) {
 }
 
 func TestFakeTimeRenewalIsRetriedWithinTheWindow(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
@@ -166,7 +161,6 @@ const redisson = "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"
 
 // How long a waiter that hears nothing pauses before it asks again.
 func TestFakeTimePauses(t *testing.T) {
-	t.Parallel()
 	ms := time.Millisecond
 	often := slices.Repeat([]time.Duration{100 * ms}, 20) // by the first in line
 	for _, tt := range []struct {
@@ -213,7 +207,6 @@ func TestFakeTimePauses(t *testing.T) {
 }
 
 func TestFakeTimeWaiterSleepsUntilTheTTLEnds(t *testing.T) {
-	t.Parallel()
 	for range 20 {
 		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
@@ -228,7 +221,6 @@ func TestFakeTimeWaiterSleepsUntilTheTTLEnds(t *testing.T) {
 }
 
 func TestFakeTimeDeafWaiterHearsAgain(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
@@ -256,7 +248,6 @@ func TestFakeTimeDeafWaiterHearsAgain(t *testing.T) {
 }
 
 func TestFakeTimeQueueIsFIFO(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
@@ -280,7 +271,6 @@ func TestFakeTimeQueueIsFIFO(t *testing.T) {
 }
 
 func TestFakeTimeUnavailable(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		name        string
 		lease, want time.Duration
@@ -308,7 +298,6 @@ func TestFakeTimeUnavailable(t *testing.T) {
 // The first waiter of a client gives up because Redis did not answer for so long. Those
 // who have waited behind it from the start have waited as long, and give up as well.
 func TestFakeTimeQueueGivesUpWithItsHead(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{LeaseTime: time.Second}).NewLock("a")
@@ -326,7 +315,6 @@ func TestFakeTimeQueueGivesUpWithItsHead(t *testing.T) {
 }
 
 func TestFakeTimeTryLockIsBounded(t *testing.T) {
-	t.Parallel()
 	for lease, want := range map[time.Duration]time.Duration{
 		300 * time.Millisecond: 100 * time.Millisecond,
 		30 * time.Second:       2 * time.Second,
@@ -343,7 +331,6 @@ func TestFakeTimeTryLockIsBounded(t *testing.T) {
 }
 
 func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{LeaseTime: 6 * time.Second}).NewLock("a")
@@ -362,7 +349,6 @@ func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
 }
 
 func TestFakeTimeUnlockTimeout(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{UnlockTimeout: 3 * time.Second}).NewLock("a")

@@ -13,7 +13,6 @@ import (
 // A holder of the same client is trusted to tell of its end. But it does not know, until
 // its next renewal, that the lock was removed: whoever waits for it looks now and then.
 func TestFakeTimeRemovedBehindOwnHolder(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -42,7 +41,6 @@ func TestFakeTimeRemovedBehindOwnHolder(t *testing.T) {
 // Waiting behind a holder of the same client costs no more requests than waiting behind
 // another client's.
 func TestFakeTimeWaitingBehindOwnHolder(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)

@@ -125,7 +125,6 @@ func TestGuardReportsTheLoss(t *testing.T) {
 }
 
 func TestGuardWait(t *testing.T) {
-	t.Parallel()
 	const minute = time.Minute
 	for name, test := range map[string]struct {
 		opts    []rlock.GuardOption
@@ -195,7 +194,6 @@ func TestGuardRetry(t *testing.T) {
 
 // The order of the options does not matter.
 func TestGuardRetryWithWait(t *testing.T) {
-	t.Parallel()
 	retry, wait := rlock.WithRetry(3, time.Minute), rlock.WithWait(5*time.Minute)
 	for name, opts := range map[string][]rlock.GuardOption{"retry first": {retry, wait}, "wait first": {wait, retry}} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 // A request that sets the count of the old holder must not reach the server when a
 // new one has come: while one is under way, the lock is released and not passed on.
 func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		l.handoff = handoff{}.withDefaults(false)

@@ -17,7 +17,6 @@ import (
 )
 
 func TestFakeTimeHandoffSendsNothing(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -48,7 +47,6 @@ func TestFakeTimeHandoffSendsNothing(t *testing.T) {
 // When the budget is over, the lock goes to the server, and from there to another
 // client, if one waits.
 func TestFakeTimeHandoffBudget(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithHandoff(3, time.Hour))
@@ -75,7 +73,6 @@ func TestFakeTimeHandoffBudget(t *testing.T) {
 
 // What the one before left behind neither owns the lock nor ends with it.
 func TestFakeTimeHandoffIsANewGrant(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
@@ -153,7 +150,6 @@ func TestHandoffTakesTheNextToken(t *testing.T) {
 // Who would get another lease, a token or none, or no hand-off, gets a grant of
 // its own.
 func TestFakeTimeHandoffNeedsTheSameOptions(t *testing.T) {
-	t.Parallel()
 	for name, opts := range map[string][]rlock.LockOption{
 		"lease":   {rlock.WithLeaseTime(20 * time.Second)},
 		"fixed":   {rlock.WithoutRenewal()},
@@ -183,7 +179,6 @@ func TestFakeTimeHandoffNeedsTheSameOptions(t *testing.T) {
 }
 
 func TestFakeTimeHandoffOfALostGrant(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
@@ -204,6 +199,7 @@ func TestFakeTimeHandoffOfALostGrant(t *testing.T) {
 // Leavers that cross with a hand-off pass it on: nobody waits for a lock that
 // nobody has, and nothing is left on the server.
 func TestHandoffToALeaver(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	mu := newClient(t, srv, nil).NewLock("a", rlock.WithHandoff(1<<20, time.Hour))
 	var inside, left atomic.Int64

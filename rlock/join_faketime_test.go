@@ -49,16 +49,16 @@ func bounded(t *testing.T, d time.Duration) context.Context {
 
 // requireGivenUpInTime compares how long before the end of a lease on the server one who has
 // joined it gives it up: the drift and the guard of a lease of 30 s at most, of 20 s at least, as more is
-// left than that when it is looked at. A request in a bubble takes no time.
+// left than that when it is looked at. A request in a bubble takes no time. The server says
+// in whole milliseconds what is left.
 func requireGivenUpInTime(t *testing.T, end time.Time) {
 	t.Helper()
 	left := time.Until(end)
 	require.GreaterOrEqual(t, left, 20*time.Second-lapse(20*time.Second))
-	require.LessOrEqual(t, left, 30*time.Second-lapse(30*time.Second))
+	require.LessOrEqual(t, left, 30*time.Second-lapse(30*time.Second)+time.Millisecond)
 }
 
 func TestFakeTimeJoinedIsConfirmed(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t)
 		time.Sleep(4 * time.Second)
@@ -85,7 +85,6 @@ func TestFakeTimeJoinedIsConfirmed(t *testing.T) {
 // The holder is killed at some time: whoever has joined stops before the lease is over,
 // which is when somebody else can hold it.
 func TestFakeTimeJoinedEndsBeforeTheLeaseOfADeadHolder(t *testing.T) {
-	t.Parallel()
 	for at := range 20 {
 		redistest.Bubble(t, func(t *testing.T) {
 			h := newHosted(t)
@@ -110,7 +109,6 @@ func TestFakeTimeJoinedEndsBeforeTheLeaseOfADeadHolder(t *testing.T) {
 
 // A fixed lease is never renewed: it is looked at no more often for that.
 func TestFakeTimeJoinedFixedLease(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t, rlock.WithoutRenewal())
 		end := time.Now().Add(h.TTL("a"))
@@ -126,7 +124,6 @@ func TestFakeTimeJoinedFixedLease(t *testing.T) {
 
 // Redis goes silent for whoever has joined, in each way that it can.
 func TestFakeTimeJoinedWhileRedisIsSilent(t *testing.T) {
-	t.Parallel()
 	for name, fault := range silences {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -151,7 +148,6 @@ func TestFakeTimeJoinedWhileRedisIsSilent(t *testing.T) {
 // The server looks at the lock, and its answer takes a second or two: that counts from
 // before the request.
 func TestFakeTimeLateAnswerToAJoin(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t)
 		time.Sleep(time.Second)
@@ -176,7 +172,6 @@ func TestFakeTimeLateAnswerToAJoin(t *testing.T) {
 }
 
 func TestFakeTimeJoinGivesUp(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHosted(t)
 		proof := h.hold.Proof()
@@ -197,7 +192,6 @@ func TestFakeTimeJoinGivesUp(t *testing.T) {
 
 // What ends a hold on the server ends what was joined at the next look.
 func TestFakeTimeJoinedEndsWithTheHold(t *testing.T) {
-	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, h *hosted){
 		"unlocked": func(t *testing.T, h *hosted) { require.NoError(t, h.hold.Unlock(h.held)) },
 		"forced": func(t *testing.T, h *hosted) {
@@ -240,7 +234,6 @@ func TestFakeTimeJoinedEndsWithTheHold(t *testing.T) {
 // The owner on the server stays the same while goroutines pass the lock on in memory, so
 // the proof of one of them must not be good for the next.
 func TestFakeTimeProofIsNotPassedOn(t *testing.T) {
-	t.Parallel()
 	for name, make := range map[string]func(*rlock.Client, ...rlock.LockOption) *rlock.Lock{
 		"plain": func(c *rlock.Client, o ...rlock.LockOption) *rlock.Lock { return c.NewLock("a", o...) },
 		"fair":  func(c *rlock.Client, o ...rlock.LockOption) *rlock.Lock { return c.NewFairLock("a", o...) },
@@ -285,7 +278,6 @@ func TestFakeTimeProofIsNotPassedOn(t *testing.T) {
 // Many may join one hold; also far from Redis, where a lease is not much longer than
 // the way. There the network of the bubble takes that long for each part of an answer.
 func TestFakeTimeManyJoined(t *testing.T) {
-	t.Parallel()
 	for n, late := range map[int]time.Duration{100: 0, 10: 50 * time.Millisecond} {
 		redistest.Bubble(t, func(t *testing.T) {
 			h := newHosted(t, rlock.WithLeaseTime(3*time.Second))

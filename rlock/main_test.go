@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	redistest.RunChild(map[string]func(args []string){"holder": holder, "waiters": waiters})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
-	_ = flag.Set("test.parallel", "12")
+	_ = flag.Set("test.parallel", "16")
 	logging.Disable() // go-redis' own: every refused dial of a test whose server is gone
 	goleak.VerifyTestMain(m)
 }

@@ -286,7 +286,6 @@ func TestMultiClosedClient(t *testing.T) {
 }
 
 func TestFakeTimeMultiWaitEndsInTime(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Hour)

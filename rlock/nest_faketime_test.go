@@ -14,7 +14,6 @@ import (
 // The ownership that a call stands on ends while Redis is silent: that is what the
 // error says, not that Redis is at fault.
 func TestFakeTimeOwnershipEndsMeanwhile(t *testing.T) {
-	t.Parallel()
 	for _, after := range []time.Duration{time.Millisecond, 5 * time.Second} { // before and after an attempt got no answer
 		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
@@ -32,7 +31,6 @@ func TestFakeTimeOwnershipEndsMeanwhile(t *testing.T) {
 }
 
 func TestFakeTimeLeaseIsLostMeanwhile(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, &rlock.Options{LeaseTime: 3 * time.Second})

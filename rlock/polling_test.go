@@ -62,7 +62,6 @@ func TestPollingHolderAnnouncesItsRelease(t *testing.T) {
 }
 
 func TestFakeTimePollingPauses(t *testing.T) {
-	t.Parallel()
 	ms := time.Millisecond
 	for _, tt := range []struct {
 		name    string
@@ -103,7 +102,6 @@ func TestFakeTimePollingPauses(t *testing.T) {
 // A waiter that polls asks when the lease of the holder ends, even if its next turn to
 // ask is an hour away.
 func TestFakeTimePollingLooksWhenTheLeaseEnds(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Second)
@@ -115,7 +113,6 @@ func TestFakeTimePollingLooksWhenTheLeaseEnds(t *testing.T) {
 }
 
 func TestFakeTimePollingTries(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.foreign(time.Hour)

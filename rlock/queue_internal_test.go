@@ -17,7 +17,6 @@ import (
 // The context of a whole queue ends. Whoever becomes the head by that must
 // neither ask the server any more nor take a busy lock for a silent server.
 func TestFakeTimeQueueLeavesAtOnce(t *testing.T) {
-	t.Parallel()
 	for name, tt := range map[string]struct {
 		acquire func(ctx context.Context) (lua.Reply, error)
 		want    error
@@ -67,7 +66,6 @@ func TestFakeTimeQueueLeavesAtOnce(t *testing.T) {
 // answers: each becomes the head, asks, and is gone before it is refused. The
 // server is well, and none of them may say otherwise.
 func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
 		f.onAcquire = func(context.Context, int) (lua.Reply, error) {

@@ -37,7 +37,6 @@ func fakeServers(t *testing.T) (all []*fakeRedis, mu *rlock.Lock) {
 // The window counts from before the first request, however long the answers that
 // made the majority took; and a silent server is waited for as long again, once.
 func TestFakeTimeQuorumWindow(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		all, mu := fakeServers(t)
 		took := func() (hold *rlock.Hold, took time.Duration) {
@@ -77,7 +76,6 @@ func TestFakeTimeQuorumWindow(t *testing.T) {
 
 // Without a majority the loss comes at the exact end of the window, less the guard.
 func TestFakeTimeQuorumLoss(t *testing.T) {
-	t.Parallel()
 	for name, fault := range map[string]func(*fakeRedis){
 		"silent":  func(f *fakeRedis) { f.deafUp.Store(true) },
 		"refuses": func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },

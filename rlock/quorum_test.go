@@ -22,8 +22,7 @@ func TestQuorumLock(t *testing.T) {
 	t.Parallel()
 	all := newServers(t, 3)
 	mu, other := all.lock(t), all.lock(t)
-	held, hold := lock(t, t.Context(), mu)
-	all.await(t, hold.Owner(), "1", "1", "1")
+	held, hold := all.lockAll(t, mu)
 	nested, inner := lock(t, held, mu)
 	redistest.Eventually(t, "a majority knows of both", func() bool { // one may be too slow on a busy machine, and is not asked again
 		return strings.Count(strings.Join(all.holds(t, hold.Owner()), ""), "2") >= 2
@@ -197,8 +196,7 @@ func TestQuorumDelayedRestart(t *testing.T) {
 		t.Run("delayed="+strconv.FormatBool(delayed), func(t *testing.T) {
 			t.Parallel()
 			all := newServers(t, 5)
-			held, hold := lock(t, t.Context(), all.lock(t, rlock.WithoutRenewal()))
-			all.await(t, hold.Owner(), "1", "1", "1", "1", "1")
+			held, hold := all.lockAll(t, all.lock(t, rlock.WithoutRenewal()))
 			forget := func(srv *redistest.Server) {
 				require.NoError(t, srv.Client(t).FlushAll(t.Context()).Err())
 			}

@@ -15,6 +15,7 @@ import (
 
 // A refusal says whose the lock is, and whether that is this client.
 func TestRefusalNamesTheOwner(t *testing.T) {
+	t.Parallel()
 	const bound = 50 * time.Millisecond
 	srv := newServer(t)
 	here, there := newClient(t, srv, nil), newClient(t, srv, nil)
@@ -170,6 +171,7 @@ func TestGuardDo(t *testing.T) {
 // Close succeeds under a context that has ended, if nothing is held: a server that ends
 // because of a signal often has no other context.
 func TestCloseWithAnEndedContext(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	for name, use := range map[string]func(*rlock.Client){
 		"never used": func(*rlock.Client) {},

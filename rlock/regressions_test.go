@@ -33,6 +33,7 @@ func awaitRenewals[T any](t *testing.T, renewed <-chan T, n int) {
 
 // TestRegressions are faults that other lock libraries have had.
 func TestRegressions(t *testing.T) {
+	t.Parallel()
 	ttl := func(t *testing.T, rdb *redis.Client) time.Duration {
 		_, d := dump(t, rdb, "a")
 		return d

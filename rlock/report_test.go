@@ -56,7 +56,6 @@ func slowly(text *logBuffer, before func()) *rlock.Options {
 // Logger and Trace do not return for a minute. Leases are renewed meanwhile, and
 // losses told in time.
 func TestFakeTimeBlockedLogger(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f, text := newFakeRedis(t), &logBuffer{}
 		var o obstacle
@@ -153,7 +152,6 @@ func TestFakeTimeDroppedReports(t *testing.T) {
 
 // Close waits for a report, but not for longer than its context.
 func TestFakeTimeCloseWithABlockedLogger(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f, text := newFakeRedis(t), &logBuffer{}
 		var o obstacle
@@ -177,7 +175,6 @@ func TestFakeTimeCloseWithABlockedLogger(t *testing.T) {
 
 // A caller whose own trace function does not return keeps nobody else waiting.
 func TestFakeTimeBlockedCaller(t *testing.T) {
-	t.Parallel()
 	for _, name := range []string{"Acquired", "Released"} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {

@@ -56,7 +56,6 @@ func TestRetainedLockInMultiLockIsCounted(t *testing.T) {
 
 // The time in which nobody held the lock is not part of a hold.
 func TestFakeTimeRetainedLockIsNotHeldWhileItIsParked(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		var holds []time.Duration

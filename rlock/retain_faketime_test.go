@@ -35,7 +35,6 @@ func newKept(t *testing.T, retention time.Duration) (*fakeRedis, *rlock.Lock) {
 
 // A lock that nobody takes again is released when its time is over.
 func TestFakeTimeRetentionEnds(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f, _ := newKept(t, time.Minute)
 		time.Sleep(time.Minute - time.Second)
@@ -49,7 +48,6 @@ func TestFakeTimeRetentionEnds(t *testing.T) {
 
 // A lock that is in use when its time is over goes back to the server when it is unlocked.
 func TestFakeTimeRetentionEndsInUse(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f, mu := newKept(t, time.Second)
 		before := len(f.scripts("retain"))
@@ -70,7 +68,6 @@ func TestFakeTimeRetentionEndsInUse(t *testing.T) {
 
 // A recall that does not arrive costs the time for which the lock may be kept.
 func TestFakeTimeRecallIsLost(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f, mu := newKept(t, 2*time.Second)
 		other := f.client(t, nil).NewLock("a")
@@ -101,7 +98,6 @@ func TestFakeTimeRecallIsLost(t *testing.T) {
 
 // The subscription is lost while a lock is kept: a recall may have been missed.
 func TestFakeTimeRecallMayBeMissed(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f, _ := newKept(t, time.Hour)
 		f.cut()
@@ -113,7 +109,6 @@ func TestFakeTimeRecallMayBeMissed(t *testing.T) {
 
 // A lock is lost while nobody holds it: nobody is told, and the next Lock acquires it.
 func TestFakeTimeRetainedLockIsLost(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		lost := 0
@@ -136,7 +131,6 @@ func TestFakeTimeRetainedLockIsLost(t *testing.T) {
 
 // An answer that is lost leaves it open whether the lock is kept: it is released.
 func TestFakeTimeRetainUnanswered(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a", rlock.WithRetention(time.Hour))
@@ -157,7 +151,6 @@ func TestFakeTimeRetainUnanswered(t *testing.T) {
 
 // Close gives back what is kept, also if it is being taken at that moment.
 func TestFakeTimeCloseOfRetained(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)
@@ -178,7 +171,6 @@ func TestFakeTimeCloseOfRetained(t *testing.T) {
 
 // A client that cannot hear keeps nothing.
 func TestFakeTimeRetainedDeaf(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.denySubscribe.Store(true)

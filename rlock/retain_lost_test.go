@@ -41,7 +41,6 @@ func (l *losingAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 // lock up. The server has executed the renewals and would keep the lock for another lease:
 // the client releases it.
 func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		const lease = 30 * time.Second
 		f := newFakeRedis(t)
@@ -72,7 +71,6 @@ func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
 // by an answer that comes late, and must not take the kept one in memory then: it would be
 // held twice.
 func TestFakeTimeParkedGrantEndsWithTheNext(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)

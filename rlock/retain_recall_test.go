@@ -41,6 +41,7 @@ func requireReleasedInUse(t *testing.T, srv *redistest.Server, mu *rlock.Lock) {
 // listens on another node hears of a release when the time of the retention is over, although the
 // owner never stops to take the lock.
 func TestClusterRetainedLockIsReleasedForListenersElsewhere(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	c := clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: rlock.ShardedOff})
 	mu := c.NewLock("a", rlock.WithRetention(shortRetention))
@@ -67,6 +68,7 @@ func TestRetainedLockWithoutRightToPubsub(t *testing.T) {
 
 // A client recalls a kept lock from one that listens with another Options.ShardedPubSub.
 func TestClusterRecallReachesEveryFamily(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	client := func(mode rlock.ShardedPubSub) *rlock.Client {
 		return clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: mode})

@@ -13,7 +13,6 @@ import (
 // A writer that becomes a reader lets in the readers of its own client, whether they
 // hear messages or not.
 func TestFakeTimeDowngradeIsToldInMemory(t *testing.T) {
-	t.Parallel()
 	for _, deaf := range []bool{false, true} {
 		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)

@@ -15,7 +15,6 @@ import (
 // A waiting writer costs one command every 5 s, and keeps new readers out all the
 // while; a reader that waits for it costs no more.
 func TestFakeTimeWritersIntent(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		one, other := f.client(t, nil).NewRWLock("a"), f.client(t, nil).NewRWLock("a")
@@ -45,7 +44,6 @@ func TestFakeTimeWritersIntent(t *testing.T) {
 
 // A writer that dies while it waits keeps readers out for 10 s, no longer.
 func TestFakeTimeDeadWritersIntent(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
@@ -71,7 +69,6 @@ func lock2(t *testing.T, mu *rlock.Lock) (context.Context, *rlock.Hold) {
 // A reader that died keeps a writer out until its own lease ends, to the
 // millisecond, although others have prolonged the lock and left without a word.
 func TestFakeTimeDeadReader(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		c := f.client(t, nil)
@@ -97,7 +94,6 @@ func TestFakeTimeDeadReader(t *testing.T) {
 
 // A downgrade that Redis did not hear of in time is made good.
 func TestFakeTimeLateDowngrade(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, &rlock.Options{UnlockTimeout: time.Second}).NewRWLock("a")
@@ -118,7 +114,6 @@ func TestFakeTimeLateDowngrade(t *testing.T) {
 
 // Without renewal both kinds of hold end with the lease.
 func TestFakeTimeReadWriteExpiry(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a", rlock.WithLeaseTime(10*time.Second), rlock.WithoutRenewal())

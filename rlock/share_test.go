@@ -18,7 +18,6 @@ import (
 // Readers of a client that come together are one for the server, and each of them
 // one for the application.
 func TestFakeTimeReadersJoin(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
@@ -59,7 +58,6 @@ func TestFakeTimeReadersJoin(t *testing.T) {
 // Readers wait for the answer to the request of one of them, and enter with it, also
 // if that one has left by then. If it leaves before, another one asks.
 func TestFakeTimeReadersWaitForOneAnswer(t *testing.T) {
-	t.Parallel()
 	const late = 10 * time.Millisecond
 	for name, asks := range map[string]int{"who stays": 1, "who leaves": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +107,6 @@ func TestFakeTimeReadersWaitForOneAnswer(t *testing.T) {
 // The answer may come in the very moment in which somebody stops to wait for it. What
 // was kept for that one is given up.
 func TestFakeTimeReadersWhoLeaveWithTheAnswer(t *testing.T) {
-	t.Parallel()
 	const late = 10 * time.Millisecond
 	var in, out atomic.Int32
 	for range 100 {
@@ -145,7 +142,6 @@ func TestFakeTimeReadersWhoLeaveWithTheAnswer(t *testing.T) {
 
 // If the one who asks is refused, or fails, the others do not fail with it.
 func TestFakeTimeReadersWhoseInquiryFails(t *testing.T) {
-	t.Parallel()
 	for name, fault := range map[string]func(t *testing.T, f *fakeRedis, mu *rlock.RWLock) (heal func()){
 		"refused": func(t *testing.T, f *fakeRedis, mu *rlock.RWLock) func() {
 			_, hold := lock(t, t.Context(), mu.Writer())
@@ -188,7 +184,6 @@ func TestFakeTimeReadersWhoseInquiryFails(t *testing.T) {
 
 // Readers that cannot share a grant: each of them sends a request of its own.
 func TestFakeTimeReadersThatDoNotJoin(t *testing.T) {
-	t.Parallel()
 	for name, of := range map[string]func(c *rlock.Client) (first, second *rlock.Lock){
 		"later": func(c *rlock.Client) (*rlock.Lock, *rlock.Lock) {
 			return c.NewRWLock("a").Reader(), nil
@@ -244,7 +239,6 @@ func TestFakeTimeReadersThatDoNotJoin(t *testing.T) {
 // A writer waits for no more readers than there were, and those who came within the
 // time in which they join.
 func TestFakeTimeJoiningDoesNotStarveWriters(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
@@ -274,7 +268,6 @@ func TestFakeTimeJoiningDoesNotStarveWriters(t *testing.T) {
 // A reader does not join others of its client while a writer of the client waits. The
 // client knows of that writer without a message.
 func TestFakeTimeNobodyJoinsPastAWaitingWriter(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
@@ -291,7 +284,6 @@ func TestFakeTimeNobodyJoinsPastAWaitingWriter(t *testing.T) {
 
 // What is lost is lost for all who share it.
 func TestFakeTimeLossOfJoinedReaders(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")

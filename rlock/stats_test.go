@@ -137,7 +137,6 @@ func useAtRandom(t *testing.T, locks []*rlock.Lock, calls *atomic.Int64) {
 // In fake time: where the first answer to an Unlock comes too late, nobody can tell whether
 // there was something to release.
 func TestStatsOfLosses(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f, ctx := newFakeRedis(t), t.Context()
 		c := f.client(t, &rlock.Options{LeaseTime: 3 * time.Second})

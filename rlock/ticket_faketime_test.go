@@ -61,7 +61,6 @@ func TestFakeTimeTicketOutlivesTheLease(t *testing.T) {
 
 // A client whose tickets were all dropped is told so, and asks again.
 func TestFakeTimeTicketsWereDropped(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)

@@ -13,7 +13,6 @@ import (
 // than the true time, however long requests take, if the rates of the clocks differ by no
 // more than 1 %.
 func TestFakeTimeReckoning(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		const us = int64(time.Microsecond)
 		sent := time.Now()

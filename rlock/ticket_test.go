@@ -15,7 +15,6 @@ import (
 // Whoever is granted the lock by a message sends nothing, and relies on it for no longer
 // than the server does.
 func TestFakeTimeGrantByMessage(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		for _, fencing := range []bool{false, true} {
 			t.Run(fmt.Sprint(kind, " fenced ", fencing), func(t *testing.T) {
@@ -56,7 +55,6 @@ func TestFakeTimeGrantByMessage(t *testing.T) {
 // What a message cannot give is asked for: the whole of a fixed lease; a token, if the
 // lock was released by somebody without a counter.
 func TestFakeTimeGrantIsConfirmed(t *testing.T) {
-	t.Parallel()
 	for name, opts := range map[string][]rlock.LockOption{
 		"fixed": {rlock.WithoutRenewal(), rlock.WithLeaseTime(20 * time.Second)}, "fenced": {rlock.WithFencing()},
 	} {
@@ -82,7 +80,6 @@ func TestFakeTimeGrantIsConfirmed(t *testing.T) {
 // A message is not trusted that grants what the newest answer does not confirm: it
 // is older than the place in the queue, or that answer is too old, or it makes no sense.
 func TestFakeTimeStaleMessage(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -113,7 +110,6 @@ func TestFakeTimeStaleMessage(t *testing.T) {
 
 // Whatever else comes does no harm.
 func TestFakeTimeJunkMessages(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.holder("a", time.Hour)

@@ -371,6 +371,7 @@ func TestJunkOnTheChannel(t *testing.T) {
 
 // Many waiters with a deadline each, on a busy lock of a server that is well.
 func TestBusyIsNotUnavailable(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	mu := newClient(t, srv, nil).NewLock("a")
 	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))

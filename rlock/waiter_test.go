@@ -16,7 +16,6 @@ import (
 // The first waiter of a client leaves. The next one has its place on the server, in
 // memory: nothing is sent.
 func TestFakeTimeNextInheritsTheTicket(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -52,7 +51,6 @@ func TestFakeTimeNextInheritsTheTicket(t *testing.T) {
 
 // The first waiter leaves while its request is under way. The next one asks at once.
 func TestFakeTimeFirstLeavesWhileItAsks(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -77,7 +75,6 @@ func TestFakeTimeFirstLeavesWhileItAsks(t *testing.T) {
 // When a waiter leaves, its ticket is taken out of the queue on the server, unless
 // another waiter of the client wants the lock with the same options and inherits it.
 func TestFakeTimeTicketIsTakenBack(t *testing.T) {
-	t.Parallel()
 	for name, next := range map[string][]rlock.LockOption{
 		"nobody": nil, "other lease": {rlock.WithLeaseTime(20 * time.Second)}, "fenced": {rlock.WithFencing()}, "fixed": {rlock.WithoutRenewal()},
 	} {
@@ -115,7 +112,6 @@ func TestFakeTimeTicketIsTakenBack(t *testing.T) {
 // A waiter leaves while the lock is granted to it: what takes its ticket back passes the
 // lock on.
 func TestFakeTimeGrantToALeaver(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -151,7 +147,6 @@ func TestFakeTimeGrantToALeaver(t *testing.T) {
 // A message for an owner for whom nobody waits, nor ever has: what it grants is given
 // back. One that grants nothing is ignored.
 func TestFakeTimeMessageForNobody(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -174,7 +169,6 @@ func TestFakeTimeMessageForNobody(t *testing.T) {
 
 // A message that comes again, when its owner has the lock by it, is ignored.
 func TestFakeTimeMessageForTheHolder(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 // client; another client takes the lock, and releases it before the subscription is
 // confirmed again. The two releases are told apart by nobody, and need not be.
 func TestFakeTimeReleasesWhileTheSubscriptionIsLost(t *testing.T) {
-	t.Parallel()
 	for _, fault := range []struct {
 		name  string
 		begin func(f *fakeRedis)
@@ -60,7 +59,6 @@ func TestFakeTimeReleasesWhileTheSubscriptionIsLost(t *testing.T) {
 // its waiter is under way, and between the two the lock is released: the release has passed
 // over a client that did not listen, and taken out the ticket of which the answer tells.
 func TestFakeTimeResubscribedWhileAsking(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []string{"plain", "fair"} {
 		t.Run(kind, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -92,7 +90,6 @@ func TestFakeTimeResubscribedWhileAsking(t *testing.T) {
 // Redisson releases the lock while the answer to a waiter's first request, which says that
 // Redisson has it, is under way. The client has been listening for another waiter.
 func TestFakeTimeForeignReleaseWhileAsking(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -127,7 +124,6 @@ func TestFakeTimeForeignReleaseWhileAsking(t *testing.T) {
 // Redisson has the lock, and the first in the queue leaves. Those behind it, of the same
 // client, ask as soon as that one would have answered Redisson's release.
 func TestFakeTimeForeignReleaseAfterTheFirstHasLeft(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)
@@ -160,7 +156,6 @@ func TestFakeTimeForeignReleaseAfterTheFirstHasLeft(t *testing.T) {
 
 // A waiter that polls does so also if its client listens, because another one did.
 func TestFakeTimePollingBesideListeners(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.holder("a", time.Hour)
@@ -183,7 +178,6 @@ func TestFakeTimePollingBesideListeners(t *testing.T) {
 // A waiter that hears no messages keeps asking, also when another goroutine of its client
 // has just held and released the lock.
 func TestFakeTimeDeafAfterAnOwnRelease(t *testing.T) {
-	t.Parallel()
 	for name, option := range map[string]rlock.LockOption{"deaf": rlock.WithoutHandoff(), "polling": rlock.WithPolling(rlock.Polling{})} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -245,7 +239,6 @@ func TestFakeTimeDeafClients(t *testing.T) {
 
 // A fair waiter behind a plain holder is served at once.
 func TestFakeTimeFairBehindPlain(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
@@ -267,7 +260,6 @@ func TestFakeTimeFairBehindPlain(t *testing.T) {
 
 // Goroutines that loop on TryLock do not keep out who waits elsewhere.
 func TestFakeTimeTryLockLoop(t *testing.T) {
-	t.Parallel()
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		f.teach(t)

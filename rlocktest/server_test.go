@@ -27,7 +27,6 @@ func inAndOut(t *testing.T, test func(t *testing.T)) {
 }
 
 func TestTheClockRuns(t *testing.T) {
-	t.Parallel()
 	inAndOut(t, func(t *testing.T) {
 		rdb := rlocktest.NewServer(t).Client()
 		require.NoError(t, rdb.Set(t.Context(), "k", "v", 3*time.Second).Err())
@@ -43,7 +42,6 @@ func TestTheClockRuns(t *testing.T) {
 }
 
 func TestLockIsRenewed(t *testing.T) {
-	t.Parallel()
 	inAndOut(t, func(t *testing.T) {
 		locks := rlocktest.NewServer(t).Locks(&rlock.Options{LeaseTime: 4 * time.Second})
 		ctx, hold, err := locks.NewLock("a", rlock.WithFencing()).Lock(t.Context())

@@ -21,6 +21,9 @@ import (
 // Every mistake in Go compiles. The run that makes them all says so as well, but takes
 // too long to be made after each change of the code that they quote.
 func TestMutationsCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles what the library imports: make test-all")
+	}
 	c := newCompiler(t)
 	for _, m := range mutations {
 		if filepath.Ext(m.file) == ".go" {
