@@ -312,14 +312,15 @@ func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
 // request is executed then, the third one keeps the lock if it has it; and if nobody has
 // it any more, the lock is free again soon.
 func TestFakeTimeAnswerAfterAHandOff(t *testing.T) {
-	for name, late := range map[string]bool{"while it is held": false, "when it is free": true} {
+	for name, free := range map[string]bool{"while it is held": false, "when it is free": true} {
 		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) { answerAfterAHandOff(t, late) })
+			redistest.Bubble(t, func(t *testing.T) { answerAfterAHandOff(t, free) })
 		})
 	}
 }
 
-func answerAfterAHandOff(t *testing.T, late bool) {
+// answerAfterAHandOff has the request executed while the lock is held, or when it is free.
+func answerAfterAHandOff(t *testing.T, free bool) {
 	f := newFakeRedis(t)
 	f.teach(t)
 	f.holder("a", time.Hour)
@@ -343,7 +344,7 @@ func answerAfterAHandOff(t *testing.T, late bool) {
 	require.Equal(t, owner, hold.Owner(), "the place in the queue was inherited")
 	require.NoError(t, hold.Unlock(held))
 	held, hold = third.acquired(t)
-	if !late {
+	if !free {
 		open()
 		synctest.Wait()
 		require.True(t, f.Exists("a"))

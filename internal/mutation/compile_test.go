@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -12,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,7 +62,7 @@ func newCompiler(t *testing.T) *compiler {
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	exports := make(map[string]string)
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		p := new(listed)
 		if err := d.Decode(p); errors.Is(err, io.EOF) {
 			break

@@ -4,7 +4,7 @@
 //
 //	make mutate
 //
-// A plain go test only makes sure that every mistake can still be made, and that
-// its check still exists. No file is changed: the compiler is shown another one in
+// A plain go test only makes sure that every mistake can still be made, and compiles, and
+// that its check still exists. No file is changed: the compiler is shown another one in
 // its place (go help build, -overlay), which goes for embedded scripts as well.
 package mutation

@@ -15,7 +15,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// queueKeep is how long a queue is there after the last request of a waiter.
+// queueKeep is how long a queue is there after the last request of a waiter: keep in
+// lua/queue.lua.
 const queueKeep = time.Minute
 
 // leftovers counts what a round leaves behind. With keep the parties stay as
