@@ -103,11 +103,7 @@ func (b *builder) returned(call, e event) {
 
 func (b *builder) locked(s span, e event) {
 	if !e.Shared {
-		spent := s
-		if e.Result == unknown || b.faulty { // an attempt without an answer may take one after the return
-			spent.ret = open
-		}
-		b.tokens = append(b.tokens, spent)
+		b.tokens = append(b.tokens, b.spent(s, e))
 	}
 	if e.Kind == opLock {
 		w := wait{span: s, locks: e.All, got: e.Result == ok, must: e.Must, shared: e.Shared, err: e.Err}
@@ -148,6 +144,17 @@ func (b *builder) locked(s span, e event) {
 	default:
 		b.doubts = append(b.doubts, s)
 	}
+}
+
+// spent is the time in which a writer's call may have been given a token that nobody
+// recorded. It has no end if the token of its own grant is not known, as Do was left
+// before that was asked for; or if one of its attempts may be executed after the
+// return: one that got no answer, on a machine that stands still as well.
+func (b *builder) spent(s span, e event) span {
+	if e.Result == unknown || e.Result == ok && e.Token == 0 || b.faulty || s.ret-s.call >= int64(shortest) {
+		s.ret = open
+	}
+	return s
 }
 
 // entered notes that a grant is known to have been its holder's from the return of the

@@ -62,12 +62,26 @@ func TestCheckerOfReaders(t *testing.T) {
 		{"readers have the token of the writer before", join(writeA.token(5), unlockA, readB.token(5), leaveB), nil, true},
 		{"a reader has an older token", join(writeA.token(5), unlockA, readB.token(4), leaveB), nil, false},
 		{"a reader has a token of its own", join(writeA.token(5), unlockA, readB.token(6), leaveB), nil, false},
+		{"a reader has the token of a writer that left", join(writeA.token(5), unlockA, both(2, "C", opLock, "", unknown), readB.token(6), leaveB), nil, true},
+		{"a reader has a token older than that of a writer that left", join(writeA.token(5), unlockA, both(2, "C", opLock, "", unknown), readB.token(4), leaveB), nil, false},
+		{"a reader has the token of a writer that did not learn it", join(writeA.token(5), unlockA, both(2, "C", opLock, "", ok), both(2, "c", opUnlock, "C", ok), readB.token(6), leaveB), nil, true},
 		{"a reader has the first token", join(readB.token(6), leaveB), nil, true},
 		{"a reader has a token of its own, of a counter that the server forgot", join(writeA.token(5), unlockA, readB.token(6), leaveB), flushed, true},
 		{"a writer has the token of a reader", join(readA.token(5), leaveA, writeB.token(5), unlockB), nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) { judge(t, readWrite, test.events, test.gone, test.ok) })
 	}
+}
+
+// A writer that waited for long may have asked more than once, and what it asked may
+// be granted, for nobody, after it has left.
+func TestCheckerOfLateWriters(t *testing.T) {
+	writeA, unlockA := both(0, "A", opLock, "", ok).token(5), both(0, "a", opUnlock, "A", ok).seen()
+	readB, leaveB := both(1, "B", opLock, "", ok).shared().token(6), both(1, "b", opUnlock, "B", ok).seen().shared()
+	judge(t, readWrite, join(writeA, unlockA, readB, leaveB), nil, false)
+	slow := join(writeA, unlockA, readB, leaveB)
+	later(shortest, slow[1:])
+	judge(t, readWrite, slow, nil, true)
 }
 
 // queued says that the call was refused at first.

@@ -106,7 +106,12 @@ func (c *client) do(s step) {
 		held, hold, err = mu.TryLockFor(ctx, s.wait)
 	}
 	if err != nil {
-		c.returned(e, refusal(err), err)
+		again := s.again > 0 && errors.Is(err, rlock.ErrUnavailable)
+		e.Must = s.must && !again
+		if c.returned(e, refusal(err), err); again {
+			s.again--
+			c.do(s)
+		}
 		return
 	}
 	in := c.enter(held, hold, a, e)

@@ -37,13 +37,13 @@ func (b *builder) split(o porcupine.Operation) bool {
 }
 
 // strayReaders marks the readers that may have another token than that of the
-// newest writer of the history.
+// newest writer of the history: any, if the server forgot the counter; a greater one,
+// if a writer's may not be recorded.
 func (b *builder) strayReaders() {
 	for n, o := range b.fenceOps {
 		if a := o.Input.(action); a.do == acquire && a.shared {
-			a.stray = b.forgotten(span{0, o.Return}) || slices.ContainsFunc(b.tokens, func(s span) bool {
-				return s.call < o.Return && o.Call < s.ret
-			})
+			a.stray = b.forgotten(span{0, o.Return})
+			a.spent = slices.ContainsFunc(b.tokens, func(s span) bool { return s.call < o.Return && o.Call < s.ret })
 			b.fenceOps[n].Input = a
 		}
 	}

@@ -17,7 +17,8 @@ type action struct {
 	shared bool   // acquire, nest, unlock, refuse: as a reader
 	heir   bool   // acquire: the owner had a grant before this one
 	last   bool   // unlock: of the grant's last hold
-	stray  bool   // acquire: by an heir of a grant that the server has forgotten, or a reader after a token that is not recorded
+	stray  bool   // acquire: by an heir of a grant, or under a counter, that the server has forgotten
+	spent  bool   // acquire: by a reader, after a token that may not be recorded
 	token  int64  // of the grant, or that an operation was given
 	other  int64  // nested: token of the hold; write: value that was read before
 	value  int64  // read or written
@@ -191,7 +192,7 @@ var fenceModel = porcupine.Model{
 		switch a.do {
 		case acquire:
 			grown := a.token > s.newest || a.shared && a.token == s.newest
-			if a.shared && a.token > s.newest && s.newest > 0 && !a.stray {
+			if a.shared && a.token > s.newest && s.newest > 0 && !a.stray && !a.spent {
 				return false, s
 			}
 			s.newest = max(s.newest, a.token)

@@ -103,6 +103,7 @@ type step struct {
 	fixed  bool   // no renewal
 	order  uint64 // of the unlocks
 	must   bool   // it has to succeed
+	again  int    // times that it may be repeated, as Redis was unavailable
 }
 
 type how int
@@ -166,9 +167,10 @@ func (s *step) vary(r *rand.Rand, j *job, a agenda) {
 	}
 }
 
-// last is the step of a client when everything is healed: it must succeed.
+// last is the step of a client when everything is healed: it must succeed. A machine
+// that stands still for as long as the shortest leases may cost it a call or two.
 func last(r *rand.Rand, j *job, a agenda) step {
-	s := step{locks: []int{r.IntN(len(a.locks))}, wait: served, must: true, hold: time.Duration(r.IntN(5)) * time.Millisecond}
+	s := step{locks: []int{r.IntN(len(a.locks))}, wait: served, must: true, again: 2, hold: time.Duration(r.IntN(5)) * time.Millisecond}
 	if j.Crowd { // thousands are served one after the other
 		s.wait = 3 * served
 	}
