@@ -94,6 +94,7 @@ func TestNumber(t *testing.T) {
 // What the calculation is made from is measured, on a real server. Nothing is said
 // about how much it is.
 func TestCapacityIsMeasured(t *testing.T) {
+	redistest.Long(t, "each scenario of the page about capacity")
 	srv := redistest.Start(t)
 	contenders, err := Pick(Contenders(), []string{rlockName})
 	require.NoError(t, err)

@@ -86,6 +86,7 @@ func TestShardedOneNode(t *testing.T) {
 			return rdb.SPublish(t.Context(), "lock:{a}", "0").Val() == 0
 		})
 		require.NoError(t, h.Close(t.Context()))
+		redistest.Eventually(t, "the connection is closed", func() bool { return len(c.Nodes[0].Clients(t, "pubsub")) == 0 })
 	}
 }
 

@@ -210,7 +210,7 @@ func TestNestedAfterClose(t *testing.T) {
 // the server.
 func TestCloseLeavesNothing(t *testing.T) {
 	const lease = time.Second
-	for name, use := range map[string]func(t *testing.T, srv *redistest.Server, c *rlock.Client){
+	uses := map[string]func(t *testing.T, srv *redistest.Server, c *rlock.Client){
 		"unused": func(*testing.T, *redistest.Server, *rlock.Client) {},
 		"after holding": func(t *testing.T, _ *redistest.Server, c *rlock.Client) {
 			require.NoError(t, c.NewLock("a").Do(t.Context(), func(context.Context) error { return nil }))
@@ -242,20 +242,31 @@ func TestCloseLeavesNothing(t *testing.T) {
 			require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
 			_ = hold.Unlock(t.Context())
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			srv := newServer(t)
-			rdb := srv.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Second })
-			require.NoError(t, rdb.Ping(t.Context()).Err())
-			before := goleak.IgnoreCurrent()
-			c, err := rlock.New(rdb, &rlock.Options{LeaseTime: lease, UnlockTimeout: 100 * time.Millisecond})
-			require.NoError(t, err)
-			use(t, srv, c)
-			require.NoError(t, closeSoon(c))
-			// go-redis tries once a second whether a dead server is back, until its client is closed.
-			goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
-		})
 	}
+	type subject struct {
+		srv *redistest.Server
+		rdb *redis.Client
+	}
+	subjects := make(map[string]subject)
+	for name := range uses {
+		srv := newServer(t)
+		rdb := srv.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Second })
+		require.NoError(t, rdb.Ping(t.Context()).Err())
+		subjects[name] = subject{srv, rdb}
+	}
+	before := goleak.IgnoreCurrent()
+	t.Run("all", func(t *testing.T) {
+		for name, s := range subjects {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c, err := rlock.New(s.rdb, &rlock.Options{LeaseTime: lease, UnlockTimeout: 100 * time.Millisecond})
+				require.NoError(t, err)
+				uses[name](t, s.srv, c)
+				require.NoError(t, closeSoon(c))
+			})
+		}
+	})
+	goleak.VerifyNone(t, before, dials)
 }
 
 // wait has c wait for lock "w", and returns a hold of c's lock "a".

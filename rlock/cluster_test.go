@@ -73,7 +73,7 @@ func TestClusterRequestsGather(t *testing.T) {
 	before, trips := executed(), sent.n.Load()
 	pairs(256, 20)
 	require.GreaterOrEqual(t, executed()-before, int64(2*256*20))
-	require.Less(t, executed()-before, int64(2*256*20*11/10), "some may be asked twice, on a busy machine")
+	require.Less(t, executed()-before, int64(2*256*20*3/2), "some may be asked twice, on a busy machine")
 	require.Less(t, sent.n.Load()-trips, int64(256*20))
 }
 

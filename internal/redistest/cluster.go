@@ -40,8 +40,9 @@ func StartCluster(tb testing.TB, masters, replicasPerMaster int, args ...string)
 	}
 	ctx := context.Background()
 	for i, node := range c.Nodes[:masters] {
-		c.must(c.admin[node].ClusterAddSlotsRange(ctx, slots*i/masters, slots*(i+1)/masters-1).Err())
-		c.must(c.admin[node].Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		rdb := c.patient(node)
+		c.must(rdb.ClusterAddSlotsRange(ctx, slots*i/masters, slots*(i+1)/masters-1).Err())
+		c.must(rdb.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 	}
 	for _, node := range c.Nodes[1:] {
 		c.meet(node)
@@ -70,11 +71,16 @@ func (c *Cluster) start() *Server {
 	rdb := node.Client(c.tb, func(o *redis.Options) {
 		o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, time.Second // some nodes will be dead, or stopped
 	})
-	id, err := rdb.ClusterMyID(context.Background()).Result()
+	id, err := c.patient(node).ClusterMyID(context.Background()).Result()
 	c.must(err)
 	c.Nodes = append(c.Nodes, node)
 	c.ids[node], c.admin[node] = id, rdb
 	return node
+}
+
+// patient returns a client for what a node that is well must do, however busy the machine is.
+func (c *Cluster) patient(node *Server) *redis.Client {
+	return node.Client(c.tb, func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, limit })
 }
 
 // meet makes node known to all.
@@ -161,7 +167,7 @@ func (c *Cluster) Replica(master *Server) *Server {
 // Failover has replica change places with its master, which must be well.
 func (c *Cluster) Failover(replica *Server) {
 	c.tb.Helper()
-	c.must(c.admin[replica].ClusterFailover(context.Background()).Err())
+	c.must(c.patient(replica).ClusterFailover(context.Background()).Err())
 	c.eventually("the replica is a master", func() bool {
 		return strings.Contains(c.replication(replica), "role:master")
 	})

@@ -31,7 +31,7 @@ func (c *Cluster) BeginMove(slot int, to *Server) *Migration {
 // MoveKeys moves these keys, or all that are there.
 func (m *Migration) MoveKeys(keys ...string) {
 	m.c.tb.Helper()
-	ctx, source := context.Background(), m.c.admin[m.from]
+	ctx, source := context.Background(), m.c.patient(m.from)
 	if len(keys) == 0 {
 		var err error
 		keys, err = source.ClusterGetKeysInSlot(ctx, m.slot, 1<<20).Result()
@@ -55,5 +55,5 @@ func (m *Migration) Finish() {
 
 func (m *Migration) set(node *Server, state string, other *Server) {
 	m.c.tb.Helper()
-	m.c.must(m.c.admin[node].Do(context.Background(), "CLUSTER", "SETSLOT", m.slot, state, m.c.ids[other]).Err())
+	m.c.must(m.c.patient(node).Do(context.Background(), "CLUSTER", "SETSLOT", m.slot, state, m.c.ids[other]).Err())
 }

@@ -36,7 +36,7 @@ func party([]string) {
 			fmt.Println("done")
 		case "renew": // while the clients are at it
 			before := p.renew()
-			p.retired = append(p.retired, before)
+			p.retire(before)
 			fmt.Println("renewed", before.close())
 		case "close":
 			left, err := p.close()
