@@ -5,40 +5,46 @@ import (
 	"time"
 )
 
-// watch has ring run at a time, or before. mu is held.
-func (g *Group) watch(at time.Time) {
-	if !g.next.IsZero() && !at.Before(g.next) {
+// alarm is one timer for all that may take too long. Group.mu guards it.
+type alarm struct {
+	ring  func()
+	timer *time.Timer // runs ring
+	next  time.Time   // when it does; zero: it is not set
+}
+
+// set has ring run at a time, or before.
+func (a *alarm) set(at time.Time) {
+	if !a.next.IsZero() && !at.Before(a.next) {
 		return
 	}
-	g.next = at
-	if g.alarm == nil {
-		g.alarm = time.AfterFunc(time.Until(at), g.ring)
+	a.next = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(time.Until(at), a.ring)
 	} else {
-		g.alarm.Reset(time.Until(at))
+		a.timer.Reset(time.Until(at))
 	}
 }
 
-// ring ends what takes too long: one timer does it for all calls.
+// ring ends what takes too long.
 func (g *Group) ring() {
 	now := time.Now()
 	g.mu.Lock()
-	g.next = time.Time{}
+	g.alarm.next = time.Time{}
 	elsewhere := func(*Call) bool { return false }
 	if slices.ContainsFunc(g.open, func(b *batch) bool { return b.silent(now) }) {
 		g.Reload() // what the client knows may be out of date
 		elsewhere = func(c *Call) bool { return g.replaced(c.terms.Key) }
 	}
-	g.expire(&g.queue, now, elsewhere)
-	g.expire(&g.held, now, elsewhere)
+	g.expire(&g.backlog.ready, now, elsewhere)
+	g.expire(&g.backlog.held, now, elsewhere)
 	var gone []*Call
 	g.open = slices.DeleteFunc(g.open, func(b *batch) bool {
 		gone = append(gone, b.check(now, elsewhere)...)
 		if !b.ended && !b.given {
-			g.watch(b.earliest())
+			g.alarm.set(b.earliest())
 		}
-		if b.given { // the server may have become slow
-			g.took = min(max(2*g.took, swift), most)
-			g.shrink(b)
+		if b.given {
+			g.pace.givenUp(b)
 		}
 		return b.given
 	})
@@ -57,10 +63,6 @@ func (g *Group) ring() {
 	}
 }
 
-// shrink has the next batches be a quarter as large as one that was too much for the
-// server. mu is held.
-func (g *Group) shrink(b *batch) { g.limit = max(min(g.limit, len(b.calls)/4), minBatch) }
-
 // expire ends those calls of a queue that were not sent in time, and those that are to
 // go elsewhere. mu is held.
 func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
@@ -74,7 +76,7 @@ func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 			q.remove(c)
 			c.tell(over, errReplaced)
 		default:
-			g.watch(c.deadline)
+			g.alarm.set(c.deadline)
 		}
 		c = next
 	}

@@ -21,12 +21,11 @@ type Call struct {
 	users atomic.Int32  // the caller, and the sender of own
 
 	// Guarded by Group.mu, that of the group which has it.
-	state      state
-	batch      *batch    // it is sent with
-	deadline   time.Time // then it is over
-	err        error     // why there is no answer
-	queue      *calls    // it is in
-	prev, next *Call     // there
+	state    state
+	batch    *batch    // it is sent with
+	deadline time.Time // then it is over
+	err      error     // why there is no answer
+	link
 }
 
 // Terms are those of a call.
@@ -110,36 +109,4 @@ func (c *Call) unread() error {
 		return err
 	}
 	return ErrUnread
-}
-
-// calls is a queue of calls, from which each can be taken out.
-type calls struct {
-	first, last *Call
-	n           int
-}
-
-func (q *calls) push(c *Call) {
-	c.queue, c.prev, c.next = q, q.last, nil
-	if q.last == nil {
-		q.first = c
-	} else {
-		q.last.next = c
-	}
-	q.last = c
-	q.n++
-}
-
-func (q *calls) remove(c *Call) {
-	if c.prev == nil {
-		q.first = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		q.last = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	c.prev, c.next = nil, nil
-	q.n--
 }

@@ -10,18 +10,10 @@ import (
 )
 
 const (
-	maxBatch    = 1024                   // calls in a pipeline
-	minBatch    = 16                     // that a slow server is sent in any case
-	grace       = 50 * time.Millisecond  // to stop waiting for a connection
-	patient     = 75 * time.Millisecond  // how long a caller's own goroutine waits
-	swift       = 15 * time.Millisecond  // an answer within it lets it wait
-	near        = 2 * time.Millisecond   // an answer within it is waited for with the next batch
-	nearSenders = 2                      // batches under way at once to a server that is near
-	least       = 250 * time.Millisecond // before a batch is given up
-	most        = 2 * time.Second
-	slower      = 8                      // times as long as the newest answer took: then a batch is given up
-	aloneFor    = time.Minute            // how long a server is not asked again what it has refused
-	lookPause   = 100 * time.Millisecond // how often somebody looks whether another server is to answer
+	grace     = 50 * time.Millisecond  // to stop waiting for a connection
+	patient   = 75 * time.Millisecond  // how long a caller's own goroutine waits
+	aloneFor  = time.Minute            // how long a server is not asked again what it has refused
+	lookPause = 100 * time.Millisecond // how often somebody looks whether another server is to answer
 )
 
 // Runner sends commands. Every redis.UniversalClient is one.
@@ -59,31 +51,31 @@ type Config struct {
 // holds after a batch that is answered, but too late for most of its calls.
 type Group struct {
 	Config
+	master
 	obeys bool   // the client ends a command at the deadline of its context
-	guard bool   // the server may be a replica, and its connections are for reading there
 	send  func() // drain, in a goroutine
 	spare pool
 	alone atomic.Int64 // until when scripts are not joined: the server refused it; Unix nanoseconds
 
-	// Of a cluster's:
-	first    string                // the key that it was made for
-	replaced func(key string) bool // tells whether another server has taken over a key
-
 	mu       sync.Mutex // guards what follows
-	queue    calls
-	hold     bool          // calls that may leave something behind are not sent
-	held     calls         // these
-	open     []*batch      // under way
-	starting int           // goroutines that have not taken a batch yet
-	took     time.Duration // what the newest answer took; 0: there was none
-	limit    int           // calls in a batch
-	alarm    *time.Timer   // runs ring
-	next     time.Time     // when it does; zero: it is not set
+	backlog  backlog
+	open     []*batch // under way
+	starting int      // goroutines that have not taken a batch yet
+	pace     pace
+	alarm    alarm
+}
+
+// master is what a group knows of its server if that is one of a cluster's.
+type master struct {
+	first    string                // the key that the group was made for
+	replaced func(key string) bool // tells whether another server has taken over a key; nil: none can
+	guard    bool                  // the server may be a replica, and its connections are for reading there
 }
 
 // NewGroup returns a group. Nothing is sent.
 func NewGroup(config Config) *Group {
-	g := &Group{Config: config, limit: maxBatch}
+	g := &Group{Config: config, pace: pace{limit: maxBatch}}
+	g.alarm.ring = g.ring
 	if rdb, ok := config.Client.(*redis.Client); ok {
 		g.obeys = rdb.Options().ContextTimeoutEnabled
 	}
@@ -127,19 +119,17 @@ func (g *Group) enter(c *Call) (b *batch, start bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
-	g.watch(c.deadline)
-	if g.hold && c.terms.Late != nil {
-		g.held.push(c)
+	g.alarm.set(c.deadline)
+	if !g.backlog.push(c) {
 		return nil, false
 	}
-	g.queue.push(c)
 	switch {
 	case !g.idle():
-	case g.obeys && len(g.open) == 0 && g.took > 0 && g.took < swift:
+	case g.obeys && len(g.open) == 0 && g.pace.fast():
 		b = g.take(now)
 		b.deadline = now.Add(min(patient, c.terms.Bound))
 		b.wait.deadline = b.deadline
-		g.watch(b.deadline)
+		g.alarm.set(b.deadline)
 	default:
 		start = true
 		g.starting++
@@ -150,11 +140,7 @@ func (g *Group) enter(c *Call) (b *batch, start bool) {
 func (g *Group) Hold(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.hold = on
-	for c := g.held.first; c != nil && !on; c = g.held.first {
-		g.held.remove(c)
-		g.queue.push(c)
-	}
+	g.backlog.setHold(on)
 	if g.idle() {
 		g.starting++
 		g.start()
@@ -169,20 +155,17 @@ func (g *Group) start() {
 
 // idle tells whether there is a queue that one more sender could send. mu is held.
 func (g *Group) idle() bool {
-	senders := g.Senders
-	if g.took > 0 && g.took < near {
-		senders = min(senders, nearSenders)
-	}
-	return g.queue.n > 0 && g.starting == 0 && len(g.open) < senders
+	return g.backlog.ready.n > 0 && g.starting == 0 && len(g.open) < g.pace.senders(g.Senders)
 }
 
 // take makes a batch of the queue; nil if that is empty. mu is held.
 func (g *Group) take(now time.Time) *batch {
-	n := min(g.queue.n, g.limit)
+	queue := &g.backlog.ready
+	n := min(queue.n, g.pace.limit)
 	if n == 0 {
 		return nil
 	}
-	c := g.queue.first
+	c := queue.first
 	b := &c.own
 	if n > 1 || !c.users.CompareAndSwap(1, 2) { // or whoever has sent it before still looks at it
 		b = new(batch)
@@ -193,10 +176,10 @@ func (g *Group) take(now time.Time) *batch {
 	if n == 1 {
 		b.wait.values = c.ctx
 	}
-	b.deadline, b.calls = now.Add(g.patience()), b.room[:0]
+	b.deadline, b.calls = now.Add(g.pace.patience()), b.room[:0]
 	for range n {
-		c := g.queue.first
-		g.queue.remove(c)
+		c := queue.first
+		queue.remove(c)
 		c.state, c.batch = sent, b
 		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
 			c.deadline = now.Add(min(c.terms.Bound, b.deadline.Sub(now)))
@@ -207,20 +190,12 @@ func (g *Group) take(now time.Time) *batch {
 		}
 	}
 	g.open = append(g.open, b)
-	g.watch(b.deadline)
+	g.alarm.set(b.deadline)
 	if g.replaced != nil {
 		b.look = now.Add(lookPause)
-		g.watch(b.look)
+		g.alarm.set(b.look)
 	}
 	return b
-}
-
-// patience is how long a batch is waited for. mu is held.
-func (g *Group) patience() time.Duration {
-	if g.took == 0 {
-		return most
-	}
-	return min(max(slower*g.took, least), most)
 }
 
 // leave ends the wait for a call. It returns nil if that is over at this moment.
@@ -229,7 +204,7 @@ func (g *Group) leave(c *Call) error {
 	defer g.mu.Unlock()
 	switch c.state {
 	case queued:
-		c.queue.remove(c)
+		c.in.remove(c)
 		c.state = over
 		return ErrNotSent
 	case sent:

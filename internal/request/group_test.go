@@ -130,7 +130,7 @@ func idle(t *testing.T, g *Group) {
 	synctest.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	require.Zero(t, g.queue.n)
+	require.Zero(t, g.backlog.ready.n)
 	require.Empty(t, g.open)
 	require.Zero(t, g.starting)
 }
@@ -236,7 +236,7 @@ func TestFakeTimeLeavingBeforeThereIsAConnection(t *testing.T) {
 		wg.Wait()
 		idle(t, g)
 		require.False(t, l.asked("leaver"))
-		require.Zero(t, g.took, "the wait for a connection says nothing of the server")
+		require.Zero(t, g.pace.took, "the wait for a connection says nothing of the server")
 	})
 }
 
@@ -252,7 +252,7 @@ func TestFakeTimeNoConnection(t *testing.T) {
 		require.Equal(t, least, time.Since(start))
 		idle(t, g)
 		require.False(t, l.asked("second"))
-		require.Equal(t, time.Millisecond, g.took)
+		require.Equal(t, time.Millisecond, g.pace.took)
 	})
 }
 

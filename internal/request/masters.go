@@ -120,8 +120,7 @@ func (m *Masters) newGroup(node *redis.Client, key string) *Group {
 	config := m.Config
 	config.Client = node
 	g := NewGroup(config)
-	g.first, g.guard = key, m.readOnly
-	g.replaced = func(key string) bool { return m.master(key) != node }
+	g.master = master{key, func(key string) bool { return m.master(key) != node }, m.readOnly}
 	return g
 }
 
@@ -129,7 +128,7 @@ func (m *Masters) newGroup(node *redis.Client, key string) *Group {
 func (g *Group) unused() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.queue.n+g.held.n+len(g.open)+g.starting == 0
+	return g.backlog.ready.n+g.backlog.held.n+len(g.open)+g.starting == 0
 }
 
 // alone sends a command by itself, by the client of the cluster.

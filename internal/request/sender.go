@@ -56,7 +56,7 @@ func (g *Group) pass(b *batch) bool {
 		return false
 	}
 	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
-	if g.queue.n == 0 || g.starting > 0 {
+	if g.backlog.ready.n == 0 || g.starting > 0 {
 		return false
 	}
 	g.starting++
@@ -89,14 +89,7 @@ func (g *Group) settle(b *batch) {
 	now, unsent := time.Now(), b.wait.Err() != nil && !b.note.sent()
 	g.mu.Lock()
 	if at := b.note.at.Load(); at != 0 {
-		g.took = max(now.Sub(time.Unix(0, at)), 1)
-		switch {
-		case b.given:
-		case b.late > len(b.calls)/2 && len(b.calls) > minBatch:
-			g.shrink(b)
-		case len(b.calls) == g.limit:
-			g.limit = min(2*g.limit, maxBatch)
-		}
+		g.pace.answered(b, now.Sub(time.Unix(0, at)))
 	}
 	b.ended = true
 	for _, c := range b.calls {
