@@ -41,9 +41,7 @@ type Options struct {
 type Hub struct {
 	servers Servers
 	opts    Options
-	ctx     context.Context // ends with Close; never a caller's, which would end the connection for all
-	stop    context.CancelCauseFunc
-	wg      sync.WaitGroup // every goroutine of the hub; added to with mu held or by one of them
+	work
 
 	active atomic.Int64 // len(channels)
 
@@ -54,6 +52,13 @@ type Hub struct {
 	told   []*Subscription // with calls to be made by unlock
 	warned map[string]bool // kinds of refusal in the log
 	closed bool
+}
+
+// work is the goroutines of a hub.
+type work struct {
+	ctx  context.Context // ends with Close; never a caller's, which would end the connection for all
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup // every goroutine; added to with Hub.mu held or by one of them
 }
 
 // placing is the search for the servers of channels. Hub.mu guards it.

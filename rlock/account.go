@@ -114,7 +114,6 @@ func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 }
 
 func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
-	r.Lock, r.Kind = l.name, l.kind.name()
 	n := l.counters()
 	if k := &n.kinds[l.kind]; r.Outcome == OutcomeLost {
 		k.lost.Add(int64(acquisitions))
@@ -124,6 +123,7 @@ func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
 	for range acquisitions {
 		n.holds.observe(r.Held)
 		if f := l.client.opts.Trace.Released; f != nil {
+			r.Lock, r.Kind = l.name, l.kind.name()
 			l.client.observe(func() { f(ctx, r) })
 		}
 	}

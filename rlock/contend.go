@@ -77,13 +77,12 @@ func (w *waiter) next() step {
 		w.given, w.got = nil, g
 		return step{grant: g}
 	}
-	now := time.Now()
 	if w.place.message.Granted {
-		if g := w.granted(now); g != nil {
+		if g := w.granted(time.Now()); g != nil {
 			return step{grant: g}
 		}
 	}
-	if d := w.rest(mine, now); d > 0 {
+	if d := w.rest(mine); d > 0 {
 		return step{sleep: d, behind: mine}
 	}
 	w.state, w.again = waitAsking, false // what is heard from now on needs another request
@@ -94,11 +93,17 @@ func (w *waiter) next() step {
 // rest returns how long the waiter should sleep as things are; it has to ask if that is
 // not more than 0. mine is the client's own grant that is in the way, nil if there is
 // none. queues.mu is held.
-func (w *waiter) rest(mine *grant, now time.Time) time.Duration {
-	switch {
-	case !w.lock.order.contends(w):
+func (w *waiter) rest(mine *grant) time.Duration {
+	if !w.lock.order.contends(w) {
 		w.state = waitBlocked
 		return maxPause
+	}
+	asks := w.again || w.state != waitQueued && !w.place.held // only a request can tell, or none was made yet
+	if asks && mine == nil {
+		return 0 // most calls come by here once, and need no look at the clock
+	}
+	now := time.Now()
+	switch {
 	case mine != nil && (w.askAt.IsZero() || w.askAt.After(now)):
 		// The end of that grant wakes this waiter. If the lock was removed on the server,
 		// nothing does, so it asks after keepAlive.
@@ -107,7 +112,7 @@ func (w *waiter) rest(mine *grant, now time.Time) time.Duration {
 		}
 		w.state = waitBlocked
 		return min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now))
-	case w.again, w.state != waitQueued && !w.place.held: // only a request can tell, or none was made yet
+	case asks:
 		return 0
 	}
 	w.state = waitQueued

@@ -120,6 +120,15 @@ func (e *NotAcquiredError) because(err error) *NotAcquiredError {
 	return &last
 }
 
+// inform returns this refusal, with the reason of err, if err is a refusal that names no
+// holder; otherwise err. e is nil if no refusal has named one.
+func (e *NotAcquiredError) inform(err error) error {
+	if later, ok := err.(*NotAcquiredError); ok && e != nil && later.Holder == "" {
+		return e.because(later.Err)
+	}
+	return err
+}
+
 // lockError is any other failure of an operation on a lock.
 type lockError struct {
 	name string

@@ -333,7 +333,7 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 
 		require.NoError(t, heir.setCount(t.Context(), heir.retry(time.Second)))
 		require.Empty(t, f.calls("count"))
-		held, next, err := heir.adopt(t.Context())
+		held, next, err := heir.adopt(t.Context(), heir.lock)
 		require.NoError(t, err)
 		s.got = heir
 		s.leave()

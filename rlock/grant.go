@@ -22,10 +22,9 @@ type grant struct {
 
 	// Set before the grant is shared.
 	acquisition
+	span
 	run   run
-	began time.Time // written with mu held, as it is zero as long as the grant is parked
-	ended time.Time // when it was passed on; zero if it was not
-	empty bool      // it is released, and nobody has held it
+	empty bool // it is released, and nobody has held it
 	entry *watchdog.Entry[*grant]
 
 	counting
@@ -33,6 +32,12 @@ type grant struct {
 	holdSet
 	ending
 	left lateAnswers
+}
+
+// span is when a grant was held.
+type span struct {
+	began time.Time // written with mu held, as it is zero as long as the grant is parked
+	ended time.Time // when it was passed on; zero if it was not
 }
 
 // ending is how far a grant is, and why it was lost. grant.mu guards it.
@@ -139,14 +144,14 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 // says that there is no time left to hold it, or that the client is closed.
 func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	if g.run.count > 0 {
-		return g.adopt(ctx)
+		return g.adopt(ctx, by)
 	}
 	held, hold, err := g.own(ctx, by)
 	if err != nil {
 		return ctx, nil, err
 	}
 	c, l := g.lock.client, g.lock
-	if l.fixed { // a hold that is renewed is noticed by that
+	if l.longUnnoticed() {
 		c.records.Notice()
 	}
 	before, parked := l.queues.held(g)

@@ -88,7 +88,7 @@ type run struct {
 func (g *grant) handOff() bool {
 	l, now := g.lock, time.Now()
 	inBudget := l.order.passes(g, now)
-	if !inBudget && l.retains == nil || l.fenced && g.run.spare == 0 || g.unsettled() {
+	if !inBudget && l.retains == nil || !g.passable() {
 		return false
 	}
 	l.queues.mu.Lock()
@@ -103,19 +103,30 @@ func (g *grant) handOff() bool {
 	}
 	switch next, r := l.order.next(q, g); {
 	case next != nil:
-		if next.given = g.passOn(q, next.lock, r, now); next.given == nil {
-			return false
+		next.given = g.passOn(q, next.lock, r, now)
+		if next.given != nil {
+			next.wakeUp()
 		}
-		next.wakeUp()
-		return true
+		return next.given != nil
 	case keeps && len(q.waiters) == 0:
-		heir := g.passOn(q, l, g.run, now)
-		if heir != nil {
-			q.kept.park(heir, now)
-		}
-		return heir != nil
+		return g.park(q, now)
 	}
 	return false
+}
+
+// park passes the grant on to whoever comes. queues.mu is held.
+func (g *grant) park(q *queue, now time.Time) bool {
+	heir := g.passOn(q, g.lock, g.run, now)
+	if heir != nil {
+		q.kept.park(heir, now)
+	}
+	return heir != nil
+}
+
+// passable tells whether the grant may have another holder: it has a token for that one,
+// and nothing is under way about the old one.
+func (g *grant) passable() bool {
+	return (!g.lock.fenced || g.run.spare > 0) && !g.unsettled()
 }
 
 // passOn ends the grant and returns one for the next holder, which is of the lock l: with
@@ -161,9 +172,9 @@ func (w *waiter) takes(l *Lock) bool {
 	return w.state != waitAsking && w.given == nil && w.got == nil && w.lock.alike(l)
 }
 
-// adopt adds the first hold to a grant that was passed on.
-func (g *grant) adopt(ctx context.Context) (context.Context, *Hold, error) {
-	held, hold := g.derive(ctx, &g.first, g.lock, nil)
+// adopt adds the first hold, which is by's, to a grant that was passed on.
+func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
+	held, hold := g.derive(ctx, &g.first, by, nil)
 	g.check() // this process may have stood still
 	g.mu.Lock()
 	loss := g.loss

@@ -14,9 +14,7 @@ type Hold struct {
 	grant  *grant
 	outer  *Hold // innermost hold, of any lock, that this one was taken under
 	parent *Hold // hold of the same grant that this one was taken under
-	lease  time.Duration
-	fixed  bool
-	shared bool  // other owners may hold the lock as well
+	needs
 	counts bool  // it is an acquisition of its own
 	parts  *team // of a multi lock, which sets nothing else
 	scope  heldContext
@@ -25,6 +23,15 @@ type Hold struct {
 	// Guarded by grant.mu.
 	unlocked bool
 	children int // holds with this parent that are not over
+}
+
+// needs is what a hold needs of its grant. It is set before the hold is shared.
+type needs struct {
+	lease  time.Duration
+	fixed  bool
+	shared bool // other owners may hold the lock as well
+
+	purpose string // see WithPurpose
 }
 
 // over reports that nothing needs the hold's context any more. grant.mu is held.
@@ -59,9 +66,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	if h.parts != nil {
-		err := h.unlockParts(ctx)
-		h.parts.released(context.WithoutCancel(ctx), err)
-		return err
+		return h.unlockAll(ctx)
 	}
 	g := h.grant
 	g.check()

@@ -24,7 +24,7 @@ import (
 // whoever has joined: it must wait for them first, for the answer to the request or the end
 // of the child that it has given the proof to, as it waits for goroutines that work under
 // its context. Who has joined asks the server at each third of the lease whether the lock
-// is still held, and the context ends, with a [*LostError] as its cause:
+// is still held, and sooner if little of it is left; and the context ends, with a [*LostError] as its cause:
 //
 //   - by the next time it asks, so within a third of the lease, if the holder has unlocked
 //     the lock, or somebody has removed it. Somebody else may hold it by then.
@@ -99,25 +99,27 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	case a.value < 0:
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errNoEnd}
 	}
-	return l.joinedLock(wire.Joined(), a.value).newJoined(ctx, p, a.sent)
+	return l.joinedLock(wire.Joined(), p.lease).newJoined(ctx, p, a.sent, a.value)
 }
 
-// joinedLock is the lock of a grant that belongs to another process, with so much left of the
-// lease. It has the key of l, so that l nests in it, but nothing of it is sent, passed on
-// or queued for.
-func (l *Lock) joinedLock(wire kind.Kind, left time.Duration) *Lock {
+// joinedLock is the lock of a grant that belongs to another process. It has the key of l, so
+// that l nests in it, but nothing of it is sent, passed on or queued for. Its lease is the
+// holder's: how often that is looked at, and how early it is given up, goes by no longer
+// one, even if a nested hold of the holder has a longer one.
+func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
 		client: l.client, name: l.name, wire: wire, key: l.key, queues: &l.client.joins,
-		terms:   terms{lease: left, fenced: l.fenced, mark: l.mark, replicas: l.replicas},
+		terms:   terms{lease: lease, fenced: l.fenced, mark: l.mark, replicas: l.replicas},
 		traits:  traits{order: turns{}, notifier: l.notifier, joined: true},
 		account: account{kind: l.kind, part: true},
 	}
 }
 
-// newJoined makes a grant of what the server has said to a request sent at sent.
-func (l *Lock) newJoined(ctx context.Context, p proof, sent time.Time) (context.Context, *Hold, error) {
+// newJoined makes a grant of what the server has said to a request sent at sent: so much is
+// left of the lease.
+func (l *Lock) newJoined(ctx context.Context, p proof, sent time.Time, left time.Duration) (context.Context, *Hold, error) {
 	g := l.newGrant(p.owner)
-	g.token, g.sent, g.initialLease = p.token, sent, l.lease
+	g.token, g.sent, g.initialLease = p.token, sent, left
 	held, hold, err := g.own(ctx, l)
 	if err != nil {
 		return ctx, nil, err

@@ -24,8 +24,12 @@ import (
 // knows it, then as given; a writer comes before its reader.) Members that are
 // free, plain, of one client and one cluster slot, are taken in one script, all or none:
 // three uncontended plain locks are one round trip. That of a fair lock is not among them, as
-// others may queue for it. A member that is lost while
-// others are waited for starts it all over.
+// others may queue for it. A member that is lost while others are waited for starts it all
+// over. Under a context that owns a member which is lost, the error is [ErrLeaseLost].
+//
+// Members that were taken in vain are unlocked before the call returns, or goes on in the
+// background when its context ends. TryLock waits for that, on a server that falls silent
+// for as long as UnlockTimeout.
 //
 // The returned context descends from those of all members and ends when any of
 // them is lost, with that one's [*LostError]; the others are kept until Unlock,
@@ -109,20 +113,30 @@ var errMembers = errors.New("there is nothing of a multi lock on a server: use t
 func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	for {
 		held, hold, err := m.take(ctx, wait, false)
-		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && wait.Err() == nil { // that of a member
-			continue
+		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && wait.Err() == nil && !m.lostIn(ctx) {
+			continue // what was taken of a member was lost meanwhile
 		}
 		return held, hold, err
 	}
+}
+
+// lostIn tells whether the context owns a grant of a member that is lost, under which that
+// member cannot be taken.
+func (m multi) lostIn(ctx context.Context) bool {
+	return slices.ContainsFunc(m, func(l *Lock) bool {
+		in := holdIn(ctx, l)
+		return in != nil && in.grant.lossOrNil() != nil
+	})
 }
 
 // take takes one member after the other, as many as possible at once. once says
 // that nothing is waited for.
 func (m multi) take(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
 	held, all := ctx, &Hold{parts: &team{}}
+	var refusal *NotAcquiredError // the newest that tells of a member's holder
 	defer func() {
 		if err != nil {
-			held = ctx
+			held, err = ctx, refusal.inform(err)
 			all.abandon(m[0].client, wait)
 		}
 	}()
@@ -134,8 +148,12 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 			if err == nil {
 				continue
 			}
-			if _, refused := err.(*NotAcquiredError); !refused || once {
+			refused, ok := err.(*NotAcquiredError)
+			if !ok || once {
 				return held, nil, err
+			}
+			if refused.Holder != "" {
+				refusal = refused
 			}
 			if busy > 0 {
 				limit = len(all.parts.holds) + busy
@@ -198,12 +216,21 @@ type team struct {
 	over  atomic.Bool // it was unlocked
 }
 
-// released is the end of the multi lock, by the first Unlock.
+// unlockAll is the Unlock of a multi lock: the first one counts.
+func (h *Hold) unlockAll(ctx context.Context) error {
+	t := h.parts
+	if !t.over.CompareAndSwap(false, true) {
+		return &lockError{t.lock.name, ErrNotHeld, nil}
+	}
+	err := h.unlockParts(ctx)
+	t.released(context.WithoutCancel(ctx), err)
+	return err
+}
+
+// released is the end of the multi lock.
 func (t *team) released(ctx context.Context, err error) {
 	o := OutcomeReleased
 	switch {
-	case !t.over.CompareAndSwap(false, true):
-		return
 	case errors.Is(err, ErrLeaseLost):
 		o = OutcomeLost
 	case err != nil:

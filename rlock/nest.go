@@ -42,7 +42,7 @@ func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Con
 // derive makes h such a hold.
 func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
 	h.grant, h.outer, h.parent = g, innermost(ctx), parent
-	h.lease, h.fixed, h.shared = l.lease, l.fixed, l.shared
+	h.needs = needs{lease: l.lease, fixed: l.fixed, shared: l.shared, purpose: l.purpose}
 	h.counts = parent == nil && !l.part
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	h.scope = heldContext{ctx, h}

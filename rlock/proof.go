@@ -5,14 +5,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
 // Proof returns a text by which another process can join the hold: see [Lock.Join]. It
-// names the owner and the fencing token, and which lock they are of, in printable ASCII
+// names the owner, the fencing token and the lease, and which lock they are of, in printable ASCII
 // without spaces, so that it fits into an environment variable or a header of HTTP or
 // gRPC. It is no secret, and gives no right that access to Redis does not give.
 //
@@ -34,7 +36,7 @@ func (h *Hold) Proof() string {
 		return ""
 	}
 	g.proven.Store(true)
-	return proof{g.owner, g.token}.text(g.lock.key)
+	return proof{g.owner, g.token, g.lock.lease}.text(g.lock.key)
 }
 
 // Proof returns the proof of the grant that ctx owns the lock by, as [Hold.Proof] does; ""
@@ -66,14 +68,16 @@ func (h *Hold) live() *Hold {
 type proof struct {
 	owner string
 	token int64
+	lease time.Duration // with which the holder renews
 }
 
-// proofVersion is what proofs begin with. Another form of them gets another one.
+// proofVersion is what proofs begin with. When a form was released, another one gets
+// another version.
 const proofVersion = "rlock1"
 
 // text is the proof as it is given out, of the lock with that key.
 func (p proof) text(key string) string {
-	body := proofVersion + "." + p.owner + "." + strconv.FormatInt(p.token, 10)
+	body := fmt.Sprintf("%s.%s.%d.%d", proofVersion, p.owner, p.token, p.lease.Milliseconds())
 	return body + "." + checksum(key, body)
 }
 
@@ -100,13 +104,14 @@ func readProof(key, text string) (proof, error) {
 	found, err := proof{}, errNotAProof
 	for _, word := range words {
 		parts := strings.Split(word, ".")
-		if len(parts) != 4 || parts[0] != proofVersion {
+		if len(parts) != 5 || parts[0] != proofVersion {
 			continue
 		}
 		token, tokenErr := strconv.ParseInt(parts[2], 10, 64)
-		p := proof{parts[1], token}
+		lease, leaseErr := strconv.ParseInt(parts[3], 10, 64) // milliseconds
+		p := proof{parts[1], token, time.Duration(lease) * time.Millisecond}
 		switch {
-		case tokenErr != nil, !strings.Contains(p.owner, ":"):
+		case tokenErr != nil, leaseErr != nil, p.lease <= 0, !strings.Contains(p.owner, ":"):
 		case p.text(key) == word:
 			found, err = p, nil
 		case err != nil:

@@ -3,17 +3,18 @@ package rlock
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // FuzzReadProof: whatever a proof is made of, it is read as it was written, and only for
 // its own lock.
 func FuzzReadProof(f *testing.F) {
-	written := proof{"d2k7m3o6n88ekjf0v0vg:17", 1763655000123456}.text("a")
+	written := proof{"d2k7m3o6n88ekjf0v0vg:17", 1763655000123456, 30 * time.Second}.text("a")
 	f.Add("a", written)
 	f.Add("a", written+", "+written)
 	f.Add("b", written)
-	f.Add("", "rlock1.:.0.")
-	f.Add("a", "rlock1.x:1.+5.0123456789abcdef")
+	f.Add("", "rlock1.:.0.1.")
+	f.Add("a", "rlock1.x:1.+5.30000.0123456789abcdef")
 	f.Fuzz(func(t *testing.T, key, text string) {
 		p, err := readProof(key, text)
 		if err == nil && !strings.Contains(text, p.text(key)) {

@@ -72,14 +72,13 @@ func (r *records) lost(g *grant, cause LossCause) {
 	if r.Writer == nil {
 		return
 	}
+	e := g.recorded(record.Lost, time.Now())
+	e.Cause = string(cause)
 	r.mu.Lock()
 	if len(r.losses) == maxLosses {
 		r.losses = slices.Delete(r.losses, 0, 1)
 	}
-	r.losses = append(r.losses, record.Entry{
-		What: record.Lost, Name: g.lock.name, Kind: string(g.lock.kind.name()), Purpose: g.lock.purpose,
-		Owner: g.owner, Cause: string(cause), Since: time.Now(), Count: 1,
-	})
+	r.losses = append(r.losses, e)
 	r.mu.Unlock()
 	r.Notice()
 }
@@ -175,8 +174,8 @@ func (qs *queues) show(v *view) {
 			}
 			bound := min(l.lease/3, longHold)
 			renewed := v.now.Sub(since) > bound/2 // perhaps: that was noticed, and may have been a little early
-			if v.long(since, bound, l.fixed || renewed) {
-				v.add(l.entry(what, g.owner, since))
+			if v.long(since, bound, l.longUnnoticed() || renewed) {
+				v.add(g.recorded(what, since))
 			}
 		}
 		for _, w := range q.waiters {
@@ -186,6 +185,22 @@ func (qs *queues) show(v *view) {
 		}
 	}
 }
+
+// recorded is the entry of a grant. Its purpose is that of the hold which has lasted
+// longest: the grant may have been asked for by a lock of another one.
+func (g *grant) recorded(what record.What, since time.Time) record.Entry {
+	e := g.lock.entry(what, g.owner, since)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.holds) > 0 {
+		e.Purpose = g.holds[0].purpose
+	}
+	return e
+}
+
+// longUnnoticed tells whether a hold may be a long one before anything notices it, which
+// the first renewal does.
+func (l *Lock) longUnnoticed() bool { return l.fixed || l.lease/3 > longHold }
 
 func (l *Lock) entry(what record.What, owner string, since time.Time) record.Entry {
 	return record.Entry{What: what, Name: l.name, Kind: string(l.kind.name()), Purpose: l.purpose, Owner: owner, Since: since, Count: 1}

@@ -98,11 +98,11 @@ func TestRecordOnASlowServer(t *testing.T) {
 	id := awaitRecord(t, rdb, "", record.Holds, "a")
 	require.NoError(t, hold.Unlock(ctx))
 	srv.Stop()
-	over, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	over, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	began := time.Now()
 	require.NoError(t, c.Close(over), "the record is no reason for an error")
-	require.Less(t, time.Since(began), 10*time.Second)
+	require.Less(t, time.Since(began), 30*time.Second)
 	srv.Cont()
 	require.LessOrEqual(t, rdb.PTTL(ctx, record.Key("", id)).Val(), record.Lasts)
 }

@@ -78,6 +78,38 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 	}
 }
 
+// endsAfter is a context that is over, for whoever asks, as soon as over says so.
+type endsAfter struct {
+	context.Context
+	over func() bool
+}
+
+func (c endsAfter) Err() error {
+	if c.over() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// The time of a call for several locks may be over when one of them was refused, and the
+// others are to be taken. It says who has the one, and not that it has not got the others.
+func TestRefusalOfAMultiLockNamesTheMember(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("c"))
+	executed := func() int64 { calls := srv.CommandCalls(t); return calls["evalsha"] + calls["eval"] }
+	before := executed()
+	ctx := endsAfter{t.Context(), func() bool { return executed() > before }}
+	_, _, err := rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"), c.NewLock("c")).Lock(ctx)
+	var refused *rlock.NotAcquiredError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "c", refused.Name)
+	require.Equal(t, hold.Owner(), refused.Holder)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, hold.Unlock(held))
+}
+
 // A call that locks a held lock again, under a context that does not own it, waits for
 // its own caller. That is logged once.
 func TestFakeTimeWaitingForOneself(t *testing.T) {
@@ -192,7 +224,7 @@ func TestCloseWithAnEndedContext(t *testing.T) {
 			use(c)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			require.NoError(t, c.Close(ctx))
+			redistest.Eventually(t, "nothing is under way, and Close succeeds", func() bool { return c.Close(ctx) == nil })
 		})
 	}
 	t.Run("held", func(t *testing.T) {

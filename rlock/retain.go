@@ -33,8 +33,11 @@ import (
 //
 // The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold
 // was shorter than that takes. All users of a name in a client should agree on d: whoever has
-// another one, or other options, waits for a release on the server. It is for locks from
-// [Client.NewLock], not together with [WithoutRenewal], [WithReplicas] and [WithPolling].
+// another one, or other options, or takes the lock as a member of a multi lock where it was
+// kept alone, waits for a release on the server; a TryLock is refused, and has the lock
+// released. It is for locks from [Client.NewLock], not together with [WithoutRenewal],
+// [WithReplicas] and [WithPolling]. A lock that is kept is passed on in memory, also
+// [WithoutHandoff]; with [WithHandoff], d is over only when that budget is.
 func WithRetention(d time.Duration) LockOption {
 	return func(l *Lock) {
 		if l.retention = d; d < 0 {

@@ -32,7 +32,7 @@ type Entry[K comparable] struct {
 // terms are those of a lease.
 type terms struct {
 	duration time.Duration
-	renew    time.Duration // what renewals ask for, and the duration after the first
+	renew    time.Duration // what renewals ask for, and the duration after the first; the longest, if it is looked at
 	fixed    bool
 	sent     time.Time // of the latest confirmed request
 }
@@ -181,7 +181,8 @@ func (e *Entry[K]) lapse(now time.Time) bool {
 // a lease of length d: all of it, if the request has armed it. It sets the next
 // attempt. A request overtaken by a confirmed one moves at most the window.
 func (e *Entry[K]) confirm(sent time.Time, d, left, next time.Duration) {
-	w := e.window.Load().extend(sent.Add(left-d), d) // as if it had been armed then
+	longest := max(d, left)
+	w := e.window.Load().extend(Until(sent.Add(left-longest), longest), Guard(d)) // as if it had been armed then
 	e.window.Store(&w)
 	if sent.After(e.sent) {
 		e.sent, e.next = sent, sent.Add(next)
@@ -222,11 +223,13 @@ func (e *Entry[K]) renewed(a attempt[K], sent time.Time) {
 	e.confirm(sent, a.renewal.Duration, a.renewal.Duration, e.pause(a))
 }
 
-// found notes that a, sent at sent, has found the lease held, with so much left of it.
+// found notes that a, sent at sent, has found the lease held, with so much left of it. Its
+// length is the longest that was left so far, up to renew. If little is left, as whoever extends it is
+// late, it is looked at again before that is over.
 func (e *Entry[K]) found(a attempt[K], sent time.Time, left time.Duration) {
-	e.duration = max(e.duration, left)
-	e.renew = e.duration
-	e.confirm(sent, e.duration, left, e.pause(a))
+	e.duration = min(max(e.duration, left), e.renew)
+	trusted := Until(sent, left).Sub(sent) - Guard(e.duration)
+	e.confirm(sent, e.duration, left, min(e.pause(a), max(trusted/2, e.duration/20)))
 }
 
 // pause is the time from a to the next attempt, if a is confirmed. Whoever was late was

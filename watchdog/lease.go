@@ -41,7 +41,8 @@ type Renewal[K comparable] struct {
 
 // Left is the result of a [RenewFunc] for a lease that others extend: it was found
 // held, and when the server looked, so much of it was left. The window moves
-// accordingly, and the longest that was left so far counts as the length of the lease.
+// accordingly. The longest that was left so far counts as the length of the lease, by which
+// it is looked at again, and given up in time; but no more than Renew.
 // Who does not know it takes it for an unknown outcome, which extends nothing.
 type Left time.Duration
 

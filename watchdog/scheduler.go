@@ -75,7 +75,7 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 // caller must then not use the lease. Two leases with one key are two entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	e := &Entry[K]{
-		scheduler: s, key: l.Key, onLost: l.OnLost, first: window{}.extend(l.Sent, l.Duration),
+		scheduler: s, key: l.Key, onLost: l.OnLost, first: window{}.extend(Until(l.Sent, l.Duration), Guard(l.Duration)),
 		terms: terms{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
 	}
 	e.window.Store(&e.first)

@@ -42,14 +42,14 @@ type window struct {
 	lapses time.Time // the guard before it: unless moved by then, the lease is lost
 }
 
-// extend returns w after a request sent at sent has armed the lease for d.
-// Neither end ever moves back, not even for a lease that has become shorter.
-func (w window) extend(sent time.Time, d time.Duration) window {
-	until := Until(sent, d)
+// extend returns w after a request has shown that the lease may be trusted until then, and
+// given up guard before. Neither end ever moves back, not even for a lease that has become
+// shorter.
+func (w window) extend(until time.Time, guard time.Duration) window {
 	if until.After(w.until) {
 		w.until = until
 	}
-	if lapses := until.Add(-Guard(d)); lapses.After(w.lapses) {
+	if lapses := until.Add(-guard); lapses.After(w.lapses) {
 		w.lapses = lapses
 	}
 	return w

@@ -4,22 +4,47 @@ package mutation
 var ofJoining = []mutation{
 	{
 		"each look at a lease makes it a new one", "watchdog/entry.go",
-		"extend(sent.Add(left-d), d)", "extend(sent, d)",
+		"Until(sent.Add(left-longest), longest)", "Until(sent, longest)",
 		"rlock", "TestFakeTimeJoinedEndsBeforeTheLeaseOfADeadHolder", quick,
 	},
 	{
 		"the time to stop in shrinks with what is left", "watchdog/entry.go",
-		"e.duration = max(e.duration, left)", "e.duration = left",
+		"e.duration = min(max(e.duration, left), e.renew)", "e.duration = left",
 		"watchdog", "TestLookedAtLeaseEndsBeforeTheLeaseDoes", quick,
 	},
 	{
+		"a lease that runs down is looked at when it is as good as over", "watchdog/entry.go",
+		"min(e.pause(a), max(trusted/2, e.duration/20))", "max(e.pause(a), trusted/2)",
+		"rlock", "TestFakeTimeJoinedWhileRenewalsHang", quick,
+	},
+	{
+		"a joined lease is as long as the longest that the server had", "rlock/join.go",
+		"l.joinedLock(wire.Joined(), p.lease)", "l.joinedLock(wire.Joined(), max(p.lease, a.value))",
+		"rlock", "TestFakeTimeJoinedUnderALongerNestedLease", quick,
+	},
+	{
+		"a multi lock tries again what its context has lost", "rlock/multi.go",
+		" && !m.lostIn(ctx)", "",
+		"rlock", "TestMultiUnderALostMember", quick,
+	},
+	{
+		"each Unlock of a multi lock unlocks what it can", "rlock/multi.go",
+		"if !t.over.CompareAndSwap(false, true) {", "if t.over.Store(true); false {",
+		"rlock", "TestMultiUnlockTwiceAtOnce", quick,
+	},
+	{
+		"a hold with a long lease is told when it is renewed", "rlock/record.go",
+		"return l.fixed || l.lease/3 > longHold", "return l.fixed",
+		"rlock", "TestFakeTimeRecordOfALongLease", quick,
+	},
+	{
 		"what was joined is trusted for a lease of the joiner's", "rlock/join.go",
-		"l.joinedLock(wire.Joined(), a.value)", "l.joinedLock(wire.Joined(), l.lease)",
+		"newJoined(ctx, p, a.sent, a.value)", "newJoined(ctx, p, a.sent, l.lease)",
 		"rlock", "TestFakeTimeJoinedWhileRedisIsSilent", quick,
 	},
 	{
 		"the window of a join is counted from the answer", "rlock/join.go",
-		"newJoined(ctx, p, a.sent)", "newJoined(ctx, p, time.Now())",
+		"newJoined(ctx, p, a.sent, a.value)", "newJoined(ctx, p, time.Now(), a.value)",
 		"rlock", "TestFakeTimeLateAnswerToAJoin", quick,
 	},
 	{

@@ -1,0 +1,80 @@
+package rlock_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Under a context whose grant of a member is lost, and which does not end, nothing helps
+// but another context: that member cannot be taken.
+func TestMultiUnderALostMember(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	c := newClient(t, srv, &rlock.Options{LeaseTime: time.Second})
+	a, b := c.NewLock("a"), c.NewLock("b")
+	held, hold := lock(t, t.Context(), b)
+	require.NoError(t, srv.Client(t).Del(t.Context(), "b").Err())
+	<-held.Done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(held), time.Minute)
+	defer cancel()
+	_, _, err := rlock.NewMultiLock(a, b).Lock(ctx)
+	require.ErrorIs(t, err, rlock.ErrLeaseLost)
+	require.NoError(t, ctx.Err(), "it has not tried until the end")
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	again, hold := lock(t, t.Context(), rlock.NewMultiLock(a, b))
+	require.NoError(t, hold.Unlock(again))
+}
+
+// Of two Unlocks at once one tells what has become of the lock, and the other that it was
+// unlocked before.
+func TestMultiUnlockTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
+	const locks = 30
+	var all sync.WaitGroup
+	for i := range locks {
+		all.Go(func() {
+			a, b := c.NewLock("a"+strconv.Itoa(i)), c.NewLock("b"+strconv.Itoa(i))
+			held, hold, err := rlock.NewMultiLock(a, b).Lock(t.Context())
+			if !assert.NoError(t, err) {
+				return
+			}
+			lost := i%2 == 0
+			if lost {
+				assert.NoError(t, rdb.Del(t.Context(), a.Name()).Err())
+				<-held.Done()
+			}
+			var errs [2]error
+			var both sync.WaitGroup
+			for i := range errs {
+				both.Go(func() { errs[i] = hold.Unlock(held) })
+			}
+			both.Wait()
+			if errors.Is(errs[0], rlock.ErrNotHeld) {
+				errs[0], errs[1] = errs[1], errs[0]
+			}
+			assert.ErrorIs(t, errs[1], rlock.ErrNotHeld)
+			assert.NotErrorIs(t, errs[0], rlock.ErrNotHeld)
+			assert.Equal(t, lost, errors.Is(errs[0], rlock.ErrLeaseLost))
+			assert.Equal(t, !lost, errs[0] == nil)
+		})
+	}
+	all.Wait()
+	for _, k := range c.Stats().Kinds {
+		if k.Kind == rlock.KindMulti {
+			require.EqualValues(t, locks/2, k.Released)
+			require.EqualValues(t, locks/2, k.Lost)
+		}
+	}
+}
