@@ -105,6 +105,7 @@ func TestTokensGrowOverALostCounter(t *testing.T) {
 // Tokens grow also if the counter is not lost but out of date: a replica becomes the
 // master that has not received the last grants.
 func TestTokensGrowOverALossyFailover(t *testing.T) {
+	redistest.Long(t, "three replicated servers and 64 goroutines for each of several budgets")
 	t.Parallel()
 	for _, budget := range budgets {
 		t.Run(strconv.Itoa(budget), func(t *testing.T) {

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestRecord(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, host, r.Host)
 	require.Equal(t, os.Getpid(), r.PID)
-	require.Equal(t, "rlock.test", r.Program)
+	require.Equal(t, filepath.Base(os.Args[0]), r.Program)
 	require.LessOrEqual(t, ttl, record.Lasts)
 	require.Positive(t, ttl)
 	require.LessOrEqual(t, rdb.PTTL(ctx, record.List("app:")).Val(), record.Lasts)

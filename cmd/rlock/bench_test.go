@@ -23,7 +23,7 @@ func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	file, picture, summary := filepath.Join(dir, "json"), filepath.Join(dir, "svg"), filepath.Join(dir, "md")
 	r := outcome(t, srv.URL(), "bench", "--scenario", "uncontended-1,hot-2", "--compare", "rlock",
-		"--rounds", "1", "--duration", "500ms", "--json", file, "--svg", picture, "--markdown", summary)
+		"--rounds", "1", "--duration", "100ms", "--json", file, "--svg", picture, "--markdown", summary)
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "rlock: bench: uncontended-1\nrlock: bench: hot-2\n", r.stderr)
 	require.Contains(t, r.stdout, "hot-2: 2 goroutines of 1 process, one lock\n")
@@ -94,6 +94,7 @@ func clusterURL(c *redistest.Cluster) string {
 
 // Three masters, two processes: all are in the table, and nothing is left.
 func TestBenchOfACluster(t *testing.T) {
+	redistest.Long(t, "a cluster, and two processes that are busy")
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	r := outcome(t, clusterURL(c), "bench", "--processes", "2", "--scenario", "uncontended-1,hot-2", "--compare", "rlock,pubsub",
