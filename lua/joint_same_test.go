@@ -96,7 +96,7 @@ func TestJoinedIsOneAfterTheOther(t *testing.T) {
 		}
 		for kind, lock := range kinds {
 			if testing.Short() && kind != "fenced" && kind != "fair" {
-				continue // of whose scripts theirs are parts
+				continue // the others are these without tokens, or without a queue
 			}
 			if strings.HasSuffix(t.Name(), "embedded") && kind != "fenced" {
 				continue // the other kinds differ in what the scripts do, not in how they are joined

@@ -25,13 +25,14 @@ type Hold struct {
 	children int // holds with this parent that are not over
 }
 
-// needs is what a hold needs of its grant. It is set before the hold is shared.
+// needs is what a hold needs of its grant, and what it is for. It is set before the hold
+// is shared.
 type needs struct {
 	lease  time.Duration
 	fixed  bool
 	shared bool // other owners may hold the lock as well
 
-	purpose string // see WithPurpose
+	purpose string // as WithPurpose told it
 }
 
 // over reports that nothing needs the hold's context any more. grant.mu is held.

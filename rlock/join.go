@@ -24,7 +24,8 @@ import (
 // whoever has joined: it must wait for them first, for the answer to the request or the end
 // of the child that it has given the proof to, as it waits for goroutines that work under
 // its context. Who has joined asks the server at each third of the lease whether the lock
-// is still held, and sooner if little of it is left; and the context ends, with a [*LostError] as its cause:
+// is still held, and sooner if little of it is left. The context ends, with a [*LostError]
+// as its cause:
 //
 //   - by the next time it asks, so within a third of the lease, if the holder has unlocked
 //     the lock, or somebody has removed it. Somebody else may hold it by then.
