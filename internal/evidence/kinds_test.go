@@ -172,10 +172,14 @@ func play(t *testing.T, kindName string, kind kind) {
 	}
 }
 
-// harass does to the servers what networks and operators do, for two seconds.
+// harass does to the servers what networks and operators do, for two seconds, or one.
 func harass(t *testing.T, servers []*redistest.Server, proxies []*netfault.Proxy) {
 	ctx := context.Background()
-	for i := range 40 {
+	rounds := 40
+	if testing.Short() {
+		rounds = 20
+	}
+	for i := range rounds {
 		srv, proxy := servers[i%len(servers)], proxies[i%len(proxies)]
 		rdb := srv.Client(t)
 		switch i % 4 {
