@@ -92,7 +92,8 @@
 //
 // A refusal (ACL, proxy) answers the oldest open request. The channel is then
 // not asked for again for 30 s; its waiters are never live, and live on their
-// short limits.
+// short limits. If it is the end of a subscription that is refused, the server
+// goes on sending, until the connection ends, what nobody listens to.
 //
 // # Who wakes up
 //

@@ -34,6 +34,7 @@ type connection struct {
 	deaf       bool
 	unanswered []request
 	subscribed map[string]bool // what the server has executed
+	kept       map[string]bool // still subscribed, for UNSUBSCRIBE was refused
 	log        []entry
 
 	// Further doings, nil for none: in Probe, at the end of Subscribe and
@@ -71,6 +72,7 @@ func (s *server) Open(ctx context.Context, _, _ string) (pubsub.Source, error) {
 		ended:      make(chan struct{}),
 		events:     make(chan pubsub.Event, 1<<16),
 		subscribed: make(map[string]bool),
+		kept:       make(map[string]bool),
 	}
 	s.conns = append(s.conns, c)
 	return c, nil
@@ -145,6 +147,15 @@ func (c *connection) request(verb, channel string) error {
 	return nil
 }
 
+// keeps reports whether the newest connection is subscribed to a channel that nobody wants:
+// the server has refused to end that.
+func (s *server) keeps(channel string) bool {
+	c := s.conn()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c != nil && !c.over && c.kept[channel]
+}
+
 // answer executes the oldest request, or refuses it, and reports whether there
 // was one.
 func (c *connection) answer(refusal error) bool {
@@ -162,12 +173,17 @@ func (c *connection) answerLocked(refusal error) {
 	c.unanswered = c.unanswered[1:]
 	switch {
 	case refusal != nil:
+		if r.verb == "UNSUBSCRIBE" && c.subscribed[r.channel] {
+			c.kept[r.channel] = true
+		}
 		c.events <- pubsub.Event{Kind: pubsub.Refused, Err: refusal}
 	case r.verb == "SUBSCRIBE":
 		c.subscribed[r.channel] = true
+		delete(c.kept, r.channel)
 		c.events <- pubsub.Event{Kind: pubsub.Subscribed, Channel: r.channel}
 	default:
 		delete(c.subscribed, r.channel)
+		delete(c.kept, r.channel)
 		c.events <- pubsub.Event{Kind: pubsub.Unsubscribed, Channel: r.channel}
 	}
 }
