@@ -74,6 +74,9 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 		return
 	}
 	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
+	if hold != nil {
+		a.Owner, a.Token = hold.Owner(), hold.Token()
+	}
 	if w != nil {
 		a.Contended, a.Tries, a.Wakeups = w.slept, w.tries, w.by
 	}
@@ -110,7 +113,7 @@ func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 	if end.IsZero() { // otherwise hand-offs would look at the clock once more
 		end = time.Now()
 	}
-	g.lock.released(ctx, acquisitions, Release{Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
+	g.lock.released(ctx, acquisitions, Release{Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
 }
 
 func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {

@@ -152,7 +152,8 @@ func TestCloseTellsEveryHolder(t *testing.T) {
 func TestCloseUntilContextEnds(t *testing.T) {
 	srv := newServer(t)
 	rdb := srv.Client(t)
-	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: time.Minute})
+	log := &logBuffer{}
+	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: time.Minute, Logger: log.logger()})
 	require.NoError(t, err)
 	held, hold := lock(t, t.Context(), c.NewLock("a"))
 
@@ -165,6 +166,8 @@ func TestCloseUntilContextEnds(t *testing.T) {
 	_ = hold.Unlock(held) // whether that is a loss is not decided here
 	require.Zero(t, holds(t, rdb, "a"))
 	require.NoError(t, closeSoon(c))
+	require.Contains(t, log.String(), "the client was closed before the lock was unlocked")
+	require.NotContains(t, log.String(), "lease lost\"")
 }
 
 func TestClosedClient(t *testing.T) {

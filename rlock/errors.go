@@ -53,7 +53,8 @@ var (
 // LostError is the cause of a held context whose grant was lost.
 type LostError struct {
 	Name  string // of the lock
-	Token int64  // fencing token of the lost grant, 0 without fencing
+	Owner string // of the lost grant, as [Hold.Owner]
+	Token int64  // of the lost grant, 0 without fencing
 	Err   error  // why: the watchdog's reason and the last failed renewal
 }
 

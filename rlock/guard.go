@@ -99,6 +99,10 @@ type guard struct {
 func newGuard(opts []GuardOption) *guard {
 	g := &guard{}
 	for _, opt := range opts {
+		if opt == nil {
+			g.err = fmt.Errorf("%w: an option is nil", ErrInvalidOption)
+			continue
+		}
 		opt(g)
 	}
 	switch {

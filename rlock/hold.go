@@ -124,9 +124,10 @@ func (h *Hold) run(held context.Context, failed error, fn func(context.Context) 
 	return fn(held)
 }
 
-// unlockInto unlocks and joins an error to that of the work under the hold.
+// unlockInto unlocks and joins an error to that of the work under the hold, unless the
+// work has returned it as its context's cause.
 func (h *Hold) unlockInto(ctx context.Context, err *error) {
-	if unlockErr := h.Unlock(ctx); unlockErr != nil {
+	if unlockErr := h.Unlock(ctx); unlockErr != nil && !errors.Is(*err, unlockErr) {
 		*err = errors.Join(*err, unlockErr)
 	}
 }

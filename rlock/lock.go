@@ -160,8 +160,8 @@ func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context
 // while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock. So fn
 // need not return the context's cause, which is the same LostError.
 //
-// A time-out of ctx bounds the wait and fn. To bound the wait only, use
-// [Lock.TryLockFor], or [Guard] with [WithWait].
+// A time-out of ctx bounds the wait and fn. [Lock.DoFor] bounds the wait only, and
+// [Lock.TryDo] does not wait.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := l.Lock(ctx)
 	return hold.run(held, err, fn)

@@ -15,7 +15,7 @@ func (g *grant) lose(err error) {
 	first, acquisitions, idle := g.state == owned, g.current, len(g.holds) == 0
 	if first {
 		g.state, g.current = lost, 0
-		g.loss = &LostError{g.lock.name, g.token, err}
+		g.loss = &LostError{g.lock.name, g.owner, g.token, err}
 	}
 	loss := g.loss
 	g.mu.Unlock()

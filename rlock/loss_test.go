@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -305,6 +306,7 @@ func TestLossJoinsTheErrorOfDo(t *testing.T) {
 				var lost *rlock.LostError
 				require.ErrorAs(t, err, &lost)
 				require.Equal(t, "a", lost.Name)
+				require.Equal(t, 1, strings.Count(err.Error(), lost.Error()), "said once: %v", err)
 				if returned != nil {
 					require.ErrorIs(t, err, returned)
 				}

@@ -34,6 +34,8 @@ func TestNilOption(t *testing.T) {
 	srv := newServer(t)
 	c := newClient(t, srv, nil)
 	requireInvalid(t, func(f func()) []string { return sent(t, srv, f) }, c.NewLock("a", nil, rlock.WithFencing()), "an option is nil")
+	guarded := rlock.GuardDo(func(string) *rlock.Lock { return c.NewLock("a") }, func(context.Context, string) error { return nil }, nil)
+	require.ErrorIs(t, guarded(t.Context(), "x"), rlock.ErrInvalidOption)
 }
 
 func TestInvalidNames(t *testing.T) {

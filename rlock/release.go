@@ -35,7 +35,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	switch {
 	case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:
 		// Had an attempt been in doubt, it would have been that one.
-		err := &LostError{g.lock.name, g.token, errGone}
+		err := &LostError{g.lock.name, g.owner, g.token, errGone}
 		g.sweepPassed()
 		if !g.empty {
 			g.reportLost(err, g.current)

@@ -45,5 +45,5 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	if before.After(until) { // a longer lease was asked for before
 		until = before
 	}
-	c.tell(func() { f(Renewal{l.name, l.kind.name(), until, margin}) })
+	c.tell(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin}) })
 }

@@ -62,6 +62,8 @@ type Acquisition struct {
 	Lock      string
 	Kind      Kind
 	Outcome   Outcome
+	Owner     string        // as [Hold.Owner]; "" without the lock
+	Token     int64         // as [Hold.Token]; 0 without the lock
 	Contended bool          // it had to wait for somebody
 	Waited    time.Duration // from the call until it had the lock, or gave up
 	Tries     int           // requests that it made while it queued, one for a free lock; 0 for a TryLock, and for a reader that did not queue
@@ -73,6 +75,8 @@ type Acquisition struct {
 type Renewal struct {
 	Lock   string
 	Kind   Kind
+	Owner  string
+	Token  int64
 	Until  time.Time     // the trusted window ends then, as soon as the watchdog has noted it
 	Margin time.Duration // what was left of the window before: it shrinks before a lease is lost
 }
@@ -90,6 +94,8 @@ type Loss struct {
 type Release struct {
 	Lock    string
 	Kind    Kind
+	Owner   string
+	Token   int64
 	Outcome Outcome // [OutcomeReleased], [OutcomeUnavailable] if the release goes on in the background, or [OutcomeLost]
 	Held    time.Duration
 
@@ -120,7 +126,7 @@ func (c *Client) dropped(n int) {
 func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
 
 func (c *Client) reportLost(err *LostError) {
-	attrs := []any{"lock", err.Name, "error", err.Err}
+	attrs := []any{"lock", err.Name, "owner", err.Owner, "error", err.Err}
 	if err.Token != 0 {
 		attrs = append(attrs, "token", err.Token)
 	}

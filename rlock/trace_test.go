@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -68,7 +69,11 @@ func (r *recorder) trace(t *testing.T, name string) rlock.Trace {
 	return rlock.Trace{
 		Waiting:  func(_ context.Context, e rlock.Refusal) { same(e.Lock); r.waiting <- e.TTL },
 		Acquired: func(_ context.Context, e rlock.Acquisition) { same(e.Lock); r.acquired <- e },
-		Renewed:  func(e rlock.Renewal) { same(e.Lock); r.renewed <- e.Until },
+		Renewed: func(e rlock.Renewal) {
+			same(e.Lock)
+			assert.NotEmpty(t, e.Owner)
+			r.renewed <- e.Until
+		},
 		Lost:     func(e rlock.Loss) { same(e.Lock); r.lost <- e },
 		Released: func(_ context.Context, e rlock.Release) { same(e.Lock); r.released <- e },
 	}
@@ -109,6 +114,7 @@ func TestTrace(t *testing.T) {
 	require.GreaterOrEqual(t, first.Tries, 2)
 	require.Positive(t, first.Wakeups.Message)
 	require.NoError(t, first.Err)
+	require.Equal(t, got.hold.Owner(), first.Owner)
 
 	// A nested hold is no grant of its own.
 	_, nested := lock(t, got.ctx, mu)
@@ -125,6 +131,7 @@ func TestTrace(t *testing.T) {
 	release := within(t, 10*time.Second, r.released)
 	require.GreaterOrEqual(t, release.Held, held/2)
 	require.Equal(t, rlock.OutcomeReleased, release.Outcome)
+	require.Equal(t, first.Owner, release.Owner)
 	require.Empty(t, r.lost)
 
 	_, theirs = lock(t, ctx, newClient(t, srv, nil).NewLock("p:a"))
@@ -133,6 +140,7 @@ func TestTrace(t *testing.T) {
 	busy := within(t, 10*time.Second, r.acquired)
 	require.Equal(t, rlock.OutcomeBusy, busy.Outcome)
 	require.Equal(t, err, busy.Err)
+	require.Empty(t, busy.Owner)
 	require.NoError(t, theirs.Unlock(ctx))
 }
 
@@ -150,8 +158,11 @@ func TestTraceLost(t *testing.T) {
 	require.Positive(t, loss.Held)
 	lost := loss.Err
 	require.Equal(t, "a", lost.Name)
+	require.Equal(t, hold.Owner(), lost.Owner)
 	require.Equal(t, hold.Token(), lost.Token)
 	require.Positive(t, lost.Token)
+	acquired := within(t, 10*time.Second, r.acquired)
+	require.Equal(t, hold.Token(), acquired.Token)
 	require.Error(t, lost.Err)
 	require.Same(t, lost, context.Cause(held))
 
@@ -159,7 +170,7 @@ func TestTraceLost(t *testing.T) {
 	require.Empty(t, r.lost)
 	require.Empty(t, r.released)
 	require.Equal(t, 1, strings.Count(log.String(), "lease lost"), log.String())
-	require.Contains(t, log.String(), "lock=a")
+	require.Contains(t, log.String(), "lock=a owner="+hold.Owner())
 	require.Contains(t, log.String(), "level=WARN")
 }
 
