@@ -23,6 +23,7 @@ type server struct {
 	rdb       redis.UniversalClient
 	name      string // where it is, without credentials
 	prefix    string
+	secure    bool                   // spoken to with TLS
 	sentinels *redis.FailoverOptions // nil: not found through Sentinels
 	options   redis.Options          // of a client of one of its nodes, apart from the address; not of a cluster
 }
@@ -39,7 +40,7 @@ func connect(cmd *cli.Command) (*server, error) {
 	if err != nil {
 		return nil, usagef(cmd, "%s: %w", from, err)
 	}
-	s.prefix = cmd.String("prefix")
+	s.prefix, s.secure = cmd.String("prefix"), secure(text)
 	return s, nil
 }
 

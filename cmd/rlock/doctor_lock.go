@@ -29,36 +29,46 @@ type trial struct {
 	said           bytes.Buffer // by the library's log; written under its mutex, read after Close
 }
 
-// checkLock takes, renews, releases and waits for a lock through the library.
+// checkLock takes, renews, releases and waits for a lock through the library. What the
+// library says must be said twice: this host may have stood still for a moment.
 func (d *doctor) checkLock(ctx context.Context) {
+	f, said, err := d.tryLock(ctx)
+	if err == nil && said != "" {
+		f, said, err = d.tryLock(ctx)
+	}
+	switch {
+	case err != nil && refusesName(err) && d.name != d.sample:
+		f = finding{Check: "lock", Level: unchecked, Text: fmt.Sprintf("the user may not use the lock of the trial: %v", err), Advice: "give --name a GLOB with a * in it, if the user has more names"}
+	case err != nil:
+		f = finding{Check: "lock", Level: broken, Text: fmt.Sprintf("a trial failed: %v", err), Advice: "see the other findings"}
+	case said != "":
+		f.Level, f.Advice = warning, "see acl above, and the server's log"
+		f.Text += "; rlock says: " + said
+	}
+	d.report.add(f)
+}
+
+// tryLock is one trial. said is what the library has to say of it.
+func (d *doctor) tryLock(ctx context.Context) (f finding, said string, err error) {
 	t := &trial{name: d.name, renewed: make(chan struct{}, 1), waiting: make(chan struct{}, 1)}
 	logger := slog.New(slog.NewTextHandler(&t.said, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: untimed}))
 	opts := rlock.Options{Prefix: d.prefix, LeaseTime: trialLease, Logger: logger, Trace: rlock.Trace{
 		Renewed: func(rlock.Renewal) { notice(t.renewed) },
 		Waiting: func(context.Context, rlock.Refusal) { notice(t.waiting) },
 	}}
-	var err, err2 error
-	t.holder, err = rlock.New(d.rdb, &opts)
-	t.waiter, err2 = rlock.New(d.rdb, &opts)
-	if err = errors.Join(err, err2); err == nil {
-		var f finding
-		f, err = t.run(ctx)
-		closeWithin(t.waiter, closeTimeout)
+	if t.holder, err = rlock.New(d.rdb, &opts); err != nil {
+		return finding{}, "", err
+	}
+	defer func() {
 		closeWithin(t.holder, closeTimeout)
-		if err == nil {
-			if t.said.Len() > 0 {
-				f.Level, f.Advice = warning, "see acl above, and the server's log"
-				f.Text += "; rlock says: " + strings.TrimSpace(t.said.String())
-			}
-			d.report.add(f)
-			return
-		}
+		said = strings.TrimSpace(t.said.String())
+	}()
+	if t.waiter, err = rlock.New(d.rdb, &opts); err != nil {
+		return finding{}, "", err
 	}
-	f := finding{Check: "lock", Level: broken, Text: fmt.Sprintf("a trial failed: %v", err), Advice: "see the other findings"}
-	if refusesName(err) && d.name != d.sample {
-		f = finding{Check: "lock", Level: unchecked, Text: fmt.Sprintf("the user may not use the lock of the trial: %v", err), Advice: "give --name a GLOB with a * in it, if the user has more names"}
-	}
-	d.report.add(f)
+	defer closeWithin(t.waiter, closeTimeout)
+	f, err = t.run(ctx)
+	return f, "", err
 }
 
 // run returns what was measured.

@@ -148,6 +148,7 @@ func TestDoctorReachesNothing(t *testing.T) {
 		code, r := examined(t, url)
 		require.Equal(t, exitBroken, code, url)
 		require.Len(t, r.Findings, 1)
+		require.Empty(t, r.ACL, "nothing is known of users")
 		require.Equal(t, broken, r.about("connection").Level)
 		require.NotContains(t, r.about("connection").Text, "wr0ng")
 	}

@@ -1,6 +1,6 @@
 // Command rlock holds a lock on Redis while a command runs, shows locks and
-// frees them. `rlock --help` is its manual. It needs a Unix: process groups,
-// signals, terminals.
+// frees them. `rlock --help` is its manual. What runs commands needs a Unix: process
+// groups, signals, terminals.
 package main
 
 import (

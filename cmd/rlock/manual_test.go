@@ -31,6 +31,10 @@ rlock \- {{roff .Usage}}
 {{roff .}}
 {{end}}{{range .VisibleFlags}}.TP
 {{option .}}
+{{end}}{{with own .}}.PP
+.nf
+{{roff .}}
+.fi
 {{end}}{{end}}{{with after}}.SH NOTES
 .nf
 {{roff .}}
@@ -46,6 +50,10 @@ func TestManual(t *testing.T) {
 		"option": func(f cli.Flag) string { // and what it does, on a line of its own
 			name, does, _ := strings.Cut(f.String(), "\t")
 			return roff(name) + "\n" + roff(does)
+		},
+		"own": func(c *cli.Command) string { // what the help of one command has besides
+			text, _ := strings.CutPrefix(c.CustomHelpTemplate, commandHelp)
+			return strings.Trim(text, "\n")
 		},
 		"after": func() string { return "Exit status:" + strings.TrimSuffix(notes, "\n") },
 	}).Parse(manual)

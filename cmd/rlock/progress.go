@@ -53,18 +53,14 @@ func (p *progress) waiting(_ context.Context, r rlock.Refusal) {
 	})
 }
 
-// expect says so if after a while the server has neither granted the lock nor named
-// its holder, and why, if that is known. It ends with stop.
-func (p *progress) expect(server string, why func() error) (stop func() bool) {
+// expect says why there is no lock, if after a while the server has neither granted it nor
+// named its holder. It ends with stop.
+func (p *progress) expect(why func() string) (stop func() bool) {
 	return time.AfterFunc(patience, func() {
 		if p.quiet || p.heard.Load() {
 			return
 		}
-		if err := why(); err != nil {
-			fmt.Fprintf(p.out, "rlock: no lock from %s yet: %s\n", server, err)
-		} else {
-			fmt.Fprintf(p.out, "rlock: no answer from %s yet\n", server)
-		}
+		fmt.Fprintf(p.out, "rlock: %s\n", why())
 	}).Stop
 }
 

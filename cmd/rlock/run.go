@@ -82,7 +82,7 @@ func (j *job) run(s *server) error {
 
 	signals := make(chan os.Signal, 16)
 	notify(signals, ending...)
-	stop := p.expect(s.name, t.seen)
+	stop := p.expect(func() string { return s.missing(t.seen()) })
 	held, hold, err := j.acquire(wanted.all(), signals)
 	stop()
 	p.done()

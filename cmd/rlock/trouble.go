@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -21,10 +22,10 @@ type trouble struct{ last atomic.Pointer[error] }
 
 // answered looks at a script. What else is sent, as when a connection begins, may
 // be refused without harm, and so may a script that the server does not know yet.
-func (t *trouble) answered(cmd redis.Cmder) {
+func (t *trouble) answered(cmd redis.Cmder, err error) {
 	var reply redis.Error
-	if err := cmd.Err(); strings.HasPrefix(cmd.Name(), "eval") && errors.As(err, &reply) &&
-		!errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if strings.HasPrefix(cmd.Name(), "eval") && (hungUp(err) || errors.As(err, &reply) &&
+		!errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "NOSCRIPT")) {
 		t.last.Store(&err)
 	}
 }
@@ -50,7 +51,7 @@ func (t *trouble) DialHook(next redis.DialHook) redis.DialHook {
 func (t *trouble) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		t.answered(cmd)
+		t.answered(cmd, err) // the command has its error later
 		return err
 	}
 }
@@ -59,26 +60,54 @@ func (t *trouble) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		for _, cmd := range cmds {
-			t.answered(cmd)
+			t.answered(cmd, cmd.Err())
 		}
 		return err
 	}
 }
 
-// schemeHint is what to add to an error that looks as if one side spoke TLS and the
-// other did not: a server with TLS hangs up, one without waits for more.
+// missing says why there is no lock yet, and what to do about it; seen is the trouble that
+// there was, if any.
+func (s *server) missing(seen error) string {
+	var hint string
+	switch {
+	case redis.HasErrorPrefix(seen, "MOVED"), redis.HasErrorPrefix(seen, "ASK"):
+		hint = " (a node of a cluster: connect with --cluster)"
+	case redis.HasErrorPrefix(seen, "READONLY"):
+		hint = " (a replica: connect to the master)"
+	default:
+		hint = tlsHint(s.secure, seen)
+	}
+	if seen == nil {
+		return fmt.Sprintf("no answer from %s yet%s", s.name, hint)
+	}
+	return fmt.Sprintf("no lock from %s yet: %s%s", s.name, seen, hint)
+}
+
+// schemeHint is what to add to the error with which the command ends, if it looks as if one
+// side spoke TLS and the other did not.
 func schemeHint(app *cli.Command, err error) string {
 	var reply redis.Error
 	var failed *net.OpError
+	if !errors.Is(err, rlock.ErrUnavailable) || errors.As(err, &reply) || errors.As(err, &failed) && failed.Op == "dial" {
+		return ""
+	}
 	url, _ := serverURL(app)
+	return tlsHint(secure(url), err)
+}
+
+// tlsHint tells by how a server failed: one with TLS hangs up, one without waits for more.
+func tlsHint(secure bool, err error) string {
 	switch {
-	case !errors.Is(err, rlock.ErrUnavailable), errors.As(err, &reply), errors.As(err, &failed) && failed.Op == "dial":
-	case !strings.HasPrefix(url, "rediss:"):
-		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-			return " (if it expects TLS, the URL begins with rediss://)"
-		}
-	case errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "no answer"):
+	case !secure && hungUp(err):
+		return " (if it expects TLS, the URL begins with rediss://)"
+	case secure && (err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "no answer")):
 		return " (if it is without TLS, the URL begins with redis://)"
 	}
 	return ""
 }
+
+// secure reports whether a URL asks for TLS.
+func secure(url string) bool { return strings.HasPrefix(url, "rediss:") }
+
+func hungUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +31,8 @@ func TestTroubleIsTheLastRefusal(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "READONLY")
 	require.ErrorContains(t, seen.seen(), "READONLY")
+	require.Error(t, rdb.Eval(ctx, "return redis.error_reply('OOM of a script')", nil).Err())
+	require.ErrorContains(t, seen.seen(), "OOM", "of a single command")
 	srv.Kill()
 	nobody := redis.NewClient(&redis.Options{Addr: srv.Addr(), DialerRetries: 1, MaxRetries: -1})
 	defer func() { require.NoError(t, nobody.Close()) }()
@@ -37,21 +41,32 @@ func TestTroubleIsTheLastRefusal(t *testing.T) {
 	require.ErrorContains(t, seen.seen(), "connection refused")
 }
 
+// refusal is an answer of a server.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
 func TestProgressSaysWhyThereIsNoLock(t *testing.T) {
 	for want, p := range map[string]struct {
-		heard bool
-		why   error
+		heard, secure bool
+		seen          error
 	}{
-		"rlock: no answer from h:1/0 yet\n":                 {},
-		"rlock: no lock from h:1/0 yet: READONLY replica\n": {why: errors.New("READONLY replica")},
-		"": {heard: true, why: errors.New("x")},
+		"rlock: no answer from h:1/0 yet\n": {},
+		"rlock: no answer from h:1/0 yet (if it is without TLS, the URL begins with redis://)\n":     {secure: true},
+		"rlock: no lock from h:1/0 yet: EOF (if it expects TLS, the URL begins with rediss://)\n":    {seen: io.EOF},
+		"rlock: no lock from h:1/0 yet: EOF\n":                                                       {secure: true, seen: io.EOF},
+		"rlock: no lock from h:1/0 yet: READONLY replica (a replica: connect to the master)\n":       {seen: refusal("READONLY replica")},
+		"rlock: no lock from h:1/0 yet: MOVED 1 h:2 (a node of a cluster: connect with --cluster)\n": {seen: refusal("MOVED 1 h:2")},
+		"": {heard: true, seen: errors.New("x")},
 	} {
 		redistest.Bubble(t, func(t *testing.T) {
 			out, err := os.CreateTemp(t.TempDir(), "")
 			require.NoError(t, err)
 			defer func() { require.NoError(t, out.Close()) }()
 			progress := newProgress(out, false)
-			stop := progress.expect("h:1/0", func() error { return p.why })
+			s := &server{name: "h:1/0", secure: p.secure}
+			stop := progress.expect(func() string { return s.missing(p.seen) })
 			progress.heard.Store(p.heard)
 			time.Sleep(patience)
 			synctest.Wait()
@@ -59,6 +74,31 @@ func TestProgressSaysWhyThereIsNoLock(t *testing.T) {
 			said, err := os.ReadFile(out.Name())
 			require.NoError(t, err)
 			require.Equal(t, want, string(said))
+		})
+	}
+}
+
+// Whoever waits learns after three seconds what is wrong with the URL, not only when the
+// command gives up.
+func TestRunSaysWhatIsWrongWithTheURL(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t, "ours")
+	_, encrypted := startTLS(t, ours)
+	plain, replica := redistest.Start(t), redistest.Start(t)
+	require.NoError(t, replica.Client(t).ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+	for url, want := range map[string]string{
+		"redis://" + encrypted:      "the URL begins with rediss://)",
+		"rediss://" + plain.Addr():  "the URL begins with redis://)",
+		"redis://" + replica.Addr(): "a replica: connect to the master)",
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			r := outcome(t, url, "run", "-w", "4s", "a", "--", "echo", "ran")
+			require.Equal(t, exitUnavailable, r.code, r.stderr)
+			early, _, found := strings.Cut(r.stderr, "\n")
+			require.True(t, found)
+			require.Contains(t, early, " yet")
+			require.Contains(t, early, want)
 		})
 	}
 }
