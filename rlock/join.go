@@ -35,9 +35,10 @@ import (
 //
 // On an error nothing is held and the context passed in comes back: [ErrNotHeld] if the
 // owner does not hold the lock any more, [ErrInvalidOption] for a text that is no proof of
-// this lock, a proof without token for a lock [WithFencing], and for kinds that cannot be
-// joined: read/write, multi and quorum locks; [ErrUnavailable] and [ErrClosed] as by
-// [Lock.Lock]. Join repeats its request as Lock does, as long as ctx allows.
+// this lock, a proof without token for a lock [WithFencing], a lock [WithReplicas], of
+// which a proof says nothing, and for kinds that cannot be joined: read/write, multi and
+// quorum locks; [ErrUnavailable] and [ErrClosed] as by [Lock.Lock]. Join repeats its request
+// as Lock does, as long as ctx allows.
 //
 // Joining is no acquisition: for [Trace] and [Stats] it is a call that ends as nested, and
 // the loss of what was joined is told and is among Stats.Losses.
@@ -50,6 +51,7 @@ func (l *Lock) Join(ctx context.Context, proof string) (context.Context, *Hold, 
 
 var (
 	errCannotJoin  = errors.New("only plain and fair locks can be joined")
+	errNoReplicas  = errors.New("WithReplicas, but a proof does not tell on how many replicas the hold is: join by a lock without it")
 	errProofNoTok  = errors.New("WithFencing, but the hold was taken without: its proof has no token")
 	errHolderEnded = errors.New("the holder has unlocked it, or lost it")
 	errNoEnd       = errors.New("the lease has no end on the server, so that nothing shows that its holder is alive")
@@ -69,8 +71,12 @@ func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Conte
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errCannotJoin}
 	}
 	p, err := readProof(l.key, text)
-	if err == nil && l.fenced && p.token == 0 {
+	switch {
+	case err != nil:
+	case l.fenced && p.token == 0:
 		err = errProofNoTok
+	case l.replicas.n > 0:
+		err = errNoReplicas
 	}
 	if err != nil {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, err}
@@ -110,7 +116,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
 		client: l.client, name: l.name, wire: wire, key: l.key, queues: &l.client.joins,
-		terms:   terms{lease: lease, fenced: l.fenced, mark: l.mark, replicas: l.replicas},
+		terms:   terms{lease: lease, fenced: l.fenced, mark: l.mark},
 		traits:  traits{order: turns{}, notifier: l.notifier, joined: true},
 		account: account{kind: l.kind, part: true},
 	}

@@ -11,6 +11,51 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// Such a longer time says nothing of how long the lock stays: who has joined looks at each
+// third of the lease that is renewed, from the first time on.
+func TestFakeTimeJoinedAfterALongerNestedLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		here, there := f.client(t, nil), f.client(t, nil)
+		held, hold := lock(t, t.Context(), here.NewLock("a"))
+		inner, innerHold := lock(t, held, here.NewLock("a", rlock.WithLeaseTime(time.Hour)))
+		require.NoError(t, innerHold.Unlock(inner))
+		joined, joinedHold := join(t, t.Context(), there.NewLock("a"), hold.Proof())
+		require.NoError(t, hold.Unlock(held))
+		next, nextHold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
+		began := time.Now()
+		<-joined.Done()
+		require.LessOrEqual(t, time.Since(began), 10*time.Second)
+		require.ErrorIs(t, joinedHold.Unlock(joined), rlock.ErrLeaseLost)
+		require.NoError(t, nextHold.Unlock(next))
+	})
+}
+
+// Renewals that were executed and not answered leave more on the server than anybody trusts.
+// The holder's Unlock has that released, also beside somebody of its own client who has
+// joined it and says before that nothing is left.
+func TestFakeTimeJoinedAndCleanedUp(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a")
+		held, hold := lock(t, t.Context(), mu)
+		joined, joinedHold := join(t, t.Context(), mu, hold.Proof())
+		time.Sleep(time.Minute)
+		f.deafDown.Store(true)
+		<-held.Done()
+		<-joined.Done()
+		time.Sleep(5 * time.Second)
+		require.True(t, f.Exists("a"))
+		f.heal()
+		require.Error(t, joinedHold.Unlock(joined))
+		require.Error(t, hold.Unlock(held))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.False(t, f.Exists("a"), "what is left is released")
+	})
+}
+
 // A hold with a longer lease, nested before the join or after it, leaves a longer time on
 // the server, which then runs down to the lease that is renewed. Whoever has joined keeps
 // the lock meanwhile, as its holder does.

@@ -141,6 +141,7 @@ func TestJoinRefuses(t *testing.T) {
 			"another name":      {ours.NewLock("b"), proof, `lock "b": invalid option: the proof is of another lock`},
 			"another prefix":    {other.NewLock("a"), proof, "of another lock, or was damaged: join the lock of the same name"},
 			"no token":          {ours.NewLock("a", rlock.WithFencing()), proof, "its proof has no token"},
+			"replicas":          {ours.NewLock("a", rlock.WithReplicas(1, 100*time.Millisecond)), proof, "does not tell on how many replicas"},
 			"a reader":          {rw.Reader(), proof, "only plain and fair locks can be joined"},
 			"a writer":          {rw.Writer(), proof, "only plain and fair locks can be joined"},
 			"a quorum lock":     {quorum, proof, "only plain and fair locks can be joined"},

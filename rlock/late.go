@@ -78,8 +78,12 @@ func (g *grant) likely() bool {
 }
 
 // sweep has what the grant may have left on the server released soon. A ticket may
-// outlive the lease, and whoever is granted the lock by it blocks others for the claim.
+// outlive the lease, and whoever is granted the lock by it blocks others for the claim. Who
+// has joined leaves nothing, and has the owner's name of a holder who may.
 func (g *grant) sweep() {
+	if g.lock.joined {
+		return
+	}
 	until := g.expires()
 	if claimed := time.Now().Add(longestClaim); g.leftState && until.Before(claimed) {
 		until = claimed

@@ -78,6 +78,7 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 		scheduler: s, key: l.Key, onLost: l.OnLost, first: window{}.extend(Until(l.Sent, l.Duration), Guard(l.Duration)),
 		terms: terms{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
 	}
+	e.duration = min(e.duration, e.renew) // that one longer is left now says nothing of how long it stays
 	e.window.Store(&e.first)
 
 	s.mu.Lock()
@@ -89,7 +90,7 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	case !Open(now, e.first.lapses):
 		return nil, ErrLapsed
 	}
-	e.next = l.Sent.Add(spread(l.Duration))
+	e.next = l.Sent.Add(spread(e.duration))
 	e.reckon(now)
 	heap.Push(&s.queue, e)
 	s.used = now
