@@ -1,8 +1,10 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -184,21 +186,18 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	q.refusal = refusal
 	w.state = waitQueued
 	w.stand(a)
+	most := cmp.Or(a.value.AskIn, math.MaxInt64)
 	if !l.notifier.hears(w) {
 		w.place.silent++
 		pause, err := l.notifier.silentPause(w, refusal)
 		if w.place.First { // everybody waits for this one
 			pause = min(pause, firstPause)
 		}
-		w.askAt = now.Add(min(pause, untilExpiry(refusal.TTL)))
+		w.askAt = now.Add(min(pause, most, untilExpiry(refusal.TTL)))
 		return err
 	}
 	w.place.silent = 0
-	pause := l.notifier.pause(w, asked, refusal.TTL)
-	if most := a.value.AskIn; most > 0 {
-		pause = min(pause, most)
-	}
-	w.askAt = now.Add(pause)
+	w.askAt = now.Add(min(l.notifier.pause(w, asked, refusal.TTL), most))
 	q.askAt = w.askAt
 	return nil
 }

@@ -66,9 +66,8 @@ func WithPolling(p Polling) LockOption {
 func (p *Polling) after(n int) time.Duration {
 	d := p.First
 	for ; n > 1 && d < p.Longest; n-- {
-		d *= 2
+		d += min(d, p.Longest-d)
 	}
-	d = min(d, p.Longest)
 	return d - rand.N(d/2+1)
 }
 

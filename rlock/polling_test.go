@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,17 @@ func TestPollingHolderAnnouncesItsRelease(t *testing.T) {
 	awaitListener(t, srv.Client(t), "a")
 	require.NoError(t, hold.Unlock(held))
 	require.NoError(t, <-waited)
+}
+
+// The pauses double as long as there is room for it.
+func TestFakeTimePollingWithoutALongestPause(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.foreign(0)
+		mu := f.client(t, nil).NewLock("a", rlock.WithPolling(rlock.Polling{Longest: math.MaxInt64}))
+		_, _, err := mu.TryLockFor(t.Context(), 5*time.Minute)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	})
 }
 
 func TestFakeTimePollingPauses(t *testing.T) {

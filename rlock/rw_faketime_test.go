@@ -15,9 +15,18 @@ import (
 // A waiting writer costs one command every 5 s, and keeps new readers out all the
 // while; a reader that waits for it costs no more.
 func TestFakeTimeWritersIntent(t *testing.T) {
+	for name, opts := range map[string][]rlock.LockOption{
+		"told": nil,
+		"asks": {rlock.WithPolling(rlock.Polling{First: 25 * time.Second})},
+	} {
+		t.Run(name, func(t *testing.T) { keepReadersOut(t, opts...) })
+	}
+}
+
+func keepReadersOut(t *testing.T, opts ...rlock.LockOption) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
-		one, other := f.client(t, nil).NewRWLock("a"), f.client(t, nil).NewRWLock("a")
+		one, other := f.client(t, nil).NewRWLock("a", opts...), f.client(t, nil).NewRWLock("a")
 		_, hold := lock(t, t.Context(), one.Reader())
 		waiting, leave := context.WithCancel(t.Context())
 		go one.Writer().Lock(waiting)
