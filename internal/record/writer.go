@@ -60,6 +60,7 @@ type log struct {
 	kept    bool      // a record may be there
 	refused time.Time // when the server last refused
 	before  Rates     // of the newest record
+	since   time.Time // when that was written
 }
 
 // States of a Writer.
@@ -159,18 +160,17 @@ func (w *Writer) turn(now time.Time) time.Duration {
 
 // record is what a snapshot has, and what else there is to tell.
 func (w *Writer) record(s Snapshot, now time.Time) *Record {
-	since := w.sent
 	if w.who == nil {
 		who := w.Who()
 		w.who = &who
 	}
-	if since.IsZero() {
-		since = w.who.Started
+	if w.since.IsZero() {
+		w.since = w.who.Started
 	}
-	if d := now.Sub(since).Seconds(); d > 0 {
+	if d := now.Sub(w.since).Seconds(); d > 0 {
 		s.Rates.PerSecond = float64(s.Rates.Acquired-w.before.Acquired) / d
 	}
-	w.before = s.Rates
+	w.before, w.since = s.Rates, now
 	return &Record{Who: *w.who, Rates: s.Rates, Written: now, Entries: s.Entries}
 }
 

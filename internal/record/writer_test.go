@@ -223,6 +223,14 @@ func TestRates(t *testing.T) {
 		f.tell.Rates = record.Rates{Acquired: 25, Lost: 1}
 		f.after(11 * s)
 		require.Equal(t, record.Rates{Acquired: 25, Lost: 1, PerSecond: 2}, f.newest.Rates)
+		f.tell.Entries = nil
+		f.after(22 * s)
+		require.Len(t, f.removes, 1)
+		f.tell.Entries, f.tell.Rates.Acquired = entries(), 125
+		f.Notice()
+		f.after(32 * s)
+		require.Len(t, f.writes, 3)
+		require.InDelta(t, 100/(f.writes[2]-f.writes[1]).Seconds(), f.newest.PerSecond, 0.1, "since the newest record")
 		require.Equal(t, "h", f.newest.Host)
 	})
 }
