@@ -116,6 +116,13 @@ func TestWatch(t *testing.T) {
 		f.hold(name)()
 		line(`released  ` + regexp.QuoteMeta(printable(name)))
 	}
+	for _, key := range rdb.Keys(t.Context(), "rlock_client*").Val() {
+		require.NoError(t, rdb.Del(t.Context(), key).Err()) // as that of a process that was killed
+	}
+	time.Sleep(500 * time.Millisecond)
+	f.hold("job:later")()
+	line("released  job:later")
+	require.NotContains(t, p.seen.String(), "free", "somebody holds what no record names")
 	require.NoError(t, rdb.HDel(t.Context(), "job:a", "c:1").Err())
 	line(`free      job:a  plain`)
 	require.NoError(t, rdb.Del(t.Context(), "job:b").Err())

@@ -68,8 +68,9 @@ func (p *progress) expect(why func() string) (stop func() bool) {
 // attempt, which ends with an error of its own.
 const patience = 3 * time.Second
 
-// done removes the line. The wait must be over.
+// done removes the line. The wait must be over; of its refusals one may still be told later.
 func (p *progress) done() {
+	p.once.Do(func() {})
 	if p.stop != nil {
 		p.stop()
 		<-p.stopped

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -43,4 +44,12 @@ func TestClip(t *testing.T) {
 	require.Equal(t, "äöü", clip("äöü", 3))
 	require.Equal(t, "äö…", clip("äöüß", 3))
 	require.Equal(t, "…", clip("äö", 0))
+}
+
+// What is told of a wait after it leaves no line that nobody removes.
+func TestProgressAfterTheWait(t *testing.T) {
+	p := &progress{columns: 80, inspect: func(context.Context, string) (rlock.State, error) { return rlock.State{}, nil }}
+	p.done()
+	p.waiting(t.Context(), rlock.Refusal{Lock: "a"})
+	require.Nil(t, p.stop)
 }

@@ -50,6 +50,7 @@ prints plain lines, again and again.`,
 type top struct {
 	server   *server
 	keep     func(name string) bool
+	also     []string // looked at, although no record may name them
 	order    string
 	interval time.Duration
 }
@@ -108,7 +109,7 @@ func wantedBy(glob string) func(string) bool {
 }
 
 func (t *top) look(ctx context.Context) (*topView, error) {
-	v, err := t.server.top(ctx, t.keep)
+	v, err := t.server.top(ctx, t.keep, t.also...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", rlock.ErrUnavailable, err)
 	}

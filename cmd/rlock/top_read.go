@@ -95,8 +95,9 @@ func (v *topView) rate(l *topLock) float64 {
 	return v.records[l.Holders[0].Client].PerSecond
 }
 
-// top reads the records, and the locks that they name and keep accepts, in no order.
-func (s *server) top(ctx context.Context, keep func(name string) bool) (*topView, error) {
+// top reads the records, and the locks that they name and keep accepts, and also others, in
+// no order.
+func (s *server) top(ctx context.Context, keep func(name string) bool, also ...string) (*topView, error) {
 	records, err := s.records(ctx)
 	if err != nil {
 		return nil, err
@@ -109,6 +110,11 @@ func (s *server) top(ctx context.Context, keep func(name string) bool) (*topView
 			if keep(e.Name) {
 				v.note(locks, id, e)
 			}
+		}
+	}
+	for _, name := range also {
+		if locks[name] == nil {
+			locks[name] = &topLock{Name: name, Holders: []holderView{}}
 		}
 	}
 	names := make([]*topLock, 0, len(locks))

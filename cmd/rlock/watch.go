@@ -25,7 +25,8 @@ func watchCommand() *cli.Command {
 		UsageText: "rlock watch [--json] [--interval D] GLOB",
 		Description: `Prints a line for each event of the locks whose names match GLOB:
 
-   released  somebody has announced that the lock is free
+   released  somebody has announced that the lock is free, or for readers and writers
+             that waiting is worth a try: also a writer that reads on, or gives up
    held      who holds a lock for long, when that is first seen
    passed    another owner holds it now
    free      nobody holds it any more, and no release was heard
@@ -100,7 +101,7 @@ func (w *watch) run(ctx context.Context, glob string) error {
 	releases := w.listen(ctx, glob)
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
-	for err = w.tell(w.seen.compare(v)); err == nil; {
+	for err = w.compare(v); err == nil; {
 		select {
 		case name := <-releases:
 			w.seen.release(name)
@@ -108,7 +109,7 @@ func (w *watch) run(ctx context.Context, glob string) error {
 		case <-tick.C:
 			v, lookErr := w.look(ctx)
 			if lookErr == nil {
-				err = w.tell(w.seen.compare(v))
+				err = w.compare(v)
 			} else if ctx.Err() == nil {
 				fmt.Fprintf(w.errs, "rlock: %s\n", trimmed(lookErr))
 			}
@@ -117,6 +118,14 @@ func (w *watch) run(ctx context.Context, glob string) error {
 		}
 	}
 	return err
+}
+
+// compare tells what a look has shown. What is held is looked at until it is free, also if no
+// record names it any more: its client may have died.
+func (w *watch) compare(v *topView) error {
+	events := w.seen.compare(v)
+	w.also = w.seen.held()
+	return w.tell(events)
 }
 
 func (w *watch) tell(events []event) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -32,6 +33,9 @@ func (s *seen) compare(v *topView) (events []event) {
 	}
 	for _, l := range v.Locks {
 		locks[l.Name] = l
+		if before := s.locks[l.Name]; before != nil {
+			l.Kind = cmp.Or(l.Kind, before.Kind)
+		}
 		events = append(events, s.holder(v, l)...)
 		for _, w := range l.Waiting {
 			key := [2]string{l.Name, w.Client}
@@ -74,6 +78,16 @@ func (s *seen) holder(v *topView, l *topLock) (events []event) {
 		events = append(events, e)
 	}
 	return events
+}
+
+// held returns the names of the locks that somebody holds.
+func (s *seen) held() (names []string) {
+	for name, l := range s.locks {
+		if len(l.Holders) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // has tells whether an owner holds the lock.
