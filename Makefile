@@ -94,7 +94,7 @@ vet:
 	@for module in $(INTEGRATIONS); do $(GO) -C $$module vet ./... && (cd $$module && $(GO) run -modfile=../../tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...) || exit; done
 	@cd cmd/rlockvet && $(GO) vet ./... && $(GO) run -modfile=../../tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...
 	@dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; $(GO) -C cmd/rlockvet build -o "$$dir/rlockvet" . && \
-		$(GO) vet -vettool="$$dir/rlockvet" $(PKGS) && cd bench/compare && $(GO) vet -vettool="$$dir/rlockvet" ./...
+		$(GO) vet -vettool="$$dir/rlockvet" $(PKGS) && for module in bench/compare $(INTEGRATIONS); do $(GO) -C $$module vet -vettool="$$dir/rlockvet" ./... || exit; done
 	@$(TOOLS) github.com/rhysd/actionlint/cmd/actionlint .github/workflows/*.yml
 	@unformatted=$$($(TOOLS) mvdan.cc/gofumpt -l .); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
