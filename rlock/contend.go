@@ -133,6 +133,11 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	}
 	switch {
 	case a.err != nil:
+		if errors.Is(a.err, ErrNotReplicated) { // its owner is released: nobody asks with it again
+			w.queues.mu.Lock()
+			w.place = standing{}
+			w.queues.mu.Unlock()
+		}
 		return nil, a.err
 	case a.value.Acquired:
 		w.owns(g)

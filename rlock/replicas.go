@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNotReplicated: too few replicas have acknowledged the grant in time, and it
-// was released. The error is a [*NotReplicatedError].
+// is released at once. The error is a [*NotReplicatedError].
 var ErrNotReplicated = errors.New("rlock: not replicated")
 
 // NotReplicatedError says how many replicas have acknowledged a grant.

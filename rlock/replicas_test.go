@@ -183,7 +183,7 @@ func TestReplicasInACluster(t *testing.T) {
 			_, _, err := mu.TryLock(t.Context())
 			require.ErrorIs(t, err, rlock.ErrNotReplicated)
 		}
-		require.Zero(t, rdb.Exists(t.Context(), "p:"+name).Val())
+		redistest.Eventually(t, "it is released", func() bool { return rdb.Exists(t.Context(), "p:"+name).Val() == 0 })
 	}
 
 	mu := c.NewLock(slots[false], rlock.WithReplicas(1, 500*time.Millisecond))

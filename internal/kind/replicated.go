@@ -7,11 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
-// NotReplicated is the error of a grant that too few replicas have acknowledged. It was
+// NotReplicated is the error of a grant that too few replicas have acknowledged. It is to be
 // released.
 type NotReplicated struct {
 	Want, Got int
@@ -49,8 +48,7 @@ func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, le
 	if err == nil && got >= int64(p.Want) {
 		return a, nil
 	}
-	short := &NotReplicated{Want: p.Want, Got: int(got), Err: err}
-	_, err = p.Release(ctx, r, owner, lua.Ending{})
-	released, _ := Classify(err)
-	return Answer{Refused: Refused{Leftover: released != request.Answered}}, short
+	// It is not released here: the attempt may be given up meanwhile and repeated for the same
+	// owner, and a release that comes late would take what the repetition was granted.
+	return Answer{Refused: Refused{Leftover: true}}, &NotReplicated{Want: p.Want, Got: int(got), Err: err}
 }
