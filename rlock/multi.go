@@ -89,9 +89,10 @@ func NewMultiLock(locks ...*Lock) *Lock {
 func canonical(a, b *Lock) int {
 	shared := map[bool]int{true: 1}
 	return cmp.Or(
-		strings.Compare(a.key, b.key),
+		strings.Compare(a.slot, b.slot),
 		shared[a.shared]-shared[b.shared],
 		strings.Compare(a.client.address(), b.client.address()),
+		strings.Compare(a.key, b.key), // of quorum locks, and then only of this process
 	)
 }
 

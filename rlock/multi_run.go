@@ -29,10 +29,10 @@ func together(held context.Context, next []*Lock) []*Lock {
 	return next[:n]
 }
 
-// sameSlot reports whether keys are known to have the same cluster slot.
+// sameSlot reports whether keys are known to be on one server, or in one cluster slot.
 func sameSlot(c *Client, a, b string) bool {
-	_, cluster := c.server.RDB.(*redis.ClusterClient)
-	return !cluster || hashTag(a) == hashTag(b)
+	_, single := c.server.RDB.(*redis.Client) // any other may be a cluster's
+	return single || hashTag(a) == hashTag(b)
 }
 
 // hashTag is the part of a key that its slot depends on. [checkName] has seen to

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,6 +251,23 @@ func TestMultiSilentServer(t *testing.T) {
 	keysLeft(t, srv.Client(t))
 	silent.Cont()
 	keysLeft(t, silent.Client(t))
+}
+
+// Locks that poll are asked for one by one: there may be a proxy that looks at the first key
+// only.
+func TestMultiOfPollingLocks(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	c, polling := newClient(t, srv, nil), rlock.WithPolling(rlock.Polling{})
+	mu := rlock.NewMultiLock(c.NewLock("a", polling), c.NewLock("b", polling))
+	m := srv.Monitor(t)
+	held, hold := lock(t, t.Context(), mu)
+	require.NoError(t, hold.Unlock(held))
+	for _, cmd := range m.Commands() {
+		if verb := strings.ToLower(cmd.Args[0]); verb == "eval" || verb == "evalsha" {
+			require.Equal(t, "1", cmd.Args[2], "%v", cmd.Args)
+		}
+	}
 }
 
 func TestMultiOfAllKinds(t *testing.T) {

@@ -55,10 +55,10 @@ func (p *Plain) Key() string { return p.grant.Key }
 func (p *Plain) fair() bool { return p.grant.Rivals[0] != "" }
 
 // Joint tells whether the script that takes several locks may take this one: it asks nobody
-// who queues.
-func (p *Plain) Joint() bool { return !p.fair() }
+// who queues, and has the keys of all.
+func (p *Plain) Joint() bool { return p.Gathers() && !p.fair() }
 
-// Gathers is false without a queue: there may be a proxy.
+// Gathers is false without a queue: there may be a proxy that spreads keys.
 func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 
 // Acquire takes a free lock for who asks without a ticket, whoever waits.
