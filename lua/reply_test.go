@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -194,4 +195,16 @@ func decode(data *[]byte, depth int) any {
 	default:
 		return errors.New("ERR of some kind")
 	}
+}
+
+// A key may have a TTL longer than a Duration can be.
+func TestTTLBeyondADuration(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	put(t, rdb, "lock", "you:1=1 10s")
+	require.NoError(t, rdb.Do(t.Context(), "pexpire", "lock", "10000000000000").Err())
+	r, err := lua.Acquire(t.Context(), rdb, grant("me:1"), time.Minute, 0)
+	require.NoError(t, err)
+	require.False(t, r.Acquired)
+	require.Greater(t, r.TTL, 100*365*24*time.Hour)
 }

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -265,4 +266,10 @@ func (r reply) text(i int) string {
 	return s
 }
 
-func (r reply) millis(i int) time.Duration { return time.Duration(r.int(i)) * time.Millisecond }
+// millis is a time of milliseconds; somebody else may have given a key one that is longer
+// than a Duration can be.
+func (r reply) millis(i int) time.Duration {
+	return time.Duration(min(r.int(i), longest)) * time.Millisecond
+}
+
+const longest = int64(math.MaxInt64 / 2 / time.Millisecond) // so that it can be added to another

@@ -41,6 +41,7 @@ const (
 	maxJobs     = 1 << 14 // owners
 	maxRetry    = 50 * time.Millisecond
 	minArrival  = time.Second // of a late request; the place in a queue that it takes may outlive a short lease
+	maxArrival  = time.Minute // a lock of a long lease is not to be blocked for hours by who has not got it
 )
 
 // Hosting is what a [Janitor] needs of its client.
@@ -75,12 +76,12 @@ type job struct {
 // the TTL of the lock.
 func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), until) }
 
-// SweepAgain releases l after a third of its lease, but not before minArrival. It is for
-// an owner of which an attempt to acquire got no answer: that request may still be on its
-// way, and only a release after its arrival removes what it made. A lock that is made
-// later still ends with its lease, as nobody renews it.
+// SweepAgain releases l after a third of its lease, but after minArrival at the earliest
+// and maxArrival at the latest. It is for an owner of which an attempt to acquire got no
+// answer: that request may still be on its way, and only a release after its arrival removes
+// what it made. A lock that is made later still ends with its lease, as nobody renews it.
 func (j *Janitor) SweepAgain(l Leftover) {
-	at := time.Now().Add(max(l.Lease/3, minArrival))
+	at := time.Now().Add(min(max(l.Lease/3, minArrival), maxArrival))
 	j.put(l, at, at.Add(l.Lease))
 }
 

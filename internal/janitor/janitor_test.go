@@ -95,16 +95,18 @@ func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 	})
 }
 
-// A short lease does not make requests arrive sooner.
-func TestFakeTimeArrivalAfterAShortLease(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost(t)
-		left := h.left("me:1")
-		left.Lease = 100 * time.Millisecond
-		h.SweepAgain(left)
-		h.open.Wait()
-		require.Equal(t, []time.Duration{minArrival}, h.sent["me:1"])
-	})
+// A short lease does not make requests arrive sooner, nor a long one later.
+func TestFakeTimeArrivalAfterAnyLease(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{100 * time.Millisecond: minArrival, 24 * time.Hour: maxArrival} {
+		redistest.Bubble(t, func(t *testing.T) {
+			h := newHost(t)
+			left := h.left("me:1")
+			left.Lease = lease
+			h.SweepAgain(left)
+			h.open.Wait()
+			require.Equal(t, []time.Duration{want}, h.sent["me:1"])
+		})
+	}
 }
 
 // The end of the lease ends what no release could.
