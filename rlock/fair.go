@@ -79,10 +79,11 @@ func (fairOrder) obstacle(*waiter) *grant { return nil }
 // queuesDeaf is true, as the place of a call is that of its first request.
 func (fairOrder) queuesDeaf(*waiter) bool { return true }
 
-// untilAsk is that of the first waiter of the client, who asks for all that can hear.
+// untilAsk is that of the first waiter of the client, who asks for all that can hear and
+// have a place.
 func (fairOrder) untilAsk(w *waiter, now time.Time) time.Duration {
 	switch {
-	case w.place.silent > 0:
+	case w.place.silent > 0, !w.place.held:
 		return w.askAt.Sub(now)
 	case w.queue.first() == w:
 		return w.queue.askAt.Sub(now)

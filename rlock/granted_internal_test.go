@@ -28,6 +28,7 @@ func TestGrantByMessage(t *testing.T) {
 		"after half of the claim":         {time: 10 * second, after: 13 * time.Second},
 		"longer than can be reckoned":     {time: 31 * second, after: 31 * time.Second},
 		"before the newest answer":        {time: -1},
+		"from the future":                 {time: 10 * second, after: time.Second},
 		"before the ticket":               {ticket: 1},
 		"of a fixed lease":                {lock: Lock{terms: terms{fixed: true}}},
 		"of a lock that asks replicas":    {lock: Lock{terms: terms{replicas: replicas{n: 1}}}},

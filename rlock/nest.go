@@ -226,6 +226,8 @@ func (g *grant) correct() {
 // retract takes back a nested hold that the server may not know of.
 func (g *grant) retract(h *Hold) {
 	switch left, _, err := g.remove(h); {
+	case errors.Is(err, ErrLeaseLost) && left == 0: // and the Unlocks of the others have left it to this one
+		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	case err != nil:
 	case left > 0:
 		g.correct()

@@ -298,6 +298,7 @@ func TestQuorumClosedClient(t *testing.T) {
 			require.ErrorIs(t, <-waited, rlock.ErrClosed)
 			_, _, err = mu.Lock(t.Context())
 			require.ErrorIs(t, err, rlock.ErrClosed)
+			require.NotErrorIs(t, err, rlock.ErrUnavailable)
 			all.free(t)
 		})
 	}
@@ -381,6 +382,7 @@ func TestQuorumOptionsThatCannotWork(t *testing.T) {
 		})
 		_, _, err := mu.Lock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
+		require.NotErrorIs(t, err, rlock.ErrUnavailable, name)
 		require.Zero(t, mu.HoldCount(t.Context()))
 		_, err = rlock.Guard(func(int) *rlock.Lock { return mu }, func(context.Context, int) (int, error) { return 0, nil })(t.Context(), 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)

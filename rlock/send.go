@@ -92,9 +92,20 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 		a.cut = r.Err == nil && ctx.Err() != nil
 		a.err = l.givenUp(ctx, r.Err)
 	default:
-		a.err = &lockError{l.name, ErrUnavailable, advise(r.Err)}
+		a.err = l.failed(r.Err)
 	}
 	return a
+}
+
+// failed is the error of a request that cannot succeed.
+func (l *Lock) failed(err error) error {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return l.isClosed()
+	case errors.Is(err, kind.ErrSameServer):
+		return &lockError{l.name, ErrInvalidOption, err}
+	}
+	return &lockError{l.name, ErrUnavailable, advise(err)}
 }
 
 // sendOnce makes a request, with those of others if it may.
@@ -153,9 +164,6 @@ func (l *Lock) givenUp(ctx context.Context, trouble error) error {
 
 // advise adds to a refusal what an operator can do about it.
 func advise(err error) error {
-	if errors.Is(err, kind.ErrSameServer) {
-		return fmt.Errorf("%w: %w", ErrInvalidOption, err)
-	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return err

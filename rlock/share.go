@@ -51,8 +51,10 @@ func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.C
 		held, hold, err := l.follow(ctx, wait, call)
 		_, refused := err.(*NotAcquiredError)
 		switch {
-		case hold != nil, refused, wait.Err() != nil, errors.Is(err, ErrClosed):
+		case hold != nil, refused, errors.Is(err, ErrClosed):
 			return held, hold, err
+		case wait.Err() != nil: // whatever has become of the other's request
+			return ctx, nil, l.givenUp(wait, nil)
 		case !call.left: // for all that one knows, it would be the same for this one
 			return l.try(ctx, wait, p)
 		}

@@ -102,7 +102,8 @@ func (w *waiter) granted(now time.Time) *grant {
 		sent, ok = g.place.before(m.Time)
 	}
 	switch {
-	case !ok, m.Time < g.place.there, now.Sub(sent) > m.Claim/2, // a good part of the claim is over
+	case !ok, m.Time < g.place.there, sent.After(now), // by another server's clock
+		now.Sub(sent) > m.Claim/2, // a good part of the claim is over
 		l.fixed, l.replicas.n > 0, // a fixed lease must be a whole one, and replicas must be asked
 		l.fenced && m.Token == 0: // whoever has released has no counter
 		w.again = true

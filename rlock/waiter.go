@@ -200,12 +200,14 @@ func (w *waiter) disown() *grant {
 	return g
 }
 
-// renounce gives up a grant that came too late to be held. The waiter waits on.
+// renounce gives up a grant that came too late to be held. The waiter waits on, with an
+// attempt of another owner if its own is that of the grant, or was passed over in its run:
+// that one is released.
 func (w *waiter) renounce(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if w.got = nil; w.attempt == g {
-		delete(w.queue.tickets, g.owner)
+	if w.got = nil; w.attempt != nil && (w.attempt == g || slices.Contains(g.run.passed, w.attempt.owner)) {
+		delete(w.queue.tickets, w.attempt.owner)
 		w.attempt, w.place = nil, standing{}
 	}
 	w.state = waitBlocked
