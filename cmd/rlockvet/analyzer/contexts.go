@@ -8,11 +8,22 @@ import (
 
 // root returns a name for the context that one was made from by package context or
 // errgroup; "" if it has none.
-func (c *checker) root(ctx ast.Expr) string {
-	if parent := c.parent(ctx); parent != nil {
-		return c.root(parent)
+func (c *checker) root(ctx ast.Expr) string { return c.same(c.origin(ctx)) }
+
+// origin returns the first of the contexts that one was made from, as far as they are known.
+// A variable that is met again, as its context was made from itself, is the last one.
+func (c *checker) origin(ctx ast.Expr) ast.Expr {
+	seen := make(map[*types.Var]bool)
+	for parent := c.parent(ctx); parent != nil; parent = c.parent(ctx) {
+		if v := c.variable(ctx); v != nil {
+			if seen[v] {
+				break
+			}
+			seen[v] = true
+		}
+		ctx = parent
 	}
-	return c.same(ctx)
+	return ctx
 }
 
 // parent returns the context that one was made from, nil if it is not known.
@@ -33,9 +44,7 @@ func (c *checker) parent(ctx ast.Expr) ast.Expr {
 
 // isEmpty says whether a context owns nothing for certain.
 func (c *checker) isEmpty(ctx ast.Expr) bool {
-	if parent := c.parent(ctx); parent != nil {
-		return c.isEmpty(parent)
-	}
+	ctx = c.origin(ctx)
 	call, ok := ast.Unparen(ctx).(*ast.CallExpr)
 	if v := c.variable(ctx); v != nil {
 		call, _ = c.defs.only(v)
@@ -77,9 +86,7 @@ func (c *checker) owns(ctx ast.Expr, lock string) bool {
 
 // ownsBeside is owns, without the calls that were looked at.
 func (c *checker) ownsBeside(ctx ast.Expr, lock string, seen map[*ast.CallExpr]bool) bool {
-	for parent := c.parent(ctx); parent != nil; parent = c.parent(ctx) {
-		ctx = parent
-	}
+	ctx = c.origin(ctx)
 	calls := []*ast.CallExpr{c.owners[c.same(ctx)]}
 	if v := c.variable(ctx); v != nil {
 		calls = append(calls, c.contexts(v)...)

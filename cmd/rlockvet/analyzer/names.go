@@ -24,6 +24,9 @@ func definitions(pass *analysis.Pass) defs {
 	all := make(defs)
 	for _, file := range pass.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
+			if v, ok := pass.TypesInfo.Implicits[n].(*types.Var); ok { // in a clause of a type switch
+				all[v] = append(all[v], def{})
+			}
 			to, values := assigned(n)
 			for i, e := range to {
 				id, _ := ast.Unparen(e).(*ast.Ident)

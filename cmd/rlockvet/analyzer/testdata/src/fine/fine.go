@@ -163,3 +163,55 @@ func meant(ctx context.Context, mu *rlock.Lock) error {
 	_, _, _ = mu.TryLock(ctx)
 	return hold.Unlock(ctx)
 }
+
+// A context may be derived from itself.
+func switched(x any, mu *rlock.Lock) error {
+	switch ctx := x.(type) {
+	case context.Context:
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return mu.Do(ctx, work)
+	}
+	var ctx context.Context
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return mu.Do(ctx, func(held context.Context) error { return mu.Do(held, work) })
+}
+
+func given(ctx context.Context, x any, mu *rlock.Lock) error {
+	return mu.Do(ctx, func(held context.Context) error {
+		_ = work(held)
+		switch given := x.(type) {
+		case context.Context: // may be held
+			if given.Err() != nil {
+				given = context.WithValue(ctx, 1, 1)
+			}
+			return mu.Do(given, work)
+		}
+		return nil
+	})
+}
+
+func circular(mu *rlock.Lock) {
+	var a, b context.Context
+	a = context.WithValue(b, 1, 1)
+	b = context.WithValue(a, 2, 2)
+	_ = mu.Do(a, func(held context.Context) error { return mu.Do(held, work) })
+}
+
+// What is declared first has one value nevertheless.
+func declared(ctx context.Context, locks *rlock.Client, mu *rlock.Lock) error {
+	var once *rlock.Lock
+	once = locks.NewLock("a", rlock.WithoutRenewal())
+	ctx, _, err := once.TryLock(ctx)
+	if err != nil {
+		return err
+	}
+	return mu.Do(ctx, func(held context.Context) error {
+		var short context.Context
+		var cancel func()
+		short, cancel = context.WithTimeout(held, time.Second)
+		defer cancel()
+		return mu.Do(short, func(context.Context) error { return mu.Do(short, work) })
+	})
+}
