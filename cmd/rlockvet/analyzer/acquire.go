@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
 
 	"golang.org/x/tools/go/analysis/passes/ctrlflow"
@@ -31,10 +32,58 @@ func (c *checker) checkFunc(fn ast.Node) {
 	}
 	for _, a := range c.acquisitions(body) {
 		c.checkDropped(a)
-		if v := c.local(a.hold, fn); v != nil {
-			c.walk(fn, a, v)
+		v := c.local(a.hold, fn)
+		if v == nil {
+			continue
+		}
+		if deferred, anytime := c.captured(body, a, v); !anytime {
+			c.walk(fn, a, v, deferred)
 		}
 	}
+}
+
+// captured says whether the variable of a hold was captured before the lock call, or its
+// address was taken, so that the hold may be unlocked where nobody mentions it: when the
+// function ends, or at any time.
+func (c *checker) captured(body ast.Node, a *acquisition, hold *types.Var) (deferred, anytime bool) {
+	captures := func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return c.mentions(n, hold)
+		case *ast.UnaryExpr:
+			return n.Op == token.AND && c.variable(n.X) == hold
+		}
+		return false
+	}
+	end := before(body, a, hold)
+	ast.Inspect(body, func(n ast.Node) bool {
+		if n == nil || n.Pos() >= end {
+			return false
+		}
+		if _, ok := n.(*ast.DeferStmt); ok {
+			deferred = deferred || c.find(n, captures)
+			return false
+		}
+		anytime = anytime || captures(n)
+		return !anytime
+	})
+	return deferred, anytime
+}
+
+// before returns where that ends which may run before a lock call: there, or after the loops
+// that it is in, if they share the variable of the hold.
+func before(body ast.Node, a *acquisition, hold *types.Var) token.Pos {
+	end := a.Pos()
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			if hold.Pos() < n.Pos() && n.Pos() < a.Pos() {
+				end = max(end, n.End())
+			}
+		}
+		return true
+	})
+	return end
 }
 
 // graph returns the control flow of a function.

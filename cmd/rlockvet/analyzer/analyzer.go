@@ -38,10 +38,11 @@
 //
 // # What is not found
 //
-// What happens in a called function; function values; goroutines, which may lock under the
-// outer context, to wait for those who hold it; locks behind interfaces and wrappers of
-// one's own; errors that are looked at in other ways than comparison with nil,
-// errors.Is, and NoError of package require.
+// What happens in a called function; function values; a context in a variable that a function
+// literal assigns which captures it; goroutines, which may lock under the outer context, to
+// wait for those who hold it; locks behind interfaces and wrappers of one's own; errors that
+// are looked at in other ways than comparison with nil, errors.Is, and NoError of package
+// require.
 //
 // Of tests only a call that waits for its own caller is reported: they drop what they
 // expect to be refused, and leave locks to their end.
@@ -53,6 +54,7 @@ import (
 	"bytes"
 	"go/ast"
 	"go/token"
+	"go/types"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -81,6 +83,7 @@ func run(pass *analysis.Pass) (any, error) {
 	c := &checker{
 		Pass:    pass,
 		defs:    definitions(pass),
+		moved:   moved(pass),
 		owners:  make(map[string]*ast.CallExpr),
 		ignored: ignored(pass),
 		told:    make(map[token.Pos]bool),
@@ -95,6 +98,7 @@ func run(pass *analysis.Pass) (any, error) {
 type checker struct {
 	*analysis.Pass
 	defs    defs
+	moved   map[*types.Var]bool      // captured by function literals that assign them
 	owners  map[string]*ast.CallExpr // the calls whose function literals have these contexts
 	ignored map[line]bool
 	told    map[token.Pos]bool

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/types"
 
+	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/types/typeutil"
 )
 
@@ -83,12 +84,15 @@ func (c *checker) calledIn(call *ast.CallExpr, path string) string {
 }
 
 // variable returns the variable that an expression names, nil if it is none, or blank.
-func (c *checker) variable(e ast.Expr) *types.Var {
+func (c *checker) variable(e ast.Expr) *types.Var { return variable(c.Pass, e) }
+
+// variable is the method of that name, for what is done before there is a checker.
+func variable(pass *analysis.Pass, e ast.Expr) *types.Var {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {
 		return nil
 	}
-	v, _ := c.TypesInfo.ObjectOf(id).(*types.Var)
+	v, _ := pass.TypesInfo.ObjectOf(id).(*types.Var)
 	return v
 }
 

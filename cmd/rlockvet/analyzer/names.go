@@ -29,8 +29,7 @@ func definitions(pass *analysis.Pass) defs {
 			}
 			to, values := assigned(n)
 			for i, e := range to {
-				id, _ := ast.Unparen(e).(*ast.Ident)
-				v, _ := pass.TypesInfo.ObjectOf(id).(*types.Var)
+				v := variable(pass, e)
 				switch {
 				case v == nil:
 				case len(values) == len(to):
@@ -43,6 +42,35 @@ func definitions(pass *analysis.Pass) defs {
 		})
 	}
 	return all
+}
+
+// moved returns the variables that a function literal assigns without having declared them:
+// which value they have elsewhere depends on when it runs.
+func moved(pass *analysis.Pass) map[*types.Var]bool {
+	all := make(map[*types.Var]bool)
+	for _, file := range pass.Files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.FuncLit); ok {
+				noteMoved(pass, lit, all)
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// noteMoved notes the variables that a function literal assigns without having declared
+// them.
+func noteMoved(pass *analysis.Pass, lit *ast.FuncLit, all map[*types.Var]bool) {
+	ast.Inspect(lit.Body, func(n ast.Node) bool {
+		to, _ := assigned(n)
+		for _, e := range to {
+			if v := variable(pass, e); v != nil && (v.Pos() < lit.Pos() || v.Pos() >= lit.End()) {
+				all[v] = true
+			}
+		}
+		return true
+	})
 }
 
 // assigned returns to what a node assigns, and what: one value for all, or for each.

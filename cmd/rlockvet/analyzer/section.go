@@ -93,10 +93,11 @@ func (c *checker) isSame(called, held ast.Expr) bool {
 	return a != "" && a == b && !(reads && read)
 }
 
-// isOuter says whether a context was there before the section.
+// isOuter says whether a context was there before the section. It is not known of one in a
+// variable that a function literal assigns, which may be that of the section.
 func (c *checker) isOuter(ctx ast.Expr, s section) bool {
 	root := c.root(ctx)
-	if root == "" || c.isEmpty(ctx) {
+	if root == "" || c.isEmpty(ctx) || c.moved[c.variable(c.origin(ctx))] {
 		return false
 	}
 	if s.outer != nil {

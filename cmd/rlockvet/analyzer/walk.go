@@ -39,14 +39,15 @@ type walker struct {
 	leaked           bool
 }
 
-// walk follows all ways from a lock call.
-func (c *checker) walk(fn ast.Node, a *acquisition, hold *types.Var) {
+// walk follows all ways from a lock call, whose hold may be unlocked in the end by what was
+// deferred before.
+func (c *checker) walk(fn ast.Node, a *acquisition, hold *types.Var, deferred bool) {
 	w := &walker{
-		checker: c, a: a, hold: hold, err: c.variable(a.err), outer: c.variable(a.ctx),
+		checker: c, a: a, hold: hold, err: c.variable(a.err), outer: c.variable(c.origin(a.ctx)),
 		held: section{lock: a.lock, outer: a.ctx, inside: "the context that Lock returned"},
 		seen: make(map[state]bool),
 	}
-	s := state{knows: fresh}
+	s := state{knows: fresh, deferred: deferred}
 	if isBlank(a.err) {
 		s.knows = sure
 	}

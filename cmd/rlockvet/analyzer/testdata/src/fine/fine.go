@@ -215,3 +215,103 @@ func declared(ctx context.Context, locks *rlock.Client, mu *rlock.Lock) error {
 		return mu.Do(short, func(context.Context) error { return mu.Do(short, work) })
 	})
 }
+
+// What was there before the lock call unlocks the hold.
+func deferredBefore(ctx context.Context, mu *rlock.Lock) error {
+	var hold *rlock.Hold
+	defer func() {
+		if hold != nil {
+			_ = hold.Unlock(ctx)
+		}
+	}()
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return work(held)
+}
+
+func definedBefore(ctx context.Context, mu *rlock.Lock) error {
+	var hold *rlock.Hold
+	unlock := func() error { return hold.Unlock(ctx) }
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(work(held), unlock()); err != nil {
+		return err
+	}
+	return mu.Do(ctx, work) // nothing is held any more
+}
+
+func definedInLoop(ctx context.Context, locks []*rlock.Lock) (err error) {
+	var held context.Context
+	var hold *rlock.Hold
+	var unlock func()
+	for _, mu := range locks {
+		if unlock != nil {
+			unlock()
+		}
+		held, hold, err = mu.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		_ = work(held)
+		if unlock == nil {
+			unlock = func() { _ = hold.Unlock(ctx) }
+		}
+	}
+	return nil
+}
+
+func addressed(ctx context.Context, mu *rlock.Lock, unlock func(**rlock.Hold)) error {
+	var hold *rlock.Hold
+	defer unlock(&hold)
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return work(held)
+}
+
+// The outer variable has the context of the lock.
+func moved(ctx context.Context, mu, other *rlock.Lock) error {
+	return mu.Do(ctx, func(held context.Context) error {
+		ctx = held
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return errors.Join(mu.Do(ctx, work), mu.Do(short, work), other.Do(ctx, work))
+	})
+}
+
+func movedInside(ctx context.Context, mu, other *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)
+	return other.Do(held, func(inner context.Context) error {
+		ctx = inner
+		return mu.Do(ctx, work)
+	})
+}
+
+func movedBefore(ctx context.Context, mu *rlock.Lock) error {
+	use := func(held context.Context) { ctx = held }
+	return mu.Do(ctx, func(held context.Context) error {
+		use(held)
+		return mu.Do(ctx, work)
+	})
+}
+
+func movedOrigin(ctx context.Context, mu *rlock.Lock) error {
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	held, hold, err := mu.Lock(short)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(short)
+	ctx = held
+	return mu.Do(ctx, work)
+}

@@ -128,3 +128,29 @@ func deferred(ctx context.Context, mu *rlock.Lock) error {
 	}
 	return again.Unlock(ctx)
 }
+
+func deferredBefore(ctx context.Context, mu *rlock.Lock) error {
+	var hold *rlock.Hold
+	defer func() {
+		if hold != nil {
+			_ = hold.Unlock(ctx)
+		}
+	}()
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_ = work(held)
+	return mu.Do(ctx, work) // want `mu.Do under ctx waits for the lock that is held here, which ctx does not own; use held`
+}
+
+// A function may assign its own variables.
+func inLiteral(mu *rlock.Lock) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx = context.WithValue(ctx, 1, 1)
+		return mu.Do(ctx, func(held context.Context) error {
+			_ = work(held)
+			return mu.Do(ctx, work) // want `mu.Do under ctx waits for the lock that is held here`
+		})
+	}
+}

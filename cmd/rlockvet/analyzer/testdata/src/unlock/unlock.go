@@ -136,3 +136,39 @@ func joined(ctx context.Context, mu *rlock.Lock, proof string) error {
 	}
 	return hold.Unlock(held)
 }
+
+// What is captured later does not help on a way that leaves before.
+func capturedLate(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx) // want `hold of mu.Lock is not unlocked before the return in line 147`
+	if err != nil {
+		return err
+	}
+	if err := work(held); err != nil {
+		return err
+	}
+	defer func() { _ = hold.Unlock(ctx) }()
+	return work(held)
+}
+
+func deferredOther(ctx context.Context, a, b *rlock.Lock) error {
+	ctx, hold, err := a.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)         // of a
+	ctx, hold, err = b.Lock(ctx) // want `hold of b.Lock is not unlocked before the return in line 163`
+	if err != nil {
+		return err
+	}
+	return work(ctx)
+}
+
+func capturedInLoop(ctx context.Context, names []*rlock.Lock) {
+	for _, mu := range names {
+		held, hold, err := mu.Lock(ctx) // want `hold of mu.Lock is not unlocked before it is overwritten in line 168`
+		if err != nil || work(held) != nil {
+			continue
+		}
+		func() { _ = hold.Unlock(ctx) }()
+	}
+}
