@@ -203,6 +203,25 @@ func TestWithoutSpans(t *testing.T) {
 	require.Len(t, w.spans.Ended(), 1)
 }
 
+// A call whose span came to nothing leaves that of its caller alone.
+func TestSpanOfTheCaller(t *testing.T) {
+	w := newWorld(t, rlockotel.WithLockNames(func(string) string { panic("no name") }))
+	ctx, root := w.tracer.Start(t.Context(), "root")
+	mu := w.client.NewLock("a")
+	require.NoError(t, mu.Do(ctx, nothing))
+	require.True(t, root.IsRecording(), "after a lock that was free")
+
+	w.server.HSet("a", "somebody:1", "1")
+	w.server.SetTTL("a", time.Hour)
+	require.ErrorIs(t, mu.DoFor(ctx, 50*time.Millisecond, nothing), rlock.ErrNotAcquired)
+	require.NoError(t, w.client.Close(t.Context()), "everything is told")
+	require.True(t, root.IsRecording(), "after a refusal")
+	root.End()
+	require.Len(t, w.spans.Ended(), 1)
+	require.Empty(t, w.spans.Ended()[0].Attributes())
+	require.Empty(t, w.spans.Ended()[0].Events())
+}
+
 // One operation is a Lock and an Unlock of a lock that 64 goroutines want: in memory but
 // for one in a thousand.
 func BenchmarkHot(b *testing.B) {

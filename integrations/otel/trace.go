@@ -33,12 +33,16 @@ func (t *Telemetry) start(ctx context.Context, a rlock.Attempt) context.Context 
 	if span.IsRecording() {
 		span.SetAttributes(t.attributes(a.Lock, keyKind.String(string(a.Kind)))...)
 	}
-	return ctx
+	return context.WithValue(ctx, ownSpan{}, span)
 }
 
+// ownSpan is the key of the span of a call in its context. The newest span there may be
+// that of the caller, if start has panicked or what it returned was dropped.
+type ownSpan struct{}
+
 func waiting(ctx context.Context, r rlock.Refusal) {
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
+	span, ok := ctx.Value(ownSpan{}).(trace.Span)
+	if !ok || !span.IsRecording() {
 		return
 	}
 	span.AddEvent("rlock.refused", trace.WithTimestamp(r.At), trace.WithAttributes(
@@ -47,21 +51,27 @@ func waiting(ctx context.Context, r rlock.Refusal) {
 }
 
 func (t *Telemetry) acquired(ctx context.Context, a rlock.Acquisition) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		span.SetAttributes(keyOutcome.String(string(a.Outcome)), keyTries.Int(a.Tries))
-		if busy, ok := errors.AsType[*rlock.NotAcquiredError](a.Err); ok && busy.Holder != "" {
-			span.SetAttributes(keyHolder.String(busy.Holder))
-		}
-		switch a.Outcome {
-		case rlock.OutcomeUnavailable, rlock.OutcomeError:
-			span.RecordError(a.Err)
-			span.SetStatus(codes.Error, a.Err.Error())
-		}
-		span.End()
-	} else {
-		span.End()
+	if span, ok := ctx.Value(ownSpan{}).(trace.Span); ok {
+		end(span, a)
 	}
 	t.observeAcquisition(ctx, a)
+}
+
+// end ends the span of a call, which says how the call has ended.
+func end(span trace.Span, a rlock.Acquisition) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(keyOutcome.String(string(a.Outcome)), keyTries.Int(a.Tries))
+	if busy, ok := errors.AsType[*rlock.NotAcquiredError](a.Err); ok && busy.Holder != "" {
+		span.SetAttributes(keyHolder.String(busy.Holder))
+	}
+	switch a.Outcome {
+	case rlock.OutcomeUnavailable, rlock.OutcomeError:
+		span.RecordError(a.Err)
+		span.SetStatus(codes.Error, a.Err.Error())
+	}
 }
 
 // Hook returns a hook for the go-redis client under the locks; of a cluster client, for
