@@ -54,6 +54,12 @@ func (t *Telemetry) released(ctx context.Context, r rlock.Release) {
 	t.hold.Record(ctx, r.Held.Seconds(), t.set(r.Lock, r.Kind, r.Outcome))
 }
 
+// lost records a hold that no Unlock has ended, once for each grant: also that of a member
+// of a multi lock, whose own end is told to released.
+func (t *Telemetry) lost(l rlock.Loss) {
+	t.hold.Record(context.Background(), l.Held.Seconds(), t.set(l.Lock, l.Kind, rlock.OutcomeLost))
+}
+
 func (t *Telemetry) renewed(r rlock.Renewal) {
 	t.margin.Record(context.Background(), r.Margin.Seconds())
 }

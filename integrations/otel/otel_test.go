@@ -193,6 +193,40 @@ func TestMetrics(t *testing.T) {
 	require.LessOrEqual(t, points, 60)
 }
 
+// A hold that was lost is one of the holds, once.
+func TestHoldOfALoss(t *testing.T) {
+	for name, opts := range map[string][]rlockotel.Option{"spans": nil, "no spans": {rlockotel.WithoutSpans()}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, opts...)
+			held, hold, err := w.client.NewLock("a").Lock(t.Context())
+			require.NoError(t, err)
+			w.server.Del("a")
+			require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+			require.NoError(t, w.client.NewLock("b").Do(t.Context(), nothing))
+			require.NoError(t, w.client.Close(t.Context()), "everything is told")
+			require.Equal(t, map[string]uint64{"lost": 1, "released": 1}, w.holds(t))
+		})
+	}
+}
+
+// holds returns how many holds have ended, by outcome.
+func (w *world) holds(t *testing.T) map[string]uint64 {
+	t.Helper()
+	var got metricdata.ResourceMetrics
+	require.NoError(t, w.metrics.Collect(t.Context(), &got))
+	all := make(map[string]uint64)
+	for _, m := range got.ScopeMetrics[0].Metrics {
+		if m.Name != "rlock.hold.duration" {
+			continue
+		}
+		for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
+			outcome, _ := p.Attributes.Value("rlock.outcome")
+			all[outcome.AsString()] += p.Count
+		}
+	}
+	return all
+}
+
 // Without spans, the span of the caller is left alone.
 func TestWithoutSpans(t *testing.T) {
 	w := newWorld(t, rlockotel.WithoutSpans())

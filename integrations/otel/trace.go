@@ -17,7 +17,7 @@ import (
 // is not part of it. Its event `rlock.refused` names the holder at each refusal.
 func (t *Telemetry) Trace() rlock.Trace {
 	if t.spanless {
-		return rlock.Trace{Acquired: t.observeAcquisition, Renewed: t.renewed, Released: t.released}
+		return rlock.Trace{Acquired: t.observeAcquisition, Renewed: t.renewed, Released: t.released, Lost: t.lost}
 	}
 	return rlock.Trace{
 		Start:    t.start,
@@ -25,6 +25,7 @@ func (t *Telemetry) Trace() rlock.Trace {
 		Acquired: t.acquired,
 		Renewed:  t.renewed,
 		Released: t.released,
+		Lost:     t.lost,
 	}
 }
 
