@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,18 +44,27 @@ func TestAlerts(t *testing.T) {
 }
 
 // A real Prometheus scrapes a program with locks. It takes the alert rules, and each query
-// of the dashboard finds something.
+// of the dashboard finds something, as does each selector of the alerts.
 func TestPrometheus(t *testing.T) {
 	needs(t, "prometheus")
+	for format, opts := range map[string]promhttp.HandlerOpts{
+		"text":        {},
+		"OpenMetrics": {EnableOpenMetrics: true}, // has le="10.0", as Prometheus 3 has of either
+	} {
+		t.Run(format, func(t *testing.T) { t.Parallel(); testPrometheus(t, opts) })
+	}
+}
+
+func testPrometheus(t *testing.T, opts promhttp.HandlerOpts) {
 	client := newClient(t)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(rlockprom.NewCollector(client))
-	program := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	program := httptest.NewServer(promhttp.HandlerFor(registry, opts))
 	defer program.Close()
 	use(t, client)
 	p := startPrometheus(t, strings.TrimPrefix(program.URL, "http://"))
 
-	for _, query := range append(queries(t), "rlock_held", `rlock_calls_total{outcome="acquired"} > 0`) {
+	for _, query := range slices.Concat(queries(t), selectors(t), []string{"rlock_held", `rlock_calls_total{outcome="acquired"} > 0`}) {
 		p.await(t, "/api/v1/query?query="+url.QueryEscape(query), func(answer map[string]any) bool {
 			return len(answer["result"].([]any)) > 0
 		})
@@ -95,6 +106,15 @@ func queries(t *testing.T) (all []string) {
 		}
 	}
 	require.Len(t, dashboard.Panels, 8)
+	return all
+}
+
+// selectors returns those of the alerts.
+func selectors(t *testing.T) []string {
+	text, err := os.ReadFile("alerts.yml")
+	require.NoError(t, err)
+	all := regexp.MustCompile(`rlock_\w+(\{[^{}]*\})?`).FindAllString(string(text), -1)
+	require.Contains(t, all, `rlock_losses_total{cause!="closed"}`)
 	return all
 }
 
