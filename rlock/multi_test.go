@@ -3,9 +3,9 @@ package rlock_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"

@@ -53,7 +53,7 @@ const (
 // Outcomes of holds, beside [OutcomeUnavailable].
 const (
 	OutcomeReleased Outcome = "released" // unlocked: free, or passed on
-	OutcomeLost     Outcome = "lost"     // of a multi lock: one of its members was lost before
+	OutcomeLost     Outcome = "lost"     // it was lost before; in a [Release] that is told of a multi lock only, of others by Lost
 )
 
 // outcomeNumber is a number for each outcome of calls.

@@ -33,7 +33,8 @@ type KindStats struct {
 func (k *KindStats) Acquired() int64 { return k.Calls[OutcomeAcquired] + k.Calls[OutcomeHandedOff] }
 
 // Wakeups says by what waiting calls were woken, other than by goroutines of their own
-// client. Most of them should be messages: who relies on timers waits for longer.
+// client. Where locks are held for short, most of them should be messages. In a wait of
+// long, the first in the queue of a client asks every five seconds, by a timer.
 type Wakeups struct {
 	Message   int64 // from whoever released the lock
 	TTL       int64 // a timer: the holder's lease should be over, or nothing was heard for too long

@@ -87,4 +87,14 @@ var ofJoining = []mutation{
 		"held = append(held, c.joins.all()...)", "",
 		"rlock", "TestCloseOfAClientThatHasJoined", quick,
 	},
+	{
+		"who has joined looks after a third of a longer lease", "watchdog/scheduler.go",
+		"e.duration = min(e.duration, e.renew)", "",
+		"rlock", "TestFakeTimeJoinedAfterALongerNestedLease", quick,
+	},
+	{
+		"who has joined cleans up in place of the holder", "rlock/late.go",
+		"if g.lock.joined {", "if false {",
+		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
+	},
 }

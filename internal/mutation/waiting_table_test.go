@@ -164,8 +164,38 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
 	{
+		"a follower whose time is over returns what it has", "rlock/share.go",
+		"			return ctx, nil, l.givenUp(wait, nil)\n		case !call.left", "			return held, hold, err\n		case !call.left",
+		"rlock", "TestFakeTimeFollowerWhoseTimeIsOver", quick,
+	},
+	{
+		"the heir of a lost grant keeps an owner that is released", "rlock/waiter.go",
+		" || slices.Contains(g.run.passed, w.attempt.owner))", ")",
+		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
+	},
+	{
+		"a fair waiter without a place does not ask", "rlock/fair.go",
+		"case w.place.silent > 0, !w.place.held:", "case w.place.silent > 0:",
+		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
+	},
+	{
+		"a failed nested hold leaves a lost grant to its lease", "rlock/nest.go",
+		"errors.Is(err, ErrLeaseLost) && left == 0:", "false:",
+		"rlock", "TestFakeTimeLastHoldOfALostGrantFails", quick,
+	},
+	{
+		"a message from the future is trusted", "rlock/ticket.go",
+		" sent.After(now),", "",
+		"rlock", "TestGrantByMessage", quick,
+	},
+	{
+		"a proxy gets the keys of several locks that poll", "internal/kind/plain.go",
+		"return p.Gathers() && !p.fair()", "return !p.fair()",
+		"rlock", "TestMultiOfPollingLocks", quick,
+	},
+	{
 		"a multi lock takes fair locks out of turn", "internal/kind/plain.go",
-		"return !p.fair()", "return true",
+		"return p.Gathers() && !p.fair()", "return p.Gathers()",
 		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", long,
 	},
 	{
