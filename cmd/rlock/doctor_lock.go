@@ -30,10 +30,13 @@ type trial struct {
 }
 
 // checkLock takes, renews, releases and waits for a lock through the library. What the
-// library says must be said twice: this host may have stood still for a moment.
+// library says must be said twice, since this host may have stood still for a moment. A
+// trial longer than the lease was no such moment: its waiters were not woken, and a second
+// one would take as long.
 func (d *doctor) checkLock(ctx context.Context) {
+	start := time.Now()
 	f, said, err := d.tryLock(ctx)
-	if err == nil && said != "" {
+	if err == nil && said != "" && time.Since(start) < trialLease {
 		f, said, err = d.tryLock(ctx)
 	}
 	switch {
