@@ -169,22 +169,20 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 	return held, all, nil
 }
 
-// takeOne takes a member in the ordinary way.
+// takeOne takes a member in the ordinary way. Its requests have the values of wait. The
+// loss of a part ends them as well.
 func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (context.Context, error) {
-	var part *Hold
-	var err error
-	if once {
-		held, part, err = member.tryLock(held, held)
-	} else {
-		// wait descends from the context that held descends from, and differs by a
-		// deadline at most. The loss of a part ends the wait as well.
-		waiting, cancel := held, context.CancelFunc(func() {})
-		if deadline, ok := wait.Deadline(); ok {
-			waiting, cancel = context.WithDeadline(held, deadline)
-		}
-		defer cancel()
-		held, part, err = member.lock(held, waiting)
+	if held.Err() != nil {
+		return held, member.tooLate(held)
 	}
+	waiting, cancel := context.WithCancelCause(wait)
+	defer cancel(nil)
+	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+	take := member.lock
+	if once {
+		take = member.tryLock
+	}
+	held, part, err := take(held, waiting)
 	if err == nil {
 		h.parts.holds = append(h.parts.holds, part)
 	}

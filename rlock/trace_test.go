@@ -246,3 +246,24 @@ func TestTraceMisbehaves(t *testing.T) {
 		})
 	}
 }
+
+// What Start put into the context has everything that the call does, also for a multi lock
+// whose first member is held.
+func TestTraceOfAMultiLock(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	type startKey struct{}
+	told := make(chan any, 100)
+	c := newClient(t, srv, &rlock.Options{Trace: rlock.Trace{
+		Start: func(ctx context.Context, _ rlock.Attempt) context.Context {
+			return context.WithValue(ctx, startKey{}, true)
+		},
+		Waiting: func(ctx context.Context, _ rlock.Refusal) { told <- ctx.Value(startKey{}) },
+	}})
+	_, theirs := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+	w := begin(t.Context(), rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b")))
+	require.Equal(t, true, within(t, 30*time.Second, told))
+	require.NoError(t, theirs.Unlock(t.Context()))
+	_, hold := w.acquired(t)
+	require.NoError(t, hold.Unlock(t.Context()))
+}
