@@ -25,10 +25,11 @@ const limit = 10 * time.Second
 // Server is a redis-server process of one test. Its methods without a
 // [testing.TB] may be called from any goroutine.
 type Server struct {
-	tb   testing.TB
-	args []string
-	dir  string
-	port int
+	tb    testing.TB
+	args  []string
+	dir   string
+	port  int
+	claim net.Listener // of the port, also while the server is dead
 
 	mu      sync.Mutex // serialises Kill, Restart, Stop and Cont; guards the rest
 	proc    *process
@@ -74,15 +75,16 @@ func start(tb testing.TB, args []string) *Server {
 	s := &Server{tb: tb, args: args, dir: dir}
 	tb.Cleanup(func() {
 		s.Kill()
+		_ = s.claim.Close()
 		showLog(tb, s.Addr(), s.logFile())
 		_ = os.RemoveAll(dir)
 	})
 	for range 10 {
-		s.port = freePort()
+		s.port, s.claim = claimPort()
 		if err = s.run(); err == nil || !strings.Contains(err.Error(), "Address already in use") {
 			break
 		}
-		_ = os.Remove(s.logFile())
+		_ = errors.Join(s.claim.Close(), os.Remove(s.logFile()))
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -93,20 +95,29 @@ func start(tb testing.TB, args []string) *Server {
 // binary is what serves, or none where there is nothing to serve.
 func binary() string { return cmp.Or(os.Getenv("RLOCK_REDIS_SERVER"), "redis-server") }
 
-// freePort returns a port that is free now. It lies below the ports that the
-// system gives to outgoing connections, or one of those, perhaps a client
-// dialling in vain, could take the place of a killed server before its Restart.
-// The bus port of a cluster node, 10000 higher, lies below them as well.
-func freePort() int {
+// claimPort returns a port that is free now, and that no other server of this package gets
+// until the listener is closed: a test that asks a dead server would be answered by another
+// one. Ports are even; the listener has the one behind it, and accepts nothing.
+//
+// They lie below the ports that the system gives to outgoing connections, or one of those,
+// perhaps a client dialling in vain, could take the place of a killed server before its
+// Restart. The bus port of a cluster node, 10000 higher, lies below them as well.
+func claimPort() (port int, claim net.Listener) {
 	for {
-		port := 10000 + rand.IntN(10000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			_ = l.Close()
-			return port
+		port = 10000 + 2*rand.IntN(5000)
+		claim, err := net.Listen("tcp", loopback(port+1))
+		if err != nil {
+			continue
 		}
+		if l, err := net.Listen("tcp", loopback(port)); err == nil {
+			_ = l.Close()
+			return port, claim
+		}
+		_ = claim.Close()
 	}
 }
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // run starts the process and waits until it serves. mu is held, or s is new.
 func (s *Server) run() error {
@@ -158,7 +169,7 @@ func (s *Server) socket() string  { return filepath.Join(s.dir, "sock") }
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
 // Addr returns the server's host:port, the same for the whole test.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string { return loopback(s.port) }
 
 // URL returns the address as [redis.ParseURL] wants it.
 func (s *Server) URL() string { return "redis://" + s.Addr() }

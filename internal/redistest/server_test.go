@@ -70,6 +70,18 @@ func TestKillAndRestart(t *testing.T) {
 	}
 }
 
+// Otherwise a test that asks its dead server would be answered by that of another test.
+func TestPortOfADeadServerIsKept(t *testing.T) {
+	t.Parallel()
+	srv := Start(t)
+	srv.Kill()
+	for range 20_000 { // 5,000 ports
+		port, claim := claimPort()
+		require.NoError(t, claim.Close())
+		require.NotEqual(t, srv.port, port)
+	}
+}
+
 func TestStopAndCont(t *testing.T) {
 	s := Start(t)
 	rdb := s.Client(t, noRetry, func(o *redis.Options) { o.ReadTimeout = 250 * time.Millisecond })
