@@ -182,11 +182,11 @@ func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (con
 	if once {
 		take = member.tryLock
 	}
-	held, part, err := take(held, waiting)
+	inner, part, err := take(held, waiting)
 	if err == nil {
 		h.parts.holds = append(h.parts.holds, part)
 	}
-	return held, err
+	return inner, err
 }
 
 // abandon unlocks the parts. It does not wait longer than wait allows.

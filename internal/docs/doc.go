@@ -1,3 +1,3 @@
 // Package docs has only tests: of the Markdown files in the repository. Their links
-// lead somewhere, and the tests that they name exist.
+// lead somewhere, the tests that they name exist, and their Go compiles.
 package docs
