@@ -177,7 +177,11 @@ func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (con
 	}
 	waiting, cancel := context.WithCancelCause(wait)
 	defer cancel(nil)
-	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+	defer context.AfterFunc(held, func() {
+		if why := context.Cause(held); errors.Is(why, ErrLeaseLost) { // otherwise wait ends as well
+			cancel(why)
+		}
+	})()
 	take := member.lock
 	if once {
 		take = member.tryLock
