@@ -1,19 +1,22 @@
--- Removes a lock whoever holds it, and passes it on. The one script that names no
--- owner, hence the one that must not be repeated blindly.
+-- Removes a lock whoever holds it, or only if it is a certain owner, and passes it on.
+-- Without an owner it must not be repeated blindly.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  queue; nil for a lock that has none
 -- KEYS[3]  fencing counter; nil for a lock without tokens
 -- ARGV[1]  PUBLISH, SPUBLISH, or both
+-- ARGV[2]  owner; nil for any
 --
 -- reply    {1}              removed
---          {0}              it was free
+--          {0}              it was free, or somebody else holds it
 --          {-1, key, type}  key belongs to something that is not a lock
-local what = kind(KEYS[1])
+local what, holder = kind(KEYS[1])
 if what == 'none' then
     return {0}
 elseif what ~= 'lock' then
     return {-1, KEYS[1], what}
+elseif ARGV[2] and holder ~= ARGV[2] then
+    return {0}
 end
 redis.call('del', KEYS[1])
 if not KEYS[2] then

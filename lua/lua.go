@@ -146,6 +146,7 @@ type Ending struct {
 	Tickets        []string // owners whose tickets are taken out as well
 	Used, Reserved int64    // with Counter: the newest token used, and the last one that is reserved
 	Silent         bool     // nothing is announced; only for a lock without queue
+	Evict          bool     // not g.Owner's client asks: whoever is next is told, also if it is of that client
 }
 
 // Released is the answer to Release.
@@ -168,6 +169,8 @@ func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error)
 			commands = ""
 		}
 		answer, err = releaseAloneScript.run(ctx, r, []string{g.Key}, g.Owner, commands)
+	case e.Evict:
+		answer, err = g.force(ctx, r, g.Owner)
 	case g.Counter == "":
 		answer, err = releaseScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, commands, strings.Join(e.Tickets, " "))
 	default:
@@ -268,6 +271,15 @@ func owned(r reply, err error) error {
 // whether there was one. Do not repeat it after an unknown outcome: it would
 // remove the next grant as well.
 func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
+	reply, err := g.force(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	return reply.status() == done, nil
+}
+
+// force removes the lock, whoever holds it, or one owner's.
+func (g Grant) force(ctx context.Context, r Runner, owner ...any) (reply, error) {
 	keys := []string{g.Key}
 	if g.Queue != "" {
 		keys = append(keys, g.Queue)
@@ -275,11 +287,7 @@ func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
 			keys = append(keys, g.Counter)
 		}
 	}
-	reply, err := forceScript.run(ctx, r, keys, g.Family.publish())
-	if err != nil {
-		return false, err
-	}
-	return reply.status() == done, nil
+	return forceScript.run(ctx, r, keys, append([]any{g.Family.publish()}, owner...)...)
 }
 
 // State is what the server knows of a lock.

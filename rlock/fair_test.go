@@ -152,6 +152,31 @@ func TestFairForceUnlock(t *testing.T) {
 	})
 }
 
+// The next in the queue may be of the same client as the owner that is removed: nobody but
+// the server can tell it.
+func TestFakeTimeUnlockOwnerTellsTheSameClient(t *testing.T) {
+	for name, option := range map[string][]rlock.LockOption{"fair": nil, "fenced": {rlock.WithFencing()}} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				here, there := f.client(t, nil).NewFairLock("a", option...), f.client(t, nil).NewFairLock("a", option...)
+				_, hold := lock(t, t.Context(), here)
+				next := begin(t.Context(), here)
+				awaitQueue(t, f.rdb, "a", 1)
+				time.Sleep(time.Second) // it hears
+				removed, err := there.UnlockOwner(t.Context(), hold.Owner())
+				require.NoError(t, err)
+				require.True(t, removed)
+				began := time.Now()
+				held, mine := next.acquired(t)
+				require.Less(t, time.Since(began), time.Second)
+				require.NoError(t, mine.Unlock(held))
+				require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrLeaseLost)
+			})
+		})
+	}
+}
+
 // Fair and plain locks of one name are one lock.
 func TestFairExcludesPlain(t *testing.T) {
 	t.Parallel()

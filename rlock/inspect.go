@@ -64,7 +64,7 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 		return false, err
 	}
 	_, err = once(ctx, l, func(ctx context.Context, r lua.Runner) (lua.Released, error) {
-		return l.wire.Release(ctx, r, owner, lua.Ending{})
+		return l.wire.Release(ctx, r, owner, lua.Ending{Evict: true})
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
 		return false, nil
