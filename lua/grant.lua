@@ -39,9 +39,8 @@ local function again(key, counter, lease, ttl, spare)
             return strange(counter)
         end
     end
-    if ttl < tonumber(lease) then
-        redis.call('pexpire', key, lease)
-    end
+    -- Without a write here, WAIT behind it would not wait for the one that granted the lock.
+    redis.call('pexpire', key, math.max(ttl, tonumber(lease)))
     if not counter then
         return 1
     end

@@ -43,12 +43,12 @@ if KEYS[3] then
         return strange(KEYS[3])
     end
 end
+if KEYS[3] and (not held or token == '0') then -- or the counter has gone meanwhile
+    token = following(KEYS[3], token)
+end
 if held then -- the answer to an earlier delivery was lost
     extend(KEYS[1], ARGV[3], ARGV[2], shared, tonumber(ARGV[1]))
     return {1, number(token)}
-end
-if KEYS[3] then
-    token = following(KEYS[3], token)
 end
 if mode == 'read' then -- all its readers were taken out
     redis.call('del', KEYS[1])

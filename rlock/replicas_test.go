@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -132,6 +134,25 @@ func TestReplicasWait(t *testing.T) {
 		require.Empty(t, hgetall(t, master.Client(t), "a"))
 	}
 	replicas[0].Cont()
+}
+
+// An owner that asks again has the lock already. From Redis 7.2 on, WAIT waits for the last
+// write of its own connection only, so there must be one.
+func TestReplicasOfARepetition(t *testing.T) {
+	t.Parallel()
+	master, _ := newReplicas(t, 1)
+	rdb := master.Client(t)
+	written := regexp.MustCompile(`cmdstat_pexpire:calls=(\d+)`)
+	writes := func() string { return written.FindStringSubmatch(rdb.Info(t.Context(), "commandstats").Val())[1] }
+	g := lua.Grant{Key: "a", Owner: "x:1"}
+	for range 2 {
+		r, err := lua.Acquire(t.Context(), rdb, g, time.Minute, 0)
+		require.NoError(t, err)
+		require.True(t, r.Acquired)
+		require.NoError(t, rdb.PExpire(t.Context(), "a", time.Hour).Err(), "the lease is longer than the one asked for")
+	}
+	require.Equal(t, "4", writes())
+	require.Greater(t, rdb.PTTL(t.Context(), "a").Val(), time.Minute)
 }
 
 // In a cluster the question goes to the key's node, also after a slot has moved.
