@@ -98,3 +98,44 @@ func TestFakeTimeQuorumLoss(t *testing.T) {
 		})
 	}
 }
+
+// A majority has said that it is gone. What the others still have is given back.
+func TestFakeTimeQuorumRefusedRenewal(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, f := range all[1:] { // they forget it
+			require.True(t, f.Del("a"))
+		}
+		<-held.Done()
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.False(t, all[0].Exists("a"))
+	})
+}
+
+// A token is raised where the grant has shares: on another server the share of a later
+// holder may be older than that.
+func TestFakeTimeQuorumRaisesWhereItHolds(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, _ := fakeServers(t)
+		var clients []*rlock.Client
+		for _, f := range all {
+			clients = append(clients, f.client(t, nil))
+		}
+		mu := rlock.NewQuorumLock("a", clients, rlock.WithFencing())
+		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
+		require.NoError(t, hold.Unlock(held))
+		all[2].holder("a", time.Minute)
+		open := all[0].hold(isScript("floor"))
+		_, _, err := mu.TryLock(t.Context())
+		open()
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		time.Sleep(10 * time.Second)
+		held, hold = lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held))
+	})
+}

@@ -59,7 +59,8 @@ func (g *grant) release(ctx context.Context) (err error) {
 // outlives the trust in it by the guard and the drift, and has no end if somebody has
 // removed the TTL of the key.
 func (g *grant) releaseRest(ctx context.Context) {
-	if !errors.Is(g.lossOrNil(), errGone) {
+	// Of several servers only a majority has said that it is gone.
+	if !errors.Is(g.lossOrNil(), errGone) || g.lock.kind == quorumKind {
 		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
 		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
 			g.sweep()

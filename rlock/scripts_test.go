@@ -67,6 +67,8 @@ func scripts(name string) (words []string) {
 			_, _ = lua.Confirm(ctx, &a, g)
 		case "force":
 			_, _ = lua.ForceRelease(ctx, &a, g)
+		case "floor":
+			_ = lua.Floor(ctx, &a, g, 1)
 		case "rwread":
 			_, _ = lua.AcquireRead(ctx, &a, rw, time.Second)
 		case "rwwrite":

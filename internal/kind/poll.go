@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/pubsub"
 )
@@ -19,6 +20,7 @@ type vote[T any] struct {
 }
 
 var (
+	errNoShare = errors.New("has no share of the grant")
 	errPending = errors.New("no answer yet")
 	errCrowded = errors.New("not asked: too many requests have no answer")
 )
@@ -64,13 +66,15 @@ func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *P
 }
 
 // cast makes the request to one server, unless too many have no answer.
-func cast[T any](ctx context.Context, p *Plain, request func(context.Context, *Plain) (T, error)) (v vote[T]) {
+func cast[T any](ctx context.Context, p *Plain, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
 	defer p.server.asked.Add(-1)
 	if p.server.asked.Add(1) > maxAsked {
 		v.err = errCrowded
 		return v
 	}
-	v.value, v.err = request(ctx, p)
+	if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
+		v.err = request.ErrCrowded // ctx ends with the poll; who has asked is still there, and may ask again
+	}
 	return v
 }
 

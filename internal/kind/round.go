@@ -64,7 +64,7 @@ func (q *Quorum) once(ctx context.Context, lease time.Duration) (a Answer, split
 	t := q.tally(votes)
 	err = t.err
 	if t.won && q.fenced && err == nil {
-		err = q.raise(ctx, t.token)
+		err = q.raise(ctx, t.token, votes)
 	}
 	q.decide(b, votes, t.won && err == nil)
 	switch {
@@ -167,9 +167,13 @@ func (q *Quorum) settled(votes []vote[share]) bool {
 	return mine >= q.majority() || others >= q.majority()
 }
 
-// raise makes every later token greater.
-func (q *Quorum) raise(ctx context.Context, token int64) error {
+// raise makes every later token greater: a later grant has a share of one of these servers,
+// and there it comes after the one of this grant. Elsewhere it may be older.
+func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) error {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
+		if !shares[slices.Index(q.nodes, p)].value.Acquired {
+			return struct{}{}, errNoShare
+		}
 		return struct{}{}, lua.Floor(ctx, p.server.RDB, p.grant, token)
 	}, decisive, nil)
 	if done, _ := outcomes(votes); done < q.majority() {
