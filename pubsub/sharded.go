@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,16 +39,25 @@ func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error)
 		func() error { return cluster.PubSubShardNumSub(ctx, "0").Err() },
 	} {
 		err := ask()
-		_, answer := errors.AsType[redis.Error](err)
+		reply, answer := errors.AsType[redis.Error](err)
 		switch {
 		case err == nil:
-		case !answer, redis.IsLoadingError(err), redis.IsClusterDownError(err):
+		case !answer, slices.Contains(passing, firstWord(reply)):
 			return false, err
 		default:
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// passing are the error replies that say nothing of sharded channels: the server is busy,
+// or this user does not exist yet.
+var passing = []string{"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOAUTH", "WRONGPASS"}
+
+func firstWord(reply redis.Error) string {
+	word, _, _ := strings.Cut(reply.Error(), " ")
+	return word
 }
 
 // masters are those of a cluster, called by their addresses.

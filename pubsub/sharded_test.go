@@ -310,6 +310,9 @@ func TestHasSharded(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, has, "it may not ask")
 
+	_, err = pubsub.HasSharded(t.Context(), c.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "later", "x" }))
+	require.Error(t, err, "the user may exist later")
+
 	alone := redistest.Start(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: alone.Addr()}}}}, nil

@@ -57,8 +57,11 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	case *redis.AutoPipeliner:
 		return nil, fmt.Errorf("%w: an AutoPipeliner repeats whole batches on its own: give the client underneath it", ErrInvalidOption)
 	}
-	if v := reflect.ValueOf(rdb); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	switch v := reflect.ValueOf(rdb); {
+	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
 		return nil, fmt.Errorf("%w: the Redis client is nil", ErrInvalidOption)
+	case !v.Comparable():
+		return nil, fmt.Errorf("%w: a %T cannot be compared: give a pointer to it", ErrInvalidOption, rdb)
 	}
 	o, err := opts.withDefaults()
 	if err != nil {

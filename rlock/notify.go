@@ -43,7 +43,7 @@ func (announced) hears(w *waiter) bool {
 }
 
 func (announced) pause(_ *waiter, _ lua.Ticket, ttl time.Duration) time.Duration {
-	return untilExpiry(ttl)
+	return min(untilExpiry(ttl), keepAlive+rand.N(keepAlive/10))
 }
 
 // silentPause is 50 ms after the first refusal in a row without a live subscription, which

@@ -203,6 +203,12 @@ func TestInvalidLeases(t *testing.T) {
 	})
 }
 
+// labelled cannot be compared with another of its kind.
+type labelled struct {
+	redis.UniversalClient
+	labels []string
+}
+
 func TestInvalidClients(t *testing.T) {
 	srv := newServer(t)
 	rdb := srv.Client(t)
@@ -225,6 +231,7 @@ func TestInvalidClients(t *testing.T) {
 		{"nil ClusterClient", (*redis.ClusterClient)(nil), nil, []string{"nil"}},
 		{"Ring", ring, nil, []string{"Ring", "ClusterClient"}},
 		{"AutoPipeliner", pipeliner, nil, []string{"AutoPipeliner", "client underneath"}},
+		{"not comparable", labelled{rdb, []string{"x"}}, nil, []string{"labelled", "pointer"}},
 		{"AsyncAutoPipeliner", async, nil, []string{"AutoPipeliner", "client underneath"}},
 		{"lease", rdb, &rlock.Options{LeaseTime: -1}, []string{"Options.LeaseTime", "-1ns"}},
 		{"short lease", rdb, &rlock.Options{LeaseTime: time.Millisecond}, []string{"Options.LeaseTime", "1ms", "10ms"}},

@@ -136,3 +136,24 @@ func TestFakeTimeReadWriteExpiry(t *testing.T) {
 		require.Empty(t, f.Keys(), "the rest of the lease is given back")
 	})
 }
+
+// A reader that nobody tells of the release asks after a few seconds, and so does a writer.
+func TestFakeTimeReadWriteWithoutAMessage(t *testing.T) {
+	for name, side := range map[string]func(*rlock.RWLock) *rlock.Lock{"reader": (*rlock.RWLock).Reader, "writer": (*rlock.RWLock).Writer} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				_, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Writer())
+				w := begin(t.Context(), side(f.client(t, nil).NewRWLock("a")))
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				require.True(t, f.Del("a"))
+				began := time.Now()
+				held, mine := w.acquired(t)
+				require.LessOrEqual(t, time.Since(began), keepAlive+keepAlive/10)
+				require.NoError(t, mine.Unlock(held))
+				require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrLeaseLost)
+			})
+		})
+	}
+}

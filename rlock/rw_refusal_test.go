@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -100,4 +101,23 @@ func TestReadWriteInACluster(t *testing.T) {
 		require.Equal(t, "read", rdb.HGet(ctx, name, "mode").Val())
 		require.NoError(t, nested.Unlock(ctx))
 	}
+}
+
+// No name of a plain lock is taken for a read/write lock of the client.
+func TestNamesOfOtherKinds(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	held, hold := lock(t, t.Context(), c.NewRWLock("a").Writer())
+	for _, name := range []string{"a\x00rw", "a{}rw", "rw:a"} {
+		_, theirs, err := newClient(t, srv, nil).NewLock(name).TryLock(t.Context())
+		if errors.Is(err, rlock.ErrInvalidOption) {
+			continue
+		}
+		require.NoError(t, err, name)
+		_, _, err = c.NewLock(name).TryLock(held)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired, name)
+		require.NoError(t, theirs.Unlock(t.Context()))
+	}
+	require.NoError(t, hold.Unlock(held))
 }

@@ -51,6 +51,9 @@ type Kind interface {
 	Inspect(ctx context.Context) (lua.State, error)
 }
 
+// apart begins the Key of what is no plain lock. No name has an empty hash tag.
+const apart = "{}"
+
 // Options are on what terms a lock is asked for; the same for all attempts of an owner.
 type Options struct {
 	Wait   bool       // if refused, the caller will wait

@@ -36,7 +36,7 @@ func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease
 	g := p.Of(owner)
 	reply, err := lua.Acquire(ctx, r, g, lease, o.Spare)
 	if err == nil && reply.Acquired {
-		_ = lua.ServeApart(ctx, p.server.Scripts, g, []string{owner}, false) // a grant to nobody is given back
+		p.serveApart(ctx, g, []string{owner}, false) // a grant to nobody is given back
 	}
 	a := answer(reply)
 	a.AskIn = movePause()
@@ -51,7 +51,16 @@ func (p *Plain) releaseApart(ctx context.Context, r lua.Runner, owner string, e 
 	alone.Queue, alone.Counter = "", ""
 	released, err := lua.Release(ctx, r, alone, e)
 	if err == nil || errors.Is(err, lua.ErrNotOwner) { // an earlier attempt may have been executed
-		_ = lua.ServeApart(ctx, p.server.Scripts, g, e.Tickets, true)
+		p.serveApart(ctx, g, e.Tickets, true)
 	}
 	return released, err
+}
+
+// serveApart serves the queue when nobody waits for it: that node may be slow, or silent.
+func (p *Plain) serveApart(ctx context.Context, g lua.Grant, tickets []string, released bool) {
+	p.server.Background(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), MaxAttempt)
+		defer cancel()
+		_ = lua.ServeApart(ctx, p.server.Scripts, g, tickets, released)
+	})
 }

@@ -48,7 +48,7 @@ func (p *ReadWrite) of(owner string) lua.RW {
 
 // Key is not that of a plain lock: under its context a read/write lock does not nest,
 // and the server tells of the conflict.
-func (p *ReadWrite) Key() string { return p.grant.Key + "\x00rw" }
+func (p *ReadWrite) Key() string { return apart + "rw:" + p.grant.Key }
 
 func (p *ReadWrite) Gathers() bool { return true }
 
