@@ -67,18 +67,22 @@ func TestRunWhileSomebodyElseHolds(t *testing.T) {
 		{[]string{"-n"}, exitBusy},
 		{[]string{"--no-wait", "--conflict-exit-code", "5"}, 5},
 		{[]string{"-w", "0s"}, exitBusy},
-		{[]string{"-w", "300ms"}, exitBusy},
-		{[]string{"-w", "0.3"}, exitBusy}, // seconds
-		{[]string{"--wait", "300ms", "-E", "0"}, 0},
+		// Long enough for an answer, also where the machine stalls.
+		{[]string{"-w", "5s"}, exitBusy},
+		{[]string{"-w", "4.5"}, exitBusy}, // seconds
+		{[]string{"--wait", "5000ms", "-E", "0"}, 0},
 	} {
-		args := append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")
-		r := outcome(t, f.URL(), args...)
-		require.Equal(t, tc.code, r.code, args)
-		require.Contains(t, r.stderr, `rlock: lock "a": not acquired: held by `)
-		require.Empty(t, r.stdout)
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			t.Parallel()
+			args := append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")
+			r := outcome(t, f.URL(), args...)
+			require.Equal(t, tc.code, r.code)
+			require.Contains(t, r.stderr, `rlock: lock "a": not acquired: held by `)
+			require.Empty(t, r.stdout)
 
-		r = outcome(t, f.URL(), append([]string{"run", "-q"}, args[1:]...)...)
-		require.Equal(t, result{code: tc.code}, r)
+			r = outcome(t, f.URL(), append([]string{"run", "-q"}, args[1:]...)...)
+			require.Equal(t, result{code: tc.code}, r)
+		})
 	}
 }
 
