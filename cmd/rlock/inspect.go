@@ -192,7 +192,7 @@ func printState(w io.Writer, state rlock.State, records clientRecords, asJSON bo
 	for i := range v.Owners {
 		o := &v.Owners[i]
 		o.Reads = state.Shared[o.Owner]
-		if at, ok := granted(o.Owner, state.Token, now); ok {
+		if at, ok := granted(o.Owner, state.Token, now); ok && o.Reads == 0 { // a reader has the token of a writer
 			o.Since = at
 		}
 	}

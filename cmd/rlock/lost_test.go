@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -57,6 +60,35 @@ func TestLostBecauseRemoved(t *testing.T) {
 	r := p.end()
 	require.Equal(t, exitLost, r.code)
 	require.Contains(t, r.stderr, `rlock: stopping the command: lock "a": lease lost: `)
+}
+
+// fullPipe returns a pipe that has no more room.
+func fullPipe(t *testing.T) (out, in *os.File) {
+	t.Helper()
+	out, in, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = io.Copy(in, zeros{})
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, in.SetWriteDeadline(time.Time{}))
+	return out, in
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// Who reads our messages may stand still: the command is ended in time all the same.
+func TestLostWhileNobodyReadsTheMessages(t *testing.T) {
+	f := newFixture(t)
+	cmd := wrap(prepare(t, f.URL()), `exec "$SELF" run --ttl 10s -k 1s a -- sh -c '`+stubborn+`' 2>&3`)
+	out, in := fullPipe(t)
+	cmd.ExtraFiles = []*os.File{in}
+	p := launch(t, cmd)
+	defer func() { require.NoError(t, errors.Join(in.Close(), out.Close())) }()
+	pid := p.says("ready ")
+	end := f.leaseEnd("a", "DEL", "a")
+	requireDeadBefore(t, end, death(t, pid))
 }
 
 func TestLostOnlyFoundOutAtTheEnd(t *testing.T) {

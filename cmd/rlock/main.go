@@ -71,6 +71,7 @@ func newApp(args []string) *cli.Command {
 		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 			return usagef(cmd, "%w", err)
 		}
+		cmd.HideHelpCommand = cmd != app // or a lock could not be named h, or help
 		if cmd.CustomHelpTemplate == "" {
 			cmd.CustomHelpTemplate = commandHelp
 		}

@@ -9,6 +9,18 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
+// A command's help is asked for by --help, and no name of a lock is taken for it.
+func TestLocksNamedHelp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, name := range []string{"h", "help"} {
+		require.Equal(t, result{0, "ran\n", ""}, outcome(t, f.URL(), "run", name, "--", "echo", "ran"))
+		require.Equal(t, result{0, name + " is free\n", ""}, outcome(t, f.URL(), "inspect", name))
+		require.Equal(t, 1, outcome(t, f.URL(), "unlock", "--force", name).code)
+	}
+	require.Contains(t, outcome(t, f.URL(), "help", "unlock").stdout, "--owner")
+}
+
 func TestSeparate(t *testing.T) {
 	for _, tc := range []struct{ argv, args, names, command string }{
 		{"run a -- c d", "a c d", "a", "c d"},

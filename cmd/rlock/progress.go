@@ -27,8 +27,8 @@ type progress struct {
 	name    atomic.Value // of the lock that is waited for
 	once    sync.Once
 	began   time.Time
-	stop    context.CancelFunc // nil: no line to rewrite
-	stopped chan struct{}
+	stop    context.CancelFunc // nil: nothing is written
+	stopped chan struct{}      // closed when nothing is written any more
 }
 
 func newProgress(out *os.File, quiet bool) *progress {
@@ -40,16 +40,13 @@ func (p *progress) waiting(_ context.Context, r rlock.Refusal) {
 	p.heard.Store(true)
 	p.name.Store(r.Lock)
 	p.once.Do(func() {
-		switch {
-		case p.quiet:
-		case p.columns == 0:
-			fmt.Fprintf(p.out, "rlock: waiting for lock %q, lease of its holder: %s\n", r.Lock, remaining(r.TTL))
-		default:
-			var ctx context.Context
-			ctx, p.stop = context.WithCancel(context.Background())
-			p.began, p.stopped = time.Now(), make(chan struct{})
-			go p.rewrite(ctx)
+		if p.quiet {
+			return
 		}
+		var ctx context.Context
+		ctx, p.stop = context.WithCancel(context.Background())
+		p.began, p.stopped = time.Now(), make(chan struct{})
+		go p.write(ctx, r)
 	})
 }
 
@@ -68,18 +65,42 @@ func (p *progress) expect(why func() string) (stop func() bool) {
 // attempt, which ends with an error of its own.
 const patience = 3 * time.Second
 
+// patientWrite is how long a reader of our messages may stand still before we go on.
+const patientWrite = 500 * time.Millisecond
+
+// writtenWithin reports whether something was written in time.
+func writtenWithin(written <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-written:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 // done removes the line. The wait must be over; of its refusals one may still be told later.
 func (p *progress) done() {
 	p.once.Do(func() {})
-	if p.stop != nil {
-		p.stop()
-		<-p.stopped
+	if p.stop == nil {
+		return
+	}
+	p.stop()
+	if writtenWithin(p.stopped, patientWrite) && p.columns > 0 {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
 }
 
-func (p *progress) rewrite(ctx context.Context) {
+// write tells of the wait until ctx ends.
+func (p *progress) write(ctx context.Context, r rlock.Refusal) {
 	defer close(p.stopped)
+	if p.columns > 0 {
+		p.rewrite(ctx)
+		return
+	}
+	fmt.Fprintf(p.out, "rlock: waiting for lock %q, lease of its holder: %s\n", r.Lock, remaining(r.TTL))
+}
+
+func (p *progress) rewrite(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var h holder
@@ -124,7 +145,7 @@ func (h *holder) describe(state rlock.State, err error, now time.Time) string {
 		h.owner, h.seen = owner, now
 	}
 	what, since := "seen", h.seen
-	if at, ok := granted(h.owner, state.Token, now); ok {
+	if at, ok := granted(h.owner, state.Token, now); ok && state.Shared[h.owner] == 0 { // a reader has the token of a writer
 		what, since = "since", at
 	}
 	return fmt.Sprintf("held by %s, %s %s (%s), lease %s",

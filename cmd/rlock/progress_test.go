@@ -53,3 +53,25 @@ func TestProgressAfterTheWait(t *testing.T) {
 	p.waiting(t.Context(), rlock.Refusal{Lock: "a"})
 	require.Nil(t, p.stop)
 }
+
+// Who reads what is written may stand still: the wait ends all the same.
+func TestProgressThatNobodyReads(t *testing.T) {
+	for _, columns := range []int{0, 80} {
+		out, in := fullPipe(t)
+		p := &progress{out: in, columns: columns, inspect: func(context.Context, string) (rlock.State, error) { return rlock.State{}, nil }}
+		p.waiting(t.Context(), rlock.Refusal{Lock: "a"})
+		p.done()
+		require.NoError(t, errors.Join(out.Close(), in.Close()))
+		<-p.stopped
+	}
+}
+
+// A reader has the token of the writer before it, which does not say since when it reads.
+func TestProgressOfAReader(t *testing.T) {
+	now := time.Now()
+	owner := xid.NewWithTime(now.Add(-time.Hour)).String() + ":3"
+	state := rlock.State{Holds: map[string]int64{owner: 1}, Token: now.Add(-time.Minute).UnixMicro()}
+	require.Contains(t, new(holder).describe(state, nil, now), ", since ")
+	state.Shared = state.Holds
+	require.Contains(t, new(holder).describe(state, nil, now), ", seen ")
+}

@@ -35,6 +35,7 @@ type command struct {
 	killed bool
 	ended  bool // the process was reaped; the rest of its group may still run
 	status syscall.WaitStatus
+	said   <-chan struct{} // closed when our message is written; nil if there was none
 }
 
 // start runs a command. Linux kills it if the thread that started it ends, so
@@ -75,6 +76,9 @@ func (c *command) supervise(signals <-chan os.Signal) syscall.WaitStatus {
 		}
 		c.reap()
 		if c.ended && c.gone() {
+			if c.said != nil {
+				writtenWithin(c.said, patientWrite)
+			}
 			return c.status
 		}
 		timer := time.NewTimer(c.next())
@@ -107,7 +111,7 @@ func (c *command) next() time.Duration {
 func (c *command) enforce() {
 	if c.lost == nil {
 		if c.lost = c.leash.lost(); c.lost != nil {
-			fmt.Fprintf(os.Stderr, "rlock: stopping the command: %s\n", trimmed(c.lost))
+			c.say("rlock: stopping the command: " + trimmed(c.lost))
 		}
 	}
 	if c.killAt.IsZero() && (c.lost != nil || c.ended) {
@@ -121,6 +125,17 @@ func (c *command) enforce() {
 		c.signal(syscall.SIGKILL)
 		c.killed = true
 	}
+}
+
+// say writes a line while nobody waits for it: the reader of our messages may stand still,
+// and must not keep KILL back.
+func (c *command) say(line string) {
+	said := make(chan struct{})
+	c.said = said
+	go func() {
+		defer close(said)
+		fmt.Fprintln(os.Stderr, line)
+	}()
 }
 
 // forward gives a signal of this process to the group.
@@ -163,6 +178,7 @@ func (c *command) suspend() {
 	case c.tty == nil:
 	case c.tty.managed():
 		c.tty.takeFrom(c.pid)
+		c.signal(syscall.SIGSTOP) // some of the group may not have heeded the terminal
 		_ = syscall.Kill(0, syscall.SIGSTOP)
 	default: // as if the kernel had not stopped it
 		c.forward(syscall.SIGCONT)

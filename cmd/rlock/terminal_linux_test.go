@@ -155,6 +155,26 @@ func TestSuspendAndInterruptAPipeline(t *testing.T) {
 	s.shows("interrupted")
 }
 
+// What does not heed the terminal's signal is stopped as well: nobody renews any more.
+func TestSuspendStopsAllOfTheGroup(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, shell(t, f.URL(), `
+		"$SELF" run a -- sh -c 'sh -c "trap \"\" TSTP; echo deaf \$\$.; while :; do sleep 0.1; done" & echo ready; read x; kill $!; exit 3'
+		echo "status $?"; read x; echo "shell got $x"; fg; exit $?`))
+	s.shows("ready")
+	s.shows(`deaf \d+\.`)
+	pid := regexp.MustCompile(`deaf (\d+)`).FindStringSubmatch(s.text())[1]
+	s.types("\x1a")
+	s.shows("status 147")
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	require.NoError(t, err)
+	require.Contains(t, string(stat), ") T ")
+	s.types("one\n")
+	s.shows("shell got one")
+	s.types("two\n")
+	require.Equal(t, 3, s.code())
+}
+
 func TestResumedAfterTheLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -70,7 +70,7 @@ func runTop(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer t.server.close()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	first, err := t.look(ctx)
 	if err != nil {
