@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +41,7 @@ func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error)
 		reply, answer := errors.AsType[redis.Error](err)
 		switch {
 		case err == nil:
-		case !answer, slices.Contains(passing, firstWord(reply)):
+		case !answer, passing(reply):
 			return false, err
 		default:
 			return false, nil
@@ -51,13 +50,15 @@ func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error)
 	return true, nil
 }
 
-// passing are the error replies that say nothing of sharded channels: the server is busy,
+// passing tells of an error reply that says nothing of sharded channels: the server is busy,
 // or this user does not exist yet.
-var passing = []string{"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOAUTH", "WRONGPASS"}
-
-func firstWord(reply redis.Error) string {
-	word, _, _ := strings.Cut(reply.Error(), " ")
-	return word
+func passing(reply redis.Error) bool {
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	switch code {
+	case "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOAUTH", "WRONGPASS":
+		return true
+	}
+	return false
 }
 
 // masters are those of a cluster, called by their addresses.
