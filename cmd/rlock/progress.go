@@ -68,26 +68,22 @@ const patience = 3 * time.Second
 // patientWrite is how long a reader of our messages may stand still before we go on.
 const patientWrite = 500 * time.Millisecond
 
-// writtenWithin reports whether something was written in time.
-func writtenWithin(written <-chan struct{}, d time.Duration) bool {
+// writtenWithin waits until something is written, or that time is over.
+func writtenWithin(written <-chan struct{}, d time.Duration) {
 	select {
 	case <-written:
-		return true
 	case <-time.After(d):
-		return false
 	}
 }
 
-// done removes the line. The wait must be over; of its refusals one may still be told later.
+// done has the line removed. The wait must be over; of its refusals one may still be told later.
 func (p *progress) done() {
 	p.once.Do(func() {})
 	if p.stop == nil {
 		return
 	}
 	p.stop()
-	if writtenWithin(p.stopped, patientWrite) && p.columns > 0 {
-		fmt.Fprint(p.out, "\r\x1b[K")
-	}
+	writtenWithin(p.stopped, patientWrite)
 }
 
 // write tells of the wait until ctx ends.
@@ -95,6 +91,7 @@ func (p *progress) write(ctx context.Context, r rlock.Refusal) {
 	defer close(p.stopped)
 	if p.columns > 0 {
 		p.rewrite(ctx)
+		fmt.Fprint(p.out, "\r\x1b[K")
 		return
 	}
 	fmt.Fprintf(p.out, "rlock: waiting for lock %q, lease of its holder: %s\n", r.Lock, remaining(r.TTL))
