@@ -36,7 +36,7 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
 // WithReplicas makes a grant count only when at least n replicas have it, for
 // which they have as long as timeout: from 1 ms to a tenth of the lease, at most
-// half a second. Otherwise it is released and the
+// half a second. Otherwise it is released, soon after, and the
 // error is [ErrNotReplicated], also while others would have been waited for. The
 // question (WAIT) travels behind the attempt, in the same round trip; what it adds
 // is the replicas' answer. An attempt that is refused asks as well, and so takes
