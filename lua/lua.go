@@ -146,7 +146,7 @@ type Ending struct {
 	Tickets        []string // owners whose tickets are taken out as well
 	Used, Reserved int64    // with Counter: the newest token used, and the last one that is reserved
 	Silent         bool     // nothing is announced; only for a lock without queue
-	Evict          bool     // not g.Owner's client asks: whoever is next is told, also if it is of that client
+	Evict          bool     // g.Owner's client does not ask itself: its next waiter is told like any other
 }
 
 // Released is the answer to Release.

@@ -33,8 +33,8 @@ import (
 // seconds, of which one is added). So all users of a name must agree on the lease.
 // Where a majority is too young, the lock counts as held until they are not.
 //
-// Tokens of [WithFencing] grow: the largest of the majority is written to a
-// majority of the counters before it is used, one more round trip, and any two
+// Tokens of [WithFencing] grow: before the largest of the majority is used, it is written
+// to the counters of a majority that has granted the lock, one more round trip. Any two
 // majorities share a server. That one must have kept its counter, or its clock
 // must be no further behind the others' than a lease. [WithReplicas] is refused.
 //

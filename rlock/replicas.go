@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNotReplicated: too few replicas have acknowledged the grant in time, and it
-// is released at once. The error is a [*NotReplicatedError].
+// is released in the background. The error is a [*NotReplicatedError].
 var ErrNotReplicated = errors.New("rlock: not replicated")
 
 // NotReplicatedError says how many replicas have acknowledged a grant.
@@ -36,10 +36,10 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
 // WithReplicas makes a grant count only when at least n replicas have it, for
 // which they have as long as timeout: from 1 ms to a tenth of the lease, at most
-// half a second. Otherwise it is released, soon after, and the
-// error is [ErrNotReplicated], also while others would have been waited for. The
-// question (WAIT) travels behind the attempt, in the same round trip; what it adds
-// is the replicas' answer. An attempt that is refused asks as well, and so takes
+// half a second. Otherwise it is released in the background, and the error is
+// [ErrNotReplicated], also while others would have been waited for. Who tries again at
+// once may be refused by what is being released. The question (WAIT) travels behind the
+// attempt, in the same round trip; what it adds is the replicas' answer. An attempt that is refused asks as well, and so takes
 // up to timeout while replicas are away.
 //
 // Renewals, nested holds and Unlock do not ask: a renewal that only the master has

@@ -45,10 +45,9 @@ import (
 //
 // Readers in Java do not look for waiting writers: a stream of them may starve a
 // writer in Go. Redisson announces no downgrade: readers in Go come in when they
-// ask, after 5.5 s at the latest. And a reader in Java
-// with a shorter lockWatchdogTimeout than the lease time here cuts the lease of
-// the whole lock down to its own, which does harm if it then dies: give both
-// sides the same.
+// ask, after 5.5 s at the latest. And a reader in Java with a shorter
+// lockWatchdogTimeout than the lease time here cuts the lease of the whole lock
+// down to its own, which does harm if it then dies: give both sides the same.
 //
 // # On the server
 //

@@ -133,6 +133,14 @@ func TestSuspendAndResume(t *testing.T) {
 	s.resumes()
 }
 
+// stands tells whether a process was stopped by a signal.
+func stands(t *testing.T, pid string) bool {
+	t.Helper()
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	require.NoError(t, err)
+	return bytes.Contains(stat, []byte(") T "))
+}
+
 // In a pipeline the terminal's signals come to rlock.
 func TestSuspendAndInterruptAPipeline(t *testing.T) {
 	f := newFixture(t)
@@ -143,14 +151,9 @@ func TestSuspendAndInterruptAPipeline(t *testing.T) {
 	pid := regexp.MustCompile(`ready (\d+)`).FindStringSubmatch(s.text())[1]
 	s.types("\x1a")
 	s.shows("status 1")
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
-	require.NoError(t, err)
-	require.Contains(t, string(stat), ") T ")
+	require.True(t, stands(t, pid))
 	s.types("\n")
-	redistest.Eventually(t, "the command runs again", func() bool {
-		stat, err := os.ReadFile("/proc/" + pid + "/stat")
-		return err == nil && !bytes.Contains(stat, []byte(") T "))
-	})
+	redistest.Eventually(t, "the command runs again", func() bool { return !stands(t, pid) })
 	s.types("\x03")
 	s.shows("interrupted")
 }
@@ -166,9 +169,7 @@ func TestSuspendStopsAllOfTheGroup(t *testing.T) {
 	pid := regexp.MustCompile(`deaf (\d+)`).FindStringSubmatch(s.text())[1]
 	s.types("\x1a")
 	s.shows("status 147")
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
-	require.NoError(t, err)
-	require.Contains(t, string(stat), ") T ")
+	require.True(t, stands(t, pid))
 	s.types("one\n")
 	s.shows("shell got one")
 	s.types("two\n")

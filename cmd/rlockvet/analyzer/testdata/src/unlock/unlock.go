@@ -155,7 +155,7 @@ func deferredOther(ctx context.Context, a, b *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)         // of a
+	defer hold.Unlock(ctx)       // of a
 	ctx, hold, err = b.Lock(ctx) // want `hold of b.Lock is not unlocked before the return in line 163`
 	if err != nil {
 		return err
