@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -241,13 +242,20 @@ func TestMultiSilentServer(t *testing.T) {
 	c, d := newClient(t, srv, nil), newClient(t, silent, nil)
 	mu := rlock.NewMultiLock(c.NewLock("a"), d.NewLock("b"))
 	silent.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	_, _, err := mu.Lock(ctx)
+	within := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		began := time.Now()
+		_, _, err := mu.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, time.Since(began), d+slack)
+		return err
+	}
+	err := within(50 * time.Millisecond)
+	for d := 100 * time.Millisecond; errors.Is(err, rlock.ErrNotAcquired) && d < time.Minute; d *= 2 {
+		err = within(d) // a busy machine may not come to ask the second in time
+	}
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(began), 50*time.Millisecond+slack)
 	keysLeft(t, srv.Client(t))
 	silent.Cont()
 	keysLeft(t, silent.Client(t))

@@ -311,7 +311,7 @@ func TestRegressions(t *testing.T) {
 		queued := lockAsync(t.Context(), other.NewLock("a"))
 		<-refused
 		srv.Stop()
-		_, _, err = c.NewLock("abandoned").TryLockFor(t.Context(), 50*time.Millisecond)
+		_, _, err = c.NewLock("abandoned").TryLockFor(t.Context(), 500*time.Millisecond)
 		require.ErrorIs(t, err, rlock.ErrUnavailable)
 		srv.Cont()
 		require.NoError(t, closeSoon(other))
