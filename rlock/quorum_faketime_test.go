@@ -18,8 +18,7 @@ import (
 
 // fakeServers are three, old enough to be counted, and the quorum lock "a" on
 // them with a lease of 30 s.
-func fakeServers(t *testing.T) (all []*fakeRedis, mu *rlock.Lock) {
-	var clients []*rlock.Client
+func fakeServers(t *testing.T) (all []*fakeRedis, clients []*rlock.Client, mu *rlock.Lock) {
 	for n := range 3 {
 		f := newFakeRedis(t)
 		f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
@@ -31,14 +30,14 @@ func fakeServers(t *testing.T) (all []*fakeRedis, mu *rlock.Lock) {
 		})
 		all, clients = append(all, f), append(clients, f.client(t, nil))
 	}
-	return all, rlock.NewQuorumLock("a", clients)
+	return all, clients, rlock.NewQuorumLock("a", clients)
 }
 
 // The window counts from before the first request, however long the answers that
 // made the majority took; and a silent server is waited for as long again, once.
 func TestFakeTimeQuorumWindow(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		all, mu := fakeServers(t)
+		all, _, mu := fakeServers(t)
 		took := func() (hold *rlock.Hold, took time.Duration) {
 			began := time.Now()
 			held, hold, err := mu.Lock(t.Context())
@@ -82,7 +81,7 @@ func TestFakeTimeQuorumLoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
-				all, mu := fakeServers(t)
+				all, _, mu := fakeServers(t)
 				held, hold := lock(t, t.Context(), mu)
 				fault(all[0])
 				time.Sleep(5 * time.Minute)
@@ -102,7 +101,7 @@ func TestFakeTimeQuorumLoss(t *testing.T) {
 // A majority has said that it is gone. What the others still have is given back.
 func TestFakeTimeQuorumRefusedRenewal(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		all, mu := fakeServers(t)
+		all, _, mu := fakeServers(t)
 		held, hold := lock(t, t.Context(), mu)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -121,11 +120,7 @@ func TestFakeTimeQuorumRefusedRenewal(t *testing.T) {
 // holder may be older than that.
 func TestFakeTimeQuorumRaisesWhereItHolds(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		all, _ := fakeServers(t)
-		var clients []*rlock.Client
-		for _, f := range all {
-			clients = append(clients, f.client(t, nil))
-		}
+		all, clients, _ := fakeServers(t)
 		mu := rlock.NewQuorumLock("a", clients, rlock.WithFencing())
 		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
 		require.NoError(t, hold.Unlock(held))

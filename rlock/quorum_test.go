@@ -134,10 +134,7 @@ func TestQuorumForgetfulServers(t *testing.T) {
 	t.Parallel()
 	all := newServers(t, 3)
 	mu := all.lock(t)
-	held, hold := lock(t, t.Context(), mu)
-	redistest.Eventually(t, "the request to the first has arrived, too", func() bool {
-		return len(all[0].Client(t).Keys(t.Context(), "*").Val()) > 0
-	})
+	held, hold := all.lockAll(t, mu)
 	require.NoError(t, all[0].Client(t).FlushAll(t.Context()).Err())
 	<-time.After(2 * quorumLease)
 	require.NoError(t, held.Err())
@@ -312,10 +309,7 @@ func TestQuorumHostCloses(t *testing.T) {
 	all := newServers(t, 3)
 	clients := all.clients(t, rlock.Options{})
 	mu := rlock.NewQuorumLock("a", []*rlock.Client{clients[1], clients[0], clients[2]})
-	held, hold := lock(t, t.Context(), mu)
-	redistest.Eventually(t, "the server that nobody has waited for has answered, too", func() bool {
-		return all[0].Client(t).Exists(t.Context(), "a").Val() == 1
-	})
+	held, hold := all.lockAll(t, mu)
 	before := all[0].CommandCalls(t)["evalsha"]
 	_, _, err := rlock.NewQuorumLock("a", clients).TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)

@@ -135,10 +135,15 @@ func (p *program) end() result {
 	return result{p.cmd.ProcessState.ExitCode(), p.seen.String(), p.stderr.String()}
 }
 
-// outcome runs rlock to its end.
+// outcome runs rlock to its end, and once more if a busy machine gave it no answer in the
+// time of one attempt.
 func outcome(t *testing.T, url string, args ...string) result {
 	t.Helper()
-	return begin(t, url, args...).end()
+	r := begin(t, url, args...).end()
+	for tries := 1; strings.Contains(r.stderr, "no answer in time") && tries < 5; tries++ {
+		r = begin(t, url, args...).end()
+	}
+	return r
 }
 
 // fixture is a Redis server with somebody else on it.

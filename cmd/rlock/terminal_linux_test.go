@@ -180,7 +180,7 @@ func TestResumedAfterTheLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	s := onTerminal(t, shell(t, f.URL(), `
-		"$SELF" run --ttl 1s a -- sh -c 'echo ready; read x; echo got $x'
+		"$SELF" run --ttl 5s a -- sh -c 'echo ready; read x; echo got $x'
 		until "$SELF" inspect a | grep "is free"; do :; done; fg; exit $?`))
 	s.shows("ready")
 	s.types("\x1a")

@@ -103,9 +103,11 @@ func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease
 
 // Release is done when a majority has answered; the others are seen to in the
 // background, as long as there can be anything left. That is a lost lock only if a
-// majority says so: the rest need not have been part of the grant.
+// majority says so: the rest need not have been part of the grant. Without a majority
+// nothing is done in the background: the caller repeats all of it, or has it repeated.
 func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	q.finish(owner)
+	decided, done := make(chan struct{}), false
 	sweep := func(n int, v vote[lua.Released]) {
 		if o, final := Classify(v.err); o != request.Answered && !final {
 			q.giveBack(n, owner, true)
@@ -113,9 +115,14 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	}
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {
 		return p.Release(ctx, p.server.Scripts, owner, e)
-	}, answeredBy, sweep)
-	done, refused := outcomes(votes)
-	if done+refused < q.majority() {
+	}, answeredBy, func(n int, v vote[lua.Released]) {
+		if <-decided; done {
+			sweep(n, v)
+		}
+	})
+	done = answeredBy(votes)
+	close(decided)
+	if !done {
 		return lua.Released{}, minority(request.Unknown, votes)
 	}
 	var released lua.Released
@@ -125,7 +132,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 		}
 		released.PublishErr = cmp.Or(released.PublishErr, v.value.PublishErr)
 	}
-	if refused >= q.majority() {
+	if _, refused := outcomes(votes); refused >= q.majority() {
 		return lua.Released{}, lua.ErrNotOwner
 	}
 	return released, nil

@@ -26,7 +26,7 @@ func TestOneSlot(t *testing.T) {
 			for _, name := range []string{"name", "a{name}b"} {
 				t.Run(mode+"/"+prefix+name, func(t *testing.T) {
 					monitor := cluster.Nodes[0].Monitor(t)
-					c := clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: sharded, Prefix: prefix})
+					c := clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: sharded, Prefix: prefix, Identity: rlock.Anonymous()})
 					rw := c.NewRWLock("rw-"+name, rlock.WithFencing())
 					for _, mu := range []*rlock.Lock{
 						c.NewLock(name, rlock.WithFencing()), c.NewFairLock("fair-"+name, rlock.WithFencing()), rw.Reader(), rw.Writer(),
@@ -37,7 +37,7 @@ func TestOneSlot(t *testing.T) {
 						require.NoError(t, err)
 						require.NoError(t, inner.Unlock(nested))
 						// Another client's, as those of one hand the lock on in memory.
-						got := wait(t, sameLock(clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: sharded, Prefix: prefix}), mu))
+						got := wait(t, sameLock(clientOn(t, cluster.Client(t), &rlock.Options{ShardedPubSub: sharded, Prefix: prefix, Identity: rlock.Anonymous()}), mu))
 						awaitListener(t, cluster, mu.Name())
 						since := time.Now()
 						require.NoError(t, hold.Unlock(held))
