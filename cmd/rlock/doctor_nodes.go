@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -22,23 +23,28 @@ var settings = []string{
 func (d *doctor) findNodes(ctx context.Context) {
 	if cluster, ok := d.rdb.(*redis.ClusterClient); ok {
 		var mu sync.Mutex // guards nodes: they are asked at the same time
-		err := cluster.ForEachShard(ctx, func(ctx context.Context, rdb *redis.Client) error {
-			addr := rdb.Options().Addr
-			var n node
-			err := reachable(ctx, rdb)
-			if err == nil {
-				n = ask(ctx, rdb, addr)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				d.report.add(finding{Check: "cluster", Nodes: []string{addr}, Level: warning, Text: fmt.Sprintf("the node does not answer: %v", err)}.
-					advise("locks in its slots are unavailable until a replica has taken over: see cluster below"))
+		look := func(ifSilent string) func(context.Context, *redis.Client) error {
+			return func(ctx context.Context, rdb *redis.Client) error {
+				addr := rdb.Options().Addr
+				var n node
+				err := reachable(ctx, rdb)
+				if err == nil {
+					n = ask(ctx, rdb, addr)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					d.report.add(finding{Check: "cluster", Nodes: []string{addr}, Level: warning, Text: fmt.Sprintf("the node does not answer: %v", err)}.advise("%s", ifSilent))
+					return nil
+				}
+				d.nodes = append(d.nodes, n)
 				return nil
 			}
-			d.nodes = append(d.nodes, n)
-			return nil
-		})
+		}
+		err := errors.Join(
+			cluster.ForEachMaster(ctx, look("locks in its slots are unavailable until a replica has taken over: see cluster below")),
+			cluster.ForEachSlave(ctx, look("it is a replica, and locks do not need it now: see its log, and whether it can be reached from here")),
+		)
 		if err != nil {
 			d.report.add(finding{Check: "cluster", Level: broken, Text: fmt.Sprintf("its nodes cannot be reached: %v", err)})
 		}

@@ -38,17 +38,17 @@ func (n *node) checkReplicas() []finding {
 	}
 	const risk = "a failover may forget the last grants, whose locks then have two owners until the next renewal; fencing tokens keep the first one's writes out"
 	want, ok := n.config["min-replicas-to-write"]
-	good := number(n.info["min_slaves_good_slaves"])
+	there, told := n.info["min_slaves_good_slaves"]
 	switch {
 	case !ok:
 		findings = append(findings, n.finding("replicas", unchecked, "%d connected, %s; min-replicas-to-write: %v", count, risk, cmp.Or(n.configErr, errNotTold)))
-	case want == "0":
+	case want == "0", n.config["min-replicas-max-lag"] == "0": // either switches it off
 		findings = append(findings, n.finding("replicas", warning, "%d connected; a master that is cut off from them goes on granting locks that the new master grants as well", count).
 			advise("min-replicas-to-write 1, min-replicas-max-lag 10: it then refuses after that many seconds; otherwise %s", risk))
 	case strings.HasPrefix(n.fork, "keydb "):
 		findings = append(findings, n.finding("replicas", warning, "%d connected; min-replicas-to-write does not hold for scripts on this server, and each request of a lock is one: %s", count, risk))
-	case good < number(want):
-		findings = append(findings, n.finding("replicas", broken, "%d of the %s replicas that min-replicas-to-write wants are there: the server refuses to write", good, want).
+	case told && number(there) < number(want):
+		findings = append(findings, n.finding("replicas", broken, "%s of the %s replicas that min-replicas-to-write wants are there: the server refuses to write", there, want).
 			advise("bring the replicas back"))
 	default:
 		findings = append(findings, n.finding("replicas", fine, "%d connected, a master without %s of them refuses writes after %s s; %s", count, want, n.config["min-replicas-max-lag"], risk))

@@ -112,7 +112,7 @@ func (n *node) checkPersistence() finding {
 		return n.finding("persistence", warning, "append-only file, not synced: a crash of the machine loses the last half a minute, and a lock taken in it can be granted again").
 			advise("appendfsync everysec")
 	}
-	advice := "appendonly yes; or let a server that has lost its data stay down for the longest lease"
+	advice := "CONFIG SET appendonly yes while it runs, then the same in its file (started with it, but without such a file, the server is empty); or let a server that has lost its data stay down for the longest lease"
 	save, ok := n.config["save"]
 	switch {
 	case !ok:

@@ -208,6 +208,11 @@ func TestDoctorOfReplicas(t *testing.T) {
 	require.Equal(t, exitBroken, code)
 	require.Equal(t, broken, r.levels()["replicas"])
 	require.Equal(t, broken, r.levels()["lock"])
+	set("min-replicas-max-lag", "0") // which switches it off
+	code, r = examined(t, master.URL())
+	require.Equal(t, exitWarnings, code)
+	require.Contains(t, r.about("replicas").Text, "goes on granting")
+	require.Equal(t, fine, r.levels()["lock"])
 
 	code, r = examined(t, replica.URL())
 	require.Equal(t, exitBroken, code)
@@ -246,6 +251,9 @@ func TestNodeChecks(t *testing.T) {
 		f := tc.check(&node{info: tc.info, config: tc.config})
 		require.Equal(t, tc.want, f.Level, "%+v", f)
 		require.Contains(t, f.Text, tc.says)
+		if strings.Contains(f.Text, "snapshots") { // it would start without data
+			require.Contains(t, f.Advice, "CONFIG SET appendonly yes while it runs")
+		}
 	}
 	for version, want := range map[string]level{
 		"7.0.15": fine, "6.2": fine, "6.2.14": fine, "8.4.0": fine, "6.0.16": broken, "5": broken, "": unchecked,
@@ -253,6 +261,18 @@ func TestNodeChecks(t *testing.T) {
 		n := &node{version: version}
 		require.Equal(t, want, n.checkVersion().Level, version)
 	}
+}
+
+// Who may write but neither end nor remove a key leaves none behind.
+func TestDoctorLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	rdb := f.Client(t)
+	require.NoError(t, rdb.Do(t.Context(), "acl", "setuser", "half", "on", ">half", "+@all", "-pexpire", "-del", "-unlink", "~*", "&*").Err())
+	code, r := examined(t, "redis://half:half@"+f.Addr())
+	require.Equal(t, exitBroken, code)
+	require.Equal(t, unchecked, r.levels()["scripts"])
+	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
 }
 
 func connections(n *node) finding { return n.checkConnections()[0] }
