@@ -46,15 +46,7 @@ func (c *checker) checkFunc(fn ast.Node) {
 // address was taken, so that the hold may be unlocked where nobody mentions it: when the
 // function ends, or at any time.
 func (c *checker) captured(body ast.Node, a *acquisition, hold *types.Var) (deferred, anytime bool) {
-	captures := func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncLit:
-			return c.mentions(n, hold)
-		case *ast.UnaryExpr:
-			return n.Op == token.AND && c.variable(n.X) == hold
-		}
-		return false
-	}
+	captures := func(n ast.Node) bool { return c.captures(n, hold) }
 	end := before(body, a, hold)
 	ast.Inspect(body, func(n ast.Node) bool {
 		if n == nil || n.Pos() >= end {
@@ -68,6 +60,18 @@ func (c *checker) captured(body ast.Node, a *acquisition, hold *types.Var) (defe
 		return !anytime
 	})
 	return deferred, anytime
+}
+
+// captures says whether a node is a function literal that uses a variable, or takes its
+// address.
+func (c *checker) captures(n ast.Node, v *types.Var) bool {
+	switch n := n.(type) {
+	case *ast.FuncLit:
+		return c.mentions(n, v)
+	case *ast.UnaryExpr:
+		return n.Op == token.AND && v != nil && c.variable(n.X) == v
+	}
+	return false
 }
 
 // before returns where that ends which may run before a lock call: there, or after the loops

@@ -27,7 +27,7 @@
 //
 // and each way from a lock call to a return, to the next lock call of a loop, or to one
 // that overwrites the hold, on which the hold is not used but for a comparison, or to
-// ask for its token, owner or time. A hold that is passed on, stored or captured is
+// ask for its token, owner, time or proof. A hold that is passed on, stored or captured is
 // somebody else's to unlock, and a lock [WithoutRenewal] may be left to its lease.
 //
 // # Join
@@ -39,13 +39,19 @@
 // # What is not found
 //
 // What happens in a called function; function values; a context in a variable that a function
-// literal assigns which captures it; goroutines, which may lock under the outer context, to
-// wait for those who hold it; locks behind interfaces and wrappers of one's own; errors that
-// are looked at in other ways than comparison with nil, errors.Is, and NoError of package
-// require.
+// literal assigns which captures it, or that comes from what has another value since the lock
+// call; goroutines, which may lock under the outer context, to wait for those who hold it;
+// locks behind interfaces and wrappers of one's own; errors in fields, or that are looked at
+// in other ways than comparison with nil, errors.Is, and NoError of package require.
 //
 // Of tests only a call that waits for its own caller is reported: they drop what they
 // expect to be refused, and leave locks to their end.
+//
+// # What is reported wrongly
+//
+// A Lock in one "if exclusive" and its Unlock in another one: the ways on which a condition
+// has two outcomes are followed, unless it is one on the error or the hold. The second one
+// can be "if hold != nil".
 //
 // [WithoutRenewal]: https://pkg.go.dev/github.com/go-rlock/rlock/rlock#WithoutRenewal
 package analyzer
@@ -54,7 +60,6 @@ import (
 	"bytes"
 	"go/ast"
 	"go/token"
-	"go/types"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -83,11 +88,11 @@ func run(pass *analysis.Pass) (any, error) {
 	c := &checker{
 		Pass:    pass,
 		defs:    definitions(pass),
-		moved:   moved(pass),
 		owners:  make(map[string]*ast.CallExpr),
 		ignored: ignored(pass),
 		told:    make(map[token.Pos]bool),
 	}
+	c.moved = c.movedNames()
 	inspected.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) { c.noteOwner(n.(*ast.CallExpr)) })
 	inspected.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) { c.checkSection(n.(*ast.CallExpr)) })
 	inspected.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)}, c.checkFunc)
@@ -98,7 +103,7 @@ func run(pass *analysis.Pass) (any, error) {
 type checker struct {
 	*analysis.Pass
 	defs    defs
-	moved   map[*types.Var]bool      // captured by function literals that assign them
+	moved   map[string]bool          // what function literals assign that did not declare it
 	owners  map[string]*ast.CallExpr // the calls whose function literals have these contexts
 	ignored map[line]bool
 	told    map[token.Pos]bool

@@ -34,10 +34,13 @@ func (w *walker) branch(before knowledge, cond ast.Expr, outcome bool) knowledge
 	case failed:
 		return over
 	case held:
-		return sure
+		if w.asks(before) {
+			return sure
+		}
+		return reused
 	}
-	if before == fresh && !w.isUnderstood(cond) {
-		return doubt
+	if !w.isUnderstood(cond) {
+		return w.doubted(before, cond)
 	}
 	return before
 }
@@ -70,18 +73,33 @@ func (w *walker) verdict(before knowledge, cond ast.Expr, outcome bool) verdict 
 
 // compared returns what a comparison with nil tells.
 func (w *walker) compared(before knowledge, cond *ast.BinaryExpr, isNil bool) verdict {
-	v := w.variable(cond.X)
-	if v == nil || !w.TypesInfo.Types[cond.Y].IsNil() || v != w.hold && (v != w.err || !w.asks(before)) {
+	e := w.besideNil(cond)
+	isErr := w.isErr(e) && w.asks(before)
+	if !isErr && !w.isHold(e) {
 		return nothing
 	}
-	if isNil == (v == w.err) {
+	if isNil == isErr {
 		return held
 	}
 	return failed
 }
 
-// asks says whether the error is still that of the lock call, and not known.
-func (w *walker) asks(before knowledge) bool { return before == fresh || before == doubt }
+// besideNil returns what is compared with nil, nil if nothing is.
+func (w *walker) besideNil(cond *ast.BinaryExpr) ast.Expr {
+	switch {
+	case w.TypesInfo.Types[cond.Y].IsNil():
+		return cond.X
+	case w.TypesInfo.Types[cond.X].IsNil():
+		return cond.Y
+	}
+	return nil
+}
+
+// asks says whether the error is still that of the lock call. If the lock is held, it is nil:
+// a way on which it is looked at again, and is not, does not exist.
+func (w *walker) asks(before knowledge) bool {
+	return before == fresh || before == doubt || before == sure
+}
 
 // isUnderstood says whether a condition asks for the error only in ways that verdict
 // knows.
@@ -90,9 +108,10 @@ func (w *walker) isUnderstood(cond ast.Expr) bool {
 	case *ast.UnaryExpr:
 		return w.isUnderstood(cond.X)
 	case *ast.BinaryExpr:
-		return w.isUnderstood(cond.X) && w.isUnderstood(cond.Y)
-	case *ast.Ident:
-		return true
+		if cond.Op == token.LAND || cond.Op == token.LOR {
+			return w.isUnderstood(cond.X) && w.isUnderstood(cond.Y)
+		}
+		return w.isErr(w.besideNil(cond)) || !w.mentions(cond, w.err)
 	case *ast.CallExpr:
 		return w.isErrorsIs(cond) || !w.mentions(cond, w.err)
 	default:
@@ -101,7 +120,7 @@ func (w *walker) isUnderstood(cond ast.Expr) bool {
 }
 
 func (w *walker) isErrorsIs(call *ast.CallExpr) bool {
-	return w.calledIn(call, "errors") == "Is" && w.err != nil && w.variable(call.Args[0]) == w.err
+	return w.calledIn(call, "errors") == "Is" && w.isErr(call.Args[0])
 }
 
 // callee returns the path and name of the function that is called.

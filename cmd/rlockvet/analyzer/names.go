@@ -44,14 +44,14 @@ func definitions(pass *analysis.Pass) defs {
 	return all
 }
 
-// moved returns the variables that a function literal assigns without having declared them:
-// which value they have elsewhere depends on when it runs.
-func moved(pass *analysis.Pass) map[*types.Var]bool {
-	all := make(map[*types.Var]bool)
-	for _, file := range pass.Files {
+// movedNames returns the names of what function literals assign without having declared it:
+// which value that has elsewhere depends on when they run.
+func (c *checker) movedNames() map[string]bool {
+	all := make(map[string]bool)
+	for _, file := range c.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.FuncLit); ok {
-				noteMoved(pass, lit, all)
+				c.noteMoved(lit, all)
 			}
 			return true
 		})
@@ -59,14 +59,14 @@ func moved(pass *analysis.Pass) map[*types.Var]bool {
 	return all
 }
 
-// noteMoved notes the variables that a function literal assigns without having declared
-// them.
-func noteMoved(pass *analysis.Pass, lit *ast.FuncLit, all map[*types.Var]bool) {
+// noteMoved notes the names of what a function literal assigns without having declared it.
+func (c *checker) noteMoved(lit *ast.FuncLit, all map[string]bool) {
 	ast.Inspect(lit.Body, func(n ast.Node) bool {
 		to, _ := assigned(n)
 		for _, e := range to {
-			if v := variable(pass, e); v != nil && (v.Pos() < lit.Pos() || v.Pos() >= lit.End()) {
-				all[v] = true
+			v := c.variable(e) // nil for a field
+			if name := c.same(e); name != "" && (v == nil || v.Pos() < lit.Pos() || v.Pos() >= lit.End()) {
+				all[name] = true
 			}
 		}
 		return true
@@ -136,6 +136,21 @@ func (c *checker) same(e ast.Expr) string {
 		}
 	}
 	return ""
+}
+
+// parts returns the names of an expression and of those in it: if one of them has another
+// value, the expression may have one, too.
+func (c *checker) parts(e ast.Expr) map[string]bool {
+	names := make(map[string]bool)
+	ast.Inspect(e, func(n ast.Node) bool {
+		if part, ok := n.(ast.Expr); ok {
+			if name := c.same(part); name != "" {
+				names[name] = true
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // sameLock is same for a lock, in which plain and fair locks are equal, and readers and

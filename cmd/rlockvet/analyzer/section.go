@@ -93,11 +93,11 @@ func (c *checker) isSame(called, held ast.Expr) bool {
 	return a != "" && a == b && !(reads && read)
 }
 
-// isOuter says whether a context was there before the section. It is not known of one in a
-// variable that a function literal assigns, which may be that of the section.
+// isOuter says whether a context was there before the section. It is not known of one that
+// comes from what a function literal assigns, which may be that of the section.
 func (c *checker) isOuter(ctx ast.Expr, s section) bool {
 	root := c.root(ctx)
-	if root == "" || c.isEmpty(ctx) || c.moved[c.variable(c.origin(ctx))] {
+	if root == "" || c.isEmpty(ctx) || c.isMoved(c.origin(ctx)) {
 		return false
 	}
 	if s.outer != nil {
@@ -105,6 +105,16 @@ func (c *checker) isOuter(ctx ast.Expr, s section) bool {
 	}
 	v := c.variable(ctx) // captured by a function that Guard guards
 	return v != nil && v.Parent() != c.Pkg.Scope() && !(s.lit.Pos() <= v.Pos() && v.Pos() < s.lit.End())
+}
+
+// isMoved says whether a function literal assigns what an expression consists of.
+func (c *checker) isMoved(e ast.Expr) bool {
+	for name := range c.parts(e) {
+		if c.moved[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // checkIgnored reports a function literal that does not use its context, but another one.

@@ -14,11 +14,12 @@ import (
 type knowledge int
 
 const (
-	fresh knowledge = iota // its error was not looked at
-	doubt                  // it was, and what it said is not known
-	blind                  // nor can it be known any more
-	sure                   // the lock is held
-	over                   // the lock is not held
+	fresh  knowledge = iota // its error was not looked at
+	doubt                   // it was, and what it said is not known
+	blind                   // nor can it be known any more
+	sure                    // the lock is held, and the error is nil
+	reused                  // the lock is held, and the variable has another error
+	over                    // the lock is not held
 )
 
 // state is where a path is, and what it knows.
@@ -26,30 +27,34 @@ type state struct {
 	block    *cfg.Block
 	knows    knowledge
 	deferred bool // the hold is unlocked in the end
-	moved    bool // the outer context has another value
+	moved    bool // the outer context, or what it comes from, has another value
 }
 
 // walker follows the paths on which a lock is held.
 type walker struct {
 	*checker
-	a                *acquisition
-	hold, err, outer *types.Var
-	held             section
-	seen             map[state]bool
-	leaked           bool
+	a         *acquisition
+	hold, err *types.Var
+	outer     map[string]bool // the names of what the outer context comes from
+	held      section
+	seen      map[state]bool
+	leaked    bool
 }
 
 // walk follows all ways from a lock call, whose hold may be unlocked in the end by what was
 // deferred before.
 func (c *checker) walk(fn ast.Node, a *acquisition, hold *types.Var, deferred bool) {
 	w := &walker{
-		checker: c, a: a, hold: hold, err: c.variable(a.err), outer: c.variable(c.origin(a.ctx)),
+		checker: c, a: a, hold: hold, err: c.variable(a.err), outer: c.parts(c.origin(a.ctx)),
 		held: section{lock: a.lock, outer: a.ctx, inside: "the context that Lock returned"},
 		seen: make(map[state]bool),
 	}
 	s := state{knows: fresh, deferred: deferred}
-	if isBlank(a.err) {
+	switch {
+	case isBlank(a.err):
 		s.knows = sure
+	case w.err == nil: // it is in a field, of which nothing is known
+		s.knows = blind
 	}
 	if isBlank(a.held) {
 		w.held.inside = "the context that " + a.method + " returns"
@@ -132,50 +137,65 @@ func (w *walker) passed(s state, n ast.Node) state {
 		}
 		return state{}
 	}
-	if s.knows == fresh && slices.ContainsFunc(assign.Rhs, func(e ast.Expr) bool { return w.mentions(e, w.err) }) {
-		s.knows = doubt
+	looks := slices.ContainsFunc(assign.Rhs, func(e ast.Expr) bool { return w.mentions(e, w.err) })
+	switch {
+	case slices.ContainsFunc(assign.Lhs, w.isErr):
+		s.knows = w.reassigned(s.knows, looks)
+	case looks:
+		s.knows = w.doubted(s.knows, assign)
 	}
-	for _, to := range assign.Lhs {
-		switch v := w.variable(to); {
-		case v == nil:
-		case v == w.err:
-			s.knows = w.reassigned(s.knows)
-		case v == w.outer:
-			s.moved = true
-		}
-	}
+	s.moved = s.moved || slices.ContainsFunc(assign.Lhs, func(e ast.Expr) bool { return w.outer[w.same(e)] })
 	return s
 }
 
-// reassigned returns what is known when the variable of the error has another one.
-func (w *walker) reassigned(k knowledge) knowledge {
-	switch k {
-	case fresh:
-		return sure // as nobody looked, nobody left
-	case doubt:
+// reassigned returns what is known when the variable of the error has another one, which may
+// be made of the one before.
+func (w *walker) reassigned(k knowledge, looks bool) knowledge {
+	switch {
+	case k == fresh && !looks: // as nobody looked, nobody left
+		return reused
+	case k == fresh, k == doubt:
 		return blind
+	case k == sure:
+		return reused
 	}
 	return k
 }
 
 // looked returns what is known after a node that may look at the error.
 func (w *walker) looked(k knowledge, n ast.Node) knowledge {
-	if k != fresh || w.isCondition(n) || !w.mentions(n, w.err) {
+	if w.isCondition(n) || !w.mentions(n, w.err) {
 		return k
 	}
 	switch n := n.(type) {
-	case *ast.ReturnStmt:
-		return fresh
+	case *ast.ReturnStmt, *ast.DeferStmt: // what is deferred does not look yet
+		return k
 	case *ast.ExprStmt:
-		if call, ok := n.X.(*ast.CallExpr); ok && strings.HasSuffix(w.callee(call), "/require.NoError") {
+		call, ok := n.X.(*ast.CallExpr)
+		if ok && w.asks(k) && strings.HasSuffix(w.callee(call), "/require.NoError") {
 			return sure
 		}
 	}
-	return doubt
+	return w.doubted(k, n)
+}
+
+// doubted returns what is known after a look at the error that is not understood: a way that
+// depends on it need not exist, even if the error is known. Who captures the variable may
+// also assign it.
+func (w *walker) doubted(k knowledge, n ast.Node) knowledge {
+	switch {
+	case k == sure && w.find(n, func(n ast.Node) bool { return w.captures(n, w.err) }):
+		return reused
+	case k == sure, k == fresh:
+		return doubt
+	}
+	return k
 }
 
 // isKnown says whether the lock may be held, for all that was looked at.
-func (w *walker) isKnown(s state) bool { return s.knows == fresh || s.knows == sure }
+func (w *walker) isKnown(s state) bool {
+	return s.knows == fresh || s.knows == sure || s.knows == reused
+}
 
 // isCondition says whether a node is a condition, of which branch tells.
 func (w *walker) isCondition(n ast.Node) bool {
@@ -183,7 +203,11 @@ func (w *walker) isCondition(n ast.Node) bool {
 	if !ok {
 		return false
 	}
-	basic, ok := w.TypesInfo.TypeOf(cond).Underlying().(*types.Basic)
+	t := w.TypesInfo.TypeOf(cond)
+	if t == nil { // the blank variable of a loop has no type
+		return false
+	}
+	basic, ok := t.Underlying().(*types.Basic)
 	return ok && basic.Info()&types.IsBoolean != 0
 }
 
@@ -227,11 +251,13 @@ func (w *walker) ends(n ast.Node) (ends bool) {
 func (w *walker) isQuestion(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
-		return (n.Op == token.EQL || n.Op == token.NEQ) && w.isHold(n.X)
+		return (n.Op == token.EQL || n.Op == token.NEQ) && (w.isHold(n.X) || w.isHold(n.Y))
 	case *ast.SelectorExpr:
-		return w.isHold(n.X) && slices.Contains([]string{"Token", "Owner", "Until"}, n.Sel.Name)
+		return w.isHold(n.X) && slices.Contains([]string{"Token", "Owner", "Until", "Proof"}, n.Sel.Name)
 	}
 	return false
 }
 
 func (w *walker) isHold(e ast.Expr) bool { return w.variable(e) == w.hold }
+
+func (w *walker) isErr(e ast.Expr) bool { return w.err != nil && w.variable(e) == w.err }

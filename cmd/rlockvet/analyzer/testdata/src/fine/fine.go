@@ -4,6 +4,7 @@ package fine
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ type shop struct {
 	locks *rlock.Client
 	ctx   context.Context
 	hold  *rlock.Hold
+	err   error
 }
 
 func work(context.Context) error { return nil }
@@ -314,4 +316,182 @@ func movedOrigin(ctx context.Context, mu *rlock.Lock) error {
 	defer hold.Unlock(short)
 	ctx = held
 	return mu.Do(ctx, work)
+}
+
+// What is known of the error stays known when it is looked at again.
+func retried(ctx context.Context, mu *rlock.Lock) error {
+	var held context.Context
+	var hold *rlock.Hold
+	var err error
+	for range 3 {
+		if held, hold, err = mu.TryLock(ctx); err == nil {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func counted(ctx context.Context, mu *rlock.Lock, failures, successes func()) error {
+	held, hold, err := mu.TryLock(ctx)
+	if err != nil {
+		failures()
+	} else {
+		successes()
+	}
+	if errors.Is(err, rlock.ErrNotAcquired) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func secondTry(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.TryLock(ctx)
+	if err != nil {
+		held, hold, err = mu.TryLockFor(ctx, time.Second)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+// A second look may be one that is not understood.
+func lookedTwice(ctx context.Context, mu *rlock.Lock, successes func()) error {
+	held, hold, err := mu.TryLock(ctx)
+	if err == nil {
+		successes()
+	}
+	if failed(err) {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func keptLook(ctx context.Context, mu *rlock.Lock, successes func()) error {
+	held, hold, err := mu.TryLock(ctx)
+	if err == nil {
+		successes()
+	}
+	ok := err == nil
+	if !ok {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func switchedOn(ctx context.Context, mu *rlock.Lock, successes func()) error {
+	held, hold, err := mu.TryLock(ctx)
+	if err == nil {
+		successes()
+	}
+	switch err {
+	case nil:
+	default:
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+// Nil may be on either side.
+func nilFirst(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx)
+	if nil != err {
+		return err
+	}
+	if nil == hold {
+		return nil
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func comparedWithOther(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.TryLock(ctx)
+	if err == rlock.ErrNotAcquired {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+// The error may be in a field, of which nothing is known.
+func (s *shop) field(ctx context.Context, mu *rlock.Lock) {
+	var held context.Context
+	var hold *rlock.Hold
+	held, hold, s.err = mu.Lock(ctx)
+	if s.err != nil {
+		return
+	}
+	s.err = errors.Join(work(held), hold.Unlock(ctx))
+}
+
+// Lock and Unlock depend on the same condition, which the hold tells.
+func optional(ctx context.Context, mu *rlock.Lock, exclusive bool) (err error) {
+	var hold *rlock.Hold
+	if exclusive {
+		if ctx, hold, err = mu.Lock(ctx); err != nil {
+			return err
+		}
+	}
+	err = work(ctx)
+	if hold != nil {
+		err = errors.Join(err, hold.Unlock(ctx))
+	}
+	return err
+}
+
+// Loops have variables that are no conditions, and have no type.
+func ranged(ctx context.Context, mu *rlock.Lock, numbers []int) error {
+	held, hold, err := mu.Lock(ctx)
+	sum, n := 0, 0
+	for _, n = range numbers {
+		sum += n
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+// What the context comes from has another value.
+func handled(_ http.ResponseWriter, r *http.Request, mu, other *rlock.Lock) error {
+	held, hold, err := mu.Lock(r.Context())
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(r.Context())
+	r = r.WithContext(held)
+	return errors.Join(mu.Do(r.Context(), work), other.Do(r.Context(), work))
+}
+
+func handledInside(r *http.Request, mu, other *rlock.Lock) error {
+	return mu.Do(r.Context(), func(held context.Context) error {
+		r = r.WithContext(held)
+		return errors.Join(mu.Do(r.Context(), work), other.Do(r.Context(), work))
+	})
+}
+
+func (s *shop) kept(mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(s.ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(s.ctx)
+	s.ctx = held
+	return mu.Do(s.ctx, work)
+}
+
+func (s *shop) keptInside(mu *rlock.Lock) error {
+	return mu.Do(s.ctx, func(held context.Context) error {
+		s.ctx = held
+		return mu.Do(s.ctx, work)
+	})
 }

@@ -2,6 +2,7 @@ package outer
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -153,4 +154,44 @@ func inLiteral(mu *rlock.Lock) func(context.Context) error {
 			return mu.Do(ctx, work) // want `mu.Do under ctx waits for the lock that is held here`
 		})
 	}
+}
+
+// What has another value before the lock call, or is not what the context comes from, does not
+// matter.
+func handled(r, other *http.Request, mu *rlock.Lock) error {
+	r = r.WithContext(context.WithValue(r.Context(), 1, 1))
+	held, hold, err := mu.Lock(r.Context())
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(r.Context())
+	other = other.WithContext(held)
+	return mu.Do(r.Context(), work) // want `mu.Do under r.Context\(\) waits for the lock that is held here, which r.Context\(\) does not own; use held`
+}
+
+func handledInside(r *http.Request, mu *rlock.Lock) error {
+	return mu.Do(r.Context(), func(held context.Context) error {
+		inner := r.WithContext(held)
+		inner = inner.Clone(held)
+		return mu.Do(r.Context(), work) // want `mu.Do under r.Context\(\) waits`
+	})
+}
+
+type shop struct {
+	ctx context.Context
+	err error
+}
+
+func (s *shop) kept(mu *rlock.Lock) {
+	_ = mu.Do(s.ctx, func(held context.Context) error {
+		s.err = work(held)
+		return mu.Do(s.ctx, work) // want `mu.Do under s.ctx waits`
+	})
+	held, hold, err := mu.Lock(s.ctx)
+	if err != nil {
+		return
+	}
+	defer hold.Unlock(s.ctx)
+	s.err = work(held)
+	s.err = mu.Do(s.ctx, work) // want `mu.Do under s.ctx waits`
 }

@@ -172,3 +172,152 @@ func capturedInLoop(ctx context.Context, names []*rlock.Lock) {
 		func() { _ = hold.Unlock(ctx) }()
 	}
 }
+
+// The error is known when it is looked at again, so one way goes on.
+func retried(ctx context.Context, mu *rlock.Lock) error {
+	var held context.Context
+	var hold *rlock.Hold
+	var err error
+	for range 3 {
+		if held, hold, err = mu.TryLock(ctx); err == nil { // want `hold of mu.TryLock is not unlocked before the return in line 190`
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := work(held); err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func counted(ctx context.Context, mu *rlock.Lock, failures, successes func()) error {
+	held, hold, err := mu.TryLock(ctx) // want `not unlocked before the return in line 203`
+	if err != nil {
+		failures()
+	} else {
+		successes()
+	}
+	if err == nil {
+		return work(held)
+	}
+	_ = hold.Token()
+	return err
+}
+
+func secondTry(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.TryLock(ctx) // want `hold of mu.TryLock is not unlocked before the return in line 218`
+	if err != nil {
+		held, hold, err = mu.Lock(ctx) // want `hold of mu.Lock is not unlocked before the return in line 218`
+	}
+	if err != nil {
+		return err
+	}
+	if err = work(held); err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+// What is captured, or made of the error, is another one.
+func capturedError(ctx context.Context, mu *rlock.Lock, run func(func())) error {
+	held, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 231`
+	if err != nil {
+		return err
+	}
+	run(func() { err = work(held) })
+	if err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func joinedError(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 242`
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(err, work(held)); err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func deferredLook(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 254`
+	defer func() { log.Print(err) }()
+	if err != nil {
+		return err
+	}
+	if err := work(held); err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func nilFirst(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 265`
+	if nil != err {
+		return err
+	}
+	if err := work(held); nil != err && nil != hold {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func optional(ctx context.Context, mu *rlock.Lock, exclusive bool) (err error) {
+	var hold *rlock.Hold
+	if exclusive {
+		if ctx, hold, err = mu.Lock(ctx); err != nil { // want `not unlocked before the return in line 278`
+			return err
+		}
+	}
+	if err = work(ctx); err != nil {
+		return err
+	}
+	if hold != nil {
+		return hold.Unlock(ctx)
+	}
+	return nil
+}
+
+func ranged(ctx context.Context, mu *rlock.Lock, numbers []int) error {
+	held, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 296`
+	n := 0
+	for _, n = range numbers {
+		log.Print(n)
+	}
+	if err != nil {
+		return err
+	}
+	if err := work(held); err != nil {
+		return err
+	}
+	return hold.Unlock(ctx)
+}
+
+func proven(ctx context.Context, mu *rlock.Lock, tell func(string)) error {
+	held, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 307`
+	if err != nil {
+		return err
+	}
+	tell(hold.Proof())
+	return work(held)
+}
+
+// Reported wrongly, as docs/vet.md says: exclusive has one value only.
+func conditional(ctx context.Context, mu *rlock.Lock, exclusive bool) (err error) {
+	var hold *rlock.Hold
+	if exclusive {
+		if ctx, hold, err = mu.Lock(ctx); err != nil { // want `not unlocked before the return in line 322`
+			return err
+		}
+	}
+	err = work(ctx)
+	if exclusive {
+		err = errors.Join(err, hold.Unlock(ctx))
+	}
+	return err
+}

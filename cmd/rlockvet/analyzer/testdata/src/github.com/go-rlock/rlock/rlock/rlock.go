@@ -47,6 +47,7 @@ func (*Hold) Unlock(ctx context.Context) error { return nil }
 func (*Hold) Token() int64                     { return 0 }
 func (*Hold) Owner() string                    { return "" }
 func (*Hold) Until() time.Time                 { return time.Time{} }
+func (*Hold) Proof() string                    { return "" }
 
 func Detach(ctx context.Context) context.Context { return ctx }
 
