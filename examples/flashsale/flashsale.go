@@ -41,7 +41,7 @@ func (s *Sale) Buy(ctx context.Context, customer string) error {
 		if err != nil {
 			return err
 		}
-		if stock == 0 {
+		if stock <= 0 {
 			return ErrSoldOut
 		}
 		_, err = s.rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error {
@@ -54,7 +54,11 @@ func (s *Sale) Buy(ctx context.Context, customer string) error {
 }
 
 var sell = redis.NewScript(`
-if tonumber(redis.call('get', KEYS[1])) == 0 then
+local stock = redis.call('get', KEYS[1])
+if not stock then
+	return redis.error_reply('ERR nothing is on sale')
+end
+if tonumber(stock) <= 0 then
 	return 0
 end
 redis.call('decr', KEYS[1])

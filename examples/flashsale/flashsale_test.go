@@ -14,13 +14,30 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+var ways = map[string]func(*flashsale.Sale, context.Context, string) error{
+	"lock":    (*flashsale.Sale).Buy,
+	"counter": (*flashsale.Sale).BuyCounted,
+}
+
+// Before the sale, and if its stock was lost, nothing is sold.
+func TestNothingOnSale(t *testing.T) {
+	for name, buy := range ways {
+		t.Run(name, func(t *testing.T) {
+			sale := newHost(t, redistest.Start(t))
+			require.Error(t, buy(sale, t.Context(), "early"))
+			require.NoError(t, sale.Open(t.Context(), -1))
+			require.ErrorIs(t, buy(sale, t.Context(), "late"), flashsale.ErrSoldOut)
+			orders, err := sale.Orders(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, orders)
+		})
+	}
+}
+
 // Two hosts with eight customers each, who all buy until nothing is left.
 func TestNeverOversells(t *testing.T) {
 	const pieces, hosts, customers = 50, 2, 8
-	for name, buy := range map[string]func(*flashsale.Sale, context.Context, string) error{
-		"lock":    (*flashsale.Sale).Buy,
-		"counter": (*flashsale.Sale).BuyCounted,
-	} {
+	for name, buy := range ways {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
 			sale := newHost(t, srv)
