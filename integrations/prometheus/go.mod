@@ -2,11 +2,11 @@ module github.com/go-rlock/rlock/integrations/prometheus
 
 go 1.26.0
 
-replace github.com/go-rlock/rlock => ../..
+replace github.com/go-rlock/rlock => ../.. // here; who imports this module gets the version that is required
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/go-rlock/rlock v0.0.0-00010101000000-000000000000
+	github.com/go-rlock/rlock v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
