@@ -9,6 +9,7 @@
 package record
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,7 +99,7 @@ func (e *Entry) read(value string) (ok bool) {
 			e.Kind = text
 		case "since":
 			n, err := strconv.ParseInt(text, 10, 64)
-			e.Since, ok = time.UnixMilli(n), err == nil
+			e.Since, ok = moment(n), err == nil
 		case "owner":
 			e.Owner = text
 		case "cause":
@@ -167,6 +168,12 @@ func Clean(text string) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
+// moment is the time of a record. JSON has no years of five digits.
+func moment(milli int64) time.Time {
+	const last = 253402300799999 // of the year 9999
+	return time.UnixMilli(min(max(milli, 0), last))
+}
+
 // Read reads the fields of a hash. What it does not know, or cannot read, it leaves out.
 func Read(fields map[string]string) Record {
 	number := func(field string) int64 {
@@ -176,12 +183,14 @@ func Read(fields map[string]string) Record {
 	r := Record{
 		Who: Who{
 			Host: fields["host"], PID: int(number("pid")), Program: fields["program"], Version: fields["version"],
-			Started: time.UnixMilli(number("started")),
+			Started: moment(number("started")),
 		},
 		Rates:   Rates{Acquired: number("acquired"), Lost: number("lost")},
-		Written: time.UnixMilli(number("written")), More: int(number("more")),
+		Written: moment(number("written")), More: int(number("more")),
 	}
-	r.PerSecond, _ = strconv.ParseFloat(fields["per_second"], 64)
+	if rate, err := strconv.ParseFloat(fields["per_second"], 64); err == nil && rate >= 0 && !math.IsInf(rate, 1) {
+		r.PerSecond = rate
+	}
 	for field, value := range fields {
 		what, name, ok := strings.Cut(field, ":")
 		e := Entry{What: What(what), Name: name, Count: 1}

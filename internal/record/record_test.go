@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,6 +63,12 @@ func TestReadsWhatItKnows(t *testing.T) {
 		require.Contains(t, []string{"", "since=x n=7"}, e.Purpose)
 	}
 	require.Empty(t, record.Read(nil).Entries)
+	for _, rate := range []string{"NaN", "Inf", "-Inf", "1e999", "-1"} { // what can be read has to be told as JSON
+		got := record.Read(map[string]string{"per_second": rate, "started": "9000000000000000", "written": "-9000000000000000", "hold:a": "since=9000000000000000"})
+		require.Zero(t, got.PerSecond, rate)
+		_, err := json.Marshal([]any{got.PerSecond, got.Started, got.Written, got.Entries[0].Since})
+		require.NoError(t, err)
+	}
 }
 
 func TestBounds(t *testing.T) {
