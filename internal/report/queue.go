@@ -39,19 +39,39 @@ func (q *Queue) Do(call func()) {
 	}
 }
 
+// run makes calls until there are none. One that ends its goroutine, as FailNow of a test
+// does, ends this one: another goes on behind it.
 func (q *Queue) run() {
+	var calls []func()
+	over := false
+	defer func() {
+		if !over {
+			q.putBack(calls)
+			go q.run()
+		}
+	}()
 	for {
-		calls, dropped := q.take()
-		if len(calls) == 0 {
+		var dropped int
+		if calls, dropped = q.take(); len(calls) == 0 {
+			over = true
 			return
 		}
-		for _, call := range calls {
+		if dropped > 0 && q.Dropped != nil {
+			calls = append(calls, func() { q.Dropped(dropped) })
+		}
+		for len(calls) > 0 {
+			call := calls[0]
+			calls = calls[1:]
 			call()
 		}
-		if dropped > 0 && q.Dropped != nil {
-			q.Dropped(dropped)
-		}
 	}
+}
+
+// putBack has calls made before those that have come since.
+func (q *Queue) putBack(calls []func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.calls = append(calls, q.calls...)
 }
 
 // take returns all calls that wait, and how many were dropped behind them. If there

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +49,27 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 			}
 		}
 		require.NoError(t, q.Wait(t.Context()), "there is nothing")
+	})
+}
+
+// FailNow of a test ends the goroutine that it is called in.
+func TestCallThatEndsItsGoroutine(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		var q report.Queue
+		var made []int
+		q.Dropped = func(int) { runtime.Goexit() }
+		for i := range limit + 3 {
+			q.Do(func() {
+				if made = append(made, i); i < 2 {
+					runtime.Goexit()
+				}
+			})
+		}
+		require.NoError(t, q.Wait(t.Context()))
+		q.Do(func() { made = append(made, -1) })
+		require.NoError(t, q.Wait(t.Context()))
+		require.Equal(t, []int{0, 1, 2}, made[:3])
+		require.Equal(t, -1, made[len(made)-1])
 	})
 }
 
