@@ -46,7 +46,7 @@ const (
 	OutcomeHandedOff   Outcome = "handed_off"  // a goroutine of the same client passed the lock on in memory, or the client had kept it
 	OutcomeBusy        Outcome = "busy"        // somebody else held it, and there was no wait, or its time was over
 	OutcomeCanceled    Outcome = "canceled"    // the caller's context was cancelled
-	OutcomeUnavailable Outcome = "unavailable" // Redis did not answer, or refused to serve; also how a hold ends if that happens to its release
+	OutcomeUnavailable Outcome = "unavailable" // Redis did not answer, refused to serve, or had too few replicas; also how a hold ends if that happens to its release
 	OutcomeError       Outcome = "error"       // any other error
 )
 
@@ -82,7 +82,7 @@ func failure(err error) outcomeNumber {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return canceledOutcome
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNotReplicated): // without replicas nobody gets the lock either
 		return unavailableOutcome
 	case errors.Is(err, ErrNotAcquired):
 		return busyOutcome

@@ -90,6 +90,7 @@ func TestReplicas(t *testing.T) {
 	_, _, err = both.Lock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrNotReplicated, "nobody waits for replicas")
 	require.NotErrorIs(t, err, rlock.ErrUnavailable)
+	require.Equal(t, int64(2), c.Stats().Kinds[0].Calls[rlock.OutcomeUnavailable])
 
 	one := c.NewLock("a", rlock.WithReplicas(1, 500*time.Millisecond), rlock.WithLeaseTime(6*time.Second))
 	held, hold := lockReplicated(t, one)
