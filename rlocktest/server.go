@@ -130,14 +130,20 @@ func (s *Server) Evict(key string) {
 
 // TakeOver gives the lock at key to an owner outside of the test, in place of
 // the present holder, if there is one. It returns the owner's name. Nobody
-// renews the lease, of ttl; zero means that it has no end.
+// renews the lease, of ttl; zero means that it has no end. A read/write lock that is
+// held becomes a writer's; what is free becomes a plain lock, which a read/write lock
+// finds to be of another kind.
 func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
 	s.tb.Helper()
 	owner = fmt.Sprintf("rlocktest:%d", s.owners.Add(1))
 	ctx := context.Background()
+	fields := []any{owner, 1}
+	if s.own.HExists(ctx, key, "mode").Val() {
+		fields = []any{"mode", "write", owner + ":write", 1}
+	}
 	_, err := s.own.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		tx.Del(ctx, key)
-		tx.HSet(ctx, key, owner, 1)
+		tx.HSet(ctx, key, fields...)
 		if ttl > 0 {
 			tx.PExpire(ctx, key, ttl)
 		}

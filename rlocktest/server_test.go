@@ -118,6 +118,29 @@ func TestEvict(t *testing.T) {
 	})
 }
 
+func TestTakeOverOfAReadWriteLock(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		mu := server.Locks(nil).NewRWLock("a")
+		for _, l := range []*rlock.Lock{mu.Reader(), mu.Writer()} {
+			ctx, hold, err := l.Lock(t.Context())
+			require.NoError(t, err)
+			owner := server.TakeOver("a", time.Minute)
+			<-ctx.Done()
+			require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
+			for _, l := range []*rlock.Lock{mu.Reader(), mu.Writer()} {
+				_, _, err = l.TryLock(t.Context())
+				var refused *rlock.NotAcquiredError
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, owner, refused.Holder)
+			}
+			ctx, hold, err = l.Lock(t.Context()) // when the minute is over
+			require.NoError(t, err)
+			require.NoError(t, hold.Unlock(ctx))
+		}
+	})
+}
+
 func TestTakeOver(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
