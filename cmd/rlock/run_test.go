@@ -229,7 +229,7 @@ func TestRunWithoutRedis(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			began := time.Now()
-			r := outcome(t, tc.url, append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")...)
+			r := begin(t, tc.url, append(append([]string{"run"}, tc.args...), "a", "--", "echo", "ran")...).end() // once
 			require.Equal(t, exitUnavailable, r.code, r.stderr)
 			require.Less(t, time.Since(began), tc.within)
 			require.Empty(t, r.stdout)
