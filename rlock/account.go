@@ -45,21 +45,15 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if l.part {
 		return
 	}
-	var o outcomeNumber
+	o := outcomeOf(hold, err)
 	var waited time.Duration
 	if hold != nil && hold.counts { // to look at the clock once more takes as long as the rest of this
 		waited = max(hold.grant.began.Sub(began), 0) // a reader joins a grant that may be older
 	} else {
 		waited = time.Since(began)
 	}
-	switch {
-	case hold == nil:
-		o = failure(err)
-	case hold.parts != nil:
+	if hold != nil && hold.parts != nil {
 		hold.parts.lock, hold.parts.began = l, time.Now()
-		fallthrough
-	default:
-		o = hold.outcome()
 	}
 	n := l.counters()
 	n.kinds[l.kind].calls[o].Add(1)
@@ -69,18 +63,36 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if w != nil && w.slept {
 		n.woken(w.by)
 	}
-	f := l.client.opts.Trace.Acquired
-	if f == nil {
-		return
+	if l.client.opts.Trace.Acquired != nil {
+		l.reportAcquired(ctx, Acquisition{Outcome: o.name(), Waited: waited, Err: err}, hold, w)
 	}
-	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
+}
+
+// outcomeOf is that of a call which has got the hold, or the error.
+func outcomeOf(h *Hold, err error) outcomeNumber {
+	switch {
+	case h == nil:
+		return failure(err)
+	case h.parts != nil:
+		return acquiredOutcome
+	case !h.counts:
+		return nestedOutcome
+	case h.grant.run.count > 0:
+		return handedOffOutcome
+	}
+	return acquiredOutcome
+}
+
+// reportAcquired tells of the end of a call.
+func (l *Lock) reportAcquired(ctx context.Context, a Acquisition, hold *Hold, w *waiter) {
+	a.Lock, a.Kind = l.name, l.kind.name()
 	if hold != nil {
 		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
 	if w != nil {
 		a.Contended, a.Tries, a.Wakeups = w.slept, w.tries, w.by
 	}
-	l.client.observe(func() { f(ctx, a) })
+	l.client.observe(func() { l.client.opts.Trace.Acquired(ctx, a) })
 }
 
 // course is how the wait of a waiter goes. queues.mu guards it until it has left.

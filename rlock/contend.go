@@ -20,6 +20,16 @@ type step struct {
 	behind *grant // of its own client, which it waits for
 }
 
+// outlook is what the waiters of a queue have learned from the server. All of them use it.
+type outlook struct {
+	refusal *NotAcquiredError // the newest, unless there was trouble after it
+	askAt   time.Time         // when the first waiter asks again if nothing is heard
+	clock   moment            // of the server
+	since   time.Time         // since when there was no answer; zero if there was one
+	trouble error             // the newest error since then
+	newest  time.Time         // when the newest request was sent that was answered
+}
+
 // acquire is the rest of a call whose turn it is, or whose time in the queue has ended
 // with an error.
 func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
@@ -71,6 +81,19 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 func (w *waiter) next() step {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
+	if w.state != waitAsking { // as it is if nobody was there when it came
+		if s := w.look(); s.grant != nil || s.sleep > 0 {
+			return s
+		}
+	}
+	w.state, w.again = waitAsking, false // what is heard from now on needs another request
+	w.tries++
+	return step{ask: true}
+}
+
+// look takes a grant, if there is one, or decides how long to sleep; otherwise the waiter
+// has to ask. queues.mu is held.
+func (w *waiter) look() step {
 	var mine *grant
 	if w.given == nil {
 		mine = w.lock.order.obstacle(w) // may release the mutex: it may have been given one by then
@@ -84,12 +107,7 @@ func (w *waiter) next() step {
 			return step{grant: g}
 		}
 	}
-	if d := w.rest(mine); d > 0 {
-		return step{sleep: d, behind: mine}
-	}
-	w.state, w.again = waitAsking, false // what is heard from now on needs another request
-	w.tries++
-	return step{ask: true}
+	return step{sleep: w.rest(mine), behind: mine}
 }
 
 // rest returns how long the waiter should sleep as things are; it has to ask if that is
@@ -102,7 +120,7 @@ func (w *waiter) rest(mine *grant) time.Duration {
 	}
 	asks := w.again || w.state != waitQueued && !w.place.held // only a request can tell, or none was made yet
 	if asks && mine == nil {
-		return 0 // most calls come by here once, and need no look at the clock
+		return 0
 	}
 	now := time.Now()
 	switch {
@@ -159,7 +177,7 @@ func (w *waiter) refused() *NotAcquiredError {
 // prepare returns the attempt of the waiter, on what terms it asks, and for how long.
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.queues, w.queue, w.lock
-	p := l.retry()
+	p := l.retries
 	p.Report = func(err error) time.Time { return q.asked(qs, err) }
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -169,7 +187,10 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: l.spareTokens(len(w.queue.waiters) - 1), Ticket: l.notifier.prepare(w)}
+	o := kind.Options{Wait: true, Ticket: l.notifier.prepare(w)}
+	if l.fenced {
+		o.Spare = l.spareTokens(len(q.waiters) - 1)
+	}
 	return w.attempt, o, p
 }
 
@@ -179,6 +200,31 @@ func (w *waiter) owns(g *grant) {
 	defer w.queues.mu.Unlock()
 	w.got = g
 	w.queue.answered(g.sent)
+}
+
+// asked is called when an attempt of a waiter gets no answer, and with nil when a later one
+// gets one. It returns when the newest request was sent that was answered.
+func (q *queue) asked(qs *queues, err error) time.Time {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	switch {
+	case err == nil:
+		q.since, q.trouble = time.Time{}, nil
+		return q.newest
+	case q.since.IsZero():
+		q.since, q.refusal = time.Now(), nil
+	}
+	q.trouble = err
+	return q.newest
+}
+
+// answered notes that the server has answered a request, maybe one from before the trouble.
+// queues.mu is held.
+func (q *queue) answered(sent time.Time) {
+	q.since, q.trouble = time.Time{}, nil
+	if sent.After(q.newest) {
+		q.newest = sent
+	}
 }
 
 // queueUp notes a refusal, and when to ask again if nothing is heard. The error ends
@@ -220,40 +266,4 @@ func (w *waiter) stand(a answer[kind.Answer]) {
 		q.askAll()
 		w.again = again // this one has just asked
 	}
-}
-
-// sleep waits for so long, or until something has happened.
-func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
-	wake, c := w.channels()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-wake:
-	case <-c:
-		w.queues.mu.Lock()
-		w.again = true
-		w.by.Message++
-		w.queues.mu.Unlock()
-	case <-timer.C:
-		w.queues.mu.Lock()
-		w.by.TTL++
-		w.queues.mu.Unlock()
-	case <-w.lock.client.closing:
-		err = w.lock.isClosed()
-	case <-wait.Done():
-		err = w.givenUp(wait)
-	}
-	return err
-}
-
-// channels returns those of the waiter's own wake-ups, and of those that are for no waiter
-// in particular.
-func (w *waiter) channels() (own, all <-chan struct{}) {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	if w.queue.signal != nil && w.lock.order.contends(w) {
-		all = w.queue.signal.C()
-	}
-	w.slept = true
-	return w.enableWake(), all
 }

@@ -54,7 +54,7 @@ import (
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.order, l.notifier, l.kind = fairOrder{}, ticketed{}, fairKind
+	l.order, l.notifier, l.kind = fairOrder{}, ticketed{atOnce: true}, fairKind
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))
@@ -75,9 +75,6 @@ type fairOrder struct{}
 func (fairOrder) contends(*waiter) bool { return true }
 
 func (fairOrder) obstacle(*waiter) *grant { return nil }
-
-// queuesDeaf is true, as the place of a call is that of its first request.
-func (fairOrder) queuesDeaf(*waiter) bool { return true }
 
 // untilAsk is that of the first waiter of the client, who asks for all that can hear and
 // have a place.

@@ -324,7 +324,7 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		l.handoff = handoff{}.withDefaults(false)
 		_, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
-		s := l.queues.enter(l, time.Now())
+		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, hold.Unlock(t.Context()))
 		heir := s.given
 		s.given = nil

@@ -196,6 +196,41 @@ func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, erro
 	return held, hold, nil
 }
 
+// longUnnoticed tells whether a hold may be a long one before anything notices it, which
+// the first renewal does.
+func (l *Lock) longUnnoticed() bool { return l.fixed || l.lease/3 > longHold }
+
+// newHold returns a hold that is not added yet. mu must not be held: to derive a
+// context asks the one above whether it is over, which may lose this very grant.
+func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Context, *Hold) {
+	return g.derive(ctx, new(Hold), l, parent)
+}
+
+// derive makes h such a hold.
+func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
+	h.grant, h.parent = g, parent
+	h.outer, _ = ctx.Value(holdKey{}).(*Hold)
+	h.needs = needs{lease: l.lease, fixed: l.fixed, shared: l.shared, purpose: l.purpose}
+	h.counts = parent == nil && !l.part
+	ctx, h.cancel = context.WithCancelCause(ctx)
+	h.scope = heldContext{ctx, h}
+	return &h.scope, h
+}
+
+// put adds a hold. mu is held.
+func (g *grant) put(h *Hold) {
+	g.holds = append(g.holds, h)
+	if h.counts {
+		g.current++
+	}
+	if !h.shared {
+		g.exclusives.Add(1)
+	}
+}
+
+// exclusive tells whether the grant excludes other owners.
+func (g *grant) exclusive() bool { return g.exclusives.Load() > 0 }
+
 // heldSince returns when the grant, or the newest in its run, was taken; zero if nobody holds it.
 func (g *grant) heldSince() time.Time {
 	g.mu.Lock()

@@ -32,7 +32,7 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			got, failed := make(chan *Hold, 1), make(chan error, 1)
 			go func() {
-				_, hold, err := l.joinOrAsk(ctx, ctx, l.retry())
+				_, hold, err := l.joinOrAsk(ctx, ctx, l.retries)
 				got <- hold
 				failed <- err
 			}()
@@ -57,7 +57,7 @@ func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
 		l.order, l.handoff = fairOrder{}, handoff{}
 		_, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
-		w := l.queues.enter(l, time.Now())
+		w, _ := l.queues.enter(l, time.Now())
 		w.attempt, w.state, w.place.held = l.newAttempt(), waitQueued, true
 		owner := w.attempt.owner
 		w.queue.tickets = map[string]*waiter{owner: w}

@@ -66,18 +66,7 @@ func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Conte
 	if ctx.Err() != nil {
 		return ctx, nil, l.tooLate(ctx)
 	}
-	wire, ok := l.wire.(kind.Joinable)
-	if !ok {
-		return ctx, nil, &lockError{l.name, ErrInvalidOption, errCannotJoin}
-	}
-	p, err := readProof(l.key, text)
-	switch {
-	case err != nil:
-	case l.fenced && p.token == 0:
-		err = errProofNoTok
-	case l.replicas.n > 0:
-		err = errNoReplicas
-	}
+	wire, p, err := l.joinable(text)
 	if err != nil {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, err}
 	}
@@ -89,13 +78,30 @@ func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Conte
 	}
 }
 
+// joinable reads a proof, and tells whether a hold of the lock can be joined by it.
+func (l *Lock) joinable(text string) (kind.Joinable, proof, error) {
+	wire, ok := l.wire.(kind.Joinable)
+	if !ok {
+		return nil, proof{}, errCannotJoin
+	}
+	p, err := readProof(l.key, text)
+	switch {
+	case err != nil:
+	case l.fenced && p.token == 0:
+		err = errProofNoTok
+	case l.replicas.n > 0:
+		err = errNoReplicas
+	}
+	return wire, p, err
+}
+
 // lateJoins is how often a join asks if the answers come too late, as one does that had to
 // make its connection first.
 const lateJoins = 3
 
 // askToJoin asks the server once, as far as it answers.
 func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof) (context.Context, *Hold, error) {
-	a := send(wait, l, l.retry(), func(ctx context.Context, r lua.Runner) (time.Duration, error) {
+	a := send(wait, l, l.retries, func(ctx context.Context, r lua.Runner) (time.Duration, error) {
 		return wire.Confirm(ctx, r, p.owner)
 	}, nil)
 	switch {
@@ -115,7 +121,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 // one, even if a nested hold of the holder has a longer one.
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
-		client: l.client, name: l.name, wire: wire, key: l.key, queues: &l.client.joins,
+		client: l.client, name: l.name, target: target{wire: wire, key: l.key, queues: &l.client.joins},
 		terms:   terms{lease: lease, fenced: l.fenced, mark: l.mark},
 		traits:  traits{order: turns{}, notifier: l.notifier, joined: true},
 		account: account{kind: l.kind, part: true},

@@ -14,18 +14,25 @@ import (
 
 // Lock is a named lock. It holds no state of its own; see [Client.NewLock].
 type Lock struct {
-	client  *Client
-	name    string
-	wire    kind.Kind // what goes over the wire for it; nil for a multi lock
-	key     string    // of wire
-	slot    string    // the key that all its keys are in one cluster slot with
-	gathers bool      // its requests travel with others
-	queues  *queues   // that have the queue of key
-	members multi     // of a multi lock, which has nothing else
+	client *Client
+	name   string
+	target
+	members multi // of a multi lock, which has nothing else
 	terms
 	traits
 	account
 	err error // why no method of it works
+}
+
+// target is what the requests of a lock are about, and how they are made. A multi lock has
+// none.
+type target struct {
+	wire    kind.Kind      // what goes over the wire
+	key     string         // of wire
+	slot    string         // the key that all its keys are in one cluster slot with
+	gathers bool           // its requests travel with others
+	retries request.Policy // of a call that may wait
+	queues  *queues        // that have the queue of key
 }
 
 // terms are what the options of a lock say.
@@ -137,7 +144,11 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	g := l.newAttempt()
-	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(0)})
+	var o kind.Options
+	if l.fenced {
+		o.Spare = l.spareTokens(0)
+	}
+	a := g.acquire(wait, p, o)
 	if a.err == nil && !a.value.Acquired {
 		a.err = l.refusal(a.value.Holder, a.value.TTL)
 	}
@@ -182,41 +193,24 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 
 // lock is the way of every call that may wait. Waiting ends with wait; the
 // context of the hold descends from ctx. Of a crowd of waiters all but the first
-// are in here, each with a stack. It stays the smallest there is, 2 KB, as long as
-// the frames from here on are small, so what needs more is done before or after. The
+// sleep in await, each with a stack. It stays the smallest there is, 2 KB, as long as
+// the frames from here to there are small, so what needs more is done before or after. The
 // scenario idle-100 of the benchmark shows it: bytes/waiter.
-func (l *Lock) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
-	if trace.IsEnabled() {
-		return l.inRegion(ctx, wait)
-	}
-	return l.lockNow(ctx, wait)
-}
-
-func (l *Lock) lockNow(ctx, wait context.Context) (context.Context, *Hold, error) {
+func (l *Lock) lock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
+	region := trace.StartRegion(wait, "rlock.acquire") // package runtime/trace shows what a goroutine waits for
 	wait, began := l.starts(wait)
-	w, held, hold, err := l.arrive(ctx, wait, began)
-	if w == nil {
-		return held, hold, err
-	}
-	err = w.await(wait)
-	return w.acquire(ctx, wait, err)
-}
-
-// inRegion calls lockNow in a region of package runtime/trace, which shows what a goroutine
-// waits for.
-func (l *Lock) inRegion(ctx, wait context.Context) (context.Context, *Hold, error) {
-	defer trace.StartRegion(wait, "rlock.acquire").End()
-	return l.lockNow(ctx, wait)
-}
-
-// arrive takes the lock, if that can be done without a place in the queue, or
-// otherwise such a place; then client.done must follow.
-func (l *Lock) arrive(ctx, wait context.Context, began time.Time) (*waiter, context.Context, *Hold, error) {
-	if held, hold, err := l.unqueued(ctx, wait); err != errQueue {
+	held, hold, err = l.unqueued(ctx, wait)
+	if err == errQueue {
+		w, asks := l.queues.enter(l, began)
+		if err = nil; !asks {
+			err = w.await(wait)
+		}
+		held, hold, err = w.acquire(ctx, wait, err)
+	} else {
 		l.ends(wait, began, hold, err, nil)
-		return nil, held, hold, err
 	}
-	return l.queues.enter(l, began), ctx, nil, nil
+	region.End()
+	return held, hold, err
 }
 
 // unqueued takes the lock, if that can be done without a place in the queue.
@@ -237,7 +231,7 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 		return l.members.lock(ctx, wait)
 	}
 	if in := holdIn(ctx, l); in != nil {
-		if held, hold, err = l.nest(ctx, wait, in, l.retry()); err != errReleased {
+		if held, hold, err = l.nest(ctx, wait, in, l.retries); err != errReleased {
 			return held, hold, err
 		}
 	}
@@ -250,11 +244,6 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 		return l.share(ctx, wait)
 	}
 	return ctx, nil, errQueue
-}
-
-// retry is the policy of a call that may wait.
-func (l *Lock) retry() request.Policy {
-	return request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
 }
 
 // begin admits a call of a method. If it returns nil, client.done must follow.
@@ -287,6 +276,7 @@ func (l *Lock) bound() time.Duration { return min(l.lease/3, kind.MaxAttempt) }
 func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	l.queues = l.client.queues.of(l.key)
+	l.retries = request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
 	switch l.client.server.RDB.(type) { // one of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:
 		l.gathers = k.Gathers()

@@ -56,7 +56,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 	if wait.Err() != nil {
 		return 0, held, first.tooLate(wait)
 	}
-	p := first.retry()
+	p := first.retries
 	if p.Once = once; once {
 		p.Total = p.Attempt
 	}

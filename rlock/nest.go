@@ -33,22 +33,6 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	return held, hold, nil
 }
 
-// newHold returns a hold that is not added yet. mu must not be held: to derive a
-// context asks the one above whether it is over, which may lose this very grant.
-func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Context, *Hold) {
-	return g.derive(ctx, new(Hold), l, parent)
-}
-
-// derive makes h such a hold.
-func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
-	h.grant, h.outer, h.parent = g, innermost(ctx), parent
-	h.needs = needs{lease: l.lease, fixed: l.fixed, shared: l.shared, purpose: l.purpose}
-	h.counts = parent == nil && !l.part
-	ctx, h.cancel = context.WithCancelCause(ctx)
-	h.scope = heldContext{ctx, h}
-	return &h.scope, h
-}
-
 // add adds a nested hold, of which the server does not know yet.
 func (g *grant) add(h *Hold) error {
 	g.check()
@@ -73,20 +57,6 @@ func (g *grant) add(h *Hold) error {
 	g.longest = max(g.longest, h.lease)
 	return nil
 }
-
-// put adds a hold. mu is held.
-func (g *grant) put(h *Hold) {
-	g.holds = append(g.holds, h)
-	if h.counts {
-		g.current++
-	}
-	if !h.shared {
-		g.exclusives.Add(1)
-	}
-}
-
-// exclusive tells whether the grant excludes other owners.
-func (g *grant) exclusive() bool { return g.exclusives.Load() > 0 }
 
 // remove takes a hold out and ends the contexts that nothing live is under any
 // more. It returns how many holds are left, and whether one acquisition has ended while

@@ -90,19 +90,6 @@ func failure(err error) outcomeNumber {
 	return errorOutcome
 }
 
-// outcome is that of a call which has got the hold.
-func (h *Hold) outcome() outcomeNumber {
-	switch {
-	case h.parts != nil:
-		return acquiredOutcome
-	case !h.counts:
-		return nestedOutcome
-	case h.grant.run.count > 0:
-		return handedOffOutcome
-	}
-	return acquiredOutcome
-}
-
 // LossCause is why a grant ended against the holder's will.
 type LossCause string
 

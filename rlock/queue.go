@@ -1,13 +1,11 @@
 package rlock
 
 import (
-	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
-	"github.com/go-rlock/rlock/lua"
 )
 
 // queues are the in-process queues of a client, by lock key. A queue exists while
@@ -43,37 +41,6 @@ type queue struct {
 	kept *kept       // nil unless a grant that this client holds may be kept
 }
 
-// outlook is what the waiters of a queue have learned from the server. All of them use it.
-type outlook struct {
-	refusal *NotAcquiredError // the newest, unless there was trouble after it
-	askAt   time.Time         // when the first waiter asks again if nothing is heard
-	clock   moment            // of the server
-	since   time.Time         // since when there was no answer; zero if there was one
-	trouble error             // the newest error since then
-	newest  time.Time         // when the newest request was sent that was answered
-}
-
-// queueSet is all queues of a client.
-type queueSet struct {
-	shards [16]queues
-	seed   maphash.Seed // by which a key has one of them
-}
-
-// of returns the queues that have that of a key.
-func (s *queueSet) of(key string) *queues {
-	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
-}
-
-// close wakes all who wait, and returns all grants, and those that are parked: for them
-// nobody else cares any more.
-func (s *queueSet) close() (held, parked []*grant) {
-	for i := range s.shards {
-		parked = append(parked, s.shards[i].wakeAll()...)
-		held = append(held, s.shards[i].all()...)
-	}
-	return held, parked
-}
-
 // of returns the queue of a key. mu is held.
 func (qs *queues) of(key string) *queue {
 	q := qs.byKey[key]
@@ -107,19 +74,85 @@ func (qs *queues) tidy(q *queue) {
 	}
 }
 
-// wakeAll wakes everybody who waits, and returns what is parked.
-func (qs *queues) wakeAll() (parked []*grant) {
+// enter takes the last place in the queue. It must be left in any case. Whoever finds no
+// waiter there, and no grant of this client, has nobody here to wait for, and asks the
+// server.
+func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
+	w = &waiter{queues: qs, lock: l, course: course{since: began}}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	for _, q := range qs.byKey {
-		for _, w := range q.waiters {
-			w.wakeUp()
-		}
-		if k := q.kept; k != nil && k.parked != nil {
-			parked = append(parked, k.stop())
+	q := qs.of(l.key)
+	w.queue = q
+	q.waiters = append(q.waiters, w)
+	if len(q.waiters) == 1 && len(q.holders) == 0 {
+		w.state = waitAsking
+	}
+	if q.kept != nil {
+		mine, other := q.takeParked(l)
+		if w.given = mine; other != nil {
+			l.client.background(other.pass)
 		}
 	}
-	return parked
+	if l.client.closed.Load() { // too late for Close to see it
+		w.wakeUp()
+	}
+	return w, w.state == waitAsking
+}
+
+// leave gives the place up. The next in the queue takes over what this one has left on
+// the server, or it is taken back there.
+func (w *waiter) leave() {
+	qs, q := w.queues, w.queue
+	var idle []kind.Signal
+	qs.mu.Lock()
+	given, left := w.given, w.disown()
+	at := slices.Index(q.waiters, w)
+	q.waiters = slices.Delete(q.waiters, at, at+1)
+	if len(q.waiters) == 0 {
+		idle = q.empty()
+		qs.tidy(q)
+	} else {
+		next := q.waiters[0]
+		if left != nil && next.takeOver(left, w) {
+			left = nil
+		}
+		// The end of a grant that nobody shares will be told to the next.
+		if at == 0 && (w.lock.shared || !slices.Contains(q.holders, w.got)) {
+			next.wakeUp()
+		}
+		if at == 0 && q.trouble != nil { // it may have been asking for all
+			next.mustAsk()
+		}
+	}
+	qs.mu.Unlock()
+	for _, s := range idle {
+		s.Leave()
+	}
+	if left != nil {
+		left.abandon(false)
+	}
+	if given != nil {
+		given.pass()
+	}
+}
+
+// disown takes the attempt from the waiter, and returns it if something has to be taken back
+// on the server: not if the waiter has the lock by it, or by a grant whose release takes out
+// this ticket. queues.mu is held.
+func (w *waiter) disown() *grant {
+	g := w.attempt
+	if g == nil {
+		return nil
+	}
+	delete(w.queue.tickets, g.owner)
+	w.attempt = nil
+	if g == w.got || w.got != nil && slices.Contains(w.got.run.passed, g.owner) {
+		return nil
+	}
+	if m := w.place.message; m.Granted { // nobody has looked at it
+		g.accept(m)
+	}
+	return g
 }
 
 // first returns the waiter that has come before all others, nil if there is none.
@@ -144,71 +177,118 @@ func (q *queue) empty() []kind.Signal {
 	return idle
 }
 
-// asked is called when an attempt of a waiter gets no answer, and with nil when a later one
-// gets one. It returns when the newest request was sent that was answered.
-func (q *queue) asked(qs *queues, err error) time.Time {
+// renounce gives up a grant that came too late to be held. The waiter waits on, with an
+// attempt of another owner if its own is that of the grant, or was passed over in its run:
+// that one is released.
+func (w *waiter) renounce(g *grant) {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	if w.got = nil; w.attempt != nil && (w.attempt == g || slices.Contains(g.run.passed, w.attempt.owner)) {
+		delete(w.queue.tickets, w.attempt.owner)
+		w.attempt, w.place = nil, standing{}
+	}
+	w.state = waitBlocked
+}
+
+// takeOver has the waiter go on with the attempt of one that leaves, in its place on the
+// server. It returns false if the two do not want the same. queues.mu is held.
+func (w *waiter) takeOver(g *grant, from *waiter) bool {
+	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.lock.alike(from.lock) {
+		return false
+	}
+	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.state == waitAsking
+	w.state = waitQueued
+	w.queue.tickets[g.owner] = w
+	w.wakeUp()
+	return true
+}
+
+// alike tells whether who wants the lock o can do with a grant of l.
+func (o *Lock) alike(l *Lock) bool {
+	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed &&
+		o.order == l.order && o.notifier == l.notifier && o.retention == l.retention
+}
+
+// held notes that a grant of this client began. It returns those that the client
+// believed in until then and that exclude it, and of them the one that is parked, which is
+// not any more.
+func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	switch {
-	case err == nil:
-		q.since, q.trouble = time.Time{}, nil
-		return q.newest
-	case q.since.IsZero():
-		q.since, q.refusal = time.Now(), nil
-	}
-	q.trouble = err
-	return q.newest
-}
-
-// answered notes that the server has answered a request, maybe one from before the trouble.
-// queues.mu is held.
-func (q *queue) answered(sent time.Time) {
-	q.since, q.trouble = time.Time{}, nil
-	if sent.After(q.newest) {
-		q.newest = sent
-	}
-}
-
-// heard brings a message to the waiter that it is for. If it grants the lock to an
-// owner for whom nobody waits any more, and who does not hold it either, it returns
-// that owner: the lock has to be passed on.
-func (q *queue) heard(m lua.Message) (stranger string) {
-	w := q.tickets[m.Owner]
-	switch {
-	case m.Owner == lua.Everybody:
-		for _, w := range q.tickets {
-			w.by.Message++
-			w.mustAsk()
-		}
-	case w != nil && m.Granted:
-		w.place.message = m
-		w.by.Message++
-		w.wakeUp()
-	case w != nil:
-		w.by.Message++
-		w.mustAsk()
-	case m.Granted && !slices.ContainsFunc(q.holders, func(g *grant) bool { return g.owner == m.Owner }):
-		return m.Owner
-	}
-	return ""
-}
-
-// changed has all ask because what they hear by was lost, or is there again: messages may
-// have been missed, or can be heard from now on. The answer to a request that is under way
-// may be older than that, so who has made one makes another. queues.mu is held.
-func (q *queue) changed() {
-	for _, w := range q.waiters {
-		w.again = w.again || w.state == waitAsking
-	}
-	q.askAll()
-}
-
-// askAll has each waiter ask again that was refused. queues.mu is held.
-func (q *queue) askAll() {
-	for _, w := range q.waiters {
-		if w.state == waitQueued {
-			w.by.Reconnect++
-			w.mustAsk()
+	q := qs.of(g.lock.key)
+	for _, other := range q.holders {
+		if g.exclusive() || other.exclusive() {
+			before = append(before, other)
 		}
 	}
+	q.holders = append(q.holders, g)
+	if k := q.kept; k != nil && k.parked != nil {
+		parked = k.stop()
+	}
+	return before, parked
+}
+
+// replace puts an heir in the place of a grant. mu is held.
+func (q *queue) replace(before, heir *grant) {
+	if i := slices.Index(q.holders, before); i >= 0 {
+		q.holders[i] = heir
+	} else {
+		q.holders = append(q.holders, heir)
+	}
+}
+
+// ended notes that a grant of this client is over, and has the head look again.
+func (qs *queues) ended(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[g.lock.key]; q != nil {
+		q.holders = slices.DeleteFunc(q.holders, func(other *grant) bool { return other == g })
+		if first := q.first(); first != nil && !g.lock.shared { // the last reader of all is told by the server
+			first.wakeUp()
+		}
+		if q.kept != nil && q.kept.owner == g.owner {
+			q.kept.end()
+			q.kept = nil
+		}
+		qs.tidy(q)
+	}
+}
+
+// yielded has the first waiter ask: a writer of this client has become a reader, which
+// excludes no readers. The others follow when that one has the lock. They may have
+// relied on this client for that, and listen to nothing.
+func (qs *queues) yielded(g *grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[g.lock.key]; q != nil && q.first() != nil {
+		q.first().mustAsk()
+	}
+}
+
+// holder returns the client's grant that excludes all others from the lock, if it
+// knows of one.
+func (qs *queues) holder(l *Lock) *grant {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.byKey[l.key]; q != nil {
+		return q.holder()
+	}
+	return nil
+}
+
+func (q *queue) holder() *grant {
+	for _, holder := range slices.Backward(q.holders) {
+		if holder.exclusive() {
+			return holder
+		}
+	}
+	return nil
+}
+
+// busy tells whether goroutines of this client queue for the lock.
+func (qs *queues) busy(l *Lock) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[l.key]
+	return q != nil && len(q.waiters) > 0
 }

@@ -97,7 +97,7 @@ func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				_, l, f := newFake(t)
-				w := l.queues.enter(l, time.Now())
+				w, _ := l.queues.enter(l, time.Now())
 				defer w.leave()
 				f.onAcquire = func(context.Context, int) (lua.Reply, error) {
 					w.queue.asked(l.queues, errCut) // meanwhile, by another waiter

@@ -198,10 +198,6 @@ func (g *grant) recorded(what record.What, since time.Time) record.Entry {
 	return e
 }
 
-// longUnnoticed tells whether a hold may be a long one before anything notices it, which
-// the first renewal does.
-func (l *Lock) longUnnoticed() bool { return l.fixed || l.lease/3 > longHold }
-
 func (l *Lock) entry(what record.What, owner string, since time.Time) record.Entry {
 	return record.Entry{What: what, Name: l.name, Kind: string(l.kind.name()), Purpose: l.purpose, Owner: owner, Since: since, Count: 1}
 }

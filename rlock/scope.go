@@ -9,9 +9,10 @@ type heldContext struct {
 	hold *Hold
 }
 
+// holdKey is the key of a context's innermost hold, of any lock.
 type holdKey struct{}
 
-// Value answers for the innermost hold of any lock.
+// Value answers for the innermost hold.
 func (c *heldContext) Value(key any) any {
 	if key == (holdKey{}) {
 		return c.hold
@@ -29,15 +30,10 @@ func (c *heldContext) Err() error {
 	return c.Context.Err()
 }
 
-// innermost returns the hold that ctx was made for, nil if there is none.
-func innermost(ctx context.Context) *Hold {
-	h, _ := ctx.Value(holdKey{}).(*Hold)
-	return h
-}
-
 // holdIn returns the hold of l that ctx is under, unless all of that grant is unlocked.
 func holdIn(ctx context.Context, l *Lock) *Hold {
-	for h := innermost(ctx); h != nil; h = h.outer {
+	h, _ := ctx.Value(holdKey{}).(*Hold)
+	for ; h != nil; h = h.outer {
 		g := h.grant
 		if g.lock.client == l.client && g.lock.key == l.key {
 			if g.count() == 0 {

@@ -77,8 +77,21 @@ type answer[T any] struct {
 // for any more; request.ErrUnread if that is all that is known of the answer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
-	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (T, error) {
-		value, err := sendOnce(ctx, l, request.Terms{Key: l.slot, Bound: bound, Stop: p.Stop, Repeat: repeat}, ask, late)
+	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (value T, err error) {
+		if l.gathers {
+			t := request.Terms{Key: l.slot, Bound: bound, Stop: p.Stop, Repeat: repeat}
+			if late != nil {
+				t.Late = func(err error) {
+					var none T
+					late(none, err)
+				}
+			}
+			call := l.client.scripts.Call(t)
+			defer call.Put()
+			value, err = ask(ctx, call)
+		} else {
+			value, err = attempt(ctx, l, bound, p.Stop, ask, late)
+		}
 		if err != nil {
 			l.client.unanswered(err)
 		}
@@ -87,7 +100,9 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 	a := answer[T]{value: r.Value, sent: r.Sent, doubt: r.Doubt, lost: r.Lost, open: r.Open}
 	switch r.End {
 	case request.Done:
-		a.err = l.translate(r.Err)
+		if r.Err != nil {
+			a.err = l.translate(r.Err)
+		}
 	case request.Left:
 		a.cut = r.Err == nil && ctx.Err() != nil
 		a.err = l.givenUp(ctx, r.Err)
@@ -106,22 +121,6 @@ func (l *Lock) failed(err error) error {
 		return &lockError{l.name, ErrInvalidOption, err}
 	}
 	return &lockError{l.name, ErrUnavailable, advise(err)}
-}
-
-// sendOnce makes a request, with those of others if it may.
-func sendOnce[T any](ctx context.Context, l *Lock, t request.Terms, ask script[T], late func(T, error)) (T, error) {
-	if !l.gathers {
-		return attempt(ctx, l, t.Bound, t.Stop, ask, late)
-	}
-	if late != nil {
-		t.Late = func(err error) {
-			var none T
-			late(none, err)
-		}
-	}
-	call := l.client.scripts.Call(t)
-	defer call.Put()
-	return ask(ctx, call)
 }
 
 // unanswered has a cluster's client look for the masters anew if err says that a request

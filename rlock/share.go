@@ -27,7 +27,7 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 	if l.queues.busy(l) {
 		return ctx, nil, errQueue
 	}
-	held, hold, err := l.joinOrAsk(ctx, wait, l.retry())
+	held, hold, err := l.joinOrAsk(ctx, wait, l.retries)
 	if _, refused := err.(*NotAcquiredError); refused {
 		return ctx, nil, errQueue
 	}

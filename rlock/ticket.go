@@ -12,22 +12,25 @@ import (
 
 // ticketed is of kinds with a queue on the server: a waiter that is refused has a ticket
 // there, and is told by a message when it comes to it, in most cases that it has the lock.
-type ticketed struct{ announced }
+type ticketed struct {
+	announced
+	atOnce bool // the first request takes a ticket, as the place of a call is that of its first request
+}
 
 // prepare registers the waiter as that of its ticket, before the server can know of it.
-// A waiter that was never refused takes none, unless its place must be that of its first
-// request: most locks are free. One that cannot hear takes one when it is clear that this
-// will not change at once.
-func (ticketed) prepare(w *waiter) lua.Ticket {
+// A waiter that was never refused takes none, unless it is to do so at once: most locks are
+// free. One that cannot hear takes one after two refusals in a row, when it is clear that
+// this will not change soon, and keeps the one that it has.
+func (t ticketed) prepare(w *waiter) lua.Ticket {
 	q, hub := w.queue, w.lock.client.server.Hub
 	if q.signal == nil && hub.Active() && hub.Listens(lua.GrantChannel(q.key, w.lock.client.id)) {
 		w.subscribe() // again: it was wanted a moment ago
 	}
-	t := lua.Ticket{Claim: min(longestClaim, w.lock.lease)}
+	ticket := lua.Ticket{Claim: min(longestClaim, w.lock.lease)}
 	switch {
 	case q.signal != nil && q.signal.Live():
-		t.Hears = w.lock.client.server.Channels.Hearing()
-	case !w.lock.order.queuesDeaf(w):
+		ticket.Hears = w.lock.client.server.Channels.Hearing()
+	case !t.atOnce && w.place.silent < 2 && !w.place.held:
 		return lua.Ticket{}
 	}
 	if q.tickets == nil {
@@ -35,7 +38,7 @@ func (ticketed) prepare(w *waiter) lua.Ticket {
 	}
 	q.tickets[w.attempt.owner] = w
 	w.attempt.leftState = true
-	return t
+	return ticket
 }
 
 // listen also joins the channel of Redisson's clients while one of them has the lock: they
@@ -119,67 +122,6 @@ func (w *waiter) granted(now time.Time) *grant {
 // accept notes the tokens that come with the lock, be it held or passed on: the release
 // gives back what was reserved in vain.
 func (g *grant) accept(m lua.Message) { g.token, g.run.spare = m.Token, m.Spare }
-
-// hear brings a message to the waiter that it is for. If nobody waits for what it
-// grants, the lock is passed on.
-func (l *Lock) hear(payload string) {
-	m := lua.ReadMessage(payload)
-	var stranger string
-	l.withQueue(func(q *queue) { stranger = q.heard(m) })
-	if stranger != "" {
-		g := l.newGrant(stranger)
-		g.leftState, g.place = true, moment{time.Now(), m.Time}
-		g.accept(m)
-		g.sweep()
-	}
-}
-
-// askAgain has the waiter ask that stands in the server's queue as owner.
-func (l *Lock) askAgain(owner string) {
-	l.withQueue(func(q *queue) {
-		if w := q.tickets[owner]; w != nil {
-			w.mustAsk()
-		}
-	})
-}
-
-// changed is called when what the waiters hear by was lost, or is there again.
-func (l *Lock) changed() { l.withQueue((*queue).changed) }
-
-// withQueue runs f with the queue of the lock, an empty one if there is none, and the
-// mutex held.
-func (l *Lock) withQueue(f func(q *queue)) {
-	qs := l.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.byKey[l.key]
-	if q == nil {
-		q = &queue{}
-	}
-	f(q)
-}
-
-// unlocked has those ask who wait for a foreign owner to release: the first in the
-// server's queue, whoever is about to get an answer that may be older than the release,
-// and the others if nobody has answered that for a while: of a fair lock, its client's first
-// waiter for all of them.
-func (q *queue) unlocked() {
-	later := time.Now().Add(reaction)
-	for _, w := range q.tickets {
-		switch {
-		case w.place.First, w.state == waitAsking:
-			w.by.Message++
-			w.mustAsk()
-		case w.askAt.After(later):
-			w.askAt = later
-			w.wakeUp()
-		}
-	}
-	if first := q.first(); first != nil && q.askAt.After(later) {
-		q.askAt = later
-		first.wakeUp()
-	}
-}
 
 // ours tells whether an owner is of this library and does not poll, so that its
 // release passes the lock on. Redisson's clients are named by a UUID.

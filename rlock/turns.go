@@ -10,9 +10,6 @@ type order interface {
 	// obstacle returns the grant of its own client that the waiter waits for, nil if none.
 	// It may release queues.mu, and takes it again.
 	obstacle(w *waiter) *grant
-	// queuesDeaf tells whether a waiter takes a ticket although its subscription is not
-	// live.
-	queuesDeaf(w *waiter) bool
 	// untilAsk is the time that is left until a refused waiter asks again, if it hears
 	// nothing.
 	untilAsk(w *waiter, now time.Time) time.Duration
@@ -43,10 +40,6 @@ func (turns) obstacle(w *waiter) *grant {
 	}
 	return nil
 }
-
-// queuesDeaf is true after two refusals in a row without a live subscription, or if the
-// waiter has a ticket already.
-func (turns) queuesDeaf(w *waiter) bool { return w.place.silent > 1 || w.place.held }
 
 func (turns) untilAsk(w *waiter, now time.Time) time.Duration { return w.askAt.Sub(now) }
 

@@ -33,7 +33,7 @@ var ofJoining = []mutation{
 		"rlock", "TestMultiUnlockTwiceAtOnce", quick,
 	},
 	{
-		"a hold with a long lease is told when it is renewed", "rlock/record.go",
+		"a hold with a long lease is told when it is renewed", "rlock/grant.go",
 		"return l.fixed || l.lease/3 > longHold", "return l.fixed",
 		"rlock", "TestFakeTimeRecordOfALongLease", quick,
 	},

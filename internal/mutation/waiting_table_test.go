@@ -4,47 +4,47 @@ package mutation
 var ofWaiting = []mutation{
 	// The queue in memory.
 	{
-		"the ticket is lost on inheritance", "rlock/waiter.go",
+		"the ticket is lost on inheritance", "rlock/queue.go",
 		"w.attempt != nil || !from.place.held ||", "true ||",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
-		"a leaver does not withdraw", "rlock/waiter.go",
+		"a leaver does not withdraw", "rlock/queue.go",
 		"left.abandon(false)", "_ = left",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
-		"a wake-up is ignored", "rlock/queue.go",
+		"a wake-up is ignored", "rlock/hear.go",
 		"case w != nil:\n\t\tw.by.Message++\n\t\tw.mustAsk()", "case w != nil:",
 		"rlock", "TestHeard", quick,
 	},
 	{
-		"a message for nobody is ignored", "rlock/queue.go",
+		"a message for nobody is ignored", "rlock/hear.go",
 		"case m.Granted && !slices", "case false && !slices",
 		"rlock", "TestHeard", quick,
 	},
 	{
-		"the loss of all places is ignored", "rlock/queue.go",
+		"the loss of all places is ignored", "rlock/hear.go",
 		"case m.Owner == lua.Everybody:", "case false:",
 		"rlock", "TestHeard", quick,
 	},
 	{
-		"nobody asks when messages may have been missed", "rlock/queue.go",
+		"nobody asks when messages may have been missed", "rlock/hear.go",
 		"if w.state == waitQueued {", "if false {",
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
-		"an answer from before a loss of messages is trusted", "rlock/queue.go",
+		"an answer from before a loss of messages is trusted", "rlock/hear.go",
 		"w.again = w.again || w.state == waitAsking", "w.again = w.again || false",
 		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
 	},
 	{
-		"an answer from before a foreign release is trusted", "rlock/ticket.go",
+		"an answer from before a foreign release is trusted", "rlock/hear.go",
 		"case w.place.First, w.state == waitAsking:", "case w.place.First:",
 		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
 	},
 	{
-		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock/ticket.go",
+		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock/hear.go",
 		"first != nil && q.askAt.After(later)", "false && first != nil",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
@@ -89,7 +89,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestForeignRelease", quick,
 	},
 	{
-		"those behind the first do not hear a foreign owner's release", "rlock/ticket.go",
+		"those behind the first do not hear a foreign owner's release", "rlock/hear.go",
 		"case w.askAt.After(later):", "case false:",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
@@ -106,7 +106,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFairRun", quick,
 	},
 	{
-		"those who queue do not hear of Close", "rlock/queue.go",
+		"those who queue do not hear of Close", "rlock/shards.go",
 		", s.shards[i].wakeAll()...", "",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
@@ -116,7 +116,7 @@ var ofWaiting = []mutation{
 		"watchdog", "TestPassIsRefused", quick,
 	},
 	{
-		"a leaver keeps the grant it was given", "rlock/waiter.go",
+		"a leaver keeps the grant it was given", "rlock/queue.go",
 		"given.pass()", "_ = given",
 		"rlock", "TestHandoffToALeaver", quick,
 	},
@@ -169,7 +169,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeFollowerWhoseTimeIsOver", quick,
 	},
 	{
-		"the heir of a lost grant keeps an owner that is released", "rlock/waiter.go",
+		"the heir of a lost grant keeps an owner that is released", "rlock/queue.go",
 		" || slices.Contains(g.run.passed, w.attempt.owner))", ")",
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},

@@ -1,0 +1,49 @@
+package rlock
+
+import "hash/maphash"
+
+// queueSet is all queues of a client.
+type queueSet struct {
+	shards [16]queues
+	seed   maphash.Seed // by which a key has one of them
+}
+
+// of returns the queues that have that of a key.
+func (s *queueSet) of(key string) *queues {
+	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+}
+
+// close wakes all who wait, and returns all grants, and those that are parked: for them
+// nobody else cares any more.
+func (s *queueSet) close() (held, parked []*grant) {
+	for i := range s.shards {
+		parked = append(parked, s.shards[i].wakeAll()...)
+		held = append(held, s.shards[i].all()...)
+	}
+	return held, parked
+}
+
+// wakeAll wakes everybody who waits, and returns what is parked.
+func (qs *queues) wakeAll() (parked []*grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		for _, w := range q.waiters {
+			w.wakeUp()
+		}
+		if k := q.kept; k != nil && k.parked != nil {
+			parked = append(parked, k.stop())
+		}
+	}
+	return parked
+}
+
+// all returns all grants of the client.
+func (qs *queues) all() (all []*grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		all = append(all, q.holders...)
+	}
+	return all
+}
