@@ -84,19 +84,16 @@ type run struct {
 // queue, or parks it for whoever comes, if the lock is kept. It does not if a request about
 // the old holder might still reach the server, or be answered.
 func (g *grant) handOff() bool {
-	l, now := g.lock, time.Now()
-	inBudget := l.order.passes(g, now)
-	if !inBudget && l.retains == nil || !g.passable() {
-		return false
-	}
+	l := g.lock
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || l.client.closed.Load() {
+	if q == nil || len(q.waiters) == 0 && q.kept == nil || l.client.closed.Load() { // nobody is there to have it
 		return false
 	}
-	keeps := q.kept.allows(g)
-	if !inBudget && !keeps {
+	now := time.Now()
+	inBudget, keeps := l.order.passes(g, now), q.kept.allows(g)
+	if !inBudget && !keeps || !g.passable() {
 		return false
 	}
 	switch next, r := l.order.next(q, g); {
