@@ -33,8 +33,9 @@ type waiter struct {
 //	             ▲            │
 //	             └────────────┘ message, doubt, or time
 //
-// In each state it may be given a grant in memory, but while it asks: its own request
-// may be granted.
+// It begins with asking if nobody of its client is before it, and otherwise as blocked. In
+// each state it may be given a grant in memory, but while it asks: its own request may be
+// granted.
 type waiterState int
 
 const (
