@@ -80,7 +80,7 @@ func (e *Entry[K]) Check() bool {
 		return false
 	}
 	s := e.scheduler
-	if Open(s.now(), e.window.Load().lapses) {
+	if remaining(s.now(), e.window.Load().lapses) > 0 {
 		return true
 	}
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (e *Entry[K]) end(cause error) bool {
 
 // lapse ends e if its window, less the guard, is over at now.
 func (e *Entry[K]) lapse(now time.Time) bool {
-	if Open(now, e.window.Load().lapses) {
+	if remaining(now, e.window.Load().lapses) > 0 {
 		return false
 	}
 	cause := ErrLapsed
