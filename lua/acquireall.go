@@ -2,8 +2,14 @@ package lua
 
 import (
 	"context"
+	_ "embed"
 	"time"
 )
+
+//go:embed acquireall.lua
+var acquireAllSource string
+
+var acquireAllScript = newScript("acquireall", granting()+recallSource+acquireAllSource, 1)
 
 // Wanted is a lock to acquire together with others.
 type Wanted struct {
@@ -34,16 +40,16 @@ func AcquireAll(ctx context.Context, r Runner, wanted []Wanted) (ReplyAll, error
 		}
 		args = append(args, millis(w.Lease), w.Grant.Owner, place)
 	}
-	reply, err := acquireAllScript.run(ctx, r, append(keys, counters...), args...)
+	answer, err := acquireAllScript.run(ctx, r, append(keys, counters...), args...)
 	switch {
 	case err != nil:
 		return ReplyAll{}, err
-	case reply.status() == refused:
-		return ReplyAll{Busy: int(reply.int(1)) - 1, TTL: reply.millis(2), Holder: reply.text(3)}, nil
+	case !answer.done:
+		return ReplyAll{Busy: int(answer.int(1)) - 1, TTL: answer.millis(2), Holder: answer.text(3)}, nil
 	}
 	all := ReplyAll{Acquired: true, Tokens: make([]int64, len(wanted))}
 	for i := range wanted {
-		all.Tokens[i], _ = reply.token(i + 1)
+		all.Tokens[i], _ = answer.token(i + 1)
 	}
 	return all, nil
 }

@@ -9,7 +9,7 @@ import (
 //go:embed confirm.lua
 var confirmSource string
 
-var confirmScript = newScript("confirm", confirmSource, 1)
+var confirmScript = newScript("confirm", confirmSource, 0)
 
 // Left is what [Renew] returns for a [Confirmation] of an owner that holds the lock: so
 // much was left of its lease; negative if that has no end. Who does not know it takes it
@@ -23,11 +23,11 @@ func (l Left) Error() string { return "lua: " + time.Duration(l).String() + " of
 // negative if that has no end. ErrNotOwner: there is no such grant. Nothing is changed,
 // but only a server that could change it answers.
 func Confirm(ctx context.Context, r Runner, g Grant) (time.Duration, error) {
-	reply, err := confirmScript.run(ctx, r, []string{g.Key}, 0, g.Owner)
-	if err = owned(reply, err); err != nil {
+	answer, err := confirmScript.run(ctx, r, []string{g.Key}, 0, g.Owner)
+	if err = owned(answer, err); err != nil {
 		return 0, err
 	}
-	return reply.millis(1), nil
+	return answer.millis(1), nil
 }
 
 // Confirmation is [Confirm] among the renewals of [Renew], which answers it with [Left] or

@@ -1,6 +1,14 @@
 package lua
 
-import "context"
+import (
+	"context"
+	_ "embed"
+)
+
+//go:embed floor.lua
+var floorSource string
+
+var floorScript = newScript("floor", tokenSource+floorSource, 0)
 
 // Floor raises the fencing counter of g to a token that another server has given,
 // so that all later ones of this server are greater. It never lowers it.

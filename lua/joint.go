@@ -73,9 +73,6 @@ type joint struct {
 	command once // in place of the parts
 }
 
-// argKey is the place of the first key in the arguments of a script command.
-const argKey = 3
-
 // join adds a command to those that it can travel with, or begins with it. It reports
 // false if the command can travel with no other.
 func join(all *[]*joint, cmd once) bool {
@@ -106,7 +103,8 @@ func (j *joint) whole(ctx context.Context, verb string, script any) once {
 	for _, part := range j.parts {
 		words = append(words, part.Args()[argKey+j.script.keys:]...)
 	}
-	j.command = newOnce(ctx, j.script, words)
+	j.command = once{redis.NewCmd(ctx, words...), j.script}
+	j.command.SetFirstKeyPos(argKey)
 	return j.command
 }
 
@@ -117,7 +115,7 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 	if j.command.Err() != nil || j.command.Val() != nil { // err may be that of another command
 		err = j.command.Err()
 	}
-	if unknownScript(err) && ctx.Err() == nil { // it was not executed, and nobody wants it any more
+	if err != nil && redis.HasErrorPrefix(err, unknownScript) && ctx.Err() == nil { // it was not executed, and nobody wants it any more
 		err = r.Process(ctx, j.whole(ctx, "eval", j.script.source))
 	}
 	if ofCompany(err) {

@@ -18,6 +18,24 @@ var askSource string
 //go:embed ask_fair.lua
 var askFairSource string
 
+//go:embed announce.lua
+var announceSource string
+
+//go:embed apart.lua
+var apartSource string
+
+// queueing is what the scripts that know a queue begin with.
+func queueing() string { return granting() + announceSource + queueSource }
+
+var (
+	askScript           = newJoint("ask", "", queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+4))", 2, 5, 1)
+	askFencedScript     = newJoint("ask", "", queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+5))", 3, 6, 1)
+	askFairScript       = newJoint("ask", "", queueing()+recallSource+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], nil, unpack(ARGV, a, a+4))", 4, 5, 1)
+	askFairFencedScript = newJoint("ask", "", queueing()+recallSource+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], KEYS[k+4], unpack(ARGV, a, a+5))", 5, 6, 1)
+
+	apartScript = newScript("apart", queueing()+apartSource, 0)
+)
+
 // Hearing is how the client of an owner in a queue hears that the lock is its own.
 type Hearing int
 
@@ -38,14 +56,6 @@ type Ticket struct {
 // MaxClaim is the longest claim of a ticket.
 const MaxClaim = 8 * time.Second
 
-// claim is the claim as it is sent, 0 only for an owner that does not wait.
-func (t Ticket) claim() int64 {
-	if t.Claim <= 0 {
-		return 0
-	}
-	return min(millis(t.Claim), MaxClaim.Milliseconds())
-}
-
 // Place is where an owner stands in the queue.
 type Place struct {
 	Time  int64 // the server's clock at that moment, in microseconds
@@ -61,8 +71,12 @@ type Place struct {
 func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, spare int64) (Reply, error) {
 	s, keys := &askScript, make([]string, 2, 5)
 	keys[0], keys[1] = g.Key, g.Queue
+	claim, waits := int64(0), t.Claim > 0
+	if waits {
+		claim = min(millis(t.Claim), MaxClaim.Milliseconds())
+	}
 	args := make([]any, 5, 6)
-	args[0], args[1], args[2], args[3], args[4] = millis(lease), g.Owner, g.Family.publish(), t.claim(), int(t.Hears)
+	args[0], args[1], args[2], args[3], args[4] = millis(lease), g.Owner, g.Family.publish(), claim, int(t.Hears)
 	fair, fenced := g.Rivals[0] != "", g.Counter != ""
 	if fair {
 		s, keys = &askFairScript, append(keys, g.Rivals[:]...)
@@ -73,12 +87,15 @@ func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, 
 			s = &askFairFencedScript
 		}
 	}
-	reply, err := s.run(ctx, r, keys, args...)
-	a, err := granted(reply, err, fenced)
-	if err == nil && !a.Acquired {
-		a.Place = Place{Time: reply.int(3), First: reply.int(4) == 1, New: reply.int(5) == 1, None: reply.int(5) < 0 || t.Claim <= 0}
+	answer, err := s.run(ctx, r, keys, args...)
+	if err != nil {
+		return Reply{}, err
 	}
-	return a, err
+	reply, err := answer.granted(fenced)
+	if !answer.done {
+		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: answer.int(5) == 1, None: answer.int(5) < 0 || !waits}
+	}
+	return reply, err
 }
 
 // ServeApart serves the queue of a lock without the lock, which a node of a cluster may

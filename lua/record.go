@@ -13,8 +13,8 @@ var recordSource string
 var enlistSource string
 
 var (
-	recordScript = newScript("record", recordSource, 1)
-	enlistScript = newScript("enlist", enlistSource, 1)
+	recordScript = newScript("record", recordSource, 0)
+	enlistScript = newScript("enlist", enlistSource, 0)
 )
 
 // WriteRecord writes fields and their values to a hash, in place of whatever it has, for

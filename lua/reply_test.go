@@ -111,6 +111,14 @@ func TestTruncatedReplies(t *testing.T) {
 	}
 }
 
+func TestTokenOfALockWithoutTokens(t *testing.T) {
+	rdb := answering([]any{int64(1), int64(7), int64(3)})
+	defer func() { _ = rdb.Close() }()
+	reply, err := lua.Acquire(t.Context(), rdb, grant("me:1"), time.Minute, 0)
+	require.NoError(t, err)
+	require.Equal(t, lua.Reply{Acquired: true}, reply)
+}
+
 func TestHoldCountThatIsNone(t *testing.T) {
 	rdb := answering([]any{int64(1), int64(1000), int64(0), int64(0), "owner", "many"})
 	defer func() { _ = rdb.Close() }()

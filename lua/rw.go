@@ -31,12 +31,12 @@ var rwRenewSource string
 var rwForceSource string
 
 var (
-	rwReadScript    = newScript("read", rwSource+tokenSource+rwReadSource, 2)
-	rwWriteScript   = newScript("write", rwSource+tokenSource+rwWriteSource, 2)
-	rwCountScript   = newScript("read/write count", announceSource+rwSource+rwCountSource, 1)
-	rwReleaseScript = newScript("read/write release", announceSource+rwSource+rwReleaseSource, 1)
-	rwRenewScript   = newScript("read/write renew", rwSource+rwRenewSource, 1)
-	rwForceScript   = newScript("read/write force", announceSource+rwSource+rwForceSource, 1)
+	rwReadScript    = newScript("read", rwSource+tokenSource+rwReadSource, 1)
+	rwWriteScript   = newScript("write", rwSource+tokenSource+rwWriteSource, 1)
+	rwCountScript   = newScript("read/write count", announceSource+rwSource+rwCountSource, 0)
+	rwReleaseScript = newScript("read/write release", announceSource+rwSource+rwReleaseSource, 0)
+	rwRenewScript   = newScript("read/write renew", rwSource+rwRenewSource, 0)
+	rwForceScript   = newScript("read/write force", announceSource+rwSource+rwForceSource, 0)
 )
 
 // RW names one acquisition of a read/write lock, for reading or writing. The
@@ -64,8 +64,11 @@ func AcquireRead(ctx context.Context, r Runner, g RW, lease time.Duration) (Repl
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
-	reply, err := rwReadScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds)
-	return granted(reply, err, true)
+	answer, err := rwReadScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds)
+	if err != nil {
+		return Reply{}, err
+	}
+	return answer.granted(true)
 }
 
 // AcquireWrite takes the lock for writing, if nobody holds it. Readers whose
@@ -78,8 +81,11 @@ func AcquireWrite(ctx context.Context, r Runner, g RW, lease, intent time.Durati
 		keys = append(keys, g.Counter)
 	}
 	answer, err := rwWriteScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, intent.Milliseconds())
-	reply, err = granted(answer, err, true)
-	return reply, err == nil && !reply.Acquired && answer.int(3) == 1, err
+	if err != nil {
+		return Reply{}, false, err
+	}
+	reply, err = answer.granted(true)
+	return reply, !answer.done && answer.int(3) == 1, err
 }
 
 // CountRW makes writes and reads the hold counts of g.Owner, which are not both
@@ -98,11 +104,11 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 // ReleaseRW ends all that g.Owner holds, takes back its intent, and announces
 // what concerns others. ErrNotOwner: g.Owner held nothing.
 func ReleaseRW(ctx context.Context, r Runner, g RW) (Released, error) {
-	reply, err := rwReleaseScript.run(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.Family.publish(), g.Channel)
-	if err := owned(reply, err); err != nil {
+	answer, err := rwReleaseScript.run(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.Family.publish(), g.Channel)
+	if err := owned(answer, err); err != nil {
 		return Released{}, err
 	}
-	return Released{PublishErr: g.refusal(reply.text(2))}, nil
+	return Released{PublishErr: g.refusal(answer.text(2))}, nil
 }
 
 // RenewalRW is a lease of g to extend by [Renew].
@@ -113,11 +119,8 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 // ForceReleaseRW removes the lock, whoever holds it, and any intent. It is
 // otherwise as [ForceRelease].
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
-	reply, err := rwForceScript.run(ctx, r, []string{g.Key, g.Intent}, g.Family.publish(), g.Channel)
-	if err != nil {
-		return false, err
-	}
-	return reply.status() == done, nil
+	answer, err := rwForceScript.run(ctx, r, []string{g.Key, g.Intent}, g.Family.publish(), g.Channel)
+	return answer.done, err
 }
 
 var errMode = errors.New("neither read nor write")
@@ -125,12 +128,12 @@ var errMode = errors.New("neither read nor write")
 // InspectRW reads the lock of g; g.Owner is not used. A reader that died is shown
 // until it is in the way of a writer.
 func InspectRW(ctx context.Context, r Runner, g RW) (State, error) {
-	reply, err := g.inspect(ctx, r)
+	answer, err := g.inspect(ctx, r)
 	if err != nil {
 		return State{}, err
 	}
 	shared, mode := make(map[string]int64), false
-	s, err := reply.state(g.Key, func(s *State, name, value string) error {
+	s, err := answer.state(g.Key, func(s *State, name, value string) error {
 		if name == "mode" {
 			if mode = value == "read" || value == "write"; !mode {
 				return errMode

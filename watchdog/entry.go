@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -81,7 +80,7 @@ func (e *Entry[K]) Check() bool {
 		return false
 	}
 	s := e.scheduler
-	if Open(s.now(), e.window.Load().lapses) {
+	if remaining(s.now(), e.window.Load().lapses) > 0 {
 		return true
 	}
 	s.mu.Lock()
@@ -161,13 +160,13 @@ func (e *Entry[K]) end(cause error) bool {
 	}
 	e.err = cause
 	e.ended.Store(true)
-	heap.Remove(&e.scheduler.queue, e.index)
+	e.scheduler.queue.remove(e.index)
 	return true
 }
 
 // lapse ends e if its window, less the guard, is over at now.
 func (e *Entry[K]) lapse(now time.Time) bool {
-	if Open(now, e.window.Load().lapses) {
+	if remaining(now, e.window.Load().lapses) > 0 {
 		return false
 	}
 	cause := ErrLapsed
@@ -181,8 +180,7 @@ func (e *Entry[K]) lapse(now time.Time) bool {
 // a lease of length d: all of it, if the request has armed it. It sets the next
 // attempt. A request overtaken by a confirmed one moves at most the window.
 func (e *Entry[K]) confirm(sent time.Time, d, left, next time.Duration) {
-	longest := max(d, left)
-	w := e.window.Load().extend(Until(sent.Add(left-longest), longest), Guard(d)) // as if it had been armed then
+	w := e.window.Load().extend(windowOf(sent, d, left))
 	e.window.Store(&w)
 	if sent.After(e.sent) {
 		e.sent, e.next = sent, sent.Add(next)
@@ -259,24 +257,6 @@ func (e *Entry[K]) failed(a attempt[K], sent, now time.Time, err error) {
 	}
 }
 
-// reckon sets the time at which the loop must look at e: its next attempt or
-// its loss, by whichever clock comes first. The reading now must not be older
-// than the one the queue is ordered by: the clocks may have parted in between.
-func (e *Entry[K]) reckon(now time.Time) {
-	wait := remaining(now, e.window.Load().lapses)
-	if !e.fixed {
-		wait = min(wait, remaining(now, e.next))
-	}
-	e.at = now.Add(wait)
-}
-
-// place moves e to where it now belongs in the queue.
-func (e *Entry[K]) place(now time.Time) {
-	e.reckon(now)
-	heap.Fix(&e.scheduler.queue, e.index)
-	e.scheduler.rouse(e)
-}
-
 // bound is the longest that an attempt for a lease of length d may take.
 func bound(d time.Duration) time.Duration {
 	return max(d/6, time.Millisecond)
@@ -286,9 +266,4 @@ func bound(d time.Duration) time.Duration {
 // start without counting as late.
 func slack(d time.Duration) time.Duration {
 	return d / 60
-}
-
-// spread is a random time between a sixth and a third of d.
-func spread(d time.Duration) time.Duration {
-	return d/6 + rand.N(d/6+1)
 }

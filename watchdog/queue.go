@@ -1,27 +1,76 @@
 package watchdog
 
-// queue is a heap.Interface of entries; the one that needs the loop first is
-// at the top. An entry knows its index, so that it can be moved and removed.
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// queue is a heap of entries: the one that the loop must look at first is at the
+// top. An entry knows its index, so that it can be moved and removed.
 type queue[K comparable] []*Entry[K]
 
-func (q queue[K]) Len() int           { return len(q) }
-func (q queue[K]) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
-
-func (q queue[K]) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+// spread is a random time between a sixth and a third of d: leases of that length that
+// were taken together do not come due together.
+func spread(d time.Duration) time.Duration {
+	return d/6 + rand.N(d/6+1)
 }
 
-func (q *queue[K]) Push(x any) {
-	e := x.(*Entry[K])
-	e.index = len(*q)
-	*q = append(*q, e)
+// The methods below are called with the scheduler's mutex held.
+
+// place moves e, which is in the queue, to where it now belongs: by the time of its next
+// attempt or of its loss, whichever comes first by the clock that is further on. It wakes
+// the loop if the timer of the loop would be too late for e. The reading now must not be
+// older than the one the queue is ordered by: the clocks may have parted in between.
+func (e *Entry[K]) place(now time.Time) {
+	wait := remaining(now, e.window.Load().lapses)
+	if !e.fixed {
+		wait = min(wait, remaining(now, e.next))
+	}
+	e.at = now.Add(wait)
+	s := e.scheduler
+	s.queue.fix(e.index)
+	if e.at.Before(s.wakeAt) {
+		s.wakeAt = e.at
+		s.signal()
+	}
 }
 
-func (q *queue[K]) Pop() any {
+// fix moves the entry at i up past all that are later than it, or else down past all
+// that are earlier. Those it passes move by one place each.
+func (q queue[K]) fix(i int) {
+	e := q[i]
+	for i > 0 {
+		above := (i - 1) / 2
+		if !e.at.Before(q[above].at) {
+			break
+		}
+		q[i] = q[above]
+		q[i].index = i
+		i = above
+	}
+	for {
+		below := 2*i + 1
+		if right := below + 1; right < len(q) && q[right].at.Before(q[below].at) {
+			below = right
+		}
+		if below >= len(q) || !q[below].at.Before(e.at) {
+			break
+		}
+		q[i] = q[below]
+		q[i].index = i
+		i = below
+	}
+	q[i], e.index = e, i
+}
+
+// remove takes the entry at i out. The last entry fills the gap, and moves on from there.
+func (q *queue[K]) remove(i int) {
 	last := len(*q) - 1
-	e := (*q)[last]
+	filler := (*q)[last]
 	(*q)[last] = nil
 	*q = (*q)[:last]
-	return e
+	if i < last {
+		(*q)[i] = filler
+		q.fix(i)
+	}
 }

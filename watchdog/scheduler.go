@@ -2,7 +2,6 @@ package watchdog
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"log/slog"
 	"slices"
@@ -75,11 +74,11 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 // caller must then not use the lease. Two leases with one key are two entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	e := &Entry[K]{
-		scheduler: s, key: l.Key, onLost: l.OnLost, first: window{}.extend(Until(l.Sent, l.Duration), Guard(l.Duration)),
+		scheduler: s, key: l.Key, onLost: l.OnLost, first: windowOf(l.Sent, l.Duration, l.Duration),
 		terms: terms{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
 	}
-	e.duration = min(e.duration, e.renew) // that one longer is left now says nothing of how long it stays
 	e.window.Store(&e.first)
+	e.duration = min(e.duration, e.renew) // that one longer is left now says nothing of how long it stays
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,18 +86,17 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	switch {
 	case s.closed:
 		return nil, ErrClosed
-	case !Open(now, e.first.lapses):
+	case remaining(now, e.first.lapses) <= 0:
 		return nil, ErrLapsed
 	}
-	e.next = l.Sent.Add(spread(e.duration))
-	e.reckon(now)
-	heap.Push(&s.queue, e)
 	s.used = now
 	if !s.on {
 		s.on, s.ordered = true, now
 		s.running.Go(s.loop)
 	}
-	s.rouse(e)
+	e.next, e.index = l.Sent.Add(spread(e.duration)), len(s.queue)
+	s.queue = append(s.queue, e)
+	e.place(now)
 	return e, nil
 }
 
@@ -161,11 +159,13 @@ func (s *Scheduler[K]) collect(now time.Time) (lost []*Entry[K], due []attempt[K
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if parted(s.ordered, now) { // then the order of the queue no longer holds
-		for _, e := range s.queue {
-			e.reckon(now)
+		all := s.queue
+		s.queue, s.ordered = all[:0], now
+		for i, e := range all { // the queue grows anew in the same array, and never passes i
+			e.index = i
+			s.queue = append(s.queue, e)
+			e.place(now)
 		}
-		heap.Init(&s.queue)
-		s.ordered = now
 	}
 	for len(s.queue) > 0 {
 		e := s.queue[0]
@@ -222,14 +222,6 @@ func (s *Scheduler[K]) nap() (time.Duration, bool) {
 		}
 	}
 	return s.wakeAt.Sub(now), true
-}
-
-// rouse wakes the loop if its timer would be too late for e. mu is held.
-func (s *Scheduler[K]) rouse(e *Entry[K]) {
-	if e.at.Before(s.wakeAt) {
-		s.wakeAt = e.at
-		s.signal()
-	}
 }
 
 // signal wakes the loop, or keeps it from falling asleep.

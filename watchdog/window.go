@@ -2,13 +2,38 @@ package watchdog
 
 import "time"
 
+// window says how long a lease may be trusted. It is immutable, so that it can
+// be read without a mutex.
+type window struct {
+	until  time.Time // end of the trusted window
+	lapses time.Time // the guard before it: unless moved by then, the lease is lost
+}
+
+// windowOf returns the window of a lease of length d of which so much was left when a
+// request sent at sent was executed: all of it, if the request has armed it. If less is
+// left, it was armed earlier, and the clocks have drifted apart since.
+func windowOf(sent time.Time, d, left time.Duration) window {
+	drift := max(d, left)/100 + 2*time.Millisecond
+	until := sent.Add(left - drift)
+	return window{until, until.Add(-Guard(d))}
+}
+
+// extend returns w after a request has shown that the lease may be trusted as by says.
+// Neither end ever moves back, not even for a lease that has become shorter.
+func (w window) extend(by window) window {
+	if by.until.After(w.until) {
+		w.until = by.until
+	}
+	if by.lapses.After(w.lapses) {
+		w.lapses = by.lapses
+	}
+	return w
+}
+
 // Until returns the end of the trusted window of a lease of length d: sent,
 // the moment before the request that armed the lease was sent, plus d, less the
 // clock drift that Redlock allows for, d/100 + 2ms.
-func Until(sent time.Time, d time.Duration) time.Time {
-	drift := d/100 + 2*time.Millisecond
-	return sent.Add(d - drift)
-}
+func Until(sent time.Time, d time.Duration) time.Time { return windowOf(sent, d, d).until }
 
 // Guard returns how long before [Until] a lease of length d is given up, so
 // that its holder can stop in time: d/10, at least 2ms.
@@ -33,24 +58,4 @@ func remaining(now, t time.Time) time.Duration {
 func parted(a, b time.Time) bool {
 	skew := b.Round(0).Sub(a.Round(0)) - b.Sub(a)
 	return skew.Abs() > time.Millisecond
-}
-
-// window says how long a lease may be trusted. It is immutable, so that it can
-// be read without a mutex.
-type window struct {
-	until  time.Time // end of the trusted window
-	lapses time.Time // the guard before it: unless moved by then, the lease is lost
-}
-
-// extend returns w after a request has shown that the lease may be trusted until then, and
-// given up guard before. Neither end ever moves back, not even for a lease that has become
-// shorter.
-func (w window) extend(until time.Time, guard time.Duration) window {
-	if until.After(w.until) {
-		w.until = until
-	}
-	if lapses := until.Add(-guard); lapses.After(w.lapses) {
-		w.lapses = lapses
-	}
-	return w
 }

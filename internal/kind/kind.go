@@ -86,14 +86,6 @@ type Refused struct {
 	AskIn    time.Duration // if set, ask again after so long at most
 }
 
-// answer reads that of a script.
-func answer(r lua.Reply) Answer {
-	if r.Acquired {
-		return Answer{Acquired: true, Granted: Granted{Token: r.Token, Spare: r.Spare}}
-	}
-	return Answer{Refused: Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place}}
-}
-
 // Count is a hold count. Only kinds with shared holds have both.
 type Count struct{ Exclusive, Shared int }
 

@@ -14,6 +14,7 @@ import (
 type Plain struct {
 	server *Server
 	grant  lua.Grant // without owner
+	fair   bool      // nobody may have the lock who was not the first in the queue
 	silent bool      // releases are not announced
 }
 
@@ -37,6 +38,7 @@ func NewQueued(s *Server, key string, fenced bool) *Plain {
 // keys of Redisson's own fair lock are a conflict.
 func NewFair(s *Server, key string, fenced bool) *Plain {
 	p := NewQueued(s, key, fenced)
+	p.fair = true
 	p.grant.Rivals = [2]string{lua.Related("redisson_lock_queue", key), lua.Related("redisson_lock_timeout", key)}
 	return p
 }
@@ -51,27 +53,35 @@ func (p *Plain) Of(owner string) lua.Grant {
 // Key implements [Kind], as the methods below do.
 func (p *Plain) Key() string { return p.grant.Key }
 
-// fair tells whether nobody may have the lock who was not the first in the queue.
-func (p *Plain) fair() bool { return p.grant.Rivals[0] != "" }
-
 // Joint tells whether the script that takes several locks may take this one: it asks nobody
 // who queues, and has the keys of all.
-func (p *Plain) Joint() bool { return p.Gathers() && !p.fair() }
+func (p *Plain) Joint() bool { return p.Gathers() && !p.fair }
 
 // Gathers is false without a queue: there may be a proxy that spreads keys.
 func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 
 // Acquire takes a free lock for who asks without a ticket, whoever waits.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
-	if o.Ticket.Claim == 0 && !p.fair() {
-		a, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
-		return answer(a), err
+	if o.Ticket.Claim == 0 && !p.fair {
+		g := p.grant
+		g.Owner = owner // an acquire announces nothing, so it needs no family of channels
+		reply, err := lua.Acquire(ctx, r, g, lease, o.Spare)
+		return answer(reply), err
 	}
-	a, err := lua.Ask(ctx, r, p.Of(owner), lease, o.Ticket, o.Spare)
-	if !p.fair() && moving(err) {
+	reply, err := lua.Ask(ctx, r, p.Of(owner), lease, o.Ticket, o.Spare)
+	if err != nil && !p.fair && moving(err) {
 		return p.takeApart(ctx, r, owner, lease, o)
 	}
-	return answer(a), err
+	return answer(reply), err
+}
+
+// answer is what the reply of a script says to an attempt.
+func answer(r lua.Reply) Answer {
+	return Answer{
+		Acquired: r.Acquired,
+		Granted:  Granted{Token: r.Token, Spare: r.Spare},
+		Refused:  Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place},
+	}
 }
 
 func (p *Plain) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error {
@@ -87,7 +97,7 @@ func (p *Plain) Retain(ctx context.Context, r lua.Runner, owner string) (kept bo
 func (p *Plain) Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	e.Silent = p.silent
 	released, err := lua.Release(ctx, r, p.Of(owner), e)
-	if p.grant.Queue != "" && moving(err) {
+	if err != nil && p.grant.Queue != "" && moving(err) {
 		return p.releaseApart(ctx, r, owner, e)
 	}
 	return released, err

@@ -3,8 +3,8 @@ package mutation
 // ofJoining are mistakes about holds that another process has joined.
 var ofJoining = []mutation{
 	{
-		"each look at a lease makes it a new one", "watchdog/entry.go",
-		"Until(sent.Add(left-longest), longest)", "Until(sent, longest)",
+		"each look at a lease makes it a new one", "watchdog/window.go",
+		"sent.Add(left - drift)", "sent.Add(max(d, left) - drift)",
 		"rlock", "TestFakeTimeJoinedEndsBeforeTheLeaseOfADeadHolder", quick,
 	},
 	{

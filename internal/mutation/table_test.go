@@ -69,7 +69,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"no time is left to stop in", "watchdog/window.go",
-		"until.Add(-guard)", "until",
+		"until.Add(-Guard(d))", "until",
 		"watchdog", "TestLossAtTheExactInstant", quick,
 	},
 	{

@@ -190,12 +190,12 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a proxy gets the keys of several locks that poll", "internal/kind/plain.go",
-		"return p.Gathers() && !p.fair()", "return !p.fair()",
+		"return p.Gathers() && !p.fair", "return !p.fair",
 		"rlock", "TestMultiOfPollingLocks", quick,
 	},
 	{
 		"a multi lock takes fair locks out of turn", "internal/kind/plain.go",
-		"return p.Gathers() && !p.fair()", "return p.Gathers()",
+		"return p.Gathers() && !p.fair", "return p.Gathers()",
 		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", long,
 	},
 	{

@@ -1,0 +1,75 @@
+package lua
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+//go:embed inspect.lua
+var inspectSource string
+
+var inspectScript = newScript("inspect", tokenSource+inspectSource, 1)
+
+// State is what the server knows of a lock.
+type State struct {
+	Holds   map[string]int64 // hold count by owner, 0 for one that may be recalled; empty if free
+	Shared  map[string]int64 // those of Holds that others may share: reads
+	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if free
+	Token   int64            // newest fencing token, 0 without Counter
+	Waiters int64            // in the queue, and connections that listen for a release; -1 if the server does not tell
+}
+
+// Inspect reads the lock of g; g.Owner is not used.
+func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
+	answer, err := g.inspect(ctx, r)
+	if err != nil {
+		return State{}, err
+	}
+	return answer.state(g.Key, holdCount)
+}
+
+func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
+	numsub := "NUMSUB"
+	if g.Family != Ordinary {
+		numsub = "SHARDNUMSUB"
+	}
+	keys, queue, counter := []string{g.Key}, 0, 0
+	if g.Queue != "" {
+		keys = append(keys, g.Queue)
+		queue = len(keys)
+	}
+	if g.Counter != "" {
+		keys = append(keys, g.Counter)
+		counter = len(keys)
+	}
+	return inspectScript.run(ctx, r, keys, numsub, cmp.Or(g.Channel, UnlockChannel(g.Key)), queue, counter)
+}
+
+// state reads the answer to an inspection, with a function for each field, whose
+// error says that it is none of a lock.
+func (r reply) state(key string, read func(s *State, field, value string) error) (State, error) {
+	if len(r.list) < 4 || !r.begins(1) {
+		return State{}, fmt.Errorf("lua: unexpected reply to the inspect script: %v", r.list)
+	}
+	s := State{Holds: make(map[string]int64), Waiters: r.int(3)}
+	s.Token, _ = r.token(2)
+	for i := 4; i+1 < len(r.list); i += 2 {
+		if err := read(&s, r.text(i), r.text(i+1)); err != nil {
+			return State{}, &ConflictError{Key: key, Type: "hash with the field " + strconv.Quote(r.text(i))}
+		}
+	}
+	if len(s.Holds) > 0 {
+		s.TTL = r.millis(1)
+	}
+	return s, nil
+}
+
+// holdCount reads a field that is an owner.
+func holdCount(s *State, field, value string) (err error) {
+	s.Holds[field], err = strconv.ParseInt(value, 10, 64)
+	return err
+}

@@ -1,0 +1,55 @@
+package lua
+
+import "strings"
+
+// Grant names one acquisition of a lock: its keys and its owner.
+type Grant struct {
+	Key     string
+	Queue   string    // of those who wait, see [QueueOf]; "" for a lock that has none
+	Counter string    // fencing counter; "" for a lock without tokens
+	Channel string    // where the release of a read/write lock is announced; that of others is [UnlockChannel]
+	Rivals  [2]string // keys of Redisson's fair lock of that name: while they exist, Ask grants nothing; "" for a lock that is not fair
+	Family  Family    // of the channels
+	Owner   string    // unique to this grant, never used again; has a colon in it, as Redisson's have, and no space
+}
+
+// Related names a key or a channel that belongs to a lock, by Redisson's rule: it is
+// in the cluster slot of the lock.
+func Related(prefix, key string) string {
+	if strings.Contains(key, "{") {
+		return prefix + ":" + key
+	}
+	return prefix + ":{" + key + "}"
+}
+
+// QueueOf names the queue of a lock.
+func QueueOf(key string) string { return Related("rlock_queue", key) }
+
+// UnlockChannel is where releases are announced to Redisson's waiters.
+func UnlockChannel(key string) string { return Related("redisson_lock__channel", key) }
+
+// GrantChannel is where a client hears that the queue of a lock has granted it the
+// lock: see [Message].
+func GrantChannel(key, client string) string { return Related("rlock_channel", key) + ":" + client }
+
+// Family says which subscribers of a channel are told: those of SUBSCRIBE, those of
+// SSUBSCRIBE, or both, who otherwise know nothing of each other.
+type Family int
+
+// Families of channels. The sharded ones are for clusters of Redis 7 or later.
+const (
+	Ordinary Family = iota
+	Sharded
+	Both // Receivers are those of Sharded, unless the server refuses it
+)
+
+// publish returns what announce.lua is told, a string.
+func (f Family) publish() any {
+	switch f {
+	case Sharded:
+		return "SPUBLISH"
+	case Both:
+		return "PUBLISH SPUBLISH"
+	}
+	return "PUBLISH"
+}

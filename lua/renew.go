@@ -1,0 +1,80 @@
+package lua
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed renew.lua
+var renewSource string
+
+var renewScript = newScript("renew", renewSource, 0)
+
+// Renewal is a lease to extend: that of a plain lock, unless it comes from a
+// function of another kind of lock.
+type Renewal struct {
+	Grant Grant
+	Lease time.Duration
+
+	other *script  // in place of renewScript
+	keys  []string // after Grant.Key
+	args  []any    // after lease and owner
+}
+
+func (r Renewal) script() *script { return cmp.Or(r.other, &renewScript) }
+
+func (r Renewal) command(ctx context.Context, f form) once {
+	args := append([]any{millis(r.Lease), r.Grant.Owner}, r.args...)
+	return r.script().command(ctx, f, append([]string{r.Grant.Key}, r.keys...), args)
+}
+
+// answer turns what the server said to cmd into an error.
+func (r Renewal) answer(cmd once) error {
+	if err := cmd.Err(); err != nil {
+		return err
+	}
+	answer, err := r.script().read(cmd)
+	if err = owned(answer, err); r.script() == &confirmScript && err == nil {
+		return Left(answer.millis(1))
+	}
+	return err
+}
+
+// Renew extends leases in one pipeline. The errors are aligned with due; nil
+// means renewed, ErrNotOwner that there is nothing left to renew. A server that
+// does not know the script costs a second pipeline.
+func Renew(ctx context.Context, r Runner, due []Renewal) []error {
+	errs := make([]error, len(due))
+	all := make([]int, len(due))
+	for i := range due {
+		all[i] = i
+	}
+	unknown := renew(ctx, r, due, all, byHash, errs)
+	if len(unknown) > 0 {
+		renew(ctx, r, due, unknown, bySource, errs)
+	}
+	return errs
+}
+
+// renew sends the chosen renewals, fills in their errors and returns those
+// whose script the server does not know.
+func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, errs []error) (unknown []int) {
+	pipe := r.Pipeline()
+	cmds := make([]once, len(chosen))
+	for i, n := range chosen {
+		cmds[i] = due[n].command(ctx, f)
+		_ = pipe.Process(ctx, cmds[i]) // only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, n := range chosen {
+		if err := cmds[i].Err(); err != nil && redis.HasErrorPrefix(err, unknownScript) {
+			unknown = append(unknown, n)
+		}
+		errs[n] = due[n].answer(cmds[i])
+	}
+	return unknown
+}
