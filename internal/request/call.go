@@ -12,7 +12,7 @@ import (
 // Call is one request that a [Carrier] carries, with Process: one command, or another
 // after the answer to that. It is for one goroutine.
 type Call struct {
-	home  home
+	pool  *pool // it is from
 	terms Terms
 	ctx   context.Context // of the command
 	cmd   redis.Cmder
@@ -46,26 +46,28 @@ const (
 	over
 )
 
-// home is the carrier that a call was made by.
+// home is a carrier, which calls are made by.
 type home interface {
-	// process sends the command of a call with others.
+	// process sends the command of a call with others, and returns its error.
 	process(c *Call) error
-	spares() *pool
 	Pipeline() redis.Pipeliner
 }
 
-// pool is calls to be made. Each has a channel to be told by, and one to be cancelled
-// by, which are worth keeping.
-type pool struct{ sync.Pool }
+// pool is the calls of a home that can be made. Each has a channel to be told by, and one
+// to be cancelled by, which are worth keeping.
+type pool struct {
+	home  home
+	spare sync.Pool
+}
 
-// call returns a call with a home.
-func (p *pool) call(h home, t Terms) *Call {
-	c, ok := p.Get().(*Call)
+// Call implements [Carrier].
+func (p *pool) Call(t Terms) *Call {
+	c, ok := p.spare.Get().(*Call)
 	if !ok {
-		c = &Call{done: make(chan struct{}, 1)}
+		c = &Call{pool: p, done: make(chan struct{}, 1)}
 	}
 	c.users.Store(1)
-	c.home, c.terms = h, t
+	c.terms = t
 	return c
 }
 
@@ -73,11 +75,11 @@ func (p *pool) call(h home, t Terms) *Call {
 // package; then cmd must not be used.
 func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	c.ctx, c.cmd = ctx, cmd
-	return c.home.process(c)
+	return c.pool.home.process(c)
 }
 
 // Pipeline is that of the client.
-func (c *Call) Pipeline() redis.Pipeliner { return c.home.Pipeline() }
+func (c *Call) Pipeline() redis.Pipeliner { return c.pool.home.Pipeline() }
 
 // Put takes back a call that was made. One that was left is still needed.
 func (c *Call) Put() {
@@ -86,7 +88,7 @@ func (c *Call) Put() {
 	}
 	c.ctx, c.terms, c.cmd, c.err, c.batch = nil, Terms{}, nil, nil, nil
 	c.own.reset()
-	c.home.spares().Put(c)
+	c.pool.spare.Put(c)
 }
 
 // outcome is the error of a call that is over.

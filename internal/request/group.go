@@ -51,10 +51,10 @@ type Config struct {
 // holds after a batch that is answered, but too late for most of its calls.
 type Group struct {
 	Config
+	pool
 	master
 	obeys bool   // the client ends a command at the deadline of its context
 	send  func() // drain, in a goroutine
-	spare pool
 	alone atomic.Int64 // until when scripts are not joined: the server refused it; Unix nanoseconds
 
 	mu       sync.Mutex // guards what follows
@@ -75,6 +75,7 @@ type master struct {
 // NewGroup returns a group. Nothing is sent.
 func NewGroup(config Config) *Group {
 	g := &Group{Config: config, pace: pace{limit: maxBatch}}
+	g.home = g
 	g.alarm.ring = g.ring
 	if rdb, ok := config.Client.(*redis.Client); ok {
 		g.obeys = rdb.Options().ContextTimeoutEnabled
@@ -85,11 +86,6 @@ func NewGroup(config Config) *Group {
 	}
 	return g
 }
-
-// Call implements [Carrier], as the methods below do.
-func (g *Group) Call(t Terms) *Call { return g.spare.call(g, t) }
-
-func (g *Group) spares() *pool { return &g.spare }
 
 func (g *Group) process(c *Call) error {
 	switch b, start := g.enter(c); {
@@ -137,6 +133,7 @@ func (g *Group) enter(c *Call) (b *batch, start bool) {
 	return b, start
 }
 
+// Hold implements [Carrier].
 func (g *Group) Hold(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

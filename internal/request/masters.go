@@ -22,28 +22,26 @@ import (
 // gives no answer is left by all that is for its successor.
 type Masters struct {
 	Config
+	pool
 	cluster  *redis.ClusterClient
 	readOnly bool        // the client's connections are for reading from replicas as well
 	known    atomic.Bool // the client has a map
-	spare    pool
 
 	mu     sync.Mutex               // guards what follows
 	groups map[*redis.Client]*Group // of those that were asked
 }
 
 func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
-	return &Masters{
+	m := &Masters{
 		Config: config, cluster: cluster, readOnly: cluster.Options().ReadOnly,
 		groups: make(map[*redis.Client]*Group),
 	}
+	m.home = m
+	return m
 }
 
-// Call implements [Carrier], as the methods below do.
-func (m *Masters) Call(t Terms) *Call { return m.spare.call(m, t) }
-
+// Hold implements [Carrier].
 func (m *Masters) Hold(bool) {}
-
-func (m *Masters) spares() *pool { return &m.spare }
 
 func (m *Masters) process(c *Call) error {
 	bound, until := c.terms.Bound, time.Now().Add(c.terms.Bound)
