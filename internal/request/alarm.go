@@ -35,8 +35,8 @@ func (g *Group) ring() {
 		g.Reload() // what the client knows may be out of date
 		elsewhere = func(c *Call) bool { return g.replaced(c.terms.Key) }
 	}
-	g.expire(&g.backlog.ready, now, elsewhere)
-	g.expire(&g.backlog.held, now, elsewhere)
+	g.expire(&g.ready, now, elsewhere)
+	g.expire(&g.held, now, elsewhere)
 	var gone []*Call
 	g.open = slices.DeleteFunc(g.open, func(b *batch) bool {
 		gone = append(gone, b.check(now, elsewhere)...)
@@ -48,14 +48,8 @@ func (g *Group) ring() {
 		}
 		return b.given
 	})
-	start := g.idle()
-	if start {
-		g.starting++
-	}
+	g.start()
 	g.mu.Unlock()
-	if start {
-		g.start()
-	}
 	for _, c := range gone {
 		if c.terms.Late != nil {
 			c.terms.Late(ErrNoAnswer)

@@ -2,27 +2,9 @@ package request
 
 // backlog is the calls of a group that were not sent yet. Group.mu guards it.
 type backlog struct {
-	ready calls
+	ready calls // are sent next
 	hold  bool  // calls that may leave something behind are not sent
 	held  calls // these
-}
-
-// push reports whether the call is ready to be sent.
-func (l *backlog) push(c *Call) bool {
-	if l.hold && c.terms.Late != nil {
-		l.held.push(c)
-		return false
-	}
-	l.ready.push(c)
-	return true
-}
-
-func (l *backlog) setHold(on bool) {
-	l.hold = on
-	for c := l.held.first; c != nil && !on; c = l.held.first {
-		l.held.remove(c)
-		l.ready.push(c)
-	}
 }
 
 // calls is a queue of calls, from which each can be taken out.

@@ -53,12 +53,12 @@ type Group struct {
 	Config
 	pool
 	master
-	obeys bool   // the client ends a command at the deadline of its context
-	send  func() // drain, in a goroutine
+	obeys bool         // the client ends a command at the deadline of its context
+	send  func()       // drain
 	alone atomic.Int64 // until when scripts are not joined: the server refused it; Unix nanoseconds
 
-	mu       sync.Mutex // guards what follows
-	backlog  backlog
+	mu sync.Mutex // guards what follows
+	backlog
 	open     []*batch // under way
 	starting int      // goroutines that have not taken a batch yet
 	pace     pace
@@ -80,19 +80,13 @@ func NewGroup(config Config) *Group {
 	if rdb, ok := config.Client.(*redis.Client); ok {
 		g.obeys = rdb.Options().ContextTimeoutEnabled
 	}
-	g.send = func() {
-		defer g.End()
-		g.drain()
-	}
+	g.send = g.drain
 	return g
 }
 
 func (g *Group) process(c *Call) error {
-	switch b, start := g.enter(c); {
-	case b != nil:
+	if b := g.enter(c); b != nil {
 		g.lone(b)
-	case start:
-		g.start()
 	}
 	select {
 	case <-c.done:
@@ -107,57 +101,56 @@ func (g *Group) process(c *Call) error {
 	return c.outcome()
 }
 
-// enter puts a call into the queue. It returns a batch if the caller is to send it
-// itself, which spares the way to another goroutine and back; start says that a
-// sender has to be started.
-func (g *Group) enter(c *Call) (b *batch, start bool) {
+// enter puts a call into the queue, and starts a sender if one is missing. It returns a
+// batch if the caller is to send it itself, which spares the way to another goroutine
+// and back.
+func (g *Group) enter(c *Call) *batch {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
 	g.alarm.set(c.deadline)
-	if !g.backlog.push(c) {
-		return nil, false
+	if g.hold && c.terms.Late != nil {
+		g.held.push(c)
+		return nil
 	}
-	switch {
-	case !g.idle():
-	case g.obeys && len(g.open) == 0 && g.pace.fast():
-		b = g.take(now)
-		b.deadline = now.Add(min(patient, c.terms.Bound))
-		b.wait.deadline = b.deadline
-		g.alarm.set(b.deadline)
-	default:
-		start = true
-		g.starting++
+	g.ready.push(c)
+	if !g.obeys || !g.pace.fast() || g.starting > 0 || len(g.open) > 0 {
+		g.start()
+		return nil
 	}
-	return b, start
+	b := g.take(now)
+	b.deadline = now.Add(min(patient, c.terms.Bound))
+	b.wait.deadline = b.deadline
+	g.alarm.set(b.deadline)
+	return b
+}
+
+// start starts a sender if there is a queue that one more could send. mu is held.
+func (g *Group) start() {
+	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders(g.Senders) {
+		return
+	}
+	g.starting++
+	g.Begin()
+	go g.send()
 }
 
 // Hold implements [Carrier].
 func (g *Group) Hold(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.backlog.setHold(on)
-	if g.idle() {
-		g.starting++
-		g.start()
+	g.hold = on
+	for c := g.held.first; c != nil && !on; c = g.held.first {
+		g.held.remove(c)
+		g.ready.push(c)
 	}
-}
-
-// start starts a sender.
-func (g *Group) start() {
-	g.Begin()
-	go g.send()
-}
-
-// idle tells whether there is a queue that one more sender could send. mu is held.
-func (g *Group) idle() bool {
-	return g.backlog.ready.n > 0 && g.starting == 0 && len(g.open) < g.pace.senders(g.Senders)
+	g.start()
 }
 
 // take makes a batch of the queue; nil if that is empty. mu is held.
 func (g *Group) take(now time.Time) *batch {
-	queue := &g.backlog.ready
+	queue := &g.ready
 	n := min(queue.n, g.pace.limit)
 	if n == 0 {
 		return nil

@@ -130,7 +130,7 @@ func idle(t *testing.T, g *Group) {
 	synctest.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	require.Zero(t, g.backlog.ready.n)
+	require.Zero(t, g.ready.n)
 	require.Empty(t, g.open)
 	require.Zero(t, g.starting)
 }

@@ -126,7 +126,7 @@ func (m *Masters) newGroup(node *redis.Client, key string) *Group {
 func (g *Group) unused() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.backlog.ready.n+g.backlog.held.n+len(g.open)+g.starting == 0
+	return g.ready.n+g.held.n+len(g.open)+g.starting == 0
 }
 
 // alone sends a command by itself, by the client of the cluster.

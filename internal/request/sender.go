@@ -12,16 +12,27 @@ import (
 func (g *Group) lone(b *batch) {
 	defer func() { // also if a hook of the client panics
 		if g.pass(b) {
-			g.start()
+			g.Begin()
+			go g.send()
 		}
 	}()
 	g.carry(b)
 }
 
-// drain sends the queue until it is empty. It ends as well when its batch was given
-// up: another sender has taken over.
+// drain is a sender: it sends the queue until that is empty. What is too much for one
+// batch is sent by one more sender, if there may be one. It ends as well when its batch
+// was given up: another sender has taken over.
 func (g *Group) drain() {
-	for b := g.begin(); b != nil; b = g.begin() {
+	defer g.End()
+	for {
+		g.mu.Lock()
+		g.starting--
+		b := g.take(time.Now())
+		g.start()
+		g.mu.Unlock()
+		if b == nil {
+			return
+		}
 		g.carry(b)
 		runtime.Gosched() // whoever was answered, and asks for more, comes along
 		if !g.pass(b) {
@@ -30,22 +41,8 @@ func (g *Group) drain() {
 	}
 }
 
-// begin makes a batch of the queue for a sender that was starting. What is too much for
-// one batch is sent by one more sender, if there may be one.
-func (g *Group) begin() *batch {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.starting--
-	b := g.take(time.Now())
-	if g.idle() {
-		g.starting++
-		g.start()
-	}
-	return b
-}
-
 // pass ends a batch's being under way. It reports whether there is a queue that
-// nobody else is about to send; then drain must follow.
+// nobody else is about to send; then that is counted as starting, and has to send it.
 func (g *Group) pass(b *batch) bool {
 	if b.owner != nil {
 		defer b.owner.Put()
@@ -56,7 +53,7 @@ func (g *Group) pass(b *batch) bool {
 		return false
 	}
 	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
-	if g.backlog.ready.n == 0 || g.starting > 0 {
+	if g.ready.n == 0 || g.starting > 0 {
 		return false
 	}
 	g.starting++
