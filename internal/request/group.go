@@ -74,7 +74,7 @@ type master struct {
 
 // NewGroup returns a group. Nothing is sent.
 func NewGroup(config Config) *Group {
-	g := &Group{Config: config, pace: pace{limit: maxBatch}}
+	g := &Group{Config: config, pace: newPace(config.Senders)}
 	g.home = g
 	g.alarm.ring = g.ring
 	if rdb, ok := config.Client.(*redis.Client); ok {
@@ -115,7 +115,7 @@ func (g *Group) enter(c *Call) *batch {
 		return nil
 	}
 	g.ready.push(c)
-	if !g.obeys || !g.pace.fast() || g.starting > 0 || len(g.open) > 0 {
+	if !g.obeys || !g.pace.fast || g.starting > 0 || len(g.open) > 0 {
 		g.start()
 		return nil
 	}
@@ -128,7 +128,7 @@ func (g *Group) enter(c *Call) *batch {
 
 // start starts a sender if there is a queue that one more could send. mu is held.
 func (g *Group) start() {
-	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders(g.Senders) {
+	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
 		return
 	}
 	g.starting++
@@ -166,7 +166,7 @@ func (g *Group) take(now time.Time) *batch {
 	if n == 1 {
 		b.wait.values = c.ctx
 	}
-	b.deadline, b.calls = now.Add(g.pace.patience()), b.room[:0]
+	b.deadline, b.calls = now.Add(g.pace.patience), b.room[:0]
 	for range n {
 		c := queue.first
 		queue.remove(c)

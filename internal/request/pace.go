@@ -16,35 +16,31 @@ const (
 // pace is how fast a server answers, and what follows for the batches that it is sent.
 // Group.mu guards it.
 type pace struct {
-	took  time.Duration // what the newest answer took; 0: there was none
-	limit int           // calls in a batch
+	took     time.Duration // what the newest answer took; 0: there was none
+	fast     bool          // the answer is waited for in the caller's own goroutine
+	allowed  int           // batches under way at once, at most
+	senders  int           // as many may be, as it is
+	limit    int           // calls in a batch
+	patience time.Duration // how long a batch is waited for
 }
 
-// fast tells whether the answer is waited for in the caller's own goroutine.
-func (p *pace) fast() bool { return p.took > 0 && p.took < swift }
-
-// senders is how many batches may be under way at once if there may be as many as given.
-func (p *pace) senders(allowed int) int {
-	if p.took > 0 && p.took < near {
-		return min(allowed, nearSenders)
-	}
-	return allowed
-}
-
-// patience is how long a batch is waited for.
-func (p *pace) patience() time.Duration {
-	if p.took == 0 {
-		return most
-	}
-	return min(max(slower*p.took, least), most)
+// newPace returns that of a server of which nothing is known.
+func newPace(allowed int) pace {
+	return pace{allowed: allowed, senders: allowed, limit: maxBatch, patience: most}
 }
 
 // answered notes how long the answer to a batch took. One that came too late for most of
 // its calls came from a server that has too much to do.
 func (p *pace) answered(b *batch, took time.Duration) {
 	p.took = max(took, 1)
+	p.fast = p.took < swift
+	p.patience = min(max(slower*p.took, least), most)
+	p.senders = p.allowed
+	if p.took < near {
+		p.senders = min(p.allowed, nearSenders)
+	}
 	switch {
-	case b.given:
+	case b.given: // givenUp sees to the size
 	case b.late > len(b.calls)/2 && len(b.calls) > minBatch:
 		p.shrink(b)
 	case len(b.calls) == p.limit:
@@ -52,9 +48,10 @@ func (p *pace) answered(b *batch, took time.Duration) {
 	}
 }
 
-// givenUp notes that a batch was: the server may have become slow.
+// givenUp notes that a batch was. The server may have become slow: this counts as an
+// answer that took twice as long as the newest.
 func (p *pace) givenUp(b *batch) {
-	p.took = min(max(2*p.took, swift), most)
+	p.answered(b, min(max(2*p.took, swift), most))
 	p.shrink(b)
 }
 
