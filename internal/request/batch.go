@@ -34,8 +34,13 @@ func (b *batch) abandoned() {
 	}
 }
 
-// reset makes a batch a new one. Nobody else uses it.
-func (b *batch) reset() {
+// free makes a batch that is a call's own a new one, and lets the call use it again.
+// Nobody else looks at it any more.
+func (b *batch) free() {
+	c := b.owner
+	if c == nil {
+		return
+	}
 	b.calls, b.room[0], b.owner = nil, nil, nil
 	b.note.Cmder = nil
 	b.note.at.Store(0)
@@ -44,6 +49,7 @@ func (b *batch) reset() {
 	if b.wait.closed {
 		b.wait.done, b.wait.closed = nil, false
 	}
+	c.Put()
 }
 
 // note is the first command of a pipeline. It knows when it was sent: go-redis asks

@@ -24,7 +24,7 @@ type Call struct {
 	state    state
 	batch    *batch    // it is sent with
 	deadline time.Time // then it is over
-	err      error     // why there is no answer
+	err      error     // that of the answer, or why there is none
 	link
 }
 
@@ -87,16 +87,7 @@ func (c *Call) Put() {
 		return
 	}
 	c.ctx, c.terms, c.cmd, c.err, c.batch = nil, Terms{}, nil, nil, nil
-	c.own.reset()
 	c.pool.spare.Put(c)
-}
-
-// outcome is the error of a call that is over.
-func (c *Call) outcome() error {
-	if c.err != nil {
-		return c.err
-	}
-	return c.cmd.Err()
 }
 
 // tell ends the wait for a call. Group.mu is held.

@@ -90,15 +90,11 @@ func (g *Group) process(c *Call) error {
 	}
 	select {
 	case <-c.done:
-		return c.outcome()
+		return c.err
 	case <-c.ctx.Done():
 	case <-c.terms.Stop:
 	}
-	if err := g.leave(c); err != nil {
-		return err
-	}
-	<-c.done
-	return c.outcome()
+	return g.leave(c)
 }
 
 // enter puts a call into the queue, and starts a sender if one is missing. It returns a
@@ -150,26 +146,24 @@ func (g *Group) Hold(on bool) {
 
 // take makes a batch of the queue; nil if that is empty. mu is held.
 func (g *Group) take(now time.Time) *batch {
-	queue := &g.ready
-	n := min(queue.n, g.pace.limit)
+	n := min(g.ready.n, g.pace.limit)
 	if n == 0 {
 		return nil
 	}
-	c := queue.first
+	c := g.ready.first
 	b := &c.own
-	if n > 1 || !c.users.CompareAndSwap(1, 2) { // or whoever has sent it before still looks at it
-		b = new(batch)
-	} else {
-		b.reset()
+	if n == 1 && c.users.CompareAndSwap(1, 2) { // whoever has sent it before has done with it
 		b.owner = c
+	} else {
+		b = new(batch)
 	}
 	if n == 1 {
 		b.wait.values = c.ctx
 	}
 	b.deadline, b.calls = now.Add(g.pace.patience), b.room[:0]
 	for range n {
-		c := queue.first
-		queue.remove(c)
+		c := g.ready.first
+		g.ready.remove(c)
 		c.state, c.batch = sent, b
 		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
 			c.deadline = now.Add(min(c.terms.Bound, b.deadline.Sub(now)))
@@ -188,7 +182,8 @@ func (g *Group) take(now time.Time) *batch {
 	return b
 }
 
-// leave ends the wait for a call. It returns nil if that is over at this moment.
+// leave ends the wait for a call, and returns its error. It may have been told at this
+// moment.
 func (g *Group) leave(c *Call) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,5 +198,6 @@ func (g *Group) leave(c *Call) error {
 		c.batch.abandoned()
 		return ErrAbandoned
 	}
-	return nil
+	<-c.done
+	return c.err
 }

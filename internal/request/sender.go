@@ -44,9 +44,7 @@ func (g *Group) drain() {
 // pass ends a batch's being under way. It reports whether there is a queue that
 // nobody else is about to send; then that is counted as starting, and has to send it.
 func (g *Group) pass(b *batch) bool {
-	if b.owner != nil {
-		defer b.owner.Put()
-	}
+	defer b.free()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if b.given {
@@ -83,9 +81,10 @@ func (g *Group) carry(b *batch) {
 // settle ends the calls of a batch that is over.
 func (g *Group) settle(b *batch) {
 	var gone []*Call
-	now, unsent := time.Now(), b.wait.Err() != nil && !b.note.sent()
+	now, at := time.Now(), b.note.at.Load()
+	unsent := at == 0 && b.wait.Err() != nil
 	g.mu.Lock()
-	if at := b.note.at.Load(); at != 0 {
+	if at != 0 {
 		g.pace.answered(b, now.Sub(time.Unix(0, at)))
 	}
 	b.ended = true
@@ -97,7 +96,7 @@ func (g *Group) settle(b *batch) {
 		case unsent:
 			c.tell(over, ErrCrowded)
 		default:
-			c.tell(over, nil)
+			c.tell(over, c.cmd.Err())
 		}
 	}
 	g.mu.Unlock()
