@@ -78,8 +78,11 @@ func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.pool.home.process(c)
 }
 
-// Pipeline is that of the client.
-func (c *Call) Pipeline() redis.Pipeliner { return c.pool.home.Pipeline() }
+// tell ends the wait for a call. Group.mu is held.
+func (c *Call) tell(s state, err error) {
+	c.state, c.err = s, err
+	c.done <- struct{}{}
+}
 
 // Put takes back a call that was made. One that was left is still needed.
 func (c *Call) Put() {
@@ -90,16 +93,44 @@ func (c *Call) Put() {
 	c.pool.spare.Put(c)
 }
 
-// tell ends the wait for a call. Group.mu is held.
-func (c *Call) tell(s state, err error) {
-	c.state, c.err = s, err
-	c.done <- struct{}{}
+// Pipeline is that of the client.
+func (c *Call) Pipeline() redis.Pipeliner { return c.pool.home.Pipeline() }
+
+// calls is a queue of calls, from which each can be taken out.
+type calls struct {
+	first, last *Call
+	n           int
 }
 
-// unread is what its late function is told when a call that was left has ended.
-func (c *Call) unread() error {
-	if err := c.cmd.Err(); err != nil {
-		return err
+// link is where in a queue a call is.
+type link struct {
+	in         *calls
+	prev, next *Call
+}
+
+func (q *calls) push(c *Call) {
+	c.link = link{in: q, prev: q.last}
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.next = c
 	}
-	return ErrUnread
+	q.last = c
+	q.n++
+}
+
+func (q *calls) remove(c *Call) {
+	prev, next := c.prev, c.next
+	if prev == nil {
+		q.first = next
+	} else {
+		prev.next = next
+	}
+	if next == nil {
+		q.last = prev
+	} else {
+		next.prev = prev
+	}
+	c.link = link{}
+	q.n--
 }

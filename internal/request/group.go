@@ -1,7 +1,8 @@
 package request
 
 import (
-	"context"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,30 +11,9 @@ import (
 )
 
 const (
-	grace     = 50 * time.Millisecond  // to stop waiting for a connection
-	patient   = 75 * time.Millisecond  // how long a caller's own goroutine waits
-	aloneFor  = time.Minute            // how long a server is not asked again what it has refused
-	lookPause = 100 * time.Millisecond // how often somebody looks whether another server is to answer
+	patient  = 75 * time.Millisecond // how long a caller's own goroutine waits
+	aloneFor = time.Minute           // how long a server is not asked again what it has refused
 )
-
-// Runner sends commands. Every redis.UniversalClient is one.
-type Runner interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-	Pipeline() redis.Pipeliner
-}
-
-// Config is what a [Carrier] needs.
-type Config struct {
-	Client     redis.UniversalClient
-	Begin, End func() // are called before a goroutine is started, and when it ends
-	Reload     func() // for a cluster: has its client look for the masters anew, in the background; often called
-	Senders    int    // batches under way at once to a server
-	Callers    bool   // what is sent for several callers has their contexts: see [Callers]
-
-	// Send sends several commands in one pipeline, some of them as one script if joined
-	// is set. It reports whether the server has refused that.
-	Send func(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool)
-}
 
 // Group sends the commands of all calls in pipelines. While fewer than Senders
 // goroutines are sending, a call starts one more, which takes with it whatever is in
@@ -65,11 +45,11 @@ type Group struct {
 	alarm    alarm
 }
 
-// master is what a group knows of its server if that is one of a cluster's.
-type master struct {
-	first    string                // the key that the group was made for
-	replaced func(key string) bool // tells whether another server has taken over a key; nil: none can
-	guard    bool                  // the server may be a replica, and its connections are for reading there
+// backlog is the calls of a group that were not sent yet. Group.mu guards it.
+type backlog struct {
+	ready calls // are sent next
+	hold  bool  // calls that may leave something behind are not sent
+	held  calls // these
 }
 
 // NewGroup returns a group. Nothing is sent.
@@ -84,6 +64,7 @@ func NewGroup(config Config) *Group {
 	return g
 }
 
+// process queues a call, sees to it that the queue is sent, and waits for the answer.
 func (g *Group) process(c *Call) error {
 	if b := g.enter(c); b != nil {
 		g.lone(b)
@@ -132,16 +113,26 @@ func (g *Group) start() {
 	go g.send()
 }
 
-// Hold implements [Carrier].
-func (g *Group) Hold(on bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hold = on
-	for c := g.held.first; c != nil && !on; c = g.held.first {
-		g.held.remove(c)
-		g.ready.push(c)
+// drain is a sender: it sends the queue until that is empty. What is too much for one
+// batch is sent by one more sender, if there may be one. It ends as well when its batch
+// was given up: another sender has taken over.
+func (g *Group) drain() {
+	defer g.End()
+	for {
+		g.mu.Lock()
+		g.starting--
+		b := g.take(time.Now())
+		g.start()
+		g.mu.Unlock()
+		if b == nil {
+			return
+		}
+		g.carry(b)
+		runtime.Gosched() // whoever was answered, and asks for more, comes along
+		if !g.pass(b) {
+			return
+		}
 	}
-	g.start()
 }
 
 // take makes a batch of the queue; nil if that is empty. mu is held.
@@ -182,22 +173,111 @@ func (g *Group) take(now time.Time) *batch {
 	return b
 }
 
-// leave ends the wait for a call, and returns its error. It may have been told at this
-// moment.
-func (g *Group) leave(c *Call) error {
+// carry sends a batch, and tells its callers what has become of it.
+func (g *Group) carry(b *batch) {
+	if len(b.calls) == 1 && !g.guard {
+		b.note.Cmder = b.calls[0].cmd
+		_ = g.Client.Process(&b.wait, &b.note)
+	} else {
+		start := time.Now()
+		cmds := make([]redis.Cmder, len(b.calls))
+		for i, c := range b.calls {
+			if cmds[i] = c.cmd; c.terms.Repeat {
+				cmds[i] = apart{c.cmd}
+			}
+		}
+		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, start.UnixNano() >= g.alone.Load()) {
+			g.alone.Store(start.Add(aloneFor).UnixNano())
+		}
+	}
+	g.settle(b)
+}
+
+// settle ends the calls of a batch that is over.
+func (g *Group) settle(b *batch) {
+	var gone []*Call
+	now, at := time.Now(), b.note.at.Load()
+	unsent := at == 0 && b.wait.Err() != nil
+	g.mu.Lock()
+	if at != 0 {
+		g.pace.answered(b, now.Sub(time.Unix(0, at)))
+	}
+	b.ended = true
+	for _, c := range b.calls {
+		switch {
+		case c.state == left:
+			gone = append(gone, c)
+		case c.state != sent:
+		case unsent:
+			c.tell(over, ErrCrowded)
+		default:
+			c.tell(over, c.cmd.Err())
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range gone {
+		if c.terms.Late != nil && !unsent {
+			c.terms.Late(c.unread())
+		}
+	}
+}
+
+// pass ends a batch's being under way. It reports whether there is a queue that
+// nobody else is about to send; then that is counted as starting, and has to send it.
+func (g *Group) pass(b *batch) bool {
+	defer b.free()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch c.state {
-	case queued:
-		c.in.remove(c)
-		c.state = over
-		return ErrNotSent
-	case sent:
-		c.state = left
-		c.batch.left++
-		c.batch.abandoned()
-		return ErrAbandoned
+	if b.given {
+		return false
 	}
-	<-c.done
-	return c.err
+	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
+	if g.ready.n == 0 || g.starting > 0 {
+		return false
+	}
+	g.starting++
+	return true
+}
+
+// lone sends a batch in the goroutine of its caller.
+func (g *Group) lone(b *batch) {
+	defer func() { // also if a hook of the client panics
+		if g.pass(b) {
+			g.Begin()
+			go g.send()
+		}
+	}()
+	g.carry(b)
+}
+
+// Hold implements [Carrier].
+func (g *Group) Hold(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hold = on
+	for c := g.held.first; c != nil && !on; c = g.held.first {
+		g.held.remove(c)
+		g.ready.push(c)
+	}
+	g.start()
+}
+
+// alarm is one timer for all that may take too long. Group.mu guards it.
+type alarm struct {
+	ring  func()
+	timer *time.Timer // runs ring
+	next  time.Time   // when it does; zero: it is not set
+}
+
+// set has ring run at a time, or before.
+func (a *alarm) set(at time.Time) {
+	if !a.next.IsZero() && !at.Before(a.next) {
+		return
+	}
+	a.next = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(time.Until(at), a.ring)
+	} else {
+		a.timer.Reset(time.Until(at))
+	}
 }

@@ -31,6 +31,13 @@ type Masters struct {
 	groups map[*redis.Client]*Group // of those that were asked
 }
 
+// master is what a group knows of its server if that is one of a cluster's.
+type master struct {
+	first    string                // the key that the group was made for
+	replaced func(key string) bool // tells whether another server has taken over a key; nil: none can
+	guard    bool                  // the server may be a replica, and its connections are for reading there
+}
+
 func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
 	m := &Masters{
 		Config: config, cluster: cluster, readOnly: cluster.Options().ReadOnly,
