@@ -22,11 +22,15 @@ const (
 
 // batch is the calls of one pipeline.
 type batch struct {
+	wait wait
+	content
+}
+
+// content is what is new in a batch that is used again.
+type content struct {
 	calls []*Call
 	room  [1]*Call // of calls, if it is only one
-	owner *Call    // whose own it is; nil if it is nobody's
 	note  note
-	wait  wait
 
 	// Guarded by Group.mu.
 	deadline time.Time // then it is given up
@@ -36,24 +40,6 @@ type batch struct {
 	begged   bool      // it was told to stop waiting for a connection
 	ended    bool      // its calls are over
 	given    bool      // it was given up
-}
-
-// free makes a batch that is a call's own a new one, and lets the call use it again.
-// Nobody else looks at it any more.
-func (b *batch) free() {
-	c := b.owner
-	if c == nil {
-		return
-	}
-	b.calls, b.room[0], b.owner = nil, nil, nil
-	b.note.Cmder = nil
-	b.note.at.Store(0)
-	b.deadline, b.look, b.left, b.late, b.begged, b.ended, b.given = time.Time{}, time.Time{}, 0, 0, false, false, false
-	b.wait.values, b.wait.deadline = nil, time.Time{}
-	if b.wait.closed {
-		b.wait.done, b.wait.closed = nil, false
-	}
-	c.Put()
 }
 
 // note is the first command of a pipeline. It knows when it was sent: go-redis asks

@@ -3,7 +3,6 @@ package request
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,8 +16,6 @@ type Call struct {
 	ctx   context.Context // of the command
 	cmd   redis.Cmder
 	done  chan struct{} // capacity 1; told when the call is over
-	own   batch         // if it goes alone
-	users atomic.Int32  // the caller, and the sender of own
 
 	// Guarded by Group.mu, that of the group which has it.
 	state    state
@@ -53,8 +50,8 @@ type home interface {
 	Pipeline() redis.Pipeliner
 }
 
-// pool is the calls of a home that can be made. Each has a channel to be told by, and one
-// to be cancelled by, which are worth keeping.
+// pool is the calls of a home that can be made. Each has a channel to be told by, which is
+// worth keeping.
 type pool struct {
 	home  home
 	spare sync.Pool
@@ -66,7 +63,6 @@ func (p *pool) Call(t Terms) *Call {
 	if !ok {
 		c = &Call{pool: p, done: make(chan struct{}, 1)}
 	}
-	c.users.Store(1)
 	c.terms = t
 	return c
 }
@@ -86,7 +82,7 @@ func (c *Call) tell(s state, err error) {
 
 // Put takes back a call that was made. One that was left is still needed.
 func (c *Call) Put() {
-	if c.users.Add(-1) > 0 || c.state == left {
+	if c.state == left {
 		return
 	}
 	c.ctx, c.terms, c.cmd, c.err, c.batch = nil, Terms{}, nil, nil, nil

@@ -39,10 +39,9 @@ type Group struct {
 
 	mu sync.Mutex // guards what follows
 	backlog
-	open     []*batch // under way
-	starting int      // goroutines that have not taken a batch yet
-	pace     pace
-	alarm    alarm
+	sending
+	pace  pace
+	alarm alarm
 }
 
 // backlog is the calls of a group that were not sent yet. Group.mu guards it.
@@ -50,6 +49,13 @@ type backlog struct {
 	ready calls // are sent next
 	hold  bool  // calls that may leave something behind are not sent
 	held  calls // these
+}
+
+// sending is what is being sent. Group.mu guards it.
+type sending struct {
+	starting int      // senders that have not taken a batch yet
+	open     []*batch // under way
+	used     []*batch // of single calls; are used again, as each has a channel to be cancelled by
 }
 
 // NewGroup returns a group. Nothing is sent.
@@ -141,15 +147,14 @@ func (g *Group) take(now time.Time) *batch {
 	if n == 0 {
 		return nil
 	}
-	c := g.ready.first
-	b := &c.own
-	if n == 1 && c.users.CompareAndSwap(1, 2) { // whoever has sent it before has done with it
-		b.owner = c
+	var b *batch
+	if last := len(g.used) - 1; n == 1 && last >= 0 {
+		b, g.used = g.used[last], g.used[:last]
 	} else {
 		b = new(batch)
 	}
 	if n == 1 {
-		b.wait.values = c.ctx
+		b.wait.values = g.ready.first.ctx
 	}
 	b.deadline, b.calls = now.Add(g.pace.patience), b.room[:0]
 	for range n {
@@ -225,13 +230,16 @@ func (g *Group) settle(b *batch) {
 // pass ends a batch's being under way. It reports whether there is a queue that
 // nobody else is about to send; then that is counted as starting, and has to send it.
 func (g *Group) pass(b *batch) bool {
-	defer b.free()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if b.given {
 		return false
 	}
 	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
+	if len(b.calls) == 1 && !b.wait.closed { // the rest of wait stays: a hook of the client may still hold it
+		b.content, b.wait.values, b.wait.deadline = content{}, nil, time.Time{}
+		g.used = append(g.used, b)
+	}
 	if g.ready.n == 0 || g.starting > 0 {
 		return false
 	}
