@@ -17,8 +17,8 @@ const (
 
 // Group sends the commands of all calls in pipelines. While fewer than Senders
 // goroutines are sending, a call starts one more, which takes with it whatever is in
-// the queue when it runs; on a server that is near one is enough, as what waits for its
-// answer costs less together. Whoever has sent sends the queue as it stands by then,
+// the queue when it runs; a server that is near gets fewer batches at once, as what waits
+// for its answer costs less together. Whoever has sent sends the queue as it stands by then,
 // until there is none. Nobody waits in order to be in company, and each call has its
 // own outcome.
 //
@@ -119,9 +119,9 @@ func (g *Group) start() {
 	go g.send()
 }
 
-// drain is a sender: it sends the queue until that is empty. What is too much for one
-// batch is sent by one more sender, if there may be one. It ends as well when its batch
-// was given up: another sender has taken over.
+// drain is what a sender does: it sends the queue until that is empty. What is too much for
+// one batch is left to one more sender, if there may be one. A sender ends as well when its
+// batch was given up: another has taken over.
 func (g *Group) drain() {
 	defer g.End()
 	for {
