@@ -204,12 +204,12 @@ var ofWaiting = []mutation{
 		"internal/janitor", "TestFakeTimeTooLate", quick,
 	},
 	{
-		"an overloaded server is sent as much as before", "internal/request/pace.go",
+		"an overloaded server is sent as much as before", "internal/request/batch.go",
 		"p.limit = max(min(p.limit, len(b.calls)/4), minBatch)", "",
 		"internal/request", "TestFakeTimeOverload", quick,
 	},
 	{
-		"an answer that is too late for its calls is one in time", "internal/request/pace.go",
+		"an answer that is too late for its calls is one in time", "internal/request/batch.go",
 		"b.late > len(b.calls)/2 &&", "false &&",
 		"internal/request", "TestFakeTimeOverload", quick,
 	},

@@ -3,7 +3,6 @@ package request
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,19 +11,17 @@ import (
 // Call is one request that a [Carrier] carries, with Process: one command, or another
 // after the answer to that. It is for one goroutine.
 type Call struct {
-	home  home
+	pool  *pool // it is from
 	terms Terms
 	ctx   context.Context // of the command
 	cmd   redis.Cmder
 	done  chan struct{} // capacity 1; told when the call is over
-	own   batch         // if it goes alone
-	users atomic.Int32  // the caller, and the sender of own
 
 	// Guarded by Group.mu, that of the group which has it.
 	state    state
 	batch    *batch    // it is sent with
 	deadline time.Time // then it is over
-	err      error     // why there is no answer
+	err      error     // that of the answer, or why there is none
 	link
 }
 
@@ -46,26 +43,27 @@ const (
 	over
 )
 
-// home is the carrier that a call was made by.
+// home is a carrier, which calls are made by.
 type home interface {
-	// process sends the command of a call with others.
+	// process sends the command of a call with others, and returns its error.
 	process(c *Call) error
-	spares() *pool
 	Pipeline() redis.Pipeliner
 }
 
-// pool is calls to be made. Each has a channel to be told by, and one to be cancelled
-// by, which are worth keeping.
-type pool struct{ sync.Pool }
+// pool is the calls of a home that can be made. Each has a channel to be told by, which is
+// worth keeping.
+type pool struct {
+	home  home
+	spare sync.Pool
+}
 
-// call returns a call with a home.
-func (p *pool) call(h home, t Terms) *Call {
-	c, ok := p.Get().(*Call)
+// Call implements [Carrier].
+func (p *pool) Call(t Terms) *Call {
+	c, ok := p.spare.Get().(*Call)
 	if !ok {
-		c = &Call{done: make(chan struct{}, 1)}
+		c = &Call{pool: p, done: make(chan struct{}, 1)}
 	}
-	c.users.Store(1)
-	c.home, c.terms = h, t
+	c.terms = t
 	return c
 }
 
@@ -73,28 +71,7 @@ func (p *pool) call(h home, t Terms) *Call {
 // package; then cmd must not be used.
 func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	c.ctx, c.cmd = ctx, cmd
-	return c.home.process(c)
-}
-
-// Pipeline is that of the client.
-func (c *Call) Pipeline() redis.Pipeliner { return c.home.Pipeline() }
-
-// Put takes back a call that was made. One that was left is still needed.
-func (c *Call) Put() {
-	if c.users.Add(-1) > 0 || c.state == left {
-		return
-	}
-	c.ctx, c.terms, c.cmd, c.err, c.batch = nil, Terms{}, nil, nil, nil
-	c.own.reset()
-	c.home.spares().Put(c)
-}
-
-// outcome is the error of a call that is over.
-func (c *Call) outcome() error {
-	if c.err != nil {
-		return c.err
-	}
-	return c.cmd.Err()
+	return c.pool.home.process(c)
 }
 
 // tell ends the wait for a call. Group.mu is held.
@@ -103,10 +80,53 @@ func (c *Call) tell(s state, err error) {
 	c.done <- struct{}{}
 }
 
-// unread is what its late function is told when a call that was left has ended.
-func (c *Call) unread() error {
-	if err := c.cmd.Err(); err != nil {
-		return err
+// Put takes back a call that was made. One that was left is still needed.
+func (c *Call) Put() {
+	if c.state == left {
+		return
 	}
-	return ErrUnread
+	c.ctx, c.terms, c.cmd, c.err, c.batch = nil, Terms{}, nil, nil, nil
+	c.pool.spare.Put(c)
+}
+
+// Pipeline is that of the client.
+func (c *Call) Pipeline() redis.Pipeliner { return c.pool.home.Pipeline() }
+
+// calls is a queue of calls, from which each can be taken out.
+type calls struct {
+	first, last *Call
+	n           int
+}
+
+// link is where in a queue a call is.
+type link struct {
+	in         *calls
+	prev, next *Call
+}
+
+func (q *calls) push(c *Call) {
+	c.link = link{in: q, prev: q.last}
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.next = c
+	}
+	q.last = c
+	q.n++
+}
+
+func (q *calls) remove(c *Call) {
+	prev, next := c.prev, c.next
+	if prev == nil {
+		q.first = next
+	} else {
+		prev.next = next
+	}
+	if next == nil {
+		q.last = prev
+	} else {
+		next.prev = prev
+	}
+	c.link = link{}
+	q.n--
 }

@@ -26,6 +26,25 @@ type Carrier interface {
 	Hold(on bool)
 }
 
+// Runner sends commands. Every redis.UniversalClient is one.
+type Runner interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// Config is what a [Carrier] needs.
+type Config struct {
+	Client     redis.UniversalClient
+	Begin, End func() // are called before a goroutine is started, and when it ends
+	Reload     func() // for a cluster: has its client look for the masters anew, in the background; often called
+	Senders    int    // batches under way at once to a server
+	Callers    bool   // what is sent for several callers has their contexts: see [Callers]
+
+	// Send sends several commands in one pipeline, some of them as one script if joined
+	// is set. It reports whether the server has refused that.
+	Send func(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool)
+}
+
 // NewCarrier returns what fits the client. Nothing is sent.
 func NewCarrier(config Config) Carrier {
 	if cluster, ok := config.Client.(*redis.ClusterClient); ok {

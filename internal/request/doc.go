@@ -18,4 +18,8 @@
 // it looks at the context of a command only while it waits for a connection. What the
 // caller leaves behind is cancelled if it was not sent yet; what was sent goes on, and
 // its outcome is told to a function that the caller has left for it.
+//
+// To follow a request that is answered, read [Do] in repeat.go, call.go, and group.go from
+// process on: its functions stand in the order in which they run. What they send is in
+// batch.go. What ends without an answer is in unanswered.go.
 package request

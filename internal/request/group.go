@@ -1,7 +1,8 @@
 package request
 
 import (
-	"context"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,35 +11,14 @@ import (
 )
 
 const (
-	grace     = 50 * time.Millisecond  // to stop waiting for a connection
-	patient   = 75 * time.Millisecond  // how long a caller's own goroutine waits
-	aloneFor  = time.Minute            // how long a server is not asked again what it has refused
-	lookPause = 100 * time.Millisecond // how often somebody looks whether another server is to answer
+	patient  = 75 * time.Millisecond // how long a caller's own goroutine waits
+	aloneFor = time.Minute           // how long a server is not asked again what it has refused
 )
-
-// Runner sends commands. Every redis.UniversalClient is one.
-type Runner interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-	Pipeline() redis.Pipeliner
-}
-
-// Config is what a [Carrier] needs.
-type Config struct {
-	Client     redis.UniversalClient
-	Begin, End func() // are called before a goroutine is started, and when it ends
-	Reload     func() // for a cluster: has its client look for the masters anew, in the background; often called
-	Senders    int    // batches under way at once to a server
-	Callers    bool   // what is sent for several callers has their contexts: see [Callers]
-
-	// Send sends several commands in one pipeline, some of them as one script if joined
-	// is set. It reports whether the server has refused that.
-	Send func(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool)
-}
 
 // Group sends the commands of all calls in pipelines. While fewer than Senders
 // goroutines are sending, a call starts one more, which takes with it whatever is in
-// the queue when it runs; on a server that is near one is enough, as what waits for its
-// answer costs less together. Whoever has sent sends the queue as it stands by then,
+// the queue when it runs; a server that is near gets fewer batches at once, as what waits
+// for its answer costs less together. Whoever has sent sends the queue as it stands by then,
 // until there is none. Nobody waits in order to be in company, and each call has its
 // own outcome.
 //
@@ -51,135 +31,135 @@ type Config struct {
 // holds after a batch that is answered, but too late for most of its calls.
 type Group struct {
 	Config
+	pool
 	master
-	obeys bool   // the client ends a command at the deadline of its context
-	send  func() // drain, in a goroutine
-	spare pool
+	obeys bool         // the client ends a command at the deadline of its context
+	send  func()       // drain
 	alone atomic.Int64 // until when scripts are not joined: the server refused it; Unix nanoseconds
 
-	mu       sync.Mutex // guards what follows
-	backlog  backlog
-	open     []*batch // under way
-	starting int      // goroutines that have not taken a batch yet
-	pace     pace
-	alarm    alarm
+	mu sync.Mutex // guards what follows
+	backlog
+	sending
+	pace  pace
+	alarm alarm
 }
 
-// master is what a group knows of its server if that is one of a cluster's.
-type master struct {
-	first    string                // the key that the group was made for
-	replaced func(key string) bool // tells whether another server has taken over a key; nil: none can
-	guard    bool                  // the server may be a replica, and its connections are for reading there
+// backlog is the calls of a group that were not sent yet. Group.mu guards it.
+type backlog struct {
+	ready calls // are sent next
+	hold  bool  // calls that may leave something behind are not sent
+	held  calls // these
+}
+
+// sending is what is being sent. Group.mu guards it.
+type sending struct {
+	starting int      // senders that have not taken a batch yet
+	open     []*batch // under way
+	used     []*batch // of single calls; are used again, as each has a channel to be cancelled by
 }
 
 // NewGroup returns a group. Nothing is sent.
 func NewGroup(config Config) *Group {
-	g := &Group{Config: config, pace: pace{limit: maxBatch}}
+	g := &Group{Config: config, pace: newPace(config.Senders)}
+	g.home = g
 	g.alarm.ring = g.ring
 	if rdb, ok := config.Client.(*redis.Client); ok {
 		g.obeys = rdb.Options().ContextTimeoutEnabled
 	}
-	g.send = func() {
-		defer g.End()
-		g.drain()
-	}
+	g.send = g.drain
 	return g
 }
 
-// Call implements [Carrier], as the methods below do.
-func (g *Group) Call(t Terms) *Call { return g.spare.call(g, t) }
-
-func (g *Group) spares() *pool { return &g.spare }
-
+// process queues a call, sees to it that the queue is sent, and waits for the answer.
 func (g *Group) process(c *Call) error {
-	switch b, start := g.enter(c); {
-	case b != nil:
+	if b := g.enter(c); b != nil {
 		g.lone(b)
-	case start:
-		g.start()
 	}
 	select {
 	case <-c.done:
-		return c.outcome()
+		return c.err
 	case <-c.ctx.Done():
 	case <-c.terms.Stop:
 	}
-	if err := g.leave(c); err != nil {
-		return err
-	}
-	<-c.done
-	return c.outcome()
+	return g.leave(c)
 }
 
-// enter puts a call into the queue. It returns a batch if the caller is to send it
-// itself, which spares the way to another goroutine and back; start says that a
-// sender has to be started.
-func (g *Group) enter(c *Call) (b *batch, start bool) {
+// enter puts a call into the queue, and starts a sender if one is missing. It returns a
+// batch if the caller is to send it itself, which spares the way to another goroutine
+// and back.
+func (g *Group) enter(c *Call) *batch {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
 	g.alarm.set(c.deadline)
-	if !g.backlog.push(c) {
-		return nil, false
+	if g.hold && c.terms.Late != nil {
+		g.held.push(c)
+		return nil
 	}
-	switch {
-	case !g.idle():
-	case g.obeys && len(g.open) == 0 && g.pace.fast():
-		b = g.take(now)
-		b.deadline = now.Add(min(patient, c.terms.Bound))
-		b.wait.deadline = b.deadline
-		g.alarm.set(b.deadline)
-	default:
-		start = true
-		g.starting++
-	}
-	return b, start
-}
-
-func (g *Group) Hold(on bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.backlog.setHold(on)
-	if g.idle() {
-		g.starting++
+	g.ready.push(c)
+	if !g.obeys || !g.pace.fast || g.starting > 0 || len(g.open) > 0 {
 		g.start()
+		return nil
 	}
+	b := g.take(now)
+	b.deadline = now.Add(min(patient, c.terms.Bound))
+	b.wait.deadline = b.deadline
+	g.alarm.set(b.deadline)
+	return b
 }
 
-// start starts a sender.
+// start starts a sender if there is a queue that one more could send. mu is held.
 func (g *Group) start() {
+	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
+		return
+	}
+	g.starting++
 	g.Begin()
 	go g.send()
 }
 
-// idle tells whether there is a queue that one more sender could send. mu is held.
-func (g *Group) idle() bool {
-	return g.backlog.ready.n > 0 && g.starting == 0 && len(g.open) < g.pace.senders(g.Senders)
+// drain is what a sender does: it sends the queue until that is empty. What is too much for
+// one batch is left to one more sender, if there may be one. A sender ends as well when its
+// batch was given up: another has taken over.
+func (g *Group) drain() {
+	defer g.End()
+	for {
+		g.mu.Lock()
+		g.starting--
+		b := g.take(time.Now())
+		g.start()
+		g.mu.Unlock()
+		if b == nil {
+			return
+		}
+		g.carry(b)
+		runtime.Gosched() // whoever was answered, and asks for more, comes along
+		if !g.pass(b) {
+			return
+		}
+	}
 }
 
 // take makes a batch of the queue; nil if that is empty. mu is held.
 func (g *Group) take(now time.Time) *batch {
-	queue := &g.backlog.ready
-	n := min(queue.n, g.pace.limit)
+	n := min(g.ready.n, g.pace.limit)
 	if n == 0 {
 		return nil
 	}
-	c := queue.first
-	b := &c.own
-	if n > 1 || !c.users.CompareAndSwap(1, 2) { // or whoever has sent it before still looks at it
-		b = new(batch)
+	var b *batch
+	if last := len(g.used) - 1; n == 1 && last >= 0 {
+		b, g.used = g.used[last], g.used[:last]
 	} else {
-		b.reset()
-		b.owner = c
+		b = new(batch)
 	}
 	if n == 1 {
-		b.wait.values = c.ctx
+		b.wait.values = g.ready.first.ctx
 	}
-	b.deadline, b.calls = now.Add(g.pace.patience()), b.room[:0]
+	b.deadline, b.calls = now.Add(g.pace.patience), b.room[:0]
 	for range n {
-		c := queue.first
-		queue.remove(c)
+		c := g.ready.first
+		g.ready.remove(c)
 		c.state, c.batch = sent, b
 		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
 			c.deadline = now.Add(min(c.terms.Bound, b.deadline.Sub(now)))
@@ -198,20 +178,114 @@ func (g *Group) take(now time.Time) *batch {
 	return b
 }
 
-// leave ends the wait for a call. It returns nil if that is over at this moment.
-func (g *Group) leave(c *Call) error {
+// carry sends a batch, and tells its callers what has become of it.
+func (g *Group) carry(b *batch) {
+	if len(b.calls) == 1 && !g.guard {
+		b.note.Cmder = b.calls[0].cmd
+		_ = g.Client.Process(&b.wait, &b.note)
+	} else {
+		start := time.Now()
+		cmds := make([]redis.Cmder, len(b.calls))
+		for i, c := range b.calls {
+			if cmds[i] = c.cmd; c.terms.Repeat {
+				cmds[i] = apart{c.cmd}
+			}
+		}
+		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, start.UnixNano() >= g.alone.Load()) {
+			g.alone.Store(start.Add(aloneFor).UnixNano())
+		}
+	}
+	g.settle(b)
+}
+
+// settle ends the calls of a batch that is over.
+func (g *Group) settle(b *batch) {
+	var gone []*Call
+	now, at := time.Now(), b.note.at.Load()
+	unsent := at == 0 && b.wait.Err() != nil
+	g.mu.Lock()
+	if at != 0 {
+		g.pace.answered(b, now.Sub(time.Unix(0, at)))
+	}
+	b.ended = true
+	for _, c := range b.calls {
+		switch {
+		case c.state == left:
+			gone = append(gone, c)
+		case c.state != sent:
+		case unsent:
+			c.tell(over, ErrCrowded)
+		default:
+			c.tell(over, c.cmd.Err())
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range gone {
+		if c.terms.Late != nil && !unsent {
+			c.terms.Late(c.unread())
+		}
+	}
+}
+
+// pass ends a batch's being under way. It reports whether there is a queue that
+// nobody else is about to send; then that is counted as starting, and has to send it.
+func (g *Group) pass(b *batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch c.state {
-	case queued:
-		c.in.remove(c)
-		c.state = over
-		return ErrNotSent
-	case sent:
-		c.state = left
-		c.batch.left++
-		c.batch.abandoned()
-		return ErrAbandoned
+	if b.given {
+		return false
 	}
-	return nil
+	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
+	if len(b.calls) == 1 && !b.wait.closed { // the rest of wait stays: a hook of the client may still hold it
+		b.content, b.wait.values, b.wait.deadline = content{}, nil, time.Time{}
+		g.used = append(g.used, b)
+	}
+	if g.ready.n == 0 || g.starting > 0 {
+		return false
+	}
+	g.starting++
+	return true
+}
+
+// lone sends a batch in the goroutine of its caller.
+func (g *Group) lone(b *batch) {
+	defer func() { // also if a hook of the client panics
+		if g.pass(b) {
+			g.Begin()
+			go g.send()
+		}
+	}()
+	g.carry(b)
+}
+
+// Hold implements [Carrier].
+func (g *Group) Hold(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hold = on
+	for c := g.held.first; c != nil && !on; c = g.held.first {
+		g.held.remove(c)
+		g.ready.push(c)
+	}
+	g.start()
+}
+
+// alarm is one timer for all that may take too long. Group.mu guards it.
+type alarm struct {
+	ring  func()
+	timer *time.Timer // runs ring
+	next  time.Time   // when it does; zero: it is not set
+}
+
+// set has ring run at a time, or before.
+func (a *alarm) set(at time.Time) {
+	if !a.next.IsZero() && !at.Before(a.next) {
+		return
+	}
+	a.next = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(time.Until(at), a.ring)
+	} else {
+		a.timer.Reset(time.Until(at))
+	}
 }

@@ -22,28 +22,33 @@ import (
 // gives no answer is left by all that is for its successor.
 type Masters struct {
 	Config
+	pool
 	cluster  *redis.ClusterClient
 	readOnly bool        // the client's connections are for reading from replicas as well
 	known    atomic.Bool // the client has a map
-	spare    pool
 
 	mu     sync.Mutex               // guards what follows
 	groups map[*redis.Client]*Group // of those that were asked
 }
 
+// master is what a group knows of its server if that is one of a cluster's.
+type master struct {
+	first    string                // the key that the group was made for
+	replaced func(key string) bool // tells whether another server has taken over a key; nil: none can
+	guard    bool                  // the server may be a replica, and its connections are for reading there
+}
+
 func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
-	return &Masters{
+	m := &Masters{
 		Config: config, cluster: cluster, readOnly: cluster.Options().ReadOnly,
 		groups: make(map[*redis.Client]*Group),
 	}
+	m.home = m
+	return m
 }
 
-// Call implements [Carrier], as the methods below do.
-func (m *Masters) Call(t Terms) *Call { return m.spare.call(m, t) }
-
+// Hold implements [Carrier].
 func (m *Masters) Hold(bool) {}
-
-func (m *Masters) spares() *pool { return &m.spare }
 
 func (m *Masters) process(c *Call) error {
 	bound, until := c.terms.Bound, time.Now().Add(c.terms.Bound)
@@ -128,7 +133,7 @@ func (m *Masters) newGroup(node *redis.Client, key string) *Group {
 func (g *Group) unused() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.backlog.ready.n+g.backlog.held.n+len(g.open)+g.starting == 0
+	return g.ready.n+g.held.n+len(g.open)+g.starting == 0
 }
 
 // alone sends a command by itself, by the client of the cluster.

@@ -20,7 +20,7 @@ type Policy struct {
 	// answered: Total counts from then.
 	Report func(error) time.Time
 
-	// Classify reads the error of an attempt.
+	// Classify reads the error of an attempt. One without an error was answered.
 	Classify func(error) (o Outcome, final bool)
 }
 
@@ -69,7 +69,18 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 			return a
 		}
 		value, err := attempt(ctx, n > 0, min(p.Attempt, remains), late)
-		if a.note(&p, value, err, late != nil) {
+		o, final := Answered, true
+		if err != nil {
+			o, final = p.Classify(err)
+		}
+		if o == Answered {
+			if a.Err != nil {
+				p.report(nil)
+			}
+			a.Value, a.Err = value, err
+			return a
+		}
+		if a.failed(&p, err, o, final, late != nil) {
 			return a
 		}
 		if !Sleep(ctx, p.Stop, min(BackOff(n), remains-time.Since(a.Sent))) {
@@ -79,22 +90,16 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 	}
 }
 
-// note takes in what an attempt came to. It reports whether that was the last one;
-// followed says that somebody is told what becomes of one that is left.
-func (a *Answer[T]) note(p *Policy, value T, err error, followed bool) (over bool) {
-	o, final := p.Classify(err)
-	switch {
-	case o == Answered:
-		if a.Err != nil {
-			p.report(nil)
-		}
-		a.Value, a.Err = value, err
-		return true
-	case err == ErrAbandoned:
+// failed takes in the error of an attempt that was not answered, and what is known of it.
+// It reports whether that was the last attempt; followed says that somebody is told what
+// becomes of one that is left.
+func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed bool) (over bool) {
+	switch err {
+	case ErrAbandoned:
 		a.End, a.Open = Left, followed
 		a.Doubt, a.Lost = a.Doubt || !followed, a.Lost || !followed
 		return true
-	case err == ErrNotSent:
+	case ErrNotSent:
 		a.End = Left
 		return true
 	}

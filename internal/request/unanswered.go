@@ -5,23 +5,35 @@ import (
 	"time"
 )
 
-// alarm is one timer for all that may take too long. Group.mu guards it.
-type alarm struct {
-	ring  func()
-	timer *time.Timer // runs ring
-	next  time.Time   // when it does; zero: it is not set
+const (
+	grace     = 50 * time.Millisecond  // to stop waiting for a connection
+	lookPause = 100 * time.Millisecond // how often somebody looks whether another server is to answer
+)
+
+// leave ends the wait for a call, and returns its error. It may have been told at this
+// moment.
+func (g *Group) leave(c *Call) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch c.state {
+	case queued:
+		c.in.remove(c)
+		c.state = over
+		return ErrNotSent
+	case sent:
+		c.state = left
+		c.batch.left++
+		c.batch.abandoned()
+		return ErrAbandoned
+	}
+	<-c.done
+	return c.err
 }
 
-// set has ring run at a time, or before.
-func (a *alarm) set(at time.Time) {
-	if !a.next.IsZero() && !at.Before(a.next) {
-		return
-	}
-	a.next = at
-	if a.timer == nil {
-		a.timer = time.AfterFunc(time.Until(at), a.ring)
-	} else {
-		a.timer.Reset(time.Until(at))
+// abandoned cancels a batch for which nobody waits any more. What was sent goes on.
+func (b *batch) abandoned() {
+	if b.left == len(b.calls) {
+		b.wait.cancel()
 	}
 }
 
@@ -35,8 +47,8 @@ func (g *Group) ring() {
 		g.Reload() // what the client knows may be out of date
 		elsewhere = func(c *Call) bool { return g.replaced(c.terms.Key) }
 	}
-	g.expire(&g.backlog.ready, now, elsewhere)
-	g.expire(&g.backlog.held, now, elsewhere)
+	g.expire(&g.ready, now, elsewhere)
+	g.expire(&g.held, now, elsewhere)
 	var gone []*Call
 	g.open = slices.DeleteFunc(g.open, func(b *batch) bool {
 		gone = append(gone, b.check(now, elsewhere)...)
@@ -48,14 +60,8 @@ func (g *Group) ring() {
 		}
 		return b.given
 	})
-	start := g.idle()
-	if start {
-		g.starting++
-	}
+	g.start()
 	g.mu.Unlock()
-	if start {
-		g.start()
-	}
 	for _, c := range gone {
 		if c.terms.Late != nil {
 			c.terms.Late(ErrNoAnswer)
@@ -144,4 +150,12 @@ func (b *batch) earliest() time.Time {
 		}
 	}
 	return at
+}
+
+// unread is what its late function is told when a call that was left has ended.
+func (c *Call) unread() error {
+	if err := c.cmd.Err(); err != nil {
+		return err
+	}
+	return ErrUnread
 }
