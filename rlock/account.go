@@ -139,7 +139,7 @@ func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
 		n.holds.observe(r.Held)
 		if f := l.client.opts.Trace.Released; f != nil {
 			r.Lock, r.Kind = l.name, l.kind.name()
-			l.client.observe(func() { f(ctx, r) })
+			l.client.observe(func() { f(context.WithoutCancel(ctx), r) })
 		}
 	}
 }

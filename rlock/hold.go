@@ -72,6 +72,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	g := h.grant
 	g.check()
 	left, one, err := g.remove(h)
+	if err == nil && left == 0 && g.handOff() {
+		if g.run.count == 0 { // after that, hand-offs follow each other too quickly for it
+			runtime.Gosched() // the new holder runs at once: others wait for what it has, not for this one
+		}
+		g.released(ctx, g.current, nil)
+		return nil
+	}
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case err != nil && left == 0 && errors.Is(err, ErrLeaseLost):
@@ -85,12 +92,6 @@ func (h *Hold) Unlock(ctx context.Context) error {
 			g.released(ctx, 1, nil)
 		}
 		return err
-	case g.handOff():
-		if g.run.count == 0 { // after that, hand-offs follow each other too quickly for it
-			runtime.Gosched() // the new holder runs at once: others wait for what it has, not for this one
-		}
-		g.released(ctx, g.current, nil)
-		return nil
 	}
 	return g.giveBack(ctx)
 }

@@ -226,7 +226,7 @@ func (h *Hold) unlockAll(ctx context.Context) error {
 		return &lockError{t.lock.name, ErrNotHeld, nil}
 	}
 	err := h.unlockParts(ctx)
-	t.released(context.WithoutCancel(ctx), err)
+	t.released(ctx, err)
 	return err
 }
 
