@@ -181,8 +181,8 @@ func (r reply) granted(fenced bool) (Reply, error) {
 	return Reply{Acquired: true, Token: token, Spare: r.int(2)}, nil
 }
 
-// int and text are zero where the reply is shorter or of another type: only
-// figures to show are read through such a default, nothing is decided by it.
+// int and text are zero where the reply is shorter or of another type. No grant is read
+// through such a default: what a refusal does not tell costs a waiter one more request.
 func (r reply) int(i int) int64 {
 	if i >= len(r.list) {
 		return 0
