@@ -249,7 +249,7 @@ func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, e
 		cmds[i] = due[n].command(ctx, f)
 		_ = pipe.Process(ctx, cmds[i]) // only queues
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_ = exec(ctx, pipe) // each command has its own error
 	for i, n := range chosen {
 		if unknownScript(cmds[i].Err()) {
 			unknown = append(unknown, n)

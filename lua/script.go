@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -185,6 +186,18 @@ func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) 
 		return nil, err
 	}
 	return s.reply(cmd)
+}
+
+// exec sends a pipeline. Each command has its own error; that of a hook of the client, which
+// may have told it to none of them, is that of all, as it would be of a command alone.
+func exec(ctx context.Context, pipe redis.Pipeliner) error {
+	cmds, err := pipe.Exec(ctx)
+	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+	}
+	return err
 }
 
 // reply is a script's answer: a status, then integers and strings.
