@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -213,4 +214,23 @@ func TestJoinedWithoutAnswer(t *testing.T) {
 	}
 	require.Equal(t, before+1, executions(t, s))
 	require.Equal(t, "me:1=1 1m0s", show(t, rdb, "x"), "though it was executed")
+}
+
+// A hook of the client that lets nothing through need not tell that to each command: go-redis
+// gives its error to who has sent the pipeline.
+func TestHookThatRefusesPipelines(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	refused := errors.New("the circuit is open")
+	rdb.AddHook(hook{pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return refused }})
+	for _, joined := range []bool{false, true} {
+		cmds := batch("x", "y")
+		require.False(t, lua.Send(t.Context(), rdb, cmds, joined))
+		for _, cmd := range cmds {
+			require.ErrorIs(t, cmd.Err(), refused)
+		}
+	}
+	for _, err := range lua.Renew(t.Context(), rdb, make([]lua.Renewal, 3)) {
+		require.ErrorIs(t, err, refused)
+	}
 }

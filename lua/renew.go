@@ -69,7 +69,7 @@ func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, e
 		cmds[i] = due[n].command(ctx, f)
 		_ = pipe.Process(ctx, cmds[i]) // only queues
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_ = exec(ctx, pipe) // each command has its own error
 	for i, n := range chosen {
 		if err := cmds[i].Err(); err != nil && redis.HasErrorPrefix(err, unknownScript) {
 			unknown = append(unknown, n)

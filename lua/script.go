@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -120,6 +121,18 @@ func (s *script) command(ctx context.Context, f form, keys []string, args []any)
 	cmd := redis.NewCmd(ctx, append(words, args...)...)
 	cmd.SetFirstKeyPos(argKey) // routes to the node of the first key in a cluster
 	return once{cmd, s}
+}
+
+// exec sends a pipeline. Each command has its own error; that of a hook of the client, which
+// may have told it to none of them, is that of all, as it would be of a command alone.
+func exec(ctx context.Context, pipe redis.Pipeliner) error {
+	cmds, err := pipe.Exec(ctx)
+	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+	}
+	return err
 }
 
 // reply is what a script has answered.

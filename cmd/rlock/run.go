@@ -167,8 +167,7 @@ func (j *job) work(held context.Context, hold *rlock.Hold, taken locks, s *serve
 	if err != nil {
 		return 0, startError(j.argv[0], err)
 	}
-	status := c.supervise(signals)
-	signal.Stop(signals)
+	status := c.supervise(signals) // from now on signals are of no use: what is left to do, the Unlock, has an end
 	switch {
 	case c.lost != nil:
 		return 0, &exitError{code: exitLost} // supervise has said why

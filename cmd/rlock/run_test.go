@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
@@ -258,6 +259,24 @@ func TestReleasedOnlyWhenTheWholeGroupIsGone(t *testing.T) {
 	p.tell("")
 	require.Equal(t, 5, p.end().code)
 	require.False(t, alive(t, pid))
+	require.Empty(t, f.state("a").Holds)
+}
+
+// Whoever is told to end while it gives the lock back has to do that first: nobody else
+// could have the lock for a lease.
+func TestRunSignalledWhileItReleases(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	proxy := netfault.New(t, f.Addr())
+	p := begin(t, "redis://"+proxy.Addr(), "run", "--ttl", "1h", "a", "--", "sh", "-c", "echo $RLOCK_OWNER; read x; exit 3")
+	release := proxy.Hold(netfault.Arg(p.says("")))
+	p.tell("")
+	require.NoError(t, release.Wait(t.Context()))
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		p.signal(sig)
+	}
+	require.NoError(t, release.Deliver(t.Context()))
+	require.Equal(t, 3, p.end().code, "it is the command's")
 	require.Empty(t, f.state("a").Holds)
 }
 
