@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -14,7 +15,8 @@ import (
 // part of this one, which has given its [Hold.Proof] along: by an environment variable, a
 // header, a message. Nothing crosses by itself. One round trip asks the server whether the
 // owner that the proof names holds the lock now. proof may be several, separated by spaces
-// or commas; that of this lock counts.
+// or commas; those of this lock count, as there may be one of the same name on another server:
+// the last of them whose owner holds the lock.
 //
 // Under the returned context, Lock re-enters, and nested holds are counted in this process
 // only: nothing of them is sent. Token, Owner and Until are as of the holder, [Hold.Until]
@@ -66,10 +68,25 @@ func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Conte
 	if ctx.Err() != nil {
 		return ctx, nil, l.tooLate(ctx)
 	}
-	wire, p, err := l.joinable(text)
+	wire, proofs, err := l.joinable(text)
 	if err != nil {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, err}
 	}
+	held, hold, err := l.tryToJoin(ctx, wait, wire, proofs[0])
+	for _, p := range proofs[1:] {
+		if !errors.Is(err, ErrNotHeld) {
+			break
+		}
+		var other error
+		if held, hold, other = l.tryToJoin(ctx, wait, wire, p); !errors.Is(other, ErrNotHeld) {
+			err = other
+		}
+	}
+	return held, hold, err
+}
+
+// tryToJoin joins by one proof.
+func (l *Lock) tryToJoin(ctx, wait context.Context, wire kind.Joinable, p proof) (context.Context, *Hold, error) {
 	for tries := 1; ; tries++ {
 		held, hold, err := l.askToJoin(ctx, wait, wire, p)
 		if !errors.Is(err, errLate) || tries == lateJoins || wait.Err() != nil {
@@ -78,21 +95,24 @@ func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Conte
 	}
 }
 
-// joinable reads a proof, and tells whether a hold of the lock can be joined by it.
-func (l *Lock) joinable(text string) (kind.Joinable, proof, error) {
+// joinable reads proofs, and tells whether a hold of the lock can be joined by one of them.
+func (l *Lock) joinable(text string) (kind.Joinable, []proof, error) {
 	wire, ok := l.wire.(kind.Joinable)
 	if !ok {
-		return nil, proof{}, errCannotJoin
+		return nil, nil, errCannotJoin
 	}
-	p, err := readProof(l.key, text)
+	proofs, err := readProofs(l.key, text)
+	if l.fenced {
+		proofs = slices.DeleteFunc(proofs, func(p proof) bool { return p.token == 0 })
+	}
 	switch {
 	case err != nil:
-	case l.fenced && p.token == 0:
+	case len(proofs) == 0:
 		err = errProofNoTok
 	case l.replicas.n > 0:
 		err = errNoReplicas
 	}
-	return wire, p, err
+	return wire, proofs, err
 }
 
 // lateJoins is how often a join asks if the answers come too late, as one does that had to

@@ -173,6 +173,37 @@ func TestJoinRefuses(t *testing.T) {
 	require.Empty(t, none.Proof())
 }
 
+// Two locks of one name on two servers, and a text with the proofs of both, as below two runs
+// of rlock: each is joined by its own, in whatever order they come.
+func TestJoinBesideTheProofOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	here, there := newServer(t), newServer(t)
+	fenced := func(srv *redistest.Server) *rlock.Lock {
+		return newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+	}
+	held, hold := lock(t, t.Context(), fenced(here))
+	others, other := lock(t, t.Context(), fenced(there))
+	plain, old := lock(t, t.Context(), newClient(t, newServer(t), nil).NewLock("a")) // has no token
+	for _, text := range []string{
+		hold.Proof() + " " + other.Proof(), other.Proof() + "," + hold.Proof(),
+		hold.Proof() + " " + strings.Repeat(other.Proof()+" ", 10) + old.Proof(),
+	} {
+		for srv, want := range map[*redistest.Server]*rlock.Hold{here: hold, there: other} {
+			joined, mine := join(t, t.Context(), fenced(srv), text)
+			require.Equal(t, want.Owner(), mine.Owner())
+			require.NoError(t, mine.Unlock(joined))
+		}
+	}
+	both := hold.Proof() + " " + other.Proof()
+	require.NoError(t, hold.Unlock(held))
+	_, none, err := fenced(here).Join(t.Context(), both)
+	require.ErrorIs(t, err, rlock.ErrNotHeld)
+	require.ErrorContains(t, err, other.Owner(), "the last one is what counts")
+	require.Nil(t, none)
+	require.NoError(t, other.Unlock(others))
+	require.NoError(t, old.Unlock(plain))
+}
+
 // Join refuses a proof that somebody has made up, and one whose hold is over.
 func TestJoinChecksTheServer(t *testing.T) {
 	t.Parallel()

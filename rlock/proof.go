@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,15 +95,20 @@ var (
 	errOtherProof = errors.New("the proof is of another lock, or was damaged: join the lock of the same name, with the same prefix")
 )
 
-// readProof reads what [Hold.Proof] has returned for the lock with that key. Of several
-// proofs, separated by spaces or commas, it is the last of this lock.
-func readProof(key, text string) (proof, error) {
+// mostProofs is how many proofs of a lock are looked at in one text: who makes one up has no
+// more requests for it.
+const mostProofs = 8
+
+// readProofs reads what [Hold.Proof] has returned for the lock with that key. A text may have
+// several, separated by spaces or commas: also of this lock, which is another one on each
+// server. The last come first.
+func readProofs(key, text string) (found []proof, err error) {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' })
 	if len(words) == 0 {
-		return proof{}, errNoProof
+		return nil, errNoProof
 	}
-	found, err := proof{}, errNotAProof
-	for _, word := range words {
+	err = errNotAProof
+	for _, word := range slices.Backward(words) {
 		parts := strings.Split(word, ".")
 		if len(parts) != 5 || parts[0] != proofVersion {
 			continue
@@ -112,11 +118,14 @@ func readProof(key, text string) (proof, error) {
 		p := proof{parts[1], token, time.Duration(lease) * time.Millisecond}
 		switch {
 		case tokenErr != nil, leaseErr != nil, p.lease <= 0, !strings.Contains(p.owner, ":"):
-		case p.text(key) == word:
-			found, err = p, nil
-		case err != nil:
+		case p.text(key) != word:
 			err = errOtherProof
+		case len(found) < mostProofs && !slices.Contains(found, p):
+			found = append(found, p)
 		}
 	}
-	return found, err
+	if len(found) > 0 {
+		return found, nil
+	}
+	return nil, err
 }

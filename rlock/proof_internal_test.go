@@ -16,11 +16,16 @@ func FuzzReadProof(f *testing.F) {
 	f.Add("", "rlock1.:.0.1.")
 	f.Add("a", "rlock1.x:1.+5.30000.0123456789abcdef")
 	f.Fuzz(func(t *testing.T, key, text string) {
-		p, err := readProof(key, text)
-		if err == nil && !strings.Contains(text, p.text(key)) {
-			t.Errorf("%q is read as %v", text, p)
+		proofs, err := readProofs(key, text)
+		if (err == nil) != (len(proofs) > 0) {
+			t.Errorf("%q is read as %v, %v", text, proofs, err)
 		}
-		if got, err := readProof(key, written); (err == nil) != (key == "a") {
+		for _, p := range proofs {
+			if !strings.Contains(text, p.text(key)) {
+				t.Errorf("%q is read as %v", text, p)
+			}
+		}
+		if got, err := readProofs(key, written); (err == nil) != (key == "a") {
 			t.Errorf("the proof of a, for %q: %v, %v", key, got, err)
 		}
 	})

@@ -198,6 +198,13 @@ func TestTop(t *testing.T) {
 	require.Regexp(t, `hold count 0\nholder +web-5 worker\[0\], keeps it, nobody has held it for the last 1m`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "kept").stdout)
 }
 
+// What a terminal would obey is quoted, and once.
+func TestEventOfAnOddHost(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, printEvent(&out, event{Event: "lost", Lock: "a\n", hostView: hostView{Host: "\x1b[1mweb", Program: "p", PID: 7}}))
+	require.Equal(t, `00:00:00.000  lost      "a\n"  by "\x1b[1mweb p[7]"`+"\n", out.String())
+}
+
 // Without a server top says so; used wrongly, too.
 func TestTopFails(t *testing.T) {
 	t.Setenv("RLOCK_URL", "redis://127.0.0.1:1")

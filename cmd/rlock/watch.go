@@ -211,7 +211,7 @@ func printEvent(w io.Writer, e event) error {
 	}
 	add("%s", e.Kind)
 	if host := e.hostView.String(); host != "" {
-		add("by %s", host)
+		words = append(words, "by "+host) // printable as it is
 	} else {
 		add("by %s", e.Owner)
 	}

@@ -79,7 +79,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"a proof is good for any lock", "rlock/proof.go",
-		"case p.text(key) == word:", "case true:",
+		"case p.text(key) != word:", "case false:",
 		"rlock", "TestJoinRefuses", quick,
 	},
 	{
