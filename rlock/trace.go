@@ -19,7 +19,9 @@ import (
 // log: no lock depends on it, but as long as one of them, or the Logger, does not
 // return, nothing else is told. Up to 8,192 reports wait for it, and the log
 // says how many were dropped beyond that. [Client.Close] waits for them, and so must
-// not be called by them. A function that panics is logged and otherwise ignored.
+// not be called by them. A function that panics is logged and otherwise ignored. None of
+// Start, Acquired and Released may end its goroutine, as FailNow of a test does: the call
+// that it is told of would not return its hold to anybody.
 //
 // A multi lock is one lock here: its members are told of when they are refused, renewed
 // and lost, and otherwise not.
