@@ -77,7 +77,7 @@ func testPrometheus(t *testing.T, opts promhttp.HandlerOpts) {
 				return false
 			}
 		}
-		return len(rules) == 5
+		return len(rules) == 6
 	})
 }
 
@@ -114,7 +114,7 @@ func selectors(t *testing.T) []string {
 	text, err := os.ReadFile("alerts.yml")
 	require.NoError(t, err)
 	all := regexp.MustCompile(`rlock_\w+(\{[^{}]*\})?`).FindAllString(string(text), -1)
-	require.Contains(t, all, `rlock_losses_total{cause!="closed"}`)
+	require.Contains(t, all, `rlock_losses_total{cause!~"closed|fixed"}`)
 	return all
 }
 
