@@ -63,9 +63,8 @@ func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 // Acquire takes a free lock for who asks without a ticket, whoever waits.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if o.Ticket.Claim == 0 && !p.fair {
-		g := p.grant
-		g.Owner = owner // an acquire announces nothing, so it needs no family of channels
-		reply, err := lua.Acquire(ctx, r, g, lease, o.Spare)
+		// It announces nothing, but Of has the cluster asked in time how a release is announced.
+		reply, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
 		return answer(reply), err
 	}
 	reply, err := lua.Ask(ctx, r, p.Of(owner), lease, o.Ticket, o.Spare)
