@@ -53,13 +53,15 @@ func (h handoff) withDefaults(fixed bool) handoff {
 	return handoff{cmp.Or(h.most, DefaultHandoffs), cmp.Or(h.longest, DefaultHandoffTime)}
 }
 
-// spareTokens is how many tokens a grant of a fenced lock asks for beside its own, for the
+// spareTokens is how many tokens a grant asks for beside its own, for the
 // holders that it is passed on to. Of a lock that is kept these may be many: it asks for more
 // than the server reserves ahead of its clock (lead in lua/token.lua). Otherwise they are some
 // of those who wait: no more than can be used in the time that the budget allows, as a
 // hand-off takes a microsecond at least.
 func (l *Lock) spareTokens(waiting int) int64 {
 	switch {
+	case !l.fenced:
+		return 0
 	case l.retains != nil:
 		return maxHandoffs
 	case waiting == 0 || l.handoff.most <= 0:

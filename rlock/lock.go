@@ -144,11 +144,7 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	g := l.newAttempt()
-	var o kind.Options
-	if l.fenced {
-		o.Spare = l.spareTokens(0)
-	}
-	a := g.acquire(wait, p, o)
+	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(0)})
 	if a.err == nil && !a.value.Acquired {
 		a.err = l.refusal(a.value.Holder, a.value.TTL)
 	}

@@ -68,7 +68,7 @@ func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease t
 		return answer(reply), err
 	}
 	reply, err := lua.Ask(ctx, r, p.Of(owner), lease, o.Ticket, o.Spare)
-	if err != nil && !p.fair && moving(err) {
+	if !p.fair && moving(err) {
 		return p.takeApart(ctx, r, owner, lease, o)
 	}
 	return answer(reply), err
@@ -96,7 +96,7 @@ func (p *Plain) Retain(ctx context.Context, r lua.Runner, owner string) (kept bo
 func (p *Plain) Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	e.Silent = p.silent
 	released, err := lua.Release(ctx, r, p.Of(owner), e)
-	if err != nil && p.grant.Queue != "" && moving(err) {
+	if p.grant.Queue != "" && moving(err) {
 		return p.releaseApart(ctx, r, owner, e)
 	}
 	return released, err
