@@ -3,7 +3,6 @@ package request
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -181,150 +180,6 @@ func TestFakeTimeFarServer(t *testing.T) {
 	})
 }
 
-// Whoever leaves is not sent if there is time, and otherwise does not wait for the
-// answer, which is told to his late function. The others do not notice.
-func TestFakeTimeLeaving(t *testing.T) {
-	for after, want := range map[time.Duration]error{5 * time.Millisecond: ErrNotSent, 15 * time.Millisecond: ErrAbandoned} {
-		t.Run(after.String(), func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				l, g := newLine(t, 10*time.Millisecond)
-				start := time.Now()
-				var ended time.Duration
-				late := func(err error) {
-					assert.Equal(t, ErrUnread, err)
-					ended = time.Since(start)
-				}
-				var wg sync.WaitGroup
-				for range senders {
-					wg.Go(func() { assert.NoError(t, ask(t.Context(), g, "first")) })
-					synctest.Wait()
-				}
-				wg.Go(func() {
-					assert.NoError(t, ask(t.Context(), g, "stayer"))
-					assert.Equal(t, 20*time.Millisecond, time.Since(start))
-				})
-				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), after)
-					defer cancel()
-					assert.Equal(t, want, askOrLate(ctx, g, "leaver", time.Minute, late))
-					assert.Equal(t, after, time.Since(start))
-				})
-				wg.Wait()
-				idle(t, g)
-				require.Equal(t, want == ErrAbandoned, l.asked("leaver"))
-				require.Equal(t, want == ErrAbandoned, ended == 20*time.Millisecond, "when its answer came")
-			})
-		})
-	}
-}
-
-// A batch whose callers have all left stops waiting for a connection, and is not sent.
-func TestFakeTimeLeavingBeforeThereIsAConnection(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		l, g := newLine(t, time.Millisecond)
-		l.take(time.Millisecond, time.Hour)
-		var wg sync.WaitGroup
-		for i := range 10 {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond+time.Millisecond)
-				defer cancel()
-				late := func(error) { t.Error("it was not sent") }
-				err := askOrLate(ctx, g, "leaver", time.Minute, late)
-				assert.Contains(t, []error{ErrAbandoned, ErrNotSent}, err) // by whether it was in a batch
-			})
-		}
-		wg.Wait()
-		idle(t, g)
-		require.False(t, l.asked("leaver"))
-		require.Zero(t, g.pace.took, "the wait for a connection says nothing of the server")
-	})
-}
-
-// A batch waits for a connection only as long as for an answer; then its callers may
-// ask again.
-func TestFakeTimeNoConnection(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		l, g := newLine(t, time.Millisecond)
-		require.NoError(t, ask(t.Context(), g, "first"))
-		l.take(time.Millisecond, time.Hour)
-		start := time.Now()
-		require.Equal(t, ErrCrowded, ask(t.Context(), g, "second"))
-		require.Equal(t, least, time.Since(start))
-		idle(t, g)
-		require.False(t, l.asked("second"))
-		require.Equal(t, time.Millisecond, g.pace.took)
-	})
-}
-
-// Each call has a bound of its own, wherever it is.
-func TestFakeTimeBounds(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		l, g := newLine(t, 100*time.Millisecond)
-		require.NoError(t, ask(t.Context(), g, "first"))
-		l.take(700*time.Millisecond, 0)
-		start := time.Now()
-		var wg sync.WaitGroup
-		for range senders / 2 {
-			wg.Go(func() { assert.NoError(t, ask(t.Context(), g, "long")) })
-			synctest.Wait()
-			wg.Go(func() {
-				assert.Equal(t, ErrNoAnswer, askOrLate(t.Context(), g, "short", 300*time.Millisecond, nil))
-				assert.Equal(t, 300*time.Millisecond, time.Since(start))
-			})
-			synctest.Wait()
-		}
-		wg.Go(func() {
-			assert.Equal(t, ErrCrowded, askOrLate(t.Context(), g, "unsent", 300*time.Millisecond, nil))
-			assert.Equal(t, 300*time.Millisecond, time.Since(start))
-		})
-		wg.Wait()
-		require.Equal(t, 700*time.Millisecond, time.Since(start))
-		require.False(t, l.asked("unsent"))
-		idle(t, g)
-	})
-}
-
-// What hangs is given up, and those behind it go out past it. Who had left hears of
-// that, and of the answer if it comes after all.
-func TestFakeTimeGivingUp(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		l, g := newLine(t, time.Millisecond)
-		require.NoError(t, ask(t.Context(), g, "first"))
-		l.take(time.Minute, 0)
-		start := time.Now()
-		var wg sync.WaitGroup
-		told := make(chan error, 10)
-		wg.Go(func() {
-			assert.Equal(t, ErrNoAnswer, ask(t.Context(), g, "first"))
-			assert.Equal(t, least, time.Since(start))
-		})
-		synctest.Wait()
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			defer cancel()
-			assert.Equal(t, ErrAbandoned, askOrLate(ctx, g, "first", time.Minute, func(err error) { told <- err }))
-		})
-		synctest.Wait()
-		for range 2 {
-			wg.Go(func() {
-				assert.NoError(t, ask(t.Context(), g, "second"))
-				assert.Equal(t, least, time.Since(start))
-			})
-		}
-		time.Sleep(least - 1)
-		l.take(0, 0)
-		wg.Wait()
-		require.Equal(t, []int{1, 1, 1, 2}, l.sizes)
-		idle(t, g)
-		require.Equal(t, ErrNoAnswer, <-told)
-		require.Empty(t, told)
-		time.Sleep(time.Minute)
-		idle(t, g)
-		require.Equal(t, ErrUnread, <-told)
-		require.Empty(t, told)
-	})
-}
-
 // Where go-redis obeys a deadline, a caller that is alone sends his request himself,
 // if the server has just shown that it will not take long.
 func TestFakeTimeAlone(t *testing.T) {
@@ -350,50 +205,6 @@ func TestFakeTimeAlone(t *testing.T) {
 	}
 }
 
-// witness notes what the context of a command has.
-type witness struct {
-	*line
-	value    any
-	deadline bool
-}
-
-type witnessKey struct{}
-
-func (w *witness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		w.value = ctx.Value(witnessKey{})
-		_, w.deadline = ctx.Deadline()
-		return next(ctx, cmd)
-	}
-}
-
-func (w *witness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// A batch that is used again has nothing of the call that it was used for before.
-func TestFakeTimeBatchUsedAgain(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		l := &line{started: make(map[string]bool)}
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
-		defer func() { _ = rdb.Close() }()
-		w := &witness{line: l}
-		rdb.AddHook(w)
-		rdb.AddHook(l)
-		g := groupOn(rdb)
-		for i, takes := range []time.Duration{time.Millisecond, swift, time.Millisecond, time.Millisecond} {
-			l.take(takes, 0)
-			require.NoError(t, ask(context.WithValue(t.Context(), witnessKey{}, i), g, "good"))
-			idle(t, g)
-			require.Equal(t, i, w.value, "that of its own caller")
-			require.Equal(t, i == 1 || i == 3, w.deadline, "in the goroutine of its caller, after a fast answer")
-			require.Equal(t, takes, g.pace.took, "measured from when it was sent itself")
-			require.Len(t, g.used, 1)
-			time.Sleep(time.Minute)
-		}
-	})
-}
-
 // Held calls are not sent until they may be; those that leave nothing behind are.
 func TestFakeTimeHold(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
@@ -412,19 +223,4 @@ func TestFakeTimeHold(t *testing.T) {
 		require.Equal(t, time.Second+time.Millisecond, time.Since(start))
 		idle(t, g)
 	})
-}
-
-// A server that falls silent keeps nobody for longer than the bound, whatever the
-// time-outs of the client.
-func TestSilentServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String(), ReadTimeout: -1, MaxRetries: 3, DialTimeout: time.Minute})
-	defer func() { _ = rdb.Close() }()
-	g := groupOn(rdb)
-	start := time.Now()
-	require.Error(t, askOrLate(t.Context(), g, "first", patient, nil))
-	require.GreaterOrEqual(t, time.Since(start), patient)
-	require.Less(t, time.Since(start), 10*time.Second)
 }

@@ -1,0 +1,175 @@
+package request
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// Whoever leaves is not sent if there is time, and otherwise does not wait for the
+// answer, which is told to his late function. The others do not notice.
+func TestFakeTimeLeaving(t *testing.T) {
+	for after, want := range map[time.Duration]error{5 * time.Millisecond: ErrNotSent, 15 * time.Millisecond: ErrAbandoned} {
+		t.Run(after.String(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				l, g := newLine(t, 10*time.Millisecond)
+				start := time.Now()
+				var ended time.Duration
+				late := func(err error) {
+					assert.Equal(t, ErrUnread, err)
+					ended = time.Since(start)
+				}
+				var wg sync.WaitGroup
+				for range senders {
+					wg.Go(func() { assert.NoError(t, ask(t.Context(), g, "first")) })
+					synctest.Wait()
+				}
+				wg.Go(func() {
+					assert.NoError(t, ask(t.Context(), g, "stayer"))
+					assert.Equal(t, 20*time.Millisecond, time.Since(start))
+				})
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), after)
+					defer cancel()
+					assert.Equal(t, want, askOrLate(ctx, g, "leaver", time.Minute, late))
+					assert.Equal(t, after, time.Since(start))
+				})
+				wg.Wait()
+				idle(t, g)
+				require.Equal(t, want == ErrAbandoned, l.asked("leaver"))
+				require.Equal(t, want == ErrAbandoned, ended == 20*time.Millisecond, "when its answer came")
+			})
+		})
+	}
+}
+
+// A batch whose callers have all left stops waiting for a connection, and is not sent.
+func TestFakeTimeLeavingBeforeThereIsAConnection(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, time.Millisecond)
+		l.take(time.Millisecond, time.Hour)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond+time.Millisecond)
+				defer cancel()
+				late := func(error) { t.Error("it was not sent") }
+				err := askOrLate(ctx, g, "leaver", time.Minute, late)
+				assert.Contains(t, []error{ErrAbandoned, ErrNotSent}, err) // by whether it was in a batch
+			})
+		}
+		wg.Wait()
+		idle(t, g)
+		require.False(t, l.asked("leaver"))
+		require.Zero(t, g.pace.took, "the wait for a connection says nothing of the server")
+	})
+}
+
+// A batch waits for a connection only as long as for an answer; then its callers may
+// ask again.
+func TestFakeTimeNoConnection(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, time.Millisecond)
+		require.NoError(t, ask(t.Context(), g, "first"))
+		l.take(time.Millisecond, time.Hour)
+		start := time.Now()
+		require.Equal(t, ErrCrowded, ask(t.Context(), g, "second"))
+		require.Equal(t, least, time.Since(start))
+		idle(t, g)
+		require.False(t, l.asked("second"))
+		require.Equal(t, time.Millisecond, g.pace.took)
+	})
+}
+
+// Each call has a bound of its own, wherever it is.
+func TestFakeTimeBounds(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, 100*time.Millisecond)
+		require.NoError(t, ask(t.Context(), g, "first"))
+		l.take(700*time.Millisecond, 0)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range senders / 2 {
+			wg.Go(func() { assert.NoError(t, ask(t.Context(), g, "long")) })
+			synctest.Wait()
+			wg.Go(func() {
+				assert.Equal(t, ErrNoAnswer, askOrLate(t.Context(), g, "short", 300*time.Millisecond, nil))
+				assert.Equal(t, 300*time.Millisecond, time.Since(start))
+			})
+			synctest.Wait()
+		}
+		wg.Go(func() {
+			assert.Equal(t, ErrCrowded, askOrLate(t.Context(), g, "unsent", 300*time.Millisecond, nil))
+			assert.Equal(t, 300*time.Millisecond, time.Since(start))
+		})
+		wg.Wait()
+		require.Equal(t, 700*time.Millisecond, time.Since(start))
+		require.False(t, l.asked("unsent"))
+		idle(t, g)
+	})
+}
+
+// What hangs is given up, and those behind it go out past it. Who had left hears of
+// that, and of the answer if it comes after all.
+func TestFakeTimeGivingUp(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, time.Millisecond)
+		require.NoError(t, ask(t.Context(), g, "first"))
+		l.take(time.Minute, 0)
+		start := time.Now()
+		var wg sync.WaitGroup
+		told := make(chan error, 10)
+		wg.Go(func() {
+			assert.Equal(t, ErrNoAnswer, ask(t.Context(), g, "first"))
+			assert.Equal(t, least, time.Since(start))
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			assert.Equal(t, ErrAbandoned, askOrLate(ctx, g, "first", time.Minute, func(err error) { told <- err }))
+		})
+		synctest.Wait()
+		for range 2 {
+			wg.Go(func() {
+				assert.NoError(t, ask(t.Context(), g, "second"))
+				assert.Equal(t, least, time.Since(start))
+			})
+		}
+		time.Sleep(least - 1)
+		l.take(0, 0)
+		wg.Wait()
+		require.Equal(t, []int{1, 1, 1, 2}, l.sizes)
+		idle(t, g)
+		require.Equal(t, ErrNoAnswer, <-told)
+		require.Empty(t, told)
+		time.Sleep(time.Minute)
+		idle(t, g)
+		require.Equal(t, ErrUnread, <-told)
+		require.Empty(t, told)
+	})
+}
+
+// A server that falls silent keeps nobody for longer than the bound, whatever the
+// time-outs of the client.
+func TestSilentServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String(), ReadTimeout: -1, MaxRetries: 3, DialTimeout: time.Minute})
+	defer func() { _ = rdb.Close() }()
+	g := groupOn(rdb)
+	start := time.Now()
+	require.Error(t, askOrLate(t.Context(), g, "first", patient, nil))
+	require.GreaterOrEqual(t, time.Since(start), patient)
+	require.Less(t, time.Since(start), 10*time.Second)
+}
