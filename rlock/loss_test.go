@@ -281,36 +281,39 @@ func TestLossJoinsTheErrorOfDo(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
-	mu := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second}).NewLock("a")
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 3 * time.Second})
 	own := errors.New("own error")
-	for name, fn := range map[string]func(ctx context.Context) error{
+	works := map[string]func(ctx context.Context) error{
 		"nil":               func(context.Context) error { return nil },
 		"own":               func(context.Context) error { return own },
 		"wrapped own":       func(context.Context) error { return fmt.Errorf("work: %w", own) },
 		"the context's":     func(ctx context.Context) error { return ctx.Err() },
 		"the cause":         context.Cause,
 		"own and context's": func(ctx context.Context) error { return errors.Join(own, ctx.Err()) },
-	} {
-		for _, awaited := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, awaited %v", name, awaited), func(t *testing.T) {
-				var returned error
-				err := mu.Do(t.Context(), func(ctx context.Context) error {
-					require.NoError(t, rdb.Del(ctx, "a").Err())
-					if awaited {
-						ends(t, 10*time.Second, "told", ctx.Done())
+	}
+	for kind, mu := range map[string]*rlock.Lock{"lock": c.NewLock("a"), "multi": rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))} {
+		for name, fn := range works {
+			for _, awaited := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, %s, awaited %v", kind, name, awaited), func(t *testing.T) {
+					var returned error
+					err := mu.Do(t.Context(), func(ctx context.Context) error {
+						require.NoError(t, rdb.Del(ctx, "a").Err())
+						if awaited {
+							ends(t, 10*time.Second, "told", ctx.Done())
+						}
+						returned = fn(ctx)
+						return returned
+					})
+					require.ErrorIs(t, err, rlock.ErrLeaseLost)
+					var lost *rlock.LostError
+					require.ErrorAs(t, err, &lost)
+					require.Equal(t, "a", lost.Name)
+					require.Equal(t, 1, strings.Count(err.Error(), lost.Error()), "said once: %v", err)
+					if returned != nil {
+						require.ErrorIs(t, err, returned)
 					}
-					returned = fn(ctx)
-					return returned
 				})
-				require.ErrorIs(t, err, rlock.ErrLeaseLost)
-				var lost *rlock.LostError
-				require.ErrorAs(t, err, &lost)
-				require.Equal(t, "a", lost.Name)
-				require.Equal(t, 1, strings.Count(err.Error(), lost.Error()), "said once: %v", err)
-				if returned != nil {
-					require.ErrorIs(t, err, returned)
-				}
-			})
+			}
 		}
 	}
 }

@@ -250,6 +250,10 @@ func (h *Hold) unlockParts(ctx context.Context) error {
 		wg.Go(func() { errs[i] = part.Unlock(ctx) })
 	}
 	wg.Wait()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 1 { // as it is, for it may be the cause that somebody compares it with
+		return errs[0]
+	}
 	return errors.Join(errs...)
 }
 
