@@ -108,8 +108,8 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
-	line(`held      job:a  plain  by h p\[1\]  for "sums"  since 0\.\ds`)
-	line(`held      job:b  plain  by h p\[1\]  for "sums"  since 0\.\ds`)
+	line(`held      job:a  plain  by h p\[1\]  for "sums"  since \d+\.\ds`)
+	line(`held      job:b  plain  by h p\[1\]  for "sums"  since \d+\.\ds`)
 	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
 	f.hold("elsewhere")()
 	for _, name := range []string{"job:quick", "job:{tag}x", "job:odd\x1b[2J"} {
@@ -129,7 +129,7 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, rdb.HSet(t.Context(), "job:b", "d:1", 1).Err())
 	line(`(passed|held) +job:b  (plain  )?by d:1`)
 	tells(t, rdb, record.Waits, "job:b")
-	line(`waits     job:b  plain  by h p\[1\]  for "sums"  since 0\.\ds`)
+	line(`waits     job:b  plain  by h p\[1\]  for "sums"  since \d+\.\ds`)
 	tells(t, rdb, record.Lost, "job:b")
 	line(`lost      job:b  plain  by h p\[1\]  for "sums"  \(gone\)`)
 	p.signal(unix.SIGINT)

@@ -216,7 +216,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	unlock := f.hold("a")
 	s := onTerminal(t, prepare(t, f.URL(), "run", "a", "--", "echo", "ran"))
 	began := time.Now()
-	s.shows(`\r\x1b\[Krlock: waiting for "a" \(\ds\): held by `)
+	s.shows(`\r\x1b\[Krlock: waiting for "a" \(\d+s\): held by `)
 	s.shows(`\r\x1b\[Krlock: waiting for "a" \([2-9]s\): held by [^\r\n]*…\r\x1b\[K`)
 	calls := f.CommandCalls(t)["pubsub|numsub"] // one for each Inspect
 	require.LessOrEqual(t, calls, int64(time.Since(began)/time.Second)+3, "once a second")
