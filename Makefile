@@ -29,7 +29,7 @@
 # make bench-budget  throughput against the longest wait for other budgets of hand-offs: budget.md, budget.svg
 
 GO    ?= go
-TOOLS := $(GO) run -modfile=tools/go.mod
+TOOLS := $(GO) run -modfile='$(CURDIR)/tools/go.mod'
 # go test takes packages in this order: those that take longest first, so that none of them is left alone in the end.
 PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
@@ -43,20 +43,20 @@ TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg
 
 test: redis vet
 	@$(TEST) -race -short -p 4 -timeout 10m $(PKGS)
-	@cd cmd/rlockvet && $(GO) test ./...
+	@cd cmd/rlockvet && $(TEST) ./...
 
 test-all: redis prometheus lint tidy
 	@$(TEST) -race -timeout 20m $(PKGS)
-	@cd bench/compare && $(GO) test ./...
-	@for module in $(INTEGRATIONS); do $(GO) -C $$module test -race ./... || exit; done
-	@cd cmd/rlockvet && $(GO) test ./...
-	@cd tools/release && $(GO) test -timeout 20m ./...
+	@cd bench/compare && $(TEST) ./...
+	@for module in $(INTEGRATIONS); do (cd $$module && $(TEST) -race ./...) || exit; done
+	@cd cmd/rlockvet && $(TEST) ./...
+	@cd tools/release && $(TEST) -timeout 20m ./...
 	@$(MAKE) --no-print-directory servers-short
 
 # Without a package argument, for with one go test keeps what is printed to itself.
 SERVERS ?= all
 servers: redis
-	@cd internal/servers && RLOCK_SERVERS=$(SERVERS) $(GO) test -count=1 -timeout 3h -run 'TestServers$$'
+	@cd internal/servers && RLOCK_SERVERS=$(SERVERS) $(GO) test -count=1 -timeout 140m -run 'TestServers$$'
 
 servers-short:
 	@cd internal/servers && RLOCK_SERVERS=short $(GO) test -count=1 -timeout 15m -run 'TestServers$$'
@@ -91,8 +91,8 @@ vet:
 	@$(GO) vet $(PKGS)
 	@$(TOOLS) honnef.co/go/tools/cmd/staticcheck $(PKGS)
 	@cd bench/compare && $(GO) vet ./...
-	@for module in $(INTEGRATIONS); do $(GO) -C $$module vet ./... && (cd $$module && $(GO) run -modfile=../../tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...) || exit; done
-	@cd cmd/rlockvet && $(GO) vet ./... && $(GO) run -modfile=../../tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...
+	@for module in $(INTEGRATIONS); do $(GO) -C $$module vet ./... && (cd $$module && $(TOOLS) honnef.co/go/tools/cmd/staticcheck ./...) || exit; done
+	@cd cmd/rlockvet && $(GO) vet ./... && $(TOOLS) honnef.co/go/tools/cmd/staticcheck ./...
 	@dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; $(GO) -C cmd/rlockvet build -o "$$dir/rlockvet" . && \
 		$(GO) vet -vettool="$$dir/rlockvet" $(PKGS) && for module in bench/compare $(INTEGRATIONS); do $(GO) -C $$module vet -vettool="$$dir/rlockvet" ./... || exit; done
 	@$(TOOLS) github.com/rhysd/actionlint/cmd/actionlint .github/workflows/*.yml
@@ -183,7 +183,7 @@ man:
 
 FUZZTIME ?= 1m
 fuzz:
-	@for target in ./lua:FuzzReadMessage ./lua:FuzzReply ./pubsub:FuzzEvents ./rlock:FuzzNames ./internal/netfault:FuzzReader; do \
+	@for target in ./lua:FuzzReadMessage ./lua:FuzzReply ./pubsub:FuzzEvents ./rlock:FuzzNames ./rlock:FuzzReadProof ./internal/netfault:FuzzReader; do \
 		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}" || exit; done
 
 # What a binary says of its version is from the tag of a clean checkout, and so is the version of the packages. The same

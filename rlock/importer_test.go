@@ -1,9 +1,11 @@
 package rlock_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +50,29 @@ func TestImporter(t *testing.T) {
 		"go.uber.org/atomic":           true, // go-redis'
 		"golang.org/x/sys":             true, // go-redis'
 	}, modules)
+	// What go mod graph has for it: what the library requires of others for tests and
+	// commands is named there, and not what those require in turn.
+	graph := make(map[string][]string)
+	edges := run("mod", "graph")
+	for i := 0; i < len(edges); i += 2 {
+		from, _, _ := strings.Cut(edges[i], "@")
+		to, _, _ := strings.Cut(edges[i+1], "@")
+		graph[from] = append(graph[from], to)
+	}
+	require.ElementsMatch(t, []string{
+		"go", module, "github.com/redis/go-redis/v9", "github.com/rs/xid",
+		"github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys",
+	}, graph["example.com/importer"])
+	require.ElementsMatch(t, []string{
+		"go", "github.com/redis/go-redis/v9", "github.com/rs/xid",
+		"github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys", // go-redis'
+		"github.com/urfave/cli/v3",                                       // the command
+		"github.com/HdrHistogram/hdrhistogram-go",                        // bench
+		"github.com/alicebob/miniredis/v2", "github.com/yuin/gopher-lua", // rlocktest and the demo
+		"github.com/stretchr/testify", "go.yaml.in/yaml/v3", "go.uber.org/goleak", "github.com/anishathalye/porcupine", "pgregory.net/rapid", // tests
+	}, graph[module])
+	require.Subset(t, []string{"example.com/importer", module, "github.com/redis/go-redis/v9", "go.uber.org/atomic", "golang.org/x/sys", "go"}, slices.Collect(maps.Keys(graph)))
+
 	// What the go command writes down for such a program.
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	require.NoError(t, err)

@@ -193,7 +193,7 @@ func (d *doctor) examine(ctx context.Context) {
 	if err := reachable(ctx, d.rdb); err != nil {
 		d.report.add(finding{
 			Check: "connection", Level: broken,
-			Text:   fmt.Sprintf("cannot be used: %v", err),
+			Text:   fmt.Sprintf("cannot be used: %v%s", err, tlsHint(d.secure, err)),
 			Advice: "no lock can be taken: check address, network, TLS and credentials",
 		})
 		return

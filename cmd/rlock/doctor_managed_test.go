@@ -71,4 +71,5 @@ func TestDoctorOfTLSOnly(t *testing.T) {
 	code, r = examined(t, "redis://"+addr)
 	require.Equal(t, exitBroken, code)
 	require.Equal(t, broken, r.levels()["connection"])
+	require.Contains(t, r.Findings[len(r.Findings)-1].Text, "EOF (if it expects TLS, the URL begins with rediss://)")
 }

@@ -22,13 +22,29 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
 	testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
-	target   = regexp.MustCompile(`\]\([^()]*\)`)
+	fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz[A-Z]\w*)\(`)
+	// fuzzTarget is a package and its fuzz test, as the Makefile has them.
+	fuzzTarget = regexp.MustCompile(`\./[\w/]+:Fuzz\w+`)
+	target     = regexp.MustCompile(`\]\([^()]*\)`)
 )
 
 func TestRepository(t *testing.T) {
 	root := os.DirFS("../..")
 	require.Contains(t, files(t, root, ".md"), "README.md")
 	require.Empty(t, problems(t, root))
+}
+
+// make fuzz, which the weekly workflow runs, knows every fuzz test.
+func TestFuzzTargets(t *testing.T) {
+	root := os.DirFS("../..")
+	var want []string
+	for _, name := range files(t, root, "_test.go") {
+		for _, found := range fuzzFunc.FindAllStringSubmatch(read(t, root, name), -1) {
+			want = append(want, "./"+path.Dir(name)+":"+found[1])
+		}
+	}
+	require.NotEmpty(t, want)
+	require.ElementsMatch(t, want, fuzzTarget.FindAllString(read(t, root, "Makefile"), -1))
 }
 
 // What is wrong is found, and nothing else.
