@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,13 +16,14 @@ import (
 )
 
 // progress tells the user what `rlock run` waits for: on a terminal in a line
-// that is rewritten every second, and costs one query then; elsewhere in one
-// line at the start.
+// that is rewritten every second, and costs one query then, and one more as long as
+// the holder has not told where it is; elsewhere in one line at the start.
 type progress struct {
 	out     *os.File
 	columns int // of the terminal; 0: none
 	quiet   bool
 	inspect func(ctx context.Context, name string) (rlock.State, error)
+	whereIs func(ctx context.Context, owner string) string
 
 	heard   atomic.Bool  // the server has answered
 	name    atomic.Value // of the lock that is waited for
@@ -104,6 +106,9 @@ func (p *progress) rewrite(ctx context.Context) {
 	for {
 		name := p.name.Load().(string)
 		state, err := p.inspect(ctx, name)
+		if owner := state.Owner(); owner != "" && (owner != h.owner || h.where == "") {
+			h.where = p.whereIs(ctx, owner)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -128,6 +133,7 @@ func (p *progress) width() int {
 // holder remembers since when the lock was held by whom.
 type holder struct {
 	owner string
+	where string // host and process, as far as known
 	seen  time.Time
 }
 
@@ -146,7 +152,7 @@ func (h *holder) describe(state rlock.State, err error, now time.Time) string {
 		what, since = "since", at
 	}
 	return fmt.Sprintf("held by %s, %s %s (%s), lease %s",
-		printable(h.owner), what, since.Format(time.TimeOnly), now.Sub(since).Round(time.Second), remaining(state.TTL))
+		cmp.Or(h.where, printable(h.owner)), what, since.Format(time.TimeOnly), now.Sub(since).Round(time.Second), remaining(state.TTL))
 }
 
 // granted returns when the newest fencing token was given out: it is the

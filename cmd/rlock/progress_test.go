@@ -38,6 +38,8 @@ func TestProgressDescribesTheHolder(t *testing.T) {
 	h.describe(state("uuid:1", 0, time.Second), nil, now)
 	require.Equal(t, "held by uuid:1, seen 16:00:00 (5s), lease 1s", h.describe(state("uuid:1", 0, time.Second), nil, now.Add(5*time.Second)))
 	require.Equal(t, "held by uuid:2, seen 16:00:06 (0s), lease 1s", h.describe(state("uuid:2", 0, time.Second), nil, now.Add(6*time.Second)))
+	h.where = "h p[1]"
+	require.Equal(t, "held by h p[1], seen 16:00:06 (1s), lease 1s", h.describe(state("uuid:2", 0, time.Second), nil, now.Add(7*time.Second)))
 }
 
 func TestClip(t *testing.T) {

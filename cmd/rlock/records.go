@@ -37,8 +37,13 @@ func (s *server) records(ctx context.Context) (clientRecords, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.recordsOf(ctx, ids...)
+}
+
+// recordsOf reads those of some clients.
+func (s *server) recordsOf(ctx context.Context, ids ...string) (clientRecords, error) {
 	all := make([]*clientRecord, len(ids))
-	err = inBatches(len(ids), func(from, to int) error {
+	err := inBatches(len(ids), func(from, to int) error {
 		pipe := s.rdb.Pipeline()
 		fields, rests := make([]*redis.MapStringStringCmd, to-from), make([]*redis.DurationCmd, to-from)
 		for i := range fields {
@@ -112,6 +117,17 @@ func (h hostView) String() string {
 		return ""
 	}
 	return printable(fmt.Sprintf("%s %s[%d]", cmp.Or(h.Host, "?"), cmp.Or(h.Program, "?"), h.PID))
+}
+
+// whereIs says in a few words where an owner is: "" if its client has told nothing yet. Who
+// may not read that gets the owner itself.
+func (s *server) whereIs(ctx context.Context, owner string) string {
+	id := clientOf(owner)
+	records, err := s.recordsOf(ctx, id)
+	if err != nil && ctx.Err() == nil {
+		return printable(owner)
+	}
+	return records.host(id).String()
 }
 
 // holdKey names an owner and its lock.

@@ -78,7 +78,7 @@ func (j *job) run(s *server) error {
 	if len(wanted) == 0 {
 		return j.replace(outer)
 	}
-	p.inspect = wanted.inspect
+	p.inspect, p.whereIs = wanted.inspect, s.whereIs
 
 	signals := make(chan os.Signal, 16)
 	notify(signals, ending...)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
@@ -226,10 +227,9 @@ func TestProgressOnATerminal(t *testing.T) {
 	s.shows(`\r\x1b\[Kran\r\n$`)
 	require.Zero(t, s.code())
 
-	unlock = f.hold("a")
-	s = onTerminal(t, prepare(t, f.URL(), "run", "a", "--", "echo", "ran"))
-	s.shows("held by")
+	tells(t, f.Client(t), record.Holds, "b")
+	s = onTerminal(t, prepare(t, f.URL(), "run", "b", "--", "echo", "ran"))
+	s.shows(`waiting for "b" \(\d+s\): held by h p\[1\], seen`)
 	s.types("\x03")
 	require.Equal(t, exitSignal+int(syscall.SIGINT), s.code())
-	unlock()
 }
