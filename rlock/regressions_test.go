@@ -220,7 +220,12 @@ func TestRegressions(t *testing.T) {
 		for i := range locks {
 			keys = append(keys, fmt.Sprint("lock ", i))
 			held, hold := lock(t, t.Context(), holder.NewLock(keys[i]))
-			defer func() { require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost) }()
+			defer func() {
+				// A first attempt without an answer in time may have released it, as far as the holder knows.
+				if err := hold.Unlock(held); err != nil {
+					require.ErrorIs(t, err, rlock.ErrLeaseLost)
+				}
+			}()
 			waiting = append(waiting, lockAsync(t.Context(), c.NewLock(keys[i])))
 		}
 		for range 2 * locks {
