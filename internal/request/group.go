@@ -228,7 +228,9 @@ func (g *Group) settle(b *batch) {
 }
 
 // pass ends a batch's being under way. It reports whether there is a queue that
-// nobody else is about to send; then that is counted as starting, and has to send it.
+// nobody else is about to send, or will be soon; then that is counted as starting, and
+// has to send it. A server that has come near again, after a stall say, has more senders
+// than it is to have: one of them ends here.
 func (g *Group) pass(b *batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,7 +242,7 @@ func (g *Group) pass(b *batch) bool {
 		b.content, b.wait.values, b.wait.deadline = content{}, nil, time.Time{}
 		g.used = append(g.used, b)
 	}
-	if g.ready.n == 0 || g.starting > 0 {
+	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
 		return false
 	}
 	g.starting++
