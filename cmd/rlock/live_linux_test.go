@@ -125,8 +125,12 @@ func TestWatch(t *testing.T) {
 	require.NotContains(t, p.seen.String(), "free", "somebody holds what no record names")
 	require.NoError(t, rdb.HDel(t.Context(), "job:a", "c:1").Err())
 	line(`free      job:a  plain`)
-	require.NoError(t, rdb.Del(t.Context(), "job:b").Err())
-	require.NoError(t, rdb.HSet(t.Context(), "job:b", "d:1", 1).Err())
+	_, err := rdb.TxPipelined(t.Context(), func(pipe redis.Pipeliner) error { // so that watch does not find it free
+		pipe.Del(t.Context(), "job:b")
+		pipe.HSet(t.Context(), "job:b", "d:1", 1)
+		return nil
+	})
+	require.NoError(t, err)
 	line(`(passed|held) +job:b  (plain  )?by d:1`)
 	tells(t, rdb, record.Waits, "job:b")
 	line(`waits     job:b  plain  by h p\[1\]  for "sums"  since \d+\.\ds`)
