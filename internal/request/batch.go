@@ -13,7 +13,7 @@ const (
 	maxBatch    = 1024                   // calls in a pipeline
 	minBatch    = 16                     // that a slow server is sent in any case
 	swift       = 15 * time.Millisecond  // an answer within it lets a caller's own goroutine wait
-	near        = 2 * time.Millisecond   // an answer within it is waited for with the next batch
+	near        = time.Millisecond       // an answer within it is waited for with the next batch
 	nearSenders = 2                      // batches under way at once to a server that is near
 	least       = 250 * time.Millisecond // before a batch is given up
 	most        = 2 * time.Second
