@@ -138,7 +138,7 @@ func idle(t *testing.T, g *Group) {
 // its way share the next.
 func TestFakeTimeConcurrentRequestsShareAPipeline(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		l, g := newLine(t, time.Millisecond)
+		l, g := newLine(t, near/2)
 		require.NoError(t, ask(t.Context(), g, "first"))
 		start := time.Now()
 		var wg sync.WaitGroup
@@ -155,7 +155,37 @@ func TestFakeTimeConcurrentRequestsShareAPipeline(t *testing.T) {
 		})
 		wg.Wait()
 		require.ElementsMatch(t, []int{1, 1, 1, maxBatch, 11}, l.sizes)
-		require.Equal(t, 2*time.Millisecond, time.Since(start))
+		require.Equal(t, near, time.Since(start))
+		idle(t, g)
+	})
+}
+
+// A server that has become near gets no more batches at once than such a one is to have,
+// although there always is a queue.
+func TestFakeTimeNearAgain(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, 10*near)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 * senders * maxBatch {
+			go func() {
+				for ctx.Err() == nil {
+					_ = ask(ctx, g, "good")
+				}
+			}()
+		}
+		underWay := func() int {
+			synctest.Wait()
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return len(g.open)
+		}
+		time.Sleep(55 * near)
+		require.Equal(t, senders, underWay())
+		l.take(near/2, 0)
+		time.Sleep(15*near + near/4)
+		require.Equal(t, nearSenders, underWay())
+		cancel()
+		time.Sleep(time.Minute)
 		idle(t, g)
 	})
 }

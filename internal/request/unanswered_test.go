@@ -122,7 +122,7 @@ func TestFakeTimeBounds(t *testing.T) {
 // that, and of the answer if it comes after all.
 func TestFakeTimeGivingUp(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		l, g := newLine(t, time.Millisecond)
+		l, g := newLine(t, near/2)
 		require.NoError(t, ask(t.Context(), g, "first"))
 		l.take(time.Minute, 0)
 		start := time.Now()
