@@ -2,7 +2,7 @@
 #                On two idle cores 3 minutes, twice that beside other work or when nothing is compiled yet.
 #                Installs redis-server if it is missing.
 # make test-all  the same with what takes long or many servers: clusters, failovers, rights; and the modules beside the library:
-#                integrations, the comparison with others, releases; 12 to 16 minutes
+#                integrations, the comparison with others, releases; 10 to 16 minutes
 # make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, and vet for macOS and Windows, which make test leaves out; a minute,
 #                three when nothing is compiled yet
 # make api       writes down the exported API (api/*.txt) after a change of it

@@ -136,8 +136,8 @@ func TestRun(t *testing.T) {
 	contenders, err := Pick(Contenders(), []string{rlockName, plainName})
 	require.NoError(t, err)
 	var report *Report
-	still := func(row Row) bool { return row.Skipped == "" && len(row.Curve) == 0 }
-	for d := 50 * time.Millisecond; report == nil || slices.ContainsFunc(report.Results, func(r Result) bool { return slices.ContainsFunc(r.Rows, still) }); d *= 4 {
+	empty := func(row Row) bool { return row.Skipped == "" && len(row.Curve) == 0 }
+	for d := 50 * time.Millisecond; report == nil || slices.ContainsFunc(report.Results, func(r Result) bool { return slices.ContainsFunc(r.Rows, empty) }); d *= 4 {
 		require.Less(t, d, time.Minute, "nothing happens in the window")
 		runs := 0
 		report, err = Run(t.Context(), Config{

@@ -204,6 +204,11 @@ var ofWaiting = []mutation{
 		"internal/janitor", "TestFakeTimeTooLate", quick,
 	},
 	{
+		"a server that has become near keeps its many senders", "internal/request/group.go",
+		"len(g.open) >= g.pace.senders {\n\t\treturn false", "false {\n\t\treturn false",
+		"internal/request", "TestFakeTimeNearAgain", quick,
+	},
+	{
 		"an overloaded server is sent as much as before", "internal/request/batch.go",
 		"p.limit = max(min(p.limit, len(b.calls)/4), minBatch)", "",
 		"internal/request", "TestFakeTimeOverload", quick,

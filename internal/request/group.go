@@ -227,10 +227,10 @@ func (g *Group) settle(b *batch) {
 	}
 }
 
-// pass ends a batch's being under way. It reports whether there is a queue that
-// nobody else is about to send, or will be soon; then that is counted as starting, and
-// has to send it. A server that has come near again, after a stall say, has more senders
-// than it is to have: one of them ends here.
+// pass ends a batch's being under way. It reports whether its sender is to send the
+// queue; then that is counted as starting. It is not if there is none, if another sender
+// is starting, or if as many others are under way as the server is to have: there may be
+// more when it has become near again, after a stall say. One of those sends the queue.
 func (g *Group) pass(b *batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

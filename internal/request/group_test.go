@@ -166,12 +166,17 @@ func TestFakeTimeNearAgain(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, 10*near)
 		ctx, cancel := context.WithCancel(t.Context())
+		caller := func() {
+			for ctx.Err() == nil {
+				_ = ask(ctx, g, "good")
+			}
+		}
+		for range senders { // no two of them come back at the same time: the second would find the first starting
+			go caller()
+			time.Sleep(near / 8)
+		}
 		for range 2 * senders * maxBatch {
-			go func() {
-				for ctx.Err() == nil {
-					_ = ask(ctx, g, "good")
-				}
-			}()
+			go caller()
 		}
 		underWay := func() int {
 			synctest.Wait()
@@ -182,7 +187,7 @@ func TestFakeTimeNearAgain(t *testing.T) {
 		time.Sleep(55 * near)
 		require.Equal(t, senders, underWay())
 		l.take(near/2, 0)
-		time.Sleep(15*near + near/4)
+		time.Sleep(15*near + near/16)
 		require.Equal(t, nearSenders, underWay())
 		cancel()
 		time.Sleep(time.Minute)
