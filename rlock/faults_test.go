@@ -66,13 +66,23 @@ func TestLostReplyOfARenewal(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	teach(t, srv)
-	renewed := make(chan struct{}, 100)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
-	held, hold := lock(t, t.Context(), c.NewLock("a"))
+	renewed, failed := make(chan struct{}, 100), make(chan rlock.FailedRenewal, 100)
+	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second, Trace: rlock.Trace{
+		Renewed:    func(rlock.Renewal) { renewed <- struct{}{} },
+		NotRenewed: func(f rlock.FailedRenewal) { failed <- f },
+	}})
+	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithFencing()))
 	p.CutReplies(4, isScript("renew"))
 	awaitRenewals(t, renewed, 4)
 	require.EqualValues(t, 4, p.Stats().RepliesCut)
 	require.NoError(t, held.Err())
+	require.NotEmpty(t, failed)
+	first := <-failed
+	require.Equal(t, rlock.FailedRenewal{
+		Lock: "a", Kind: rlock.KindPlain, Owner: hold.Owner(), Token: hold.Token(), Until: first.Until, Err: first.Err,
+	}, first)
+	require.WithinRange(t, first.Until, time.Now().Add(-time.Minute), time.Now().Add(9*time.Second))
+	require.Error(t, first.Err)
 	require.NoError(t, hold.Unlock(held))
 }
 

@@ -26,6 +26,8 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 			errs[i] = watchdog.ErrRefused
 		case found: // what was joined is renewed by its holder
 			errs[i] = watchdog.Left(left)
+		default:
+			c.reportNotRenewed(due[i].Key, err)
 		}
 	}
 	return errs
@@ -46,4 +48,20 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 		until = before
 	}
 	c.tell(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin}) })
+}
+
+// reportNotRenewed tells of an attempt whose outcome is unknown, unless the grant has ended
+// meanwhile.
+func (c *Client) reportNotRenewed(g *grant, err error) {
+	f := c.opts.Trace.NotRenewed
+	if f == nil {
+		return
+	}
+	g.mu.Lock()
+	held, until := g.state == owned, g.entry.Until()
+	g.mu.Unlock()
+	if held {
+		l := g.lock
+		c.tell(func() { f(FailedRenewal{l.name, l.kind.name(), g.owner, g.token, until, err}) })
+	}
 }

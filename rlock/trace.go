@@ -14,7 +14,7 @@ import (
 // Trace is told what happens to the locks of a client: for spans, metrics, progress
 // lines and tests. Unset functions cost nothing. They are called without any mutex
 // held, possibly several at once. Start, Acquired and Released are called by the goroutine
-// that locks or unlocks, which waits for them. Waiting, Renewed and Lost are called a
+// that locks or unlocks, which waits for them. Waiting, Renewed, NotRenewed and Lost are called a
 // little later, in the order in which it happened, by a goroutine that also writes the
 // log: no lock depends on it, but as long as one of them, or the Logger, does not
 // return, nothing else is told. Up to 8,192 reports wait for it, and the log
@@ -37,6 +37,9 @@ type Trace struct {
 	Acquired func(ctx context.Context, a Acquisition)
 	// Renewed: the server has renewed a lease.
 	Renewed func(r Renewal)
+	// NotRenewed: an attempt to renew a lease had no answer in time, or an error that says
+	// nothing about the lease. It is tried again until the trusted window ends.
+	NotRenewed func(f FailedRenewal)
 	// Lost: a grant ended against the will of its holder.
 	Lost func(l Loss)
 	// Released: what an Acquired began has ended by an Unlock. ctx is that of the Unlock,
@@ -81,6 +84,16 @@ type Renewal struct {
 	Token  int64
 	Until  time.Time     // the trusted window ends then, as soon as the watchdog has noted it
 	Margin time.Duration // what was left of the window before: it shrinks before a lease is lost
+}
+
+// FailedRenewal is an attempt to renew a lease whose outcome is unknown.
+type FailedRenewal struct {
+	Lock  string
+	Kind  Kind
+	Owner string
+	Token int64
+	Until time.Time // the trusted window ends then, and the hold with it, unless a later attempt succeeds
+	Err   error
 }
 
 // Loss is a grant that ended against the will of its holder.
