@@ -90,6 +90,17 @@ func (all servers) free(tb testing.TB) {
 	}
 }
 
+// inTime tells whether a call has had its answers, as one on a busy machine may not. Any
+// other error fails the test.
+func inTime(t *testing.T, err error) bool {
+	t.Helper()
+	if errors.Is(err, rlock.ErrUnavailable) {
+		return false
+	}
+	require.NoError(t, err)
+	return true
+}
+
 // lockAll locks mu on all servers. A lock is granted by those that answer first, and on a
 // busy machine another may be too slow, which is not asked again.
 func (all servers) lockAll(t *testing.T, mu *rlock.Lock) (context.Context, *rlock.Hold) {
