@@ -22,15 +22,26 @@ func Related(prefix, key string) string {
 	return prefix + ":{" + key + "}"
 }
 
+// Own names a key or a channel that only this library has. Unlike [Related] it gives no two
+// locks the same, as those called a and {a} would have: one of the form {a}, or {a} with
+// colons behind it, gets one more colon.
+func Own(prefix, key string) string {
+	name := Related(prefix, key)
+	if strings.LastIndexByte(key, '{') == 0 && strings.HasSuffix(strings.TrimRight(key, ":"), "}") {
+		name += ":"
+	}
+	return name
+}
+
 // QueueOf names the queue of a lock.
-func QueueOf(key string) string { return Related("rlock_queue", key) }
+func QueueOf(key string) string { return Own("rlock_queue", key) }
 
 // UnlockChannel is where releases are announced to Redisson's waiters.
 func UnlockChannel(key string) string { return Related("redisson_lock__channel", key) }
 
 // GrantChannel is where a client hears that the queue of a lock has granted it the
 // lock: see [Message].
-func GrantChannel(key, client string) string { return Related("rlock_channel", key) + ":" + client }
+func GrantChannel(key, client string) string { return Own("rlock_channel", key) + ":" + client }
 
 // Family says which subscribers of a channel are told: those of SUBSCRIBE, those of
 // SSUBSCRIBE, or both, who otherwise know nothing of each other.

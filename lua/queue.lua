@@ -31,8 +31,14 @@
 -- times as long as a waiter lets pass between two of them.
 local keep = 60000
 
-local function channel(queue, prefix)
-    return prefix .. string.sub(queue, 12) -- less rlock_queue
+local function channel(queue)
+    return 'rlock_channel' .. string.sub(queue, 12) -- less rlock_queue
+end
+
+-- unlocksOf is the unlock channel. It lacks the colon by which Own in names.go tells the
+-- queue of {name} from that of name.
+local function unlocksOf(queue)
+    return 'redisson_lock__channel' .. string.gsub(string.sub(queue, 12), '^(:{[^{]*}:*):$', '%1')
 end
 
 local function client(owner)
@@ -42,7 +48,7 @@ end
 -- foreigners tells whether somebody listens on the unlock channel, who cannot queue,
 -- and announces the release there if so; and if there is no other way to find out.
 local function foreigners(queue, commands)
-    local unlocks, count = channel(queue, 'redisson_lock__channel'), 0
+    local unlocks, count = unlocksOf(queue), 0
     for command in string.gmatch(commands, '%a+') do
         local reply = redis.pcall('pubsub', command == 'SPUBLISH' and 'shardnumsub' or 'numsub', unlocks)
         if reply.err then -- is not permitted
@@ -66,7 +72,7 @@ end
 -- tell sends a message to a client that hears in that way. It returns whether it may
 -- have been heard, or will be found out; or an error, if the server refuses to send it.
 local function tell(queue, commands, home, how, message)
-    local ours, heard = channel(queue, 'rlock_channel') .. ':' .. home, nil
+    local ours, heard = channel(queue) .. ':' .. home, nil
     if how == 0 then -- it may hear by now; if not, or if it cannot be told, it asks
         announce(commands, ours, message)
         return true
@@ -171,7 +177,7 @@ local function settle(queue, commands, asker)
             end
         end
         if lost then
-            announce(commands, channel(queue, 'rlock_channel') .. ':' .. lapsed, '*')
+            announce(commands, channel(queue) .. ':' .. lapsed, '*')
         end
     end
     return first(queue)
@@ -250,6 +256,6 @@ local function pass(key, queue, counter, commands, own)
     elseif told then
         return told.err -- or whoever asks finds out
     elseif not shared then
-        return refusal(announce(commands, channel(queue, 'redisson_lock__channel'), '-0'))
+        return refusal(announce(commands, unlocksOf(queue), '-0'))
     end
 end

@@ -254,7 +254,7 @@ func anyOrder(t *testing.T, rt *rapid.T, rdb *redis.Client, lock func(string) lu
 			waiting[r.owner] = r.script != "release" || r.tickets == nil
 			event = fmt.Sprint(r)
 		}
-		after := left(rt, rdb)
+		after := left(rt, rdb, "lock")
 		require.Equal(rt, m.String(), holderOnly(after), "%s on %s", event, before)
 		for _, owner := range m.granted[grants:] {
 			require.Contains(rt, before+" "+event, owner, "it had a ticket")

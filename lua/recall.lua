@@ -7,7 +7,12 @@ local function recall(key, owner, held)
     if held ~= '0' then
         return
     end
-    local name = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
+    local name = key -- as Own in names.go has it
+    if not string.find(key, '{', 1, true) then
+        name = '{' .. key .. '}'
+    elseif string.find(key, '^{[^{]*}:*$') then
+        name = key .. ':'
+    end
     for _, command in ipairs({'publish', 'spublish'}) do -- a server may know, or permit, only one
         redis.pcall(command, 'rlock_channel:' .. name .. ':' .. string.match(owner, '^(.*):'), owner)
     end

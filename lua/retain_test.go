@@ -66,7 +66,7 @@ var retained = map[string][]string{
 
 func TestRetained(t *testing.T) {
 	t.Parallel()
-	kinds := map[string]func(string) lua.Grant{"plain": grant, "fenced": fenced, "fair": fair}
+	kinds := map[string]func(string) lua.Grant{"plain": grant, "fenced": fenced, "fair": fair, "{lock}": named("{lock}"), "{lock}::": named("{lock}::")}
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		for kind, lock := range kinds {
 			for name, course := range retained {

@@ -39,6 +39,11 @@ func grant(owner string) lua.Grant {
 	return lua.Grant{Key: "lock", Queue: lua.QueueOf("lock"), Owner: owner}
 }
 
+// named returns the same lock with another name.
+func named(key string) func(owner string) lua.Grant {
+	return func(owner string) lua.Grant { return lua.Grant{Key: key, Queue: lua.QueueOf(key), Owner: owner} }
+}
+
 // fenced is the same lock with tokens.
 func fenced(owner string) lua.Grant {
 	g := grant(owner)

@@ -59,12 +59,14 @@ func newWaiters(t *testing.T, rdb *redis.Client, lock func(owner string) lua.Gra
 	return w
 }
 
+func (w *waiters) key() string { return w.lock("").Key }
+
 // channel is that of a client, or of releases for foreign waiters.
 func (w *waiters) channel(client string) string {
 	if len(client) > 1 {
-		return lua.UnlockChannel("lock")
+		return lua.UnlockChannel(w.key())
 	}
-	return lua.GrantChannel("lock", strings.Repeat(client, 20))
+	return lua.GrantChannel(w.key(), strings.Repeat(client, 20))
 }
 
 func (w *waiters) hear(client string) {
@@ -133,9 +135,9 @@ func (w *waiters) do(r lua.Runner, call string) string {
 	case "force":
 		return calls["force"](ctx, r, g, 0)
 	case "takes": // a foreign owner
-		put(w.t, w.rdb, "lock", words[0]+"=1 20s")
+		put(w.t, w.rdb, w.key(), words[0]+"=1 20s")
 	case "expires":
-		require.NoError(w.t, w.rdb.Del(ctx, "lock").Err())
+		require.NoError(w.t, w.rdb.Del(ctx, w.key()).Err())
 	case "listens":
 		w.hear(words[0])
 	case "deaf":
@@ -148,9 +150,9 @@ func (w *waiters) do(r lua.Runner, call string) string {
 
 // left is what the server knows of the lock: "a:1=1 20s | !a:1 b:1P". Nothing is
 // without TTL.
-func (w *waiters) left() string { return left(w.t, w.rdb) }
+func (w *waiters) left() string { return left(w.t, w.rdb, w.key()) }
 
-func left(t require.TestingT, rdb *redis.Client) string {
+func left(t require.TestingT, rdb *redis.Client, lock string) string {
 	ctx := context.Background()
 	keys, err := rdb.Keys(ctx, "*").Result()
 	require.NoError(t, err)
@@ -159,9 +161,9 @@ func left(t require.TestingT, rdb *redis.Client) string {
 		if key == "bystander" { // see company
 			continue
 		}
-		require.Contains(t, []string{"lock", lua.QueueOf("lock"), fenced("").Counter}, key)
+		require.Contains(t, []string{lock, lua.QueueOf(lock), fenced("").Counter}, key)
 	}
-	queue, err := rdb.ZRangeWithScores(ctx, lua.QueueOf("lock"), 0, -1).Result()
+	queue, err := rdb.ZRangeWithScores(ctx, lua.QueueOf(lock), 0, -1).Result()
 	require.NoError(t, err)
 	var tickets []string
 	for _, item := range queue {
@@ -174,7 +176,7 @@ func left(t require.TestingT, rdb *redis.Client) string {
 		}
 		tickets = append(tickets, text)
 	}
-	return shorten(strings.TrimSpace(show(t, rdb, "lock") + " | " + strings.Join(tickets, " ")))
+	return shorten(strings.TrimSpace(show(t, rdb, lock) + " | " + strings.Join(tickets, " ")))
 }
 
 // follow makes the calls of a course. A step is what is called, the answer, what is

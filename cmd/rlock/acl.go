@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/lua"
 )
 
 // feature is what somebody who uses locks may want. All that has to do with
@@ -131,7 +132,13 @@ func rightsFor(prefix, glob string) []right {
 		}
 		switch {
 		case glob == "*", strings.Contains(glob, "{"):
-			add(as("NAME", r.why))
+			apart := strings.Contains(r.rule, "rlock_") && lua.Own("", glob) != lua.Related("", glob) // see lua.Own
+			if !apart || wild(glob) {
+				add(as("NAME", r.why))
+			}
+			if apart {
+				add(as("NAME:", r.why))
+			}
 		case wild(glob):
 			add(as("{NAME}", r.why))
 			add(as("NAME", r.why+", for names with a hash tag: a{b}"))

@@ -241,6 +241,7 @@ func TestACLPatterns(t *testing.T) {
 	for _, tc := range []struct{ prefix, glob, want string }{
 		{"", "*", "~* &rlock_channel:* &redisson_lock__channel:*"},
 		{"", "a", "~a ~rlock_queue:{a} ~redisson_lock_token:{a} &rlock_channel:{a}:* &redisson_lock__channel:{a} &redisson_lock__channel:{rlock-probe:*}"},
+		{"", "{a}", "~{a} ~rlock_queue:{a}: ~redisson_lock_token:{a} &rlock_channel:{a}::* &redisson_lock__channel:{a} &redisson_lock__channel:{rlock-probe:*}"},
 		{"p{t}", "*", "~p{t}* ~rlock_queue:p{t}* ~redisson_lock_token:p{t}* &rlock_channel:p{t}* &redisson_lock__channel:p{t}* &redisson_lock__channel:{rlock-probe:*}"},
 		{"p*", "a", `~p\*a ~rlock_queue:{p\*a} ~redisson_lock_token:{p\*a} &rlock_channel:{p\*a}:* &redisson_lock__channel:{p\*a} &redisson_lock__channel:{rlock-probe:*}`},
 		{

@@ -28,7 +28,7 @@ type ReadWrite struct {
 func NewReadWrite(s *Server, key string, fenced, shared bool) *ReadWrite {
 	p := &ReadWrite{server: s, shared: shared, grant: lua.RW{
 		Grant:  lua.Grant{Key: key, Channel: lua.Related("redisson_rwlock", key)},
-		Intent: lua.Related("rlock_rwlock_intent", key),
+		Intent: lua.Own("rlock_rwlock_intent", key),
 		Holds:  key + ":",
 	}}
 	if !strings.Contains(key, "{") { // Redisson's rule for what is behind a name

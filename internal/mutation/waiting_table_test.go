@@ -233,4 +233,19 @@ var ofWaiting = []mutation{
 		"if j.script == cmd.script && len", "if len",
 		"lua", "TestWhoJoins", quick,
 	},
+	{
+		"{a} and a have one queue", "lua/names.go",
+		"strings.LastIndexByte(key, '{') == 0 &&", "false &&",
+		"rlock", "TestNamesInBraces", quick,
+	},
+	{
+		"Redisson's waiters for {a} are not told", "lua/queue.lua",
+		"'^(:{[^{]*}:*):$', '%1'", "'^()$', '%1'",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"the client that keeps {a} is not recalled", "lua/recall.lua",
+		"name = key .. ':'", "name = key",
+		"lua", "TestRetained", quick,
+	},
 }
