@@ -153,7 +153,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		cause = gone
 	case errors.Is(err.Err, ErrClosed):
 		cause = closedUnder
-	case l.fixed:
+	case errors.Is(err.Err, errFixedOver):
 		cause = fixedOver
 	}
 	n := l.counters()

@@ -84,6 +84,7 @@ const (
 var (
 	errLate     = errors.New("the answer came when the lease was as good as over")
 	errQueue    = errors.New("the lock can only be had by waiting in the queue")
+	errTerms    = errors.New("the lease is not renewed as this reader wants it")
 	errReleased = errors.New("the last hold was unlocked meanwhile")
 	errGone     = errors.New("the server knows of no such holder: the lock expired, or was removed or taken over")
 )

@@ -121,9 +121,10 @@ func (g *grant) park(q *queue, now time.Time) bool {
 }
 
 // passable tells whether the grant may have another holder: it has a token for that one,
-// and nothing is under way about the old one.
+// nothing is under way about the old one, and the lease is that of the lock. If the last hold
+// was a nested one with other terms, it has those.
 func (g *grant) passable() bool {
-	return (!g.lock.fenced || g.run.spare > 0) && !g.unsettled()
+	return (!g.lock.fenced || g.run.spare > 0) && !g.unsettled() && g.entry.Asks() == g.lock.lease
 }
 
 // passOn ends the grant and returns one for the next holder, which is of the lock l: with

@@ -10,8 +10,8 @@ import (
 
 // lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
-	err = g.lock.lossReason(err)
 	g.mu.Lock()
+	err = g.lock.lossReason(err, g.entry.Asks() == 0)
 	first, acquisitions, idle := g.state == owned, g.current, len(g.holds) == 0
 	if first {
 		g.state, g.current = lost, 0
@@ -35,8 +35,11 @@ func (g *grant) lose(err error) {
 	}
 }
 
+// errFixedOver is why a lease was lost that nobody renewed.
+var errFixedOver = errors.New("the fixed lease is over")
+
 // lossReason is what the holder is told for an error of the watchdog.
-func (l *Lock) lossReason(err error) error {
+func (l *Lock) lossReason(err error, fixed bool) error {
 	refused := errors.Is(err, watchdog.ErrRefused) || err == errGone
 	switch {
 	case refused && l.joined:
@@ -47,8 +50,8 @@ func (l *Lock) lossReason(err error) error {
 		return ErrClosed
 	case l.joined:
 		return fmt.Errorf("it was not confirmed in time: its holder does not renew it, Redis was silent, or this process stood still (%w)", err)
-	case l.fixed:
-		return fmt.Errorf("the fixed lease of %v is over (%w)", l.lease, err)
+	case fixed:
+		return fmt.Errorf("%w (%w)", errFixedOver, err)
 	}
 	return fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
 }

@@ -16,7 +16,9 @@ func TestNamesInBraces(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	rdb := srv.Client(t)
-	type locks struct{ held, wanted func(c *rlock.Client, name string) *rlock.Lock }
+	type locks struct {
+		held, wanted func(c *rlock.Client, name string) *rlock.Lock
+	}
 	plain := func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name) }
 	fenced := func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name, rlock.WithFencing()) }
 	fair := func(c *rlock.Client, name string) *rlock.Lock { return c.NewFairLock(name) }

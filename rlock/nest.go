@@ -33,7 +33,9 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	return held, hold, nil
 }
 
-// add adds a nested hold, of which the server does not know yet.
+// add adds a nested hold, of which the server does not know yet, or that of another reader,
+// of whom it is never told: the lease must be renewed as that one wants it, which only nested
+// holds with other terms do not do.
 func (g *grant) add(h *Hold) error {
 	g.check()
 	g.mu.Lock()
@@ -46,6 +48,9 @@ func (g *grant) add(h *Hold) error {
 	}
 	if !h.shared && !g.exclusive() {
 		return &lockError{g.lock.name, ErrUpgrade, nil}
+	}
+	if h.parent == nil && len(g.holds) > 0 && !slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.renewsFor(h) }) {
+		return errTerms
 	}
 	for h.parent != nil && h.parent.over() {
 		h.parent = h.parent.parent
@@ -177,6 +182,9 @@ func (g *grant) wanted() (n kind.Count, lease time.Duration, fixed, ok bool) {
 	fixed = true
 	for _, h := range g.holds {
 		lease, fixed = max(lease, h.lease), fixed && h.fixed
+	}
+	if g.proven.Load() { // whoever has joined relies on the lease that the proof states
+		lease = max(lease, g.lock.lease)
 	}
 	return n, lease, fixed, true
 }

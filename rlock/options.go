@@ -43,7 +43,7 @@ type Options struct {
 
 	// Logger is told of what no caller gets as an error: lost leases, refused
 	// subscriptions and messages. It is called by a goroutine on which no lock
-	// depends; see [Trace]. Default: silent.
+	// depends; see [Trace]. A record at which its handler panics is lost. Default: silent.
 	Logger *slog.Logger
 
 	// Identity is what the client tells of itself on the server, while it holds a lock

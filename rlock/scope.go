@@ -1,6 +1,9 @@
 package rlock
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // heldContext is a context that owns a lock. It is a part of its hold, which spares an
 // allocation.
@@ -30,13 +33,14 @@ func (c *heldContext) Err() error {
 	return c.Context.Err()
 }
 
-// holdIn returns the hold of l that ctx is under, unless all of that grant is unlocked.
+// holdIn returns the hold of l that ctx is under, unless all is unlocked under the same first
+// one: other readers, who share the grant, are not in ctx.
 func holdIn(ctx context.Context, l *Lock) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
 	for ; h != nil; h = h.outer {
 		g := h.grant
 		if g.lock.client == l.client && g.lock.key == l.key {
-			if g.count() == 0 {
+			if !h.lasts() {
 				return nil
 			}
 			return h
@@ -114,6 +118,14 @@ func (h *Hold) count() (n int) {
 		}
 	}
 	return n
+}
+
+// lasts tells whether there is one.
+func (h *Hold) lasts() bool {
+	first := h.first()
+	h.grant.mu.Lock()
+	defer h.grant.mu.Unlock()
+	return !h.unlocked || slices.ContainsFunc(h.grant.holds, func(other *Hold) bool { return other.first() == first })
 }
 
 // count returns how many holds of the grant are live.

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -213,18 +214,16 @@ func (g *grant) dismiss() {
 }
 
 // joined tells whether other readers than those under the same first hold share the
-// grant.
+// grant, and have it renewed as h does.
 func (h *Hold) joined() bool {
 	g, first := h.grant, h.first()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, other := range g.holds {
-		if other.first() != first {
-			return true
-		}
-	}
-	return g.followers > 0
+	return g.followers > 0 || slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.first() != first && other.renewsFor(h) })
 }
+
+// renewsFor tells whether other needs no more of the lease than h does.
+func (h *Hold) renewsFor(other *Hold) bool { return !h.fixed && h.lease >= other.lease }
 
 // first returns the outermost hold of the grant that h was taken under.
 func (h *Hold) first() *Hold {

@@ -118,6 +118,17 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	e.place(s.now())
 }
 
+// Asks returns what the renewals of the lease ask for; 0 if it is fixed.
+func (e *Entry[K]) Asks() time.Duration {
+	s := e.scheduler
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.fixed {
+		return 0
+	}
+	return e.renew
+}
+
 // Pass ends the entry like [Entry.Stop], and returns one for another holder of the
 // same lease: with its window, and renewed when this one would have been. It
 // reports false, and changes nothing, if the entry has ended, if less than left

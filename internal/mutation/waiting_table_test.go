@@ -248,4 +248,24 @@ var ofWaiting = []mutation{
 		"name = key .. ':'", "name = key",
 		"lua", "TestRetained", quick,
 	},
+	{
+		"a lease with the terms of a nested hold is passed on", "rlock/handoff.go",
+		" && g.entry.Asks() == g.lock.lease", "",
+		"rlock", "TestFakeTimeTermsEndWithTheGrant", quick,
+	},
+	{
+		"a reader joins a lease that nobody renews", "rlock/nest.go",
+		"if h.parent == nil && len(g.holds) > 0 &&", "if false &&",
+		"rlock", "TestFakeTimeTermsOfReaders", quick,
+	},
+	{
+		"a fixed lease is renewed as the readers who have left wanted it", "rlock/share.go",
+		"other.first() != first && other.renewsFor(h)", "other.first() != first",
+		"rlock", "TestFakeTimeTermsOfReaders", quick,
+	},
+	{
+		"a lease becomes shorter than its proof states", "rlock/nest.go",
+		"if g.proven.Load() {", "if false {",
+		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
+	},
 }

@@ -39,13 +39,14 @@ func (q *Queue) Do(call func()) {
 	}
 }
 
-// run makes calls until there are none. One that ends its goroutine, as FailNow of a test
-// does, ends this one: another goes on behind it.
+// run makes calls until there are none. One that panics, or ends its goroutine, as FailNow
+// of a test does, ends this one: another goes on behind it. Who should be told of a panic may
+// be the logger that has caused it.
 func (q *Queue) run() {
 	var calls []func()
 	over := false
 	defer func() {
-		if !over {
+		if _ = recover(); !over {
 			q.putBack(calls)
 			go q.run()
 		}

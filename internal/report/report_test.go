@@ -52,6 +52,19 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 	})
 }
 
+// The handler of a logger may panic, and nobody else could recover that.
+func TestCallThatPanics(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		var q report.Queue
+		made := 0
+		for range 3 {
+			q.Do(func() { made++; panic("handler") })
+		}
+		require.NoError(t, q.Wait(t.Context()))
+		require.Equal(t, 3, made)
+	})
+}
+
 // FailNow of a test ends the goroutine that it is called in.
 func TestCallThatEndsItsGoroutine(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
