@@ -121,12 +121,26 @@ func (r *Report) handoffPanel() panel {
 	return p
 }
 
-func (p panel) draw(w io.Writer) {
-	minX, maxX, maxY := math.Inf(1), 0.0, 0.0
-	for _, l := range p.lines {
-		for _, point := range l.points {
+// bounds leaves out what has no place on a logarithmic axis, as a window in which nothing
+// happened, and returns those of the rest; minX is infinite if there is none.
+func (p panel) bounds() (minX, maxX, maxY float64) {
+	minX = math.Inf(1)
+	for i, l := range p.lines {
+		p.lines[i].points = slices.DeleteFunc(l.points, func(d dot) bool {
+			return !(d.x > 0 && d.y >= 0) || math.IsInf(d.x, 0) || math.IsInf(d.y, 0)
+		})
+		for _, point := range p.lines[i].points {
 			minX, maxX, maxY = min(minX, point.x), max(maxX, point.x), max(maxY, point.y)
 		}
+	}
+	return minX, maxX, maxY
+}
+
+func (p panel) draw(w io.Writer) {
+	minX, maxX, maxY := p.bounds()
+	if math.IsInf(minX, 1) {
+		text(w, left, 20, "start", "#000", p.title+": nothing was measured")
+		return
 	}
 	minX, maxX = decade(minX, math.Floor), max(decade(maxX, math.Ceil), 10*decade(minX, math.Floor))
 	if p.logY {

@@ -142,11 +142,10 @@ func play(t *testing.T, kindName string, kind kind) {
 	for _, p := range proxies {
 		p.Heal()
 	}
+	redistest.Eventually(t, "somebody has the lock", func() bool { return grants.Load() > 0 }) // on a busy machine not before
 	stop()
 	all.Wait()
 	t.Logf("%s: %d grants, %d left without, 0 violations", kindName, grants.Load(), left.Load())
-	require.Positive(t, grants.Load())
-
 	for _, own := range locks {
 		for _, mu := range own {
 			start := time.Now()
