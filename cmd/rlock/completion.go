@@ -26,10 +26,12 @@ const completionMost = 100 // names of locks
 func completionCommand(cmd *cli.Command) {
 	cmd.Usage = "print a script for the completion of commands, options and names: bash, zsh, fish"
 	cmd.Description = ""
+	cmd.HideHelpCommand = true
+	cmd.ShellComplete = complete
 	cmd.Commands = nil
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		cmd.Commands = append(cmd.Commands, &cli.Command{
-			Name: shell, Usage: "for " + shell,
+			Name: shell, Usage: "for " + shell, ShellComplete: complete,
 			Action: func(_ context.Context, cmd *cli.Command) error {
 				script, err := completionScripts.ReadFile("completion/rlock." + shell)
 				if err != nil {
@@ -66,7 +68,7 @@ func complete(ctx context.Context, cmd *cli.Command) {
 				}
 			}
 		}
-	case cmd == cmd.Root():
+	case len(args) == 1: // of a command without commands there is nothing
 		for _, c := range cmd.VisibleCommands() {
 			suggest(c.Name, c.Usage)
 		}
