@@ -54,7 +54,7 @@ func (c *checker) isEmpty(ctx ast.Expr) bool {
 		return false
 	}
 	name := c.calledIn(call, "context")
-	return name == "Background" || name == "TODO"
+	return name == "Background" || name == "TODO" || c.calledIn(call, library) == "Detach"
 }
 
 // noteOwner notes which context a function literal is given that runs under a lock.

@@ -104,7 +104,7 @@ func (c *checker) isOuter(ctx ast.Expr, s section) bool {
 		return root == c.root(s.outer)
 	}
 	v := c.variable(ctx) // captured by a function that Guard guards
-	return v != nil && v.Parent() != c.Pkg.Scope() && !(s.lit.Pos() <= v.Pos() && v.Pos() < s.lit.End())
+	return v != nil && s.lit != nil && v.Parent() != c.Pkg.Scope() && !(s.lit.Pos() <= v.Pos() && v.Pos() < s.lit.End())
 }
 
 // isMoved says whether a function literal assigns what an expression consists of.

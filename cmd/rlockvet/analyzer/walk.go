@@ -112,7 +112,7 @@ func (w *walker) node(s state, n ast.Node) state {
 		w.leak(s, n)
 		return state{}
 	}
-	if w.isKnown(s) && w.held.outer != nil && !s.moved && !w.ends(n) {
+	if w.isKnown(s) && !s.moved && !w.ends(n) {
 		w.checkCalls(n, w.held)
 	}
 	switch {

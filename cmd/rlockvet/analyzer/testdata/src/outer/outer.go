@@ -31,6 +31,38 @@ func inDo(ctx context.Context, mu, other *rlock.Lock) {
 	})
 }
 
+func detached(ctx context.Context, mu *rlock.Lock) error {
+	_ = mu.Do(ctx, func(held context.Context) error {
+		free := rlock.Detach(held)
+		_ = mu.TryDo(free, work)               // want `mu.TryDo under free is refused`
+		return mu.Do(rlock.Detach(held), work) // want `mu.Do under rlock.Detach\(held\) waits for the lock that is held here, .*; use held`
+	})
+	_ = mu.Do(ctx, func(context.Context) error {
+		free := rlock.Detach(ctx)
+		short, cancel := context.WithTimeout(free, time.Second)
+		defer cancel()
+		return mu.Do(short, work) // want `mu.Do under short waits`
+	})
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_ = work(held)
+	_ = mu.Do(rlock.Detach(held), work) // want `mu.Do under rlock.Detach\(held\) waits .*; use held`
+	_ = mu.Do(rlock.Detach(ctx), work)  // want `mu.Do under rlock.Detach\(ctx\) waits .*; use held`
+	return hold.Unlock(ctx)
+}
+
+func detachedFromIts(ctx context.Context, mu *rlock.Lock) error {
+	ctx, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_ = work(ctx)
+	_ = mu.Do(rlock.Detach(ctx), work) // want `mu.Do under rlock.Detach\(ctx\) waits .*; use ctx`
+	return hold.Unlock(ctx)
+}
+
 func derived(ctx context.Context, mu *rlock.Lock) error {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
