@@ -10,9 +10,9 @@
 //
 // Found between a lock call and the Unlock, and in a function literal passed to Do,
 // DoFor, TryDo, Guard or GuardDo: a lock call under the context that was there before,
-// or one made from it by package context or errgroup; of the same lock, under
-// context.Background and rlock.Detach too. Two expressions are the same lock if they name the same
-// variable or field, or are the same constructor call.
+// a copy of it, or one made from it by package context or errgroup; of the same lock, under
+// context.Background and rlock.Detach too. Two expressions are the same lock if they name
+// the same variable or field, or are the same constructor call.
 //
 // # The dropped context
 //

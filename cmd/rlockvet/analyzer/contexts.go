@@ -7,7 +7,7 @@ import (
 )
 
 // root returns a name for the context that one was made from by package context or
-// errgroup; "" if it has none.
+// errgroup, or is a copy of; "" if it has none.
 func (c *checker) root(ctx ast.Expr) string { return c.same(c.origin(ctx)) }
 
 // origin returns the first of the contexts that one was made from, as far as they are known.
@@ -26,10 +26,13 @@ func (c *checker) origin(ctx ast.Expr) ast.Expr {
 	return ctx
 }
 
-// parent returns the context that one was made from, nil if it is not known.
+// parent returns the context that one was made from, or is a copy of, nil if it is not known.
 func (c *checker) parent(ctx ast.Expr) ast.Expr {
 	call, ok := ast.Unparen(ctx).(*ast.CallExpr)
 	if v := c.variable(ctx); v != nil {
+		if defs := c.defs[v]; len(defs) == 1 && c.variable(defs[0].value) != nil {
+			return defs[0].value
+		}
 		call, _ = c.defs.only(v)
 		ok = call != nil
 	}

@@ -146,6 +146,25 @@ func detached(ctx context.Context, mu, other *rlock.Lock) error {
 	})
 }
 
+func copied(ctx context.Context, mu *rlock.Lock) error {
+	outer := ctx
+	err := mu.Do(ctx, func(held context.Context) error {
+		inner := held
+		outer = inner
+		return errors.Join(mu.Do(inner, work), mu.Do(outer, work))
+	})
+	if err != nil {
+		return err
+	}
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	ctx = held
+	mine := ctx
+	return errors.Join(mu.Do(mine, work), hold.Unlock(ctx))
+}
+
 func another(ctx context.Context, mu *rlock.Lock) error {
 	held, hold, err := mu.Lock(ctx)
 	if err != nil {

@@ -63,6 +63,22 @@ func detachedFromIts(ctx context.Context, mu *rlock.Lock) error {
 	return hold.Unlock(ctx)
 }
 
+func copied(ctx context.Context, mu, other *rlock.Lock) error {
+	outer := ctx
+	_ = mu.Do(ctx, func(held context.Context) error {
+		var before = outer
+		_ = other.Do(before, work) // want `other.Do under before, which does not own the lock that is held here, does not end`
+		return mu.Do(outer, work)  // want `mu.Do under outer waits`
+	})
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_ = work(held)
+	_ = mu.Do(outer, work) // want `mu.Do under outer waits`
+	return hold.Unlock(ctx)
+}
+
 func derived(ctx context.Context, mu *rlock.Lock) error {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
