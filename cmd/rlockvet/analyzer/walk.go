@@ -236,7 +236,11 @@ func (w *walker) defers(n ast.Node) bool {
 // unlocked there, or by somebody else.
 func (w *walker) ends(n ast.Node) (ends bool) {
 	if assign, ok := n.(*ast.AssignStmt); ok {
-		return slices.ContainsFunc(assign.Rhs, func(e ast.Expr) bool { return w.ends(e) })
+		for i, e := range assign.Rhs {
+			forCompiler := w.isHold(e) && isBlank(assign.Lhs[i]) // _ = hold
+			ends = ends || !forCompiler && w.ends(e)
+		}
+		return ends
 	}
 	ast.Inspect(n, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && w.isHold(id) {

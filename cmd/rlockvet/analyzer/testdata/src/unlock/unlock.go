@@ -321,3 +321,13 @@ func conditional(ctx context.Context, mu *rlock.Lock, exclusive bool) (err error
 	}
 	return err
 }
+
+func blank(ctx context.Context, mu *rlock.Lock) error {
+	held, hold, err := mu.Lock(ctx) // want `not unlocked before the return in line 332`
+	if err != nil {
+		return err
+	}
+	_ = hold
+	_, _ = held, (hold)
+	return work(held)
+}
