@@ -27,6 +27,9 @@ rights, scripts, clocks and round trips, locks and unlocks a lock of its own nam
 rlock-doctor:ID, and says what each means for locks and what to do about it. It
 changes nothing else. What it may not ask it reports as "not checked".
 
+The rights are those of plain locks. Fair and read/write locks (rlock run --fair,
+--shared, --exclusive) need more, which docs/acl.md lists and the doctor does not try.
+
 --name is for users who may use some names only: the ACL rights are those for
 locks that match GLOB (*, ?), behind --prefix, and its own lock is among them.
 
@@ -64,8 +67,8 @@ Exit status: 0 all is well, as far as it was checked; 1 there are warnings;
 const doctorHelp = `
 JSON:
    server, topology (standalone, cluster, sentinel), level (the worst: ok, warning,
-   broken), acl.locks and acl.read_only (the lines for ACL SETUSER), and findings,
-   each with
+   broken), acl.locks and acl.read_only (the lines for ACL SETUSER, of plain locks), and
+   findings, each with
    check   connection, version, eviction, persistence, connections, replicas,
            cluster, sharded pub/sub, sentinels, acl, scripts, round trip, clock,
            clocks, lock

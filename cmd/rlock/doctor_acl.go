@@ -69,7 +69,7 @@ func (d *doctor) checkRights(ctx context.Context) {
 		}
 	}
 	if len(missing) == 0 {
-		d.report.add(finding{Check: "acl", Level: fine, Text: "every command, key and channel that locks under " + d.glob + " need is permitted"})
+		d.report.add(finding{Check: "acl", Level: fine, Text: "every command, key and channel that plain locks under " + d.glob + " need is permitted; what fair and read/write locks need beside was not tried"})
 	}
 }
 

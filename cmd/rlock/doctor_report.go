@@ -45,7 +45,7 @@ type report struct {
 	Level    level     `json:"level"`    // the worst: ok, warning or broken
 	Findings []finding `json:"findings"`
 	ACL      struct {
-		Locks    string `json:"locks"`     // makes a user who may lock and nothing else
+		Locks    string `json:"locks"`     // makes a user who may take plain locks and nothing else
 		ReadOnly string `json:"read_only"` // one who may look only
 	} `json:"acl"`
 }
@@ -110,7 +110,7 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		return err
 	}
 	if r.ACL.Locks != "" { // the server was reached
-		_, err := fmt.Fprintf(w, "\nA user who may do what locks need, and nothing else:\n  %s\nOne who may look at them only:\n  %s\n", r.ACL.Locks, r.ACL.ReadOnly)
+		_, err := fmt.Fprintf(w, "\nA user who may do what plain locks need, and nothing else (fair and read/write locks: docs/acl.md):\n  %s\nOne who may look at them only:\n  %s\n", r.ACL.Locks, r.ACL.ReadOnly)
 		if err != nil {
 			return err
 		}

@@ -317,7 +317,7 @@ eviction  not checked  "m: no\x1b"
 lock      warning      n: slow
                        -> hurry
 
-A user who may do what locks need, and nothing else:
+A user who may do what plain locks need, and nothing else (fair and read/write locks: docs/acl.md):
   A
 One who may look at them only:
   B

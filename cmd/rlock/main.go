@@ -28,7 +28,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	err := app.Run(context.Background(), args)
 	code, text := exit(err)
 	if text != "" {
-		fmt.Fprintln(stderr, "rlock: "+text+schemeHint(app, err))
+		fmt.Fprintln(stderr, "rlock: "+text+rightsHint(err)+schemeHint(app, err))
 	}
 	return code
 }

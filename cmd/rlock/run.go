@@ -96,7 +96,7 @@ func (j *job) run(s *server) error {
 	case errors.Is(err, rlock.ErrLeaseLost):
 		return err
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "rlock: the lock was not released and ends with its lease: %s\n", trimmed(err))
+		fmt.Fprintf(os.Stderr, "rlock: the lock was not released and ends with its lease: %s%s\n", trimmed(err), rightsHint(err))
 	}
 	if code == 0 {
 		return nil

@@ -84,6 +84,15 @@ func (s *server) missing(seen error) string {
 	return fmt.Sprintf("no lock from %s yet: %s%s", s.name, seen, hint)
 }
 
+// rightsHint is what to add to the refusal of a server whose user has too few rights: the
+// library says which plain locks need.
+func rightsHint(err error) string {
+	if redis.IsPermissionError(err) || err != nil && strings.Contains(err.Error(), "The user executing the script can't") { // of a script
+		return " (fair and read/write locks need more than plain ones: docs/acl.md)"
+	}
+	return ""
+}
+
 // schemeHint is what to add to the error with which the command ends, if it looks as if one
 // side spoke TLS and the other did not.
 func schemeHint(app *cli.Command, err error) string {

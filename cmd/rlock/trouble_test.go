@@ -102,3 +102,17 @@ func TestRunSaysWhatIsWrongWithTheURL(t *testing.T) {
 		})
 	}
 }
+
+// A user with the rights of plain locks may take a read/write lock and not release it.
+func TestRightsHint(t *testing.T) {
+	srv := redistest.Start(t)
+	require.NoError(t, srv.Client(t).Do(t.Context(), words(aclLine("u", "", "*", lockUser))...).Err())
+	url := "redis://u:PASSWORD@" + srv.Addr()
+	r := outcome(t, url, "run", "--exclusive", "a", "--", "true")
+	require.Zero(t, r.code)
+	require.Contains(t, r.stderr, "was not released")
+	require.Contains(t, r.stderr, "docs/acl.md)\n")
+	r = outcome(t, url, "ls")
+	require.Equal(t, exitUnavailable, r.code)
+	require.Contains(t, r.stderr, "docs/acl.md)\n")
+}
