@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"strconv"
@@ -38,13 +39,36 @@ type enclosing struct {
 // export puts the lock into the environment, for the command under it.
 func (e enclosing) export() {
 	e.introduce()
-	entry := url.Values{
+	add(heldVar, e.entry())
+	add(proofVar, e.proof)
+}
+
+// entry is the word for the lock in heldVar.
+func (e enclosing) entry() string {
+	return url.Values{
 		"name": {e.name}, "server": {e.server}, "key": {e.key},
 		"owner": {e.owner}, "token": {strconv.FormatInt(e.token, 10)},
 		"shared": {strconv.FormatBool(e.shared)},
+	}.Encode()
+}
+
+// longestString is how long Linux lets a string of an environment be, with the zero behind
+// it; others have no less.
+const longestString = 128 << 10
+
+// exportable returns an error if a command with the locks in its environment could not be
+// started. What is known only when they are held is taken for longer than it is.
+func exportable(taken locks, s *server) error {
+	held, proofs := len(heldVar)+len(os.Getenv(heldVar)), len(proofVar)+len(os.Getenv(proofVar))
+	for _, lock := range taken {
+		e := enclosing{name: lock.Name(), server: s.name, key: s.prefix + lock.Name(), owner: strings.Repeat("x", 64), token: math.MaxInt64}
+		held += len(" " + e.entry())
+		proofs += 128
 	}
-	add(heldVar, entry.Encode())
-	add(proofVar, e.proof)
+	if max(held, proofs)+len("=\x00") <= longestString {
+		return nil
+	}
+	return &exitError{exitUsage, fmt.Errorf("the names are too long or too many: no command can be started with them in %s and %s, each of which has at most %d bytes", heldVar, proofVar, longestString)}
 }
 
 // introduce makes it the lock that the command sees as its own.

@@ -140,3 +140,26 @@ func TestRunBelowAProgramThatHoldsTheLock(t *testing.T) {
 	r = below("run", "a", "--", "echo", "ran")
 	require.Zero(t, r.code, "the proof is of a hold that is over: %s", r.stderr)
 }
+
+// What the kernel would refuse to pass to the command is refused before any lock is taken.
+func TestNamesHaveToFitIntoTheEnvironment(t *testing.T) {
+	nowhere := "redis://127.0.0.1:1" // 69 if it were asked
+	many := []string{"run", "-n"}
+	for i := range 2000 {
+		many = append(many, "name-"+strconv.Itoa(i))
+	}
+	for _, args := range [][]string{
+		append(many, "--", "true"),
+		{"run", "-n", strings.Repeat("a", longestString/2), "--", "true"},
+	} {
+		r := begin(t, nowhere, args...).end()
+		require.Equal(t, exitUsage, r.code, r.stderr)
+		require.Contains(t, r.stderr, "too long or too many")
+	}
+	f := newFixture(t)
+	r := outcome(t, f.URL(), "run", "-n", strings.Repeat("a", longestString/2-500), "--", "true")
+	require.Equal(t, result{}, r)
+	below := prepare(t, nowhere, "run", "-n", "a", "--", "true")
+	below.Env = append(below.Env, heldVar+"="+strings.Repeat("a", longestString-20))
+	require.Equal(t, exitUsage, launch(t, below).end().code)
+}

@@ -78,6 +78,9 @@ func (j *job) run(s *server) error {
 	if len(wanted) == 0 {
 		return j.replace(outer)
 	}
+	if err := exportable(wanted, s); err != nil {
+		return err
+	}
 	p.inspect, p.whereIs = wanted.inspect, s.whereIs
 
 	signals := make(chan os.Signal, 16)
