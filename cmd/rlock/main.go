@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -41,7 +42,9 @@ func newApp(args []string) *cli.Command {
 		Version:   version(),
 		Flags:     serverFlags(),
 
-		EnableShellCompletion:           true,
+		// Behind a "--" is a command with options of its own: the scripts do not ask there.
+		// The last word but one may be "--", to be completed.
+		EnableShellCompletion:           !slices.Contains(args[:max(len(args)-2, 0)], "--"),
 		ConfigureShellCompletionCommand: completionCommand,
 		Commands: []*cli.Command{
 			runCommand(args),

@@ -293,3 +293,9 @@ func TestTheCommandDiesWithRlock(t *testing.T) {
 	_, err = f.client.NewLock("a").ForceUnlock(context.Background())
 	require.NoError(t, err)
 }
+
+// The option by which the scripts for the shells ask is one of the command behind a "--".
+func TestCommandMayHaveTheOptionOfCompletion(t *testing.T) {
+	f := newFixture(t)
+	require.Equal(t, result{stdout: "--generate-shell-completion\n"}, outcome(t, f.URL(), "run", "a", "--", "echo", "--generate-shell-completion"))
+}
