@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,7 +71,7 @@ func (a *access) open(text string) (*server, error) {
 	case len(a.sentinels) > 0:
 		return a.openFailover(text, u)
 	case a.cluster || u.Query().Has("addr"): // go-redis' form for a cluster
-		return a.openCluster(cmp.Or(text, defaultURL))
+		return a.openCluster(cmp.Or(text, defaultURL), strings.Trim(u.Path, "/"))
 	}
 	opts, err := a.parse(cmp.Or(text, defaultURL))
 	if err != nil {
@@ -87,16 +88,22 @@ func (a *access) parse(text string) (*redis.Options, error) {
 	if err != nil {
 		return nil, errURL
 	}
+	if opts.DB < 0 { // go-redis would take 0
+		return nil, errors.New("a database has a number, 0 or more")
+	}
 	impatient(&opts.DialTimeout, &opts.DialerRetries)
 	opts.MaxRetries = cmp.Or(opts.MaxRetries, -1) // the library repeats what may be repeated
 	opts.Password = cmp.Or(a.password, opts.Password, a.usualPassword)
 	return opts, a.secure(opts.TLSConfig)
 }
 
-func (a *access) openCluster(text string) (*server, error) {
+func (a *access) openCluster(text, database string) (*server, error) {
 	opts, err := redis.ParseClusterURL(text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, errURL
+	case database != "" && database != "0": // go-redis does not look
+		return nil, errors.New("a cluster has no database but 0")
 	}
 	impatient(&opts.DialTimeout, &opts.DialerRetries)
 	opts.Password = cmp.Or(a.password, opts.Password, a.usualPassword)
