@@ -83,6 +83,11 @@ func benchWorkerCommand() *cli.Command {
 }
 
 func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error {
+	files, err := openFiles(cmd, "json", "markdown", "svg")
+	defer files.close()
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	p := benchProgress{out: os.Stderr, columns: width(os.Stderr), began: time.Now()}
@@ -99,12 +104,12 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 	case report == nil:
 		return &exitError{exitUnavailable, runErr}
 	}
-	err := errors.Join(
+	err = errors.Join(
 		report.WriteTable(cmd.Root().Writer),
 		writeCapacity(cmd, report, runErr),
-		writeFile(cmd.String("json"), report.WriteJSON),
-		writeFile(cmd.String("markdown"), report.WriteSummary),
-		writeFile(cmd.String("svg"), report.WriteSVG),
+		files.write("json", report.WriteJSON),
+		files.write("markdown", report.WriteSummary),
+		files.write("svg", report.WriteSVG),
 	)
 	if problems := len(report.Problems()); problems > 0 && runErr == nil {
 		runErr = fmt.Errorf("%d runs went wrong", problems)
@@ -120,16 +125,39 @@ func writeCapacity(cmd *cli.Command, report *bench.Report, runErr error) error {
 	return report.WriteCapacity(cmd.Root().Writer)
 }
 
-// writeFile does nothing without a name.
-func writeFile(name string, write func(io.Writer) error) error {
-	if name == "" {
+// outputs are the files that options name, by the options.
+type outputs map[string]*os.File
+
+// openFiles opens the files before minutes of work. What is in one stays until it is written.
+func openFiles(cmd *cli.Command, options ...string) (outputs, error) {
+	files := make(outputs)
+	for _, option := range options {
+		if name := cmd.String(option); name != "" {
+			f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+			if err != nil {
+				return files, usagef(cmd, "--%s: %w", option, err)
+			}
+			files[option] = f
+		}
+	}
+	return files, nil
+}
+
+// write does nothing for an option that was not given.
+func (o outputs) write(option string, write func(io.Writer) error) error {
+	f := o[option]
+	if f == nil {
 		return nil
 	}
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
+	_ = f.Truncate(0) // a pipe has nothing in it that would have to go
 	return errors.Join(write(f), f.Close())
+}
+
+// close is for those that were not written.
+func (o outputs) close() {
+	for _, f := range o {
+		_ = f.Close()
+	}
 }
 
 func listBench(w io.Writer) error {

@@ -97,6 +97,20 @@ func clusterURL(c *redistest.Cluster) string {
 	return "redis://" + c.Nodes[0].Addr() + "?addr=" + c.Nodes[0].Addr()
 }
 
+// What cannot be written is known before anything is measured, and what is there already
+// stays until it is.
+func TestBenchOpensItsFilesFirst(t *testing.T) {
+	nowhere := []string{"--url", "redis://127.0.0.1:1", "bench"} // 69 if it were asked
+	r := inProcess(append(nowhere, "--json", filepath.Join(t.TempDir(), "no", "such"))...)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "--json: open ")
+	file := writeFileOf(t, []byte("before"))
+	require.Equal(t, exitUnavailable, inProcess(append(nowhere, "--svg", file)...).code)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "before", string(text))
+}
+
 // Three masters, two processes: all are in the table, and nothing is left.
 func TestBenchOfACluster(t *testing.T) {
 	redistest.Long(t, "a cluster, and two processes that are busy")
