@@ -51,6 +51,9 @@ func runCommand(argv []string) *cli.Command {
 
 // run is all of `rlock run`.
 func (j *job) run(s *server) error {
+	// A reader of our messages that is gone ends neither the wait nor the supervision. To be
+	// told of the signal is not to ignore it, which the command would inherit.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	p := newProgress(os.Stderr, j.quiet)
 	t := new(trouble)
 	s.rdb.AddHook(t)

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -298,4 +300,29 @@ func TestTheCommandDiesWithRlock(t *testing.T) {
 func TestCommandMayHaveTheOptionOfCompletion(t *testing.T) {
 	f := newFixture(t)
 	require.Equal(t, result{stdout: "--generate-shell-completion\n"}, outcome(t, f.URL(), "run", "a", "--", "echo", "--generate-shell-completion"))
+}
+
+func TestReaderOfMessagesIsGone(t *testing.T) {
+	f := newFixture(t)
+	run := func(args ...string) (int, string) {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		cmd := prepare(t, f.URL(), append([]string{"run", "-w", "100ms"}, args...)...)
+		cmd.Stderr = w
+		out, err := cmd.Output()
+		require.NoError(t, w.Close())
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+			require.NoError(t, err)
+		}
+		return cmd.ProcessState.ExitCode(), string(out)
+	}
+	f.hold("held")
+	code, _ := run("held", "--", "true")
+	require.Equal(t, exitBusy, code)
+	code, ignored := run("a", "--", "sed", "-n", "s/^SigIgn:\t//p", "/proc/self/status")
+	require.Zero(t, code)
+	mask, err := strconv.ParseUint(strings.TrimSpace(ignored), 16, 64)
+	require.NoError(t, err)
+	require.Zero(t, mask>>(syscall.SIGPIPE-1)&1, "the command does not ignore it")
 }

@@ -51,9 +51,9 @@ func start(path string, argv []string, l leash) (*command, error) {
 		runtime.UnlockOSThread()
 		return nil, err
 	}
-	// Neither taking the terminal back nor a reader of our messages that is gone
-	// may end the supervision. Not earlier: the command would inherit it.
-	signal.Ignore(syscall.SIGTTOU, syscall.SIGPIPE)
+	// Taking the terminal back may not end the supervision. Not earlier: the command would
+	// inherit it.
+	signal.Ignore(syscall.SIGTTOU)
 	c := &command{leash: l, pid: process.Pid, tty: tty}
 	_ = process.Release() // supervise waits by process id; there is nothing to fail
 	return c, nil
