@@ -25,13 +25,38 @@ func main() {
 func execute(args []string, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis': whatever it logs comes back as an error as well
 	app := newApp(args)
-	app.Writer, app.ErrWriter = stdout, stderr
+	out := &output{Writer: stdout}
+	app.Writer, app.ErrWriter = out, stderr
 	err := app.Run(context.Background(), args)
 	code, text := exit(err)
+	if code == 0 && out.err != nil {
+		code, text = exitFailure, out.err.Error()
+	}
 	if text != "" {
 		fmt.Fprintln(stderr, "rlock: "+text+rightsHint(err)+schemeHint(app, err))
 	}
 	return code
+}
+
+// output remembers the first write that failed: who prints a help or the version does not
+// look.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// file returns the file that is written to, nil if it is none.
+func (o *output) file() *os.File {
+	f, _ := o.Writer.(*os.File)
+	return f
 }
 
 func newApp(args []string) *cli.Command {

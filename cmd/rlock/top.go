@@ -80,7 +80,7 @@ func runTop(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Bool("json") {
 		show, next = printTopJSON, ""
 	}
-	if file, ok := out.(*os.File); ok && !cmd.Bool("once") && !cmd.Bool("json") && width(file) > 0 {
+	if file := out.(*output).file(); file != nil && !cmd.Bool("once") && !cmd.Bool("json") && width(file) > 0 {
 		return t.live(ctx, os.Stdin, file, first)
 	}
 	if err := show(out, first); err != nil || cmd.Bool("once") {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -155,5 +156,20 @@ func probe(name *string) cli.ActionFunc {
 		defer s.close()
 		*name = s.name
 		return nil
+	}
+}
+
+// What could not be printed is no success, whoever prints it.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	defer func() { require.NoError(t, full.Close()) }()
+	for _, args := range []string{"version", "--version", "--help", "run --help", "help", "completion bash", "bench --list"} {
+		var stderr bytes.Buffer
+		code := execute(append([]string{"rlock"}, strings.Fields(args)...), full, &stderr)
+		require.Equal(t, exitFailure, code, args)
+		require.Equal(t, "rlock: write /dev/full: no space left on device\n", stderr.String(), args)
 	}
 }
