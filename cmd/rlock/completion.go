@@ -44,9 +44,19 @@ func completionCommand(cmd *cli.Command) {
 	}
 }
 
+// ofArgument completes the last word of a command line only if it is an argument: otherwise
+// it is the value of an option.
+func ofArgument(argv []string, complete cli.ShellCompleteFunc) cli.ShellCompleteFunc {
+	return func(ctx context.Context, cmd *cli.Command) {
+		word := argv[len(argv)-2] // the last one asks for a completion
+		if args := cmd.Args(); args.Present() && args.Get(args.Len()-1) == word {
+			complete(ctx, cmd)
+		}
+	}
+}
+
 // complete prints what may stand in place of the last argument of cmd, which may
-// be empty. Without arguments it is the value of an option. It never fails: what
-// goes wrong shows when the command runs.
+// be empty. It never fails: what goes wrong shows when the command runs.
 func complete(ctx context.Context, cmd *cli.Command) {
 	args := cmd.Args().Slice()
 	if len(args) == 0 {

@@ -60,6 +60,9 @@ func TestCompletionOfNames(t *testing.T) {
 	require.ElementsMatch(t, []string{"deploy:web", "deploy:d b", "p:x", "*", "deploy*"}, completed(t, "inspect", ""))
 	require.Equal(t, []string{"x"}, completed(t, "--prefix", "p:", "inspect", ""))
 	require.Empty(t, completed(t, "inspect", "deploy:web", ""), "one name")
+	require.Empty(t, completed(t, "unlock", "deploy:web", "--owner", ""), "the value of an option")
+	require.Empty(t, completed(t, "unlock", "deploy:web", "--owner="), "the value of an option")
+	require.Empty(t, completed(t, "run", "deploy:web", "-w", "1"), "the value of an option")
 	require.Equal(t, []string{"p:x"}, completed(t, "run", "deploy:web", "p:"), "several names")
 
 	pipe := f.Client(t).Pipeline()

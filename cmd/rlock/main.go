@@ -106,6 +106,7 @@ func newApp(args []string) *cli.Command {
 		if cmd.ShellComplete == nil {
 			cmd.ShellComplete = complete
 		}
+		cmd.ShellComplete = ofArgument(args, cmd.ShellComplete)
 	}
 	return app
 }
