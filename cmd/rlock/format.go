@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // trimmed is the text of an error of the library, whose prefix is that of every
@@ -19,6 +20,15 @@ func printable(s string) string {
 		return quoted
 	}
 	return s
+}
+
+// quoted returns a name as Go writes a string, if JSON would not have it as it is: what is no
+// UTF-8 gets lost there. Otherwise it returns "".
+func quoted(name string) string {
+	if utf8.ValidString(name) {
+		return ""
+	}
+	return strconv.Quote(name)
 }
 
 // brief rounds a duration to what one wants to read.

@@ -21,9 +21,10 @@ import (
 // lockView is a lock as JSON shows it, in `ls` and in `inspect`.
 type lockView struct {
 	Name   string      `json:"name"`
-	Owners []ownerView `json:"owners"`           // empty: free
-	TTL    *int64      `json:"ttl_ms"`           // null: free, or no end
-	Queued *int64      `json:"queued,omitempty"` // in `ls`; not there: not known, or there is no queue
+	Quoted string      `json:"name_quoted,omitempty"` // see quoted
+	Owners []ownerView `json:"owners"`                // empty: free
+	TTL    *int64      `json:"ttl_ms"`                // null: free, or no end
+	Queued *int64      `json:"queued,omitempty"`      // in `ls`; not there: not known, or there is no queue
 
 	Waiting []waitingView `json:"waiting,omitempty"` // those that tell it
 }
@@ -88,7 +89,7 @@ func (w *waitingView) tells() string {
 
 // newLockView makes the view of a lock; ttl is negative if it has no end.
 func newLockView(name string, holds map[string]int64, ttl time.Duration) lockView {
-	v := lockView{Name: name, Owners: []ownerView{}}
+	v := lockView{Name: name, Quoted: quoted(name), Owners: []ownerView{}}
 	for _, owner := range slices.Sorted(maps.Keys(holds)) {
 		v.Owners = append(v.Owners, ownerView{Owner: owner, Holds: holds[owner]})
 	}

@@ -286,3 +286,25 @@ func TestDemoFailsWithItsScenes(t *testing.T) {
 	code, _ := exit(err)
 	require.Equal(t, exitFailure, code)
 }
+
+// A script can name each lock again, also one whose name JSON does not carry.
+func TestJSONOfANameThatIsNotUTF8(t *testing.T) {
+	f := newFixture(t)
+	const name = "a\xff"
+	f.hold(name)
+	var v struct {
+		Name   string `json:"name"`
+		Quoted string `json:"name_quoted"`
+	}
+	for _, args := range [][]string{{"ls"}, {"inspect", name}} {
+		r := outcome(t, f.URL(), append(args[:1:1], append([]string{"--json"}, args[1:]...)...)...)
+		require.NoError(t, json.Unmarshal([]byte(strings.Trim(r.stdout, "[]\n")), &v), r.stdout)
+		require.Equal(t, "a\uFFFD", v.Name)
+		again, err := strconv.Unquote(v.Quoted)
+		require.NoError(t, err)
+		require.Equal(t, name, again)
+	}
+	var out bytes.Buffer
+	require.NoError(t, printEventJSON(&out, event{Lock: name}))
+	require.Contains(t, out.String(), `"lock_quoted":"\"a\\xff\""`)
+}

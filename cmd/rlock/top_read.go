@@ -35,6 +35,7 @@ type topClient struct {
 // topLock is a lock that a record names.
 type topLock struct {
 	Name    string        `json:"name"`
+	Quoted  string        `json:"name_quoted,omitempty"` // see quoted
 	Kind    string        `json:"kind,omitempty"`
 	Holders []holderView  `json:"holders"` // as the server knows them; empty: free
 	TTL     *int64        `json:"ttl_ms"`  // null: free, or no end
@@ -61,6 +62,7 @@ type lossView struct {
 	Purpose string `json:"purpose,omitempty"`
 	AgoMS   int64  `json:"ago_ms"`
 	hostView
+	Quoted string `json:"name_quoted,omitempty"` // see quoted
 }
 
 // held returns for how long the lock has been held, negative if that is not known.
@@ -114,7 +116,7 @@ func (s *server) top(ctx context.Context, keep func(name string) bool, also ...s
 	}
 	for _, name := range also {
 		if locks[name] == nil {
-			locks[name] = &topLock{Name: name, Holders: []holderView{}}
+			locks[name] = &topLock{Name: name, Quoted: quoted(name), Holders: []holderView{}}
 		}
 	}
 	names := make([]*topLock, 0, len(locks))
@@ -141,12 +143,12 @@ func (s *server) top(ctx context.Context, keep func(name string) bool, also ...s
 func (v *topView) note(locks map[string]*topLock, id string, e record.Entry) {
 	if e.What == record.Lost {
 		r := v.records[id]
-		v.Lost = append(v.Lost, lossView{e.Name, e.Kind, e.Cause, e.Owner, e.Purpose, r.Age(e, r.rest).Milliseconds(), v.records.host(id)})
+		v.Lost = append(v.Lost, lossView{e.Name, e.Kind, e.Cause, e.Owner, e.Purpose, r.Age(e, r.rest).Milliseconds(), v.records.host(id), quoted(e.Name)})
 		return
 	}
 	l := locks[e.Name]
 	if l == nil {
-		l = &topLock{Name: e.Name, Holders: []holderView{}}
+		l = &topLock{Name: e.Name, Quoted: quoted(e.Name), Holders: []holderView{}}
 		locks[e.Name] = l
 	}
 	if e.What == record.Waits {

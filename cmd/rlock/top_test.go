@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func sample() *topView {
 			{Name: "catalogue", Kind: "read", Holders: []holderView{holds(api, "9", "", 12*time.Second), holds(worker, "18", "", 11*time.Second)}, TTL: ttl(25 * time.Second), Waiters: 1},
 			{Name: "stock:\x1b[2J\nエラー:" + strings.Repeat("x", 10<<10), Kind: "plain", Holders: []holderView{{Owner: "8743c9c0-0795-4907-87fd-6c719a6b4586:61"}}, TTL: ttl(3 * time.Second), Waiters: 1},
 		},
-		Lost: []lossView{{"mail:7", "plain", "lapsed", "c2:16", "newsletter", 4000, worker}},
+		Lost: []lossView{{"mail:7", "plain", "lapsed", "c2:16", "newsletter", 4000, worker, ""}},
 	}
 }
 
@@ -175,6 +176,8 @@ func TestTop(t *testing.T) {
 		names = append(names, l.Name)
 	}
 	require.Equal(t, []string{"a", "java", "kept", strings.ToValidUTF8(odd, "\uFFFD"), "passed"}, names)
+	require.Equal(t, strconv.Quote(odd), v.Locks[3].Quoted)
+	require.Empty(t, v.Locks[0].Quoted)
 	require.InDelta(t, time.Hour.Milliseconds(), *v.Locks[0].Holders[0].HeldMS, 60_000)
 	require.Equal(t, 3, v.Locks[1].Waiters)
 	require.Equal(t, "8743c9c0:61", v.Locks[1].Holders[0].Owner)

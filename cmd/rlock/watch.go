@@ -49,11 +49,12 @@ with sharded channels no releases are heard at all.`,
 
 // event is a line of `rlock watch`.
 type event struct {
-	At    time.Time `json:"at"`
-	Event string    `json:"event"`
-	Lock  string    `json:"lock"`
-	Kind  string    `json:"kind,omitempty"`
-	Owner string    `json:"owner,omitempty"`
+	At     time.Time `json:"at"`
+	Event  string    `json:"event"`
+	Lock   string    `json:"lock"`
+	Quoted string    `json:"lock_quoted,omitempty"` // see quoted
+	Kind   string    `json:"kind,omitempty"`
+	Owner  string    `json:"owner,omitempty"`
 	hostView
 	Purpose string `json:"purpose,omitempty"`
 	Cause   string `json:"cause,omitempty"`
@@ -232,5 +233,6 @@ func printEvent(w io.Writer, e event) error {
 func printEventJSON(w io.Writer, e event) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false) // it is read by people as well
+	e.Quoted = quoted(e.Lock)
 	return enc.Encode(e)
 }
