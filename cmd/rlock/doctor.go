@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,7 +197,7 @@ func (d *doctor) examine(ctx context.Context) {
 	if err := reachable(ctx, d.rdb); err != nil {
 		d.report.add(finding{
 			Check: "connection", Level: broken,
-			Text:   fmt.Sprintf("cannot be used: %v%s", err, tlsHint(d.secure, err)),
+			Text:   fmt.Sprintf("cannot be used: %v%s", err, cmp.Or(masterHint(err), tlsHint(d.secure, err))),
 			Advice: "no lock can be taken: check address, network, TLS and credentials",
 		})
 		return

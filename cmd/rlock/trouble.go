@@ -93,6 +93,15 @@ func rightsHint(err error) string {
 	return ""
 }
 
+// masterHint is what to add if a Sentinel has answered that it knows no such master, of which
+// go-redis says no more than that all are unreachable.
+func masterHint(err error) string {
+	if errors.Is(err, redis.Nil) && strings.Contains(err.Error(), "sentinels") {
+		return " (no Sentinel that answers knows the master: see --master)"
+	}
+	return ""
+}
+
 // schemeHint is what to add to the error with which the command ends, if it looks as if one
 // side spoke TLS and the other did not.
 func schemeHint(app *cli.Command, err error) string {

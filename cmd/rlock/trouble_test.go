@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -115,4 +117,14 @@ func TestRightsHint(t *testing.T) {
 	r = outcome(t, url, "ls")
 	require.Equal(t, exitUnavailable, r.code)
 	require.Contains(t, r.stderr, "docs/acl.md)\n")
+}
+
+func TestUnknownMaster(t *testing.T) {
+	sentinel := miniredis.RunT(t)
+	require.NoError(t, sentinel.Server().Register("SENTINEL", func(c *miniserver.Peer, _ string, _ []string) { c.WriteLen(-1) }))
+	for _, args := range []string{"run -n a -- true", "inspect a", "ls", "doctor"} {
+		r := inProcess(append([]string{"--sentinel", sentinel.Addr(), "--master", "nobody", "--url", "redis://"}, strings.Fields(args)...)...)
+		require.NotZero(t, r.code)
+		require.Contains(t, r.stdout+r.stderr, "knows the master: see --master)\n", args)
+	}
 }
