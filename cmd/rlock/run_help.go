@@ -48,7 +48,8 @@ Exit status:
    75   somebody else holds the lock (-n), or did so until the wait was over (-w)
    79   the lock was lost; COMMAND was stopped
    126  COMMAND cannot be run
-   127  COMMAND was not found; like 126, found out before the lock is taken
+   127  COMMAND was not found; like 126, found out before the lock is taken, but for
+        what only the kernel knows, as an interpreter that is missing
    128+N  signal N ended the wait; nothing is held
 
 Environment of COMMAND:
