@@ -9,9 +9,10 @@ Names that begin with "-" follow a "--" of their own.`
 const runHelp = `
 Waiting:
    Without -n and -w it waits without limit; nothing is polled. If Redis gives no
-   answer it is given up with 69: at once with -n, when the wait is over with -w,
-   otherwise after the length of the lease, at least 5s. What Redis refuses, such
-   as a wrong password, is given up at once. A signal ends the wait.
+   answer it is given up with 69: after one attempt, of 2s, with -n, when the wait
+   is over with -w, otherwise after the length of the lease, at least 5s. Then what
+   was asked is taken back, which takes a second more while Redis is silent. What
+   it refuses, such as a wrong password, is given up at once. A signal ends the wait.
 
 The command:
    It runs in a process group of its own, in the foreground if rlock is there and
