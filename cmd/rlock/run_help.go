@@ -17,7 +17,8 @@ Waiting:
 The command:
    It runs in a process group of its own, in the foreground if rlock is there and
    not part of a pipeline. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH
-   are passed on to the group. When COMMAND ends, what is left of its group gets
+   are passed on to the group; of those that rlock was started to ignore, COMMAND
+   ignores HUP and INT only. When COMMAND ends, what is left of its group gets
    TERM and, after the time of -k, KILL; only then is the lock released. A daemon
    that is to outlive it needs a session of its own, and no share in the lock:
    env -u RLOCK_HELD -u RLOCK_PROOF setsid ...
@@ -60,7 +61,7 @@ Environment of COMMAND:
                 with --shared that of the newest --exclusive before
    RLOCK_HELD   all locks around COMMAND, for nesting
    RLOCK_PROOF  their proofs, by which a Go program joins one: Lock.Join of the
-                library. Not for --shared and --exclusive
+                library. --shared and --exclusive have none
    A URL is passed on as it was found, in RLOCK_URL or REDIS_URL, never from --url.
 
 Examples:
