@@ -25,21 +25,26 @@ const completionMost = 100 // names of locks
 // completionCommand replaces what urfave/cli prints.
 func completionCommand(cmd *cli.Command) {
 	cmd.Usage = "print a script for the completion of commands, options and names: bash, zsh, fish"
-	cmd.Description = ""
-	cmd.HideHelpCommand = true
-	cmd.ShellComplete = complete
+	cmd.UsageText = "rlock completion bash | zsh | fish"
+	cmd.Description, cmd.CustomHelpTemplate = "", commandHelp
+	cmd.Hidden, cmd.HideHelpCommand = false, true
+	cmd.ShellComplete, cmd.OnUsageError = complete, onUsageError
+	cmd.Action = func(_ context.Context, cmd *cli.Command) error {
+		return usagef(cmd, "want one of bash, zsh, fish")
+	}
 	cmd.Commands = nil
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		cmd.Commands = append(cmd.Commands, &cli.Command{
-			Name: shell, Usage: "for " + shell, ShellComplete: complete,
-			Action: func(_ context.Context, cmd *cli.Command) error {
+			Name: shell, Usage: "for " + shell, CustomHelpTemplate: commandHelp,
+			ShellComplete: complete, OnUsageError: onUsageError,
+			Action: noArguments(func(cmd *cli.Command) error {
 				script, err := completionScripts.ReadFile("completion/rlock." + shell)
 				if err != nil {
 					return err
 				}
 				_, err = cmd.Root().Writer.Write(script)
 				return err
-			},
+			}),
 		})
 	}
 }

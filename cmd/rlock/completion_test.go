@@ -32,6 +32,7 @@ func completed(t *testing.T, args ...string) []string {
 func TestCompletionOfCommandsAndOptions(t *testing.T) {
 	t.Setenv("RLOCK_URL", "redis://127.0.0.1:1") // nothing listens
 	require.Contains(t, completed(t, ""), "run")
+	require.Contains(t, completed(t, ""), "completion")
 	require.Equal(t, []string{"demo"}, completed(t, "--prefix", "p", "de"))
 	require.Equal(t, []string{"--no-wait"}, completed(t, "run", "--no"))
 	require.Equal(t, []string{"--url"}, completed(t, "unlock", "a", "--u"), "an option of the root")
@@ -145,4 +146,5 @@ func TestCompletionCommand(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, result{stdout: string(script)}, inProcess("completion", shell))
 	}
+	require.Contains(t, inProcess("--help").stdout, "   completion  print a script")
 }

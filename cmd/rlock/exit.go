@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -43,6 +44,21 @@ func (e *exitError) Unwrap() error { return e.err }
 func usagef(cmd *cli.Command, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &exitError{exitUsage, fmt.Errorf("%w (see %s --help)", err, cmd.FullName())}
+}
+
+// onUsageError is for what urfave/cli finds wrong.
+func onUsageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+	return usagef(cmd, "%w", err)
+}
+
+// noArguments is an action that takes none.
+func noArguments(action func(*cli.Command) error) cli.ActionFunc {
+	return func(_ context.Context, cmd *cli.Command) error {
+		if cmd.Args().Present() {
+			return usagef(cmd, "takes no arguments")
+		}
+		return action(cmd)
+	}
 }
 
 // exit returns the exit code for what a command returned, and the text to print.

@@ -81,10 +81,10 @@ func newApp(args []string) *cli.Command {
 			demoCommand(),
 			demoActorCommand(),
 			benchCommand(), benchWorkerCommand(),
-			{Name: "version", Usage: "print the version", Action: func(_ context.Context, cmd *cli.Command) error {
+			{Name: "version", Usage: "print the version", Action: noArguments(func(cmd *cli.Command) error {
 				cli.ShowVersion(cmd.Root())
 				return nil
-			}},
+			})},
 		},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if name := cmd.Args().First(); name != "" {
@@ -96,9 +96,7 @@ func newApp(args []string) *cli.Command {
 		ExitErrHandler:                func(context.Context, *cli.Command, error) {}, // execute does it
 	}
 	for _, cmd := range append(app.Commands, app) {
-		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-			return usagef(cmd, "%w", err)
-		}
+		cmd.OnUsageError = onUsageError
 		cmd.HideHelpCommand = cmd != app // or a lock could not be named h, or help
 		if cmd.CustomHelpTemplate == "" {
 			cmd.CustomHelpTemplate = commandHelp

@@ -48,6 +48,11 @@ func TestUsageErrorsAreOneLine(t *testing.T) {
 		{"unlock a", "want either --owner ID or --force"},
 		{"unlock --owner x --force a", "want either --owner ID or --force"},
 		{"demo x", "takes no arguments"},
+		{"version x", "takes no arguments"},
+		{"completion", "want one of bash, zsh, fish (see rlock completion --help)"},
+		{"completion tcsh", "want one of bash, zsh, fish"},
+		{"completion bash x", "takes no arguments"},
+		{"completion bash --frob", "-frob"},
 		{"--url redis://x demo", "takes no arguments"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
