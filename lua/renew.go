@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,23 +47,31 @@ func (r Renewal) answer(cmd once) error {
 
 // Renew extends leases in one pipeline. The errors are aligned with due; nil
 // means renewed, ErrNotOwner that there is nothing left to renew. A server that
-// does not know the script costs a second pipeline.
+// does not know the script costs a second pipeline, and so does a cluster slot that
+// moves: there a script with two keys is refused if one of them does not exist, as the
+// read hold of a writer does not. It is then sent with the key of the lock alone.
 func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	errs := make([]error, len(due))
 	all := make([]int, len(due))
 	for i := range due {
 		all[i] = i
 	}
-	unknown := renew(ctx, r, due, all, byHash, errs)
-	if len(unknown) > 0 {
-		renew(ctx, r, due, unknown, bySource, errs)
+	again := renew(ctx, r, due, all, byHash, errs)
+	if len(again) > 0 {
+		due = slices.Clone(due)
+		for _, n := range again {
+			if redis.HasErrorPrefix(errs[n], slotMoves) {
+				due[n].keys = nil
+			}
+		}
+		renew(ctx, r, due, again, bySource, errs)
 	}
 	return errs
 }
 
-// renew sends the chosen renewals, fills in their errors and returns those
-// whose script the server does not know.
-func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, errs []error) (unknown []int) {
+// renew sends the chosen renewals, fills in their errors and returns those that were not
+// executed, and can be otherwise.
+func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, errs []error) (again []int) {
 	pipe := r.Pipeline()
 	cmds := make([]once, len(chosen))
 	for i, n := range chosen {
@@ -71,10 +80,11 @@ func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, e
 	}
 	_ = exec(ctx, pipe) // each command has its own error
 	for i, n := range chosen {
-		if err := cmds[i].Err(); err != nil && redis.HasErrorPrefix(err, unknownScript) {
-			unknown = append(unknown, n)
+		err := cmds[i].Err()
+		if redis.HasErrorPrefix(err, unknownScript) || redis.HasErrorPrefix(err, slotMoves) && len(due[n].keys) > 0 {
+			again = append(again, n)
 		}
 		errs[n] = due[n].answer(cmds[i])
 	}
-	return unknown
+	return again
 }

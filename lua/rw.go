@@ -111,7 +111,8 @@ func ReleaseRW(ctx context.Context, r Runner, g RW) (Released, error) {
 	return Released{PublishErr: g.refusal(answer.text(2))}, nil
 }
 
-// RenewalRW is a lease of g to extend by [Renew].
+// RenewalRW is a lease of g to extend by [Renew]. The key of a read hold is declared for
+// servers that insist on that, and left out while a cluster slot moves.
 func RenewalRW(g RW, lease time.Duration) Renewal {
 	return Renewal{Grant: g.Grant, Lease: lease, other: &rwRenewScript, keys: []string{g.hold(1)}, args: []any{g.Holds}}
 }

@@ -35,23 +35,43 @@ local function stranger(mode)
 end
 
 -- extend makes the lease of an owner and of each of its read holds at least so
--- long. PEXPIRE first and always: a server out of memory refuses HSET and SET as
--- a script's first write but not as its second.
-local function extend(lock, prefix, owner, shared, lease)
+-- long. It had some of those, and shall have others. PEXPIRE first and always: a server
+-- out of memory refuses HSET and SET as a script's first write but not as its second.
+--
+-- It fails if a hold that there was is not here, but on the other node of a cluster whose
+-- slot moves: a second one here would be in the way of that. A command with two keys is
+-- refused then if this node has one of them only.
+local function extend(lock, prefix, owner, had, shared, lease)
     redis.call('pexpire', lock, math.max(redis.call('pttl', lock), lease))
     for n = 1, shared do
         local key = hold(prefix, owner, n)
-        if redis.call('pttl', key) < lease then
+        local ttl = redis.call('pttl', key)
+        if ttl == -2 and n <= had then
+            redis.call('exists', lock, key)
+        end
+        if ttl < lease then
             redis.call('set', key, 1, 'px', lease)
         end
     end
 end
 
--- left returns what is left of a reader's lease, nil if that is over.
-local function left(prefix, owner, holds)
+-- elsewhere tells of a reply that the key is not here because the slot moves.
+local function elsewhere(reply)
+    return type(reply) == 'table' and string.find(reply.err, 'non local key', 1, true)
+end
+
+-- left returns what is left of a reader's lease, nil if that is over. A reader whose hold
+-- is on another node, as the slot moves, counts as one for as long as the lock does.
+local function left(lock, prefix, owner, holds)
     local most
     for n = 1, holds do
-        local ttl = redis.call('pttl', hold(prefix, owner, n))
+        local key = hold(prefix, owner, n)
+        local ttl = redis.pcall('pttl', key)
+        if elsewhere(ttl) or ttl == -2 and elsewhere(redis.pcall('exists', lock, key)) then
+            ttl = redis.call('pttl', lock)
+        elseif type(ttl) == 'table' then
+            ttl = redis.call('pttl', key) -- fails again
+        end
         if ttl ~= -2 then
             most = math.max(most or ttl, ttl)
         end
@@ -82,7 +102,7 @@ local function readers(lock, prefix)
         if owner ~= 'mode' then
             local ttl
             if holds and string.find(owner, ':', 1, true) then
-                ttl = left(prefix, owner, holds)
+                ttl = left(lock, prefix, owner, holds)
             else
                 ttl = redis.call('pttl', lock)
             end

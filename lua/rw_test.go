@@ -71,7 +71,7 @@ type rwRequest struct {
 	writes, reads int // of count
 }
 
-func (r rwRequest) deliver(t require.TestingT, rdb *redis.Client) string {
+func (r rwRequest) deliver(t require.TestingT, rdb lua.Runner) string {
 	ctx, g := context.Background(), rw(r.owner)
 	var err error
 	switch r.script {

@@ -21,7 +21,7 @@ local _, shared, exclusive = look(KEYS[1], ARGV[2])
 if shared + exclusive == 0 or writes > 0 and exclusive == 0 then
     return 0
 end
-extend(KEYS[1], ARGV[3], ARGV[2], reads, tonumber(ARGV[1]))
+extend(KEYS[1], ARGV[3], ARGV[2], shared, reads, tonumber(ARGV[1]))
 for n = reads + 1, shared do
     redis.call('del', hold(ARGV[3], ARGV[2], n))
 end

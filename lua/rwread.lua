@@ -39,7 +39,7 @@ if KEYS[4] then
 end
 
 if shared > 0 then -- the answer to an earlier delivery was lost
-    extend(KEYS[1], ARGV[3], ARGV[2], shared, lease)
+    extend(KEYS[1], ARGV[3], ARGV[2], shared, shared, lease)
     return {1, token}
 end
 redis.call('set', KEYS[3], 1, 'px', ARGV[1])

@@ -1,7 +1,8 @@
 -- Extends the lease of an owner of a read/write lock.
 --
 -- KEYS[1]  lock
--- KEYS[2]  the owner's first read hold
+-- KEYS[2]  the owner's first read hold, for servers that want it declared; not while the
+--          slot of a cluster moves, when the script may have one key only
 -- ARGV[1]  lease, milliseconds; never shortens what is left
 -- ARGV[2]  owner
 -- ARGV[3]  what the keys of read holds begin with
@@ -12,5 +13,5 @@ local _, shared, exclusive = look(KEYS[1], ARGV[2])
 if shared + exclusive == 0 then
     return 0
 end
-extend(KEYS[1], ARGV[3], ARGV[2], shared, tonumber(ARGV[1]))
+extend(KEYS[1], ARGV[3], ARGV[2], shared, shared, tonumber(ARGV[1]))
 return 1

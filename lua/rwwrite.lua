@@ -47,7 +47,7 @@ if KEYS[3] and (not held or token == '0') then -- or the counter has gone meanwh
     token = following(KEYS[3], token)
 end
 if held then -- the answer to an earlier delivery was lost
-    extend(KEYS[1], ARGV[3], ARGV[2], shared, tonumber(ARGV[1]))
+    extend(KEYS[1], ARGV[3], ARGV[2], shared, shared, tonumber(ARGV[1]))
     return {1, number(token)}
 end
 if mode == 'read' then -- all its readers were taken out

@@ -90,6 +90,7 @@ const (
 const (
 	argKey        = 3          // where the keys begin in a command
 	unknownScript = "NOSCRIPT" // the beginning of what a server says that does not know a script
+	slotMoves     = "TRYAGAIN" // likewise, of one that has some of several keys only, as their slot moves
 )
 
 // run sends the script and returns its reply. A server that does not know the script has

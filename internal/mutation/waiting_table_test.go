@@ -267,5 +267,18 @@ var ofWaiting = []mutation{
 		"a lease becomes shorter than its proof states", "rlock/nest.go",
 		"if g.proven.Load() {", "if false {",
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
+		"a writer is not renewed while a slot moves", "lua/renew.go",
+		"due[n].keys = nil", "_ = n",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
+	{
+		"a renewal makes a read hold that is on another node", "lua/rw.lua",
+		"if ttl == -2 and n <= had then", "if false then",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
+	{
+		"a reader whose hold is on another node is taken out", "lua/rw.lua",
+		"ttl == -2 and elsewhere(", "false and elsewhere(",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
 	},
 }

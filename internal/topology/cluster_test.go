@@ -224,3 +224,44 @@ func TestSlotMoves(t *testing.T) {
 		})
 	}
 }
+
+// A move that lasts for several leases costs neither a writer nor a reader its hold. A
+// writer has no key of a read hold, and a script that declares one that does not exist is
+// refused for as long as the slot moves.
+func TestSlotMovesUnderAReadWriteLock(t *testing.T) {
+	redistest.Long(t, "a cluster, and a move that lasts")
+	t.Parallel()
+	const lease = 2 * time.Second
+	cluster := redistest.StartCluster(t, 2, 0)
+	c := clientOn(t, cluster.Client(t), nil)
+	var held []context.Context
+	var holds []*rlock.Hold
+	for _, mu := range []*rlock.Lock{
+		c.NewRWLock("{rw}written", rlock.WithLeaseTime(lease)).Writer(), c.NewRWLock("{rw}read", rlock.WithLeaseTime(lease)).Reader(),
+	} {
+		ctx, hold := lock(t, t.Context(), mu)
+		held, holds = append(held, ctx), append(holds, hold)
+	}
+	kept := func(step string) {
+		t.Helper()
+		enough := time.Now().Add(3 * lease)
+		for i, hold := range holds {
+			redistest.Eventually(t, "it is kept "+step, func() bool { return hold.Until().After(enough) || held[i].Err() != nil })
+			require.NoError(t, context.Cause(held[i]), "%s: %s", step, hold.Owner())
+		}
+	}
+	slot := cluster.Slot("{rw}")
+	to := cluster.Nodes[0]
+	if cluster.Owner(slot) == to {
+		to = cluster.Nodes[1]
+	}
+	move := cluster.BeginMove(slot, to)
+	kept("before the keys move")
+	move.MoveKeys()
+	kept("after the keys have moved")
+	move.Finish()
+	kept("on the new node")
+	for i, hold := range holds {
+		require.NoError(t, hold.Unlock(held[i]))
+	}
+}
