@@ -23,16 +23,16 @@ import (
 type Janitor struct {
 	Hosting
 
-	mu      sync.Mutex      // guards what follows
-	jobs    map[string]*job // by owner; nil before the first
-	due     schedule        // those of jobs that nobody does
-	busy    int             // those that somebody does
-	soon    int             // those that are not to wait
-	held    bool            // callers' requests are held back
-	hasty   bool            // the client closes: nothing waits for its time
-	trouble int             // attempts without an answer since the newest answer
-	retry   time.Time       // while there is trouble: not before
-	alarm   *time.Timer     // runs work; nil if nothing is left
+	mu      sync.Mutex    // guards what follows
+	jobs    map[name]*job // nil before the first
+	due     schedule      // those of jobs that nobody does
+	busy    int           // those that somebody does
+	soon    int           // those that are not to wait
+	held    bool          // callers' requests are held back
+	hasty   bool          // the client closes: nothing waits for its time
+	trouble int           // attempts without an answer since the newest answer
+	retry   time.Time     // while there is trouble: not before
+	alarm   *time.Timer   // runs work; nil if nothing is left
 }
 
 const (
@@ -54,10 +54,16 @@ type Hosting struct {
 // Leftover is what an owner may have left on a server.
 type Leftover struct {
 	Owner   string
+	Key     string                          // of the lock: that of a quorum lock and of its shares are different jobs
 	Lease   time.Duration                   // after which it has ended on its own
 	Likely  bool                            // the server has said that it has something of the owner, or has not answered
 	Release func(ctx context.Context) error // made once; answered also if there was nothing
 }
+
+// name is that of a job.
+type name struct{ key, owner string }
+
+func (l Leftover) name() name { return name{l.Key, l.Owner} }
 
 // job is an owner to be released.
 type job struct {
@@ -85,21 +91,21 @@ func (j *Janitor) SweepAgain(l Leftover) {
 	j.put(l, at, at.Add(l.Lease))
 }
 
-// put adds a job. One owner has one, which is done at the earliest of the times that
+// put adds a job. One owner of a lock has one, which is done at the earliest of the times that
 // were asked for, and once more at the latest.
 func (j *Janitor) put(l Leftover, at, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	one := j.jobs[l.Owner]
+	one := j.jobs[l.name()]
 	switch {
 	case one == nil && len(j.jobs) >= maxJobs:
 		return
 	case one == nil:
 		if j.jobs == nil {
-			j.jobs = make(map[string]*job)
+			j.jobs = make(map[name]*job)
 		}
 		one = &job{Leftover: l, at: at, until: until}
-		j.jobs[l.Owner] = one
+		j.jobs[l.name()] = one
 		heap.Push(&j.due, one)
 	case one.place < 0: // it may have been sent too early
 		one.again = latest(one.again, at)
@@ -131,7 +137,7 @@ func (j *Janitor) hurry(one *job, soon bool) {
 
 // drop forgets a job. mu is held.
 func (j *Janitor) drop(one *job) {
-	delete(j.jobs, one.Owner)
+	delete(j.jobs, one.name())
 	j.hurry(one, false)
 }
 

@@ -95,6 +95,22 @@ func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 	})
 }
 
+// What an owner has left of another lock is another job: that of a quorum lock and of its
+// share on one server.
+func TestFakeTimeOneJobForEachLockOfAnOwner(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		for _, key := range []string{"quorum", "share", "quorum"} {
+			left := h.left("me:1")
+			left.Key = key
+			h.Sweep(left, time.Now().Add(lease))
+		}
+		h.open.Wait()
+		require.Equal(t, []time.Duration{0, 0}, h.sent["me:1"])
+		require.Empty(t, h.jobs)
+	})
+}
+
 // A short lease does not make requests arrive sooner, nor a long one later.
 func TestFakeTimeArrivalAfterAnyLease(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{100 * time.Millisecond: minArrival, 24 * time.Hour: maxArrival} {

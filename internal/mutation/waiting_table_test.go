@@ -281,4 +281,9 @@ var ofWaiting = []mutation{
 		"ttl == -2 and elsewhere(", "false and elsewhere(",
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
 	},
+	{
+		"the share of an owner is released in place of all", "rlock/late.go",
+		"Key: g.lock.key, ", "",
+		"rlock", "TestFakeTimeQuorumReleasesAllAndAShare", quick,
+	},
 }
