@@ -34,18 +34,20 @@ func TestGrantByMessage(t *testing.T) {
 		"of a lock that asks replicas":    {lock: Lock{terms: terms{replicas: replicas{n: 1}}}},
 		"without the token that it needs": {lock: Lock{terms: terms{fenced: true}}},
 		"with the token that it needs":    {lock: Lock{terms: terms{fenced: true}}, token: 7, trusted: true},
+		"with a token that it cannot use": {token: 7, trusted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &grant{owner: "o", acquisition: acquisition{place: moment{sent, test.ticket}}}
+			g := &grant{owner: "o", lock: &test.lock, acquisition: acquisition{place: moment{sent, test.ticket}}}
 			w := &waiter{lock: &test.lock, queue: &queue{outlook: outlook{clock: moment{sent, 0}}}, attempt: g}
-			w.place.message = lua.Message{Owner: "o", Granted: true, Time: test.time, Claim: 5 * time.Second, Token: test.token}
+			w.place.message = lua.Message{Owner: "o", Granted: true, Time: test.time, Claim: 5 * time.Second, Token: test.token, Spare: 9}
 			got := w.granted(sent.Add(test.after))
 			require.Equal(t, test.trusted, got != nil)
 			require.Equal(t, !test.trusted, w.again, "it asks instead")
 			if got != nil {
 				require.Equal(t, sent.Add(test.since), got.sent)
 				require.Equal(t, 5*time.Second, got.initialLease)
-				require.Equal(t, test.token, got.token)
+				require.Equal(t, test.lock.fenced, got.token == 7)
+				require.Equal(t, test.lock.fenced, got.run.spare == 9)
 			}
 			require.False(t, w.place.message.Granted, "it is looked at once")
 		})
@@ -56,8 +58,9 @@ func TestGrantByMessage(t *testing.T) {
 // back with the lock. A grant that it has by a request keeps its token.
 func TestTokensOfAMessageThatNobodyLookedAt(t *testing.T) {
 	for _, owned := range []bool{false, true} {
-		g := &grant{owner: "o", acquisition: acquisition{token: 3}}
-		w := &waiter{lock: &Lock{}, queue: &queue{}, attempt: g}
+		l := &Lock{terms: terms{fenced: true}}
+		g := &grant{owner: "o", lock: l, acquisition: acquisition{token: 3}}
+		w := &waiter{lock: l, queue: &queue{}, attempt: g}
 		w.place.message = lua.Message{Owner: "o", Granted: true, Token: 7, Spare: 1024}
 		if owned {
 			w.got = g

@@ -120,8 +120,12 @@ func (w *waiter) granted(now time.Time) *grant {
 }
 
 // accept notes the tokens that come with the lock, be it held or passed on: the release
-// gives back what was reserved in vain.
-func (g *grant) accept(m lua.Message) { g.token, g.run.spare = m.Token, m.Spare }
+// gives back what was reserved in vain. A lock without fencing has none, whoever released it.
+func (g *grant) accept(m lua.Message) {
+	if g.lock.fenced {
+		g.token, g.run.spare = m.Token, m.Spare
+	}
+}
 
 // ours tells whether an owner is of this library and does not poll, so that its
 // release passes the lock on. Redisson's clients are named by a UUID.

@@ -286,4 +286,9 @@ var ofWaiting = []mutation{
 		"Key: g.lock.key, ", "",
 		"rlock", "TestFakeTimeQuorumReleasesAllAndAShare", quick,
 	},
+	{
+		"a lock without fencing has the token of the one before", "rlock/ticket.go",
+		"if g.lock.fenced {", "if true {",
+		"rlock", "TestGrantByMessage", quick,
+	},
 }
