@@ -39,6 +39,9 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
     local place, new = 0, 0
     if claim ~= '0' then
         place, new = stand(queue, owner, claim, how)
+        if type(place) == 'table' then
+            return place
+        end
     end
     if ttl == -2 then
         local told, _, next = serve(key, queue, counter, commands, false, nil, owner)

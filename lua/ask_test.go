@@ -158,16 +158,27 @@ func TestRefusedMessage(t *testing.T) {
 	}
 }
 
-// On a replica nobody is granted the lock, or has a ticket. Not even its holder is told that it
-// has it: the replica may be behind.
-func TestAskOnAReplica(t *testing.T) {
-	rdb := redistest.Start(t).Client(t)
-	w := newWaiters(t, rdb, grant)
-	put(t, rdb, "lock", own("a:1")+"=1 50s")
-	require.NoError(t, rdb.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
-	require.Contains(t, w.do(rdb, "a:1 ask P"), "READONLY")
-	reply, err := lua.Ask(t.Context(), rdb, grant(own("b:1")), time.Minute, lua.Ticket{Claim: claim}, 0)
-	require.True(t, reply.Place.None || says(err, "READONLY"), "%+v %v", reply, err)
-	_, err = lua.Release(t.Context(), rdb, grant(own("a:1")), lua.Ending{})
-	require.True(t, says(err, "READONLY"), "%v", err)
+// On a replica nobody is granted the lock, or has a ticket, and nobody is told that it is held:
+// not even its holder. The replica may be behind. A master without its replicas is the same.
+func TestAskWhereNothingIsWritten(t *testing.T) {
+	for code, refuse := range map[string]func(*redis.Client) error{
+		"READONLY":   func(rdb *redis.Client) error { return rdb.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err() },
+		"NOREPLICAS": func(rdb *redis.Client) error { return rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err() },
+	} {
+		t.Run(code, func(t *testing.T) {
+			rdb := redistest.Start(t).Client(t)
+			w := newWaiters(t, rdb, fenced)
+			w.do(rdb, "a:1 ask")
+			w.do(rdb, "c:1 ask -")
+			require.NoError(t, refuse(rdb))
+			for _, lock := range []func(string) lua.Grant{grant, fenced, fair} {
+				for _, call := range []string{"a:1 ask P", "b:1 ask P", "c:1 ask P"} {
+					w.lock = lock
+					require.Contains(t, w.do(rdb, call), code+" ", call)
+				}
+			}
+			_, err := lua.Release(t.Context(), rdb, grant(own("a:1")), lua.Ending{})
+			require.True(t, says(err, code), "%v", err)
+		})
+	}
 }

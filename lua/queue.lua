@@ -122,7 +122,9 @@ local function first(queue)
 end
 
 -- stand takes the last place for an owner, or keeps it in its own. It returns its
--- score, and 1 if it had no ticket before; 0 and -1 if the server refuses to keep it.
+-- score, and 1 if it had no ticket before; 0 and -1 if the server has no memory to keep
+-- it. Any other refusal, as that of a replica, is returned as it is: who has asked must
+-- not be told that the lock is held by such a server.
 -- A ticket whose owner hears stays one: a request to the contrary may be late, and if
 -- it is not, the owner is passed over.
 local function stand(queue, owner, claim, how)
@@ -141,7 +143,7 @@ local function stand(queue, owner, claim, how)
         end
         local added = redis.pcall('zadd', queue, string.format('%.0f', score), owner)
         if type(added) == 'table' then
-            return 0, -1
+            return string.find(added.err, 'OOM ', 1, true) and 0 or added, -1
         end
     end
     if redis.call('pttl', queue) < keep / 2 then

@@ -291,4 +291,9 @@ var ofWaiting = []mutation{
 		"if g.lock.fenced {", "if true {",
 		"rlock", "TestGrantByMessage", quick,
 	},
+	{
+		"a replica says that the lock is held", "lua/queue.lua",
+		"string.find(added.err, 'OOM ', 1, true) and 0 or added", "0",
+		"lua", "TestAskWhereNothingIsWritten", quick,
+	},
 }
