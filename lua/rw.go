@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 //go:embed rw.lua
@@ -88,6 +90,20 @@ func AcquireWrite(ctx context.Context, r Runner, g RW, lease, intent time.Durati
 	return reply, !answer.done && answer.int(3) == 1, err
 }
 
+// runApart runs the script once more, with its first key alone, if a server has only some
+// of the keys as their slot moves. The others are found where they are together with it.
+// The first error is returned if that does not do: what is there may be together soon.
+func (s *script) runApart(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+	answer, err := s.run(ctx, r, keys, args...)
+	if !redis.HasErrorPrefix(err, slotMoves) {
+		return answer, err
+	}
+	if answer, again := s.run(ctx, r, keys[:1], args...); again == nil || !strings.Contains(again.Error(), "non local key") {
+		return answer, again
+	}
+	return answer, err
+}
+
 // CountRW makes writes and reads the hold counts of g.Owner, which are not both
 // 0, and extends its leases to at least the given one. A writer left with reads
 // only has become one reader among others, which is announced. [ErrNotOwner]:
@@ -98,13 +114,13 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 	for n := range reads {
 		keys = append(keys, g.hold(n+1))
 	}
-	return owned(rwCountScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.Family.publish(), g.Channel))
+	return owned(rwCountScript.runApart(ctx, r, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.Family.publish(), g.Channel, g.Intent))
 }
 
 // ReleaseRW ends all that g.Owner holds, takes back its intent, and announces
 // what concerns others. ErrNotOwner: g.Owner held nothing.
 func ReleaseRW(ctx context.Context, r Runner, g RW) (Released, error) {
-	answer, err := rwReleaseScript.run(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.Family.publish(), g.Channel)
+	answer, err := rwReleaseScript.runApart(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.Family.publish(), g.Channel, g.Intent)
 	if err := owned(answer, err); err != nil {
 		return Released{}, err
 	}

@@ -60,6 +60,14 @@ local function elsewhere(reply)
     return type(reply) == 'table' and string.find(reply.err, 'non local key', 1, true)
 end
 
+-- drop deletes a key, unless it is elsewhere: there it ends by itself.
+local function drop(key)
+    local dropped = redis.pcall('del', key)
+    if type(dropped) == 'table' and not elsewhere(dropped) then
+        redis.call('del', key) -- fails again
+    end
+end
+
 -- left returns what is left of a reader's lease, nil if that is over. A reader whose hold
 -- is on another node, as the slot moves, counts as one for as long as the lock does.
 local function left(lock, prefix, owner, holds)

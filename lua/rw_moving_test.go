@@ -48,6 +48,22 @@ func TestReadWriteWhileTheSlotMoves(t *testing.T) {
 		{"a reader whose lease is over", []func(*testing.T, *redis.Client){reads("me:1", 0), reads("b:1", 10*s)}, nothing, "renew", split, "b:1=1,me:1=1,mode=read 20s; b:1#1 10s"},
 		{"a writer beside a reader whose hold has not moved", []func(*testing.T, *redis.Client){reads("b:1", 10*s), waits}, []string{lock, intent}, "write", "refused, 10s", "b:1=1,mode=read 10s; b:1#1 10s; intent of me:1"},
 		{"a writer beside a reader whose hold has moved", []func(*testing.T, *redis.Client){reads("b:1", 10*s), waits}, []string{holdKey("b:1", 1)}, "write", "refused, 10s", "b:1=1,mode=read 10s; b:1#1 10s; intent of me:1"},
+		{"a writer leaves, nothing has moved", []func(*testing.T, *redis.Client){writes}, nothing, "release", "done", ""},
+		{"a writer leaves, all has moved", []func(*testing.T, *redis.Client){writes}, all, "release", "done", ""},
+		{"a writer leaves, others wait", []func(*testing.T, *redis.Client){writes, waits}, []string{lock, intent}, "release", "done", ""},
+		{"a writer leaves, those who wait have moved", []func(*testing.T, *redis.Client){writes, waits}, []string{intent}, "release", "done", "; intent of w:1"},
+		{"a reader leaves, nothing has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, nothing, "release", "done", ""},
+		{"a reader leaves, all has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, all, "release", "done", ""},
+		{"a reader leaves, its hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, []string{first}, "release", "done", "; me:1#1 10s"},
+		{"a reader leaves, its hold has not moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, []string{lock}, "release", "done", "; me:1#1 10s"},
+		{"a reader leaves, the other's hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s), reads("b:1", 10*s)}, []string{holdKey("b:1", 1)}, "release", "done", "b:1=1,mode=read 10s; b:1#1 10s"},
+		{"a reader leaves, the other's hold has not moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s), reads("b:1", 10*s)}, []string{lock, first}, "release", "done", "b:1=1,mode=read 10s; b:1#1 10s"},
+		{"who only waits leaves", []func(*testing.T, *redis.Client){reads("b:1", 10*s)}, nothing, "release", "lua: not the owner", "b:1=1,mode=read 10s; b:1#1 10s"},
+		{"a writer counts", []func(*testing.T, *redis.Client){writes}, nothing, "count write", "done", "me:1:write=2,mode=write 20s"},
+		{"a writer counts, all has moved", []func(*testing.T, *redis.Client){writes}, all, "count write", "done", "me:1:write=2,mode=write 20s"},
+		{"a reader counts down", []func(*testing.T, *redis.Client){reads("me:1", 10*s, 10*s)}, nothing, "count", "done", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"a reader counts up, nothing has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, nothing, "count up", "TRYAGAIN", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"a reader counts up, all has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, all, "count up", "done", "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			from, to := cluster.Owner(slot), cluster.Nodes[0]
@@ -66,7 +82,16 @@ func TestReadWriteWhileTheSlotMoves(t *testing.T) {
 			if tc.moved == nil || len(tc.moved) > 0 {
 				move.MoveKeys(tc.moved...)
 			}
-			answer := rwRequest{script: tc.script, owner: "me:1", lease: 20 * s}.deliver(t, rdb)
+			r := rwRequest{script: tc.script, owner: "me:1", lease: 20 * s}
+			switch tc.script {
+			case "count write":
+				r.script, r.writes = "count", 2
+			case "count up":
+				r.script, r.reads = "count", 2
+			case "count":
+				r.reads = 1
+			}
+			answer := r.deliver(t, rdb)
 			move.MoveKeys()
 			move.Finish()
 			require.Contains(t, answer, tc.answer)

@@ -2,8 +2,8 @@
 -- Without a write hold any more, a writer becomes one reader among others.
 --
 -- KEYS[1]  lock
--- KEYS[2]  writer's intent
--- KEYS[3]  the owner's read holds, as many as it shall have
+-- KEYS     writer's intent, the owner's read holds, as many as it shall have: for servers
+--          that want them declared; not while the slot of a cluster moves
 -- ARGV[1]  lease, milliseconds; never shortens what is left
 -- ARGV[2]  owner
 -- ARGV[3]  what the keys of read holds begin with
@@ -11,6 +11,7 @@
 -- ARGV[5]  hold count of reads
 -- ARGV[6]  PUBLISH, SPUBLISH, or both
 -- ARGV[7]  channel
+-- ARGV[8]  writer's intent
 --
 -- reply    1  done
 --          0  the owner does not hold the lock, or not for writing any more: nobody gets that
@@ -23,7 +24,7 @@ if shared + exclusive == 0 or writes > 0 and exclusive == 0 then
 end
 extend(KEYS[1], ARGV[3], ARGV[2], shared, reads, tonumber(ARGV[1]))
 for n = reads + 1, shared do
-    redis.call('del', hold(ARGV[3], ARGV[2], n))
+    drop(hold(ARGV[3], ARGV[2], n))
 end
 if reads > 0 then
     redis.call('hset', KEYS[1], ARGV[2], reads)
@@ -35,7 +36,7 @@ if writes > 0 then
 elseif exclusive > 0 then
     redis.call('hset', KEYS[1], 'mode', 'read')
     redis.call('hdel', KEYS[1], writing)
-    redis.call('del', KEYS[2])
+    drop(ARGV[8])
     announce(ARGV[6], ARGV[7], '1')
 end
 return 1

@@ -2,20 +2,21 @@
 -- takes back its intent to write.
 --
 -- KEYS[1]  lock
--- KEYS[2]  writer's intent
--- KEYS[3]  the owner's first read hold
+-- KEYS     writer's intent, the owner's first read hold: for servers that want them
+--          declared; not while the slot of a cluster moves
 -- ARGV[1]  owner
 -- ARGV[2]  what the keys of read holds begin with
 -- ARGV[3]  PUBLISH, SPUBLISH, or both
 -- ARGV[4]  channel
+-- ARGV[5]  writer's intent
 --
 -- reply    {1, receivers}  released; receivers 0 if there was nothing to announce
 --          {1, -1, error}  released; the server refused the message
 --          {0}             the owner does not hold the lock
 local _, shared, exclusive = look(KEYS[1], ARGV[1])
 if shared + exclusive == 0 then
-    if redis.pcall('get', KEYS[2]) == ARGV[1] then
-        redis.call('del', KEYS[2])
+    if redis.pcall('get', ARGV[5]) == ARGV[1] then
+        redis.call('del', ARGV[5])
         announce(ARGV[3], ARGV[4], '0')
     end
     return {0}
@@ -31,7 +32,8 @@ local function occupied()
     if some == 'mode' then
         some = redis.call('hrandfield', KEYS[1])
     end
-    if some ~= 'mode' and redis.call('pttl', hold(ARGV[2], some, 1)) >= ttl / 2 then
+    local one = some ~= 'mode' and redis.pcall('pttl', hold(ARGV[2], some, 1))
+    if type(one) == 'number' and one >= ttl / 2 then
         return true
     end
     local _, last = readers(KEYS[1], ARGV[2])
@@ -42,12 +44,12 @@ local function occupied()
 end
 
 for n = 1, shared do
-    redis.call('del', hold(ARGV[2], ARGV[1], n))
+    drop(hold(ARGV[2], ARGV[1], n))
 end
 local message = '0'
 if exclusive > 0 then
     message = '1'
-    redis.call('del', KEYS[2]) -- whoever waits now gets a chance; who still waits after it says so again
+    drop(ARGV[5]) -- whoever waits now gets a chance; who still waits after it says so again
 else
     redis.call('hdel', KEYS[1], ARGV[1])
     if occupied() then

@@ -296,4 +296,9 @@ var ofWaiting = []mutation{
 		"string.find(added.err, 'OOM ', 1, true) and 0 or added", "0",
 		"lua", "TestAskWhereNothingIsWritten", quick,
 	},
+	{
+		"a read/write lock is not released while its slot moves", "lua/rw.go",
+		"keys[:1], args", "keys, args",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
 }
