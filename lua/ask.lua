@@ -53,7 +53,10 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
         elseif told ~= true and told[1] == -1 then -- no counter
             return told
         end
-        ttl, holder = redis.call('pttl', key), told == true and next or ''
+        ttl, holder = redis.call('pttl', key), next or ''
+        if ttl == -2 then -- the server refuses to hand it over: it is free, and next may ask
+            ttl, holder = 0, ''
+        end
     end
     local before = place > 0 and redis.call('zcount', queue, 1, '(' .. string.format('%.0f', place)) or 1
     if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies

@@ -144,7 +144,7 @@ func TestRefusedMessage(t *testing.T) {
 				"b:1 ask P -> refused by a:1, 20s, first, new",
 				"c:1 ask - -> refused by a:1, 20s, new",
 				"a:1 release -> done, not announced => | b:1P c:1-",
-				"c:1 ask - -> refused by , no end => | b:1P c:1-",
+				"c:1 ask - -> refused by , 0s => | b:1P c:1-",
 				"b:1 ask P -> acquired => b:1=1 20s | c:1-",
 				"b:1 release -> done => c:1=1 10s | !c:1", // it need not be told
 				"c:2 ask P -> refused by c:1, 10s, first, new",

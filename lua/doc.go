@@ -31,11 +31,13 @@
 // the caller repeats. NOSCRIPT is answered here, by sending the source; such a
 // script has not been executed.
 //
-// [Send] joins the acquires and releases of several callers to one script, and those
-// who ask for the same fair lock to another; each is a part with an outcome of its own.
+// [Send] joins the acquires of several callers to one script, their releases to another,
+// and so those who ask for a place in a queue; each is a part with an outcome of its own.
 // In Redis a script call costs as much as four or five of the commands in it.
 //
-// Scripts declare every key they touch, and only one wherever one is enough: in
-// a cluster a script with two keys fails with TRYAGAIN while its slot migrates.
-// Channels travel as arguments, they are not keys.
+// Scripts declare the keys they touch, but those of a read/write lock not the read holds
+// of other owners, and only one key wherever one is enough: in a cluster a script with
+// two keys fails with TRYAGAIN while its slot migrates, unless both exist on one node.
+// Renewals, counts and releases of read/write locks then go again with the key of the lock
+// alone. Channels travel as arguments, they are not keys.
 package lua
