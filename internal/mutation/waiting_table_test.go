@@ -267,6 +267,8 @@ var ofWaiting = []mutation{
 		"a lease becomes shorter than its proof states", "rlock/nest.go",
 		"if g.proven.Load() {", "if false {",
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
+	},
+	{
 		"a writer is not renewed while a slot moves", "lua/renew.go",
 		"due[n].keys = nil", "_ = n",
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
