@@ -253,7 +253,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 // stand notes where the server says that the waiter stands in its queue. queues.mu is held.
 func (w *waiter) stand(a answer[kind.Answer]) {
 	q, before := w.queue, w.place.held
-	w.place.Place, w.place.held = a.value.Place, a.value.Place.Time != 0 && !a.value.Place.None
+	w.place.Place, w.place.held = a.value.Place, a.value.Place.Held()
 	if w.place.held {
 		q.clock = moment{a.sent, w.place.Time}
 		w.attempt.place = q.clock

@@ -112,7 +112,7 @@ func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.D
 		return kind.Answer{
 			Acquired: r.Acquired,
 			Granted:  kind.Granted{Token: r.Token, Spare: r.Spare},
-			Refused:  kind.Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place},
+			Refused:  kind.Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place, Leftover: r.Place.Held()},
 		}, err
 	}
 	return kind.Answer{Acquired: true}, nil

@@ -92,10 +92,16 @@ func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
 		t.Run(fmt.Sprint("tickets ", tickets), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				_, l, f := newFake(t)
-				if !tickets {
-					l.notifier = announced{}
+				refusal := lua.Reply{TTL: time.Hour}
+				if tickets {
+					refusal.Place = lua.Place{Time: 1, First: true}
 				}
-				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{TTL: time.Hour}, nil }
+				f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+					if n == 1 { // asks without a ticket
+						return lua.Reply{TTL: time.Hour}, nil
+					}
+					return refusal, nil
+				}
 				_, _, err := l.TryLock(t.Context())
 				require.ErrorIs(t, err, ErrNotAcquired)
 				synctest.Wait()

@@ -136,7 +136,7 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	g.run = run{began: a.sent, spare: a.value.Spare}
 	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.doubt, g.answerLost || a.lost
 	g.attemptOpen = g.attemptOpen || a.open
-	g.leftState = g.leftState || a.value.Leftover
+	g.leftState = g.leftState || a.value.Leftover || a.doubt && o.Ticket.Claim > 0
 	return a
 }
 

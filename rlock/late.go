@@ -32,12 +32,13 @@ func (g *grant) late(a kind.Answer, err error) {
 		return
 	}
 	maybe := o == unknown && err != request.ErrUnread
-	switch {
-	case !g.keep(maybe):
-		g.clear(leftover{some: true, maybe: maybe})
-	default: // whoever has inherited the owner may have the lock by now
+	if g.keep(maybe) { // whoever has inherited the owner may have the lock by now
 		g.lock.askAgain(g.owner)
+		return
 	}
+	left := g.lock.newGrant(g.owner)
+	left.answerLost, left.leftState = true, true
+	left.clear(leftover{some: true, maybe: maybe})
 }
 
 // keep notes that an attempt has left something, to be released with the grant. It

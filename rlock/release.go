@@ -15,6 +15,7 @@ func (g *grant) abandon(acquired bool) {
 	g.state = released
 	g.mu.Unlock()
 	remains := g.takeLeft(true)
+	g.leftState = g.leftState || remains.some
 	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
 }
 

@@ -37,7 +37,6 @@ func (t ticketed) prepare(w *waiter) lua.Ticket {
 		q.tickets = make(map[string]*waiter)
 	}
 	q.tickets[w.attempt.owner] = w
-	w.attempt.leftState = true
 	return ticket
 }
 

@@ -82,3 +82,19 @@ func TestFakeTimeTicketsWereDropped(t *testing.T) {
 		require.Empty(t, tickets(t, f.rdb, "a"))
 	})
 }
+
+// A request that the server has surely not executed leaves no ticket, and so nothing that
+// Close would have to wait for.
+func TestFakeTimeNothingIsLeftByWhatWasNotExecuted(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c, err := rlock.New(f.rdb, &rlock.Options{Identity: rlock.Anonymous()})
+		require.NoError(t, err)
+		f.SetError("READONLY You can't write against a read only replica.")
+		_, _, err = c.NewFairLock("a").TryLockFor(t.Context(), time.Second)
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		closing := time.Now()
+		require.NoError(t, c.Close(t.Context()))
+		require.Equal(t, closing, time.Now())
+	})
+}

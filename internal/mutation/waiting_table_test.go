@@ -145,7 +145,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a late answer is not followed up", "rlock/late.go",
-		"case !g.keep(maybe):", "case !g.keep(maybe) && false:",
+		"if g.keep(maybe) {", "if g.keep(maybe) || true {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
@@ -302,5 +302,10 @@ var ofWaiting = []mutation{
 		"a read/write lock is not released while its slot moves", "lua/rw.go",
 		"keys[:1], args", "keys, args",
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
+	{
+		"what was not executed has left a ticket", "rlock/grant.go",
+		"a.doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
+		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
 	},
 }
