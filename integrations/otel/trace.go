@@ -103,7 +103,11 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 }
 
 // shared begins the span of a request that several calls share, if one of them is sampled.
-func (t *Telemetry) shared(ctx context.Context) (context.Context, func()) {
+// It runs in a goroutine of the library, where a panic would end the program. So what the
+// tracer panics with is dropped, and the request goes on without a span.
+func (t *Telemetry) shared(ctx context.Context) (request context.Context, end func()) {
+	request, end = ctx, func() {}
+	defer func() { _ = recover() }()
 	callers := rlock.Callers(ctx)
 	var links []trace.Link
 	sampled := false
@@ -114,8 +118,11 @@ func (t *Telemetry) shared(ctx context.Context) (context.Context, func()) {
 		}
 	}
 	if !sampled {
-		return ctx, func() {}
+		return ctx, end
 	}
-	ctx, span := t.tracer.Start(ctx, "rlock.request", trace.WithLinks(links...), trace.WithAttributes(keyCallers.Int(len(callers))))
-	return ctx, func() { span.End() }
+	within, span := t.tracer.Start(ctx, "rlock.request", trace.WithLinks(links...), trace.WithAttributes(keyCallers.Int(len(callers))))
+	return within, func() {
+		defer func() { _ = recover() }() // of End; a panic of the request itself goes on
+		span.End()
+	}
 }
