@@ -22,8 +22,8 @@ var (
 // Lease is what [Scheduler.Add] needs to know of a lease.
 type Lease[K comparable] struct {
 	Key      K             // what is renewed; need not be unique
-	Duration time.Duration // length of the lease
-	Renew    time.Duration // what each renewal asks for; 0 means Duration
+	Duration time.Duration // length of the lease; less than 0 means 0
+	Renew    time.Duration // what each renewal asks for; 0 or less means Duration
 	Sent     time.Time     // time.Now() just before the request that took the lease was sent
 	Fixed    bool          // never renewed: lost at the end of its window
 

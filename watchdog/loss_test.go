@@ -106,6 +106,21 @@ func TestAddRefusesALapsedLease(t *testing.T) {
 	})
 }
 
+// A negative length is none, and a negative Renew is not set, whenever Sent is.
+func TestAddTakesNegativeLengths(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, well)
+		e, err := d.Add(watchdog.Lease[string]{Duration: lease, Renew: -time.Second, Sent: time.Now()})
+		require.NoError(t, err)
+		require.Equal(t, lease, e.Asks())
+		e, err = d.Add(watchdog.Lease[string]{Duration: -lease, Renew: -lease, Sent: time.Now().Add(time.Hour)})
+		require.NoError(t, err)
+		require.Zero(t, e.Asks())
+		require.Equal(t, watchdog.Until(time.Now().Add(time.Hour), 0), e.Until())
+		e.Stop()
+	})
+}
+
 func TestStopIsFinal(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {

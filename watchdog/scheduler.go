@@ -73,6 +73,7 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 // window, less the guard, is over already, and [ErrClosed] after Close; the
 // caller must then not use the lease. Two leases with one key are two entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
+	l.Duration, l.Renew = max(l.Duration, 0), max(l.Renew, 0)
 	e := &Entry[K]{
 		scheduler: s, key: l.Key, onLost: l.OnLost, first: windowOf(l.Sent, l.Duration, l.Duration),
 		terms: terms{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
