@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// shortest is the least time from an attempt to the next, retries with their jitter aside.
+// A lease that would need a shorter one cannot be trusted anyway: drift takes longer.
+const shortest = time.Millisecond
+
 // Entry is a lease that a [Scheduler] looks after. Its methods may be called
 // from any goroutine.
 type Entry[K comparable] struct {
@@ -189,12 +193,13 @@ func (e *Entry[K]) lapse(now time.Time) bool {
 
 // confirm notes that when a request sent at sent was executed, at least left remained of
 // a lease of length d: all of it, if the request has armed it. It sets the next
-// attempt. A request overtaken by a confirmed one moves at most the window.
+// attempt, which is not sooner than shortest. A request overtaken by a confirmed one
+// moves at most the window.
 func (e *Entry[K]) confirm(sent time.Time, d, left, next time.Duration) {
 	w := e.window.Load().extend(windowOf(sent, d, left))
 	e.window.Store(&w)
 	if sent.After(e.sent) {
-		e.sent, e.next = sent, sent.Add(next)
+		e.sent, e.next = sent, sent.Add(max(next, shortest))
 		e.backoff, e.err = 0, nil
 	}
 }
@@ -261,8 +266,8 @@ func (e *Entry[K]) failed(a attempt[K], sent, now time.Time, err error) {
 	if a.number != e.attempts {
 		return
 	}
-	shortest := max(min(e.duration/20, 50*time.Millisecond), time.Millisecond)
-	e.backoff = min(max(2*e.backoff, shortest), bound(e.duration))
+	first := max(min(e.duration/20, 50*time.Millisecond), shortest)
+	e.backoff = min(max(2*e.backoff, first), bound(e.duration))
 	if retry := now.Add(e.backoff - rand.N(e.backoff/2)); retry.Before(e.next) {
 		e.next = retry
 	}
@@ -270,7 +275,7 @@ func (e *Entry[K]) failed(a attempt[K], sent, now time.Time, err error) {
 
 // bound is the longest that an attempt for a lease of length d may take.
 func bound(d time.Duration) time.Duration {
-	return max(d/6, time.Millisecond)
+	return max(d/6, shortest)
 }
 
 // slack is how early an attempt may go along with another, and how late it may

@@ -79,6 +79,38 @@ func TestOvertakenSuccessCountsFromItsOwnSend(t *testing.T) {
 	})
 }
 
+// However short a lease has become, its renewals do not chase one another.
+func TestShortestRenewal(t *testing.T) {
+	for name, become := range map[string]func(*watchdog.Lease[string]) (answer error, rearm time.Duration){
+		"renews less": func(l *watchdog.Lease[string]) (error, time.Duration) { l.Renew = 1; return nil, 0 },
+		"is looked at": func(l *watchdog.Lease[string]) (error, time.Duration) {
+			l.Renew = 1
+			return watchdog.Left(time.Hour), 0
+		},
+		"is armed for less": func(*watchdog.Lease[string]) (error, time.Duration) { return nil, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				l := watchdog.Lease[string]{Duration: time.Hour, Sent: time.Now()}
+				answer, rearm := become(&l)
+				d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
+					time.Sleep(10 * time.Microsecond)
+					return answer
+				})
+				e, err := d.Add(l)
+				require.NoError(t, err)
+				if rearm > 0 {
+					time.Sleep(time.Millisecond)
+					e.Rearm(time.Now(), rearm, false)
+				}
+				time.Sleep(100 * time.Millisecond)
+				require.True(t, e.Check())
+				require.InDelta(t, 100, len(d.seen()), 2)
+			})
+		})
+	}
+}
+
 // The second attempt succeeds, then the first is answered, which is no news.
 func TestStaleAnswerChangesNothing(t *testing.T) {
 	for _, stale := range []error{nil, errAway} {
