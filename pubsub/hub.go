@@ -20,8 +20,8 @@ type Options struct {
 	// after a failover, ends the connection at once, and so does another master of a
 	// cluster, for which the hub looks while there is no answer; one that the server
 	// has executed and that does not arrive does after 2 intervals, silence alone
-	// after 8, and they are also the time to open a connection. 0 means 500 ms; a
-	// negative value panics.
+	// after 8, and they are also the time to open a connection. 0 means 500 ms, less
+	// than 1 ms counts as that, and a negative value panics.
 	ProbeInterval time.Duration
 	// Linger is how long a channel stays subscribed after its last waiter has
 	// left, so that a hot lock does not resubscribe for every contention.
@@ -74,7 +74,7 @@ func NewHub(servers Servers, opts Options) *Hub {
 	if opts.ProbeInterval < 0 {
 		panic("pubsub: negative ProbeInterval")
 	}
-	opts.ProbeInterval = cmp.Or(opts.ProbeInterval, 500*time.Millisecond)
+	opts.ProbeInterval = max(cmp.Or(opts.ProbeInterval, 500*time.Millisecond), time.Millisecond)
 	opts.Linger = cmp.Or(opts.Linger, time.Second)
 	opts.Idle = cmp.Or(opts.Idle, 10*time.Second)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
