@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +104,35 @@ func TestAddRefusesALapsedLease(t *testing.T) {
 			require.ErrorIs(t, err, tt.want)
 			require.Equal(t, tt.want == nil, e != nil)
 		}
+	})
+}
+
+// odd is an error that looks at the entry it is about.
+type odd struct{ look func() }
+
+func (odd) Error() string { return "odd" }
+
+func (o odd) Is(error) bool {
+	o.look()
+	return false
+}
+
+// No mutex is held while methods of an error are called.
+func TestErrorThatUsesTheScheduler(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		var entry atomic.Pointer[watchdog.Entry[string]]
+		seen := make(chan time.Duration, 1)
+		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
+			if call > 1 {
+				return nil
+			}
+			return odd{func() { seen <- entry.Load().Asks() }}
+		})
+		e, lost := d.take("a", lease, false)
+		entry.Store(e)
+		require.Equal(t, lease, <-seen)
+		time.Sleep(time.Minute)
+		lost.requireNone(t)
 	})
 }
 

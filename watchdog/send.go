@@ -23,7 +23,11 @@ func (s *Scheduler[K]) send(batch []attempt[K], deadline time.Time) {
 		err := fmt.Errorf("watchdog: %d results for %d renewals", len(errs), len(batch))
 		errs = slices.Repeat([]error{err}, len(batch))
 	}
-	r := s.resolve(batch, sent, errs)
+	refused := make([]bool, len(errs))
+	for i, err := range errs {
+		refused[i] = errors.Is(err, ErrRefused) // calls methods of the error, so not under the mutex
+	}
+	r := s.resolve(batch, sent, errs, refused)
 	report(r.lost)
 	if r.failed > 0 {
 		s.log.Warn("watchdog: renewals failed", "failed", r.failed, "of", len(batch), "key", r.key, "error", r.err)
@@ -43,7 +47,7 @@ type results[K comparable] struct {
 }
 
 // resolve notes the results of a batch, except for entries that have ended.
-func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error) (r results[K]) {
+func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error, refused []bool) (r results[K]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -54,7 +58,7 @@ func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error)
 		switch {
 		case e.ended.Load():
 			continue
-		case errors.Is(err, ErrRefused):
+		case refused[i]:
 			e.end(err)
 			r.lost = append(r.lost, e)
 			continue
