@@ -106,7 +106,8 @@ func (h *Hub) Listens(channel string) bool {
 // Close wakes everybody for good: no waiter and no subscription is live any more. It
 // returns when the connection is closed and every goroutine has ended, or with the cause of
 // ctx, as a call may hang in the network for longer; such a call ends by the
-// time-outs of the source. A second call waits likewise.
+// time-outs of the source. A second call waits likewise. Close makes the calls that
+// subscriptions are due itself, whatever ctx says, and must not be called from one.
 func (h *Hub) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

@@ -32,8 +32,8 @@ type notice struct {
 // they return nothing else is heard from that server; others make some of them, such
 // as that of Close. So the functions must not block: they take note of what they are
 // told and return. No mutex of the hub is held meanwhile, and they may call its
-// methods and those of this subscription. A channel may have several subscriptions,
-// and waiters besides.
+// methods and those of this subscription, but not [Hub.Close], which would wait for
+// them. A channel may have several subscriptions, and waiters besides.
 //
 // Every subscription must be closed.
 func (h *Hub) Subscribe(channel string, message func(payload string), changed func()) *Subscription {

@@ -103,8 +103,8 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 
 // Close ends every entry with [ErrClosed] and every attempt's context, then
 // waits for the loop and the attempts in flight, but not longer than ctx, whose
-// cause it returns; what it did not wait for ends when RenewFunc returns. It
-// may be called again, but not from OnLost.
+// cause it returns; what it did not wait for ends when RenewFunc returns. Close
+// calls OnLost itself, whatever ctx says. It may be called again, but not from OnLost.
 func (s *Scheduler[K]) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
