@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -128,9 +129,24 @@ func (h *Hold) run(held context.Context, failed error, fn func(context.Context) 
 // unlockInto unlocks and joins an error to that of the work under the hold, unless the
 // work has returned it as its context's cause.
 func (h *Hold) unlockInto(ctx context.Context, err *error) {
-	if unlockErr := h.Unlock(ctx); unlockErr != nil && !errors.Is(*err, unlockErr) {
+	if unlockErr := h.Unlock(ctx); unlockErr != nil && !contains(*err, unlockErr) {
 		*err = errors.Join(*err, unlockErr)
 	}
+}
+
+// contains reports whether part is in the tree of err. Unlike errors.Is it asks no error
+// for its opinion: one that says yes to everything must not hide a loss.
+func contains(err, part error) bool {
+	if err == part {
+		return true
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return contains(e.Unwrap(), part)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return contains(err, part) })
+	}
+	return false
 }
 
 // Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of

@@ -277,6 +277,12 @@ func TestLossWhileARenewalHangs(t *testing.T) {
 	require.NoError(t, rivalHold.Unlock(rivalHeld))
 }
 
+// agreeable is an error that says that it is any other.
+type agreeable struct{}
+
+func (agreeable) Error() string { return "agreeable" }
+func (agreeable) Is(error) bool { return true }
+
 func TestLossJoinsTheErrorOfDo(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -290,6 +296,7 @@ func TestLossJoinsTheErrorOfDo(t *testing.T) {
 		"the context's":     func(ctx context.Context) error { return ctx.Err() },
 		"the cause":         context.Cause,
 		"own and context's": func(ctx context.Context) error { return errors.Join(own, ctx.Err()) },
+		"yes to everything": func(context.Context) error { return agreeable{} },
 	}
 	for kind, mu := range map[string]*rlock.Lock{"lock": c.NewLock("a"), "multi": rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))} {
 		for name, fn := range works {
