@@ -35,14 +35,24 @@ const (
 // Option is a setting of [New].
 type Option func(*Telemetry)
 
-// WithTracerProvider names where spans go, in place of the global provider.
+// WithTracerProvider names where spans go, in place of the global provider, which nil
+// leaves in place.
 func WithTracerProvider(p trace.TracerProvider) Option {
-	return func(t *Telemetry) { t.traces = p }
+	return func(t *Telemetry) {
+		if p != nil {
+			t.traces = p
+		}
+	}
 }
 
-// WithMeterProvider names where metrics go, in place of the global provider.
+// WithMeterProvider names where metrics go, in place of the global provider, which nil
+// leaves in place.
 func WithMeterProvider(p metric.MeterProvider) Option {
-	return func(t *Telemetry) { t.meters = p }
+	return func(t *Telemetry) {
+		if p != nil {
+			t.meters = p
+		}
+	}
 }
 
 // WithLockNames has spans and the histograms carry `rlock.name`: what of returns for the
@@ -70,11 +80,13 @@ type Telemetry struct {
 	histograms
 }
 
-// New returns a Telemetry.
+// New returns a Telemetry. An option that is nil is left out.
 func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{traces: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}
 	for _, opt := range opts {
-		opt(t)
+		if opt != nil {
+			opt(t)
+		}
 	}
 	t.tracer, t.meter = t.traces.Tracer(scope), t.meters.Meter(scope)
 	return t, t.histograms.create(t.meter)

@@ -77,6 +77,14 @@ func attributes(s sdktrace.ReadOnlySpan) map[attribute.Key]string {
 
 func nothing(context.Context) error { return nil }
 
+func TestNilOptions(t *testing.T) {
+	for _, opt := range []rlockotel.Option{nil, rlockotel.WithTracerProvider(nil), rlockotel.WithMeterProvider(nil), rlockotel.WithLockNames(nil)} {
+		telemetry, err := rlockotel.New(opt)
+		require.NoError(t, err)
+		require.NotNil(t, telemetry)
+	}
+}
+
 // Each call has exactly one span, below that of its caller; and each request that
 // several calls share has links to the spans of all of them.
 func TestSpansOfACrowd(t *testing.T) {
