@@ -279,3 +279,10 @@ func TestReleaseOfALoneReaderDeclaresItsKeys(t *testing.T) {
 		}
 	}
 }
+
+// Less than no reads are none.
+func TestCountOfNegativeReads(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	g := lua.RW{Grant: lua.Grant{Key: "lock", Owner: "a:1"}, Intent: "intent", Holds: "holds:"}
+	require.ErrorIs(t, lua.CountRW(t.Context(), rdb, g, time.Second, 1, -3), lua.ErrNotOwner)
+}
