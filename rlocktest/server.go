@@ -130,7 +130,7 @@ func (s *Server) Evict(key string) {
 
 // TakeOver gives the lock at key to an owner outside of the test, in place of
 // the present holder, if there is one. It returns the owner's name. Nobody
-// renews the lease, of ttl; zero means that it has no end. A read/write lock that is
+// renews the lease, of ttl; zero or less means that it has no end. A read/write lock that is
 // held becomes a writer's; what is free becomes a plain lock, which a read/write lock
 // finds to be of another kind.
 func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {

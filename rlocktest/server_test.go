@@ -166,11 +166,13 @@ func TestTakeOver(t *testing.T) {
 		require.InDelta(t, time.Minute, time.Since(start), float64(10*time.Millisecond))
 		require.NoError(t, hold.Unlock(ctx))
 
-		require.NotEqual(t, owner, server.TakeOver("a", 0))
-		_, _, err = mu.TryLock(t.Context())
-		var refused *rlock.NotAcquiredError
-		require.ErrorAs(t, err, &refused)
-		require.Negative(t, refused.TTL)
+		for _, ttl := range []time.Duration{0, -time.Second} {
+			require.NotEqual(t, owner, server.TakeOver("a", ttl))
+			_, _, err = mu.TryLock(t.Context())
+			var refused *rlock.NotAcquiredError
+			require.ErrorAs(t, err, &refused)
+			require.Negative(t, refused.TTL)
+		}
 	})
 }
 
