@@ -68,6 +68,27 @@ local function drop(key)
     end
 end
 
+-- intention returns the owner that says that it waits to write, nothing if none does; for a
+-- key that is no string, which is nobody's intent, and may be a lock, nil and its type.
+local function intention(key)
+    local whose = redis.pcall('get', key)
+    if type(whose) ~= 'table' then
+        return whose or nil
+    elseif elsewhere(whose) then
+        return nil
+    end
+    local what = redis.call('type', key).ok
+    if what == 'none' or what == 'string' then -- not the key is at fault: fail with that
+        redis.call('get', key)
+    end
+    return nil, what
+end
+
+-- retract ends anybody's intent, and tells whether there was one.
+local function retract(key)
+    return intention(key) and redis.call('del', key) == 1
+end
+
 -- left returns what is left of a reader's lease, nil if that is over. A reader whose hold
 -- is on another node, as the slot moves, counts as one for as long as the lock does.
 local function left(lock, prefix, owner, holds)

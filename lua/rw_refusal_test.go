@@ -40,7 +40,7 @@ func TestReadWriteOutOfMemory(t *testing.T) {
 // Where a script may run, but not every command in it, the error must not look
 // like a lock that is lost, or free.
 func TestReadWriteRefusedCommand(t *testing.T) {
-	for _, command := range []string{"-hmget", "-hset", "-pexpire", "-pttl", "-del", "-set", "-hdel", "-hrandfield"} {
+	for _, command := range []string{"-hmget", "-hset", "-pexpire", "-pttl", "-del", "-set", "-get", "-hdel", "-hrandfield"} {
 		t.Run(command, func(t *testing.T) {
 			s := redistest.Start(t)
 			admin := s.Client(t)

@@ -251,6 +251,50 @@ func TestReadWriteConflicts(t *testing.T) {
 	})
 }
 
+// What is not a string is nobody's intent, but a lock of that name, say. It is neither
+// waited for nor deleted.
+func TestReadWriteIntentConflicts(t *testing.T) {
+	const s = time.Second
+	intent := rw("").Intent
+	conflict := fmt.Sprintf("lua: key %q holds a hash", intent)
+	free := func(*testing.T, *redis.Client) {}
+	reader := func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, "me:1", 20*s) }
+	writer := func(t *testing.T, rdb *redis.Client) { putWriter(t, rdb, "me:1", 20*s) }
+	other := func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, "b:1", 20*s) }
+	for _, tc := range []struct {
+		name   string
+		call   rwRequest
+		before func(*testing.T, *redis.Client)
+		answer string // contains
+		after  string
+	}{
+		{"read", rwRequest{script: "read"}, free, conflict, ""},
+		{"read beside others", rwRequest{script: "read"}, other, conflict, "b:1=1,mode=read 20s; b:1#1 20s"},
+		{"read again", rwRequest{script: "read"}, reader, "done", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"write", rwRequest{script: "write"}, free, conflict, ""},
+		{"write beside others", rwRequest{script: "write"}, other, conflict, "b:1=1,mode=read 20s; b:1#1 20s"},
+		{"try", rwRequest{script: "try"}, free, conflict, ""},
+		{"write again", rwRequest{script: "write"}, writer, "done", "me:1:write=1,mode=write 20s"},
+		{"downgrade", rwRequest{script: "count", reads: 1}, writer, "done", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"release of a reader", rwRequest{script: "release"}, reader, "done", ""},
+		{"release of a writer", rwRequest{script: "release"}, writer, "done", ""},
+		{"release, free", rwRequest{script: "release"}, free, lua.ErrNotOwner.Error(), ""},
+		{"force of a writer", rwRequest{script: "force"}, writer, "was held: true", ""},
+		{"force, free", rwRequest{script: "force"}, free, "was held: false", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+				put(t, rdb, intent, "b:1=1 10s")
+				tc.before(t, rdb)
+				tc.call.owner, tc.call.lease = "me:1", 20*s
+				require.Contains(t, tc.call.deliver(t, rdb), tc.answer)
+				require.Equal(t, "b:1=1 10s", show(t, rdb, intent))
+				require.Equal(t, tc.after, showRW(t, rdb))
+			})
+		})
+	}
+}
+
 func TestReadWriteInspect(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
 		putWriter(t, rdb, "a:1", time.Minute)

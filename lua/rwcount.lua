@@ -36,7 +36,7 @@ if writes > 0 then
 elseif exclusive > 0 then
     redis.call('hset', KEYS[1], 'mode', 'read')
     redis.call('hdel', KEYS[1], writing)
-    drop(ARGV[8])
+    retract(ARGV[8])
     announce(ARGV[6], ARGV[7], '1')
 end
 return 1

@@ -14,7 +14,7 @@ if stranger(mode) then
     return {-1, KEYS[1], mode}
 end
 local removed = redis.call('del', KEYS[1])
-if redis.call('del', KEYS[2]) + removed > 0 then
+if retract(KEYS[2]) or removed > 0 then
     announce(ARGV[1], ARGV[2], '1')
 end
 return {removed}

@@ -23,6 +23,10 @@ if shared == 0 then
     end
     local intent = redis.call('pttl', KEYS[2])
     if intent >= 0 then
+        local what = redis.call('type', KEYS[2]).ok
+        if what ~= 'string' then
+            return {-1, KEYS[2], what}
+        end
         return {0, intent, ''}
     end
 end

@@ -49,7 +49,7 @@ end
 local message = '0'
 if exclusive > 0 then
     message = '1'
-    drop(ARGV[5]) -- whoever waits now gets a chance; who still waits after it says so again
+    retract(ARGV[5]) -- whoever waits now gets a chance; who still waits after it says so again
 else
     redis.call('hdel', KEYS[1], ARGV[1])
     if occupied() then

@@ -28,11 +28,20 @@ if not held and mode ~= 'none' then
     if first and ARGV[4] == '0' then
         return {0, first, whose, 0}
     elseif first then
-        if type(redis.pcall('get', KEYS[2])) == 'table' then
-            return {-1, KEYS[2], redis.call('type', KEYS[2]).ok}
+        local _, what = intention(KEYS[2])
+        if what then
+            return {-1, KEYS[2], what}
         end
         redis.call('set', KEYS[2], ARGV[2], 'px', ARGV[4])
         return {0, first, whose, 1}
+    end
+end
+
+local awaited, what
+if not held then
+    awaited, what = intention(KEYS[2])
+    if what then
+        return {-1, KEYS[2], what}
     end
 end
 
@@ -59,5 +68,7 @@ if armed ~= 1 then
     redis.call('del', KEYS[1])
     return armed
 end
-redis.call('del', KEYS[2])
+if awaited then
+    redis.call('del', KEYS[2])
+end
 return {1, number(token)}

@@ -284,6 +284,16 @@ var ofWaiting = []mutation{
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
 	},
 	{
+		"a lock that is named like an intent is deleted", "lua/rw.lua",
+		"return intention(key) and redis.call('del', key) == 1", "return redis.call('del', key) == 1",
+		"lua", "TestReadWriteIntentConflicts", quick,
+	},
+	{
+		"a writer takes a lock for an intent", "lua/rwwrite.lua",
+		"if not held then\n    awaited", "if false then\n    awaited",
+		"lua", "TestReadWriteIntentConflicts", quick,
+	},
+	{
 		"the share of an owner is released in place of all", "rlock/late.go",
 		"Key: g.lock.key, ", "",
 		"rlock", "TestFakeTimeQuorumReleasesAllAndAShare", quick,
