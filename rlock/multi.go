@@ -21,7 +21,9 @@ import (
 // The members are waited for in the order of their keys, whatever the order given,
 // and only while those before are held: sets that overlap never wait for each
 // other. (Locks with the same key go by the address of their server as the client
-// knows it, then as given; a writer comes before its reader.) Members that are
+// knows it, quorum locks by those of all their servers, then as given; a writer comes
+// before its reader. Processes that know a server by different addresses, or by none, as
+// a cluster, have to give such locks in the same order.) Members that are
 // free, plain, of one client and one cluster slot, are taken in one script, all or none:
 // three uncontended plain locks are one round trip. That of a fair lock is not among them, as
 // others may queue for it. A member that is lost while others are waited for starts it all
@@ -91,9 +93,17 @@ func canonical(a, b *Lock) int {
 	return cmp.Or(
 		strings.Compare(a.slot, b.slot),
 		shared[a.shared]-shared[b.shared],
-		strings.Compare(a.client.address(), b.client.address()),
-		strings.Compare(a.key, b.key), // of quorum locks, and then only of this process
+		slices.Compare(a.addresses(), b.addresses()),
 	)
+}
+
+// addresses names the servers of a lock as far as they are known, in an order that is the
+// same in all processes.
+func (l *Lock) addresses() []string {
+	if q, ok := l.wire.(*quorum); ok {
+		return q.addresses
+	}
+	return []string{l.client.address()}
 }
 
 // address names the client's server as far as it is known.

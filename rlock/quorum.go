@@ -51,9 +51,9 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	}
 	l, key := clients[0].newLock(name, opts), clients[0].opts.Prefix+name
 	clients = slices.SortedFunc(slices.Values(clients), func(a, b *Client) int { return cmp.Compare(a.id, b.id) })
-	servers := make([]*kind.Server, len(clients))
+	servers, addresses := make([]*kind.Server, len(clients)), make([]string, len(clients))
 	for i, c := range clients {
-		servers[i] = &c.server
+		servers[i], addresses[i] = &c.server, c.address()
 		for _, other := range clients[:i] {
 			if c == other || c.server.RDB == other.server.RDB {
 				l.refuse(errors.New("a quorum lock needs independent servers: one is given twice"))
@@ -71,6 +71,14 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 		l.refuse(errors.New("WithRetention: only plain locks are kept"))
 	}
 	l.client, l.kind = clients[0], quorumKind
-	l.use(kind.NewQuorum(servers, key, l.fenced, l.lease))
+	slices.Sort(addresses)
+	l.use(&quorum{kind.NewQuorum(servers, key, l.fenced, l.lease), addresses})
 	return l
+}
+
+// quorum is what goes over the wire for a quorum lock, and where to: unlike the host and
+// the key, which are of this process, that is the same in all of them.
+type quorum struct {
+	*kind.Quorum
+	addresses []string // sorted
 }

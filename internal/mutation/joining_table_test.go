@@ -28,6 +28,11 @@ var ofJoining = []mutation{
 		"rlock", "TestMultiUnderALostMember", quick,
 	},
 	{
+		"processes wait for quorum locks as their hosts are", "rlock/multi.go",
+		"return q.addresses", "_ = q",
+		"rlock", "TestMultiOrderOfQuorumLocks", quick,
+	},
+	{
 		"each Unlock of a multi lock unlocks what it can", "rlock/multi.go",
 		"if !t.over.CompareAndSwap(false, true) {", "if t.over.Store(true); false {",
 		"rlock", "TestMultiUnlockTwiceAtOnce", quick,
