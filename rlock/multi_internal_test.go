@@ -71,3 +71,15 @@ func TestMultiOrderOfQuorumLocks(t *testing.T) {
 		)
 	})
 }
+
+// The key of a quorum lock has the prefix of the first client, whichever is the host.
+func TestMultiOrderOfPrefixes(t *testing.T) {
+	for host := range 3 {
+		c := make([]*Client, 3)
+		for i := range c {
+			i = (host + i) % len(c)
+			c[i] = clientAt(t, fmt.Sprintf("127.0.0.1:%d", i+1), &Options{Prefix: []string{"m:", "a:", "z:"}[i]})
+		}
+		requireOrder(t, c[0].NewLock("a"), NewQuorumLock("q", c), c[0].NewLock("z"))
+	}
+}

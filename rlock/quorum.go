@@ -73,6 +73,7 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	l.client, l.kind = clients[0], quorumKind
 	slices.Sort(addresses)
 	l.use(&quorum{kind.NewQuorum(servers, key, l.fenced, l.lease), addresses})
+	l.slot = key // the host may have another prefix
 	return l
 }
 
