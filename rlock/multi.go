@@ -21,8 +21,8 @@ import (
 // The members are waited for in the order of their keys, whatever the order given,
 // and only while those before are held: sets that overlap never wait for each
 // other. (Locks with the same key go by the address of their server as the client
-// knows it, quorum locks by those of all their servers, then as given; a writer comes
-// before its reader. Processes that know a server by different addresses, or by none, as
+// knows it, quorum locks by those of all their servers, then as given; there, a
+// writer comes before its reader. Processes that know a server by different addresses, or by none, as
 // a cluster, have to give such locks in the same order.) Members that are
 // free, plain, of one client and one cluster slot, are taken in one script, all or none:
 // three uncontended plain locks are one round trip. That of a fair lock is not among them, as
@@ -92,8 +92,8 @@ func canonical(a, b *Lock) int {
 	shared := map[bool]int{true: 1}
 	return cmp.Or(
 		strings.Compare(a.slot, b.slot),
-		shared[a.shared]-shared[b.shared],
 		slices.Compare(a.addresses(), b.addresses()),
+		shared[a.shared]-shared[b.shared],
 	)
 }
 

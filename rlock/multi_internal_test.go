@@ -83,3 +83,14 @@ func TestMultiOrderOfPrefixes(t *testing.T) {
 		requireOrder(t, c[0].NewLock("a"), NewQuorumLock("q", c), c[0].NewLock("z"))
 	}
 }
+
+// Of read/write locks of one name on two servers, one process writes the one and reads
+// the other, and a second process does the opposite.
+func TestMultiOrderOfReadersAndWriters(t *testing.T) {
+	processes(t, 2, func(c []*Client) {
+		first, second := c[0].NewRWLock("a"), c[1].NewRWLock("a")
+		requireOrder(t, first.Writer(), second.Reader())
+		requireOrder(t, first.Reader(), second.Writer())
+		requireOrder(t, first.Writer(), first.Reader(), second.Writer(), second.Reader())
+	})
+}
