@@ -22,8 +22,9 @@ import (
 // and only while those before are held: sets that overlap never wait for each
 // other. (Locks with the same key go by the address of their server as the client
 // knows it, quorum locks by those of all their servers, then as given; there, a
-// writer comes before its reader. Processes that know a server by different addresses, or by none, as
-// a cluster, have to give such locks in the same order.) Members that are
+// writer comes before its reader. Processes that know a server by different
+// addresses, or by none, as a cluster, have to give such locks in the same order.)
+// Members that are
 // free, plain, of one client and one cluster slot, are taken in one script, all or none:
 // three uncontended plain locks are one round trip. That of a fair lock is not among them, as
 // others may queue for it. A member that is lost while others are waited for starts it all

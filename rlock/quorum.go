@@ -40,7 +40,8 @@ import (
 //
 // The lease and prefix are those of the first client, where a LockOption does not
 // say otherwise. When one of the clients is closed nobody can lock any more
-// ([ErrClosed]); what is held goes on as long as a majority of the connections
+// ([ErrClosed]), other than under what is held; whoever waits is told at its next request,
+// 5.5 s later at most. What is held goes on as long as a majority of the connections
 // does, but ends if the client closed is the one that hosts the lock, which waits
 // for it. The client with the smallest id does.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {

@@ -20,7 +20,8 @@ import (
 //     wait forever.
 //   - Readers of a client join one another: while one asks, and for 2 ms from then
 //     on, the others enter without a request of their own, and share its owner,
-//     lease and loss. [WithoutHandoff] has each of them ask.
+//     lease and loss. Those that have to queue ask one after another, each when the
+//     one before is in. [WithoutHandoff] has each of them ask.
 //   - Writers are not starved. While one waits for readers to leave, no new
 //     reader of this library enters, in any process, other than to join one, so that
 //     it has to wait for those that were inside when it came. When a writer leaves, or becomes a

@@ -1,6 +1,9 @@
 package redistest
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Migration is the move of a slot, one step at a time: between them the source
 // answers ASK for keys that have left, and TRYAGAIN to commands of which some
@@ -51,6 +54,19 @@ func (m *Migration) Finish() {
 		_ = m.c.admin[node].Do(context.Background(), "CLUSTER", "SETSLOT", m.slot, "NODE", m.c.ids[m.to]).Err()
 	}
 	m.c.AwaitHealthy()
+	m.c.eventually("all nodes know the newest epoch: until then another move may get the same, and be taken back", m.c.sameEpoch)
+}
+
+// sameEpoch tells whether all nodes know the same newest change of who has which slots.
+func (c *Cluster) sameEpoch() bool {
+	epochs := make(map[string]bool)
+	for _, node := range c.Nodes {
+		info := c.admin[node].ClusterInfo(context.Background()).Val()
+		_, rest, _ := strings.Cut(info, "cluster_current_epoch:")
+		epoch, _, _ := strings.Cut(rest, "\r")
+		epochs[epoch] = true
+	}
+	return len(epochs) == 1
 }
 
 func (m *Migration) set(node *Server, state string, other *Server) {
