@@ -81,18 +81,18 @@ func TestOvertakenSuccessCountsFromItsOwnSend(t *testing.T) {
 
 // However short a lease has become, its renewals do not chase one another.
 func TestShortestRenewal(t *testing.T) {
-	for name, become := range map[string]func(*watchdog.Lease[string]) (answer error, rearm time.Duration){
-		"renews less": func(l *watchdog.Lease[string]) (error, time.Duration) { l.Renew = 1; return nil, 0 },
-		"is looked at": func(l *watchdog.Lease[string]) (error, time.Duration) {
+	for name, become := range map[string]func(*watchdog.Lease[string]) (rearm time.Duration, answer error){
+		"renews less": func(l *watchdog.Lease[string]) (time.Duration, error) { l.Renew = 1; return 0, nil },
+		"is looked at": func(l *watchdog.Lease[string]) (time.Duration, error) {
 			l.Renew = 1
-			return watchdog.Left(time.Hour), 0
+			return 0, watchdog.Left(time.Hour)
 		},
-		"is armed for less": func(*watchdog.Lease[string]) (error, time.Duration) { return nil, 1 },
+		"is armed for less": func(*watchdog.Lease[string]) (time.Duration, error) { return 1, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				l := watchdog.Lease[string]{Duration: time.Hour, Sent: time.Now()}
-				answer, rearm := become(&l)
+				rearm, answer := become(&l)
 				d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
 					time.Sleep(10 * time.Microsecond)
 					return answer
