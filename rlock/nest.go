@@ -85,12 +85,13 @@ func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 		}
 	}
 	left = len(g.holds) + g.followers
+	first := h.first()
 	switch {
 	case g.state == lost:
 		err = g.loss
 	case left == 0:
 		g.state = released
-	case h.counts && (g.current > 1 || g.followers > 0):
+	case first.counts && !slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.first() == first }):
 		one = true
 		g.current--
 	}
@@ -203,7 +204,11 @@ func (g *grant) correct() {
 
 // retract takes back a nested hold that the server may not know of.
 func (g *grant) retract(h *Hold) {
-	switch left, _, err := g.remove(h); {
+	left, one, err := g.remove(h)
+	if one { // what it was nested in was unlocked meanwhile
+		g.released(context.Background(), 1, nil)
+	}
+	switch {
 	case errors.Is(err, ErrLeaseLost) && left == 0: // and the Unlocks of the others have left it to this one
 		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	case err != nil:

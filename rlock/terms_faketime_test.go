@@ -133,3 +133,47 @@ func TestFakeTimeJoinedUnderAShorterHold(t *testing.T) {
 		require.NoError(t, nested.Unlock(nestedHeld))
 	})
 }
+
+// Readers that share a grant have each their own end in trace and figures: that of the last
+// hold under the first one, whoever stays, a member of a multi lock too, which has none.
+func TestFakeTimeEndsOfReaders(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		var released []time.Duration
+		c := f.client(t, &rlock.Options{Trace: rlock.Trace{
+			Released: func(_ context.Context, r rlock.Release) { released = append(released, r.Held) },
+		}})
+		rw := c.NewRWLock("a")
+		held, hold := lock(t, t.Context(), rw.Reader())
+		teamHeld, team := lock(t, t.Context(), rlock.NewMultiLock(rw.Reader(), c.NewLock("b")))
+		time.Sleep(time.Second)
+		require.NoError(t, hold.Unlock(held))
+		require.Equal(t, []time.Duration{time.Second}, released, "beside a member")
+		for _, k := range c.Stats().Kinds {
+			if k.Kind == rlock.KindRead {
+				require.EqualValues(t, 1, k.Released)
+				require.Zero(t, k.Held)
+			}
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, team.Unlock(teamHeld))
+
+		released = nil
+		held, hold = lock(t, t.Context(), rw.Reader())
+		nestedHeld, nested := lock(t, held, rw.Reader())
+		others, other := lock(t, t.Context(), rw.Reader())
+		require.Equal(t, hold.Owner(), other.Owner())
+		time.Sleep(time.Second)
+		require.NoError(t, hold.Unlock(held))
+		require.Empty(t, released, "a nested hold lives on")
+		time.Sleep(time.Second)
+		require.NoError(t, other.Unlock(others))
+		require.Equal(t, []time.Duration{2 * time.Second}, released)
+		time.Sleep(time.Second)
+		require.NoError(t, nested.Unlock(nestedHeld))
+		require.Equal(t, []time.Duration{2 * time.Second, 3 * time.Second}, released)
+		for _, k := range c.Stats().Kinds {
+			require.Zero(t, k.Held, k.Kind)
+		}
+	})
+}
