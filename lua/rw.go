@@ -98,10 +98,16 @@ func (s *script) runApart(ctx context.Context, r Runner, keys []string, args ...
 	if !redis.HasErrorPrefix(err, slotMoves) {
 		return answer, err
 	}
-	if answer, again := s.run(ctx, r, keys[:1], args...); again == nil || !strings.Contains(again.Error(), "non local key") {
+	if answer, again := s.run(ctx, r, keys[:1], args...); again == nil || !elsewhere(again) {
 		return answer, again
 	}
 	return answer, err
+}
+
+// elsewhere tells of an error that a key of a script is not there because the slot moves: as
+// most servers put it, or Redis 8.
+func elsewhere(err error) bool {
+	return strings.Contains(err.Error(), "non local key") || strings.Contains(err.Error(), "undeclared keys were accessed during rehashing")
 }
 
 // CountRW makes writes and reads the hold counts of g.Owner, which are not both

@@ -55,9 +55,11 @@ local function extend(lock, prefix, owner, had, shared, lease)
     end
 end
 
--- elsewhere tells of a reply that the key is not here because the slot moves.
+-- elsewhere tells of a reply that the key is not here because the slot moves: as most
+-- servers put it, or Redis 8.
 local function elsewhere(reply)
-    return type(reply) == 'table' and string.find(reply.err, 'non local key', 1, true)
+    return type(reply) == 'table' and (string.find(reply.err, 'non local key', 1, true)
+        or string.find(reply.err, 'undeclared keys were accessed during rehashing', 1, true))
 end
 
 -- drop deletes a key, unless it is elsewhere: there it ends by itself.
