@@ -67,10 +67,7 @@ func TestReadWriteWhileTheSlotMoves(t *testing.T) {
 		{"a reader counts up, all has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, all, "count up", "done", "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			from, to := cluster.Owner(slot), cluster.Nodes[0]
-			if from == to {
-				to = cluster.Nodes[1]
-			}
+			from, to := cluster.Owner(slot), cluster.Another(slot)
 			defer func() {
 				for _, node := range cluster.Nodes {
 					require.NoError(t, node.Client(t).FlushAll(t.Context()).Err())

@@ -91,7 +91,7 @@ func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 		err = g.loss
 	case left == 0:
 		g.state = released
-	case first.counts && !slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.first() == first }):
+	case first.counts && !g.hasUnder(first):
 		one = true
 		g.current--
 	}

@@ -125,7 +125,12 @@ func (h *Hold) lasts() bool {
 	first := h.first()
 	h.grant.mu.Lock()
 	defer h.grant.mu.Unlock()
-	return !h.unlocked || slices.ContainsFunc(h.grant.holds, func(other *Hold) bool { return other.first() == first })
+	return !h.unlocked || h.grant.hasUnder(first)
+}
+
+// hasUnder tells whether a live hold is under a first one, or is that. mu is held.
+func (g *grant) hasUnder(first *Hold) bool {
+	return slices.ContainsFunc(g.holds, func(h *Hold) bool { return h.first() == first })
 }
 
 // count returns how many holds of the grant are live.

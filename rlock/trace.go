@@ -14,10 +14,10 @@ import (
 // Trace is told what happens to the locks of a client: for spans, metrics, progress
 // lines and tests. Unset functions cost nothing. They are called without any mutex
 // held, possibly several at once. Start, Acquired and Released are called by the goroutine
-// that locks or unlocks, which waits for them. Waiting, Renewed, NotRenewed and Lost are called a
-// little later, in the order in which it happened, by a goroutine that also writes the
-// log: no lock depends on it, but as long as one of them, or the Logger, does not
-// return, nothing else is told. Up to 8,192 reports wait for it, and the log
+// that locks or unlocks, which waits for them. Waiting, Renewed, NotRenewed and Lost are
+// called a little later, in the order in which it happened, by a goroutine that also
+// writes the log: no lock depends on it, but as long as one of them, or the Logger, does
+// not return, nothing else is told. Up to 8,192 reports wait for it, and the log
 // says how many were dropped beyond that. [Client.Close] waits for them, and so must
 // not be called by them. A function that panics is logged and otherwise ignored. None of
 // Start, Acquired and Released may end its goroutine, as FailNow of a test does: the call

@@ -215,6 +215,16 @@ func (c *Cluster) RemoveNode(node *Server) {
 	c.AwaitHealthy()
 }
 
+// Another returns a node that does not have a slot, to move it there. The first two nodes are
+// masters.
+func (c *Cluster) Another(slot int) *Server {
+	c.tb.Helper()
+	if c.Owner(slot) == c.Nodes[0] {
+		return c.Nodes[1]
+	}
+	return c.Nodes[0]
+}
+
 // AwaitHealthy waits until all nodes that run serve, and agree on who has which
 // slots, and all replicas among them have caught up.
 func (c *Cluster) AwaitHealthy() {

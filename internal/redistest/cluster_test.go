@@ -23,11 +23,7 @@ func TestClusterMigration(t *testing.T) {
 		require.NoError(t, rdb.Set(t.Context(), k, "v", 0).Err())
 	}
 	slot := c.Slot("tag")
-	from := c.Owner(slot)
-	to := c.Nodes[0]
-	if from == to {
-		to = c.Nodes[1]
-	}
+	from, to := c.Owner(slot), c.Another(slot)
 	source := from.Client(t)
 
 	m := c.BeginMove(slot, to)

@@ -72,10 +72,7 @@ func TestMovedUnderLoad(t *testing.T) {
 	}
 	slot := cluster.Slot(key(0))
 	for range 4 {
-		to := cluster.Nodes[0]
-		if cluster.Owner(slot) == to {
-			to = cluster.Nodes[1]
-		}
+		to := cluster.Another(slot)
 		goOn()
 		move := cluster.BeginMove(slot, to)
 		goOn()

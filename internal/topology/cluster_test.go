@@ -205,10 +205,7 @@ func TestSlotMoves(t *testing.T) {
 					nested, inner := lock(t, held, mu)
 					require.NoError(t, inner.Unlock(nested), step)
 				}
-				to := cluster.Nodes[0]
-				if cluster.Owner(slot) == to {
-					to = cluster.Nodes[1]
-				}
+				to := cluster.Another(slot)
 				move := cluster.BeginMove(slot, to)
 				renewed("before the keys move")
 				move.MoveKeys()
@@ -251,10 +248,7 @@ func TestSlotMovesUnderAReadWriteLock(t *testing.T) {
 		}
 	}
 	slot := cluster.Slot("{rw}")
-	to := cluster.Nodes[0]
-	if cluster.Owner(slot) == to {
-		to = cluster.Nodes[1]
-	}
+	to := cluster.Another(slot)
 	move := cluster.BeginMove(slot, to)
 	kept("before the keys move")
 	move.MoveKeys()

@@ -58,10 +58,7 @@ func TestUnlockWhileASlotMoves(t *testing.T) {
 						awaitListeners(t, cluster, name, n+1)
 					}
 					time.Sleep(100 * time.Millisecond) // the newest of them queues
-					to := cluster.Nodes[0]
-					if cluster.Owner(slot) == to {
-						to = cluster.Nodes[1]
-					}
+					to := cluster.Another(slot)
 					move := cluster.BeginMove(slot, to)
 					s.move(cluster, move, name, "rlock_queue:"+name)
 					since := time.Now()
