@@ -121,15 +121,15 @@ func (g *grant) park(q *queue, now time.Time) bool {
 }
 
 // passable tells whether the grant may have another holder: it has a token for that one,
-// nothing is under way about the old one, and the lease is that of the lock. If the last hold
-// was a nested one with other terms, it has those.
+// and nothing is under way about the old one.
 func (g *grant) passable() bool {
-	return (!g.lock.fenced || g.run.spare > 0) && !g.unsettled() && g.entry.Asks() == g.lock.lease
+	return (!g.lock.fenced || g.run.spare > 0) && !g.unsettled()
 }
 
 // passOn ends the grant and returns one for the next holder, which is of the lock l: with
 // the same owner and what is left of the lease. There is none if the window is half over,
-// so that a run of short holds does not keep the loss of the lease from being noticed.
+// so that a run of short holds does not keep the loss of the lease from being noticed; nor if
+// the lease has other terms than the lock, those of a nested hold that was the last.
 // queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	heir := l.newGrant(g.owner)
@@ -144,7 +144,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	}
 	heir.mu.Lock() // OnLost waits until the grant is complete
 	defer heir.mu.Unlock()
-	entry, ok := g.entry.Pass(heir, heir.lose, now, g.initialLease/2)
+	entry, ok := g.entry.Pass(heir, heir.lose, now, g.initialLease/2, g.lock.lease)
 	if !ok {
 		return nil
 	}

@@ -120,7 +120,7 @@ func (g *grant) giveBack(ctx context.Context) error {
 // does not recall it from a client that does not know whether it has it.
 func (g *grant) keepOnServer(ctx context.Context) bool {
 	l := g.lock
-	if !g.passable() || l.client.closed.Load() {
+	if !g.passable() || g.entry.Asks() != l.lease || l.client.closed.Load() {
 		return false
 	}
 	k := l.queues.ask(g)

@@ -127,23 +127,20 @@ func (e *Entry[K]) Asks() time.Duration {
 	s := e.scheduler
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.fixed {
-		return 0
-	}
-	return e.renew
+	return e.asks()
 }
 
 // Pass ends the entry like [Entry.Stop], and returns one for another holder of the
 // same lease: with its window, and renewed when this one would have been. It
 // reports false, and changes nothing, if the entry has ended, if less than left
-// remains of the window at now, or while a renewal is under way, whose outcome would
-// reach nobody. The caller has just read now, and whoever takes the heir calls
+// remains of the window at now, if it does not ask for renew (see [Entry.Asks]), or while
+// a renewal is under way, whose outcome would reach nobody. The caller has just read now, and whoever takes the heir calls
 // [Entry.Check].
-func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left time.Duration) (heir *Entry[K], ok bool) {
+func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (heir *Entry[K], ok bool) {
 	s := e.scheduler
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.ended.Load() || e.flying > 0 || remaining(now, e.window.Load().until) < left {
+	if e.ended.Load() || e.flying > 0 || e.asks() != renew || remaining(now, e.window.Load().until) < left {
 		return nil, false
 	}
 	heir = &Entry[K]{
@@ -166,6 +163,14 @@ func (e *Entry[K]) report() {
 }
 
 // The methods below are called with the scheduler's mutex held.
+
+// asks is [Entry.Asks].
+func (e *Entry[K]) asks() time.Duration {
+	if e.fixed {
+		return 0
+	}
+	return e.renew
+}
 
 // end takes e out of the queue, for good. It reports false if e has ended
 // before, and so gives each entry exactly one end.

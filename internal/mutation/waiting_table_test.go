@@ -249,8 +249,8 @@ var ofWaiting = []mutation{
 		"lua", "TestRetained", quick,
 	},
 	{
-		"a lease with the terms of a nested hold is passed on", "rlock/handoff.go",
-		" && g.entry.Asks() == g.lock.lease", "",
+		"a lease with the terms of a nested hold is passed on", "watchdog/entry.go",
+		" || e.asks() != renew", "",
 		"rlock", "TestFakeTimeTermsEndWithTheGrant", quick,
 	},
 	{
