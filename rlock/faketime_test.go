@@ -111,6 +111,19 @@ func TestFakeTimeFixedLease(t *testing.T) {
 	})
 }
 
+// Nobody asks the server about a lease that is not renewed. So it is noticed only at the end
+// of the lease that the lock was removed.
+func TestFakeTimeFixedLeaseIsRemoved(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal()))
+		require.True(t, f.Del("a"))
+		<-held.Done()
+		require.Equal(t, lapse(20*time.Second), f.now())
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	})
+}
+
 func TestFakeTimeAnHourOfRenewals(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)

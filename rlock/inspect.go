@@ -45,7 +45,8 @@ func (l *Lock) inspect(ctx context.Context, _ lua.Runner) (lua.State, error) {
 
 // ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports
 // whether there was one. The holder learns of it at its next renewal, at the
-// latest; until then it may go on. [ErrUnavailable] leaves open whether it was
+// latest, or if it does not renew the lock, at the end of its lease; until then it may
+// go on. [ErrUnavailable] leaves open whether it was
 // removed: it is never repeated on its own, as that could remove the next grant
 // as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {

@@ -27,18 +27,18 @@ type Options struct {
 	// Default: none.
 	Prefix string
 
-	// LeaseTime is how long a lock outlives a holder that is gone; while the
-	// holder lives, each third of it renews the lease. From 10 ms to 10 years; a
-	// renewed one below a few hundred milliseconds is lost when the machine is
-	// busy. Default: [DefaultLeaseTime].
+	// LeaseTime is how long a lock outlives a holder that is gone. While the holder
+	// lives, the lease is renewed when a third of it is over. From 10 ms to 10 years;
+	// one of less than a few hundred milliseconds is lost when the machine is busy.
+	// Default: [DefaultLeaseTime].
 	LeaseTime time.Duration
 
 	// UnlockTimeout is how long an Unlock waits for Redis. Then it returns and
 	// goes on in the background. Default: [DefaultUnlockTimeout].
 	UnlockTimeout time.Duration
 
-	// ShardedPubSub chooses the channels in a cluster; see there what a fleet has
-	// to agree on. Default: [ShardedAuto].
+	// ShardedPubSub chooses the channels in a cluster. All clients of a lock have to
+	// agree on it. Default: [ShardedAuto].
 	ShardedPubSub ShardedPubSub
 
 	// Logger is told of what no caller gets as an error: lost leases, refused
@@ -51,7 +51,7 @@ type Options struct {
 	// version. [Anonymous] tells nothing.
 	Identity Identity
 
-	// Trace is told what happens. Default: nobody is.
+	// Trace has functions that are called when something happens. Default: none.
 	Trace Trace
 }
 
@@ -90,8 +90,9 @@ func WithLeaseTime(d time.Duration) LockOption {
 }
 
 // WithoutRenewal makes the lease a fixed one: it is not renewed, and the held
-// context ends with the trusted window. A nested hold that is renewed renews
-// the whole grant as long as it lives.
+// context ends with the trusted window. As nothing is sent meanwhile, a lock that
+// somebody removes by force is noticed only then, or by Unlock. A nested hold that is
+// renewed renews the whole grant as long as it lives.
 func WithoutRenewal() LockOption {
 	return func(l *Lock) { l.fixed = true }
 }
@@ -99,8 +100,8 @@ func WithoutRenewal() LockOption {
 // WithFencing makes every grant carry a token that is greater than those of all
 // earlier grants of the name: see [Hold.Token]. It keeps a counter beside the
 // lock, the one of Redisson's RFencedLock, and so needs access to a second key.
-// All users of a name should agree on it; below a grant that was
-// taken without, it is [ErrInvalidOption].
+// All users of a name should agree on it. A nested lock with it is [ErrInvalidOption] if
+// the outermost was taken without.
 func WithFencing() LockOption {
 	return func(l *Lock) { l.fenced = true }
 }

@@ -16,8 +16,8 @@ func unlockCommand() *cli.Command {
 		Usage:     "free a lock whose holder is gone",
 		UsageText: "rlock unlock NAME --owner ID | --force",
 		Description: `Frees the lock and wakes a waiter. A holder that is still alive notices at its
-next renewal, a third of its lease later at the latest; until then two may work
-at the same time. --owner frees the lock only if that owner still holds it, so
+next renewal, a third of its lease later at the latest, or when a lease that is
+not renewed is over; until then two may work at the same time. --owner frees the lock only if that owner still holds it, so
 it cannot hit whoever came next: take it from "rlock inspect". A read/write lock
 is known by its data: --force ends all readers, or the writer.
 
