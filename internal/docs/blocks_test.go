@@ -87,6 +87,8 @@ func TestCheckBlocks(t *testing.T) {
 	require.ErrorContains(t, c.check("err := mu.Do(ctx)\n"), "not enough arguments")
 	require.ErrorContains(t, c.check("err := mu.Do(ctx, work\n"), "missing ','")
 	require.ErrorContains(t, c.check("func f() { undeclared() }\n"), "undefined")
+	require.NoError(t, c.check("import (\n\t\"net\"\n)\n\nfunc f() net.IP { return nil }\n"), "a file")
+	require.ErrorContains(t, c.check("import (\n\t\"net\"\n)\n\nvar ctx context.Context\n"), "undefined: context")
 }
 
 // checker knows the packages that a block may use, by what the compiler has exported.
@@ -98,7 +100,7 @@ type checker struct {
 func newChecker(t *testing.T) *checker {
 	t.Helper()
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		"database/sql", "expvar", "net/http", "github.com/go-rlock/rlock/rlock")
+		"database/sql", "expvar", "net/http", "testing/synctest", "github.com/go-rlock/rlock/rlock", "github.com/go-rlock/rlock/rlocktest")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	require.NoError(t, err)
@@ -114,9 +116,17 @@ func newChecker(t *testing.T) *checker {
 }
 
 // check returns why the block does not compile. What is declared need not be used, and a
-// line of three dots stands for anything.
+// line of three dots stands for anything. A block with a group of imports is a file that
+// imports nothing else.
 func (c *checker) check(block string) error {
 	block = dots.ReplaceAllString(block, "panic(0)")
+	if strings.HasPrefix(block, "import (") {
+		file, err := parser.ParseFile(c.fset, "block", "package docs\n"+block, 0)
+		if err != nil {
+			return err
+		}
+		return c.compile(file)
+	}
 	var own string
 	for _, line := range importLine.FindAllString(block, -1) {
 		if !strings.Contains(imports, strings.TrimPrefix(line, "import ")) {
@@ -131,6 +141,11 @@ func (c *checker) check(block string) error {
 	if err != nil {
 		return err
 	}
+	return c.compile(file)
+}
+
+// compile returns why the file does not compile beside what it takes for granted.
+func (c *checker) compile(file *ast.File) error {
 	rest := "package docs\n" + imports
 	for name, declaration := range around {
 		if file.Scope.Lookup(name) == nil {

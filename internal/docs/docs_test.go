@@ -26,6 +26,9 @@ var (
 	// fuzzTarget is a package and its fuzz test, as the Makefile has them.
 	fuzzTarget = regexp.MustCompile(`\./[\w/]+:Fuzz\w+`)
 	target     = regexp.MustCompile(`\]\([^()]*\)`)
+
+	optionFunc  = regexp.MustCompile(`(?m)^func (With\w+)\(.*\) (?:Lock|Guard)Option$`)
+	optionField = regexp.MustCompile(`(?m)^type Options, field (\w+) `)
 )
 
 func TestRepository(t *testing.T) {
@@ -45,6 +48,27 @@ func TestFuzzTargets(t *testing.T) {
 	}
 	require.NotEmpty(t, want)
 	require.ElementsMatch(t, want, fuzzTarget.FindAllString(read(t, root, "Makefile"), -1))
+}
+
+// Whoever looks for a setting finds each of them on one page.
+func TestOptions(t *testing.T) {
+	root := os.DirFS("../..")
+	api, page := read(t, root, "api/rlock.txt"), read(t, root, "docs/choose.md")
+	options := optionFunc.FindAllStringSubmatch(api, -1)
+	require.Greater(t, len(options), 10)
+	for _, option := range options {
+		require.True(t, strings.Contains(page, "`"+option[1]+"("), option[1])
+	}
+	fields := optionField.FindAllStringSubmatch(api, -1)
+	require.Greater(t, len(fields), 5)
+	for _, field := range fields {
+		require.True(t, strings.Contains(page, "`Options."+field[1]+"`"), field[1])
+	}
+}
+
+// The README is read to its end only if it is short.
+func TestReadmeIsShort(t *testing.T) {
+	require.LessOrEqual(t, strings.Count(read(t, os.DirFS("../.."), "README.md"), "\n"), 200)
 }
 
 // What is wrong is found, and nothing else.
