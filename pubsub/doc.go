@@ -38,7 +38,7 @@
 // pause that grows from 10 ms to 1 s, on the server that is in charge by then;
 // nothing of the old connection is carried over.
 //
-// As long as somebody waits, the hub does not take silence for peace. After
+// While somebody waits, silence does not mean that the connection works. After
 // [Options].ProbeInterval without traffic it probes: it publishes a message to
 // itself through the command client. The longer everybody has been waiting, the
 // longer is that time: a quarter of the wait, up to 4 intervals, which are also the

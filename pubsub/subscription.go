@@ -1,6 +1,6 @@
 package pubsub
 
-// Subscription is an ear on one channel that is told by calls of functions. Its
+// Subscription listens to one channel, and calls the functions that it was made with. Its
 // methods may be called from any goroutine, and by its own functions.
 type Subscription struct {
 	hub     *Hub

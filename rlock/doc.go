@@ -47,21 +47,21 @@
 //
 // # Renewal and loss
 //
-// A watchdog renews the lease at each third of it. What ends a grant against the
+// A watchdog renews the lease when a third of it is over. What ends a grant against the
 // holder's will is reported through the context, with a [*LostError] as its
 // [context.Cause]: a removed or replaced key at the next renewal at the latest,
 // an unreachable server at the end of the window, without waiting for any reply.
 //
 // # Who holds it, who waits
 //
-// While a client holds a lock, or waits for one, for longer than a moment, it says on
-// the server who it is, and [WithPurpose] says what for: see [Identity]. `rlock top` and
-// `inspect` show it. Nothing in this package reads it, and no lock depends on it.
+// While a client holds a lock for long, or waits for one, it says on the server who it is,
+// and what for if a lock is made [WithPurpose]: see [Identity]. `rlock top` and `inspect`
+// show it. Nothing in this package reads it, and no lock depends on it.
 //
 // # Waiting
 //
 // The goroutines of a client that want the same lock queue in memory, first come,
-// first served, and the head asks the server for all of them. Clients queue on the
+// first served, and the first of them asks the server for all. Clients queue on the
 // server: in a sorted set beside the lock, `rlock_queue:{name}`, which has a ticket for
 // each client that waits for a plain lock, and for each call that waits for a fair one.
 // The script that releases a lock passes it on to the first ticket: it writes the
@@ -71,16 +71,16 @@
 //
 // A call of [Lock.Lock] takes this way:
 //
-//  1. It joins the queue in memory. Unless it is the head, it sleeps there.
-//  2. The head asks for the lock without a ticket. Most locks are free: that was all.
-//  3. Refused, it subscribes to its client's channel, and when the server has confirmed
-//     that, asks again and leaves a ticket. From then on it is told.
+//  1. It joins the queue in memory. Unless it is the first there, it sleeps.
+//  2. The first asks for the lock without a ticket. Most locks are free: that was all.
+//  3. If the server refuses, it subscribes to its client's channel. When the server has
+//     confirmed that, it asks again and leaves a ticket, for which it will get a message.
 //  4. The message grants it the lock. Its trusted window counts from a moment that is
 //     surely not after the grant, reckoned from the newest answer of the server, and
 //     the first renewal makes the claim the lease that was asked for.
 //
-// A waiter is in one of these states, and in each of them, but while it asks, it may be
-// given a grant of its own client in memory:
+// A waiter is in one of these states. Except while it asks, it may be given a grant of its
+// own client in memory:
 //
 //	blocked ──► asking ──► queued ──► (has the lock, or gives up)
 //	             ▲            │
@@ -88,13 +88,13 @@
 //
 //	blocked  another waiter is before it, or its client holds the lock
 //	asking   a request is under way
-//	queued   refused: it sleeps until it is told
+//	queued   the server refused: it sleeps until a message or a timer wakes it
 //
-// What has a waiter ask although it queues: a message without a grant, any doubt about
-// the subscription (lost, confirmed anew), the end of the holder's TTL (the first in
-// line at once, the others 0.2 to 0.6 s later), and 5 s in which nothing was heard.
-// One request of that kind repairs whatever was lost on the server. A waiter that cannot
-// hear asks after 50 ms, doubling to 1 s, and each 100 ms if it is the first in line.
+// A waiter that queues asks again after a message without a grant, when its subscription
+// was lost or is confirmed anew, at the end of the holder's TTL (the first ticket at once,
+// the others 0.2 to 0.6 s later), and after 5 s without a message. Such a request repairs
+// whatever was lost on the server. A waiter without a subscription asks after 50 ms,
+// doubling to 1 s, and each 100 ms if it has the first ticket.
 //
 // And the lock itself:
 //
@@ -108,32 +108,32 @@
 //	│               passes it on                   │ the waiter renews it
 //	└──────────────────────────────────────────────┘ (or lets it end, as a holder may)
 //
-// Whom nobody hears is passed over within the same script: PUBLISH tells how many
-// connections have received a message, on a single server and by SPUBLISH in a cluster.
-// A client that was granted the lock and let the claim lapse loses all its tickets for
-// that lock. A message for a waiter that has left makes its client release the lock at
-// once, which passes it on.
+// A client that does not receive the message is passed over in the same script: PUBLISH
+// tells how many connections have received it, on a single server and by SPUBLISH in a
+// cluster. A client that was granted the lock and let the claim lapse loses all its tickets
+// for that lock. If the message is for a waiter that has left, its client releases the lock
+// at once, which passes it on.
 //
 // Redisson's clients cannot queue. They listen on the unlock channel,
-// `redisson_lock__channel:{name}`; while any connection does, a release leaves the lock
+// `redisson_lock__channel:{name}`. While any connection does, a release leaves the lock
 // free, announces it there, and tells the first ticket to ask, so that both sides have
-// a chance. Ours listen there only while an owner that is none of ours holds the lock.
+// a chance. Clients of this library listen there only while Redisson, or a lock
+// [WithPolling], holds the lock.
 //
-// Plain locks are not fair: who asks for a lock that happens to be free gets it, also
-// past those who queue; the queue decides to whom a lock goes that is released while
-// others wait for it.
+// Plain locks are not fair: a call that finds the lock free gets it, also before those who
+// queue. The queue decides who gets a lock that is released while others wait for it.
 //
-// Who unlocks hands the grant on to the next goroutine in the queue in memory, so often
-// and so long as [WithHandoff] allows; then the lock is released on the server, and this
-// client's next head takes a ticket behind those of the others. With [WithRetention] the
-// grant may stay with the client although nobody here waits: until its next call takes
-// it, or somebody elsewhere recalls it.
+// An Unlock hands the grant on to the next goroutine in the queue in memory, as often and
+// for as long as [WithHandoff] allows. Then the lock is released on the server, and the
+// next goroutine of this client takes a ticket behind those of the others. With
+// [WithRetention] the grant may stay with the client although no goroutine of it waits:
+// until its next call takes it, or another client recalls it.
 //
-// Requests that are sent to one server at the same time share pipelines (group commit),
-// and most scripts of one kind in a pipeline are one. Nobody waits in order to be in
-// company. Whoever leaves takes his request along if it was not sent yet; the grant that
-// comes of one that was sent is released when its answer comes. While more is left
-// behind than a slow server can release, no new attempts are sent.
+// Requests that are sent to one server at the same time share pipelines, and most scripts
+// of one kind in a pipeline become one. No request waits for others to join it. When a
+// caller gives up, its request is taken back if it was not sent yet; what a request that was
+// sent acquires is released when its answer comes. While more is left behind than a slow
+// server can release, no new attempts are sent.
 //
 // # Kinds
 //
@@ -143,7 +143,7 @@
 //   - [Client.NewFairLock] grants in the order of arrival, over all processes.
 //   - [Client.NewRWLock] has readers and a writer, with Redisson's among them.
 //   - [NewMultiLock] holds several locks, or none.
-//   - [NewQuorumLock] is held by whom a majority of independent servers says.
+//   - [NewQuorumLock] is held by the owner on whom a majority of independent servers agrees.
 //
 // # When Redis does not answer
 //
@@ -154,13 +154,14 @@
 //
 // # What it does not promise
 //
-// Nothing done under a lease is safe once the holder is stopped for longer than
-// the lease without noticing; only a resource that checks the fencing token is
-// ([WithFencing]). Redis replicates asynchronously: a failover may forget a
+// A holder that is stopped for longer than its lease, in the middle of a statement, goes on
+// with it although somebody else may hold the lock. Only a resource that checks the fencing
+// token refuses that ([WithFencing]). Redis replicates asynchronously: a failover may forget a
 // grant, which [WithReplicas] makes unlikely and only [NewQuorumLock] rules out,
 // unless one of its servers forgets while it runs. A server that evicts keys may
-// forget a grant too. The holder then learns of it at the next
-// renewal, and so does whoever it has handed the grant on to.
+// forget a grant too. The holder then learns of it at the next renewal, and so does the
+// goroutine to which it has handed the grant on. A holder [WithoutRenewal] learns of it only
+// at the end of its lease.
 //
-// But for fair locks there is no strict order among processes: see above.
+// Only fair locks have a strict order among processes: see above.
 package rlock

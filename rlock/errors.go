@@ -13,8 +13,9 @@ import (
 // returned also names the lock and the cause.
 var (
 	// ErrNotAcquired: somebody else holds the lock and the wait, if there was
-	// one, is over. The error is a [*NotAcquiredError] and matches the error of
-	// the context that ended the wait as well.
+	// one, is over; or the context had ended before anything was asked. The error
+	// is a [*NotAcquiredError] and matches the error of the context that ended the
+	// wait as well.
 	ErrNotAcquired = errors.New("rlock: not acquired")
 
 	// ErrLeaseLost: the grant ended against the holder's will. Stop working on
@@ -69,7 +70,8 @@ func (e *LostError) Is(target error) bool { return target == ErrLeaseLost }
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// NotAcquiredError says that a lock was held by somebody else.
+// NotAcquiredError says that a lock was held by somebody else, or that nobody asked for it
+// because the context had ended.
 type NotAcquiredError struct {
 	Name   string        // of the lock; of a multi lock, of the member that somebody else held
 	Holder string        // the owner that held it when it was last seen, as in [State]; one of several readers; "" if the server did not tell

@@ -48,7 +48,7 @@ import (
 // longer than a minute after the last waiter.
 //
 // The lock is the one of [Client.NewLock] with that name, and has the same queue, so
-// the two exclude and wake each other and can be inspected alike; but who takes it by
+// the two exclude and wake each other and can be inspected alike. But a call that takes it by
 // NewLock while it is free, or by Redisson's getLock, may overtake those who queue. Redisson's
 // own fair lock queues in another way. While its queue exists for a name, that name
 // is [ErrKeyConflict].

@@ -11,9 +11,8 @@ import (
 )
 
 // Identity is who a client says it is, in the record that it keeps on the server while it
-// holds a lock, or waits for one, for longer than a moment. `rlock top`, `watch` and
-// `inspect` read the records: they are how one finds out who holds a lock, and why others
-// wait.
+// holds a lock for long, or waits for one. `rlock top`, `watch` and `inspect` read the
+// records, and show who holds a lock, and what for.
 //
 // A record is a hash rlock_client:<client id>, behind the prefix. It names the locks that
 // the client has held since their first renewal was due, and for ten seconds of a longer

@@ -25,7 +25,7 @@ import (
 // The holder stays the holder. It alone renews the lock, and its Unlock releases the lock,
 // whoever has joined: it must wait for them first, for the answer to the request or the end
 // of the child that it has given the proof to, as it waits for goroutines that work under
-// its context. Who has joined asks the server at each third of the lease whether the lock
+// its context. A client that has joined asks the server at each third of the lease whether the lock
 // is still held, and sooner if little of it is left. The context ends, with a [*LostError]
 // as its cause:
 //

@@ -75,12 +75,13 @@ func (l *Lock) Name() string { return l.name }
 // passed in.
 //
 // On an error nothing is held and the context passed in comes back:
-// [ErrNotAcquired] if ctx ended while somebody else held the lock,
+// [ErrNotAcquired] if ctx ended while somebody else held the lock, or before;
 // [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended, or
-// none to any waiter here for as long as a lease lasts (at least 5 s), [ErrLeaseLost] under the
-// context of a lost grant, [ErrKeyConflict], [ErrClosed] or [ErrInvalidOption].
-// The context's own error is matched as well. Lock returns soon after ctx ends,
-// also while Redis is silent.
+// none to any waiter of this client for as long as a lease lasts (at least 5 s);
+// [ErrLeaseLost] under the context of a lost grant; [ErrUpgrade] for a writer under the
+// context of a reader; [ErrNotReplicated] of a lock [WithReplicas]; [ErrKeyConflict],
+// [ErrClosed] or [ErrInvalidOption]. The context's own error is matched as well. Lock
+// returns soon after ctx ends, also while Redis is silent.
 //
 // An uncontended Lock, and a nested one, is one round trip. While calls wait, their
 // client asks every 5 s, and when the holder's TTL ends; they are told by message when

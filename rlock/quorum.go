@@ -10,8 +10,8 @@ import (
 )
 
 // NewQuorumLock returns the lock of that name on several independent servers
-// (Redlock): it is held by whom a majority of them says, so that it survives the
-// failure of the others, and also what a single server with replicas cannot
+// (Redlock): it is held by the owner on whom a majority of them agrees, so that it survives
+// the failure of the others, and also what a single server with replicas cannot
 // promise, a failover that forgets a grant. Each client stands for one server, a
 // master without replicas; three or five of them, an odd number. All must be
 // given wherever the name is used, in any order. Each keeps the data of a plain

@@ -37,8 +37,8 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // WithReplicas makes a grant count only when at least n replicas have it, for
 // which they have as long as timeout: from 1 ms to a tenth of the lease, at most
 // half a second. Otherwise it is released in the background, and the error is
-// [ErrNotReplicated], also while others would have been waited for. Who tries again at
-// once may be refused by what is being released. The question (WAIT) travels behind the
+// [ErrNotReplicated], also while others would have been waited for. A call that tries again
+// at once may be refused because the release is still on its way. The question (WAIT) travels behind the
 // attempt, in the same round trip; what it adds is the replicas' answer. An attempt that is refused asks as well, and so takes
 // up to timeout while replicas are away.
 //

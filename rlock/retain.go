@@ -19,10 +19,10 @@ import (
 //
 // After d, however often it was used meanwhile, the lock is released on the server, and the
 // next Lock acquires it again. Another client of this library that wants the lock need not
-// wait for that. It recalls the lock by a message, and gets it when it is unlocked, or one
-// round trip later if nobody holds it; its TryLock is refused, and a later one succeeds if
+// wait for that. It recalls the lock by a message, and gets it when it is unlocked, or in two
+// to three round trips if nobody holds it; its TryLock is refused, and a later one succeeds if
 // the lock was not taken again by then. Redisson's clients cannot recall it: they wait for
-// up to d, and for the hold that is live at its end, and so does who loses the message.
+// up to d, and for the hold that is live at its end, and so does a client that loses the message.
 //
 // A lock that is kept is renewed like one that is held, but no context depends on it: its
 // loss is not reported, and the next Lock acquires it again. If the process dies, the lock

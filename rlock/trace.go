@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/internal/report"
 )
 
-// Trace is told what happens to the locks of a client: for spans, metrics, progress
-// lines and tests. Unset functions cost nothing. They are called without any mutex
+// Trace has functions that a client calls when something happens to its locks: for spans,
+// metrics, progress lines and tests. Unset functions cost nothing. They are called without any mutex
 // held, possibly several at once. Start, Acquired and Released are called by the goroutine
 // that locks or unlocks, which waits for them. Waiting, Renewed, NotRenewed and Lost are
 // called a little later, in the order in which it happened, by a goroutine that also
