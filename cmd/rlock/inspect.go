@@ -138,8 +138,8 @@ func inspectCommand() *cli.Command {
 		Description: `Shows the owners of the lock, their hold counts, what is left of the lease, the
 newest fencing token and how many wait: places in the queue, and connections
 that listen for a release. A read/write lock is known by its data; its owners
-read or write. What their clients tell is shown as well, and that of the clients that
-wait, see "top". The exit status is 0 whether the lock is held or free.`,
+read or write. It also shows what the clients of holders and of waiters tell, see
+"top". The exit status is 0 whether the lock is held or free.`,
 		ShellComplete: completeName,
 		Flags:         []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {

@@ -30,10 +30,10 @@ func lsCommand() *cli.Command {
 		UsageText: "rlock ls [--json] [GLOB]",
 		Description: `Lists the locks whose names match GLOB, in Redis' own form: *, ?, [abc]. It goes
 through all keys of the database in small steps, which does not block the
-server; locks that come or go meanwhile may be shown or not. What counts is the
-look: a hash with fields like <client>:<number> and whole numbers in them.
-QUEUED is how many have a place in the queue of the lock: each client that waits
-for a plain lock, each call that waits for a fair one. A read/write lock has none.
+server; locks that come or go meanwhile may be shown or not. A key is taken for a
+lock if it is a hash with fields like <client>:<number> and whole numbers in them.
+QUEUED is how many wait in the queue of the lock on the server: clients for a plain
+lock, calls for a fair one. A read/write lock has no queue.
 WAIT and HOLDER are from what clients tell: the calls that wait for longer than a
 second, and host, program, process, purpose and time of who holds it, see "top".`,
 		Flags: []cli.Flag{jsonFlag()},

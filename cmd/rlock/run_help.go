@@ -8,11 +8,11 @@ Names that begin with "-" follow a "--" of their own.`
 
 const runHelp = `
 Waiting:
-   Without -n and -w it waits without limit; nothing is polled. If Redis gives no
-   answer it is given up with 69: after one attempt, of 2s, with -n, when the wait
-   is over with -w, otherwise after the length of the lease, at least 5s. Then what
-   was asked is taken back, which takes a second more while Redis is silent. What
-   it refuses, such as a wrong password, is given up at once. A signal ends the wait.
+   Without -n and -w rlock waits without limit, and does not poll. If Redis gives no
+   answer, rlock ends with 69: with -n after one attempt, which takes 2s; with -w when
+   the wait is over; otherwise after the length of the lease, at least 5s. Before it
+   ends it withdraws its request, which takes a second more while Redis is silent. If
+   Redis refuses, as for a wrong password, it ends at once. A signal ends the wait.
 
 The command:
    It runs in a process group of its own, in the foreground if rlock is there and
@@ -20,8 +20,8 @@ The command:
    are passed on to the group; of those that rlock was started to ignore, COMMAND
    ignores HUP and INT only. When COMMAND ends, what is left of its group gets
    TERM and, after the time of -k, KILL; only then is the lock released. A daemon
-   that is to outlive it needs a session of its own, and no share in the lock:
-   env -u RLOCK_HELD -u RLOCK_PROOF setsid ...
+   that is to outlive it needs a session of its own, and must not take the lock for
+   its own: env -u RLOCK_HELD -u RLOCK_PROOF setsid ...
    As process 1 of a container rlock reaps whatever lost its parent.
 
 If the lock is lost:

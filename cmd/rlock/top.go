@@ -26,10 +26,10 @@ func topCommand() *cli.Command {
 		Description: `Shows the locks that clients tell about: those that were held when their first
 renewal was due, or for 10s, and those that a call waits for longer than a second;
 with GLOB only those whose names match. Each client writes a record every 10s at
-most, so what is new may come so late, and calls that wait may be as old. Who
-holds a lock, and for how long still, is asked at each look. A lock of a client
-without a record, as Redisson is, shows when others wait for it. The keyspace is
-not scanned.
+most: what has begun since then is missing, and calls that have ended since then
+are still shown. Who holds a lock, and what is left of its lease, is asked at each
+look. A lock of a client without a record, such as Redisson, is shown when others
+wait for it. The keyspace is not scanned.
 
 HELD is how long the holder has had it, or "kept" if its client keeps it for its own
 next use and nobody holds it. TTL is what is left of its lease, WAIT how many calls

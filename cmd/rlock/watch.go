@@ -25,8 +25,8 @@ func watchCommand() *cli.Command {
 		UsageText: "rlock watch [--json] [--interval D] GLOB",
 		Description: `Prints a line for each event of the locks whose names match GLOB:
 
-   released  somebody has announced that the lock is free, or for readers and writers
-             that waiting is worth a try: also a writer that reads on, or gives up
+   released  somebody has announced that the lock is free; of a read/write lock also
+             that a writer has become a reader, or has given up waiting
    held      who holds a lock for long, when that is first seen
    passed    another owner holds it now
    free      nobody holds it any more, and no release was heard
