@@ -24,10 +24,9 @@ import (
 // knows it, quorum locks by those of all their servers, then as given; there, a
 // writer comes before its reader. Processes that know a server by different
 // addresses, or by none, as a cluster, have to give such locks in the same order.)
-// Members that are
-// free, plain, of one client and one cluster slot, are taken in one script, all or none:
-// three uncontended plain locks are one round trip. That of a fair lock is not among them, as
-// others may queue for it. A member that is lost while others are waited for starts it all
+// Plain members of one client that are free are taken in one script, all or none, unless
+// they are in different slots of a cluster: three uncontended plain locks are one round
+// trip. Fair members are not among them, as others may queue for them. A member that is lost while others are waited for starts it all
 // over. Under a context that owns a member which is lost, the error is [ErrLeaseLost].
 //
 // Members that were taken in vain are unlocked before the call returns, or goes on in the
