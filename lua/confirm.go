@@ -12,8 +12,8 @@ var confirmSource string
 var confirmScript = newScript("confirm", confirmSource, 0)
 
 // Left is what [Renew] returns for a [Confirmation] of an owner that holds the lock: so
-// much was left of its lease; negative if that has no end. Who does not know it takes it
-// for an error.
+// much was left of its lease; negative if that has no end. Code that does not know it
+// takes it for an error.
 type Left time.Duration
 
 // Error says what is left.

@@ -47,7 +47,7 @@
 //
 //	nobody received the probe  commands go to another server, as after a
 //	                           failover: the connection is given up at once
-//	it was received, and does  the connection is deaf: it is given up 2 intervals
+//	it was received, and does  the connection is "deaf": it is given up 2 intervals
 //	not arrive                 after the answer, of which the second has a probe more
 //	another server is in       so says a map of the cluster that is loaded anew
 //	charge                     for the first two probes of a connection, twice
@@ -64,14 +64,14 @@
 //
 // With the default of 500 ms a wait costs two commands in each of its first two
 // seconds, 20 in its first 30, and one in 2 s after that: a thousand clients that
-// wait send 500 in a second. In return somebody who has just begun to wait is awake
-// 1 to 1.5 s after his connection became deaf, and 0.5 s after his command client
-// knows of another master; and somebody who has waited for long, up to 1.5 s later.
-// (Probes every 500 ms for ever would cost four times as much, and save somebody
-// who has waited for 8 s or more 0.75 s on average.) If the former master is
+// wait send 500 in a second. In return a caller that has just begun to wait is woken
+// 1 to 1.5 s after its connection became deaf, and 0.5 s after the command client
+// knows of another master; a caller that has waited for long, up to 1.5 s later.
+// (Probes every 500 ms for ever would cost four times as much, and save a caller
+// that has waited for 8 s or more 0.75 s on average.) If the former master is
 // silent, it takes 0.3 s after the other nodes of a cluster know of the new one,
-// once the silence is noticed; if it still answers, up to 6 s; and 4 s after a
-// connection has died without a sign that says who is at fault.
+// once the silence is noticed; if it still answers, up to 6 s. A connection that has
+// died without any sign is given up after 4 s.
 //
 // # A channel
 //
@@ -115,7 +115,7 @@
 //
 // # Subscriptions
 //
-// Whoever has to read the messages takes a [Hub.Subscribe] instead of a place in the
+// A caller that has to read the messages takes a [Hub.Subscribe] instead of a place in the
 // queue: one function is called with each payload, another where a waiter would be
 // woken because something has happened to the channel. What is noted under the hub's
 // mutex is called after it was released, by whoever released it, mostly the goroutine

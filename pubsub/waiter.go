@@ -13,8 +13,8 @@ type Waiter struct {
 }
 
 // C is readable when it is time to try. It holds one wake-up, however many there
-// were, and some are spurious. Whoever takes one owes the channel a try: the
-// others may depend on it.
+// were, and some are spurious. A caller that takes one must try: the others may
+// depend on it.
 func (w *Waiter) C() <-chan struct{} { return w.c }
 
 // Live reports whether messages reach this waiter now: the server has confirmed

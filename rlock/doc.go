@@ -15,7 +15,7 @@
 // arrives late, cannot touch another grant.
 //
 // A grant is held, then ended: by the Unlock of its last hold, or by its loss.
-// There is no way back; whoever locks again gets a new grant.
+// There is no way back; a call that locks again gets a new grant.
 //
 // # Ownership travels in the context
 //

@@ -8,16 +8,15 @@ import (
 )
 
 // NewFairLock returns a lock that is granted in the order in which its waiters
-// came to the server, over all processes. A release grants it to the first
-// waiter, who enters on the message alone, and wakes nobody else, so the cost of a
-// hand-over does not grow with the number of waiters: two commands, the release
-// and the next acquisition of whoever has released. If the next is a goroutine of
-// the same client, the answer to the release is the message; and goroutines of that
-// client who follow it, with nobody of another between them, pass the lock on in
-// memory, unless it has [WithoutHandoff] or [WithoutRenewal]. Whoever asks for it meanwhile
-// goes to the server when that is over, or after 2 ms, together with the others who do:
-// one command for many, if that is a single server that answers swiftly. For the
-// methods and the options see [Client.NewLock].
+// came to the server, over all processes. A release grants it to the first waiter by
+// one message, and wakes nobody else. So the cost of a hand-over does not grow with the
+// number of waiters: it is two commands, the release and the next acquisition of the
+// client that has released. If the first waiter is a goroutine of the same client, the
+// answer to the release is the message. Goroutines of that client that follow it
+// directly in the queue pass the lock on in memory, unless it has [WithoutHandoff] or
+// [WithoutRenewal]. Calls of the client that come meanwhile ask the server when that is
+// over, or after 2 ms, all together: on a single server that answers swiftly, by one
+// command. For the methods and the options see [Client.NewLock].
 //
 // Every waiting call has a ticket of its own in the queue on the server, also those of
 // one client, which says for all of them every 5 s that it is still there. A waiter
@@ -35,11 +34,11 @@ import (
 //   - A waiter that gives up takes its ticket out, or passes on what it was granted
 //     in that moment. If Redis cannot be reached, that is as if it had died.
 //   - A holder that dies delays the first waiter by what is left of its lease. If that
-//     one is dead too, another one asks 0.6 s later.
-//   - A lost message delays its addressee until its client notices that its subscription
-//     is deaf, after 1 to 1.5 s, and at most by 5.5 s.
+//     one is dead too, another one asks 0.2 to 0.6 s later.
+//   - A lost message delays the waiter that it is for until its client notices that no
+//     messages arrive, after 1 to 1.5 s, and at most by 5.5 s.
 //   - A lock that is removed while it is passed on in memory delays the next by a
-//     claim, as the server may grant it to one who has just had it.
+//     claim, as the server may grant it to a waiter that has just had it.
 //   - The lease of a hold that was granted by a message begins with the claim, and
 //     becomes the one asked for at the first renewal, 1 to 2 s later. With
 //     [WithoutRenewal] the waiter asks once more for the full lease.

@@ -36,10 +36,10 @@ const (
 //
 // All else is as without: grants, renewal and loss, one contender per client and
 // lock, first come, first served among its goroutines. What polling gives up is
-// promptness: a lock that was freed is noticed after up to a pause, and between
-// clients whoever asks first has it. Beside clients that queue, that is nobody who
-// polls: a release hands the lock to the next of them without it ever being free, so
-// those who poll get it when nobody waits. Have all users of a lock poll, or none. Owners
+// promptness: a lock that was freed is noticed after up to a pause, and of several
+// clients the first that asks gets it. Beside clients that queue, clients that poll get
+// it only when nobody waits, as a release hands it to the next in the queue without it
+// ever being free. Have all users of a lock poll, or none. Owners
 // of such locks are named `<client id>-poll:<n>`; to those who queue they are foreign, as
 // Redisson's are, and their releases are heard on the unlock channel.
 func WithPolling(p Polling) LockOption {

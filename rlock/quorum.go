@@ -40,10 +40,10 @@ import (
 //
 // The lease and prefix are those of the first client, where a LockOption does not
 // say otherwise. When one of the clients is closed nobody can lock any more
-// ([ErrClosed]), other than under what is held; whoever waits is told at its next request,
-// 5.5 s later at most. What is held goes on as long as a majority of the connections
-// does, but ends if the client closed is the one that hosts the lock, which waits
-// for it. The client with the smallest id does.
+// ([ErrClosed]), other than under what is held; a call that waits returns at its next
+// request, 5.5 s later at most. What is held goes on as long as a majority of the
+// connections does. But it ends if the closed client is the one with the smallest id,
+// which renews the lock; the Close of that client waits for the Unlock.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
 		l := &Lock{client: &Client{}, name: name}

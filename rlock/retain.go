@@ -32,12 +32,13 @@ import (
 // take it in memory. Each Lock has a fencing token of its own, if the lock has tokens.
 //
 // The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold
-// was shorter than that takes. All users of a name in a client should agree on d: whoever has
-// another one, or other options, or takes the lock as a member of a multi lock where it was
-// kept alone, waits for a release on the server; a TryLock is refused, and has the lock
+// was shorter than that takes. All users of a name in a client should agree on d. A call with
+// another d or other options, or of a multi lock with a member that was kept alone, waits
+// until the lock is released on the server; such a TryLock is refused, and has the lock
 // released. It is for locks from [Client.NewLock], not together with [WithoutRenewal],
 // [WithReplicas] and [WithPolling]. A lock that is kept is passed on in memory, also
-// [WithoutHandoff]; with [WithHandoff], d is over only when that budget is.
+// [WithoutHandoff]. After d it may still be passed on until the budget of [WithHandoff] is
+// used up.
 func WithRetention(d time.Duration) LockOption {
 	return func(l *Lock) {
 		if l.retention = d; d < 0 {

@@ -11,12 +11,13 @@ import (
 // ShardedPubSub says by which channels the clients of a Redis Cluster tell each
 // other that a lock is free. Those of PUBLISH reach every node, and so every
 // waiter, for the price of a message to every node; those of SPUBLISH stay on the
-// node of the lock. Who listens to one does not hear the other.
+// node of the lock. A client that listens to one does not hear the other.
 //
-// A mismatch does no harm to exclusion: who does not hear of a release, or that it was
-// granted the lock, notices it when it asks, every 5 s. A fleet that is about to change sets
-// ShardedBoth everywhere, which hears and tells all, then what it changes to. So
-// do Go processes beside Redisson ones that do not agree. Redisson's own setting,
+// If clients differ, locks still exclude each other, but a client that does not hear of a
+// release, or that it was granted the lock, notices it only when it asks, every 5 s. To
+// change the setting of many processes, set ShardedBoth everywhere first, which hears and
+// tells all, and then the new one. Use ShardedBoth also beside Redisson clients that have
+// another setting. Redisson's own setting,
 // shardedSubscriptionMode, has the values and the rule of Auto, On and Off; it
 // asks the first node that it reaches, once, when it starts.
 type ShardedPubSub int

@@ -43,7 +43,7 @@ type Renewal[K comparable] struct {
 // held, and when the server looked, so much of it was left. The window moves
 // accordingly. The longest that was left so far counts as the length of the lease, by which
 // it is looked at again, and given up in time; but no more than Renew.
-// Who does not know it takes it for an unknown outcome, which extends nothing.
+// Code that does not know it takes it for an unknown outcome, which extends nothing.
 type Left time.Duration
 
 // Error says what is left.
