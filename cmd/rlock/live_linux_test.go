@@ -180,3 +180,23 @@ func TestWatchingChangesNothing(t *testing.T) {
 	require.Equal(t, 1, granted, "one message to the next in the queue")
 	require.LessOrEqual(t, announced, 1, "when it is free")
 }
+
+// The releases of locks whose names, or whose prefix, begin with a hash tag are told, each
+// once.
+func TestWatchOfHashTags(t *testing.T) {
+	f := newFixture(t)
+	for _, args := range [][]string{{"watch", "--json", "{user}:*"}, {"--prefix", "{user}:", "watch", "--json", "*"}} {
+		rdb := f.Client(t)
+		p := begin(t, f.URL(), args...)
+		redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
+		for _, name := range []string{"a", "b"} {
+			f.hold("{user}:" + name)()
+			line, err := p.lines.ReadString('\n')
+			require.NoError(t, err)
+			require.Regexp(t, `"event":"released","lock":"({user}:)?`+name+`"`, line)
+		}
+		p.signal(unix.SIGTERM)
+		require.Zero(t, p.end().code)
+		redistest.Eventually(t, "it has gone", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 0 })
+	}
+}

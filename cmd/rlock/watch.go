@@ -151,18 +151,24 @@ func (w *watch) listen(ctx context.Context, glob string) <-chan string {
 		}
 	}
 	pattern := escapeGlob(w.server.prefix) + glob
-	for _, prefix := range unlockChannels() {
+	for _, kind := range unlockChannels() {
 		all := escapeGlob(w.server.prefix) + "*"
-		go w.hear(ctx, prefix, releases, prefix+":{"+pattern+"}", prefix+":{"+all+"}")
-		go w.hear(ctx, prefix, releases, prefix+":"+pattern, prefix+":"+all) // of names with a hash tag
+		go w.hear(ctx, unlocks{kind, false}, releases, kind+":{"+pattern+"}", kind+":{"+all+"}")
+		go w.hear(ctx, unlocks{kind, true}, releases, kind+":"+pattern, kind+":"+all)
 	}
 	return releases
+}
+
+// unlocks are channels on which releases are announced.
+type unlocks struct {
+	kind   string // what their names begin with
+	tagged bool   // of locks whose names have a hash tag
 }
 
 // hear subscribes to a pattern, as long as ctx allows, or to the other one: a user with few
 // rights may subscribe to no other pattern than a rule has. go-redis may not return at once
 // when ctx ends, and so nobody waits for the goroutine.
-func (w *watch) hear(ctx context.Context, prefix string, releases chan<- string, pattern, other string) {
+func (w *watch) hear(ctx context.Context, of unlocks, releases chan<- string, pattern, other string) {
 	ps := w.server.rdb.PSubscribe(ctx, pattern)
 	defer func() { _ = ps.Close() }()
 	for ctx.Err() == nil {
@@ -170,7 +176,7 @@ func (w *watch) hear(ctx context.Context, prefix string, releases chan<- string,
 		switch m := message.(type) {
 		case nil:
 			if redis.IsPermissionError(err) && other != "" {
-				go w.hear(ctx, prefix, releases, other, "")
+				go w.hear(ctx, of, releases, other, "")
 				return
 			}
 			if redis.IsPermissionError(err) {
@@ -179,8 +185,8 @@ func (w *watch) hear(ctx context.Context, prefix string, releases chan<- string,
 			}
 			time.Sleep(w.interval) // without a connection
 		case *redis.Message:
-			name, tagged, ok := lockOf(m.Channel, prefix, w.server.prefix)
-			if ok && tagged == !strings.HasPrefix(pattern, prefix+":{") && w.keep(name) { // both patterns may match
+			name, tagged, ok := lockOf(m.Channel, of.kind, w.server.prefix)
+			if ok && tagged == of.tagged && w.keep(name) { // the pattern of the others may match as well
 				select {
 				case releases <- name:
 				case <-ctx.Done():
