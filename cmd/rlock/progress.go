@@ -167,8 +167,8 @@ func granted(owner string, token int64, now time.Time) (time.Time, bool) {
 
 // clip cuts a line that would wrap and could not be rewritten then.
 func clip(s string, columns int) string {
-	if r := []rune(s); len(r) > columns {
-		return string(r[:max(columns-1, 0)]) + "…"
+	if cells(s) > columns {
+		return strings.TrimRight(fit(s, max(columns, 1)), " ")
 	}
 	return s
 }

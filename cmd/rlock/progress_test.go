@@ -46,6 +46,7 @@ func TestClip(t *testing.T) {
 	require.Equal(t, "äöü", clip("äöü", 3))
 	require.Equal(t, "äö…", clip("äöüß", 3))
 	require.Equal(t, "…", clip("äö", 0))
+	require.Equal(t, "ロ…", clip("ロック", 4), "each takes two columns")
 }
 
 // What is told of a wait after it leaves no line that nobody removes.
