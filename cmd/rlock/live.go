@@ -27,15 +27,22 @@ type controls struct {
 	quit   bool
 }
 
+// A picture is drawn on another screen, without a cursor. What is too wide for it, as when
+// the terminal becomes narrower while it is drawn, takes no second row.
+const (
+	beginPicture = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	endPicture   = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+)
+
 // live shows looks on a terminal, until a key or a signal ends it.
 func (t *top) live(ctx context.Context, in, out *os.File, first *topView) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &live{top: t, out: out, view: first, colours: newColours(os.Getenv("NO_COLOR") == "")}
 	undo := rawKeys(in)
-	_, _ = io.WriteString(out, "\x1b[?1049h\x1b[?25l") // another screen, no cursor
+	_, _ = io.WriteString(out, beginPicture)
 	defer func() {
 		cancel()
-		_, _ = io.WriteString(out, "\x1b[?25h\x1b[?1049l")
+		_, _ = io.WriteString(out, endPicture)
 		undo()
 	}()
 	keys, looks := readKeys(ctx, in), t.looks(ctx)
@@ -193,10 +200,12 @@ func (l *live) status() string {
 	return text + "  filter (/)  end (q)"
 }
 
-// draw shows the newest view. It writes over the picture before, so that nothing flickers.
+// draw shows the newest view. It writes over the picture before, so that nothing flickers. A
+// row is erased before it is written: behind one that is full, the cursor is on its last
+// character.
 func (l *live) draw() error {
 	columns, rows := size(l.out)
 	lines := l.shown().frame(columns, rows, l.skip, l.status(), l.colours)
-	_, err := io.WriteString(l.out, "\x1b[H"+strings.Join(lines[:min(len(lines), rows)], "\x1b[K\r\n")+"\x1b[K\x1b[J")
+	_, err := io.WriteString(l.out, "\x1b[H\x1b[K"+strings.Join(lines[:min(len(lines), rows)], "\r\n\x1b[K"))
 	return err
 }
