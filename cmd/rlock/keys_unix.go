@@ -32,6 +32,25 @@ func resizes() (resized <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
+// suspensions tells of Ctrl-Z.
+func suspensions() (suspended <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	notify(c, syscall.SIGTSTP)
+	return c, func() { signal.Stop(c) }
+}
+
+// suspend stops this process until its shell resumes it, if there is one that could.
+func suspend() {
+	if !new(terminal).managed() {
+		return
+	}
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-resumed
+}
+
 // size returns the columns and rows of a terminal, those of the smallest usual one if it
 // does not tell.
 func size(f *os.File) (columns, rows int) {

@@ -38,16 +38,16 @@ const (
 func (t *top) live(ctx context.Context, in, out *os.File, first *topView) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &live{top: t, out: out, view: first, colours: newColours(os.Getenv("NO_COLOR") == "")}
-	undo := rawKeys(in)
-	_, _ = io.WriteString(out, beginPicture)
+	undo := l.begin(in)
 	defer func() {
 		cancel()
-		_, _ = io.WriteString(out, endPicture)
 		undo()
 	}()
 	keys, looks := readKeys(ctx, in), t.looks(ctx)
 	resized, stop := resizes()
 	defer stop()
+	suspended, ignore := suspensions()
+	defer ignore()
 	for !l.quit {
 		if err := l.draw(); err != nil {
 			return err
@@ -58,6 +58,10 @@ func (t *top) live(ctx context.Context, in, out *os.File, first *topView) error 
 		case key := <-keys:
 			l.press(key)
 		case <-resized:
+		case <-suspended:
+			undo()
+			suspend()
+			undo = l.begin(in)
 		case look := <-looks:
 			if l.trouble = look.err; look.err == nil {
 				l.view = look.view
@@ -65,6 +69,16 @@ func (t *top) live(ctx context.Context, in, out *os.File, first *topView) error 
 		}
 	}
 	return nil
+}
+
+// begin takes the terminal, for pictures and keys. undo leaves it as it was.
+func (l *live) begin(in *os.File) (undo func()) {
+	keys := rawKeys(in)
+	_, _ = io.WriteString(l.out, beginPicture)
+	return func() {
+		_, _ = io.WriteString(l.out, endPicture)
+		keys()
+	}
 }
 
 // looked is the outcome of a look.

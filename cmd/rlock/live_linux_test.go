@@ -70,6 +70,35 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
+// Ctrl-Z gives the shell the terminal as it was, and fg brings the picture and the keys back.
+func TestTopIsSuspended(t *testing.T) {
+	srv := redistest.Start(t)
+	tells(t, srv.Client(t), record.Holds, "first")
+	s := onTerminal(t, shell(t, srv.URL(), `
+		"$SELF" top; echo "status $?"; stty -a; read x; echo "shell got $x"; fg; exit $?`))
+	s.shows("first")
+	s.types("\x1a")
+	s.shows(`\x1b\[\?25h\x1b\[\?1049l(?s).*status 147`) // SIGSTOP
+	s.shows(` icanon (?s).* echo `)
+	s.types("one\n")
+	s.shows(`shell got one(?s).*\x1b\[\?1049h.*first`)
+	s.types("q")
+	require.Zero(t, s.code())
+	s.shows(`\x1b\[\?1049l$`)
+}
+
+// Nobody could resume what a terminal has without a shell: Ctrl-Z does nothing.
+func TestTopWithoutAShell(t *testing.T) {
+	srv := redistest.Start(t)
+	tells(t, srv.Client(t), record.Holds, "first")
+	s := onTerminal(t, prepare(t, srv.URL(), "top"))
+	s.shows("first")
+	s.types("\x1a")
+	s.shows(`\x1b\[\?1049l(?s).*\x1b\[\?1049h.*first`)
+	s.types("q")
+	require.Zero(t, s.code())
+}
+
 // Ctrl-C ends it as well, and a pipe gets plain lines.
 func TestTopEnds(t *testing.T) {
 	srv := redistest.Start(t)
