@@ -42,7 +42,16 @@ type ownerView struct {
 	KeptMS   *int64 `json:"kept_ms,omitempty"` // nobody there holds it
 }
 
-// explain adds what the clients tell of a lock.
+// explain adds what the clients tell of locks.
+func explain(locks []lockView, records clientRecords) {
+	holds, waiting := records.holds(), records.waiting()
+	for i := range locks {
+		locks[i].explain(records, holds)
+		locks[i].Waiting = waiting[locks[i].Name]
+	}
+}
+
+// explain adds what the clients tell of the owners of a lock.
 func (v *lockView) explain(records clientRecords, holds map[holdKey]toldHold) {
 	for i := range v.Owners {
 		o := &v.Owners[i]
@@ -54,7 +63,6 @@ func (v *lockView) explain(records clientRecords, holds map[holdKey]toldHold) {
 			o.HeldMS, o.KeptMS = told.ages()
 		}
 	}
-	v.Waiting = records.waiting(v.Name)
 }
 
 // tells puts what the client of an owner tells into words; "" if that is nothing.
@@ -189,7 +197,9 @@ func find(ctx context.Context, client *rlock.Client, name string) (*rlock.Lock, 
 }
 
 func printState(w io.Writer, state rlock.State, records clientRecords, asJSON bool, now time.Time) error {
-	v := newLockView(state.Name, state.Holds, state.TTL)
+	one := []lockView{newLockView(state.Name, state.Holds, state.TTL)}
+	explain(one, records)
+	v := one[0]
 	for i := range v.Owners {
 		o := &v.Owners[i]
 		o.Reads = state.Shared[o.Owner]
@@ -197,7 +207,6 @@ func printState(w io.Writer, state rlock.State, records clientRecords, asJSON bo
 			o.Since = at
 		}
 	}
-	v.explain(records, records.holds())
 	if asJSON {
 		return printJSON(w, struct {
 			lockView

@@ -51,10 +51,7 @@ second, and host, program, process, purpose and time of who holds it, see "top".
 				return fmt.Errorf("%w: %w", rlock.ErrUnavailable, err)
 			}
 			records, _ := s.records(ctx) // who may look at locks only is still shown those
-			holds := records.holds()
-			for i := range locks {
-				locks[i].explain(records, holds)
-			}
+			explain(locks, records)
 			return printLocks(cmd.Root().Writer, locks, cmd.Bool("json"))
 		},
 	}

@@ -170,17 +170,19 @@ type waitingView struct {
 	WaitedMS int64  `json:"waited_ms"` // the first of them
 }
 
-// waiting returns the clients that tell that they wait for a lock, the first one first.
-func (all clientRecords) waiting(name string) []waitingView {
-	waiting := []waitingView{}
+// waiting returns the clients that tell that they wait, by the lock, the first one first.
+func (all clientRecords) waiting() map[string][]waitingView {
+	waiting := make(map[string][]waitingView)
 	for id, r := range all {
 		for _, e := range r.Entries {
-			if e.What == record.Waits && e.Name == name {
-				waiting = append(waiting, all.waits(id, e))
+			if e.What == record.Waits {
+				waiting[e.Name] = append(waiting[e.Name], all.waits(id, e))
 			}
 		}
 	}
-	slices.SortFunc(waiting, byWait)
+	for _, clients := range waiting {
+		slices.SortFunc(clients, byWait)
+	}
 	return waiting
 }
 

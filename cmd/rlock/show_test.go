@@ -15,6 +15,7 @@ import (
 	"github.com/rs/xid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -154,6 +155,37 @@ func TestLs(t *testing.T) {
 	r := outcome(t, srv.URL(), "--prefix", "p*:", "ls", "job:7")
 	require.Regexp(t, `^NAME +OWNER +HOLDS +LEASE +QUEUED +WAIT +HOLDER\njob:7 +x:7 +1 +(1h0m0s|59m\d+s) +0 +0 +-\n$`, r.stdout)
 	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "ls").code)
+}
+
+// What a hundred thousand locks have to do with as many entries of records is looked up, not
+// searched: that took minutes.
+func TestLsOfManyLocks(t *testing.T) {
+	const clients, each = 100, 1000
+	records := make(clientRecords)
+	var locks []lockView
+	for c := range clients {
+		r := &clientRecord{Record: record.Record{Who: record.Who{Host: "h"}}}
+		for i := range each {
+			name, owner := fmt.Sprint("lock:", c, ":", i), fmt.Sprint(c, ":", i)
+			r.Entries = append(r.Entries, record.Entry{What: record.Holds, Name: name, Owner: owner, Purpose: "sums"})
+			locks = append(locks, newLockView(name, map[string]int64{owner: 1}, time.Minute))
+		}
+		r.Entries[0] = record.Entry{What: record.Waits, Name: "lock:0:1", Count: 2}
+		records[fmt.Sprint(c)] = r
+	}
+	explained := make(chan struct{})
+	go func() {
+		defer close(explained)
+		explain(locks, records)
+	}()
+	select {
+	case <-explained:
+	case <-time.After(limit):
+		require.Fail(t, "it is searched")
+	}
+	require.Equal(t, 2*clients, locks[1].calls())
+	require.Zero(t, locks[2].calls())
+	require.Equal(t, "sums", locks[2].Owners[0].Purpose)
 }
 
 func TestLsOfACluster(t *testing.T) {
