@@ -36,6 +36,9 @@ same two scripts, on all masters; what a server needs is the sum over them. With
 output has each of them as well as all together. To load a large cluster, start it
 on several machines at the same time.
 
+FILE may be "-", for one of the options: the standard output; the tables go to the
+standard error then.
+
 How it measures, and what the columns mean: go doc github.com/go-rlock/rlock/bench.
 Other libraries are compared by the module in bench/compare.
 
@@ -94,6 +97,10 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 	config.Progress = p.show
 	report, runErr := bench.Run(ctx, config)
 	p.clear()
+	tables := cmd.Root().Writer
+	if files.standard() {
+		tables = cmd.Root().ErrWriter
+	}
 	switch {
 	case errors.Is(runErr, bench.ErrEmbedded):
 		return usagef(cmd, "%w", runErr)
@@ -105,8 +112,8 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 		return &exitError{exitUnavailable, runErr}
 	}
 	err = errors.Join(
-		report.WriteTable(cmd.Root().Writer),
-		writeCapacity(cmd, report, runErr),
+		report.WriteTable(tables),
+		writeCapacity(tables, cmd, report, runErr),
 		files.write("json", report.WriteJSON),
 		files.write("markdown", report.WriteSummary),
 		files.write("svg", report.WriteSVG),
@@ -118,21 +125,27 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 }
 
 // writeCapacity does nothing unless it was asked for, or if the run was ended.
-func writeCapacity(cmd *cli.Command, report *bench.Report, runErr error) error {
+func writeCapacity(w io.Writer, cmd *cli.Command, report *bench.Report, runErr error) error {
 	if !cmd.Bool("capacity") || runErr != nil {
 		return nil
 	}
-	return report.WriteCapacity(cmd.Root().Writer)
+	return report.WriteCapacity(w)
 }
 
-// outputs are the files that options name, by the options.
-type outputs map[string]*os.File
+// outputs are what options name, by the options: files, or the standard output.
+type outputs map[string]io.Writer
 
 // openFiles opens the files before minutes of work. What is in one stays until it is written.
 func openFiles(cmd *cli.Command, options ...string) (outputs, error) {
 	files := make(outputs)
 	for _, option := range options {
-		if name := cmd.String(option); name != "" {
+		switch name := cmd.String(option); {
+		case name == "":
+		case name == "-" && files.standard():
+			return files, usagef(cmd, "--%s: only one of them can be the standard output", option)
+		case name == "-":
+			files[option] = cmd.Root().Writer
+		default:
 			f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 			if err != nil {
 				return files, usagef(cmd, "--%s: %w", option, err)
@@ -143,20 +156,36 @@ func openFiles(cmd *cli.Command, options ...string) (outputs, error) {
 	return files, nil
 }
 
+// standard tells whether the standard output is one of them.
+func (o outputs) standard() bool {
+	for _, w := range o {
+		if _, file := w.(*os.File); !file {
+			return true
+		}
+	}
+	return false
+}
+
 // write does nothing for an option that was not given.
 func (o outputs) write(option string, write func(io.Writer) error) error {
-	f := o[option]
-	if f == nil {
-		return nil
+	w := o[option]
+	f, file := w.(*os.File)
+	switch {
+	case file:
+		_ = f.Truncate(0) // a pipe has nothing in it that would have to go
+		return errors.Join(write(f), f.Close())
+	case w != nil:
+		return write(w)
 	}
-	_ = f.Truncate(0) // a pipe has nothing in it that would have to go
-	return errors.Join(write(f), f.Close())
+	return nil
 }
 
 // close is for those that were not written.
 func (o outputs) close() {
-	for _, f := range o {
-		_ = f.Close()
+	for _, w := range o {
+		if f, file := w.(*os.File); file {
+			_ = f.Close()
+		}
 	}
 }
 

@@ -46,6 +46,11 @@ func TestBench(t *testing.T) {
 	table, err := os.ReadFile(summary)
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(r.stdout, string(table)), r.stdout)
+
+	r = outcome(t, srv.URL(), "bench", "--scenario", "uncontended-1", "--compare", "rlock", "--rounds", "1", "--duration", "100ms", "--json", "-")
+	require.Zero(t, r.code, r.stderr)
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &report), r.stdout)
+	require.Contains(t, r.stderr, "uncontended-1: 1 goroutine")
 }
 
 func TestBenchList(t *testing.T) {
@@ -67,6 +72,7 @@ func TestBenchUsage(t *testing.T) {
 		{`--compare: no contender "x"`, []string{"bench", "--compare", "x"}},
 		{"--node: not a Redis URL", []string{"bench", "--node", "x://:s3cret@", "--node", "redis://b"}},
 		{"odd number of servers", []string{"bench", "--node", "redis://127.0.0.1:1"}},
+		{"--svg: only one of them", []string{"bench", "--json", "-", "--svg", "-"}},
 		{"must be positive", []string{"bench", "--rounds", "0"}},
 		{"not of what Sentinels name", []string{"--sentinel", "a:1", "--master", "m", "--url", "redis://", "bench"}},
 		{"a quorum has single servers", []string{"--cluster", "bench", "--node", "redis://b,redis://c"}},
