@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/urfave/cli/v3"
 )
@@ -49,9 +50,7 @@ func serverFlags() []cli.Flag {
 // newAccess reads the flags, and the files that they name.
 func newAccess(cmd *cli.Command) (a *access, err error) {
 	a = &access{cluster: cmd.Bool("cluster"), master: cmd.String("master"), certificateOfAnyone: cmd.Bool("insecure")}
-	if list := cmd.String("sentinel"); list != "" {
-		a.sentinels = strings.Split(list, ",")
-	}
+	a.sentinels = strings.FieldsFunc(cmd.String("sentinel"), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	switch {
 	case len(a.sentinels) > 0 && a.cluster:
 		return nil, errors.New("--sentinel and --cluster exclude each other: a cluster does without Sentinels")

@@ -245,3 +245,18 @@ func TestSentinel(t *testing.T) {
 	s.AwaitSwitch(old)
 	require.Equal(t, result{stdout: "ran\n"}, run("run", "a", "--", "echo", "ran"))
 }
+
+// A list of Sentinels is one with and without spaces.
+func TestSentinelsInAList(t *testing.T) {
+	r := outcome(t, "redis://", "--sentinel", "127.0.0.1:1, 127.0.0.1:2,", "--master", "m", "doctor", "--json")
+	require.Equal(t, exitBroken, r.code)
+	var rep report
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &rep), r.stdout)
+	var asked []string
+	for _, f := range rep.Findings {
+		if f.Check == "sentinels" {
+			asked = append(asked, f.Nodes...)
+		}
+	}
+	require.Equal(t, []string{"127.0.0.1:1", "127.0.0.1:2"}, asked)
+}
