@@ -179,9 +179,12 @@ func (s *server) readLocks(ctx context.Context, locks []*topLock, records client
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error
 		for i, l := range locks[from:to] {
-			page, _, err := readings[i].fields.Result()
+			page, cursor, err := readings[i].fields.Result()
 			if redis.HasErrorPrefix(err, "WRONGTYPE") {
 				continue
+			}
+			if _, ok := parseHolds(page); ok && cursor != 0 {
+				page, err = s.readOn(ctx, s.prefix+l.Name, page, cursor)
 			}
 			if err := cmp.Or(err, readings[i].ttl.Err()); err != nil {
 				return err
@@ -193,6 +196,18 @@ func (s *server) readLocks(ctx context.Context, locks []*topLock, records client
 		}
 		return nil
 	})
+}
+
+// readOn reads the rest of a hash that has more than a page: of a lock, many readers.
+func (s *server) readOn(ctx context.Context, key string, read []string, cursor uint64) ([]string, error) {
+	for cursor != 0 {
+		page, next, err := s.rdb.HScan(ctx, key, cursor, "", pageSize).Result()
+		if err != nil {
+			return nil, err
+		}
+		read, cursor = append(read, page...), next
+	}
+	return read, nil
 }
 
 // hold notes the fields of a lock's key.

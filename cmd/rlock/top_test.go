@@ -201,6 +201,26 @@ func TestTop(t *testing.T) {
 	require.Regexp(t, `hold count 0\nholder +web-5 worker\[0\], keeps it, nobody has held it for the last 1m`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "kept").stdout)
 }
 
+// All holders are read, also of a lock that has more than the server gives at once.
+func TestTopOfManyReaders(t *testing.T) {
+	srv := redistest.Start(t)
+	ctx, rdb := t.Context(), srv.Client(t)
+	readers := []any{"mode", "read"}
+	for i := range 2000 {
+		readers = append(readers, "c"+strconv.Itoa(i)+":1", 1)
+	}
+	require.NoError(t, rdb.HSet(ctx, "many", readers...).Err())
+	require.NoError(t, rdb.PExpire(ctx, "many", time.Hour).Err())
+	r := record.Record{Written: time.Now(), Entries: []record.Entry{{What: record.Waits, Name: "many", Kind: "write", Since: time.Now()}}}
+	require.NoError(t, lua.WriteRecord(ctx, rdb, record.Key("", "c"), record.Lasts, r.Fields()))
+	require.NoError(t, lua.Enlist(ctx, rdb, record.List(""), "c", record.Lasts))
+	v, err := (&server{rdb: rdb}).top(ctx, wantedBy(""))
+	require.NoError(t, err)
+	require.Len(t, v.Locks, 1)
+	require.Len(t, v.Locks[0].Holders, 2000)
+	require.Nil(t, v.Locks[0].Queued, "it has no queue")
+}
+
 // What a terminal would obey is quoted, and once.
 func TestEventOfAnOddHost(t *testing.T) {
 	var out bytes.Buffer
