@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -118,6 +119,41 @@ func TestTopEnds(t *testing.T) {
 	r := p.end()
 	require.Zero(t, r.code)
 	require.NotContains(t, r.stdout, "\x1b")
+}
+
+// A signal ends them also while nobody reads what they print.
+func TestEndsWhileNobodyReads(t *testing.T) {
+	srv := redistest.Start(t)
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint("a lock with a long name, the number of which is ", i))
+	}
+	tells(t, srv.Client(t), record.Holds, names...)
+	for _, args := range [][]string{{"top"}, {"top", "--once", "--json"}, {"watch", "*"}} {
+		read, write, err := os.Pipe()
+		require.NoError(t, err)
+		size, err := unix.FcntlInt(write.Fd(), unix.F_SETPIPE_SZ, 4096)
+		require.NoError(t, err)
+		cmd := prepare(t, srv.URL(), args...)
+		cmd.Stdout = write
+		require.NoError(t, cmd.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		redistest.Eventually(t, "the pipe is full", func() bool {
+			n, err := unix.IoctlGetInt(int(read.Fd()), unix.TIOCINQ)
+			return err == nil && n > size-200 // not a line more
+		})
+		require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(limit):
+			_ = cmd.Process.Kill()
+			require.Fail(t, "it goes on", "%q", args)
+		}
+		require.NoError(t, read.Close())
+		require.NoError(t, write.Close())
+	}
 }
 
 // watch tells of releases at once, and of all else when it looks.

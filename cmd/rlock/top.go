@@ -83,12 +83,22 @@ func runTop(ctx context.Context, cmd *cli.Command) error {
 	if file := out.(*output).file(); file != nil && !cmd.Bool("once") && !cmd.Bool("json") && width(file) > 0 {
 		return t.live(ctx, os.Stdin, file, first)
 	}
+	defer exitAfter(ctx)()
 	if err := show(out, first); err != nil || cmd.Bool("once") {
 		return err
 	}
 	return t.repeat(ctx, cmd.Root().ErrWriter, func(v *topView) error {
 		_, err := io.WriteString(out, next)
 		return errors.Join(err, show(out, v))
+	})
+}
+
+// exitAfter ends the process a moment after a signal has ended ctx, unless it has ended by
+// then: whoever reads what is printed may stand still.
+func exitAfter(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		time.Sleep(patientWrite)
+		os.Exit(0)
 	})
 }
 

@@ -91,6 +91,7 @@ func runWatch(ctx context.Context, cmd *cli.Command) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer exitAfter(ctx)()
 	return ended(ctx, w.run(ctx, glob))
 }
 
