@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -89,6 +90,30 @@ func TestLostWhileNobodyReadsTheMessages(t *testing.T) {
 	pid := p.says("ready ")
 	end := f.leaseEnd("a", "DEL", "a")
 	requireDeadBefore(t, end, death(t, pid))
+}
+
+// A signal ends it also while nobody reads why there is no lock.
+func TestSignalWhileNobodyReadsTheEnd(t *testing.T) {
+	f := newFixture(t)
+	f.hold("a")
+	out, in := fullPipe(t)
+	defer func() { require.NoError(t, errors.Join(in.Close(), out.Close())) }()
+	cmd := prepare(t, f.URL()+"?client_name=stuck", "run", "-n", "a", "--", "true")
+	cmd.Stderr = in
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	rdb := f.Client(t)
+	redistest.Eventually(t, "it has left the server", func() bool {
+		return f.CommandCalls(t)["client|setname"] > 0 && !strings.Contains(rdb.ClientList(t.Context()).Val(), "name=stuck")
+	})
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		_ = cmd.Process.Kill()
+		require.Fail(t, "it goes on")
+	}
 }
 
 func TestLostOnlyFoundOutAtTheEnd(t *testing.T) {

@@ -54,6 +54,8 @@ func (j *job) run(s *server) error {
 	// A reader of our messages that is gone ends neither the wait nor the supervision. To be
 	// told of the signal is not to ignore it, which the command would inherit.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signals := make(chan os.Signal, 16)
+	defer signal.Stop(signals) // nobody may read what is said at the very end
 	p := newProgress(os.Stderr, j.quiet)
 	t := new(trouble)
 	s.rdb.AddHook(t)
@@ -86,7 +88,6 @@ func (j *job) run(s *server) error {
 	}
 	p.inspect, p.whereIs = wanted.inspect, s.whereIs
 
-	signals := make(chan os.Signal, 16)
 	notify(signals, ending...)
 	stop := p.expect(func() string { return s.missing(t.seen()) })
 	held, hold, err := j.acquire(wanted.all(), signals)
