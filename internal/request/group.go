@@ -64,7 +64,8 @@ func NewGroup(config Config) *Group {
 	g.home = g
 	g.alarm.ring = g.ring
 	if rdb, ok := config.Client.(*redis.Client); ok {
-		g.obeys = rdb.Options().ContextTimeoutEnabled
+		o := rdb.Options() // a negative time-out, for connections that know no deadlines, has go-redis set none at all
+		g.obeys = o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
 	}
 	g.send = g.drain
 	return g
