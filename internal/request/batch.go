@@ -157,6 +157,17 @@ func (p *pace) answered(b *batch, took time.Duration) {
 	}
 }
 
+// unsent notes that there was no connection for a batch. To make one may take longer than
+// an answer, and one that is still being set up is lost when nobody waits for it any more: so
+// no caller's own goroutine waits for the next, and a batch waits twice as long as this one
+// if that was in vain.
+func (p *pace) unsent(b *batch) {
+	p.fast = false
+	if b.begged {
+		p.patience = min(2*p.patience, most)
+	}
+}
+
 // givenUp notes that a batch was. The server may have become slow: this counts as an
 // answer that took twice as long as the newest.
 func (p *pace) givenUp(b *batch) {

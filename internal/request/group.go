@@ -207,6 +207,8 @@ func (g *Group) settle(b *batch) {
 	g.mu.Lock()
 	if at != 0 {
 		g.pace.answered(b, now.Sub(time.Unix(0, at)))
+	} else {
+		g.pace.unsent(b)
 	}
 	b.ended = true
 	for _, c := range b.calls {
