@@ -8,11 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A client asks who the masters are so often at once, as a question may hang on the
-// very node that has failed, but not more often than every reloadPause.
+// A client asks who the masters are every reloadPause at most. A question may hang on the
+// very node that has failed, for as long as go-redis tries to reach it, and others are asked
+// meanwhile; each dozen that hang make the pause longer by as much again.
 const (
-	maxReloads  = 12
 	reloadPause = 200 * time.Millisecond
+	dozen       = 12
 )
 
 // reloads are questions who the masters are.
@@ -26,7 +27,7 @@ type reloads struct {
 func (r *reloads) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.open == maxReloads || time.Since(r.newest) < reloadPause {
+	if time.Since(r.newest) < reloadPause*time.Duration(1+r.open/dozen) {
 		return false
 	}
 	r.open++
