@@ -17,7 +17,10 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 		leases[i] = d.Key.lock.wire.Renewals(d.Key.owner, d.Duration)
 	}
 	c.records.Notice() // these holds are long
-	errs := kind.Renewer{Background: c.background, Reload: c.reload}.Renew(ctx, leases)
+
+	// A node that hangs must not keep back what another has said.
+	gone := func(lease int) { due[lease].Key.lose(watchdog.ErrRefused) }
+	errs := kind.Renewer{Background: c.background, Reload: c.reload, Gone: gone}.Renew(ctx, leases)
 	for i, err := range errs {
 		switch left, found := err.(lua.Left); {
 		case err == nil:

@@ -17,7 +17,7 @@ var errNoMajority = errors.New("fewer than half of the servers have renewed the 
 
 // part is what one server node is asked to renew, in one pipeline: in go-redis
 // that has a connection pool of its own, which the application's commands cannot
-// exhaust, and a node that hangs keeps back no answer of another.
+// exhaust, and a node that hangs keeps back no loss of what another has.
 type part struct {
 	rdb      redis.UniversalClient
 	of       []int // index of the lease that each of renewals is for
@@ -53,6 +53,7 @@ func (v *verdict) outcome() error {
 type Renewer struct {
 	Background func(func())                // runs a function in a goroutine that the client waits for
 	Reload     func(redis.UniversalClient) // a server gave no answer: it may be master no more
+	Gone       func(lease int)             // is told of one that is refused while other nodes are still asked, maybe more than once
 }
 
 // Renew makes the renewals of each of several leases, until ctx ends. Its errors are
@@ -128,6 +129,11 @@ func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
 		select {
 		case a := <-answers:
 			note(verdicts, a.part, a.errs)
+			for _, lease := range a.part.of {
+				if verdicts[lease].outcome() == ErrRefused {
+					r.Gone(lease)
+				}
+			}
 		case <-ctx.Done():
 			return
 		}
