@@ -171,7 +171,7 @@ func (g *Group) take(now time.Time) *batch {
 		}
 	}
 	g.open = append(g.open, b)
-	g.alarm.set(b.deadline)
+	g.alarm.set(b.earliest())
 	if g.replaced != nil {
 		b.look = now.Add(lookPause)
 		g.alarm.set(b.look)

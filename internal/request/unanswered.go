@@ -122,9 +122,10 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 }
 
 // overdue tells whether the batch is to be given up. One that still waits for a connection
-// stops to, and ends soon. Group.mu is held.
+// stops to, and ends soon; so does one whose callers have no more time than that takes.
+// Group.mu is held.
 func (b *batch) overdue(now time.Time) bool {
-	if now.Before(b.deadline) {
+	if now.Before(b.deadline) && (b.begged || b.note.sent() || now.Before(b.hurries())) {
 		return false
 	}
 	if !b.begged {
@@ -138,9 +139,30 @@ func (b *batch) overdue(now time.Time) bool {
 	return true
 }
 
+// hurries is when all callers who have not left need to know whether their calls were sent;
+// the end of the batch if there are none. Group.mu is held.
+func (b *batch) hurries() time.Time {
+	at := b.deadline
+	if b.left < len(b.calls) {
+		at = time.Time{}
+	}
+	for _, c := range b.calls {
+		if c.state != sent {
+			continue
+		}
+		if need := c.deadline.Add(-min(grace, c.terms.Bound/8)); need.After(at) {
+			at = need
+		}
+	}
+	return at
+}
+
 // earliest is when something of a batch is overdue. Group.mu is held.
 func (b *batch) earliest() time.Time {
 	at := b.deadline
+	if hurries := b.hurries(); !b.begged && !b.note.sent() && hurries.Before(at) {
+		at = hurries
+	}
 	if !b.look.IsZero() && b.look.Before(at) {
 		at = b.look
 	}

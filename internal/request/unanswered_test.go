@@ -90,6 +90,31 @@ func TestFakeTimeNoConnection(t *testing.T) {
 	})
 }
 
+// What was not sent because there was no connection is known not to be executed, also if
+// it ends by the bound of the call.
+func TestFakeTimeNoConnectionWithinTheBound(t *testing.T) {
+	for _, bound := range []time.Duration{time.Millisecond, least, most, 2 * most} {
+		t.Run(bound.String(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				l, g := newLine(t, time.Millisecond)
+				l.take(time.Millisecond, time.Hour)
+				var wg sync.WaitGroup
+				for range 3 * senders { // alone in a batch, together in one, and in none yet
+					wg.Go(func() {
+						start := time.Now()
+						late := func(error) { t.Error("it was not sent") }
+						assert.Equal(t, ErrCrowded, askOrLate(t.Context(), g, "unsent", bound, late))
+						assert.LessOrEqual(t, time.Since(start), 2*min(bound, most))
+					})
+				}
+				wg.Wait()
+				idle(t, g)
+				require.False(t, l.asked("unsent"))
+			})
+		})
+	}
+}
+
 // Each call has a bound of its own, wherever it is.
 func TestFakeTimeBounds(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
