@@ -17,7 +17,8 @@ const (
 	nearSenders = 2                      // batches under way at once to a server that is near
 	least       = 250 * time.Millisecond // before a batch is given up
 	most        = 2 * time.Second
-	slower      = 8 // times as long as the newest answer took: then a batch is given up
+	slower      = 8           // times as long as the newest answer took: then a batch is given up
+	scarceFor   = time.Minute // how long single calls go by the pool of pipelines
 )
 
 // batch is the calls of one pipeline.
@@ -30,6 +31,7 @@ type batch struct {
 type content struct {
 	calls []*Call
 	room  [1]*Call // of calls, if it is only one
+	piped bool     // it goes in a pipeline in any case
 	note  note
 
 	// Guarded by Group.mu.
@@ -131,6 +133,7 @@ type pace struct {
 	senders  int           // as many may be, as it is
 	limit    int           // calls in a batch
 	patience time.Duration // how long a batch is waited for
+	scarce   time.Time     // until then single calls go by the pool of pipelines
 }
 
 // newPace returns that of a server of which nothing is known.
@@ -160,9 +163,11 @@ func (p *pace) answered(b *batch, took time.Duration) {
 // unsent notes that there was no connection for a batch. To make one may take longer than
 // an answer, and one that is still being set up is lost when nobody waits for it any more: so
 // no caller's own goroutine waits for the next, and a batch waits twice as long as this one
-// if that was in vain.
-func (p *pace) unsent(b *batch) {
+// if that was in vain. For single commands go-redis has a pool of its own, of which the
+// application may have all.
+func (p *pace) unsent(b *batch, now time.Time) {
 	p.fast = false
+	p.scarce = now.Add(scarceFor)
 	if b.begged {
 		p.patience = min(2*p.patience, most)
 	}

@@ -158,6 +158,7 @@ func (g *Group) take(now time.Time) *batch {
 		b.wait.values = g.ready.first.ctx
 	}
 	b.deadline, b.calls = now.Add(g.pace.patience), b.room[:0]
+	b.piped = g.guard || now.Before(g.pace.scarce)
 	for range n {
 		c := g.ready.first
 		g.ready.remove(c)
@@ -181,7 +182,7 @@ func (g *Group) take(now time.Time) *batch {
 
 // carry sends a batch, and tells its callers what has become of it.
 func (g *Group) carry(b *batch) {
-	if len(b.calls) == 1 && !g.guard {
+	if len(b.calls) == 1 && !b.piped {
 		b.note.Cmder = b.calls[0].cmd
 		_ = g.Client.Process(&b.wait, &b.note)
 	} else {
@@ -208,7 +209,7 @@ func (g *Group) settle(b *batch) {
 	if at != 0 {
 		g.pace.answered(b, now.Sub(time.Unix(0, at)))
 	} else {
-		g.pace.unsent(b)
+		g.pace.unsent(b, now)
 	}
 	b.ended = true
 	for _, c := range b.calls {
