@@ -122,6 +122,7 @@ func (g *grant) retry(total time.Duration) request.Policy {
 // acquire asks the server.
 func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[kind.Answer] {
 	owner := g.owner // an attempt that hangs may look at it when it has changed
+	p.Leaves = true
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (kind.Answer, error) {
 		return g.lock.wire.Acquire(ctx, r, owner, g.lock.lease, o)
 	}, g.late)

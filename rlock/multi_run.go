@@ -57,6 +57,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		return 0, held, first.tooLate(wait)
 	}
 	p := first.retries
+	p.Leaves = true
 	if p.Once = once; once {
 		p.Total = p.Attempt
 	}

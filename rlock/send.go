@@ -79,7 +79,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 	p.Classify = classify
 	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (value T, err error) {
 		if l.gathers {
-			t := request.Terms{Key: l.slot, Bound: bound, Stop: p.Stop, Repeat: repeat}
+			t := request.Terms{Key: l.slot, Bound: bound, Stop: p.Stop, Repeat: repeat, Leaves: p.Leaves}
 			if late != nil {
 				t.Late = func(err error) {
 					var none T

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -75,4 +76,27 @@ func (c onlooker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 		}
 		return next(ctx, cmds)
 	}
+}
+
+// While more is left behind than a slow server can release, nobody asks for another lock.
+// Whoever has one locks and unlocks it as always, also nested.
+func TestNestedWhileOthersAreHeldBack(t *testing.T) {
+	t.Parallel()
+	c, err := New(redistest.Start(t).Client(t), nil)
+	require.NoError(t, err)
+	mu := c.NewLock("a")
+	held, hold, err := mu.Lock(t.Context())
+	require.NoError(t, err)
+	c.scripts.Hold(true)
+	_, _, err = c.NewLock("b", WithLeaseTime(time.Second)).TryLock(t.Context())
+	require.ErrorIs(t, err, ErrUnavailable)
+	inner, nested, err := mu.TryLock(held)
+	require.NoError(t, err)
+	require.NoError(t, nested.Unlock(inner))
+	state, err := mu.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{hold.Owner(): 1}, state.Holds, "the server was told")
+	require.NoError(t, hold.Unlock(held))
+	c.scripts.Hold(false)
+	require.NoError(t, c.Close(t.Context()))
 }

@@ -31,6 +31,7 @@ type Terms struct {
 	Bound  time.Duration   // how long it may take
 	Stop   <-chan struct{} // ends it as the context of Process does; may be nil
 	Repeat bool            // it may have been executed before
+	Leaves bool            // what it leaves behind has to be released: it may be held back, see [Carrier]
 	Late   func(error)     // if set, is told what became of it if it was left while it was under way: maybe more than once
 }
 

@@ -20,8 +20,8 @@ type Carrier interface {
 	// Pipeline is that of the client.
 	Pipeline() redis.Pipeliner
 
-	// Hold keeps calls back that may leave something behind, those with a Late function,
-	// until it is called again without on. Those to a cluster go on: one node that is
+	// Hold keeps calls back that may leave something behind, as their terms say, until it
+	// is called again without on. Those to a cluster go on: one node that is
 	// silent must not keep back what is for the others.
 	Hold(on bool)
 }

@@ -94,7 +94,7 @@ func (g *Group) enter(c *Call) *batch {
 	defer g.mu.Unlock()
 	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
 	g.alarm.set(c.deadline)
-	if g.hold && c.terms.Late != nil {
+	if g.hold && c.terms.Leaves {
 		g.held.push(c)
 		return nil
 	}

@@ -12,6 +12,7 @@ type Policy struct {
 	Total   time.Duration   // bound of all together, counted from Since
 	Since   time.Time       // zero: from the first attempt
 	Trouble error           // why Since is earlier: what others' attempts came to
+	Leaves  bool            // see [Terms]
 	Once    bool            // an attempt that was surely not executed is not repeated, but for want of a connection
 	Stop    <-chan struct{} // ends it; nil for what has to be finished
 
