@@ -80,10 +80,11 @@ func (q *queue) changed() {
 	q.askAll()
 }
 
-// askAll has each waiter ask again that was refused. queues.mu is held.
+// askAll has each waiter ask again that was refused; one with a ticket that waits for a grant
+// of this client meanwhile does when that is over. queues.mu is held.
 func (q *queue) askAll() {
 	for _, w := range q.waiters {
-		if w.state == waitQueued {
+		if w.state == waitQueued || w.state == waitBlocked && w.place.held {
 			w.by.Reconnect++
 			w.mustAsk()
 		}

@@ -87,6 +87,40 @@ func TestFakeTimeResubscribedWhileAsking(t *testing.T) {
 	}
 }
 
+// The subscription of a client is lost and confirmed again while the answer to its own release
+// is under way, and between the two another releases the lock: it has passed over the waiter
+// of that client, who still takes its own client for the holder, and taken out its ticket.
+func TestFakeTimeResubscribedWhileReleasing(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithoutHandoff())
+		held, hold := lock(t, t.Context(), mu)
+		w := begin(t.Context(), mu)
+		synctest.Wait()
+		_, err := f.ZAdd("rlock_queue:{a}", 1*8192*4+6000*4+2, somebody)
+		require.NoError(t, err)
+		time.Sleep(keepAlive + time.Second)
+		require.Len(t, tickets(t, f.rdb, "a"), 2, "the waiter has asked although its own client is the holder")
+		f.late.Store(int64(100 * time.Millisecond))
+		released := make(chan error)
+		go func() { released <- hold.Unlock(held) }()
+		synctest.Wait()
+		f.late.Store(0)
+		f.cut()
+		synctest.Wait()
+		f.release(t, somebody)
+		require.Empty(t, tickets(t, f.rdb, "a"))
+		time.Sleep(50 * time.Millisecond)
+		require.NotEmpty(t, f.PubSubChannels("rlock_channel:*"), "it listens again")
+		began := f.now()
+		require.NoError(t, <-released)
+		held, hold = w.acquired(t)
+		require.LessOrEqual(t, f.now()-began, 60*time.Millisecond, "when its client knows of the release")
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
 // Redisson releases the lock while the answer to a waiter's first request, which says that
 // Redisson has it, is under way. The client has been listening for another waiter.
 func TestFakeTimeForeignReleaseWhileAsking(t *testing.T) {

@@ -30,8 +30,13 @@ var ofWaiting = []mutation{
 	},
 	{
 		"nobody asks when messages may have been missed", "rlock/hear.go",
-		"if w.state == waitQueued {", "if false {",
+		"if w.state == waitQueued || w.state == waitBlocked && w.place.held {", "if false {",
 		"rlock", "TestFakeTimeQueueIsLost", quick,
+	},
+	{
+		"who waits for its own client forgets that messages may have been missed", "rlock/hear.go",
+		" || w.state == waitBlocked && w.place.held", "",
+		"rlock", "TestFakeTimeResubscribedWhileReleasing", quick,
 	},
 	{
 		"an answer from before a loss of messages is trusted", "rlock/hear.go",
