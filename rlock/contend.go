@@ -167,11 +167,16 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
 
-// refused returns the newest refusal of the lock.
+// refused returns why the waiter has not got the lock: by a grant of its own client, for which
+// the server need not answer, or else by the newest refusal; nil if neither is known.
 func (w *waiter) refused() *NotAcquiredError {
 	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	return w.queue.refusal
+	refusal, mine := w.queue.refusal, w.queue.holder()
+	w.queues.mu.Unlock()
+	if mine != nil {
+		return w.lock.refusal(mine.owner, time.Until(mine.until()))
+	}
+	return refusal
 }
 
 // prepare returns the attempt of the waiter, on what terms it asks, and for how long.

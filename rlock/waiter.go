@@ -118,15 +118,15 @@ func (w *waiter) channels() (own, all <-chan struct{}) {
 
 // givenUp is the error of a waiter whose turn never came.
 func (w *waiter) givenUp(ctx context.Context) error {
+	refusal := w.refused()
 	w.queues.mu.Lock()
-	refusal, trouble, holder := w.queue.refusal, w.queue.trouble, w.queue.holder()
+	trouble := w.queue.trouble
 	w.queues.mu.Unlock()
 	switch {
+	case refusal != nil: // newer than any trouble, or by a grant of this client
 	case trouble != nil:
 		return w.lock.givenUp(ctx, trouble)
-	case holder != nil: // of this client, which need not ask the server then
-		refusal = w.lock.refusal(holder.owner, time.Until(holder.until()))
-	case refusal == nil:
+	default:
 		refusal = &NotAcquiredError{Name: w.lock.name}
 	}
 	return refusal.because(ended(ctx))
