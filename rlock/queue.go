@@ -151,6 +151,7 @@ func (w *waiter) disown() *grant {
 	}
 	if m := w.place.message; m.Granted { // nobody has looked at it
 		g.accept(m)
+		g.leftState = true // also if the answer to the request is still under way
 	}
 	return g
 }

@@ -144,6 +144,41 @@ func TestFakeTimeGrantToALeaver(t *testing.T) {
 	})
 }
 
+// A waiter is granted the lock by a message while the answer to its request is under way, and
+// leaves. What it was granted is given back at once, and not when the answer has come.
+func TestFakeTimeGrantToALeaverWhoAsks(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
+		held, hold := lock(t, t.Context(), there)
+		before := begin(t.Context(), here) // from now on its client listens, for a while
+		synctest.Wait()
+		require.NoError(t, hold.Unlock(held))
+		finish(t, before)
+		held, hold = lock(t, t.Context(), there)
+		f.late.Store(int64(time.Second))
+		ctx, leave := context.WithCancel(t.Context())
+		leaver := begin(ctx, here)
+		synctest.Wait()
+		f.late.Store(0)
+		rival := begin(t.Context(), there)
+		synctest.Wait()
+		owner := queueOf(t, f.rdb, "a")[0]
+		require.NoError(t, hold.Unlock(held))
+		synctest.Wait()
+		require.Contains(t, hgetall(t, f.rdb, "a"), owner)
+		began := f.now()
+		leave()
+		<-leaver.done
+		held, hold = rival.acquired(t)
+		require.Equal(t, began, f.now())
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(time.Minute)
+		require.Empty(t, f.Keys())
+	})
+}
+
 // A message for an owner for whom nobody waits, nor ever has: what it grants is given
 // back. One that grants nothing is ignored.
 func TestFakeTimeMessageForNobody(t *testing.T) {
