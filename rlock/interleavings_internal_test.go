@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -107,4 +109,40 @@ func TestFakeTimeLastHoldOfALostGrantFails(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Len(t, f.calls("release"), 1)
 	})
+}
+
+// lateOnce is a fake whose first grant is over when its answer is read, as by a process that
+// has stood still meanwhile.
+type lateOnce struct{ *fake }
+
+func (k lateOnce) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o kind.Options) (kind.Answer, error) {
+	a, err := k.fake.Acquire(ctx, r, owner, lease, o)
+	if len(k.calls("acquire")) == 1 {
+		a.Sent = time.Now().Add(-lease)
+	}
+	return a, err
+}
+
+// Whoever waits asks again if a grant came too late to be held, a reader too, who asks before
+// it queues; TryLock fails.
+func TestFakeTimeLateGrantIsAskedForAgain(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		redistest.Bubble(t, func(t *testing.T) {
+			_, l, f := newFake(t)
+			l.wire = lateOnce{f}
+			if reads {
+				l.shared, l.joins, l.handoff = true, true, handoff{longest: time.Second}
+			}
+			held, hold, err := l.Lock(t.Context())
+			require.NoError(t, err, "reads: %v", reads)
+			require.Len(t, f.calls("acquire"), 2)
+			require.NoError(t, hold.Unlock(held))
+			synctest.Wait() // the first has been released
+			f.mu.Lock()
+			f.log = nil
+			f.mu.Unlock()
+			_, _, err = l.TryLock(t.Context())
+			require.ErrorIs(t, err, errLate)
+		})
+	}
 }

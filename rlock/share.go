@@ -29,7 +29,7 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 		return ctx, nil, errQueue
 	}
 	held, hold, err := l.joinOrAsk(ctx, wait, l.retries)
-	if _, refused := err.(*NotAcquiredError); refused {
+	if _, refused := err.(*NotAcquiredError); refused || errors.Is(err, errLate) {
 		return ctx, nil, errQueue
 	}
 	return held, hold, err
