@@ -146,3 +146,33 @@ func TestFakeTimeLateGrantIsAskedForAgain(t *testing.T) {
 		})
 	}
 }
+
+// A grant that was passed on is lost in the moment in which its heir takes it. Both see to it
+// that what is left of it is released, and the race detector to it that neither disturbs the
+// other.
+func TestFakeTimeHeirTakesWhatIsLost(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		l.handoff = handoff{}.withDefaults(false)
+		for range 100 {
+			_, hold, err := l.Lock(t.Context())
+			require.NoError(t, err)
+			w, _ := l.queues.enter(l, time.Now())
+			require.NoError(t, hold.Unlock(t.Context()))
+			g := w.next().grant
+			require.NotNil(t, g, "it was passed on")
+			go g.lose(watchdog.ErrLapsed)
+			for g.lossOrNil() == nil {
+				runtime.Gosched()
+			}
+			_, _, err = g.start(t.Context(), l)
+			require.ErrorIs(t, err, ErrLeaseLost)
+			g.abandon(true)
+			w.renounce(g)
+			w.leave()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		require.NotEmpty(t, f.calls("release"))
+	})
+}

@@ -15,7 +15,9 @@ func (g *grant) abandon(acquired bool) {
 	g.state = released
 	g.mu.Unlock()
 	remains := g.takeLeft(true)
-	g.leftState = g.leftState || remains.some
+	if remains.some { // not of one that was passed on: if it was lost, the janitor has it already
+		g.leftState = true
+	}
 	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
 }
 
