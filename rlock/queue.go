@@ -33,6 +33,7 @@ type queue struct {
 	// What the waiters have left on the server, and how they hear of it.
 	tickets map[string]*waiter // by the owner that stands in the server's queue
 	signal  kind.Signal        // joined when the first of them is refused
+	counted int64              // messages of signal up to the newest wake-up
 	unlocks kind.Signal        // Redisson's unlock channel, while a foreign owner holds the lock
 
 	outlook

@@ -157,3 +157,33 @@ func TestFakeTimeReadWriteWithoutAMessage(t *testing.T) {
 		})
 	}
 }
+
+// A waiter of a read/write lock hears by one channel of messages and of its subscription. They
+// are counted each as what they are.
+func TestFakeTimeWakeUpsOfAWriter(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Reader())
+		leave, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, _, err := c.NewRWLock("a").Writer().Lock(leave)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		before := c.Stats().Wakeups
+		require.Zero(t, before.Message, "nobody has released it")
+		require.Positive(t, before.Reconnect)
+		synctest.Wait() // its intent is taken back, which is announced
+
+		w := begin(t.Context(), c.NewRWLock("a").Writer())
+		time.Sleep(time.Second)
+		f.cut()
+		time.Sleep(time.Second)
+		require.NoError(t, hold.Unlock(held))
+		held, hold = w.acquired(t)
+		require.NoError(t, hold.Unlock(held))
+		synctest.Wait()
+		after := c.Stats().Wakeups
+		require.EqualValues(t, 1, after.Message)
+		require.Greater(t, after.Reconnect, before.Reconnect)
+	})
+}

@@ -88,10 +88,7 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	select {
 	case <-wake:
 	case <-c:
-		w.queues.mu.Lock()
-		w.again = true
-		w.by.Message++
-		w.queues.mu.Unlock()
+		w.signalled()
 	case <-timer.C:
 		w.queues.mu.Lock()
 		w.by.TTL++
@@ -102,6 +99,21 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 		err = w.givenUp(wait)
 	}
 	return err
+}
+
+// signalled has the waiter ask, after a wake-up that is for no waiter in particular: by a
+// message, or because that channel was lost, or is there again.
+func (w *waiter) signalled() {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	w.again = true
+	q := w.queue
+	if heard := q.signal.Heard(); heard != q.counted {
+		q.counted = heard
+		w.by.Message++
+	} else {
+		w.by.Reconnect++
+	}
 }
 
 // channels returns those of the waiter's own wake-ups, and of those that are for no waiter

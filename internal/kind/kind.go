@@ -99,6 +99,7 @@ type Renewal struct {
 // others send to C.
 type Signal interface {
 	C() <-chan struct{} // nil for those that call
+	Heard() int64       // how many messages, counted from anywhere; of those with C
 	Live() bool         // the server has confirmed that it will be heard
 	Leave()
 }

@@ -132,4 +132,5 @@ func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Signal 
 type calls struct{ *pubsub.Subscription }
 
 func (calls) C() <-chan struct{} { return nil }
+func (calls) Heard() int64       { return 0 }
 func (c calls) Leave()           { c.Close() }

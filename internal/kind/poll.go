@@ -150,6 +150,14 @@ type signals []*pubsub.Waiter
 
 func (e signals) C() <-chan struct{} { return e[0].C() }
 
+// Heard counts the messages of all servers.
+func (e signals) Heard() (n int64) {
+	for _, w := range e {
+		n += w.Heard()
+	}
+	return n
+}
+
 // Live reports whether a majority is heard: one of those has to release a grant.
 func (e signals) Live() bool {
 	live := 0
