@@ -73,6 +73,26 @@ func TestFakeTimeQuorumWindow(t *testing.T) {
 	})
 }
 
+// A server that fails at once is none of a majority: one that is overdue is waited for then,
+// as it may make up the majority.
+func TestFakeTimeQuorumNeedsTheSlowOne(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, _, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(time.Second)
+		all[2].late.Store(int64(20 * time.Millisecond))
+		held, hold = lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held)) // the slow one is overdue by now
+		all[0].SetError("LOADING Redis is loading the dataset in memory")
+		held, hold, err := mu.TryLock(t.Context())
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, hold.Unlock(held))
+		require.Less(t, time.Since(began), 100*time.Millisecond, "in one attempt")
+	})
+}
+
 // Without a majority the loss comes at the exact end of the window, less the guard.
 func TestFakeTimeQuorumLoss(t *testing.T) {
 	for name, fault := range map[string]func(*fakeRedis){

@@ -30,8 +30,9 @@ func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millise
 
 // ask puts a request to all servers at once. When the votes are enough, those that
 // still come in within as long again as that took are waited for, at least 2 ms.
-// No server that is overdue is waited for once a majority has answered. The vote of
-// others is errPending, and goes to late, if set, when it comes in.
+// No server that is overdue is waited for once a majority has answered, and an error, as of a
+// server that is down, is no answer. The vote of others is errPending, and goes to late, if
+// set, when it comes in.
 func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *Plain) (T, error), enough func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
@@ -80,12 +81,13 @@ func cast[T any](ctx context.Context, p *Plain, send func(context.Context, *Plai
 
 // poll is one request to all servers.
 type poll[T any] struct {
-	q       *Quorum
-	answers chan numbered[T]
-	votes   []vote[T]
-	slow    []bool // whether a server was overdue when it was asked
-	prompt  int    // servers that were not, and have not answered yet
-	pending int    // servers that have not answered yet
+	q        *Quorum
+	answers  chan numbered[T]
+	votes    []vote[T]
+	slow     []bool // whether a server was overdue when it was asked
+	prompt   int    // servers that were not, and whose vote is not there yet
+	pending  int    // servers whose vote is not there yet
+	answered int    // votes that are answers
 }
 
 // numbered is the vote of a server.
@@ -99,13 +101,10 @@ func (p *poll[T]) wait(ctx context.Context, enough func(votes []vote[T]) bool) {
 	began, bound := time.Now(), p.q.bound()
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
-	for settled := false; p.pending > 0 && !(p.prompt == 0 && len(p.votes)-p.pending > len(p.votes)/2); {
+	for settled := false; p.pending > 0 && !(p.prompt == 0 && p.answered > len(p.votes)/2); {
 		select {
 		case a := <-p.answers:
-			p.votes[a.n] = a.vote
-			if p.pending--; !p.slow[a.n] {
-				p.prompt--
-			}
+			p.note(a)
 			if !settled && enough(p.votes) {
 				settled = true
 				timer.Reset(min(max(time.Since(began), 2*time.Millisecond), bound))
@@ -115,6 +114,17 @@ func (p *poll[T]) wait(ctx context.Context, enough func(votes []vote[T]) bool) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// note takes a vote in.
+func (p *poll[T]) note(a numbered[T]) {
+	p.votes[a.n] = a.vote
+	if p.pending--; !p.slow[a.n] {
+		p.prompt--
+	}
+	if o, _ := Classify(a.err); o == request.Answered {
+		p.answered++
 	}
 }
 
