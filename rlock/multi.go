@@ -179,24 +179,18 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 	return held, all, nil
 }
 
-// takeOne takes a member in the ordinary way. Its requests have the values of wait. The
-// loss of a part ends them as well.
+// takeOne takes a member in the ordinary way. Its requests have the values of wait.
 func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (context.Context, error) {
 	if held.Err() != nil {
 		return held, member.tooLate(held)
 	}
-	waiting, cancel := context.WithCancelCause(wait)
-	defer cancel(nil)
-	defer context.AfterFunc(held, func() {
-		if why := context.Cause(held); errors.Is(why, ErrLeaseLost) { // otherwise wait ends as well
-			cancel(why)
-		}
-	})()
+	wait, stop := h.whileHeld(held, wait)
+	defer stop()
 	take := member.lock
 	if once {
 		take = member.tryLock
 	}
-	inner, part, err := take(held, waiting)
+	inner, part, err := take(held, wait)
 	if err == nil {
 		h.parts.holds = append(h.parts.holds, part)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -77,4 +78,24 @@ func TestMultiUnlockTwiceAtOnce(t *testing.T) {
 	require.GreaterOrEqual(t, n, 0)
 	require.EqualValues(t, locks/2, kinds[n].Released)
 	require.EqualValues(t, locks/2, kinds[n].Lost)
+}
+
+// A member is lost while several others are asked for in one script, and get no answer.
+func TestFakeTimeMultiStartsOverWhileSilent(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f, g := newFakeRedis(t), newFakeRedis(t)
+		mu := rlock.NewMultiLock(f.client(t, nil).NewLock("a"), rlock.NewMultiLock(locksOf(g.client(t, nil), "b", "c")...))
+		held, hold := lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held))
+		g.deafUp.Store(true)
+		w := begin(t.Context(), mu)
+		time.Sleep(time.Second)
+		require.True(t, f.Del("a"))
+		time.Sleep(10 * time.Second) // to the next renewal
+		require.True(t, f.Exists("a"), "it is taken again")
+		g.deafUp.Store(false)
+		held, hold = w.acquired(t)
+		require.NoError(t, held.Err())
+		require.NoError(t, hold.Unlock(held))
+	})
 }

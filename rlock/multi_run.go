@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -53,6 +54,8 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		return 0, held, err
 	}
 	defer c.done()
+	wait, stop := h.whileHeld(held, wait)
+	defer stop()
 	if wait.Err() != nil {
 		return 0, held, first.tooLate(wait)
 	}
@@ -89,4 +92,22 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		g.abandon(a.err == nil && a.value.Acquired)
 	}
 	return busy, held, err
+}
+
+// whileHeld returns the context of a request for more members: wait, which ends as well when one of
+// the parts is lost.
+func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop func()) {
+	if len(h.parts.holds) == 0 {
+		return wait, func() {}
+	}
+	waiting, cancel := context.WithCancelCause(wait)
+	leave := context.AfterFunc(held, func() {
+		if why := context.Cause(held); errors.Is(why, ErrLeaseLost) { // otherwise wait ends as well
+			cancel(why)
+		}
+	})
+	return waiting, func() {
+		leave()
+		cancel(nil)
+	}
 }
