@@ -147,7 +147,7 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 	var refusal *NotAcquiredError // the newest that tells of a member's holder
 	defer func() {
 		if err != nil {
-			held, err = ctx, refusal.inform(err)
+			held, err = ctx, cmp.Or(all.parts.closed(), refusal.inform(err))
 			all.abandon(m[0].client, wait)
 		}
 	}()

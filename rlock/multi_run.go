@@ -94,15 +94,15 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 	return busy, held, err
 }
 
-// whileHeld returns the context of a request for more members: wait, which ends as well when one of
-// the parts is lost.
+// whileHeld returns the context of a request for more members: wait, which ends as well when
+// one of the parts is lost, or its client closes and waits for the part.
 func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop func()) {
 	if len(h.parts.holds) == 0 {
 		return wait, func() {}
 	}
 	waiting, cancel := context.WithCancelCause(wait)
 	leave := context.AfterFunc(held, func() {
-		if why := context.Cause(held); errors.Is(why, ErrLeaseLost) { // otherwise wait ends as well
+		if why := context.Cause(held); errors.Is(why, ErrLeaseLost) || errors.Is(why, ErrClosed) { // otherwise wait ends as well
 			cancel(why)
 		}
 	})
@@ -110,4 +110,15 @@ func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop fu
 		leave()
 		cancel(nil)
 	}
+}
+
+// closed is the error of a call whose parts are in the way of the Close of a client; nil if
+// none of them is.
+func (t *team) closed() error {
+	for _, part := range t.holds {
+		if l := part.grant.lock; l.client.closed.Load() {
+			return l.isClosed()
+		}
+	}
+	return nil
 }
