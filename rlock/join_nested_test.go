@@ -100,6 +100,25 @@ func TestFakeTimeJoinedUnderALongerNestedLease(t *testing.T) {
 	}
 }
 
+// A nested hold with a shorter lease is the last, so that the lock is renewed with that, and
+// gives a proof while most of the longer lease is left. Whoever joins by it keeps the lock.
+func TestFakeTimeJoinedUnderAShorterNestedLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		here, there := f.client(t, nil), f.client(t, nil)
+		held, hold := lock(t, t.Context(), here.NewLock("a"))
+		inner, innerHold := lock(t, held, here.NewLock("a", rlock.WithLeaseTime(2*time.Second)))
+		require.NoError(t, hold.Unlock(held))
+		joined, joinedHold := join(t, t.Context(), there.NewLock("a"), innerHold.Proof())
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.NoError(t, inner.Err())
+		require.NoError(t, joined.Err())
+		require.NoError(t, joinedHold.Unlock(joined))
+		require.NoError(t, innerHold.Unlock(inner))
+	})
+}
+
 // Renewals of the holder hang, and it keeps the lock by a later one: so does whoever has
 // joined.
 func TestFakeTimeJoinedWhileRenewalsHang(t *testing.T) {

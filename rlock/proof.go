@@ -37,7 +37,11 @@ func (h *Hold) Proof() string {
 		return ""
 	}
 	g.proven.Store(true)
-	return proof{g.owner, g.token, g.lock.lease}.text(g.lock.key)
+	lease := g.lock.lease
+	if asks := g.entry.Asks(); asks > 0 { // less, if only nested holds with shorter leases are left
+		lease = min(lease, asks)
+	}
+	return proof{g.owner, g.token, lease}.text(g.lock.key)
 }
 
 // Proof returns the proof of the grant that ctx owns the lock by, as [Hold.Proof] does; ""
