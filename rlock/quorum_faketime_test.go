@@ -93,6 +93,29 @@ func TestFakeTimeQuorumNeedsTheSlowOne(t *testing.T) {
 	})
 }
 
+// Nor is one that has started a moment ago, and is not counted yet.
+func TestFakeTimeQuorumNeedsTheSlowOneBesideAYoungOne(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, _, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(time.Second)
+		all[2].late.Store(int64(20 * time.Millisecond))
+		held, hold = lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held)) // the slow one is overdue by now
+		all[0].Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+			if strings.EqualFold(command, "info") {
+				p.WriteBulk("# Server\r\nrun_id:new\r\nuptime_in_seconds:1\r\n")
+				return true
+			}
+			return all[0].hook(p, command, args...)
+		})
+		held, hold, err := mu.TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
 // Without a majority the loss comes at the exact end of the window, less the guard.
 func TestFakeTimeQuorumLoss(t *testing.T) {
 	for name, fault := range map[string]func(*fakeRedis){

@@ -30,9 +30,9 @@ func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millise
 
 // ask puts a request to all servers at once. When the votes are enough, those that
 // still come in within as long again as that took are waited for, at least 2 ms.
-// No server that is overdue is waited for once a majority has answered, and an error, as of a
-// server that is down, is no answer. The vote of others is errPending, and goes to late, if
-// set, when it comes in.
+// No server that is overdue is waited for once a majority has answered. An error, as of a
+// server that is down, is no answer, nor is the share of one that is not counted yet. The vote
+// of others is errPending, and goes to late, if set, when it comes in.
 func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *Plain) (T, error), enough func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
@@ -123,7 +123,8 @@ func (p *poll[T]) note(a numbered[T]) {
 	if p.pending--; !p.slow[a.n] {
 		p.prompt--
 	}
-	if o, _ := Classify(a.err); o == request.Answered {
+	young, _ := any(a.value).(share)
+	if o, _ := Classify(a.err); o == request.Answered && young.quarantine == 0 {
 		p.answered++
 	}
 }
