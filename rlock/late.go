@@ -114,9 +114,10 @@ func (g *grant) requestSweep(ctx context.Context) error {
 	return err
 }
 
-// sweep releases what an owner of a kind may have left.
-func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration) {
+// sweep releases what an owner of a kind may have left or, if late is set, what a request
+// that got no answer may still make.
+func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late bool) {
 	l := &Lock{client: c, terms: terms{lease: lease}}
 	l.use(k)
-	l.newGrant(owner).sweep()
+	l.newGrant(owner).clear(leftover{some: !late, maybe: late})
 }

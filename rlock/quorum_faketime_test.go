@@ -201,3 +201,34 @@ func TestFakeTimeQuorumReleasesAllAndAShare(t *testing.T) {
 		}
 	})
 }
+
+// The request to one server is held back, until its caller has given it up, and the grant
+// that a majority has made is released or is not: what it makes then is given back.
+func TestFakeTimeQuorumLateRequest(t *testing.T) {
+	for _, unlocked := range []bool{true, false} {
+		t.Run("unlocked="+strconv.FormatBool(unlocked), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				all, _, mu := fakeServers(t)
+				held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
+				require.NoError(t, hold.Unlock(held))
+				time.Sleep(time.Second)
+				open := all[2].hold(isScript("try"))
+				held, hold = lock(t, t.Context(), mu)
+				if unlocked {
+					require.NoError(t, hold.Unlock(held))
+				}
+				time.Sleep(5 * time.Second) // longer than the client waits for an answer
+				if !unlocked {
+					require.NoError(t, hold.Unlock(held))
+				}
+				synctest.Wait()
+				open()
+				synctest.Wait()
+				require.True(t, all[2].Exists("a"), "the test does not show what it should")
+				time.Sleep(12 * time.Second)
+				synctest.Wait()
+				require.False(t, all[2].Exists("a"))
+			})
+		})
+	}
+}

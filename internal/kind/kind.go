@@ -112,11 +112,11 @@ type Server struct {
 	Hub      *pubsub.Hub
 	Channels *Channels
 
-	Closed     func() error                                         // the error of an attempt after the client was closed, which repeating does not help; nil before
-	Owner      func() string                                        // names a new grant
-	Background func(func())                                         // runs a function in a goroutine that the client waits for
-	Sweep      func(k Kind, owner string, lease time.Duration)      // releases what an owner may have left, in the background
-	Sleep      func(ctx context.Context, d time.Duration) (ok bool) // ends with ctx, or when the client closes
+	Closed     func() error                                               // the error of an attempt after the client was closed, which repeating does not help; nil before
+	Owner      func() string                                              // names a new grant
+	Background func(func())                                               // runs a function in a goroutine that the client waits for
+	Sweep      func(k Kind, owner string, lease time.Duration, late bool) // releases what an owner may have left, in the background; late: what a request may still make
+	Sleep      func(ctx context.Context, d time.Duration) (ok bool)       // ends with ctx, or when the client closes
 
 	asked   atomic.Int64 // requests of quorum locks under way
 	overdue atomic.Int64 // those that the other servers' answers have not waited for

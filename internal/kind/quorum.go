@@ -23,7 +23,7 @@ type Quorum struct {
 	fenced bool
 
 	mu   sync.Mutex        // guards open, and what is in it
-	open map[string]*round // by owner; those with answers outstanding
+	open map[string]*round // by owner; those with answers outstanding, or requests in doubt
 }
 
 // NewQuorum returns the lock of that key on several servers, which each has the data of
@@ -45,6 +45,7 @@ func (q *Quorum) host() *Server { return q.nodes[0].server }
 type round struct {
 	owner    string
 	pending  int           // answers that nobody waits for any more
+	doubtful []int         // servers that have not answered, and may still get the request
 	decided  chan struct{} // closed when it is known what they are worth
 	over     bool          // what arrives is given back
 	announce bool          // others may have seen a majority, and wait for a release
@@ -110,7 +111,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	decided, done := make(chan struct{}), false
 	sweep := func(n int, v vote[lua.Released]) {
 		if o, final := Classify(v.err); o != request.Answered && !final {
-			q.giveBack(n, owner, true)
+			q.giveBack(n, owner, true, false)
 		}
 	}
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {

@@ -54,7 +54,7 @@ func TestFakeTimeQuorumReleaseSeesToTheRest(t *testing.T) {
 				for n, id := range []string{"a", "b", "c"} {
 					servers = append(servers, &Server{
 						ID: id, Scripts: tt.servers[n], Background: func(f func()) { go f() }, Channels: NewChannels(nil, id, nil, ShardingOff),
-						Sweep: func(k Kind, owner string, _ time.Duration) {
+						Sweep: func(k Kind, owner string, _ time.Duration, _ bool) {
 							mu.Lock()
 							defer mu.Unlock()
 							assert.Equal(t, "owner", owner)

@@ -200,14 +200,12 @@ func (q *Quorum) decide(b *round, votes []vote[share], won bool) {
 		}
 	}
 	b.announce = mine >= q.majority()
-	if b.pending > 0 {
-		q.open[b.owner] = b
-	}
 	for n, v := range votes {
-		if b.over && v.err != errPending && mayBeMine(v) {
-			q.giveBack(n, b.owner, b.announce)
+		if v.err != errPending {
+			q.take(b, n, v)
 		}
 	}
+	q.keep(b)
 }
 
 // late is told of a vote that the round has not waited for.
@@ -215,11 +213,32 @@ func (q *Quorum) late(b *round, n int, v vote[share]) {
 	<-b.decided
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if b.pending--; b.pending == 0 {
-		delete(q.open, b.owner)
+	b.pending--
+	q.take(b, n, v)
+	q.keep(b)
+}
+
+// take gives back what a vote may stand for, if the round is over, or notes what is to be
+// given back then. q.mu is held.
+func (q *Quorum) take(b *round, n int, v vote[share]) {
+	o, _ := Classify(v.err)
+	if o == request.Unknown {
+		b.doubtful = append(b.doubtful, n)
 	}
-	if b.over && mayBeMine(v) {
-		q.giveBack(n, b.owner, b.announce)
+	if b.over {
+		if mayBeMine(v) {
+			q.giveBack(n, b.owner, b.announce, false)
+		}
+		q.giveBackDoubtful(b)
+	}
+}
+
+// keep has a round found by its owner, as long as there is a need to. q.mu is held.
+func (q *Quorum) keep(b *round) {
+	if b.pending > 0 || len(b.doubtful) > 0 {
+		q.open[b.owner] = b
+	} else {
+		delete(q.open, b.owner)
 	}
 }
 
@@ -229,6 +248,8 @@ func (q *Quorum) finish(owner string) {
 	defer q.mu.Unlock()
 	if b := q.open[owner]; b != nil {
 		b.over = true
+		q.giveBackDoubtful(b)
+		q.keep(b)
 	}
 }
 
@@ -238,9 +259,19 @@ func mayBeMine(v vote[share]) bool {
 	return v.value.Acquired || o == request.Unknown
 }
 
-// giveBack releases the share of an owner on one server, in the background.
-func (q *Quorum) giveBack(n int, owner string, announce bool) {
+// giveBackDoubtful gives back, when it is there, what requests without an answer may still
+// make. q.mu is held.
+func (q *Quorum) giveBackDoubtful(b *round) {
+	for _, n := range b.doubtful {
+		q.giveBack(n, b.owner, b.announce, true)
+	}
+	b.doubtful = nil
+}
+
+// giveBack releases the share of an owner on one server, in the background: soon or, if the
+// request for it may still be on its way, when that has arrived.
+func (q *Quorum) giveBack(n int, owner string, announce, late bool) {
 	p := *q.nodes[n]
 	p.silent = !announce
-	p.server.Sweep(&p, owner, q.lease)
+	p.server.Sweep(&p, owner, q.lease, late)
 }
