@@ -5,11 +5,13 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -112,6 +114,38 @@ func TestFakeTimeQuorumNeedsTheSlowOneBesideAYoungOne(t *testing.T) {
 		})
 		held, hold, err := mu.TryLock(t.Context())
 		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// A grant that one server has forgotten needs the slow one for each nested hold, also while
+// that is kept busy by other locks, which do not.
+func TestFakeTimeQuorumNestsByTheSlowOne(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, clients, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.True(t, all[1].Del("a"))
+		all[2].late.Store(int64(20 * time.Millisecond))
+		other, stop := rlock.NewQuorumLock("b", clients), make(chan struct{})
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+					assert.NoError(t, other.Do(t.Context(), func(context.Context) error { return nil }))
+				}
+			}
+		})
+		time.Sleep(100 * time.Millisecond)
+		inner, nested, err := mu.TryLockFor(held, time.Second)
+		close(stop)
+		busy.Wait()
+		require.NoError(t, err)
+		require.NoError(t, nested.Unlock(inner))
 		require.NoError(t, hold.Unlock(held))
 	})
 }

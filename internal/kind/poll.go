@@ -29,11 +29,10 @@ var (
 func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millisecond) }
 
 // ask puts a request to all servers at once. When the votes are enough, those that
-// still come in within as long again as that took are waited for, at least 2 ms.
-// No server that is overdue is waited for once a majority has answered. An error, as of a
-// server that is down, is no answer, nor is the share of one that is not counted yet. The vote
-// of others is errPending, and goes to late, if set, when it comes in.
-func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *Plain) (T, error), enough func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
+// still come in within as long again as that took are waited for, at least 2 ms. No server
+// that is overdue is waited for once the votes will do. The vote of others is errPending, and
+// goes to late, if set, when it comes in.
+func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
 	for n, node := range q.nodes {
@@ -43,7 +42,7 @@ func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *P
 		}
 		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, request)} })
 	}
-	p.wait(ctx, enough)
+	p.wait(ctx, enough, willDo)
 	if p.pending == 0 {
 		cancel()
 		return p.votes
@@ -81,13 +80,12 @@ func cast[T any](ctx context.Context, p *Plain, send func(context.Context, *Plai
 
 // poll is one request to all servers.
 type poll[T any] struct {
-	q        *Quorum
-	answers  chan numbered[T]
-	votes    []vote[T]
-	slow     []bool // whether a server was overdue when it was asked
-	prompt   int    // servers that were not, and whose vote is not there yet
-	pending  int    // servers whose vote is not there yet
-	answered int    // votes that are answers
+	q       *Quorum
+	answers chan numbered[T]
+	votes   []vote[T]
+	slow    []bool // whether a server was overdue when it was asked
+	prompt  int    // servers that were not, and whose vote is not there yet
+	pending int    // servers whose vote is not there yet
 }
 
 // numbered is the vote of a server.
@@ -97,14 +95,17 @@ type numbered[T any] struct {
 }
 
 // wait takes votes in until they are enough, and those that follow soon.
-func (p *poll[T]) wait(ctx context.Context, enough func(votes []vote[T]) bool) {
+func (p *poll[T]) wait(ctx context.Context, enough, willDo func(votes []vote[T]) bool) {
 	began, bound := time.Now(), p.q.bound()
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
-	for settled := false; p.pending > 0 && !(p.prompt == 0 && p.answered > len(p.votes)/2); {
+	for settled := false; p.pending > 0 && !(p.prompt == 0 && willDo(p.votes)); {
 		select {
 		case a := <-p.answers:
-			p.note(a)
+			p.votes[a.n] = a.vote
+			if p.pending--; !p.slow[a.n] {
+				p.prompt--
+			}
 			if !settled && enough(p.votes) {
 				settled = true
 				timer.Reset(min(max(time.Since(began), 2*time.Millisecond), bound))
@@ -114,18 +115,6 @@ func (p *poll[T]) wait(ctx context.Context, enough func(votes []vote[T]) bool) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// note takes a vote in.
-func (p *poll[T]) note(a numbered[T]) {
-	p.votes[a.n] = a.vote
-	if p.pending--; !p.slow[a.n] {
-		p.prompt--
-	}
-	young, _ := any(a.value).(share)
-	if o, _ := Classify(a.err); o == request.Answered && young.quarantine == 0 {
-		p.answered++
 	}
 }
 

@@ -92,7 +92,7 @@ func (q *Quorum) Gathers() bool { return false }
 func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease time.Duration, n Count) error {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
 		return struct{}{}, p.SetCount(ctx, p.server.Scripts, owner, lease, n)
-	}, decisive, nil)
+	}, decisive, decisive, nil)
 	switch done, refused := outcomes(votes); {
 	case done >= q.majority():
 		return nil
@@ -116,7 +116,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	}
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {
 		return p.Release(ctx, p.server.Scripts, owner, e)
-	}, answeredBy, func(n int, v vote[lua.Released]) {
+	}, answeredBy, answeredBy, func(n int, v vote[lua.Released]) {
 		if <-decided; done {
 			sweep(n, v)
 		}
@@ -147,7 +147,7 @@ func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
 }
 
 func (q *Quorum) Force(ctx context.Context) (bool, error) {
-	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) { return p.Force(ctx) }, answeredBy, nil)
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) { return p.Force(ctx) }, answeredBy, answeredBy, nil)
 	if done, _ := outcomes(votes); done < q.majority() {
 		return false, minority(request.Unknown, votes)
 	}
@@ -156,7 +156,7 @@ func (q *Quorum) Force(ctx context.Context) (bool, error) {
 
 // Inspect shows the grant that a majority knows of, if there is one.
 func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
-	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, answeredBy, nil)
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, answeredBy, answeredBy, nil)
 	if done, _ := outcomes(votes); done < q.majority() {
 		return lua.State{}, minority(request.Unknown, votes)
 	}

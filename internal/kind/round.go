@@ -60,7 +60,7 @@ func (q *Quorum) once(ctx context.Context, lease time.Duration) (a Answer, split
 	sent := time.Now()
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (share, error) {
 		return p.share(ctx, b.owner, lease)
-	}, q.settled, func(n int, v vote[share]) { q.late(b, n, v) })
+	}, q.settled, q.counted, func(n int, v vote[share]) { q.late(b, n, v) })
 	t := q.tally(votes)
 	err = t.err
 	if t.won && q.fenced && err == nil {
@@ -167,6 +167,18 @@ func (q *Quorum) settled(votes []vote[share]) bool {
 	return mine >= q.majority() || others >= q.majority()
 }
 
+// counted is true when a majority has answered. One more vote might decide, but two who have
+// split the others come to an end sooner if they ask again.
+func (q *Quorum) counted(votes []vote[share]) bool {
+	n := 0
+	for _, v := range votes {
+		if v.err == nil && v.value.quarantine == 0 {
+			n++
+		}
+	}
+	return n >= q.majority()
+}
+
 // raise makes every later token greater: a later grant has a share of one of these servers,
 // and there it comes after the one of this grant. Elsewhere it may be older.
 func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) error {
@@ -175,7 +187,7 @@ func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) e
 			return struct{}{}, errNoShare
 		}
 		return struct{}{}, lua.Floor(ctx, p.server.RDB, p.grant, token)
-	}, decisive, nil)
+	}, decisive, decisive, nil)
 	if done, _ := outcomes(votes); done < q.majority() {
 		return minority(request.NotExecuted, votes) // the counters do not matter
 	}
