@@ -20,9 +20,9 @@ import (
 // The servers are asked at once, and nobody waits for one that does not answer
 // while a majority does: a Lock is as fast as the slower ones of the fastest
 // majority, an Unlock as well. What the others do goes on in the background; one
-// that was silent before is not waited for at all. A share without majority is
-// given back at once, and two clients that have split the servers between them
-// come back after random pauses.
+// that was silent before is not waited for at all, unless the rest is no majority.
+// A share without majority is given back at once, and two clients that have split
+// the servers between them come back after random pauses.
 //
 // The trusted window counts from before the first request of the round that won.
 // A renewal must reach a majority; the grant is lost when that has not happened by
