@@ -150,6 +150,30 @@ func TestFakeTimeQuorumNestsByTheSlowOne(t *testing.T) {
 	})
 }
 
+// One server is down, and another one slow: those that are left say that the lock is held,
+// which is not the same as no answer.
+func TestFakeTimeQuorumHeldBesideOneThatIsDown(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, _, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu)
+		var clients []*rlock.Client
+		for _, f := range all {
+			clients = append(clients, f.client(t, nil))
+		}
+		other := rlock.NewQuorumLock("a", clients)
+		all[0].SetError("LOADING Redis is loading the dataset in memory")
+		all[2].late.Store(int64(20 * time.Millisecond))
+		_, _, err := other.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		_, _, err = other.TryLockFor(t.Context(), 2*time.Minute)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, hold.Unlock(held))
+		held, hold = lock(t, t.Context(), other)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
 // Without a majority the loss comes at the exact end of the window, less the guard.
 func TestFakeTimeQuorumLoss(t *testing.T) {
 	for name, fault := range map[string]func(*fakeRedis){

@@ -153,18 +153,23 @@ func (q *Quorum) tally(votes []vote[share]) (t result) {
 	return t
 }
 
-// settled is true when no further vote can change what a round comes to.
+// settled is true when no further vote can change what a round comes to: that it is won, or
+// that it cannot be and whether that is for want of answers.
 func (q *Quorum) settled(votes []vote[share]) bool {
-	mine, others := 0, 0
+	mine, others, failed := 0, 0, 0
 	for _, v := range votes {
 		switch {
-		case v.err == nil && v.value.Acquired && v.value.quarantine == 0:
+		case v.err == errPending:
+		case v.err != nil:
+			failed++
+		case v.value.Acquired && v.value.quarantine == 0:
 			mine++
-		case v.err != errPending:
+		default:
 			others++
 		}
 	}
-	return mine >= q.majority() || others >= q.majority()
+	lost := others+failed >= q.majority()
+	return mine >= q.majority() || failed >= q.majority() || lost && mine+others >= q.majority()
 }
 
 // counted is true when a majority has answered. One more vote might decide, but two who have
