@@ -139,7 +139,7 @@ local function stand(queue, owner, claim, how)
     local score = place * 32768 + claim * 4 + how
     if tonumber(old) ~= score then
         if old then -- first, as a server out of memory would refuse the other one otherwise
-            redis.call('zrem', queue, owner)
+            redis.call('pexpire', queue, keep) -- not ZREM: a node whose slot moves makes no queue anew
         end
         local added = redis.pcall('zadd', queue, string.format('%.0f', score), owner)
         if type(added) == 'table' then
@@ -172,7 +172,7 @@ local function settle(queue, commands, asker)
     local lapsed = client(owner)
     if lapsed ~= client(asker) then
         local lost = false
-        for _, other in ipairs(redis.call('zrange', queue, 0, -1)) do
+        for _, other in ipairs(redis.pcall('zrange', queue, 0, -1)) do -- fails if it is gone, and its slot moves
             if client(other) == lapsed then
                 redis.call('zrem', queue, other)
                 lost = true

@@ -18,6 +18,8 @@
 --                                delivery may have granted it, whose answer was lost
 local function release(key, queue, counter, owner, commands, tickets, used, reserved)
     local led = false -- the first in the queue is among them
+    -- Before the last ticket goes, as a node whose slot moves tells nothing of what is gone.
+    local queued = queue and redis.call('exists', queue) == 1
     for ticket in string.gmatch(tickets or '', '%S+') do
         led = led or first(queue) == ticket
         redis.pcall('zrem', queue, ticket)
@@ -36,7 +38,7 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
         if held == 1 and counter and used ~= reserved then
             restore(counter, used, reserved)
         end
-        if held == 1 and redis.call('exists', queue) == 0 then -- nobody queues, as for most locks
+        if held == 1 and not queued then -- as for most locks
             failure = refusal(announce(commands, unlocks(key), '-0'))
             return failure and {1, failure} or 1
         end
