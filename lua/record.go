@@ -22,13 +22,21 @@ var (
 // what their clients tell about themselves.
 func WriteRecord(ctx context.Context, r Runner, key string, lasts time.Duration, fields []any) error {
 	args := append(make([]any, 0, 1+len(fields)), lasts.Milliseconds())
-	_, err := recordScript.run(ctx, r, []string{key}, append(args, fields...)...)
-	return err
+	return recordScript.runAnew(ctx, r, key, append(args, fields...)...)
 }
 
 // Enlist keeps a client for so long in the list of those that have a record, which ends
 // with its newest entry, and takes out whose time is over. 0 takes the client out.
 func Enlist(ctx context.Context, r Runner, key, client string, lasts time.Duration) error {
-	_, err := enlistScript.run(ctx, r, []string{key}, client, lasts.Milliseconds())
+	return enlistScript.runAnew(ctx, r, key, client, lasts.Milliseconds())
+}
+
+// runAnew runs the script once more if it has removed its key and found that the slot of that
+// moves: the second time the key is made on the other node, as all new ones are.
+func (s *script) runAnew(ctx context.Context, r Runner, key string, args ...any) error {
+	_, err := s.run(ctx, r, []string{key}, args...)
+	if err != nil && elsewhere(err) {
+		_, err = s.run(ctx, r, []string{key}, args...)
+	}
 	return err
 }

@@ -65,3 +65,22 @@ func TestRecordConflicts(t *testing.T) {
 	require.Equal(t, "string", conflict.Type)
 	require.Equal(t, "v", rdb.Get(ctx, "k").Val())
 }
+
+// While its slot moves, a node makes no key anew that it has removed: the other one does.
+func TestRecordWhileTheSlotMoves(t *testing.T) {
+	cluster, ctx := redistest.StartCluster(t, 2, 0), t.Context()
+	rdb := cluster.Client(t)
+	require.NoError(t, lua.WriteRecord(ctx, rdb, "{r}", time.Minute, []any{"a", "1", "b", "2"}))
+	require.NoError(t, lua.Enlist(ctx, rdb, "{r}:list", "a", time.Minute))
+	slot := cluster.Slot("{r}")
+	move := cluster.BeginMove(slot, cluster.Another(slot))
+	written := lua.WriteRecord(ctx, rdb, "{r}", 30*time.Second, []any{"c", "3"})
+	taken := lua.Enlist(ctx, rdb, "{r}:list", "a", 0)
+	move.MoveKeys()
+	move.Finish()
+	require.NoError(t, written)
+	require.NoError(t, taken)
+	require.Equal(t, map[string]string{"c": "3"}, rdb.HGetAll(ctx, "{r}").Val())
+	require.InDelta(t, 30*time.Second, rdb.PTTL(ctx, "{r}").Val(), float64(5*time.Second))
+	require.Zero(t, rdb.Exists(ctx, "{r}:list").Val())
+}
