@@ -51,6 +51,9 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
             end
             return grant(key, counter, lease, owner, spare)
         elseif told ~= true and told[1] == -1 then -- no counter
+            if new == 1 then -- the answer tells of no ticket, and nobody would take it out
+                redis.call('zrem', queue, owner)
+            end
             return told
         end
         ttl, holder = redis.call('pttl', key), next or ''

@@ -98,6 +98,7 @@ func TestReleaseWithStrangeCounter(t *testing.T) {
 			"a:1 release -> done => | b:1P c:1P",
 			"c:1 ask P -> "+conflict+" => | b:1P c:1P",
 			"d:1 ask -> "+conflict+" => | b:1P c:1P",
+			"d:2 ask P -> "+conflict+" => | b:1P c:1P", // its caller has an error, and leaves nothing
 		)
 		require.Equal(t, conflict, w.do(rdb, "b:1 ask P"))
 	})
