@@ -115,6 +115,9 @@ func (m *queueModel) release(owner string, tickets []string) {
 		return
 	}
 	m.settle(owner)
+	if told != "" && len(m.tickets) > 0 && m.tickets[0].owner == owner {
+		m.drop(owner)
+	}
 	m.serve(m.strangers && len(m.tickets) > 0, told, "")
 }
 

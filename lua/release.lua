@@ -49,7 +49,10 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
             end
             return {0, next and client(next) == client(owner) and next or nil}
         end
-        settle(queue, commands, owner)
+        local next = settle(queue, commands, owner)
+        if held == 1 and next == owner then -- which got the lock by another request, and is no more
+            redis.call('zrem', queue, owner)
+        end
         -- Nobody may read the answer to a repetition, which finds the lock free by chance.
         failure, message = pass(key, queue, counter, commands, held == 1 and client(owner) or nil)
         if held ~= 1 then

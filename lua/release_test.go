@@ -85,6 +85,26 @@ func TestReleaseWithStrangeQueue(t *testing.T) {
 	})
 }
 
+// Whoever gets the lock by a request that looks at no queue may have a ticket there. It is
+// not granted the lock anew when it releases it.
+func TestReleaseByTheFirstInTheQueue(t *testing.T) {
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		for kind, lock := range map[string]func(string) lua.Grant{"plain": grant, "fenced": fenced, "fair": fair} {
+			t.Run(kind, func(t *testing.T) {
+				newWaiters(t, rdb, lock).follow(rdb, true,
+					"a listens", "b listens",
+					"d:1 ask -> acquired => d:1=1 20s |",
+					"a:1 ask P -> refused by d:1, 20s, first, new => d:1=1 20s | a:1P",
+					"b:1 ask P -> refused by d:1, 20s, new => d:1=1 20s | a:1P b:1P",
+					"- expires",
+					"a:1 try -> acquired => a:1=1 20s | a:1P b:1P",
+					"a:1 release -> done => b:1=1 10s | !b:1 >> b: grant b:1 for 6s",
+				)
+			})
+		}
+	})
+}
+
 // A counter that cannot be counted on does not keep the lock from being released, nor
 // does the first in the queue lose its place; it learns of it when it asks.
 func TestReleaseWithStrangeCounter(t *testing.T) {

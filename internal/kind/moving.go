@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,7 +52,7 @@ func (p *Plain) releaseApart(ctx context.Context, r lua.Runner, owner string, e 
 	alone.Queue, alone.Counter = "", ""
 	released, err := lua.Release(ctx, r, alone, e)
 	if err == nil || errors.Is(err, lua.ErrNotOwner) { // an earlier attempt may have been executed
-		p.serveApart(ctx, g, e.Tickets, true)
+		p.serveApart(ctx, g, append(slices.Clip(e.Tickets), owner), true) // takeApart may not have taken that one out yet
 	}
 	return released, err
 }
