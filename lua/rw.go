@@ -143,7 +143,7 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 // ForceReleaseRW removes the lock, whoever holds it, and any intent. It is
 // otherwise as [ForceRelease].
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
-	answer, err := rwForceScript.run(ctx, r, []string{g.Key, g.Intent}, g.Family.publish(), g.Channel)
+	answer, err := rwForceScript.runApart(ctx, r, []string{g.Key, g.Intent}, g.Family.publish(), g.Channel, g.Intent)
 	return answer.done, err
 }
 

@@ -2,9 +2,11 @@
 -- all waiters. It names no owner, hence must not be repeated blindly.
 --
 -- KEYS[1]  lock
--- KEYS[2]  writer's intent
+-- KEYS     writer's intent: for servers that want it declared; not while the slot of a
+--          cluster moves
 -- ARGV[1]  PUBLISH, SPUBLISH, or both
 -- ARGV[2]  channel
+-- ARGV[3]  writer's intent
 --
 -- reply    {1}              removed
 --          {0}              it was free
@@ -14,7 +16,7 @@ if stranger(mode) then
     return {-1, KEYS[1], mode}
 end
 local removed = redis.call('del', KEYS[1])
-if retract(KEYS[2]) or removed > 0 then
+if retract(ARGV[3]) or removed > 0 then
     announce(ARGV[1], ARGV[2], '1')
 end
 return {removed}

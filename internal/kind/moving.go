@@ -57,6 +57,28 @@ func (p *Plain) releaseApart(ctx context.Context, r lua.Runner, owner string, e 
 	return released, err
 }
 
+// forceApart removes the lock whoever holds it, and serves its queue. It is no repetition: the
+// request before it was refused.
+func (p *Plain) forceApart(ctx context.Context) (bool, error) {
+	g := p.Of("")
+	alone := g
+	alone.Queue, alone.Counter = "", ""
+	was, err := lua.ForceRelease(ctx, p.server.RDB, alone)
+	if was {
+		p.serveApart(ctx, g, nil, true)
+	}
+	return was, err
+}
+
+// inspectApart reads the lock without its queue: how many wait is not known.
+func (p *Plain) inspectApart(ctx context.Context) (lua.State, error) {
+	alone := p.Of("")
+	alone.Queue = ""
+	s, err := lua.Inspect(ctx, p.server.RDB, alone)
+	s.Waiters = -1
+	return s, err
+}
+
 // serveApart serves the queue when nobody waits for it: that node may be slow, or silent.
 func (p *Plain) serveApart(ctx context.Context, g lua.Grant, tickets []string, released bool) {
 	p.server.Background(func() {

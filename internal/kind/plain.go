@@ -111,11 +111,19 @@ func (p *Plain) Subscribe(message func(string), changed func()) Signal {
 }
 
 func (p *Plain) Force(ctx context.Context) (bool, error) {
-	return lua.ForceRelease(ctx, p.server.RDB, p.Of(""))
+	was, err := lua.ForceRelease(ctx, p.server.RDB, p.Of(""))
+	if p.grant.Queue != "" && moving(err) {
+		return p.forceApart(ctx)
+	}
+	return was, err
 }
 
 func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
-	return lua.Inspect(ctx, p.server.RDB, p.Of(""))
+	s, err := lua.Inspect(ctx, p.server.RDB, p.Of(""))
+	if p.grant.Queue != "" && moving(err) {
+		return p.inspectApart(ctx)
+	}
+	return s, err
 }
 
 // SubscribeToUnlocks joins the channel where Redisson's clients announce releases; they
