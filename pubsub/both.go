@@ -61,6 +61,9 @@ func (b *bothSource) Receive() (Event, error) {
 
 // halfRefused is refused for half of a request.
 func (b *bothSource) halfRefused(err error) (Event, error) {
+	if isBusy(err) { // maybe to a PING, and not to half of a request
+		return Event{}, err
+	}
 	e, err := b.refused(err)
 	switch {
 	case err != nil || e.Kind == Pong:

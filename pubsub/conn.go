@@ -202,6 +202,9 @@ func (c *conn) answer(e Event) error {
 		return nil
 	}
 	if len(c.pending) == 0 {
+		if e.Kind == Moved { // to a PING, by a server that is busy
+			return nil
+		}
 		return errOutOfStep
 	}
 	r := c.pending[0]

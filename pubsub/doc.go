@@ -88,7 +88,8 @@
 // A server that gives a slot away ends the subscriptions in it unasked, and
 // answers MOVED to new ones. Then the channel alone is in doubt, not the
 // connection: it has no server until the news about the cluster have arrived, and
-// is asked for again on the one that Servers names then.
+// is asked for again on the one that Servers names then. So it is if a server answers
+// BUSY, as one does to everything while a script of somebody's runs for too long.
 //
 // A refusal (ACL, proxy) answers the oldest open request. The channel is then
 // not asked for again for 30 s; its waiters are never live, and live on their

@@ -171,17 +171,24 @@ func (s *redisSource) refused(err error) (Event, error) {
 		return Event{}, err
 	}
 	_, moved := redis.IsMovedError(err)
+	busy := isBusy(err)
 	switch {
+	case !s.answered && busy: // by the time of another connection it may not be
+		return Event{}, err
 	case !s.answered:
 		s.answered = true // no probe channel, then
 	case strings.Contains(err.Error(), "'ping'"):
 		// NOPERM for a PING is an answer as good as any.
-	case moved, redis.IsClusterDownError(err):
+	case moved, busy, redis.IsClusterDownError(err):
 		return Event{Kind: Moved, Err: err}, nil
 	default:
 		return Event{Kind: Refused, Err: err}, nil
 	}
 	return Event{Kind: Pong}, nil
 }
+
+// isBusy tells of a server that runs a script of somebody's for too long, and refuses all
+// else until that ends.
+func isBusy(err error) bool { return redis.HasErrorPrefix(err, "BUSY") }
 
 func (s *redisSource) Close() error { return s.ps.Close() }

@@ -63,7 +63,8 @@ const (
 	// Refused answers the oldest unanswered request with an error. The
 	// connection is sound.
 	Refused
-	// Moved is a Refused for now: the channel is on another server, or on none.
+	// Moved is a Refused for now: the channel is on another server, or on none, or the
+	// server is busy. If no request is unanswered, it is like a Pong.
 	Moved
 	// Pong shows that the connection is sound, and nothing else.
 	Pong
