@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // live is `rlock top` on a terminal.
@@ -131,23 +132,37 @@ func readKeys(ctx context.Context, in *os.File) <-chan string {
 	return keys
 }
 
-// press does what keys say.
+// press does what keys say: several, if they were typed faster than they were read.
 func (l *live) press(keys string) {
-	switch {
-	case strings.HasPrefix(keys, "\x1b[A"):
-		keys = "k"
-	case strings.HasPrefix(keys, "\x1b[B"):
-		keys = "j"
-	case strings.HasPrefix(keys, "\x1b") && len(keys) > 1: // another key of that sort
-		return
-	}
-	for _, key := range keys {
-		if l.typing {
+	for n := 0; keys != ""; keys = keys[n:] {
+		key, size := utf8.DecodeRuneInString(keys)
+		switch n = keyLength(keys); {
+		case n == size && l.typing:
 			l.typed(key)
-		} else {
+		case n == size:
 			l.command(key)
+		case l.typing:
+		case keys[:n] == "\x1b[A":
+			l.command('k')
+		case keys[:n] == "\x1b[B":
+			l.command('j')
 		}
 	}
+}
+
+// keyLength is how many bytes the first of keys has: that of an arrow, say, begins with ESC
+// and [ or O, and ends with a letter or ~.
+func keyLength(keys string) int {
+	if strings.HasPrefix(keys, "\x1b[") || strings.HasPrefix(keys, "\x1bO") {
+		for i := 2; i < len(keys); i++ {
+			if keys[i] >= '@' && keys[i] <= '~' {
+				return i + 1
+			}
+		}
+		return len(keys)
+	}
+	_, size := utf8.DecodeRuneInString(keys)
+	return size
 }
 
 // typed adds to the filter.

@@ -127,3 +127,17 @@ func TestPictureOnATerminal(t *testing.T) {
 		require.Equal(t, string([]rune(lines[i] + strings.Repeat(" ", 60))[:59]), string([]rune(line + strings.Repeat(" ", 60))[:59]))
 	}
 }
+
+// Keys that were typed faster than they were read are all obeyed.
+func TestKeysTypedAhead(t *testing.T) {
+	l := live{top: &top{order: "wait"}, view: &topView{Locks: make([]*topLock, 5)}}
+	l.press("\x1b[B\x1b[Bj\x1b[A\x1bOP\x1b[3~")
+	require.Equal(t, controls{skip: 2}, l.controls)
+	l.press("/s\x1b[Aéx\x7f\r")
+	require.Equal(t, controls{filter: "sé"}, l.controls)
+	l.press("j\x1b[Bq")
+	require.Equal(t, controls{skip: 2, filter: "sé", quit: true}, l.controls)
+	l.press("\x1b[")
+	l.press("\x1b")
+	require.Empty(t, l.filter)
+}
