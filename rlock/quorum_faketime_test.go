@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,16 +24,33 @@ import (
 func fakeServers(t *testing.T) (all []*fakeRedis, clients []*rlock.Client, mu *rlock.Lock) {
 	for n := range 3 {
 		f := newFakeRedis(t)
-		f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
-			if strings.EqualFold(command, "info") {
-				p.WriteBulk("# Server\r\nrun_id:" + strconv.Itoa(n) + "\r\nuptime_in_seconds:31\r\n")
-				return true
-			}
-			return f.hook(p, command, args...)
-		})
+		runs(f, strconv.Itoa(n), 31*time.Second)
 		all, clients = append(all, f), append(clients, f.client(t, nil))
 	}
 	return all, clients, rlock.NewQuorumLock("a", clients)
+}
+
+// runs has a server say that it is that run, and for how long it has been running.
+func runs(f *fakeRedis, id string, uptime time.Duration) {
+	f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+		if strings.EqualFold(command, "info") {
+			p.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n", id, int(uptime.Seconds())))
+			return true
+		}
+		return f.hook(p, command, args...)
+	})
+}
+
+// overdue has a server answer after 20 ms, and the clients of mu know that it is slow. All
+// servers know the scripts.
+func overdue(t *testing.T, f *fakeRedis, mu *rlock.Lock) {
+	t.Helper()
+	held, hold := lock(t, t.Context(), mu)
+	require.NoError(t, hold.Unlock(held))
+	time.Sleep(time.Second)
+	f.late.Store(int64(20 * time.Millisecond))
+	held, hold = lock(t, t.Context(), mu)
+	require.NoError(t, hold.Unlock(held))
 }
 
 // The window counts from before the first request, however long the answers that
@@ -80,12 +98,7 @@ func TestFakeTimeQuorumWindow(t *testing.T) {
 func TestFakeTimeQuorumNeedsTheSlowOne(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		all, _, mu := fakeServers(t)
-		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
-		require.NoError(t, hold.Unlock(held))
-		time.Sleep(time.Second)
-		all[2].late.Store(int64(20 * time.Millisecond))
-		held, hold = lock(t, t.Context(), mu)
-		require.NoError(t, hold.Unlock(held)) // the slow one is overdue by now
+		overdue(t, all[2], mu)
 		all[0].SetError("LOADING Redis is loading the dataset in memory")
 		held, hold, err := mu.TryLock(t.Context())
 		require.NoError(t, err)
@@ -99,19 +112,8 @@ func TestFakeTimeQuorumNeedsTheSlowOne(t *testing.T) {
 func TestFakeTimeQuorumNeedsTheSlowOneBesideAYoungOne(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		all, _, mu := fakeServers(t)
-		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
-		require.NoError(t, hold.Unlock(held))
-		time.Sleep(time.Second)
-		all[2].late.Store(int64(20 * time.Millisecond))
-		held, hold = lock(t, t.Context(), mu)
-		require.NoError(t, hold.Unlock(held)) // the slow one is overdue by now
-		all[0].Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
-			if strings.EqualFold(command, "info") {
-				p.WriteBulk("# Server\r\nrun_id:new\r\nuptime_in_seconds:1\r\n")
-				return true
-			}
-			return all[0].hook(p, command, args...)
-		})
+		overdue(t, all[2], mu)
+		runs(all[0], "new", time.Second)
 		held, hold, err := mu.TryLock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock(held))

@@ -10,10 +10,10 @@ import (
 
 // A client asks who the masters are every reloadPause at most. A question may hang on the
 // very node that has failed, for as long as go-redis tries to reach it, and others are asked
-// meanwhile; each dozen that hang make the pause longer by as much again.
+// meanwhile; the pause grows by as much again with every hangingReloads of them.
 const (
-	reloadPause = 200 * time.Millisecond
-	dozen       = 12
+	reloadPause    = 200 * time.Millisecond
+	hangingReloads = 12
 )
 
 // reloads are questions who the masters are.
@@ -27,7 +27,7 @@ type reloads struct {
 func (r *reloads) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.newest) < reloadPause*time.Duration(1+r.open/dozen) {
+	if time.Since(r.newest) < reloadPause*time.Duration(1+r.open/hangingReloads) {
 		return false
 	}
 	r.open++

@@ -137,20 +137,11 @@ func TestEndsWhileNobodyReads(t *testing.T) {
 		cmd := prepare(t, srv.URL(), args...)
 		cmd.Stdout = write
 		require.NoError(t, cmd.Start())
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
 		redistest.Eventually(t, "the pipe is full", func() bool {
 			n, err := unix.IoctlGetInt(int(read.Fd()), unix.TIOCINQ)
 			return err == nil && n > size-200 // not a line more
 		})
-		require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
-		select {
-		case err := <-ended:
-			require.NoError(t, err)
-		case <-time.After(limit):
-			_ = cmd.Process.Kill()
-			require.Fail(t, "it goes on", "%q", args)
-		}
+		require.NoError(t, terminated(t, cmd))
 		require.NoError(t, read.Close())
 		require.NoError(t, write.Close())
 	}

@@ -42,11 +42,8 @@ func (x *xterm) obey(sequence string) {
 	switch sequence {
 	case "\x1b[H":
 		x.x, x.y, x.full = 0, 0, false
-	case "\x1b[K", "\x1b[J":
+	case "\x1b[K":
 		x.rows[x.y] = x.rows[x.y][:min(x.x, len(x.rows[x.y]))]
-		for y := x.y + 1; y < len(x.rows) && sequence == "\x1b[J"; y++ {
-			x.rows[y] = nil
-		}
 		x.full = false
 	case "\x1b[?7l", "\x1b[?7h":
 		x.hard = sequence == "\x1b[?7l"

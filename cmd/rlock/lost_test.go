@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,19 +102,21 @@ func TestSignalWhileNobodyReadsTheEnd(t *testing.T) {
 	cmd := prepare(t, f.URL()+"?client_name=stuck", "run", "-n", "a", "--", "true")
 	cmd.Stderr = in
 	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	rdb := f.Client(t)
 	redistest.Eventually(t, "it has left the server", func() bool {
 		return f.CommandCalls(t)["client|setname"] > 0 && !strings.Contains(rdb.ClientList(t.Context()).Val(), "name=stuck")
 	})
+	_ = terminated(t, cmd) // it may have ended with its own status
+}
+
+// terminated sends TERM to a command, which must end by that, and returns how.
+func terminated(t *testing.T, cmd *exec.Cmd) error {
+	t.Helper()
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	select {
-	case <-ended:
-	case <-time.After(limit):
-		_ = cmd.Process.Kill()
-		require.Fail(t, "it goes on")
-	}
+	kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	err := cmd.Wait()
+	require.True(t, kill.Stop(), "%q goes on", cmd.Args)
+	return err
 }
 
 func TestLostOnlyFoundOutAtTheEnd(t *testing.T) {

@@ -160,8 +160,10 @@ func (b *batch) hurries() time.Time {
 // earliest is when something of a batch is overdue. Group.mu is held.
 func (b *batch) earliest() time.Time {
 	at := b.deadline
-	if hurries := b.hurries(); !b.begged && !b.note.sent() && hurries.Before(at) {
-		at = hurries
+	if !b.begged && !b.note.sent() {
+		if hurries := b.hurries(); hurries.Before(at) {
+			at = hurries
+		}
 	}
 	if !b.look.IsZero() && b.look.Before(at) {
 		at = b.look
