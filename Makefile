@@ -42,7 +42,7 @@ INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
 TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
 
 test: redis vet
-	@$(TEST) -race -short -p 4 -timeout 10m $(PKGS)
+	@$(TEST) -race -short -p 4 -timeout 20m $(PKGS)
 	@cd cmd/rlockvet && $(TEST) ./...
 
 test-all: redis prometheus lint tidy
