@@ -18,6 +18,7 @@ import (
 // is soon when the script has ended. The probe interval is long, as a server that stands
 // still for 8 of them loses its connections.
 func TestRedisBusyServer(t *testing.T) {
+	redistest.Long(t, "servers that compute for seconds")
 	t.Parallel()
 	s := redistest.Start(t, "--lua-time-limit", "20")
 	protocols(t, func(t *testing.T, edit func(*redis.Options)) {

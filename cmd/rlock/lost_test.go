@@ -138,7 +138,7 @@ func TestDeadBeforeTheLeaseEnds(t *testing.T) {
 		args   []string
 		script string
 	}{
-		{"ends when told", nil, `echo ready $$; while :; do sleep 0.02; done`},
+		{"ends when told", nil, `echo ready $$; while :; do sleep 0.5; done`},
 		{"must be killed", nil, stubborn},
 		{"long grace", []string{"-k", "6s"}, stubborn},
 		{"no grace", []string{"-k", "0s"}, stubborn},

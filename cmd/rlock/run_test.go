@@ -24,7 +24,7 @@ import (
 const trap = `trap 'echo TERM; exit 9' TERM; echo ready; while :; do sleep 0.02; done`
 
 // stubborn is one that ignores to be told.
-const stubborn = `trap "" TERM; echo ready $$; while :; do sleep 0.02; done`
+const stubborn = `trap "" TERM; echo ready $$; while :; do sleep 0.5; done`
 
 func TestRunExitsAsItsCommand(t *testing.T) {
 	f := newFixture(t)

@@ -182,7 +182,7 @@ func TestResumedAfterTheLease(t *testing.T) {
 	f := newFixture(t)
 	s := onTerminal(t, shell(t, f.URL(), `
 		"$SELF" run --ttl 5s a -- sh -c 'echo ready; read x; echo got $x'
-		until "$SELF" inspect a | grep "is free"; do :; done; fg; exit $?`))
+		until "$SELF" inspect a | grep "is free"; do sleep 0.2; done; fg; exit $?`))
 	s.shows("ready")
 	s.types("\x1a")
 	s.shows("is free")
