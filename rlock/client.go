@@ -27,6 +27,7 @@ type Client struct {
 	server  kind.Server // what the kinds see of it
 	reloads reloads
 	dog     *watchdog.Scheduler[*grant]
+	places  kind.Places // for renewals
 	queues  queueSet
 	joins   queues // of what was joined: nobody waits in them
 	groups

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	defaultBatchSize = 100
+	defaultBatchSize = 256
 
 	// maxNap is how long the loop sleeps at most. Timers follow the monotonic
 	// clock, so this is also how soon after a suspension it is noticed.
@@ -22,7 +22,7 @@ const (
 
 // Options for [New]. The zero value is usable.
 type Options struct {
-	BatchSize int          // most leases in one RenewFunc call; 0: 100
+	BatchSize int          // most leases in one RenewFunc call; 0: 256
 	Logger    *slog.Logger // hears of failed renewals, from the goroutine of the batch, when they are noted; nil: silent
 }
 

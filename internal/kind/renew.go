@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,11 +16,18 @@ var ErrRefused = errors.New("the owner holds nothing")
 
 var errNoMajority = errors.New("fewer than half of the servers have renewed the lease")
 
+// node is a server as one client sees it.
+type node struct {
+	rdb    any
+	master any // the node of a cluster; nil if there is none, or if it is not known
+}
+
 // part is what one server node is asked to renew, in one pipeline: in go-redis
 // that has a connection pool of its own, which the application's commands cannot
 // exhaust, and a node that hangs keeps back no loss of what another has.
 type part struct {
 	rdb      redis.UniversalClient
+	node     node
 	of       []int // index of the lease that each of renewals is for
 	renewals []lua.Renewal
 }
@@ -54,6 +62,7 @@ type Renewer struct {
 	Background func(func())                // runs a function in a goroutine that the client waits for
 	Reload     func(redis.UniversalClient) // a server gave no answer: it may be master no more
 	Gone       func(lease int)             // is told of one that is refused while other nodes are still asked, maybe more than once
+	Places     *Places                     // of all renewals of the client
 }
 
 // Renew makes the renewals of each of several leases, until ctx ends. Its errors are
@@ -70,7 +79,7 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 	// A node that does not answer may be master no more; it may hang for longer.
 	defer context.AfterFunc(ctx, reload)()
 	if len(parts) == 1 {
-		note(verdicts, parts[0], lua.Renew(ctx, parts[0].rdb, parts[0].renewals))
+		note(verdicts, parts[0], r.send(ctx, parts[0]))
 	} else {
 		r.apart(ctx, parts, verdicts)
 	}
@@ -89,22 +98,21 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 
 // byNode groups renewals by the node that serves them.
 func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
-	type server struct{ rdb, node any }
-	parts := make(map[server]*part)
+	parts := make(map[node]*part)
 	var all []*part
 	for i, lease := range due {
 		for _, r := range lease {
-			at := server{rdb: r.RDB}
+			at := node{rdb: r.RDB}
 			if cluster, ok := r.RDB.(*redis.ClusterClient); ok {
 				// An error leaves the renewal in a part of its own: the pipeline
 				// then finds out what is the matter.
-				if node, err := cluster.MasterForKey(ctx, r.Grant.Key); err == nil {
-					at.node = node
+				if master, err := cluster.MasterForKey(ctx, r.Grant.Key); err == nil {
+					at.master = master
 				}
 			}
 			p := parts[at]
 			if p == nil {
-				p = &part{rdb: r.RDB}
+				p = &part{rdb: r.RDB, node: at}
 				parts[at], all = p, append(all, p)
 			}
 			p.of, p.renewals = append(p.of, i), append(p.renewals, r.Renewal)
@@ -123,7 +131,7 @@ func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
 	}
 	answers := make(chan answer, len(parts))
 	for _, p := range parts {
-		r.Background(func() { answers <- answer{p, lua.Renew(ctx, p.rdb, p.renewals)} })
+		r.Background(func() { answers <- answer{p, r.send(ctx, p)} })
 	}
 	for range parts {
 		select {
@@ -145,6 +153,16 @@ func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
 			return
 		}
 	}
+}
+
+// send asks one node, as soon as that has a place for one more pipeline.
+func (r Renewer) send(ctx context.Context, p *part) []error {
+	release := r.Places.take(ctx, p.node)
+	if release == nil {
+		return slices.Repeat([]error{request.ErrCrowded}, len(p.renewals))
+	}
+	defer release()
+	return lua.Renew(ctx, p.rdb, p.renewals)
 }
 
 // note adds the answers of one node.

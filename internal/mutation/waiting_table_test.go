@@ -274,6 +274,16 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
 	},
 	{
+		"renewals take all connections", "internal/kind/places.go",
+		"placesOfNode = 4", "placesOfNode = 100",
+		"rlock", "TestFakeTimeRenewalsThatCrowd", quick,
+	},
+	{
+		"renewals that hang keep those away that come later", "internal/kind/places.go",
+		"ended := context.AfterFunc(ctx, give)", "ended := func() bool { return true }",
+		"rlock", "TestFakeTimeRenewalsBesideACrowd", quick,
+	},
+	{
 		"a writer is not renewed while a slot moves", "lua/renew.go",
 		"due[n].keys = nil", "_ = n",
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
