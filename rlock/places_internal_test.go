@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/watchdog"
@@ -51,11 +52,32 @@ func (s *slowRenewing) add(n int) {
 	s.most = max(s.most, s.now)
 }
 
-// crowd are holds of a client on one server, each of which is renewed by itself.
-func crowd(t *testing.T, c *Client, f *fake, s *slowRenewing, name string, n int) (due []watchdog.Renewal[*grant]) {
+// spread is a fake whose renewals go to several servers.
+type spread struct {
+	*fake
+	parts []elsewhere
+}
+
+func (s spread) Key() string { return s.parts[0].key }
+
+func (s spread) Renewals(owner string, lease time.Duration) (all []kind.Renewal) {
+	for _, p := range s.parts {
+		all = append(all, p.Renewals(owner, lease)...)
+	}
+	return all
+}
+
+// on returns a client of s.
+func on(t *testing.T, s *slowRenewing) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	rdb.AddHook(s)
+	return rdb
+}
+
+// crowd are holds of a client on one server, each of which is renewed by itself.
+func crowd(t *testing.T, c *Client, f *fake, s *slowRenewing, name string, n int) (due []watchdog.Renewal[*grant]) {
+	rdb := on(t, s)
 	for i := range n {
 		l := c.NewLock(name + strconv.Itoa(i))
 		l.use(elsewhere{f, l.name, rdb})
@@ -114,5 +136,30 @@ func TestFakeTimeRenewalsBesideACrowd(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 		sent.Wait()
 		require.Equal(t, time.Minute, time.Since(start))
+	})
+}
+
+// A slow server of a quorum is sent all renewals, though the others' answers are enough.
+func TestFakeTimeRenewalsOfAQuorumThatCrowd(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, _, f := newFake(t)
+		slow := newSlowRenewing(time.Second)
+		servers := []*redis.Client{on(t, slow), on(t, newSlowRenewing(0)), on(t, newSlowRenewing(0))}
+		for i := range 20 {
+			l := c.NewLock("quorum" + strconv.Itoa(i))
+			parts := spread{fake: f}
+			for _, rdb := range servers {
+				parts.parts = append(parts.parts, elsewhere{f, l.name, rdb})
+			}
+			l.use(parts)
+			ctx, hold, err := l.Lock(t.Context())
+			require.NoError(t, err)
+			defer func() { _ = hold.Unlock(ctx) }()
+			renewal := []watchdog.Renewal[*grant]{{Key: hold.grant, Duration: l.lease}}
+			require.Equal(t, []error{nil}, c.renew(within(t, 5*time.Second), renewal))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, 20, slow.most)
 	})
 }

@@ -28,6 +28,7 @@ type node struct {
 type part struct {
 	rdb      redis.UniversalClient
 	node     node
+	quorum   bool  // some of the leases are renewed on other nodes as well
 	of       []int // index of the lease that each of renewals is for
 	renewals []lua.Renewal
 }
@@ -115,6 +116,7 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 				p = &part{rdb: r.RDB, node: at}
 				parts[at], all = p, append(all, p)
 			}
+			p.quorum = p.quorum || len(lease) > 1
 			p.of, p.renewals = append(p.of, i), append(p.renewals, r.Renewal)
 			verdicts[i].asked++
 		}
@@ -155,8 +157,13 @@ func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
 	}
 }
 
-// send asks one node, as soon as that has a place for one more pipeline.
+// send asks one node, as soon as that has a place for one more pipeline. A part of a
+// quorum does not wait: it would not be sent any more when the others have answered, and
+// a slow server would lose what it has of the lock.
 func (r Renewer) send(ctx context.Context, p *part) []error {
+	if p.quorum {
+		return lua.Renew(ctx, p.rdb, p.renewals)
+	}
 	release := r.Places.take(ctx, p.node)
 	if release == nil {
 		return slices.Repeat([]error{request.ErrCrowded}, len(p.renewals))

@@ -284,6 +284,11 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeRenewalsBesideACrowd", quick,
 	},
 	{
+		"a slow server of a quorum is not sent all renewals", "internal/kind/renew.go",
+		"if p.quorum {", "if false {",
+		"rlock", "TestFakeTimeRenewalsOfAQuorumThatCrowd", quick,
+	},
+	{
 		"a writer is not renewed while a slot moves", "lua/renew.go",
 		"due[n].keys = nil", "_ = n",
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
