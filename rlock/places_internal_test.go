@@ -67,26 +67,30 @@ func (s spread) Renewals(owner string, lease time.Duration) (all []kind.Renewal)
 	return all
 }
 
-// on returns a client of s.
-func on(t *testing.T, s *slowRenewing) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	rdb.AddHook(s)
-	return rdb
-}
-
-// crowd are holds of a client on one server, each of which is renewed by itself.
-func crowd(t *testing.T, c *Client, f *fake, s *slowRenewing, name string, n int) (due []watchdog.Renewal[*grant]) {
-	rdb := on(t, s)
+// crowd are holds of a client, each with a part of its lease on each of the servers.
+func crowd(t *testing.T, c *Client, f *fake, name string, n int, servers ...*slowRenewing) (due []watchdog.Renewal[*grant]) {
+	var clients []*redis.Client
+	for _, s := range servers {
+		clients = append(clients, hooked(t, s))
+	}
 	for i := range n {
 		l := c.NewLock(name + strconv.Itoa(i))
-		l.use(elsewhere{f, l.name, rdb})
+		s := spread{fake: f}
+		for _, rdb := range clients {
+			s.parts = append(s.parts, elsewhere{f, l.name, rdb})
+		}
+		l.use(s)
 		ctx, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = hold.Unlock(ctx) })
 		due = append(due, watchdog.Renewal[*grant]{Key: hold.grant, Duration: l.lease})
 	}
 	return due
+}
+
+// alone renews one hold by a batch of its own.
+func alone(t *testing.T, c *Client, d watchdog.Renewal[*grant], patience time.Duration) error {
+	return c.renew(within(t, patience), []watchdog.Renewal[*grant]{d})[0]
 }
 
 // However many batches are due, a server is sent few at a time, so that they need none of
@@ -97,8 +101,8 @@ func TestFakeTimeRenewalsThatCrowd(t *testing.T) {
 		s := newSlowRenewing(10 * time.Millisecond)
 		start := time.Now()
 		var all sync.WaitGroup
-		for _, d := range crowd(t, c, f, s, "crowd", 60) {
-			all.Go(func() { assert.Equal(t, []error{nil}, c.renew(within(t, time.Second), []watchdog.Renewal[*grant]{d})) })
+		for _, d := range crowd(t, c, f, "crowd", 60, s) {
+			all.Go(func() { assert.NoError(t, alone(t, c, d, time.Second)) })
 		}
 		all.Wait()
 		require.Equal(t, 4, s.most)
@@ -112,27 +116,25 @@ func TestFakeTimeRenewalsBesideACrowd(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, _, f := newFake(t)
 		hangs := newSlowRenewing(time.Minute)
-		crowded, other := crowd(t, c, f, hangs, "hangs", 20), crowd(t, c, f, newSlowRenewing(0), "well", 1)
+		crowded, other := crowd(t, c, f, "hangs", 20, hangs), crowd(t, c, f, "well", 1, newSlowRenewing(0))
 		start := time.Now()
 		var sent, waited sync.WaitGroup
 		for _, d := range crowded[:4] {
-			sent.Go(func() { c.renew(within(t, time.Second), []watchdog.Renewal[*grant]{d}) })
+			sent.Go(func() { _ = alone(t, c, d, time.Second) })
 		}
 		synctest.Wait()
 		for _, d := range crowded[4:] {
-			waited.Go(func() {
-				assert.Equal(t, []error{request.ErrCrowded}, c.renew(within(t, time.Second/2), []watchdog.Renewal[*grant]{d}))
-			})
+			waited.Go(func() { assert.Equal(t, request.ErrCrowded, alone(t, c, d, time.Second/2)) })
 		}
 		synctest.Wait()
 		require.Equal(t, 4, hangs.now)
-		require.Equal(t, []error{nil}, c.renew(within(t, time.Second), other))
+		require.NoError(t, alone(t, c, other[0], time.Second))
 		require.Zero(t, time.Since(start))
 
 		waited.Wait()
 		require.Equal(t, time.Second/2, time.Since(start))
 		hangs.takes.Store(0)
-		require.Equal(t, []error{nil}, c.renew(within(t, time.Second), crowded[4:5]))
+		require.NoError(t, alone(t, c, crowded[4], time.Second))
 		require.Equal(t, time.Second, time.Since(start))
 		sent.Wait()
 		require.Equal(t, time.Minute, time.Since(start))
@@ -144,19 +146,8 @@ func TestFakeTimeRenewalsOfAQuorumThatCrowd(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, _, f := newFake(t)
 		slow := newSlowRenewing(time.Second)
-		servers := []*redis.Client{on(t, slow), on(t, newSlowRenewing(0)), on(t, newSlowRenewing(0))}
-		for i := range 20 {
-			l := c.NewLock("quorum" + strconv.Itoa(i))
-			parts := spread{fake: f}
-			for _, rdb := range servers {
-				parts.parts = append(parts.parts, elsewhere{f, l.name, rdb})
-			}
-			l.use(parts)
-			ctx, hold, err := l.Lock(t.Context())
-			require.NoError(t, err)
-			defer func() { _ = hold.Unlock(ctx) }()
-			renewal := []watchdog.Renewal[*grant]{{Key: hold.grant, Duration: l.lease}}
-			require.Equal(t, []error{nil}, c.renew(within(t, 5*time.Second), renewal))
+		for _, d := range crowd(t, c, f, "quorum", 20, slow, newSlowRenewing(0), newSlowRenewing(0)) {
+			require.NoError(t, alone(t, c, d, 5*time.Second))
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -47,6 +47,14 @@ func (r renewing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPi
 	}
 }
 
+// hooked returns a client whose answers come from a hook.
+func hooked(t *testing.T, h redis.Hook) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	rdb.AddHook(h)
+	return rdb
+}
+
 // A lock that was removed on one node is lost as soon as that has said so, also while
 // another hangs that is asked in the same batch.
 func TestFakeTimeLossBesideANodeThatHangs(t *testing.T) {
@@ -55,11 +63,8 @@ func TestFakeTimeLossBesideANodeThatHangs(t *testing.T) {
 		var held []context.Context
 		var due []watchdog.Renewal[*grant]
 		for key, answer := range map[string]any{"gone": int64(0), "there": int64(1), "hangs": nil} {
-			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-			defer func() { require.NoError(t, rdb.Close()) }()
-			rdb.AddHook(renewing{answer})
 			l := c.NewLock(key)
-			l.use(elsewhere{f, key, rdb})
+			l.use(elsewhere{f, key, hooked(t, renewing{answer})})
 			ctx, hold, err := l.Lock(t.Context())
 			require.NoError(t, err)
 			defer func() { _ = hold.Unlock(ctx) }()

@@ -14,7 +14,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Pipelines under way at once. In go-redis they have a pool of ten connections.
+// Pipelines under way at once. In go-redis they have a pool of ten connections; four are
+// left to renewals, see [kind.Places].
 const (
 	maxSenders = 4 // of what callers wait for
 	maxSweeps  = 2 // of what they have left behind
