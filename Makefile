@@ -61,7 +61,7 @@ servers: redis
 servers-short:
 	@cd internal/servers && RLOCK_SERVERS=short $(GO) test -count=1 -timeout 15m -run 'TestServers$$'
 
-# $(call install,commands,packages,what for)
+# $(call install,commands,packages,what for). Another apt-get may be running: it is waited for.
 define install
 	@missing=; for c in $(1); do command -v $$c >/dev/null || missing="$$missing $$c"; done; \
 	[ -z "$$missing" ] || { \
@@ -69,7 +69,8 @@ define install
 		command -v apt-get >/dev/null || { echo "Please install them by hand; the packages of Debian are: $(2)"; exit 1; }; \
 		as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		echo "This once, by $$as apt-get install $(2) ..."; \
-		$$as apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq $(2) >/dev/null; }
+		for try in 1 2 3 4 5 6 7 8 9; do $$as apt-get update -qq && break; sleep 5; done; \
+		DEBIAN_FRONTEND=noninteractive $$as apt-get -o DPkg::Lock::Timeout=300 install -y -qq $(2) >/dev/null; }
 endef
 
 redis:
