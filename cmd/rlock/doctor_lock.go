@@ -30,13 +30,13 @@ type trial struct {
 }
 
 // checkLock takes, renews, releases and waits for a lock through the library. What the
-// library says must be said twice, since this host may have stood still for a moment. A
-// trial longer than the lease was no such moment: its waiters were not woken, and a second
-// one would take as long.
+// library says must be said twice, since this host may have stood still for a moment, and so
+// must the lease be lost. Any other trial longer than the lease was no such moment: its waiters
+// were not woken, and a second one would take as long.
 func (d *doctor) checkLock(ctx context.Context) {
 	start := time.Now()
 	f, said, err := d.tryLock(ctx)
-	if err == nil && said != "" && time.Since(start) < trialLease {
+	if errors.Is(err, rlock.ErrLeaseLost) || err == nil && said != "" && time.Since(start) < trialLease {
 		f, said, err = d.tryLock(ctx)
 	}
 	switch {
