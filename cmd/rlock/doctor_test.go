@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +139,33 @@ func TestDoctorSeesThatNobodyIsWoken(t *testing.T) {
 		code, r := examined(t, "redis://u:PASSWORD@"+w.srv.Addr())
 		require.Equal(t, exitWarnings, code)
 		require.Equal(t, warning, r.levels()["lock"], "%+v", r.about("lock"))
+	}
+}
+
+// A lock that is lost once may be the fault of this host. One that is lost again is not.
+func TestDoctorLosesItsLock(t *testing.T) {
+	for times, want := range map[int]level{1: fine, 2: broken} {
+		t.Run(fmt.Sprint(times), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			rdb := f.Client(t)
+			p := begin(t, f.URL(), "doctor", "--json")
+			for range times {
+				held := func() bool {
+					keys := rdb.Keys(t.Context(), "rlock-doctor:*").Val()
+					return len(keys) == 1 && rdb.Type(t.Context(), keys[0]).Val() == "hash"
+				}
+				redistest.Eventually(t, "the lock is held until it is renewed", func() bool {
+					was := held()
+					time.Sleep(100 * time.Millisecond) // longer than the other checks use such a key
+					return was && held()
+				})
+				require.NoError(t, rdb.Del(t.Context(), rdb.Keys(t.Context(), "rlock-doctor:*").Val()...).Err())
+			}
+			var rep report
+			require.NoError(t, json.Unmarshal([]byte(p.end().stdout), &rep))
+			require.Equal(t, want, rep.levels()["lock"], "%+v", rep.about("lock"))
+		})
 	}
 }
 

@@ -38,6 +38,14 @@ func TestLeash(t *testing.T) {
 	})
 }
 
+// Timers stand still while the machine is suspended.
+func TestSupervisorLooksAtTheClock(t *testing.T) {
+	c := &command{leash: leash{held: t.Context(), until: func() time.Time { return time.Now().Add(time.Hour) }}}
+	require.LessOrEqual(t, c.next(), maxNap, "when the lease ends")
+	c.killAt = time.Now().Add(time.Hour)
+	require.LessOrEqual(t, c.next(), maxNap, "when KILL is due")
+}
+
 func TestLeftCountsByTheClockThatIsFurtherOn(t *testing.T) {
 	now := time.Now()
 	require.InDelta(t, time.Hour, left(now.Add(time.Hour)), float64(time.Minute))

@@ -21,6 +21,7 @@ var (
 const (
 	restPoll = 10 * time.Millisecond // how often to look whether the rest of a group is gone
 	restWait = time.Second           // how long to look after KILL: what is left can only be dead
+	maxNap   = time.Second           // between looks at the clock: timers stand still while the machine is suspended
 )
 
 // command is a running child process, the leader of a process group of its own.
@@ -101,9 +102,9 @@ func (c *command) next() time.Duration {
 	case c.killed:
 		return time.Hour // SIGCHLD comes
 	case !c.killAt.IsZero():
-		return left(c.killAt)
+		return min(left(c.killAt), maxNap)
 	}
-	return c.leash.next()
+	return min(c.leash.next(), maxNap)
 }
 
 // enforce tells the group to end when the lock is lost, and when its leader has
