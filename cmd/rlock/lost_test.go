@@ -17,7 +17,7 @@ import (
 
 // requireDeadBefore requires that a process is dead before the end of a lease. Beside busy
 // loops rlock may stand still for a second or two while this process does not: make test
-// only requires that the process is dead at all.
+// only requires that the process is dead soon after.
 func requireDeadBefore(t *testing.T, end time.Time, dead <-chan time.Time) {
 	t.Helper()
 	stalls := redistest.WatchStalls()
