@@ -147,12 +147,12 @@ func TestDoctorSeesThatNobodyIsWoken(t *testing.T) {
 // A lock that is lost once may be the fault of this host. One that is lost again is not.
 func TestDoctorLosesItsLock(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		times int
-		want  level
+		name   string
+		times  int
+		broken bool
 	}{
-		{"once", 1, fine},
-		{"always", math.MaxInt, broken},
+		{"once", 1, false}, // fine; or a warning, if the host stands still as well
+		{"always", math.MaxInt, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +176,7 @@ func TestDoctorLosesItsLock(t *testing.T) {
 			cancel()
 			wg.Wait()
 			require.Positive(t, lost)
-			require.Equal(t, tc.want, r.levels()["lock"], "%+v", r.about("lock"))
+			require.Equal(t, tc.broken, r.levels()["lock"] == broken, "%+v", r.about("lock"))
 		})
 	}
 }
