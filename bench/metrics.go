@@ -113,9 +113,10 @@ func perClient(s *Sample, total float64) float64 {
 	return total / s.Elapsed.Seconds() / float64(max(s.Clients, 1))
 }
 
-// shareOfSections is how much of the time somebody was inside: 1 is what critical
-// sections without anything between them would allow.
-func shareOfSections(s *Sample) float64 { return opsPerSecond(s) * s.Section.Seconds() }
+// shareOfSections is how much of the time somebody was inside, as measured: where sleeps
+// end late, sections are longer than the scenario says. 1 is what critical sections without
+// anything between them would allow.
+func shareOfSections(s *Sample) float64 { return float64(s.Inside) / float64(s.Elapsed) }
 
 // readsPer100Scripts is zero where there were no scripts.
 func readsPer100Scripts(s *Sample) float64 {

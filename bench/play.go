@@ -71,6 +71,7 @@ func sum(t *tally, loads []*load) {
 		}
 		t.Taken = append(t.Taken, l.taken)
 		t.Handoffs += l.tally.Handoffs
+		t.Inside += l.tally.Inside
 		t.Passed += l.tally.Passed
 		t.Longest = max(t.Longest, l.tally.Longest)
 		t.Errors += l.tally.Errors
@@ -147,8 +148,10 @@ func (l *load) cycle(ctx context.Context) {
 	woken := l.woken(began)
 	before := w.region.enter(l.cell, l.id)
 	inner := l.nest(held)
+	var inside time.Duration
 	if w.Scenario.Section > 0 {
 		pause(w.Scenario.Section)
+		inside = time.Since(got)
 	}
 	l.unnest(inner)
 	w.region.exit(l.cell, l.id)
@@ -165,6 +168,7 @@ func (l *load) cycle(ctx context.Context) {
 		return
 	}
 	l.taken++
+	l.tally.Inside += inside
 	if before != 0 && before != l.id {
 		l.tally.Handoffs++
 		if before>>32 != l.id>>32 {

@@ -18,7 +18,8 @@ type Sample struct {
 	Passed   int64         `json:"passed"`   // of them, to another process
 	Jain     float64       `json:"jain"`
 	Longest  time.Duration `json:"longest_ns"` // wait
-	Section  time.Duration `json:"section_ns"` // how long each of them is inside
+	Section  time.Duration `json:"section_ns"` // how long each of them is to be inside
+	Inside   time.Duration `json:"inside_ns"`  // how long all of them were, if there are sections
 	Latency  Percentiles   `json:"latency"`    // corrected for coordinated omission, where that applies
 	Raw      Percentiles   `json:"raw"`
 	Wakeups  Percentiles   `json:"wakeups"` // Wide: from the release to whoever has waited for it

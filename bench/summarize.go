@@ -40,6 +40,7 @@ func summarize(s Scenario, span time.Duration, tallies []*tally, used counters) 
 			sample.Ops += n
 		}
 		sample.Handoffs += t.Handoffs
+		sample.Inside += t.Inside
 		sample.Passed += t.Passed
 		sample.Lost += t.Lost
 		sample.Errors += t.Errors

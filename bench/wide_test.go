@@ -156,12 +156,12 @@ func (j jammed) Close() error { return j.rdb.Close() }
 
 func TestPartsOfAHandOver(t *testing.T) {
 	s := &Sample{
-		Elapsed: 2 * time.Second, Counted: 2 * time.Second, Section: time.Millisecond, Clients: 4, Ops: 1000, Handoffs: 500,
+		Elapsed: 2 * time.Second, Counted: 2 * time.Second, Section: time.Millisecond, Inside: 1200 * time.Millisecond, Clients: 4, Ops: 1000, Handoffs: 500,
 		Scripts: 1500, Messages: 500, Probes: 16, Reads: 1616, Bytes: 1e6, ServerCPU: time.Second,
 	}
 	for name, want := range map[string]float64{
 		"scripts/handoff": 3, "scripts/op": 1.5, "requests/handoff": 3.2, "messages/handoff": 1, "net/handoff": 2000, "server CPU/handoff": float64(2 * time.Millisecond),
-		"share": 0.5, "probes/s each": 2, "others/s each": 200,
+		"share": 0.6, "probes/s each": 2, "others/s each": 200,
 	} {
 		require.InDelta(t, want, metricOf(name).value(s), 1e-9, name)
 	}

@@ -53,6 +53,7 @@ type tally struct {
 	Taken     []int64       // acquisitions of each goroutine
 	Handoffs  int64         // by another goroutine than before
 	Passed    int64         // of them, by another process
+	Inside    time.Duration // critical sections, where they have a length
 	Longest   time.Duration // wait
 	Latencies string        // encoded histogram
 	Wakeups   string        // the same, of Wide
