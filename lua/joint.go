@@ -46,7 +46,7 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 // group sorts commands by how they travel: joined with others, or by themselves.
 func group(cmds []redis.Cmder, joined bool) (releases, requests []*joint, others []redis.Cmder) {
 	for _, cmd := range cmds {
-		part, ok := cmd.(once)
+		part, ok := cmd.(*once)
 		all := &requests
 		if ok && part.script != nil && part.script.releases {
 			all = &releases
@@ -69,13 +69,13 @@ func (r refusal) RedisError() {}
 // joint is the parts of one script.
 type joint struct {
 	script  *script
-	parts   []once
-	command once // in place of the parts
+	parts   []*once
+	command *once // in place of the parts
 }
 
 // join adds a command to those that it can travel with, or begins with it. It reports
 // false if the command can travel with no other.
-func join(all *[]*joint, cmd once) bool {
+func join(all *[]*joint, cmd *once) bool {
 	if cmd.script == nil || cmd.script.keys == 0 {
 		return false
 	}
@@ -85,17 +85,17 @@ func join(all *[]*joint, cmd once) bool {
 			return true
 		}
 	}
-	*all = append(*all, &joint{script: cmd.script, parts: []once{cmd}})
+	*all = append(*all, &joint{script: cmd.script, parts: []*once{cmd}})
 	return true
 }
 
 // whole returns the command in place of the parts, which is that of the only one.
-func (j *joint) whole(ctx context.Context, verb string, script any) once {
+func (j *joint) whole(ctx context.Context, verb string, script any) *once {
 	if len(j.parts) == 1 {
 		j.command = j.parts[0]
 		return j.command
 	}
-	words := make([]any, 0, argKey+len(j.parts)*(j.script.keys+j.script.args))
+	cmd, words := newOnce(j.script, argKey+len(j.parts)*(j.script.keys+j.script.args))
 	words = append(words, verb, script, len(j.parts)*j.script.keys)
 	for _, part := range j.parts {
 		words = append(words, part.Args()[argKey:argKey+j.script.keys]...)
@@ -103,8 +103,7 @@ func (j *joint) whole(ctx context.Context, verb string, script any) once {
 	for _, part := range j.parts {
 		words = append(words, part.Args()[argKey+j.script.keys:]...)
 	}
-	j.command = once{redis.NewCmd(ctx, words...), j.script}
-	j.command.SetFirstKeyPos(argKey)
+	j.command = cmd.with(ctx, words)
 	return j.command
 }
 

@@ -28,13 +28,13 @@ type Renewal struct {
 
 func (r Renewal) script() *script { return cmp.Or(r.other, &renewScript) }
 
-func (r Renewal) command(ctx context.Context, f form) once {
+func (r Renewal) command(ctx context.Context, f form) *once {
 	args := append([]any{millis(r.Lease), r.Grant.Owner}, r.args...)
 	return r.script().command(ctx, f, append([]string{r.Grant.Key}, r.keys...), args)
 }
 
 // answer turns what the server said to cmd into an error.
-func (r Renewal) answer(cmd once) error {
+func (r Renewal) answer(cmd *once) error {
 	if err := cmd.Err(); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 // executed, and can be otherwise.
 func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, errs []error) (again []int) {
 	pipe := r.Pipeline()
-	cmds := make([]once, len(chosen))
+	cmds := make([]*once, len(chosen))
 	for i, n := range chosen {
 		cmds[i] = due[n].command(ctx, f)
 		_ = pipe.Process(ctx, cmds[i]) // only queues

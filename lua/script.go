@@ -71,13 +71,28 @@ return outcomes(#KEYS / %d, part, replies)
 	return s
 }
 
-// once is a command that go-redis does not repeat.
+// once is a command that go-redis does not repeat. It has room for its words, so that it
+// is one object.
 type once struct {
-	*redis.Cmd
+	redis.Cmd
 	script *script
+	room   [8]any
 }
 
-func (once) NoRetry() bool { return true }
+func (*once) NoRetry() bool { return true }
+
+// newOnce returns a command without words, and where to put as many.
+func newOnce(s *script, words int) (*once, []any) {
+	cmd := &once{script: s}
+	return cmd, slices.Grow(cmd.room[:0], words)
+}
+
+// with gives the command its words, of which the first key is at argKey.
+func (cmd *once) with(ctx context.Context, words []any) *once {
+	cmd.Cmd = *redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(argKey) // routes to the node of the first key in a cluster
+	return cmd
+}
 
 // form is how a script is named in a call.
 type form int
@@ -109,8 +124,8 @@ func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) 
 }
 
 // command builds a call of the script.
-func (s *script) command(ctx context.Context, f form, keys []string, args []any) once {
-	words := make([]any, 0, argKey+len(keys)+len(args))
+func (s *script) command(ctx context.Context, f form, keys []string, args []any) *once {
+	cmd, words := newOnce(s, argKey+len(keys)+len(args))
 	if f == byHash {
 		words = append(words, "evalsha", s.sha, len(keys))
 	} else {
@@ -119,9 +134,7 @@ func (s *script) command(ctx context.Context, f form, keys []string, args []any)
 	for _, key := range keys {
 		words = append(words, key)
 	}
-	cmd := redis.NewCmd(ctx, append(words, args...)...)
-	cmd.SetFirstKeyPos(argKey) // routes to the node of the first key in a cluster
-	return once{cmd, s}
+	return cmd.with(ctx, append(words, args...))
 }
 
 // exec sends a pipeline. Each command has its own error; that of a hook of the client, which
@@ -151,7 +164,7 @@ const (
 
 // read takes the answer of a command. Whatever is not of the form that the script
 // promises is an error: a strange answer must never look like a lock.
-func (s *script) read(cmd once) (reply, error) {
+func (s *script) read(cmd *once) (reply, error) {
 	status := cmd.Val()
 	list, _ := status.([]any)
 	if len(list) > 0 {
