@@ -208,7 +208,8 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 		return nil, nil
 	}
 	if k.parked == nil {
-		if holder := q.holder(); holder != nil && holder.owner == k.owner && !l.alike(holder.lock) {
+		unlike := func(g *grant) bool { return g.owner == k.owner && !l.alike(g.lock) }
+		if slices.ContainsFunc(q.holders, unlike) { // also one whose last hold was just unlocked
 			k.state = keptOver
 		}
 		return nil, nil

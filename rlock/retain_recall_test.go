@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -90,29 +91,30 @@ func TestClusterRecallReachesEveryFamily(t *testing.T) {
 }
 
 // A caller without WithRetention gets the lock although eight others of the same client,
-// all with WithRetention, take the kept lock without a pause.
+// all with WithRetention, take the kept lock without a pause. It comes at any moment: also
+// when one has just unlocked, and the next does not hold the lock yet.
 func TestRetainedLockIsNotKeptFromOtherOptions(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
 	c := newClient(t, srv, nil)
-	keeping, other := c.NewLock("a", rlock.WithRetention(time.Hour)), c.NewLock("a")
-	kept(t, srv, keeping)
-	ctx, cancel := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				_ = keeping.Do(ctx, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
-			}
-		})
+	for i := range 100 {
+		name := strconv.Itoa(i)
+		keeping, other := c.NewLock(name, rlock.WithRetention(time.Hour)), c.NewLock(name)
+		kept(t, srv, keeping)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_ = keeping.Do(ctx, func(context.Context) error { return nil })
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		held, hold, err := other.TryLockFor(t.Context(), slack)
+		cancel()
+		all.Wait()
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
 	}
-	time.Sleep(100 * time.Millisecond)
-	began := time.Now()
-	held, hold, err := other.TryLockFor(t.Context(), 30*time.Second)
-	took := time.Since(began)
-	cancel()
-	all.Wait()
-	require.NoError(t, err)
-	require.NoError(t, hold.Unlock(held))
-	require.Less(t, took, slack)
 }

@@ -18,6 +18,11 @@ var ofRetention = []mutation{
 		"lua", "TestRetained", quick,
 	},
 	{
+		"who wants a kept lock that was just unlocked is not seen", "rlock/retain.go",
+		"slices.ContainsFunc(q.holders, unlike)", "h := q.holder(); h != nil && unlike(h)",
+		"rlock", "TestRetainedLockIsNotKeptFromOtherOptions", quick,
+	},
+	{
 		"a recall is ignored", "rlock/retain.go",
 		"return k.owner == m.Owner })", "return false })",
 		"rlock", "TestRetainedLockIsRecalled", quick,
