@@ -192,7 +192,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: l.spareTokens(len(q.waiters) - 1), Ticket: l.notifier.prepare(w)}
+	o := kind.Options{Wait: true, Spare: l.spareTokens(q.waiters.n - 1), Ticket: l.notifier.prepare(w)}
 	return w.attempt, o, p
 }
 

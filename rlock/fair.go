@@ -81,7 +81,7 @@ func (fairOrder) untilAsk(w *waiter, now time.Time) time.Duration {
 	switch {
 	case w.place.silent > 0, !w.place.held:
 		return w.askAt.Sub(now)
-	case w.queue.first() == w:
+	case w.queue.waiters.first == w:
 		return w.queue.askAt.Sub(now)
 	}
 	return maxPause

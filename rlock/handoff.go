@@ -90,7 +90,7 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || len(q.waiters) == 0 && q.kept == nil || l.client.closed.Load() { // nobody is there to have it
+	if q == nil || q.waiters.n == 0 && q.kept == nil || l.client.closed.Load() { // nobody is there to have it
 		return false
 	}
 	now := time.Now()
@@ -105,7 +105,7 @@ func (g *grant) handOff() bool {
 			next.wakeUp()
 		}
 		return next.given != nil
-	case keeps && len(q.waiters) == 0:
+	case keeps && q.waiters.n == 0:
 		return g.park(q, now)
 	}
 	return false

@@ -74,7 +74,7 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 // have been missed, or can be heard from now on. The answer to a request that is under way
 // may be older than that, so who has made one makes another. queues.mu is held.
 func (q *queue) changed() {
-	for _, w := range q.waiters {
+	for w := range q.waiters.all() {
 		w.again = w.again || w.state == waitAsking
 	}
 	q.askAll()
@@ -83,7 +83,7 @@ func (q *queue) changed() {
 // askAll has each waiter ask again that was refused; one with a ticket that waits for a grant
 // of this client meanwhile does when that is over. queues.mu is held.
 func (q *queue) askAll() {
-	for _, w := range q.waiters {
+	for w := range q.waiters.all() {
 		if w.state == waitQueued || w.state == waitBlocked && w.place.held {
 			w.by.Reconnect++
 			w.mustAsk()
@@ -107,7 +107,7 @@ func (q *queue) unlocked() {
 			w.wakeUp()
 		}
 	}
-	if first := q.first(); first != nil && q.askAt.After(later) {
+	if first := q.waiters.first; first != nil && q.askAt.After(later) {
 		q.askAt = later
 		first.wakeUp()
 	}

@@ -86,7 +86,8 @@ func TestFairWaiterWithoutAPlaceAsks(t *testing.T) {
 	q := &queue{}
 	first := &waiter{queue: q, state: waitQueued}
 	w := &waiter{queue: q, state: waitQueued, askAt: now.Add(time.Second)}
-	q.waiters = []*waiter{first, w}
+	q.waiters.push(first)
+	q.waiters.push(w)
 	require.Equal(t, time.Second, fairOrder{}.untilAsk(w, now))
 	w.place.held = true
 	require.Equal(t, maxPause, fairOrder{}.untilAsk(w, now))

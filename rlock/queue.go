@@ -27,7 +27,7 @@ const maxSpare = 32
 // fair lock ask for themselves.
 type queue struct {
 	key     string
-	waiters []*waiter
+	waiters waiters
 	holders []*grant // of this client, as far as it knows; one unless they are shared
 
 	// What the waiters have left on the server, and how they hear of it.
@@ -62,15 +62,12 @@ func (qs *queues) of(key string) *queue {
 
 // tidy forgets a queue that nobody needs. mu is held.
 func (qs *queues) tidy(q *queue) {
-	if len(q.waiters) > 0 || len(q.holders) > 0 || q.call != nil {
+	if q.waiters.n > 0 || len(q.holders) > 0 || q.call != nil {
 		return
 	}
 	delete(qs.byKey, q.key)
 	if len(qs.spare) < maxSpare {
-		*q = queue{waiters: q.waiters, holders: q.holders}
-		if cap(q.waiters) > 64 {
-			q.waiters = nil
-		}
+		*q = queue{holders: q.holders}
 		qs.spare = append(qs.spare, q)
 	}
 }
@@ -84,8 +81,8 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	defer qs.mu.Unlock()
 	q := qs.of(l.key)
 	w.queue = q
-	q.waiters = append(q.waiters, w)
-	if len(q.waiters) == 1 && len(q.holders) == 0 {
+	q.waiters.push(w)
+	if q.waiters.n == 1 && len(q.holders) == 0 {
 		w.state = waitAsking
 	}
 	if q.kept != nil {
@@ -107,21 +104,20 @@ func (w *waiter) leave() {
 	var idle []kind.Signal
 	qs.mu.Lock()
 	given, left := w.given, w.disown()
-	at := slices.Index(q.waiters, w)
-	q.waiters = slices.Delete(q.waiters, at, at+1)
-	if len(q.waiters) == 0 {
+	wasFirst := q.waiters.first == w
+	q.waiters.remove(w)
+	if next := q.waiters.first; next == nil {
 		idle = q.empty()
 		qs.tidy(q)
 	} else {
-		next := q.waiters[0]
 		if left != nil && next.takeOver(left, w) {
 			left = nil
 		}
 		// The end of a grant that nobody shares will be told to the next.
-		if at == 0 && (w.lock.shared || !slices.Contains(q.holders, w.got)) {
+		if wasFirst && (w.lock.shared || !slices.Contains(q.holders, w.got)) {
 			next.wakeUp()
 		}
-		if at == 0 && q.trouble != nil { // it may have been asking for all
+		if wasFirst && q.trouble != nil { // it may have been asking for all
 			next.mustAsk()
 		}
 	}
@@ -155,14 +151,6 @@ func (w *waiter) disown() *grant {
 		g.leftState = true // also if the answer to the request is still under way
 	}
 	return g
-}
-
-// first returns the waiter that has come before all others, nil if there is none.
-func (q *queue) first() *waiter {
-	if len(q.waiters) == 0 {
-		return nil
-	}
-	return q.waiters[0]
 }
 
 // empty ends what only waiters need, and returns the signals, which the caller leaves
@@ -245,7 +233,7 @@ func (qs *queues) ended(g *grant) {
 	defer qs.mu.Unlock()
 	if q := qs.byKey[g.lock.key]; q != nil {
 		q.holders = slices.DeleteFunc(q.holders, func(other *grant) bool { return other == g })
-		if first := q.first(); first != nil && !g.lock.shared { // the last reader of all is told by the server
+		if first := q.waiters.first; first != nil && !g.lock.shared { // the last reader of all is told by the server
 			first.wakeUp()
 		}
 		if q.kept != nil && q.kept.owner == g.owner {
@@ -262,8 +250,8 @@ func (qs *queues) ended(g *grant) {
 func (qs *queues) yielded(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil && q.first() != nil {
-		q.first().mustAsk()
+	if q := qs.byKey[g.lock.key]; q != nil && q.waiters.first != nil {
+		q.waiters.first.mustAsk()
 	}
 }
 
@@ -292,5 +280,5 @@ func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	return q != nil && len(q.waiters) > 0
+	return q != nil && q.waiters.n > 0
 }

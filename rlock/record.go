@@ -178,7 +178,7 @@ func (qs *queues) show(v *view) {
 				v.add(g.recorded(what, since))
 			}
 		}
-		for _, w := range q.waiters {
+		for w := range q.waiters.all() {
 			if w.got == nil && v.long(w.since, longWait, true) {
 				v.add(w.lock.entry(record.Waits, "", w.since))
 			}

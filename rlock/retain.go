@@ -143,7 +143,7 @@ func (qs *queues) ask(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[g.lock.key]
-	if q == nil || len(q.waiters) > 0 || q.kept == nil {
+	if q == nil || q.waiters.n > 0 || q.kept == nil {
 		return nil
 	}
 	k := q.kept

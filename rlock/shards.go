@@ -28,7 +28,7 @@ func (qs *queues) wakeAll() (parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		for _, w := range q.waiters {
+		for w := range q.waiters.all() {
 			w.wakeUp()
 		}
 		if k := q.kept; k != nil && k.parked != nil {

@@ -121,7 +121,7 @@ func (qs *queues) joinable(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	if q == nil || len(q.waiters) > 0 {
+	if q == nil || q.waiters.n > 0 {
 		return nil
 	}
 	for _, g := range q.holders {

@@ -26,7 +26,7 @@ type order interface {
 // client. Whoever has the lock passes it on to the others within the budget of its options.
 type turns struct{}
 
-func (turns) contends(w *waiter) bool { return w.queue.waiters[0] == w }
+func (turns) contends(w *waiter) bool { return w.queue.waiters.first == w }
 
 func (turns) obstacle(w *waiter) *grant {
 	mine := w.queue.holder()
@@ -53,7 +53,7 @@ func (turns) passes(g *grant, now time.Time) bool {
 }
 
 func (turns) next(q *queue, g *grant) (*waiter, run) {
-	for _, w := range q.waiters {
+	for w := range q.waiters.all() {
 		if w.takes(g.lock) {
 			return w, g.run
 		}

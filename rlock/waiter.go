@@ -13,6 +13,7 @@ type waiter struct {
 	queues *queues
 	queue  *queue
 	lock   *Lock
+	neighbours
 	course
 	wakeup
 

@@ -106,12 +106,12 @@ var ofRequests = []mutation{
 	},
 	{
 		"a head that leaves takes its wake-up along", "rlock/queue.go",
-		"if at == 0 && (w.lock.shared", "if false && (w.lock.shared",
+		"if wasFirst && (w.lock.shared", "if false && (w.lock.shared",
 		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{
 		"who waits behind one in trouble sleeps on", "rlock/queue.go",
-		"if at == 0 && q.trouble != nil", "if false",
+		"if wasFirst && q.trouble != nil", "if false",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
