@@ -23,16 +23,12 @@ const (
 
 // batch is the calls of one pipeline.
 type batch struct {
-	wait wait
-	content
-}
-
-// content is what is new in a batch that is used again.
-type content struct {
-	calls []*Call
-	room  [1]*Call // of calls, if it is only one
-	piped bool     // it goes in a pipeline in any case
-	note  note
+	wait   wait
+	calls  []*Call
+	room   [1]*Call // of calls, if it is only one
+	piped  bool     // it goes in a pipeline in any case
+	joined bool     // calls of the same script may go as one
+	note   note
 
 	// Guarded by Group.mu.
 	deadline time.Time // then it is given up
@@ -49,16 +45,26 @@ type content struct {
 // A hook of the application may ask earlier; then the time is that.
 type note struct {
 	redis.Cmder
-	at atomic.Int64 // Unix nanoseconds; 0: not sent yet
+	since time.Time
+	at    atomic.Int64 // nanoseconds after since, and one more; 0: not sent yet
 }
 
 func (n *note) Args() []any {
-	n.at.CompareAndSwap(0, time.Now().UnixNano())
+	n.at.CompareAndSwap(0, int64(time.Since(n.since))+1)
 	return n.Cmder.Args()
 }
 
 // sent tells whether the command may have been sent.
 func (n *note) sent() bool { return n.at.Load() != 0 }
+
+// took is how long ago that was, at least 1; 0 if it was not sent.
+func (n *note) took() time.Duration {
+	at := n.at.Load()
+	if at == 0 {
+		return 0
+	}
+	return max(time.Since(n.since)-time.Duration(at-1), 1)
+}
 
 // wait is the context that a batch is sent with. It bounds the wait for a connection:
 // it ends when the batch is given up, or when all its callers have left. Its deadline

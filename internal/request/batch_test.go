@@ -11,19 +11,18 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// witness notes what the context of a command has.
+// witness keeps what it saw of each command.
 type witness struct {
 	*line
-	value    any
-	deadline bool
+	contexts []context.Context
+	commands []redis.Cmder
 }
 
 type witnessKey struct{}
 
 func (w *witness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		w.value = ctx.Value(witnessKey{})
-		_, w.deadline = ctx.Deadline()
+		w.contexts, w.commands = append(w.contexts, ctx), append(w.commands, cmd)
 		return next(ctx, cmd)
 	}
 }
@@ -32,8 +31,9 @@ func (w *witness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// A batch that is used again has nothing of the call that it was used for before.
-func TestFakeTimeBatchUsedAgain(t *testing.T) {
+// What a hook of the client has seen stays as it was, for as long as the hook keeps it: a
+// batch is not used again for another call.
+func TestFakeTimeHookKeepsWhatItSaw(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		l := &line{started: make(map[string]bool)}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
@@ -46,11 +46,14 @@ func TestFakeTimeBatchUsedAgain(t *testing.T) {
 			l.take(takes, 0)
 			require.NoError(t, ask(context.WithValue(t.Context(), witnessKey{}, i), g, "good"))
 			idle(t, g)
-			require.Equal(t, i, w.value, "that of its own caller")
-			require.Equal(t, i == 1 || i == 3, w.deadline, "in the goroutine of its caller, after a fast answer")
 			require.Equal(t, takes, g.pace.took, "measured from when it was sent itself")
-			require.Len(t, g.used, 1)
 			time.Sleep(time.Minute)
+		}
+		for i, ctx := range w.contexts {
+			require.Equal(t, i, ctx.Value(witnessKey{}), "that of its own caller")
+			_, deadline := ctx.Deadline()
+			require.Equal(t, i == 1 || i == 3, deadline, "in the goroutine of its caller, after a fast answer")
+			require.Equal(t, "good", w.commands[i].Name())
 		}
 	})
 }

@@ -75,6 +75,12 @@ func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.pool.home.process(c)
 }
 
+// leaves tells whether the caller is known to leave before a time.
+func (c *Call) leaves(before time.Time) bool {
+	deadline, ok := c.ctx.Deadline()
+	return ok && deadline.Before(before)
+}
+
 // tell ends the wait for a call. Group.mu is held.
 func (c *Call) tell(s state, err error) {
 	c.state, c.err = s, err

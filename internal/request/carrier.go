@@ -2,6 +2,7 @@ package request
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -55,7 +56,7 @@ func NewCarrier(config Config) Carrier {
 
 // Process implements [Carrier].
 func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
-	n := note{Cmder: cmd}
+	n := note{Cmder: cmd, since: time.Now()}
 	err := c.Client.Process(ctx, &n)
 	if err != nil && ctx.Err() != nil && !n.sent() {
 		cmd.SetErr(ErrNotSent)

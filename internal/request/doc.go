@@ -14,8 +14,9 @@
 //   - [Detached] runs a request in a goroutine of its own. It is for what cannot share
 //     a pipeline, or is looking for the right node of a cluster.
 //
-// Either way the caller returns as soon as its context ends. go-redis does not do that:
-// it looks at the context of a command only while it waits for a connection. What the
+// Either way the caller returns as soon as its context ends; one whose own goroutine sends
+// the request, to a server that was fast, may do so 75 ms after it was cancelled. go-redis
+// looks at the context of a command only while it waits for a connection. What the
 // caller leaves behind is cancelled if it was not sent yet; what was sent goes on, and
 // its outcome is told to a function that the caller has left for it.
 //

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,13 +32,13 @@ type Group struct {
 	Config
 	pool
 	master
-	obeys bool         // the client ends a command at the deadline of its context
-	send  func()       // drain
-	alone atomic.Int64 // until when scripts are not joined: the server refused it; Unix nanoseconds
+	obeys bool   // the client ends a command at the deadline of its context
+	send  func() // drain
 
 	mu sync.Mutex // guards what follows
 	backlog
 	sending
+	alone time.Time // until then scripts are not joined: the server refused it
 	pace  pace
 	alarm alarm
 }
@@ -55,7 +54,6 @@ type backlog struct {
 type sending struct {
 	starting int      // senders that have not taken a batch yet
 	open     []*batch // under way
-	used     []*batch // of single calls; are used again, as each has a channel to be cancelled by
 }
 
 // NewGroup returns a group. Nothing is sent.
@@ -99,7 +97,7 @@ func (g *Group) enter(c *Call) *batch {
 		return nil
 	}
 	g.ready.push(c)
-	if !g.obeys || !g.pace.fast || g.starting > 0 || len(g.open) > 0 {
+	if !g.obeys || !g.pace.fast || g.starting > 0 || len(g.open) > 0 || c.leaves(now.Add(patient)) {
 		g.start()
 		return nil
 	}
@@ -148,17 +146,15 @@ func (g *Group) take(now time.Time) *batch {
 	if n == 0 {
 		return nil
 	}
-	var b *batch
-	if last := len(g.used) - 1; n == 1 && last >= 0 {
-		b, g.used = g.used[last], g.used[:last]
-	} else {
-		b = new(batch)
+	b := &batch{ // not one that was used before: a hook of the client may still hold what it was sent with
+		deadline: now.Add(g.pace.patience),
+		piped:    g.guard || now.Before(g.pace.scarce), joined: !now.Before(g.alone),
+		note: note{since: now},
 	}
+	b.calls = b.room[:0]
 	if n == 1 {
 		b.wait.values = g.ready.first.ctx
 	}
-	b.deadline, b.calls = now.Add(g.pace.patience), b.room[:0]
-	b.piped = g.guard || now.Before(g.pace.scarce)
 	for range n {
 		c := g.ready.first
 		g.ready.remove(c)
@@ -186,15 +182,16 @@ func (g *Group) carry(b *batch) {
 		b.note.Cmder = b.calls[0].cmd
 		_ = g.Client.Process(&b.wait, &b.note)
 	} else {
-		start := time.Now()
 		cmds := make([]redis.Cmder, len(b.calls))
 		for i, c := range b.calls {
 			if cmds[i] = c.cmd; c.terms.Repeat {
 				cmds[i] = apart{c.cmd}
 			}
 		}
-		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, start.UnixNano() >= g.alone.Load()) {
-			g.alone.Store(start.Add(aloneFor).UnixNano())
+		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, b.joined) {
+			g.mu.Lock()
+			g.alone = time.Now().Add(aloneFor)
+			g.mu.Unlock()
 		}
 	}
 	g.settle(b)
@@ -203,11 +200,11 @@ func (g *Group) carry(b *batch) {
 // settle ends the calls of a batch that is over.
 func (g *Group) settle(b *batch) {
 	var gone []*Call
-	now, at := time.Now(), b.note.at.Load()
-	unsent := at == 0 && b.wait.Err() != nil
+	now, took := time.Now(), b.note.took()
+	unsent := took == 0 && b.wait.Err() != nil
 	g.mu.Lock()
-	if at != 0 {
-		g.pace.answered(b, now.Sub(time.Unix(0, at)))
+	if took != 0 {
+		g.pace.answered(b, took)
 	} else {
 		g.pace.unsent(b, now)
 	}
@@ -242,10 +239,6 @@ func (g *Group) pass(b *batch) bool {
 		return false
 	}
 	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
-	if len(b.calls) == 1 && !b.wait.closed { // the rest of wait stays: a hook of the client may still hold it
-		b.content, b.wait.values, b.wait.deadline = content{}, nil, time.Time{}
-		g.used = append(g.used, b)
-	}
 	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
 		return false
 	}

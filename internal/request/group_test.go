@@ -215,6 +215,22 @@ func TestFakeTimeFarServer(t *testing.T) {
 	})
 }
 
+// A caller that is about to leave does not wait in go-redis, which cannot be interrupted.
+func TestFakeTimeAloneUntilSoon(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, time.Millisecond, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+		require.NoError(t, ask(t.Context(), g, "good"))
+		l.take(time.Second, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, ask(ctx, g, "good"), ErrAbandoned)
+		require.Equal(t, 5*time.Millisecond, time.Since(began))
+		time.Sleep(time.Second)
+		idle(t, g)
+	})
+}
+
 // Where go-redis obeys a deadline, a caller that is alone sends his request himself,
 // if the server has just shown that it will not take long.
 func TestFakeTimeAlone(t *testing.T) {
