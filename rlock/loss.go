@@ -10,8 +10,11 @@ import (
 
 // lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
+	g.mu.Lock() // until the grant is complete
+	entry := g.entry
+	g.mu.Unlock()
+	err = g.lock.lossReason(err, entry.Asks() == 0) // without it: methods of err may be the application's
 	g.mu.Lock()
-	err = g.lock.lossReason(err, g.entry.Asks() == 0)
 	first, acquisitions, idle := g.state == owned, g.current, len(g.holds) == 0
 	if first {
 		g.state, g.current = lost, 0

@@ -189,12 +189,18 @@ func (e *Entry[K]) lapse(now time.Time) bool {
 	if remaining(now, e.window.Load().lapses) > 0 {
 		return false
 	}
-	cause := ErrLapsed
 	if e.err != nil {
-		cause = fmt.Errorf("%w; last renewal: %w", ErrLapsed, e.err)
+		return e.end(&lapsed{e.err})
 	}
-	return e.end(cause)
+	return e.end(ErrLapsed)
 }
+
+// lapsed is [ErrLapsed] with the error of the last renewal. That may be of the application,
+// so it is not asked for its text before somebody wants to read it, without the mutex.
+type lapsed struct{ last error }
+
+func (l *lapsed) Error() string   { return fmt.Sprintf("%v; last renewal: %v", ErrLapsed, l.last) }
+func (l *lapsed) Unwrap() []error { return []error{ErrLapsed, l.last} }
 
 // confirm notes that when a request sent at sent was executed, at least left remained of
 // a lease of length d: all of it, if the request has armed it. It sets the next

@@ -110,7 +110,10 @@ func TestAddRefusesALapsedLease(t *testing.T) {
 // odd is an error that looks at the entry it is about.
 type odd struct{ look func() }
 
-func (odd) Error() string { return "odd" }
+func (o odd) Error() string {
+	o.look()
+	return "odd"
+}
 
 func (o odd) Is(error) bool {
 	o.look()
@@ -133,6 +136,17 @@ func TestErrorThatUsesTheScheduler(t *testing.T) {
 		require.Equal(t, lease, <-seen)
 		time.Sleep(time.Minute)
 		lost.requireNone(t)
+	})
+	redistest.Bubble(t, func(t *testing.T) {
+		var entry atomic.Pointer[watchdog.Entry[string]]
+		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
+			return odd{func() { entry.Load().Asks() }}
+		})
+		e, lost := d.take("a", lease, false)
+		entry.Store(e)
+		time.Sleep(time.Minute)
+		lost.requireOne(t, lapse, watchdog.ErrLapsed)
+		require.ErrorContains(t, e.Err(), "lapsed; last renewal: odd")
 	})
 }
 

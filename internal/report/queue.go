@@ -28,7 +28,7 @@ type Queue struct {
 func (q *Queue) Do(call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.calls) == limit {
+	if len(q.calls) >= limit {
 		q.dropped++
 		return
 	}
@@ -68,11 +68,15 @@ func (q *Queue) run() {
 	}
 }
 
-// putBack has calls made before those that have come since.
+// putBack has calls made before those that have come since, as far as there is room.
 func (q *Queue) putBack(calls []func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.calls = append(calls, q.calls...)
+	if n := len(q.calls) - 2*limit; n > 0 {
+		clear(q.calls[2*limit:])
+		q.calls, q.dropped = q.calls[:2*limit], q.dropped+n
+	}
 }
 
 // take returns all calls that wait, and how many were dropped behind them. If there

@@ -117,6 +117,27 @@ func TestWhatHasNoRoomIsCounted(t *testing.T) {
 	})
 }
 
+// Each call that panics puts those behind it back: they are no more for that.
+func TestPanicsDoNotLengthenTheQueue(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		dropped, made := 0, 0
+		q := &report.Queue{Dropped: func(n int) { dropped += n }}
+		const panics = 20
+		for range panics {
+			q.Do(func() { time.Sleep(time.Second); panic("handler") })
+		}
+		for range panics { // while each of those is slow
+			for range limit {
+				q.Do(func() { made++ })
+			}
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, q.Wait(t.Context()))
+		require.LessOrEqual(t, made, 3*limit)
+		require.Equal(t, panics*limit, made+dropped)
+	})
+}
+
 func TestWaitIsBounded(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		var q report.Queue
