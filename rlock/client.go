@@ -181,7 +181,8 @@ func (c *Client) Close(ctx context.Context) error {
 		defer cancel()
 		rest = grace
 	}
-	err = cmp.Or(err, c.dog.Close(rest), c.server.Hub.Close(rest)) // both are called in any case
+	// All are called in any case. The renewals that the second ends may have a cluster's masters looked for.
+	err = cmp.Or(err, c.dog.Close(rest), c.server.Hub.Close(rest), c.wait(rest))
 	c.records.Close(rest)
 	what := stillHeld(held)
 	if reportErr := c.reports.Wait(rest); err == nil && reportErr != nil {

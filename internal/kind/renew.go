@@ -78,7 +78,13 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 		}
 	}
 	// A node that does not answer may be master no more; it may hang for longer.
-	defer context.AfterFunc(ctx, reload)()
+	reloaded := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { defer close(reloaded); reload() })
+	defer func() {
+		if !stop() {
+			<-reloaded
+		}
+	}()
 	if len(parts) == 1 {
 		note(verdicts, parts[0], r.send(ctx, parts[0]))
 	} else {
