@@ -1,5 +1,5 @@
 -- Grants several locks, each to an owner of its own, if all of them are free;
--- otherwise none. Nobody who queues for one of them is asked.
+-- otherwise none. Those who queue for one of them are passed over.
 --
 -- KEYS[1…n]    locks, all different
 -- KEYS[n+1…]   fencing counters

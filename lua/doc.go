@@ -15,8 +15,8 @@
 //
 //   - An owner string belongs to one grant and is never used again. Acquire by
 //     an owner that holds already is a success; Release, Renew and Count by one
-//     that does not hold change nothing. Redisson keeps one owner per thread and
-//     needs a latch key per unlock instead.
+//     that does not hold touch no other owner's grant. Redisson keeps one owner
+//     per thread and needs a latch key per unlock instead.
 //   - Effects are absolute. Count says what the hold count must be, not by how
 //     much it changes, and Release ends the grant whatever the count says.
 //

@@ -114,7 +114,7 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 	if j.command.Err() != nil || j.command.Val() != nil { // err may be that of another command
 		err = j.command.Err()
 	}
-	if err != nil && redis.HasErrorPrefix(err, unknownScript) && ctx.Err() == nil { // it was not executed, and nobody wants it any more
+	if err != nil && redis.HasErrorPrefix(err, unknownScript) && ctx.Err() == nil { // it was not executed; once ctx is over, nobody waits for it
 		err = r.Process(ctx, j.whole(ctx, "eval", j.script.source))
 	}
 	if ofCompany(err) {

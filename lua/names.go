@@ -51,7 +51,7 @@ type Family int
 const (
 	Ordinary Family = iota
 	Sharded
-	Both // Receivers are those of Sharded, unless the server refuses it
+	Both // the receivers that a script counts are those of Sharded, unless the server refuses it
 )
 
 // publish returns what announce.lua is told, a string.

@@ -15,8 +15,8 @@
 --
 -- The member '!' .. owner, with score 0, is no ticket: it names the owner to whom the
 -- queue has granted the lock, until that owner releases it. If the lock is free and
--- the name still there, that grant has lapsed. Without tickets behind it, it is kept for
--- as long as the claim: a late request of an attempt that was given up leaves no more.
+-- the name still there, that grant has lapsed. If no ticket is left, the key expires after
+-- one claim, so that a late request of a caller who gave up leaves nothing for longer.
 --
 -- Channels, whose names follow from that of the queue:
 --
@@ -125,8 +125,8 @@ end
 -- score, and 1 if it had no ticket before; 0 and -1 if the server has no memory to keep
 -- it. Any other refusal, as that of a replica, is returned as it is: who has asked must
 -- not be told that the lock is held by such a server.
--- A ticket whose owner hears stays one: a request to the contrary may be late, and if
--- it is not, the owner is passed over.
+-- A ticket that hears is never set back to 0: the request may be an old one. If it is not,
+-- a message reaches nobody, and the owner is passed over.
 local function stand(queue, owner, claim, how)
     local old, place, new = redis.call('zscore', queue, owner), 0, 0
     if old then

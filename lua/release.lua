@@ -53,7 +53,8 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
         if held == 1 and next == owner then -- which got the lock by another request, and is no more
             redis.call('zrem', queue, owner)
         end
-        -- Nobody may read the answer to a repetition, which finds the lock free by chance.
+        -- If the owner did not hold the lock, this is a repetition, whose answer may be read
+        -- by nobody: the next owner is told by a message, also if it is of the same client.
         failure, message = pass(key, queue, counter, commands, held == 1 and client(owner) or nil)
         if held ~= 1 then
             return {0}

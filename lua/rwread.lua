@@ -47,9 +47,10 @@ if shared > 0 then -- the answer to an earlier delivery was lost
     return {1, token}
 end
 redis.call('set', KEYS[3], 1, 'px', ARGV[1])
-redis.call('hset', KEYS[1], ARGV[2], 1)
 if mode == 'none' then
-    redis.call('hset', KEYS[1], 'mode', 'read')
+    redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
+else
+    redis.call('hset', KEYS[1], ARGV[2], 1)
 end
 if ttl < lease then
     local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])

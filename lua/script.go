@@ -43,7 +43,7 @@ var outcomeSource string
 type script struct {
 	name, source string
 	sha          any  // a string, boxed once for all calls
-	ints         int  // so many integers come behind the status in a refusal
+	ints         int  // how many integers must follow the status in a refusal
 	keys, args   int  // of a part, if several calls can travel as one script; else 0
 	releases     bool // gives something back
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// account is as what a lock is counted.
+// account says under which kind the calls of a lock are counted.
 type account struct {
 	kind kindNumber
 	part bool // of a multi lock, which is what is counted

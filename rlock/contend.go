@@ -145,7 +145,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
 	if a.cut {
-		if refused := w.refused(); refused != nil { // asked once: another waiter's answer may take it away
+		if refused := w.refused(); refused != nil { // read once: another waiter's answer may take it away
 			return nil, refused.because(ended(wait))
 		}
 	}

@@ -47,7 +47,7 @@ var (
 	ErrUpgrade = errors.New("rlock: upgrade from read to write")
 
 	// ErrInvalidOption: a name, an option or an argument cannot work. No request
-	// was sent.
+	// was sent, unless the clients of a quorum lock turned out to be of one server.
 	ErrInvalidOption = errors.New("rlock: invalid option")
 )
 

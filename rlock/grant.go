@@ -20,7 +20,7 @@ type grant struct {
 	lock  *Lock
 	owner string
 
-	// Set before the grant is shared.
+	// queues.mu guards these while the attempt is in the queue. Later only whoever ends the grant writes to them.
 	acquisition
 	span
 	run   run
@@ -36,7 +36,7 @@ type grant struct {
 
 // span is when a grant was held.
 type span struct {
-	began time.Time // written with mu held, as it is zero as long as the grant is parked
+	began time.Time // zero as long as the grant is parked; written with mu held, or before anybody can hold it
 	ended time.Time // when it was passed on; zero if it was not
 }
 

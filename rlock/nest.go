@@ -34,8 +34,8 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 }
 
 // add adds a nested hold, of which the server does not know yet, or that of another reader,
-// of whom it is never told: the lease must be renewed as that one wants it, which only nested
-// holds with other terms do not do.
+// of whom it is never told. A reader is refused unless the lease is renewed as it wants that,
+// which it is not while only nested holds with other terms are left.
 func (g *grant) add(h *Hold) error {
 	g.check()
 	g.mu.Lock()

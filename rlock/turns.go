@@ -3,7 +3,7 @@ package rlock
 import "time"
 
 // order is how the goroutines of a client come to a lock: one after the other, or each by
-// a place of its own on the server. queues.mu is held for all methods but passes.
+// a place of its own on the server. queues.mu is held for all methods.
 type order interface {
 	// contends tells whether the waiter asks the server.
 	contends(w *waiter) bool

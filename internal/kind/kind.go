@@ -115,7 +115,7 @@ type Server struct {
 	Closed     func() error                                               // the error of an attempt after the client was closed, which repeating does not help; nil before
 	Owner      func() string                                              // names a new grant
 	Background func(func())                                               // runs a function in a goroutine that the client waits for
-	Sweep      func(k Kind, owner string, lease time.Duration, late bool) // releases what an owner may have left, in the background; late: what a request may still make
+	Sweep      func(k Kind, owner string, lease time.Duration, late bool) // releases what an owner may have left, in the background; late: and again later, as the request may not have arrived yet
 	Sleep      func(ctx context.Context, d time.Duration) (ok bool)       // ends with ctx, or when the client closes
 
 	asked   atomic.Int64 // requests of quorum locks under way

@@ -63,7 +63,7 @@ func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 // Acquire takes a free lock for who asks without a ticket, whoever waits.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if o.Ticket.Claim == 0 && !p.fair {
-		// It announces nothing, but Of has the cluster asked in time how a release is announced.
+		// Of also has a cluster asked whether it knows sharded channels, so that the release knows.
 		reply, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
 		return answer(reply), err
 	}

@@ -36,7 +36,7 @@ type part struct {
 // verdict is what the servers have said about one lease so far.
 type verdict struct {
 	asked, renewed, refused, failed int
-	err                             error // the newest failure
+	err                             error // the newest failure, or lua.Left, which is none
 }
 
 // settled tells whether further answers cannot change the outcome.

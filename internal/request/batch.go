@@ -71,7 +71,7 @@ func (n *note) took() time.Duration {
 // counts for clients with ContextTimeoutEnabled.
 type wait struct {
 	values   context.Context   // may be nil
-	callers  []context.Context // whose values there are none of
+	callers  []context.Context // of several callers, of whose values none is found here
 	deadline time.Time         // zero: none
 
 	mu     sync.Mutex // guards what follows

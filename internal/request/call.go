@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Call is one request that a [Carrier] carries, with Process: one command, or another
-// after the answer to that. It is for one goroutine.
+// Call is one request that a [Carrier] carries, with Process: one command at a time, and
+// another after the answer. It is for one goroutine.
 type Call struct {
 	pool  *pool // it is from
 	terms Terms

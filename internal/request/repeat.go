@@ -13,7 +13,7 @@ type Policy struct {
 	Since   time.Time       // zero: from the first attempt
 	Trouble error           // why Since is earlier: what others' attempts came to
 	Leaves  bool            // see [Terms]
-	Once    bool            // an attempt that was surely not executed is not repeated, but for want of a connection
+	Once    bool            // an attempt that was surely not executed is not repeated, but if it is over with ErrCrowded
 	Stop    <-chan struct{} // ends it; nil for what has to be finished
 
 	// Report, if set, is told how the attempts go: an error if one got no answer, nil if
