@@ -58,8 +58,11 @@ func (r reply) state(key string, read func(s *State, field, value string) error)
 	s := State{Holds: make(map[string]int64), Waiters: r.int(3)}
 	s.Token, _ = r.token(2)
 	for i := 4; i+1 < len(r.list); i += 2 {
-		if err := read(&s, r.text(i), r.text(i+1)); err != nil {
-			return State{}, &ConflictError{Key: key, Type: "hash with the field " + strconv.Quote(r.text(i))}
+		if field := r.text(i); read(&s, field, r.text(i+1)) != nil {
+			if field == "mode" {
+				return State{}, &ConflictError{Key: key, Type: ReadWriteLock}
+			}
+			return State{}, &ConflictError{Key: key, Type: "hash with the field " + strconv.Quote(field)}
 		}
 	}
 	if len(s.Holds) > 0 {

@@ -15,7 +15,7 @@ local function kind(key)
         return 'none'
     end
     if size ~= 1 then
-        return 'hash with ' .. size .. ' fields'
+        return redis.pcall('hexists', key, 'mode') == 1 and 'read/write lock' or 'hash with ' .. size .. ' fields'
     end
     local item = redis.call('hgetall', key)
     if string.find(item[1], ':', 1, true) and string.find(item[2], '^%d+$') then

@@ -175,6 +175,8 @@ func InspectRW(ctx context.Context, r Runner, g RW) (State, error) {
 	switch {
 	case err != nil:
 		return State{}, err
+	case !mode && len(s.Holds) == 1:
+		return State{}, &ConflictError{Key: g.Key, Type: PlainLock}
 	case !mode && len(s.Holds) > 0:
 		return State{}, &ConflictError{Key: g.Key, Type: "hash without a mode"}
 	}

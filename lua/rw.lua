@@ -24,7 +24,9 @@ local function look(lock, owner)
         if found.err then -- not the key is at fault: fail with that
             redis.call('hmget', lock, 'mode')
         end
-        what = 'hash without a mode'
+        local only = redis.pcall('hlen', lock) == 1 and redis.pcall('hgetall', lock) or {}
+        local plain = only[2] and string.find(only[1], ':', 1, true) and string.find(only[2], '^%d+$')
+        what = plain and 'plain lock' or 'hash without a mode'
     end
     return what, 0, 0
 end

@@ -20,11 +20,20 @@ import (
 // the lock was removed, or the same request was executed before.
 var ErrNotOwner = errors.New("lua: not the owner")
 
-// ConflictError reports that a key belongs to something that is not a lock.
-// Nothing was changed.
+// ConflictError reports that a key belongs to something that is not a lock, or to a
+// lock of another kind. Nothing was changed.
 type ConflictError struct{ Key, Type string }
 
+// Types of a [ConflictError], of keys that are locks.
+const (
+	PlainLock     = "plain lock"
+	ReadWriteLock = "read/write lock"
+)
+
 func (e *ConflictError) Error() string {
+	if e.Type == PlainLock || e.Type == ReadWriteLock {
+		return fmt.Sprintf("lua: key %q holds a %s", e.Key, e.Type)
+	}
 	return fmt.Sprintf("lua: key %q holds a %s, not a lock", e.Key, e.Type)
 }
 

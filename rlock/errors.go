@@ -38,8 +38,9 @@ var (
 	// is unknown and the lock is free after one lease at the latest.
 	ErrUnavailable = errors.New("rlock: redis unavailable")
 
-	// ErrKeyConflict: the lock's key holds something that is not a lock. It was
-	// not touched; use another name or prefix.
+	// ErrKeyConflict: the lock's key holds something that is not a lock, or a lock of
+	// another kind, as the text says. It was not touched; use another name or prefix,
+	// or that kind.
 	ErrKeyConflict = errors.New("rlock: key conflict")
 
 	// ErrUpgrade: the context holds the lock for reading only, and would wait for

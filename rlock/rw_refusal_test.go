@@ -64,12 +64,22 @@ func TestReadWriteRefusals(t *testing.T) {
 	for _, side := range []*rlock.Lock{c.NewRWLock("a").Reader(), c.NewRWLock("a").Writer()} {
 		_, _, err := side.TryLock(ctx)
 		require.ErrorIs(t, err, rlock.ErrKeyConflict)
+		require.ErrorContains(t, err, `"a" holds a plain lock, which may be a fair one: take it with NewLock or NewFairLock`)
+		_, err = side.Inspect(ctx)
+		require.ErrorContains(t, err, `"a" holds a plain lock`)
 	}
 	require.NoError(t, hold.Unlock(held))
-	held, hold = lock(t, ctx, other.NewRWLock("a").Reader())
-	_, _, err := c.NewLock("a").TryLock(ctx)
-	require.ErrorIs(t, err, rlock.ErrKeyConflict)
-	require.NoError(t, hold.Unlock(held))
+	for _, side := range []*rlock.Lock{other.NewRWLock("a").Reader(), other.NewRWLock("a").Writer()} {
+		held, hold = lock(t, ctx, side)
+		for _, plain := range []*rlock.Lock{c.NewLock("a"), c.NewFairLock("a")} {
+			_, _, err := plain.TryLock(ctx)
+			require.ErrorIs(t, err, rlock.ErrKeyConflict)
+			require.ErrorContains(t, err, `"a" holds a read/write lock: take it with NewRWLock`)
+			_, err = plain.Inspect(ctx)
+			require.ErrorContains(t, err, `"a" holds a read/write lock`)
+		}
+		require.NoError(t, hold.Unlock(held))
+	}
 }
 
 // In a cluster, and with names that bring a hash tag, all keys are in one slot.

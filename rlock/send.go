@@ -188,6 +188,18 @@ func advise(err error) error {
 	return fmt.Errorf("%w (%s)", err, advice)
 }
 
+// describe says what a key holds in place of the lock, and what to do if it is another kind.
+func describe(c *lua.ConflictError) string {
+	holds := "key " + quote(c.Key) + " holds a " + c.Type
+	switch c.Type {
+	case lua.PlainLock:
+		return holds + ", which may be a fair one: take it with NewLock or NewFairLock, rlock run without --shared and --exclusive"
+	case lua.ReadWriteLock:
+		return holds + ": take it with NewRWLock, rlock run with --shared or --exclusive"
+	}
+	return holds + ", not a lock"
+}
+
 // translate turns an answer that is not a success into an error of this package.
 func (l *Lock) translate(err error) error {
 	if err == nil || errors.Is(err, lua.ErrNotOwner) {
@@ -197,7 +209,7 @@ func (l *Lock) translate(err error) error {
 		return &NotReplicatedError{Name: l.name, Want: short.Want, Got: short.Got, Err: short.Err}
 	}
 	if conflict, ok := errors.AsType[*lua.ConflictError](err); ok {
-		err = fmt.Errorf("key %s holds a %s, not a lock", quote(conflict.Key), conflict.Type)
+		err = errors.New(describe(conflict))
 	}
 	return &lockError{l.name, ErrKeyConflict, err}
 }
