@@ -197,10 +197,15 @@ func (f *fixture) awaitWaiter(name string) {
 // alive tells whether a process runs: a zombie does not.
 func alive(t *testing.T, pid string) bool {
 	t.Helper()
+	return !strings.Contains("ZX", condition(pid))
+}
+
+// condition is the letter that Linux has for what a process does; "X" if it is gone.
+func condition(pid string) string {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return false
+		return "X"
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+	return after[:1]
 }

@@ -282,6 +282,20 @@ func TestRunSignalledWhileItReleases(t *testing.T) {
 	require.Empty(t, f.state("a").Holds)
 }
 
+// A command that is stopped ends as well when rlock is told to.
+func TestRunSignalledWhileItsCommandIsStopped(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", "echo ready $$; kill -STOP $$; echo resumed")
+		pid := p.says("ready ")
+		redistest.Eventually(t, "the command is stopped", func() bool { return condition(pid) == "T" })
+		p.signal(sig)
+		require.Equal(t, 128+int(sig), p.end().code)
+		require.Empty(t, f.state("a").Holds)
+	}
+}
+
 func TestTheCommandDiesWithRlock(t *testing.T) {
 	f := newFixture(t)
 	p := begin(t, f.URL(), "run", "a", "--", "sh", "-c", stubborn)

@@ -145,6 +145,10 @@ func (c *command) forward(sig syscall.Signal) {
 		c.tty.give(c.pid)
 	}
 	c.signal(sig)
+	switch sig {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM: // a stopped process would not see it
+		c.signal(syscall.SIGCONT)
+	}
 }
 
 // signal is for the whole group: a shell dies of TERM and leaves what it runs
