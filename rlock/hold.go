@@ -67,6 +67,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if h == nil { // of an acquisition that failed
 		return ErrNotHeld
 	}
+	if ctx == nil { // a panic would leave a lock that is renewed, and nobody can unlock
+		ctx = context.Background()
+	}
 	if h.parts != nil {
 		return h.unlockAll(ctx)
 	}

@@ -123,6 +123,18 @@ func TestUnlockUnderEndedContext(t *testing.T) {
 	require.Zero(t, holds(t, rdb, "a"))
 }
 
+// A context that is nil does not keep the lock from being unlocked.
+func TestUnlockWithoutContext(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	var none context.Context
+	for _, mu := range []*rlock.Lock{c.NewLock("a"), rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))} {
+		_, hold := lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(none))
+		require.Empty(t, srv.Client(t).Keys(t.Context(), "?").Val())
+	}
+}
+
 func TestSecondUnlock(t *testing.T) {
 	srv := newServer(t)
 	mu := newClient(t, srv, nil).NewLock("a")

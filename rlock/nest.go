@@ -116,7 +116,8 @@ type counting struct {
 // setCount makes the hold count on the server that of the live holds, and the
 // lease the longest that they ask for.
 func (g *grant) setCount(ctx context.Context, p request.Policy) error {
-	done, err := g.takeTurn(ctx, p.Stop)
+	p.Since = time.Now()
+	done, err := g.takeTurn(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	if g.lock.retains != nil {
 		g.lock.queues.counted(g)
 	}
-	p.Total = min(p.Total, time.Until(g.entry.Until()))
+	p.Total = min(p.Total, g.entry.Until().Sub(p.Since))
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
 		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, lease, n)
 	}, func(struct{}, error) { g.correct() })
@@ -152,19 +153,38 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	return g.lossOrNil()
 }
 
-// takeTurn waits until no other request sets the count. done gives the turn back.
-func (g *grant) takeTurn(ctx context.Context, stop <-chan struct{}) (done func(), _ error) {
+// errCounting is why a single attempt was not made.
+var errCounting = errors.New("an earlier request about the hold count has got no answer yet")
+
+// takeTurn waits until no other request sets the count: for the time of an attempt, if
+// that is made only once. done gives the turn back.
+func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ error) {
 	g.mu.Lock()
 	if g.turn == nil {
 		g.turn = make(chan struct{}, 1)
 	}
 	turn := g.turn
 	g.mu.Unlock()
+	var over <-chan time.Time
+	if p.Once {
+		timer := time.NewTimer(p.Total)
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
 	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+		done = func() { <-turn }
+		select {
+		case <-over: // at the same time
+			done()
+			return nil, g.lock.failed(errCounting)
+		default:
+			return done, nil
+		}
+	case <-over:
+		return nil, g.lock.failed(errCounting)
 	case <-ctx.Done():
-	case <-stop:
+	case <-p.Stop:
 	}
 	return nil, g.lock.givenUp(ctx, nil)
 }

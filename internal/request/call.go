@@ -28,7 +28,8 @@ type Call struct {
 // Terms are those of a call.
 type Terms struct {
 	Key    string          // whose server it is for, if the client has several
-	Bound  time.Duration   // how long it may take
+	Bound  time.Duration   // how long it may take, and as long again if that was spent in the queue
+	End    time.Time       // then it is over in any case; zero: no such time
 	Stop   <-chan struct{} // ends it as the context of Process does; may be nil
 	Repeat bool            // it may have been executed before
 	Leaves bool            // what it leaves behind has to be released: it may be held back, see [Carrier]

@@ -161,6 +161,9 @@ func (g *Group) take(now time.Time) *batch {
 		c.state, c.batch = sent, b
 		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
 			c.deadline = now.Add(min(c.terms.Bound, b.deadline.Sub(now)))
+			if end := c.terms.End; !end.IsZero() && end.Before(c.deadline) {
+				c.deadline = end
+			}
 		}
 		b.calls = append(b.calls, c)
 		if g.Callers && n > 1 { // now: whoever leaves takes his along

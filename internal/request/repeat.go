@@ -25,6 +25,17 @@ type Policy struct {
 	Classify func(error) (o Outcome, final bool)
 }
 
+// End is when the request is over at the latest; zero if the answers to others may defer that.
+func (p *Policy) End() time.Time {
+	switch {
+	case p.Report != nil:
+		return time.Time{}
+	case p.Since.IsZero():
+		return time.Now().Add(p.Total)
+	}
+	return p.Since.Add(p.Total)
+}
+
 // End is how a repeated request ended.
 type End int
 
