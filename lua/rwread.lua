@@ -54,8 +54,8 @@ else
 end
 if ttl < lease then
     local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])
-    if armed ~= 1 and mode == 'none' then
-        redis.call('del', KEYS[1])
+    if armed ~= 1 and mode == 'none' then -- not DEL, to which a user may have lost the right together with PEXPIRE
+        redis.call('hdel', KEYS[1], 'mode', ARGV[2])
     end
     if armed ~= 1 then
         return armed

@@ -64,8 +64,8 @@ if mode == 'read' then -- all its readers were taken out
 end
 redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2] .. ':write', 1)
 local armed = redis.pcall('pexpire', KEYS[1], ARGV[1])
-if armed ~= 1 then
-    redis.call('del', KEYS[1])
+if armed ~= 1 then -- not DEL, to which a user may have lost the right together with PEXPIRE
+    redis.call('hdel', KEYS[1], 'mode', ARGV[2] .. ':write')
     return armed
 end
 if awaited then

@@ -234,7 +234,7 @@ func (j *Janitor) do(one *job) {
 		j.trouble = 0
 	}
 	switch {
-	case o != request.Answered && final && !j.hasty && one.Likely:
+	case o != request.Answered && final && one.Likely:
 		one.at = now.Add(request.BackOff(one.refused))
 		one.refused++
 		heap.Push(&j.due, one)

@@ -190,11 +190,14 @@ func TestFakeTimeBacklog(t *testing.T) {
 	})
 }
 
-// A server that refuses is asked again while it is likely to have something, and nobody
-// else waits for that.
+// A server that refuses is asked again while it is likely to have something, also when the
+// client closes, and nobody else waits for that.
 func TestFakeTimeRefused(t *testing.T) {
-	for name, likely := range map[string]bool{"likely": true, "perhaps nothing": false} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		likely, closes bool
+	}{{"likely", true, false}, {"likely, and closing", true, true}, {"perhaps nothing", false, false}} {
+		t.Run(tt.name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				h := newHost(t)
 				h.Classify = func(err error) (request.Outcome, bool) {
@@ -205,13 +208,16 @@ func TestFakeTimeRefused(t *testing.T) {
 				}
 				h.answers(false)
 				left := h.left("me:1")
-				left.Likely = likely
+				left.Likely = tt.likely
 				h.Sweep(left, time.Now().Add(lease))
+				if tt.closes {
+					h.Flush()
+				}
 				time.Sleep(5 * time.Second)
 				h.answers(true)
 				h.open.Wait()
 				require.Empty(t, h.held)
-				if likely {
+				if tt.likely {
 					require.Greater(t, len(h.sent["me:1"]), 5)
 					require.Less(t, time.Since(h.start), 6*time.Second)
 				} else {

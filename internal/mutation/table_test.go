@@ -116,7 +116,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"a release that was refused is forgotten", "internal/janitor/janitor.go",
-		"final && !j.hasty && one.Likely", "false",
+		"final && one.Likely", "false",
 		"rlock", "TestFakeTimeRefusedReleaseIsRepeated", quick,
 	},
 
