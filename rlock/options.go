@@ -129,15 +129,17 @@ func checkName(prefix, name string) error {
 	case len(key) > maxNameSize:
 		return fmt.Errorf("the name has %d bytes: at most %d", len(key), maxNameSize)
 	}
-	_, tag, braced := strings.Cut(key, "{")
-	if !braced {
-		if strings.Contains(key, "}") {
-			return errors.New("the name has a '}' without a '{' and would not share a cluster slot with its channel: rename it")
-		}
+	wrong := ""
+	if _, tag, braced := strings.Cut(key, "{"); !braced && strings.Contains(key, "}") {
+		wrong = "a '}' without a '{'"
+	} else if braced && strings.Index(tag, "}") <= 0 {
+		wrong = "an unclosed or empty hash tag"
+	}
+	switch {
+	case wrong == "":
 		return nil
+	case prefix == "":
+		return fmt.Errorf("the name has %s and would not share a cluster slot with its channel: rename it", wrong)
 	}
-	if end := strings.Index(tag, "}"); end <= 0 {
-		return errors.New("the name has an unclosed or empty hash tag and would not share a cluster slot with its channel: rename it")
-	}
-	return nil
+	return fmt.Errorf("the prefix %q and the name have %s and would not share a cluster slot with the channel: change one of them", prefix, wrong)
 }

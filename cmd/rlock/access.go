@@ -55,7 +55,7 @@ func newAccess(cmd *cli.Command) (a *access, err error) {
 	case len(a.sentinels) > 0 && a.cluster:
 		return nil, errors.New("--sentinel and --cluster exclude each other: a cluster does without Sentinels")
 	case len(a.sentinels) > 0 != (a.master != ""):
-		return nil, errors.New("--sentinel and --master need each other")
+		return nil, errors.New("--sentinel and --master, or RLOCK_SENTINEL and RLOCK_MASTER, need each other")
 	}
 	if a.password, err = secret(cmd.String("password-file")); err != nil {
 		return nil, fmt.Errorf("--password-file: %w", err)

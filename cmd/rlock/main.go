@@ -33,7 +33,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		code, text = exitFailure, out.err.Error()
 	}
 	if text != "" {
-		fmt.Fprintln(stderr, "rlock: "+text+rightsHint(err)+masterHint(err)+schemeHint(app, err))
+		fmt.Fprintln(stderr, "rlock: "+text+rightsHint(err)+accessHint(err)+masterHint(err)+schemeHint(app, err))
 	}
 	return code
 }

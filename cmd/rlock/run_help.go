@@ -28,8 +28,9 @@ If the lock is lost:
    Renewals may fail, --lease may be over, or somebody removes the lock. Then the
    group gets TERM, and KILL after the time of -k, in any case before the lease
    ends: it is dead before anybody else can hold the lock, unless the lock was
-   removed. With --lease, a removal is noticed only when the lease is over. A -k longer than the default makes TERM come earlier, and leaves less
-   time for renewals.
+   removed. With --lease, a removal is noticed only when the lease is over. A -k
+   longer than the default makes TERM come earlier, and leaves less time for
+   renewals.
    If rlock itself is killed, COMMAND is killed with it (Linux), but not what
    COMMAND has started, nor a set-user-ID program; nothing is supervised while
    rlock is stopped by SIGSTOP. What must not happen twice, whatever happens, has

@@ -219,6 +219,11 @@ func (l *topLock) hold(page []string, ttl time.Duration, records clientRecords, 
 	if ttl >= 0 {
 		l.TTL = new(ttl.Milliseconds())
 	}
+	for i := 0; i+1 < len(page); i += 2 {
+		if page[i] == "mode" { // who waits may want it in the other way
+			l.Kind = page[i+1]
+		}
+	}
 	for field := range owners {
 		owner := strings.TrimSuffix(field, ":write")
 		if _, reads := owners[owner]; reads && field != owner { // a writer that reads as well

@@ -219,6 +219,7 @@ func TestTopOfManyReaders(t *testing.T) {
 	require.Len(t, v.Locks, 1)
 	require.Len(t, v.Locks[0].Holders, 2000)
 	require.Nil(t, v.Locks[0].Queued, "it has no queue")
+	require.Equal(t, "read", v.Locks[0].Kind, "not that of who waits")
 }
 
 // What a terminal would obey is quoted, and once.

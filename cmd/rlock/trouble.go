@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -85,10 +86,26 @@ func (s *server) missing(seen error) string {
 }
 
 // rightsHint is what to add to the refusal of a server whose user has too few rights: the
-// library says which plain locks need.
+// library says which plain locks need, and each command needs others.
 func rightsHint(err error) string {
 	if redis.IsPermissionError(err) || err != nil && strings.Contains(err.Error(), "The user executing the script can't") { // of a script
-		return " (fair and read/write locks need more than plain ones: docs/acl.md)"
+		return " (what each command and each kind of lock needs: docs/acl.md)"
+	}
+	return ""
+}
+
+// accessHint is what to add if the server knows somebody else, or is another kind of server.
+func accessHint(err error) string {
+	var untrusted x509.UnknownAuthorityError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &untrusted):
+		return " (trust who has signed its certificate with --cacert FILE)"
+	case strings.Contains(err.Error(), "cluster support disabled"):
+		return " (it is no node of a cluster: connect without --cluster)"
+	case (redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS")) && !strings.Contains(err.Error(), "(check user name"):
+		return " (check user name and password)"
 	}
 	return ""
 }

@@ -119,6 +119,21 @@ func TestRightsHint(t *testing.T) {
 	require.Contains(t, r.stderr, "docs/acl.md)\n")
 }
 
+func TestAccessHint(t *testing.T) {
+	srv := redistest.Start(t)
+	for _, command := range []string{"run -n a -- true", "ls", "inspect a"} {
+		r := outcome(t, srv.URL(), strings.Fields("--cluster "+command)...)
+		require.Equal(t, exitUnavailable, r.code, command)
+		require.Contains(t, r.stderr, "connect without --cluster", command)
+	}
+	require.NoError(t, srv.Client(t).ConfigSet(t.Context(), "requirepass", "secret").Err())
+	for _, command := range []string{"run -n a -- true", "ls", "top --once"} {
+		r := outcome(t, srv.URL(), strings.Fields(command)...)
+		require.Equal(t, exitUnavailable, r.code, command)
+		require.Equal(t, 1, strings.Count(r.stderr, "check user name and password"), r.stderr)
+	}
+}
+
 func TestUnknownMaster(t *testing.T) {
 	sentinel := miniredis.RunT(t)
 	require.NoError(t, sentinel.Server().Register("SENTINEL", func(c *miniserver.Peer, _ string, _ []string) { c.WriteLen(-1) }))

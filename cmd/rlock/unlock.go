@@ -17,9 +17,10 @@ func unlockCommand() *cli.Command {
 		UsageText: "rlock unlock NAME --owner ID | --force",
 		Description: `Frees the lock and wakes a waiter. A holder that is still alive notices at its
 next renewal, a third of its lease later at the latest, or when a lease that is
-not renewed is over; until then two may work at the same time. --owner frees the lock only if that owner still holds it, so
-it cannot hit whoever came next: take it from "rlock inspect". A read/write lock
-is known by its data: --force ends all readers, or the writer.
+not renewed is over; until then two may work at the same time. --owner frees the
+lock only if that owner still holds it, so it cannot hit whoever came next: take
+it from "rlock inspect". A read/write lock is known by its data: --force ends all
+readers, or the writer.
 
 Exit status: 0 the lock was freed; 1 nothing was: it is free, or held by another
 owner; others as in "rlock --help". After 69 it may have been freed all the same.`,
