@@ -78,7 +78,7 @@ type answer[T any] struct {
 // for any more; request.ErrUnread if that is all that is known of the answer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
-	end := p.End()
+	end := p.Latest()
 	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (value T, err error) {
 		if l.gathers {
 			t := request.Terms{Key: l.slot, Bound: bound, End: end, Stop: p.Stop, Repeat: repeat, Leaves: p.Leaves}

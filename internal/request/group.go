@@ -88,6 +88,7 @@ func (g *Group) process(c *Call) error {
 // and back.
 func (g *Group) enter(c *Call) *batch {
 	now := time.Now()
+	alone := g.obeys && !c.leaves(now.Add(patient)) // without mu: the context may be one of the application's
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
@@ -97,7 +98,7 @@ func (g *Group) enter(c *Call) *batch {
 		return nil
 	}
 	g.ready.push(c)
-	if !g.obeys || !g.pace.fast || g.starting > 0 || len(g.open) > 0 || c.leaves(now.Add(patient)) {
+	if !alone || !g.pace.fast || g.starting > 0 || len(g.open) > 0 {
 		g.start()
 		return nil
 	}

@@ -13,7 +13,7 @@ type Policy struct {
 	Since   time.Time       // zero: from the first attempt
 	Trouble error           // why Since is earlier: what others' attempts came to
 	Leaves  bool            // see [Terms]
-	Once    bool            // an attempt that was surely not executed is not repeated, but if it is over with ErrCrowded
+	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded
 	Stop    <-chan struct{} // ends it; nil for what has to be finished
 
 	// Report, if set, is told how the attempts go: an error if one got no answer, nil if
@@ -25,8 +25,8 @@ type Policy struct {
 	Classify func(error) (o Outcome, final bool)
 }
 
-// End is when the request is over at the latest; zero if the answers to others may defer that.
-func (p *Policy) End() time.Time {
+// Latest is when the request is over at the latest; zero if the answers to others may defer that.
+func (p *Policy) Latest() time.Time {
 	switch {
 	case p.Report != nil:
 		return time.Time{}
