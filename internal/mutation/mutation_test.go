@@ -100,7 +100,8 @@ func TestMutations(t *testing.T) {
 	}
 	innocent(t)
 	var table bytes.Buffer
-	var mu sync.Mutex // guards what is written to the table
+	made := 0
+	var mu sync.Mutex // guards made, and what is written to the table
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "mistake\tfound by\tafter")
 	start := time.Now()
@@ -119,12 +120,14 @@ func TestMutations(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
+				made++
 				fmt.Fprintf(w, "%s\t%s\t%v\n", m.name, verdict, time.Since(start).Round(100*time.Millisecond))
 			})
 		}
 	})
 	_ = w.Flush()
-	fmt.Printf("%s%d mistakes, %v\n", table.String(), len(mutations), time.Since(start).Round(time.Second))
+	fmt.Printf("%s%d mistakes, %v\n", table.String(), made, time.Since(start).Round(time.Second))
+	require.NotZero(t, made, "-run names none: TestMutations/all/NAME does, with _ for each space")
 }
 
 // innocent makes sure that the checks find nothing where there is nothing.
