@@ -214,6 +214,26 @@ var ofWaiting = []mutation{
 		"internal/request", "TestFakeTimeNearAgain", quick,
 	},
 	{
+		"a request that was in the queue for long begins its time anew", "internal/request/group.go",
+		"!end.IsZero() && end.Before(c.deadline)", "false && end.Before(c.deadline)",
+		"rlock", "TestFakeTimeUnlockIsBoundedInACrowd", quick,
+	},
+	{
+		"a nested TryLock waits for others without a bound", "rlock/nest.go",
+		"if p.Once {", "if false {",
+		"rlock", "TestFakeTimeNestedTryLockIsBounded", quick,
+	},
+	{
+		"a caller sends a request itself although it leaves soon", "internal/request/group.go",
+		"g.obeys && !c.leaves(now.Add(patient))", "g.obeys",
+		"internal/request", "TestFakeTimeAloneUntilSoon", quick,
+	},
+	{
+		"a logger that panics lifts the bound of the queue of reports", "internal/report/queue.go",
+		"n := len(q.calls) - 2*limit; n > 0", "n := 0; n > 0",
+		"internal/report", "TestPanicsDoNotLengthenTheQueue", quick,
+	},
+	{
 		"an overloaded server is sent as much as before", "internal/request/batch.go",
 		"p.limit = max(min(p.limit, len(b.calls)/4), minBatch)", "",
 		"internal/request", "TestFakeTimeOverload", quick,
