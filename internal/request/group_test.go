@@ -220,6 +220,7 @@ func TestFakeTimeAloneUntilSoon(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		l, g := newLine(t, time.Millisecond, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 		require.NoError(t, ask(t.Context(), g, "good"))
+		idle(t, g) // or the next goes with a sender in any case
 		l.take(time.Second, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
