@@ -175,6 +175,9 @@ func TestDoctorLosesItsLock(t *testing.T) {
 			_, r := examined(t, f.URL())
 			cancel()
 			wg.Wait()
+			if lost == 0 && strings.Contains(r.about("lock").Text, "no answer in time") {
+				t.Skip("the machine stood still for a second: the doctor had no lock that it could lose")
+			}
 			require.Positive(t, lost)
 			require.Equal(t, tc.broken, r.levels()["lock"] == broken, "%+v", r.about("lock"))
 		})
