@@ -90,7 +90,7 @@ type once struct {
 
 func (*once) NoRetry() bool { return true }
 
-// newOnce returns a command without words, and where to put as many.
+// newOnce returns a command, and an empty slice with room for its words.
 func newOnce(s *script, words int) (*once, []any) {
 	cmd := &once{script: s}
 	return cmd, slices.Grow(cmd.room[:0], words)

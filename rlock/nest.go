@@ -165,6 +165,12 @@ func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ 
 	}
 	turn := g.turn
 	g.mu.Unlock()
+	done = func() { <-turn }
+	select {
+	case turn <- struct{}{}: // most often
+		return done, nil
+	default:
+	}
 	var over <-chan time.Time
 	if p.Once {
 		timer := time.NewTimer(p.Total)
@@ -173,20 +179,17 @@ func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ 
 	}
 	select {
 	case turn <- struct{}{}:
-		done = func() { <-turn }
-		select {
-		case <-over: // at the same time
-			done()
-			return nil, g.lock.failed(errCounting)
-		default:
+		if !p.Once || time.Since(p.Since) < p.Total {
 			return done, nil
 		}
+		done() // too late
 	case <-over:
-		return nil, g.lock.failed(errCounting)
 	case <-ctx.Done():
+		return nil, g.lock.givenUp(ctx, nil)
 	case <-p.Stop:
+		return nil, g.lock.givenUp(ctx, nil)
 	}
-	return nil, g.lock.givenUp(ctx, nil)
+	return nil, g.lock.failed(errCounting)
 }
 
 // wanted returns the count and the lease as they should be on the server. ok is false if

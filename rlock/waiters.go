@@ -2,8 +2,9 @@ package rlock
 
 import "iter"
 
-// waiters are those of a queue, in the order in which they have come. There may be very many,
-// so whoever leaves is not looked for. queues.mu guards it, and the links of the waiters.
+// waiters are those of a queue, in the order in which they have come. They are a list, as there
+// may be very many: one that leaves is not searched for. Each is an element of it, so that to
+// wait takes no allocation more. queues.mu guards it, and the links of the waiters.
 type waiters struct {
 	first, last *waiter
 	n           int

@@ -46,7 +46,8 @@ Nesting:
 Exit status:
    that of COMMAND, 128+N if signal N ended it; otherwise
    64   wrong usage
-   65   the key in Redis holds something that is not a lock; it was not touched
+   65   the key in Redis holds something that is not a lock, or a lock of another
+        kind; it was not touched
    69   Redis cannot be reached, or refuses; COMMAND was not run
    75   somebody else holds the lock (-n), or did so until the wait was over (-w)
    79   the lock was lost; COMMAND was stopped
