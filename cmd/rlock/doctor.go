@@ -58,7 +58,7 @@ Exit status: 0 all is well, as far as it was checked; 1 there are warnings;
 			defer d.close()
 			d.examine(ctx)
 			if err := d.report.print(cmd.Root().Writer, cmd.Bool("json")); err != nil {
-				return err
+				return &exitError{exitBroken, err} // 1 would be of warnings
 			}
 			return d.report.exit()
 		},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -57,7 +58,7 @@ func newJob(cmd *cli.Command, argv []string) (*job, error) {
 	}
 	var err error
 	if j.path, err = exec.LookPath(j.argv[0]); err != nil && !errors.Is(err, exec.ErrDot) {
-		return nil, startError(j.argv[0], err)
+		return nil, j.startError(err)
 	}
 	return j, nil
 }
@@ -128,14 +129,17 @@ func duration(cmd *cli.Command, flag string, unset time.Duration) (time.Duration
 	return d, nil
 }
 
-// startError is why a command did not start, with the exit code that a shell
+// startError is why the command did not start, with the exit code that a shell
 // would give it.
-func startError(command string, err error) error {
+func (j *job) startError(err error) error {
 	code := exitCannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		code, err = exitNotFound, errors.New("not found")
+		if _, missing := os.Stat(j.path); missing == nil { // there is the file, which the kernel could do nothing with
+			err = errors.New("the interpreter that its first line names was not found")
+		}
 	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno
 	}
-	return &exitError{code, fmt.Errorf("%s: %w", command, err)}
+	return &exitError{code, fmt.Errorf("%s: %w", j.argv[0], err)}
 }

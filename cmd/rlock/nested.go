@@ -155,5 +155,5 @@ func ownedAbove(lock *rlock.Lock) error {
 // run around it, which stops that group when the lock is lost.
 func (j *job) replace(outer *enclosing) error {
 	outer.introduce()
-	return startError(j.argv[0], syscall.Exec(j.path, j.argv, os.Environ()))
+	return j.startError(syscall.Exec(j.path, j.argv, os.Environ()))
 }

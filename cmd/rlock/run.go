@@ -172,7 +172,7 @@ func (j *job) work(held context.Context, hold *rlock.Hold, taken locks, s *serve
 	notify(signals, jobControl...)
 	c, err := start(j.path, j.argv, l)
 	if err != nil {
-		return 0, startError(j.argv[0], err)
+		return 0, j.startError(err)
 	}
 	status := c.supervise(signals) // from now on signals are of no use: what is left to do, the Unlock, has an end
 	switch {

@@ -47,7 +47,9 @@ func TestRunReleasesIfTheCommandDoesNotStart(t *testing.T) {
 	f := newFixture(t)
 	script := t.TempDir() + "/script"
 	require.NoError(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
-	require.Equal(t, exitNotFound, outcome(t, f.URL(), "run", "a", "--", script).code)
+	r := outcome(t, f.URL(), "run", "a", "--", script)
+	require.Equal(t, exitNotFound, r.code)
+	require.Contains(t, r.stderr, "the interpreter that its first line names was not found")
 	require.NoError(t, os.WriteFile(script, []byte("\x7fELF?"), 0o700))
 	require.Equal(t, exitCannotRun, outcome(t, f.URL(), "run", "a", "--", script).code)
 	require.Empty(t, f.state("a").Holds)
