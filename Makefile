@@ -47,6 +47,7 @@ test: redis vet
 
 test-all: redis prometheus lint tidy
 	@$(TEST) -race -timeout 20m $(PKGS)
+	@$(TEST) -run '^TestAllocations' ./rlock # the race detector allocates as well
 	@cd bench/compare && $(TEST) ./...
 	@for module in $(INTEGRATIONS); do (cd $$module && $(TEST) -race ./...) || exit; done
 	@cd cmd/rlockvet && $(TEST) ./...
