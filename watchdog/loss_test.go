@@ -59,7 +59,7 @@ func TestLossAtTheExactInstant(t *testing.T) {
 
 func TestRefusedIsLostAtOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		d := newDog(t, watchdog.Options{BatchSize: 1}, func(_ context.Context, _ int, key string) error {
+		d := newDog(t, watchdog.Options{}, func(_ context.Context, _ int, key string) error {
 			time.Sleep(20 * time.Millisecond)
 			if key == "gone" {
 				return watchdog.ErrRefused
@@ -67,7 +67,7 @@ func TestRefusedIsLostAtOnce(t *testing.T) {
 			return nil
 		})
 		_, gone := d.take("gone", lease, false)
-		_, kept := d.take("kept", lease, false)
+		_, kept := d.take("kept", 3*lease, false) // not in one batch
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		kept.requireNone(t)

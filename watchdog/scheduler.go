@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	defaultBatchSize = 256
+	batchSize = 256 // leases in one RenewFunc call, at most
 
 	// maxNap is how long the loop sleeps at most. Timers follow the monotonic
 	// clock, so this is also how soon after a suspension it is noticed.
@@ -22,17 +22,15 @@ const (
 
 // Options for [New]. The zero value is usable.
 type Options struct {
-	BatchSize int          // most leases in one RenewFunc call; 0: 256
-	Logger    *slog.Logger // hears of failed renewals, from the goroutine of the batch, when they are noted; nil: silent
+	Logger *slog.Logger // hears of failed renewals, from the goroutine of the batch, when they are noted; nil: silent
 }
 
 // Scheduler renews leases and detects their loss. Its methods may be called
 // from any goroutine.
 type Scheduler[K comparable] struct {
-	renew     RenewFunc[K]
-	batchSize int
-	log       *slog.Logger
-	now       func() time.Time // time.Now; tests part the clocks
+	renew RenewFunc[K]
+	log   *slog.Logger
+	now   func() time.Time // time.Now; tests part the clocks
 
 	ctx     context.Context // of every attempt; ended by Close
 	cancel  context.CancelCauseFunc
@@ -59,11 +57,10 @@ type looping struct {
 // loop starts with the first entry and ends soon after the last.
 func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 	s := &Scheduler[K]{
-		renew:     renew,
-		batchSize: cmp.Or(max(opts.BatchSize, 0), defaultBatchSize),
-		log:       cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
-		now:       time.Now,
-		wake:      make(chan struct{}, 1),
+		renew: renew,
+		log:   cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
+		now:   time.Now,
+		wake:  make(chan struct{}, 1),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
@@ -193,7 +190,7 @@ func (s *Scheduler[K]) dispatch(now time.Time, due []attempt[K]) {
 	slices.SortFunc(due, func(a, b attempt[K]) int { return cmp.Compare(a.bound, b.bound) })
 	for len(due) > 0 {
 		n := 1
-		for n < min(len(due), s.batchSize) && due[n].bound <= 2*due[0].bound {
+		for n < min(len(due), batchSize) && due[n].bound <= 2*due[0].bound {
 			n++
 		}
 		batch, deadline := due[:n], now.Add(due[0].bound)

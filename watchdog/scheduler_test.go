@@ -85,11 +85,11 @@ func TestSpreadAgainAfterAStall(t *testing.T) {
 
 func TestBatches(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		d := newDog(t, watchdog.Options{BatchSize: 4}, well)
+		d := newDog(t, watchdog.Options{}, well)
 		const mid = 12 * time.Second // bound 2s, less than half of the others'
 		const wake = 10200 * time.Millisecond
 		d.stall(wake)
-		for i := range 10 {
+		for i := range 2*256 + 2 {
 			d.take("long"+strconv.Itoa(i), lease, false)
 		}
 		for i := range 3 {
@@ -104,10 +104,10 @@ func TestBatches(t *testing.T) {
 		}
 		slices.Sort(got)
 		require.Equal(t, []string{
+			"256×30s until 15.2s",
+			"256×30s until 15.2s",
 			"2×30s until 15.2s",
 			"3×12s until 10.678s", // where the window, less the guard, is over
-			"4×30s until 15.2s",
-			"4×30s until 15.2s",
 		}, got)
 	})
 }
@@ -115,7 +115,7 @@ func TestBatches(t *testing.T) {
 func TestHungBatchTouchesNoOther(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
-		d := newDog(t, watchdog.Options{BatchSize: 1}, func(_ context.Context, _ int, key string) error {
+		d := newDog(t, watchdog.Options{}, func(_ context.Context, _ int, key string) error {
 			if key == "hangs" {
 				<-release
 			}
@@ -123,7 +123,7 @@ func TestHungBatchTouchesNoOther(t *testing.T) {
 		})
 		defer close(release)
 		_, hangs := d.take("hangs", lease, false)
-		_, fine := d.take("fine", lease, false)
+		_, fine := d.take("fine", 3*lease, false) // not in one batch
 		time.Sleep(5 * time.Minute)
 		hangs.requireOne(t, lapse, watchdog.ErrLapsed)
 		fine.requireNone(t)
