@@ -17,6 +17,16 @@
 // A grant is held, then ended: by the Unlock of its last hold, or by its loss.
 // There is no way back; a call that locks again gets a new grant.
 //
+//	asking ──► owned ──► released
+//	   │          │          ▲
+//	   │          └──► lost  │
+//	   └─────────────────────┘
+//
+//	asking    the server has not granted it yet; a caller that gives up releases it
+//	owned     it has holds, and is renewed
+//	released  its last hold was unlocked; the server is told, or another hold is handed the lock
+//	lost      ended against the holder's will: the contexts of its holds have ended
+//
 // # Ownership travels in the context
 //
 // Lock returns a context that owns the grant. A Lock of the same name by the
