@@ -39,8 +39,8 @@ const (
 // promptness: a lock that was freed is noticed after up to a pause, and of several
 // clients the first that asks gets it. Beside clients that queue, clients that poll get
 // it only when nobody waits, as a release hands it to the next in the queue without it
-// ever being free. Have all users of a lock poll, or none. Owners
-// of such locks are named `<client id>-poll:<n>`; to those who queue they are foreign, as
+// ever being free. Meanwhile a call that polls keeps those behind it in its own client
+// waiting, also those that do not poll. Have all users of a lock poll, or none. Owners of such locks are named `<client id>-poll:<n>`; to those who queue they are foreign, as
 // Redisson's are, and their releases are heard on the unlock channel.
 func WithPolling(p Polling) LockOption {
 	return func(l *Lock) {
