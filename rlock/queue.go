@@ -195,7 +195,7 @@ func (w *waiter) takeOver(g *grant, from *waiter) bool {
 
 // alike tells whether who wants the lock o can do with a grant of l.
 func (o *Lock) alike(l *Lock) bool {
-	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed &&
+	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed && !l.fixed &&
 		o.order == l.order && o.notifier == l.notifier && o.retention == l.retention
 }
 

@@ -176,3 +176,48 @@ func TestFakeTimeEndsOfReaders(t *testing.T) {
 		}
 	})
 }
+
+// A waiter may take over the place of one of its client that leaves, whatever either asked
+// for. It gets the lock on its own terms.
+func TestFakeTimeTermsOfWhoInherits(t *testing.T) {
+	terms := map[string][]rlock.LockOption{
+		"default":         nil,
+		"without renewal": {rlock.WithoutRenewal()},
+		"without handoff": {rlock.WithoutHandoff()},
+		"long":            {rlock.WithLeaseTime(time.Hour)},
+		"fenced":          {rlock.WithFencing()},
+		"kept":            {rlock.WithRetention(time.Second)},
+	}
+	for leaves, theirs := range terms {
+		for stays, ours := range terms {
+			t.Run(leaves+" leaves, "+stays+" stays", func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					f := newFakeRedis(t)
+					before, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a", rlock.WithFencing()))
+					c := f.client(t, nil)
+					ctx, leave := context.WithCancel(t.Context())
+					leaver := begin(ctx, c.NewLock("a", theirs...))
+					synctest.Wait()
+					stayer := begin(t.Context(), c.NewLock("a", ours...))
+					synctest.Wait()
+					leave()
+					<-leaver.done
+					require.NoError(t, hold.Unlock(before))
+					held, hold := stayer.acquired(t)
+					require.Equal(t, stays == "fenced", hold.Token() > 0)
+
+					time.Sleep(time.Minute)
+					if stays == "without renewal" {
+						require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+						return
+					}
+					require.NoError(t, context.Cause(held))
+					if stays == "long" {
+						require.Greater(t, time.Until(hold.Until()), 30*time.Minute)
+					}
+					require.NoError(t, hold.Unlock(held))
+				})
+			})
+		}
+	}
+}

@@ -9,6 +9,11 @@ var ofWaiting = []mutation{
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
+		"the place of one without renewal is taken over", "rlock/queue.go",
+		" && !l.fixed", "",
+		"rlock", "TestFakeTimeTermsOfWhoInherits", quick,
+	},
+	{
 		"a leaver does not withdraw", "rlock/queue.go",
 		"left.abandon(false)", "_ = left",
 		"rlock", "TestPlaceIsInherited", quick,
