@@ -15,17 +15,22 @@ type client struct {
 	p      *partner
 	agenda agenda
 	number int // within the history
+	part   part
 	r      *rand.Rand
 	ops    int
 }
 
 func newClient(p *partner, history, number int) *client {
 	j := &p.job
-	return &client{p: p, agenda: j.agenda(history), number: number, r: random(j.Seed, j.Row, j.Round, "client", history, number)}
+	return &client{p: p, agenda: j.agenda(history), number: number, part: j.part(history, number), r: random(j.Seed, j.Row, j.Round, "client", history, number)}
 }
 
 // run makes steps while the fault lasts, and two after it.
 func (c *client) run() {
+	if c.part != anyPart {
+		c.play()
+		return
+	}
 	for range c.p.job.Steps {
 		select {
 		case <-c.p.healed:
@@ -33,6 +38,11 @@ func (c *client) run() {
 			c.do(draw(c.r, &c.p.job, c.agenda))
 		}
 	}
+	c.rest()
+}
+
+// rest is what is left to do when everything is healed.
+func (c *client) rest() {
 	<-c.p.healed
 	for range 2 {
 		c.do(last(c.r, &c.p.job, c.agenda))

@@ -48,8 +48,11 @@ func (f fault) size(s size) size {
 	if f.lock != plain {
 		s.rounds = s.further
 	}
-	if f.hasty {
+	if f.hasty || f.alone {
 		s.steps = 1000 // until the fault is healed
+	}
+	if f.alone { // all histories of a round see the same fault, and many of them its cost
+		s.rounds = min(s.rounds, 1)
 	}
 	if f.crowd {
 		s.rounds, s.histories, s.clients = min(s.rounds, 2), 1, 2000

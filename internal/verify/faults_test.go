@@ -22,6 +22,9 @@ type fault struct {
 	steady   bool          // no subscription is cut or silent, nor any connection for longer than a request
 	harmless bool          // no request is lost, so a refused TryLock proves that somebody holds the lock
 	young    bool          // see rules
+	alone    bool          // see aloneFaults
+	costs    *cost         // nil: that of one fault
+	also     []variety     // kinds of lock, besides plain
 	setUp    func(*world)
 	strike   func(context.Context, *world) // until the context ends; then nothing of it may be left
 }
@@ -35,7 +38,7 @@ var short = []string{"300ms", "600ms", "900ms"}
 func matrix() []fault { return append(plainRows(), furtherKinds()...) }
 
 func plainRows() []fault {
-	return slices.Concat(serverFaults, replicaFaults, operatorFaults, refusalFaults, networkFaults, slowFaults, requestFaults, clientFaults)
+	return slices.Concat(serverFaults, replicaFaults, operatorFaults, refusalFaults, networkFaults, slowFaults, requestFaults, clientFaults, aloneFaults)
 }
 
 // between waits for a random time, and reports whether the fault is to go on.

@@ -15,11 +15,12 @@ type figures struct {
 	violations, missed, goroutines, connections, keys int
 
 	wakes []time.Duration
-	notes []string // of what must be zero
+	slept time.Duration // the longest that a waiter slept although nobody had the lock
+	notes []string      // of what must be zero
 }
 
 // add counts one history. It returns false if a wake-up was missed.
-func (f *figures) add(h *history, healed int64, samples map[string][]sample, patience time.Duration) bool {
+func (f *figures) add(h *history, asleep func(wait) time.Duration, healed int64, patience time.Duration) bool {
 	before := f.missed
 	f.operations += h.ops
 	f.grants += h.grants
@@ -27,10 +28,11 @@ func (f *figures) add(h *history, healed int64, samples map[string][]sample, pat
 	f.ordered += h.ordered
 	f.wakes = append(f.wakes, h.wakes(healed)...)
 	for _, w := range h.waits {
-		slept := h.slept(w, healed, free(samples, w.locks))
+		slept := asleep(w)
+		f.slept = max(f.slept, slept)
 		if slept > patience || w.must && !w.got {
 			f.missed++
-			f.notes = append(f.notes, fmt.Sprintf("%s: a waiter slept %v beside a free lock, after a call %v after healing, and then got it: %v %s",
+			f.notes = append(f.notes, fmt.Sprintf("%s: a waiter slept %v beside a lock that nobody had, after a call %v after healing, and then got it: %v %s",
 				h.lock, slept, time.Duration(w.call-healed), w.got, w.err))
 		}
 	}
@@ -50,6 +52,7 @@ func (f *figures) sum(other figures) {
 	f.connections += other.connections
 	f.keys += other.keys
 	f.wakes = append(f.wakes, other.wakes...)
+	f.slept = max(f.slept, other.slept)
 	f.notes = append(f.notes, other.notes...)
 }
 
@@ -79,10 +82,10 @@ func print(out io.Writer, rows []row) (total figures) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	line := func(n, name string, f figures) {
 		median, worst := f.wake()
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t\n", n, name, f.faults, f.histories, f.operations, f.grants,
-			f.losses, f.violations, f.missed, f.goroutines, f.connections, f.keys, median, worst)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%v\t%v\t\n", n, name, f.faults, f.histories, f.operations, f.grants,
+			f.losses, f.violations, f.missed, f.goroutines, f.connections, f.keys, median, worst, f.slept.Round(ms))
 	}
-	fmt.Fprintln(t, "\tfault\tstruck\thistories\toperations\tgrants\tlosses told\tVIOLATIONS\tMISSED\tGOROUTINES\tCONNECTIONS\tKEYS\twake-up\tworst\t")
+	fmt.Fprintln(t, "\tfault\tstruck\thistories\toperations\tgrants\tlosses told\tVIOLATIONS\tMISSED\tGOROUTINES\tCONNECTIONS\tKEYS\twake-up\tworst\tslept\t")
 	for n, r := range rows {
 		line(fmt.Sprint(n+1), r.name, r.figures)
 		total.sum(r.figures)
@@ -102,9 +105,10 @@ func print(out io.Writer, rows []row) (total figures) {
 	}
 	line("", fmt.Sprintf("all: %d rows", len(rows)), total)
 	_ = t.Flush()
-	fmt.Fprintf(out, "VIOLATIONS of the models, MISSED wake-ups (a waiter slept for more than a second beside a free lock), and what was left\n"+
+	fmt.Fprintf(out, "VIOLATIONS of the models, MISSED wake-ups (a waiter slept beside a free lock for longer than the row's fault may cost), and what was left\n"+
 		"after Close: GOROUTINES, CONNECTIONS, KEYS that are locks or queues or have no TTL. All must be zero. Wake-up: from an unlock\n"+
-		"until a waiter has the lock, median and worst, when the fault is over.\n")
+		"until a waiter has the lock, median and worst, when the fault is over. Slept: the longest that somebody waited although nobody\n"+
+		"had the lock.\n")
 	if total.ordered > 0 {
 		fmt.Fprintf(out, "Fair locks: %d calls came after a waiter that was known to be in the queue, and were served after it.\n", total.ordered)
 	}

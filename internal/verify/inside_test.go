@@ -100,6 +100,9 @@ func (in *inside) work(s step) {
 		in.rival()
 	}
 	values := in.read()
+	if s.stays {
+		in.await(in.c.p.freed)
+	}
 	in.stay(s.hold)
 	for i, value := range values {
 		in.write(in.on[i], value)
@@ -110,6 +113,17 @@ func (in *inside) work(s step) {
 func (in *inside) stay(d time.Duration) {
 	for start := time.Now(); in.alive() && time.Since(start) < d; {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// await looks at the context until it is told to leave.
+func (in *inside) await(told <-chan struct{}) {
+	for in.alive() {
+		select {
+		case <-told:
+			return
+		case <-time.After(time.Millisecond):
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package verify
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -42,17 +41,6 @@ const members = 3
 // strays tells whether a call may leave something behind for a moment although
 // no request is lost: a member that was free, a share of the servers.
 func (v variety) strays() bool { return v == multi || v == quorum }
-
-// patience is how long a waiter may sleep beside a free lock: a second, and the
-// time that a wake-up takes on a machine with all these processes. A process that has
-// died may cost readers more: a waiting writer's intent keeps them out for 10 s.
-func (f fault) patience() time.Duration {
-	limit := time.Second + 200*ms
-	if f.lock == readWrite && f.kills {
-		limit += 10 * time.Second
-	}
-	return limit
-}
 
 // selection has the faults that each further kind is looked at under: those that
 // its own protocol could get wrong, and some of every group.
@@ -104,6 +92,11 @@ func furtherKinds() (rows []fault) {
 				rows = append(rows, f.of(v))
 			}
 		}
+		for _, f := range aloneFaults {
+			if slices.Contains(f.also, v) {
+				rows = append(rows, f.of(v))
+			}
+		}
 	}
 	return rows
 }
@@ -112,7 +105,7 @@ func furtherKinds() (rows []fault) {
 func (f fault) of(v variety) fault {
 	f.lock, f.name = v, string(v)+": "+f.name
 	f.harmless = f.harmless && !v.strays()
-	if v == quorum { // a server has a tenth of the lease to answer
+	if v == quorum && !f.alone { // a server has a tenth of the lease to answer
 		f.leases = []string{"900ms", "1500ms"}
 	}
 	return f

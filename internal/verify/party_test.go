@@ -20,13 +20,15 @@ import (
 )
 
 // party is a client process. It obeys lines on its standard input: a job in
-// JSON, "rest", "heal", "renew", "close", "sample"; and answers each.
+// JSON, "free", "rest", "heal", "renew", "close", "sample"; and answers each.
 func party([]string) {
 	p := &partner{base: runtime.NumGoroutine()}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
 		switch line := in.Text(); line {
+		case "free": // nothing is answered
+			close(p.freed)
 		case "rest":
 			p.rest()
 			fmt.Println("rested")
@@ -66,6 +68,7 @@ type partner struct {
 	store   store
 	journal journal
 	queue   queue
+	freed   chan struct{} // who stays inside is to leave
 	healed  chan struct{}
 	clients sync.WaitGroup
 	busy    *hog
@@ -78,7 +81,7 @@ type lockers struct{ clients []*rlock.Client }
 // start has the party's clients take part in every history. The connections
 // stay until close.
 func (p *partner) start(j job) {
-	p.job, p.healed = j, make(chan struct{})
+	p.job, p.freed, p.healed = j, make(chan struct{}), make(chan struct{})
 	if p.journal.f != nil {
 		_ = p.journal.f.Close()
 	}

@@ -31,6 +31,7 @@ type job struct {
 	Cancel    bool   // contexts end at any moment
 	Hasty     bool   // half of the calls give up after 20 ms
 	Crowd     bool   // there are thousands of clients
+	Alone     bool   // nobody gives up
 }
 
 // random is a source that depends on the seed and on what it is for.
@@ -103,6 +104,7 @@ type step struct {
 	fixed  bool   // no renewal
 	order  uint64 // of the unlocks
 	must   bool   // it has to succeed
+	stays  bool   // inside until it is told to leave
 	again  int    // times that it may be repeated, as Redis was unavailable
 }
 
@@ -145,6 +147,9 @@ func draw(r *rand.Rand, j *job, a agenda) step {
 	}
 	if j.Hasty && r.IntN(2) == 0 {
 		s.wait = 20 * time.Millisecond
+	}
+	if j.Alone {
+		s.wait = served
 	}
 	s.vary(r, j, a)
 	return s

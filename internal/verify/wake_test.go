@@ -55,8 +55,8 @@ func (w *world) observe() (stop func() map[string][]sample) {
 	}
 }
 
-// free returns when all of some locks, which were looked at together, were free.
-func free(samples map[string][]sample, locks []string) []sample {
+// freeOf returns when all of some locks, which were looked at together, were free.
+func freeOf(samples map[string][]sample, locks []string) []sample {
 	all := slices.Clone(samples[locks[0]])
 	for _, lock := range locks[1:] {
 		for i, s := range samples[lock] {

@@ -35,6 +35,8 @@ type world struct {
 
 	job     job
 	gone    []oblivion // of this round
+	struck  span       // when its fault began, and when the time of who waits began: of aloneFaults
+	freed   bool       // those who stay inside have been told to leave
 	strikes int        // times that the fault was there, in this round
 	journal []string   // of this round
 }
@@ -99,7 +101,7 @@ func (w *world) round(n int, size size) figures {
 	}
 	w.heal()
 	healed := now()
-	cuts := []span{{began, healed + int64(time.Second)}} // until all can hear again
+	cuts := []span{{began, healed + int64(w.row.cost().limit)}} // until all can hear again, and stand in the queue
 	watch := w.observe()
 	w.tell("heal")
 	w.expect("done", 2*time.Minute)
@@ -112,12 +114,17 @@ func (w *world) round(n int, size size) figures {
 		_ = os.Remove(path) // a killed party's may not be there
 	}
 	all := assemble(events, w.gone, w.job.longest(), w.row.rules())
-	leases := w.job.leases()
+	leases, courses := w.job.leases(), coursesOf(all, w.row.lock)
 	for _, h := range all {
 		if w.row.lock == fair {
 			h.inOrder(leases[h.lock], cuts)
 		}
-		if !f.add(h, healed, free, w.row.patience()) {
+		if !f.add(h, func(wait wait) time.Duration {
+			if w.row.alone {
+				return courses.idle(wait, w.row.lock, w.struck)
+			}
+			return h.slept(wait, healed, freeOf(free, wait.locks))
+		}, healed, w.row.patience()) {
 			w.keep(events)
 		}
 		for _, wrong := range h.check(w.draw) {
@@ -137,10 +144,10 @@ func (w *world) begin(n int, size size) {
 	}
 	w.job = job{
 		Row: w.row.name, Round: n, Seed: w.seed, Histories: size.histories, Clients: size.clients, Steps: size.steps,
-		Lock: w.row.lock, Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel, Hasty: w.row.hasty, Crowd: w.row.crowd,
+		Lock: w.row.lock, Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel, Hasty: w.row.hasty, Crowd: w.row.crowd, Alone: w.row.alone,
 	}
 	w.grown()
-	w.gone, w.journal = nil, nil
+	w.gone, w.journal, w.struck, w.freed = nil, nil, span{}, false
 	dir := w.TempDir()
 	w.strikes = 0
 	for p := range w.parties {

@@ -1,0 +1,95 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// part is what a client does in a row of aloneFaults.
+type part int
+
+const (
+	anyPart  part = iota // whatever is drawn, as in other rows
+	holds                // the lock, until it is told to leave, and does nothing more
+	queues               // for it meanwhile
+	stayAway             // it is one too many
+)
+
+// part gives two histories of three a course: while the fault strikes, a client of one party
+// has the lock, and one of each other party waits for it. None asks any more afterwards, as
+// each request would repair what the fault has done to others.
+func (j *job) part(history, number int) part {
+	switch {
+	case !j.Alone || history%3 == 0:
+		return anyPart
+	case number == 0:
+		return holds
+	case number < parties:
+		return queues
+	}
+	return stayAway
+}
+
+// play makes the steps of the client's part.
+func (c *client) play() {
+	j := &c.p.job
+	s := draw(c.r, j, c.agenda)
+	s.how, s.rival, s.fixed, s.shared = waiting, false, false, s.shared && c.part == queues
+	if j.Lock != multi {
+		s.locks = []int{0}
+	}
+	switch c.part {
+	case holds:
+		s.pause, s.hold, s.stays = 0, min(s.hold, 100*ms), true
+		c.do(s)
+	case queues:
+		s.pause += 100 * ms // a holder with a whole lease is there by then
+		s.must = true
+		c.do(s)
+		c.rest()
+	}
+}
+
+// courses are those of the grants of all locks, by what is one lock to those who wait.
+type courses map[string][]span
+
+// coursesOf has a course of each lock; of a multi lock, of which a waiter may have a
+// part for a while, of each history.
+func coursesOf(all []*history, v variety) courses {
+	c := make(courses)
+	for _, h := range all {
+		for _, t := range h.turns {
+			name := c.name(h.lock, v)
+			c[name] = append(c[name], span{t.ret, max(t.ret, t.left)})
+		}
+	}
+	for _, spans := range c {
+		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.call, b.call) })
+	}
+	return c
+}
+
+func (courses) name(lock string, v variety) string {
+	if v == multi {
+		return lock[:strings.LastIndexByte(lock, '/')]
+	}
+	return lock
+}
+
+// idle returns how long w waited at most while nobody evidently had the lock, whatever its
+// key says, and nothing struck.
+func (c courses) idle(w wait, v variety, struck span) (longest time.Duration) {
+	busy := append(slices.Clone(c[c.name(w.locks[0], v)]), struck)
+	slices.SortFunc(busy, func(a, b span) int { return cmp.Compare(a.call, b.call) })
+	since := w.call
+	for _, s := range busy {
+		if s.call >= w.ret {
+			break
+		}
+		longest = max(longest, time.Duration(s.call-since))
+		since = max(since, s.ret)
+	}
+	return max(longest, time.Duration(w.ret-since))
+}

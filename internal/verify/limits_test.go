@@ -1,0 +1,50 @@
+package verify
+
+import "time"
+
+// cost is how long a fault may keep a lock from those who wait for it. That is counted
+// from the end of the fault or from when nobody had the lock any more, whichever is later.
+type cost struct {
+	limit time.Duration
+	why   string
+}
+
+// The costs are what docs/guarantees.md promises, for default settings.
+var (
+	costOfAFault = cost{
+		time.Second,
+		"a round trip by a connection that works, which may be a second attempt; a waiter that cannot hear asks once a second at least",
+	}
+	costOfDeafness = cost{
+		1500 * ms,
+		"two answered probes that are not heard, half a second apart, while the newest wait on the connection is young (pubsub: watch.go)",
+	}
+	costOfSilence = cost{
+		5500 * ms,
+		"nothing is sent to a waiter that the server has forgotten, so it asks of its own accord: keepAlive and a tenth of it (rlock: ticket.go)",
+	}
+	costOfTwo = cost{
+		costOfDeafness.limit + costOfAFault.limit,
+		"a request of a waiter that has found out is lost as well",
+	}
+	costOfAnIntent = cost{
+		11 * time.Second,
+		"what a dead writer has left keeps readers out for 10 s",
+	}
+)
+
+// slack is what all of it may take longer on a machine with all these processes.
+const slack = 200 * ms
+
+// patience is how long a waiter may sleep although nobody has the lock.
+func (f fault) patience() time.Duration { return f.cost().limit + slack }
+
+func (f fault) cost() cost {
+	switch {
+	case f.costs != nil:
+		return *f.costs
+	case f.lock == readWrite && f.kills:
+		return costOfAnIntent
+	}
+	return costOfAFault
+}
