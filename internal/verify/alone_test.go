@@ -79,9 +79,9 @@ func (courses) name(lock string, v variety) string {
 }
 
 // idle returns how long w waited at most while nobody evidently had the lock, whatever its
-// key says, and nothing struck.
-func (c courses) idle(w wait, v variety, struck span) (longest time.Duration) {
-	busy := append(slices.Clone(c[c.name(w.locks[0], v)]), struck)
+// key says. Some time does not count: when the fault struck, or a process stood still.
+func (c courses) idle(w wait, v variety, except []span) (longest time.Duration) {
+	busy := slices.Concat(c[c.name(w.locks[0], v)], except)
 	slices.SortFunc(busy, func(a, b span) int { return cmp.Compare(a.call, b.call) })
 	since := w.call
 	for _, s := range busy {
@@ -92,4 +92,16 @@ func (c courses) idle(w wait, v variety, struck span) (longest time.Duration) {
 		since = max(since, s.ret)
 	}
 	return max(longest, time.Duration(w.ret-since))
+}
+
+// apart takes the times when a process stood still out of the events of locks.
+func apart(all []event) (events []event, stalls []span) {
+	for _, e := range all {
+		if e.Kind == opStall {
+			stalls = append(stalls, span{e.At, e.Seen})
+		} else {
+			events = append(events, e)
+		}
+	}
+	return events, stalls
 }

@@ -62,7 +62,7 @@ var aloneFaults = []fault{
 // job.part, which are released right after.
 func alone(name string, c cost, hit func(*world), also ...variety) fault {
 	return fault{
-		name: name + ", nothing is cut", leases: []string{"20s", "30s"}, alone: true, whole: true, steady: true, costs: &c, also: also,
+		name: name + ", nothing is cut", leases: []string{"20s", "30s"}, alone: true, whole: true, costs: &c, also: also,
 		strike: func(ctx context.Context, w *world) {
 			w.between(ctx, 400*ms, 700*ms) // all queue
 			w.struck.call = now()

@@ -50,6 +50,7 @@ const (
 	opLost   kind = "lost"   // the holder saw that its context had ended by loss
 	opRead   kind = "read"   // of the resource that the lock protects
 	opWrite  kind = "write"
+	opStall  kind = "stall" // of a process: no operation; until Seen
 )
 
 type result string

@@ -80,6 +80,9 @@ var selection = map[variety][]string{
 	},
 }
 
+// ownFaults are those that other kinds do not know.
+var ownFaults = map[variety][]fault{retained: retainedFaults, quorum: majorityFaults}
+
 // furtherKinds are the rows of the kinds that are not plain.
 func furtherKinds() (rows []fault) {
 	for _, v := range varieties[1:] {
@@ -87,10 +90,8 @@ func furtherKinds() (rows []fault) {
 			n := slices.IndexFunc(plainRows(), func(f fault) bool { return f.name == name })
 			rows = append(rows, plainRows()[n].of(v))
 		}
-		if v == quorum {
-			for _, f := range majorityFaults {
-				rows = append(rows, f.of(v))
-			}
+		for _, f := range ownFaults[v] {
+			rows = append(rows, f.of(v))
 		}
 		for _, f := range aloneFaults {
 			if slices.Contains(f.also, v) {

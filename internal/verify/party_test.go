@@ -35,6 +35,9 @@ func party([]string) {
 		case "heal":
 			close(p.healed)
 			p.clients.Wait()
+			for _, s := range p.pulse.stop() {
+				p.journal.write(event{Kind: opStall, At: s.call, Seen: s.ret})
+			}
 			fmt.Println("done")
 		case "renew": // while the clients are at it
 			before := p.renew()
@@ -72,6 +75,7 @@ type partner struct {
 	healed  chan struct{}
 	clients sync.WaitGroup
 	busy    *hog
+	pulse   *pulse // of the round
 	counts
 }
 
@@ -89,6 +93,7 @@ func (p *partner) start(j job) {
 	if p.rdbs == nil {
 		p.connect()
 	}
+	p.pulse = newPulse()
 	if j.Kind == "pool" {
 		p.busy = exhaust(p.rdbs[0])
 	}

@@ -92,11 +92,15 @@ func (w *world) do(args ...any) {
 // round lets a set of histories happen and returns what was found.
 func (w *world) round(n int, size size) figures {
 	w.begin(n, size)
+	pulse := newPulse()
 	began := now()
 	ctx, cancel := context.WithTimeout(context.Background(), size.fault)
 	w.row.strike(ctx, w)
 	cancel()
-	if w.row.steady {
+	switch {
+	case w.row.alone:
+		began = w.struck.call
+	case w.row.steady:
 		began = now()
 	}
 	w.heal()
@@ -106,10 +110,12 @@ func (w *world) round(n int, size size) figures {
 	w.tell("heal")
 	w.expect("done", 2*time.Minute)
 	free := watch()
+	stalls := pulse.stop()
 
 	f := figures{faults: w.strikes, histories: len(w.job.names())}
 	w.leftovers(&f, size.keep)
-	events := w.events()
+	events, others := apart(w.events())
+	stalls = append(stalls, others...)
 	for _, path := range w.journal {
 		_ = os.Remove(path) // a killed party's may not be there
 	}
@@ -121,7 +127,7 @@ func (w *world) round(n int, size size) figures {
 		}
 		if !f.add(h, func(wait wait) time.Duration {
 			if w.row.alone {
-				return courses.idle(wait, w.row.lock, w.struck)
+				return courses.idle(wait, w.row.lock, append(stalls, w.struck))
 			}
 			return h.slept(wait, healed, freeOf(free, wait.locks))
 		}, healed, w.row.patience()) {
