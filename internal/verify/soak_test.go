@@ -58,11 +58,11 @@ func TestSoak(t *testing.T) {
 	flat(t, readings[1:])
 }
 
-// portable are the rows that need no servers, client, user or crowd of their own, and
-// in which all processes survive.
+// portable are the rows that need no servers, client, user or crowd of their own, leave no
+// silent connections behind, and in which all processes survive.
 func portable() (rows []fault) {
 	for _, r := range matrix() {
-		if r.args == nil && r.setUp == nil && r.kind == "" && !r.kills && !r.crowd && r.lock.masters() == 1 {
+		if r.args == nil && r.setUp == nil && r.kind == "" && !r.kills && !r.crowd && !r.alone && r.lock.masters() == 1 {
 			rows = append(rows, r)
 		}
 	}
