@@ -69,6 +69,21 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeFairKeepAlive", quick,
 	},
 	{
+		"a waiter says for hours nothing, as histories see it", "rlock/ticket.go",
+		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
+		"internal/verify", "TestVerifyInShort/rows/DEL of queues, nothing is cut", long,
+	},
+	{
+		"no connection counts as deaf or silent, as histories see it", "pubsub/watch.go",
+		"err := v.verdict(s); err != nil && !late", "err := v.verdict(s); false && err != nil",
+		"internal/verify", "TestVerifyInShort/rows/subscriptions deaf, nothing is cut", long,
+	},
+	{
+		"a deaf connection is left to the silence of the server", "pubsub/watch.go",
+		"return errDeaf", "return nil",
+		"internal/verify", "TestVerifyInShort/rows/subscriptions deaf, nothing is cut", long,
+	},
+	{
 		"a waiter without a ticket sleeps as if it had one", "rlock/ticket.go",
 		"return min(d, deafPause)", "return d",
 		"rlock", "TestWaiterWithoutATicket", quick,
