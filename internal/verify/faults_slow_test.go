@@ -51,7 +51,7 @@ func (f fault) size(s size) size {
 	if f.hasty || f.alone {
 		s.steps = 1000 // until the fault is healed
 	}
-	if f.alone { // all histories of a round see the same fault, and many of them its cost
+	if f.alone || f.lock == retained { // many histories of a round see the cost; there are all rows of locks that are kept
 		s.rounds = min(s.rounds, 1)
 	}
 	if f.crowd {

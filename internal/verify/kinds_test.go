@@ -43,7 +43,9 @@ const members = 3
 func (v variety) strays() bool { return v == multi || v == quorum }
 
 // selection has the faults that each further kind is looked at under: those that
-// its own protocol could get wrong, and some of every group.
+// its own protocol could get wrong, and some of every group. Locks that are kept are looked at
+// under all: recalls are lost with subscriptions and replies, and whoever keeps a lock may
+// lose it in any way.
 var selection = map[variety][]string{
 	polling: {
 		"nothing", "server killed, restarted empty", "connections cut", "any reply lost", "ACL without SUBSCRIBE",
@@ -54,13 +56,6 @@ var selection = map[variety][]string{
 		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "server slow, hasty callers", "crowd of 2,000",
 		"crowd of 2,000, server slow", "reply lost: acquire", "reply lost: release",
 		"request late: acquire", "request held back: release", "process stopped for a moment",
-		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
-		"Close while waiting and holding",
-	},
-	retained: { // recalls are lost with subscriptions and replies, and processes die that keep a lock
-		"nothing", "server killed, restarted empty", "server killed, restarted with its data", "FLUSHALL", "DEL",
-		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "any reply lost", "ACL without SUBSCRIBE",
-		"server stopped for longer than leases", "replies swallowed", "process stopped for longer than its lease",
 		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
 		"Close while waiting and holding",
 	},
@@ -86,17 +81,13 @@ var ownFaults = map[variety][]fault{retained: retainedFaults, quorum: majorityFa
 // furtherKinds are the rows of the kinds that are not plain.
 func furtherKinds() (rows []fault) {
 	for _, v := range varieties[1:] {
-		for _, name := range selection[v] {
-			n := slices.IndexFunc(plainRows(), func(f fault) bool { return f.name == name })
-			rows = append(rows, plainRows()[n].of(v))
+		for _, f := range plainRows() {
+			if v == retained && !f.alone || slices.Contains(selection[v], f.name) || slices.Contains(f.also, v) {
+				rows = append(rows, f.of(v))
+			}
 		}
 		for _, f := range ownFaults[v] {
 			rows = append(rows, f.of(v))
-		}
-		for _, f := range aloneFaults {
-			if slices.Contains(f.also, v) {
-				rows = append(rows, f.of(v))
-			}
 		}
 	}
 	return rows

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	redistest.RunChild(map[string]func([]string){"party": party})
 	// Rows mostly wait; more at once than this and the machine is what is measured.
 	_ = flag.Set("test.parallel", "4")
+	if os.Getenv("RLOCK_VERIFY") != "" { // some wait for seconds
+		_ = flag.Set("test.parallel", "5")
+	}
 	if os.Getenv("RLOCK_VERIFY") != "" || os.Getenv("RLOCK_SOAK") != "" {
 		_ = flag.Set("test.timeout", "0") // the command line's, or go test's, still counts
 	}
