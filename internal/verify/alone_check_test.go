@@ -25,19 +25,20 @@ func TestIdle(t *testing.T) {
 		what   string
 		w      wait
 		v      variety
-		except []span
+		struck span
+		stalls []span
 		want   time.Duration
 	}{
-		{"between two grants", from(3, 11), plain, nil, 6 * time.Second},
-		{"before its own", from(5, 10), plain, nil, 5 * time.Second},
-		{"after the last, and in vain", from(11, 20), plain, nil, 8 * time.Second},
-		{"before any", from(0, 2), plain, nil, 2 * time.Second},
-		{"while somebody has it", from(3, 4), plain, nil, 0},
-		{"from the end of the fault", from(3, 11), plain, []span{{3 * second, 7 * second}}, 3 * time.Second},
-		{"while a process stands still", from(3, 11), plain, []span{{9 * second, 10 * second}, {5 * second, 6 * second}}, 3 * time.Second},
-		{"with another member of a multi lock", from(3, 11), multi, nil, 3 * time.Second},
+		{"between two grants", from(3, 11), plain, span{}, nil, 6 * time.Second},
+		{"before its own", from(5, 10), plain, span{}, nil, 5 * time.Second},
+		{"after the last, and in vain", from(11, 20), plain, span{}, nil, 8 * time.Second},
+		{"before any", from(0, 2), plain, span{}, nil, 2 * time.Second},
+		{"while somebody has it", from(3, 4), plain, span{}, nil, 0},
+		{"from the end of the fault", from(3, 11), plain, span{3 * second, 7 * second}, nil, 3 * time.Second},
+		{"less the time in which processes stand still", from(3, 11), plain, span{}, []span{{second, 5 * second}, {6 * second, 8 * second}, {7 * second, 9 * second}}, 2 * time.Second},
+		{"with another member of a multi lock", from(3, 11), multi, span{}, nil, 3 * time.Second},
 	} {
-		require.Equal(t, test.want, coursesOf(all, test.v).idle(test.w, test.v, test.except), test.what)
+		require.Equal(t, test.want, coursesOf(all, test.v).idle(test.w, test.v, test.struck, test.stalls), test.what)
 	}
 }
 

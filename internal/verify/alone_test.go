@@ -66,7 +66,7 @@ func coursesOf(all []*history, v variety) courses {
 		}
 	}
 	for _, spans := range c {
-		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.call, b.call) })
+		slices.SortFunc(spans, inOrderOfCalls)
 	}
 	return c
 }
@@ -78,21 +78,34 @@ func (courses) name(lock string, v variety) string {
 	return lock
 }
 
-// idle returns how long w waited at most while nobody evidently had the lock, whatever its
-// key says. Some time does not count: when the fault struck, or a process stood still.
-func (c courses) idle(w wait, v variety, except []span) (longest time.Duration) {
-	busy := slices.Concat(c[c.name(w.locks[0], v)], except)
-	slices.SortFunc(busy, func(a, b span) int { return cmp.Compare(a.call, b.call) })
+// idle returns how long w waited at most, from the end of the fault, while nobody evidently
+// had the lock, whatever its key says; less the time in which a process stood still.
+func (c courses) idle(w wait, v variety, struck span, stalls []span) (longest time.Duration) {
+	busy := append(slices.Clone(c[c.name(w.locks[0], v)]), struck, span{w.ret, open})
+	slices.SortFunc(busy, inOrderOfCalls)
 	since := w.call
 	for _, s := range busy {
-		if s.call >= w.ret {
-			break
+		if until := min(s.call, w.ret); since < until {
+			longest = max(longest, time.Duration(until-since-covered(stalls, span{since, until})))
 		}
-		longest = max(longest, time.Duration(s.call-since))
 		since = max(since, s.ret)
 	}
-	return max(longest, time.Duration(w.ret-since))
+	return longest
 }
+
+// covered returns how much of a time is in any of some, which are in order.
+func covered(some []span, s span) (sum int64) {
+	for _, t := range some {
+		if from, until := max(t.call, s.call), min(t.ret, s.ret); from < until {
+			sum += until - from
+			s.call = until
+		}
+	}
+	return sum
+}
+
+// inOrderOfCalls sorts times by their beginnings.
+func inOrderOfCalls(a, b span) int { return cmp.Compare(a.call, b.call) }
 
 // apart takes the times when a process stood still out of the events of locks.
 func apart(all []event) (events []event, stalls []span) {

@@ -24,6 +24,14 @@
 // A holder believes in its lock until the last moment before which its context
 // had not ended; a claim that a slow scheduler cannot falsify.
 //
+// Cut connections make every waiter ask again. So in the rows named "nothing is cut" the
+// fault strikes once, and what it has left stays as it is: a subscription that is deaf, a
+// queue that the server has forgotten. Two thirds of the locks are held meanwhile by one
+// party, and waited for by the others. They are released right after, and nobody makes a
+// request that would repair what others have lost. What counts is how long nobody has a lock
+// that somebody waits for, from the end of the fault on; it may be what docs/guarantees.md
+// promises for the fault, see limits_test.go.
+//
 // In some rows nothing is lost, but answers take longer than many callers wait, or
 // there is one history only, of 2,000 clients and three locks.
 //

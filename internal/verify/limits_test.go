@@ -33,11 +33,21 @@ var (
 	}
 )
 
-// slack is what all of it may take longer on a machine with all these processes.
-const slack = 200 * ms
+// slack is what all of it may take longer on a machine with all these processes. Most rows are
+// looked at when all parties have connections again. Where the wait itself is measured, they
+// are opened meanwhile, which may take a second, and a probe that is late costs another one.
+const (
+	slack      = 200 * ms
+	slackAlone = time.Second
+)
 
 // patience is how long a waiter may sleep although nobody has the lock.
-func (f fault) patience() time.Duration { return f.cost().limit + slack }
+func (f fault) patience() time.Duration {
+	if f.alone {
+		return f.cost().limit + slackAlone
+	}
+	return f.cost().limit + slack
+}
 
 func (f fault) cost() cost {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,6 +117,7 @@ func (w *world) round(n int, size size) figures {
 	w.leftovers(&f, size.keep)
 	events, others := apart(w.events())
 	stalls = append(stalls, others...)
+	slices.SortFunc(stalls, inOrderOfCalls)
 	for _, path := range w.journal {
 		_ = os.Remove(path) // a killed party's may not be there
 	}
@@ -127,7 +129,7 @@ func (w *world) round(n int, size size) figures {
 		}
 		if !f.add(h, func(wait wait) time.Duration {
 			if w.row.alone {
-				return courses.idle(wait, w.row.lock, append(stalls, w.struck))
+				return courses.idle(wait, w.row.lock, w.struck, stalls)
 			}
 			return h.slept(wait, healed, freeOf(free, wait.locks))
 		}, healed, w.row.patience()) {
