@@ -36,7 +36,8 @@ import (
 //   - A holder that dies delays the first waiter by what is left of its lease. If that
 //     one is dead too, another one asks 0.2 to 0.6 s later.
 //   - A lost message delays the waiter that it is for until its client notices that no
-//     messages arrive, after 1 to 1.5 s, and at most by 5.5 s.
+//     messages arrive: after 1 to 1.5 s, or up to 3 s if all have waited for long. If
+//     nothing is wrong but that one, the waiter asks after 5.5 s at most.
 //   - A lock that is removed while it is passed on in memory delays the next by a
 //     claim, as the server may grant it to a waiter that has just had it.
 //   - The lease of a hold that was granted by a message begins with the claim, and
