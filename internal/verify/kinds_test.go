@@ -45,7 +45,7 @@ func (v variety) strays() bool { return v == multi || v == quorum }
 // selection has the faults that each further kind is looked at under: those that
 // its own protocol could get wrong, and some of every group. Locks that are kept are looked at
 // under all: recalls are lost with subscriptions and replies, and whoever keeps a lock may
-// lose it in any way.
+// lose it in any way; but nobody keeps one for which a crowd waits.
 var selection = map[variety][]string{
 	polling: {
 		"nothing", "server killed, restarted empty", "connections cut", "any reply lost", "ACL without SUBSCRIBE",
@@ -82,7 +82,7 @@ var ownFaults = map[variety][]fault{retained: retainedFaults, quorum: majorityFa
 func furtherKinds() (rows []fault) {
 	for _, v := range varieties[1:] {
 		for _, f := range plainRows() {
-			if v == retained && !f.alone || slices.Contains(selection[v], f.name) || slices.Contains(f.also, v) {
+			if v == retained && !f.alone && !f.crowd || slices.Contains(selection[v], f.name) || slices.Contains(f.also, v) {
 				rows = append(rows, f.of(v))
 			}
 		}
@@ -97,7 +97,7 @@ func furtherKinds() (rows []fault) {
 func (f fault) of(v variety) fault {
 	f.lock, f.name = v, string(v)+": "+f.name
 	f.harmless = f.harmless && !v.strays()
-	if v == quorum && !f.alone { // a server has a tenth of the lease to answer
+	if v == quorum { // a server has a tenth of the lease to answer
 		f.leases = []string{"900ms", "1500ms"}
 	}
 	return f

@@ -29,7 +29,7 @@ var (
 	}
 	costOfAnIntent = cost{
 		11 * time.Second,
-		"what a dead writer has left keeps readers out for 10 s",
+		"what a dead writer has left keeps readers out for 10 s; then it is one fault",
 	}
 )
 
