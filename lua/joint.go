@@ -95,16 +95,17 @@ func (j *joint) whole(ctx context.Context, verb string, script any) *once {
 		j.command = j.parts[0]
 		return j.command
 	}
-	cmd, words := newOnce(j.script, argKey+len(j.parts)*(j.script.keys+j.script.args))
-	words = append(words, verb, script, len(j.parts)*j.script.keys)
+	cmd, words := newOnce(ctx, j.script, argKey+len(j.parts)*(j.script.keys+j.script.args))
+	words[0], words[1], words[2] = verb, script, len(j.parts)*j.script.keys
+	n := argKey
 	for _, part := range j.parts {
-		words = append(words, part.Args()[argKey:argKey+j.script.keys]...)
+		n += copy(words[n:], part.Args()[argKey:argKey+j.script.keys])
 	}
 	for _, part := range j.parts {
-		words = append(words, part.Args()[argKey+j.script.keys:]...)
+		n += copy(words[n:], part.Args()[argKey+j.script.keys:])
 	}
-	j.command = cmd.with(ctx, words)
-	return j.command
+	j.command = cmd
+	return cmd
 }
 
 // settle gives each part its answer, that of Exec if there is none. If the server has refused

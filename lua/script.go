@@ -90,17 +90,13 @@ type once struct {
 
 func (*once) NoRetry() bool { return true }
 
-// newOnce returns a command, and an empty slice with room for its words.
-func newOnce(s *script, words int) (*once, []any) {
-	cmd := &once{script: s}
-	return cmd, slices.Grow(cmd.room[:0], words)
-}
-
-// with gives the command its words, of which the first key is at argKey.
-func (cmd *once) with(ctx context.Context, words []any) *once {
+// newOnce returns a command of n words, which the caller fills in. The first key is at argKey.
+func newOnce(ctx context.Context, s *script, n int) (cmd *once, words []any) {
+	cmd = &once{script: s}
+	words = slices.Grow(cmd.room[:0], n)[:n]
 	cmd.Cmd = *redis.NewCmd(ctx, words...)
 	cmd.SetFirstKeyPos(argKey) // routes to the node of the first key in a cluster
-	return cmd
+	return cmd, words
 }
 
 // form is how a script is named in a call.
@@ -134,16 +130,16 @@ func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) 
 
 // command builds a call of the script.
 func (s *script) command(ctx context.Context, f form, keys []string, args []any) *once {
-	cmd, words := newOnce(s, argKey+len(keys)+len(args))
-	if f == byHash {
-		words = append(words, "evalsha", s.sha, len(keys))
-	} else {
-		words = append(words, "eval", s.source, len(keys))
+	cmd, words := newOnce(ctx, s, argKey+len(keys)+len(args))
+	words[0], words[1], words[2] = "evalsha", s.sha, len(keys)
+	if f == bySource {
+		words[0], words[1] = "eval", s.source
 	}
-	for _, key := range keys {
-		words = append(words, key)
+	for i, key := range keys {
+		words[argKey+i] = key
 	}
-	return cmd.with(ctx, append(words, args...))
+	copy(words[argKey+len(keys):], args)
+	return cmd
 }
 
 // exec sends a pipeline. Each command has its own error; that of a hook of the client, which
