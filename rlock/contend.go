@@ -150,20 +150,20 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 		}
 	}
 	switch {
-	case a.err != nil:
-		if errors.Is(a.err, ErrNotReplicated) { // its owner is released: nobody asks with it again
+	case a.Err != nil:
+		if errors.Is(a.Err, ErrNotReplicated) { // its owner is released: nobody asks with it again
 			w.queues.mu.Lock()
 			w.place = standing{}
 			w.queues.mu.Unlock()
 		}
-		return nil, a.err
-	case a.value.Acquired:
+		return nil, a.Err
+	case a.Value.Acquired:
 		w.owns(g)
 		return g, nil
 	}
-	refusal := l.refusal(a.value.Holder, a.value.TTL)
+	refusal := l.refusal(a.Value.Holder, a.Value.TTL)
 	l.reportWaiting(wait, refusal)
-	l.notifier.listen(w, a.value.Holder)
+	l.notifier.listen(w, a.Value.Holder)
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
 
@@ -235,11 +235,11 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	l, q, now := w.lock, w.queue, time.Now()
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	q.answered(a.sent)
+	q.answered(a.Sent)
 	q.refusal = refusal
 	w.state = waitQueued
 	w.stand(a)
-	most := cmp.Or(a.value.AskIn, math.MaxInt64)
+	most := cmp.Or(a.Value.AskIn, math.MaxInt64)
 	if !l.notifier.hears(w) {
 		w.place.silent++
 		pause, err := l.notifier.silentPause(w, refusal)
@@ -258,9 +258,9 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 // stand notes where the server says that the waiter stands in its queue. queues.mu is held.
 func (w *waiter) stand(a answer[kind.Answer]) {
 	q, before := w.queue, w.place.held
-	w.place.Place, w.place.held = a.value.Place, a.value.Place.Held()
+	w.place.Place, w.place.held = a.Value.Place, a.Value.Place.Held()
 	if w.place.held {
-		q.clock = moment{a.sent, w.place.Time}
+		q.clock = moment{a.Sent, w.place.Time}
 		w.attempt.place = q.clock
 	}
 	if before && w.place.New { // the server has forgotten the queue, or the tickets of this client

@@ -126,18 +126,18 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (kind.Answer, error) {
 		return g.lock.wire.Acquire(ctx, r, owner, g.lock.lease, o)
 	}, g.late)
-	g.sent, g.token = a.sent, a.value.Token
-	if a.value.Owner != "" {
-		g.owner = a.value.Owner
+	g.sent, g.token = a.Sent, a.Value.Token
+	if a.Value.Owner != "" {
+		g.owner = a.Value.Owner
 	}
-	if sent := a.value.Sent; !sent.IsZero() {
+	if sent := a.Value.Sent; !sent.IsZero() {
 		g.sent = sent
 	}
 	g.initialLease = g.lock.lease
-	g.run = run{began: a.sent, spare: a.value.Spare}
-	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.doubt, g.answerLost || a.lost
-	g.attemptOpen = g.attemptOpen || a.open
-	g.leftState = g.leftState || a.value.Leftover || a.doubt && o.Ticket.Claim > 0
+	g.run = run{began: a.Sent, spare: a.Value.Spare}
+	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.Doubt, g.answerLost || a.Lost
+	g.attemptOpen = g.attemptOpen || a.Open
+	g.leftState = g.leftState || a.Value.Leftover || a.Doubt && o.Ticket.Claim > 0
 	return a
 }
 

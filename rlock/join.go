@@ -125,14 +125,14 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 		return wire.Confirm(ctx, r, p.owner)
 	}, nil)
 	switch {
-	case errors.Is(a.err, lua.ErrNotOwner):
+	case errors.Is(a.Err, lua.ErrNotOwner):
 		return ctx, nil, &lockError{l.name, ErrNotHeld, fmt.Errorf("the proof is of %s, which holds it no longer: %w; whoever gives a proof away must hold the lock until the other side is done", p.owner, errHolderEnded)}
-	case a.err != nil:
-		return ctx, nil, a.err
-	case a.value < 0:
+	case a.Err != nil:
+		return ctx, nil, a.Err
+	case a.Value < 0:
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errNoEnd}
 	}
-	return l.joinedLock(wire.Joined(), p.lease).newJoined(ctx, p, a.sent, a.value)
+	return l.joinedLock(wire.Joined(), p.lease).newJoined(ctx, p, a.Sent, a.Value)
 }
 
 // joinedLock is the lock of a grant that belongs to another process. It has the key of l, so

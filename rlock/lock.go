@@ -146,12 +146,12 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	g := l.newAttempt()
 	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(0)})
-	if a.err == nil && !a.value.Acquired {
-		a.err = l.refusal(a.value.Holder, a.value.TTL)
+	if a.Err == nil && !a.Value.Acquired {
+		a.Err = l.refusal(a.Value.Holder, a.Value.TTL)
 	}
-	if a.err != nil {
+	if a.Err != nil {
 		g.abandon(false)
-		return ctx, nil, a.err
+		return ctx, nil, a.Err
 	}
 	held, hold, err := g.start(ctx, l)
 	if err != nil {

@@ -76,20 +76,20 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 			g.late(kind.Answer{Acquired: r.Acquired}, err)
 		}
 	})
-	if err = a.err; err == nil && !a.value.Acquired {
-		busy, err = a.value.Busy, run[a.value.Busy].refusal(a.value.Holder, a.value.TTL)
+	if err = a.Err; err == nil && !a.Value.Acquired {
+		busy, err = a.Value.Busy, run[a.Value.Busy].refusal(a.Value.Holder, a.Value.TTL)
 	}
 	for i, g := range grants {
-		g.sent, g.initialLease, g.acquireUnknown = a.sent, run[i].lease, a.doubt
+		g.sent, g.initialLease, g.acquireUnknown = a.Sent, run[i].lease, a.Doubt
 		if err == nil {
-			g.token = a.value.Tokens[i]
+			g.token = a.Value.Tokens[i]
 			var part *Hold
 			if held, part, err = g.start(held, run[i]); err == nil {
 				h.parts.holds = append(h.parts.holds, part)
 				continue
 			}
 		}
-		g.abandon(a.err == nil && a.value.Acquired)
+		g.abandon(a.Err == nil && a.Value.Acquired)
 	}
 	return busy, held, err
 }

@@ -133,22 +133,22 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
 		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, lease, n)
 	}, func(struct{}, error) { g.correct() })
-	if a.doubt || a.open {
+	if a.Doubt || a.Open {
 		g.countUnknown.Store(true)
 	}
 	switch {
-	case a.err == nil:
-		g.entry.Rearm(a.sent, lease, fixed)
+	case a.Err == nil:
+		g.entry.Rearm(a.Sent, lease, fixed)
 		if n.Exclusive == 0 && !g.lock.shared {
 			g.lock.queues.yielded(g)
 		}
-	case errors.Is(a.err, lua.ErrNotOwner):
+	case errors.Is(a.Err, lua.ErrNotOwner):
 		g.lose(errGone)
 	default:
 		g.entry.Rearm(time.Time{}, lease, fixed) // what the live holds ask for, but no later end of the window
 	}
 	if g.check() {
-		return a.err
+		return a.Err
 	}
 	return g.lossOrNil()
 }

@@ -36,7 +36,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	meanwhile := g.takeLeft(true)
 	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
 	switch {
-	case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:
+	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// Had an attempt been in doubt, it would have been that one.
 		err := &LostError{g.lock.name, g.owner, g.token, errGone}
 		g.sweepPassed()
@@ -44,12 +44,12 @@ func (g *grant) release(ctx context.Context) (err error) {
 			g.reportLost(err, g.current)
 		}
 		return err
-	case a.err != nil && !errors.Is(a.err, lua.ErrNotOwner):
+	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
 		g.sweep()
 		g.sweepPassed()
-		return a.err
+		return a.Err
 	}
-	if refusal := a.value.PublishErr; refusal != nil && g.lock.polling == nil {
+	if refusal := a.Value.PublishErr; refusal != nil && g.lock.polling == nil {
 		c.warnings.publish.Do(func() {
 			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow it, see rlock doctor",
 				"lock", g.lock.name, "error", refusal)
@@ -65,7 +65,7 @@ func (g *grant) releaseRest(ctx context.Context) {
 	// Of several servers only a majority has said that it is gone.
 	if !errors.Is(g.lossOrNil(), errGone) || g.lock.kind == quorumKind {
 		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
-		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.err != nil && !errors.Is(a.err, lua.ErrNotOwner) {
+		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner) {
 			g.sweep()
 		}
 	}

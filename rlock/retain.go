@@ -131,10 +131,10 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	total := min(l.bound(), l.client.opts.UnlockTimeout/2) // the release must have its time as well
 	p := request.Policy{Attempt: total, Total: total, Once: true}
 	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) { return l.retains.Retain(ctx, r, g.owner) }, nil)
-	if a.err != nil || !a.value || a.doubt || a.open {
+	if a.Err != nil || !a.Value || a.Doubt || a.Open {
 		return false
 	}
-	return l.queues.agreed(l, k, a.sent)
+	return l.queues.agreed(l, k, a.Sent)
 }
 
 // ask returns what is kept of the grant, if the server may be asked to: a recall would be

@@ -62,15 +62,10 @@ func classify(err error) (o outcome, final bool) {
 // script makes a request, by way of r.
 type script[T any] func(ctx context.Context, r lua.Runner) (T, error)
 
-// answer is how a request ended.
+// answer is how a request ended. Its Err is [lua.ErrNotOwner] as it is; any other names the lock.
 type answer[T any] struct {
-	value T
-	sent  time.Time // before the attempt that was answered went out
-	doubt bool      // an attempt may have been executed, or may still be, without our knowing
-	lost  bool      // an attempt has got no answer, not even a refusal
-	open  bool      // the last attempt was left under way; late will be told what became of it
-	cut   bool      // ctx ended, and nothing had gone wrong until then
-	err   error     // lua.ErrNotOwner as it is; any other names the lock
+	request.Answer[T]
+	cut bool // ctx ended, and nothing had gone wrong until then
 }
 
 // send repeats a request until it is answered, cannot succeed, ctx is over or
@@ -99,17 +94,15 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 		}
 		return value, err
 	}, late)
-	a := answer[T]{value: r.Value, sent: r.Sent, doubt: r.Doubt, lost: r.Lost, open: r.Open}
+	a := answer[T]{Answer: r}
 	switch r.End {
 	case request.Done:
-		if r.Err != nil {
-			a.err = l.translate(r.Err)
-		}
+		a.Err = l.translate(r.Err)
 	case request.Left:
 		a.cut = r.Err == nil && ctx.Err() != nil
-		a.err = l.givenUp(ctx, r.Err)
+		a.Err = l.givenUp(ctx, r.Err)
 	default:
-		a.err = l.failed(r.Err)
+		a.Err = l.failed(r.Err)
 	}
 	return a
 }

@@ -19,7 +19,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"a joined lease is as long as the longest that the server had", "rlock/join.go",
-		"l.joinedLock(wire.Joined(), p.lease)", "l.joinedLock(wire.Joined(), max(p.lease, a.value))",
+		"l.joinedLock(wire.Joined(), p.lease)", "l.joinedLock(wire.Joined(), max(p.lease, a.Value))",
 		"rlock", "TestFakeTimeJoinedUnderALongerNestedLease", quick,
 	},
 	{
@@ -44,12 +44,12 @@ var ofJoining = []mutation{
 	},
 	{
 		"what was joined is trusted for a lease of the joiner's", "rlock/join.go",
-		"newJoined(ctx, p, a.sent, a.value)", "newJoined(ctx, p, a.sent, l.lease)",
+		"newJoined(ctx, p, a.Sent, a.Value)", "newJoined(ctx, p, a.Sent, l.lease)",
 		"rlock", "TestFakeTimeJoinedWhileRedisIsSilent", quick,
 	},
 	{
 		"the window of a join is counted from the answer", "rlock/join.go",
-		"newJoined(ctx, p, a.sent, a.value)", "newJoined(ctx, p, time.Now(), a.value)",
+		"newJoined(ctx, p, a.Sent, a.Value)", "newJoined(ctx, p, time.Now(), a.Value)",
 		"rlock", "TestFakeTimeLateAnswerToAJoin", quick,
 	},
 	{

@@ -59,7 +59,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"a lock is kept without an answer", "rlock/retain.go",
-		"if a.err != nil || !a.value || a.doubt || a.open {", "if false {",
+		"if a.Err != nil || !a.Value || a.Doubt || a.Open {", "if false {",
 		"rlock", "TestFakeTimeRetainUnanswered", quick,
 	},
 	{

@@ -64,7 +64,7 @@ var ofRequests = []mutation{
 	// The trusted window.
 	{
 		"the window is counted from the reply", "rlock/send.go",
-		"sent: r.Sent,", "sent: time.Now(),",
+		"a := answer[T]{Answer: r}", "r.Sent = time.Now(); a := answer[T]{Answer: r}",
 		"rlock", "TestFakeTimeWindowCountsFromTheAnsweredAttempt", quick,
 	},
 	{
@@ -84,12 +84,12 @@ var ofRequests = []mutation{
 	},
 	{
 		"a lost lock is unlocked without an error", "rlock/release.go",
-		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case errors.Is(a.err, lua.ErrNotOwner) && false:",
+		"case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:", "case errors.Is(a.Err, lua.ErrNotOwner) && false:",
 		"rlock", "TestLossJoinsTheErrorOfDo", quick,
 	},
 	{
 		"a release whose reply was lost is a loss", "rlock/release.go",
-		"case errors.Is(a.err, lua.ErrNotOwner) && !a.doubt:", "case errors.Is(a.err, lua.ErrNotOwner):",
+		"case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:", "case errors.Is(a.Err, lua.ErrNotOwner):",
 		"rlock", "TestLostReply", quick,
 	},
 

@@ -375,7 +375,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"what was not executed has left a ticket", "rlock/grant.go",
-		"a.doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
+		"a.Doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
 		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
 	},
 }
