@@ -73,10 +73,9 @@ type answer[T any] struct {
 // for any more; request.ErrUnread if that is all that is known of the answer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
-	end := p.Latest()
-	r := request.Do(ctx, p, func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (value T, err error) {
+	r := request.Do(ctx, p, func(ctx context.Context, t request.Terms, late func(T, error)) (value T, err error) {
 		if l.gathers {
-			t := request.Terms{Key: l.slot, Bound: bound, End: end, Stop: p.Stop, Repeat: repeat, Leaves: p.Leaves}
+			t.Key = l.slot
 			if late != nil {
 				t.Late = func(err error) {
 					var none T
@@ -87,7 +86,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 			defer call.Put()
 			value, err = ask(ctx, call)
 		} else {
-			value, err = attempt(ctx, l, bound, p.Stop, ask, late)
+			value, err = attempt(ctx, l, t.Bound, t.Stop, ask, late)
 		}
 		if err != nil {
 			l.client.unanswered(err)

@@ -25,17 +25,6 @@ type Policy struct {
 	Classify func(error) (o Outcome, final bool)
 }
 
-// Latest is when the request is over at the latest; zero if the answers to others may defer that.
-func (p *Policy) Latest() time.Time {
-	switch {
-	case p.Report != nil:
-		return time.Time{}
-	case p.Since.IsZero():
-		return time.Now().Add(p.Total)
-	}
-	return p.Since.Add(p.Total)
-}
-
 // End is how a repeated request ended.
 type End int
 
@@ -58,9 +47,9 @@ type Answer[T any] struct {
 	Err   error     // that of the answer, or the newest trouble; nil if there was none
 }
 
-// Attempt makes a request once. late, if set, gets what it returned if nobody waited
-// for that any more.
-type Attempt[T any] func(ctx context.Context, repeat bool, bound time.Duration, late func(T, error)) (T, error)
+// Attempt makes a request once, on terms that have no key yet. late, if set, gets what it
+// returned if nobody waited for that any more.
+type Attempt[T any] func(ctx context.Context, t Terms, late func(T, error)) (T, error)
 
 // Do repeats a request until it is answered, cannot succeed, ctx is over or the policy
 // ends it.
@@ -80,7 +69,11 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 			a.End = Left
 			return a
 		}
-		value, err := attempt(ctx, n > 0, min(p.Attempt, remains), late)
+		t := Terms{Bound: min(p.Attempt, remains), Stop: p.Stop, Repeat: n > 0, Leaves: p.Leaves}
+		if p.Report == nil { // otherwise the answers to others may defer the end
+			t.End = p.Since.Add(p.Total)
+		}
+		value, err := attempt(ctx, t, late)
 		o, final := Answered, true
 		if err != nil {
 			o, final = p.Classify(err)
@@ -120,15 +113,10 @@ func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed bool
 		a.Doubt, a.Lost = true, a.Lost || !final
 	}
 	p.report(err)
-	if final || p.onlyOnce(o, err) {
+	if final || p.Once && o == NotExecuted && err != ErrCrowded {
 		a.End = Hopeless
 	}
 	return a.End == Hopeless
-}
-
-// onlyOnce tells whether the policy repeats no attempt that has failed like this.
-func (p *Policy) onlyOnce(o Outcome, err error) bool {
-	return p.Once && o == NotExecuted && err != ErrCrowded
 }
 
 func (p *Policy) report(err error) {
