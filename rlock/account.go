@@ -8,10 +8,11 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// account says under which kind the calls of a lock are counted.
+// account says where, and under which kind, the calls of a lock are counted.
 type account struct {
-	kind kindNumber
-	part bool // of a multi lock, which is what is counted
+	counters *counters
+	kind     kindNumber
+	part     bool // of a multi lock, which is what is counted
 }
 
 // starts is the beginning of a call that wants the lock. The context is that of its
@@ -20,7 +21,7 @@ func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 	if l.part {
 		return ctx, time.Now()
 	}
-	l.counters().kinds[l.kind].started.Add(1)
+	l.counters.kinds[l.kind].started.Add(1)
 	if f := l.client.opts.Trace.Start; f != nil {
 		before := ctx
 		l.client.observe(func() { ctx = f(before, Attempt{l.name, l.kind.name()}) })
@@ -29,14 +30,6 @@ func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 		}
 	}
 	return ctx, time.Now()
-}
-
-// counters returns those of the lock.
-func (l *Lock) counters() *counters {
-	if l.queues == nil { // of a multi lock, or one that cannot work
-		return &l.client.queues.shards[0].counters
-	}
-	return &l.queues.counters
 }
 
 // ends is the end of such a call: with a hold, or with an error. w is the waiter that it
@@ -55,7 +48,7 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if hold != nil && hold.parts != nil {
 		hold.parts.lock, hold.parts.began = l, time.Now()
 	}
-	n := l.counters()
+	n := l.counters
 	n.kinds[l.kind].calls[o].Add(1)
 	if o != nestedOutcome && o != errorOutcome {
 		n.waits.observe(waited)
@@ -129,7 +122,7 @@ func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 }
 
 func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
-	n := l.counters()
+	n := l.counters
 	if k := &n.kinds[l.kind]; r.Outcome == OutcomeLost {
 		k.lost.Add(int64(acquisitions))
 	} else {
@@ -156,7 +149,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 	case errors.Is(err.Err, errFixedOver):
 		cause = fixedOver
 	}
-	n := l.counters()
+	n := l.counters
 	n.losses[cause].Add(int64(max(acquisitions, 1))) // that of a part of a multi lock is one
 	n.kinds[l.kind].lost.Add(int64(acquisitions))
 	for range acquisitions {

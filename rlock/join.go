@@ -144,7 +144,7 @@ func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 		client: l.client, name: l.name, target: target{wire: wire, key: l.key, queues: &l.client.joins},
 		terms:   terms{lease: lease, fenced: l.fenced, mark: l.mark},
 		traits:  traits{order: turns{}, notifier: l.notifier, joined: true},
-		account: account{kind: l.kind, part: true},
+		account: account{counters: &l.client.joins.counters, kind: l.kind, part: true},
 	}
 }
 

@@ -273,6 +273,7 @@ func (l *Lock) bound() time.Duration { return min(l.lease/3, kind.MaxAttempt) }
 func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	l.queues = l.client.queues.of(l.key)
+	l.counters = &l.queues.counters
 	l.retries = request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
 	switch l.client.server.RDB.(type) { // one of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:

@@ -46,8 +46,7 @@ import (
 // them is nil or invalid, or two clients of one connection stand for the same key,
 // which would wait for each other.
 func NewMultiLock(locks ...*Lock) *Lock {
-	l := &Lock{client: &Client{}}
-	l.kind = multiKind
+	l := &Lock{client: &Client{}, account: account{counters: new(counters), kind: multiKind}}
 	var m multi
 	for _, member := range locks {
 		if member == nil {
@@ -82,7 +81,7 @@ func NewMultiLock(locks ...*Lock) *Lock {
 			}
 		}
 	}
-	l.client, l.name, l.members = m[0].client, strings.Join(names, ","), m
+	l.client, l.name, l.members, l.counters = m[0].client, strings.Join(names, ","), m, m[0].counters
 	return l
 }
 

@@ -46,7 +46,7 @@ import (
 // which renews the lock; the Close of that client waits for the Unlock.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
-		l := &Lock{client: &Client{}, name: name}
+		l := &Lock{client: &Client{}, name: name, account: account{counters: new(counters), kind: quorumKind}}
 		l.refuse(errors.New("a quorum lock needs clients that are not nil"))
 		return l
 	}
