@@ -36,9 +36,6 @@ type needs struct {
 	purpose string // as WithPurpose told it
 }
 
-// over reports that nothing needs the hold's context any more. grant.mu is held.
-func (h *Hold) over() bool { return h.unlocked && h.children == 0 }
-
 // noCopy lets go vet find copies.
 type noCopy struct{}
 

@@ -102,6 +102,17 @@ func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 	return left, one, err
 }
 
+// over reports that nothing needs the hold's context any more. grant.mu is held.
+func (h *Hold) over() bool { return h.unlocked && h.children == 0 }
+
+// first returns the outermost hold of the grant that h was taken under.
+func (h *Hold) first() *Hold {
+	for h.parent != nil {
+		h = h.parent
+	}
+	return h
+}
+
 // counting is about the requests that set the hold count.
 type counting struct {
 	countUnknown atomic.Bool // one of them may still arrive

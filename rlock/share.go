@@ -224,11 +224,3 @@ func (h *Hold) joined() bool {
 
 // renewsFor tells whether other needs no more of the lease than h does.
 func (h *Hold) renewsFor(other *Hold) bool { return !h.fixed && h.lease >= other.lease }
-
-// first returns the outermost hold of the grant that h was taken under.
-func (h *Hold) first() *Hold {
-	for h.parent != nil {
-		h = h.parent
-	}
-	return h
-}
