@@ -89,7 +89,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestWaiterWithoutATicket", quick,
 	},
 	{
-		"the window of a grant by message begins too late", "rlock/moment.go",
+		"the window of a grant by message begins too late", "rlock/ticket.go",
 		"max(passed-passed/100-2*time.Millisecond, 0)", "passed",
 		"rlock", "TestGrantByMessage", quick,
 	},
@@ -104,7 +104,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"a clock is reckoned with for ever", "rlock/moment.go",
+		"a clock is reckoned with for ever", "rlock/ticket.go",
 		"passed > longestReckoning", "false",
 		"rlock", "TestGrantByMessage", quick,
 	},
