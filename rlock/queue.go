@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,53 @@ type queue struct {
 
 	call *sharedCall // of readers; nil if none asks
 	kept *kept       // nil unless a grant that this client holds may be kept
+}
+
+// waiters are those of a queue, in the order in which they have come. They are a list, as there
+// may be very many: one that leaves is not searched for. Each is an element of it, so that to
+// wait takes no allocation more. queues.mu guards it, and the links of the waiters.
+type waiters struct {
+	first, last *waiter
+	n           int
+}
+
+// neighbours are who stands directly before and behind a waiter; nil at the ends.
+type neighbours struct{ before, behind *waiter }
+
+// push puts a waiter behind all others.
+func (ws *waiters) push(w *waiter) {
+	w.before, w.behind = ws.last, nil
+	if ws.last == nil {
+		ws.first = w
+	} else {
+		ws.last.behind = w
+	}
+	ws.last = w
+	ws.n++
+}
+
+// remove takes a waiter out.
+func (ws *waiters) remove(w *waiter) {
+	if w.before == nil {
+		ws.first = w.behind
+	} else {
+		w.before.behind = w.behind
+	}
+	if w.behind == nil {
+		ws.last = w.before
+	} else {
+		w.behind.before = w.before
+	}
+	w.neighbours = neighbours{}
+	ws.n--
+}
+
+// all goes through the waiters, from the first on. None may leave meanwhile.
+func (ws *waiters) all() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		for w := ws.first; w != nil && yield(w); w = w.behind {
+		}
+	}
 }
 
 // of returns the queue of a key. mu is held.
@@ -97,62 +145,6 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	return w, w.state == waitAsking
 }
 
-// leave gives the place up. The next in the queue takes over what this one has left on
-// the server, or it is taken back there.
-func (w *waiter) leave() {
-	qs, q := w.queues, w.queue
-	var idle []kind.Signal
-	qs.mu.Lock()
-	given, left := w.given, w.disown()
-	wasFirst := q.waiters.first == w
-	q.waiters.remove(w)
-	if next := q.waiters.first; next == nil {
-		idle = q.empty()
-		qs.tidy(q)
-	} else {
-		if left != nil && next.takeOver(left, w) {
-			left = nil
-		}
-		// The end of a grant that nobody shares will be told to the next.
-		if wasFirst && (w.lock.shared || !slices.Contains(q.holders, w.got)) {
-			next.wakeUp()
-		}
-		if wasFirst && q.trouble != nil { // it may have been asking for all
-			next.mustAsk()
-		}
-	}
-	qs.mu.Unlock()
-	for _, s := range idle {
-		s.Leave()
-	}
-	if left != nil {
-		left.abandon(false)
-	}
-	if given != nil {
-		given.pass()
-	}
-}
-
-// disown takes the attempt from the waiter, and returns it if something has to be taken back
-// on the server: not if the waiter has the lock by it, or by a grant whose release takes out
-// this ticket. queues.mu is held.
-func (w *waiter) disown() *grant {
-	g := w.attempt
-	if g == nil {
-		return nil
-	}
-	delete(w.queue.tickets, g.owner)
-	w.attempt = nil
-	if g == w.got || w.got != nil && slices.Contains(w.got.run.passed, g.owner) {
-		return nil
-	}
-	if m := w.place.message; m.Granted { // nobody has looked at it
-		g.accept(m)
-		g.leftState = true // also if the answer to the request is still under way
-	}
-	return g
-}
-
 // empty ends what only waiters need, and returns the signals, which the caller leaves
 // without the mutex. mu is held.
 func (q *queue) empty() []kind.Signal {
@@ -165,38 +157,6 @@ func (q *queue) empty() []kind.Signal {
 	q.signal, q.unlocks, q.tickets = nil, nil, nil
 	q.outlook = outlook{}
 	return idle
-}
-
-// renounce gives up a grant that came too late to be held. The waiter waits on, with an
-// attempt of another owner if its own is that of the grant, or was passed over in its run:
-// that one is released.
-func (w *waiter) renounce(g *grant) {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	if w.got = nil; w.attempt != nil && (w.attempt == g || slices.Contains(g.run.passed, w.attempt.owner)) {
-		delete(w.queue.tickets, w.attempt.owner)
-		w.attempt, w.place = nil, standing{}
-	}
-	w.state = waitBlocked
-}
-
-// takeOver has the waiter go on with the attempt of one that leaves, in its place on the
-// server. It returns false if the two do not want the same. queues.mu is held.
-func (w *waiter) takeOver(g *grant, from *waiter) bool {
-	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.lock.alike(from.lock) {
-		return false
-	}
-	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.state == waitAsking
-	w.state = waitQueued
-	w.queue.tickets[g.owner] = w
-	w.wakeUp()
-	return true
-}
-
-// alike tells whether who wants the lock o can do with a grant of l.
-func (o *Lock) alike(l *Lock) bool {
-	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed && !l.fixed &&
-		o.order == l.order && o.notifier == l.notifier && o.retention == l.retention
 }
 
 // held notes that a grant of this client began. It returns those that the client

@@ -105,12 +105,12 @@ var ofRequests = []mutation{
 		"pubsub", "TestBrokenConnectionIsReplaced", quick,
 	},
 	{
-		"a head that leaves takes its wake-up along", "rlock/queue.go",
+		"a head that leaves takes its wake-up along", "rlock/waiter.go",
 		"if wasFirst && (w.lock.shared", "if false && (w.lock.shared",
 		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{
-		"who waits behind one in trouble sleeps on", "rlock/queue.go",
+		"who waits behind one in trouble sleeps on", "rlock/waiter.go",
 		"if wasFirst && q.trouble != nil", "if false",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},

@@ -4,17 +4,17 @@ package mutation
 var ofWaiting = []mutation{
 	// The queue in memory.
 	{
-		"the ticket is lost on inheritance", "rlock/queue.go",
+		"the ticket is lost on inheritance", "rlock/waiter.go",
 		"w.attempt != nil || !from.place.held ||", "true ||",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
-		"the place of one without renewal is taken over", "rlock/queue.go",
+		"the place of one without renewal is taken over", "rlock/waiter.go",
 		" && !l.fixed", "",
 		"rlock", "TestFakeTimeTermsOfWhoInherits", quick,
 	},
 	{
-		"a leaver does not withdraw", "rlock/queue.go",
+		"a leaver does not withdraw", "rlock/waiter.go",
 		"left.abandon(false)", "_ = left",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
@@ -141,7 +141,7 @@ var ofWaiting = []mutation{
 		"watchdog", "TestPassIsRefused", quick,
 	},
 	{
-		"a leaver keeps the grant it was given", "rlock/queue.go",
+		"a leaver keeps the grant it was given", "rlock/waiter.go",
 		"given.pass()", "_ = given",
 		"rlock", "TestHandoffToALeaver", quick,
 	},
@@ -194,7 +194,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeFollowerWhoseTimeIsOver", quick,
 	},
 	{
-		"the heir of a lost grant keeps an owner that is released", "rlock/queue.go",
+		"the heir of a lost grant keeps an owner that is released", "rlock/waiter.go",
 		" || slices.Contains(g.run.passed, w.attempt.owner))", ")",
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},
