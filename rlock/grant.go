@@ -202,13 +202,8 @@ func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, erro
 // the first renewal does.
 func (l *Lock) longUnnoticed() bool { return l.fixed || l.lease/3 > longHold }
 
-// newHold returns a hold that is not added yet. mu must not be held: to derive a
-// context asks the one above whether it is over, which may lose this very grant.
-func (g *grant) newHold(ctx context.Context, l *Lock, parent *Hold) (context.Context, *Hold) {
-	return g.derive(ctx, new(Hold), l, parent)
-}
-
-// derive makes h such a hold.
+// derive makes h, which is new, a hold of l that is not added yet. mu must not be held: to derive
+// a context asks the one above whether it is over, which may lose this very grant.
 func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
 	h.grant, h.parent = g, parent
 	h.outer, _ = ctx.Value(holdKey{}).(*Hold)

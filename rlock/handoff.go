@@ -111,13 +111,14 @@ func (g *grant) handOff() bool {
 	return false
 }
 
-// park passes the grant on to whoever comes. queues.mu is held.
+// park passes the grant on to whoever comes, and keeps it until then. queues.mu is held.
 func (g *grant) park(q *queue, now time.Time) bool {
 	heir := g.passOn(q, g.lock, g.run, now)
-	if heir != nil {
-		q.kept.park(heir, now)
+	if heir == nil {
+		return false
 	}
-	return heir != nil
+	q.kept.parked, q.kept.since, heir.began = heir, now, time.Time{}
+	return true
 }
 
 // passable tells whether the grant may have another holder: it has a token for that one,

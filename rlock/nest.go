@@ -21,7 +21,7 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	if l.replicas.n > g.lock.replicas.n {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithReplicas under a grant for which fewer were asked")}
 	}
-	held, hold := g.newHold(ctx, l, in)
+	held, hold := g.derive(ctx, new(Hold), l, in)
 	if err := g.add(hold); err != nil {
 		hold.cancel(err)
 		return ctx, nil, err

@@ -179,9 +179,6 @@ func (qs *queues) counted(g *grant) {
 	}
 }
 
-// park keeps a grant for the next call. queues.mu is held.
-func (k *kept) park(g *grant, now time.Time) { k.parked, k.since, g.began = g, now, time.Time{} }
-
 // stop ends the keeping, and returns the grant that is parked, to be given back. queues.mu
 // is held.
 func (k *kept) stop() *grant {

@@ -76,7 +76,7 @@ func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Cont
 	if call.grant == nil {
 		return ctx, nil, call.err
 	}
-	held, hold := call.grant.newHold(ctx, l, nil)
+	held, hold := call.grant.derive(ctx, new(Hold), l, nil)
 	if err := call.grant.admit(hold); err != nil {
 		hold.cancel(err)
 		return ctx, nil, err
@@ -103,7 +103,7 @@ func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
 	if g == nil {
 		return ctx, nil
 	}
-	held, hold := g.newHold(ctx, l, nil)
+	held, hold := g.derive(ctx, new(Hold), l, nil)
 	if err := g.add(hold); err != nil {
 		hold.cancel(err)
 		return ctx, nil
