@@ -73,19 +73,11 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	g := h.grant
 	g.check()
 	left, one, err := g.remove(h)
-	if err == nil && left == 0 && g.handOff() {
-		if g.run.count == 0 { // after that, hand-offs follow each other too quickly for it
-			runtime.Gosched() // the new holder runs at once: others wait for what it has, not for this one
-		}
-		g.released(ctx, g.current, nil)
-		return nil
-	}
-	ctx = context.WithoutCancel(ctx)
 	switch {
-	case err != nil && left == 0 && errors.Is(err, ErrLeaseLost):
-		g.releaseRest(ctx)
-		return err
 	case err != nil:
+		if left == 0 && errors.Is(err, ErrLeaseLost) {
+			g.releaseRest(context.WithoutCancel(ctx))
+		}
 		return err
 	case left > 0:
 		err := h.uncount(ctx)
@@ -93,8 +85,16 @@ func (h *Hold) Unlock(ctx context.Context) error {
 			g.released(ctx, 1, nil)
 		}
 		return err
+	case g.handOff():
+		if g.run.count == 0 { // after that, hand-offs follow each other too quickly for it
+			runtime.Gosched() // the new holder runs at once: others wait for what it has, not for this one
+		}
+		g.released(ctx, g.current, nil)
+		return nil
+	case g.lock.retains != nil:
+		return g.keepOrRelease(ctx)
 	}
-	return g.giveBack(ctx)
+	return g.release(context.WithoutCancel(ctx))
 }
 
 // uncount tells the server that a grant has one hold less.
@@ -105,7 +105,7 @@ func (h *Hold) uncount(ctx context.Context) error {
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
 	// and the next request corrects it.
-	ctx, cancel := context.WithTimeout(ctx, g.lock.client.opts.UnlockTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
 	defer cancel()
 	err := g.setCount(ctx, g.retry(g.lock.lease))
 	switch {

@@ -99,14 +99,10 @@ func (qs *queues) listen(g *grant) {
 	q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(g.lock.hearRecall, g.lock.missRecall)}
 }
 
-// giveBack is what becomes of a grant whose last hold is unlocked, and for which nobody
+// keepOrRelease is what becomes of a grant whose last hold is unlocked, and for which nobody
 // here waits.
-func (g *grant) giveBack(ctx context.Context) error {
-	l := g.lock
-	if l.retains == nil {
-		return g.release(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.client.opts.UnlockTimeout) // of both requests
+func (g *grant) keepOrRelease(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
 	if g.keepOnServer(ctx) && g.handOff() {
 		g.released(ctx, g.current, nil)
