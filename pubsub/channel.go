@@ -28,6 +28,19 @@ type channel struct {
 	queued  bool // in conn.todo
 }
 
+// channel returns the channel of that name, which the caller gives a listener and
+// settles.
+func (h *Hub) channel(name string) *channel {
+	ch := h.channels[name]
+	if ch == nil {
+		ch = &channel{name: name}
+		h.channels[name] = ch
+		h.active.Store(int64(len(h.channels)))
+		h.wg.Go(func() { h.place(ch) })
+	}
+	return ch
+}
+
 func (ch *channel) wanted() bool { return ch.occupied() || ch.timer != nil }
 
 func (ch *channel) occupied() bool {
@@ -92,6 +105,13 @@ func (ch *channel) dropTimer() {
 	if ch.timer != nil {
 		ch.timer.Stop()
 		ch.timer = nil
+	}
+}
+
+// left lets a channel linger whose last listener may just have gone.
+func (h *Hub) left(ch *channel) {
+	if !ch.occupied() && !ch.refused && !h.closed {
+		h.keep(ch, h.opts.Linger)
 	}
 }
 

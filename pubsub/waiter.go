@@ -2,6 +2,15 @@ package pubsub
 
 import "container/list"
 
+// kind says which messages wake a [Waiter].
+type kind int
+
+const (
+	inTurn kind = iota
+	every
+	kinds
+)
+
 // Waiter is a place in the queue of one channel. Its methods may be called from
 // any goroutine.
 type Waiter struct {
@@ -10,6 +19,45 @@ type Waiter struct {
 	kind    kind
 	channel *channel      // nil if the hub was closed already
 	place   *list.Element // in channel.waiters[kind], nil after Leave; guarded by hub.mu
+}
+
+// Join enters the queue of a channel, and never blocks: a message wakes the
+// longest waiter. The waiter's first wake-up comes when the server has confirmed
+// the subscription: at once, if it has already. After Close the waiter is awake
+// and never live.
+//
+// Every waiter must [Waiter.Leave].
+func (h *Hub) Join(channel string) *Waiter { return h.join(channel, &Waiter{}) }
+
+// JoinAll is a [Hub.Join] without a queue: each message wakes this waiter, and
+// takes no turn away from those that queue.
+func (h *Hub) JoinAll(channel string) *Waiter { return h.join(channel, &Waiter{kind: every}) }
+
+// JoinAllWith is a [Hub.JoinAll] whose wake-ups come through the C of another
+// waiter, of any hub: for somebody who is called from several servers. When either
+// leaves, a wake-up in C is gone for both.
+func (h *Hub) JoinAllWith(channel string, other *Waiter) *Waiter {
+	return h.join(channel, &Waiter{kind: every, c: other.c})
+}
+
+func (h *Hub) join(name string, w *Waiter) *Waiter {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.hub = h; w.c == nil {
+		w.c = make(chan struct{}, 1)
+	}
+	if h.closed {
+		w.wake()
+		return w
+	}
+	ch := h.channel(name)
+	w.channel, w.place = ch, ch.waiters[w.kind].PushBack(w)
+	if ch.live {
+		w.wake()
+	}
+	ch.stir()
+	h.settle(ch)
+	return w
 }
 
 // C is readable when it is time to try. It holds one wake-up, however many there
