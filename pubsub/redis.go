@@ -57,10 +57,10 @@ func (o *oneMaster) Open(ctx context.Context, _, _ string) (Source, error) {
 
 func openOrdinary(ctx context.Context, rdb redis.UniversalClient, probe string, counts bool) (Source, error) {
 	ps := rdb.Subscribe(ctx) // without channels: no I/O
-	s := newRedisSource(ps, rdb, probe)
-	s.subscribe, s.unsubscribe = ps.Subscribe, ps.Unsubscribe
-	s.publish = redis.Pipeliner.Publish
-	s.counts = counts
+	s := &redisSource{
+		rdb: rdb, ps: ps, probe: probe, counts: counts,
+		subscribe: ps.Subscribe, unsubscribe: ps.Unsubscribe, publish: redis.Pipeliner.Publish,
+	}
 	return s, s.begin(ctx)
 }
 
@@ -87,14 +87,11 @@ type redisSource struct {
 	counted  atomic.Bool // it did: not everything that speaks Redis counts
 }
 
-func newRedisSource(ps *redis.PubSub, rdb redis.UniversalClient, probe string) *redisSource {
-	ended, end := context.WithCancel(context.Background())
-	end()
-	return &redisSource{rdb: rdb, ps: ps, probe: probe, ended: ended}
-}
-
 // begin connects.
 func (s *redisSource) begin(ctx context.Context) error {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	s.ended = ended
 	err := s.subscribe(ctx, s.probe)
 	if err != nil {
 		_ = s.ps.Close()

@@ -103,10 +103,10 @@ func (m *masters) Open(ctx context.Context, server, channel string) (Source, err
 		return nil, fmt.Errorf("%w: %s", errElsewhere, addr)
 	}
 	ps := rdb.SSubscribe(ctx) // without channels: no I/O
-	s := newRedisSource(ps, m.cluster, m.probe+"{"+tag(channel)+"}")
-	s.subscribe, s.unsubscribe = ps.SSubscribe, ps.SUnsubscribe
-	s.publish = redis.Pipeliner.SPublish
-	s.counts = true
+	s := &redisSource{
+		rdb: m.cluster, ps: ps, probe: m.probe + "{" + tag(channel) + "}", counts: true,
+		subscribe: ps.SSubscribe, unsubscribe: ps.SUnsubscribe, publish: redis.Pipeliner.SPublish,
+	}
 	s.counted.Store(true)
 	if err := s.begin(ctx); err != nil || !m.both {
 		return s, err
