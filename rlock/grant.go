@@ -114,11 +114,6 @@ func (l *Lock) newGrant(owner string) *grant {
 	return g
 }
 
-// retry is the policy of a request that has to be finished, for as long as total.
-func (g *grant) retry(total time.Duration) request.Policy {
-	return request.Policy{Attempt: g.lock.bound(), Total: total}
-}
-
 // acquire asks the server.
 func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[kind.Answer] {
 	owner := g.owner // an attempt that hangs may look at it when it has changed
@@ -228,30 +223,12 @@ func (g *grant) put(h *Hold) {
 // exclusive tells whether the grant excludes other owners.
 func (g *grant) exclusive() bool { return g.exclusives.Load() > 0 }
 
-// heldSince returns when the grant, or the newest in its run, was taken; zero if nobody holds it.
-func (g *grant) heldSince() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.began
-}
-
 // until returns the end of the trusted window. Unlike entry, it may be used
 // before start has returned.
 func (g *grant) until() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.entry.Until()
-}
-
-// expires returns when the lease has ended on the server at the latest: drift
-// after the trusted window, and drift again as clocks may differ either way.
-func (g *grant) expires() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.entry == nil {
-		return time.Now().Add(g.lock.lease)
-	}
-	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
 }
 
 // lossOrNil returns the loss of a lost grant, as an error.

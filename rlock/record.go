@@ -186,6 +186,13 @@ func (qs *queues) show(v *view) {
 	}
 }
 
+// heldSince returns when the grant, or the newest in its run, was taken; zero if nobody holds it.
+func (g *grant) heldSince() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.began
+}
+
 // recorded is the entry of a grant. Its purpose is that of the hold which has lasted
 // longest: the grant may have been asked for by a lock of another one.
 func (g *grant) recorded(what record.What, since time.Time) record.Entry {

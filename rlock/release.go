@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -56,6 +57,22 @@ func (g *grant) release(ctx context.Context) (err error) {
 		})
 	}
 	return nil
+}
+
+// retry is the policy of a request that has to be finished, for as long as total.
+func (g *grant) retry(total time.Duration) request.Policy {
+	return request.Policy{Attempt: g.lock.bound(), Total: total}
+}
+
+// expires returns when the lease has ended on the server at the latest: drift
+// after the trusted window, and drift again as clocks may differ either way.
+func (g *grant) expires() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.entry == nil {
+		return time.Now().Add(g.lock.lease)
+	}
+	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
 }
 
 // releaseRest releases what a lost grant may still have: the lease on the server
