@@ -171,12 +171,11 @@ func (g *Group) take(now time.Time) *batch {
 			b.wait.callers = append(b.wait.callers, c.ctx)
 		}
 	}
-	g.open = append(g.open, b)
-	g.alarm.set(b.earliest())
 	if g.replaced != nil {
 		b.look = now.Add(lookPause)
-		g.alarm.set(b.look)
 	}
+	g.open = append(g.open, b)
+	g.alarm.set(b.earliest())
 	return b
 }
 
