@@ -88,7 +88,7 @@ func once[T any](ctx context.Context, l *Lock, ask script[T]) (T, error) {
 	}
 	value, err := attempt(ctx, l, kind.MaxAttempt, l.client.closing, ask, nil)
 	switch o, _ := classify(err); {
-	case o == answered:
+	case o == request.Answered:
 		return value, l.translate(err)
 	case err == request.ErrAbandoned, err == request.ErrNotSent:
 		return none, l.givenUp(ctx, nil)

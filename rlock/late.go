@@ -28,10 +28,10 @@ func (g *grant) late(a kind.Answer, err error) {
 		return
 	}
 	o, _ := classify(err)
-	if o == notExecuted || err == nil && !a.Acquired && !a.Leftover {
+	if o == request.NotExecuted || err == nil && !a.Acquired && !a.Leftover {
 		return
 	}
-	maybe := o == unknown && err != request.ErrUnread
+	maybe := o == request.Unknown && err != request.ErrUnread
 	if g.keep(maybe) { // whoever has inherited the owner may have the lock by now
 		g.lock.askAgain(g.owner)
 		return

@@ -41,20 +41,11 @@ func newCarrier(c *Client, senders int) request.Carrier {
 	})
 }
 
-// outcome is what is known of a request.
-type outcome = request.Outcome
-
-const (
-	answered    = request.Answered
-	notExecuted = request.NotExecuted
-	unknown     = request.Unknown
-)
-
 // classify reads the error of a request. final says that repeating it would not
 // help.
-func classify(err error) (o outcome, final bool) {
+func classify(err error) (o request.Outcome, final bool) {
 	if errors.Is(err, ErrClosed) {
-		return notExecuted, true
+		return request.NotExecuted, true
 	}
 	return kind.Classify(err)
 }
@@ -120,7 +111,7 @@ func (l *Lock) failed(err error) error {
 // unanswered has a cluster's client look for the masters anew if err says that a request
 // got no answer.
 func (c *Client) unanswered(err error) {
-	if o, _ := classify(err); o != answered && err != request.ErrAbandoned && err != request.ErrNotSent {
+	if o, _ := classify(err); o != request.Answered && err != request.ErrAbandoned && err != request.ErrNotSent {
 		c.reload(c.server.RDB)
 	}
 }
