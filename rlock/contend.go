@@ -183,7 +183,7 @@ func (w *waiter) refused() *NotAcquiredError {
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.queues, w.queue, w.lock
 	p := l.retries
-	p.Report = func(err error) time.Time { return q.asked(qs, err) }
+	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if p.Since, p.Trouble = q.since, q.trouble; !p.Since.IsZero() && p.Since.Before(w.since) {
@@ -204,11 +204,12 @@ func (w *waiter) owns(g *grant) {
 	w.queue.answered(g.sent)
 }
 
-// asked is called when an attempt of a waiter gets no answer, and with nil when a later one
-// gets one. It returns when the newest request was sent that was answered.
-func (q *queue) asked(qs *queues, err error) time.Time {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
+// asked is called when an attempt of the waiter gets no answer, and with nil when a later one
+// gets one. It returns when the newest request of its queue was sent that was answered.
+func (w *waiter) asked(err error) time.Time {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	q := w.queue
 	switch {
 	case err == nil:
 		q.since, q.trouble = time.Time{}, nil

@@ -132,7 +132,7 @@ func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 				w, _ := l.queues.enter(l, time.Now())
 				defer w.leave()
 				f.onAcquire = func(context.Context, int) (lua.Reply, error) {
-					w.queue.asked(l.queues, errCut) // meanwhile, by another waiter
+					w.asked(errCut) // meanwhile, by another waiter
 					require.False(t, w.queue.since.IsZero())
 					return lua.Reply{Acquired: granted, TTL: time.Second}, nil
 				}
