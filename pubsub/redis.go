@@ -21,7 +21,7 @@ import (
 // PUBLISH reaches it from every node.
 func Redis(rdb redis.UniversalClient, probe string) Servers {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		return &oneMaster{&masters{cluster: cluster}, probe}
+		return &oneMaster{&masters{cluster: cluster, probe: probe}}
 	}
 	_, single := rdb.(*redis.Client)
 	return &anyServer{rdb, probe, single}
@@ -42,10 +42,7 @@ func (a *anyServer) Open(ctx context.Context, _, _ string) (Source, error) {
 }
 
 // oneMaster of a cluster serves all channels: that of the slot of probe.
-type oneMaster struct {
-	*masters
-	probe string
-}
+type oneMaster struct{ *masters }
 
 func (o *oneMaster) Find(ctx context.Context, _ string) (string, error) {
 	return o.masters.Find(ctx, o.probe)
