@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"sync"
@@ -226,7 +227,7 @@ func (g *Group) settle(b *batch) {
 	g.mu.Unlock()
 	for _, c := range gone {
 		if c.terms.Late != nil && !unsent {
-			c.terms.Late(c.unread())
+			c.terms.Late(cmp.Or(c.cmd.Err(), ErrUnread))
 		}
 	}
 }

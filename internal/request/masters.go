@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -147,12 +148,7 @@ func (m *Masters) alone(c *Call) error {
 	}
 	var late func(struct{}, error)
 	if tell := c.terms.Late; tell != nil {
-		late = func(_ struct{}, err error) {
-			if err == nil {
-				err = ErrUnread
-			}
-			tell(err)
-		}
+		late = func(_ struct{}, err error) { tell(cmp.Or(err, ErrUnread)) }
 	}
 	key, cmd := c.terms.Key, c.cmd // the call may be another's by then
 	_, err := Detached(c.ctx, background, c.terms.Bound, c.terms.Stop, nil, func(ctx context.Context) (struct{}, error) {

@@ -175,11 +175,3 @@ func (b *batch) earliest() time.Time {
 	}
 	return at
 }
-
-// unread is what its late function is told when a call that was left has ended.
-func (c *Call) unread() error {
-	if err := c.cmd.Err(); err != nil {
-		return err
-	}
-	return ErrUnread
-}
