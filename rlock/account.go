@@ -76,6 +76,20 @@ func outcomeOf(h *Hold, err error) outcomeNumber {
 	return acquiredOutcome
 }
 
+// failure is the outcome of a call that has failed. Who cancels has no complaint, be it
+// about Redis or about another holder.
+func failure(err error) outcomeNumber {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return canceledOutcome
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNotReplicated): // without replicas nobody gets the lock either
+		return unavailableOutcome
+	case errors.Is(err, ErrNotAcquired):
+		return busyOutcome
+	}
+	return errorOutcome
+}
+
 // reportAcquired tells of the end of a call.
 func (l *Lock) reportAcquired(ctx context.Context, a Acquisition, hold *Hold, w *waiter) {
 	a.Lock, a.Kind = l.name, l.kind.name()

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -197,4 +200,25 @@ func (c *Client) Close(ctx context.Context) error {
 		err = ended(ctx)
 	}
 	return fmt.Errorf("rlock: close: %s%w", what, err)
+}
+
+// stillHeld names the locks of grants with a hold that is not unlocked, for the error of
+// Close; "" if there is none.
+func stillHeld(grants []*grant) string {
+	var names []string
+	for _, g := range grants {
+		if g.count() > 0 {
+			names = append(names, strconv.Quote(g.lock.name))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	return "still held: " + strings.Join(names, ", ") + ": "
 }

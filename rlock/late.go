@@ -50,26 +50,6 @@ func (g *grant) keep(maybe bool) bool {
 	return !g.left.over && g.state != lost
 }
 
-// takeLeft returns what late attempts have left since it was called before. last says
-// that nothing is sent for the grant any more.
-func (g *grant) takeLeft(last bool) leftover {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	left := g.left.leftover
-	g.left = lateAnswers{over: last}
-	return left
-}
-
-// clear has it released.
-func (g *grant) clear(remains leftover) {
-	if remains.some {
-		g.sweep()
-	}
-	if remains.maybe {
-		g.sweepAgain()
-	}
-}
-
 // likely tells whether it is likely that the server has something of the grant, the lock
 // or a place in its queue: it has said so, or an answer was lost.
 func (g *grant) likely() bool {

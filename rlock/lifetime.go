@@ -2,10 +2,6 @@ package rlock
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -61,27 +57,6 @@ func (c *lifetime) errClosed() error {
 // sleep returns false if ctx is over or the client closes first.
 func (c *lifetime) sleep(ctx context.Context, d time.Duration) bool {
 	return request.Sleep(ctx, c.closing, d)
-}
-
-// stillHeld names the locks of grants with a hold that is not unlocked, for the error of
-// Close; "" if there is none.
-func stillHeld(grants []*grant) string {
-	var names []string
-	for _, g := range grants {
-		if g.count() > 0 {
-			names = append(names, strconv.Quote(g.lock.name))
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		names = append(names[:most], fmt.Sprintf("%d more", more))
-	}
-	return "still held: " + strings.Join(names, ", ") + ": "
 }
 
 func (c *lifetime) done() {

@@ -1,10 +1,5 @@
 package rlock
 
-import (
-	"context"
-	"errors"
-)
-
 // Kind is a kind of lock, as [Trace] and [Stats] name it.
 type Kind string
 
@@ -74,20 +69,6 @@ func (n outcomeNumber) name() Outcome {
 	return [...]Outcome{
 		OutcomeAcquired, OutcomeNested, OutcomeHandedOff, OutcomeBusy, OutcomeCanceled, OutcomeUnavailable, OutcomeError,
 	}[n]
-}
-
-// failure is the outcome of a call that has failed. Who cancels has no complaint, be it
-// about Redis or about another holder.
-func failure(err error) outcomeNumber {
-	switch {
-	case errors.Is(err, context.Canceled):
-		return canceledOutcome
-	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNotReplicated): // without replicas nobody gets the lock either
-		return unavailableOutcome
-	case errors.Is(err, ErrNotAcquired):
-		return busyOutcome
-	}
-	return errorOutcome
 }
 
 // LossCause is why a grant ended against the holder's will.

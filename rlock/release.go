@@ -59,6 +59,26 @@ func (g *grant) release(ctx context.Context) (err error) {
 	return nil
 }
 
+// takeLeft returns what late attempts have left since it was called before. last says
+// that nothing is sent for the grant any more.
+func (g *grant) takeLeft(last bool) leftover {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	left := g.left.leftover
+	g.left = lateAnswers{over: last}
+	return left
+}
+
+// clear has what remains released.
+func (g *grant) clear(remains leftover) {
+	if remains.some {
+		g.sweep()
+	}
+	if remains.maybe {
+		g.sweepAgain()
+	}
+}
+
 // retry is the policy of a request that has to be finished, for as long as total.
 func (g *grant) retry(total time.Duration) request.Policy {
 	return request.Policy{Attempt: g.lock.bound(), Total: total}

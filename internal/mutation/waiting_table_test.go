@@ -174,7 +174,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
-		"a late attempt is not released once more", "rlock/late.go",
+		"a late attempt is not released once more", "rlock/release.go",
 		"if remains.maybe {", "if false {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
