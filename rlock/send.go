@@ -119,12 +119,9 @@ func (c *Client) unanswered(err error) {
 // attempt makes a request in a goroutine of its own. It also ends when another master
 // of a cluster has taken over.
 func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask script[T], late func(T, error)) (T, error) {
-	var watch func(context.Context, func()) func()
+	var watch func(context.Context, func()) *time.Timer
 	if cluster, ok := l.client.server.RDB.(*redis.ClusterClient); ok {
-		watch = func(own context.Context, end func()) func() {
-			timer := l.leave(own, cluster, end)
-			return func() { timer.Stop() }
-		}
+		watch = func(own context.Context, end func()) *time.Timer { return l.leave(own, cluster, end) }
 	}
 	alone := func(ctx context.Context) (T, error) { return ask(ctx, l.client.scripts) }
 	return request.Detached(ctx, l.client.background, bound, stop, watch, alone, late)

@@ -9,8 +9,8 @@ import (
 // Detached makes a request in a goroutine of its own. When ctx is over, bound has
 // passed or stop is closed, it returns and leaves the request behind. The context of
 // the request ends then, or earlier by end, if watch calls that; what the request
-// returns goes to late, if set. watch, if set, returns what ends it.
-func Detached[T any](ctx context.Context, background func(func()), bound time.Duration, stop <-chan struct{}, watch func(own context.Context, end func()) (unwatch func()),
+// returns goes to late, if set. The timer that watch, if set, returns is stopped when the request is over.
+func Detached[T any](ctx context.Context, background func(func()), bound time.Duration, stop <-chan struct{}, watch func(own context.Context, end func()) *time.Timer,
 	request func(context.Context) (T, error), late func(T, error),
 ) (T, error) {
 	var none T
@@ -26,7 +26,7 @@ func Detached[T any](ctx context.Context, background func(func()), bound time.Du
 	background(func() {
 		defer cancel()
 		if watch != nil {
-			defer watch(own, cancel)()
+			defer watch(own, cancel).Stop()
 		}
 		value, err := request(own)
 		d.answer(value, err)
