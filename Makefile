@@ -3,7 +3,7 @@
 #                Installs redis-server if it is missing.
 # make test-all  the same with what takes long or many servers: clusters, failovers, rights; and the modules beside the library:
 #                integrations, the comparison with others, releases; 10 to 16 minutes
-# make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, and vet for macOS and Windows, which make test leaves out; a minute,
+# make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, gocyclo, and vet for macOS and Windows, which make test leaves out; a minute,
 #                three when nothing is compiled yet
 # make api       writes down the exported API (api/*.txt) after a change of it
 # make man       writes docs/rlock.1 from the help of the command
@@ -88,8 +88,11 @@ tidy: # asks for modules that no build needs
 
 lint: vet portable
 
+# In which no function may have more than 12 ways through it.
+CORE := rlock lua watchdog pubsub internal/request internal/kind internal/janitor internal/record internal/report
+
 vet:
-	@echo "vet, rlockvet, staticcheck, actionlint, gofumpt"
+	@echo "vet, rlockvet, staticcheck, actionlint, gocyclo, gofumpt"
 	@$(GO) vet $(PKGS)
 	@$(TOOLS) honnef.co/go/tools/cmd/staticcheck $(PKGS)
 	@cd bench/compare && $(GO) vet ./...
@@ -98,6 +101,7 @@ vet:
 	@dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; $(GO) -C cmd/rlockvet build -o "$$dir/rlockvet" . && \
 		$(GO) vet -vettool="$$dir/rlockvet" $(PKGS) && for module in bench/compare $(INTEGRATIONS); do $(GO) -C $$module vet -vettool="$$dir/rlockvet" ./... || exit; done
 	@$(TOOLS) github.com/rhysd/actionlint/cmd/actionlint .github/workflows/*.yml
+	@$(TOOLS) github.com/fzipp/gocyclo/cmd/gocyclo -over 12 -ignore '_test\.go$$' $(CORE)
 	@unformatted=$$($(TOOLS) mvdan.cc/gofumpt -l .); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,6 +148,7 @@ func TestServerThatNeverAnswers(t *testing.T) {
 			c, err := rlock.New(rdb, &rlock.Options{LeaseTime: time.Second})
 			require.NoError(t, err)
 			var conns []net.Conn
+			var came atomic.Int32
 			accepted := make(chan struct{})
 			go func() {
 				defer close(accepted)
@@ -156,17 +158,21 @@ func TestServerThatNeverAnswers(t *testing.T) {
 						return
 					}
 					conns = append(conns, conn)
+					came.Add(1)
 				}
 			}()
 
 			requirePrompt(t, t.Context(), c)
+			leaves := came.Load() > 0 // a stalled machine may let them leave before there is a connection
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
 			defer cancel()
 			start := time.Now()
 			err = c.Close(ctx) // with a clean-up on its way
 			require.Less(t, time.Since(start), 200*time.Millisecond+slack)
-			require.ErrorIs(t, err, errEnough)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
+			if leaves {
+				require.ErrorIs(t, err, errEnough)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
 
 			require.NoError(t, l.Close())
 			<-accepted

@@ -25,7 +25,11 @@ type waiter struct {
 
 	attempt *grant   // asks the server; nil before the first request
 	place   standing // of the attempt's owner in the server's queue
+	grants
+}
 
+// grants are those that a waiter has come by.
+type grants struct {
 	given *grant // passed on in memory, not taken yet
 	got   *grant // what it leaves with
 }

@@ -33,11 +33,16 @@ type batch struct {
 	// Guarded by Group.mu.
 	deadline time.Time // then it is given up
 	look     time.Time // then it is asked whether another server has taken over; zero: never
-	left     int       // calls that were left
-	late     int       // of these, calls that got no answer in their time, or are to go elsewhere
-	begged   bool      // it was told to stop waiting for a connection
-	ended    bool      // its calls are over
-	given    bool      // it was given up
+	leavers
+	begged bool // it was told to stop waiting for a connection
+	ended  bool // its calls are over
+	given  bool // it was given up
+}
+
+// leavers are how many calls of a batch nobody waits for any more.
+type leavers struct {
+	left int // all of them
+	late int // those that got no answer in their time, or are to go elsewhere
 }
 
 // note is the first command of a pipeline. It knows when it was sent: go-redis asks

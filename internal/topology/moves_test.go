@@ -61,6 +61,7 @@ func TestUnlockWhileASlotMoves(t *testing.T) {
 					to := cluster.Another(slot)
 					move := cluster.BeginMove(slot, to)
 					s.move(cluster, move, name, "rlock_queue:"+name)
+					stalls := redistest.WatchStalls()
 					since := time.Now()
 					require.NoError(t, hold.Unlock(held))
 					unlocked := time.Since(since)
@@ -73,6 +74,8 @@ func TestUnlockWhileASlotMoves(t *testing.T) {
 							served = append(served, -1)
 						}
 					}
+					stalled := stalls.Total()
+					stalls.Stop()
 					pair := time.Now()
 					again, other := lock(t, t.Context(), two.NewLock(name))
 					locked := time.Since(pair)
@@ -81,7 +84,7 @@ func TestUnlockWhileASlotMoves(t *testing.T) {
 						unlocked.Round(time.Millisecond), served, locked.Round(time.Millisecond), time.Since(pair).Round(time.Millisecond))
 					assert.Less(t, unlocked, prompt)
 					for _, d := range served {
-						assert.True(t, d >= 0 && d < limit, "a waiter was served after %v", d)
+						assert.True(t, d >= 0 && d < limit+stalled, "a waiter was served after %v; the machine stalled for %v", d, stalled)
 					}
 					assert.Less(t, time.Since(pair), 2*prompt)
 					move.MoveKeys()
