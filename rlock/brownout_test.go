@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -37,7 +38,7 @@ func hasty(stop <-chan struct{}, n int, patience time.Duration, call func(ctx co
 }
 
 // medianGet is how long the application waits for a command of its own.
-func medianGet(t *testing.T, rdb *redis.Client, n int) time.Duration {
+func medianGet(t *testing.T, rdb redis.UniversalClient, n int) time.Duration {
 	t.Helper()
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -49,16 +50,84 @@ func medianGet(t *testing.T, rdb *redis.Client, n int) time.Duration {
 	return took[n/2]
 }
 
+// slowSite is where a brownout strikes: one server, or the masters of a cluster.
+type slowSite struct {
+	nodes   []*redis.Client   // past the proxies
+	proxies []*netfault.Proxy // one before each
+	rdb     redis.UniversalClient
+}
+
+func (s *slowSite) delay(rtt time.Duration) {
+	for _, p := range s.proxies {
+		p.Delay(rtt/2, rtt/2)
+	}
+}
+
+// locks returns the locks that somebody has.
+func (s *slowSite) locks(t *testing.T) map[string]bool {
+	there := make(map[string]bool)
+	for _, node := range s.nodes {
+		keys, err := node.Keys(t.Context(), "lock*").Result()
+		require.NoError(t, err)
+		for _, key := range keys {
+			there[key] = true
+		}
+	}
+	return there
+}
+
+// released waits until nobody has a lock, and returns after which time each was free.
+func (s *slowSite) released(t *testing.T) (after []time.Duration) {
+	start, there := time.Now(), map[string]bool{}
+	redistest.Eventually(t, "what was left behind is released", func() bool {
+		still := s.locks(t)
+		for key := range there {
+			if !still[key] {
+				after = append(after, time.Since(start))
+			}
+		}
+		there = still
+		return len(still) == 0
+	})
+	return after
+}
+
+func slowServer(t *testing.T) *slowSite {
+	srv := newServer(t)
+	proxy := netfault.New(t, srv.Addr())
+	rdb := srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	return &slowSite{[]*redis.Client{srv.Client(t)}, []*netfault.Proxy{proxy}, rdb}
+}
+
+func slowCluster(t *testing.T) *slowSite {
+	cluster := redistest.StartCluster(t, 3, 0)
+	s, by := &slowSite{}, make(map[string]string)
+	for _, node := range cluster.Nodes {
+		proxy := netfault.New(t, node.Addr())
+		s.nodes = append(s.nodes, node.Client(t))
+		s.proxies, by[node.Addr()] = append(s.proxies, proxy), proxy.Addr()
+	}
+	s.rdb = cluster.Client(t, func(o *redis.ClusterOptions) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, by[addr])
+		}
+	})
+	return s
+}
+
 // A server that answers later than callers wait: they leave, and their requests must
 // not keep the application's from being served, nor their grants the next owners
 // waiting when the server is well again.
 func TestBrownout(t *testing.T) {
 	redistest.Long(t, "compares times of a crowd")
+	for name, start := range map[string]func(*testing.T) *slowSite{"server": slowServer, "cluster": slowCluster} {
+		t.Run(name, func(t *testing.T) { brownout(t, start(t)) })
+	}
+}
+
+func brownout(t *testing.T, site *slowSite) {
 	const callers, rtt, deadline = 100, 50 * time.Millisecond, 20 * time.Millisecond
-	srv := newServer(t)
-	proxy := netfault.New(t, srv.Addr())
-	rdb := srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
-	c := clientOn(t, rdb, nil)
+	c := clientOn(t, site.rdb, nil)
 	var all sync.WaitGroup
 	for i := range callers { // the server gets to know the scripts
 		all.Go(func() {
@@ -67,14 +136,14 @@ func TestBrownout(t *testing.T) {
 		})
 	}
 	all.Wait()
-	proxy.Delay(rtt/2, rtt/2)
+	site.delay(rtt)
 
 	bare := redis.NewScript(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', 100)`)
 	stop := make(chan struct{})
 	crowd := hasty(stop, callers, deadline, func(ctx context.Context, caller, round int) {
-		_ = bare.Run(ctx, rdb, []string{"bare" + strconv.Itoa(caller)}, round).Err()
+		_ = bare.Run(ctx, site.rdb, []string{"bare" + strconv.Itoa(caller)}, round).Err()
 	})
-	beside := medianGet(t, rdb, 20)
+	beside := medianGet(t, site.rdb, 20)
 	close(stop)
 	crowd.Wait()
 
@@ -85,48 +154,28 @@ func TestBrownout(t *testing.T) {
 			_ = hold.Unlock(held)
 		}
 	})
-	get := medianGet(t, rdb, 40)
+	get := medianGet(t, site.rdb, 40)
 	most := redistest.Goroutines() - before
+	left := len(site.locks(t))
 	close(stop)
 	crowd.Wait()
-	t.Logf("GET: %v, beside bare scripts %v; %d goroutines", get, beside, most)
+	t.Logf("GET: %v, beside bare scripts %v; %d goroutines, %d locks left behind", get, beside, most, left)
 	require.LessOrEqual(t, get, 2*beside)
 	require.LessOrEqual(t, most, 5*callers)
+	require.LessOrEqual(t, left, 10*callers, "no more than can be released: 100 callers make 5,000 attempts a second")
 
-	proxy.Delay(0, 0)
+	site.delay(0)
 	stalls := redistest.WatchStalls()
 	defer stalls.Stop()
-	free := released(t, srv.Client(t), "lock*")
+	free := site.released(t)
 	slices.Sort(free)
 	if len(free) == 0 {
 		t.Skip("nothing was left behind")
 	}
 	median, last := free[len(free)/2], free[len(free)-1]
-	t.Logf("%d locks left behind, free after the server was well again: median %v, the last %v; the machine stalled for %v", len(free), median, last, stalls.Total())
+	t.Logf("%d locks free after the server was well again: median %v, the last %v; the machine stalled for %v", len(free), median, last, stalls.Total())
 	require.Less(t, median, 100*time.Millisecond+rtt+stalls.Total(), "rtt for what is on its way")
 	require.Less(t, last, 10*time.Second, "not by the end of their leases")
-}
-
-// released waits until the keys of a pattern are gone, and returns when each went.
-func released(t *testing.T, rdb *redis.Client, pattern string) (after []time.Duration) {
-	t.Helper()
-	start, there := time.Now(), map[string]bool{}
-	redistest.Eventually(t, "what was left behind is released", func() bool {
-		keys, err := rdb.Keys(t.Context(), pattern).Result()
-		require.NoError(t, err)
-		now := map[string]bool{}
-		for _, key := range keys {
-			now[key] = true
-		}
-		for key := range there {
-			if !now[key] {
-				after = append(after, time.Since(start))
-			}
-		}
-		there = now
-		return len(keys) == 0
-	})
-	return after
 }
 
 // However fast callers come and go, there are only as many goroutines as callers

@@ -143,7 +143,7 @@
 // of one kind in a pipeline become one. No request waits for others to join it. When a
 // caller gives up, its request is taken back if it was not sent yet; what a request that was
 // sent acquires is released when its answer comes. While more is left behind than a slow
-// server can release, no new attempts are sent.
+// server, or master of a cluster, can release, no new attempts are sent to it.
 //
 // # Kinds
 //

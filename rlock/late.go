@@ -78,7 +78,10 @@ func (g *grant) sweepAgain() { g.lock.client.janitor.SweepAgain(g.toSweep()) }
 
 // toSweep is what the janitor has to know of the grant.
 func (g *grant) toSweep() janitor.Leftover {
-	return janitor.Leftover{Owner: g.owner, Key: g.lock.key, Lease: g.lock.lease, Likely: g.likely(), Release: g.requestSweep}
+	return janitor.Leftover{
+		Owner: g.owner, Key: g.lock.key, Lease: g.lock.lease, Likely: g.likely(), Release: g.requestSweep,
+		Server: g.lock.client.scripts.Server(g.lock.slot),
+	}
 }
 
 // requestSweep makes one attempt to release, in the pipelines of the janitor.

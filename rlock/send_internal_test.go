@@ -87,7 +87,7 @@ func TestNestedWhileOthersAreHeldBack(t *testing.T) {
 	mu := c.NewLock("a")
 	held, hold, err := mu.Lock(t.Context())
 	require.NoError(t, err)
-	c.scripts.Hold(true)
+	c.scripts.Server("b").Hold(true)
 	_, _, err = c.NewLock("b", WithLeaseTime(time.Second)).TryLock(t.Context())
 	require.ErrorIs(t, err, ErrUnavailable)
 	inner, nested, err := mu.TryLock(held)
@@ -97,6 +97,6 @@ func TestNestedWhileOthersAreHeldBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{hold.Owner(): 1}, state.Holds, "the server was told")
 	require.NoError(t, hold.Unlock(held))
-	c.scripts.Hold(false)
+	c.scripts.Server("b").Hold(false)
 	require.NoError(t, c.Close(t.Context()))
 }

@@ -12,32 +12,43 @@ import (
 )
 
 // Janitor does the jobs of a client. They wait in a heap for their time; those that are
-// due are done at once, so that what sends them can put them into pipelines. While the
-// server is silent, a few try; the first answer brings all the others.
+// due are done at once, so that what sends them can put them into pipelines. While a
+// server is silent, a few try; its first answer brings all the others.
 //
-// Goroutines and memory are bounded. While maxReleases owners have something left that
-// should be gone by now, nothing is sent that may leave more: callers who come and go
-// faster than a slow server answers would otherwise leave more than can be released. Of
-// maxJobs owners at most something is known to be left; what is forgotten beyond that
-// ends with its lease.
+// Goroutines and memory are bounded. While maxReleases owners have something left on a
+// server that should be gone by now, nothing is sent there that may leave more: callers who
+// come and go faster than a slow server answers would otherwise leave more than can be
+// released. Of maxJobs owners at most something is known to be left; what is forgotten
+// beyond that ends with its lease.
+//
+// Each server has its own jobs: one that is silent, a node of a cluster say, neither
+// delays what was left on the others nor holds back who asks them.
 type Janitor struct {
 	Hosting
 
-	mu      sync.Mutex    // guards what follows
-	jobs    map[name]*job // nil before the first
-	due     schedule      // those of jobs that nobody does
-	busy    int           // those that somebody does
-	soon    int           // those that are not to wait
-	held    bool          // callers' requests are held back
-	hasty   bool          // the client closes: nothing waits for its time
-	trouble int           // attempts without an answer since the newest answer
-	retry   time.Time     // while there is trouble: not before
-	alarm   *time.Timer   // runs work; nil if nothing is left
+	mu    sync.Mutex       // guards what follows
+	jobs  map[name]*job    // nil before the first
+	parts map[Server]*part // those that have jobs; nil before the first
+	busy  int              // jobs that somebody does
+	hasty bool             // the client closes: nothing waits for its time
+	alarm *time.Timer      // runs work; nil if nothing is left
+}
+
+// part is the jobs of one server. Janitor.mu guards it.
+type part struct {
+	server  Server
+	jobs    int       // as many there are
+	due     schedule  // those that nobody does
+	busy    int       // those that somebody does
+	soon    int       // those that are not to wait
+	held    bool      // callers' requests are held back
+	trouble int       // attempts without an answer since the newest answer
+	retry   time.Time // while there is trouble: not before
 }
 
 const (
 	maxReleases = 128     // under way at once
-	maxProbes   = 16      // while the server does not answer
+	maxProbes   = 16      // on a server that does not answer, and on each in any case
 	maxJobs     = 1 << 14 // owners
 	maxRetry    = 50 * time.Millisecond
 	minArrival  = time.Second // of a late request; the place in a queue that it takes may outlive a short lease
@@ -47,14 +58,17 @@ const (
 // Hosting is what a [Janitor] needs of its client.
 type Hosting struct {
 	Begin, End func()                              // are called when there is something to wait for, and when there is not any more
-	Hold       func(on bool)                       // keeps back requests that may leave more behind
 	Classify   func(error) (request.Outcome, bool) // reads the error of a release
 }
+
+// Server is where something is left. Each is one value, which can be compared.
+type Server = request.Server
 
 // Leftover is what an owner may have left on a server.
 type Leftover struct {
 	Owner   string
 	Key     string                          // of the lock: that of a quorum lock and of its shares are different jobs
+	Server  Server                          // as far as is known: another may have taken over, to which Release goes then
 	Lease   time.Duration                   // after which it has ended on its own
 	Likely  bool                            // the server has said that it has something of the owner, or has not answered
 	Release func(ctx context.Context) error // made once; answered also if there was nothing
@@ -68,6 +82,7 @@ func (l Leftover) name() name { return name{l.Key, l.Owner} }
 // job is an owner to be released.
 type job struct {
 	Leftover
+	part    *part
 	at      time.Time // not before
 	until   time.Time // then the lease has ended on its own
 	again   time.Time // if set, when to do it once more
@@ -101,44 +116,61 @@ func (j *Janitor) put(l Leftover, at, until time.Time) {
 	case one == nil && len(j.jobs) >= maxJobs:
 		return
 	case one == nil:
-		if j.jobs == nil {
-			j.jobs = make(map[name]*job)
-		}
-		one = &job{Leftover: l, at: at, until: until}
-		j.jobs[l.name()] = one
-		heap.Push(&j.due, one)
+		one = j.add(l)
+		one.at = at
+		heap.Push(&one.part.due, one)
 	case one.place < 0: // it may have been sent too early
 		one.again = latest(one.again, at)
 	case at.Before(one.at):
 		one.again, one.at = latest(one.again, one.at), at
-		heap.Fix(&j.due, one.place)
+		heap.Fix(&one.part.due, one.place)
 	case at.After(time.Now()):
 		one.again = latest(one.again, at)
 	}
 	one.until, one.Likely = latest(one.until, until), one.Likely || l.Likely
-	j.hurry(one, !one.at.After(time.Now()))
+	one.hurry(!one.at.After(time.Now()))
 	j.arrange()
 }
 
+// add makes a job, which is not in a schedule yet. mu is held.
+func (j *Janitor) add(l Leftover) *job {
+	if j.jobs == nil {
+		j.jobs, j.parts = make(map[name]*job), make(map[Server]*part)
+	}
+	p := j.parts[l.Server]
+	if p == nil {
+		p = &part{server: l.Server}
+		j.parts[l.Server] = p
+	}
+	one := &job{Leftover: l, part: p}
+	j.jobs[l.name()] = one
+	p.jobs++
+	return one
+}
+
 // hurry notes whether a job is to be done soon. mu is held.
-func (j *Janitor) hurry(one *job, soon bool) {
+func (one *job) hurry(soon bool) {
+	p := one.part
 	switch {
 	case soon && !one.soon:
-		j.soon++
+		p.soon++
 	case !soon && one.soon:
-		j.soon--
+		p.soon--
 	}
 	one.soon = soon
-	if held := j.soon >= maxReleases || j.held && j.soon > maxReleases/2; held != j.held {
-		j.held = held
-		j.Hold(held)
+	if held := p.soon >= maxReleases || p.held && p.soon > maxReleases/2; held != p.held {
+		p.held = held
+		p.server.Hold(held)
 	}
 }
 
 // drop forgets a job. mu is held.
 func (j *Janitor) drop(one *job) {
+	one.hurry(false)
 	delete(j.jobs, one.name())
-	j.hurry(one, false)
+	if one.part.jobs--; one.part.jobs == 0 {
+		delete(j.parts, one.part.server)
+	}
 }
 
 func latest(a, b time.Time) time.Time {
@@ -174,48 +206,57 @@ func (j *Janitor) arrange() {
 
 // pause is how long nothing is to be done. mu is held.
 func (j *Janitor) pause() time.Duration {
-	if j.busy >= j.width() || len(j.due) == 0 {
-		return time.Hour // the end of a job rouses
+	least := time.Hour // the end of a job rouses
+	for _, p := range j.parts {
+		least = min(least, j.pauseOn(p))
 	}
-	first := j.due[0]
+	return least
+}
+
+// pauseOn is how long nothing is to be done on a server. mu is held.
+func (j *Janitor) pauseOn(p *part) time.Duration {
+	if len(p.due) == 0 || p.busy >= maxProbes && (p.trouble > 0 || j.busy >= maxReleases) {
+		return time.Hour
+	}
+	first := p.due[0]
 	at := first.at
 	if j.hasty && !first.tried {
 		at = time.Time{}
 	}
-	if j.trouble > 0 {
-		at = latest(at, j.retry)
+	if p.trouble > 0 {
+		at = latest(at, p.retry)
 	}
 	return max(time.Until(at), 0)
-}
-
-// width is how many releases may be under way. mu is held.
-func (j *Janitor) width() int {
-	if j.trouble > 0 {
-		return maxProbes
-	}
-	return maxReleases
 }
 
 // work starts what is due.
 func (j *Janitor) work() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for len(j.jobs) > 0 && j.pause() == 0 {
-		one := heap.Pop(&j.due).(*job)
-		if time.Now().After(one.until) && (one.tried || j.trouble > 0) {
+	for _, p := range j.parts {
+		j.workOn(p)
+	}
+	if j.alarm != nil {
+		j.arrange()
+	}
+}
+
+// workOn starts what is due on a server. mu is held.
+func (j *Janitor) workOn(p *part) {
+	for j.pauseOn(p) == 0 {
+		one := heap.Pop(&p.due).(*job)
+		if time.Now().After(one.until) && (one.tried || p.trouble > 0) {
 			j.drop(one)
 			continue
 		}
 		one.place = -1
+		p.busy++
 		j.busy++
 		j.Begin()
 		go func() {
 			defer j.End()
 			j.do(one)
 		}()
-	}
-	if j.alarm != nil {
-		j.arrange()
 	}
 }
 
@@ -227,33 +268,34 @@ func (j *Janitor) do(one *job) {
 	o, final := j.Classify(one.Release(context.Background()))
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := time.Now()
+	now, p := time.Now(), one.part
 	one.tried = true
+	p.busy--
 	j.busy--
 	if o == request.Answered || final {
-		j.trouble = 0
+		p.trouble = 0
 	}
 	switch {
 	case o != request.Answered && final && one.Likely:
 		one.at = now.Add(request.BackOff(one.refused))
 		one.refused++
-		heap.Push(&j.due, one)
-		j.hurry(one, false)
+		heap.Push(&p.due, one)
+		one.hurry(false)
 	case o == request.Answered || final:
 		if one.again.IsZero() {
 			j.drop(one)
 			break
 		}
 		one.at, one.again, one.tried = one.again, time.Time{}, false
-		heap.Push(&j.due, one)
-		j.hurry(one, !one.at.After(now))
+		heap.Push(&p.due, one)
+		one.hurry(!one.at.After(now))
 	default:
-		if !now.Before(j.retry) { // of several at once, one counts
-			j.retry = now.Add(min(request.BackOff(j.trouble), maxRetry))
-			j.trouble++
+		if !now.Before(p.retry) { // of several at once, one counts
+			p.retry = now.Add(min(request.BackOff(p.trouble), maxRetry))
+			p.trouble++
 		}
 		one.at = now
-		heap.Push(&j.due, one)
+		heap.Push(&p.due, one)
 	}
 	j.arrange()
 }

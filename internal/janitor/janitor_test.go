@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -21,14 +22,17 @@ const lease = 30 * time.Second
 
 var errSilent = errors.New("no answer")
 
-// host is a client with a janitor, and a server that answers unless it is silent.
+// host is a client with a janitor, and a server.
 type host struct {
 	Janitor
-	t     *testing.T
+	*place
 	start time.Time
 	takes time.Duration // an answer
 	open  sync.WaitGroup
+}
 
+// place is a server that answers unless it is silent.
+type place struct {
 	mu     sync.Mutex // guards what follows
 	silent bool
 	held   []bool                     // what Hold was called with
@@ -37,11 +41,15 @@ type host struct {
 	most   int                        // at once
 }
 
-func newHost(t *testing.T) *host {
-	h := &host{t: t, start: time.Now(), sent: make(map[string][]time.Duration)}
+// Hold is called with the janitor's mutex held.
+func (p *place) Hold(on bool) { p.held = append(p.held, on) }
+
+func newPlace() *place { return &place{sent: make(map[string][]time.Duration)} }
+
+func newHost() *host {
+	h := &host{place: newPlace(), start: time.Now()}
 	h.Hosting = Hosting{
 		Begin: func() { h.open.Add(1) }, End: h.open.Done,
-		Hold: func(on bool) { h.held = append(h.held, on) },
 		Classify: func(err error) (request.Outcome, bool) {
 			if err != nil {
 				return request.Unknown, false
@@ -52,19 +60,21 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// left is what an owner has left; Hold is called with the janitor's mutex held.
-func (h *host) left(owner string) Leftover {
-	return Leftover{Owner: owner, Lease: lease, Release: func(context.Context) error {
-		h.mu.Lock()
-		h.sent[owner] = append(h.sent[owner], time.Since(h.start))
-		h.inside++
-		h.most = max(h.most, h.inside)
-		silent := h.silent
-		h.mu.Unlock()
+// left is what an owner has left on the server.
+func (h *host) left(owner string) Leftover { return h.leftOn(h.place, owner) }
+
+func (h *host) leftOn(p *place, owner string) Leftover {
+	return Leftover{Owner: owner, Server: p, Lease: lease, Release: func(context.Context) error {
+		p.mu.Lock()
+		p.sent[owner] = append(p.sent[owner], time.Since(h.start))
+		p.inside++
+		p.most = max(p.most, p.inside)
+		silent := p.silent
+		p.mu.Unlock()
 		time.Sleep(h.takes)
-		h.mu.Lock()
-		h.inside--
-		h.mu.Unlock()
+		p.mu.Lock()
+		p.inside--
+		p.mu.Unlock()
 		if silent {
 			return errSilent
 		}
@@ -72,17 +82,17 @@ func (h *host) left(owner string) Leftover {
 	}}
 }
 
-func (h *host) answers(yes bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.silent = !yes
+func (p *place) answers(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = !yes
 }
 
 // One owner has one job, however often it is asked for, and what may arrive later is
 // looked for once.
 func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost(t)
+		h := newHost()
 		h.takes = time.Second
 		for range 10 {
 			h.SweepAgain(h.left("me:1"))
@@ -90,8 +100,9 @@ func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 		}
 		h.open.Wait()
 		require.Equal(t, []time.Duration{0, lease / 3}, h.sent["me:1"])
-		require.Zero(t, h.soon)
 		require.Empty(t, h.jobs)
+		require.Empty(t, h.parts)
+		require.Empty(t, h.held)
 	})
 }
 
@@ -99,7 +110,7 @@ func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 // share on one server.
 func TestFakeTimeOneJobForEachLockOfAnOwner(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost(t)
+		h := newHost()
 		for _, key := range []string{"quorum", "share", "quorum"} {
 			left := h.left("me:1")
 			left.Key = key
@@ -115,7 +126,7 @@ func TestFakeTimeOneJobForEachLockOfAnOwner(t *testing.T) {
 func TestFakeTimeArrivalAfterAnyLease(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{100 * time.Millisecond: minArrival, 24 * time.Hour: maxArrival} {
 		redistest.Bubble(t, func(t *testing.T) {
-			h := newHost(t)
+			h := newHost()
 			left := h.left("me:1")
 			left.Lease = lease
 			h.SweepAgain(left)
@@ -128,7 +139,7 @@ func TestFakeTimeArrivalAfterAnyLease(t *testing.T) {
 // The end of the lease ends what no release could.
 func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost(t)
+		h := newHost()
 		h.answers(false)
 		h.Sweep(h.left("me:1"), time.Now().Add(lease))
 		h.open.Wait()
@@ -141,7 +152,7 @@ func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
 // but not to a server that is silent.
 func TestFakeTimeTooLate(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost(t)
+		h := newHost()
 		h.Sweep(h.left("me:1"), time.Now().Add(-time.Second))
 		h.open.Wait()
 		require.Len(t, h.sent["me:1"], 1)
@@ -162,7 +173,7 @@ func TestFakeTimeTooLate(t *testing.T) {
 func TestFakeTimeBacklog(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		const owners = 1000
-		h := newHost(t)
+		h := newHost()
 		h.takes = time.Millisecond
 		h.answers(false)
 		for n := range owners {
@@ -170,14 +181,14 @@ func TestFakeTimeBacklog(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, []bool{true}, h.held)
-		h.mu.Lock()
+		h.place.mu.Lock()
 		h.most = 0
-		h.mu.Unlock()
+		h.place.mu.Unlock()
 		time.Sleep(time.Second)
-		h.mu.Lock()
+		h.place.mu.Lock()
 		require.Positive(t, h.most)
 		require.LessOrEqual(t, h.most, maxProbes)
-		h.mu.Unlock()
+		h.place.mu.Unlock()
 
 		h.answers(true)
 		began := time.Now()
@@ -190,6 +201,34 @@ func TestFakeTimeBacklog(t *testing.T) {
 	})
 }
 
+// What was left on a server that is silent delays nothing on another, and holds nobody
+// back there.
+func TestFakeTimeSilentBesideAnother(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		const owners = 1000
+		h, other := newHost(), newPlace()
+		h.takes = time.Millisecond
+		h.answers(false)
+		for n := range owners {
+			h.Sweep(h.left(strconv.Itoa(n)), time.Now().Add(lease))
+		}
+		time.Sleep(time.Second)
+		for n := range maxReleases - 1 {
+			h.Sweep(h.leftOn(other, strconv.Itoa(n)+"b"), time.Now().Add(lease))
+		}
+		time.Sleep(maxReleases / maxProbes * h.takes)
+		synctest.Wait()
+		require.Len(t, other.sent, maxReleases-1)
+		require.Empty(t, other.held)
+		require.Equal(t, []bool{true}, h.held)
+		h.open.Wait()
+		require.Equal(t, []bool{true, false}, h.held)
+		require.LessOrEqual(t, h.most, maxReleases)
+		require.Empty(t, h.parts)
+		require.Zero(t, h.busy)
+	})
+}
+
 // A server that refuses is asked again while it is likely to have something, also when the
 // client closes, and nobody else waits for that.
 func TestFakeTimeRefused(t *testing.T) {
@@ -199,7 +238,7 @@ func TestFakeTimeRefused(t *testing.T) {
 	}{{"likely", true, false}, {"likely, and closing", true, true}, {"perhaps nothing", false, false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
-				h := newHost(t)
+				h := newHost()
 				h.Classify = func(err error) (request.Outcome, bool) {
 					if err != nil {
 						return request.Unknown, true
@@ -231,7 +270,7 @@ func TestFakeTimeRefused(t *testing.T) {
 // Flush does at once what waits for its time.
 func TestFakeTimeFlush(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost(t)
+		h := newHost()
 		h.SweepAgain(h.left("me:1"))
 		time.Sleep(time.Second)
 		h.Flush()
@@ -243,7 +282,7 @@ func TestFakeTimeFlush(t *testing.T) {
 // Memory is bounded: what is forgotten ends with its lease.
 func TestFakeTimeTooManyOwners(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost(t)
+		h := newHost()
 		for n := range maxJobs + 10 {
 			h.SweepAgain(h.left(strconv.Itoa(n)))
 		}

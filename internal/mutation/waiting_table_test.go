@@ -225,8 +225,13 @@ var ofWaiting = []mutation{
 	},
 	{
 		"nothing is released when the lease should be over", "internal/janitor/janitor.go",
-		"&& (one.tried || j.trouble > 0)", "",
+		"&& (one.tried || p.trouble > 0)", "",
 		"internal/janitor", "TestFakeTimeTooLate", quick,
+	},
+	{
+		"nobody is held back from a cluster", "internal/request/masters.go",
+		"if g := m.group(key); g != nil {\n\t\treturn g", "if g := m.group(key); false {\n\t\treturn g",
+		"internal/request", "TestFakeTimeHoldOfOneMaster", quick,
 	},
 	{
 		"a server that has become near keeps its many senders", "internal/request/group.go",

@@ -21,11 +21,13 @@ type Carrier interface {
 	// Pipeline is that of the client.
 	Pipeline() redis.Pipeliner
 
-	// Hold keeps calls back that may leave something behind, as their terms say, until it
-	// is called again without on. Those to a cluster go on: one node that is
-	// silent must not keep back what is for the others.
-	Hold(on bool)
+	// Server is the one that calls with a key go to, as far as is known. It does not wait.
+	Server(key string) Server
 }
+
+// Server is one that a [Carrier] sends to. Hold keeps calls to it back that may leave
+// something behind, as their terms say, until it is called again without on.
+type Server interface{ Hold(on bool) }
 
 // Runner sends commands. Every redis.UniversalClient is one.
 type Runner interface {

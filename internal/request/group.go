@@ -261,7 +261,10 @@ func (g *Group) lone(b *batch) {
 	g.carry(b)
 }
 
-// Hold implements [Carrier].
+// Server implements [Carrier].
+func (g *Group) Server(string) Server { return g }
+
+// Hold implements [Server].
 func (g *Group) Hold(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

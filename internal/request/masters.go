@@ -48,8 +48,20 @@ func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
 	return m
 }
 
-// Hold implements [Carrier].
-func (m *Masters) Hold(bool) {}
+// Server implements [Carrier]. Each master is one, so that nobody is held back because of
+// what was left on another.
+func (m *Masters) Server(key string) Server {
+	if g := m.group(key); g != nil {
+		return g
+	}
+	return nowhere{}
+}
+
+// nowhere is the server of a key as long as the client has no map. What goes by itself is
+// not held back.
+type nowhere struct{}
+
+func (nowhere) Hold(bool) {}
 
 func (m *Masters) process(c *Call) error {
 	bound, until := c.terms.Bound, time.Now().Add(c.terms.Bound)
@@ -130,11 +142,11 @@ func (m *Masters) newGroup(node *redis.Client, key string) *Group {
 	return g
 }
 
-// unused tells whether nothing of a group is under way.
+// unused tells whether nothing of a group is under way or held back.
 func (g *Group) unused() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.ready.n+g.held.n+len(g.open)+g.starting == 0
+	return !g.hold && g.ready.n+g.held.n+len(g.open)+g.starting == 0
 }
 
 // alone sends a command by itself, by the client of the cluster.

@@ -77,7 +77,11 @@ func (f *fake) sizes(addr string) []int {
 }
 
 func (f *fake) ask(ctx context.Context, key, name string) error {
-	c := f.Call(Terms{Key: key, Bound: time.Minute})
+	return f.askOn(ctx, Terms{Key: key, Bound: time.Minute}, name)
+}
+
+func (f *fake) askOn(ctx context.Context, terms Terms, name string) error {
+	c, key := f.Call(terms), terms.Key
 	defer c.Put()
 	cmd := redis.NewCmd(ctx, name, key)
 	cmd.SetFirstKeyPos(1)
@@ -144,6 +148,45 @@ func TestFakeTimeSilentMaster(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(2 * time.Hour)
+		f.idle(t)
+	})
+}
+
+// Calls that may leave something behind are held back from the master that has too much of
+// it, and from no other; also from one that was asked for the first time since then.
+func TestFakeTimeHoldOfOneMaster(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t)
+		f.Server("c").Hold(true) // there is no map yet: that holds nothing
+		f.Server("c").Hold(false)
+		require.NoError(t, f.ask(t.Context(), "b", "first"))
+		crowded := f.Server("c")
+		crowded.Hold(true)
+		require.Same(t, crowded, f.Server("c"))
+		leaves := func(key string) error {
+			return f.askOn(t.Context(), Terms{Key: key, Bound: time.Second, Leaves: true}, "leaves")
+		}
+		for _, key := range []string{"b", "d"} {
+			require.NoError(t, leaves(key))
+		}
+		require.NoError(t, f.ask(t.Context(), "c", "release"))
+		require.Equal(t, ErrCrowded, leaves("c"))
+		require.False(t, f.line("10.0.0.2:1").asked("leaves"))
+
+		f.mu.Lock()
+		f.owners[1] = "10.0.0.4:1"
+		f.mu.Unlock()
+		f.Reload()
+		require.NoError(t, leaves("c"), "another has taken over")
+		require.True(t, f.line("10.0.0.4:1").asked("leaves"))
+		require.Len(t, f.groups, 4, "one that holds back is not forgotten")
+		f.mu.Lock()
+		f.owners[1] = "10.0.0.2:1"
+		f.mu.Unlock()
+		f.Reload()
+		require.Equal(t, ErrCrowded, leaves("c"))
+		time.AfterFunc(time.Second/2, func() { crowded.Hold(false) })
+		require.NoError(t, leaves("c"))
 		f.idle(t)
 	})
 }
