@@ -28,6 +28,9 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	}
 	if err := g.setCount(wait, p); err != nil {
 		g.retract(hold)
+		if ownershipEnded(ctx) { // what it was nested in was unlocked meanwhile
+			err = l.tooLate(ctx)
+		}
 		return ctx, nil, err
 	}
 	return held, hold, nil

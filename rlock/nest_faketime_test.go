@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -31,6 +32,60 @@ func TestFakeTimeOwnershipEndsMeanwhile(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 			require.NotErrorIs(t, err, rlock.ErrUnavailable)
 		})
+	}
+}
+
+// So it is for a nested call of the same lock. It owns the lock as well until it fails, so
+// that the outer Unlock does not end the context, but its own end does.
+func TestFakeTimeOwnershipEndsUnderANestedCall(t *testing.T) {
+	const lease = 15 * time.Second
+	for name, tt := range map[string]struct {
+		call func(*rlock.Lock, context.Context) (context.Context, *rlock.Hold, error)
+		want error
+		in   time.Duration
+	}{
+		"TryLock": {(*rlock.Lock).TryLock, rlock.ErrUnlocked, 2 * time.Second},
+		"TryLockFor": {func(mu *rlock.Lock, ctx context.Context) (context.Context, *rlock.Hold, error) {
+			return mu.TryLockFor(ctx, 4*time.Second)
+		}, rlock.ErrUnlocked, 4 * time.Second},
+		"Lock": {(*rlock.Lock).Lock, rlock.ErrLeaseLost, lease},
+	} {
+		for _, unlocked := range []bool{true, false} {
+			for _, replies := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, " unlocked ", unlocked, " executed ", replies), func(t *testing.T) {
+					redistest.Bubble(t, func(t *testing.T) {
+						f := newFakeRedis(t)
+						mu := f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a")
+						ctx, hold := lock(t, t.Context(), mu)
+						f.deafDown.Store(replies)
+						f.deafUp.Store(!replies)
+						var all sync.WaitGroup
+						if unlocked {
+							all.Go(func() {
+								time.Sleep(time.Millisecond)
+								_ = hold.Unlock(t.Context())
+							})
+						}
+						began := time.Now()
+						got, _, err := tt.call(mu, ctx)
+						require.LessOrEqual(t, time.Since(began), tt.in)
+						require.Equal(t, ctx, got)
+						if unlocked || tt.want == rlock.ErrLeaseLost {
+							require.ErrorIs(t, err, tt.want)
+							require.NotErrorIs(t, err, rlock.ErrUnavailable)
+							require.ErrorIs(t, context.Cause(ctx), tt.want)
+						} else {
+							require.ErrorIs(t, err, rlock.ErrUnavailable)
+							require.NoError(t, ctx.Err())
+						}
+						all.Wait()
+						f.heal()
+						_ = hold.Unlock(t.Context())
+						redistest.Eventually(t, "the lock is free", func() bool { return !f.Exists("a") })
+					})
+				})
+			}
+		}
 	}
 }
 

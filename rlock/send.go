@@ -132,15 +132,22 @@ func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-ch
 // attempt, if there was one. If the ownership that ctx stood for has ended, that is
 // why there is no answer, and Redis need not be at fault.
 func (l *Lock) givenUp(ctx context.Context, trouble error) error {
-	switch cause := context.Cause(ctx); {
+	switch {
 	case ctx.Err() == nil:
 		return &lockError{l.name, ErrClosed, trouble}
-	case errors.Is(cause, ErrUnlocked), errors.Is(cause, ErrLeaseLost):
+	case ownershipEnded(ctx):
 		return l.tooLate(ctx)
 	case trouble == nil:
 		return &lockError{l.name, ErrUnavailable, fmt.Errorf("no answer: %w", ended(ctx))}
 	}
 	return &lockError{l.name, ErrUnavailable, fmt.Errorf("%w; last error: %w", ended(ctx), advise(trouble))}
+}
+
+// ownershipEnded tells whether ctx is over because a lock that it stood for was unlocked or
+// lost.
+func ownershipEnded(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrLeaseLost)
 }
 
 // advise adds to a refusal what an operator can do about it.
