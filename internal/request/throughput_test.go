@@ -90,7 +90,7 @@ func rates(t *testing.T, goroutines int, stall time.Duration) (before, after int
 func TestFakeTimeThroughputAfterAStall(t *testing.T) {
 	redistest.Long(t, "10 s of computing")
 	best := int64(0)
-	for _, n := range []int{1, 64, 512, 1024, 4096} {
+	for _, n := range []int{1, 64, 512, 768, 1024, 4096} {
 		for _, stall := range []time.Duration{100 * time.Millisecond, 3 * time.Second} {
 			before, after := rates(t, n, stall)
 			t.Logf("%d goroutines: %d, %d after %v", n, before, after, stall)
