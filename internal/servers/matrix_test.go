@@ -66,7 +66,9 @@ func TestServers(t *testing.T) {
 			delete(missing, name)
 		}
 	}
+	all := !short || os.Getenv("CI") != "" // documents say of all of them that they are tested
 	if len(missing) == len(servers) {
+		require.False(t, all, "none could be fetched")
 		t.Skip("none could be fetched")
 	}
 	b := build(t, short)
@@ -105,7 +107,9 @@ func TestServers(t *testing.T) {
 		})
 	}
 	fmt.Printf("\n%s", &table)
-	require.True(t, short || len(missing) == 0, "documents say of all of them that they are tested")
+	if all {
+		require.Empty(t, missing, "they have to be tested")
+	}
 }
 
 // built are the test binaries, which are the same for each server.
