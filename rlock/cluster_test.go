@@ -2,6 +2,8 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -173,6 +175,8 @@ func TestReplicasAreNotAsked(t *testing.T) {
 		old := cluster.Nodes[i] // each time another, as nobody votes for a new one twice in a short time
 		t.Run([]string{"ReadOnly", "RouteByLatency", "RouteRandomly"}[i], func(t *testing.T) {
 			c := clientOn(t, cluster.Client(t, edit), nil)
+			one := clientOn(t, cluster.Client(t, edit), &rlock.Options{LeaseTime: renewSoon})
+			another := clientOn(t, cluster.Client(t, edit), &rlock.Options{LeaseTime: renewSoon})
 			use := func() {
 				t.Helper()
 				var wg sync.WaitGroup
@@ -182,6 +186,9 @@ func TestReplicasAreNotAsked(t *testing.T) {
 					} {
 						wg.Go(func() { assert.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil })) })
 					}
+				}
+				for i := range 12 {
+					wg.Go(func() { assert.NoError(t, everyRequest(t.Context(), one, another, strconv.Itoa(i))) })
 				}
 				wg.Wait()
 			}
@@ -202,4 +209,76 @@ func TestReplicasAreNotAsked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// renewSoon is a lease that is renewed for the first time after a second at the latest.
+const renewSoon = 3 * time.Second
+
+// everyRequest has two clients make what requests there are.
+func everyRequest(ctx context.Context, one, another *rlock.Client, name string) error {
+	var all []error
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, f := range []func() error{
+		func() error {
+			return waitedFor(ctx, one.NewLock(name, rlock.WithFencing()), another.NewLock(name, rlock.WithFencing()))
+		},
+		func() error { return waitedFor(ctx, one.NewFairLock("fair"+name), another.NewFairLock("fair"+name)) },
+		func() error {
+			return waitedFor(ctx, one.NewRWLock("1w"+name).Writer(), another.NewRWLock("1w"+name).Writer())
+		},
+		func() error {
+			return waitedFor(ctx, one.NewRWLock("2w"+name).Writer(), another.NewRWLock("2w"+name).Reader())
+		},
+		func() error {
+			return waitedFor(ctx, one.NewRWLock("3w"+name).Reader(), another.NewRWLock("3w"+name).Writer())
+		},
+		func() error { // in one slot, and in two
+			slot := rlock.NewMultiLock(one.NewLock("{m"+name+"}1"), one.NewLock("{m"+name+"}2"))
+			slots := rlock.NewMultiLock(one.NewLock("1m"+name), one.NewLock("2m"+name))
+			return slot.Do(ctx, func(ctx context.Context) error { return slots.Do(ctx, func(context.Context) error { return nil }) })
+		},
+	} {
+		wg.Go(func() {
+			err := f()
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, err)
+		})
+	}
+	wg.Wait()
+	return errors.Join(all...)
+}
+
+// waitedFor locks a lock, also nested, until it was renewed and the other waits for it, and
+// hands it over.
+func waitedFor(ctx context.Context, mu, other *rlock.Lock) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_, nested, err := mu.Lock(held)
+	if err != nil {
+		return err
+	}
+	if err := nested.Unlock(held); err != nil {
+		return err
+	}
+	waiter := make(chan error, 1)
+	go func() {
+		waiter <- other.Do(ctx, func(ctx context.Context) error {
+			if token := other.Token(ctx); token < hold.Token() || token == hold.Token() && token > 0 {
+				return fmt.Errorf("token %d after %d", token, hold.Token())
+			}
+			return nil
+		})
+	}()
+	for until := hold.Until(); !hold.Until().After(until); time.Sleep(5 * time.Millisecond) {
+		if held.Err() != nil {
+			return context.Cause(held)
+		}
+	}
+	return errors.Join(hold.Unlock(held), <-waiter)
 }
