@@ -25,41 +25,62 @@ func TestDeadNextInLine(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			srv := newServer(t)
-			teach(t, srv)
 			rdb := srv.Client(t)
-			held, hold := lock(t, t.Context(), lockOf(newClient(t, srv, nil), kind))
-			child := redistest.Spawn(t, "waiters", srv.Addr(), kind, "5")
-			child.Expect("waiting", 10*time.Second)
-			awaitHearing(t, rdb, "a", tickets)
-			w := begin(t.Context(), lockOf(newClient(t, srv, nil), kind))
-			awaitHearing(t, rdb, "a", tickets+1)
-			child.Kill()
-			redistest.Eventually(t, "its connections are gone", func() bool {
-				return len(rdb.PubSubChannels(t.Context(), "rlock_channel:*").Val()) == 1
+			deadNextInLine(t, srv, kind, tickets, srv.Addr(), func() redis.UniversalClient { return srv.Client(t) }, func(ctx context.Context) []string {
+				return rdb.PubSubChannels(ctx, "rlock_channel:*").Val()
 			})
-			m := srv.Monitor(t)
-			began := time.Now()
-			require.NoError(t, hold.Unlock(held))
-			held, hold = w.acquired(t)
-			t.Logf("served after %v", time.Since(began))
-			var scripts []string
-			for _, c := range m.Commands() {
-				if c.Client != "lua" && strings.HasPrefix(strings.ToLower(c.Args[0]), "eval") {
-					scripts = append(scripts, c.Args[0])
-				}
-			}
-			m.Stop()
-			require.Less(t, time.Since(began), longestClaim-time.Second)
-			require.Len(t, scripts, 1, "the release: %v", scripts)
-			require.NoError(t, hold.Unlock(held))
-			requireNothing(t, rdb, "a")
+		})
+		t.Run(kind+", sharded", func(t *testing.T) {
+			redistest.Since7(t, "sharded channels")
+			t.Parallel()
+			cluster := redistest.StartCluster(t, 3, 0)
+			owner := cluster.Owner(cluster.Slot("a"))
+			rdb := owner.Client(t)
+			deadNextInLine(t, owner, kind, tickets, "cluster "+owner.Addr(), func() redis.UniversalClient { return cluster.Client(t) }, func(ctx context.Context) []string {
+				return rdb.PubSubShardChannels(ctx, "rlock_channel:*").Val()
+			})
 		})
 	}
 }
 
+// deadNextInLine kills waiters with so many tickets for a lock that srv has. channels are
+// those on which clients wait for messages.
+func deadNextInLine(t *testing.T, srv *redistest.Server, kind string, tickets int, address string, connect func() redis.UniversalClient, channels func(context.Context) []string) {
+	teach(t, srv)
+	rdb := connect()
+	held, hold := lock(t, t.Context(), lockOf(clientOn(t, connect(), nil), kind))
+	child := redistest.Spawn(t, "waiters", address, kind, "5")
+	child.Expect("waiting", 10*time.Second)
+	awaitHearing(t, rdb, "a", tickets)
+	w := begin(t.Context(), lockOf(clientOn(t, connect(), nil), kind))
+	awaitHearing(t, rdb, "a", tickets+1)
+	require.Len(t, channels(t.Context()), 2)
+	child.Kill()
+	redistest.Eventually(t, "its connections are gone", func() bool { return len(channels(t.Context())) == 1 })
+	m := srv.Monitor(t)
+	began := time.Now()
+	require.NoError(t, hold.Unlock(held))
+	held, hold = w.acquired(t)
+	t.Logf("served after %v", time.Since(began))
+	var scripts []string
+	for _, c := range m.Commands() {
+		if c.Client != "lua" && strings.HasPrefix(strings.ToLower(c.Args[0]), "eval") {
+			scripts = append(scripts, c.Args[0])
+		}
+	}
+	m.Stop()
+	require.Less(t, time.Since(began), longestClaim-time.Second)
+	require.Len(t, scripts, 1, "the release: %v", scripts)
+	require.NoError(t, hold.Unlock(held))
+	requireNothing(t, rdb, "a")
+}
+
 // waiters is a process with goroutines that wait for a lock.
 func waiters(args []string) {
-	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: args[0]}))
+	if node, ok := strings.CutPrefix(args[0], "cluster "); ok {
+		rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node}})
+	}
 	c, err := rlock.New(rdb, nil)
 	if err != nil {
 		panic(err)
