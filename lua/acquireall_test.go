@@ -21,7 +21,7 @@ func three(n string) []lua.Wanted {
 }
 
 func TestAcquireAll(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		first, err := lua.AcquireAll(t.Context(), rdb, three(""))
 		require.NoError(t, err)
 		require.True(t, first.Acquired)
@@ -56,7 +56,7 @@ func TestAcquireAll(t *testing.T) {
 
 // What is not a lock, or does not count, is not touched, and nothing is taken.
 func TestAcquireAllConflicts(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		for _, key := range []string{"{k}3", "{k}tokens"} {
 			require.NoError(t, rdb.RPush(t.Context(), key, "x").Err())
 			_, err := lua.AcquireAll(t.Context(), rdb, three(""))
@@ -72,7 +72,7 @@ func TestAcquireAllConflicts(t *testing.T) {
 // Floors may be delivered twice, late and in any order: the counter is the largest,
 // and the next token greater.
 func TestFloor(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		g := fenced("me:1")
 		ahead := serverMicros(t, rdb) + time.Hour.Microseconds()
 		for _, floor := range []int64{ahead - 5, ahead, ahead, ahead - 5, 1} {

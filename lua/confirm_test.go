@@ -13,7 +13,7 @@ import (
 
 // Confirmations travel among renewals, and each has its own answer.
 func TestConfirmationsAmongRenewals(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		put(t, rdb, "lock", "me:1=2 10s")
 		for range 2 { // the server learns the scripts in the first round
 			errs := lua.Renew(t.Context(), rdb, []lua.Renewal{

@@ -93,7 +93,7 @@ func TestAnswers(t *testing.T) {
 		{"inspect 20s", "other:1=2", "map[other:1:2], no end, 1 waiting", "other:1=2", "map[other:1:2], no end, 1 waiting", false},
 		{"inspect 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 	}
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		g := grant("me:1")
 		heard := listen(t, rdb, lua.UnlockChannel(g.Key))
 		for i, tc := range slices.Concat(table, table) {
@@ -125,7 +125,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestConflictNamesKeyAndType(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		put(t, rdb, "lock", "list")
 		_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), time.Minute, 0)
 		var conflict *lua.ConflictError

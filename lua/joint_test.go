@@ -86,7 +86,7 @@ func teach(t *testing.T, rdb *redis.Client) {
 
 // Who joins others gets what one would get alone, whatever becomes of the others.
 func TestJoined(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		for range 2 { // the second time the server knows the script
 			put(t, rdb, "held", "other:1=2 10s")
 			put(t, rdb, "endless", "other:1=2")

@@ -264,7 +264,7 @@ var courses = map[string][]string{
 func TestCourses(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(string) lua.Grant{"plain": grant, "fenced": fenced, "fair": fair, "{lock}": named("{lock}"), "{lock}::": named("{lock}::")}
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		if strings.HasSuffix(t.Name(), "embedded") {
 			redistest.Long(t, "8 s of computing")
 		}

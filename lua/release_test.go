@@ -50,7 +50,7 @@ func acquire(t *testing.T, rdb *redis.Client, g lua.Grant) {
 // A repeated release tells whom the first may have granted the lock to only if that is
 // so: not what else the key holds.
 func TestReleaseOfWhatIsNoLock(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		for _, verb := range [][]any{{"set", "lock", "x"}, {"hset", "lock", "colour", "1"}, {"hset", "lock", own("b:5"), "1", own("b:6"), "1"}} {
 			w := newWaiters(t, rdb, grant)
 			w.do(rdb, "uuid:7 takes")

@@ -67,7 +67,7 @@ var retained = map[string][]string{
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(string) lua.Grant{"plain": grant, "fenced": fenced, "fair": fair, "{lock}": named("{lock}"), "{lock}::": named("{lock}::")}
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		for kind, lock := range kinds {
 			for name, course := range retained {
 				for _, again := range []bool{false, true} {

@@ -13,7 +13,7 @@ import (
 // Tokens of writers grow; a reader has that of the newest writer, and a first one
 // before any writer.
 func TestReadWriteTokens(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		fenced := func(owner string) lua.RW {
 			g := rw(owner)
 			g.Counter = "redisson_lock_token:{lock}"

@@ -201,7 +201,7 @@ func TestReadWriteAnswers(t *testing.T) {
 		{"force of a writer", request("force"), writing("b:1", 20*s), "was held: true", "", "was held: false", []string{"1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+			onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 				heard := listen(t, rdb, rw("").Channel)
 				tc.before(t, rdb)
 				require.Equal(t, tc.answer, tc.call.deliver(t, rdb))
@@ -218,7 +218,7 @@ func TestReadWriteAnswers(t *testing.T) {
 func TestReadWriteConflicts(t *testing.T) {
 	for _, before := range []string{"string", "list", "me:1=1 10s", "name=bob"} {
 		t.Run(before, func(t *testing.T) {
-			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+			onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 				put(t, rdb, "lock", before)
 				for _, script := range []string{"read", "write", "try", "force"} {
 					answer := rwRequest{script: script, owner: "me:1", lease: time.Minute}.deliver(t, rdb)
@@ -235,7 +235,7 @@ func TestReadWriteConflicts(t *testing.T) {
 			})
 		})
 	}
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) { // an application's hash that looks like one, at first
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) { // an application's hash that looks like one, at first
 		require.NoError(t, rdb.HSet(t.Context(), "lock", "mode", "read", "name", "bob").Err())
 		for _, script := range []string{"read", "write"} {
 			require.Contains(t, rwRequest{script: script, owner: "me:1", lease: time.Minute}.deliver(t, rdb), "refused, no end")
@@ -296,7 +296,7 @@ func TestReadWriteIntentConflicts(t *testing.T) {
 }
 
 func TestReadWriteInspect(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		putWriter(t, rdb, "a:1", time.Minute)
 		require.NoError(t, rdb.HSet(t.Context(), "lock", "a:1", 2).Err())
 		s, err := lua.InspectRW(t.Context(), rdb, rw(""))

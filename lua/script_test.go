@@ -108,7 +108,7 @@ func TestSentTwice(t *testing.T) {
 }
 
 func TestUnknownScript(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		for name, call := range calls {
 			t.Run(name, func(t *testing.T) {
 				put(t, rdb, "lock", "me:1=3 10s")
@@ -127,7 +127,7 @@ func TestUnknownScript(t *testing.T) {
 // again, those before it are not.
 func TestUnknownScriptInBatch(t *testing.T) {
 	t.Parallel()
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		due := make([]lua.Renewal, 300)
 		want := make([]error, len(due))
 		for i := range due {

@@ -24,6 +24,15 @@ func onBothServers(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("embedded", func(t *testing.T) { test(t, rlocktest.NewServer(t).Client(patient)) })
 }
 
+// onEveryProtocol is onBothServers, and Redis once more by RESP2, in which it answers with
+// other types: for tests of what is read out of answers.
+func onEveryProtocol(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+	onBothServers(t, test)
+	t.Run("RESP2", func(t *testing.T) {
+		test(t, redistest.Start(t).Client(t, patient, func(o *redis.Options) { o.Protocol = 2 }))
+	})
+}
+
 // patient is for what has to be answered, however busy the machine is: with the race
 // detector the embedded server may need seconds for a batch.
 func patient(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute }

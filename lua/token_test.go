@@ -217,7 +217,7 @@ func reserve(t *testing.T, rdb *redis.Client, owner string, spare int64) lua.Rep
 // Reserved tokens go to nobody else, and are no more than keeps the counter within a
 // hundredth of a second of the server's clock, however many are asked for and however often.
 func TestSpareTokens(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		first := reserve(t, rdb, "me:1", 10)
 		require.EqualValues(t, 10, first.Spare)
 		require.Equal(t, first.Token+10, counted(t, rdb))
