@@ -4,18 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
-
-// now is the time since boot in nanoseconds: the same clock in every process.
-func now() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err)
-	}
-	return t.Nano()
-}
 
 // event is a line of a journal: a call of an operation, or its return.
 type event struct {
