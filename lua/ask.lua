@@ -63,7 +63,7 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
     end
     local before = place > 0 and redis.call('zcount', queue, 1, '(' .. string.format('%.0f', place)) or 1
     if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies
-        rouse(queue, commands, place, client(owner))
+        wake(queue, commands, place, client(owner))
     end
     recall(key, holder, held) -- behind the ticket, to which the lock then goes
     return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new}

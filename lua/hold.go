@@ -27,6 +27,6 @@ func Count(ctx context.Context, r Runner, g Grant, lease time.Duration, n int) e
 // refused recalls it: then g.Owner's client hears a [Message] that names g.Owner. kept is
 // false if nothing was changed: somebody waits for the lock, or g.Owner does not hold it.
 func Retain(ctx context.Context, r Runner, g Grant) (kept bool, err error) {
-	answer, err := retainScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, g.Family.publish())
+	answer, err := retainScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, g.ChannelKind.publish())
 	return answer.done, err
 }

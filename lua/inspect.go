@@ -34,7 +34,7 @@ func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
 
 func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
 	numsub := "NUMSUB"
-	if g.Family != Ordinary {
+	if g.ChannelKind != Ordinary {
 		numsub = "SHARDNUMSUB"
 	}
 	keys, queue, counter := []string{g.Key}, 0, 0

@@ -4,13 +4,13 @@ import "strings"
 
 // Grant names one acquisition of a lock: its keys and its owner.
 type Grant struct {
-	Key     string
-	Queue   string    // of those who wait, see [QueueOf]; "" for a lock that has none
-	Counter string    // fencing counter; "" for a lock without tokens
-	Channel string    // where the release of a read/write lock is announced; that of others is [UnlockChannel]
-	Rivals  [2]string // keys of Redisson's fair lock of that name: while they exist, Ask grants nothing; "" for a lock that is not fair
-	Family  Family    // of the channels
-	Owner   string    // unique to this grant, never used again; has a colon in it, as Redisson's have, and no space
+	Key         string
+	Queue       string      // of those who wait, see [QueueOf]; "" for a lock that has none
+	Counter     string      // fencing counter; "" for a lock without tokens
+	Channel     string      // where the release of a read/write lock is announced; that of others is [UnlockChannel]
+	Rivals      [2]string   // keys of Redisson's fair lock of that name: while they exist, Ask grants nothing; "" for a lock that is not fair
+	ChannelKind ChannelKind // of all its channels
+	Owner       string      // unique to this grant, never used again; has a colon in it, as Redisson's have, and no space
 }
 
 // Related names a key or a channel that belongs to a lock, by Redisson's rule: it is
@@ -43,20 +43,20 @@ func UnlockChannel(key string) string { return Related("redisson_lock__channel",
 // lock: see [Message].
 func GrantChannel(key, client string) string { return Own("rlock_channel", key) + ":" + client }
 
-// Family says which subscribers of a channel are told: those of SUBSCRIBE, those of
+// ChannelKind says which subscribers of a channel are told: those of SUBSCRIBE, those of
 // SSUBSCRIBE, or both, who otherwise know nothing of each other.
-type Family int
+type ChannelKind int
 
-// Families of channels. The sharded ones are for clusters of Redis 7 or later.
+// Kinds of channels. The sharded ones are for clusters of Redis 7 or later.
 const (
-	Ordinary Family = iota
+	Ordinary ChannelKind = iota
 	Sharded
 	Both // the receivers that a script counts are those of Sharded, unless the server refuses it
 )
 
 // publish returns what announce.lua is told, a string.
-func (f Family) publish() any {
-	switch f {
+func (k ChannelKind) publish() any {
+	switch k {
 	case Sharded:
 		return "SPUBLISH"
 	case Both:

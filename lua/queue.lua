@@ -152,8 +152,8 @@ local function stand(queue, owner, claim, how)
     return score, new
 end
 
--- rouse has the first owner behind a place ask, if that is one of another client.
-local function rouse(queue, commands, place, home)
+-- wake has the first owner behind a place ask, if that is one of another client.
+local function wake(queue, commands, place, home)
     local next = redis.call('zrangebyscore', queue, '(' .. string.format('%.0f', place), '+inf', 'withscores', 'limit', 0, 1)
     if next[1] and client(next[1]) ~= home then
         tell(queue, commands, client(next[1]), next[2] % 4, next[1])

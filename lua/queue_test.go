@@ -294,7 +294,7 @@ func TestCoursesByShardedChannels(t *testing.T) {
 	rdb := node.Client(t)
 	sharded := func(owner string) lua.Grant {
 		g := fenced(owner)
-		g.Family = lua.Sharded
+		g.ChannelKind = lua.Sharded
 		return g
 	}
 	for name, course := range courses {

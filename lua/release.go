@@ -45,7 +45,7 @@ type Released struct {
 // did not hold it; an earlier delivery may have released it, and granted it to the
 // owner in Message.
 func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error) {
-	commands := g.Family.publish()
+	commands := g.ChannelKind.publish()
 	var answer reply
 	var err error
 	switch {
@@ -96,5 +96,5 @@ func (g Grant) force(ctx context.Context, r Runner, owner ...any) (reply, error)
 			keys = append(keys, g.Counter)
 		}
 	}
-	return forceScript.run(ctx, r, keys, append([]any{g.Family.publish()}, owner...)...)
+	return forceScript.run(ctx, r, keys, append([]any{g.ChannelKind.publish()}, owner...)...)
 }

@@ -45,7 +45,7 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
         if held ~= 1 and not (first(queue) and redis.call('exists', key) == 0) then -- nothing to pass on
             local _, next = kind(key)
             if led and next and foreign(next) then -- whose release only the first in the queue hears
-                rouse(queue, commands, 0, client(owner))
+                wake(queue, commands, 0, client(owner))
             end
             return {0, next and client(next) == client(owner) and next or nil}
         end

@@ -124,24 +124,24 @@ func TestReleaseWithStrangeCounter(t *testing.T) {
 	})
 }
 
-// Each family is told once by each release, and listeners of each are foreign ones.
-func TestFamilies(t *testing.T) {
+// Each kind of channel is told once by each release, and listeners of each are foreign ones.
+func TestKindsOfChannels(t *testing.T) {
 	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	node := redistest.StartCluster(t, 1, 0).Nodes[0]
 	rdb := node.Client(t)
 	for _, tc := range []struct {
-		family   lua.Family
+		kind     lua.ChannelKind
 		ordinary bool
 		sharded  bool
 	}{{lua.Ordinary, true, false}, {lua.Sharded, false, true}, {lua.Both, true, true}} {
 		for _, listens := range []bool{false, true} { // to sharded channels
-			family := func(owner string) lua.Grant {
+			grantOf := func(owner string) lua.Grant {
 				g := fenced(owner)
-				g.Family = tc.family
+				g.ChannelKind = tc.kind
 				return g
 			}
-			w := newWaiters(t, rdb, family)
+			w := newWaiters(t, rdb, grantOf)
 			sub, heard := subscribe(t, rdb, lua.UnlockChannel("lock"), listens)
 			told := tc.ordinary && !listens || tc.sharded && listens
 			var announced []string
@@ -167,13 +167,13 @@ func TestBothWhereOneIsRefused(t *testing.T) {
 	redistest.Since7(t, "sharded channels")
 	rdb := user(t, redistest.Start(t), "~*", "&*", "+@all", "-spublish")
 	g := grant("me:1")
-	g.Family = lua.Both
+	g.ChannelKind = lua.Both
 	acquire(t, rdb, g)
 	released, err := lua.Release(t.Context(), rdb, g, lua.Ending{})
 	require.NoError(t, err)
 	require.NoError(t, released.PublishErr)
 	acquire(t, rdb, g)
-	g.Family = lua.Sharded
+	g.ChannelKind = lua.Sharded
 	released, err = lua.Release(t.Context(), rdb, g, lua.Ending{})
 	require.NoError(t, err)
 	require.Error(t, released.PublishErr)

@@ -121,13 +121,13 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 	for n := range reads {
 		keys = append(keys, g.hold(n+1))
 	}
-	return owned(rwCountScript.runApart(ctx, r, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.Family.publish(), g.Channel, g.Intent))
+	return owned(rwCountScript.runApart(ctx, r, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.ChannelKind.publish(), g.Channel, g.Intent))
 }
 
 // ReleaseRW ends all that g.Owner holds, takes back its intent, and announces
 // what concerns others. ErrNotOwner: g.Owner held nothing.
 func ReleaseRW(ctx context.Context, r Runner, g RW) (Released, error) {
-	answer, err := rwReleaseScript.runApart(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.Family.publish(), g.Channel, g.Intent)
+	answer, err := rwReleaseScript.runApart(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.ChannelKind.publish(), g.Channel, g.Intent)
 	if err := owned(answer, err); err != nil {
 		return Released{}, err
 	}
@@ -143,7 +143,7 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 // ForceReleaseRW removes the lock, whoever holds it, and any intent. It is
 // otherwise as [ForceRelease].
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
-	answer, err := rwForceScript.runApart(ctx, r, []string{g.Key, g.Intent}, g.Family.publish(), g.Channel, g.Intent)
+	answer, err := rwForceScript.runApart(ctx, r, []string{g.Key, g.Intent}, g.ChannelKind.publish(), g.Channel, g.Intent)
 	return answer.done, err
 }
 

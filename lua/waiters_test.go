@@ -71,7 +71,7 @@ func (w *waiters) channel(client string) string {
 
 func (w *waiters) hear(client string) {
 	w.t.Helper()
-	w.subs[client], w.heard[client] = subscribe(w.t, w.rdb, w.channel(client), w.lock("").Family == lua.Sharded)
+	w.subs[client], w.heard[client] = subscribe(w.t, w.rdb, w.channel(client), w.lock("").ChannelKind == lua.Sharded)
 }
 
 func (w *waiters) deafen(client string) {

@@ -56,7 +56,7 @@ func (ch *channel) occupied() bool {
 func (ch *channel) message(payload string) {
 	ch.heard.Add(1)
 	for s := range ch.subscriptions {
-		s.tell(notice{payload: payload})
+		s.notify(notice{payload: payload})
 	}
 	ch.wakeEach(every)
 	if payload == "1" {
@@ -88,7 +88,7 @@ func (ch *channel) wakeAll() {
 		ch.wakeEach(k)
 	}
 	for s := range ch.subscriptions {
-		s.tell(notice{changed: true})
+		s.notify(notice{changed: true})
 	}
 }
 

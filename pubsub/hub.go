@@ -49,9 +49,9 @@ type Hub struct {
 	channels map[string]*channel
 	nodes    map[string]*node
 	placing
-	told   []*Subscription // with calls to be made by unlock
-	warned map[string]bool // kinds of refusal in the log
-	closed bool
+	notified []*Subscription // with calls to be made by unlock
+	warned   map[string]bool // kinds of refusal in the log
+	closed   bool
 }
 
 // work is the goroutines of a hub.

@@ -66,7 +66,7 @@ type redisSource struct {
 	ps    *redis.PubSub
 	probe string
 
-	// The commands of one family of channels.
+	// The commands of one kind of channel.
 	subscribe, unsubscribe func(ctx context.Context, channels ...string) error
 	publish                func(p redis.Pipeliner, ctx context.Context, channel string, message any) *redis.IntCmd
 

@@ -22,7 +22,7 @@ func Sharded(cluster *redis.ClusterClient, probe string) Servers {
 }
 
 // Both is a [Sharded] that hears ordinary channels as well, SUBSCRIBE and
-// PUBLISH, for a fleet that does not agree on the family. What is published in
+// PUBLISH, for a fleet that does not agree on the kind. What is published in
 // both is heard twice, and counted twice by [Waiter.Heard].
 func Both(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe, both: true}

@@ -191,7 +191,7 @@ func TestShardedFailovers(t *testing.T) {
 }
 
 // A waiter that nobody else works for learns of a new master, whose former one is
-// silent, as soon as the other nodes know of it: on each family of channels.
+// silent, as soon as the other nodes know of it: on each kind of channel.
 func TestSilentMasterIsReplaced(t *testing.T) {
 	redistest.Since7(t, "sharded channels")
 	redistest.Long(t, "a cluster of six, and three failovers")

@@ -78,22 +78,22 @@ func (s *Subscription) Close() {
 	h.left(s.channel)
 }
 
-// tell has a call made when hub.mu is released. It is held here.
-func (s *Subscription) tell(n notice) {
+// notify has a call made when hub.mu is released. It is held here.
+func (s *Subscription) notify(n notice) {
 	s.calls = append(s.calls, n)
 	if !s.calling {
 		s.calling = true
-		s.hub.told = append(s.hub.told, s)
+		s.hub.notified = append(s.hub.notified, s)
 	}
 }
 
 // unlock releases mu, and makes the calls that have become due under it. Whoever may
-// have told a subscription something unlocks with it.
+// have notified a subscription unlocks with it.
 func (h *Hub) unlock() {
-	told := h.told
-	h.told = nil
+	notified := h.notified
+	h.notified = nil
 	h.mu.Unlock()
-	for _, s := range told {
+	for _, s := range notified {
 		for s.call() {
 		}
 	}

@@ -115,7 +115,7 @@ func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	l.client.records.Notice()
 	if f := l.client.opts.Trace.Waiting; f != nil {
 		r := Refusal{l.name, l.kind.name(), refusal.Holder, refusal.TTL, time.Now()}
-		l.client.tell(func() { f(ctx, r) })
+		l.client.report(func() { f(ctx, r) })
 	}
 }
 
@@ -173,7 +173,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 	l.client.records.lost(g, cause.name())
 	if f := l.client.opts.Trace.Lost; f != nil {
 		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
-		l.client.tell(func() { f(loss) })
+		l.client.report(func() { f(loss) })
 	}
 }
 

@@ -20,8 +20,8 @@ type step struct {
 	behind *grant // of its own client, which it waits for
 }
 
-// outlook is what the waiters of a queue have learned from the server. All of them use it.
-type outlook struct {
+// snapshot is what the waiters of a queue have learned from the server. All of them use it.
+type snapshot struct {
 	refusal *NotAcquiredError // the newest, unless there was trouble after it
 	askAt   time.Time         // when the first waiter asks again if nothing is heard
 	clock   moment            // of the server
@@ -82,7 +82,7 @@ func (w *waiter) next() step {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	if w.state != waitAsking { // as it is if nobody was there when it came
-		if s := w.look(); s.grant != nil || s.sleep > 0 {
+		if s := w.takeOrSleep(); s.grant != nil || s.sleep > 0 {
 			return s
 		}
 	}
@@ -91,9 +91,9 @@ func (w *waiter) next() step {
 	return step{ask: true}
 }
 
-// look takes a grant, if there is one, or decides how long to sleep; otherwise the waiter
+// takeOrSleep takes a grant, if there is one, or decides how long to sleep; otherwise the waiter
 // has to ask. queues.mu is held.
-func (w *waiter) look() step {
+func (w *waiter) takeOrSleep() step {
 	var mine *grant
 	if w.given == nil {
 		mine = w.lock.order.obstacle(w) // may release the mutex: it may have been given one by then
@@ -107,13 +107,13 @@ func (w *waiter) look() step {
 			return step{grant: g}
 		}
 	}
-	return step{sleep: w.rest(mine), behind: mine}
+	return step{sleep: w.sleepFor(mine), behind: mine}
 }
 
-// rest returns how long the waiter should sleep as things are; it has to ask if that is
+// sleepFor returns how long the waiter should sleep as things are; it has to ask if that is
 // not more than 0. mine is the client's own grant that is in the way, nil if there is
 // none. queues.mu is held.
-func (w *waiter) rest(mine *grant) time.Duration {
+func (w *waiter) sleepFor(mine *grant) time.Duration {
 	if !w.lock.order.contends(w) {
 		w.state = waitBlocked
 		return maxPause

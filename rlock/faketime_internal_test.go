@@ -333,16 +333,16 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		require.NoError(t, err)
 		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, hold.Unlock(t.Context()))
-		heir := s.given
+		successor := s.given
 		s.given = nil
-		require.NotNil(t, heir, "it was passed on")
+		require.NotNil(t, successor, "it was passed on")
 		require.Empty(t, f.calls("release"))
 
-		require.NoError(t, heir.setCount(t.Context(), heir.retry(time.Second)))
+		require.NoError(t, successor.setCount(t.Context(), successor.retry(time.Second)))
 		require.Empty(t, f.calls("count"))
-		held, next, err := heir.adopt(t.Context(), heir.lock)
+		held, next, err := successor.adopt(t.Context(), successor.lock)
 		require.NoError(t, err)
-		s.got = heir
+		s.got = successor
 		s.leave()
 		time.Sleep(5 * l.lease)
 		require.NoError(t, held.Err(), "it is renewed")

@@ -38,7 +38,7 @@ func TestGrantByMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &grant{owner: "o", lock: &test.lock, acquisition: acquisition{place: moment{sent, test.ticket}}}
-			w := &waiter{lock: &test.lock, queue: &queue{outlook: outlook{clock: moment{sent, 0}}}, attempt: g}
+			w := &waiter{lock: &test.lock, queue: &queue{snapshot: snapshot{clock: moment{sent, 0}}}, attempt: g}
 			w.place.message = lua.Message{Owner: "o", Granted: true, Time: test.time, Claim: 5 * time.Second, Token: test.token, Spare: 9}
 			got := w.granted(sent.Add(test.after))
 			require.Equal(t, test.trusted, got != nil)

@@ -113,11 +113,11 @@ func (g *grant) handOff() bool {
 
 // park passes the grant on to whoever comes, and keeps it until then. queues.mu is held.
 func (g *grant) park(q *queue, now time.Time) bool {
-	heir := g.passOn(q, g.lock, g.run, now)
-	if heir == nil {
+	successor := g.passOn(q, g.lock, g.run, now)
+	if successor == nil {
 		return false
 	}
-	q.kept.parked, q.kept.since, heir.began = heir, now, time.Time{}
+	q.kept.parked, q.kept.since, successor.began = successor, now, time.Time{}
 	return true
 }
 
@@ -133,26 +133,26 @@ func (g *grant) passable() bool {
 // the lease has other terms than the lock, those of a nested hold that was the last.
 // queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
-	heir := l.newGrant(g.owner)
-	heir.sent, heir.token, heir.run, heir.state, heir.began, heir.initialLease = g.sent, g.token, r, owned, now, g.initialLease
-	heir.run.count++
+	successor := l.newGrant(g.owner)
+	successor.sent, successor.token, successor.run, successor.state, successor.began, successor.initialLease = g.sent, g.token, r, owned, now, g.initialLease
+	successor.run.count++
 	if !l.shared {
-		heir.exclusives.Store(1) // of the hold that is to come
+		successor.exclusives.Store(1) // of the hold that is to come
 	}
 	if l.fenced {
-		heir.token++
-		heir.run.spare--
+		successor.token++
+		successor.run.spare--
 	}
-	heir.mu.Lock() // OnLost waits until the grant is complete
-	defer heir.mu.Unlock()
-	entry, ok := g.entry.Pass(heir, heir.lose, now, g.initialLease/2, g.lock.lease)
+	successor.mu.Lock() // OnLost waits until the grant is complete
+	defer successor.mu.Unlock()
+	entry, ok := g.entry.Pass(successor, successor.lose, now, g.initialLease/2, g.lock.lease)
 	if !ok {
 		return nil
 	}
-	heir.entry = entry
-	q.replace(g, heir)
+	successor.entry = entry
+	q.replace(g, successor)
 	g.ended = now
-	return heir
+	return successor
 }
 
 // unsettled tells whether a request about the grant may still arrive, or its answer may

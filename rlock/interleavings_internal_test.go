@@ -51,8 +51,8 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 	}
 }
 
-// A grant of a fair lock is lost after it was passed on and before its heir runs. The heir's
-// own owner is in the run, so that it is released; the heir asks with another.
+// A grant of a fair lock is lost after it was passed on and before its successor runs. The successor's
+// own owner is in the run, so that it is released; the successor asks with another.
 func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
@@ -148,7 +148,7 @@ func TestFakeTimeLateGrantIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// A grant that was passed on is lost in the moment in which its heir takes it. Both see to it
+// A grant that was passed on is lost in the moment in which its successor takes it. Both see to it
 // that what is left of it is released, and the race detector to it that neither disturbs the
 // other.
 func TestFakeTimeHeirTakesWhatIsLost(t *testing.T) {

@@ -212,7 +212,7 @@ func (g *grant) wanted() (n kind.Count, lease time.Duration, fixed, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.correcting = false
-	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // no holds until an heir takes what it was given
+	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // no holds until a successor takes what it was given
 		return n, 0, false, false
 	}
 	n.Exclusive = int(g.exclusives.Load())

@@ -37,7 +37,7 @@ type queue struct {
 	counted int64              // messages of signal up to the newest wake-up
 	unlocks kind.Signal        // Redisson's unlock channel, while a foreign owner holds the lock
 
-	outlook
+	snapshot
 
 	call *sharedCall // of readers; nil if none asks
 	kept *kept       // nil unless a grant that this client holds may be kept
@@ -155,7 +155,7 @@ func (q *queue) empty() []kind.Signal {
 		}
 	}
 	q.signal, q.unlocks, q.tickets = nil, nil, nil
-	q.outlook = outlook{}
+	q.snapshot = snapshot{}
 	return idle
 }
 
@@ -178,12 +178,12 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	return before, parked
 }
 
-// replace puts an heir in the place of a grant. mu is held.
-func (q *queue) replace(before, heir *grant) {
+// replace puts a successor in the place of a grant. mu is held.
+func (q *queue) replace(before, successor *grant) {
 	if i := slices.Index(q.holders, before); i >= 0 {
-		q.holders[i] = heir
+		q.holders[i] = successor
 	} else {
-		q.holders = append(q.holders, heir)
+		q.holders = append(q.holders, successor)
 	}
 }
 
@@ -193,7 +193,7 @@ func (qs *queues) ended(g *grant) {
 	defer qs.mu.Unlock()
 	if q := qs.byKey[g.lock.key]; q != nil {
 		q.holders = slices.DeleteFunc(q.holders, func(other *grant) bool { return other == g })
-		if first := q.waiters.first; first != nil && !g.lock.shared { // the last reader of all is told by the server
+		if first := q.waiters.first; first != nil && !g.lock.shared { // a reader leaves the lock to others, if it is not the last one anywhere: the server announces that
 			first.wakeUp()
 		}
 		if q.kept != nil && q.kept.owner == g.owner {

@@ -50,7 +50,7 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	if before.After(until) { // a longer lease was asked for before
 		until = before
 	}
-	c.tell(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin}) })
+	c.report(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin}) })
 }
 
 // reportNotRenewed tells of an attempt whose outcome is unknown, unless the grant has ended
@@ -65,6 +65,6 @@ func (c *Client) reportNotRenewed(g *grant, err error) {
 	g.mu.Unlock()
 	if held {
 		l := g.lock
-		c.tell(func() { f(FailedRenewal{l.name, l.kind.name(), g.owner, g.token, until, err}) })
+		c.report(func() { f(FailedRenewal{l.name, l.kind.name(), g.owner, g.token, until, err}) })
 	}
 }

@@ -68,7 +68,7 @@ func TestRetainedLockWithoutRightToPubsub(t *testing.T) {
 }
 
 // A client recalls a kept lock from one that listens with another Options.ShardedPubSub.
-func TestClusterRecallReachesEveryFamily(t *testing.T) {
+func TestClusterRecallReachesEveryKindOfChannel(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	client := func(mode rlock.ShardedPubSub) *rlock.Client {

@@ -127,8 +127,8 @@ func (c *Client) observe(call func()) {
 	call()
 }
 
-// tell has a function of the trace called for somebody on whom other locks depend.
-func (c *Client) tell(call func()) {
+// report has a function of the trace called for somebody on whom other locks depend.
+func (c *Client) report(call func()) {
 	c.reports.Do(func() { c.observe(call) })
 }
 

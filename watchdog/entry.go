@@ -134,24 +134,24 @@ func (e *Entry[K]) Asks() time.Duration {
 // same lease: with its window, and renewed when this one would have been. It
 // reports false, and changes nothing, if the entry has ended, if less than left
 // remains of the window at now, if it does not ask for renew (see [Entry.Asks]), or while
-// a renewal is under way, whose outcome would reach nobody. The caller has just read now, and whoever takes the heir calls
+// a renewal is under way, whose outcome would reach nobody. The caller has just read now, and whoever takes the successor calls
 // [Entry.Check].
-func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (heir *Entry[K], ok bool) {
+func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (successor *Entry[K], ok bool) {
 	s := e.scheduler
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.ended.Load() || e.flying > 0 || e.asks() != renew || remaining(now, e.window.Load().until) < left {
 		return nil, false
 	}
-	heir = &Entry[K]{
+	successor = &Entry[K]{
 		scheduler: s, key: key, onLost: onLost, first: *e.window.Load(),
 		terms: e.terms, renewing: renewing{next: e.next, backoff: e.backoff}, err: e.err, at: e.at, index: e.index,
 	}
-	heir.window.Store(&heir.first)
-	s.queue[heir.index] = heir
+	successor.window.Store(&successor.first)
+	s.queue[successor.index] = successor
 	e.err = nil
 	e.ended.Store(true)
-	return heir, true
+	return successor, true
 }
 
 // report tells the holder why its lease was lost. It is called once, by whoever

@@ -14,7 +14,7 @@ import (
 	"github.com/go-rlock/rlock/watchdog"
 )
 
-// The heir has the window and the renewals of the one before it, which hears
+// The successor has the window and the renewals of the one before it, which hears
 // nothing more.
 func TestPass(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
@@ -33,10 +33,10 @@ func TestPass(t *testing.T) {
 		time.Sleep(time.Second)
 
 		var lost error
-		heir, ok := e.Pass("heir", func(err error) { lost = err }, time.Now(), lease/2, lease)
+		successor, ok := e.Pass("successor", func(err error) { lost = err }, time.Now(), lease/2, lease)
 		require.True(t, ok)
-		require.Equal(t, e.Until(), heir.Until())
-		require.True(t, heir.Check())
+		require.Equal(t, e.Until(), successor.Until())
+		require.True(t, successor.Check())
 		require.False(t, e.Check())
 		require.NoError(t, e.Err())
 		require.False(t, e.Stop(), "it has ended")
@@ -47,9 +47,9 @@ func TestPass(t *testing.T) {
 		synctest.Wait()
 		require.NotEmpty(t, f.seen())
 		for _, c := range f.seen() {
-			require.Equal(t, "heir", c.due[0].Key)
+			require.Equal(t, "successor", c.due[0].Key)
 		}
-		require.Equal(t, time.Now().Add(window).Round(15*time.Second), heir.Until().Round(15*time.Second))
+		require.Equal(t, time.Now().Add(window).Round(15*time.Second), successor.Until().Round(15*time.Second))
 
 		refuse.Store(true)
 		time.Sleep(lease)

@@ -37,9 +37,9 @@ type Channels struct {
 	asking atomic.Bool           // in the background
 }
 
-// place is a family, and its servers.
+// place is a kind of channel, and its servers.
 type place struct {
-	lua.Family
+	lua.ChannelKind
 	pubsub.Servers
 }
 
@@ -69,11 +69,11 @@ func (f *Channels) shardProbe() string {
 	return "redisson_lock__channel:rlock-probe:" + f.id + ":"
 }
 
-// now returns the family in which to announce something. It does not wait: while
+// now returns the kind of channel on which to announce something. It does not wait: while
 // the answer is not known, whoever listens is told.
-func (f *Channels) now() lua.Family {
+func (f *Channels) now() lua.ChannelKind {
 	if p := f.found.Load(); p != nil {
-		return p.Family
+		return p.ChannelKind
 	}
 	if f.asking.CompareAndSwap(false, true) {
 		f.background(func() {
@@ -120,7 +120,7 @@ func (f *Channels) Hearing() lua.Hearing {
 	switch p := f.found.Load(); {
 	case p == nil:
 		return lua.Deaf
-	case p.Family != lua.Ordinary:
+	case p.ChannelKind != lua.Ordinary:
 		return lua.ShardHeard
 	case f.clustered:
 		return lua.Uncounted

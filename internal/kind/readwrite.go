@@ -42,7 +42,7 @@ func NewReadWrite(s *Server, key string, fenced, shared bool) *ReadWrite {
 
 func (p *ReadWrite) of(owner string) lua.RW {
 	g := p.grant
-	g.Owner, g.Family = owner, p.server.Channels.now()
+	g.Owner, g.ChannelKind = owner, p.server.Channels.now()
 	return g
 }
 

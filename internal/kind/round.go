@@ -61,7 +61,7 @@ func (q *Quorum) once(ctx context.Context, lease time.Duration) (a Answer, split
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (share, error) {
 		return p.share(ctx, b.owner, lease)
 	}, q.settled, q.counted, func(n int, v vote[share]) { q.late(b, n, v) })
-	t := q.tally(votes)
+	t := q.count(votes)
 	err = t.err
 	if t.won && q.fenced && err == nil {
 		err = q.raise(ctx, t.token, votes)
@@ -112,8 +112,8 @@ type result struct {
 	err        error
 }
 
-// tally counts the votes.
-func (q *Quorum) tally(votes []vote[share]) (t result) {
+// count counts the votes.
+func (q *Quorum) count(votes []vote[share]) (t result) {
 	mine, most := 0, 0
 	holders, servers := make(map[string]int), make(map[string]bool)
 	var free []time.Duration // when each may be had; a lease without end never ends

@@ -126,7 +126,7 @@ var ofWaiting = []mutation{
 		"lua", "TestCourses", quick,
 	},
 	{
-		"heirs keep their place in the queue", "rlock/release.go",
+		"successors keep their place in the queue", "rlock/release.go",
 		"e := lua.Ending{Tickets: g.run.passed, Used", "e := lua.Ending{Used",
 		"rlock", "TestFairRun", quick,
 	},
@@ -194,7 +194,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeFollowerWhoseTimeIsOver", quick,
 	},
 	{
-		"the heir of a lost grant keeps an owner that is released", "rlock/waiter.go",
+		"the successor of a lost grant keeps an owner that is released", "rlock/waiter.go",
 		" || slices.Contains(g.run.passed, w.attempt.owner))", ")",
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},
@@ -250,7 +250,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a caller sends a request itself although it leaves soon", "internal/request/group.go",
-		"g.obeys && !c.leaves(now.Add(patient))", "g.obeys",
+		"g.obeys && !c.leaves(now.Add(loneBound))", "g.obeys",
 		"internal/request", "TestFakeTimeAloneUntilSoon", quick,
 	},
 	{

@@ -12,7 +12,7 @@ import (
 const (
 	maxBatch    = 1024                   // calls in a pipeline
 	minBatch    = 16                     // that a slow server is sent in any case
-	swift       = 15 * time.Millisecond  // an answer within it lets a caller's own goroutine wait
+	fastAnswer  = 15 * time.Millisecond  // an answer within it lets a caller's own goroutine wait
 	near        = time.Millisecond       // an answer within it is waited for with the next batch
 	nearSenders = 2                      // batches under way at once to a server that is near
 	least       = 250 * time.Millisecond // before a batch is given up
@@ -138,26 +138,26 @@ func (w *wait) cancel() {
 // pace is how fast a server answers, and what follows for the batches that it is sent.
 // Group.mu guards it.
 type pace struct {
-	took     time.Duration // what the newest answer took; 0: there was none
-	fast     bool          // the answer is waited for in the caller's own goroutine
-	allowed  int           // batches under way at once, at most
-	senders  int           // as many may be, as it is
-	limit    int           // calls in a batch
-	patience time.Duration // how long a batch is waited for
-	scarce   time.Time     // until then single calls go by the pool of pipelines
+	took    time.Duration // what the newest answer took; 0: there was none
+	fast    bool          // the answer is waited for in the caller's own goroutine
+	allowed int           // batches under way at once, at most
+	senders int           // as many may be, as it is
+	limit   int           // calls in a batch
+	bound   time.Duration // how long a batch is waited for
+	scarce  time.Time     // until then single calls go by the pool of pipelines
 }
 
 // newPace returns that of a server of which nothing is known.
 func newPace(allowed int) pace {
-	return pace{allowed: allowed, senders: allowed, limit: maxBatch, patience: most}
+	return pace{allowed: allowed, senders: allowed, limit: maxBatch, bound: most}
 }
 
 // answered notes how long the answer to a batch took. One that came too late for most of
 // its calls came from a server that has too much to do.
 func (p *pace) answered(b *batch, took time.Duration) {
 	p.took = max(took, 1)
-	p.fast = p.took < swift
-	p.patience = min(max(slower*p.took, least), most)
+	p.fast = p.took < fastAnswer
+	p.bound = min(max(slower*p.took, least), most)
 	p.senders = p.allowed
 	if p.took < near {
 		p.senders = min(p.allowed, nearSenders)
@@ -180,14 +180,14 @@ func (p *pace) unsent(b *batch, now time.Time) {
 	p.fast = false
 	p.scarce = now.Add(scarceFor)
 	if b.begged {
-		p.patience = min(2*p.patience, most)
+		p.bound = min(2*p.bound, most)
 	}
 }
 
 // givenUp notes that a batch was. The server may have become slow: this counts as an
 // answer that took twice as long as the newest.
 func (p *pace) givenUp(b *batch) {
-	p.answered(b, min(max(2*p.took, swift), most))
+	p.answered(b, min(max(2*p.took, fastAnswer), most))
 	p.shrink(b)
 }
 

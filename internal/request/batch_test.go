@@ -42,7 +42,7 @@ func TestFakeTimeHookKeepsWhatItSaw(t *testing.T) {
 		rdb.AddHook(w)
 		rdb.AddHook(l)
 		g := groupOn(rdb)
-		for i, takes := range []time.Duration{time.Millisecond, swift, time.Millisecond, time.Millisecond} {
+		for i, takes := range []time.Duration{time.Millisecond, fastAnswer, time.Millisecond, time.Millisecond} {
 			l.take(takes, 0)
 			require.NoError(t, ask(context.WithValue(t.Context(), witnessKey{}, i), g, "good"))
 			idle(t, g)

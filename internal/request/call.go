@@ -82,8 +82,8 @@ func (c *Call) leaves(before time.Time) bool {
 	return ok && deadline.Before(before)
 }
 
-// tell ends the wait for a call. Group.mu is held.
-func (c *Call) tell(s state, err error) {
+// complete ends the wait for a call. Group.mu is held.
+func (c *Call) complete(s state, err error) {
 	c.state, c.err = s, err
 	c.done <- struct{}{}
 }

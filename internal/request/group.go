@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	patient  = 75 * time.Millisecond // how long a caller's own goroutine waits
-	aloneFor = time.Minute           // how long a server is not asked again what it has refused
+	loneBound = 75 * time.Millisecond // how long a caller's own goroutine waits
+	aloneFor  = time.Minute           // how long a server is not asked again what it has refused
 )
 
 // Group sends the commands of all calls in pipelines. While fewer than Senders
@@ -89,7 +89,7 @@ func (g *Group) process(c *Call) error {
 // and back.
 func (g *Group) enter(c *Call) *batch {
 	now := time.Now()
-	alone := g.obeys && !c.leaves(now.Add(patient)) // without mu: the context may be one of the application's
+	alone := g.obeys && !c.leaves(now.Add(loneBound)) // without mu: the context may be one of the application's
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
@@ -104,7 +104,7 @@ func (g *Group) enter(c *Call) *batch {
 		return nil
 	}
 	b := g.take(now)
-	b.deadline = now.Add(min(patient, c.terms.Bound))
+	b.deadline = now.Add(min(loneBound, c.terms.Bound))
 	b.wait.deadline = b.deadline
 	g.alarm.set(b.deadline)
 	return b
@@ -149,7 +149,7 @@ func (g *Group) take(now time.Time) *batch {
 		return nil
 	}
 	b := &batch{ // not one that was used before: a hook of the client may still hold what it was sent with
-		deadline: now.Add(g.pace.patience),
+		deadline: now.Add(g.pace.bound),
 		piped:    g.guard || now.Before(g.pace.scarce), joined: !now.Before(g.alone),
 		note: note{since: now},
 	}
@@ -219,9 +219,9 @@ func (g *Group) settle(b *batch) {
 			gone = append(gone, c)
 		case c.state != sent:
 		case unsent:
-			c.tell(over, ErrCrowded)
+			c.complete(over, ErrCrowded)
 		default:
-			c.tell(over, c.cmd.Err())
+			c.complete(over, c.cmd.Err())
 		}
 	}
 	g.mu.Unlock()

@@ -238,10 +238,10 @@ func TestFakeTimeAlone(t *testing.T) {
 	for name, obeys := range map[string]bool{"ContextTimeoutEnabled": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
-				l, g := newLine(t, swift-1, func(o *redis.Options) { o.ContextTimeoutEnabled = obeys })
+				l, g := newLine(t, fastAnswer-1, func(o *redis.Options) { o.ContextTimeoutEnabled = obeys })
 				var goroutines atomic.Int32
 				g.Begin = func() { goroutines.Add(1) }
-				for _, takes := range []time.Duration{swift - 1, swift, 0, 0} {
+				for _, takes := range []time.Duration{fastAnswer - 1, fastAnswer, 0, 0} {
 					l.take(takes, 0)
 					require.NoError(t, ask(t.Context(), g, "good"))
 					synctest.Wait()

@@ -17,7 +17,7 @@ import (
 // all the same, as long as somebody asks.
 func TestFakeTimeSlowConnection(t *testing.T) {
 	for _, obeys := range []bool{false, true} {
-		for _, takes := range []time.Duration{patient + 1, least + 1, most / 2} {
+		for _, takes := range []time.Duration{loneBound + 1, least + 1, most / 2} {
 			t.Run(takes.String(), func(t *testing.T) {
 				redistest.Bubble(t, func(t *testing.T) {
 					server := miniredis.NewMiniRedis()

@@ -77,10 +77,10 @@ func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 		switch {
 		case !now.Before(c.deadline):
 			q.remove(c)
-			c.tell(over, ErrCrowded)
+			c.complete(over, ErrCrowded)
 		case elsewhere(c):
 			q.remove(c)
-			c.tell(over, errReplaced)
+			c.complete(over, errReplaced)
 		default:
 			g.alarm.set(c.deadline)
 		}
@@ -112,7 +112,7 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 		case c.state == left && overdue:
 			gone = append(gone, c)
 		case c.state == sent && (overdue || !now.Before(c.deadline) || elsewhere(c)):
-			c.tell(left, ErrNoAnswer)
+			c.complete(left, ErrNoAnswer)
 			b.left++
 			b.late++
 		}

@@ -141,7 +141,7 @@ func wakeEachOther(t *testing.T, srv *redistest.Server, a, b *rlock.Client) {
 	require.Contains(t, ordinary, "publish")
 }
 
-// A lock is passed on between clients of a cluster, whichever family of channels they
+// A lock is passed on between clients of a cluster, whichever kind of channel they
 // are told to use.
 func TestClusterClients(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)

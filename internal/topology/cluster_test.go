@@ -95,7 +95,7 @@ func awaitListener(tb testing.TB, cluster *redistest.Cluster, name string) {
 	awaitListeners(tb, cluster, name, 1)
 }
 
-// awaitListeners counts each connection in each family.
+// awaitListeners counts each connection in each kind of channel.
 func awaitListeners(tb testing.TB, cluster *redistest.Cluster, name string, want int) {
 	tb.Helper()
 	redistest.Eventually(tb, "somebody listens to "+name, func() bool {
