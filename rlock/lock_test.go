@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -174,9 +175,16 @@ func excludeEachOther(t *testing.T, opts ...rlock.LockOption) map[string]int {
 	return n
 }
 
-func BenchmarkLock(b *testing.B) {
-	mu := newClient(b, newServer(b), nil).NewLock("a")
-	ctx := b.Context()
+func BenchmarkLock(b *testing.B) { benchmarkLock(b, newClient(b, newServer(b), nil)) }
+
+// A caller that is alone sends its request itself, if its client obeys deadlines.
+func BenchmarkLockAlone(b *testing.B) {
+	rdb := newServer(b).Client(b, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	benchmarkLock(b, clientOn(b, rdb, nil))
+}
+
+func benchmarkLock(b *testing.B, c *rlock.Client) {
+	mu, ctx := c.NewLock("a"), b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
 		_, hold, err := mu.Lock(ctx)

@@ -15,7 +15,7 @@ import (
 type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
-	spare []*queue // to be used again: the queue of a free lock lives for two calls
+	spare []*queue // to be used again: the queue of a free lock lives for two calls (2 of 33 allocations of BenchmarkLock)
 
 	counters counters // not guarded by mu
 }
