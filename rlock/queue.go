@@ -15,7 +15,7 @@ import (
 type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
-	spare []*queue // to be used again: the queue of a free lock lives for two calls (2 of 33 allocations of BenchmarkLock)
+	spare []*queue // to be used again, as the queue of a free lock lives for two calls: saves 2 of 33 allocations (BenchmarkLock)
 
 	counters counters // not guarded by mu
 }
@@ -193,7 +193,8 @@ func (qs *queues) ended(g *grant) {
 	defer qs.mu.Unlock()
 	if q := qs.byKey[g.lock.key]; q != nil {
 		q.holders = slices.DeleteFunc(q.holders, func(other *grant) bool { return other == g })
-		if first := q.waiters.first; first != nil && !g.lock.shared { // a reader leaves the lock to others, if it is not the last one anywhere: the server announces that
+		// A reader frees the lock only if it was the last one in any process; the server announces that.
+		if first := q.waiters.first; first != nil && !g.lock.shared {
 			first.wakeUp()
 		}
 		if q.kept != nil && q.kept.owner == g.owner {

@@ -46,23 +46,24 @@ func TestFakeTimeCallsLeaveASilentServer(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		for direction, silence := range map[string]func(*fakeRedis) interface{ Store(bool) }{
-			"requests": func(f *fakeRedis) interface{ Store(bool) } { return &f.deafUp },
-			"answers":  func(f *fakeRedis) interface{ Store(bool) } { return &f.deafDown },
-		} {
-			t.Run(name+", "+direction+" are lost", func(t *testing.T) {
+		for _, lost := range []string{"requests", "answers"} {
+			t.Run(name+", "+lost+" are lost", func(t *testing.T) {
 				redistest.Bubble(t, func(t *testing.T) {
 					f := newFakeRedis(t)
 					c := f.client(t, nil)
 					held, hold := lock(t, t.Context(), c.NewLock("a"))
-					silence(f).Store(true)
+					silent := &f.deafUp
+					if lost == "answers" {
+						silent = &f.deafDown
+					}
+					silent.Store(true)
 					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					err := call(ctx, held, c)
 					require.Equal(t, patience, time.Since(began))
 					require.ErrorIs(t, err, context.DeadlineExceeded)
-					silence(f).Store(false)
+					silent.Store(false)
 					require.NoError(t, hold.Unlock(held))
 					time.Sleep(40 * time.Second) // a lease, and what is released late
 					synctest.Wait()

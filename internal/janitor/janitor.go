@@ -206,7 +206,7 @@ func (j *Janitor) arrange() {
 
 // pause is how long nothing is to be done. mu is held.
 func (j *Janitor) pause() time.Duration {
-	least := time.Hour // the end of a job rouses
+	least := time.Hour // the end of a job sets the alarm anew
 	for _, p := range j.parts {
 		least = min(least, j.pauseOn(p))
 	}
