@@ -123,7 +123,7 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 
 // newLock returns a lock of no kind yet.
 func (c *Client) newLock(name string, opts []LockOption) *Lock {
-	l := &Lock{client: c, name: name, terms: terms{lease: c.opts.LeaseTime}, traits: traits{order: turns{}, notifier: announced{}}}
+	l := &Lock{client: c, name: name, lockOptions: lockOptions{lease: c.opts.LeaseTime}, traits: traits{order: turns{}, notifier: announced{}}}
 	for _, opt := range opts {
 		if opt == nil {
 			l.refuse(errors.New("an option is nil"))

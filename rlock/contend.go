@@ -179,7 +179,7 @@ func (w *waiter) refused() *NotAcquiredError {
 	return refusal
 }
 
-// prepare returns the attempt of the waiter, on what terms it asks, and for how long.
+// prepare returns the attempt of the waiter, with which options it asks, and for how long.
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.queues, w.queue, w.lock
 	p := l.retries

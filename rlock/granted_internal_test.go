@@ -30,10 +30,10 @@ func TestGrantByMessage(t *testing.T) {
 		"before the newest answer":        {time: -1},
 		"from the future":                 {time: 10 * second, after: time.Second},
 		"before the ticket":               {ticket: 1},
-		"of a fixed lease":                {lock: Lock{terms: terms{fixed: true}}},
-		"of a lock that asks replicas":    {lock: Lock{terms: terms{replicas: replicas{n: 1}}}},
-		"without the token that it needs": {lock: Lock{terms: terms{fenced: true}}},
-		"with the token that it needs":    {lock: Lock{terms: terms{fenced: true}}, token: 7, trusted: true},
+		"of a fixed lease":                {lock: Lock{lockOptions: lockOptions{fixed: true}}},
+		"of a lock that asks replicas":    {lock: Lock{lockOptions: lockOptions{replicas: replicas{n: 1}}}},
+		"without the token that it needs": {lock: Lock{lockOptions: lockOptions{fenced: true}}},
+		"with the token that it needs":    {lock: Lock{lockOptions: lockOptions{fenced: true}}, token: 7, trusted: true},
 		"with a token that it cannot use": {token: 7, trusted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestGrantByMessage(t *testing.T) {
 // back with the lock. A grant that it has by a request keeps its token.
 func TestTokensOfAMessageThatNobodyLookedAt(t *testing.T) {
 	for _, owned := range []bool{false, true} {
-		l := &Lock{terms: terms{fenced: true}}
+		l := &Lock{lockOptions: lockOptions{fenced: true}}
 		g := &grant{owner: "o", lock: l, acquisition: acquisition{token: 3}}
 		w := &waiter{lock: l, queue: &queue{}, attempt: g}
 		w.place.message = lua.Message{Owner: "o", Granted: true, Token: 7, Spare: 1024}

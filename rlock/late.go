@@ -91,7 +91,7 @@ func (g *grant) requestSweep(ctx context.Context) error {
 		_, err := attempt(ctx, l, l.bound(), nil, g.requestRelease, nil)
 		return err
 	}
-	call := l.client.sweeps.Call(request.Terms{Key: l.slot, Bound: l.bound()})
+	call := l.client.sweeps.Call(request.Options{Key: l.slot, Bound: l.bound()})
 	defer call.Put()
 	_, err := g.requestRelease(ctx, call)
 	return err
@@ -100,7 +100,7 @@ func (g *grant) requestSweep(ctx context.Context) error {
 // sweep releases what an owner of a kind may have left or, if late is set, what a request
 // that got no answer may still make.
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late bool) {
-	l := &Lock{client: c, terms: terms{lease: lease}}
+	l := &Lock{client: c, lockOptions: lockOptions{lease: lease}}
 	l.use(k)
 	l.newGrant(owner).clear(leftover{some: !late, maybe: late})
 }

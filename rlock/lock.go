@@ -18,7 +18,7 @@ type Lock struct {
 	name   string
 	target
 	members multi // of a multi lock, which has nothing else
-	terms
+	lockOptions
 	traits
 	account
 	err error // why no method of it works
@@ -35,8 +35,8 @@ type target struct {
 	queues  *queues        // that have the queue of key
 }
 
-// terms are what the options of a lock say.
-type terms struct {
+// lockOptions are what the options of a lock say.
+type lockOptions struct {
 	lease    time.Duration
 	fixed    bool
 	fenced   bool

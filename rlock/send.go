@@ -64,20 +64,20 @@ type answer[T any] struct {
 // for any more; request.ErrUnread if that is all that is known of the answer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
-	r := request.Do(ctx, p, func(ctx context.Context, t request.Terms, late func(T, error)) (value T, err error) {
+	r := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, err error) {
 		if l.gathers {
-			t.Key = l.slot
+			o.Key = l.slot
 			if late != nil {
-				t.Late = func(err error) {
+				o.Late = func(err error) {
 					var none T
 					late(none, err)
 				}
 			}
-			call := l.client.scripts.Call(t)
+			call := l.client.scripts.Call(o)
 			defer call.Put()
 			value, err = ask(ctx, call)
 		} else {
-			value, err = attempt(ctx, l, t.Bound, t.Stop, ask, late)
+			value, err = attempt(ctx, l, o.Bound, o.Stop, ask, late)
 		}
 		if err != nil {
 			l.client.unanswered(err)

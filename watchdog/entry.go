@@ -25,15 +25,15 @@ type Entry[K comparable] struct {
 
 	// All below is guarded by the scheduler's mutex. After the end nothing is
 	// written any more, so that whoever ended the entry may read err without it.
-	terms
+	lease
 	renewing
 	err   error     // of the last attempt, then why the lease was lost
 	at    time.Time // when the loop must look, by the monotonic clock; orders the queue
 	index int       // in the queue
 }
 
-// terms are those of a lease.
-type terms struct {
+// lease is how long an entry's lease lasts, and whether it is renewed.
+type lease struct {
 	duration time.Duration
 	renew    time.Duration // what renewals ask for, and the duration after the first; the longest, if it is looked at
 	fixed    bool
@@ -145,7 +145,7 @@ func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew ti
 	}
 	successor = &Entry[K]{
 		scheduler: s, key: key, onLost: onLost, first: *e.window.Load(),
-		terms: e.terms, renewing: renewing{next: e.next, backoff: e.backoff}, err: e.err, at: e.at, index: e.index,
+		lease: e.lease, renewing: renewing{next: e.next, backoff: e.backoff}, err: e.err, at: e.at, index: e.index,
 	}
 	successor.window.Store(&successor.first)
 	s.queue[successor.index] = successor

@@ -73,7 +73,7 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	l.Duration, l.Renew = max(l.Duration, 0), max(l.Renew, 0)
 	e := &Entry[K]{
 		scheduler: s, key: l.Key, onLost: l.OnLost, first: windowOf(l.Sent, l.Duration, l.Duration),
-		terms: terms{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
+		lease: lease{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
 	}
 	e.window.Store(&e.first)
 	e.duration = min(e.duration, e.renew) // that one longer is left now says nothing of how long it stays

@@ -54,7 +54,7 @@ type Kind interface {
 // apart begins the Key of what is no plain lock. No name has an empty hash tag.
 const apart = "{}"
 
-// Options are on what terms a lock is asked for; the same for all attempts of an owner.
+// Options are those of an attempt; the same for all attempts of an owner.
 type Options struct {
 	Wait   bool       // if refused, the caller will wait
 	Spare  int64      // fencing tokens to reserve beside the owner's own, for hand-offs

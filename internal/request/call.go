@@ -11,11 +11,11 @@ import (
 // Call is one request that a [Carrier] carries, with Process: one command at a time, and
 // another after the answer. It is for one goroutine.
 type Call struct {
-	pool  *pool // it is from
-	terms Terms
-	ctx   context.Context // of the command
-	cmd   redis.Cmder
-	done  chan struct{} // capacity 1; told when the call is over
+	pool *pool // it is from
+	opts Options
+	ctx  context.Context // of the command
+	cmd  redis.Cmder
+	done chan struct{} // capacity 1; told when the call is over
 
 	// Guarded by Group.mu, that of the group which has it.
 	state    state
@@ -25,8 +25,8 @@ type Call struct {
 	link
 }
 
-// Terms are those of a call.
-type Terms struct {
+// Options are those of a call.
+type Options struct {
 	Key    string          // whose server it is for, if the client has several
 	Bound  time.Duration   // how long it may take, and as long again if that was spent in the queue
 	End    time.Time       // then it is over in any case; zero: no such time
@@ -60,12 +60,12 @@ type pool struct {
 }
 
 // Call implements [Carrier].
-func (p *pool) Call(t Terms) *Call {
+func (p *pool) Call(o Options) *Call {
 	c, ok := p.spare.Get().(*Call)
 	if !ok {
 		c = &Call{pool: p, done: make(chan struct{}, 1)}
 	}
-	c.terms = t
+	c.opts = o
 	return c
 }
 
@@ -93,7 +93,7 @@ func (c *Call) Put() {
 	if c.state == left {
 		return
 	}
-	c.ctx, c.terms, c.cmd, c.err, c.batch = nil, Terms{}, nil, nil, nil
+	c.ctx, c.opts, c.cmd, c.err, c.batch = nil, Options{}, nil, nil, nil
 	c.pool.spare.Put(c)
 }
 

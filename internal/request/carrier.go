@@ -12,7 +12,7 @@ import (
 type Carrier interface {
 	// Call returns a request to make, whose commands go with those of others. [Call.Put]
 	// takes it back.
-	Call(t Terms) *Call
+	Call(o Options) *Call
 
 	// Process sends cmd by itself, and returns its error. ErrNotSent says that it surely
 	// was not sent.
@@ -26,7 +26,7 @@ type Carrier interface {
 }
 
 // Server is one that a [Carrier] sends to. Hold keeps calls to it back that may leave
-// something behind, as their terms say, until it is called again without on.
+// something behind, as their options say, until it is called again without on.
 type Server interface{ Hold(on bool) }
 
 // Runner sends commands. Every redis.UniversalClient is one.

@@ -29,7 +29,7 @@ func onCluster(rdb *redis.ClusterClient) *Masters {
 
 // increment adds one to a counter, in one attempt.
 func increment(ctx context.Context, m Carrier, key string, bound time.Duration, late func(error)) error {
-	c := m.Call(Terms{Key: key, Bound: bound, Late: late})
+	c := m.Call(Options{Key: key, Bound: bound, Late: late})
 	defer c.Put()
 	cmd := redis.NewCmd(ctx, "incr", key)
 	cmd.SetFirstKeyPos(1)

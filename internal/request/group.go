@@ -79,7 +79,7 @@ func (g *Group) process(c *Call) error {
 	case <-c.done:
 		return c.err
 	case <-c.ctx.Done():
-	case <-c.terms.Stop:
+	case <-c.opts.Stop:
 	}
 	return g.leave(c)
 }
@@ -92,9 +92,9 @@ func (g *Group) enter(c *Call) *batch {
 	alone := g.obeys && !c.leaves(now.Add(loneBound)) // without mu: the context may be one of the application's
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c.state, c.err, c.deadline = queued, nil, now.Add(c.terms.Bound)
+	c.state, c.err, c.deadline = queued, nil, now.Add(c.opts.Bound)
 	g.alarm.set(c.deadline)
-	if g.hold && c.terms.Leaves {
+	if g.hold && c.opts.Leaves {
 		g.held.push(c)
 		return nil
 	}
@@ -104,7 +104,7 @@ func (g *Group) enter(c *Call) *batch {
 		return nil
 	}
 	b := g.take(now)
-	b.deadline = now.Add(min(loneBound, c.terms.Bound))
+	b.deadline = now.Add(min(loneBound, c.opts.Bound))
 	b.wait.deadline = b.deadline
 	g.alarm.set(b.deadline)
 	return b
@@ -162,8 +162,8 @@ func (g *Group) take(now time.Time) *batch {
 		g.ready.remove(c)
 		c.state, c.batch = sent, b
 		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
-			c.deadline = now.Add(min(c.terms.Bound, b.deadline.Sub(now)))
-			if end := c.terms.End; !end.IsZero() && end.Before(c.deadline) {
+			c.deadline = now.Add(min(c.opts.Bound, b.deadline.Sub(now)))
+			if end := c.opts.End; !end.IsZero() && end.Before(c.deadline) {
 				c.deadline = end
 			}
 		}
@@ -188,7 +188,7 @@ func (g *Group) carry(b *batch) {
 	} else {
 		cmds := make([]redis.Cmder, len(b.calls))
 		for i, c := range b.calls {
-			if cmds[i] = c.cmd; c.terms.Repeat {
+			if cmds[i] = c.cmd; c.opts.Repeat {
 				cmds[i] = apart{c.cmd}
 			}
 		}
@@ -226,8 +226,8 @@ func (g *Group) settle(b *batch) {
 	}
 	g.mu.Unlock()
 	for _, c := range gone {
-		if c.terms.Late != nil && !unsent {
-			c.terms.Late(cmp.Or(c.cmd.Err(), ErrUnread))
+		if c.opts.Late != nil && !unsent {
+			c.opts.Late(cmp.Or(c.cmd.Err(), ErrUnread))
 		}
 	}
 }

@@ -118,7 +118,7 @@ func ask(ctx context.Context, g *Group, name string) error {
 }
 
 func askOrLate(ctx context.Context, g *Group, name string, bound time.Duration, late func(error)) error {
-	c := g.Call(Terms{Bound: bound, Late: late, Leaves: late != nil})
+	c := g.Call(Options{Bound: bound, Late: late, Leaves: late != nil})
 	defer c.Put()
 	return c.Process(ctx, redis.NewCmd(ctx, name))
 }

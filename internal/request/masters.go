@@ -64,20 +64,20 @@ type nowhere struct{}
 func (nowhere) Hold(bool) {}
 
 func (m *Masters) process(c *Call) error {
-	bound, until := c.terms.Bound, time.Now().Add(c.terms.Bound)
-	defer func() { c.terms.Bound = bound }()
+	bound, until := c.opts.Bound, time.Now().Add(c.opts.Bound)
+	defer func() { c.opts.Bound = bound }()
 	for {
-		g := m.group(c.terms.Key)
+		g := m.group(c.opts.Key)
 		if g == nil {
 			return m.alone(c)
 		}
 		err := g.process(c)
-		c.terms.Bound = time.Until(until)
+		c.opts.Bound = time.Until(until)
 		switch {
-		case err == errReplaced && c.terms.Bound > 0:
+		case err == errReplaced && c.opts.Bound > 0:
 		case err == errReplaced:
 			return ErrCrowded
-		case m.sentAway(err) && c.terms.Bound > 0:
+		case m.sentAway(err) && c.opts.Bound > 0:
 			return m.alone(c)
 		default:
 			return err
@@ -159,11 +159,11 @@ func (m *Masters) alone(c *Call) error {
 		}()
 	}
 	var late func(struct{}, error)
-	if tell := c.terms.Late; tell != nil {
+	if tell := c.opts.Late; tell != nil {
 		late = func(_ struct{}, err error) { tell(cmp.Or(err, ErrUnread)) }
 	}
-	key, cmd := c.terms.Key, c.cmd // the call may be another's by then
-	_, err := Detached(c.ctx, background, c.terms.Bound, c.terms.Stop, nil, func(ctx context.Context) (struct{}, error) {
+	key, cmd := c.opts.Key, c.cmd // the call may be another's by then
+	_, err := Detached(c.ctx, background, c.opts.Bound, c.opts.Stop, nil, func(ctx context.Context) (struct{}, error) {
 		if _, err := m.cluster.MasterForKey(ctx, key); err == nil {
 			m.known.Store(true)
 		}

@@ -77,11 +77,11 @@ func (f *fake) sizes(addr string) []int {
 }
 
 func (f *fake) ask(ctx context.Context, key, name string) error {
-	return f.askOn(ctx, Terms{Key: key, Bound: time.Minute}, name)
+	return f.askOn(ctx, Options{Key: key, Bound: time.Minute}, name)
 }
 
-func (f *fake) askOn(ctx context.Context, terms Terms, name string) error {
-	c, key := f.Call(terms), terms.Key
+func (f *fake) askOn(ctx context.Context, opts Options, name string) error {
+	c, key := f.Call(opts), opts.Key
 	defer c.Put()
 	cmd := redis.NewCmd(ctx, name, key)
 	cmd.SetFirstKeyPos(1)
@@ -164,7 +164,7 @@ func TestFakeTimeHoldOfOneMaster(t *testing.T) {
 		crowded.Hold(true)
 		require.Same(t, crowded, f.Server("c"))
 		leaves := func(key string) error {
-			return f.askOn(t.Context(), Terms{Key: key, Bound: time.Second, Leaves: true}, "leaves")
+			return f.askOn(t.Context(), Options{Key: key, Bound: time.Second, Leaves: true}, "leaves")
 		}
 		for _, key := range []string{"b", "d"} {
 			require.NoError(t, leaves(key))
@@ -238,7 +238,7 @@ func TestFakeTimeLeavingTheFirst(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		var told atomic.Value
-		c := f.Call(Terms{Key: "b", Bound: time.Minute, Late: func(err error) { told.Store(err) }})
+		c := f.Call(Options{Key: "b", Bound: time.Minute, Late: func(err error) { told.Store(err) }})
 		cmd := redis.NewCmd(ctx, "first", "b")
 		cmd.SetFirstKeyPos(1)
 		require.Equal(t, ErrAbandoned, c.Process(ctx, cmd))

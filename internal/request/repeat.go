@@ -12,7 +12,7 @@ type Policy struct {
 	Total   time.Duration   // bound of all together, counted from Since
 	Since   time.Time       // zero: from the first attempt
 	Trouble error           // why Since is earlier: what others' attempts came to
-	Leaves  bool            // see [Terms]
+	Leaves  bool            // see [Options]
 	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded
 	Stop    <-chan struct{} // ends it; nil for what has to be finished
 
@@ -47,9 +47,9 @@ type Answer[T any] struct {
 	Err   error     // that of the answer, or the newest trouble; nil if there was none
 }
 
-// Attempt makes a request once, on terms that have no key yet. late, if set, gets what it
+// Attempt makes a request once, with options that have no key yet. late, if set, gets what it
 // returned if nobody waited for that any more.
-type Attempt[T any] func(ctx context.Context, t Terms, late func(T, error)) (T, error)
+type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (T, error)
 
 // Do repeats a request until it is answered, cannot succeed, ctx is over or the policy
 // ends it.
@@ -69,11 +69,11 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 			a.End = Left
 			return a
 		}
-		t := Terms{Bound: min(p.Attempt, remains), Stop: p.Stop, Repeat: n > 0, Leaves: p.Leaves}
+		opts := Options{Bound: min(p.Attempt, remains), Stop: p.Stop, Repeat: n > 0, Leaves: p.Leaves}
 		if p.Report == nil { // otherwise the answers to others may defer the end
-			t.End = p.Since.Add(p.Total)
+			opts.End = p.Since.Add(p.Total)
 		}
-		value, err := attempt(ctx, t, late)
+		value, err := attempt(ctx, opts, late)
 		o, final := Answered, true
 		if err != nil {
 			o, final = p.Classify(err)

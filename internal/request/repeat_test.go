@@ -23,7 +23,7 @@ func TestFakeTimeTotalCountsFromTheNewestAnswer(t *testing.T) {
 					}
 					return start.Add(others)
 				}}
-				a := Do(t.Context(), p, func(context.Context, Terms, func(int, error)) (int, error) {
+				a := Do(t.Context(), p, func(context.Context, Options, func(int, error)) (int, error) {
 					return 0, ErrNoAnswer
 				}, nil)
 				require.Equal(t, Exhausted, a.End)
@@ -41,8 +41,8 @@ func TestFakeTimeNotSentIsNotLeft(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		n := 0
 		a := Do(t.Context(), Policy{Attempt: time.Second, Total: time.Minute, Classify: Classify},
-			func(ctx context.Context, terms Terms, late func(int, error)) (int, error) {
-				return Detached(ctx, func(f func()) { go f() }, terms.Bound, nil, nil, func(context.Context) (int, error) {
+			func(ctx context.Context, opts Options, late func(int, error)) (int, error) {
+				return Detached(ctx, func(f func()) { go f() }, opts.Bound, nil, nil, func(context.Context) (int, error) {
 					if n++; n < 3 {
 						return 0, ErrNotSent
 					}

@@ -119,8 +119,8 @@ func TestFakeTimeOverload(t *testing.T) {
 			for range callers {
 				all.Go(func() {
 					p := Policy{Attempt: bound, Total: time.Minute, Classify: Classify}
-					a := Do(t.Context(), p, func(ctx context.Context, terms Terms, _ func(bool, error)) (bool, error) {
-						return true, askOrLate(ctx, g, "good", terms.Bound, nil)
+					a := Do(t.Context(), p, func(ctx context.Context, opts Options, _ func(bool, error)) (bool, error) {
+						return true, askOrLate(ctx, g, "good", opts.Bound, nil)
 					}, nil)
 					assert.Equal(t, Done, a.End)
 				})

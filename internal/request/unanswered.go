@@ -45,7 +45,7 @@ func (g *Group) ring() {
 	elsewhere := func(*Call) bool { return false }
 	if slices.ContainsFunc(g.open, func(b *batch) bool { return b.silent(now) }) {
 		g.Reload() // what the client knows may be out of date
-		elsewhere = func(c *Call) bool { return g.replaced(c.terms.Key) }
+		elsewhere = func(c *Call) bool { return g.replaced(c.opts.Key) }
 	}
 	g.expire(&g.ready, now, elsewhere)
 	g.expire(&g.held, now, elsewhere)
@@ -63,8 +63,8 @@ func (g *Group) ring() {
 	g.start()
 	g.mu.Unlock()
 	for _, c := range gone {
-		if c.terms.Late != nil {
-			c.terms.Late(ErrNoAnswer)
+		if c.opts.Late != nil {
+			c.opts.Late(ErrNoAnswer)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (b *batch) hurries() time.Time {
 		if c.state != sent {
 			continue
 		}
-		if need := c.deadline.Add(-min(grace, c.terms.Bound/8)); need.After(at) {
+		if need := c.deadline.Add(-min(grace, c.opts.Bound/8)); need.After(at) {
 			at = need
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// builder puts the events of one lock in the models' terms.
+// builder puts the events of one lock for the models.
 type builder struct {
 	*history
 	rules
