@@ -1,7 +1,6 @@
 package pubsub
 
 import (
-	"container/list"
 	"sync/atomic"
 	"time"
 )
@@ -10,12 +9,12 @@ import (
 // by the callers of everything in this file. Whoever calls what wakes and tells
 // releases it with Hub.unlock.
 type channel struct {
-	name    string
-	waiters [kinds]list.List // of *Waiter, the longest first
-	timer   *time.Timer      // holds on to a channel that lingers or was refused; else nil
-	heard   atomic.Int64     // messages; read without mu
+	name  string
+	timer *time.Timer  // holds on to a channel that lingers or was refused; else nil
+	heard atomic.Int64 // messages; read without mu
 
-	subscriptions map[*Subscription]struct{} // nil if there never was one
+	waiters       map[*Waiter]struct{}       // nil if there never was one
+	subscriptions map[*Subscription]struct{} // likewise
 
 	node  *node // nil while it is not known who serves the channel
 	moves int   // how often that was asked again since the last confirmation
@@ -43,59 +42,30 @@ func (h *Hub) channel(name string) *channel {
 
 func (ch *channel) wanted() bool { return ch.occupied() || ch.timer != nil }
 
-func (ch *channel) occupied() bool {
-	for i := range ch.waiters {
-		if ch.waiters[i].Len() > 0 {
-			return true
-		}
-	}
-	return len(ch.subscriptions) > 0
-}
+func (ch *channel) occupied() bool { return len(ch.waiters)+len(ch.subscriptions) > 0 }
 
-// message wakes whom a message is for, and tells the subscriptions.
+// message wakes the waiters, and gives the message to the subscriptions.
 func (ch *channel) message(payload string) {
 	ch.heard.Add(1)
-	for s := range ch.subscriptions {
-		s.notify(notice{payload: payload})
-	}
-	ch.wakeEach(every)
-	if payload == "1" {
-		ch.wakeEach(inTurn)
-	} else {
-		ch.wakeNext()
-	}
+	ch.notifyAll(notice{payload: payload})
 }
 
-// wakeNext passes over those that are awake already, or a burst of messages would
-// be spent on the first waiter.
-func (ch *channel) wakeNext() {
-	for e := ch.waiters[inTurn].Front(); e != nil; e = e.Next() {
-		if e.Value.(*Waiter).wake() {
-			return
-		}
-	}
-}
+// changed wakes and notifies everybody on the channel: something has happened to it.
+func (ch *channel) changed() { ch.notifyAll(notice{changed: true}) }
 
-func (ch *channel) wakeEach(k kind) {
-	for e := ch.waiters[k].Front(); e != nil; e = e.Next() {
-		e.Value.(*Waiter).wake()
-	}
-}
-
-// wakeAll wakes and tells everybody on the channel: something has happened to it.
-func (ch *channel) wakeAll() {
-	for k := range kinds {
-		ch.wakeEach(k)
+func (ch *channel) notifyAll(n notice) {
+	for w := range ch.waiters {
+		w.wake()
 	}
 	for s := range ch.subscriptions {
-		s.notify(notice{changed: true})
+		s.notify(n)
 	}
 }
 
 // reset forgets what belonged to a connection that has ended.
 func (ch *channel) reset() {
 	if ch.live {
-		ch.wakeAll() // the others rely on nothing
+		ch.changed() // the others rely on nothing
 	}
 	ch.dropTimer()
 	ch.asked, ch.open, ch.live, ch.refused, ch.queued = false, 0, false, false, false
@@ -111,7 +81,7 @@ func (ch *channel) dropTimer() {
 // left lets a channel linger whose last listener may just have gone.
 func (h *Hub) left(ch *channel) {
 	if !ch.occupied() && !ch.refused && !h.closed {
-		h.keep(ch, h.opts.Linger)
+		h.keep(ch, h.opts.linger)
 	}
 }
 

@@ -224,7 +224,7 @@ func (c *conn) answered(r request, answer Kind) {
 	switch {
 	case answer == Subscribed:
 		ch.live, ch.moves, c.confirmed = true, 0, true
-		ch.wakeAll()
+		ch.changed()
 		c.node.confirmed()
 	case answer == Moved && r.subscribe:
 		c.hub.lose(ch)
@@ -232,7 +232,7 @@ func (c *conn) answered(r request, answer Kind) {
 	case answer == Refused && r.subscribe:
 		ch.asked, ch.refused = false, true
 		c.hub.keep(ch, refusedRetry)
-		ch.wakeAll()
+		ch.changed()
 	}
 	c.hub.settle(ch)
 }

@@ -70,33 +70,6 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 	})
 }
 
-// An interval of next to nothing would let no connection be made in time, and have the
-// pause between two never end.
-func TestShortestProbeInterval(t *testing.T) {
-	for _, interval := range []time.Duration{1, 2, time.Millisecond} {
-		redistest.Bubble(t, func(t *testing.T) {
-			times := make(chan time.Duration, 1)
-			s := &server{dial: func(ctx context.Context) error {
-				start := time.Now()
-				<-ctx.Done()
-				select {
-				case times <- time.Since(start):
-				default:
-				}
-				return ctx.Err()
-			}}
-			h := pubsub.NewHub(s, pubsub.Options{ProbeInterval: interval})
-			defer func() { require.NoError(t, h.Close(context.Background())) }()
-			defer h.Join("a").Leave()
-			took := <-times
-			require.GreaterOrEqual(t, took, 7*time.Millisecond)
-			require.LessOrEqual(t, took, 8*time.Millisecond)
-			time.Sleep(time.Second)
-			require.Greater(t, len(s.dialled()), 1)
-		})
-	}
-}
-
 func TestAnsweredProbeKeepsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
 		w := join("a")

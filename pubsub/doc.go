@@ -39,7 +39,7 @@
 // nothing of the old connection is carried over.
 //
 // While somebody waits, silence does not mean that the connection works. After
-// [Options].ProbeInterval without traffic it probes: it publishes a message to
+// an interval of 500 ms without traffic it probes: it publishes a message to
 // itself through the command client. The longer everybody has been waiting, the
 // longer is that time: a quarter of the wait, up to 4 intervals, which are also the
 // longest without a probe on a connection with traffic. There are four things to
@@ -62,7 +62,7 @@
 // up. While a server cannot be reached, the question who is in charge is asked as
 // often.
 //
-// With the default of 500 ms a wait costs two commands in each of its first two
+// A wait costs two commands in each of its first two
 // seconds, 20 in its first 30, and one in 2 s after that: a thousand clients that
 // wait send 500 in a second. In return a caller that has just begun to wait is woken
 // 1 to 1.5 s after its connection became deaf, and 0.5 s after the command client
@@ -80,7 +80,7 @@
 // waiter: it is followed by a SUBSCRIBE. A connection answers in order, and
 // therefore
 //
-//	wanted  someone waits, or someone did a moment ago (Options.Linger)
+//	wanted  someone waits, or someone did a moment ago (linger)
 //	asked   the last request on this connection was SUBSCRIBE
 //	open    so many requests are unanswered
 //	live    nothing is open, and the last answer was a confirmation
@@ -98,26 +98,21 @@
 //
 // # Who wakes up
 //
-//   - A message wakes the longest waiter of its channel that has no wake-up
-//     pending; the message "1" wakes the whole queue. Those of [Hub.JoinAll]
-//     stand beside the queue, and each message wakes them.
-//   - A confirmation or refusal wakes all waiters of the channel, of each kind.
+//   - A message wakes all waiters of its channel, whatever it says.
+//   - A confirmation or refusal wakes all waiters of the channel.
 //   - The end of a connection wakes all waiters that were live, the loss of a
 //     channel its own.
-//   - A waiter that leaves hands a pending wake-up on to the next in the queue.
 //   - Close wakes everybody.
 //
-// What else a payload says is ignored: to a waiter it is a hint, on which nothing is
-// decided.
-//
-// The two messages and the waiting order are those of Redisson's LockPubSub and
-// PublishSubscribe; unlike there, a waiter is in the queue before its
-// subscription is confirmed, and a wake-up is a flag, not a permit to be counted.
+// Unlike in Redisson's PublishSubscribe, a waiter waits before its subscription is
+// confirmed, and a wake-up is a flag, not a permit to be counted. Who comes to a lock
+// next is not decided here: the callers of a channel are few, as package rlock has one
+// waiter for all goroutines of a client that want the same lock.
 //
 // # Subscriptions
 //
-// A caller that has to read the messages takes a [Hub.Subscribe] instead of a place in the
-// queue: one function is called with each payload, another where a waiter would be
+// A caller that has to read the messages takes a [Hub.Subscribe] instead:
+// one function is called with each payload, another where a waiter would be
 // woken because something has happened to the channel. What is noted under the hub's
 // mutex is called after it was released, by whoever released it, mostly the goroutine
 // that reads the connection. Two goroutines never make the calls of one subscription
@@ -133,8 +128,7 @@
 // holds. If it was live, the subscription had been confirmed, and there are
 // three cases. The confirmation came after the try: its wake-up is pending and
 // causes another. Or it came before the try, and the connection delivered the
-// message: the waiter is woken, or someone before it, who tries in its stead or
-// hands the wake-up on. Or it came before the try, and the connection ended
+// message: the waiter is woken. Or it came before the try, and the connection ended
 // before the message, or another server sent it: that is noticed, within the
 // times above, and wakes the waiter, which is then not live until the next
 // confirmation wakes it again.

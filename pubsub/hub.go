@@ -10,30 +10,28 @@ import (
 	"time"
 )
 
-const refusedRetry = 30 * time.Second // an operator who corrects an ACL need not restart anything
+const (
+	// probeInterval is how long a connection on which somebody has begun to wait may be
+	// silent before the hub causes traffic on it. See the package's documentation for
+	// what is counted in intervals.
+	probeInterval = 500 * time.Millisecond
+	// linger is how long a channel stays subscribed after its last listener has left, so
+	// that a hot lock does not resubscribe for every contention.
+	linger = time.Second
+	// idle is how long the connection stays open when no channel is subscribed.
+	idle = 10 * time.Second
+
+	refusedRetry = 30 * time.Second // an operator who corrects an ACL need not restart anything
+)
 
 // Options of a [Hub]. The zero value is ready for use.
 type Options struct {
-	// ProbeInterval is how long a connection on which somebody has begun to wait
-	// may be silent before the hub causes traffic on it; if nobody has for long, 4
-	// intervals. A probe that arrives at another server than the subscriptions, as
-	// after a failover, ends the connection at once, and so does another master of a
-	// cluster, for which the hub looks while there is no answer; one that the server
-	// has executed and that does not arrive does after 2 intervals, silence alone
-	// after 8, and they are also the time to open a connection. 0 means 500 ms, less
-	// than 1 ms counts as that, and a negative value panics.
-	ProbeInterval time.Duration
-	// Linger is how long a channel stays subscribed after its last waiter has
-	// left, so that a hot lock does not resubscribe for every contention.
-	// 0 means 1 s, a negative value not at all.
-	Linger time.Duration
-	// Idle is how long the connection stays open when no channel is
-	// subscribed. 0 means 10 s, a negative value not at all.
-	Idle time.Duration
 	// Logger is told once per outage that the connection was lost, and once
 	// per kind of error that a subscription was refused. The goroutines at work
 	// call it, without any mutex held, and wait: it must not block. Nil: nobody.
 	Logger *slog.Logger
+
+	probe, linger, idle time.Duration // in place of the constants, if not 0: tests have shorter ones
 }
 
 // Hub wakes waiters when messages arrive. Its methods may be called from any
@@ -71,12 +69,9 @@ type placing struct {
 // NewHub returns a hub for channels on these servers, such as [Redis] or
 // [Sharded] returns. Nothing is opened before the first [Hub.Join].
 func NewHub(servers Servers, opts Options) *Hub {
-	if opts.ProbeInterval < 0 {
-		panic("pubsub: negative ProbeInterval")
-	}
-	opts.ProbeInterval = max(cmp.Or(opts.ProbeInterval, 500*time.Millisecond), time.Millisecond)
-	opts.Linger = cmp.Or(opts.Linger, time.Second)
-	opts.Idle = cmp.Or(opts.Idle, 10*time.Second)
+	opts.probe = cmp.Or(opts.probe, probeInterval)
+	opts.linger = cmp.Or(opts.linger, linger)
+	opts.idle = cmp.Or(opts.idle, idle)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{
 		servers:  servers,
@@ -94,8 +89,7 @@ func NewHub(servers Servers, opts Options) *Hub {
 func (h *Hub) Active() bool { return h.active.Load() > 0 }
 
 // Listens reports whether a subscription of that channel is confirmed now: somebody
-// wants it, or did a moment ago ([Options].Linger), so that another listener hears at
-// once.
+// wants it, or did within the last second, so that another listener hears at once.
 func (h *Hub) Listens(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +108,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	for _, ch := range h.channels {
 		ch.dropTimer()
 		ch.live = false
-		ch.wakeAll()
+		ch.changed()
 	}
 	clear(h.channels)
 	h.active.Store(0)

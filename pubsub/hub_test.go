@@ -84,55 +84,28 @@ func TestConfirmationIsAWakeUp(t *testing.T) {
 	})
 }
 
-func TestMessageWakesTheLongestWaiter(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
-		first, second, third, other := join("a"), join("a"), join("a"), join("b")
-		all := []*pubsub.Waiter{first, second, third, other}
-		for _, w := range all {
-			assert.True(t, awake(w))
-		}
-		for _, payload := range []string{"0", "", "unlock", "10", "\x80"} {
-			s.conn().publish("a", payload)
-			assert.Equal(t, []bool{true, false, false, false}, woken(all), "payload %q", payload)
-		}
-		s.conn().publish("a", "1")
-		assert.Equal(t, []bool{true, true, true, false}, woken(all))
+func TestEachMessageWakesEveryWaiter(t *testing.T) {
+	hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
+		first, second, other := h.Join("a"), h.Join("a"), h.Join("b")
+		waiters := []*pubsub.Waiter{first, second, other}
+		assert.Equal(t, []bool{true, true, true}, woken(waiters), "confirmed")
 
-		s.conn().publish("a", "0")
-		s.conn().publish("a", "0")
-		assert.Equal(t, []bool{true, true, false, false}, woken(all), "one each")
+		for _, payload := range []string{"0", "1", "", "unlock", "10", "\x80"} {
+			s.conn().publish("a", payload)
+			assert.Equal(t, []bool{true, true, false}, woken(waiters), "payload %q", payload)
+		}
 		for range 10 {
 			s.conn().publish("a", "0")
 		}
-		assert.Equal(t, []bool{true, true, true, false}, woken(all), "coalesced")
+		assert.Equal(t, []bool{true, true, false}, woken(waiters))
+		assert.Equal(t, []bool{false, false, false}, woken(waiters), "one wake-up")
 
 		s.conn().send(pubsub.Event{Kind: pubsub.Message, Channel: "unheard of"})
-		assert.Equal(t, []bool{false, false, false, false}, woken(all))
-	})
-}
-
-func TestEachMessageWakesThoseThatWantAll(t *testing.T) {
-	hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
-		first, all, second, other := h.Join("a"), h.JoinAll("a"), h.Join("a"), h.JoinAll("a")
-		waiters := []*pubsub.Waiter{first, all, second, other}
-		synctest.Wait()
-		assert.Equal(t, []bool{true, true, true, true}, woken(waiters), "confirmed")
-
-		s.conn().publish("a", "0")
-		assert.Equal(t, []bool{true, true, false, true}, woken(waiters))
-		s.conn().publish("a", "1")
-		assert.Equal(t, []bool{true, true, true, true}, woken(waiters))
+		assert.Equal(t, []bool{false, false, false}, woken(waiters))
 		_ = s.conn().Close()
-		assert.Equal(t, []bool{true, true, true, true}, woken(waiters), "in doubt")
+		assert.Equal(t, []bool{true, true, true}, woken(waiters), "in doubt")
 		time.Sleep(20 * time.Millisecond)
-		assert.Equal(t, []bool{true, true, true, true}, woken(waiters))
-
-		s.conn().publish("a", "0")
-		s.conn().publish("a", "0")
-		synctest.Wait()
-		all.Leave()
-		second.Leave()
-		assert.Equal(t, []bool{true, false, false, true}, woken(waiters), "nothing to hand on")
+		assert.Equal(t, []bool{true, true, true}, woken(waiters), "confirmed anew")
 	})
 }
 
@@ -141,7 +114,7 @@ func TestHeardCountsEveryMessage(t *testing.T) {
 		w := h.Join("a")
 		synctest.Wait()
 		assert.Zero(t, w.Heard())
-		all := h.JoinAll("a")
+		all := h.Join("a")
 		h.Join("b")
 		for _, payload := range []string{"0", "1", "x", "junk"} {
 			s.conn().publish("a", payload)
@@ -165,23 +138,36 @@ func TestHeardCountsEveryMessage(t *testing.T) {
 	})
 }
 
-func TestLeaveHandsAPendingWakeUpOn(t *testing.T) {
+func TestLeaveTakesAWakeUpAlong(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
-		first, second, third := join("a"), join("a"), join("a")
-		for _, w := range []*pubsub.Waiter{first, second, third} {
-			assert.True(t, awake(w))
-		}
+		first, second := join("a"), join("a")
+		waiters := []*pubsub.Waiter{first, second}
+		assert.Equal(t, []bool{true, true}, woken(waiters))
 		s.conn().publish("a", "0")
 		synctest.Wait()
 		first.Leave()
 		first.Leave()
-		assert.False(t, awake(first))
 		assert.False(t, first.Live())
-		assert.True(t, awake(second))
-		assert.False(t, awake(third), "handed on once")
+		assert.Equal(t, []bool{false, true}, woken(waiters))
+		s.conn().publish("a", "0")
+		assert.Equal(t, []bool{false, true}, woken(waiters))
+	})
+}
 
-		second.Leave()
-		assert.False(t, awake(third), "nothing to hand on")
+// A waiter of one channel is woken by way of another's, until one of them leaves.
+func TestJoinWithSharesTheWakeUps(t *testing.T) {
+	hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
+		w := h.Join("a")
+		with := h.JoinWith("b", w)
+		assert.Equal(t, []bool{true, false}, woken([]*pubsub.Waiter{w, with}), "one wake-up for both")
+		s.conn().publish("b", "0")
+		assert.Equal(t, []bool{true}, woken([]*pubsub.Waiter{w}))
+		assert.EqualValues(t, 1, with.Heard())
+		assert.Zero(t, w.Heard())
+		with.Leave()
+		s.conn().publish("b", "0")
+		assert.Equal(t, []bool{false}, woken([]*pubsub.Waiter{w}))
+		assert.True(t, w.Live())
 	})
 }
 
@@ -333,11 +319,10 @@ func TestLog(t *testing.T) {
 	})
 }
 
-func TestOptions(t *testing.T) {
-	assert.Panics(t, func() { pubsub.NewHub(nil, pubsub.Options{ProbeInterval: -1}) })
+func TestNothingLingers(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
-		h := pubsub.NewHub(s, pubsub.Options{Linger: -1, Idle: -1})
+		h := pubsub.NewHub(s, pubsub.Options{}.Lingering(-1).Idling(-1))
 		w := h.Join("a")
 		synctest.Wait()
 		assert.True(t, w.Live())
@@ -350,7 +335,7 @@ func TestOptions(t *testing.T) {
 // Channels that hardly linger make SUBSCRIBE and UNSUBSCRIBE cross all the time.
 func TestManyJoinAndLeave(t *testing.T) {
 	s := &server{}
-	h := pubsub.NewHub(s, pubsub.Options{Linger: time.Microsecond, Idle: time.Microsecond})
+	h := pubsub.NewHub(s, pubsub.Options{}.Lingering(time.Microsecond).Idling(time.Microsecond))
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {

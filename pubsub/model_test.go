@@ -22,7 +22,7 @@ func TestModel(t *testing.T) {
 			m.h = pubsub.NewHub(m.s, pubsub.Options{})
 			defer func() { _ = m.h.Close(context.Background()) }() // a failed test may not have come to an end
 			t.Repeat(map[string]func(*rapid.T){
-				"join": m.join, "joinAll": m.joinAll, "leave": m.leave, "take": m.take, "message": m.message,
+				"join": m.join, "leave": m.leave, "take": m.take, "message": m.message,
 				"subscribe": m.subscribe, "unsubscribe": m.unsubscribe,
 				"answer": m.answer, "refuse": m.refuse, "moved": m.moved, "takeAway": m.takeAway,
 				"break": m.breakConn, "deafen": m.deafen, "outage": m.outage,
@@ -37,14 +37,13 @@ func TestModel(t *testing.T) {
 type model struct {
 	s       *server
 	h       *pubsub.Hub
-	waiters []*place // the longest first
+	waiters []*place
 	subs    []*ear
 }
 
 type place struct {
 	*pubsub.Waiter
 	channel string
-	all     bool  // joined with JoinAll
 	heard   int64 // as it should be
 	live    bool  // at the last check
 }
@@ -62,12 +61,9 @@ func (m *model) conn(t *rapid.T) *connection {
 
 func (m *model) join(t *rapid.T) {
 	channel := channels.Draw(t, "channel")
-	m.add(&place{Waiter: m.h.Join(channel), channel: channel})
-}
-
-func (m *model) joinAll(t *rapid.T) {
-	channel := channels.Draw(t, "channel")
-	m.add(&place{Waiter: m.h.JoinAll(channel), channel: channel, all: true})
+	p := &place{Waiter: m.h.Join(channel), channel: channel}
+	p.heard = p.Heard()
+	m.waiters = append(m.waiters, p)
 }
 
 func (m *model) subscribe(t *rapid.T) {
@@ -83,11 +79,6 @@ func (m *model) unsubscribe(t *rapid.T) {
 	m.subs = append(m.subs[:i:i], m.subs[i+1:]...)
 }
 
-func (m *model) add(p *place) {
-	p.heard = p.Heard()
-	m.waiters = append(m.waiters, p)
-}
-
 func (m *model) any(t *rapid.T) int {
 	if len(m.waiters) == 0 {
 		t.Skip("no waiter")
@@ -99,25 +90,10 @@ func (m *model) leave(t *rapid.T) {
 	i := m.any(t)
 	w := m.waiters[i]
 	m.waiters = append(m.waiters[:i:i], m.waiters[i+1:]...)
-	had := len(w.C()) == 1
-	next, before := m.sleeper(w.channel), m.pending()
+	before := m.pending()
 	w.Leave()
 	require.Empty(t, w.C())
-	if had && !w.all && next != nil {
-		require.Len(t, next.C(), 1, "a pending wake-up is handed on")
-		before++
-	}
-	require.Equal(t, before, m.pending(), "and nobody else is woken")
-}
-
-// sleeper returns the longest waiter of a channel that has no wake-up.
-func (m *model) sleeper(channel string) *place {
-	for _, w := range m.waiters {
-		if w.channel == channel && !w.all && len(w.C()) == 0 {
-			return w
-		}
-	}
-	return nil
+	require.Equal(t, before, m.pending(), "nobody else is woken")
 }
 
 func (m *model) pending() (n int) {
@@ -139,13 +115,12 @@ func (m *model) message(t *rapid.T) {
 		want[w] = len(w.C()) == 1
 	}
 	if m.s.has(channel) && !c.deaf {
-		next := m.sleeper(channel)
 		for _, w := range m.waiters {
 			if w.channel != channel {
 				continue
 			}
 			w.heard++
-			want[w] = want[w] || w.all || payload == "1" || w == next
+			want[w] = true
 		}
 		for _, e := range m.subs {
 			if e.channel == channel {

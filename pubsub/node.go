@@ -26,7 +26,7 @@ type node struct {
 
 func newNode(h *Hub, name string) *node {
 	n := &node{hub: h, name: name, channels: make(map[string]*channel)}
-	n.idle = time.AfterFunc(h.opts.Idle, n.rest)
+	n.idle = time.AfterFunc(h.opts.idle, n.rest)
 	n.idle.Stop()
 	return n
 }
@@ -75,7 +75,7 @@ func (n *node) confirmed() {
 // pause waits before the next connection, for which another server may be in
 // charge meanwhile.
 func (n *node) pause(d time.Duration) {
-	h, step := n.hub, n.hub.opts.ProbeInterval/inquiries
+	h, step := n.hub, n.hub.opts.probe/inquiries
 	for ; d > 0; d -= step {
 		h.mu.Lock()
 		h.inquire()
@@ -161,7 +161,7 @@ func (n *node) drop(ch *channel) {
 	delete(n.channels, ch.name)
 	ch.node, ch.queued = nil, false
 	if len(n.channels) == 0 {
-		n.idle.Reset(n.hub.opts.Idle)
+		n.idle.Reset(n.hub.opts.idle)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-func TestRedisPublishWakesInOrder(t *testing.T) {
+func TestRedisPublishWakesAll(t *testing.T) {
 	s := redistest.Start(t)
 	protocols(t, func(t *testing.T, edit func(*redis.Options)) {
 		rdb := s.Client(t, edit)
@@ -32,8 +32,8 @@ func TestRedisPublishWakesInOrder(t *testing.T) {
 			live(t, w)
 			waiters = append(waiters, w)
 		}
+		require.EqualValues(t, 1, rdb.Publish(t.Context(), "a", "0").Val())
 		for _, w := range waiters {
-			require.EqualValues(t, 1, rdb.Publish(t.Context(), "a", "0").Val())
 			wake(t, w)
 			w.Leave()
 		}
@@ -46,7 +46,7 @@ func TestRedisUnsubscribes(t *testing.T) {
 	s := redistest.Start(t)
 	protocols(t, func(t *testing.T, edit func(*redis.Options)) {
 		rdb := s.Client(t, edit)
-		h := hub(t, rdb, pubsub.Options{Linger: -1})
+		h := hub(t, rdb, pubsub.Options{}.Lingering(-1))
 		w := h.Join("a")
 		live(t, w)
 		w.Leave()
@@ -105,7 +105,7 @@ func TestRedisRefusedSubscription(t *testing.T) {
 		var log lockedBuffer
 		rdb := s.Client(t, edit, func(o *redis.Options) { o.Username, o.Password, o.Dialer = "u", "x", d.dial })
 		const interval = 100 * time.Millisecond
-		h := hub(t, rdb, pubsub.Options{ProbeInterval: interval, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		h := hub(t, rdb, pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}.Probing(interval))
 		for _, channel := range []string{"a", "b"} {
 			w := h.Join(channel)
 			wake(t, w)
@@ -132,7 +132,7 @@ func TestRedisProbeUnderACL(t *testing.T) {
 			require.NoError(t, admin.ConfigResetStat(t.Context()).Err())
 			var d dialler
 			rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.Dialer = "u", "x", d.dial })
-			h := hub(t, rdb, pubsub.Options{ProbeInterval: 200 * time.Millisecond})
+			h := hub(t, rdb, pubsub.Options{}.Probing(200*time.Millisecond))
 			w := h.Join("a")
 			live(t, w)
 			id := s.Clients(t, "pubsub")[0]["id"]
@@ -177,7 +177,7 @@ func TestRedisStoppedServerIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
-	h := hub(t, rdb, pubsub.Options{ProbeInterval: 200 * time.Millisecond})
+	h := hub(t, rdb, pubsub.Options{}.Probing(200*time.Millisecond))
 	w := h.Join("a")
 	live(t, w)
 	s.Stop()
@@ -205,7 +205,7 @@ func TestRedisIsolatedMasterIsLeft(t *testing.T) {
 	var d dialler
 	d.addr.Store(former.Addr())
 	h := hub(t, former.Client(t, func(o *redis.Options) { o.Dialer = d.dial }),
-		pubsub.Options{ProbeInterval: 100 * time.Millisecond})
+		pubsub.Options{}.Probing(100*time.Millisecond))
 	w := h.Join("a")
 	live(t, w)
 	d.addr.Store(current.Addr()) // no command was sent yet: the first probe is
@@ -226,7 +226,7 @@ func TestRedisCluster(t *testing.T) {
 	})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr()}})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	h := hub(t, rdb, pubsub.Options{ProbeInterval: 100 * time.Millisecond})
+	h := hub(t, rdb, pubsub.Options{}.Probing(100*time.Millisecond))
 	first, second := h.Join("a"), h.Join("b") // of different slots
 	live(t, first)
 	live(t, second)
@@ -250,7 +250,7 @@ func TestRedisCluster(t *testing.T) {
 func TestRedisProbeWithAnExhaustedPool(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 1 })
-	h := hub(t, rdb, pubsub.Options{ProbeInterval: 100 * time.Millisecond})
+	h := hub(t, rdb, pubsub.Options{}.Probing(100*time.Millisecond))
 	w := h.Join("a")
 	live(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -270,7 +270,7 @@ func TestRedisProbeWithAnExhaustedPool(t *testing.T) {
 func TestRedisManyChannelsShareAConnection(t *testing.T) {
 	const n = 2000
 	s := redistest.Start(t)
-	h := hub(t, s.Client(t), pubsub.Options{Linger: 10 * time.Millisecond, Idle: 10 * time.Millisecond})
+	h := hub(t, s.Client(t), pubsub.Options{}.Lingering(10*time.Millisecond).Idling(10*time.Millisecond))
 	assert.Empty(t, s.Clients(t, "pubsub"), "nothing before the first waiter")
 	var waiters []*pubsub.Waiter
 	for i := range n {
@@ -293,7 +293,7 @@ func TestRedisManyChannelsShareAConnection(t *testing.T) {
 func TestRedisManyJoinAndLeave(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
-	h := hub(t, rdb, pubsub.Options{Linger: time.Microsecond})
+	h := hub(t, rdb, pubsub.Options{}.Lingering(time.Microsecond))
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

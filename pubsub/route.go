@@ -49,7 +49,7 @@ func (h *Hub) lose(ch *channel) {
 	ch.asked = false
 	if ch.live {
 		ch.live = false
-		ch.wakeAll() // the others rely on nothing
+		ch.changed() // the others rely on nothing
 	}
 	if !ch.wanted() {
 		h.forget(ch)

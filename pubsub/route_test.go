@@ -158,7 +158,7 @@ func TestEachServerHasItsConnection(t *testing.T) {
 
 func TestChannelThatTheServerGivesAway(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-		waiters := []*pubsub.Waiter{h.Join("a"), h.JoinAll("a"), h.Join("a2"), h.Join("b")}
+		waiters := []*pubsub.Waiter{h.Join("a"), h.Join("a"), h.Join("a2"), h.Join("b")}
 		assert.Equal(t, []bool{true, true, true, true}, woken(waiters))
 		c.move("B", "a")
 		c.servers["A"].conn().takeAway("a")
@@ -210,7 +210,7 @@ func TestChannelThatMovesBeforeItsRequest(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c := newCluster("A", "B")
 		c.own("A", "a", "a2", "a3")
-		h := pubsub.NewHub(c, pubsub.Options{Linger: -1})
+		h := pubsub.NewHub(c, pubsub.Options{}.Lingering(-1))
 		h.Join("a3") // keeps the connection
 		synctest.Wait()
 		w := h.Join("a")
@@ -311,7 +311,7 @@ func TestManyMoves(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
 		var waiters []*pubsub.Waiter
 		for range 10 {
-			waiters = append(waiters, h.Join("a"), h.JoinAll("a2"), h.JoinAll("b"))
+			waiters = append(waiters, h.Join("a"), h.Join("a2"), h.Join("b"))
 		}
 		for i := range 200 {
 			for j, ch := range []string{"a", "a2", "b"} {

@@ -231,7 +231,7 @@ func TestBothFamilies(t *testing.T) {
 	c := redistest.StartCluster(t, 1, 0)
 	admin := c.Nodes[0].Client(t)
 	rdb := c.Client(t)
-	h := pubsub.NewHub(pubsub.Both(rdb, "probe:"), pubsub.Options{Linger: -1})
+	h := pubsub.NewHub(pubsub.Both(rdb, "probe:"), pubsub.Options{}.Lingering(-1))
 	t.Cleanup(func() { assert.NoError(t, h.Close(context.Background())) })
 	w, other := h.Join("lock:{a}"), h.Join("lock:{b}")
 	for range 10 {

@@ -65,7 +65,7 @@ func (s *Subscription) Live() bool {
 
 // Close ends the subscription. A call that has begun goes on, and may still run when
 // Close returns; no other is made after that. The server is told when the channel has
-// had no listener for [Options].Linger. A second call does nothing.
+// had no listener for a second. A second call does nothing.
 func (s *Subscription) Close() {
 	h := s.hub
 	h.mu.Lock()

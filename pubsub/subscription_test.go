@@ -272,7 +272,7 @@ func TestRedisManySubscriptions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
-	h := hub(t, rdb, pubsub.Options{Linger: time.Millisecond})
+	h := hub(t, rdb, pubsub.Options{}.Lingering(time.Millisecond))
 	ctx, stop := context.WithCancel(t.Context())
 	var publishers, subscribers sync.WaitGroup
 	for c := range 3 {

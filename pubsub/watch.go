@@ -19,7 +19,7 @@ const (
 // watch returns when the connection has been given up, or has to be because the
 // server is silent.
 func (c *conn) watch() error {
-	v := vigil{interval: c.hub.opts.ProbeInterval}
+	v := vigil{interval: c.hub.opts.probe}
 	v.wake = v.interval / 10 // then is the first probe, and what it counts is a standard for the next
 	timer := time.NewTimer(v.wake)
 	defer timer.Stop()
@@ -170,7 +170,7 @@ func (ch *channel) stir() {
 	}
 	c := ch.node.conn
 	now := time.Since(c.began)
-	if now-c.stirred > c.hub.opts.ProbeInterval {
+	if now-c.stirred > c.hub.opts.probe {
 		select {
 		case c.stirs <- struct{}{}:
 		default:
@@ -190,7 +190,7 @@ func (c *conn) probe(now time.Duration) {
 	if src == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, patience/2*c.hub.opts.ProbeInterval)
+	ctx, cancel := context.WithTimeout(c.ctx, patience/2*c.hub.opts.probe)
 	defer cancel()
 	sent, err := src.Probe(ctx)
 	if err != nil {

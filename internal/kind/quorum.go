@@ -181,9 +181,9 @@ func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
 
 // Subscribe hears the releases on all servers.
 func (q *Quorum) Subscribe(func(string), func()) Signal {
-	e := signals{q.nodes[0].server.Hub.JoinAll(lua.UnlockChannel(q.nodes[0].grant.Key))}
+	e := signals{q.nodes[0].server.Hub.Join(lua.UnlockChannel(q.nodes[0].grant.Key))}
 	for _, p := range q.nodes[1:] {
-		e = append(e, p.server.Hub.JoinAllWith(lua.UnlockChannel(p.grant.Key), e[0]))
+		e = append(e, p.server.Hub.JoinWith(lua.UnlockChannel(p.grant.Key), e[0]))
 	}
 	return e
 }

@@ -83,7 +83,7 @@ func (p *ReadWrite) Renewals(owner string, lease time.Duration) []Renewal {
 
 // Subscribe hears every message: what lets one reader in lets in all.
 func (p *ReadWrite) Subscribe(func(string), func()) Signal {
-	return p.server.Hub.JoinAll(p.grant.Channel)
+	return p.server.Hub.Join(p.grant.Channel)
 }
 
 func (p *ReadWrite) Force(ctx context.Context) (bool, error) {

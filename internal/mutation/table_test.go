@@ -96,12 +96,12 @@ var ofRequests = []mutation{
 	// Who is awake, and who is next.
 	{
 		"a confirmed subscription wakes nobody", "pubsub/conn.go",
-		"ch.live, ch.moves, c.confirmed = true, 0, true\n\t\tch.wakeAll()", "ch.live, ch.moves, c.confirmed = true, 0, true",
+		"ch.live, ch.moves, c.confirmed = true, 0, true\n\t\tch.changed()", "ch.live, ch.moves, c.confirmed = true, 0, true",
 		"pubsub", "TestConfirmationIsAWakeUp", quick,
 	},
 	{
 		"a lost subscription wakes nobody", "pubsub/channel.go",
-		"ch.wakeAll() // the others rely on nothing", "",
+		"ch.changed() // the others rely on nothing", "",
 		"pubsub", "TestBrokenConnectionIsReplaced", quick,
 	},
 	{
