@@ -25,13 +25,14 @@ func wallAhead(tb testing.TB, t time.Time, d time.Duration) time.Time {
 	return moved
 }
 
-func TestOpenAsksBothClocks(t *testing.T) {
+func TestRemainingAsksBothClocks(t *testing.T) {
 	now := time.Now()
 	until := Until(now, 30*time.Second)
-	require.True(t, Open(now.Add(time.Second), until))
-	require.False(t, Open(wallAhead(t, now.Add(time.Second), time.Minute), until), "suspended")
-	require.True(t, Open(wallAhead(t, now.Add(time.Second), -time.Hour), until), "wall clock set back")
-	require.False(t, Open(wallAhead(t, now.Add(time.Minute), -time.Hour), until), "wall clock set back, window over")
+	require.Positive(t, remaining(now.Add(time.Second), until))
+	require.Negative(t, remaining(wallAhead(t, now.Add(time.Second), time.Minute), until), "suspended")
+	require.Positive(t, remaining(wallAhead(t, now.Add(time.Second), -time.Hour), until), "wall clock set back")
+	require.Negative(t, remaining(wallAhead(t, now.Add(time.Minute), -time.Hour), until), "wall clock set back, window over")
+	require.Positive(t, remaining(now.Round(0), now.Add(1)), "without a monotonic reading")
 }
 
 // suspendable is a scheduler on a machine that can be suspended, with the

@@ -41,13 +41,8 @@ func Guard(d time.Duration) time.Duration {
 	return max(d/10, 2*time.Millisecond)
 }
 
-// Open reports whether now is before until by the monotonic and by the wall
-// clock. A time without a monotonic reading is compared by its wall clock.
-func Open(now, until time.Time) bool {
-	return remaining(now, until) > 0
-}
-
-// remaining returns the time from now to t by the clock that is further on.
+// remaining returns the time from now to t by the clock that is further on, the
+// monotonic or the wall clock.
 func remaining(now, t time.Time) time.Duration {
 	return min(t.Sub(now), t.Round(0).Sub(now.Round(0)))
 }

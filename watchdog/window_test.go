@@ -24,11 +24,3 @@ func TestWindow(t *testing.T) {
 		})
 	}
 }
-
-func TestOpenEndsWithItsWindow(t *testing.T) {
-	now := time.Now()
-	require.True(t, watchdog.Open(now, now.Add(1)))
-	require.False(t, watchdog.Open(now, now))
-	require.False(t, watchdog.Open(now, now.Add(-1)))
-	require.True(t, watchdog.Open(now.Round(0), now.Add(1)), "without a monotonic reading")
-}

@@ -70,7 +70,7 @@ var ofRequests = []mutation{
 	{
 		"the wall clock is not asked", "watchdog/window.go",
 		"return min(t.Sub(now), t.Round(0).Sub(now.Round(0)))", "return t.Sub(now)",
-		"watchdog", "TestOpenAsksBothClocks", quick,
+		"watchdog", "TestRemainingAsksBothClocks", quick,
 	},
 	{
 		"no time is left to stop in", "watchdog/window.go",
