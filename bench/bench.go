@@ -110,7 +110,7 @@ func (r *runner) order(s Scenario) (order []int) {
 	return order
 }
 
-// has tells whether there are the servers that a contender needs.
+// has reports whether there are the servers that a contender needs.
 func (r *runner) has(c Contender) bool {
 	if r.Cluster != nil {
 		return c.Cluster

@@ -54,7 +54,7 @@ func (s Scenario) victims() int {
 	return 0
 }
 
-// victim tells whether a process is killed.
+// victim reports whether a process is killed.
 func (s Scenario) victim(process int) bool { return s.Kind == Kill && process >= firstVictim }
 
 func (w *worker) kill() play {

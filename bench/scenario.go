@@ -161,7 +161,7 @@ func Select(table []Scenario, patterns []string) ([]Scenario, error) {
 	return selected, nil
 }
 
-// suits tells whether a contender can take part.
+// suits reports whether a contender can take part.
 func (s Scenario) suits(c Contender) bool {
 	switch {
 	case c.Kinds != nil && !slices.Contains(c.Kinds, s.Kind):
@@ -180,7 +180,7 @@ func (s Scenario) suits(c Contender) bool {
 	return true
 }
 
-// corrected tells whether latencies need a correction for coordinated omission.
+// corrected reports whether latencies need a correction for coordinated omission.
 func (s Scenario) corrected() bool {
 	return s.Kind == Cycle && !s.Paced || s.Kind == Contend || s.Kind == Wide || s.Kind == Foreign
 }

@@ -140,7 +140,7 @@ func (r Result) writeTable(w io.Writer) error {
 	return err
 }
 
-// compares tells whether a contender, other than to itself, is to be seen in
+// compares reports whether a contender, other than to itself, is to be seen in
 // ratio to it.
 func (r Result) compares(to string) bool {
 	played, others := false, false

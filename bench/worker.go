@@ -155,7 +155,7 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 	return t, nil
 }
 
-// stranger tells whether this is the process that a Foreign scenario is about.
+// stranger reports whether this is the process that a Foreign scenario is about.
 func (w *worker) stranger() bool {
 	return w.Scenario.Kind == Foreign && w.Process == w.Scenario.Processes
 }
@@ -182,7 +182,7 @@ func (w *worker) key(goroutine int) (string, *cell) {
 	return w.Prefix + strconv.Itoa(i), cell
 }
 
-// over tells whether the window has ended.
+// over reports whether the window has ended.
 func (w *worker) over() bool { return w.ctx.Err() != nil || !time.Now().Before(w.end) }
 
 func (t *tally) fail(err error) {

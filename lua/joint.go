@@ -147,7 +147,7 @@ func (j *joint) distribute(err error) {
 	}
 }
 
-// ofCompany tells whether a server has refused to run a script because of what it
+// ofCompany reports whether a server has refused to run a script because of what it
 // has beside one part: keys. All others would meet each part as well.
 func ofCompany(err error) bool {
 	for _, code := range []string{"NOPERM", "CROSSSLOT", "MOVED", "ASK"} {

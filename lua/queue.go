@@ -64,7 +64,7 @@ type Place struct {
 	None  bool  // it has none: it wants none, or the server has no memory left
 }
 
-// Held tells whether the owner has a ticket.
+// Held reports whether the owner has a ticket.
 func (p Place) Held() bool { return p.Time != 0 && !p.None }
 
 // Ask is Acquire for those who queue: it takes the lock for g.Owner if it is free and

@@ -12,26 +12,26 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// step is what a waiter does next: it takes a grant, or asks, or sleeps for so long.
+// step is what a waiter does next: it takes a grant, asks the server, or sleeps.
 type step struct {
 	grant  *grant
 	ask    bool
 	sleep  time.Duration
-	behind *grant // of its own client, which it waits for
+	behind *grant // while it sleeps: the grant of its own client that it waits for
 }
 
-// snapshot is what the waiters of a queue have learned from the server. All of them use it.
+// snapshot is what the waiters of a queue have last learned from the server. They share it.
 type snapshot struct {
-	refusal *NotAcquiredError // the newest, unless there was trouble after it
-	askAt   time.Time         // when the first waiter asks again if nothing is heard
-	clock   moment            // of the server
-	since   time.Time         // since when there was no answer; zero if there was one
+	refusal *NotAcquiredError // the newest one; nil if a request has failed since
+	askAt   time.Time         // when the first waiter asks again if no message arrives
+	clock   moment            // the server's clock
+	since   time.Time         // when requests began to fail; zero if the newest was answered
 	trouble error             // the newest error since then
-	newest  time.Time         // when the newest request was sent that was answered
+	newest  time.Time         // when the newest request that was answered was sent
 }
 
-// acquire is the rest of a call whose turn it is, or whose time in the queue has ended
-// with an error.
+// acquire is the rest of a call whose turn has come, or, if err is set, whose wait has
+// failed.
 func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
 	l := w.lock
 	defer func() { l.ends(wait, w.since, hold, err, w) }() // at the very end, when nobody waits for it
@@ -47,16 +47,16 @@ func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Con
 		}
 		g.abandon(true)
 		w.renounce(g)
-		if !errors.Is(err, ErrClosed) { // it came too late to be held
+		if !errors.Is(err, ErrClosed) { // the grant came too late to be held: wait on
 			err = nil
 		}
 	}
 	return ctx, nil, err
 }
 
-// contend waits until the lock is the waiter's: acquired by a request, granted by a
-// message, or passed on in memory. An owner that was refused holds nothing, so all
-// requests of one waiter are made for the same.
+// contend waits until the waiter has the lock: acquired by a request, granted by a
+// message, or passed on in memory. An owner that was refused holds nothing, so a waiter
+// makes all its requests for the same owner.
 func (w *waiter) contend(wait context.Context) (*grant, error) {
 	for {
 		switch s := w.next(); {
@@ -77,7 +77,7 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 	}
 }
 
-// next decides what the waiter does.
+// next decides what the waiter does next.
 func (w *waiter) next() step {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -86,17 +86,17 @@ func (w *waiter) next() step {
 			return s
 		}
 	}
-	w.state, w.again = waitAsking, false // what is heard from now on needs another request
+	w.state, w.again = waitAsking, false // an event from now on needs another request
 	w.tries++
 	return step{ask: true}
 }
 
-// takeOrSleep takes a grant, if there is one, or decides how long to sleep; otherwise the waiter
-// has to ask. queues.mu is held.
+// takeOrSleep returns a step that takes a grant, if there is one, or that sleeps. If it does
+// neither, the waiter has to ask. queues.mu is held.
 func (w *waiter) takeOrSleep() step {
 	var mine *grant
 	if w.given == nil {
-		mine = w.lock.order.obstacle(w) // may release the mutex: it may have been given one by then
+		mine = w.lock.order.obstacle(w) // may release the mutex, so that w is given a grant meanwhile
 	}
 	if g := w.given; g != nil {
 		w.given, w.got = nil, g
@@ -110,23 +110,23 @@ func (w *waiter) takeOrSleep() step {
 	return step{sleep: w.sleepFor(mine), behind: mine}
 }
 
-// sleepFor returns how long the waiter should sleep as things are; it has to ask if that is
-// not more than 0. mine is the client's own grant that is in the way, nil if there is
-// none. queues.mu is held.
+// sleepFor returns how long the waiter should sleep; if that is not positive, it has to ask.
+// mine is the grant of its own client that it waits for, nil if there is none. queues.mu is
+// held.
 func (w *waiter) sleepFor(mine *grant) time.Duration {
 	if !w.lock.order.contends(w) {
 		w.state = waitBlocked
 		return maxPause
 	}
-	asks := w.again || w.state != waitQueued && !w.place.held // only a request can tell, or none was made yet
+	asks := w.again || w.state != waitQueued && !w.place.held // there was an event, or it has not asked yet
 	if asks && mine == nil {
 		return 0
 	}
 	now := time.Now()
 	switch {
 	case mine != nil && (w.askAt.IsZero() || w.askAt.After(now)):
-		// The end of that grant wakes this waiter. If the lock was removed on the server,
-		// nothing does, so it asks after keepAlive.
+		// The end of that grant wakes this waiter. Nothing does if the lock is removed on
+		// the server, so it asks after keepAlive.
 		if w.askAt.IsZero() {
 			w.askAt = now.Add(keepAlive)
 		}
@@ -139,19 +139,19 @@ func (w *waiter) sleepFor(mine *grant) time.Duration {
 	return w.lock.order.untilAsk(w, now)
 }
 
-// ask makes a request. There is no grant if it is refused.
+// ask makes a request. It returns no grant and no error if that is refused.
 func (w *waiter) ask(wait context.Context) (*grant, error) {
 	l := w.lock
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
 	if a.cut {
-		if refused := w.refused(); refused != nil { // read once: another waiter's answer may take it away
+		if refused := w.refused(); refused != nil { // read once: the answer to another waiter may remove it
 			return nil, refused.because(ended(wait))
 		}
 	}
 	switch {
 	case a.Err != nil:
-		if errors.Is(a.Err, ErrNotReplicated) { // its owner is released: nobody asks with it again
+		if errors.Is(a.Err, ErrNotReplicated) { // its owner was released, and has no ticket any more
 			w.queues.mu.Lock()
 			w.place = standing{}
 			w.queues.mu.Unlock()
@@ -167,8 +167,8 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
 
-// refused returns why the waiter has not got the lock: by a grant of its own client, for which
-// the server need not answer, or else by the newest refusal; nil if neither is known.
+// refused returns why the waiter does not have the lock: its own client holds it, which is
+// known without the server, or else the newest refusal. It is nil if neither is known.
 func (w *waiter) refused() *NotAcquiredError {
 	w.queues.mu.Lock()
 	refusal, mine := w.queue.refusal, w.queue.holder()
@@ -186,8 +186,10 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	// The time without an answer counts from the first failure of any waiter, but not from
+	// before this one came. So all give up together, not one after the other.
 	if p.Since, p.Trouble = q.since, q.trouble; !p.Since.IsZero() && p.Since.Before(w.since) {
-		p.Since = w.since // all give up at about the same time, not one after the other
+		p.Since = w.since
 	}
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
@@ -196,7 +198,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	return w.attempt, o, p
 }
 
-// owns notes that the waiter's request was granted.
+// owns notes that the waiter's request was granted g.
 func (w *waiter) owns(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -204,8 +206,9 @@ func (w *waiter) owns(g *grant) {
 	w.queue.answered(g.sent)
 }
 
-// asked is called when an attempt of the waiter gets no answer, and with nil when a later one
-// gets one. It returns when the newest request of its queue was sent that was answered.
+// asked is called with an error when an attempt of the waiter got no answer, and with nil when
+// a later attempt got one. It returns when the newest request of the queue that was answered
+// was sent.
 func (w *waiter) asked(err error) time.Time {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -221,8 +224,8 @@ func (w *waiter) asked(err error) time.Time {
 	return q.newest
 }
 
-// answered notes that the server has answered a request, maybe one from before the trouble.
-// queues.mu is held.
+// answered notes that the server has answered a request that was sent at sent, which may be
+// before the newest failure. queues.mu is held.
 func (q *queue) answered(sent time.Time) {
 	q.since, q.trouble = time.Time{}, nil
 	if sent.After(q.newest) {
@@ -230,8 +233,8 @@ func (q *queue) answered(sent time.Time) {
 	}
 }
 
-// queueUp notes a refusal, and when to ask again if nothing is heard. The error ends
-// the wait.
+// queueUp notes a refusal, and when to ask again if no message arrives. An error ends the
+// wait.
 func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked lua.Ticket) error {
 	l, q, now := w.lock, w.queue, time.Now()
 	w.queues.mu.Lock()
@@ -244,7 +247,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	if !l.notifier.hears(w) {
 		w.place.silent++
 		pause, err := l.notifier.silentPause(w, refusal)
-		if w.place.First { // everybody waits for this one
+		if w.place.First { // all others wait for this one
 			pause = min(pause, firstPause)
 		}
 		w.askAt = now.Add(min(pause, most, untilExpiry(refusal.TTL)))
@@ -256,7 +259,8 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	return nil
 }
 
-// stand notes where the server says that the waiter stands in its queue. queues.mu is held.
+// stand notes the waiter's place in the server's queue as a refusal has told it. queues.mu is
+// held.
 func (w *waiter) stand(a answer[kind.Answer]) {
 	q, before := w.queue, w.place.held
 	w.place.Place, w.place.held = a.Value.Place, a.Value.Place.Held()
@@ -264,7 +268,7 @@ func (w *waiter) stand(a answer[kind.Answer]) {
 		q.clock = moment{a.Sent, w.place.Time}
 		w.attempt.place = q.clock
 	}
-	if before && w.place.New { // the server has forgotten the queue, or the tickets of this client
+	if before && w.place.New { // the server had forgotten the queue, or the tickets of this client
 		again := w.again
 		q.askAll()
 		w.again = again // this one has just asked

@@ -24,11 +24,11 @@ type grant struct {
 	acquisition
 	span
 	run   run
-	empty bool // it is released, and nobody has held it
+	empty bool // nobody has held it
 	entry *watchdog.Entry[*grant]
 
 	counting
-	mu sync.Mutex // guards what follows, and the holds' own state
+	mu sync.Mutex // guards what follows, and the state of the holds
 	holdSet
 	ending
 	left lateAnswers
@@ -36,11 +36,11 @@ type grant struct {
 
 // span is when a grant was held.
 type span struct {
-	began time.Time // zero as long as the grant is parked; written with mu held, or before anybody can hold it
+	began time.Time // zero while the grant is parked; written with mu held, or before anybody can hold it
 	ended time.Time // when it was passed on; zero if it was not
 }
 
-// ending is how far a grant is, and why it was lost. grant.mu guards it.
+// ending is the state of a grant, and why it was lost. grant.mu guards it.
 type ending struct {
 	state state
 	loss  *LostError
@@ -49,13 +49,13 @@ type ending struct {
 // acquisition is what is known of the requests to acquire.
 type acquisition struct {
 	token          int64
-	sent           time.Time     // before the attempt that acquired it went out
+	sent           time.Time     // a moment before the attempt that acquired it was sent
 	initialLease   time.Duration // length of the lease until its first renewal
-	acquireUnknown bool          // an attempt may have been executed without our knowing, or may still be
+	acquireUnknown bool          // an attempt may have been executed, or may still be, without an answer
 	answerLost     bool          // an attempt got no answer, not even a refusal
-	attemptOpen    bool          // an attempt was left under way
-	leftState      bool          // a refused attempt may have left something that a release takes back
-	place          moment        // of the newest ticket, zero if there was none
+	attemptOpen    bool          // the caller left while an attempt was under way
+	leftState      bool          // a refused attempt may have left a ticket, which a release removes
+	place          moment        // when the newest ticket was taken; zero if there was none
 }
 
 // holdSet is the live holds of a grant. grant.mu guards it.
@@ -63,12 +63,12 @@ type holdSet struct {
 	holds     []*Hold
 	room      [1]*Hold      // of holds, until there are more
 	first     Hold          // the first of them
-	followers int           // readers for whom the grant is kept, and who have no hold yet
-	longest   time.Duration // lease asked for so far
+	followers int           // readers that will get a hold of the grant, and have none yet
+	longest   time.Duration // the longest lease that was asked for
 	current   int           // acquisitions that have not ended: one, or one for each reader
 
-	// exclusives counts the holds that exclude other owners. Written with mu held, read
-	// without.
+	// exclusives counts the holds that exclude other owners. It is written with mu held, and
+	// read without.
 	exclusives atomic.Int32
 }
 
@@ -76,7 +76,7 @@ type state int
 
 const (
 	asking   state = iota // not acquired yet
-	owned                 // acquired; holds is not empty
+	owned                 // acquired, and held
 	released              // given up, or its last hold was unlocked
 	lost                  // ended against the holder's will
 )
@@ -95,16 +95,16 @@ type owners struct {
 	given atomic.Uint64
 }
 
-// next returns a name that was never used, with mark behind the client's.
+// next returns a name that was never used before, with mark behind the client's id.
 func (o *owners) next(mark string) string {
-	var room [48]byte // spares one of two allocations
+	var room [48]byte // saves one of two allocations
 	name := append(append(append(room[:0], o.id...), mark...), ':')
 	return string(strconv.AppendUint(name, o.given.Add(1), 10))
 }
 
-// newAttempt returns a grant with an owner of its own. That of one that polls has a mark:
-// its release is announced as Redisson does, so those who wait must take it for a foreign
-// owner.
+// newAttempt returns a grant with a new owner. The owner of a lock that polls has a mark: its
+// release is announced as Redisson announces one, so those that wait must treat it as a
+// foreign owner.
 func (l *Lock) newAttempt() *grant { return l.newGrant(l.client.next(l.mark)) }
 
 func (l *Lock) newGrant(owner string) *grant {
@@ -116,7 +116,7 @@ func (l *Lock) newGrant(owner string) *grant {
 
 // acquire asks the server.
 func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[kind.Answer] {
-	owner := g.owner // an attempt that hangs may look at it when it has changed
+	owner := g.owner // it may change while an attempt that was left behind still reads it
 	p.Leaves = true
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (kind.Answer, error) {
 		return g.lock.wire.Acquire(ctx, r, owner, g.lock.lease, o)
@@ -136,9 +136,9 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	return a
 }
 
-// start makes an acquired grant an owned one, with its first hold, which is by's: the
-// attempt may have been another's, who has left it to that one. The error
-// says that there is no time left to hold it, or that the client is closed.
+// start makes an acquired grant an owned one, with its first hold, which is one of the lock
+// by. That need not be the grant's own lock, as waiters take over each other's attempts. The
+// error says that no time is left to hold the lock, or that the client is closed.
 func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	if g.run.count > 0 {
 		return g.adopt(ctx, by)
@@ -153,28 +153,29 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	}
 	before, parked := l.queues.held(g)
 	for _, other := range before {
-		other.correct() // finds out that it is lost
+		other.correct() // its request finds out that the grant is lost
 	}
-	if parked != nil { // that would not
+	if parked != nil { // it has no hold, for which correct would make a request
 		parked.drop()
 	}
 	if l.retains != nil {
 		l.queues.listen(g)
 	}
-	if g.lossOrNil() != nil { // already, and the queue was told too early
+	if g.lossOrNil() != nil { // lost already: lose has told the queue before held has
 		l.queues.ended(g)
 	}
-	if c.closed.Load() { // too late for Close to see it
+	if c.closed.Load() { // too late for Close to have seen it
 		g.interrupt(ErrClosed)
 	}
 	return held, hold, nil
 }
 
-// own makes an acquired grant an owned one. The client does not know of it yet.
+// own makes an acquired grant an owned one, which the watchdog renews. The queue does not
+// know of it yet.
 func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	c, l := g.lock.client, g.lock
 	held, hold := g.derive(ctx, &g.first, by, nil)
-	g.mu.Lock() // OnLost waits until the grant is complete
+	g.mu.Lock() // makes OnLost wait until the grant is complete
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
 	if err == nil {
 		g.entry, g.state, g.began = entry, owned, time.Now()
@@ -193,12 +194,13 @@ func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, erro
 	return held, hold, nil
 }
 
-// longUnnoticed tells whether a hold may be a long one before anything notices it, which
-// the first renewal does.
+// longUnnoticed reports whether a hold may be a long one, for the record of the client, before
+// the first renewal notices that.
 func (l *Lock) longUnnoticed() bool { return l.fixed || l.lease/3 > longHold }
 
-// derive makes h, which is new, a hold of l that is not added yet. mu must not be held: to derive
-// a context asks the one above whether it is over, which may lose this very grant.
+// derive makes h, which is new, a hold of l. It is not added to the grant yet. mu must not be
+// held: deriving a context asks its parent whether it is over, and that may find that this
+// very grant is lost.
 func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
 	h.grant, h.parent = g, parent
 	h.outer, _ = ctx.Value(holdKey{}).(*Hold)
@@ -220,11 +222,11 @@ func (g *grant) put(h *Hold) {
 	}
 }
 
-// exclusive tells whether the grant excludes other owners.
+// exclusive reports whether the grant excludes other owners.
 func (g *grant) exclusive() bool { return g.exclusives.Load() > 0 }
 
-// until returns the end of the trusted window. Unlike entry, it may be used
-// before start has returned.
+// until returns the end of the trusted window. Unlike entry, it may be used before start has
+// returned.
 func (g *grant) until() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -53,11 +53,11 @@ func (h handoff) withDefaults(fixed bool) handoff {
 	return handoff{cmp.Or(h.most, DefaultHandoffs), cmp.Or(h.longest, DefaultHandoffTime)}
 }
 
-// spareTokens is how many tokens a grant asks for beside its own, for the
-// holders that it is passed on to. Of a lock that is kept these may be many: it asks for more
-// than the server reserves ahead of its clock (lead in lua/token.lua). Otherwise they are some
-// of those who wait: no more than can be used in the time that the budget allows, as a
-// hand-off takes a microsecond at least.
+// spareTokens is how many fencing tokens a grant asks for beside its own, for the holders
+// that it is passed on to. A lock that is kept may have many of them, so it asks for as many
+// as the server is willing to reserve ahead of its clock (lead in lua/token.lua). Otherwise
+// it asks only while others wait, for no more than can be used in the time of the budget: a
+// hand-off takes at least a microsecond.
 func (l *Lock) spareTokens(waiting int) int64 {
 	switch {
 	case !l.fenced:
@@ -70,27 +70,28 @@ func (l *Lock) spareTokens(waiting int) int64 {
 	return min(int64(l.handoff.most), max(l.handoff.longest.Microseconds(), 1))
 }
 
-// run is what grants have in common that were passed on, one to the next: the owner
-// on the server.
+// run is what the grants of one owner have in common that were passed on in memory, each to
+// the next.
 type run struct {
 	count int       // hand-offs so far
-	began time.Time // when the server was asked, or a message was read
-	spare int64     // tokens reserved and not used yet
+	began time.Time // when the server was asked, or the message that granted the lock was read
+	spare int64     // tokens that are reserved and not used yet
 
-	// Of a fair lock: owners who come next in the server's queue, and those to whom the
-	// lock was passed on, whose tickets the release takes out.
+	// Of a fair lock: the owners that come next in the server's queue, and those that the
+	// lock was passed on to, whose tickets the release removes.
 	next, passed []string
 }
 
 // handOff passes the grant, whose last hold was unlocked, on to the next goroutine in the
-// queue, or parks it for whoever comes, if the lock is kept. It does not if a request about
-// the old holder might still reach the server, or be answered.
+// queue. If nobody waits and the lock is kept, it parks the grant. It does neither, and
+// returns false, if a request about the old holder might still reach the server, or be
+// answered.
 func (g *grant) handOff() bool {
 	l := g.lock
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.waiters.n == 0 && q.kept == nil || l.client.closed.Load() { // nobody is there to have it
+	if q == nil || q.waiters.n == 0 && q.kept == nil || l.client.closed.Load() { // nobody can take it
 		return false
 	}
 	now := time.Now()
@@ -111,7 +112,7 @@ func (g *grant) handOff() bool {
 	return false
 }
 
-// park passes the grant on to whoever comes, and keeps it until then. queues.mu is held.
+// park keeps the grant for the next call of this client. queues.mu is held.
 func (g *grant) park(q *queue, now time.Time) bool {
 	successor := g.passOn(q, g.lock, g.run, now)
 	if successor == nil {
@@ -121,23 +122,23 @@ func (g *grant) park(q *queue, now time.Time) bool {
 	return true
 }
 
-// passable tells whether the grant may have another holder: it has a token for that one,
-// and nothing is under way about the old one.
+// passable reports whether the grant may get another holder: there is a token for that one,
+// and no request about the old one is under way.
 func (g *grant) passable() bool {
 	return (!g.lock.fenced || g.run.spare > 0) && !g.unsettled()
 }
 
-// passOn ends the grant and returns one for the next holder, which is of the lock l: with
-// the same owner and what is left of the lease. There is none if the window is half over,
-// so that a run of short holds does not keep the loss of the lease from being noticed; nor if
-// the lease has other terms than the lock, those of a nested hold that was the last.
-// queues.mu is held.
+// passOn ends the grant and returns its successor for the next holder, whose lock is l. That
+// has the same owner, and what is left of the lease. It returns nil if half of the trusted
+// window is over: otherwise a run of short holds could go on without noticing that the lease
+// is lost. It also returns nil if the lease was set by a nested hold with other options, which
+// was the last to be unlocked. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
 	successor.sent, successor.token, successor.run, successor.state, successor.began, successor.initialLease = g.sent, g.token, r, owned, now, g.initialLease
 	successor.run.count++
 	if !l.shared {
-		successor.exclusives.Store(1) // of the hold that is to come
+		successor.exclusives.Store(1) // the hold that the next holder will get
 	}
 	if l.fenced {
 		successor.token++
@@ -155,8 +156,8 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	return successor
 }
 
-// unsettled tells whether a request about the grant may still arrive, or its answer may
-// come. Its last hold is unlocked, so that none begins any more.
+// unsettled reports whether a request about the grant may still be executed or answered. The
+// last hold is unlocked, so no new one begins.
 func (g *grant) unsettled() bool {
 	if g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() || g.proven.Load() {
 		return true
@@ -166,15 +167,15 @@ func (g *grant) unsettled() bool {
 	return g.correcting || len(g.turn) > 0
 }
 
-// takes tells whether the waiter can be given a grant of l. queues.mu is held.
+// takes reports whether the waiter can be given a grant of l. queues.mu is held.
 func (w *waiter) takes(l *Lock) bool {
 	return w.state != waitAsking && w.given == nil && w.got == nil && w.lock.alike(l)
 }
 
-// adopt adds the first hold, which is by's, to a grant that was passed on.
+// adopt adds the first hold, one of the lock by, to a grant that was passed on.
 func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	held, hold := g.derive(ctx, &g.first, by, nil)
-	g.check() // this process may have stood still
+	g.check() // the lease may have ended, if this process stood still
 	g.mu.Lock()
 	loss := g.loss
 	if loss == nil {
@@ -197,21 +198,21 @@ func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	return held, hold, nil
 }
 
-// pass gives away a grant that nobody took.
+// pass hands a grant that nobody took to the next waiter, or releases it.
 func (g *grant) pass() {
 	if g.giveUp() && !g.handOff() {
 		g.releaseEmpty()
 	}
 }
 
-// drop releases such a grant, whoever waits here.
+// drop releases a grant that nobody took, whoever waits.
 func (g *grant) drop() {
 	if g.giveUp() {
 		g.releaseEmpty()
 	}
 }
 
-// giveUp is the end of a grant that nobody took. It reports false if that was lost.
+// giveUp ends a grant that nobody took. It returns false if the grant was lost before.
 func (g *grant) giveUp() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// hear brings a message to the waiter that it is for. If nobody waits for what it
-// grants, the lock is passed on.
+// hear delivers a message to its waiter. If the message grants the lock to an owner that
+// nobody waits for, the lock is passed on.
 func (l *Lock) hear(payload string) {
 	m := lua.ReadMessage(payload)
 	var stranger string
@@ -21,7 +21,7 @@ func (l *Lock) hear(payload string) {
 	}
 }
 
-// askAgain has the waiter ask that stands in the server's queue as owner.
+// askAgain makes the waiter ask whose ticket is owner's.
 func (l *Lock) askAgain(owner string) {
 	l.withQueue(func(q *queue) {
 		if w := q.tickets[owner]; w != nil {
@@ -30,11 +30,11 @@ func (l *Lock) askAgain(owner string) {
 	})
 }
 
-// changed is called when what the waiters hear by was lost, or is there again.
+// changed is called when the subscription of the waiters was lost, or confirmed.
 func (l *Lock) changed() { l.withQueue((*queue).changed) }
 
-// withQueue runs f with the queue of the lock, an empty one if there is none, and the
-// mutex held.
+// withQueue runs f with the queue of the lock, or with an empty one if there is none, while
+// the mutex is held.
 func (l *Lock) withQueue(f func(q *queue)) {
 	qs := l.queues
 	qs.mu.Lock()
@@ -46,9 +46,9 @@ func (l *Lock) withQueue(f func(q *queue)) {
 	f(q)
 }
 
-// heard brings a message to the waiter that it is for. If it grants the lock to an
-// owner for whom nobody waits any more, and who does not hold it either, it returns
-// that owner: the lock has to be passed on.
+// heard delivers a message to its waiter. If the message grants the lock to an owner that
+// nobody waits for any more, and that does not hold the lock either, heard returns that
+// owner, a stranger: the lock has to be passed on.
 func (q *queue) heard(m lua.Message) (stranger string) {
 	w := q.tickets[m.Owner]
 	switch {
@@ -70,9 +70,9 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	return ""
 }
 
-// changed has all ask because what they hear by was lost, or is there again: messages may
-// have been missed, or can be heard from now on. The answer to a request that is under way
-// may be older than that, so who has made one makes another. queues.mu is held.
+// changed makes all waiters ask, because messages may have been missed, or can be received
+// from now on. The answer to a request that is under way may be older than the change, so its
+// waiter asks once more. queues.mu is held.
 func (q *queue) changed() {
 	for w := range q.waiters.all() {
 		w.again = w.again || w.state == waitAsking
@@ -80,8 +80,8 @@ func (q *queue) changed() {
 	q.askAll()
 }
 
-// askAll has each waiter ask again that was refused; one with a ticket that waits for a grant
-// of this client meanwhile does when that is over. queues.mu is held.
+// askAll makes each waiter ask that was refused. One with a ticket that waits for a grant of
+// its own client asks when that is over. queues.mu is held.
 func (q *queue) askAll() {
 	for w := range q.waiters.all() {
 		if w.state == waitQueued || w.state == waitBlocked && w.place.held {
@@ -91,10 +91,10 @@ func (q *queue) askAll() {
 	}
 }
 
-// unlocked has those ask who wait for a foreign owner to release: the first in the
-// server's queue, whoever is about to get an answer that may be older than the release,
-// and the others if nobody has answered that for a while: of a fair lock, its client's first
-// waiter for all of them.
+// unlocked is called when a foreign owner has announced its release. The waiter with the
+// first ticket of the server's queue asks at once, and so do those with a request under way,
+// whose answer may be older than the release. The others ask after the reaction time; those
+// of a fair lock by the first waiter of their client.
 func (q *queue) unlocked() {
 	later := time.Now().Add(reaction)
 	for _, w := range q.tickets {

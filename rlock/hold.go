@@ -17,7 +17,7 @@ type Hold struct {
 	parent *Hold // hold of the same grant that this one was taken under
 	needs
 	counts bool  // it is an acquisition of its own
-	parts  *team // of a multi lock, which sets nothing else
+	parts  *team // the holds of a multi lock's members; then no other field is set
 	scope  heldContext
 	cancel context.CancelCauseFunc
 
@@ -26,12 +26,11 @@ type Hold struct {
 	children int // holds with this parent that are not over
 }
 
-// needs is what a hold needs of its grant, and what it is for. It is set before the hold
-// is shared.
+// needs is what a hold asks of its grant. It is set before other goroutines can see the hold.
 type needs struct {
 	lease  time.Duration
 	fixed  bool
-	shared bool // other owners may hold the lock as well
+	shared bool // other owners may hold the lock at the same time
 
 	purpose string // as WithPurpose told it
 }
@@ -61,10 +60,10 @@ func (*noCopy) Unlock() {}
 //
 //	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
 func (h *Hold) Unlock(ctx context.Context) error {
-	if h == nil { // of an acquisition that failed
+	if h == nil { // the acquisition has failed
 		return ErrNotHeld
 	}
-	if ctx == nil { // a panic would leave a lock that is renewed, and nobody can unlock
+	if ctx == nil { // a panic would leave a lock that is renewed and that nobody can unlock
 		ctx = context.Background()
 	}
 	if h.parts != nil {
@@ -86,8 +85,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		}
 		return err
 	case g.handOff():
-		if g.run.count == 0 { // after that, hand-offs follow each other too quickly for it
-			runtime.Gosched() // the new holder runs at once: others wait for what it has, not for this one
+		if g.run.count == 0 { // later hand-offs of a run follow each other too quickly for it
+			runtime.Gosched() // let the new holder run at once: others wait for it, not for this goroutine
 		}
 		g.released(ctx, g.current, nil)
 		return nil
@@ -97,10 +96,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return g.release(context.WithoutCancel(ctx))
 }
 
-// uncount tells the server that a grant has one hold less.
+// uncount tells the server that the grant has one hold less.
 func (h *Hold) uncount(ctx context.Context) error {
 	g := h.grant
-	if h.parent == nil && h.joined() { // by readers of whom the server does not know
+	if h.parent == nil && h.joined() { // the server does not count readers that join others
 		return nil
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
@@ -111,13 +110,13 @@ func (h *Hold) uncount(ctx context.Context) error {
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return err
-	case err != nil && !g.exclusive(): // but a writer that only reads any more
+	case err != nil && !g.exclusive(): // but a writer that has become a reader must be told as one
 		g.correct()
 	}
 	return nil
 }
 
-// run runs fn with the context of the hold, and unlocks. failed says why there is no hold.
+// run runs fn with the context of the hold, and unlocks. If there is no hold, it returns failed.
 func (h *Hold) run(held context.Context, failed error, fn func(context.Context) error) (err error) {
 	if failed != nil {
 		return failed

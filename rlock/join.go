@@ -95,7 +95,7 @@ func (l *Lock) tryToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	}
 }
 
-// joinable reads proofs, and tells whether a hold of the lock can be joined by one of them.
+// joinable reads proofs, and reports whether a hold of the lock can be joined by one of them.
 func (l *Lock) joinable(text string) (kind.Joinable, []proof, error) {
 	wire, ok := l.wire.(kind.Joinable)
 	if !ok {

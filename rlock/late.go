@@ -15,15 +15,15 @@ type leftover struct {
 	maybe bool // one of them may still arrive
 }
 
-// lateAnswers is what is known from answers that came when nobody waited for them.
+// lateAnswers is what answers have told that came when their caller had left.
 type lateAnswers struct {
 	leftover
 	over bool // nothing is sent for the grant any more
 }
 
-// late gets the answer to an attempt to acquire that nobody waits for any more.
+// late gets the answer to an attempt to acquire whose caller has left.
 func (g *grant) late(a kind.Answer, err error) {
-	if a.Owner != "" { // what became of g says nothing about it
+	if a.Owner != "" { // another owner than g's: what became of g says nothing about it
 		g.lock.newGrant(a.Owner).sweep()
 		return
 	}
@@ -32,7 +32,7 @@ func (g *grant) late(a kind.Answer, err error) {
 		return
 	}
 	maybe := o == request.Unknown && err != request.ErrUnread
-	if g.keep(maybe) { // whoever has inherited the owner may have the lock by now
+	if g.keep(maybe) { // a waiter that took the attempt over may have the lock by now
 		g.lock.askAgain(g.owner)
 		return
 	}
@@ -41,8 +41,8 @@ func (g *grant) late(a kind.Answer, err error) {
 	left.clear(leftover{some: true, maybe: maybe})
 }
 
-// keep notes that an attempt has left something, to be released with the grant. It
-// reports false if nobody is going to: a release that is under way still will.
+// keep notes that an attempt has left something on the server, which is released with the
+// grant. It returns false if the grant has been released or lost already.
 func (g *grant) keep(maybe bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,17 +50,17 @@ func (g *grant) keep(maybe bool) bool {
 	return !g.left.over && g.state != lost
 }
 
-// likely tells whether it is likely that the server has something of the grant, the lock
-// or a place in its queue: it has said so, or an answer was lost.
+// likely reports whether the server is likely to have something of the grant, the lock or a
+// ticket: it has said so, or an answer was lost.
 func (g *grant) likely() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.entry != nil || !g.place.here.IsZero() || g.answerLost || g.left.some
 }
 
-// sweep has what the grant may have left on the server released soon. A ticket may
-// outlive the lease, and whoever is granted the lock by it blocks others for the claim. Who
-// has joined leaves nothing, and has the owner's name of a holder who may.
+// sweep makes the janitor release soon what the grant may have left on the server. A ticket
+// may outlive the lease; a grant to it would block others for the claim. A grant that was
+// joined leaves nothing: its owner is that of the holder.
 func (g *grant) sweep() {
 	if g.lock.joined {
 		return
@@ -72,8 +72,8 @@ func (g *grant) sweep() {
 	g.lock.client.janitor.Sweep(g.toSweep(), until)
 }
 
-// sweepAgain has it released later, when an attempt that got no answer has arrived or
-// never will.
+// sweepAgain makes the janitor release it later as well, when an attempt that got no answer
+// has been executed or never will be.
 func (g *grant) sweepAgain() { g.lock.client.janitor.SweepAgain(g.toSweep()) }
 
 // toSweep is what the janitor has to know of the grant.
@@ -84,7 +84,7 @@ func (g *grant) toSweep() janitor.Leftover {
 	}
 }
 
-// requestSweep makes one attempt to release, in the pipelines of the janitor.
+// requestSweep makes one attempt to release, by the janitor's own pipelines.
 func (g *grant) requestSweep(ctx context.Context) error {
 	l := g.lock
 	if !l.gathers {

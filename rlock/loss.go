@@ -10,10 +10,10 @@ import (
 
 // lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
-	g.mu.Lock() // until the grant is complete
+	g.mu.Lock() // wait until own has completed the grant
 	entry := g.entry
 	g.mu.Unlock()
-	err = g.lock.lossReason(err, entry.Asks() == 0) // without it: methods of err may be the application's
+	err = g.lock.lossReason(err, entry.Asks() == 0) // without mu: methods of err may be the application's
 	g.mu.Lock()
 	first, acquisitions, idle := g.state == owned, g.current, len(g.holds) == 0
 	if first {
@@ -23,7 +23,7 @@ func (g *grant) lose(err error) {
 	loss := g.loss
 	g.mu.Unlock()
 	if loss != nil {
-		g.interrupt(loss) // by whoever comes first: each may rely on it
+		g.interrupt(loss) // by every caller: each may rely on it when lose returns
 	}
 	if first {
 		g.entry.Stop()
@@ -31,8 +31,8 @@ func (g *grant) lose(err error) {
 		switch {
 		case !idle:
 			g.reportLost(loss, acquisitions)
-		case err != errGone && err != ErrClosed: // parked, or not taken yet: nothing depended on it
-			g.sweep() // no Unlock will: a renewal that was not answered may have extended the lease
+		case err != errGone && err != ErrClosed: // parked, or not taken yet: no context depended on it
+			g.sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
 		}
 		g.finish()
 	}
@@ -41,7 +41,7 @@ func (g *grant) lose(err error) {
 // errFixedOver is why a lease was lost that nobody renewed.
 var errFixedOver = errors.New("the fixed lease is over")
 
-// lossReason is what the holder is told for an error of the watchdog.
+// lossReason is the error that the holder sees for one of the watchdog.
 func (l *Lock) lossReason(err error, fixed bool) error {
 	refused := errors.Is(err, watchdog.ErrRefused) || err == errGone
 	switch {
@@ -59,8 +59,8 @@ func (l *Lock) lossReason(err error, fixed bool) error {
 	return fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
 }
 
-// check compares the clocks and tells whether the grant is still trusted. If it
-// is not, its contexts have ended: the watchdog may know before it has told.
+// check compares the clocks and reports whether the grant is still trusted. If it is not,
+// its contexts have ended when check returns, even if the watchdog has not run yet.
 func (g *grant) check() bool {
 	if g.entry.Check() {
 		return true
@@ -71,7 +71,7 @@ func (g *grant) check() bool {
 	return false
 }
 
-// interrupt ends the contexts of all live holds, and of those above them.
+// interrupt ends the contexts of all live holds, and of the holds that these are under.
 func (g *grant) interrupt(cause error) {
 	g.mu.Lock()
 	holds := slices.Clone(g.holds)
@@ -83,8 +83,8 @@ func (g *grant) interrupt(cause error) {
 	}
 }
 
-// sweepPassed takes out the tickets of those to whom the lock was passed on one by one,
-// if the release does not: the server may take one of them for the next.
+// sweepPassed removes the tickets of the owners that the lock was passed on to in memory, if
+// the release has not: otherwise the server may grant the lock to one of them.
 func (g *grant) sweepPassed() {
 	for _, owner := range g.run.passed {
 		left := g.lock.newGrant(owner)

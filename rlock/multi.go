@@ -130,7 +130,7 @@ func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	}
 }
 
-// lostIn tells whether the context owns a grant of a member that is lost, under which that
+// lostIn reports whether the context owns a grant of a member that is lost, under which that
 // member cannot be taken.
 func (m multi) lostIn(ctx context.Context) bool {
 	return slices.ContainsFunc(m, func(l *Lock) bool {

@@ -28,7 +28,7 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	}
 	if err := g.setCount(wait, p); err != nil {
 		g.retract(hold)
-		if ownershipEnded(ctx) { // what it was nested in was unlocked meanwhile
+		if ownershipEnded(ctx) { // the outer hold was unlocked meanwhile
 			err = l.tooLate(ctx)
 		}
 		return ctx, nil, err
@@ -36,9 +36,9 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	return held, hold, nil
 }
 
-// add adds a nested hold, of which the server does not know yet, or that of another reader,
-// of whom it is never told. A reader is refused unless the lease is renewed as it wants that,
-// which it is not while only nested holds with other terms are left.
+// add adds a nested hold, which the server is told of next, or the hold of another reader,
+// which the server is not told of. A reader is refused if the lease is not renewed as its
+// options say: that is so while only nested holds with other options are left.
 func (g *grant) add(h *Hold) error {
 	g.check()
 	g.mu.Lock()
@@ -66,9 +66,9 @@ func (g *grant) add(h *Hold) error {
 	return nil
 }
 
-// remove takes a hold out and ends the contexts that nothing live is under any
-// more. It returns how many holds are left, and whether one acquisition has ended while
-// others have not.
+// remove takes out a hold, and ends the contexts that no live hold is under any more. It
+// returns how many holds are left; one says that one acquisition has ended while others
+// have not.
 func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 	g.mu.Lock()
 	if h.unlocked {
@@ -105,7 +105,7 @@ func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 	return left, one, err
 }
 
-// over reports that nothing needs the hold's context any more. grant.mu is held.
+// over reports whether no live hold needs the hold's context any more. grant.mu is held.
 func (h *Hold) over() bool { return h.unlocked && h.children == 0 }
 
 // first returns the outermost hold of the grant that h was taken under.
@@ -116,19 +116,20 @@ func (h *Hold) first() *Hold {
 	return h
 }
 
-// counting is about the requests that set the hold count.
+// counting is the state of the requests that set the hold count on the server.
 type counting struct {
-	countUnknown atomic.Bool // one of them may still arrive
-	proven       atomic.Bool // the proof was given out: others may ask about the owner; written with grant.mu held
+	countUnknown atomic.Bool // one of them may still be executed
+	proven       atomic.Bool // a proof was given out, so other processes may rely on the owner; written with grant.mu held
 
-	// turn is held around each of them. Capacity 1: a mutex whose wait ends with a
-	// context. Made with the first such request; guarded by grant.mu.
+	// turn is held by the goroutine that makes such a request. It has capacity 1: a mutex
+	// that can be waited for with a context. Made with the first request; guarded by
+	// grant.mu.
 	turn       chan struct{}
-	correcting bool // a correction is on its way that has not looked yet; guarded by grant.mu
+	correcting bool // a correction is to be made, and has not read the count yet; guarded by grant.mu
 }
 
-// setCount makes the hold count on the server that of the live holds, and the
-// lease the longest that they ask for.
+// setCount sets the hold count on the server to the number of live holds, and the lease to
+// the longest that they ask for.
 func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	p.Since = time.Now()
 	done, err := g.takeTurn(ctx, p)
@@ -159,7 +160,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	case errors.Is(a.Err, lua.ErrNotOwner):
 		g.lose(errGone)
 	default:
-		g.entry.Rearm(time.Time{}, lease, fixed) // what the live holds ask for, but no later end of the window
+		g.entry.Rearm(time.Time{}, lease, fixed) // renew as the live holds ask, but trust no later end of the window
 	}
 	if g.check() {
 		return a.Err
@@ -167,11 +168,11 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	return g.lossOrNil()
 }
 
-// errCounting is why a single attempt was not made.
+// errCounting says why a single attempt was not made.
 var errCounting = errors.New("an earlier request about the hold count has got no answer yet")
 
-// takeTurn waits until no other request sets the count: for the time of an attempt, if
-// that is made only once. done gives the turn back.
+// takeTurn waits until no other goroutine sets the count; no longer than an attempt takes if
+// the policy says once. done gives the turn back.
 func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ error) {
 	g.mu.Lock()
 	if g.turn == nil {
@@ -206,13 +207,13 @@ func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ 
 	return nil, g.lock.failed(errCounting)
 }
 
-// wanted returns the count and the lease as they should be on the server. ok is false if
-// there is nothing to set: the count of what was joined is the holder's.
+// wanted returns the count and the lease that the server should have. ok is false if there is
+// nothing to set: also for a grant that was joined, whose count is the holder's.
 func (g *grant) wanted() (n kind.Count, lease time.Duration, fixed, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.correcting = false
-	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // no holds until a successor takes what it was given
+	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // a grant that was passed on has no hold before it is taken
 		return n, 0, false, false
 	}
 	n.Exclusive = int(g.exclusives.Load())
@@ -221,14 +222,14 @@ func (g *grant) wanted() (n kind.Count, lease time.Duration, fixed, ok bool) {
 	for _, h := range g.holds {
 		lease, fixed = max(lease, h.lease), fixed && h.fixed
 	}
-	if g.proven.Load() { // whoever has joined relies on the lease that the proof states
+	if g.proven.Load() { // others may rely on the lease that the proof states
 		lease = max(lease, g.lock.lease)
 	}
 	return n, lease, fixed, true
 }
 
-// correct sets the count in the background: after a request that nobody waited
-// for may have set one that is not true any more.
+// correct sets the count in the background, after a request whose caller has left may have set
+// one that is out of date.
 func (g *grant) correct() {
 	g.mu.Lock()
 	idle := !g.correcting
@@ -239,14 +240,14 @@ func (g *grant) correct() {
 	}
 }
 
-// retract takes back a nested hold that the server may not know of.
+// retract takes back a nested hold for which the request about the count has failed.
 func (g *grant) retract(h *Hold) {
 	left, one, err := g.remove(h)
-	if one { // what it was nested in was unlocked meanwhile
+	if one { // the outer hold was unlocked meanwhile
 		g.released(context.Background(), 1, nil)
 	}
 	switch {
-	case errors.Is(err, ErrLeaseLost) && left == 0: // and the Unlocks of the others have left it to this one
+	case errors.Is(err, ErrLeaseLost) && left == 0: // the Unlocks of the other holds have left the rest to this one
 		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	case err != nil:
 	case left > 0:

@@ -7,26 +7,28 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// notifier is how the waiters of a lock are told that it may be theirs: by a message to
-// the owner of a ticket (ticketed), by one to all who listen (announced), or not at all
+// notifier is how the waiters of a lock learn that they may have it: by a message to the
+// owner of a ticket (ticketed), by a message to all that listen (announced), or not at all
 // (polled).
 type notifier interface {
-	// prepare readies a waiter for a request, and returns the ticket to ask for if the
-	// lock is not free. queues.mu is held.
+	// prepare readies a waiter for a request, and returns the ticket that the request takes
+	// if the lock is not free. queues.mu is held.
 	prepare(w *waiter) lua.Ticket
-	// listen makes sure that a waiter is told when it may have the lock of holder.
+	// listen subscribes a waiter that was refused because of holder.
 	listen(w *waiter, holder string)
-	// hears reports whether a waiter would be told now. queues.mu is held.
+	// hears reports whether messages reach the waiter now. queues.mu is held.
 	hears(w *waiter) bool
-	// pause is called for each refusal of a waiter that can hear: how long it sleeps, if it
-	// hears nothing and the holder's lease ends after ttl. queues.mu is held.
+	// pause is called for each refusal of a waiter that can hear. It returns how long the
+	// waiter sleeps if no message arrives; the holder's lease ends after ttl. queues.mu is
+	// held.
 	pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration
-	// silentPause is the same for one that cannot hear. The error ends the wait.
+	// silentPause is pause for a waiter that cannot hear. An error ends the wait.
 	// queues.mu is held.
 	silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error)
 }
 
-// announced is of kinds whose releases are announced on a channel that all waiters hear.
+// announced is the notifier of kinds whose releases are announced on a channel to all
+// waiters.
 type announced struct{}
 
 func (announced) prepare(*waiter) lua.Ticket { return lua.Ticket{} }
@@ -46,8 +48,8 @@ func (announced) pause(_ *waiter, _ lua.Ticket, ttl time.Duration) time.Duration
 	return min(untilExpiry(ttl), keepAlive+rand.N(keepAlive/10))
 }
 
-// silentPause is 50 ms after the first refusal in a row without a live subscription, which
-// place.silent counts already, then 100 ms, and so on up to 1 s.
+// silentPause is 50 ms after the first refusal without a live subscription, then 100 ms, and
+// so on up to 1 s. place.silent has counted this refusal already.
 func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, error) {
 	return min(25*time.Millisecond<<min(w.place.silent, 6), time.Second), nil
 }
@@ -67,9 +69,9 @@ const (
 	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
 )
 
-// untilExpiry is how long to sleep if no wake-up comes, for a lock whose key expires after
-// ttl: a millisecond longer, because the server tells whole ones. Up to 4 ms more are random,
-// so that processes which saw the same TTL do not ask together.
+// untilExpiry is how long to wait for a key that expires after ttl: a millisecond longer,
+// because the server tells whole ones, and up to 4 ms more at random, so that processes which
+// saw the same TTL do not ask together.
 func untilExpiry(ttl time.Duration) time.Duration {
 	if ttl < 0 {
 		return ttlPause

@@ -9,49 +9,48 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// queues are the in-process queues of a client, by lock key. A queue exists while
-// somebody waits in it or this client holds its lock. A client has several of these,
-// so that locks with different names seldom wait for the same mutex.
+// queues are the in-process queues of a client, by lock key. A queue exists while a
+// goroutine waits in it or this client holds its lock. A client has several of these
+// sets, so that locks with different names seldom wait for the same mutex.
 type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
-	spare []*queue // to be used again, as the queue of a free lock lives for two calls: saves 2 of 33 allocations (BenchmarkLock)
+	spare []*queue // for reuse, as the queue of a free lock lives for two calls only: saves 2 of 33 allocations (BenchmarkLock)
 
 	counters counters // not guarded by mu
 }
 
-// maxSpare is how many queues are kept for further use, by each of a client's queues.
+// maxSpare is how many queues are kept for reuse, by each set of queues.
 const maxSpare = 32
 
-// queue is where those goroutines of a client wait that want the same lock: first
-// come, first served. The first of them asks the server, on behalf of all; those of a
-// fair lock ask for themselves.
+// queue is where the goroutines of a client wait for one lock: first come, first served.
+// The first of them asks the server on behalf of all; for a fair lock each asks for itself.
 type queue struct {
 	key     string
 	waiters waiters
-	holders []*grant // of this client, as far as it knows; one unless they are shared
+	holders []*grant // grants of this client, as far as it knows; one, unless they are shared
 
-	// What the waiters have left on the server, and how they hear of it.
-	tickets map[string]*waiter // by the owner that stands in the server's queue
-	signal  kind.Signal        // joined when the first of them is refused
+	// The tickets of the waiters on the server, and what tells them of a change there.
+	tickets map[string]*waiter // by the owner that has the ticket
+	signal  kind.Signal        // joined when the first waiter is refused
 	counted int64              // messages of signal up to the newest wake-up
 	unlocks kind.Signal        // Redisson's unlock channel, while a foreign owner holds the lock
 
 	snapshot
 
-	call *sharedCall // of readers; nil if none asks
+	call *sharedCall // the request of a reader that others wait for; nil if none is under way
 	kept *kept       // nil unless a grant that this client holds may be kept
 }
 
-// waiters are those of a queue, in the order in which they have come. They are a list, as there
-// may be very many: one that leaves is not searched for. Each is an element of it, so that to
-// wait takes no allocation more. queues.mu guards it, and the links of the waiters.
+// waiters are the waiters of a queue in the order of their arrival. There may be very many, so
+// they form a linked list, from which one is removed without a search. Each waiter is an
+// element itself, which saves an allocation. queues.mu guards the list and its links.
 type waiters struct {
 	first, last *waiter
 	n           int
 }
 
-// neighbours are who stands directly before and behind a waiter; nil at the ends.
+// neighbours are the waiters directly before and behind one; nil at the ends.
 type neighbours struct{ before, behind *waiter }
 
 // push puts a waiter behind all others.
@@ -82,7 +81,7 @@ func (ws *waiters) remove(w *waiter) {
 	ws.n--
 }
 
-// all goes through the waiters, from the first on. None may leave meanwhile.
+// all iterates over the waiters from the first on. None may leave meanwhile.
 func (ws *waiters) all() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
 		for w := ws.first; w != nil && yield(w); w = w.behind {
@@ -120,9 +119,8 @@ func (qs *queues) tidy(q *queue) {
 	}
 }
 
-// enter takes the last place in the queue. It must be left in any case. Whoever finds no
-// waiter there, and no grant of this client, has nobody here to wait for, and asks the
-// server.
+// enter takes the last place in the queue; leave must follow in any case. asks is true if
+// the client has no other waiter and no grant: the new one then asks the server at once.
 func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	w = &waiter{queues: qs, lock: l, course: course{since: began}}
 	qs.mu.Lock()
@@ -145,8 +143,8 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	return w, w.state == waitAsking
 }
 
-// empty ends what only waiters need, and returns the signals, which the caller leaves
-// without the mutex. mu is held.
+// empty drops what only waiters need. It returns the signals, which the caller has to leave
+// once it has released the mutex. mu is held.
 func (q *queue) empty() []kind.Signal {
 	var idle []kind.Signal
 	for _, s := range []kind.Signal{q.signal, q.unlocks} {
@@ -159,9 +157,9 @@ func (q *queue) empty() []kind.Signal {
 	return idle
 }
 
-// held notes that a grant of this client began. It returns those that the client
-// believed in until then and that exclude it, and of them the one that is parked, which is
-// not any more.
+// held notes that a grant of this client has begun. before are the grants that the client
+// took for held until now although they exclude the new one: they must have been lost.
+// parked is the one of them that was parked; it is not any more.
 func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -187,7 +185,7 @@ func (q *queue) replace(before, successor *grant) {
 	}
 }
 
-// ended notes that a grant of this client is over, and has the head look again.
+// ended notes that a grant of this client is over, and wakes the first waiter.
 func (qs *queues) ended(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -205,9 +203,9 @@ func (qs *queues) ended(g *grant) {
 	}
 }
 
-// yielded has the first waiter ask: a writer of this client has become a reader, which
-// excludes no readers. The others follow when that one has the lock. They may have
-// relied on this client for that, and listen to nothing.
+// yielded makes the first waiter ask: a writer of this client has become a reader, which
+// excludes no other readers. Nothing else may wake that waiter, because one that waits for
+// its own client need not be subscribed. Those behind it follow when it has the lock.
 func (qs *queues) yielded(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -216,8 +214,8 @@ func (qs *queues) yielded(g *grant) {
 	}
 }
 
-// holder returns the client's grant that excludes all others from the lock, if it
-// knows of one.
+// holder returns the grant of this client that excludes all others from the lock, nil if
+// there is none.
 func (qs *queues) holder(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -236,7 +234,7 @@ func (q *queue) holder() *grant {
 	return nil
 }
 
-// busy tells whether goroutines of this client queue for the lock.
+// busy reports whether any goroutine of this client waits for the lock.
 func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

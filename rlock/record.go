@@ -147,7 +147,7 @@ func (v *view) add(e record.Entry) {
 	known.Count = count
 }
 
-// long tells whether something has lasted for so long. If not, but it may some day without
+// long reports whether something has lasted for so long. If not, but it may some day without
 // anybody noticing, the view will be made again then.
 func (v *view) long(since time.Time, bound time.Duration, unnoticed bool) bool {
 	if v.now.Sub(since) >= bound {

@@ -10,13 +10,13 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// abandon gives an attempt up. What it may have acquired is released.
+// abandon ends an attempt that is not held. What it has acquired, or may have, is released.
 func (g *grant) abandon(acquired bool) {
 	g.mu.Lock()
 	g.state = released
 	g.mu.Unlock()
 	remains := g.takeLeft(true)
-	if remains.some { // not of one that was passed on: if it was lost, the janitor has it already
+	if remains.some { // never set of a grant that was passed on: if that is lost, the janitor has it already
 		g.leftState = true
 	}
 	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
@@ -28,7 +28,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	defer func() {
 		g.finish()
 		if !errors.Is(err, ErrLeaseLost) {
-			g.released(ctx, g.current, err) // when nobody waits for it
+			g.released(ctx, g.current, err) // last, as nobody may wait for the user's functions
 		}
 	}()
 	g.entry.Stop()
@@ -38,7 +38,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
-		// Had an attempt been in doubt, it would have been that one.
+		// It was lost. If an attempt to release was in doubt, that one may have released it.
 		err := &LostError{g.lock.name, g.owner, g.token, errGone}
 		g.sweepPassed()
 		if !g.empty {
@@ -59,8 +59,8 @@ func (g *grant) release(ctx context.Context) (err error) {
 	return nil
 }
 
-// takeLeft returns what late attempts have left since it was called before. last says
-// that nothing is sent for the grant any more.
+// takeLeft returns what late answers have reported since the last call. last says that
+// nothing is sent for the grant any more.
 func (g *grant) takeLeft(last bool) leftover {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +69,7 @@ func (g *grant) takeLeft(last bool) leftover {
 	return left
 }
 
-// clear has what remains released.
+// clear makes the janitor release what remains.
 func (g *grant) clear(remains leftover) {
 	if remains.some {
 		g.sweep()
@@ -79,7 +79,7 @@ func (g *grant) clear(remains leftover) {
 	}
 }
 
-// retry is the policy of a request that has to be finished, for as long as total.
+// retry is the policy of a request that is repeated for total, whether or not its caller waits.
 func (g *grant) retry(total time.Duration) request.Policy {
 	return request.Policy{Attempt: g.lock.bound(), Total: total}
 }
@@ -95,11 +95,11 @@ func (g *grant) expires() time.Time {
 	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
 }
 
-// releaseRest releases what a lost grant may still have: the lease on the server
-// outlives the trust in it by the guard and the drift, and has no end if somebody has
+// releaseRest releases what a lost grant may still have on the server: the lease there
+// outlives the trusted window by the guard and the drift, and has no end if somebody has
 // removed the TTL of the key.
 func (g *grant) releaseRest(ctx context.Context) {
-	// Of several servers only a majority has said that it is gone.
+	// That a quorum lock is gone was only said by a majority of its servers.
 	if !errors.Is(g.lossOrNil(), errGone) || g.lock.kind == quorumKind {
 		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
 		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner) {
@@ -119,7 +119,7 @@ func (g *grant) requestRelease(ctx context.Context, s lua.Runner) (lua.Released,
 	g.mu.Lock()
 	acquired := g.entry != nil
 	g.mu.Unlock()
-	if g.leftState && (!acquired || g.acquireUnknown) { // otherwise whoever granted it has taken the ticket out
+	if g.leftState && (!acquired || g.acquireUnknown) { // otherwise the script that granted it has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	r, err := g.lock.wire.Release(ctx, s, g.owner, e)

@@ -83,7 +83,7 @@ const (
 	keptOver                       // recalled, or its time is over: the next Unlock releases the lock
 )
 
-// allows tells whether a grant may be passed on in memory, or parked. queues.mu is held.
+// allows reports whether a grant may be passed on in memory, or parked. queues.mu is held.
 func (k *kept) allows(g *grant) bool {
 	return k != nil && k.owner == g.owner && k.state == keptAgreed
 }

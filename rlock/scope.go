@@ -120,7 +120,7 @@ func (h *Hold) count() (n int) {
 	return n
 }
 
-// lasts tells whether there is one.
+// lasts reports whether there is one.
 func (h *Hold) lasts() bool {
 	first := h.first()
 	h.grant.mu.Lock()
@@ -128,7 +128,7 @@ func (h *Hold) lasts() bool {
 	return !h.unlocked || h.grant.hasUnder(first)
 }
 
-// hasUnder tells whether a live hold is under a first one, or is that. mu is held.
+// hasUnder reports whether a live hold is under a first one, or is that. mu is held.
 func (g *grant) hasUnder(first *Hold) bool {
 	return slices.ContainsFunc(g.holds, func(h *Hold) bool { return h.first() == first })
 }

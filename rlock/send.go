@@ -21,14 +21,14 @@ const (
 	maxSweeps  = 2 // of what they have left behind
 )
 
-// groups send the scripts of a client.
+// groups are the carriers of a client's scripts.
 type groups struct {
-	scripts request.Carrier // what callers wait for
-	sweeps  request.Carrier // what they have left behind
+	scripts request.Carrier // of what callers wait for
+	sweeps  request.Carrier // of what they have left behind
 }
 
-// newCarrier returns what sends the scripts of a client together, to each server those
-// that are for it.
+// newCarrier returns a carrier that sends the scripts of a client, those for one server
+// together.
 func newCarrier(c *Client, senders int) request.Carrier {
 	_, single := c.server.RDB.(*redis.Client)
 	return request.NewCarrier(request.Config{
@@ -50,18 +50,18 @@ func classify(err error) (o request.Outcome, final bool) {
 	return kind.Classify(err)
 }
 
-// script makes a request, by way of r.
+// script makes a request by r.
 type script[T any] func(ctx context.Context, r lua.Runner) (T, error)
 
-// answer is how a request ended. Its Err is [lua.ErrNotOwner] as it is; any other names the lock.
+// answer is how a request ended. Its Err is [lua.ErrNotOwner], or an error that names the lock.
 type answer[T any] struct {
 	request.Answer[T]
-	cut bool // ctx ended, and nothing had gone wrong until then
+	cut bool // ctx ended, and nothing had failed until then
 }
 
-// send repeats a request until it is answered, cannot succeed, ctx is over or
-// the policy ends it. late, if set, gets what an attempt returned that nobody waited
-// for any more; request.ErrUnread if that is all that is known of the answer.
+// send repeats a request until it is answered, cannot succeed, ctx is over or the policy
+// ends it. late, if set, gets what an attempt returned after its caller had left;
+// request.ErrUnread says that there was an answer that nobody has read.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
 	r := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, err error) {
@@ -108,16 +108,16 @@ func (l *Lock) failed(err error) error {
 	return &lockError{l.name, ErrUnavailable, advise(err)}
 }
 
-// unanswered has a cluster's client look for the masters anew if err says that a request
-// got no answer.
+// unanswered makes the client of a cluster look for the masters anew if err says that a
+// request got no answer.
 func (c *Client) unanswered(err error) {
 	if o, _ := classify(err); o != request.Answered && err != request.ErrAbandoned && err != request.ErrNotSent {
 		c.reload(c.server.RDB)
 	}
 }
 
-// attempt makes a request in a goroutine of its own. It also ends when another master
-// of a cluster has taken over.
+// attempt makes a request in a goroutine of its own. It ends early when another master of a
+// cluster has taken over the lock's slot.
 func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask script[T], late func(T, error)) (T, error) {
 	var watch func(context.Context, func()) *time.Timer
 	if cluster, ok := l.client.server.RDB.(*redis.ClusterClient); ok {
@@ -127,10 +127,10 @@ func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-ch
 	return request.Detached(ctx, l.client.background, bound, stop, watch, alone, late)
 }
 
-// givenUp is the error of a call that ended without an answer, because ctx is
-// over or, if not, because the client closes. trouble is the error of the last
-// attempt, if there was one. If the ownership that ctx stood for has ended, that is
-// why there is no answer, and Redis need not be at fault.
+// givenUp is the error of a call that ended without an answer: because ctx is over or, if it
+// is not, because the client closes. trouble is the error of the last attempt, if it failed.
+// If ctx ended because the ownership that it stands for has, the error says that, as Redis
+// need not be at fault.
 func (l *Lock) givenUp(ctx context.Context, trouble error) error {
 	switch {
 	case ctx.Err() == nil:
@@ -143,7 +143,7 @@ func (l *Lock) givenUp(ctx context.Context, trouble error) error {
 	return &lockError{l.name, ErrUnavailable, fmt.Errorf("%w; last error: %w", ended(ctx), advise(trouble))}
 }
 
-// ownershipEnded tells whether ctx is over because a lock that it stood for was unlocked or
+// ownershipEnded reports whether ctx is over because a lock that it owned was unlocked or
 // lost.
 func ownershipEnded(ctx context.Context) bool {
 	cause := context.Cause(ctx)
@@ -176,7 +176,8 @@ func advise(err error) error {
 	return fmt.Errorf("%w (%s)", err, advice)
 }
 
-// describe says what a key holds in place of the lock, and what to do if it is another kind.
+// describe says what a key holds instead of the lock, and what to do if that is another kind
+// of lock.
 func describe(c *lua.ConflictError) string {
 	holds := "key " + quote(c.Key) + " holds a " + c.Type
 	switch c.Type {
@@ -188,7 +189,7 @@ func describe(c *lua.ConflictError) string {
 	return holds + ", not a lock"
 }
 
-// translate turns an answer that is not a success into an error of this package.
+// translate turns the error of an answer into one of this package.
 func (l *Lock) translate(err error) error {
 	if err == nil || errors.Is(err, lua.ErrNotOwner) {
 		return err

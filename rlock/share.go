@@ -111,7 +111,7 @@ func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
 	return held, hold
 }
 
-// shares tells whether readers of l and of other can have a grant in common.
+// shares reports whether readers of l and of other can have a grant in common.
 func (l *Lock) shares(other *Lock) bool {
 	return l.joins && other.joins && l.handoff.longest > 0 && !other.fixed && other.fenced == l.fenced && other.lease == l.lease
 }
@@ -213,7 +213,7 @@ func (g *grant) dismiss() {
 	}
 }
 
-// joined tells whether other readers than those under the same first hold share the
+// joined reports whether other readers than those under the same first hold share the
 // grant, and have it renewed as h does.
 func (h *Hold) joined() bool {
 	g, first := h.grant, h.first()
@@ -222,5 +222,5 @@ func (h *Hold) joined() bool {
 	return g.followers > 0 || slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.first() != first && other.renewsFor(h) })
 }
 
-// renewsFor tells whether other needs no more of the lease than h does.
+// renewsFor reports whether other needs no more of the lease than h does.
 func (h *Hold) renewsFor(other *Hold) bool { return !h.fixed && h.lease >= other.lease }

@@ -10,21 +10,22 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// ticketed is of kinds with a queue on the server: a waiter that is refused has a ticket
-// there, and is told by a message when it comes to it, in most cases that it has the lock.
+// ticketed is the notifier of kinds with a queue on the server: a waiter that is refused
+// takes a ticket there. When its turn comes it gets a message, which in most cases grants it
+// the lock.
 type ticketed struct {
 	announced
-	atOnce bool // the first request takes a ticket, as the place of a call is that of its first request
+	atOnce bool // the first request takes a ticket: it decides the place of the call
 }
 
-// prepare registers the waiter as that of its ticket, before the server can know of it.
-// A waiter that was never refused takes none, unless it is to do so at once: most locks are
-// free. One that cannot hear takes one after two refusals in a row, when it is clear that
-// this will not change soon, and keeps the one that it has.
+// prepare registers the waiter under its ticket before the server can know of that.
+// A waiter that was never refused takes no ticket, unless atOnce is set: most locks are
+// free. One that cannot hear takes a ticket after two refusals in a row, when this is not
+// likely to change soon, and keeps the one that it has.
 func (t ticketed) prepare(w *waiter) lua.Ticket {
 	q, hub := w.queue, w.lock.client.server.Hub
 	if q.signal == nil && hub.Active() && hub.Listens(lua.GrantChannel(q.key, w.lock.client.id)) {
-		w.subscribe() // again: it was wanted a moment ago
+		w.subscribe() // the subscription of the last wait still lingers
 	}
 	ticket := lua.Ticket{Claim: min(longestClaim, w.lock.lease)}
 	switch {
@@ -40,8 +41,8 @@ func (t ticketed) prepare(w *waiter) lua.Ticket {
 	return ticket
 }
 
-// listen also joins the channel of Redisson's clients while one of them has the lock: they
-// know nothing of tickets.
+// listen also joins the unlock channel of Redisson's clients while one of them holds the
+// lock: its release knows nothing of tickets.
 func (ticketed) listen(w *waiter, holder string) {
 	l, q := w.lock, w.queue
 	w.queues.mu.Lock()
@@ -50,7 +51,7 @@ func (ticketed) listen(w *waiter, holder string) {
 	switch foreign := holder != "" && !ours(holder); {
 	case foreign && q.unlocks == nil:
 		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
-		w.again = w.again || q.unlocks.Live() // what was announced before is lost
+		w.again = w.again || q.unlocks.Live() // an announcement before this moment was missed
 	case !foreign && q.unlocks != nil:
 		q.unlocks.Leave()
 		q.unlocks = nil
@@ -58,29 +59,29 @@ func (ticketed) listen(w *waiter, holder string) {
 }
 
 const (
-	deafPause = time.Second // of a waiter who hears, and has no ticket for which it would be told anything
+	deafPause = time.Second // between the requests of a waiter that is subscribed but has no ticket
 
 	// keepAlive is how often the first waiter of a client asks although nothing has
-	// happened: it keeps the queue on the server, repairs what that has forgotten, and
-	// learns of a holder that was granted the lock and died. So it is shorter than the
-	// longest claim.
+	// happened. The request keeps the queue on the server alive, restores what the server
+	// has forgotten, and finds a holder that was granted the lock and died: so it is
+	// shorter than the longest claim.
 	keepAlive    = 5 * time.Second
 	longestClaim = 6 * time.Second
 
 	// firstPause is how often the first in the server's queue asks while it cannot hear.
 	firstPause = 100 * time.Millisecond
-	// straggle is how much later than the first those behind it ask for a lock whose
-	// holder's lease is over: only if the first is dead as well is it their turn.
+	// straggle is how much later than the first ticket the others ask for a lock whose
+	// holder's lease has ended: it is their turn only if the first is dead as well.
 	straggle = 200 * time.Millisecond
-	// reaction is how long those behind leave it to the first to answer a message that
-	// all hear.
+	// reaction is how long the others give the first ticket to answer a message that all
+	// receive.
 	reaction = 100 * time.Millisecond
 )
 
 func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration {
-	w.again = w.again || asked.Hears == lua.Deaf // now that it can hear
+	w.again = w.again || asked.Hears == lua.Deaf // the ticket says that it cannot hear, and now it can
 	d := untilExpiry(ttl)
-	if !w.place.held { // the server had no memory for a ticket, and tells it nothing
+	if !w.place.held { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
 	}
 	if !w.place.First && ttl >= 0 {
@@ -89,25 +90,25 @@ func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Durat
 	return min(d, keepAlive+rand.N(keepAlive/10))
 }
 
-// granted returns the grant that a message has brought, if it can be trusted. If not,
+// granted returns the grant that a message has brought, if it can be trusted. Otherwise
 // the waiter has to ask. queues.mu is held.
 //
-// The window of such a grant begins at a point that is not after the moment when the
-// server granted it. A message from before the owner's newest place in the queue is
-// not trusted: the owner may have let that grant lapse, and queue anew.
+// The trusted window of such a grant begins at a moment that is not after the one when
+// the server granted it. A message that is older than the owner's newest place in the
+// queue is not trusted: that grant may have lapsed, and the owner queues anew.
 func (w *waiter) granted(now time.Time) *grant {
 	m := w.place.message
-	w.place.message = lua.Message{} // it is looked at once
+	w.place.message = lua.Message{} // it is looked at only once
 	g, l := w.attempt, w.lock
 	sent, ok := w.queue.clock.before(m.Time)
 	if !ok {
 		sent, ok = g.place.before(m.Time)
 	}
 	switch {
-	case !ok, m.Time < g.place.there, sent.After(now), // by another server's clock
-		now.Sub(sent) > m.Claim/2, // a good part of the claim is over
-		l.fixed, l.replicas.n > 0, // a fixed lease must be a whole one, and replicas must be asked
-		l.fenced && m.Token == 0: // whoever has released has no counter
+	case !ok, m.Time < g.place.there, sent.After(now), // by the clock of another server
+		now.Sub(sent) > m.Claim/2, // too little of the claim is left
+		l.fixed, l.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
+		l.fenced && m.Token == 0: // the client that released has no counter
 		w.again = true
 		return nil
 	}
@@ -118,28 +119,29 @@ func (w *waiter) granted(now time.Time) *grant {
 	return g
 }
 
-// accept notes the tokens that come with the lock, be it held or passed on: the release
-// gives back what was reserved in vain. A lock without fencing has none, whoever released it.
+// accept notes the fencing tokens that come with a message, whether the lock is then held or
+// passed on: its release gives back those that were not used. A lock without fencing takes
+// none.
 func (g *grant) accept(m lua.Message) {
 	if g.lock.fenced {
 		g.token, g.run.spare = m.Token, m.Spare
 	}
 }
 
-// moment is a point in time on two clocks: a request sent at here was executed at
-// there, in microseconds of the server's clock. So there is not before here.
+// moment is a point in time on two clocks: a request that was sent at here, on the local
+// clock, was executed at there, in microseconds of the server's clock. So there is not
+// earlier than here.
 type moment struct {
 	here  time.Time
 	there int64
 }
 
-// longestReckoning is how much later than a moment another may be that is reckoned
-// from it.
+// longestReckoning is how much later than a moment a time may be that is derived from it.
 const longestReckoning = 30 * time.Second
 
-// before returns a point on the clock here that is not after the server's time t, and
-// whether there is one. The clocks may differ in their rates by as much as a lease
-// allows for; the server's is taken not to jump ahead, as it is for a lease.
+// before returns a time on the local clock that is not after the server's time t, and
+// whether there is one. The clocks may run at different rates, within what a lease allows
+// for. That the server's clock does not jump ahead is assumed, as it is for a lease.
 func (m moment) before(t int64) (time.Time, bool) {
 	passed := time.Duration(t-m.there) * time.Microsecond
 	if m.here.IsZero() || passed < 0 || passed > longestReckoning {
@@ -148,8 +150,8 @@ func (m moment) before(t int64) (time.Time, bool) {
 	return m.here.Add(max(passed-passed/100-2*time.Millisecond, 0)), true
 }
 
-// ours tells whether an owner is of this library and does not poll, so that its
-// release passes the lock on. Redisson's clients are named by a UUID.
+// ours reports whether an owner belongs to this library and does not poll, so that its
+// release passes the lock on. Owners of Redisson begin with a UUID.
 func ours(owner string) bool {
 	client, _, _ := strings.Cut(owner, ":")
 	return len(client) == len(xid.ID{}.String()) && !strings.Contains(client, "-")

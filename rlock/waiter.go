@@ -10,7 +10,7 @@ import (
 )
 
 // waiter is a call that waits for a lock, from its arrival in the queue until it has
-// the lock or gives up. queues.mu guards all of it but what never changes.
+// the lock or gives up. queues.mu guards every field that changes.
 type waiter struct {
 	queues *queues
 	queue  *queue
@@ -20,53 +20,53 @@ type waiter struct {
 	wakeup
 
 	state waiterState
-	again bool      // something has happened that only a request can tell: ask as soon as possible
+	again bool      // something has happened whose outcome only a request can tell: ask as soon as possible
 	askAt time.Time // when to ask if nothing happens
 
-	attempt *grant   // asks the server; nil before the first request
+	attempt *grant   // what its requests ask for; nil before the first of them
 	place   standing // of the attempt's owner in the server's queue
 	grants
 }
 
-// grants are those that a waiter has come by.
+// grants are what a waiter has received.
 type grants struct {
-	given *grant // passed on in memory, not taken yet
-	got   *grant // what it leaves with
+	given *grant // passed on to it in memory, and not taken yet
+	got   *grant // the one that it returns to its caller
 }
 
-// waiterState says what a waiter is about.
+// waiterState says what a waiter is doing.
 //
 //	blocked ──► asking ──► queued ──► (has the lock, or gives up)
 //	             ▲            │
 //	             └────────────┘ message, doubt, or time
 //
-// It begins with asking if nobody of its client is before it, and otherwise as blocked. In
-// each state it may be given a grant in memory, but while it asks: its own request may be
-// granted.
+// It begins as asking if its client has no other waiter and does not hold the lock, otherwise
+// as blocked. It can be handed a grant in memory in every state but asking, because then its
+// own request may be granted.
 type waiterState int
 
 const (
 	waitBlocked waiterState = iota // another waiter is before it, or its client holds the lock
 	waitAsking                     // a request is under way, or about to be sent
-	waitQueued                     // refused; waits to be told
+	waitQueued                     // the server refused: it sleeps until a message or a timer wakes it
 )
 
-// standing is where an owner is in the server's queue.
+// standing is the place of an owner in the server's queue.
 type standing struct {
 	lua.Place
-	held    bool        // a ticket is there, as far as is known
-	message lua.Message // newest that grants the lock to that owner; not looked at yet
-	silent  int         // refusals in a row after which nothing could be heard
+	held    bool        // the server has a ticket of the owner, as far as is known
+	message lua.Message // the newest message that grants the lock to the owner, until it is looked at
+	silent  int         // refusals in a row while no message could arrive
 }
 
-// wakeup is what a waiter is woken by.
+// wakeup wakes a waiter.
 type wakeup struct {
 	wake  chan struct{} // capacity 1; sent to with queues.mu held; made when it first has to wait
-	woken bool          // before that
+	woken bool          // there was a wake-up before wake was made
 }
 
-// await waits until it is the waiter's turn to ask, or it is given a grant. The error
-// says why it never came to that.
+// await waits until it is the waiter's turn to ask, or it is handed a grant. The error
+// says why neither happened.
 func (w *waiter) await(ctx context.Context) error {
 	w.queues.mu.Lock()
 	if w.lock.order.contends(w) {
@@ -87,7 +87,7 @@ func (w *waiter) await(ctx context.Context) error {
 	}
 }
 
-// sleep waits for so long, or until something has happened.
+// sleep waits for d, or until something happens that concerns the waiter.
 func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	wake, c := w.channels()
 	timer := time.NewTimer(d)
@@ -108,8 +108,8 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	return err
 }
 
-// signalled has the waiter ask, after a wake-up that is for no waiter in particular: by a
-// message, or because that channel was lost, or is there again.
+// signalled makes the waiter ask, after a wake-up that is meant for all: there was a message,
+// or the subscription was lost or confirmed.
 func (w *waiter) signalled() {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -123,8 +123,8 @@ func (w *waiter) signalled() {
 	}
 }
 
-// channels returns those of the waiter's own wake-ups, and of those that are for no waiter
-// in particular.
+// channels returns the channel of the waiter's own wake-ups, and that of the wake-ups that
+// are meant for all, which is nil if this waiter does not answer them.
 func (w *waiter) channels() (own, all <-chan struct{}) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -135,14 +135,14 @@ func (w *waiter) channels() (own, all <-chan struct{}) {
 	return w.enableWake(), all
 }
 
-// givenUp is the error of a waiter whose turn never came.
+// givenUp is the error of a waiter whose context ended before it had the lock.
 func (w *waiter) givenUp(ctx context.Context) error {
 	refusal := w.refused()
 	w.queues.mu.Lock()
 	trouble := w.queue.trouble
 	w.queues.mu.Unlock()
 	switch {
-	case refusal != nil: // newer than any trouble, or by a grant of this client
+	case refusal != nil: // newer than any failure, or this client itself holds the lock
 	case trouble != nil:
 		return w.lock.givenUp(ctx, trouble)
 	default:
@@ -163,7 +163,7 @@ func (w *wakeup) wakeUp() {
 	}
 }
 
-// enableWake returns what the waiter is woken by. queues.mu is held.
+// enableWake returns the channel that wakes the waiter. queues.mu is held.
 func (w *wakeup) enableWake() <-chan struct{} {
 	if w.wake == nil {
 		w.wake = make(chan struct{}, 1)
@@ -174,14 +174,14 @@ func (w *wakeup) enableWake() <-chan struct{} {
 	return w.wake
 }
 
-// mustAsk has the waiter ask as soon as it can. queues.mu is held.
+// mustAsk makes the waiter ask as soon as it can. queues.mu is held.
 func (w *waiter) mustAsk() {
 	w.again = true
 	w.wakeUp()
 }
 
-// leave gives the place up. The next in the queue takes over what this one has left on
-// the server, or it is taken back there.
+// leave takes the waiter out of the queue. The next waiter takes over its ticket on the
+// server, if it can use that; otherwise the ticket is withdrawn.
 func (w *waiter) leave() {
 	qs, q := w.queues, w.queue
 	var idle []kind.Signal
@@ -216,8 +216,8 @@ func (w *waiter) leave() {
 	}
 }
 
-// disown takes the attempt from the waiter, and returns it if something has to be taken back
-// on the server: not if the waiter has the lock by it, or by a grant whose release takes out
+// disown takes the attempt from the waiter, and returns it if it has to be withdrawn on the
+// server. It has not if the waiter got the lock by it, or by a grant whose release removes
 // this ticket. queues.mu is held.
 func (w *waiter) disown() *grant {
 	g := w.attempt
@@ -229,16 +229,16 @@ func (w *waiter) disown() *grant {
 	if g == w.got || w.got != nil && slices.Contains(w.got.run.passed, g.owner) {
 		return nil
 	}
-	if m := w.place.message; m.Granted { // nobody has looked at it
+	if m := w.place.message; m.Granted { // the owner may hold the lock by this message
 		g.accept(m)
 		g.leftState = true // also if the answer to the request is still under way
 	}
 	return g
 }
 
-// renounce gives up a grant that came too late to be held. The waiter waits on, with an
-// attempt of another owner if its own is that of the grant, or was passed over in its run:
-// that one is released.
+// renounce gives up a grant that came too late to be held. The waiter goes on waiting. Its
+// attempt is dropped if the release of that grant ends it as well: it is the grant itself,
+// or its ticket is among those that the grant has passed.
 func (w *waiter) renounce(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
@@ -249,8 +249,9 @@ func (w *waiter) renounce(g *grant) {
 	w.state = waitBlocked
 }
 
-// takeOver has the waiter go on with the attempt of one that leaves, in its place on the
-// server. It returns false if the two do not want the same. queues.mu is held.
+// takeOver makes the waiter go on with the attempt of one that leaves, and with its place on
+// the server. It returns false if the two want the lock with different options. queues.mu is
+// held.
 func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.lock.alike(from.lock) {
 		return false
@@ -262,7 +263,7 @@ func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	return true
 }
 
-// alike tells whether who wants the lock o can do with a grant of l.
+// alike reports whether a grant of l has the options that o asks for.
 func (o *Lock) alike(l *Lock) bool {
 	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed && !l.fixed &&
 		o.order == l.order && o.notifier == l.notifier && o.retention == l.retention

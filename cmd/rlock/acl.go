@@ -167,7 +167,7 @@ func rightsFor(prefix, glob string) []right {
 	return append(rights, commandRights...)
 }
 
-// covers tells whether a rule that ends in a star permits what another does.
+// covers reports whether a rule that ends in a star permits what another does.
 func covers(rule, other string) bool {
 	begin, open := strings.CutSuffix(rule, "*")
 	return open && !strings.HasSuffix(begin, `\`) && strings.HasPrefix(other, begin)
@@ -183,7 +183,7 @@ func useOf(rule string) string {
 	return "hset " + name + " f v odd"
 }
 
-// wild tells whether a glob matches more than one name.
+// wild reports whether a glob matches more than one name.
 func wild(glob string) bool {
 	return strings.ContainsAny(strings.NewReplacer(`\\`, "", `\*`, "", `\?`, "", `\[`, "").Replace(glob), "*?[")
 }

@@ -156,7 +156,7 @@ func openFiles(cmd *cli.Command, options ...string) (outputs, error) {
 	return files, nil
 }
 
-// standard tells whether the standard output is one of them.
+// standard reports whether the standard output is one of them.
 func (o outputs) standard() bool {
 	for _, w := range o {
 		if _, file := w.(*os.File); !file {

@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// matches tells whether a glob of Redis' own form matches a name: *, ?, [abc], [^a-z], and
+// matches reports whether a glob of Redis' own form matches a name: *, ?, [abc], [^a-z], and
 // a backslash before what stands for itself. Bytes count, as on the server.
 func matches(glob, name string) bool {
 	for len(glob) > 0 {
@@ -34,7 +34,7 @@ func matches(glob, name string) bool {
 	return name == ""
 }
 
-// star tells whether glob matches the end of a name.
+// star reports whether glob matches the end of a name.
 func star(glob, name string) bool {
 	if glob == "" {
 		return true
@@ -50,7 +50,7 @@ func star(glob, name string) bool {
 	return false
 }
 
-// class tells whether a byte is in a class, whose bracket is open, and returns what follows
+// class reports whether a byte is in a class, whose bracket is open, and returns what follows
 // that.
 func class(glob string, c byte) (in bool, rest string) {
 	not := strings.HasPrefix(glob, "^")

@@ -147,7 +147,7 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 	return locks, nil
 }
 
-// isOwner tells whether a field is of Redisson's form, client:number; ":write" marks the
+// isOwner reports whether a field is of Redisson's form, client:number; ":write" marks the
 // writer of a read-write lock.
 func isOwner(field string) bool {
 	field = strings.TrimSuffix(field, ":write")

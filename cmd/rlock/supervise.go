@@ -190,7 +190,7 @@ func (c *command) suspend() {
 	}
 }
 
-// gone tells whether the group has no process any more. Its number is free then;
+// gone reports whether the group has no process any more. Its number is free then;
 // while there is one, it is given to nobody else.
 func (c *command) gone() bool {
 	return syscall.Kill(-c.pid, 0) == syscall.ESRCH ||

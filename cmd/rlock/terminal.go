@@ -23,13 +23,13 @@ func openTerminal() *terminal {
 	return &terminal{fd}
 }
 
-// ours tells whether our own group is in the foreground.
+// ours reports whether our own group is in the foreground.
 func (t *terminal) ours() bool {
 	group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
 
-// managed tells whether our group is a job of a shell, which resumes it. The
+// managed reports whether our group is a job of a shell, which resumes it. The
 // group of the session's leader is nobody's job.
 func (t *terminal) managed() bool {
 	session, err := unix.Getsid(0)

@@ -76,7 +76,7 @@ func (l *topLock) held() (d time.Duration) {
 	return d
 }
 
-// kept tells whether nobody holds the lock, although it has an owner.
+// kept reports whether nobody holds the lock, although it has an owner.
 func (l *topLock) kept() bool {
 	return len(l.Holders) > 0 && !slices.ContainsFunc(l.Holders, func(h holderView) bool { return h.KeptMS == nil })
 }

@@ -54,7 +54,7 @@ func (s *seen) compare(v *topView) (events []event) {
 	return events
 }
 
-// holder tells whether somebody else holds a lock than before.
+// holder reports whether somebody else holds a lock than before.
 func (s *seen) holder(v *topView, l *topLock) (events []event) {
 	before := s.locks[l.Name]
 	if len(l.Holders) == 0 {
@@ -90,7 +90,7 @@ func (s *seen) held() (names []string) {
 	return names
 }
 
-// has tells whether an owner holds the lock.
+// has reports whether an owner holds the lock.
 func (l *topLock) has(owner string) bool {
 	return slices.ContainsFunc(l.Holders, func(h holderView) bool { return h.Owner == owner })
 }

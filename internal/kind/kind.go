@@ -28,7 +28,7 @@ type Kind interface {
 	// Key is the lock's key. Within a client it identifies the lock: what nests,
 	// and who queues behind whom.
 	Key() string
-	// Gathers tells whether requests may go out by a [request.Call], together with those
+	// Gathers reports whether requests may go out by a [request.Call], together with those
 	// of other locks: nothing slower than a script of one server.
 	Gathers() bool
 	// Acquire takes the lock for owner, or tells how long to wait for a wake-up. Its

@@ -22,7 +22,7 @@ import (
 //   - Whoever would queue takes the lock if it is free, and asks again soon if not. A
 //     fair lock waits for the end of the move, or its order would be lost.
 
-// moving tells whether a server has refused a request because of that.
+// moving reports whether a server has refused a request because of that.
 func moving(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	return ok && request.HasCode(reply, "TRYAGAIN")

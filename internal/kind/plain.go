@@ -53,7 +53,7 @@ func (p *Plain) Of(owner string) lua.Grant {
 // Key implements [Kind], as the methods below do.
 func (p *Plain) Key() string { return p.grant.Key }
 
-// Joint tells whether the script that takes several locks may take this one: it asks nobody
+// Joint reports whether the script that takes several locks may take this one: it asks nobody
 // who queues, and has the keys of all.
 func (p *Plain) Joint() bool { return p.Gathers() && !p.fair }
 

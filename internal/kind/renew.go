@@ -39,7 +39,7 @@ type verdict struct {
 	err                             error // the newest failure, or lua.Left, which is none
 }
 
-// settled tells whether further answers cannot change the outcome.
+// settled reports whether further answers cannot change the outcome.
 func (v *verdict) settled() bool {
 	return v.renewed > v.asked/2 || v.refused > v.asked/2 || v.renewed+v.refused+v.failed == v.asked
 }

@@ -270,7 +270,7 @@ func (q *Quorum) finish(owner string) {
 	}
 }
 
-// mayBeMine tells whether a server may have granted its share.
+// mayBeMine reports whether a server may have granted its share.
 func mayBeMine(v vote[share]) bool {
 	o, _ := Classify(v.err)
 	return v.value.Acquired || o == request.Unknown

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Match tells whether a fault is meant for a request. It must not call the Proxy.
+// Match reports whether a fault is meant for a request. It must not call the Proxy.
 type Match = func(args []string) bool
 
 // Command matches requests by name, in upper or lower case.

@@ -57,7 +57,7 @@ func (m *Migration) Finish() {
 	m.c.eventually("all nodes know the newest epoch: until then another move may get the same, and be taken back", m.c.sameEpoch)
 }
 
-// sameEpoch tells whether all nodes know the same newest change of who has which slots.
+// sameEpoch reports whether all nodes know the same newest change of who has which slots.
 func (c *Cluster) sameEpoch() bool {
 	epochs := make(map[string]bool)
 	for _, node := range c.Nodes {

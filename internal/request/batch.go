@@ -59,7 +59,7 @@ func (n *note) Args() []any {
 	return n.Cmder.Args()
 }
 
-// sent tells whether the command may have been sent.
+// sent reports whether the command may have been sent.
 func (n *note) sent() bool { return n.at.Load() != 0 }
 
 // took is how long ago that was, at least 1; 0 if it was not sent.

@@ -76,7 +76,7 @@ func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.pool.home.process(c)
 }
 
-// leaves tells whether the caller is known to leave before a time.
+// leaves reports whether the caller is known to leave before a time.
 func (c *Call) leaves(before time.Time) bool {
 	deadline, ok := c.ctx.Deadline()
 	return ok && deadline.Before(before)

@@ -35,7 +35,7 @@ type Masters struct {
 // master is what a group knows of its server if that is one of a cluster's.
 type master struct {
 	first    string                // the key that the group was made for
-	replaced func(key string) bool // tells whether another server has taken over a key; nil: none can
+	replaced func(key string) bool // reports whether another server has taken over a key; nil: none can
 	guard    bool                  // the server may be a replica, and its connections are for reading there
 }
 
@@ -85,7 +85,7 @@ func (m *Masters) process(c *Call) error {
 	}
 }
 
-// sentAway tells whether the right node is to be looked for. It is not, after MOVED, by a
+// sentAway reports whether the right node is to be looked for. It is not, after MOVED, by a
 // client that reads from replicas: the first that go-redis would ask again is the node
 // that has said so, which may have become a replica and executes what is sent to it by
 // such a client. That one asks again when it has a new map.
@@ -142,7 +142,7 @@ func (m *Masters) newGroup(node *redis.Client, key string) *Group {
 	return g
 }
 
-// unused tells whether nothing of a group is under way or held back.
+// unused reports whether nothing of a group is under way or held back.
 func (g *Group) unused() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

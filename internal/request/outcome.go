@@ -63,7 +63,7 @@ func Classify(err error) (o Outcome, final bool) {
 	}
 }
 
-// HasCode tells whether a reply is an error with one of the codes. Redis before
+// HasCode reports whether a reply is an error with one of the codes. Redis before
 // 7 wraps what a script runs into, `ERR Error running script …: -OOM …`, and what
 // a script has caught and passes on: `@user_script: 12: -READONLY …`.
 func HasCode(reply redis.Error, codes ...string) bool {

@@ -88,7 +88,7 @@ func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 	}
 }
 
-// silent tells whether it is time to ask whether another server has taken over.
+// silent reports whether it is time to ask whether another server has taken over.
 // Group.mu is held.
 func (b *batch) silent(now time.Time) bool {
 	return !b.ended && !b.look.IsZero() && !now.Before(b.look)
@@ -121,7 +121,7 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 	return gone
 }
 
-// overdue tells whether the batch is to be given up. One that still waits for a connection
+// overdue reports whether the batch is to be given up. One that still waits for a connection
 // stops to, and ends soon; so does one whose callers have no more time than that takes.
 // Group.mu is held.
 func (b *batch) overdue(now time.Time) bool {

@@ -28,7 +28,7 @@ func (b *builder) finish() {
 	})
 }
 
-// split tells whether nobody need have had a quorum lock that was refused: another call,
+// split reports whether nobody need have had a quorum lock that was refused: another call,
 // which was refused as well, may have had as many servers.
 func (b *builder) split(o porcupine.Operation) bool {
 	return b.variety == quorum && slices.ContainsFunc(b.lockOps, func(other porcupine.Operation) bool {
@@ -49,7 +49,7 @@ func (b *builder) strayReaders() {
 	}
 }
 
-// doubtful tells whether a refusal says nothing. It says that somebody holds the
+// doubtful reports whether a refusal says nothing. It says that somebody holds the
 // lock, unless that may have been a grant that nobody got, or the servers are young; or
 // that somebody waits, if nobody may overtake those who do, or no reader a writer; or that
 // a client keeps the lock, which nobody holds.

@@ -56,7 +56,7 @@ func (f *figures) sum(other figures) {
 	f.notes = append(f.notes, other.notes...)
 }
 
-// clean tells whether everything that must be zero is.
+// clean reports whether everything that must be zero is.
 func (f *figures) clean() bool {
 	return f.violations+f.missed+f.goroutines+f.connections+f.keys == 0
 }

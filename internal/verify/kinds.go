@@ -38,7 +38,7 @@ const retention = 300 * ms
 // members is the number of locks in each history of a lock that has members.
 const members = 3
 
-// strays tells whether a call may leave something behind for a moment although
+// strays reports whether a call may leave something behind for a moment although
 // no request is lost: a member that was free, a share of the servers.
 func (v variety) strays() bool { return v == multi || v == quorum }
 
