@@ -8,15 +8,15 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// account says where, and under which kind, the calls of a lock are counted.
+// account says where the calls of a lock are counted, and under which kind.
 type account struct {
 	counters *counters
 	kind     kindNumber
-	part     bool // of a multi lock, which is what is counted
+	part     bool // it is the member of a multi lock, which is counted in its place
 }
 
-// starts is the beginning of a call that wants the lock. The context is that of its
-// requests.
+// starts notes the beginning of a call that wants the lock. The context that it returns is for
+// the requests of the call.
 func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 	if l.part {
 		return ctx, time.Now()
@@ -32,15 +32,15 @@ func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 	return ctx, time.Now()
 }
 
-// ends is the end of such a call: with a hold, or with an error. w is the waiter that it
-// was, nil if it has not queued. It is called when nobody waits for the caller any more.
+// ends notes the end of such a call, with a hold or an error. w is its waiter, nil if it has not
+// queued. It is called last, when no other goroutine waits for the caller.
 func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error, w *waiter) {
 	if l.part {
 		return
 	}
 	o := outcomeOf(hold, err)
 	var waited time.Duration
-	if hold != nil && hold.counts { // to look at the clock once more takes as long as the rest of this
+	if hold != nil && hold.counts { // to read the clock once more would double the cost of this function
 		waited = max(hold.grant.began.Sub(began), 0) // a reader joins a grant that may be older
 	} else {
 		waited = time.Since(began)
@@ -61,7 +61,7 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	}
 }
 
-// outcomeOf is that of a call which has got the hold, or the error.
+// outcomeOf is the outcome of a call that returned h and err.
 func outcomeOf(h *Hold, err error) outcomeNumber {
 	switch {
 	case h == nil:
@@ -76,13 +76,13 @@ func outcomeOf(h *Hold, err error) outcomeNumber {
 	return acquiredOutcome
 }
 
-// failure is the outcome of a call that has failed. Who cancels has no complaint, be it
-// about Redis or about another holder.
+// failure is the outcome of a call that has failed. If the caller has cancelled it, that is the
+// outcome, whatever Redis or another holder did.
 func failure(err error) outcomeNumber {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return canceledOutcome
-	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNotReplicated): // without replicas nobody gets the lock either
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrNotReplicated): // without replicas nobody gets the lock
 		return unavailableOutcome
 	case errors.Is(err, ErrNotAcquired):
 		return busyOutcome
@@ -90,7 +90,7 @@ func failure(err error) outcomeNumber {
 	return errorOutcome
 }
 
-// reportAcquired tells of the end of a call.
+// reportAcquired calls Trace.Acquired.
 func (l *Lock) reportAcquired(ctx context.Context, a Acquisition, hold *Hold, w *waiter) {
 	a.Lock, a.Kind = l.name, l.kind.name()
 	if hold != nil {
@@ -102,7 +102,7 @@ func (l *Lock) reportAcquired(ctx context.Context, a Acquisition, hold *Hold, w 
 	l.client.observe(func() { l.client.opts.Trace.Acquired(ctx, a) })
 }
 
-// course is how the wait of a waiter goes. queues.mu guards it until it has left.
+// course is what is reported of a wait. queues.mu guards it until the waiter has left.
 type course struct {
 	since time.Time // when the call began
 	tries int       // requests
@@ -110,7 +110,7 @@ type course struct {
 	slept bool
 }
 
-// reportWaiting tells of a request that was refused.
+// reportWaiting notes that a request was refused.
 func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	l.client.records.Notice()
 	if f := l.client.opts.Trace.Waiting; f != nil {
@@ -119,7 +119,7 @@ func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	}
 }
 
-// released is the end of so many acquisitions of a grant by Unlocks.
+// released notes that so many acquisitions of a grant have ended by an Unlock.
 func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 	if acquisitions == 0 {
 		return
@@ -129,7 +129,7 @@ func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 		o = OutcomeUnavailable
 	}
 	end := g.ended
-	if end.IsZero() { // otherwise hand-offs would look at the clock once more
+	if end.IsZero() { // a hand-off has read the clock already
 		end = time.Now()
 	}
 	g.lock.released(ctx, acquisitions, Release{Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
@@ -151,7 +151,7 @@ func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
 	}
 }
 
-// reportLost tells of the loss of the grant, and counts it for so many acquisitions.
+// reportLost reports the loss of the grant, and counts it for so many acquisitions.
 func (g *grant) reportLost(err *LostError, acquisitions int) {
 	l, held := g.lock, time.Since(g.began)
 	cause := lapsed
@@ -164,7 +164,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		cause = fixedOver
 	}
 	n := l.counters
-	n.losses[cause].Add(int64(max(acquisitions, 1))) // that of a part of a multi lock is one
+	n.losses[cause].Add(int64(max(acquisitions, 1))) // a member of a multi lock has no acquisition, but its loss counts
 	n.kinds[l.kind].lost.Add(int64(acquisitions))
 	for range acquisitions {
 		n.holds.observe(held)

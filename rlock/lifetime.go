@@ -8,16 +8,16 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// lifetime is what Close waits for, and how everybody hears that the client closes.
+// lifetime is what Close waits for, and what tells all others that the client closes.
 type lifetime struct {
 	active  atomic.Int64  // calls, grants and goroutines that Close waits for
-	quiet   chan struct{} // capacity 1; told when active falls to zero
+	quiet   chan struct{} // capacity 1; sent to when active falls to zero
 	closing chan struct{} // closed by the first Close
 	closed  atomic.Bool
 }
 
-// closeGrace is for what ends by itself, after the end of a context of Close: a goroutine
-// that has just delivered its answer, say.
+// closeGrace is how long Close waits after the end of its context for goroutines that end by
+// themselves, such as one that has just delivered its answer.
 const closeGrace = 100 * time.Millisecond
 
 func (c *lifetime) wait(ctx context.Context) error {
@@ -46,7 +46,7 @@ func (c *lifetime) begin() error {
 	return nil
 }
 
-// errClosed is the error of what begins after Close.
+// errClosed is the error of a call that begins after Close, nil before.
 func (c *lifetime) errClosed() error {
 	if c.closed.Load() {
 		return ErrClosed

@@ -24,15 +24,14 @@ type Lock struct {
 	err error // why no method of it works
 }
 
-// target is what the requests of a lock are about, and how they are made. A multi lock has
-// none.
+// target is the key of a lock, and how requests about it are made. A multi lock has none.
 type target struct {
-	wire    kind.Kind      // what goes over the wire
+	wire    kind.Kind      // makes the requests
 	key     string         // of wire
-	slot    string         // the key that all its keys are in one cluster slot with
-	gathers bool           // its requests travel with others
+	slot    string         // a key in the cluster slot of all its keys
+	gathers bool           // its requests are sent together with others
 	retries request.Policy // of a call that may wait
-	queues  *queues        // that have the queue of key
+	queues  *queues        // the set that has the queue of key
 }
 
 // lockOptions are what the options of a lock say.
@@ -41,23 +40,23 @@ type lockOptions struct {
 	fixed    bool
 	fenced   bool
 	handoff  handoff
-	polling  *Polling // nil: wake-ups are listened for
+	polling  *Polling // nil: waiters are woken by messages
 	mark     string   // in the names of owners, behind the client's id
-	purpose  string   // told to those who ask
-	replicas replicas // that must have a grant
+	purpose  string   // shown by inspect and top
+	replicas replicas // must have acknowledged a grant
 
-	retention time.Duration // 0: a lock that nobody holds is not kept
+	retention time.Duration // 0: the last Unlock releases the lock
 }
 
-// traits are in what kinds of lock differ for the goroutines of a client.
+// traits are what the kinds of lock differ in for the goroutines of a client.
 type traits struct {
-	order    order    // in which they come to the lock
-	notifier notifier // by which they are told that it may be theirs
+	order    order    // in which goroutines come to the lock
+	notifier notifier // tells waiters that they may have the lock
 	shared   bool     // several owners may hold it at once
-	joins    bool     // goroutines of one client may have a grant in common
+	joins    bool     // goroutines of one client may share a grant
 	joined   bool     // its grant belongs to another process: see Join
 
-	retains *kind.Plain // is wire if its grants are kept; else nil
+	retains *kind.Plain // wire, if its grants are kept; else nil
 }
 
 // Name returns the name the lock was made with.
@@ -112,7 +111,7 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return held, hold, err
 }
 
-// tryLock is TryLock, with requests by the context wait.
+// tryLock is TryLock; its requests have the context wait.
 func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
@@ -188,11 +187,11 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 	return hold.run(held, err, fn)
 }
 
-// lock is the way of every call that may wait. Waiting ends with wait; the
-// context of the hold descends from ctx. Of a crowd of waiters all but the first
-// sleep in await, each with a stack. It stays the smallest there is, 2 KB, as long as
-// the frames from here to there are small, so what needs more is done before or after. The
-// scenario idle-100 of the benchmark shows it: bytes/waiter.
+// lock is what every call that may wait comes to. The wait ends with the context wait; the
+// context of the hold descends from ctx. All waiters of a client but the first sleep in await,
+// each on its own stack. A stack stays at its first size, 2 KB, as long as the frames from here
+// to await are small, so whatever needs more is called before or after. The benchmark's
+// scenario idle-100 shows the size as bytes/waiter.
 func (l *Lock) lock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	region := trace.StartRegion(wait, "rlock.acquire") // package runtime/trace shows what a goroutine waits for
 	wait, began := l.starts(wait)
@@ -210,8 +209,9 @@ func (l *Lock) lock(ctx, wait context.Context) (held context.Context, hold *Hold
 	return held, hold, err
 }
 
-// unqueued takes the lock, if that can be done without a place in the queue.
-// Otherwise the error is errQueue, and client.done must follow.
+// unqueued takes the lock if that is possible without a place in the queue: nested, as a
+// member of a multi lock, kept, or shared with another reader. Otherwise the error is
+// errQueue, and client.done must follow.
 func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
@@ -243,7 +243,7 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 	return ctx, nil, errQueue
 }
 
-// begin admits a call of a method. If it returns nil, client.done must follow.
+// begin admits a call. If it returns nil, client.done must follow.
 func (l *Lock) begin() error {
 	if l.err != nil {
 		return l.err
@@ -257,8 +257,8 @@ func (l *Lock) begin() error {
 // isClosed is the error of a call after Close.
 func (l *Lock) isClosed() error { return &lockError{l.name, ErrClosed, nil} }
 
-// tooLate is the error of a call whose context was over before it: the loss, if
-// that is why, as it is.
+// tooLate is the error of a call whose context was over before it began. If that is because a
+// lock was lost, it is the LostError itself.
 func (l *Lock) tooLate(ctx context.Context) error {
 	if loss, ok := errors.AsType[*LostError](context.Cause(ctx)); ok {
 		return loss
@@ -266,16 +266,16 @@ func (l *Lock) tooLate(ctx context.Context) error {
 	return &NotAcquiredError{Name: l.name, Err: ended(ctx)}
 }
 
-// bound is that of a single attempt.
+// bound is how long a single attempt may take.
 func (l *Lock) bound() time.Duration { return min(l.lease/3, kind.MaxAttempt) }
 
-// use makes k what goes over the wire for the lock.
+// use makes k the kind of the lock.
 func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	l.queues = l.client.queues.of(l.key)
 	l.counters = &l.queues.counters
 	l.retries = request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
-	switch l.client.server.RDB.(type) { // one of another type may spread a pipeline over several servers
+	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:
 		l.gathers = k.Gathers()
 	}

@@ -29,9 +29,9 @@ import (
 // trip. Fair members are not among them, as others may queue for them. A member that is lost while others are waited for starts it all
 // over. Under a context that owns a member which is lost, the error is [ErrLeaseLost].
 //
-// Members that were taken in vain are unlocked before the call returns, or goes on in the
-// background when its context ends. TryLock waits for that, on a server that falls silent
-// for as long as UnlockTimeout.
+// When a member cannot be had, those that were taken are unlocked before the call returns; if
+// its context ends meanwhile, that goes on in the background. TryLock waits for it, on a server
+// that falls silent for as long as UnlockTimeout.
 //
 // The returned context descends from those of all members and ends when any of
 // them is lost, with that one's [*LostError]; the others are kept until Unlock,
@@ -96,8 +96,8 @@ func canonical(a, b *Lock) int {
 	)
 }
 
-// addresses names the servers of a lock as far as they are known, in an order that is the
-// same in all processes.
+// addresses names the servers of a lock, as far as they are known, in an order that is the same
+// in all processes.
 func (l *Lock) addresses() []string {
 	if q, ok := l.wire.(*quorum); ok {
 		return q.addresses
@@ -113,8 +113,7 @@ func (c *Client) address() string {
 	return ""
 }
 
-// multi are the members of a multi lock, in canonical order. There is nothing of its own
-// to send.
+// multi are the members of a multi lock, in canonical order. The lock has no key of its own.
 type multi []*Lock
 
 var errMembers = errors.New("there is nothing of a multi lock on a server: use the members")
@@ -124,14 +123,14 @@ func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	for {
 		held, hold, err := m.take(ctx, wait, false)
 		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && wait.Err() == nil && !m.lostIn(ctx) {
-			continue // what was taken of a member was lost meanwhile
+			continue // a member was lost while others were waited for
 		}
 		return held, hold, err
 	}
 }
 
-// lostIn reports whether the context owns a grant of a member that is lost, under which that
-// member cannot be taken.
+// lostIn reports whether ctx owns a lost grant of a member. Under such a context that member
+// cannot be taken.
 func (m multi) lostIn(ctx context.Context) bool {
 	return slices.ContainsFunc(m, func(l *Lock) bool {
 		in := holdIn(ctx, l)
@@ -139,11 +138,11 @@ func (m multi) lostIn(ctx context.Context) bool {
 	})
 }
 
-// take takes one member after the other, as many as possible at once. once says
-// that nothing is waited for.
+// take takes one member after the other, or several by one script where that is possible. once
+// says that it waits for none.
 func (m multi) take(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
 	held, all := ctx, &Hold{parts: &team{}}
-	var refusal *NotAcquiredError // the newest that tells of a member's holder
+	var refusal *NotAcquiredError // the newest that names the holder of a member
 	defer func() {
 		if err != nil {
 			held, err = ctx, cmp.Or(all.parts.closed(), refusal.inform(err))
@@ -178,7 +177,7 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 	return held, all, nil
 }
 
-// takeOne takes a member in the ordinary way. Its requests have the values of wait.
+// takeOne takes a single member. Its requests have the values of wait.
 func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (context.Context, error) {
 	if held.Err() != nil {
 		return held, member.tooLate(held)
@@ -196,7 +195,7 @@ func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (con
 	return inner, err
 }
 
-// abandon unlocks the parts. It does not wait longer than wait allows.
+// abandon unlocks the parts. It waits for that no longer than wait allows.
 func (h *Hold) abandon(c *Client, wait context.Context) {
 	if len(h.parts.holds) == 0 {
 		return
@@ -216,13 +215,13 @@ func (h *Hold) abandon(c *Client, wait context.Context) {
 type team struct {
 	holds []*Hold
 
-	// Set when all are there.
+	// Set when all members are held.
 	lock  *Lock
 	began time.Time
 	over  atomic.Bool // it was unlocked
 }
 
-// unlockAll is the Unlock of a multi lock: the first one counts.
+// unlockAll is the Unlock of a multi lock. A second call is an error.
 func (h *Hold) unlockAll(ctx context.Context) error {
 	t := h.parts
 	if !t.over.CompareAndSwap(false, true) {
@@ -233,7 +232,7 @@ func (h *Hold) unlockAll(ctx context.Context) error {
 	return err
 }
 
-// released is the end of the multi lock.
+// released notes the end of the multi lock.
 func (t *team) released(ctx context.Context, err error) {
 	o := OutcomeReleased
 	switch {
@@ -254,13 +253,13 @@ func (h *Hold) unlockParts(ctx context.Context) error {
 	}
 	wg.Wait()
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if len(errs) == 1 { // as it is, for it may be the cause that somebody compares it with
+	if len(errs) == 1 { // unchanged, so that it is equal to the context's cause
 		return errs[0]
 	}
 	return errors.Join(errs...)
 }
 
-// until is the end of the first window to end.
+// untilParts is the earliest end of the members' trusted windows.
 func (h *Hold) untilParts() time.Time {
 	until := h.parts.holds[0].Until()
 	for _, part := range h.parts.holds[1:] {

@@ -11,9 +11,9 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// together returns those of the next members that one script can take, as far as
-// this client knows: it is one server that has them, and no goroutine of the
-// client holds one of them or queues for it.
+// together returns the first of the next members, as many as one script can take: they are on
+// one server, and as far as this client knows, none of its goroutines holds one of them or
+// waits for it.
 func together(held context.Context, next []*Lock) []*Lock {
 	n := 0
 	for n < len(next) {
@@ -32,12 +32,12 @@ func together(held context.Context, next []*Lock) []*Lock {
 
 // sameSlot reports whether keys are known to be on one server, or in one cluster slot.
 func sameSlot(c *Client, a, b string) bool {
-	_, single := c.server.RDB.(*redis.Client) // any other may be a cluster's
+	_, single := c.server.RDB.(*redis.Client) // a client of another type may be a cluster's
 	return single || hashTag(a) == hashTag(b)
 }
 
-// hashTag is the part of a key that its slot depends on. [checkName] has seen to
-// it that braces make one.
+// hashTag is the part of a key that decides its slot. checkName has refused names in which
+// braces make no hash tag.
 func hashTag(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		key, _, _ = strings.Cut(rest, "}")
@@ -45,8 +45,8 @@ func hashTag(key string) string {
 	return key
 }
 
-// takeRun takes members in one script: all of them or, with an error, none. busy is
-// the first one that somebody else holds.
+// takeRun takes members by one script: all of them or, with an error, none. busy is the index
+// of the first one that somebody else holds.
 func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
 	first := run[0]
 	c := first.client
@@ -94,15 +94,15 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 	return busy, held, err
 }
 
-// whileHeld returns the context of a request for more members: wait, which ends as well when
-// one of the parts is lost, or its client closes and waits for the part.
+// whileHeld returns the context of a request for further members. It is wait, but also ends when
+// one of the parts is lost, or when the client of one closes, as Close waits for that part.
 func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop func()) {
 	if len(h.parts.holds) == 0 {
 		return wait, func() {}
 	}
 	waiting, cancel := context.WithCancelCause(wait)
 	leave := context.AfterFunc(held, func() {
-		if why := context.Cause(held); errors.Is(why, ErrLeaseLost) || errors.Is(why, ErrClosed) { // otherwise wait ends as well
+		if why := context.Cause(held); errors.Is(why, ErrLeaseLost) || errors.Is(why, ErrClosed) { // for any other cause wait ends by itself
 			cancel(why)
 		}
 	})
@@ -112,8 +112,8 @@ func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop fu
 	}
 }
 
-// closed is the error of a call whose parts are in the way of the Close of a client; nil if
-// none of them is.
+// closed is the error of a call that has to give its parts up because the client of one closes;
+// nil if none does.
 func (t *team) closed() error {
 	for _, part := range t.holds {
 		if l := part.grant.lock; l.client.closed.Load() {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Bounds of what a record tells.
+// Bounds of what a record shows.
 const (
 	longWait  = time.Second
 	longHold  = 10 * time.Second // or a third of the lease, if that is shorter
@@ -67,7 +67,7 @@ func (c *Client) sendRecord(ctx context.Context, r *record.Record) error {
 	return cmp.Or(err, lua.Enlist(ctx, rdb, record.List(c.opts.Prefix), c.id, lasts))
 }
 
-// lost has the record tell of a loss.
+// lost adds a loss to the record.
 func (r *records) lost(g *grant, cause LossCause) {
 	if r.Writer == nil {
 		return
@@ -83,7 +83,7 @@ func (r *records) lost(g *grant, cause LossCause) {
 	r.Notice()
 }
 
-// recent returns the losses that are still told.
+// recent returns the losses that the record still shows.
 func (r *records) recent(now time.Time) []record.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,8 +91,8 @@ func (r *records) recent(now time.Time) []record.Entry {
 	return slices.Clone(r.losses)
 }
 
-// snapshot is what the record tells now: long holds, long waits and losses, one of each
-// for a name, and the oldest first.
+// snapshot is what the record says now: long holds, long waits and losses, one entry of each for
+// a name, the oldest first.
 func (c *Client) snapshot(now time.Time) record.Snapshot {
 	v := view{now: now, entries: make(map[entryKey]*record.Entry)}
 	for i := range c.queues.shards {
@@ -119,11 +119,11 @@ func (c *Client) snapshot(now time.Time) record.Snapshot {
 	return s
 }
 
-// view is a snapshot in the making.
+// view is a snapshot that is being made.
 type view struct {
 	now     time.Time
 	entries map[entryKey]*record.Entry
-	next    time.Time // when something will be long that is not yet
+	next    time.Time // when the next hold or wait becomes a long one
 }
 
 // entryKey tells the entries of a record apart.
@@ -147,8 +147,8 @@ func (v *view) add(e record.Entry) {
 	known.Count = count
 }
 
-// long reports whether something has lasted for so long. If not, but it may some day without
-// anybody noticing, the view will be made again then.
+// long reports whether a hold or wait since then has lasted for bound. If it has not, and
+// nothing else will notice when it has, the record is made again at that time.
 func (v *view) long(since time.Time, bound time.Duration, unnoticed bool) bool {
 	if v.now.Sub(since) >= bound {
 		return true
@@ -173,7 +173,7 @@ func (qs *queues) show(v *view) {
 				what, since = record.Keeps, q.kept.since
 			}
 			bound := min(l.lease/3, longHold)
-			renewed := v.now.Sub(since) > bound/2 // perhaps: that was noticed, and may have been a little early
+			renewed := v.now.Sub(since) > bound/2 // the first renewal, which is made a little early, may be why the record is made
 			if v.long(since, bound, l.longUnnoticed() || renewed) {
 				v.add(g.recorded(what, since))
 			}
@@ -193,8 +193,8 @@ func (g *grant) heldSince() time.Time {
 	return g.began
 }
 
-// recorded is the entry of a grant. Its purpose is that of the hold which has lasted
-// longest: the grant may have been asked for by a lock of another one.
+// recorded is the entry of a grant. Its purpose is that of the oldest hold, as the grant may
+// have been acquired by a waiter with another purpose.
 func (g *grant) recorded(what record.What, since time.Time) record.Entry {
 	e := g.lock.entry(what, g.owner, since)
 	g.mu.Lock()

@@ -32,7 +32,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 		}
 	}()
 	g.entry.Stop()
-	before := g.takeLeft(false) // the request of a waiter before this one, say
+	before := g.takeLeft(false) // by the request of an earlier waiter, say
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	meanwhile := g.takeLeft(true)
 	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})

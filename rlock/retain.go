@@ -47,7 +47,7 @@ func WithRetention(d time.Duration) LockOption {
 	}
 }
 
-// retain gives the lock a wire for which grants can be kept.
+// retain makes the lock one that is kept, if its options say so.
 func (l *Lock) retain(wire *kind.Plain) {
 	switch {
 	case l.retention == 0:
@@ -62,25 +62,25 @@ func (l *Lock) retain(wire *kind.Plain) {
 	l.retains = wire
 }
 
-// kept is what is known of a lock that its client may keep when nobody here holds it: for
-// the grants of one owner, which follow each other in memory. queues.mu guards it.
+// kept is the state of a lock that its client may keep while none of its goroutines holds it.
+// It lasts for the grants of one owner, which follow each other in memory. queues.mu guards it.
 type kept struct {
 	owner  string
-	signal kind.Signal // hears recalls
+	signal kind.Signal // brings recalls
 	state  keptState
-	parked *grant      // nobody holds it; nil while somebody does
+	parked *grant      // the grant while nobody holds it, else nil
 	since  time.Time   // when it was parked
-	timer  *time.Timer // ends it; nil before the server has agreed
+	timer  *time.Timer // ends the keeping; nil before the server has agreed
 }
 
-// keptState says how far a kept is.
+// keptState says how far the keeping of a lock is.
 type keptState int
 
 const (
-	keptListening keptState = iota // for recalls; the server was not asked yet
-	keptAsked                      // the server was told, or is told again after a nested hold was counted there
-	keptAgreed                     // the hold count there is 0: a grant may be passed on in memory, or parked
-	keptOver                       // recalled, or its time is over: the next Unlock releases the lock
+	keptListening keptState = iota // the client listens for recalls; the server was not asked yet
+	keptAsked                      // the server is asked: for the first time, or again after a nested hold was counted there
+	keptAgreed                     // the hold count on the server is 0: a grant may be passed on in memory, or parked
+	keptOver                       // it was recalled, or its time is over: the next Unlock releases the lock
 )
 
 // allows reports whether a grant may be passed on in memory, or parked. queues.mu is held.
@@ -88,7 +88,7 @@ func (k *kept) allows(g *grant) bool {
 	return k != nil && k.owner == g.owner && k.state == keptAgreed
 }
 
-// listen makes sure that a recall of g is heard.
+// listen subscribes to recalls of g.
 func (qs *queues) listen(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -99,8 +99,8 @@ func (qs *queues) listen(g *grant) {
 	q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(g.lock.hearRecall, g.lock.missRecall)}
 }
 
-// keepOrRelease is what becomes of a grant whose last hold is unlocked, and for which nobody
-// here waits.
+// keepOrRelease keeps or releases a grant whose last hold was unlocked and that handOff did not
+// take.
 func (g *grant) keepOrRelease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
@@ -113,8 +113,8 @@ func (g *grant) keepOrRelease(ctx context.Context) error {
 
 // keepOnServer asks the server whether the lock may be kept.
 //
-// The outcome must be certain. If it is not, the lock is released: whoever asks for it
-// does not recall it from a client that does not know whether it has it.
+// The outcome must be certain. If it is not, the lock is released: nobody recalls a lock from a
+// client of which the server may not know that it keeps it.
 func (g *grant) keepOnServer(ctx context.Context) bool {
 	l := g.lock
 	if !g.passable() || g.entry.Asks() != l.lease || l.client.closed.Load() {
@@ -133,8 +133,8 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	return l.queues.agreed(l, k, a.Sent)
 }
 
-// ask returns what is kept of the grant, if the server may be asked to: a recall would be
-// heard, and nobody here waits.
+// ask returns the kept of the grant if the server may be asked to agree: a recall would be
+// received, and no goroutine of this client waits.
 func (qs *queues) ask(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -150,9 +150,10 @@ func (qs *queues) ask(g *grant) *kept {
 	return k
 }
 
-// agreed notes that the server agrees. The lock goes back there when the time is over that
-// began with the first agreement, whatever happens meanwhile: not all who wait for it can
-// be seen there. It returns false if it was recalled or lost by now.
+// agreed notes that the server has agreed. The lock is released there when the time is over
+// that began with the first agreement, however much it is used meanwhile: Redisson's clients,
+// which may wait for it, cannot recall it. It returns false if the lock was recalled or lost
+// by now.
 func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -192,9 +193,9 @@ func (l *Lock) expire(k *kept) {
 	l.recall(func(other *kept) bool { return other == k })
 }
 
-// takeParked returns the grant that is parked if it will do for l, or else as one to give
-// back. One that is held and will not do is recalled: those who keep it may pass it on to
-// each other for long. queues.mu is held.
+// takeParked returns the grant that is parked: as mine if l can use it, otherwise as other,
+// which the caller gives back. A kept grant that is held, and that l cannot use, is recalled:
+// otherwise its holders could pass it on to each other for long. queues.mu is held.
 func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	k := q.kept
 	if k == nil {
@@ -202,12 +203,12 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	}
 	if k.parked == nil {
 		unlike := func(g *grant) bool { return g.owner == k.owner && !l.alike(g.lock) }
-		if slices.ContainsFunc(q.holders, unlike) { // also one whose last hold was just unlocked
+		if slices.ContainsFunc(q.holders, unlike) { // also if its last hold was just unlocked
 			k.state = keptOver
 		}
 		return nil, nil
 	}
-	if g := k.parked; l.alike(g.lock) && l.account == g.lock.account { // by which its holds are counted
+	if g := k.parked; l.alike(g.lock) && l.account == g.lock.account { // its holds are counted there
 		k.parked = nil
 		return g, nil
 	}
@@ -232,7 +233,7 @@ func (l *Lock) retake(ctx context.Context) (context.Context, *Hold) {
 	return held, hold
 }
 
-// end forgets what was kept of an owner that is over. queues.mu is held.
+// end stops the timer and the subscription. queues.mu is held.
 func (k *kept) end() {
 	if k.timer != nil {
 		k.timer.Stop()
@@ -240,20 +241,20 @@ func (k *kept) end() {
 	k.signal.Leave()
 }
 
-// hearRecall is told what comes on the channel of the client. A lock that is granted there
-// is for a waiter.
+// hearRecall gets the messages on the channel of the client. One that grants the lock is for a
+// waiter, all others are recalls.
 func (l *Lock) hearRecall(payload string) {
 	if m := lua.ReadMessage(payload); !m.Granted {
 		l.recall(func(k *kept) bool { return k.owner == m.Owner })
 	}
 }
 
-// missRecall is told that a recall may have been missed.
+// missRecall is called when a recall may have been missed.
 func (l *Lock) missRecall() {
 	l.recall(func(k *kept) bool { return k.state != keptListening })
 }
 
-// recall has the lock released, now or when it is unlocked.
+// recall makes the client release the lock, now or with the next Unlock.
 func (l *Lock) recall(meant func(*kept) bool) {
 	var g *grant
 	l.withQueue(func(q *queue) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// heldContext is a context that owns a lock. It is a part of its hold, which spares an
+// heldContext is a context that owns a lock. It is a field of its hold, which saves an
 // allocation.
 type heldContext struct {
 	context.Context
@@ -15,7 +15,7 @@ type heldContext struct {
 // holdKey is the key of a context's innermost hold, of any lock.
 type holdKey struct{}
 
-// Value answers for the innermost hold.
+// Value returns the innermost hold for holdKey.
 func (c *heldContext) Value(key any) any {
 	if key == (holdKey{}) {
 		return c.hold
@@ -23,9 +23,8 @@ func (c *heldContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Err compares the clocks itself, for every lock the context owns: in a process
-// that was stopped beyond its lease, the first look at the context may come
-// before the watchdog runs.
+// Err compares the clocks itself, for every lock that the context owns: in a process that was
+// stopped for longer than its lease, this call may come before the watchdog runs.
 func (c *heldContext) Err() error {
 	for h := c.hold; h != nil; h = h.outer {
 		h.grant.check()
@@ -33,8 +32,9 @@ func (c *heldContext) Err() error {
 	return c.Context.Err()
 }
 
-// holdIn returns the hold of l that ctx is under, unless all is unlocked under the same first
-// one: other readers, who share the grant, are not in ctx.
+// holdIn returns the hold of l that ctx is under, nil if there is none. A hold counts as long
+// as any hold under the same first one is live; those of other readers that share the grant
+// do not count.
 func holdIn(ctx context.Context, l *Lock) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
 	for ; h != nil; h = h.outer {
@@ -95,8 +95,8 @@ func (l *Lock) Owner(ctx context.Context) string {
 	return ""
 }
 
-// ownedIn returns the grant of the lock that ctx is under, nil if there is none. A multi
-// lock has none of its own.
+// ownedIn returns the grant by which ctx owns the lock, nil if there is none. A multi lock
+// has no grant of its own.
 func (l *Lock) ownedIn(ctx context.Context) *grant {
 	if l.err != nil || l.members != nil {
 		return nil
@@ -107,7 +107,7 @@ func (l *Lock) ownedIn(ctx context.Context) *grant {
 	return nil
 }
 
-// count returns how many live holds there are under the same first hold.
+// count returns the number of live holds under the same first hold.
 func (h *Hold) count() (n int) {
 	first := h.first()
 	h.grant.mu.Lock()
@@ -120,7 +120,7 @@ func (h *Hold) count() (n int) {
 	return n
 }
 
-// lasts reports whether there is one.
+// lasts reports whether there is any live hold under the same first hold.
 func (h *Hold) lasts() bool {
 	first := h.first()
 	h.grant.mu.Lock()
@@ -128,12 +128,12 @@ func (h *Hold) lasts() bool {
 	return !h.unlocked || h.grant.hasUnder(first)
 }
 
-// hasUnder reports whether a live hold is under a first one, or is that. mu is held.
+// hasUnder reports whether first, or a hold under it, is live. mu is held.
 func (g *grant) hasUnder(first *Hold) bool {
 	return slices.ContainsFunc(g.holds, func(h *Hold) bool { return h.first() == first })
 }
 
-// count returns how many holds of the grant are live.
+// count returns the number of live holds of the grant.
 func (g *grant) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -2,19 +2,19 @@ package rlock
 
 import "hash/maphash"
 
-// queueSet is all queues of a client.
+// queueSet is all queues of a client, in several sets by their keys.
 type queueSet struct {
 	shards [16]queues
-	seed   maphash.Seed // by which a key has one of them
+	seed   maphash.Seed // of the hash that chooses a shard
 }
 
-// of returns the queues that have that of a key.
+// of returns the shard of a key.
 func (s *queueSet) of(key string) *queues {
 	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
 }
 
-// close wakes all who wait, and returns all grants, and those that are parked: for them
-// nobody else cares any more.
+// close wakes all waiters. It returns all grants, and those that are parked, which the caller
+// has to release.
 func (s *queueSet) close() (held, parked []*grant) {
 	for i := range s.shards {
 		parked = append(parked, s.shards[i].wakeAll()...)
@@ -23,7 +23,7 @@ func (s *queueSet) close() (held, parked []*grant) {
 	return held, parked
 }
 
-// wakeAll wakes everybody who waits, and returns what is parked.
+// wakeAll wakes all waiters, and returns the parked grants.
 func (qs *queues) wakeAll() (parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -38,7 +38,7 @@ func (qs *queues) wakeAll() (parked []*grant) {
 	return parked
 }
 
-// all returns all grants of the client.
+// all returns all grants in the shard.
 func (qs *queues) all() (all []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -9,21 +9,22 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// sharedCall is the request of a reader, whose answer others of its client wait for.
+// sharedCall is the request of a reader whose answer other readers of its client, the
+// followers, wait for.
 type sharedCall struct {
 	lock *Lock
 	done chan struct{} // closed when there is an answer
 
-	followers int // who wait for it; guarded by queues.mu
+	followers int // guarded by queues.mu
 
 	// Written before done is closed.
-	grant *grant // that the followers join; nil if there is none
-	err   error  // why not
-	left  bool   // whoever asked ran out of time
+	grant *grant // the followers join it; nil if there is none
+	err   error  // why there is none
+	left  bool   // the context of the reader that asked has ended
 }
 
-// share takes the lock for a reader without a place in the queue, if nobody of this client
-// queues. The error is errQueue if that is not possible.
+// share takes the lock for a reader without a place in the queue, if no goroutine of this
+// client waits there. The error is errQueue if that is not possible.
 func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) {
 	if l.queues.busy(l) {
 		return ctx, nil, errQueue
@@ -35,8 +36,8 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 	return held, hold, err
 }
 
-// joinOrAsk joins another reader of this client, waits for the answer to another's request
-// and joins that, or asks.
+// joinOrAsk joins the grant of another reader of this client. If there is none it waits for
+// the answer to the request of another reader, or asks itself.
 func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	for {
 		if held, hold := l.join(ctx); hold != nil {
@@ -54,15 +55,15 @@ func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.C
 		switch {
 		case hold != nil, refused, errors.Is(err, ErrClosed):
 			return held, hold, err
-		case wait.Err() != nil: // whatever has become of the other's request
+		case wait.Err() != nil: // whatever the other's request has come to
 			return ctx, nil, l.givenUp(wait, nil)
-		case !call.left: // for all that one knows, it would be the same for this one
+		case !call.left: // the request failed for another reason than the other's context
 			return l.try(ctx, wait, p)
 		}
 	}
 }
 
-// follow waits for the answer to call, and joins the grant, if it is one.
+// follow waits for the answer to call, and joins the grant if there is one.
 func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Context, *Hold, error) {
 	select {
 	case <-call.done:
@@ -84,7 +85,7 @@ func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Cont
 	return held, hold, nil
 }
 
-// ask makes an attempt, and tells the followers what has become of it.
+// ask makes an attempt, and tells the followers its outcome.
 func (l *Lock) ask(ctx, wait context.Context, p request.Policy, call *sharedCall) (held context.Context, hold *Hold, err error) {
 	defer func() {
 		call.left = wait.Err() != nil
@@ -93,11 +94,11 @@ func (l *Lock) ask(ctx, wait context.Context, p request.Policy, call *sharedCall
 	return l.try(ctx, wait, p)
 }
 
-// join lets a reader into the grant of another reader of this client, in memory and
-// without a round trip, as a hand-off is. It does so only for a short while after the
-// server was asked for that grant, and not while somebody queues here: a writer who
-// waits, in whatever process, must not be kept out by readers who follow each other
-// without the server's knowing. There is no hold then if join cannot.
+// join lets a reader into the grant of another reader of this client, in memory and without a
+// round trip. It does so only for a short time after the server was asked for that grant, and
+// not while a goroutine waits in the queue. Otherwise readers could follow each other without
+// the server's knowledge, and keep out a writer that waits in any process. It returns no hold
+// if there is nothing to join.
 func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
 	g := l.queues.joinable(l)
 	if g == nil {
@@ -111,7 +112,7 @@ func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
 	return held, hold
 }
 
-// shares reports whether readers of l and of other can have a grant in common.
+// shares reports whether readers of l and of other can share a grant.
 func (l *Lock) shares(other *Lock) bool {
 	return l.joins && other.joins && l.handoff.longest > 0 && !other.fixed && other.fenced == l.fenced && other.lease == l.lease
 }
@@ -132,9 +133,9 @@ func (qs *queues) joinable(l *Lock) *grant {
 	return nil
 }
 
-// joinCall makes the caller a follower of the request of another reader, or the one who
-// asks; finishCall, or leaveCall, must follow. It returns nil if the caller has to ask for
-// itself.
+// joinCall makes the caller a follower of another reader's request, or, if asks is true, the
+// reader whose request others may follow; leaveCall or finishCall must come after it. It
+// returns nil if the caller has to ask for itself only.
 func (qs *queues) joinCall(l *Lock) (call *sharedCall, asks bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -153,8 +154,8 @@ func (qs *queues) joinCall(l *Lock) (call *sharedCall, asks bool) {
 	return q.call, false
 }
 
-// finishCall ends a shared call. If there is a grant, it lasts until each follower has come and
-// gone.
+// finishCall ends a shared call. Its grant lasts until each follower has been admitted and has
+// unlocked, or has been dismissed.
 func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -168,7 +169,7 @@ func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
 	close(call.done)
 }
 
-// leaveCall takes a follower out of a shared call, or out of the grant that it has led to.
+// leaveCall takes a follower out of a shared call, or out of the grant that it has got.
 func (qs *queues) leaveCall(call *sharedCall) {
 	qs.mu.Lock()
 	call.followers--
@@ -179,7 +180,7 @@ func (qs *queues) leaveCall(call *sharedCall) {
 	}
 }
 
-// expect has the grant last until that many followers were admitted or dismissed.
+// expect makes the grant last until that many followers were admitted or dismissed.
 func (g *grant) expect(followers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -199,7 +200,7 @@ func (g *grant) admit(h *Hold) error {
 	return nil
 }
 
-// dismiss gives up what is kept for a follower who does not come.
+// dismiss is called for a follower that does not take its hold.
 func (g *grant) dismiss() {
 	g.mu.Lock()
 	g.followers--
@@ -213,8 +214,8 @@ func (g *grant) dismiss() {
 	}
 }
 
-// joined reports whether other readers than those under the same first hold share the
-// grant, and have it renewed as h does.
+// joined reports whether other readers than those under the same first hold share the grant,
+// and ask for the same renewal as h.
 func (h *Hold) joined() bool {
 	g, first := h.grant, h.first()
 	g.mu.Lock()
@@ -222,5 +223,5 @@ func (h *Hold) joined() bool {
 	return g.followers > 0 || slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.first() != first && other.renewsFor(h) })
 }
 
-// renewsFor reports whether other needs no more of the lease than h does.
+// renewsFor reports whether the renewal that h asks for is enough for other.
 func (h *Hold) renewsFor(other *Hold) bool { return !h.fixed && h.lease >= other.lease }
