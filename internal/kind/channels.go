@@ -13,7 +13,7 @@ import (
 
 var errUnknownChannels = errors.New("it is not known yet whether the cluster has sharded channels")
 
-// Sharding says by which channels the clients of a cluster tell each other something.
+// Sharding says by which channels the clients of a cluster send each other messages.
 type Sharding int
 
 // Ways of sharding. They are explained where package rlock exports them.
@@ -24,8 +24,7 @@ const (
 	ShardingBoth
 )
 
-// Channels finds out which kind of channels a client uses. It is what the hub asks for
-// their servers.
+// Channels finds out which kind of channels a client uses. The hub asks it for their servers.
 type Channels struct {
 	id         string
 	background func(func())
@@ -69,8 +68,8 @@ func (f *Channels) shardProbe() string {
 	return "redisson_lock__channel:rlock-probe:" + f.id + ":"
 }
 
-// now returns the kind of channel on which to announce something. It does not wait: while
-// the answer is not known, whoever listens is told.
+// now returns the kind of channel to announce something on. It does not block: while the answer
+// of the cluster is not known, messages are sent on both.
 func (f *Channels) now() lua.ChannelKind {
 	if p := f.found.Load(); p != nil {
 		return p.ChannelKind
@@ -115,7 +114,7 @@ func (f *Channels) Open(ctx context.Context, server, channel string) (pubsub.Sou
 	return f.found.Load().Open(ctx, server, channel)
 }
 
-// Hearing is how the client hears of grants, once it is known to.
+// Hearing is how the client receives grants; Deaf as long as that is not known.
 func (f *Channels) Hearing() lua.Hearing {
 	switch p := f.found.Load(); {
 	case p == nil:

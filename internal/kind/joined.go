@@ -15,7 +15,7 @@ type Joinable interface {
 	// Confirm returns what is left of the lease of owner, negative if that has no end;
 	// [lua.ErrNotOwner] if it holds nothing.
 	Confirm(ctx context.Context, r lua.Runner, owner string) (time.Duration, error)
-	// Joined is the lock of somebody who has joined a hold of it.
+	// Joined is the kind of the lock for a client that has joined a hold.
 	Joined() Kind
 }
 
@@ -26,12 +26,11 @@ func (p *Plain) Confirm(ctx context.Context, r lua.Runner, owner string) (time.D
 
 func (p *Plain) Joined() Kind { return joined{p} }
 
-// joined is a lock that another process holds. Whatever becomes of the grant of somebody
-// who has joined it, nothing is sent but confirmations: its holder alone acquires, counts,
-// renews and releases.
+// joined is a lock that another process holds, as a client sees it that has joined the hold. It
+// sends nothing but confirmations: only the holder acquires, counts, renews and releases.
 type joined struct{ *Plain }
 
-var errHolders = errors.New("the lock was joined: that is for its holder")
+var errHolders = errors.New("the lock was joined: only its holder can do that")
 
 func (joined) Acquire(context.Context, lua.Runner, string, time.Duration, Options) (Answer, error) {
 	return Answer{}, errHolders

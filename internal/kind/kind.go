@@ -1,8 +1,7 @@
-// Package kind is what goes over the wire for each kind of lock: plain and fair ones,
-// with and without fencing tokens, those whose grants replicas must have, the two sides
-// of a read/write lock, and quorum locks. It knows no contexts that own a lock, no
-// waiters and no renewal schedule: package rlock has those, and they are the same for
-// all kinds.
+// Package kind makes the requests of each kind of lock: plain and fair locks, with and without
+// fencing tokens, locks whose grants replicas must acknowledge, the two sides of a read/write
+// lock, and quorum locks. It knows no contexts that own a lock, no waiters and no schedule of
+// renewals: those are in package rlock, and are the same for all kinds.
 //
 // Each method is one request, made once. It returns the client's error as it is, and
 // [Classify] reads that; package request repeats what may be repeated. Every request is
@@ -25,25 +24,26 @@ import (
 // Kind is one lock as its servers see it. Its methods may be called by several
 // goroutines at once.
 type Kind interface {
-	// Key is the lock's key. Within a client it identifies the lock: what nests,
-	// and who queues behind whom.
+	// Key is the lock's key. It identifies the lock within a client: locks of one key nest,
+	// and have one queue.
 	Key() string
-	// Gathers reports whether requests may go out by a [request.Call], together with those
-	// of other locks: nothing slower than a script of one server.
+	// Gathers reports whether requests may be sent by a [request.Call], together with those
+	// of other locks: none is slower than a script on one server.
 	Gathers() bool
-	// Acquire takes the lock for owner, or tells how long to wait for a wake-up. Its
-	// scripts go by way of r, as those of the next two methods do. A kind with several
-	// servers, or with a command behind each script, sends them itself.
+	// Acquire takes the lock for owner, or says why it is refused. Its scripts are sent by r,
+	// as are those of the next two methods. A kind with several servers, or with a command
+	// behind each script, sends them itself.
 	Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error)
 	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if it holds nothing.
 	SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error
-	// Release ends the grant of owner, and takes back what a refusal has left to it;
+	// Release ends the grant of owner, and removes what a refusal has left for it;
 	// [lua.ErrNotOwner] if it holds nothing.
 	Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error)
-	// Renewals is what extends the lease of owner, which most of them must do.
+	// Renewals are the requests that extend the lease of owner. A majority must succeed.
 	Renewals(owner string, lease time.Duration) []Renewal
-	// Subscribe joins the channel where wake-ups are announced. message gets what is for
-	// one waiter, changed tells of a doubt; a signal with a channel calls neither.
+	// Subscribe joins the channel of wake-ups. message gets the messages for one waiter,
+	// changed is called when the subscription was lost or confirmed; a signal with a channel
+	// calls neither.
 	Subscribe(message func(payload string), changed func()) Signal
 	// Force removes the lock whoever holds it.
 	Force(ctx context.Context) (bool, error)
@@ -51,12 +51,12 @@ type Kind interface {
 	Inspect(ctx context.Context) (lua.State, error)
 }
 
-// apart begins the Key of what is no plain lock. No name has an empty hash tag.
+// apart begins the Key of a lock that is not a plain one. No name has an empty hash tag.
 const apart = "{}"
 
 // Options are those of an attempt; the same for all attempts of an owner.
 type Options struct {
-	Wait   bool       // if refused, the caller will wait
+	Wait   bool       // the caller waits if it is refused
 	Spare  int64      // fencing tokens to reserve beside the owner's own, for hand-offs
 	Ticket lua.Ticket // how the owner stands in the server's queue; zero: not at all
 }
@@ -82,7 +82,7 @@ type Refused struct {
 	TTL      time.Duration // what is left of the holder's lease; negative if it has no end
 	Holder   string        // its owner, if the kind tells
 	Place    lua.Place     // of the owner that asked in the server's queue
-	Leftover bool          // the refusal has left something that a release takes back
+	Leftover bool          // the refusal has left something that a release removes
 	AskIn    time.Duration // if set, ask again after so long at most
 }
 
@@ -95,12 +95,12 @@ type Renewal struct {
 	lua.Renewal
 }
 
-// Signal is what wakes the waiters of a lock. Some call the waiter that is meant,
-// others send to C.
+// Signal wakes the waiters of a lock. Some call a function for the waiter that is meant, others
+// send to C.
 type Signal interface {
-	C() <-chan struct{} // nil for those that call
-	Heard() int64       // how many messages, counted from anywhere; of those with C
-	Live() bool         // the server has confirmed that it will be heard
+	C() <-chan struct{} // nil for a signal that calls
+	Heard() int64       // the number of messages so far, beginning with any number; of a signal with C
+	Live() bool         // the server has confirmed the subscription
 	Leave()
 }
 
@@ -119,7 +119,7 @@ type Server struct {
 	Sleep      func(ctx context.Context, d time.Duration) (ok bool)       // ends with ctx, or when the client closes
 
 	asked   atomic.Int64 // requests of quorum locks under way
-	overdue atomic.Int64 // those that the other servers' answers have not waited for
+	overdue atomic.Int64 // those of them that a poll of the servers has not waited for
 }
 
 // MaxAttempt bounds a single attempt, whatever the time-outs of the client underneath.

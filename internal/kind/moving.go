@@ -13,16 +13,16 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// While a cluster slot moves, which may take as long as it has keys, a script with two
-// keys is refused unless both exist on one of the nodes. That of a lock for which nobody
-// queues does not exist at all. A request with a single key always finds it, so then the
-// lock and its queue are served one after the other:
+// While a cluster slot moves, which takes longer the more keys it has, a script with two keys is
+// refused unless both exist on one of the nodes. A queue that nobody waits in does not exist. A
+// request with a single key always finds it, so the lock and its queue are then served one after
+// the other:
 //
-//   - A release frees the lock, and has the first in the queue ask.
-//   - Whoever would queue takes the lock if it is free, and asks again soon if not. A
+//   - A release frees the lock, and makes the first in the queue ask.
+//   - A waiter takes the lock if it is free, otherwise it asks again soon. It does not queue. A
 //     fair lock waits for the end of the move, or its order would be lost.
 
-// moving reports whether a server has refused a request because of that.
+// moving reports whether a server has refused a request because a slot moves.
 func moving(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	return ok && request.HasCode(reply, "TRYAGAIN")
@@ -31,34 +31,34 @@ func moving(err error) bool {
 // movePause is how long a waiter sleeps while it cannot queue.
 func movePause() time.Duration { return 50*time.Millisecond + rand.N(50*time.Millisecond) }
 
-// takeApart asks for the lock without its queue. A ticket that the owner may have there
-// is taken out if it gets the lock, or is passed on with it otherwise.
+// takeApart asks for the lock without its queue. If the owner gets it, a ticket that it may have
+// in the queue is removed.
 func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	g := p.Of(owner)
 	reply, err := lua.Acquire(ctx, r, g, lease, o.Spare)
 	if err == nil && reply.Acquired {
-		p.serveApart(ctx, g, []string{owner}, false) // a grant to nobody is given back
+		p.serveApart(ctx, g, []string{owner}, false)
 	}
 	a := answer(reply)
 	a.AskIn = movePause()
 	return a, err
 }
 
-// releaseApart frees the lock, and serves its queue. That it is free does not depend on
-// whether the queue could be told, which else finds out by itself.
+// releaseApart frees the lock, and serves its queue. If that fails, the waiters find out by
+// themselves that the lock is free.
 func (p *Plain) releaseApart(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	g := p.Of(owner)
 	alone := g
 	alone.Queue, alone.Counter = "", ""
 	released, err := lua.Release(ctx, r, alone, e)
 	if err == nil || errors.Is(err, lua.ErrNotOwner) { // an earlier attempt may have been executed
-		p.serveApart(ctx, g, append(slices.Clip(e.Tickets), owner), true) // takeApart may not have taken that one out yet
+		p.serveApart(ctx, g, append(slices.Clip(e.Tickets), owner), true) // takeApart may not have removed the owner's ticket yet
 	}
 	return released, err
 }
 
-// forceApart removes the lock whoever holds it, and serves its queue. It is no repetition: the
-// request before it was refused.
+// forceApart removes the lock whoever holds it, and serves its queue. The request before it was
+// refused, so the lock is removed only once.
 func (p *Plain) forceApart(ctx context.Context) (bool, error) {
 	g := p.Of("")
 	alone := g
@@ -79,7 +79,7 @@ func (p *Plain) inspectApart(ctx context.Context) (lua.State, error) {
 	return s, err
 }
 
-// serveApart serves the queue when nobody waits for it: that node may be slow, or silent.
+// serveApart serves the queue in the background, as its node may be slow, or silent.
 func (p *Plain) serveApart(ctx context.Context, g lua.Grant, tickets []string, released bool) {
 	p.server.Background(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), MaxAttempt)

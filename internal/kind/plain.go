@@ -8,17 +8,16 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// Plain is Redisson's RLock: its key, field, channel and message; with a
-// counter, its RFencedLock. Beside that data there may be the queue of those of this
-// library who wait for it.
+// Plain is Redisson's RLock: its key, field, channel and message; with a counter, its
+// RFencedLock. Beside that data there may be the queue of this library's waiters.
 type Plain struct {
 	server *Server
 	grant  lua.Grant // without owner
-	fair   bool      // nobody may have the lock who was not the first in the queue
+	fair   bool      // only the first in the queue may have the lock
 	silent bool      // releases are not announced
 }
 
-// NewPlain returns a lock without a queue: who is refused asks again.
+// NewPlain returns a lock without a queue: a client that is refused asks again.
 func NewPlain(s *Server, key string, fenced bool) *Plain {
 	p := &Plain{server: s, grant: lua.Grant{Key: key}}
 	if fenced {
@@ -34,8 +33,8 @@ func NewQueued(s *Server, key string, fenced bool) *Plain {
 	return p
 }
 
-// NewFair returns a queued lock that nobody has who was not the first in the queue. The
-// keys of Redisson's own fair lock are a conflict.
+// NewFair returns a queued lock that only the first in the queue may have. The keys of
+// Redisson's own fair lock are a conflict.
 func NewFair(s *Server, key string, fenced bool) *Plain {
 	p := NewQueued(s, key, fenced)
 	p.fair = true
@@ -53,17 +52,17 @@ func (p *Plain) Of(owner string) lua.Grant {
 // Key implements [Kind], as the methods below do.
 func (p *Plain) Key() string { return p.grant.Key }
 
-// Joint reports whether the script that takes several locks may take this one: it asks nobody
-// who queues, and has the keys of all.
+// Joint reports whether the script that takes several locks may take this one. That script
+// looks at no queue, and has the keys of all locks in it.
 func (p *Plain) Joint() bool { return p.Gathers() && !p.fair }
 
 // Gathers is false without a queue: there may be a proxy that spreads keys.
 func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 
-// Acquire takes a free lock for who asks without a ticket, whoever waits.
+// Acquire takes a free plain lock for an owner without a ticket, even if others wait.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if o.Ticket.Claim == 0 && !p.fair {
-		// Of also has a cluster asked whether it knows sharded channels, so that the release knows.
+		// Of also makes the client ask a cluster whether it has sharded channels: the release needs to know.
 		reply, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
 		return answer(reply), err
 	}
@@ -74,7 +73,7 @@ func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease t
 	return answer(reply), err
 }
 
-// answer is what the reply of a script says to an attempt.
+// answer is the reply of a script as the answer to an attempt.
 func answer(r lua.Reply) Answer {
 	return Answer{
 		Acquired: r.Acquired,
@@ -126,8 +125,8 @@ func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
 	return s, err
 }
 
-// SubscribeToUnlocks joins the channel where Redisson's clients announce releases; they
-// know nothing of tickets. What this library announces there is for them, and passed over.
+// SubscribeToUnlocks joins the channel where Redisson's clients announce releases, as they know
+// nothing of tickets. Announcements of this library there are meant for Redisson, and ignored.
 func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Signal {
 	return calls{s.Hub.Subscribe(lua.UnlockChannel(key), func(payload string) {
 		if payload != "-0" {

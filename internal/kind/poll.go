@@ -25,13 +25,13 @@ var (
 	errCrowded = errors.New("not asked: too many requests have no answer")
 )
 
-// bound is how long the answer of a single server is waited for.
+// bound is how long a poll waits for the answer of a single server.
 func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millisecond) }
 
-// ask puts a request to all servers at once. When the votes are enough, those that
-// still come in within as long again as that took are waited for, at least 2 ms. No server
-// that is overdue is waited for once the votes will do. The vote of others is errPending, and
-// goes to late, if set, when it comes in.
+// ask makes a request to all servers at once. When the votes are enough, it waits for the others
+// as long again as that took, at least 2 ms. When the votes will do, it does not wait for servers
+// that were overdue before. The vote of a server that it has not waited for is errPending; late,
+// if set, gets it when it comes.
 func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
@@ -73,7 +73,7 @@ func cast[T any](ctx context.Context, p *Plain, send func(context.Context, *Plai
 		return v
 	}
 	if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
-		v.err = request.ErrCrowded // ctx ends with the poll; who has asked is still there, and may ask again
+		v.err = request.ErrCrowded // the poll has ended; its caller may still wait, and ask again
 	}
 	return v
 }
@@ -84,8 +84,8 @@ type poll[T any] struct {
 	answers chan numbered[T]
 	votes   []vote[T]
 	slow    []bool // whether a server was overdue when it was asked
-	prompt  int    // servers that were not, and whose vote is not there yet
-	pending int    // servers whose vote is not there yet
+	prompt  int    // servers that were not overdue, and have not voted yet
+	pending int    // servers that have not voted yet
 }
 
 // numbered is the vote of a server.
@@ -94,7 +94,7 @@ type numbered[T any] struct {
 	vote[T]
 }
 
-// wait takes votes in until they are enough, and those that follow soon.
+// wait collects votes until they are enough, and those that follow soon.
 func (p *poll[T]) wait(ctx context.Context, enough, willDo func(votes []vote[T]) bool) {
 	began, bound := time.Now(), p.q.bound()
 	timer := time.NewTimer(bound)
@@ -144,8 +144,7 @@ func decisive[T any](votes []vote[T]) bool {
 	return done > len(votes)/2 || refused > len(votes)/2
 }
 
-// signals is awake when any server has something to say, through the C of the
-// first waiter.
+// signals are the waiters of all servers. Each sends its wake-ups to the C of the first one.
 type signals []*pubsub.Waiter
 
 func (e signals) C() <-chan struct{} { return e[0].C() }
@@ -158,7 +157,7 @@ func (e signals) Heard() (n int64) {
 	return n
 }
 
-// Live reports whether a majority is heard: one of those has to release a grant.
+// Live reports whether the messages of a majority arrive: every release reaches one of them.
 func (e signals) Live() bool {
 	live := 0
 	for _, w := range e {

@@ -44,10 +44,10 @@ func (q *Quorum) host() *Server { return q.nodes[0].server }
 // round is one round of asking for the lock.
 type round struct {
 	owner    string
-	pending  int           // answers that nobody waits for any more
+	pending  int           // answers that the round has not waited for
 	doubtful []int         // servers that have not answered, and may still get the request
-	decided  chan struct{} // closed when it is known what they are worth
-	over     bool          // what arrives is given back
+	decided  chan struct{} // closed when the round is decided
+	over     bool          // a share that is still granted is given back
 	announce bool          // others may have seen a majority, and wait for a release
 }
 
@@ -102,10 +102,10 @@ func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease
 	return minority(request.Unknown, votes)
 }
 
-// Release is done when a majority has answered; the others are seen to in the
-// background, as long as there can be anything left. That is a lost lock only if a
-// majority says so: the rest need not have been part of the grant. Without a majority
-// nothing is done in the background: the caller repeats all of it, or has it repeated.
+// Release is done when a majority has answered. The other shares are released in the background,
+// as long as they may last. The lock was lost only if a majority says so: the other servers need
+// not have been part of the grant. Without a majority nothing is done in the background, because
+// the caller repeats the whole release.
 func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	q.finish(owner)
 	decided, done := make(chan struct{}), false

@@ -22,9 +22,9 @@ type node struct {
 	master any // the node of a cluster; nil if there is none, or if it is not known
 }
 
-// part is what one server node is asked to renew, in one pipeline: in go-redis
-// that has a connection pool of its own, which the application's commands cannot
-// exhaust, and a node that hangs keeps back no loss of what another has.
+// part is what one server node is asked to renew, in one pipeline. go-redis has a separate
+// connection pool for pipelines, which the application's commands cannot exhaust. A node that
+// hangs does not delay what another node says.
 type part struct {
 	rdb      redis.UniversalClient
 	node     node
@@ -62,7 +62,7 @@ func (v *verdict) outcome() error {
 type Renewer struct {
 	Background func(func())                // runs a function in a goroutine that the client waits for
 	Reload     func(redis.UniversalClient) // a server gave no answer: it may be master no more
-	Gone       func(lease int)             // is told of one that is refused while other nodes are still asked, maybe more than once
+	Gone       func(lease int)             // called for a lease that is refused while other nodes are still asked, maybe more than once
 	Places     *Places                     // of all renewals of the client
 }
 
@@ -130,8 +130,8 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 	return all
 }
 
-// apart asks several nodes at once, and returns as soon as their answers
-// settle all leases, or with ctx.
+// apart asks several nodes at once. It returns when their answers settle all leases, or when ctx
+// ends.
 func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
 	type answer struct {
 		part *part
@@ -163,9 +163,9 @@ func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
 	}
 }
 
-// send asks one node, as soon as that has a place for one more pipeline. A part of a
-// quorum does not wait: it would not be sent any more when the others have answered, and
-// a slow server would lose what it has of the lock.
+// send asks one node, as soon as there is a place for one more pipeline to it. A part of a quorum
+// does not wait for a place: when the other servers have answered it would not be sent any more,
+// and a slow server would lose its share of the lock.
 func (r Renewer) send(ctx context.Context, p *part) []error {
 	if p.quorum {
 		return lua.Renew(ctx, p.rdb, p.renewals)

@@ -24,8 +24,8 @@ func (e *NotReplicated) Error() string {
 // Unwrap returns why the number is not known.
 func (e *NotReplicated) Unwrap() error { return e.Err }
 
-// Replicated is a plain lock whose grants so many replicas must have, for which they
-// have as long as timeout.
+// Replicated is a plain lock whose grants must be acknowledged by a number of replicas within a
+// time-out.
 type Replicated struct {
 	*Plain
 	Want    int

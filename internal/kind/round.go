@@ -27,10 +27,9 @@ type share struct {
 	quarantine time.Duration // how long it is not counted yet; 0 if it is
 }
 
-// Acquire asks until the round is won, or somebody holds a majority. Each round
-// has an owner of its own: what another has left behind, or is still on its way,
-// must not be taken for part of it, nor be released with it. That of the caller is
-// not used.
+// Acquire asks until a round is won, or somebody holds a majority. Each round has an owner of its
+// own, as the requests of an earlier one may still arrive: what they make must not count for this
+// round, nor be released with it. The owner that the caller gives is not used.
 func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (Answer, error) {
 	for n := 0; ; n++ {
 		began := time.Now()
@@ -48,8 +47,8 @@ func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time
 	}
 }
 
-// once asks once. split says that it was refused although nobody is known to
-// hold a majority.
+// once makes one round. split says that it was refused although nobody is known to hold a
+// majority.
 func (q *Quorum) once(ctx context.Context, lease time.Duration) (a Answer, split bool, err error) {
 	for _, p := range q.nodes {
 		if err := p.server.Closed(); err != nil {
@@ -74,8 +73,8 @@ func (q *Quorum) once(ctx context.Context, lease time.Duration) (a Answer, split
 	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: b.owner}}, false, nil
 }
 
-// share asks one server. An error beside an acquired share says that its age is
-// not known.
+// share asks one server. An error beside an acquired share says that the age of the server is not
+// known.
 func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (share, error) {
 	info := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, make: func() redis.Cmder {
 		return redis.NewStringCmd(ctx, "info", "server")
@@ -104,7 +103,7 @@ func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (s
 	return s, nil
 }
 
-// result is what votes come to.
+// result is the sum of some votes.
 type result struct {
 	won, split bool
 	token      int64
@@ -153,8 +152,8 @@ func (q *Quorum) count(votes []vote[share]) (t result) {
 	return t
 }
 
-// settled is true when no further vote can change what a round comes to: that it is won, or
-// that it cannot be and whether that is for want of answers.
+// settled reports whether no further vote can change the outcome of a round: that it is won, that
+// it is refused, or that too few servers have answered.
 func (q *Quorum) settled(votes []vote[share]) bool {
 	mine, others, failed := 0, 0, 0
 	for _, v := range votes {
@@ -172,8 +171,8 @@ func (q *Quorum) settled(votes []vote[share]) bool {
 	return mine >= q.majority() || failed >= q.majority() || lost && mine+others >= q.majority()
 }
 
-// counted is true when a majority has answered. One more vote might decide, but two who have
-// split the others come to an end sooner if they ask again.
+// counted reports whether a majority has answered. One more vote might decide the round, but two
+// clients that have split the servers are done sooner if both ask again.
 func (q *Quorum) counted(votes []vote[share]) bool {
 	n := 0
 	for _, v := range votes {
@@ -184,8 +183,9 @@ func (q *Quorum) counted(votes []vote[share]) bool {
 	return n >= q.majority()
 }
 
-// raise makes every later token greater: a later grant has a share of one of these servers,
-// and there it comes after the one of this grant. Elsewhere it may be older.
+// raise makes every later token greater, by writing this one to a majority: every later grant has
+// a share on one of these servers, and takes its token after that. On other servers a later grant
+// may have taken its share before.
 func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) error {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
 		if !shares[slices.Index(q.nodes, p)].value.Acquired {
@@ -199,9 +199,8 @@ func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) e
 	return nil
 }
 
-// decide ends a round. What was acquired in vain is given back: silently, as
-// nobody waits for a minority to be released, and whoever was woken by it would
-// take that share and give it back in turn.
+// decide ends a round. The shares of a round that was not won are given back, without a message:
+// a client that was woken by it would take that share only to give it back.
 func (q *Quorum) decide(b *round, votes []vote[share], won bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -225,7 +224,7 @@ func (q *Quorum) decide(b *round, votes []vote[share], won bool) {
 	q.keep(b)
 }
 
-// late is told of a vote that the round has not waited for.
+// late gets a vote that the round has not waited for.
 func (q *Quorum) late(b *round, n int, v vote[share]) {
 	<-b.decided
 	q.mu.Lock()
@@ -235,8 +234,8 @@ func (q *Quorum) late(b *round, n int, v vote[share]) {
 	q.keep(b)
 }
 
-// take gives back what a vote may stand for, if the round is over, or notes what is to be
-// given back then. q.mu is held.
+// take gives back the share that a vote may stand for if the round is over; otherwise it notes that
+// it has to be given back then. q.mu is held.
 func (q *Quorum) take(b *round, n int, v vote[share]) {
 	o, _ := Classify(v.err)
 	if o == request.Unknown {
@@ -250,7 +249,7 @@ func (q *Quorum) take(b *round, n int, v vote[share]) {
 	}
 }
 
-// keep has a round found by its owner, as long as there is a need to. q.mu is held.
+// keep makes a round found by its owner as long as votes or requests of it are open. q.mu is held.
 func (q *Quorum) keep(b *round) {
 	if b.pending > 0 || len(b.doubtful) > 0 {
 		q.open[b.owner] = b
@@ -276,8 +275,8 @@ func mayBeMine(v vote[share]) bool {
 	return v.value.Acquired || o == request.Unknown
 }
 
-// giveBackDoubtful gives back, when it is there, what requests without an answer may still
-// make. q.mu is held.
+// giveBackDoubtful gives back, later, the shares that requests without an answer may still take.
+// q.mu is held.
 func (q *Quorum) giveBackDoubtful(b *round) {
 	for _, n := range b.doubtful {
 		q.giveBack(n, b.owner, b.announce, true)
@@ -285,8 +284,8 @@ func (q *Quorum) giveBackDoubtful(b *round) {
 	b.doubtful = nil
 }
 
-// giveBack releases the share of an owner on one server, in the background: soon or, if the
-// request for it may still be on its way, when that has arrived.
+// giveBack releases the share of an owner on one server, in the background: soon or, if the request
+// for it may still be on its way, when it must have arrived.
 func (q *Quorum) giveBack(n int, owner string, announce, late bool) {
 	p := *q.nodes[n]
 	p.silent = !announce

@@ -12,13 +12,13 @@ import (
 const (
 	maxBatch    = 1024                   // calls in a pipeline
 	minBatch    = 16                     // that a slow server is sent in any case
-	fastAnswer  = 15 * time.Millisecond  // an answer within it lets a caller's own goroutine wait
-	near        = time.Millisecond       // an answer within it is waited for with the next batch
+	fastAnswer  = 15 * time.Millisecond  // a server that answers within it may be waited for in the caller's own goroutine
+	near        = time.Millisecond       // a server that answers within it is near
 	nearSenders = 2                      // batches under way at once to a server that is near
-	least       = 250 * time.Millisecond // before a batch is given up
-	most        = 2 * time.Second
-	slower      = 8           // times as long as the newest answer took: then a batch is given up
-	scarceFor   = time.Minute // how long single calls go by the pool of pipelines
+	least       = 250 * time.Millisecond // a batch is not given up before that
+	most        = 2 * time.Second        // and at the latest then
+	slower      = 8                      // times as long as the newest answer took: then a batch is given up
+	scarceFor   = time.Minute            // how long single calls use the pool of pipelines
 )
 
 // batch is the calls of one pipeline.
@@ -26,28 +26,28 @@ type batch struct {
 	wait   wait
 	calls  []*Call
 	room   [1]*Call // of calls, if it is only one
-	piped  bool     // it goes in a pipeline in any case
-	joined bool     // calls of the same script may go as one
+	piped  bool     // it is sent as a pipeline even if it is one call
+	joined bool     // calls of the same script may be sent as one
 	note   note
 
 	// Guarded by Group.mu.
 	deadline time.Time // then it is given up
-	look     time.Time // then it is asked whether another server has taken over; zero: never
+	look     time.Time // when to ask whether another server has taken over; zero: never
 	leavers
 	begged bool // it was told to stop waiting for a connection
 	ended  bool // its calls are over
 	given  bool // it was given up
 }
 
-// leavers are how many calls of a batch nobody waits for any more.
+// leavers counts the calls of a batch whose callers have left.
 type leavers struct {
 	left int // all of them
-	late int // those that got no answer in their time, or are to go elsewhere
+	late int // those that left because there was no answer in time, or another server took over
 }
 
-// note is the first command of a pipeline. It knows when it was sent: go-redis asks
-// for the arguments of a command when it writes it, which is when it has a connection.
-// A hook of the application may ask earlier; then the time is that.
+// note is the first command of a pipeline. It notes when it is sent: go-redis asks for the
+// arguments of a command when it writes it, and then it has a connection. A hook of the
+// application may ask earlier; then that is the time.
 type note struct {
 	redis.Cmder
 	since time.Time
@@ -62,7 +62,7 @@ func (n *note) Args() []any {
 // sent reports whether the command may have been sent.
 func (n *note) sent() bool { return n.at.Load() != 0 }
 
-// took is how long ago that was, at least 1; 0 if it was not sent.
+// took is the time since the command was sent, at least 1; 0 if it was not sent.
 func (n *note) took() time.Duration {
 	at := n.at.Load()
 	if at == 0 {
@@ -71,12 +71,12 @@ func (n *note) took() time.Duration {
 	return max(time.Since(n.since)-time.Duration(at-1), 1)
 }
 
-// wait is the context that a batch is sent with. It bounds the wait for a connection:
-// it ends when the batch is given up, or when all its callers have left. Its deadline
-// counts for clients with ContextTimeoutEnabled.
+// wait is the context that a batch is sent with. It bounds the wait for a connection: it
+// ends when the batch is given up, or when all its callers have left. Only clients with
+// ContextTimeoutEnabled look at its deadline.
 type wait struct {
-	values   context.Context   // may be nil
-	callers  []context.Context // of several callers, of whose values none is found here
+	values   context.Context   // that of the only caller; nil if there are several
+	callers  []context.Context // those of several callers; their values are not found here
 	deadline time.Time         // zero: none
 
 	mu     sync.Mutex // guards what follows
@@ -135,25 +135,25 @@ func (w *wait) cancel() {
 	w.closed = true
 }
 
-// pace is how fast a server answers, and what follows for the batches that it is sent.
-// Group.mu guards it.
+// pace is how fast a server answers, and what follows from that for the batches that it is
+// sent. Group.mu guards it.
 type pace struct {
-	took    time.Duration // what the newest answer took; 0: there was none
-	fast    bool          // the answer is waited for in the caller's own goroutine
-	allowed int           // batches under way at once, at most
-	senders int           // as many may be, as it is
+	took    time.Duration // how long the newest answer took; 0 before the first
+	fast    bool          // a caller may wait for an answer in its own goroutine
+	allowed int           // how many batches may be under way at once
+	senders int           // how many may be under way at the present pace
 	limit   int           // calls in a batch
-	bound   time.Duration // how long a batch is waited for
-	scarce  time.Time     // until then single calls go by the pool of pipelines
+	bound   time.Duration // how long a batch may take
+	scarce  time.Time     // until then single calls use the pool of pipelines
 }
 
-// newPace returns that of a server of which nothing is known.
+// newPace returns the pace of a server of which nothing is known.
 func newPace(allowed int) pace {
 	return pace{allowed: allowed, senders: allowed, limit: maxBatch, bound: most}
 }
 
-// answered notes how long the answer to a batch took. One that came too late for most of
-// its calls came from a server that has too much to do.
+// answered notes how long the answer to a batch took. If it came too late for most of the
+// calls, the server has too much to do.
 func (p *pace) answered(b *batch, took time.Duration) {
 	p.took = max(took, 1)
 	p.fast = p.took < fastAnswer
@@ -163,7 +163,7 @@ func (p *pace) answered(b *batch, took time.Duration) {
 		p.senders = min(p.allowed, nearSenders)
 	}
 	switch {
-	case b.given: // givenUp sees to the size
+	case b.given: // givenUp has changed the size
 	case b.late > len(b.calls)/2 && len(b.calls) > minBatch:
 		p.shrink(b)
 	case len(b.calls) == p.limit:
@@ -171,11 +171,11 @@ func (p *pace) answered(b *batch, took time.Duration) {
 	}
 }
 
-// unsent notes that there was no connection for a batch. To make one may take longer than
-// an answer, and one that is still being set up is lost when nobody waits for it any more: so
-// no caller's own goroutine waits for the next, and a batch waits twice as long as this one
-// if that was in vain. For single commands go-redis has a pool of its own, of which the
-// application may have all.
+// unsent notes that there was no connection for a batch. A connection may take longer to make
+// than an answer, and go-redis drops one that it is making when its caller leaves. So the next
+// batch is not sent by a caller's own goroutine, and waits twice as long if this one has left
+// before it got a connection. For single commands go-redis has a separate pool, all
+// connections of which the application may be using.
 func (p *pace) unsent(b *batch, now time.Time) {
 	p.fast = false
 	p.scarce = now.Add(scarceFor)
@@ -184,13 +184,12 @@ func (p *pace) unsent(b *batch, now time.Time) {
 	}
 }
 
-// givenUp notes that a batch was. The server may have become slow: this counts as an
-// answer that took twice as long as the newest.
+// givenUp notes that a batch was given up. The server may have become slow, so this counts as
+// an answer that took twice as long as the newest.
 func (p *pace) givenUp(b *batch) {
 	p.answered(b, min(max(2*p.took, fastAnswer), most))
 	p.shrink(b)
 }
 
-// shrink has the next batches be a quarter as large as one that was too much for the
-// server.
+// shrink makes the next batches a quarter as large as one that was too much for the server.
 func (p *pace) shrink(b *batch) { p.limit = max(min(p.limit, len(b.calls)/4), minBatch) }

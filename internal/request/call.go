@@ -8,32 +8,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Call is one request that a [Carrier] carries, with Process: one command at a time, and
-// another after the answer. It is for one goroutine.
+// Call is one request that a [Carrier] sends. Process sends one command at a time, and may be
+// called again after the answer. A call is for one goroutine.
 type Call struct {
-	pool *pool // it is from
+	pool *pool // that it belongs to
 	opts Options
 	ctx  context.Context // of the command
 	cmd  redis.Cmder
-	done chan struct{} // capacity 1; told when the call is over
+	done chan struct{} // capacity 1; sent to when the call is over
 
-	// Guarded by Group.mu, that of the group which has it.
+	// Guarded by the mu of the group that has the call.
 	state    state
-	batch    *batch    // it is sent with
+	batch    *batch    // that it is sent with
 	deadline time.Time // then it is over
-	err      error     // that of the answer, or why there is none
+	err      error     // of the answer, or why there is none
 	link
 }
 
 // Options are those of a call.
 type Options struct {
-	Key    string          // whose server it is for, if the client has several
+	Key    string          // chooses the server, if the client has several
 	Bound  time.Duration   // how long it may take, and as long again if that was spent in the queue
 	End    time.Time       // then it is over in any case; zero: no such time
 	Stop   <-chan struct{} // ends it as the context of Process does; may be nil
 	Repeat bool            // it may have been executed before
-	Leaves bool            // what it leaves behind has to be released: it may be held back, see [Carrier]
-	Late   func(error)     // if set, is told what became of it if it was left while it was under way: maybe more than once
+	Leaves bool            // it may leave something that has to be released: it may be held back, see [Carrier]
+	Late   func(error)     // if set, gets the outcome if the caller has left before: maybe more than once
 }
 
 type state int
@@ -41,19 +41,18 @@ type state int
 const (
 	queued state = iota
 	sent
-	left // it was sent, and nobody waits for it any more
+	left // it was sent, and its caller has left
 	over
 )
 
-// home is a carrier, which calls are made by.
+// home is a carrier as its calls see it.
 type home interface {
 	// process sends the command of a call with others, and returns its error.
 	process(c *Call) error
 	Pipeline() redis.Pipeliner
 }
 
-// pool is the calls of a home that can be made. Each has a channel to be told by, which is
-// worth keeping.
+// pool is the calls of a carrier that can be used again, with their channels.
 type pool struct {
 	home  home
 	spare sync.Pool
@@ -76,19 +75,19 @@ func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.pool.home.process(c)
 }
 
-// leaves reports whether the caller is known to leave before a time.
+// leaves reports whether the caller's context ends before a time.
 func (c *Call) leaves(before time.Time) bool {
 	deadline, ok := c.ctx.Deadline()
 	return ok && deadline.Before(before)
 }
 
-// complete ends the wait for a call. Group.mu is held.
+// complete ends a call, and wakes its caller. Group.mu is held.
 func (c *Call) complete(s state, err error) {
 	c.state, c.err = s, err
 	c.done <- struct{}{}
 }
 
-// Put takes back a call that was made. One that was left is still needed.
+// Put takes back a call that was made, for reuse. A call whose caller has left is still in use.
 func (c *Call) Put() {
 	if c.state == left {
 		return
@@ -106,7 +105,7 @@ type calls struct {
 	n           int
 }
 
-// link is where in a queue a call is.
+// link is the place of a call in a queue.
 type link struct {
 	in         *calls
 	prev, next *Call

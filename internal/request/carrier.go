@@ -8,25 +8,26 @@ import (
 )
 
 // Carrier sends the commands of concurrent requests together: a [Group] to one server,
-// or [Masters] to those of a cluster.
+// [Masters] to those of a cluster.
 type Carrier interface {
-	// Call returns a request to make, whose commands go with those of others. [Call.Put]
-	// takes it back.
+	// Call returns a request to make, whose commands are sent together with those of others.
+	// [Call.Put] takes it back.
 	Call(o Options) *Call
 
-	// Process sends cmd by itself, and returns its error. ErrNotSent says that it surely
+	// Process sends cmd by itself, and returns its error. ErrNotSent says that it certainly
 	// was not sent.
 	Process(ctx context.Context, cmd redis.Cmder) error
 
 	// Pipeline is that of the client.
 	Pipeline() redis.Pipeliner
 
-	// Server is the one that calls with a key go to, as far as is known. It does not wait.
+	// Server is the one that calls with a key are sent to, as far as is known. It does not
+	// block.
 	Server(key string) Server
 }
 
-// Server is one that a [Carrier] sends to. Hold keeps calls to it back that may leave
-// something behind, as their options say, until it is called again without on.
+// Server is one that a [Carrier] sends to. Hold(true) holds back the calls to it whose options
+// say that they may leave something behind, until Hold(false).
 type Server interface{ Hold(on bool) }
 
 // Runner sends commands. Every redis.UniversalClient is one.

@@ -1,26 +1,25 @@
-// Package request carries requests to Redis. It sends those that are made at the
-// same time together, bounds how long each is waited for, repeats what may be
-// repeated, and says what is known of a request that got no answer. It knows nothing
-// of what the requests do.
+// Package request sends requests to Redis. It sends those that are made at the same time
+// together, bounds how long a caller waits, repeats what may be repeated, and says what is
+// known of a request that got no answer. It knows nothing of what the requests do.
 //
-// A request is a function that sends one command, or several in turn. These are the ways
-// to make it:
+// A request is a function that sends one command, or several, one after the other. These are
+// the ways to make it:
 //
 //   - [Group] sends the commands of all callers in shared pipelines, as databases let
 //     concurrent transactions share a write to the log (group commit). A request runs
-//     in the goroutine of its caller, who only waits for its part of the answer.
+//     in the goroutine of its caller, which only waits for its part of the answer.
 //   - [Masters] does that for a cluster, with a group for each master. [NewCarrier]
 //     chooses between the two.
-//   - [Detached] runs a request in a goroutine of its own. It is for what cannot share
-//     a pipeline, or is looking for the right node of a cluster.
+//   - [Detached] runs a request in a goroutine of its own. It is for requests that cannot
+//     share a pipeline, or that look for the right node of a cluster.
 //
-// Either way the caller returns as soon as its context ends; one whose own goroutine sends
-// the request, to a server that was fast, may do so 75 ms after it was cancelled. go-redis
-// looks at the context of a command only while it waits for a connection. What the
-// caller leaves behind is cancelled if it was not sent yet; what was sent goes on, and
-// its outcome is told to a function that the caller has left for it.
+// Either way the caller returns as soon as its context ends. Only a caller that sends the
+// request itself, to a server that was fast, may return up to 75 ms after it was cancelled,
+// because go-redis looks at the context of a command only while it waits for a connection.
+// A request that was not sent yet when its caller leaves is cancelled. One that was sent goes
+// on, and its outcome is passed to a function that the caller has given.
 //
-// To follow a request that is answered, read [Do] in repeat.go, call.go, and group.go from
+// To follow a request that is answered, read [Do] in repeat.go, then call.go, and group.go from
 // process on: its functions stand in the order in which they run. What they send is in
-// batch.go. What ends without an answer is in unanswered.go.
+// batch.go. Requests that get no answer are in unanswered.go.
 package request

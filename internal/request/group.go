@@ -11,24 +11,23 @@ import (
 )
 
 const (
-	loneBound = 75 * time.Millisecond // how long a caller's own goroutine waits
-	aloneFor  = time.Minute           // how long a server is not asked again what it has refused
+	loneBound = 75 * time.Millisecond // how long a caller waits for a batch that it sends itself
+	aloneFor  = time.Minute           // how long scripts are not joined after a server has refused it
 )
 
-// Group sends the commands of all calls in pipelines. While fewer than Senders
-// goroutines are sending, a call starts one more, which takes with it whatever is in
-// the queue when it runs; a server that is near gets fewer batches at once, as what waits
-// for its answer costs less together. Whoever has sent sends the queue as it stands by then,
-// until there is none. Nobody waits in order to be in company, and each call has its
-// own outcome.
+// Group sends the commands of all calls in pipelines. While fewer than Senders goroutines
+// are sending, a call starts one more, which sends all that is in the queue when it runs.
+// When it has the answers it sends the queue again, until that is empty. No call waits so
+// that others can join it, and each has its own outcome. A server that is near gets fewer
+// batches at once: they are larger then, and cost less.
 //
 // A batch that gets no answer is given up after several times as long as the newest
-// answer took, so that those behind it go out past it. How long an answer takes is
+// answer took, so that the calls behind it can be sent. How long an answer takes is
 // measured from when the batch was sent: the wait for a connection says nothing about
-// the server. The server still has the batch to do, and its calls are made again. Were
-// the next batches as large, an overloaded server would do nothing in time any more: they
-// are a quarter as large, and grow again with each that is answered. The same
-// holds after a batch that is answered, but too late for most of its calls.
+// the server. The server still has to execute the batch, and its calls are made again. If
+// the next batches were as large, an overloaded server would answer none of them in time:
+// so they are a quarter as large, and grow again with each that is answered. The same
+// holds after a batch that was answered too late for most of its calls.
 type Group struct {
 	Config
 	pool
@@ -39,7 +38,7 @@ type Group struct {
 	mu sync.Mutex // guards what follows
 	backlog
 	sending
-	alone time.Time // until then scripts are not joined: the server refused it
+	alone time.Time // until then scripts are not joined: the server has refused it
 	pace  pace
 	alarm alarm
 }
@@ -47,8 +46,8 @@ type Group struct {
 // backlog is the calls of a group that were not sent yet. Group.mu guards it.
 type backlog struct {
 	ready calls // are sent next
-	hold  bool  // calls that may leave something behind are not sent
-	held  calls // these
+	hold  bool  // calls that may leave something behind are held back
+	held  calls // those that are
 }
 
 // sending is what is being sent. Group.mu guards it.
@@ -84,9 +83,9 @@ func (g *Group) process(c *Call) error {
 	return g.leave(c)
 }
 
-// enter puts a call into the queue, and starts a sender if one is missing. It returns a
-// batch if the caller is to send it itself, which spares the way to another goroutine
-// and back: a quarter of the client's CPU (BenchmarkLockAlone).
+// enter puts a call into the queue, and starts a sender if one is missing. If it returns a
+// batch, the caller has to send that itself, which saves the way to another goroutine and
+// back: a quarter of the client's CPU (BenchmarkLockAlone).
 func (g *Group) enter(c *Call) *batch {
 	now := time.Now()
 	alone := g.obeys && !c.leaves(now.Add(loneBound)) // without mu: the context may be one of the application's
@@ -110,7 +109,7 @@ func (g *Group) enter(c *Call) *batch {
 	return b
 }
 
-// start starts a sender if there is a queue that one more could send. mu is held.
+// start starts a sender if there are calls to send and one more may send. mu is held.
 func (g *Group) start() {
 	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
 		return
@@ -120,9 +119,9 @@ func (g *Group) start() {
 	go g.send()
 }
 
-// drain is what a sender does: it sends the queue until that is empty. What is too much for
-// one batch is left to one more sender, if there may be one. A sender ends as well when its
-// batch was given up: another has taken over.
+// drain is what a sender does: it sends the queue until that is empty. What does not fit into
+// one batch is left to one more sender, if one more may send. A sender also ends when its
+// batch was given up, as another has taken its place.
 func (g *Group) drain() {
 	defer g.End()
 	for {
@@ -135,7 +134,7 @@ func (g *Group) drain() {
 			return
 		}
 		g.carry(b)
-		runtime.Gosched() // whoever was answered, and asks for more, comes along
+		runtime.Gosched() // callers that were answered may make their next call, which the next batch then has
 		if !g.pass(b) {
 			return
 		}
@@ -148,7 +147,7 @@ func (g *Group) take(now time.Time) *batch {
 	if n == 0 {
 		return nil
 	}
-	b := &batch{ // not one that was used before: a hook of the client may still hold what it was sent with
+	b := &batch{ // not a used one: a hook of the client may still have its context
 		deadline: now.Add(g.pace.bound),
 		piped:    g.guard || now.Before(g.pace.scarce), joined: !now.Before(g.alone),
 		note: note{since: now},
@@ -161,14 +160,14 @@ func (g *Group) take(now time.Time) *batch {
 		c := g.ready.first
 		g.ready.remove(c)
 		c.state, c.batch = sent, b
-		if c.deadline.Before(b.deadline) { // the time in the queue is not taken from that for the answer
+		if c.deadline.Before(b.deadline) { // the time in the queue does not shorten the time for the answer
 			c.deadline = now.Add(min(c.opts.Bound, b.deadline.Sub(now)))
 			if end := c.opts.End; !end.IsZero() && end.Before(c.deadline) {
 				c.deadline = end
 			}
 		}
 		b.calls = append(b.calls, c)
-		if g.Callers && n > 1 { // now: whoever leaves takes his along
+		if g.Callers && n > 1 { // now, as a call that is over may be used again with another context
 			b.wait.callers = append(b.wait.callers, c.ctx)
 		}
 	}
@@ -180,7 +179,7 @@ func (g *Group) take(now time.Time) *batch {
 	return b
 }
 
-// carry sends a batch, and tells its callers what has become of it.
+// carry sends a batch, and ends its calls.
 func (g *Group) carry(b *batch) {
 	if len(b.calls) == 1 && !b.piped {
 		b.note.Cmder = b.calls[0].cmd
@@ -232,10 +231,11 @@ func (g *Group) settle(b *batch) {
 	}
 }
 
-// pass ends a batch's being under way. It reports whether its sender is to send the
-// queue; then that is counted as starting. It is not if there is none, if another sender
-// is starting, or if as many others are under way as the server is to have: there may be
-// more when it has become near again, after a stall say. One of those sends the queue.
+// pass notes that a batch is not under way any more. It reports whether its sender has to send
+// the queue, and then counts it as starting. It has not if the queue is empty, if another
+// sender is starting, or if as many batches are under way as the pace allows, of which one
+// will send the queue. There may be more than that when a server has become near again, after
+// a stall say.
 func (g *Group) pass(b *batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -250,7 +250,7 @@ func (g *Group) pass(b *batch) bool {
 	return true
 }
 
-// lone sends a batch in the goroutine of its caller.
+// lone sends a batch in the goroutine of its only caller.
 func (g *Group) lone(b *batch) {
 	defer func() { // also if a hook of the client panics
 		if g.pass(b) {
@@ -276,14 +276,14 @@ func (g *Group) Hold(on bool) {
 	g.start()
 }
 
-// alarm is one timer for all that may take too long. Group.mu guards it.
+// alarm is one timer for everything that may take too long. Group.mu guards it.
 type alarm struct {
 	ring  func()
 	timer *time.Timer // runs ring
-	next  time.Time   // when it does; zero: it is not set
+	next  time.Time   // when it fires; zero: it is not set
 }
 
-// set has ring run at a time, or before.
+// set makes ring run at a time, or before.
 func (a *alarm) set(at time.Time) {
 	if !a.next.IsZero() && !at.Before(a.next) {
 		return

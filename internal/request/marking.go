@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// marking is a client that notes when the first command of its pipeline is sent.
+// marking is a client whose pipelines note when their first command is sent.
 type marking struct {
 	redis.UniversalClient
 	note  *note
@@ -35,11 +35,12 @@ func (m *marked) Process(ctx context.Context, cmd redis.Cmder) error {
 	return m.Pipeliner.Process(ctx, cmd)
 }
 
-// guarded is a pipeline that no replica executes. A replica runs a script on its own
-// data, as far as that only reads, if the connection is READONLY, as those of a cluster
-// client are that reads from replicas; and a master may have become a replica without
-// the client's knowing. The connection is the application's: it is READONLY again in the
-// end. A user without the right to change it goes on as it is.
+// guarded is a pipeline that no replica executes. A cluster client that reads from replicas
+// makes its connections READONLY, and on such a connection a replica runs a script, as far as
+// that only reads, on its own data. A master may have become a replica without the client's
+// knowledge. So the pipeline begins with READWRITE; the connection belongs to the application,
+// and is READONLY again in the end. For a user without the right to these commands nothing
+// changes.
 type guarded struct{ *marked }
 
 func (g *guarded) Exec(ctx context.Context) ([]redis.Cmder, error) {

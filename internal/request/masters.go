@@ -13,20 +13,19 @@ import (
 )
 
 // Masters sends the commands of each call to the master of a cluster that has the slot of
-// its key, together with what else goes there at that time: there is a [Group] for each,
-// so that a node that is silent, or has died, keeps nobody waiting who asks another. A
-// replica is never asked.
+// its key. There is a [Group] for each master, so that one that is silent, or has died, delays
+// no call to another. A replica is never asked.
 //
-// The client's map of the cluster says which master it is. It may be out of date, or a
-// slot may be on its way: whoever is sent away by a node goes by himself, as go-redis
-// then finds the right one, and has the map loaded anew. A node that is replaced while it
-// gives no answer is left by all that is for its successor.
+// The client's map of the cluster says which master has a slot. The map may be out of date,
+// or the slot may be moving: a call that a node redirects is sent again by itself, through
+// the client of the cluster, which then finds the right node and loads the map anew. When a
+// node is replaced while it gives no answer, the calls that its successor is for leave it.
 type Masters struct {
 	Config
 	pool
 	cluster  *redis.ClusterClient
 	readOnly bool        // the client's connections are for reading from replicas as well
-	known    atomic.Bool // the client has a map
+	known    atomic.Bool // the client has loaded its map
 
 	mu     sync.Mutex               // guards what follows
 	groups map[*redis.Client]*Group // of those that were asked
@@ -36,7 +35,7 @@ type Masters struct {
 type master struct {
 	first    string                // the key that the group was made for
 	replaced func(key string) bool // reports whether another server has taken over a key; nil: none can
-	guard    bool                  // the server may be a replica, and its connections are for reading there
+	guard    bool                  // the server may have become a replica, and the connection may be READONLY
 }
 
 func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
@@ -57,8 +56,8 @@ func (m *Masters) Server(key string) Server {
 	return nowhere{}
 }
 
-// nowhere is the server of a key as long as the client has no map. What goes by itself is
-// not held back.
+// nowhere is the server of a key as long as the client has no map. Calls are then sent one by
+// one, and none is held back.
 type nowhere struct{}
 
 func (nowhere) Hold(bool) {}
@@ -85,10 +84,10 @@ func (m *Masters) process(c *Call) error {
 	}
 }
 
-// sentAway reports whether the right node is to be looked for. It is not, after MOVED, by a
-// client that reads from replicas: the first that go-redis would ask again is the node
-// that has said so, which may have become a replica and executes what is sent to it by
-// such a client. That one asks again when it has a new map.
+// sentAway reports whether the call was redirected, and has to look for the right node now. A
+// client that reads from replicas must not do that after MOVED: go-redis would first ask the
+// same node again, which may have become a replica, and a replica executes what such a client
+// sends. The call is made again when there is a new map.
 func (m *Masters) sentAway(err error) bool {
 	var reply redis.Error
 	switch {
@@ -103,9 +102,9 @@ func (m *Masters) sentAway(err error) bool {
 	return HasCode(reply, "ASK")
 }
 
-// group returns that of the master of a key; nil if it is not known yet. When there is a
-// new one, those whose master has left the cluster are forgotten. One that is forgotten
-// because it has lost the slot it was asked for first comes back.
+// group returns the group of the master of a key, nil if the master is not known yet. When it
+// makes a new one, it forgets those that are unused and whose master has lost the slot that
+// they were made for; such a group is made again when it is needed.
 func (m *Masters) group(key string) *Group {
 	node := m.master(key)
 	if node == nil {
@@ -122,9 +121,9 @@ func (m *Masters) group(key string) *Group {
 	return g
 }
 
-// master is that of a key, by the client's map; nil if there is none. It does not wait.
+// master is the master of a key by the client's map, nil if there is none. It does not block.
 func (m *Masters) master(key string) *redis.Client {
-	if !m.known.Load() { // go-redis would load it now
+	if !m.known.Load() { // go-redis would load the map now
 		return nil
 	}
 	node, err := m.cluster.MasterForKey(context.Background(), key)

@@ -19,7 +19,7 @@ const (
 	Unknown                    // it may have been executed, or may still be
 )
 
-// What may become of a request beside what go-redis says.
+// Outcomes of a request that go-redis has no error for.
 var (
 	// ErrNotSent: it was not sent, and its caller has left.
 	ErrNotSent = errors.New("not sent")
@@ -29,7 +29,7 @@ var (
 	ErrAbandoned = errors.New("abandoned")
 	// ErrNoAnswer: it was, or may have been, sent, and there was no answer in time.
 	ErrNoAnswer = errors.New("no answer in time")
-	// ErrUnread: it was answered when its caller had left, and nobody has read that.
+	// ErrUnread: it was answered after its caller had left, and nobody has read the answer.
 	ErrUnread = errors.New("the answer was not read")
 
 	// errReplaced: it was not sent, as another server has taken over. It is then sent there.

@@ -11,14 +11,14 @@ type Policy struct {
 	Attempt time.Duration   // bound of one attempt
 	Total   time.Duration   // bound of all together, counted from Since
 	Since   time.Time       // zero: from the first attempt
-	Trouble error           // why Since is earlier: what others' attempts came to
+	Trouble error           // the error of others' attempts, if Since is earlier because of them
 	Leaves  bool            // see [Options]
 	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded
-	Stop    <-chan struct{} // ends it; nil for what has to be finished
+	Stop    <-chan struct{} // ends it; nil for a request that has to be finished
 
-	// Report, if set, is told how the attempts go: an error if one got no answer, nil if
-	// one did after that. It returns when the newest request of others was sent that was
-	// answered: Total counts from then.
+	// Report, if set, is called with an error when an attempt got no answer, and with nil when
+	// a later one got one. It returns when the newest request of others that was answered was
+	// sent: Total counts from then.
 	Report func(error) time.Time
 
 	// Classify reads the error of an attempt. One without an error was answered.
@@ -41,14 +41,14 @@ type Answer[T any] struct {
 	End   End
 	Value T
 	Sent  time.Time // before the attempt that was answered went out
-	Doubt bool      // an attempt may have been executed, or may still be, without our knowing
-	Lost  bool      // an attempt has got no answer, not even a refusal
-	Open  bool      // the last attempt was left under way; late is told what becomes of it
-	Err   error     // that of the answer, or the newest trouble; nil if there was none
+	Doubt bool      // an attempt may have been executed, or may still be, without an answer
+	Lost  bool      // an attempt got no answer, not even a refusal
+	Open  bool      // the caller left the last attempt under way; late gets its outcome
+	Err   error     // of the answer, or of the newest attempt that failed; nil if there was none
 }
 
 // Attempt makes a request once, with options that have no key yet. late, if set, gets what it
-// returned if nobody waited for that any more.
+// returned after its caller had left.
 type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (T, error)
 
 // Do repeats a request until it is answered, cannot succeed, ctx is over or the policy
@@ -95,9 +95,9 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 	}
 }
 
-// failed takes in the error of an attempt that was not answered, and what is known of it.
-// It reports whether that was the last attempt; followed says that somebody is told what
-// becomes of one that is left.
+// failed notes the error of an attempt that was not answered, and what is known of that. It
+// reports whether it was the last attempt. followed says that an attempt whose caller leaves
+// is followed up.
 func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed bool) (over bool) {
 	switch err {
 	case ErrAbandoned:

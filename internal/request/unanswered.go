@@ -37,7 +37,7 @@ func (b *batch) abandoned() {
 	}
 }
 
-// ring ends what takes too long.
+// ring ends what has taken too long.
 func (g *Group) ring() {
 	now := time.Now()
 	g.mu.Lock()
@@ -69,8 +69,8 @@ func (g *Group) ring() {
 	}
 }
 
-// expire ends those calls of a queue that were not sent in time, and those that are to
-// go elsewhere. mu is held.
+// expire ends the calls of a queue that were not sent in time, and those that another server
+// is for by now. mu is held.
 func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 	for c := q.first; c != nil; {
 		next := c.next
@@ -88,14 +88,15 @@ func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 	}
 }
 
-// silent reports whether it is time to ask whether another server has taken over.
-// Group.mu is held.
+// silent reports whether a batch has been without an answer for so long that another server may
+// have taken over. Group.mu is held.
 func (b *batch) silent(now time.Time) bool {
 	return !b.ended && !b.look.IsZero() && !now.Before(b.look)
 }
 
-// check ends what is overdue or is to go elsewhere, and returns calls that were left
-// before and will not be answered in time. Group.mu is held.
+// check ends the calls of a batch that are overdue, or that another server is for by now. It
+// returns those whose callers had left before and that will get no answer in time. Group.mu is
+// held.
 func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) {
 	if b.ended {
 		return nil
@@ -121,9 +122,9 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 	return gone
 }
 
-// overdue reports whether the batch is to be given up. One that still waits for a connection
-// stops to, and ends soon; so does one whose callers have no more time than that takes.
-// Group.mu is held.
+// overdue reports whether the batch has to be given up. A batch that still waits for a
+// connection is first told to stop waiting, and then ends soon; so is one whose callers soon
+// need to know whether it was sent. Group.mu is held.
 func (b *batch) overdue(now time.Time) bool {
 	if now.Before(b.deadline) && (b.begged || b.note.sent() || now.Before(b.hurries())) {
 		return false
@@ -139,8 +140,8 @@ func (b *batch) overdue(now time.Time) bool {
 	return true
 }
 
-// hurries is when all callers who have not left need to know whether their calls were sent;
-// the end of the batch if there are none. Group.mu is held.
+// hurries is when all callers that have not left need to know whether their calls were sent; the
+// deadline of the batch if all have left. Group.mu is held.
 func (b *batch) hurries() time.Time {
 	at := b.deadline
 	if b.left < len(b.calls) {
