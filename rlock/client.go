@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/janitor"
 	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
 )
@@ -28,7 +29,7 @@ type Client struct {
 	owners
 	opts    Options
 	server  kind.Server // what the kinds see of it
-	reloads reloads
+	reloads request.Reloads
 	dog     *watchdog.Scheduler[*grant]
 	places  kind.Places // for renewals
 	queues  queueSet
@@ -82,6 +83,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.reports.Dropped = c.dropped
 	c.log = c.reports.Logger(o.Logger)
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
+	c.reloads.Background = c.background
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
 	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: classify}
 	c.server = kind.Server{

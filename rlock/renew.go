@@ -20,7 +20,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 
 	// A node that hangs must not keep back what another has said.
 	gone := func(lease int) { due[lease].Key.lose(watchdog.ErrRefused) }
-	errs := kind.Renewer{Background: c.background, Reload: c.reload, Gone: gone, Places: &c.places}.Renew(ctx, leases)
+	errs := kind.Renewer{Background: c.background, Reload: c.reloads.Reload, Gone: gone, Places: &c.places}.Renew(ctx, leases)
 	for i, err := range errs {
 		switch left, found := err.(lua.Left); {
 		case err == nil:

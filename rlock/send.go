@@ -34,7 +34,7 @@ func newCarrier(c *Client, senders int) request.Carrier {
 	return request.NewCarrier(request.Config{
 		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
 		Callers: c.opts.Trace.Start != nil,
-		Reload:  func() { c.reload(c.server.RDB) },
+		Reload:  func() { c.reloads.Reload(c.server.RDB) },
 		Send: func(ctx context.Context, r request.Runner, cmds []redis.Cmder, joined bool) bool {
 			return lua.Send(ctx, r, cmds, joined && single)
 		},
@@ -112,19 +112,16 @@ func (l *Lock) failed(err error) error {
 // request got no answer.
 func (c *Client) unanswered(err error) {
 	if o, _ := classify(err); o != request.Answered && err != request.ErrAbandoned && err != request.ErrNotSent {
-		c.reload(c.server.RDB)
+		c.reloads.Reload(c.server.RDB)
 	}
 }
 
 // attempt makes a request in a goroutine of its own. It ends early when another master of a
 // cluster has taken over the lock's slot.
 func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask script[T], late func(T, error)) (T, error) {
-	var watch func(context.Context, func()) *time.Timer
-	if cluster, ok := l.client.server.RDB.(*redis.ClusterClient); ok {
-		watch = func(own context.Context, end func()) *time.Timer { return l.leave(own, cluster, end) }
-	}
-	alone := func(ctx context.Context) (T, error) { return ask(ctx, l.client.scripts) }
-	return request.Detached(ctx, l.client.background, bound, stop, watch, alone, late)
+	c := l.client
+	a := request.Alone{Background: c.background, Bound: bound, Stop: stop, Watch: c.reloads.Watch(c.server.RDB, l.slot)}
+	return request.Detached(ctx, a, func(ctx context.Context) (T, error) { return ask(ctx, c.scripts) }, late)
 }
 
 // givenUp is the error of a call that ended without an answer: because ctx is over or, if it

@@ -6,27 +6,35 @@ import (
 	"time"
 )
 
-// Detached makes a request in a goroutine of its own. When ctx is over, bound has
-// passed or stop is closed, it returns and leaves the request behind. The context of
-// the request ends then, or earlier by end, if watch calls that; what the request
-// returns goes to late, if set. The timer that watch, if set, returns is stopped when the request is over.
-func Detached[T any](ctx context.Context, background func(func()), bound time.Duration, stop <-chan struct{}, watch func(own context.Context, end func()) *time.Timer,
-	request func(context.Context) (T, error), late func(T, error),
-) (T, error) {
+// Alone says how [Detached] makes a request.
+type Alone struct {
+	Background func(func())    // runs a function in a goroutine that others wait for
+	Bound      time.Duration   // how long the request may take
+	Stop       <-chan struct{} // ends the wait as ctx does; may be nil
+
+	// Watch, if set, may call end before, to end the context of the request, own. The timer
+	// that it returns is stopped when the request is over.
+	Watch func(own context.Context, end func()) *time.Timer
+}
+
+// Detached makes a request in a goroutine of its own. When ctx is over, the bound has passed
+// or Stop is closed, it returns and leaves the request behind. The context of the request
+// ends then, and what the request returns goes to late, if set.
+func Detached[T any](ctx context.Context, a Alone, request func(context.Context) (T, error), late func(T, error)) (T, error) {
 	var none T
 	select {
 	case <-ctx.Done():
 		return none, ErrNotSent
-	case <-stop:
+	case <-a.Stop:
 		return none, ErrNotSent
 	default:
 	}
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Bound)
 	d := &detached[T]{late: late, done: make(chan struct{})}
-	background(func() {
+	a.Background(func() {
 		defer cancel()
-		if watch != nil {
-			defer watch(own, cancel).Stop()
+		if a.Watch != nil {
+			defer a.Watch(own, cancel).Stop()
 		}
 		value, err := request(own)
 		d.answer(value, err)
@@ -36,7 +44,7 @@ func Detached[T any](ctx context.Context, background func(func()), bound time.Du
 	case <-d.done:
 		return d.result()
 	case <-ctx.Done():
-	case <-stop:
+	case <-a.Stop:
 	case <-own.Done():
 		err = ErrNoAnswer
 	}

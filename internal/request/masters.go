@@ -162,7 +162,7 @@ func (m *Masters) alone(c *Call) error {
 		late = func(_ struct{}, err error) { tell(cmp.Or(err, ErrUnread)) }
 	}
 	key, cmd := c.opts.Key, c.cmd // the call may be another's by then
-	_, err := Detached(c.ctx, background, c.opts.Bound, c.opts.Stop, nil, func(ctx context.Context) (struct{}, error) {
+	_, err := Detached(c.ctx, Alone{Background: background, Bound: c.opts.Bound, Stop: c.opts.Stop}, func(ctx context.Context) (struct{}, error) {
 		if _, err := m.cluster.MasterForKey(ctx, key); err == nil {
 			m.known.Store(true)
 		}

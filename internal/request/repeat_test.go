@@ -42,7 +42,7 @@ func TestFakeTimeNotSentIsNotLeft(t *testing.T) {
 		n := 0
 		a := Do(t.Context(), Policy{Attempt: time.Second, Total: time.Minute, Classify: Classify},
 			func(ctx context.Context, opts Options, late func(int, error)) (int, error) {
-				return Detached(ctx, func(f func()) { go f() }, opts.Bound, nil, nil, func(context.Context) (int, error) {
+				return Detached(ctx, Alone{Background: func(f func()) { go f() }, Bound: opts.Bound}, func(context.Context) (int, error) {
 					if n++; n < 3 {
 						return 0, ErrNotSent
 					}

@@ -1,9 +1,10 @@
-package rlock
+package request
 
 import (
 	"context"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,11 +55,11 @@ func TestFakeTimeQuestionsThatHang(t *testing.T) {
 			}
 			return true
 		}))
-		c, err := New(rdb, nil)
-		require.NoError(t, err)
+		var questions sync.WaitGroup
+		r := Reloads{Background: questions.Go}
 		ask := func(d time.Duration) {
 			for range int(d / reloadPause) {
-				c.reload(rdb)
+				r.Reload(rdb)
 				time.Sleep(reloadPause)
 			}
 		}
@@ -68,11 +69,11 @@ func TestFakeTimeQuestionsThatHang(t *testing.T) {
 		successor, err := rdb.MasterForKey(t.Context(), "a")
 		require.NoError(t, err)
 		require.Equal(t, "10.0.0.2:1", successor.Options().Addr)
-		c.reloads.mu.Lock()
-		require.Less(t, c.reloads.open, 100)
-		c.reloads.mu.Unlock()
+		r.mu.Lock()
+		require.Less(t, r.open, 100)
+		r.mu.Unlock()
 		close(back)
-		require.NoError(t, c.Close(t.Context()))
+		questions.Wait()
 		require.NoError(t, rdb.Close())
 		node.Close()
 	})
