@@ -11,7 +11,7 @@
 # make release   static binaries for Linux and macOS, deb, rpm, bills of materials and checksums, in dist/
 # make verify    histories of many clients under faults, checked; prints a table; about 5 minutes
 # make courses N=300  random courses in fake time, in which nobody may sleep beside a lock that is not used; a second each
-# make soak D=10m  mixed load under faults for so long: memory, goroutines, violations
+# make soak D=10m  mixed load under faults for so long: memory, goroutines, violations; then tokens over lost counters
 # make mutate    deliberate defects, each of which a named test must find
 # make model     the waiting protocol, checked by Spin; installs spin and gcc if they are missing
 # make servers   the suite on other servers: 13 of Redis, Valkey and Redict, from packages of Python, Debian and Ubuntu, which are
@@ -125,6 +125,7 @@ courses:
 D ?= 10m
 soak: redis
 	RLOCK_SOAK=$(D) $(GO) test -count=1 -v -timeout 0 -run 'TestSoak$$' ./internal/verify
+	RLOCK_SOAK=$(D) $(GO) test -count=1 -v -timeout 15m -run 'TestTokensGrow' ./rlock
 
 mutate: redis
 	RLOCK_MUTATE=1 $(GO) test -count=1 -v -timeout 60m ./internal/mutation

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,14 +21,22 @@ import (
 // budgets of hand-offs, up to the largest that is allowed.
 var budgets = []int{1, 1024, 100_000, 1 << 20}
 
-// contest has 64 goroutines take the locks, which are the same, for a while: what is
-// reserved in vain adds up with the grants, of which there are hundreds. Each token must
+// contestTime is how long a contest lasts, and at least a hundred grants: 10 s in make soak.
+func contestTime() time.Duration {
+	if os.Getenv("RLOCK_SOAK") != "" {
+		return 10 * time.Second
+	}
+	return 300 * time.Millisecond
+}
+
+// contest has 64 goroutines take the locks, which are the same, for a while: tokens that are
+// reserved and not used add up with the grants, of which there are hundreds. Each token must
 // be greater than the newest before it. It returns when all have left.
 func contest(t *testing.T, newest *atomic.Int64, locks []*rlock.Lock) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	start := time.Now()
+	start, lasts := time.Now(), contestTime()
 	var grants atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -38,7 +47,7 @@ func contest(t *testing.T, newest *atomic.Int64, locks []*rlock.Lock) {
 					assert.ErrorIs(t, err, context.Canceled)
 					continue
 				}
-				if grants.Add(1) > 100 && time.Since(start) > 300*time.Millisecond {
+				if grants.Add(1) > 100 && time.Since(start) > lasts {
 					cancel()
 				}
 				before := newest.Swap(hold.Token())
