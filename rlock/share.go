@@ -37,9 +37,11 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 }
 
 // joinOrAsk joins the grant of another reader of this client. If there is none it waits for
-// the answer to the request of another reader, or asks itself.
+// the answer to the request of another reader, or asks itself. It does so as well when two
+// readers in a row have left before their answer: all that ask may have less time than the
+// server takes.
 func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
-	for {
+	for left := 0; ; left++ {
 		if held, hold := l.join(ctx); hold != nil {
 			return held, hold, nil
 		}
@@ -50,14 +52,18 @@ func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.C
 		case asks:
 			return l.ask(ctx, wait, p, call)
 		}
+		began := time.Now()
 		held, hold, err := l.follow(ctx, wait, call)
+		if p.Since.IsZero() && errors.Is(err, ErrUnavailable) { // the time without an answer counts, whoever has asked
+			p.Since, p.Trouble = began, request.ErrNoAnswer
+		}
 		_, refused := err.(*NotAcquiredError)
 		switch {
 		case hold != nil, refused, errors.Is(err, ErrClosed):
 			return held, hold, err
 		case wait.Err() != nil: // whatever the other's request has come to
 			return ctx, nil, l.givenUp(wait, nil)
-		case !call.left: // the request failed for another reason than the other's context
+		case !call.left, left > 0: // the request failed for another reason than the other's context
 			return l.try(ctx, wait, p)
 		}
 	}

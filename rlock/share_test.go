@@ -299,3 +299,87 @@ func TestFakeTimeLossOfJoinedReaders(t *testing.T) {
 		require.ErrorIs(t, other.Unlock(second), rlock.ErrLeaseLost)
 	})
 }
+
+// A reader who waits for the answer to another's request, on a server that gives none, gives
+// up when it has waited for as long as a lease itself: it does not begin again when the
+// other one gives up, nor with each of those who ask after one another and leave.
+func TestFakeTimeReadersGiveUpTogether(t *testing.T) {
+	t.Run("with who asks", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			mu := f.client(t, &rlock.Options{LeaseTime: time.Second}).NewRWLock("a")
+			f.deafUp.Store(true)
+			var all sync.WaitGroup
+			for i := range 10 {
+				all.Go(func() {
+					time.Sleep(time.Duration(i) * 50 * time.Millisecond)
+					began := time.Now()
+					_, _, err := mu.Reader().Lock(t.Context())
+					assert.ErrorIs(t, err, rlock.ErrUnavailable)
+					assert.LessOrEqual(t, time.Since(began), 6*time.Second, "5 s, and a little")
+				})
+			}
+			all.Wait()
+		})
+	})
+	t.Run("behind those who leave", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			mu := f.client(t, &rlock.Options{LeaseTime: time.Second}).NewRWLock("a")
+			f.deafUp.Store(true)
+			var all sync.WaitGroup
+			hasty, enough := context.WithTimeout(t.Context(), time.Minute)
+			defer enough()
+			for i := range 50 {
+				all.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					for hasty.Err() == nil {
+						_, _, err := mu.Reader().TryLockFor(hasty, 100*time.Millisecond)
+						assert.Error(t, err)
+					}
+				})
+			}
+			time.Sleep(10 * time.Millisecond)
+			began := time.Now()
+			_, _, err := mu.Reader().Lock(t.Context())
+			assert.ErrorIs(t, err, rlock.ErrUnavailable)
+			assert.LessOrEqual(t, time.Since(began), 6*time.Second, "5 s, and a little")
+			enough()
+			all.Wait()
+		})
+	})
+}
+
+// On a server that answers later than hasty readers wait, a patient one gets the lock: those
+// who ask for it and leave before the answer do not keep it waiting.
+func TestFakeTimePatientReaderAmongHastyOnes(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a")
+		_, hold := lock(t, t.Context(), mu.Reader()) // teaches the server the scripts
+		require.NoError(t, hold.Unlock(t.Context()))
+		f.late.Store(int64(150 * time.Millisecond))
+		var all sync.WaitGroup
+		hasty, enough := context.WithTimeout(t.Context(), time.Minute)
+		defer enough()
+		for i := range 50 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				for hasty.Err() == nil {
+					if held, hold, err := mu.Reader().TryLockFor(hasty, 100*time.Millisecond); err == nil {
+						assert.NoError(t, hold.Unlock(held))
+					}
+				}
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		began := time.Now()
+		held, hold, err := mu.Reader().TryLockFor(t.Context(), 30*time.Second)
+		if assert.NoError(t, err) {
+			assert.Less(t, time.Since(began), time.Second)
+			assert.NoError(t, hold.Unlock(held))
+		}
+		enough()
+		all.Wait()
+	})
+}
