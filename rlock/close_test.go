@@ -285,3 +285,29 @@ func wait(t *testing.T, srv *redistest.Server, c *rlock.Client) *rlock.Hold {
 	_, hold := lock(t, t.Context(), c.NewLock("a"))
 	return hold
 }
+
+// What is left on the server cannot be released by a client of go-redis that is closed: Close
+// does not wait for the end of its lease.
+func TestCloseBehindTheRedisClient(t *testing.T) {
+	srv := newServer(t)
+	holder := newClient(t, srv, nil)
+	held, hold := lock(t, t.Context(), holder.NewLock("b"))
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: time.Hour})
+	require.NoError(t, err)
+	mine, own := lock(t, t.Context(), c.NewLock("a"))
+	waiting := make(chan error, 1)
+	go func() { waiting <- errOf(c.NewLock("b").Lock(t.Context())) }() // has a ticket
+	require.Eventually(t, func() bool {
+		s, err := holder.NewLock("b").Inspect(t.Context())
+		return err == nil && s.Waiters > 0
+	}, 5*time.Second, 10*time.Millisecond)
+
+	require.NoError(t, rdb.Close())
+	require.ErrorIs(t, own.Unlock(mine), rlock.ErrUnavailable)
+	require.ErrorIs(t, <-waiting, rlock.ErrUnavailable)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	require.NoError(t, c.Close(ctx))
+	require.NoError(t, hold.Unlock(held))
+}

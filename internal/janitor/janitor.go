@@ -5,8 +5,11 @@ package janitor
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/go-rlock/rlock/internal/request"
 )
@@ -263,9 +266,11 @@ func (j *Janitor) workOn(p *part) {
 // do makes one attempt. Its answer says in any case that nothing is left; no
 // answer puts the job back. So does a refusal, as of a user who has lost the right to
 // the key and may get it back, if it is likely that something is left; but it does not
-// count as one to be done soon, nor as trouble.
+// count as one to be done soon, nor as trouble. Nothing can be sent any more by a client of
+// go-redis that its user has closed.
 func (j *Janitor) do(one *job) {
-	o, final := j.Classify(one.Release(context.Background()))
+	err := one.Release(context.Background())
+	o, final := j.Classify(err)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now, p := time.Now(), one.part
@@ -276,6 +281,8 @@ func (j *Janitor) do(one *job) {
 		p.trouble = 0
 	}
 	switch {
+	case closed(err):
+		j.drop(one)
 	case o != request.Answered && final && one.Likely:
 		one.at = now.Add(request.BackOff(one.refused))
 		one.refused++
@@ -298,6 +305,17 @@ func (j *Janitor) do(one *job) {
 		heap.Push(&p.due, one)
 	}
 	j.arrange()
+}
+
+// closed tells whether a request could not be made because its client of go-redis is
+// closed. The error of several servers says that of none.
+func closed(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err == redis.ErrClosed {
+			return true
+		}
+	}
+	return false
 }
 
 // schedule is a heap of jobs, the earliest first.
