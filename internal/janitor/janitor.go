@@ -89,6 +89,7 @@ type job struct {
 	at      time.Time // not before
 	until   time.Time // then the lease has ended on its own
 	again   time.Time // if set, when to do it once more
+	redo    bool      // and at once, when what is done now is over: that may have been sent too early
 	soon    bool      // it is not to wait
 	tried   bool
 	refused int // how often, by a server that has something of the owner
@@ -122,7 +123,9 @@ func (j *Janitor) put(l Leftover, at, until time.Time) {
 		one = j.add(l)
 		one.at = at
 		heap.Push(&one.part.due, one)
-	case one.place < 0: // it may have been sent too early
+	case one.place < 0 && !at.After(time.Now()):
+		one.redo = true
+	case one.place < 0:
 		one.again = latest(one.again, at)
 	case at.Before(one.at):
 		one.again, one.at = latest(one.again, one.at), at
@@ -280,6 +283,8 @@ func (j *Janitor) do(one *job) {
 	if o == request.Answered || final {
 		p.trouble = 0
 	}
+	redo := one.redo
+	one.redo = false
 	switch {
 	case closed(err):
 		j.drop(one)
@@ -289,6 +294,12 @@ func (j *Janitor) do(one *job) {
 		heap.Push(&p.due, one)
 		one.hurry(false)
 	case o == request.Answered || final:
+		if redo {
+			one.at = now
+			heap.Push(&p.due, one)
+			one.hurry(true)
+			break
+		}
 		if one.again.IsZero() {
 			j.drop(one)
 			break

@@ -106,6 +106,24 @@ func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 	})
 }
 
+// An answer that comes while an owner is being released says that there is something left: that
+// release may have been done before. Another one follows at once, not only when late requests
+// have arrived.
+func TestFakeTimeLeftWhileItIsReleased(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		h := newHost()
+		h.takes = 150 * time.Millisecond
+		h.Sweep(h.left("me:1"), time.Now().Add(lease)) // no answer in time
+		h.SweepAgain(h.left("me:1"))
+		time.Sleep(100 * time.Millisecond)
+		h.Sweep(h.left("me:1"), time.Now().Add(lease)) // the answer
+		h.open.Wait()
+		require.Equal(t, []time.Duration{0, h.takes, lease / 3}, h.sent["me:1"])
+		require.Empty(t, h.jobs)
+		require.Empty(t, h.parts)
+	})
+}
+
 // What an owner has left of another lock is another job: that of a quorum lock and of its
 // share on one server.
 func TestFakeTimeOneJobForEachLockOfAnOwner(t *testing.T) {
