@@ -29,6 +29,12 @@
 #ifndef HALVES
 #define HALVES 0     /* of these: connections that the server still counts as receivers */
 #endif
+#ifndef LOSSES
+#define LOSSES 0     /* messages that are counted as received, and lost: the connection lives on */
+#endif
+#ifndef DEAFS
+#define DEAFS 0      /* connections on which everything is lost from some moment on, until the hub notices */
+#endif
 #ifndef LINGERS
 #define LINGERS 0    /* subscriptions given up when nobody waits */
 #endif
@@ -95,6 +101,7 @@ chan tickets = [CALLERS] of { byte };
 bool hears[4];          /* of a ticket: `P`, not `-` */
 bool heard[CLIENTS];          /* the client's connection is subscribed */
 bool ghost[CLIENTS];          /* a half-open connection is counted as a receiver */
+bool deaf[CLIENTS];           /* nothing arrives any more, and the server counts the client as before */
 bool listener[CLIENTS];       /* subscribed to the unlock channel */
 bool java;                    /* so is Redisson */
 
@@ -126,7 +133,7 @@ mtype redisson = idle;
 bool announced;                 /* Redisson heard a release */
 
 /* bounds, and what the properties look at */
-byte leavers = LEAVERS, passes, breaks = BREAKS, halves = HALVES, lingers = LINGERS, crashes = CRASHES, lates = LATES;
+byte leavers = LEAVERS, passes, breaks = BREAKS, halves = HALVES, losses = LOSSES, deafs = DEAFS, lingers = LINGERS, crashes = CRASHES, lates = LATES;
 byte lapses = LAPSES, rings = RINGS, forces = FORCES, dels = DELS, flushes = FLUSHES, leases = LEASES, keepalives = KEEPALIVES;
 byte user = NOBODY;       /* who relies on holding the lock */
 bool torn;                /* somebody took the lock from its holder by force */

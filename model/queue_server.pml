@@ -1,8 +1,15 @@
 /* Part of queue.pml: the scripts, and the network that executes them. */
 
+inline put(c, what, o, n) { /* on a connection: the server cannot know whether it arrives */
+	if
+	:: !deaf[c] -> assert(nfull(down[c])); down[c]!what, o, n
+	:: else
+	fi
+}
+
 inline tell(what, o) { /* PUBLISH to the owner's client */
 	if
-	:: heard[CLIENT(o)] -> assert(nfull(down[CLIENT(o)])); down[CLIENT(o)]!what, o, number[o]
+	:: heard[CLIENT(o)] -> put(CLIENT(o), what, o, number[o])
 	:: else
 	fi
 }

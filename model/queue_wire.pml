@@ -21,6 +21,7 @@ inline cut(c) {
 	lost = true;
 	heard[c] = false;
 	listener[c] = false;
+	deaf[c] = false;
 	do
 	:: up[c]?_
 	:: down[c]?_, _, _
@@ -60,13 +61,16 @@ inline die(c, kept) { /* a process: what it sent may still arrive */
 	skip
 }
 
+/* The next on a connection is a message, not the confirmation of a subscription. */
+#define PUBLISHED(c) (down[c]?[grant] || down[c]?[wake] || down[c]?[star] || down[c]?[zero])
+
 /* Client is a client's connection from both ends. */
 proctype Client(byte c) {
 end:	do
 	:: d_step { wanted[c] && !asked[c] && !broken[c] && !dead[c] && len(up[c]) < 2 -> asked[c] = true; up[c]!sub }
-	:: d_step { up[c]?[sub] -> up[c]?_; heard[c] = true; down[c]!subbed, 0, 0 }
+	:: d_step { up[c]?[sub] -> up[c]?_; heard[c] = true; put(c, subbed, 0, 0) }
 	:: d_step { up[c]?[unsub] -> up[c]?_; heard[c] = false }
-	:: d_step { LISTENS(c) && !listener[c] && live[c] -> listener[c] = true; down[c]!listens, 0, 0 }
+	:: d_step { LISTENS(c) && !listener[c] && live[c] -> listener[c] = true; put(c, listens, 0, 0) }
 	:: d_step { !LISTENS(c) && listener[c] -> listener[c] = false }
 	:: d_step { len(down[c]) > 0 ->
 		down[c]?what, v, m;
@@ -90,6 +94,22 @@ end:	do
 #endif
 
 		fi }
+	:: d_step { losses > 0 && PUBLISHED(c) -> losses--; down[c]?_, _, _ }
+	:: d_step { deafs > 0 && asked[c] && !broken[c] && !deaf[c] ->
+		deafs--;
+		deaf[c] = true;
+		do
+		:: down[c]?_, _, _
+		:: len(down[c]) == 0 -> break
+		od;
+		skip }
+	/* a probe is counted, and not heard: the connection is given up */
+#ifdef DEAF_IS_REPLACED_QUIETLY
+	:: d_step { deaf[c] -> deaf[c] = false }
+#elif !defined(DEAF_IS_NOT_NOTICED)
+	:: d_step { deaf[c] -> cut(c); broken[c] = true }
+	:: d_step { deaf[c] && halves > 0 -> halves--; cut(c); broken[c] = true; ghost[c] = true }
+#endif
 	:: d_step { lingers > 0 && live[c] && head[c] == none /* of a plain lock */ && len(up[c]) < 2 ->
 		lingers--; asked[c] = false; live[c] = false; wanted[c] = false; up[c]!unsub }
 	:: d_step { breaks > 0 && asked[c] && !broken[c] -> breaks--; cut(c); broken[c] = true }
@@ -129,7 +149,7 @@ end:	do
 			do
 			:: k < CLIENTS ->
 				if
-				:: listener[k] -> assert(nfull(down[k])); down[k]!zero, 0, 0
+				:: listener[k] -> put(k, zero, 0, 0)
 				:: else
 				fi;
 				k++
