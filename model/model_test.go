@@ -49,6 +49,12 @@ var runs = []struct {
 	{"subscriptions end, an ask more", "queue", "A=2 B=1 LEAVERS=1 RINGS=1 LINGERS=1", ""},
 	{"connections break", "queue", "A=2 B=1 LEAVERS=1 BREAKS=1", ""},
 	{"connections break half open", "queue", "A=1 B=1 C=1 BREAKS=1 HALVES=1", ""},
+	{"a connection is deaf", "queue", "A=2 B=1 LEAVERS=1 DEAFS=1", ""},
+	{"deaf, then half open", "queue", "A=1 B=1 C=1 DEAFS=1 HALVES=1", ""},
+	{"deaf, receivers unknown", "queue", "A=1 B=1 C=1 COUNTLESS DEAFS=1", ""},
+	{"deaf, an ask more", "queue", "A=2 B=1 DEAFS=1 RINGS=1", ""},
+	{"deaf, a grant ends unread", "queue", "A=2 B=1 DEAFS=1 LAPSES=1", ""},
+	{"deaf, a request late or twice", "queue", "A=2 B=1 DEAFS=1 LATES=1 LATE_WHILE_HELD LATER", ""},
 	{"a waiting process dies", "queue", "A=1 B=1 C=1 CRASHES=1 WAITER_DIES", ""},
 	{"a grant ends unread", "queue", "A=2 B=1 LEAVERS=1 LAPSES=1", ""},
 	{"a ticket or a release late or twice", "queue", "A=1 B=1 C=1 LEAVERS=1 LATES=1 LATE_WHILE_HELD LATER", ""},
@@ -61,26 +67,47 @@ var runs = []struct {
 	{"Redisson beside 2, 1 leaves", "queue", "A=1 B=1 FOREIGN=1 LEAVERS=1", ""},
 	{"Redisson beside 3, 1 leaves", "queue", "A=1 B=1 C=1 FOREIGN=1 LEAVERS=1 LATER", ""},
 	{"Redisson, connections break half open", "queue", "A=1 B=1 FOREIGN=1 BREAKS=1 HALVES=1", ""},
+	{"Redisson, a connection is deaf", "queue", "A=1 B=1 FOREIGN=1 DEAFS=1 HALVES=1", ""},
+	{"Redisson, deaf, 1 leaves", "queue", "A=1 B=1 FOREIGN=1 LEAVERS=1 DEAFS=1 LATER", ""},
 	{"fair, 1 leaves", "queue", "FAIR A=2 B=1 LEAVERS=1", ""},
 	{"fair, an ask more", "queue", "FAIR A=2 B=1 RINGS=1", ""},
 	{"fair, connections break", "queue", "FAIR A=2 B=1 BREAKS=1", ""},
+	{"fair, a connection is deaf", "queue", "FAIR A=2 B=1 DEAFS=1", ""},
 	{"fair, a grant ends unread", "queue", "FAIR A=2 B=1 LAPSES=1", ""},
 	{"fair, Redisson", "queue", "FAIR A=1 B=1 C=1 FOREIGN=1 LATER", ""},
+	{"fair, Redisson, deaf", "queue", "FAIR A=1 B=1 FOREIGN=1 DEAFS=1", ""},
 
 	{"a process dies; TTL", "queue", "A=1 B=1 C=1 CRASHES=1 LEASES=1 LATER", ""},
 	{"a process dies half open; TTL", "queue", "A=1 B=1 C=1 CRASHES=1 HALVES=1 LEASES=1 LATER", ""},
 	{"a waiter dies, receivers unknown; TTL", "queue", "A=1 B=1 C=1 COUNTLESS CRASHES=1 WAITER_DIES LEASES=1", ""},
+	{"deaf, then it dies; TTL", "queue", "A=1 B=1 C=1 DEAFS=1 CRASHES=1 WAITER_DIES LEASES=1", ""},
+	{"fair, a waiter dies; TTL", "queue", "FAIR A=1 B=1 C=1 CRASHES=1 WAITER_DIES LEASES=1", ""},
 	{"any request late or twice; TTL", "queue", "A=1 B=1 C=1 LEAVERS=1 LATES=1 LEASES=1 LATER", ""},
 	{"fair, a request late or twice; TTL", "queue", "FAIR A=2 B=1 LATES=1 LEASES=1", ""},
 	{"FLUSHALL; keep-alive", "queue", "A=2 B=1 FLUSHES=1 KEEPALIVES=1", ""},
 	{"Redisson, a waiter dies; keep-alive", "queue", "A=1 B=1 C=1 FOREIGN=1 CRASHES=1 WAITER_DIES KEEPALIVES=1 LATER", ""},
 	{"DEL, Redisson; keep-alive", "queue", "A=1 B=1 FOREIGN=1 DELS=1 KEEPALIVES=1 LATER", ""},
+	{"a message is lost; TTL", "queue", "A=2 B=1 LEAVERS=1 LOSSES=1 LEASES=1", ""},
+	{"a message is lost; keep-alive", "queue", "A=2 B=1 LEAVERS=1 LOSSES=1 KEEPALIVES=1", ""},
+	{"2 messages are lost; keep-alive twice", "queue", "A=1 B=1 C=1 LEAVERS=1 LOSSES=2 KEEPALIVES=2", ""},
+	{"that to a late ticket is lost; TTL", "queue", "A=1 B=1 C=1 LEAVERS=1 LATES=1 LATE_WHILE_HELD LATER LOSSES=1 LEASES=1", ""},
+	{"Redisson, a message is lost; keep-alive", "queue", "A=1 B=1 FOREIGN=1 LEAVERS=1 LOSSES=1 KEEPALIVES=1", ""},
+	{"Redisson beside 3, the same", "queue", "A=1 B=1 C=1 FOREIGN=1 LOSSES=1 KEEPALIVES=1 LATER", ""},
+	{"fair, a message is lost; TTL", "queue", "FAIR A=2 B=1 LOSSES=1 LEASES=1", ""},
+	{"fair, a message is lost; keep-alive", "queue", "FAIR A=2 B=1 LEAVERS=1 LOSSES=1 KEEPALIVES=1", ""},
+	{"fair, and a grant unread; keep-alive", "queue", "FAIR A=2 B=1 LAPSES=1 LOSSES=1 KEEPALIVES=1", ""},
+	{"fair, Redisson, lost; keep-alive", "queue", "FAIR A=1 B=1 FOREIGN=1 LOSSES=1 KEEPALIVES=1", ""},
 	{"a process dies", "queue", "A=1 B=1 CRASHES=1", "done"},
 	{"a waiter dies, receivers unknown", "queue", "A=1 B=1 C=1 COUNTLESS CRASHES=1 WAITER_DIES", "done"},
 	{"any request late or twice", "queue", "A=1 B=1 LATES=1", "done"},
 	{"FLUSHALL", "queue", "A=1 B=1 FLUSHES=1", "done"},
 	{"DEL, Redisson", "queue", "A=1 B=1 FOREIGN=1 DELS=1 LATER", "done"},
 	{"Redisson, a waiter dies", "queue", "A=1 B=1 C=1 FOREIGN=1 CRASHES=1 WAITER_DIES LATER", "done"},
+	{"deaf, then it dies", "queue", "A=1 B=1 C=1 DEAFS=1 CRASHES=1 WAITER_DIES", "done"},
+	{"fair, a waiter dies", "queue", "FAIR A=1 B=1 C=1 CRASHES=1 WAITER_DIES", "done"},
+	{"a message is lost", "queue", "A=1 B=1 LOSSES=1", "done"},
+	{"that to a late ticket is lost; keep-alive", "queue", "A=1 B=1 C=1 LEAVERS=1 LATES=1 LATE_WHILE_HELD LATER LOSSES=1 KEEPALIVES=1", "done"},
+	{"Redisson, a message is lost; TTL", "queue", "A=1 B=1 FOREIGN=1 LOSSES=1 LEASES=1", "done"},
 
 	{"2 grants, 2 faults", "exclusion", "GRANTS=2 FAULTS=2", ""},
 	{"2 grants, longer lease", "exclusion", "GRANTS=2 FAULTS=1 LEASE=3 PASSES=2", ""},
@@ -111,6 +138,10 @@ var runs = []struct {
 	{"grant of an older ticket trusted", "queue", "A=2 B=2 LEAVERS=1 GRANT_OF_AN_OLDER_TICKET_TRUSTED", "user"},
 	{"grant trusted beyond its lease", "queue", "A=1 B=2 LAPSES=1 OLD_GRANT_TRUSTED", "user"},
 	{"no ask after the confirmation", "queue", "A=1 B=1 BREAKS=1 NO_ASK_AFTER_CONFIRMATION", "done"},
+	{"deaf, and no ask after the confirmation", "queue", "A=1 B=1 DEAFS=1 NO_ASK_AFTER_CONFIRMATION", "done"},
+	{"deaf is not noticed", "queue", "A=1 B=1 C=1 DEAFS=1 KEEPALIVES=1 DEAF_IS_NOT_NOTICED", "done"},
+	{"deaf is replaced, and no waiter asks", "queue", "A=1 B=1 DEAFS=1 DEAF_IS_REPLACED_QUIETLY", "done"},
+	{"timers trust the subscription", "queue", "A=1 B=1 LOSSES=1 KEEPALIVES=1 TIMERS_TRUST_THE_SUBSCRIPTION", "done"},
 	{"wake-up during an ask forgotten", "queue", "A=1 B=1 C=1 BREAKS=1 WAKE_UP_IN_FLIGHT_FORGOTTEN", "done"},
 	{"deaf ask replaces a hearing one", "queue", "A=1 B=1 BREAKS=1 LATES=1 LATE_WHILE_HELD DEAF_REPLACES_HEARING", "done"},
 	{"refused release names no holder", "queue", "FAIR A=2 B=0 LATES=1 LATE_WHILE_HELD HOLDER_IS_NOT_NAMED", "done"},
@@ -125,7 +156,7 @@ var runs = []struct {
 
 func TestModel(t *testing.T) {
 	var table strings.Builder
-	fmt.Fprintf(&table, "\n%-9s  %-38s  %10s  %6s  %6s  %s\n", "model", "variant", "states", "time", "MB", "verdict")
+	fmt.Fprintf(&table, "\n%-9s  %-42s  %10s  %6s  %6s  %s\n", "model", "variant", "states", "time", "MB", "verdict")
 	for _, run := range runs {
 		t.Run(run.name, func(t *testing.T) {
 			c := check(t, run.model, strings.Fields(run.macros))
@@ -137,7 +168,7 @@ func TestModel(t *testing.T) {
 				verdict = "UNEXPECTED " + verdict
 				t.Errorf("%s, %s: want the assertion on %q to fail, not that on %q:\n%s", run.model, run.macros, run.breaks, c.failed, c.output)
 			}
-			fmt.Fprintf(&table, "%-9s  %-38s  %10d  %5.1fs  %6.0f  %s\n", run.model, run.name, c.states, c.took.Seconds(), c.megabytes, verdict)
+			fmt.Fprintf(&table, "%-9s  %-42s  %10d  %5.1fs  %6.0f  %s\n", run.model, run.name, c.states, c.took.Seconds(), c.megabytes, verdict)
 		})
 	}
 	fmt.Println(table.String())

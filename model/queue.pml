@@ -151,7 +151,20 @@ hidden mtype result, what;
 #include "queue_wire.pml"
 
 inline fire() { /* timers: everybody asks */
+#ifdef TIMERS_TRUST_THE_SUBSCRIPTION
+	k = 0;
+	do
+	:: k < CLIENTS ->
+		if
+		:: !live[k] -> rouseAll(k)
+		:: else
+		fi;
+		k++
+	:: else -> break
+	od;
+#else
 	rouseAll(0); rouseAll(1); rouseAll(2);
+#endif
 	announced = announced || java
 }
 
