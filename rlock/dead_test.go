@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -73,6 +74,40 @@ func deadNextInLine(t *testing.T, srv *redistest.Server, kind string, tickets in
 	require.Len(t, scripts, 1, "the release: %v", scripts)
 	require.NoError(t, hold.Unlock(held))
 	requireNothing(t, rdb, "a")
+}
+
+// A waiter whose client has no subscription yet cannot be told from one that is dead: it is
+// granted the lock, and if it is dead that costs one claim.
+func TestDeadBeforeItHears(t *testing.T) {
+	redistest.Long(t, "waits for a claim to end")
+	t.Parallel()
+	for _, kind := range []string{"plain", "fair"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			rdb := srv.Client(t)
+			proxy := netfault.New(t, srv.Addr())
+			far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+			t.Cleanup(func() { require.NoError(t, far.Close()) })
+			held, hold := lock(t, t.Context(), lockOf(newClient(t, srv, nil), kind))
+			proxy.DropUp(true, "subscribe")
+			dead := begin(t.Context(), lockOf(clientOn(t, far, nil), kind))
+			awaitQueue(t, rdb, "a", 1)
+			next := begin(t.Context(), lockOf(newClient(t, srv, nil), kind))
+			awaitQueue(t, rdb, "a", 2)
+			proxy.Refuse(true) // as a process that has ended: nothing comes from it any more
+			proxy.CutAll()
+			began := time.Now()
+			require.NoError(t, hold.Unlock(held))
+			held, hold = next.acquired(t)
+			t.Logf("served after %v", time.Since(began))
+			require.Less(t, time.Since(began), longestClaim+3*time.Second)
+			proxy.Heal()
+			require.NoError(t, hold.Unlock(held))
+			held, hold = dead.acquired(t)
+			require.NoError(t, hold.Unlock(held))
+		})
+	}
 }
 
 // waiters is a process with goroutines that wait for a lock.
