@@ -107,6 +107,7 @@ var runs = []struct {
 	{"fair, a waiter dies", "queue", "FAIR A=1 B=1 C=1 CRASHES=1 WAITER_DIES", "done"},
 	{"a message is lost", "queue", "A=1 B=1 LOSSES=1", "done"},
 	{"that to a late ticket is lost; keep-alive", "queue", "A=1 B=1 C=1 LEAVERS=1 LATES=1 LATE_WHILE_HELD LATER LOSSES=1 KEEPALIVES=1", "done"},
+	{"that to a late ticket, deaf", "queue", "A=1 B=1 C=1 LEAVERS=1 LATES=1 LATE_WHILE_HELD LATER DEAFS=1", "done"},
 	{"Redisson, a message is lost; TTL", "queue", "A=1 B=1 FOREIGN=1 LOSSES=1 LEASES=1", "done"},
 
 	{"2 grants, 2 faults", "exclusion", "GRANTS=2 FAULTS=2", ""},

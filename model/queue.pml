@@ -7,6 +7,8 @@
  * LEASES times the end of a lease that nobody relies on, KEEPALIVES times the ask
  * that every waiter repeats by itself. So what a timer would repair shows as a
  * caller that sleeps, and how many rounds it takes is known.
+ * One timer is a rule: a hub notices at any time that it is deaf, as its probes are
+ * sooner than the other timers.
  */
 #ifndef A
 #define A 2          /* callers in client 0, */
