@@ -222,7 +222,7 @@ func TestHookThatRefusesPipelines(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	refused := errors.New("the circuit is open")
-	rdb.AddHook(hook{pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return refused }})
+	rdb.AddHook(redistest.Hook{Pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return refused }})
 	for _, joined := range []bool{false, true} {
 		cmds := batch("x", "y")
 		require.False(t, lua.Send(t.Context(), rdb, cmds, joined))

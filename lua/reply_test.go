@@ -18,24 +18,17 @@ import (
 // answering returns a client that gets the same answer to everything, whatever
 // stands between it and a server. A value that is an error is an error reply.
 func answering(value any) *redis.Client {
-	answer := func(cmd redis.Cmder) error {
-		if err, ok := value.(error); ok {
-			cmd.SetErr(err)
-			return err
-		}
-		cmd.(interface{ SetVal(any) }).SetVal(value)
-		return nil
-	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	rdb.AddHook(hook{
-		process: func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error { return answer(cmd) },
-		pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
-			for _, cmd := range cmds {
-				_ = answer(cmd)
+	rdb.AddHook(redistest.Answers(func(_ context.Context, cmds ...redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err, ok := value.(error); ok {
+				cmd.SetErr(err)
+			} else {
+				cmd.(interface{ SetVal(any) }).SetVal(value)
 			}
-			return nil
-		},
-	})
+		}
+		return nil
+	}))
 	return rdb
 }
 

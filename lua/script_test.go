@@ -17,28 +17,6 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// hook puts functions of a test between a client and its connections.
-type hook struct {
-	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-	pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
-}
-
-func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	if h.process == nil {
-		return next
-	}
-	return func(ctx context.Context, cmd redis.Cmder) error { return h.process(ctx, cmd, next) }
-}
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	if h.pipeline == nil {
-		return next
-	}
-	return func(ctx context.Context, cmds []redis.Cmder) error { return h.pipeline(ctx, cmds, next) }
-}
-
 // A reply is lost after the script was executed, and nobody sends it again,
 // whatever the client's options.
 func TestSentOnce(t *testing.T) {
@@ -74,18 +52,7 @@ func executions(t *testing.T, s *redistest.Server) int64 {
 // A hook of the user may send everything twice, a release included.
 func TestSentTwice(t *testing.T) {
 	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-		rdb.AddHook(hook{
-			process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-				if name := cmd.Name(); name == "evalsha" || name == "eval" {
-					_ = next(ctx, cmd)
-				}
-				return next(ctx, cmd)
-			},
-			pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-				_ = next(ctx, cmds)
-				return next(ctx, cmds)
-			},
-		})
+		rdb.AddHook(redistest.SendTwice())
 		ctx := t.Context()
 		for range 2 { // the second time the server knows the scripts
 			g := fenced("me:1")
@@ -150,7 +117,7 @@ func TestUnknownScriptInBatch(t *testing.T) {
 
 		var sent []int // commands by pipeline
 		plain := rdb.WithTimeout(10 * time.Second)
-		rdb.AddHook(hook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		rdb.AddHook(redistest.Hook{Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 			sent = append(sent, len(cmds))
 			if len(sent) > 1 {
 				return next(ctx, cmds)

@@ -278,25 +278,6 @@ func TestBothFamiliesOneRefused(t *testing.T) {
 	}
 }
 
-// keySlots answers CLUSTER KEYSLOT, as Valkey 9 does where it is no cluster.
-type keySlots struct{}
-
-func (keySlots) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (keySlots) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if c, ok := cmd.(*redis.IntCmd); ok && c.Name() == "cluster" {
-			c.SetVal(0)
-			return nil
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (keySlots) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 func TestHasSharded(t *testing.T) {
 	redistest.Since7(t, "sharded channels")
 	t.Parallel()
@@ -318,7 +299,13 @@ func TestHasSharded(t *testing.T) {
 		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: alone.Addr()}}}}, nil
 	}})
 	defer func() { require.NoError(t, rdb.Close()) }()
-	rdb.AddHook(keySlots{})
+	rdb.AddHook(redistest.Hook{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if c, ok := cmd.(*redis.IntCmd); ok && c.Name() == "cluster" {
+			c.SetVal(0) // to CLUSTER KEYSLOT, as Valkey 9 does where it is no cluster
+			return nil
+		}
+		return next(ctx, cmd)
+	}})
 	require.NoError(t, rdb.ClusterKeySlot(t.Context(), "0").Err())
 	has, err = pubsub.HasSharded(t.Context(), rdb)
 	require.NoError(t, err)

@@ -285,7 +285,7 @@ func TestHookThatSendsTwice(t *testing.T) {
 	srv := newServer(t)
 	rdb := srv.Client(t)
 	doubled := srv.Client(t)
-	doubled.AddHook(redistest.SendTwice{})
+	doubled.AddHook(redistest.SendTwice())
 	renewed := make(chan struct{}, 1000)
 	c := clientOn(t, doubled, &rlock.Options{LeaseTime: 9 * time.Second, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
 	mu := c.NewLock("a", rlock.WithFencing())

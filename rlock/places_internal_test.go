@@ -22,7 +22,6 @@ import (
 // slowRenewing is a server that answers each pipeline of renewals after a while, whatever
 // its context says, and counts how many there are at a time.
 type slowRenewing struct {
-	renewing
 	takes atomic.Int64 // a time.Duration
 
 	mu        sync.Mutex
@@ -30,19 +29,21 @@ type slowRenewing struct {
 }
 
 func newSlowRenewing(takes time.Duration) *slowRenewing {
-	s := &slowRenewing{renewing: renewing{int64(1)}}
+	s := new(slowRenewing)
 	s.takes.Store(int64(takes))
 	return s
 }
 
-func (s *slowRenewing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	answer := s.renewing.ProcessPipelineHook(next)
-	return func(ctx context.Context, cmds []redis.Cmder) error {
+func (s *slowRenewing) hook() redis.Hook {
+	return redistest.Answers(func(_ context.Context, cmds ...redis.Cmder) error {
 		s.add(1)
 		defer s.add(-1)
 		time.Sleep(time.Duration(s.takes.Load()))
-		return answer(ctx, cmds)
-	}
+		for _, cmd := range cmds {
+			cmd.(interface{ SetVal(any) }).SetVal(int64(1))
+		}
+		return nil
+	})
 }
 
 func (s *slowRenewing) add(n int) {
@@ -71,7 +72,7 @@ func (s spread) Renewals(owner string, lease time.Duration) (all []kind.Renewal)
 func crowd(t *testing.T, c *Client, f *fake, name string, n int, servers ...*slowRenewing) (due []watchdog.Renewal[*grant]) {
 	var clients []*redis.Client
 	for _, s := range servers {
-		clients = append(clients, hooked(t, s))
+		clients = append(clients, hooked(t, s.hook()))
 	}
 	for i := range n {
 		l := c.NewLock(name + strconv.Itoa(i))

@@ -15,34 +15,17 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// counter is a hook that counts the scripts a client is given one by one. The
-// server does not count what it refuses.
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.count(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook counts as well: on a machine that stands still a lone request gets no
-// connection in time, and those after it go by pipelines.
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			c.count(cmd)
+// countScripts counts the scripts that a client is given, also those in pipelines: on a machine
+// that stands still a lone request gets no connection in time, and those after it go by
+// pipelines. The server does not count what it refuses.
+func countScripts(rdb *redis.Client) *atomic.Int64 {
+	var n atomic.Int64
+	rdb.AddHook(redistest.Sees(func(_ context.Context, cmd redis.Cmder) {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			n.Add(1)
 		}
-		return next(ctx, cmds)
-	}
-}
-
-func (c *counter) count(cmd redis.Cmder) {
-	if strings.HasPrefix(cmd.Name(), "eval") {
-		c.n.Add(1)
-	}
+	}))
+	return &n
 }
 
 // aclClient returns a client of srv as a user with these ACL rules.
@@ -107,12 +90,11 @@ func TestPermanentRefusals(t *testing.T) {
 				redistest.Since7(t, "rights to read only")
 			}
 			rdb := tt.client(t)
-			count := &counter{}
-			rdb.AddHook(count)
+			count := countScripts(rdb)
 			for method := range methods(nil) {
 				c := clientOn(t, rdb, nil)
 				call := methods(c.NewLock("a"))[method]
-				before := count.n.Load()
+				before := count.Load()
 				start := time.Now()
 				err := call(t.Context())
 				require.ErrorIs(t, err, rlock.ErrUnavailable, method)
@@ -127,7 +109,7 @@ func TestPermanentRefusals(t *testing.T) {
 				if strings.Contains(err.Error(), "NOPERM") {
 					limit *= 2 // it may strike in the middle of a script: what that left is released
 				}
-				require.LessOrEqual(t, count.n.Load()-before, limit, method)
+				require.LessOrEqual(t, count.Load()-before, limit, method)
 				require.NoError(t, closeSoon(c)) // nothing of it is counted from here on
 			}
 		})
@@ -180,9 +162,8 @@ func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t, "--maxmemory-policy", "noeviction")
 	rdb := srv.Client(t)
-	count := &counter{}
 	counted := srv.Client(t)
-	counted.AddHook(count)
+	count := countScripts(counted)
 	mu := newClient(t, srv, &rlock.Options{LeaseTime: 10 * time.Second}).NewLock("a")
 	held, hold := lock(t, t.Context(), mu)
 	c := clientOn(t, counted, nil)
@@ -191,12 +172,12 @@ func TestOutOfMemory(t *testing.T) {
 
 	for name, fencing := range map[string][]rlock.LockOption{"plain": nil, "fenced": {rlock.WithFencing()}} {
 		t.Run(name, func(t *testing.T) {
-			before := count.n.Load()
+			before := count.Load()
 			_, _, err := c.NewLock("b", fencing...).Lock(t.Context())
 			require.ErrorIs(t, err, rlock.ErrUnavailable)
 			require.ErrorContains(t, err, "OOM")
 			require.ErrorContains(t, err, "maxmemory")
-			require.LessOrEqual(t, count.n.Load()-before, int64(2))
+			require.LessOrEqual(t, count.Load()-before, int64(2))
 			require.Zero(t, rdb.Exists(t.Context(), "b").Val())
 		})
 	}
@@ -221,9 +202,8 @@ func TestReadOnlyReplica(t *testing.T) {
 	redistest.Eventually(t, "the replica is in step", func() bool {
 		return strings.Contains(rdb.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
-	count := &counter{}
 	counted := replica.Client(t)
-	counted.AddHook(count)
+	count := countScripts(counted)
 	mu := clientOn(t, counted, nil).NewLock("a")
 
 	_, _, err = mu.TryLock(t.Context())
@@ -231,10 +211,10 @@ func TestReadOnlyReplica(t *testing.T) {
 	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
 	require.ErrorContains(t, err, "READONLY")
 	require.ErrorContains(t, err, "connect to the master")
-	require.LessOrEqual(t, count.n.Load(), int64(2), "one attempt: EVALSHA, and EVAL for an unknown script")
+	require.LessOrEqual(t, count.Load(), int64(2), "one attempt: EVALSHA, and EVAL for an unknown script")
 
 	redistest.Eventually(t, "it is told why", func() bool { // a machine that stands still for a second has no answer at all
-		count.n.Store(0)
+		count.Store(0)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
@@ -244,13 +224,13 @@ func TestReadOnlyReplica(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.False(t, time.Now().Before(deadline))
 		require.Less(t, time.Since(start), time.Second+slack)
-		require.LessOrEqual(t, count.n.Load(), int64(40), "a busy loop")
+		require.LessOrEqual(t, count.Load(), int64(40), "a busy loop")
 		return strings.Contains(err.Error(), "READONLY")
 	})
 
 	done := async(func() error { return mu.Do(t.Context(), func(context.Context) error { return nil }) })
-	seen := count.n.Load()
-	redistest.Eventually(t, "another attempt", func() bool { return count.n.Load() > seen+2 })
+	seen := count.Load()
+	redistest.Eventually(t, "another attempt", func() bool { return count.Load() > seen+2 })
 	require.NoError(t, rdb.ReplicaOf(t.Context(), "NO", "ONE").Err())
 	require.NoError(t, within(t, 10*time.Second, done), "promoted")
 }

@@ -28,23 +28,17 @@ func (e elsewhere) Renewals(owner string, lease time.Duration) []kind.Renewal {
 	return []kind.Renewal{{RDB: e.rdb, Renewal: lua.Renewal{Grant: lua.Grant{Key: e.key, Owner: owner}, Lease: lease}}}
 }
 
-// renewing is a server that answers renewals with 1 or 0, or not at all.
-type renewing struct{ answer any }
-
-func (r renewing) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r renewing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (r renewing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if r.answer == nil {
+// renewing is a server that answers renewals with 1 or 0, or not at all if answer is nil.
+func renewing(answer any) redis.Hook {
+	return redistest.Answers(func(ctx context.Context, cmds ...redis.Cmder) error {
+		if answer == nil {
 			return hang(ctx)
 		}
 		for _, cmd := range cmds {
-			cmd.(interface{ SetVal(any) }).SetVal(r.answer)
+			cmd.(interface{ SetVal(any) }).SetVal(answer)
 		}
 		return nil
-	}
+	})
 }
 
 // hooked returns a client whose answers come from a hook.
@@ -64,7 +58,7 @@ func TestFakeTimeLossBesideANodeThatHangs(t *testing.T) {
 		var due []watchdog.Renewal[*grant]
 		for key, answer := range map[string]any{"gone": int64(0), "there": int64(1), "hangs": nil} {
 			l := c.NewLock(key)
-			l.use(elsewhere{f, key, hooked(t, renewing{answer})})
+			l.use(elsewhere{f, key, hooked(t, renewing(answer))})
 			ctx, hold, err := l.Lock(t.Context())
 			require.NoError(t, err)
 			defer func() { _ = hold.Unlock(ctx) }()

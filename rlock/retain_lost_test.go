@@ -17,26 +17,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// losingAnswers lets the server execute renewals, and replaces their answers by an error.
-type losingAnswers struct{ on atomic.Bool }
-
-func (*losingAnswers) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (*losingAnswers) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (l *losingAnswers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	renewal := isScript("renew")
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		for _, cmd := range cmds {
-			if len(cmd.Args()) > 1 && l.on.Load() && renewal([]string{cmd.Name(), fmt.Sprint(cmd.Args()[1])}) {
-				err = os.ErrDeadlineExceeded
-				cmd.SetErr(err)
-			}
-		}
-		return err
-	}
-}
-
 // No renewal of a kept lock is answered for a whole lease, so the client has to give the
 // lock up. The server has executed the renewals and would keep the lock for another lease:
 // the client releases it.
@@ -45,8 +25,18 @@ func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
 		const lease = 30 * time.Second
 		f := newFakeRedis(t)
 		f.teach(t)
-		hook := new(losingAnswers)
-		f.rdb.AddHook(hook)
+		var lost atomic.Bool // the server executes renewals, and the client gets no answers
+		renewal := isScript("renew")
+		f.rdb.AddHook(redistest.Hook{Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			err := next(ctx, cmds)
+			for _, cmd := range cmds {
+				if len(cmd.Args()) > 1 && lost.Load() && renewal([]string{cmd.Name(), fmt.Sprint(cmd.Args()[1])}) {
+					err = os.ErrDeadlineExceeded
+					cmd.SetErr(err)
+				}
+			}
+			return err
+		}})
 		mu := f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a", rlock.WithRetention(time.Hour))
 		for range 3 {
 			held, hold := lock(t, t.Context(), mu)
@@ -54,9 +44,9 @@ func TestFakeTimeLostParkedGrantIsReleased(t *testing.T) {
 			require.NoError(t, hold.Unlock(held))
 		}
 		require.True(t, f.Exists("a"))
-		hook.on.Store(true)
+		lost.Store(true)
 		time.Sleep(lease)
-		hook.on.Store(false)
+		lost.Store(false)
 		time.Sleep(time.Second)
 		require.False(t, f.Exists("a"), "nobody has it")
 		began := time.Now()

@@ -93,19 +93,13 @@ func scripts(name string) (words []string) {
 func (a *asked) renewal(r lua.Renewal) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
-	rdb.AddHook(a)
-	_ = lua.Renew(context.Background(), rdb, []lua.Renewal{r})
-}
-
-func (a *asked) DialHook(next redis.DialHook) redis.DialHook     { return next }
-func (a *asked) ProcessHook(redis.ProcessHook) redis.ProcessHook { return a.Process }
-func (a *asked) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) (err error) {
+	rdb.AddHook(redistest.Answers(func(ctx context.Context, cmds ...redis.Cmder) (err error) {
 		for _, cmd := range cmds {
 			err = a.Process(ctx, cmd)
 		}
 		return err
-	}
+	}))
+	_ = lua.Renew(context.Background(), rdb, []lua.Renewal{r})
 }
 
 var known sync.Map // what scripts returns, by name

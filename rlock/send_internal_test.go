@@ -26,11 +26,11 @@ func TestRefusedCompany(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close(context.Background())) }()
 	joint := new(atomic.Int32) // scripts for several calls
-	rdb.AddHook(onlooker{func(cmd redis.Cmder) {
+	rdb.AddHook(redistest.Sees(func(_ context.Context, cmd redis.Cmder) {
 		if len(cmd.Args()) > 8 { // a release has as many
 			joint.Add(1)
 		}
-	}})
+	}))
 	round := func() {
 		var wg sync.WaitGroup
 		for i := range 64 {
@@ -55,27 +55,6 @@ func TestRefusedCompany(t *testing.T) {
 	before := joint.Load()
 	round()
 	require.Equal(t, before, joint.Load())
-}
-
-// onlooker is a hook that is shown every command.
-type onlooker struct{ see func(redis.Cmder) }
-
-func (c onlooker) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c onlooker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.see(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (c onlooker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			c.see(cmd)
-		}
-		return next(ctx, cmds)
-	}
 }
 
 // While more is left behind than a slow server can release, nobody asks for another lock.

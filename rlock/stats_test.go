@@ -205,48 +205,19 @@ func TestStatsOfAWait(t *testing.T) {
 	require.Equal(t, len(rlock.HistogramBounds())+1, len(s.Waits.Counts), fmt.Sprint(s.Waits))
 }
 
-// callersHook notes for whom requests are sent.
-type callersHook struct {
-	mu   sync.Mutex
-	seen map[any]bool
-}
-
 type callKey struct{}
-
-func (h *callersHook) note(ctx context.Context) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range rlock.Callers(ctx) {
-		h.seen[c.Value(callKey{})] = true
-	}
-	if own := ctx.Value(callKey{}); own != nil {
-		h.seen[own] = true
-	}
-}
-
-func (h *callersHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *callersHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.note(ctx)
-		return next(ctx, cmd)
-	}
-}
-
-func (h *callersHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		h.note(ctx)
-		return next(ctx, cmds)
-	}
-}
 
 // A hook of go-redis learns of each call that a request is for, with the context that
 // Start has returned, also if the request is for several.
 func TestCallers(t *testing.T) {
 	t.Parallel()
 	rdb := newServer(t).Client(t)
-	hook := &callersHook{seen: make(map[any]bool)}
-	rdb.AddHook(hook)
+	var seen sync.Map // for whom requests were sent
+	rdb.AddHook(redistest.Sees(func(ctx context.Context, _ redis.Cmder) {
+		for _, c := range append(rlock.Callers(ctx), ctx) {
+			seen.Store(c.Value(callKey{}), nil)
+		}
+	}))
 	c := clientOn(t, rdb, &rlock.Options{Trace: rlock.Trace{Start: func(ctx context.Context, a rlock.Attempt) context.Context {
 		return context.WithValue(ctx, callKey{}, a.Lock)
 	}}})
@@ -259,6 +230,7 @@ func TestCallers(t *testing.T) {
 	}
 	all.Wait()
 	for i := range crowd {
-		require.True(t, hook.seen[fmt.Sprint(i)], i)
+		_, ok := seen.Load(fmt.Sprint(i))
+		require.True(t, ok, i)
 	}
 }

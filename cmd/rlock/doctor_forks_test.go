@@ -82,23 +82,16 @@ func TestDoctorTriesScripts(t *testing.T) {
 	}
 	require.Equal(t, fine, check().Level)
 	require.Empty(t, rdb.Keys(t.Context(), "*").Val())
-	rdb.AddHook(halfDone{})
-	f := check()
-	require.Equal(t, broken, f.Level)
-	require.Contains(t, f.Text, "not atomic: 199 of 200")
-}
-
-// halfDone has each script see what was there before the others.
-type halfDone struct{ noSharding }
-
-func (halfDone) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
+	rdb.AddHook(redistest.Hook{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if cmd, ok := cmd.(*redis.Cmd); ok && strings.HasPrefix(cmd.Name(), "eval") {
-			cmd.SetVal(int64(1))
+			cmd.SetVal(int64(1)) // each script sees what was there before the others
 			return nil
 		}
 		return next(ctx, cmd)
-	}
+	}})
+	f := check()
+	require.Equal(t, broken, f.Level)
+	require.Contains(t, f.Text, "not atomic: 199 of 200")
 }
 
 // TestDoctorOfAnOldCluster: before Redis 7 there are no sharded channels, and no rights
@@ -111,7 +104,13 @@ func TestDoctorOfAnOldCluster(t *testing.T) {
 	srv := startCluster(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	rdb.AddHook(noSharding{})
+	rdb.AddHook(redistest.Hook{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if len(cmd.Args()) > 1 && cmd.Args()[1] == "shardnumsub" { // as Redis 6.2 does
+			cmd.SetErr(answer("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}})
 	d := newDoctor(&server{rdb: rdb, prefix: aclPrefix}, "*")
 	d.findSharding(t.Context())
 	d.proposeUsers()
@@ -122,25 +121,6 @@ func TestDoctorOfAnOldCluster(t *testing.T) {
 	}
 	d.checkCluster(t.Context())
 	require.Contains(t, d.report.about("sharded pub/sub").Text, "not available")
-}
-
-// noSharding answers as Redis 6.2 does.
-type noSharding struct{}
-
-func (noSharding) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (noSharding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (noSharding) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if len(cmd.Args()) > 1 && cmd.Args()[1] == "shardnumsub" {
-			cmd.SetErr(answer("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
-			return cmd.Err()
-		}
-		return next(ctx, cmd)
-	}
 }
 
 // answer is an error that a server has replied.

@@ -11,25 +11,7 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// witness keeps what it saw of each command.
-type witness struct {
-	*line
-	contexts []context.Context
-	commands []redis.Cmder
-}
-
 type witnessKey struct{}
-
-func (w *witness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		w.contexts, w.commands = append(w.contexts, ctx), append(w.commands, cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (w *witness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 
 // What a hook of the client has seen stays as it was, for as long as the hook keeps it: a
 // batch is not used again for another call.
@@ -38,9 +20,12 @@ func TestFakeTimeHookKeepsWhatItSaw(t *testing.T) {
 		l := &line{started: make(map[string]bool)}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 		defer func() { _ = rdb.Close() }()
-		w := &witness{line: l}
-		rdb.AddHook(w)
-		rdb.AddHook(l)
+		var contexts []context.Context
+		var commands []redis.Cmder
+		rdb.AddHook(redistest.Sees(func(ctx context.Context, cmd redis.Cmder) {
+			contexts, commands = append(contexts, ctx), append(commands, cmd)
+		}))
+		rdb.AddHook(redistest.Answers(l.serve))
 		g := groupOn(rdb)
 		for i, takes := range []time.Duration{time.Millisecond, fastAnswer, time.Millisecond, time.Millisecond} {
 			l.take(takes, 0)
@@ -49,11 +34,11 @@ func TestFakeTimeHookKeepsWhatItSaw(t *testing.T) {
 			require.Equal(t, takes, g.pace.took, "measured from when it was sent itself")
 			time.Sleep(time.Minute)
 		}
-		for i, ctx := range w.contexts {
+		for i, ctx := range contexts {
 			require.Equal(t, i, ctx.Value(witnessKey{}), "that of its own caller")
 			_, deadline := ctx.Deadline()
 			require.Equal(t, i == 1 || i == 3, deadline, "in the goroutine of its caller, after a fast answer")
-			require.Equal(t, "good", w.commands[i].Name())
+			require.Equal(t, "good", commands[i].Name())
 		}
 	})
 }

@@ -29,23 +29,7 @@ type line struct {
 	started map[string]bool
 }
 
-func (l *line) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *line) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		l.serve(ctx, cmd)
-		return cmd.Err()
-	}
-}
-
-func (l *line) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		l.serve(ctx, cmds...)
-		return nil
-	}
-}
-
-func (l *line) serve(ctx context.Context, cmds ...redis.Cmder) {
+func (l *line) serve(ctx context.Context, cmds ...redis.Cmder) error {
 	l.mu.Lock()
 	takes, full := l.takes, l.full
 	l.mu.Unlock()
@@ -55,7 +39,7 @@ func (l *line) serve(ctx context.Context, cmds ...redis.Cmder) {
 		for _, cmd := range cmds {
 			cmd.SetErr(ctx.Err())
 		}
-		return
+		return nil
 	}
 	l.mu.Lock()
 	l.sizes = append(l.sizes, len(cmds))
@@ -70,6 +54,7 @@ func (l *line) serve(ctx context.Context, cmds ...redis.Cmder) {
 			cmd.SetErr(errBad)
 		}
 	}
+	return nil
 }
 
 func (l *line) take(takes, full time.Duration) {
@@ -94,7 +79,7 @@ func newLine(t *testing.T, takes time.Duration, edit ...func(*redis.Options)) (*
 		e(o)
 	}
 	rdb := redis.NewClient(o)
-	rdb.AddHook(l)
+	rdb.AddHook(redistest.Answers(l.serve))
 	t.Cleanup(func() { _ = rdb.Close() })
 	return l, groupOn(rdb)
 }

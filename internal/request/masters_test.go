@@ -46,7 +46,7 @@ func newFake(t *testing.T, edit ...func(*redis.ClusterOptions)) *fake {
 	}
 	f.rdb = redis.NewClusterClient(o)
 	t.Cleanup(func() { _ = f.rdb.Close() })
-	f.rdb.OnNewNode(func(node *redis.Client) { node.AddHook(f.line(node.Options().Addr)) })
+	f.rdb.OnNewNode(func(node *redis.Client) { node.AddHook(redistest.Answers(f.line(node.Options().Addr).serve)) })
 	f.Masters = NewCarrier(Config{
 		Client: f.rdb, Senders: senders, Begin: func() {}, End: func() {}, Send: pipeline,
 		Reload: func() {

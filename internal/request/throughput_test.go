@@ -17,22 +17,13 @@ import (
 // costly is a server on the clock of a bubble, to which each pipeline costs something,
 // and each command in it. It serves one at a time.
 type costly struct {
-	*line
 	free  chan struct{} // capacity 1
 	each  time.Duration // what a command costs
 	done  atomic.Int64  // commands
 	stall atomic.Int64  // how long the next pipeline takes beside that
 }
 
-func (s *costly) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error { return s.work(cmd) }
-}
-
-func (s *costly) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(_ context.Context, cmds []redis.Cmder) error { return s.work(cmds...) }
-}
-
-func (s *costly) work(cmds ...redis.Cmder) error {
+func (s *costly) work(_ context.Context, cmds ...redis.Cmder) error {
 	for _, cmd := range cmds {
 		cmd.Args()
 	}
@@ -44,9 +35,9 @@ func (s *costly) work(cmds ...redis.Cmder) error {
 }
 
 func newCostly(t *testing.T, each time.Duration) (*costly, *Group) {
-	s := &costly{line: &line{}, free: make(chan struct{}, 1), each: each}
+	s := &costly{free: make(chan struct{}, 1), each: each}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	rdb.AddHook(s)
+	rdb.AddHook(redistest.Answers(s.work))
 	t.Cleanup(func() { _ = rdb.Close() })
 	return s, groupOn(rdb)
 }

@@ -129,7 +129,7 @@ func (p *partner) dial(addr string) *redis.Client {
 	}
 	rdb := redis.NewClient(opts)
 	if p.job.Kind == "twice" {
-		rdb.AddHook(redistest.SendTwice{})
+		rdb.AddHook(redistest.SendTwice())
 	}
 	return rdb
 }
