@@ -29,13 +29,13 @@ func benchmarkCounted(b *testing.B) {
 	}
 	l := c.NewLock("a")
 	g := l.newGrant("")
-	g.began = time.Now()
-	hold := &Hold{grant: g, counts: true}
-	w, ctx := new(waiter), b.Context()
+	ctx, hold := g.derive(b.Context(), &g.first, l, nil)
+	w, _ := l.queues.enter(l, time.Now())
+	defer w.leave()
 	b.ReportAllocs()
 	for b.Loop() {
 		wait, began := l.starts(ctx)
-		g.began, g.ended = began, began
+		g.began, g.ended = began, began // as one that was held, and passed on
 		l.ends(wait, began, hold, nil, w)
 		g.released(ctx, 1, nil)
 	}

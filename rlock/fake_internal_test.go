@@ -15,14 +15,15 @@ import (
 
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/lua"
-	"github.com/go-rlock/rlock/watchdog"
 )
 
 // fake is a kind whose answers a test chooses, on the clock of a bubble. It
 // grants, counts and releases at once, unless told otherwise.
 type fake struct {
-	client *Client
-	start  time.Time
+	client   *Client
+	start    time.Time
+	renewals *redis.Client // that the server's answers to renewals come from: it renews all
+	signal   kind.Signal   // what waiters hear by; nil: what never becomes live
 
 	onAcquire func(ctx context.Context, n int) (lua.Reply, error) // n counts the calls from 1
 	onCount   func(ctx context.Context, n int) error
@@ -49,10 +50,7 @@ func newFake(t *testing.T) (*Client, *Lock, *fake) {
 	})
 	c, err := New(rdb, nil)
 	require.NoError(t, err)
-	c.dog = watchdog.New(func(_ context.Context, due []watchdog.Renewal[*grant]) []error {
-		return make([]error, len(due))
-	}, watchdog.Options{})
-	f := &fake{client: c, start: time.Now()}
+	f := &fake{client: c, start: time.Now(), renewals: hooked(t, renewing(int64(1)))}
 	l := c.NewLock("a")
 	l.use(f)
 	t.Cleanup(func() {
@@ -102,7 +100,27 @@ func (f *fake) Key() string { return "a" }
 func (f *fake) Gathers() bool { return false } // it sends nothing
 
 func (f *fake) Subscribe(func(string), func()) kind.Signal {
+	if f.signal != nil {
+		return f.signal
+	}
 	return f.client.server.Hub.Join("channel")
+}
+
+// live is a signal that would be heard.
+type live struct{}
+
+func (live) C() <-chan struct{} { return nil }
+func (live) Heard() int64       { return 0 }
+func (live) Live() bool         { return true }
+func (live) Leave()             {}
+
+// refuse has a waiter ask, and gives it that answer.
+func (f *fake) refuse(t *testing.T, w *waiter, answer lua.Reply) {
+	t.Helper()
+	f.onAcquire = func(context.Context, int) (lua.Reply, error) { return answer, nil }
+	g, err := w.ask(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, g)
 }
 
 func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, _ kind.Options) (kind.Answer, error) {
@@ -134,7 +152,9 @@ func (f *fake) Release(ctx context.Context, _ lua.Runner, owner string, _ lua.En
 	return lua.Released{}, nil
 }
 
-func (f *fake) Renewals(string, time.Duration) []kind.Renewal { return nil } // the fake client's watchdog needs none
+func (f *fake) Renewals(owner string, lease time.Duration) []kind.Renewal {
+	return []kind.Renewal{{RDB: f.renewals, Renewal: lua.Renewal{Grant: lua.Grant{Key: "a", Owner: owner}, Lease: lease}}}
+}
 
 func (f *fake) Force(context.Context) (bool, error) { return true, nil }
 

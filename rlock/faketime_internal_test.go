@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
-	"github.com/go-rlock/rlock/watchdog"
 )
 
 // A later attempt may overtake a hanging one, and the window counts from the
@@ -304,14 +303,8 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 // Under a context that does not end with the grant, the loss still ends the call.
 func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		c, l, f := newFake(t)
-		c.dog = watchdog.New(func(ctx context.Context, due []watchdog.Renewal[*grant]) []error {
-			errs := make([]error, len(due))
-			for i := range errs {
-				errs[i] = hang(ctx)
-			}
-			return errs
-		}, watchdog.Options{})
+		_, l, f := newFake(t)
+		f.renewals = hooked(t, renewing(nil))
 		held, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		f.onCount = func(ctx context.Context, _ int) error { return hang(ctx) }
@@ -328,13 +321,11 @@ func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
-		l.handoff = handoff{}.withDefaults(false)
 		_, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, hold.Unlock(t.Context()))
-		successor := s.given
-		s.given = nil
+		successor := s.next().grant
 		require.NotNil(t, successor, "it was passed on")
 		require.Empty(t, f.calls("release"))
 
@@ -342,7 +333,6 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		require.Empty(t, f.calls("count"))
 		held, next, err := successor.adopt(t.Context(), successor.lock)
 		require.NoError(t, err)
-		s.got = successor
 		s.leave()
 		time.Sleep(5 * l.lease)
 		require.NoError(t, held.Err(), "it is renewed")

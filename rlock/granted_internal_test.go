@@ -1,11 +1,15 @@
 package rlock
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -13,11 +17,10 @@ import (
 // earliest, and not for longer than the claim from then on. Otherwise the waiter asks.
 func TestGrantByMessage(t *testing.T) {
 	const second = 1e6 // of the server
-	sent := time.Now()
 	for name, test := range map[string]struct {
-		lock    Lock
-		time    int64 // of the grant, after the newest answer
-		ticket  int64 // of the owner, likewise
+		opts    []LockOption
+		time    int64 // of the grant, after the waiter's newest answer
+		late    bool  // the answer to another waiter is older than that, and came later
 		token   int64
 		after   time.Duration // when the message is looked at
 		trusted bool
@@ -29,61 +32,109 @@ func TestGrantByMessage(t *testing.T) {
 		"longer than can be reckoned":     {time: 31 * second, after: 31 * time.Second},
 		"before the newest answer":        {time: -1},
 		"from the future":                 {time: 10 * second, after: time.Second},
-		"before the ticket":               {ticket: 1},
-		"of a fixed lease":                {lock: Lock{lockOptions: lockOptions{fixed: true}}},
-		"of a lock that asks replicas":    {lock: Lock{lockOptions: lockOptions{replicas: replicas{n: 1}}}},
-		"without the token that it needs": {lock: Lock{lockOptions: lockOptions{fenced: true}}},
-		"with the token that it needs":    {lock: Lock{lockOptions: lockOptions{fenced: true}}, token: 7, trusted: true},
+		"before the ticket":               {time: -1, late: true},
+		"of a fixed lease":                {opts: []LockOption{WithoutRenewal()}},
+		"of a lock that asks replicas":    {opts: []LockOption{WithReplicas(1, time.Second)}},
+		"without the token that it needs": {opts: []LockOption{WithFencing()}},
+		"with the token that it needs":    {opts: []LockOption{WithFencing()}, token: 7, trusted: true},
 		"with a token that it cannot use": {token: 7, trusted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &grant{owner: "o", lock: &test.lock, acquisition: acquisition{place: moment{sent, test.ticket}}}
-			w := &waiter{lock: &test.lock, queue: &queue{snapshot: snapshot{clock: moment{sent, 0}}}, attempt: g}
-			w.place.message = lua.Message{Owner: "o", Granted: true, Time: test.time, Claim: 5 * time.Second, Token: test.token, Spare: 9}
-			got := w.granted(sent.Add(test.after))
-			require.Equal(t, test.trusted, got != nil)
-			require.Equal(t, !test.trusted, w.again, "it asks instead")
-			if got != nil {
-				require.Equal(t, sent.Add(test.since), got.sent)
-				require.Equal(t, 5*time.Second, got.initialLease)
-				require.Equal(t, test.lock.fenced, got.token == 7)
-				require.Equal(t, test.lock.fenced, got.run.spare == 9)
-			}
-			require.False(t, w.place.message.Granted, "it is looked at once")
+			redistest.Bubble(t, func(t *testing.T) {
+				c, _, f := newFake(t)
+				l := c.NewLock("a", test.opts...)
+				if test.late {
+					l = c.NewFairLock("a") // two of its waiters may ask at a time
+				}
+				l.use(f)
+				const there = 100 * second
+				w := f.withTicket(t, l, there)
+				defer w.leave()
+				if test.late {
+					defer f.withTicket(t, l, there-2).leave()
+				}
+				sent := time.Now()
+				time.Sleep(test.after)
+				l.hear(fmt.Sprint(w.attempt.owner, " ", int64(there)+test.time, " 5000 ", test.token, " 9"))
+				s := w.next()
+				require.Equal(t, test.trusted, s.grant != nil)
+				require.Equal(t, !test.trusted, s.ask)
+				if g := s.grant; g != nil {
+					require.Equal(t, sent.Add(test.since), g.sent)
+					require.Equal(t, 5*time.Second, g.initialLease)
+					require.Equal(t, l.fenced, g.token == 7)
+					require.Equal(t, l.fenced, g.run.spare == 9)
+				}
+				require.False(t, w.place.message.Granted, "it is looked at once")
+			})
 		})
 	}
+}
+
+// withTicket returns a waiter that is refused, and has a ticket since then by the server's clock.
+func (f *fake) withTicket(t *testing.T, l *Lock, there int64) *waiter {
+	w, _ := l.queues.enter(l, time.Now())
+	for range 3 { // who hears nothing takes a ticket when it was refused two times
+		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: there}})
+	}
+	return w
 }
 
 // What was reserved for a waiter that leaves before it has looked at the message is given
 // back with the lock. A grant that it has by a request keeps its token.
 func TestTokensOfAMessageThatNobodyLookedAt(t *testing.T) {
 	for _, owned := range []bool{false, true} {
-		l := &Lock{lockOptions: lockOptions{fenced: true}}
-		g := &grant{owner: "o", lock: l, acquisition: acquisition{token: 3}}
-		w := &waiter{lock: l, queue: &queue{}, attempt: g}
-		w.place.message = lua.Message{Owner: "o", Granted: true, Token: 7, Spare: 1024}
-		if owned {
-			w.got = g
-			require.Nil(t, w.disown())
-			require.EqualValues(t, 3, g.token)
-			continue
-		}
-		require.Equal(t, g, w.disown())
-		require.EqualValues(t, 7, g.token)
-		require.EqualValues(t, 1024, g.run.spare)
+		redistest.Bubble(t, func(t *testing.T) {
+			c, _, f := newFake(t)
+			l := c.NewLock("a", WithFencing())
+			l.use(f)
+			w := f.withTicket(t, l, 1)
+			g := w.attempt
+			l.hear(g.owner + " 2 6000 7 1024")
+			if owned {
+				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{Acquired: true, Token: 3}, nil }
+				got, err := w.ask(t.Context())
+				require.NoError(t, err)
+				require.Same(t, g, got)
+			}
+			w.leave()
+			synctest.Wait()
+			if owned {
+				require.Empty(t, f.calls("release"))
+				require.EqualValues(t, 3, g.token)
+				return
+			}
+			require.Len(t, f.calls("release"), 1)
+			require.EqualValues(t, 7, g.token)
+			require.EqualValues(t, 1024, g.run.spare)
+		})
 	}
 }
 
 // When a foreign owner has released the lock, the first in the queue asks at once, and
 // the others soon if they hear nothing of that.
 func TestUnlockedByAForeignOwner(t *testing.T) {
-	first, second, soon := &waiter{place: standing{Place: lua.Place{First: true}}}, &waiter{}, &waiter{askAt: time.Now()}
-	second.askAt = time.Now().Add(time.Minute)
-	q := &queue{tickets: map[string]*waiter{"a": first, "b": second, "c": soon}}
-	before := soon.askAt
-	q.unlocked()
-	require.True(t, first.again)
-	require.False(t, second.again)
-	require.Less(t, time.Until(second.askAt), 2*reaction)
-	require.Equal(t, before, soon.askAt)
+	redistest.Bubble(t, func(t *testing.T) {
+		c, _, f := newFake(t)
+		l := c.NewFairLock("a")
+		l.use(f)
+		waiter := func(ttl time.Duration, first bool) *waiter {
+			w, _ := l.queues.enter(l, time.Now())
+			for range 5 { // the pauses of who hears nothing become longer
+				f.refuse(t, w, lua.Reply{TTL: ttl, Place: lua.Place{Time: 1, First: first}})
+			}
+			return w
+		}
+		first, second, soon := waiter(time.Hour, true), waiter(time.Hour, false), waiter(10*time.Millisecond, false)
+		defer first.leave()
+		defer second.leave()
+		defer soon.leave()
+		require.Greater(t, time.Until(second.askAt), 2*reaction)
+		before := soon.askAt
+		l.withQueue((*queue).unlocked)
+		require.True(t, first.again)
+		require.False(t, second.again)
+		require.Equal(t, reaction, time.Until(second.askAt))
+		require.Equal(t, before, soon.askAt)
+	})
 }

@@ -16,7 +16,6 @@ import (
 func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
-		l.handoff = handoff{}.withDefaults(false)
 		f.onCount = func(_ context.Context, n int) error {
 			if n == 2 { // that of the nested Unlock
 				time.Sleep(100 * time.Millisecond)

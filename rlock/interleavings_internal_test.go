@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -23,14 +24,17 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the follower runs when both have happened
 	for _, doubt := range []bool{true, false} {
 		redistest.Bubble(t, func(t *testing.T) {
-			_, l, _ := newFake(t)
-			l.shared, l.joins, l.handoff = true, true, handoff{longest: time.Second}
+			c, _, f := newFake(t)
+			l := c.NewRWLock("a").Reader()
+			l.use(f)
+			f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+				if doubt && n == 1 {
+					return lua.Reply{}, errCut
+				}
+				return lua.Reply{Acquired: true}, nil
+			}
 			call, asks := l.queues.joinCall(l)
 			require.True(t, asks)
-			g := l.newAttempt()
-			g.sent, g.initialLease, g.acquireUnknown = time.Now(), l.lease, doubt
-			_, asker, err := g.start(t.Context(), l)
-			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			got, failed := make(chan *Hold, 1), make(chan error, 1)
 			go func() {
@@ -39,6 +43,11 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 				failed <- err
 			}()
 			synctest.Wait() // it follows
+			g := l.newAttempt()
+			require.NoError(t, g.acquire(t.Context(), l.retries, kind.Options{}).Err)
+			require.Equal(t, doubt, g.acquireUnknown)
+			_, asker, err := g.start(t.Context(), l)
+			require.NoError(t, err)
 			g.lose(errGone)
 			l.queues.finishCall(call, asker, nil)
 			cancel()
@@ -55,15 +64,18 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 // own owner is in the run, so that it is released; the successor asks with another.
 func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		_, l, f := newFake(t)
-		l.order, l.handoff = fairOrder{}, handoff{}
-		_, hold, err := l.Lock(t.Context())
-		require.NoError(t, err)
+		c, _, f := newFake(t)
+		l := c.NewFairLock("a")
+		l.use(f)
+		first, _ := l.queues.enter(l, time.Now())
 		w, _ := l.queues.enter(l, time.Now())
-		w.attempt, w.state, w.place.held = l.newAttempt(), waitQueued, true
+		f.refuse(t, first, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1, First: true}})
+		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 2}})
 		owner := w.attempt.owner
-		w.queue.tickets = map[string]*waiter{owner: w}
-		hold.grant.run.next = []string{owner}
+		l.hear(fmt.Sprint(first.attempt.owner, " 3 6000 0 0 ", owner))
+		_, hold, err := first.next().grant.start(t.Context(), l)
+		require.NoError(t, err)
+		first.leave()
 		require.NoError(t, hold.Unlock(t.Context()))
 		g := w.next().grant
 		require.NotNil(t, g, "it was passed on")
@@ -82,15 +94,24 @@ func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
 // A waiter of a fair lock that has no place on the server, for want of memory there, asks of
 // its own accord also behind another of its client.
 func TestFairWaiterWithoutAPlaceAsks(t *testing.T) {
-	now := time.Now()
-	q := &queue{}
-	first := &waiter{queue: q, state: waitQueued}
-	w := &waiter{queue: q, state: waitQueued, askAt: now.Add(time.Second)}
-	q.waiters.push(first)
-	q.waiters.push(w)
-	require.Equal(t, time.Second, fairOrder{}.untilAsk(w, now))
-	w.place.held = true
-	require.Equal(t, maxPause, fairOrder{}.untilAsk(w, now))
+	redistest.Bubble(t, func(t *testing.T) {
+		c, _, f := newFake(t)
+		f.signal = live{}
+		l := c.NewFairLock("a")
+		l.use(f)
+		first, _ := l.queues.enter(l, time.Now())
+		defer first.leave()
+		w, _ := l.queues.enter(l, time.Now())
+		defer w.leave()
+		place := lua.Place{Time: 1}
+		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: place})
+		require.True(t, w.next().ask, "it can hear from now on")
+		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: place})
+		require.Equal(t, maxPause, w.next().sleep)
+		place.None = true
+		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: place})
+		require.Equal(t, deafPause, w.next().sleep)
+	})
 }
 
 // The last hold of a lost grant may be a nested one that has failed: then it releases what
@@ -112,14 +133,17 @@ func TestFakeTimeLastHoldOfALostGrantFails(t *testing.T) {
 	})
 }
 
-// lateOnce is a fake whose first grant is over when its answer is read, as by a process that
-// has stood still meanwhile.
-type lateOnce struct{ *fake }
+// late is a fake whose next grant is over when its answer is read, as by a process that has
+// stood still meanwhile.
+type late struct {
+	*fake
+	next bool
+}
 
-func (k lateOnce) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o kind.Options) (kind.Answer, error) {
+func (k *late) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o kind.Options) (kind.Answer, error) {
 	a, err := k.fake.Acquire(ctx, r, owner, lease, o)
-	if len(k.calls("acquire")) == 1 {
-		a.Sent = time.Now().Add(-lease)
+	if k.next {
+		k.next, a.Sent = false, time.Now().Add(-lease)
 	}
 	return a, err
 }
@@ -129,19 +153,18 @@ func (k lateOnce) Acquire(ctx context.Context, r lua.Runner, owner string, lease
 func TestFakeTimeLateGrantIsAskedForAgain(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		redistest.Bubble(t, func(t *testing.T) {
-			_, l, f := newFake(t)
-			l.wire = lateOnce{f}
+			c, l, f := newFake(t)
 			if reads {
-				l.shared, l.joins, l.handoff = true, true, handoff{longest: time.Second}
+				l = c.NewRWLock("a").Reader()
 			}
+			k := &late{f, true}
+			l.use(k)
 			held, hold, err := l.Lock(t.Context())
 			require.NoError(t, err, "reads: %v", reads)
 			require.Len(t, f.calls("acquire"), 2)
 			require.NoError(t, hold.Unlock(held))
 			synctest.Wait() // the first has been released
-			f.mu.Lock()
-			f.log = nil
-			f.mu.Unlock()
+			k.next = true
 			_, _, err = l.TryLock(t.Context())
 			require.ErrorIs(t, err, errLate)
 		})
@@ -154,7 +177,6 @@ func TestFakeTimeLateGrantIsAskedForAgain(t *testing.T) {
 func TestFakeTimeHeirTakesWhatIsLost(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		_, l, f := newFake(t)
-		l.handoff = handoff{}.withDefaults(false)
 		for range 100 {
 			_, hold, err := l.Lock(t.Context())
 			require.NoError(t, err)
