@@ -252,3 +252,12 @@ func (f *fakeRedis) release(t *testing.T, owner string) {
 func (f *fakeRedis) grantTo(owner string, ago time.Duration, token int64) string {
 	return fmt.Sprint(owner, " ", time.Now().Add(-ago).UnixMicro(), " ", longestClaim.Milliseconds(), " ", token, " 0")
 }
+
+// longLease is a lease that no test sees the end of.
+var longLease = rlock.WithLeaseTime(time.Hour)
+
+// somebody is an owner of this library, in a client that is not there.
+const somebody = "d2k7m3o6n88ekjf0v0vg:1"
+
+// redisson is an owner of Redisson.
+const redisson = "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"

@@ -282,3 +282,18 @@ func TestGuardOptionsThatCannotWork(t *testing.T) {
 	require.ErrorIs(t, err, rlock.ErrInvalidOption, "of a lock with an invalid name")
 	require.Zero(t, runs)
 }
+
+func TestGuardDo(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	errWork := errors.New("work")
+	lockFor := func(name string) *rlock.Lock { return c.NewLock(name) }
+	ship := rlock.GuardDo(lockFor, func(ctx context.Context, name string) error {
+		require.Equal(t, 1, c.NewLock(name).HoldCount(ctx))
+		return errWork
+	}, rlock.WithWait(0))
+	require.Equal(t, errWork, ship(t.Context(), "a"))
+	held, hold := lock(t, t.Context(), c.NewLock("a"))
+	require.ErrorIs(t, ship(t.Context(), "a"), rlock.ErrNotAcquired)
+	require.NoError(t, hold.Unlock(held))
+}

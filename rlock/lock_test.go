@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -237,4 +238,27 @@ func BenchmarkLockParallel(b *testing.B) {
 			}
 		}
 	})
+}
+
+// The bounded forms of Do bound the wait, and not the work.
+func TestDoForAndTryDo(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu, other := newClient(t, srv, nil).NewLock("a"), newClient(t, srv, nil).NewLock("a")
+	errWork := errors.New("work")
+	work := func(ctx context.Context) error {
+		_, bounded := ctx.Deadline()
+		require.False(t, bounded)
+		require.Equal(t, 1, mu.HoldCount(ctx))
+		return errWork
+	}
+	require.Equal(t, errWork, mu.DoFor(t.Context(), time.Minute, work))
+	require.Equal(t, errWork, mu.TryDo(t.Context(), work))
+	require.Zero(t, holds(t, rdb, "a"))
+
+	held, hold := lock(t, t.Context(), other)
+	never := func(context.Context) error { t.Error("it ran"); return nil }
+	require.ErrorIs(t, mu.DoFor(t.Context(), 10*time.Millisecond, never), context.DeadlineExceeded)
+	require.ErrorIs(t, mu.TryDo(t.Context(), never), rlock.ErrNotAcquired)
+	require.NoError(t, hold.Unlock(held))
 }

@@ -215,3 +215,29 @@ func TestFakeTimeBlockedCaller(t *testing.T) {
 		})
 	}
 }
+
+// A call that locks a held lock again, under a context that does not own it, waits for
+// its own caller. That is logged once.
+func TestFakeTimeWaitingForOneself(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		log := new(logBuffer)
+		mu := f.client(t, &rlock.Options{Logger: log.logger()}).NewLock("a")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		err := mu.Do(ctx, func(held context.Context) error {
+			const patience = 20 * time.Second
+			_, _, err := mu.TryLockFor(ctx, patience)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.NotContains(t, log.String(), "waits for itself", "less than a lease is no sign of it")
+			for range 2 {
+				_, _, err = mu.TryLockFor(ctx, 45*time.Second)
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			}
+			require.Equal(t, 1, strings.Count(log.String(), "waits for itself"))
+			require.Contains(t, log.String(), mu.Owner(held))
+			return mu.Do(held, func(context.Context) error { return nil })
+		})
+		require.NoError(t, err)
+	})
+}

@@ -62,30 +62,6 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-func TestLostReplyOfARenewal(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	teach(t, srv)
-	renewed, failed := make(chan struct{}, 100), make(chan rlock.FailedRenewal, 100)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second, Trace: rlock.Trace{
-		Renewed:    func(rlock.Renewal) { renewed <- struct{}{} },
-		NotRenewed: func(f rlock.FailedRenewal) { failed <- f },
-	}})
-	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithFencing()))
-	p.CutReplies(4, isScript("renew"))
-	awaitRenewals(t, renewed, 4)
-	require.EqualValues(t, 4, p.Stats().RepliesCut)
-	require.NoError(t, held.Err())
-	require.NotEmpty(t, failed)
-	first := <-failed
-	require.Equal(t, rlock.FailedRenewal{
-		Lock: "a", Kind: rlock.KindPlain, Owner: hold.Owner(), Token: hold.Token(), Until: first.Until, Err: first.Err,
-	}, first)
-	require.WithinRange(t, first.Until, time.Now().Add(-time.Minute), time.Now().Add(9*time.Second))
-	require.Error(t, first.Err)
-	require.NoError(t, hold.Unlock(held))
-}
-
 // A quarter of all replies is lost, at random, while the lock is taken and given
 // back at random depths.
 func TestLostRepliesAtRandom(t *testing.T) {
@@ -249,36 +225,6 @@ func TestLateRelease(t *testing.T) {
 	}
 }
 
-// lateRenewal has a renewal arrive after its lock was released and, if taken,
-// somebody else has it.
-func lateRenewal(t *testing.T, taken bool) {
-	srv := newServer(t)
-	teach(t, srv)
-	rdb := srv.Client(t)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second})
-	held, hold := lock(t, t.Context(), c.NewLock("a"))
-	caught := p.Hold(isScript("renew"))
-	require.NoError(t, caught.Wait(t.Context()))
-	require.NoError(t, hold.Unlock(held))
-	if !taken {
-		require.NoError(t, caught.Deliver(t.Context()))
-		require.Zero(t, rdb.Exists(t.Context(), "a").Val())
-		return
-	}
-	next, nextHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(10*time.Second), rlock.WithoutRenewal()))
-	_, before := dump(t, rdb, "a")
-	require.NoError(t, caught.Deliver(t.Context()))
-	_, after := dump(t, rdb, "a")
-	require.LessOrEqual(t, after, before)
-	require.Equal(t, 1, holds(t, rdb, "a"))
-	require.NoError(t, nextHold.Unlock(next))
-}
-
-func TestLateRenewal(t *testing.T) {
-	t.Parallel()
-	lateRenewal(t, true)
-}
-
 // A hook that sends everything two times can make a release look lost; everything else holds.
 func TestHookThatSendsTwice(t *testing.T) {
 	t.Parallel()
@@ -323,34 +269,4 @@ func TestHookThatSendsTwice(t *testing.T) {
 	}
 	all.Wait()
 	require.Zero(t, holds(t, rdb, "a"))
-}
-
-// The application has used up its connection pool; renewal has another.
-func TestRenewalWithAnExhaustedPool(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	const lease = 6 * time.Second
-	small := srv.Client(t, func(o *redis.Options) { o.PoolSize, o.MaxActiveConns = 1, 0 })
-	renewed := make(chan struct{}, 1000)
-	c := clientOn(t, small, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
-	held, hold := lock(t, t.Context(), c.NewLock("a"))
-	popped := make(chan error, 1)
-	go func() { popped <- small.BLPop(context.WithoutCancel(t.Context()), 0, "list").Err() }()
-	redistest.Eventually(t, "the only connection is blocked", func() bool {
-		for _, c := range srv.Clients(t, "normal") {
-			if c["flags"] == "b" {
-				return true
-			}
-		}
-		return false
-	})
-	start := time.Now()
-	for time.Since(start) < 2*lease {
-		awaitRenewals(t, renewed, 1)
-	}
-	require.NoError(t, held.Err())
-	require.NoError(t, rdb.LPush(t.Context(), "list", "x").Err())
-	require.NoError(t, <-popped)
-	require.NoError(t, hold.Unlock(held))
 }

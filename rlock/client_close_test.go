@@ -311,3 +311,42 @@ func TestCloseBehindTheRedisClient(t *testing.T) {
 	require.NoError(t, c.Close(ctx))
 	require.NoError(t, hold.Unlock(held))
 }
+
+// Close succeeds under a context that has ended, if nothing is held: a server that ends
+// because of a signal often has no other context.
+func TestCloseWithAnEndedContext(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	for name, use := range map[string]func(*rlock.Client){
+		"never used": func(*rlock.Client) {},
+		"unlocked": func(c *rlock.Client) {
+			held, hold := lock(t, t.Context(), c.NewLock("a"))
+			require.NoError(t, hold.Unlock(held))
+		},
+		"has listened": func(c *rlock.Client) {
+			held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("b"))
+			_, _, err := c.NewLock("b").TryLockFor(t.Context(), time.Second)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.NoError(t, hold.Unlock(held))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := rlock.New(srv.Client(t), nil)
+			require.NoError(t, err)
+			use(c)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			redistest.Eventually(t, "nothing is under way, and Close succeeds", func() bool { return c.Close(ctx) == nil })
+		})
+	}
+	t.Run("held", func(t *testing.T) {
+		c, err := rlock.New(srv.Client(t), nil)
+		require.NoError(t, err)
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, c.Close(ctx), context.Canceled)
+		_ = hold.Unlock(held)
+		require.NoError(t, closeSoon(c))
+	})
+}

@@ -1,0 +1,78 @@
+package rlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// late is a fake whose next grant is over when its answer is read, as by a process that has
+// stood still meanwhile.
+type late struct {
+	*fake
+	next bool
+}
+
+func (k *late) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o kind.Options) (kind.Answer, error) {
+	a, err := k.fake.Acquire(ctx, r, owner, lease, o)
+	if k.next {
+		k.next, a.Sent = false, time.Now().Add(-lease)
+	}
+	return a, err
+}
+
+// Whoever waits asks again if a grant came too late to be held, a reader too, who asks before
+// it queues; TryLock fails.
+func TestFakeTimeLateGrantIsAskedForAgain(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		redistest.Bubble(t, func(t *testing.T) {
+			c, l, f := newFake(t)
+			if reads {
+				l = c.NewRWLock("a").Reader()
+			}
+			k := &late{f, true}
+			l.use(k)
+			held, hold, err := l.Lock(t.Context())
+			require.NoError(t, err, "reads: %v", reads)
+			require.Len(t, f.calls("acquire"), 2)
+			require.NoError(t, hold.Unlock(held))
+			synctest.Wait() // the first has been released
+			k.next = true
+			_, _, err = l.TryLock(t.Context())
+			require.ErrorIs(t, err, errLate)
+		})
+	}
+}
+
+// The client closes while a waiter asks once more.
+func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		f.onAcquire = func(ctx context.Context, n int) (lua.Reply, error) {
+			if n > 1 {
+				return lua.Reply{}, hang(ctx)
+			}
+			return lua.Reply{TTL: time.Hour}, nil
+		}
+		errs := make(chan error, 1)
+		go func() {
+			_, _, err := l.Lock(t.Context())
+			errs <- err
+		}()
+		sleepLong(100 * time.Millisecond)
+		require.Len(t, f.calls("acquire"), 2)
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(t.Context()) }()
+		synctest.Wait()
+		require.Len(t, errs, 1)
+		require.ErrorIs(t, <-errs, ErrClosed)
+		require.NoError(t, <-closed)
+	})
+}

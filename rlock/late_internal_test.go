@@ -1,0 +1,172 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer time.Duration // when the acquire is answered after all; 0: never
+		want   []time.Duration
+	}{
+		"no answer":   {0, []time.Duration{100 * time.Millisecond, 10*time.Second + 100*time.Millisecond}},
+		"late answer": {1 * time.Second, []time.Duration{time.Second}},
+		"very late":   {3 * time.Second, []time.Duration{2 * time.Second, 3 * time.Second, 12 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				c, l, f := newFake(t)
+				f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) {
+					if tt.answer == 0 {
+						return lua.Reply{}, hang(ctx)
+					}
+					time.Sleep(tt.answer) // go-redis heeds no context
+					return lua.Reply{Acquired: true}, nil
+				}
+				cause := errors.New("enough")
+				ctx := deadline(t, 100*time.Millisecond, cause)
+				got, hold, err := l.Lock(ctx)
+				require.Equal(t, 100*time.Millisecond, time.Since(f.start))
+				require.Nil(t, hold)
+				require.Equal(t, ctx, got)
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, cause)
+
+				sleepLong(time.Minute)
+				require.Equal(t, tt.want, f.times("release"))
+				for _, r := range f.calls("release") {
+					require.Equal(t, f.calls("acquire")[0].owner, r.owner)
+				}
+				require.Zero(t, c.active.Load(), "the janitor has ended, too")
+			})
+		})
+	}
+}
+
+// A refused attempt leaves nothing on the server, unless it has taken a ticket: that is
+// taken back.
+func TestFakeTimeCleanUpOfARefusedAttempt(t *testing.T) {
+	for _, tickets := range []bool{true, false} {
+		t.Run(fmt.Sprint("tickets ", tickets), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				_, l, f := newFake(t)
+				refusal := lua.Reply{TTL: time.Hour}
+				if tickets {
+					refusal.Place = lua.Place{Time: 1, First: true}
+				}
+				f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+					if n == 1 { // asks without a ticket
+						return lua.Reply{TTL: time.Hour}, nil
+					}
+					return refusal, nil
+				}
+				_, _, err := l.TryLock(t.Context())
+				require.ErrorIs(t, err, ErrNotAcquired)
+				synctest.Wait()
+				require.Empty(t, f.calls("release"))
+				_, _, err = l.Lock(within(t, 10*time.Second))
+				require.ErrorIs(t, err, ErrNotAcquired)
+				require.NotErrorIs(t, err, ErrUnavailable)
+				sleepLong(time.Hour)
+				if tickets {
+					require.Equal(t, []time.Duration{10 * time.Second}, f.times("release"))
+					require.Equal(t, f.calls("acquire")[1].owner, f.calls("release")[0].owner)
+				} else {
+					require.Empty(t, f.calls("release"))
+				}
+			})
+		})
+	}
+}
+
+func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{}, errors.New("EOF") }
+		_, _, err := l.Lock(within(t, 100*time.Millisecond))
+		require.ErrorIs(t, err, ErrUnavailable)
+		sleepLong(time.Second)
+		require.Equal(t, []time.Duration{100 * time.Millisecond}, f.times("release"))
+		require.NoError(t, c.Close(t.Context()))
+		require.Equal(t, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond}, f.times("release"))
+	})
+}
+
+func (noRight) Error() string {
+	return "NOPERM this user has no permissions to access one of the keys used as arguments"
+}
+func (noRight) RedisError() {}
+
+// While Redis is silent, the goroutines of the clean-up do not grow with the
+// number of callers that left something behind.
+func TestFakeTimeCleanUpOfManyCallersIsBounded(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, _, f := newFake(t)
+		f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }
+		f.onRelease = func(ctx context.Context, _ int) (lua.Released, error) { return lua.Released{}, hang(ctx) }
+		before := redistest.Goroutines()
+		var all sync.WaitGroup
+		for range 1000 {
+			l := c.NewLock("a")
+			l.use(f)
+			all.Go(func() {
+				_, _, err := l.TryLock(within(t, 100*time.Millisecond))
+				assert.ErrorIs(t, err, ErrUnavailable)
+			})
+		}
+		all.Wait()
+		sleepLong(3 * time.Second) // the attempts to acquire have ended
+		require.Less(t, redistest.Goroutines()-before, 400)
+		f.mu.Lock()
+		f.onRelease = nil
+		f.mu.Unlock()
+		sleepLong(time.Minute)
+		require.Zero(t, c.active.Load(), "the janitor has ended")
+	})
+}
+
+// An attempt that was repeated is answered while Unlock waits for Redis. What it has
+// acquired is what Unlock releases: a second release would have told it that the lock
+// was lost.
+func TestFakeTimeLateAnswerDuringUnlock(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n == 1 {
+				time.Sleep(l.bound() * 3 / 2)
+			}
+			return lua.Reply{Acquired: true}, nil
+		}
+		f.onRelease = func(_ context.Context, n int) (lua.Released, error) {
+			time.Sleep(l.bound() * 3 / 4) // the late answer comes meanwhile
+			if n > 1 {
+				return lua.Released{}, lua.ErrNotOwner
+			}
+			return lua.Released{}, nil
+		}
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+		over := time.Since(f.start)
+		sleepLong(time.Hour)
+		at := f.times("release")
+		require.Greater(t, len(at), 1, "an attempt may have arrived after it")
+		for _, again := range at[1:] {
+			require.GreaterOrEqual(t, again, over)
+		}
+		require.Zero(t, c.active.Load())
+	})
+}

@@ -1,0 +1,77 @@
+package rlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/watchdog"
+)
+
+// The last hold of a lost grant may be a nested one that has failed: then it releases what
+// the server may still have.
+func TestFakeTimeLastHoldOfALostGrantFails(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		f.onCount = func(ctx context.Context, _ int) error { return hang(ctx) }
+		held, outer, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		failed := make(chan error, 1)
+		go func() { _, _, err := l.Lock(held); failed <- err }()
+		synctest.Wait()
+		outer.grant.lose(watchdog.ErrLapsed)
+		require.ErrorIs(t, outer.Unlock(t.Context()), ErrLeaseLost)
+		require.Error(t, <-failed)
+		time.Sleep(time.Second)
+		require.Len(t, f.calls("release"), 1)
+	})
+}
+
+func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		f.onCount = func(_ context.Context, n int) error {
+			if n == 1 {
+				time.Sleep(time.Second) // go-redis heeds no context
+			}
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(held, 100*time.Millisecond)
+		defer cancel()
+		_, inner, err := l.Lock(ctx)
+		require.Equal(t, 100*time.Millisecond, time.Since(f.start))
+		require.Nil(t, inner)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 1, l.HoldCount(held))
+		sleepLong(5 * time.Second)
+
+		counts := f.calls("count")
+		require.Equal(t, 2, counts[0].holds)
+		require.Equal(t, []time.Duration{0, 100 * time.Millisecond, time.Second}, f.times("count"), "once at once, once after the late answer")
+		require.Equal(t, 1, counts[1].holds)
+		require.Equal(t, 1, counts[2].holds)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// Under a context that does not end with the grant, the loss still ends the call.
+func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		f.renewals = hooked(t, renewing(nil))
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		f.onCount = func(ctx context.Context, _ int) error { return hang(ctx) }
+		_, _, err = l.Lock(context.WithoutCancel(held))
+		require.ErrorIs(t, err, ErrLeaseLost)
+		require.LessOrEqual(t, time.Since(f.start), 30*time.Second-302*time.Millisecond, "the end of the window")
+		require.ErrorIs(t, hold.Unlock(held), ErrLeaseLost)
+	})
+}
