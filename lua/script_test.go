@@ -1,9 +1,7 @@
 package lua_test
 
 import (
-	"context"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -88,71 +86,6 @@ func TestUnknownScript(t *testing.T) {
 			})
 		}
 	})
-}
-
-// The server forgets the script in the middle of a batch: those behind are sent
-// again, those before it are not.
-func TestUnknownScriptInBatch(t *testing.T) {
-	t.Parallel()
-	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
-		due := make([]lua.Renewal, 300)
-		want := make([]error, len(due))
-		for i := range due {
-			g := grant("me:1")
-			g.Key = "lock:" + string(rune('a'+i))
-			due[i] = lua.Renewal{Grant: g, Lease: 20 * time.Second}
-			switch i % 3 {
-			case 0:
-				put(t, rdb, g.Key, "me:1=1 10s")
-			case 1:
-				put(t, rdb, g.Key, "other:1=1 10s")
-				want[i] = lua.ErrNotOwner
-			case 2:
-				put(t, rdb, g.Key, "string")
-				want[i] = lua.ErrNotOwner
-			}
-		}
-		require.Equal(t, want, lua.Renew(t.Context(), rdb, due), "a server that does not know the script")
-		require.Equal(t, want, lua.Renew(t.Context(), rdb, due), "one that does")
-
-		var sent []int // commands by pipeline
-		plain := rdb.WithTimeout(10 * time.Second)
-		rdb.AddHook(redistest.Hook{Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			sent = append(sent, len(cmds))
-			if len(sent) > 1 {
-				return next(ctx, cmds)
-			}
-			_ = next(ctx, cmds[:100])
-			if err := plain.ScriptFlush(ctx).Err(); err != nil {
-				return err
-			}
-			return next(ctx, cmds[100:])
-		}})
-		require.Equal(t, want, lua.Renew(t.Context(), rdb, due))
-		require.Equal(t, []int{300, 200}, sent)
-		for i, d := range due {
-			if want[i] == nil {
-				require.Equal(t, "me:1=1 20s", show(t, rdb, d.Grant.Key))
-			}
-		}
-	})
-}
-
-func TestRenewNothing(t *testing.T) {
-	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-		require.Empty(t, lua.Renew(t.Context(), rdb, nil))
-	})
-}
-
-// A batch whose server is gone has an error for every lease.
-func TestRenewWithoutServer(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t, func(o *redis.Options) { o.DialerRetries = 1 })
-	s.Kill()
-	for _, err := range lua.Renew(t.Context(), rdb, make([]lua.Renewal, 3)) {
-		var dial *net.OpError
-		require.ErrorAs(t, err, &dial)
-	}
 }
 
 // want are the keys that a script should declare.

@@ -215,24 +215,6 @@ func TestRenewedAgainAfterAnOutage(t *testing.T) {
 	})
 }
 
-func TestWrongNumberOfResultsIsUnknown(t *testing.T) {
-	for _, n := range []int{0, 2} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				s := watchdog.New(func(context.Context, []watchdog.Renewal[string]) []error {
-					return make([]error, n)
-				}, watchdog.Options{})
-				defer s.Close(context.Background())
-				_, lost := dog{s, newFake(nil), t}.take("a", lease, false)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				lost.requireOne(t, lapse, watchdog.ErrLapsed)
-				require.ErrorContains(t, lost.errs[0], fmt.Sprintf("%d results for 1 renewals", n))
-			})
-		})
-	}
-}
-
 func TestRearm(t *testing.T) {
 	const long, longWindow = time.Minute, 59398 * time.Millisecond
 	const short = 3 * time.Second
