@@ -300,3 +300,15 @@ func TestStatsOfJoined(t *testing.T) {
 	require.Equal(t, int64(1), s.Losses[rlock.LossGone])
 	require.Zero(t, s.Renewals)
 }
+
+// The Unlock of what was joined has nothing to send, so it needs no time.
+func TestUnlockOfAJoinedHoldNeedsNoTime(t *testing.T) {
+	srv := newServer(t)
+	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+	mu := newClient(t, srv, &rlock.Options{UnlockTimeout: time.Nanosecond}).NewLock("a")
+	for range 20 {
+		joined, mine := join(t, t.Context(), mu, hold.Proof())
+		require.NoError(t, mine.Unlock(joined))
+	}
+	require.NoError(t, hold.Unlock(held))
+}

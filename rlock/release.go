@@ -32,6 +32,9 @@ func (g *grant) release(ctx context.Context) (err error) {
 		}
 	}()
 	g.entry.Stop()
+	if g.lock.joined { // its holder releases it
+		return nil
+	}
 	before := g.takeLeft(false) // by the request of an earlier waiter, say
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	meanwhile := g.takeLeft(true)
