@@ -149,7 +149,8 @@ public final class Peer {
         config.setLockWatchdogTimeout(watchdog);
         switch (topology) {
             case "standalone":
-                config.useSingleServer().setAddress("redis://" + address);
+                config.useSingleServer().setAddress("redis://" + address)
+                    .setSubscriptionTimeout(30_000); // eight JVMs that compile leave little of two cores
                 break;
             case "standalone-small":
                 config.setThreads(2).setNettyThreads(2);
