@@ -298,10 +298,7 @@ func TestCloseBehindTheRedisClient(t *testing.T) {
 	mine, own := lock(t, t.Context(), c.NewLock("a"))
 	waiting := make(chan error, 1)
 	go func() { waiting <- errOf(c.NewLock("b").Lock(t.Context())) }() // has a ticket
-	require.Eventually(t, func() bool {
-		s, err := holder.NewLock("b").Inspect(t.Context())
-		return err == nil && s.Waiters > 0
-	}, 5*time.Second, 10*time.Millisecond)
+	queued(t, srv, "b", 1)
 
 	require.NoError(t, rdb.Close())
 	require.ErrorIs(t, own.Unlock(mine), rlock.ErrUnavailable)

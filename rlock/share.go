@@ -37,11 +37,10 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 }
 
 // joinOrAsk joins the grant of another reader of this client. If there is none it waits for
-// the answer to the request of another reader, or asks itself. It does so as well when two
-// readers in a row have left before their answer: all that ask may have less time than the
-// server takes.
+// the answer to the request of another reader, or asks itself. It follows no third reader if two
+// have left before their answer: all that ask may have less time than the server takes.
 func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
-	for left := 0; ; left++ {
+	for followed := 0; ; followed++ {
 		if held, hold := l.join(ctx); hold != nil {
 			return held, hold, nil
 		}
@@ -63,7 +62,7 @@ func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.C
 			return held, hold, err
 		case wait.Err() != nil: // whatever the other's request has come to
 			return ctx, nil, l.givenUp(wait, nil)
-		case !call.left, left > 0: // the request failed for another reason than the other's context
+		case !call.left, followed > 0: // the request failed, not for the other's context, or others leave as well
 			return l.try(ctx, wait, p)
 		}
 	}

@@ -89,7 +89,7 @@ type job struct {
 	at      time.Time // not before
 	until   time.Time // then the lease has ended on its own
 	again   time.Time // if set, when to do it once more
-	redo    bool      // and at once, when what is done now is over: that may have been sent too early
+	redo    bool      // release again as soon as the release under way is answered: that may have been executed too early
 	soon    bool      // it is not to wait
 	tried   bool
 	refused int // how often, by a server that has something of the owner
@@ -269,8 +269,8 @@ func (j *Janitor) workOn(p *part) {
 // do makes one attempt. Its answer says in any case that nothing is left; no
 // answer puts the job back. So does a refusal, as of a user who has lost the right to
 // the key and may get it back, if it is likely that something is left; but it does not
-// count as one to be done soon, nor as trouble. Nothing can be sent any more by a client of
-// go-redis that its user has closed.
+// count as one to be done soon, nor as trouble. The job is dropped if its client of go-redis is
+// closed, because that sends nothing any more.
 func (j *Janitor) do(one *job) {
 	err := one.Release(context.Background())
 	o, final := j.Classify(err)
@@ -294,19 +294,7 @@ func (j *Janitor) do(one *job) {
 		heap.Push(&p.due, one)
 		one.hurry(false)
 	case o == request.Answered || final:
-		if redo {
-			one.at = now
-			heap.Push(&p.due, one)
-			one.hurry(true)
-			break
-		}
-		if one.again.IsZero() {
-			j.drop(one)
-			break
-		}
-		one.at, one.again, one.tried = one.again, time.Time{}, false
-		heap.Push(&p.due, one)
-		one.hurry(!one.at.After(now))
+		j.released(one, now, redo)
 	default:
 		if !now.Before(p.retry) { // of several at once, one counts
 			p.retry = now.Add(min(request.BackOff(p.trouble), maxRetry))
@@ -318,8 +306,25 @@ func (j *Janitor) do(one *job) {
 	j.arrange()
 }
 
-// closed tells whether a request could not be made because its client of go-redis is
-// closed. The error of several servers says that of none.
+// released sees to what is still to be done for an owner after a release that was answered. mu
+// is held.
+func (j *Janitor) released(one *job, now time.Time, redo bool) {
+	switch {
+	case redo:
+		one.at = now
+	case one.again.IsZero():
+		j.drop(one)
+		return
+	default:
+		one.at, one.again, one.tried = one.again, time.Time{}, false
+	}
+	heap.Push(&one.part.due, one)
+	one.hurry(!one.at.After(now))
+}
+
+// closed reports whether a request was not sent because its client of go-redis is closed. It does
+// not look into errors of several servers, as errors.Is does: not all of their clients need be
+// closed.
 func closed(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if err == redis.ErrClosed {

@@ -12,8 +12,8 @@ type Alone struct {
 	Bound      time.Duration   // how long the request may take
 	Stop       <-chan struct{} // ends the wait as ctx does; may be nil
 
-	// Watch, if set, may call end before, to end the context of the request, own. The timer
-	// that it returns is stopped when the request is over.
+	// Watch, if set, is called at the beginning with the context of the request, own, and may
+	// end that early by end. The timer that it returns is stopped when the request is over.
 	Watch func(own context.Context, end func()) *time.Timer
 }
 
