@@ -83,9 +83,9 @@ func (l *Lock) Name() string { return l.name }
 // [ErrClosed] or [ErrInvalidOption]. The context's own error is matched as well. Lock
 // returns soon after ctx ends, also while Redis is silent.
 //
-// An uncontended Lock, and a nested one, is one round trip. While calls wait, their
-// client asks every 5 s, and when the holder's TTL ends; they are told by message when
-// the lock is theirs.
+// An uncontended Lock, and a nested one, is one round trip; nested ones that are made at the
+// same time share one, or two. While calls wait, their client asks every 5 s, and when the
+// holder's TTL ends; they are told by message when the lock is theirs.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return l.lock(ctx, ctx)
 }

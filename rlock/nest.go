@@ -62,6 +62,7 @@ func (g *grant) add(h *Hold) error {
 		h.parent.children++
 	}
 	g.put(h)
+	g.changes++
 	g.longest = max(g.longest, h.lease)
 	return nil
 }
@@ -77,6 +78,7 @@ func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 		return left, false, &lockError{g.lock.name, ErrNotHeld, nil}
 	}
 	h.unlocked = true
+	g.changes++
 	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
 	if !h.shared {
 		g.exclusives.Add(-1)
@@ -126,19 +128,26 @@ type counting struct {
 	// grant.mu.
 	turn       chan struct{}
 	correcting bool // a correction is to be made, and has not read the count yet; guarded by grant.mu
+
+	// How often the holds have changed, or the server may have been told too little, and how
+	// many of these changes it has certainly been told of. Guarded by grant.mu.
+	changes, told int
 }
 
 // setCount sets the hold count on the server to the number of live holds, and the lease to
-// the longest that they ask for.
+// the longest that they ask for. One request at a time does that, for all that have changed
+// the holds before it is sent.
 func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	p.Since = time.Now()
+	mine := g.changed()
 	done, err := g.takeTurn(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer done()
-	n, lease, fixed, ok := g.wanted()
+	t, ok := g.total(mine)
 	if !ok {
+		g.check()
 		return g.lossOrNil()
 	}
 	if g.lock.retains != nil {
@@ -146,21 +155,22 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	}
 	p.Total = min(p.Total, g.entry.Until().Sub(p.Since))
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
-		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, lease, n)
+		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, t.lease, t.count)
 	}, func(struct{}, error) { g.correct() })
 	if a.Doubt || a.Open {
 		g.countUnknown.Store(true)
 	}
 	switch {
 	case a.Err == nil:
-		g.entry.Rearm(a.Sent, lease, fixed)
-		if n.Exclusive == 0 && !g.lock.shared {
+		g.entry.Rearm(a.Sent, t.lease, t.fixed)
+		g.counted(t)
+		if t.count.Exclusive == 0 && !g.lock.shared {
 			g.lock.queues.yielded(g)
 		}
 	case errors.Is(a.Err, lua.ErrNotOwner):
 		g.lose(errGone)
 	default:
-		g.entry.Rearm(time.Time{}, lease, fixed) // renew as the live holds ask, but trust no later end of the window
+		g.entry.Rearm(time.Time{}, t.lease, t.fixed) // renew as the live holds ask, but trust no later end of the window
 	}
 	if g.check() {
 		return a.Err
@@ -207,25 +217,51 @@ func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ 
 	return nil, g.lock.failed(errCounting)
 }
 
-// wanted returns the count and the lease that the server should have. ok is false if there is
-// nothing to set: also for a grant that was joined, whose count is the holder's.
-func (g *grant) wanted() (n kind.Count, lease time.Duration, fixed, ok bool) {
+// total is what the live holds of a grant add up to.
+type total struct {
+	count   kind.Count
+	lease   time.Duration // the longest
+	fixed   bool          // none of them has it renewed
+	changes int           // of the holds until then
+}
+
+// total returns what the server should be told after so many changes. ok is false if that is
+// nothing: it knows of them by now, or the grant was joined, so that its count is the holder's.
+func (g *grant) total(changes int) (t total, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.told >= changes {
+		return t, false
+	}
 	g.correcting = false
 	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // a grant that was passed on has no hold before it is taken
-		return n, 0, false, false
+		return t, false
 	}
-	n.Exclusive = int(g.exclusives.Load())
-	n.Shared = len(g.holds) - n.Exclusive
-	fixed = true
+	t.changes = g.changes
+	t.count.Exclusive = int(g.exclusives.Load())
+	t.count.Shared = len(g.holds) - t.count.Exclusive
+	t.fixed = true
 	for _, h := range g.holds {
-		lease, fixed = max(lease, h.lease), fixed && h.fixed
+		t.lease, t.fixed = max(t.lease, h.lease), t.fixed && h.fixed
 	}
 	if g.proven.Load() { // others may rely on the lease that the proof states
-		lease = max(lease, g.lock.lease)
+		t.lease = max(t.lease, g.lock.lease)
 	}
-	return n, lease, fixed, true
+	return t, true
+}
+
+// changed returns how often the holds have changed until now.
+func (g *grant) changed() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.changes
+}
+
+// counted notes that the server has been told.
+func (g *grant) counted(t total) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.told = max(g.told, t.changes)
 }
 
 // correct sets the count in the background, after a request whose caller has left may have set
@@ -234,6 +270,7 @@ func (g *grant) correct() {
 	g.mu.Lock()
 	idle := !g.correcting
 	g.correcting = true
+	g.changes++
 	g.mu.Unlock()
 	if idle {
 		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.retry(g.lock.lease)) })

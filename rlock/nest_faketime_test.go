@@ -158,3 +158,39 @@ func TestFakeTimeUnlockIsBoundedInACrowd(t *testing.T) {
 		})
 	}
 }
+
+// Nested calls that are made at the same time share a request about the hold count, and so do
+// their Unlocks: none waits for those before it one after the other.
+func TestFakeTimeNestedCallsShareARequest(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		const calls, late = 50, 150 * time.Millisecond
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a")
+		held, hold := lock(t, t.Context(), mu)
+		_, inner := lock(t, held, mu) // teaches the server the script
+		require.NoError(t, inner.Unlock(held))
+		before := len(f.scripts("count"))
+		f.late.Store(int64(late))
+		var all sync.WaitGroup
+		nested := make([]*rlock.Hold, calls)
+		began := time.Now()
+		for i := range nested {
+			all.Go(func() {
+				_, h, err := mu.Lock(held)
+				assert.NoError(t, err)
+				nested[i] = h
+			})
+		}
+		all.Wait()
+		assert.LessOrEqual(t, time.Since(began), 2*late)
+		assert.Equal(t, strconv.Itoa(calls+1), f.HGet("a", hold.Owner()))
+		for _, h := range nested {
+			all.Go(func() { assert.NoError(t, h.Unlock(held)) })
+		}
+		all.Wait()
+		assert.LessOrEqual(t, time.Since(began), 4*late)
+		assert.Equal(t, "1", f.HGet("a", hold.Owner()))
+		assert.LessOrEqual(t, len(f.scripts("count"))-before, 4)
+		assert.NoError(t, hold.Unlock(held))
+	})
+}

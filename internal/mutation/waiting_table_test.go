@@ -244,6 +244,21 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeUnlockIsBoundedInACrowd", quick,
 	},
 	{
+		"a nested call relies on a request that was made before it", "rlock/nest.go",
+		"if g.told >= changes {", "if g.told > 0 {",
+		"rlock", "TestNestedDepth", quick,
+	},
+	{
+		"nested calls ask one after the other", "rlock/nest.go",
+		"if g.told >= changes {", "if false {",
+		"rlock", "TestFakeTimeNestedCallsShareARequest", quick,
+	},
+	{
+		"a stale hold count that arrives late stays", "rlock/nest.go",
+		"	g.correcting = true\n	g.changes++\n", "	g.correcting = true\n",
+		"rlock", "TestFakeTimeCancelledNestedLockIsCorrected", quick,
+	},
+	{
 		"a nested TryLock waits for others without a bound", "rlock/nest.go",
 		"if p.Once {", "if false {",
 		"rlock", "TestFakeTimeNestedTryLockIsBounded", quick,
