@@ -12,9 +12,10 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// step is what a waiter does next: it takes a grant, asks the server, or sleeps.
+// step is what a waiter does next: it takes a grant, gives up, asks the server, or sleeps.
 type step struct {
 	grant  *grant
+	err    error
 	ask    bool
 	sleep  time.Duration
 	behind *grant // while it sleeps: the grant of its own client that it waits for
@@ -60,8 +61,8 @@ func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Con
 func (w *waiter) contend(wait context.Context) (*grant, error) {
 	for {
 		switch s := w.next(); {
-		case s.grant != nil:
-			return s.grant, nil
+		case s.grant != nil, s.err != nil:
+			return s.grant, s.err
 		case s.ask:
 			if g, err := w.ask(wait); g != nil || err != nil {
 				return g, err
@@ -82,7 +83,7 @@ func (w *waiter) next() step {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	if w.state != waitAsking { // as it is if nobody was there when it came
-		if s := w.takeOrSleep(); s.grant != nil || s.sleep > 0 {
+		if s := w.takeOrSleep(); s.grant != nil || s.err != nil || s.sleep > 0 {
 			return s
 		}
 	}
@@ -106,6 +107,9 @@ func (w *waiter) takeOrSleep() step {
 		if g := w.granted(time.Now()); g != nil {
 			return step{grant: g}
 		}
+	}
+	if w.unanswered() && !w.lock.order.contends(w) { // who contends learns it from its own request
+		return step{err: w.lock.failed(w.queue.trouble)}
 	}
 	return step{sleep: w.sleepFor(mine), behind: mine}
 }
@@ -186,11 +190,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	// The time without an answer counts from the first failure of any waiter, but not from
-	// before this one came. So all give up together, not one after the other.
-	if p.Since, p.Trouble = q.since, q.trouble; !p.Since.IsZero() && p.Since.Before(w.since) {
-		p.Since = w.since
-	}
+	p.Since, p.Trouble = w.silentSince(), q.trouble
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
 	}
@@ -221,7 +221,30 @@ func (w *waiter) asked(err error) time.Time {
 		q.since, q.refusal = time.Now(), nil
 	}
 	q.trouble = err
+	for other := range q.waiters.all() {
+		if other.unanswered() {
+			other.wakeUp()
+		}
+	}
 	return q.newest
+}
+
+// silentSince returns since when the waiter has had no answer while requests have failed:
+// since the first failure of any waiter, but not from before this one came. So all give up
+// together, not one after the other. It is zero if the newest request was answered.
+// queues.mu is held.
+func (w *waiter) silentSince() time.Time {
+	if since := w.queue.since; since.IsZero() || since.After(w.since) {
+		return since
+	}
+	return w.since
+}
+
+// unanswered reports whether the waiter has had no answer for as long as it waits for one.
+// queues.mu is held.
+func (w *waiter) unanswered() bool {
+	since := w.silentSince()
+	return !since.IsZero() && time.Since(since) >= w.lock.retries.Total
 }
 
 // answered notes that the server has answered a request that was sent at sent, which may be

@@ -354,3 +354,33 @@ func answerAfterAHandOff(t *testing.T, free bool) {
 	time.Sleep(time.Second)
 	require.False(t, f.Exists("a"), "it stays for a lease")
 }
+
+// A waiter gives up when nobody has got an answer for as long as its own lease, also behind
+// one that waits for longer.
+func TestFakeTimeSilenceIsAsLongAsTheOwnLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		f.deafUp.Store(true)
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			_, _, err := c.NewLock("a", longLease).Lock(ctx)
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		for lease, bound := range map[time.Duration]time.Duration{time.Second: 5 * time.Second, 30 * time.Second: 30 * time.Second, time.Minute: time.Minute} {
+			all.Go(func() {
+				_, _, err := c.NewLock("a", rlock.WithLeaseTime(lease)).Lock(t.Context())
+				assert.ErrorIs(t, err, rlock.ErrUnavailable)
+				assert.ErrorContains(t, err, "no answer in time")
+				assert.GreaterOrEqual(t, f.now(), bound)
+				assert.LessOrEqual(t, f.now(), bound+5*time.Second, "a single attempt that was under way, and a pause")
+			})
+		}
+		time.Sleep(2 * time.Minute)
+		leave()
+		all.Wait()
+		f.heal()
+	})
+}

@@ -76,8 +76,7 @@ func (l *Lock) Name() string { return l.name }
 // On an error nothing is held and the context passed in comes back:
 // [ErrNotAcquired] if ctx ended while somebody else held the lock, or before;
 // [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended, or
-// none to any waiter of this client for as long as the lease of the first of them lasts
-// (at least 5 s), as that one asks for all;
+// none to any waiter of this client for as long as the lease lasts (at least 5 s);
 // [ErrLeaseLost] under the context of a lost grant; [ErrUpgrade] for a writer under the
 // context of a reader; [ErrNotReplicated] of a lock [WithReplicas]; [ErrKeyConflict],
 // [ErrClosed] or [ErrInvalidOption]. The context's own error is matched as well. Lock

@@ -249,6 +249,11 @@ var ofWaiting = []mutation{
 		"rlock", "TestNestedDepth", quick,
 	},
 	{
+		"a short lease waits for an answer as long as the lease before it", "rlock/contend.go",
+		"		if other.unanswered() {", "		if false {",
+		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
+	},
+	{
 		"nested calls ask one after the other", "rlock/nest.go",
 		"if g.told >= changes {", "if false {",
 		"rlock", "TestFakeTimeNestedCallsShareARequest", quick,
