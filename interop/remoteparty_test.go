@@ -96,7 +96,7 @@ func (a *remoteActor) holdCount() (int, error) {
 	return n, errors.Join(err, got.err)
 }
 
-// asleep tells whether a thread in Java waits for a message, so that it will not miss one.
+// asleep reports whether a thread in Java waits for a message, so that it will not miss one.
 func (a *remoteActor) asleep() (bool, error) {
 	got := a.party.process.call(a.party.client, "asleep", a.id)
 	return got.value == "true", got.err

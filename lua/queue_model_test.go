@@ -48,7 +48,7 @@ func (m *queueModel) settle(asker string) {
 	m.record = ""
 }
 
-// serve passes the lock on, up to the asker, and tells whether that one's turn is come.
+// serve passes the lock on, up to the asker, and reports whether it is that one's turn.
 func (m *queueModel) serve(shared bool, own, asker string) bool {
 	for len(m.tickets) > 0 && m.tickets[0].owner != asker {
 		t := m.tickets[0]

@@ -37,7 +37,7 @@ func onEveryProtocol(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 // detector the embedded server may need seconds for a batch.
 func patient(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute }
 
-// says tells whether the server has answered with this code. Redis 6.2 says first
+// says reports whether the server has answered with this code. Redis 6.2 says first
 // where in the script that was.
 func says(err error, code string) bool {
 	return err != nil && (strings.HasPrefix(err.Error(), code+" ") || strings.Contains(err.Error(), ": -"+code+" "))

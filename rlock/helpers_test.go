@@ -92,10 +92,10 @@ func lockKeys(tb testing.TB, rdb redis.UniversalClient) []string {
 	return slices.DeleteFunc(keys, isRecord)
 }
 
-// isRecord tells whether a key is that of a record, or of the list of records.
+// isRecord reports whether a key is that of a record, or of the list of records.
 func isRecord(key string) bool { return strings.HasPrefix(key, "rlock_client") }
 
-// isProbe tells whether a command is one of those that clients send now and then, to find
+// isProbe reports whether a command is one of those that clients send now and then, to find
 // out whether their subscription is sound.
 func isProbe(c redistest.Command) bool {
 	name := strings.ToLower(c.Args[0])

@@ -29,7 +29,7 @@ type modelHold struct {
 	ended  bool // the context; it never comes back
 }
 
-// under tells whether h, or a hold taken under it, is live.
+// under reports whether h, or a hold taken under it, is live.
 func (m *nestedModel) under(h *modelHold) bool {
 	if h.live {
 		return true

@@ -90,7 +90,7 @@ func (all servers) free(tb testing.TB) {
 	}
 }
 
-// inTime tells whether a call has had its answers, as one on a busy machine may not. Any
+// inTime reports whether a call has had its answers, as one on a busy machine may not. Any
 // other error fails the test.
 func inTime(t *testing.T, err error) bool {
 	t.Helper()

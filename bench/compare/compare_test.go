@@ -55,7 +55,7 @@ func play(t *testing.T, scenarios []bench.Scenario) *bench.Report {
 	return report
 }
 
-// ofPeers tells whether there are problems, and all are of other libraries.
+// ofPeers reports whether there are problems, and all are of other libraries.
 func ofPeers(problems []string) bool {
 	for _, p := range problems {
 		for _, own := range bench.Contenders() {

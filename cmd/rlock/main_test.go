@@ -194,7 +194,7 @@ func (f *fixture) awaitWaiter(name string) {
 	redistest.Eventually(f.t, "somebody waits for "+name, func() bool { return f.state(name).Waiters == 1 })
 }
 
-// alive tells whether a process runs: a zombie does not.
+// alive reports whether a process runs: a zombie does not.
 func alive(t *testing.T, pid string) bool {
 	t.Helper()
 	return !strings.Contains("ZX", condition(pid))

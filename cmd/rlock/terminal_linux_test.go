@@ -134,7 +134,7 @@ func TestSuspendAndResume(t *testing.T) {
 	s.resumes()
 }
 
-// stands tells whether a process was stopped by a signal.
+// stands reports whether a process was stopped by a signal.
 func stands(t *testing.T, pid string) bool {
 	t.Helper()
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")

@@ -65,7 +65,7 @@ func (l *line) take(takes, full time.Duration) {
 
 var errBad = errors.New("bad")
 
-// asked tells whether the server was sent a command of that name.
+// asked reports whether the server was sent a command of that name.
 func (l *line) asked(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -79,7 +79,7 @@ func (s server) origin() string {
 	return "the package " + s.deb.name + " of " + s.deb.suite
 }
 
-// runs tells whether the binary is there, and of the expected version. A package of
+// runs reports whether the binary is there, and of the expected version. A package of
 // Debian may be a newer one of the same series. Valkey 7.2 does not give its name.
 func (s server) runs(path string) bool {
 	out, err := exec.Command(path, "--version").Output()
