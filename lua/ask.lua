@@ -11,9 +11,10 @@
 -- spare     with a counter: how many tokens to reserve behind that of the owner
 --
 -- reply     as that of try.lua, but
---           {0, pttl, holder, time, first, new}  refused; the server's clock in
+--           {0, pttl, holder, time, first, new, length}  refused; the server's clock in
 --                           microseconds; first 1 if no ticket is before the owner's; new 1
---                           if it had none, -1 if it has none now: the server has no memory left
+--                           if it had none, -1 if it has none now: the server has no memory
+--                           left; so many others were in the queue, or a few more
 local function ask(key, queue, counter, lease, owner, commands, claim, how, spare)
     local ttl, holder, held = redis.call('pttl', key), '', nil
     if ttl ~= -2 then -- which says that the key does not exist
@@ -66,5 +67,5 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
         wake(queue, commands, place, client(owner))
     end
     recall(key, holder, held) -- behind the ticket, to which the lock then goes
-    return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new}
+    return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new, length}
 end

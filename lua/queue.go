@@ -62,6 +62,7 @@ type Place struct {
 	First bool  // no ticket is before its own
 	New   bool  // it had none before
 	None  bool  // it has none: it wants none, or the server has no memory left
+	Queue int64 // how many tickets there are, about
 }
 
 // Held reports whether the owner has a ticket.
@@ -96,7 +97,7 @@ func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, 
 	}
 	reply, err := answer.granted(fenced)
 	if !answer.done {
-		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: answer.int(5) == 1, None: answer.int(5) < 0 || !waits}
+		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: answer.int(5) == 1, None: answer.int(5) < 0 || !waits, Queue: answer.int(6)}
 	}
 	return reply, err
 }

@@ -13,6 +13,8 @@ type channel struct {
 	timer *time.Timer  // holds on to a channel that lingers or was refused; else nil
 	heard atomic.Int64 // messages; read without mu
 
+	silence time.Duration // see Hub.AllowSilence; 0: an interval
+
 	waiters       map[*Waiter]struct{}       // nil if there never was one
 	subscriptions map[*Subscription]struct{} // likewise
 

@@ -38,7 +38,7 @@ type activity struct {
 	began   time.Time
 	heard   atomic.Int64  // time of the last event, as a duration since began
 	reading atomic.Bool   // receive waits for an event
-	stirs   chan struct{} // capacity 1; tells watch that somebody begins to wait
+	stirs   chan struct{} // capacity 1; has watch look, because somebody begins to wait, say
 
 	// Guarded by hub.mu.
 	stirred time.Duration // when somebody began to wait, since began

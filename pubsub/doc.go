@@ -40,15 +40,16 @@
 //
 // While somebody waits, silence does not mean that the connection works. After
 // an interval of 500 ms without traffic it probes: it publishes a message to
-// itself through the command client. The longer everybody has been waiting, the
-// longer is that time: a quarter of the wait, up to 4 intervals, which are also the
-// longest without a probe on a connection with traffic. There are four things to
-// find out.
+// itself through the command client. [Hub.AllowSilence] makes that time shorter or
+// longer. The longer everybody has been waiting, the longer it is: a quarter of the
+// wait, up to 4 intervals, which are also the longest without a probe on a connection
+// with traffic. There are four things to find out.
 //
 //	nobody received the probe  commands go to another server, as after a
 //	                           failover: the connection is given up at once
-//	it was received, and does  the connection is "deaf": it is given up 2 intervals
-//	not arrive                 after the answer, of which the second has a probe more
+//	it was received, and does  the connection is "deaf": it is probed again half an
+//	not arrive                 interval after the answer, and given up after one and
+//	                           a half
 //	another server is in       so says a map of the cluster that is loaded anew
 //	charge                     for the first two probes of a connection, twice
 //	                           per interval while one is unanswered for longer
@@ -62,10 +63,10 @@
 // up. While a server cannot be reached, the question who is in charge is asked as
 // often.
 //
-// A wait costs two commands in each of its first two
+// Unless another silence is allowed, a wait costs two commands in each of its first two
 // seconds, 20 in its first 30, and one in 2 s after that: a thousand clients that
 // wait send 500 in a second. In return a caller that has just begun to wait is woken
-// 1 to 1.5 s after its connection became deaf, and 0.5 s after the command client
+// 0.75 to 1.25 s after its connection became deaf, and 0.5 s after the command client
 // knows of another master; a caller that has waited for long, up to 1.5 s later.
 // (Probes every 500 ms for ever would cost four times as much, and save a caller
 // that has waited for 8 s or more 0.75 s on average.) If the former master is

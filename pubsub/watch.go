@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,8 +10,8 @@ import (
 const (
 	patience  = 8 // intervals without an answer until a connection is given up
 	maxProbes = 3 // in that time: after 1, 2 and 4 of them
-	deafness  = 2 // intervals after the answer to a probe in which it must be heard
-	reprobe   = 4 // intervals until the next probe, whatever is heard
+	deafness  = 3 // half intervals after the answer to a probe in which it must be heard
+	reprobe   = 4 // intervals until the next probe, whatever is heard and however long silence is allowed
 	calm      = 4 // the part of its time that a wait may lose because probes have become rarer
 	inquiries = 2 // per interval, about who is in charge in place of a server that is silent
 	samples   = 8 // channels, by which to tell
@@ -53,6 +54,7 @@ type sight struct {
 	echoed     time.Duration // the first answer to a probe that nothing was heard after; 0 if there is none
 	unanswered time.Duration // how long the oldest request has been waiting for its answer
 	awaited    bool          // somebody waits for a message
+	silence    time.Duration // how long they can do without a sign that the connection works
 	reading    bool          // and nobody is busy with one that has come
 }
 
@@ -66,8 +68,10 @@ func (c *conn) look() sight {
 	}
 	s.echoed = c.echo.at
 	for _, ch := range c.node.channels {
-		if s.awaited = ch.occupied(); s.awaited {
-			break
+		if ch.occupied() {
+			if d := cmp.Or(ch.silence, c.hub.opts.probe); !s.awaited || d < s.silence {
+				s.awaited, s.silence = true, d
+			}
 		}
 	}
 	if len(c.pending) > 0 {
@@ -118,23 +122,28 @@ func (v *vigil) step(s sight) action {
 // for that.
 func (v *vigil) question(s sight) action {
 	var a action
-	if v.probes < 2 || v.unheard > 0 || s.now-v.inquired >= patience*v.interval {
+	if v.probes < 2 || v.doubtful(s) || s.now-v.inquired >= patience*v.interval {
 		a.inquire, v.inquired = true, s.now
 	}
-	if v.unheard == 0 || s.now >= v.due {
+	if v.due <= s.now || v.unheard == 0 || v.unheard == 1 && s.echoed > 0 && s.now >= s.echoed+v.interval/2 {
 		a.probe = true
 		v.probed, v.due = s.now, s.now+v.interval<<min(v.unheard, maxProbes-1)
 		v.probes++
 		v.unheard++
 	}
 	a.sleep = v.interval / inquiries
-	if v.unheard == 1 && s.heard > 0 { // nothing is wrong yet
-		a.sleep = v.interval
+	if v.unheard == 1 { // nothing is wrong yet
+		a.sleep = min(a.sleep, s.silence)
 	}
 	if s.echoed > 0 {
 		a.sleep = max(min(a.sleep, v.deaf(s)-s.now), 1)
 	}
 	return a
+}
+
+// doubtful reports whether a probe was not heard for an interval, or was repeated before that.
+func (v *vigil) doubtful(s sight) bool {
+	return v.unheard > 1 || v.unheard == 1 && s.now >= v.due
 }
 
 // verdict says why the connection is silent, nil if it is not, as far as is known.
@@ -153,13 +162,30 @@ func (v *vigil) verdict(s sight) error {
 
 // deaf is when a probe that the server has answered should have been heard.
 func (v *vigil) deaf(s sight) time.Duration {
-	return max(s.echoed, v.woke) + deafness*v.interval
+	return max(s.echoed, v.woke) + deafness*v.interval/2
 }
 
 // pace is how long a connection may be silent before it is probed: the longer,
 // the longer everybody has been waiting on it.
 func (v *vigil) pace(s sight) time.Duration {
-	return min(max((s.now-s.stirred)/calm, v.interval), reprobe*v.interval)
+	return min(max((s.now-s.stirred)/calm, s.silence), reprobe*v.interval)
+}
+
+// AllowSilence says how long those who listen to a channel can do without a sign that its
+// connection works, before the hub probes that: longer if many clients wait for the same thing,
+// which would all send probes. Those of other channels on the connection may have it probed
+// earlier. It is 500 ms if nothing is said; nothing is kept of a channel that nobody wants.
+func (h *Hub) AllowSilence(channel string, d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ch := h.channels[channel]
+	if ch == nil {
+		return
+	}
+	shorter := d < cmp.Or(ch.silence, h.opts.probe)
+	if ch.silence = d; shorter && ch.node != nil && ch.node.conn != nil {
+		ch.node.conn.lookNow()
+	}
 }
 
 // stir notes that somebody begins to wait on the channel, and has its connection
@@ -171,12 +197,17 @@ func (ch *channel) stir() {
 	c := ch.node.conn
 	now := time.Since(c.began)
 	if now-c.stirred > c.hub.opts.probe {
-		select {
-		case c.stirs <- struct{}{}:
-		default:
-		}
+		c.lookNow()
 	}
 	c.stirred = now
+}
+
+// lookNow has watch look at once. hub.mu is held.
+func (c *conn) lookNow() {
+	select {
+	case c.stirs <- struct{}{}:
+	default:
+	}
 }
 
 // probe finds out whether this is still the right server, as far as is known, and

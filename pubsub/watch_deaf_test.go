@@ -16,19 +16,25 @@ import (
 )
 
 // The server says that it has sent a message, and it does not arrive: the connection
-// is given up two intervals after the first probe of which that is true.
+// is given up one and a half intervals after the first probe of which that is true.
 func TestDeafConnectionIsReplaced(t *testing.T) {
-	for _, test := range []struct{ age, limit time.Duration }{
-		{100 * time.Millisecond, 1500 * time.Millisecond},
-		{1800 * time.Millisecond, 1500 * time.Millisecond},
-		{4200 * time.Millisecond, 2200 * time.Millisecond},
-		{20 * time.Second, 3 * time.Second},
-		{20*time.Minute + 900*time.Millisecond, 3 * time.Second},
+	for _, test := range []struct{ age, silence, limit time.Duration }{
+		{100 * time.Millisecond, 0, 1250 * time.Millisecond},
+		{1800 * time.Millisecond, 0, 1250 * time.Millisecond},
+		{4200 * time.Millisecond, 0, 1950 * time.Millisecond},
+		{20 * time.Second, 0, 2750 * time.Millisecond},
+		{20*time.Minute + 900*time.Millisecond, 0, 2750 * time.Millisecond},
+		{100 * time.Millisecond, 200 * time.Millisecond, 950 * time.Millisecond},
+		{777 * time.Millisecond, 200 * time.Millisecond, 1000 * time.Millisecond},
+		{20 * time.Second, 200 * time.Millisecond, 2750 * time.Millisecond},
+		{100 * time.Millisecond, 1500 * time.Millisecond, 2250 * time.Millisecond},
+		{100 * time.Millisecond, time.Minute, 2750 * time.Millisecond},
 	} {
-		bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+		hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
 			s.set(func() { s.counts = true })
-			w := join("a")
-			assert.True(t, awake(w))
+			w := h.Join("a")
+			h.AllowSilence("a", test.silence)
+			<-w.C()
 			time.Sleep(test.age)
 			old := s.conn()
 			s.set(func() { old.deaf = true })
@@ -36,13 +42,36 @@ func TestDeafConnectionIsReplaced(t *testing.T) {
 			<-w.C()
 			took := time.Since(start)
 			assert.False(t, w.Live())
-			assert.GreaterOrEqual(t, took, time.Second, "after %v", test.age)
-			assert.LessOrEqual(t, took, test.limit, "after %v", test.age)
+			assert.GreaterOrEqual(t, took, 750*time.Millisecond, "%v", test)
+			assert.LessOrEqual(t, took, test.limit, "%v", test)
 			time.Sleep(20 * time.Millisecond)
 			synctest.Wait()
 			assert.True(t, w.Live())
 		})
 	}
+}
+
+// The shortest silence counts that is allowed on a connection, of those channels that somebody
+// listens to, and from when it is allowed on.
+func TestSilenceOfSeveralChannels(t *testing.T) {
+	hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
+		probes := func(d time.Duration) int {
+			before := s.conn().probes()
+			time.Sleep(d)
+			return s.conn().probes() - before
+		}
+		patient, hasty := h.Join("patient"), h.Join("hasty")
+		<-patient.C()
+		<-hasty.C()
+		h.AllowSilence("nobody", time.Millisecond)
+		h.AllowSilence("patient", 2*time.Second)
+		h.AllowSilence("hasty", 2*time.Second)
+		probes(2100 * time.Millisecond)
+		assert.LessOrEqual(t, probes(1700*time.Millisecond), 1)
+		_ = h.Join("hasty")
+		h.AllowSilence("hasty", 100*time.Millisecond)
+		assert.GreaterOrEqual(t, probes(390*time.Millisecond), 3)
+	})
 }
 
 // Whoever begins to wait is served as on a young connection.
@@ -61,7 +90,7 @@ func TestNewWaiterIsToldOfADeafConnectionSoon(t *testing.T) {
 				s.set(func() { s.conns[len(s.conns)-1].deaf = true })
 				live := join(h, "a")
 				assert.True(t, live(), "as far as is known")
-				time.Sleep(1520 * time.Millisecond)
+				time.Sleep(1270 * time.Millisecond)
 				synctest.Wait()
 				assert.Len(t, s.dialled(), i+2, "replaced")
 				assert.True(t, live())
@@ -74,7 +103,7 @@ func TestNewWaiterIsToldOfADeafConnectionSoon(t *testing.T) {
 // comes late.
 func TestSlowServerIsNotDeaf(t *testing.T) {
 	for _, slow := range []time.Duration{50, 200, 400, 900, 1500, 2500} {
-		for _, late := range []time.Duration{0, 300, 900} {
+		for _, late := range []time.Duration{0, 300, 700} {
 			bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
 				w := join("a")
 				assert.True(t, awake(w))
@@ -97,21 +126,27 @@ func TestSlowServerIsNotDeaf(t *testing.T) {
 	}
 }
 
-// A wait costs two probes in a second while it is young, and in the end one in two
-// seconds.
+// A wait costs as many probes as the silence allows that its listener can do without, but at
+// most one in two seconds in the end.
 func TestPriceOfAWait(t *testing.T) {
 	for _, test := range []struct {
-		after time.Duration
-		most  int
+		silence, after time.Duration
+		most           int
 	}{
-		{2 * time.Second, 5},
-		{30 * time.Second, 22},
-		{10 * time.Minute, 310},
+		{0, 2 * time.Second, 5},
+		{0, 30 * time.Second, 22},
+		{0, 10 * time.Minute, 310},
+		{200 * time.Millisecond, 2 * time.Second, 10},
+		{200 * time.Millisecond, 30 * time.Second, 28},
+		{200 * time.Millisecond, 10 * time.Minute, 315},
+		{1500 * time.Millisecond, 2 * time.Second, 2},
+		{time.Hour, 10 * time.Minute, 305},
 	} {
-		bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
-			join("a")
+		hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
+			h.Join("a")
+			h.AllowSilence("a", test.silence)
 			time.Sleep(test.after)
-			assert.LessOrEqual(t, s.conn().probes(), test.most)
+			assert.LessOrEqual(t, s.conn().probes(), test.most, "%v", test)
 		})
 	}
 }
@@ -132,7 +167,7 @@ func TestRedisDeafConnection(t *testing.T) {
 	proxy.DropDown(true, "subscribe")
 	start := time.Now()
 	wake(t, w)
-	t.Logf("noticed after %v", time.Since(start)) // 1 to 1.5 s; fake time says how long it may take
+	t.Logf("noticed after %v", time.Since(start)) // 0.75 to 1.25 s; fake time says how long it may take
 	assert.False(t, w.Live())
 	proxy.Heal()
 	live(t, w)

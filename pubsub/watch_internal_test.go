@@ -20,15 +20,15 @@ func TestVerdict(t *testing.T) {
 		edit func(v *vigil, s *sight)
 		want error
 	}{
-		"answered, and not heard for two intervals": {func(*vigil, *sight) {}, errDeaf},
-		"not for two intervals yet":                 {func(_ *vigil, s *sight) { s.echoed = 1251 * ms }, nil},
+		"answered, and not heard for 1.5 intervals": {func(*vigil, *sight) {}, errDeaf},
+		"not for 1.5 intervals yet":                 {func(_ *vigil, s *sight) { s.echoed = 1501 * ms }, nil},
 		"never answered":                            {func(_ *vigil, s *sight) { s.echoed = 0 }, nil},
 		"heard":                                     {func(_ *vigil, s *sight) { s.heard = 1500 * ms }, nil},
 		"an event that came before the last probe":  {func(_ *vigil, s *sight) { s.heard = 1499 * ms }, errDeaf},
 		"somebody is busy with what was heard":      {func(_ *vigil, s *sight) { s.reading = false }, nil},
 		"one probe only":                            {func(v *vigil, _ *sight) { v.unheard = 1 }, nil},
 		"the process stood still just now":          {func(v *vigil, _ *sight) { v.wake = 1999 * ms }, nil},
-		"the process stood still a while ago":       {func(v *vigil, _ *sight) { v.woke = 1300 * ms }, nil},
+		"the process stood still a while ago":       {func(v *vigil, _ *sight) { v.woke = 1550 * ms }, nil},
 		"the process stood still, silence": {func(v *vigil, s *sight) {
 			v.unheard, v.due, v.wake, s.echoed = 3, 2000*ms, 1990*ms, 0
 		}, nil},
@@ -38,7 +38,7 @@ func TestVerdict(t *testing.T) {
 		"requests are not answered": {func(_ *vigil, s *sight) { s.echoed, s.unanswered = 0, 4*time.Second }, errSilent},
 	} {
 		v := asked()
-		s := sight{now: 2250 * ms, heard: 900 * ms, echoed: 1250 * ms, awaited: true, reading: true}
+		s := sight{now: 2250 * ms, heard: 900 * ms, echoed: 1500 * ms, awaited: true, reading: true}
 		v.wake = 2250 * ms
 		test.edit(&v, &s)
 		assert.Equal(t, test.want, v.step(s).verdict, name)
@@ -65,5 +65,5 @@ func TestStandingStillIsNotSilence(t *testing.T) {
 			break
 		}
 	}
-	assert.Equal(t, time.Second, now-deaf)
+	assert.Equal(t, 750*ms, now-deaf)
 }

@@ -73,6 +73,12 @@ const (
 	// straggle is how much later than the first ticket the others ask for a lock whose
 	// holder's lease has ended: it is their turn only if the first is dead as well.
 	straggle = 200 * time.Millisecond
+	// Clients that wait probe their subscriptions. All that wait for a lock together do it
+	// about so many times a second at most, and each of them not more often than minSilence
+	// says: so one that is deaf is noticed within a second if few wait.
+	probesPerSecond = 400
+	minSilence      = 200 * time.Millisecond
+
 	// reaction is how long the others give the first ticket to answer a message that all
 	// receive.
 	reaction = 100 * time.Millisecond
@@ -84,6 +90,8 @@ func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Durat
 	if !w.place.held { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
 	}
+	c := w.lock.client
+	c.server.Hub.AllowSilence(lua.GrantChannel(w.queue.key, c.id), max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence))
 	if !w.place.First && ttl >= 0 {
 		d += straggle + rand.N(straggle*2)
 	}

@@ -2,6 +2,9 @@ package rlock_test
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,4 +100,38 @@ func TestFakeTimeNothingIsLeftByWhatWasNotExecuted(t *testing.T) {
 		require.NoError(t, c.Close(t.Context()))
 		require.Equal(t, closing, time.Now())
 	})
+}
+
+// Clients that wait for a lock probe their subscriptions the more seldom the more of them there
+// are: together 400 times a second at most, and each five times while it is young.
+func TestFakeTimeProbesByTheLengthOfTheQueue(t *testing.T) {
+	for waiters, want := range map[int]struct{ least, most int }{1: {7, 11}, 200: {3, 6}, 1000: {1, 2}} {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			f.holder("a", time.Hour)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			crowd := f.client(t, nil).NewFairLock("a") // each of its calls has a ticket
+			for range waiters - 1 {
+				go crowd.Lock(ctx)
+			}
+			time.Sleep(time.Minute)
+			came := f.now()
+			go f.client(t, nil).NewFairLock("a").Lock(ctx)
+			time.Sleep(2 * time.Second)
+			probes := make(map[string]int) // of each client
+			f.mu.Lock()
+			for _, r := range f.log {
+				if r.at >= came && r.args[0] == "publish" && strings.Contains(r.args[1], "rlock-probe:") {
+					probes[r.args[1]]++
+				}
+			}
+			f.mu.Unlock()
+			newest := slices.Max(slices.Collect(maps.Values(probes)))
+			require.LessOrEqual(t, newest, want.most, "%d waiters", waiters)
+			require.GreaterOrEqual(t, newest, want.least, "%d waiters", waiters)
+			cancel()
+			synctest.Wait()
+		})
+	}
 }

@@ -254,6 +254,16 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
+		"a crowd of clients probes as often as one", "rlock/ticket.go",
+		"max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence)", "minSilence",
+		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
+	},
+	{
+		"the silence that a channel allows is not looked at", "pubsub/watch.go",
+		"(s.now-s.stirred)/calm, s.silence)", "(s.now-s.stirred)/calm, v.interval)",
+		"pubsub", "TestSilenceOfSeveralChannels", quick,
+	},
+	{
 		"nested calls ask one after the other", "rlock/nest.go",
 		"if g.told >= changes {", "if false {",
 		"rlock", "TestFakeTimeNestedCallsShareARequest", quick,

@@ -16,8 +16,8 @@ var (
 		"a round trip by a connection that works, which may be a second attempt; a waiter that cannot hear asks once a second at least",
 	}
 	costOfDeafness = cost{
-		1500 * ms,
-		"two answered probes that are not heard, half a second apart, while the newest wait on the connection is young (pubsub: watch.go)",
+		1250 * ms,
+		"two answered probes that are not heard, three quarters of a second after the first answer, while the newest wait on the connection is young; those with a ticket are probed sooner (pubsub: watch.go)",
 	}
 	costOfSilence = cost{
 		5500 * ms,
