@@ -61,8 +61,10 @@ func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Con
 func (w *waiter) contend(wait context.Context) (*grant, error) {
 	for {
 		switch s := w.next(); {
-		case s.grant != nil, s.err != nil:
-			return s.grant, s.err
+		case s.grant != nil:
+			return s.grant, nil
+		case s.err != nil:
+			return nil, w.lock.failed(s.err) // without the mutex: methods of the error may be the application's
 		case s.ask:
 			if g, err := w.ask(wait); g != nil || err != nil {
 				return g, err
@@ -109,7 +111,7 @@ func (w *waiter) takeOrSleep() step {
 		}
 	}
 	if w.unanswered() && !w.lock.order.contends(w) { // who contends learns it from its own request
-		return step{err: w.lock.failed(w.queue.trouble)}
+		return step{err: w.queue.trouble}
 	}
 	return step{sleep: w.sleepFor(mine), behind: mine}
 }
@@ -221,6 +223,9 @@ func (w *waiter) asked(err error) time.Time {
 		q.since, q.refusal = time.Now(), nil
 	}
 	q.trouble = err
+	if q.waiters.first != w { // the first one tells the others
+		return q.newest
+	}
 	for other := range q.waiters.all() {
 		if other.unanswered() {
 			other.wakeUp()

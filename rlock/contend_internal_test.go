@@ -2,10 +2,13 @@ package rlock
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -74,5 +77,46 @@ func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
 		require.Len(t, errs, 1)
 		require.ErrorIs(t, <-errs, ErrClosed)
 		require.NoError(t, <-closed)
+	})
+}
+
+// curious is an error of the application, from a hook of its client say, that wants to know
+// which mutex is held when it is asked what it is.
+type curious struct {
+	mu   *sync.Mutex
+	held *atomic.Bool
+}
+
+func (curious) Error() string { return "EOF" }
+
+func (c curious) Is(error) bool {
+	if c.mu.TryLock() {
+		c.mu.Unlock()
+	} else {
+		c.held.Store(true)
+	}
+	return false
+}
+
+func TestFakeTimeErrorsAreReadWithoutTheMutex(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		short := c.NewLock("a", WithLeaseTime(time.Second)) // its waiters give up before the first
+		short.use(f)
+		var held atomic.Bool
+		f.onAcquire = func(context.Context, int) (lua.Reply, error) {
+			time.Sleep(100 * time.Millisecond)
+			return lua.Reply{}, curious{&l.queues.mu, &held}
+		}
+		var all sync.WaitGroup
+		for _, mu := range []*Lock{l, short, short} {
+			all.Go(func() {
+				_, _, err := mu.Lock(within(t, time.Minute))
+				assert.ErrorIs(t, err, ErrUnavailable)
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		require.False(t, held.Load())
 	})
 }

@@ -29,8 +29,9 @@ type fake struct {
 	onCount   func(ctx context.Context, n int) error
 	onRelease func(ctx context.Context, n int) (lua.Released, error)
 
-	mu  sync.Mutex // guards log
-	log []call
+	mu   sync.Mutex // guards what follows
+	log  []call
+	ends []lua.Ending // of the releases
 }
 
 type call struct {
@@ -144,8 +145,11 @@ func (f *fake) SetCount(ctx context.Context, _ lua.Runner, owner string, _ time.
 	return nil
 }
 
-func (f *fake) Release(ctx context.Context, _ lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
+func (f *fake) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	n := f.note("release", owner, 0)
+	f.mu.Lock()
+	f.ends = append(f.ends, e)
+	f.mu.Unlock()
 	if f.onRelease != nil {
 		return f.onRelease(ctx, n)
 	}

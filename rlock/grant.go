@@ -121,19 +121,23 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (kind.Answer, error) {
 		return g.lock.wire.Acquire(ctx, r, owner, g.lock.lease, o)
 	}, g.late)
-	g.sent, g.token = a.Sent, a.Value.Token
+	note(g, a)
+	g.token, g.run.spare = a.Value.Token, a.Value.Spare
 	if a.Value.Owner != "" {
 		g.owner = a.Value.Owner
 	}
 	if sent := a.Value.Sent; !sent.IsZero() {
 		g.sent = sent
 	}
-	g.initialLease = g.lock.lease
-	g.run = run{began: a.Sent, spare: a.Value.Spare}
-	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.Doubt, g.answerLost || a.Lost
-	g.attemptOpen = g.attemptOpen || a.Open
 	g.leftState = g.leftState || a.Value.Leftover || a.Doubt && o.Ticket.Claim > 0
 	return a
+}
+
+// note notes how a request for the grant has ended.
+func note[T any](g *grant, a answer[T]) {
+	g.sent, g.initialLease, g.run = a.Sent, g.lock.lease, run{began: a.Sent}
+	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.Doubt, g.answerLost || a.Lost
+	g.attemptOpen = g.attemptOpen || a.Open
 }
 
 // start makes an acquired grant an owned one, with its first hold, which is one of the lock
@@ -152,6 +156,9 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		c.records.Notice()
 	}
 	before, parked := l.queues.held(g)
+	if l.joined { // several parts of a process may have joined one hold
+		before = nil
+	}
 	for _, other := range before {
 		other.correct() // its request finds out that the grant is lost
 	}

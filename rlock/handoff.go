@@ -137,9 +137,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
 	successor.sent, successor.token, successor.run, successor.state, successor.began, successor.initialLease = g.sent, g.token, r, owned, now, g.initialLease
 	successor.run.count++
-	if !l.shared {
-		successor.exclusives.Store(1) // the hold that the next holder will get
-	}
+	successor.exclusives.Store(1) // the hold that the next holder will get
 	if l.fenced {
 		successor.token++
 		successor.run.spare--

@@ -45,30 +45,37 @@ func TestFakeTimeHandoffSendsNothing(t *testing.T) {
 }
 
 // When the budget is over, the lock goes to the server, and from there to another
-// client, if one waits.
+// client, if one waits. So it does if it was taken by a multi lock.
 func TestFakeTimeHandoffBudget(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewLock("a", rlock.WithHandoff(3, time.Hour))
-		other := f.client(t, nil).NewLock("a")
-		held, hold := lock(t, t.Context(), mu)
-		waiters := []*waiting{begin(t.Context(), other)}
-		synctest.Wait()
-		for range 5 {
-			waiters = append(waiters, begin(t.Context(), mu))
+	for _, multi := range []bool{false, true} {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			c := f.client(t, nil)
+			mu := c.NewLock("a", rlock.WithHandoff(3, time.Hour))
+			other := f.client(t, nil).NewLock("a")
+			first := mu
+			if multi {
+				first = rlock.NewMultiLock(mu, c.NewLock("b"))
+			}
+			held, hold := lock(t, t.Context(), first)
+			owner := mu.Owner(held)
+			waiters := []*waiting{begin(t.Context(), other)}
 			synctest.Wait()
-		}
-		owner := hold.Owner()
-		for _, i := range []int{1, 2, 3, 0, 4, 5} {
+			for range 5 {
+				waiters = append(waiters, begin(t.Context(), mu))
+				synctest.Wait()
+			}
+			for _, i := range []int{1, 2, 3, 0, 4, 5} {
+				require.NoError(t, hold.Unlock(held))
+				held, hold = waiters[i].acquired(t)
+				require.Equal(t, i > 0 && i < 4, hold.Owner() == owner, i)
+			}
 			require.NoError(t, hold.Unlock(held))
-			held, hold = waiters[i].acquired(t)
-			require.Equal(t, i > 0 && i < 4, hold.Owner() == owner, i)
-		}
-		require.NoError(t, hold.Unlock(held))
-		require.Zero(t, f.now(), "nobody had to wait for a time")
-		synctest.Wait()
-		require.Empty(t, f.Keys())
-	})
+			require.Zero(t, f.now(), "nobody had to wait for a time")
+			synctest.Wait()
+			require.Empty(t, f.Keys())
+		})
+	}
 }
 
 // What the one before left behind neither owns the lock nor ends with it.

@@ -153,16 +153,5 @@ func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 func (l *Lock) newJoined(ctx context.Context, p proof, sent time.Time, left time.Duration) (context.Context, *Hold, error) {
 	g := l.newGrant(p.owner)
 	g.token, g.sent, g.initialLease = p.token, sent, left
-	held, hold, err := g.own(ctx, l)
-	if err != nil {
-		return ctx, nil, err
-	}
-	l.queues.held(g)
-	if g.lossOrNil() != nil { // already, and the list was told too early
-		l.queues.ended(g)
-	}
-	if l.client.closed.Load() { // too late for Close to see it
-		g.interrupt(ErrClosed)
-	}
-	return held, hold, nil
+	return g.start(ctx, l)
 }

@@ -170,3 +170,34 @@ func TestFakeTimeLateAnswerDuringUnlock(t *testing.T) {
 		require.Zero(t, c.active.Load())
 	})
 }
+
+// A call leaves while the request is under way that takes its ticket. Whenever the ticket may be
+// there, a release takes it out, also if an earlier attempt got no answer.
+func TestFakeTimeTicketOfACallThatHasLeft(t *testing.T) {
+	for _, doubt := range []bool{false, true} {
+		redistest.Bubble(t, func(t *testing.T) {
+			_, l, f := newFake(t)
+			f.signal = live{}
+			f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+				refusal := lua.Reply{TTL: time.Hour, Holder: "d2k7m3o6n88ekjf0v0vg:1"}
+				switch {
+				case doubt && n == 1:
+					return lua.Reply{}, errors.New("EOF")
+				case n == 1, doubt && n == 2:
+					return refusal, nil
+				}
+				time.Sleep(time.Second)
+				refusal.Place = lua.Place{Time: 1, First: true, New: true}
+				return refusal, nil
+			}
+			_, _, err := l.Lock(within(t, 500*time.Millisecond))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			sleepLong(time.Hour)
+			owner := f.calls("acquire")[0].owner
+			require.NotEmpty(t, f.ends)
+			for _, end := range f.ends {
+				require.Equal(t, []string{owner}, end.Tickets)
+			}
+		})
+	}
+}

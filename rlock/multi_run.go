@@ -80,7 +80,7 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 		busy, err = a.Value.Busy, run[a.Value.Busy].refusal(a.Value.Holder, a.Value.TTL)
 	}
 	for i, g := range grants {
-		g.sent, g.initialLease, g.acquireUnknown = a.Sent, run[i].lease, a.Doubt
+		note(g, a)
 		if err == nil {
 			g.token = a.Value.Tokens[i]
 			var part *Hold

@@ -122,7 +122,7 @@ func (g *grant) requestRelease(ctx context.Context, s lua.Runner) (lua.Released,
 	g.mu.Lock()
 	acquired := g.entry != nil
 	g.mu.Unlock()
-	if g.leftState && (!acquired || g.acquireUnknown) { // otherwise the script that granted it has removed the ticket
+	if (g.leftState || g.attemptOpen) && (!acquired || g.acquireUnknown) { // otherwise the script that granted it has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	r, err := g.lock.wire.Release(ctx, s, g.owner, e)

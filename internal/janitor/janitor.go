@@ -111,7 +111,7 @@ func (j *Janitor) SweepAgain(l Leftover) {
 }
 
 // put adds a job. One owner of a lock has one, which is done at the earliest of the times that
-// were asked for, and once more at the latest.
+// were asked for, and once more at the latest. What releases it is that of the first call.
 func (j *Janitor) put(l Leftover, at, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -274,6 +274,7 @@ func (j *Janitor) workOn(p *part) {
 func (j *Janitor) do(one *job) {
 	err := one.Release(context.Background())
 	o, final := j.Classify(err)
+	unable := closed(err) // as the line before without mu: methods of err may be the application's
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now, p := time.Now(), one.part
@@ -286,7 +287,7 @@ func (j *Janitor) do(one *job) {
 	redo := one.redo
 	one.redo = false
 	switch {
-	case closed(err):
+	case unable:
 		j.drop(one)
 	case o != request.Answered && final && one.Likely:
 		one.at = now.Add(request.BackOff(one.refused))

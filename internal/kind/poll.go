@@ -15,8 +15,10 @@ const maxAsked = 1024
 
 // vote is what one server says.
 type vote[T any] struct {
-	value T
-	err   error
+	value   T
+	err     error
+	outcome request.Outcome // what err says, read once: its methods may be the application's, and block
+	final   bool            // repeating it would not help
 }
 
 var (
@@ -32,15 +34,15 @@ func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millise
 // as long again as that took, at least 2 ms. When the votes will do, it does not wait for servers
 // that were overdue before. The vote of a server that it has not waited for is errPending; late,
 // if set, gets it when it comes.
-func ask[T any](ctx context.Context, q *Quorum, request func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
+func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
 	for n, node := range q.nodes {
-		p.votes[n].err = errPending
+		p.votes[n].err, p.votes[n].outcome = errPending, request.Unknown
 		if p.slow[n] = node.server.overdue.Load() > 0; !p.slow[n] {
 			p.prompt++
 		}
-		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, request)} })
+		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, send)} })
 	}
 	p.wait(ctx, enough, willDo)
 	if p.pending == 0 {
@@ -70,11 +72,10 @@ func cast[T any](ctx context.Context, p *Plain, send func(context.Context, *Plai
 	defer p.server.asked.Add(-1)
 	if p.server.asked.Add(1) > maxAsked {
 		v.err = errCrowded
-		return v
-	}
-	if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
+	} else if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
 		v.err = request.ErrCrowded // the poll has ended; its caller may still wait, and ask again
 	}
+	v.outcome, v.final = Classify(v.err)
 	return v
 }
 

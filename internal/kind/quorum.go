@@ -74,7 +74,7 @@ func minority[T any](o request.Outcome, votes []vote[T]) error {
 		if v.err == nil || errors.Is(v.err, lua.ErrNotOwner) {
 			continue
 		}
-		if _, final := Classify(v.err); final {
+		if v.final {
 			hopeless++
 		}
 		errs = append(errs, fmt.Errorf("server %d: %w", n+1, v.err))
@@ -110,7 +110,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	q.finish(owner)
 	decided, done := make(chan struct{}), false
 	sweep := func(n int, v vote[lua.Released]) {
-		if o, final := Classify(v.err); o != request.Answered && !final {
+		if v.outcome != request.Answered && !v.final {
 			q.giveBack(n, owner, true, false)
 		}
 	}

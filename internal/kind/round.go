@@ -237,8 +237,7 @@ func (q *Quorum) late(b *round, n int, v vote[share]) {
 // take gives back the share that a vote may stand for if the round is over; otherwise it notes that
 // it has to be given back then. q.mu is held.
 func (q *Quorum) take(b *round, n int, v vote[share]) {
-	o, _ := Classify(v.err)
-	if o == request.Unknown {
+	if v.outcome == request.Unknown {
 		b.doubtful = append(b.doubtful, n)
 	}
 	if b.over {
@@ -270,10 +269,7 @@ func (q *Quorum) finish(owner string) {
 }
 
 // mayBeMine reports whether a server may have granted its share.
-func mayBeMine(v vote[share]) bool {
-	o, _ := Classify(v.err)
-	return v.value.Acquired || o == request.Unknown
-}
+func mayBeMine(v vote[share]) bool { return v.value.Acquired || v.outcome == request.Unknown }
 
 // giveBackDoubtful gives back, later, the shares that requests without an answer may still take.
 // q.mu is held.
