@@ -119,8 +119,8 @@ func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	}
 }
 
-// released notes that so many acquisitions of a grant have ended by an Unlock.
-func (g *grant) released(ctx context.Context, acquisitions int, err error) {
+// countReleased notes that so many acquisitions of a grant have ended by an Unlock.
+func (g *grant) countReleased(ctx context.Context, acquisitions int, err error) {
 	if acquisitions == 0 {
 		return
 	}
@@ -132,10 +132,10 @@ func (g *grant) released(ctx context.Context, acquisitions int, err error) {
 	if end.IsZero() { // a hand-off has read the clock already
 		end = time.Now()
 	}
-	g.lock.released(ctx, acquisitions, Release{Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
+	g.lock.countReleased(ctx, acquisitions, Release{Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
 }
 
-func (l *Lock) released(ctx context.Context, acquisitions int, r Release) {
+func (l *Lock) countReleased(ctx context.Context, acquisitions int, r Release) {
 	n := l.counters
 	if k := &n.kinds[l.kind]; r.Outcome == OutcomeLost {
 		k.lost.Add(int64(acquisitions))

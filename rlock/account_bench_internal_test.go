@@ -37,6 +37,6 @@ func benchmarkCounted(b *testing.B) {
 		wait, began := l.starts(ctx)
 		g.began, g.ended = began, began // as one that was held, and passed on
 		l.ends(wait, began, hold, nil, w)
-		g.released(ctx, 1, nil)
+		g.countReleased(ctx, 1, nil)
 	}
 }

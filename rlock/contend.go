@@ -21,8 +21,8 @@ type step struct {
 	behind *grant // while it sleeps: the grant of its own client that it waits for
 }
 
-// snapshot is what the waiters of a queue have last learned from the server. They share it.
-type snapshot struct {
+// news is what the waiters of a queue have last learned from the server. They share it.
+type news struct {
 	refusal *NotAcquiredError // the newest one; nil if a request has failed since
 	askAt   time.Time         // when the first waiter asks again if no message arrives
 	clock   moment            // the server's clock

@@ -65,7 +65,7 @@ type holdSet struct {
 	first     Hold          // the first of them
 	followers int           // readers that will get a hold of the grant, and have none yet
 	longest   time.Duration // the longest lease that was asked for
-	current   int           // acquisitions that have not ended: one, or one for each reader
+	current   int           // calls whose holds are not all unlocked, nested ones aside: one, or one for each reader that shares the grant
 
 	// exclusives counts the holds that exclude other owners. It is written with mu held, and
 	// read without.
@@ -156,9 +156,6 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		c.records.Notice()
 	}
 	before, parked := l.queues.held(g)
-	if l.joined { // several parts of a process may have joined one hold
-		before = nil
-	}
 	for _, other := range before {
 		other.correct() // its request finds out that the grant is lost
 	}

@@ -81,14 +81,14 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	case left > 0:
 		err := h.uncount(ctx)
 		if one {
-			g.released(ctx, 1, nil)
+			g.countReleased(ctx, 1, nil)
 		}
 		return err
 	case g.handOff():
 		if g.run.count == 0 { // later hand-offs of a run follow each other too quickly for it
 			runtime.Gosched() // let the new holder run at once: others wait for it, not for this goroutine
 		}
-		g.released(ctx, g.current, nil)
+		g.countReleased(ctx, g.current, nil)
 		return nil
 	case g.lock.retains != nil:
 		return g.keepOrRelease(ctx)
@@ -99,7 +99,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // uncount tells the server that the grant has one hold less.
 func (h *Hold) uncount(ctx context.Context) error {
 	g := h.grant
-	if h.parent == nil && h.joined() { // the server does not count readers that join others
+	if h.parent == nil && h.covered() { // the server does not count readers that join others
 		return nil
 	}
 	// The count is only shown: that it could not be corrected keeps nobody out,
@@ -116,8 +116,8 @@ func (h *Hold) uncount(ctx context.Context) error {
 	return nil
 }
 
-// run runs fn with the context of the hold, and unlocks. If there is no hold, it returns failed.
-func (h *Hold) run(held context.Context, failed error, fn func(context.Context) error) (err error) {
+// do runs fn with the context of the hold, and unlocks. If there is no hold, it returns failed.
+func (h *Hold) do(held context.Context, failed error, fn func(context.Context) error) (err error) {
 	if failed != nil {
 		return failed
 	}

@@ -50,11 +50,11 @@ type lockOptions struct {
 
 // traits are what the kinds of lock differ in for the goroutines of a client.
 type traits struct {
-	order    order    // in which goroutines come to the lock
-	notifier notifier // tells waiters that they may have the lock
-	shared   bool     // several owners may hold it at once
-	joins    bool     // goroutines of one client may share a grant
-	joined   bool     // its grant belongs to another process: see Join
+	order        order    // in which goroutines come to the lock
+	notifier     notifier // tells waiters that they may have the lock
+	shared       bool     // several owners may hold it at once
+	sharesGrants bool     // goroutines of one client may share a grant
+	joined       bool     // its grant belongs to another process: see Join
 
 	retains *kind.Plain // wire, if its grants are kept; else nil
 }
@@ -135,7 +135,7 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 		}
 		return ctx, nil, l.refusal(holder.owner, time.Until(holder.entry.Until()))
 	}
-	if held, hold := l.join(ctx); hold != nil {
+	if held, hold := l.shareGrant(ctx); hold != nil {
 		return held, hold, nil
 	}
 	return l.try(ctx, wait, p)
@@ -171,20 +171,20 @@ func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context
 // [Lock.TryDo] does not wait.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := l.Lock(ctx)
-	return hold.run(held, err, fn)
+	return hold.do(held, err, fn)
 }
 
 // DoFor is [Lock.Do] that waits for the lock no longer than wait, as [Lock.TryLockFor]
 // does; fn may take as long as ctx allows.
 func (l *Lock) DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error {
 	held, hold, err := l.TryLockFor(ctx, wait)
-	return hold.run(held, err, fn)
+	return hold.do(held, err, fn)
 }
 
 // TryDo is [Lock.Do] that does not wait for the lock, as [Lock.TryLock] does not.
 func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := l.TryLock(ctx)
-	return hold.run(held, err, fn)
+	return hold.do(held, err, fn)
 }
 
 // lock is what every call that may wait comes to. The wait ends with the context wait; the

@@ -88,12 +88,13 @@ func NewMultiLock(locks ...*Lock) *Lock {
 // canonical is the order in which members are waited for, the same in all
 // processes.
 func canonical(a, b *Lock) int {
-	shared := map[bool]int{true: 1}
-	return cmp.Or(
-		strings.Compare(a.slot, b.slot),
-		slices.Compare(a.addresses(), b.addresses()),
-		shared[a.shared]-shared[b.shared],
-	)
+	switch order := cmp.Or(strings.Compare(a.slot, b.slot), slices.Compare(a.addresses(), b.addresses())); {
+	case order != 0 || a.shared == b.shared:
+		return order
+	case a.shared:
+		return 1
+	}
+	return -1
 }
 
 // addresses names the servers of a lock, as far as they are known, in an order that is the same
@@ -122,7 +123,7 @@ var errMembers = errors.New("there is nothing of a multi lock on a server: use t
 func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
 	for {
 		held, hold, err := m.take(ctx, wait, false)
-		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && wait.Err() == nil && !m.lostIn(ctx) {
+		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && ctx.Err() == nil && wait.Err() == nil && !m.lostIn(ctx) {
 			continue // a member was lost while others were waited for
 		}
 		return held, hold, err
@@ -153,7 +154,7 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 		next := m[len(all.parts.holds):limit]
 		if run := together(held, next); len(run) > 1 {
 			var busy int
-			busy, held, err = all.takeRun(held, wait, run, once)
+			busy, held, err = all.takeTogether(held, wait, run, once)
 			if err == nil {
 				continue
 			}
@@ -228,12 +229,12 @@ func (h *Hold) unlockAll(ctx context.Context) error {
 		return &lockError{t.lock.name, ErrNotHeld, nil}
 	}
 	err := h.unlockParts(ctx)
-	t.released(ctx, err)
+	t.countReleased(ctx, err)
 	return err
 }
 
-// released notes the end of the multi lock.
-func (t *team) released(ctx context.Context, err error) {
+// countReleased notes the end of the multi lock.
+func (t *team) countReleased(ctx context.Context, err error) {
 	o := OutcomeReleased
 	switch {
 	case errors.Is(err, ErrLeaseLost):
@@ -241,7 +242,7 @@ func (t *team) released(ctx context.Context, err error) {
 	case err != nil:
 		o = OutcomeUnavailable
 	}
-	t.lock.released(ctx, 1, Release{Outcome: o, Held: time.Since(t.began)})
+	t.lock.countReleased(ctx, 1, Release{Outcome: o, Held: time.Since(t.began)})
 }
 
 // unlockParts unlocks all parts at once.

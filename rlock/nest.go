@@ -36,9 +36,9 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	return held, hold, nil
 }
 
-// add adds a nested hold, which the server is told of next, or the hold of another reader,
-// which the server is not told of. A reader is refused if the lease is not renewed as its
-// options say: that is so while only nested holds with other options are left.
+// add adds a hold: a nested one, whose caller then sets the count on the server, or that of
+// another reader, for which nothing is sent. A reader is refused if no hold that is left has the
+// lease renewed as this reader wants it.
 func (g *grant) add(h *Hold) error {
 	g.check()
 	g.mu.Lock()
@@ -151,7 +151,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		return g.lossOrNil()
 	}
 	if g.lock.retains != nil {
-		g.lock.queues.counted(g)
+		g.lock.queues.askAnew(g)
 	}
 	p.Total = min(p.Total, g.entry.Until().Sub(p.Since))
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
@@ -163,7 +163,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	switch {
 	case a.Err == nil:
 		g.entry.Rearm(a.Sent, t.lease, t.fixed)
-		g.counted(t)
+		g.noteTold(t)
 		if t.count.Exclusive == 0 && !g.lock.shared {
 			g.lock.queues.yielded(g)
 		}
@@ -181,8 +181,9 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 // errCounting says why a single attempt was not made.
 var errCounting = errors.New("an earlier request about the hold count has got no answer yet")
 
-// takeTurn waits until no other goroutine sets the count; no longer than an attempt takes if
-// the policy says once. done gives the turn back.
+// takeTurn waits until no other goroutine sets the count, as long as ctx and p.Stop allow, and
+// no longer than p.Total if p.Once is set. Whoever has the turn gives it back, by done, before
+// the trusted window is over.
 func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ error) {
 	g.mu.Lock()
 	if g.turn == nil {
@@ -257,8 +258,8 @@ func (g *grant) changed() int {
 	return g.changes
 }
 
-// counted notes that the server has been told.
-func (g *grant) counted(t total) {
+// noteTold notes that the server has been told.
+func (g *grant) noteTold(t total) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.told = max(g.told, t.changes)
@@ -281,7 +282,7 @@ func (g *grant) correct() {
 func (g *grant) retract(h *Hold) {
 	left, one, err := g.remove(h)
 	if one { // the outer hold was unlocked meanwhile
-		g.released(context.Background(), 1, nil)
+		g.countReleased(context.Background(), 1, nil)
 	}
 	switch {
 	case errors.Is(err, ErrLeaseLost) && left == 0: // the Unlocks of the other holds have left the rest to this one

@@ -58,7 +58,7 @@ func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, err
 func (w *waiter) subscribe() {
 	if w.queue.signal == nil {
 		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.changed)
-		w.queue.counted = w.queue.signal.Heard()
+		w.queue.heardUntil = w.queue.signal.Heard()
 	}
 }
 

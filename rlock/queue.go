@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"hash/maphash"
 	"iter"
 	"slices"
 	"sync"
@@ -8,6 +9,27 @@ import (
 
 	"github.com/go-rlock/rlock/internal/kind"
 )
+
+// queueSet is all queues of a client, in several sets by their keys.
+type queueSet struct {
+	shards [16]queues
+	seed   maphash.Seed // of the hash that chooses a shard
+}
+
+// of returns the shard of a key.
+func (s *queueSet) of(key string) *queues {
+	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+}
+
+// close wakes all waiters. It returns all grants, and those that are parked, which the caller
+// has to release.
+func (s *queueSet) close() (held, parked []*grant) {
+	for i := range s.shards {
+		parked = append(parked, s.shards[i].wakeAll()...)
+		held = append(held, s.shards[i].all()...)
+	}
+	return held, parked
+}
 
 // queues are the in-process queues of a client, by lock key. A queue exists while a
 // goroutine waits in it or this client holds its lock. A client has several of these
@@ -31,12 +53,12 @@ type queue struct {
 	holders []*grant // grants of this client, as far as it knows; one, unless they are shared
 
 	// The tickets of the waiters on the server, and what tells them of a change there.
-	tickets map[string]*waiter // by the owner that has the ticket
-	signal  kind.Signal        // joined when the first waiter is refused
-	counted int64              // messages of signal up to the newest wake-up
-	unlocks kind.Signal        // Redisson's unlock channel, while a foreign owner holds the lock
+	tickets    map[string]*waiter // by the owner that has the ticket
+	signal     kind.Signal        // joined when the first waiter is refused
+	heardUntil int64              // messages of signal up to the newest wake-up
+	unlocks    kind.Signal        // Redisson's unlock channel, while a foreign owner holds the lock
 
-	snapshot
+	news
 
 	call *sharedCall // the request of a reader that others wait for; nil if none is under way
 	kept *kept       // nil unless a grant that this client holds may be kept
@@ -153,7 +175,7 @@ func (q *queue) empty() []kind.Signal {
 		}
 	}
 	q.signal, q.unlocks, q.tickets = nil, nil, nil
-	q.snapshot = snapshot{}
+	q.news = news{}
 	return idle
 }
 
@@ -165,7 +187,7 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	defer qs.mu.Unlock()
 	q := qs.of(g.lock.key)
 	for _, other := range q.holders {
-		if g.exclusive() || other.exclusive() {
+		if !g.lock.joined && (g.exclusive() || other.exclusive()) { // a hold may be joined by several
 			before = append(before, other)
 		}
 	}
@@ -240,4 +262,29 @@ func (qs *queues) busy(l *Lock) bool {
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
 	return q != nil && q.waiters.n > 0
+}
+
+// wakeAll wakes all waiters, and returns the parked grants.
+func (qs *queues) wakeAll() (parked []*grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		for w := range q.waiters.all() {
+			w.wakeUp()
+		}
+		if k := q.kept; k != nil && k.parked != nil {
+			parked = append(parked, k.stop())
+		}
+	}
+	return parked
+}
+
+// all returns all grants in the shard.
+func (qs *queues) all() (all []*grant) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		all = append(all, q.holders...)
+	}
+	return all
 }

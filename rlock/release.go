@@ -28,7 +28,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	defer func() {
 		g.finish()
 		if !errors.Is(err, ErrLeaseLost) {
-			g.released(ctx, g.current, err) // last, as nobody may wait for the user's functions
+			g.countReleased(ctx, g.current, err) // last, as nobody may wait for the user's functions
 		}
 	}()
 	g.entry.Stop()
@@ -87,8 +87,9 @@ func (g *grant) retry(total time.Duration) request.Policy {
 	return request.Policy{Attempt: g.lock.bound(), Total: total}
 }
 
-// expires returns when the lease has ended on the server at the latest: drift
-// after the trusted window, and drift again as clocks may differ either way.
+// expires returns when the lease should have ended on the server: drift after the trusted
+// window, and drift again as clocks may differ either way. That of a request which was executed
+// late ends later by as much; only how long a release is repeated depends on this time.
 func (g *grant) expires() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

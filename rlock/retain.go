@@ -105,7 +105,7 @@ func (g *grant) keepOrRelease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
 	if g.keepOnServer(ctx) && g.handOff() {
-		g.released(ctx, g.current, nil)
+		g.countReleased(ctx, g.current, nil)
 		return nil
 	}
 	return g.release(ctx)
@@ -120,7 +120,7 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	if !g.passable() || g.entry.Asks() != l.lease || l.client.closed.Load() {
 		return false
 	}
-	k := l.queues.ask(g)
+	k := l.queues.mayKeep(g)
 	if k == nil {
 		return false
 	}
@@ -133,9 +133,9 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	return l.queues.agreed(l, k, a.Sent)
 }
 
-// ask returns the kept of the grant if the server may be asked to agree: a recall would be
+// mayKeep returns the kept of the grant if the server may be asked to agree: a recall would be
 // received, and no goroutine of this client waits.
-func (qs *queues) ask(g *grant) *kept {
+func (qs *queues) mayKeep(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[g.lock.key]
@@ -167,8 +167,8 @@ func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
 	return true
 }
 
-// counted notes that the hold count on the server is not 0 any more.
-func (qs *queues) counted(g *grant) {
+// askAnew notes that the hold count on the server is not 0 any more.
+func (qs *queues) askAnew(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey[g.lock.key]; q != nil && q.kept.allows(g) {

@@ -65,7 +65,7 @@ type RWLock struct{ reader, writer *Lock }
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)
-		l.shared, l.joins, l.kind = shared, shared, writeKind
+		l.shared, l.sharesGrants, l.kind = shared, shared, writeKind
 		if shared {
 			l.kind = readKind
 		}

@@ -41,7 +41,7 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 // have left before their answer: all that ask may have less time than the server takes.
 func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	for followed := 0; ; followed++ {
-		if held, hold := l.join(ctx); hold != nil {
+		if held, hold := l.shareGrant(ctx); hold != nil {
 			return held, hold, nil
 		}
 		call, asks := l.queues.joinCall(l)
@@ -49,7 +49,7 @@ func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.C
 		case call == nil:
 			return l.try(ctx, wait, p)
 		case asks:
-			return l.ask(ctx, wait, p, call)
+			return l.lead(ctx, wait, p, call)
 		}
 		began := time.Now()
 		held, hold, err := l.follow(ctx, wait, call)
@@ -90,8 +90,8 @@ func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Cont
 	return held, hold, nil
 }
 
-// ask makes an attempt, and tells the followers its outcome.
-func (l *Lock) ask(ctx, wait context.Context, p request.Policy, call *sharedCall) (held context.Context, hold *Hold, err error) {
+// lead makes an attempt, and tells the followers its outcome.
+func (l *Lock) lead(ctx, wait context.Context, p request.Policy, call *sharedCall) (held context.Context, hold *Hold, err error) {
 	defer func() {
 		call.left = wait.Err() != nil
 		l.queues.finishCall(call, hold, err)
@@ -99,13 +99,13 @@ func (l *Lock) ask(ctx, wait context.Context, p request.Policy, call *sharedCall
 	return l.try(ctx, wait, p)
 }
 
-// join lets a reader into the grant of another reader of this client, in memory and without a
+// shareGrant lets a reader into the grant of another reader of this client, in memory and without a
 // round trip. It does so only for a short time after the server was asked for that grant, and
 // not while a goroutine waits in the queue. Otherwise readers could follow each other without
 // the server's knowledge, and keep out a writer that waits in any process. It returns no hold
-// if there is nothing to join.
-func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
-	g := l.queues.joinable(l)
+// if there is nothing to shareGrant.
+func (l *Lock) shareGrant(ctx context.Context) (context.Context, *Hold) {
+	g := l.queues.shareable(l)
 	if g == nil {
 		return ctx, nil
 	}
@@ -119,11 +119,11 @@ func (l *Lock) join(ctx context.Context) (context.Context, *Hold) {
 
 // shares reports whether readers of l and of other can share a grant.
 func (l *Lock) shares(other *Lock) bool {
-	return l.joins && other.joins && l.handoff.longest > 0 && !other.fixed && other.fenced == l.fenced && other.lease == l.lease
+	return l.sharesGrants && other.sharesGrants && l.handoff.longest > 0 && !other.fixed && other.fenced == l.fenced && other.lease == l.lease
 }
 
-// joinable returns a grant that a reader of l may join.
-func (qs *queues) joinable(l *Lock) *grant {
+// shareable returns a grant that a reader of l may join.
+func (qs *queues) shareable(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
@@ -219,9 +219,9 @@ func (g *grant) dismiss() {
 	}
 }
 
-// joined reports whether other readers than those under the same first hold share the grant,
-// and ask for the same renewal as h.
-func (h *Hold) joined() bool {
+// covered reports whether the server need not be told that h is over: another reader shares the
+// grant, and has the lease renewed as h does.
+func (h *Hold) covered() bool {
 	g, first := h.grant, h.first()
 	g.mu.Lock()
 	defer g.mu.Unlock()

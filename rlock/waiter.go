@@ -115,8 +115,8 @@ func (w *waiter) signalled() {
 	defer w.queues.mu.Unlock()
 	w.again = true
 	q := w.queue
-	if heard := q.signal.Heard(); heard != q.counted {
-		q.counted = heard
+	if heard := q.signal.Heard(); heard != q.heardUntil {
+		q.heardUntil = heard
 		w.by.Message++
 	} else {
 		w.by.Reconnect++
@@ -217,7 +217,7 @@ func (w *waiter) leave() {
 }
 
 // disown takes the attempt from the waiter, and returns it if it has to be withdrawn on the
-// server. It has not if the waiter got the lock by it, or by a grant whose release removes
+// server. It need not be if the waiter got the lock by it, or by a grant whose release removes
 // this ticket. queues.mu is held.
 func (w *waiter) disown() *grant {
 	g := w.attempt

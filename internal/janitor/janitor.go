@@ -29,17 +29,17 @@ import (
 type Janitor struct {
 	Hosting
 
-	mu    sync.Mutex       // guards what follows
-	jobs  map[name]*job    // nil before the first
-	parts map[Server]*part // those that have jobs; nil before the first
-	busy  int              // jobs that somebody does
-	hasty bool             // the client closes: nothing waits for its time
-	alarm *time.Timer      // runs work; nil if nothing is left
+	mu    sync.Mutex               // guards what follows
+	jobs  map[name]*job            // nil before the first
+	parts map[request.Server]*part // those that have jobs; nil before the first
+	busy  int                      // jobs that somebody does
+	hasty bool                     // the client closes: nothing waits for its time
+	alarm *time.Timer              // runs work; nil if nothing is left
 }
 
 // part is the jobs of one server. Janitor.mu guards it.
 type part struct {
-	server  Server
+	server  request.Server
 	jobs    int       // as many there are
 	due     schedule  // those that nobody does
 	busy    int       // those that somebody does
@@ -64,14 +64,11 @@ type Hosting struct {
 	Classify   func(error) (request.Outcome, bool) // reads the error of a release
 }
 
-// Server is where something is left. Each is one value, which can be compared.
-type Server = request.Server
-
 // Leftover is what an owner may have left on a server.
 type Leftover struct {
 	Owner   string
 	Key     string                          // of the lock: that of a quorum lock and of its shares are different jobs
-	Server  Server                          // as far as is known: another may have taken over, to which Release goes then
+	Server  request.Server                  // one value for each, as far as is known: another may have taken over, to which Release goes then
 	Lease   time.Duration                   // after which it has ended on its own
 	Likely  bool                            // the server has said that it has something of the owner, or has not answered
 	Release func(ctx context.Context) error // made once; answered also if there was nothing
@@ -141,7 +138,7 @@ func (j *Janitor) put(l Leftover, at, until time.Time) {
 // add makes a job, which is not in a schedule yet. mu is held.
 func (j *Janitor) add(l Leftover) *job {
 	if j.jobs == nil {
-		j.jobs, j.parts = make(map[name]*job), make(map[Server]*part)
+		j.jobs, j.parts = make(map[name]*job), make(map[request.Server]*part)
 	}
 	p := j.parts[l.Server]
 	if p == nil {

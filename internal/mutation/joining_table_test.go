@@ -60,7 +60,7 @@ var ofJoining = []mutation{
 	{
 		"who has joined releases", "internal/kind/joined.go",
 		"func (joined) Release(", "func (joined) releaseNothing(",
-		"rlock", "TestJoin", quick,
+		"rlock", "TestFakeTimeJoinedEndsBeforeTheLeaseOfADeadHolder", quick,
 	},
 	{
 		"who has joined sets the hold count", "rlock/nest.go",

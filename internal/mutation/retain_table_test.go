@@ -64,7 +64,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"a hold count hides that the lock is kept", "rlock/nest.go",
-		"g.lock.queues.counted(g)", "",
+		"g.lock.queues.askAnew(g)", "",
 		"rlock", "TestRetainedLockNests", quick,
 	},
 	{

@@ -131,7 +131,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFairRun", quick,
 	},
 	{
-		"those who queue do not hear of Close", "rlock/shards.go",
+		"those who queue do not hear of Close", "rlock/queue.go",
 		", s.shards[i].wakeAll()...", "",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
@@ -262,6 +262,21 @@ var ofWaiting = []mutation{
 		"the silence that a channel allows is not looked at", "pubsub/watch.go",
 		"(s.now-s.stirred)/calm, s.silence)", "(s.now-s.stirred)/calm, v.interval)",
 		"pubsub", "TestSilenceOfSeveralChannels", quick,
+	},
+	{
+		"methods of an error run under the mutex of the queues", "rlock/contend.go",
+		"return step{err: w.queue.trouble}", "return step{err: w.lock.failed(w.queue.trouble)}",
+		"rlock", "TestFakeTimeErrorsAreReadWithoutTheMutex", quick,
+	},
+	{
+		"a hand-off has no budget after a multi lock", "rlock/multi_together.go",
+		"		note(g, a)\n", "		g.sent, g.initialLease, g.acquireUnknown = a.Sent, run[i].lease, a.Doubt\n",
+		"rlock", "TestFakeTimeHandoffBudget", quick,
+	},
+	{
+		"the ticket of a request that nobody waited for stays", "rlock/release.go",
+		"(g.leftState || g.attemptOpen)", "g.leftState",
+		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
 	},
 	{
 		"nested calls ask one after the other", "rlock/nest.go",

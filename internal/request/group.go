@@ -232,7 +232,7 @@ func (g *Group) settle(b *batch) {
 }
 
 // pass notes that a batch is not under way any more. It reports whether its sender has to send
-// the queue, and then counts it as starting. It has not if the queue is empty, if another
+// the queue, and then counts it as starting. It need not if the queue is empty, if another
 // sender is starting, or if as many batches are under way as the pace allows, of which one
 // will send the queue. There may be more than that when a server has become near again, after
 // a stall say.

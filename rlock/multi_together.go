@@ -45,9 +45,9 @@ func hashTag(key string) string {
 	return key
 }
 
-// takeRun takes members by one script: all of them or, with an error, none. busy is the index
+// takeTogether takes members by one script: all of them or, with an error, none. busy is the index
 // of the first one that somebody else holds.
-func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
+func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
 	first := run[0]
 	c := first.client
 	if err := first.begin(); err != nil {
@@ -61,13 +61,14 @@ func (h *Hold) takeRun(held, wait context.Context, run []*Lock, once bool) (busy
 	}
 	p := first.retries
 	p.Leaves = true
-	if p.Once = once; once {
-		p.Total = p.Attempt
-	}
 	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
 	for i, l := range run {
+		p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any of them
 		grants[i] = l.newAttempt()
 		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.lease}
+	}
+	if p.Once = once; once {
+		p.Total = p.Attempt
 	}
 	a := send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
 		return lua.AcquireAll(ctx, r, wanted)
