@@ -45,9 +45,6 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	} else {
 		waited = time.Since(began)
 	}
-	if hold != nil && hold.parts != nil {
-		hold.parts.lock, hold.parts.began = l, time.Now()
-	}
 	n := l.counters
 	n.kinds[l.kind].calls[o].Add(1)
 	if o != nestedOutcome && o != errorOutcome {

@@ -121,7 +121,7 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 		return ctx, nil, l.tooLate(ctx)
 	}
 	if l.members != nil {
-		return l.members.take(ctx, wait, true)
+		return l.takeMembers(ctx, wait, true)
 	}
 	p := request.Policy{Attempt: l.bound(), Total: l.bound(), Once: true, Stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
@@ -225,7 +225,7 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 		return ctx, nil, l.tooLate(wait)
 	}
 	if l.members != nil {
-		return l.members.lock(ctx, wait)
+		return l.lockMembers(ctx, wait)
 	}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err = l.nest(ctx, wait, in, l.retries); err != errReleased {

@@ -119,11 +119,11 @@ type multi []*Lock
 
 var errMembers = errors.New("there is nothing of a multi lock on a server: use the members")
 
-// lock waits for all members, as long as wait allows.
-func (m multi) lock(ctx, wait context.Context) (context.Context, *Hold, error) {
+// lockMembers waits for all members, as long as wait allows.
+func (l *Lock) lockMembers(ctx, wait context.Context) (context.Context, *Hold, error) {
 	for {
-		held, hold, err := m.take(ctx, wait, false)
-		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && ctx.Err() == nil && wait.Err() == nil && !m.lostIn(ctx) {
+		held, hold, err := l.takeMembers(ctx, wait, false)
+		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && ctx.Err() == nil && wait.Err() == nil && !l.members.lostIn(ctx) {
 			continue // a member was lost while others were waited for
 		}
 		return held, hold, err
@@ -139,10 +139,11 @@ func (m multi) lostIn(ctx context.Context) bool {
 	})
 }
 
-// take takes one member after the other, or several by one script where that is possible. once
-// says that it waits for none.
-func (m multi) take(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
-	held, all := ctx, &Hold{parts: &team{}}
+// takeMembers takes one member after the other, or several by one script where that is possible.
+// once says that it waits for none.
+func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
+	m, all := l.members, &Hold{parts: &team{lock: l}}
+	held = ctx
 	var refusal *NotAcquiredError // the newest that names the holder of a member
 	defer func() {
 		if err != nil {
@@ -175,6 +176,7 @@ func (m multi) take(ctx, wait context.Context, once bool) (held context.Context,
 		}
 		limit = len(m)
 	}
+	all.parts.began = time.Now()
 	return held, all, nil
 }
 
@@ -214,11 +216,9 @@ func (h *Hold) abandon(c *Client, wait context.Context) {
 
 // team is the holds of the members of a multi lock.
 type team struct {
-	holds []*Hold
-
-	// Set when all members are held.
 	lock  *Lock
-	began time.Time
+	holds []*Hold
+	began time.Time   // when all members were held
 	over  atomic.Bool // it was unlocked
 }
 

@@ -24,7 +24,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"a multi lock tries again what its context has lost", "rlock/multi.go",
-		" && !m.lostIn(ctx)", "",
+		" && !l.members.lostIn(ctx)", "",
 		"rlock", "TestMultiUnderALostMember", quick,
 	},
 	{
