@@ -42,6 +42,7 @@ type activity struct {
 
 	// Guarded by hub.mu.
 	stirred time.Duration // when somebody began to wait, since began
+	silence time.Duration // the shortest that watch has seen, or is about to see
 	echo    echo
 }
 
@@ -65,7 +66,7 @@ type request struct {
 
 func newConn(n *node) *conn {
 	c := &conn{hub: n.hub, node: n, kick: make(chan struct{}, 1)}
-	c.began, c.stirs = time.Now(), make(chan struct{}, 1)
+	c.began, c.stirs, c.silence = time.Now(), make(chan struct{}, 1), n.hub.opts.probe
 	c.ctx, c.giveUp = context.WithCancelCause(n.hub.ctx)
 	return c
 }

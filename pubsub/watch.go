@@ -74,6 +74,7 @@ func (c *conn) look() sight {
 			}
 		}
 	}
+	c.silence = cmp.Or(s.silence, c.hub.opts.probe)
 	if len(c.pending) > 0 {
 		s.unanswered = time.Since(c.pending[0].at)
 	}
@@ -182,9 +183,13 @@ func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	if ch == nil {
 		return
 	}
-	shorter := d < cmp.Or(ch.silence, h.opts.probe)
-	if ch.silence = d; shorter && ch.node != nil && ch.node.conn != nil {
-		ch.node.conn.lookNow()
+	ch.silence = d
+	if ch.node == nil || ch.node.conn == nil {
+		return
+	}
+	if c := ch.node.conn; d < c.silence-c.silence/4 { // not for each of many channels, or a little less
+		c.silence = d
+		c.lookNow()
 	}
 }
 

@@ -3,6 +3,8 @@ package pubsub_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +73,39 @@ func TestSilenceOfSeveralChannels(t *testing.T) {
 		_ = h.Join("hasty")
 		h.AllowSilence("hasty", 100*time.Millisecond)
 		assert.GreaterOrEqual(t, probes(390*time.Millisecond), 3)
+	})
+}
+
+// refreshing counts how often the hub asks anew who is in charge.
+type refreshing struct {
+	*server
+	n atomic.Int64
+}
+
+func (r *refreshing) Refresh(context.Context) { r.n.Add(1) }
+
+// A crowd that comes while a connection is in doubt changes nothing about how often others are
+// asked who is in charge: twice per interval.
+func TestSilenceOfACrowdAsksNobody(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &refreshing{server: &server{counts: true}}
+		h := pubsub.NewHub(s, pubsub.Options{})
+		for i := range 1000 {
+			h.Join(strconv.Itoa(i))
+		}
+		time.Sleep(2 * time.Second)
+		conn := s.conn()
+		s.set(func() {
+			conn.deaf = true
+			conn.probe = func(context.Context) error { time.Sleep(700 * time.Millisecond); return nil }
+		})
+		before := s.n.Load()
+		for i := range 1000 {
+			h.AllowSilence(strconv.Itoa(i), 200*time.Millisecond)
+			time.Sleep(1500 * time.Microsecond)
+		}
+		assert.LessOrEqual(t, s.n.Load()-before, int64(6))
+		assert.NoError(t, h.Close(t.Context()))
 	})
 }
 

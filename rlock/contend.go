@@ -21,16 +21,6 @@ type step struct {
 	behind *grant // while it sleeps: the grant of its own client that it waits for
 }
 
-// news is what the waiters of a queue have last learned from the server. They share it.
-type news struct {
-	refusal *NotAcquiredError // the newest one; nil if a request has failed since
-	askAt   time.Time         // when the first waiter asks again if no message arrives
-	clock   moment            // the server's clock
-	since   time.Time         // when requests began to fail; zero if the newest was answered
-	trouble error             // the newest error since then
-	newest  time.Time         // when the newest request that was answered was sent
-}
-
 // acquire is the rest of a call whose turn has come, or, if err is set, whose wait has
 // failed.
 func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
@@ -192,7 +182,9 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	p.Since, p.Trouble = w.silentSince(), q.trouble
+	if p.Since = w.silentSince(); !p.Since.IsZero() {
+		p.Trouble = q.trouble
+	}
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
 	}
@@ -206,59 +198,6 @@ func (w *waiter) owns(g *grant) {
 	defer w.queues.mu.Unlock()
 	w.got = g
 	w.queue.answered(g.sent)
-}
-
-// asked is called with an error when an attempt of the waiter got no answer, and with nil when
-// a later attempt got one. It returns when the newest request of the queue that was answered
-// was sent.
-func (w *waiter) asked(err error) time.Time {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	q := w.queue
-	switch {
-	case err == nil:
-		q.since, q.trouble = time.Time{}, nil
-		return q.newest
-	case q.since.IsZero():
-		q.since, q.refusal = time.Now(), nil
-	}
-	q.trouble = err
-	if q.waiters.first != w { // the first one tells the others
-		return q.newest
-	}
-	for other := range q.waiters.all() {
-		if other.unanswered() {
-			other.wakeUp()
-		}
-	}
-	return q.newest
-}
-
-// silentSince returns since when the waiter has had no answer while requests have failed:
-// since the first failure of any waiter, but not from before this one came. So all give up
-// together, not one after the other. It is zero if the newest request was answered.
-// queues.mu is held.
-func (w *waiter) silentSince() time.Time {
-	if since := w.queue.since; since.IsZero() || since.After(w.since) {
-		return since
-	}
-	return w.since
-}
-
-// unanswered reports whether the waiter has had no answer for as long as it waits for one.
-// queues.mu is held.
-func (w *waiter) unanswered() bool {
-	since := w.silentSince()
-	return !since.IsZero() && time.Since(since) >= w.lock.retries.Total
-}
-
-// answered notes that the server has answered a request that was sent at sent, which may be
-// before the newest failure. queues.mu is held.
-func (q *queue) answered(sent time.Time) {
-	q.since, q.trouble = time.Time{}, nil
-	if sent.After(q.newest) {
-		q.newest = sent
-	}
 }
 
 // queueUp notes a refusal, and when to ask again if no message arrives. An error ends the

@@ -103,7 +103,7 @@ func (l *Lock) lead(ctx, wait context.Context, p request.Policy, call *sharedCal
 // round trip. It does so only for a short time after the server was asked for that grant, and
 // not while a goroutine waits in the queue. Otherwise readers could follow each other without
 // the server's knowledge, and keep out a writer that waits in any process. It returns no hold
-// if there is nothing to shareGrant.
+// if there is none to share.
 func (l *Lock) shareGrant(ctx context.Context) (context.Context, *Hold) {
 	g := l.queues.shareable(l)
 	if g == nil {

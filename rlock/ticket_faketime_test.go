@@ -5,10 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -132,6 +134,33 @@ func TestFakeTimeProbesByTheLengthOfTheQueue(t *testing.T) {
 			require.GreaterOrEqual(t, newest, want.least, "%d waiters", waiters)
 			cancel()
 			synctest.Wait()
+		})
+	}
+}
+
+// One call fails and leaves, while the others of its client have their tickets and wait. They
+// ask again after 5 s, and the server answers: the old failure says nothing about them.
+func TestFakeTimeAFailureOfAnotherCall(t *testing.T) {
+	for range 10 { // when they ask is random
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			f.teach(t)
+			f.holder("a", time.Hour)
+			mu := f.client(t, nil).NewFairLock("a", rlock.WithLeaseTime(3*time.Second))
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					_, _, err := mu.TryLockFor(t.Context(), 20*time.Second)
+					assert.NotErrorIs(t, err, rlock.ErrUnavailable)
+					assert.ErrorIs(t, err, rlock.ErrNotAcquired)
+				})
+				synctest.Wait()
+			}
+			f.SetError("LOADING Redis is loading the dataset in memory")
+			_, _, err := mu.TryLockFor(t.Context(), 50*time.Millisecond)
+			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			f.SetError("")
+			all.Wait()
 		})
 	}
 }

@@ -249,7 +249,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestNestedDepth", quick,
 	},
 	{
-		"a short lease waits for an answer as long as the lease before it", "rlock/contend.go",
+		"a short lease waits for an answer as long as the lease before it", "rlock/news.go",
 		"		if other.unanswered() {", "		if false {",
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
@@ -277,6 +277,16 @@ var ofWaiting = []mutation{
 		"the ticket of a request that nobody waited for stays", "rlock/release.go",
 		"(g.leftState || g.attemptOpen)", "g.leftState",
 		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
+	},
+	{
+		"an old failure counts as silence", "rlock/news.go",
+		" && time.Since(q.failed) < longestFailure", "",
+		"rlock", "TestFakeTimeAnOldFailureIsNoSilence", quick,
+	},
+	{
+		"each of many channels has its connection looked at", "pubsub/watch.go",
+		"d < c.silence-c.silence/4", "d < cmp.Or(ch.silence, time.Hour)",
+		"pubsub", "TestSilenceOfACrowdAsksNobody", quick,
 	},
 	{
 		"nested calls ask one after the other", "rlock/nest.go",
