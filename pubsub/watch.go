@@ -175,7 +175,8 @@ func (v *vigil) pace(s sight) time.Duration {
 // AllowSilence says how long those who listen to a channel can do without a sign that its
 // connection works, before the hub probes that: longer if many clients wait for the same thing,
 // which would all send probes. Those of other channels on the connection may have it probed
-// earlier. It is 500 ms if nothing is said; nothing is kept of a channel that nobody wants.
+// earlier. It is 500 ms if nothing is said, or d is 0, and 2 s at most; nothing is kept of a
+// channel that nobody wants.
 func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -167,7 +167,8 @@ func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
 	return true
 }
 
-// askAnew notes that the hold count on the server is not 0 any more.
+// askAnew has the last Unlock ask the server again whether the lock may be kept, as the hold
+// count there is not 0 any more.
 func (qs *queues) askAnew(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

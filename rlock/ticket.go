@@ -73,9 +73,10 @@ const (
 	// straggle is how much later than the first ticket the others ask for a lock whose
 	// holder's lease has ended: it is their turn only if the first is dead as well.
 	straggle = 200 * time.Millisecond
-	// Clients that wait probe their subscriptions. All that wait for a lock together do it
-	// about so many times a second at most, and each of them not more often than minSilence
-	// says: so one that is deaf is noticed within a second if few wait.
+	// Clients that wait probe their subscriptions. All that wait for a lock together do it about
+	// so many times a second at most, until the hub allows no longer silence: from 800 clients
+	// on each probes once in 2 s. If few wait, each probes after minSilence, so that one that is
+	// deaf is noticed within a second.
 	probesPerSecond = 400
 	minSilence      = 200 * time.Millisecond
 
@@ -90,7 +91,7 @@ func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Durat
 	if !w.place.held { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
 	}
-	c := w.lock.client
+	c := w.lock.client // which has just learned how many wait, and probes accordingly
 	c.server.Hub.AllowSilence(lua.GrantChannel(w.queue.key, c.id), max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence))
 	if !w.place.First && ttl >= 0 {
 		d += straggle + rand.N(straggle*2)

@@ -105,7 +105,7 @@ func TestFakeTimeNothingIsLeftByWhatWasNotExecuted(t *testing.T) {
 }
 
 // Clients that wait for a lock probe their subscriptions the more seldom the more of them there
-// are: together 400 times a second at most, and each five times while it is young.
+// are: together 400 times a second, but each five times at most, and once in 2 s at least.
 func TestFakeTimeProbesByTheLengthOfTheQueue(t *testing.T) {
 	for waiters, want := range map[int]struct{ least, most int }{1: {7, 11}, 200: {3, 6}, 1000: {1, 2}} {
 		redistest.Bubble(t, func(t *testing.T) {

@@ -204,11 +204,6 @@ var ofWaiting = []mutation{
 		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
 	},
 	{
-		"a failed nested hold leaves a lost grant to its lease", "rlock/nest.go",
-		"errors.Is(err, ErrLeaseLost) && left == 0:", "false:",
-		"rlock", "TestFakeTimeLastHoldOfALostGrantFails", quick,
-	},
-	{
 		"a message from the future is trusted", "rlock/ticket.go",
 		" sent.After(now),", "",
 		"rlock", "TestGrantByMessage", quick,
@@ -242,11 +237,6 @@ var ofWaiting = []mutation{
 		"a request that was in the queue for long begins its time anew", "internal/request/group.go",
 		"!end.IsZero() && end.Before(c.deadline)", "false && end.Before(c.deadline)",
 		"rlock", "TestFakeTimeUnlockIsBoundedInACrowd", quick,
-	},
-	{
-		"a nested call relies on a request that was made before it", "rlock/nest.go",
-		"if g.told >= changes {", "if g.told > 0 {",
-		"rlock", "TestNestedDepth", quick,
 	},
 	{
 		"a short lease waits for an answer as long as the lease before it", "rlock/news.go",
@@ -287,21 +277,6 @@ var ofWaiting = []mutation{
 		"each of many channels has its connection looked at", "pubsub/watch.go",
 		"d < c.silence-c.silence/4", "d < time.Hour",
 		"pubsub", "TestSilenceOfACrowdAsksNobody", quick,
-	},
-	{
-		"nested calls ask one after the other", "rlock/nest.go",
-		"if g.told >= changes {", "if false {",
-		"rlock", "TestFakeTimeNestedCallsShareARequest", quick,
-	},
-	{
-		"a stale hold count that arrives late stays", "rlock/nest.go",
-		"	g.correcting = true\n	g.changes++\n", "	g.correcting = true\n",
-		"rlock", "TestFakeTimeCancelledNestedLockIsCorrected", quick,
-	},
-	{
-		"a nested TryLock waits for others without a bound", "rlock/nest.go",
-		"if p.Once {", "if false {",
-		"rlock", "TestFakeTimeNestedTryLockIsBounded", quick,
 	},
 	{
 		"a caller sends a request itself although it leaves soon", "internal/request/group.go",
@@ -359,19 +334,9 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeTermsEndWithTheGrant", quick,
 	},
 	{
-		"a reader joins a lease that nobody renews", "rlock/nest.go",
-		"if h.parent == nil && len(g.holds) > 0 &&", "if false &&",
-		"rlock", "TestFakeTimeTermsOfReaders", quick,
-	},
-	{
 		"a fixed lease is renewed as the readers who have left wanted it", "rlock/share.go",
 		"other.first() != first && other.renewsFor(h)", "other.first() != first",
 		"rlock", "TestFakeTimeTermsOfReaders", quick,
-	},
-	{
-		"a lease becomes shorter than its proof states", "rlock/nest.go",
-		"if g.proven.Load() {", "if false {",
-		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
 	},
 	{
 		"renewals take all connections", "internal/kind/places.go",
