@@ -14,10 +14,12 @@ func (l *Lock) hear(payload string) {
 	var stranger string
 	l.withQueue(func(q *queue) { stranger = q.heard(m) })
 	if stranger != "" {
-		g := l.newGrant(stranger)
-		g.leftState, g.place = true, moment{time.Now(), m.Time}
-		g.accept(m)
-		g.sweep()
+		left := l.leftBy(stranger).withTicket()
+		left.likely = true
+		if l.fenced { // nobody has used its token
+			left.ending.Used, left.ending.Reserved = m.Token, m.Token+m.Spare
+		}
+		left.sweep()
 	}
 }
 

@@ -32,7 +32,7 @@ func (g *grant) lose(err error) {
 		case !idle:
 			g.reportLost(loss, acquisitions)
 		case err != errGone && err != ErrClosed: // parked, or not taken yet: no context depended on it
-			g.sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
+			g.remains().sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
 		}
 		g.finish()
 	}
@@ -87,8 +87,6 @@ func (g *grant) interrupt(cause error) {
 // the release has not: otherwise the server may grant the lock to one of them.
 func (g *grant) sweepPassed() {
 	for _, owner := range g.run.passed {
-		left := g.lock.newGrant(owner)
-		left.leftState = true
-		left.sweep()
+		g.lock.leftBy(owner).withTicket().sweep()
 	}
 }

@@ -15,11 +15,13 @@ func (g *grant) abandon(acquired bool) {
 	g.mu.Lock()
 	g.state = released
 	g.mu.Unlock()
-	remains := g.takeLeft(true)
-	if remains.some { // never set of a grant that was passed on: if that is lost, the janitor has it already
+	left := g.takeLeft(true)
+	if left.some { // never set of a grant that was passed on: if that is lost, the janitor has it already
 		g.leftState = true
 	}
-	g.clear(leftover{some: remains.some || acquired || g.acquireUnknown || g.leftState, maybe: remains.maybe || g.acquireUnknown})
+	left.some = left.some || acquired || g.acquireUnknown || g.leftState
+	left.maybe = left.maybe || g.acquireUnknown
+	g.sweepAs(left)
 }
 
 // release frees the lock after the last hold is gone.
@@ -38,7 +40,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	before := g.takeLeft(false) // by the request of an earlier waiter, say
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	meanwhile := g.takeLeft(true)
-	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
+	g.sweepAs(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// It was lost. If an attempt to release was in doubt, that one may have released it.
@@ -49,7 +51,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 		}
 		return err
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
-		g.sweep()
+		g.remains().sweep()
 		g.sweepPassed()
 		return a.Err
 	}
@@ -60,26 +62,6 @@ func (g *grant) release(ctx context.Context) (err error) {
 		})
 	}
 	return nil
-}
-
-// takeLeft returns what late answers have reported since the last call. last says that
-// nothing is sent for the grant any more.
-func (g *grant) takeLeft(last bool) leftover {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	left := g.left.leftover
-	g.left = lateAnswers{over: last}
-	return left
-}
-
-// clear makes the janitor release what remains.
-func (g *grant) clear(remains leftover) {
-	if remains.some {
-		g.sweep()
-	}
-	if remains.maybe {
-		g.sweepAgain()
-	}
 }
 
 // retry is the policy of a request that is repeated for total, whether or not its caller waits.
@@ -107,18 +89,31 @@ func (g *grant) releaseRest(ctx context.Context) {
 	if !errors.Is(g.lossOrNil(), errGone) || g.lock.kind == quorumKind {
 		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
 		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner) {
-			g.sweep()
+			g.remains().sweep()
 		}
 	}
 	g.mu.Lock()
 	maybe := g.acquireUnknown || g.left.maybe
 	g.mu.Unlock()
 	if maybe {
-		g.sweepAgain()
+		g.remains().sweepAgain()
 	}
 }
 
 func (g *grant) requestRelease(ctx context.Context, s lua.Runner) (lua.Released, error) {
+	return g.lock.requestRelease(ctx, s, g.owner, g.alsoEnds())
+}
+
+func (l *Lock) requestRelease(ctx context.Context, s lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
+	r, err := l.wire.Release(ctx, s, owner, e)
+	if r.Message != "" {
+		l.hear(r.Message)
+	}
+	return r, err
+}
+
+// alsoEnds is what a release of the grant ends with it: tickets, and the tokens that are reserved.
+func (g *grant) alsoEnds() lua.Ending {
 	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
 	g.mu.Lock()
 	acquired := g.entry != nil
@@ -126,11 +121,7 @@ func (g *grant) requestRelease(ctx context.Context, s lua.Runner) (lua.Released,
 	if (g.leftState || g.attemptOpen) && (!acquired || g.acquireUnknown) { // otherwise the script that granted it has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
-	r, err := g.lock.wire.Release(ctx, s, g.owner, e)
-	if r.Message != "" {
-		g.lock.hear(r.Message)
-	}
-	return r, err
+	return e
 }
 
 // finish is the end of a grant that was owned.

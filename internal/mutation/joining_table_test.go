@@ -98,8 +98,8 @@ var ofJoining = []mutation{
 		"rlock", "TestFakeTimeJoinedAfterALongerNestedLease", quick,
 	},
 	{
-		"who has joined cleans up in place of the holder", "rlock/late.go",
-		"if g.lock.joined {", "if false {",
+		"who has joined cleans up in place of the holder", "rlock/remains.go",
+		"if r.lock.joined {", "if false {",
 		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
 	},
 }

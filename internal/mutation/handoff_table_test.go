@@ -1,0 +1,45 @@
+package mutation
+
+// ofHandOffs are mistakes about grants that are passed on in memory.
+var ofHandOffs = []mutation{
+	{
+		"a fair lock is passed on beyond another client's turn", "lua/queue.lua",
+		"if string.sub(next, 1, #prefix) ~= prefix then", "if false then",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"successors keep their place in the queue", "rlock/release.go",
+		"e := lua.Ending{Tickets: g.run.passed, Used", "e := lua.Ending{Used",
+		"rlock", "TestFairRun", quick,
+	},
+	{
+		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
+		"remaining(now, e.window.Load().until) < left", "false",
+		"watchdog", "TestPassIsRefused", quick,
+	},
+	{
+		"a grant is passed on while a count is under way", "rlock/handoff.go",
+		"return g.correcting || len(g.turn) > 0", "return false",
+		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
+	},
+	{
+		"a grant is passed on while an attempt of its owner is under way", "rlock/handoff.go",
+		"g.attemptOpen || ", "",
+		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
+	},
+	{
+		"the successor of a lost grant keeps an owner that is released", "rlock/waiter.go",
+		" || slices.Contains(g.run.passed, w.attempt.owner))", ")",
+		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
+	},
+	{
+		"a hand-off has no budget after a multi lock", "rlock/multi_together.go",
+		"		note(g, a)\n", "		g.sent, g.initialLease, g.acquireUnknown = a.Sent, run[i].lease, a.Doubt\n",
+		"rlock", "TestFakeTimeHandoffBudget", quick,
+	},
+	{
+		"a lease with the terms of a nested hold is passed on", "watchdog/entry.go",
+		" || e.asks() != renew", "",
+		"rlock", "TestFakeTimeTermsEndWithTheGrant", quick,
+	},
+}

@@ -1,0 +1,55 @@
+package mutation
+
+// ofLeaving are mistakes about releases, and about what is left behind.
+var ofLeaving = []mutation{
+	{
+		"a lease is renewed after the unlock", "watchdog/entry.go",
+		"return e.end(nil)", "return !e.ended.Load()",
+		"watchdog", "TestStopIsFinal", quick,
+	},
+	{
+		"what a caller left behind is not released", "rlock/release.go",
+		"left.some || acquired || g.acquireUnknown || g.leftState\n", "acquired\n",
+		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
+	},
+	{
+		"a late answer is not followed up", "rlock/late.go",
+		"if g.keep(maybe) {", "if g.keep(maybe) || true {",
+		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
+	},
+	{
+		"a late attempt is not released once more", "rlock/remains.go",
+		"if left.maybe {", "if false {",
+		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
+	},
+	{
+		"a late answer releases what Unlock is about to release", "rlock/late.go",
+		"return !g.left.over && g.state != lost", "return g.state != released && g.state != lost",
+		"rlock", "TestFakeTimeLateAnswerDuringUnlock", quick,
+	},
+	{
+		"a ticket is given up with the lease", "rlock/remains.go",
+		"r.ticket && until.Before(claimed)", "false",
+		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
+	},
+	{
+		"nothing is released when the lease should be over", "internal/janitor/janitor.go",
+		"&& (one.tried || p.trouble > 0)", "",
+		"internal/janitor", "TestFakeTimeTooLate", quick,
+	},
+	{
+		"the ticket of a request that nobody waited for stays", "rlock/release.go",
+		"(g.leftState || g.attemptOpen)", "g.leftState",
+		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
+	},
+	{
+		"the share of an owner is released in place of all", "rlock/remains.go",
+		"Key: l.key, ", "",
+		"rlock", "TestFakeTimeQuorumReleasesAllAndAShare", quick,
+	},
+	{
+		"what was not executed has left a ticket", "rlock/grant.go",
+		"a.Doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
+		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
+	},
+}

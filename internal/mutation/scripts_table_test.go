@@ -1,0 +1,75 @@
+package mutation
+
+// ofScripts are mistakes in scripts, and about the keys that they get.
+var ofScripts = []mutation{
+	{
+		"a foreign owner's release is taken for ours", "internal/kind/plain.go",
+		"if payload != \"-0\" {", "if payload == \"-0\" {",
+		"rlock", "TestForeignRelease", quick,
+	},
+	{
+		"a proxy gets the keys of several locks that poll", "internal/kind/plain.go",
+		"return p.Gathers() && !p.fair", "return !p.fair",
+		"rlock", "TestMultiOfPollingLocks", quick,
+	},
+	{
+		"a multi lock takes fair locks out of turn", "internal/kind/plain.go",
+		"return p.Gathers() && !p.fair", "return p.Gathers()",
+		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", long,
+	},
+	{
+		"releases share a script with acquires", "lua/joint.go",
+		"if j.script == cmd.script && len", "if len",
+		"lua", "TestWhoJoins", quick,
+	},
+	{
+		"{a} and a have one queue", "lua/names.go",
+		"strings.LastIndexByte(key, '{') == 0 &&", "false &&",
+		"rlock", "TestNamesInBraces", quick,
+	},
+	{
+		"Redisson's waiters for {a} are not told", "lua/queue.lua",
+		"'^(:{[^{]*}:*):$', '%1'", "'^()$', '%1'",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"the client that keeps {a} is not recalled", "lua/recall.lua",
+		"name = key .. ':'", "name = key",
+		"lua", "TestRetained", quick,
+	},
+	{
+		"a writer is not renewed while a slot moves", "lua/renew.go",
+		"due[n].keys = nil", "_ = n",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
+	{
+		"a renewal makes a read hold that is on another node", "lua/rw.lua",
+		"if ttl == -2 and n <= had then", "if false then",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
+	{
+		"a reader whose hold is on another node is taken out", "lua/rw.lua",
+		"ttl == -2 and elsewhere(", "false and elsewhere(",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
+	{
+		"a lock that is named like an intent is deleted", "lua/rw.lua",
+		"return intention(key) and redis.call('del', key) == 1", "return redis.call('del', key) == 1",
+		"lua", "TestReadWriteIntentConflicts", quick,
+	},
+	{
+		"a writer takes a lock for an intent", "lua/rwwrite.lua",
+		"if not held then\n    awaited", "if false then\n    awaited",
+		"lua", "TestReadWriteIntentConflicts", quick,
+	},
+	{
+		"a replica says that the lock is held", "lua/queue.lua",
+		"string.find(added.err, 'OOM ', 1, true) and 0 or added", "0",
+		"lua", "TestAskWhereNothingIsWritten", quick,
+	},
+	{
+		"a read/write lock is not released while its slot moves", "lua/rw.go",
+		"keys[:1], args", "keys, args",
+		"lua", "TestReadWriteWhileTheSlotMoves", quick,
+	},
+}

@@ -1,0 +1,65 @@
+package mutation
+
+// ofSending are mistakes about how requests, renewals and reports are sent.
+var ofSending = []mutation{
+	{
+		"nobody is held back from a cluster", "internal/request/masters.go",
+		"if g := m.group(key); g != nil {\n\t\treturn g", "if g := m.group(key); false {\n\t\treturn g",
+		"internal/request", "TestFakeTimeHoldOfOneMaster", quick,
+	},
+	{
+		"a server that has become near keeps its many senders", "internal/request/group.go",
+		"len(g.open) >= g.pace.senders {\n\t\treturn false", "false {\n\t\treturn false",
+		"internal/request", "TestFakeTimeNearAgain", quick,
+	},
+	{
+		"a request that was in the queue for long begins its time anew", "internal/request/group.go",
+		"!end.IsZero() && end.Before(c.deadline)", "false && end.Before(c.deadline)",
+		"rlock", "TestFakeTimeUnlockIsBoundedInACrowd", quick,
+	},
+	{
+		"a caller sends a request itself although it leaves soon", "internal/request/group.go",
+		"g.obeys && !c.leaves(now.Add(loneBound))", "g.obeys",
+		"internal/request", "TestFakeTimeAloneUntilSoon", quick,
+	},
+	{
+		"a logger that panics lifts the bound of the queue of reports", "internal/report/queue.go",
+		"n := len(q.calls) - 2*limit; n > 0", "n := 0; n > 0",
+		"internal/report", "TestPanicsDoNotLengthenTheQueue", quick,
+	},
+	{
+		"an overloaded server is sent as much as before", "internal/request/batch.go",
+		"p.limit = max(min(p.limit, len(b.calls)/4), minBatch)", "",
+		"internal/request", "TestFakeTimeOverload", quick,
+	},
+	{
+		"an answer that is too late for its calls is one in time", "internal/request/batch.go",
+		"b.late > len(b.calls)/2 &&", "false &&",
+		"internal/request", "TestFakeTimeOverload", quick,
+	},
+	{
+		"a call gives up although others are answered", "internal/request/repeat.go",
+		"newest.After(p.Since)", "false",
+		"internal/request", "TestFakeTimeTotalCountsFromTheNewestAnswer", quick,
+	},
+	{
+		"what found no connection in time ends the call", "internal/request/detached.go",
+		"if d.err == ErrNotSent {", "if false {",
+		"internal/request", "TestFakeTimeNotSentIsNotLeft", quick,
+	},
+	{
+		"renewals take all connections", "internal/kind/places.go",
+		"placesOfNode = 4", "placesOfNode = 100",
+		"rlock", "TestFakeTimeRenewalsThatCrowd", quick,
+	},
+	{
+		"renewals that hang keep those away that come later", "internal/kind/places.go",
+		"ended := context.AfterFunc(ctx, give)", "ended := func() bool { return true }",
+		"rlock", "TestFakeTimeRenewalsBesideACrowd", quick,
+	},
+	{
+		"a slow server of a quorum is not sent all renewals", "internal/kind/renew.go",
+		"if p.quorum {", "if false {",
+		"rlock", "TestFakeTimeRenewalsOfAQuorumThatCrowd", quick,
+	},
+}

@@ -1,0 +1,113 @@
+package rlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/janitor"
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// remains is what an owner may have left on the server: the lock, a ticket, or both. The janitor
+// releases it.
+type remains struct {
+	lock    *Lock
+	owner   string
+	ending  lua.Ending // of the release
+	expires time.Time  // when the lease should have ended on the server
+	ticket  bool       // there may be a ticket of the owner, which may outlive the lease
+	likely  bool       // the server has said that it has something, or an answer was lost
+}
+
+// leftBy is what an owner has left of which nothing more is known.
+func (l *Lock) leftBy(owner string) remains {
+	return remains{lock: l, owner: owner, expires: time.Now().Add(l.lease)}
+}
+
+// withTicket adds the owner's ticket.
+func (r remains) withTicket() remains {
+	r.ticket, r.ending.Tickets = true, []string{r.owner}
+	return r
+}
+
+// remains is what the grant may have left.
+func (g *grant) remains() remains {
+	return remains{g.lock, g.owner, g.alsoEnds(), g.expires(), g.leftState, g.likely()}
+}
+
+// likely reports whether the server is likely to have something of the grant, the lock or a
+// ticket: it has said so, or an answer was lost.
+func (g *grant) likely() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.entry != nil || !g.place.here.IsZero() || g.answerLost || g.left.some
+}
+
+// sweep makes the janitor release r soon. A grant to a ticket would block others for the claim.
+// A grant that was joined leaves nothing: its owner is that of the holder.
+func (r remains) sweep() {
+	if r.lock.joined {
+		return
+	}
+	until := r.expires
+	if claimed := time.Now().Add(longestClaim); r.ticket && until.Before(claimed) {
+		until = claimed
+	}
+	r.lock.client.janitor.Sweep(r.job(), until)
+}
+
+// sweepAgain makes the janitor release it later as well, when an attempt that got no answer
+// has been executed or never will be.
+func (r remains) sweepAgain() { r.lock.client.janitor.SweepAgain(r.job()) }
+
+// sweepAs sweeps what attempts are known, or not known, to have left.
+func (r remains) sweepAs(left leftover) {
+	if left.some {
+		r.sweep()
+	}
+	if left.maybe {
+		r.sweepAgain()
+	}
+}
+
+// sweepAs does so for what is left of the grant, which is nothing most often.
+func (g *grant) sweepAs(left leftover) {
+	if left != (leftover{}) {
+		g.remains().sweepAs(left)
+	}
+}
+
+// job is what the janitor has to know.
+func (r remains) job() janitor.Leftover {
+	l := r.lock
+	return janitor.Leftover{
+		Owner: r.owner, Key: l.key, Lease: l.lease, Likely: r.likely, Release: r.request,
+		Server: l.client.scripts.Server(l.slot),
+	}
+}
+
+// request makes one attempt to release, by the janitor's own pipelines.
+func (r remains) request(ctx context.Context) error {
+	l := r.lock
+	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
+		return l.requestRelease(ctx, s, r.owner, r.ending)
+	}
+	if !l.gathers {
+		_, err := attempt(ctx, l, l.bound(), nil, release, nil)
+		return err
+	}
+	call := l.client.sweeps.Call(request.Options{Key: l.slot, Bound: l.bound()})
+	defer call.Put()
+	_, err := release(ctx, call)
+	return err
+}
+
+// sweep releases what an owner of a kind may have left or, if late is set, what a request
+// that got no answer may still make.
+func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late bool) {
+	l := &Lock{client: c, lockOptions: lockOptions{lease: lease}}
+	l.use(k)
+	l.leftBy(owner).sweepAs(leftover{some: !late, maybe: late})
+}
