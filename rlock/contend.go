@@ -222,7 +222,9 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	}
 	w.place.silent = 0
 	w.askAt = now.Add(min(l.notifier.pause(w, asked, refusal.TTL), most))
-	q.askAt = w.askAt
+	if q.waiters.first == w || q.askAt.IsZero() || w.askAt.Before(q.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
+		q.askAt = w.askAt
+	}
 	return nil
 }
 

@@ -117,3 +117,24 @@ func TestFakeTimeFairServerAway(t *testing.T) {
 		require.NoError(t, second.hold.Unlock(second.held))
 	})
 }
+
+// The server has forgotten the queue, and further calls of the same client come all the time.
+// They take tickets, and say nothing of those that came before them, whose turn would never come
+// if each of them put off the time at which their client asks for all.
+func TestFakeTimeFairQueueIsLostWhileOthersCome(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		waiters := f.row(t, mu, mu)
+		require.True(t, f.Del("rlock_queue:{a}"))
+		for began := time.Now(); time.Since(began) < keepAlive+keepAlive/10; time.Sleep(time.Second) {
+			waiters = append(waiters, f.row(t, mu)...)
+		}
+		synctest.Wait()
+		require.Len(t, tickets(t, f.rdb, "a"), len(waiters))
+		f.release(t, somebody)
+		finishAll(t, waiters...)
+	})
+}

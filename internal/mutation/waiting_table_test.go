@@ -178,4 +178,9 @@ var ofWaiting = []mutation{
 		"if g.lock.fenced {", "if true {",
 		"rlock", "TestGrantByMessage", quick,
 	},
+	{
+		"each new call for a fair lock puts off when its client asks", "rlock/contend.go",
+		"q.waiters.first == w || q.askAt.IsZero() || w.askAt.Before(q.askAt)", "true",
+		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
+	},
 }
