@@ -67,7 +67,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		ctx = context.Background()
 	}
 	if h.parts != nil {
-		return h.unlockAll(ctx)
+		return joined(h.unlockAll(ctx))
 	}
 	g := h.grant
 	g.check()
@@ -126,10 +126,18 @@ func (h *Hold) do(held context.Context, failed error, fn func(context.Context) e
 }
 
 // unlockInto unlocks and joins an error to that of the work under the hold, unless the
-// work has returned it as its context's cause.
+// work has returned it as its context's cause. The Unlock of a multi lock may have several.
 func (h *Hold) unlockInto(ctx context.Context, err *error) {
-	if unlockErr := h.Unlock(ctx); unlockErr != nil && !contains(*err, unlockErr) {
-		*err = errors.Join(*err, unlockErr)
+	var errs []error
+	if h.parts != nil {
+		errs = h.unlockAll(ctx)
+	} else {
+		errs = append(errs, h.Unlock(ctx))
+	}
+	for _, part := range errs {
+		if part != nil && !contains(*err, part) {
+			*err = errors.Join(*err, part)
+		}
 	}
 }
 

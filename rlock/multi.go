@@ -223,14 +223,14 @@ type team struct {
 }
 
 // unlockAll is the Unlock of a multi lock. A second call is an error.
-func (h *Hold) unlockAll(ctx context.Context) error {
+func (h *Hold) unlockAll(ctx context.Context) []error {
 	t := h.parts
 	if !t.over.CompareAndSwap(false, true) {
-		return &lockError{t.lock.name, ErrNotHeld, nil}
+		return []error{&lockError{t.lock.name, ErrNotHeld, nil}}
 	}
-	err := h.unlockParts(ctx)
-	t.countReleased(ctx, err)
-	return err
+	errs := h.unlockParts(ctx)
+	t.countReleased(ctx, joined(errs))
+	return errs
 }
 
 // countReleased notes the end of the multi lock.
@@ -245,16 +245,21 @@ func (t *team) countReleased(ctx context.Context, err error) {
 	t.lock.countReleased(ctx, 1, Release{Outcome: o, Held: time.Since(t.began)})
 }
 
-// unlockParts unlocks all parts at once.
-func (h *Hold) unlockParts(ctx context.Context) error {
+// unlockParts unlocks all parts at once, and returns the errors.
+func (h *Hold) unlockParts(ctx context.Context) []error {
 	errs := make([]error, len(h.parts.holds))
 	var wg sync.WaitGroup
 	for i, part := range h.parts.holds {
 		wg.Go(func() { errs[i] = part.Unlock(ctx) })
 	}
 	wg.Wait()
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if len(errs) == 1 { // unchanged, so that it is equal to the context's cause
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// joined is the error of several. One of them only is unchanged, so that it is equal to the
+// context's cause.
+func joined(errs []error) error {
+	if len(errs) == 1 {
 		return errs[0]
 	}
 	return errors.Join(errs...)

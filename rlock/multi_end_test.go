@@ -127,3 +127,25 @@ func TestFakeTimeMultiStartsOverWhileSilent(t *testing.T) {
 		require.NoError(t, hold.Unlock(held))
 	})
 }
+
+// Two members are lost while the work goes on, which returns the cause of its context. That is one
+// of the two losses, and is not told twice.
+func TestFakeTimeMultiWhoseMembersAreLost(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		all := rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))
+		err := all.Do(t.Context(), func(ctx context.Context) error {
+			f.FlushAll()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		var lost []string
+		for _, part := range err.(interface{ Unwrap() []error }).Unwrap() {
+			loss, ok := errors.AsType[*rlock.LostError](part)
+			require.True(t, ok, "%v", part)
+			lost = append(lost, loss.Name)
+		}
+		require.ElementsMatch(t, []string{"a", "b"}, lost)
+	})
+}

@@ -16,7 +16,7 @@ import (
 )
 
 // New returns a function that does the work of a night unless it is done, and
-// tells whether it was this call that did it.
+// reports whether it was this call that did it.
 //
 // A night is named by the schedule, "2026-01-31", not by the clock of the host
 // that starts it. A host that finds the work in progress looks again about every
