@@ -231,13 +231,14 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 // stand notes the waiter's place in the server's queue as a refusal has told it. queues.mu is
 // held.
 func (w *waiter) stand(a answer[kind.Answer]) {
-	q, before := w.queue, w.place.held
+	q, before, taken := w.queue, w.place.held, w.attempt.place.here
 	w.place.Place, w.place.held = a.Value.Place, a.Value.Place.Held()
 	if w.place.held {
 		q.clock = moment{a.Sent, w.place.Time}
 		w.attempt.place = q.clock
 	}
-	if before && w.place.New { // the server had forgotten the queue, or the tickets of this client
+	if before && w.place.New && !taken.Before(q.forgotten) { // the server had forgotten the queue, or the tickets of this client
+		q.forgotten = a.Sent
 		again := w.again
 		q.askAll()
 		w.again = again // this one has just asked

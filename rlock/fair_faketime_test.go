@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // Those who wait send nothing, but for the first of each client: it asks now and then.
@@ -134,6 +136,36 @@ func TestFakeTimeFairQueueIsLostWhileOthersCome(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Len(t, tickets(t, f.rdb, "a"), len(waiters))
+		f.release(t, somebody)
+		finishAll(t, waiters...)
+	})
+}
+
+// The server has forgotten the queue. Each waiter asks once for a new ticket, however many there
+// are: that it had none before tells of nothing new.
+func TestFakeTimeFairQueueIsLostByMany(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		const n = 50
+		waiters := f.row(t, slices.Repeat([]*rlock.Lock{mu}, n)...)
+		owners := queueOf(t, f.rdb, "a")
+		require.Len(t, owners, n)
+		for range 2 {
+			require.True(t, f.Del("rlock_queue:{a}"))
+			before := make(map[string]int)
+			for _, owner := range owners {
+				before[owner] = f.askedFor(owner)
+			}
+			time.Sleep(keepAlive + keepAlive/10)
+			synctest.Wait()
+			require.ElementsMatch(t, owners, queueOf(t, f.rdb, "a"))
+			for _, owner := range owners {
+				require.Equal(t, before[owner]+1, f.askedFor(owner), owner)
+			}
+		}
 		f.release(t, somebody)
 		finishAll(t, waiters...)
 	})

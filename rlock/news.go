@@ -15,6 +15,10 @@ type news struct {
 	trouble error             // the newest error since then
 	failed  time.Time         // when it came
 	newest  time.Time         // when the newest request that was answered was sent
+
+	// forgotten is when the request was sent that found out last that the server had forgotten
+	// tickets. All waiters were told: that another ticket from before is gone is no news.
+	forgotten time.Time
 }
 
 // asked is called with an error when an attempt of the waiter got no answer, and with nil when

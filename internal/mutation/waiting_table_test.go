@@ -183,4 +183,9 @@ var ofWaiting = []mutation{
 		"q.waiters.first == w || q.askAt.IsZero() || w.askAt.Before(q.askAt)", "true",
 		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
 	},
+	{
+		"each waiter of a forgotten queue has all others ask again", "rlock/contend.go",
+		" && !taken.Before(q.forgotten)", "",
+		"rlock", "TestFakeTimeFairQueueIsLostByMany", quick,
+	},
 }
