@@ -185,7 +185,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each waiter of a forgotten queue has all others ask again", "rlock/contend.go",
-		" && !taken.Before(q.forgotten)", "",
+		"!taken.Before(q.forgotten)", "taken != q.forgotten.Add(1)",
 		"rlock", "TestFakeTimeFairQueueIsLostByMany", quick,
 	},
 }
