@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -155,7 +154,7 @@ func advise(err error) error {
 	}
 	var advice string
 	switch {
-	case request.HasCode(reply, "NOPERM"), strings.Contains(reply.Error(), "The user executing the script can't"): // some servers say where first
+	case request.LacksRights(reply):
 		advice = "the ACL user needs the lock's keys, that of its queue among them, its channels, and the commands EVALSHA, EVAL, PUBLISH, SUBSCRIBE and those of the scripts: see rlock doctor"
 	case request.HasCode(reply, "NOAUTH", "WRONGPASS"):
 		advice = "check user name and password"

@@ -93,6 +93,7 @@ func TestAdviceForMissingRights(t *testing.T) {
 		"ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:53.",
 		"ERR Error running script (call to f_1f): @user_script:108: @user_script: 108: The user executing the script can't run this command or subcommand",
 		"@user_script: 108: The user executing the script can't access at least one of the keys mentioned in the command arguments",
+		"ERR ACL failure in script: User u has no permissions to run the 'hmget' command script: a4ca2a55, on @user_script:53.",
 	} {
 		require.ErrorContains(t, advise(serverError(text)), "that of its queue among them", text)
 	}

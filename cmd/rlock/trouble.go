@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -88,7 +89,7 @@ func (s *server) missing(seen error) string {
 // rightsHint is what to add to the refusal of a server whose user has too few rights: the
 // library says which plain locks need, and each command needs others.
 func rightsHint(err error) string {
-	if redis.IsPermissionError(err) || err != nil && strings.Contains(err.Error(), "The user executing the script can't") { // of a script
+	if request.LacksRights(err) {
 		return " (what each command and each kind of lock needs: docs/acl.md)"
 	}
 	return ""

@@ -77,3 +77,15 @@ func HasCode(reply redis.Error, codes ...string) bool {
 	}
 	return false
 }
+
+// LacksRights reports whether a server has refused a command, or one in a script, because its
+// user may not use it.
+func LacksRights(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return false
+	}
+	return HasCode(reply, "NOPERM") || // of a script, each version has words of its own
+		strings.Contains(reply.Error(), "The user executing the script can't") || // until 7.0
+		strings.Contains(reply.Error(), "ACL failure in script") // from 7.2 on
+}
