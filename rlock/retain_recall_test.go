@@ -69,6 +69,7 @@ func TestRetainedLockWithoutRightToPubsub(t *testing.T) {
 
 // A client recalls a kept lock from one that listens with another Options.ShardedPubSub.
 func TestClusterRecallReachesEveryKindOfChannel(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	client := func(mode rlock.ShardedPubSub) *rlock.Client {

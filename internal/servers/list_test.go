@@ -85,8 +85,8 @@ type suite struct {
 var suites = []suite{
 	{pkg: "lua", run: ".", short: "."},
 	{pkg: "pubsub", run: ".", short: "^Test(HasSharded|Sharded|Both)"},
-	{pkg: "rlock", run: ".", short: "^Test(Nested|Fair|Read|Permanent|OutOfMemory|ReadOnly|Publish|Force|Inspect|MultiLock|Waiter)"},
+	{pkg: "rlock", run: ".", short: "^Test(Nested|Fair|Read|Permanent|OutOfMemory|ReadOnly|Publish|Force|Inspect|MultiLock|Waiter|Protocols|Retained)"},
 	{pkg: "internal/evidence", run: "."},
-	{pkg: "cmd/rlock", run: "^Test(Doctor|Rights|Users|TLS|ClusterFlag|Ls|Inspect|Unlock|OtherKinds|Forks)", short: "^TestDoctor(FindsNothing|AsLockUser|MissesRights|KnowsItsServer|TriesScripts)$"},
+	{pkg: "cmd/rlock", run: "^Test(Doctor|Rights|Users|TLS|ClusterFlag|Ls|Inspect|Unlock|OtherKinds|Forks)", short: "^TestDoctor(FindsNothing|AsLockUser|MissesRights|KnowsItsServer|TriesScripts)$|^TestRightsHint$"},
 	{pkg: "internal/servers", run: ".", short: ".", long: true},
 }
