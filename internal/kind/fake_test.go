@@ -1,0 +1,218 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/pubsub"
+)
+
+// fake is a server as a client sees it, in the time of a bubble and without a network. It
+// answers each command with what a test says, after a while if that sleeps.
+type fake struct {
+	*Server
+	wire *wire
+
+	mu     sync.Mutex // guards what follows
+	answer func(ctx context.Context, words []any) any
+	owners int
+	sent   [][]any // words of commands
+	sizes  []int   // of pipelines; 1 for a command by itself
+	swept  []sweep
+}
+
+// sweep is a release in the background that a kind has asked for.
+type sweep struct {
+	server, owner string
+	silent, late  bool
+	at            time.Time
+}
+
+// String leaves out the owner, and when it was.
+func (s sweep) String() string {
+	text := s.server
+	if s.silent {
+		text += " silent"
+	}
+	if s.late {
+		text += " late"
+	}
+	return text
+}
+
+// newFake returns a server that grants, renews and releases everything.
+func newFake(t *testing.T, id string) *fake {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	f := &fake{wire: &wire{}}
+	f.answers(func(context.Context, []any) any { return int64(1) })
+	rdb.AddHook(redistest.Answers(f.serve))
+	f.Server = &Server{
+		ID: id, RDB: rdb, Scripts: rdb, Hub: pubsub.NewHub(f.wire, pubsub.Options{}), Channels: NewChannels(nil, id, nil, ShardingOff),
+		Closed:     func() error { return nil },
+		Owner:      f.owner,
+		Background: func(f func()) { go f() },
+		Sweep:      f.sweep,
+		Sleep:      func(ctx context.Context, d time.Duration) bool { return request.Sleep(ctx, nil, d) },
+	}
+	t.Cleanup(func() {
+		assert.NoError(t, f.Hub.Close(context.Background()))
+		assert.NoError(t, rdb.Close())
+	})
+	return f
+}
+
+// newFakes returns servers a, b and c.
+func newFakes(t *testing.T) (all []*fake, servers []*Server) {
+	for _, id := range []string{"a", "b", "c"} {
+		f := newFake(t, id)
+		all, servers = append(all, f), append(servers, f.Server)
+	}
+	return all, servers
+}
+
+// answers has the server answer each command so. An error is an error reply.
+func (f *fake) answers(answer func(ctx context.Context, words []any) any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+func (f *fake) owner() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.owners++
+	return fmt.Sprint(f.ID, ":", f.owners)
+}
+
+func (f *fake) serve(ctx context.Context, cmds ...redis.Cmder) (err error) {
+	f.mu.Lock()
+	answer := f.answer
+	f.sizes = append(f.sizes, len(cmds))
+	for _, cmd := range cmds {
+		f.sent = append(f.sent, cmd.Args())
+	}
+	f.mu.Unlock()
+	for _, cmd := range cmds {
+		switch value := answer(ctx, cmd.Args()).(type) {
+		case error:
+			cmd.SetErr(value)
+			err = value
+		case string:
+			cmd.(interface{ SetVal(string) }).SetVal(value)
+		case int64:
+			if count, ok := cmd.(*redis.IntCmd); ok {
+				count.SetVal(value)
+				continue
+			}
+			cmd.(interface{ SetVal(any) }).SetVal(value)
+		default:
+			cmd.(interface{ SetVal(any) }).SetVal(value)
+		}
+	}
+	return err
+}
+
+func (f *fake) sweep(k Kind, owner string, _ time.Duration, late bool) {
+	p := k.(*Plain)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.swept = append(f.swept, sweep{p.server.ID, owner, p.silent, late, time.Now()})
+}
+
+// commands returns what the server was sent since the last call.
+func (f *fake) commands() [][]any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sent := f.sent
+	f.sent = nil
+	return sent
+}
+
+// sweeps are those of several servers.
+func sweeps(all []*fake) (swept []sweep) {
+	for _, f := range all {
+		f.mu.Lock()
+		swept = append(swept, f.swept...)
+		f.mu.Unlock()
+	}
+	return swept
+}
+
+// texts are sweeps as a table has them.
+func texts(swept []sweep) (all []string) {
+	for _, s := range swept {
+		all = append(all, s.String())
+	}
+	return all
+}
+
+// wire is the connection of a subscriber. It confirms each subscription at once, unless it is deaf.
+type wire struct {
+	deaf bool
+
+	mu     sync.Mutex // guards events
+	events chan pubsub.Event
+}
+
+func (w *wire) Find(context.Context, string) (string, error) { return "", nil }
+func (w *wire) Refresh(context.Context)                      {}
+
+func (w *wire) Open(context.Context, string, string) (pubsub.Source, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = make(chan pubsub.Event, 100)
+	return w, nil
+}
+
+func (w *wire) Subscribe(channel string) error {
+	if !w.deaf {
+		w.tell(pubsub.Event{Kind: pubsub.Subscribed, Channel: channel})
+	}
+	return nil
+}
+
+func (w *wire) Unsubscribe(channel string) error {
+	w.tell(pubsub.Event{Kind: pubsub.Unsubscribed, Channel: channel})
+	return nil
+}
+
+func (w *wire) Probe(context.Context) (bool, error) {
+	w.tell(pubsub.Event{Kind: pubsub.Pong})
+	return true, nil
+}
+
+func (w *wire) Receive() (pubsub.Event, error) {
+	w.mu.Lock()
+	events := w.events
+	w.mu.Unlock()
+	e, ok := <-events
+	if !ok {
+		return e, context.Canceled
+	}
+	return e, nil
+}
+
+func (w *wire) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.events)
+	w.events = nil
+	return nil
+}
+
+// tell brings an event to the hub.
+func (w *wire) tell(e pubsub.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.events != nil {
+		w.events <- e
+	}
+}
