@@ -1,7 +1,9 @@
 package kind
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,4 +83,70 @@ func TestForceAndInspectWhileTheSlotMoves(t *testing.T) {
 			})
 		}
 	}
+}
+
+// errMoving is how a node answers to a script that has only some of its keys.
+const errMoving = replyError("TRYAGAIN Multiple keys request during rehashing of slot")
+
+// While its slot moves a plain lock is taken and released without its queue, which is served
+// apart. A fair lock waits for the end of the move, or its order would be lost.
+func TestFakeTimeLockWithoutItsQueueWhileTheSlotMoves(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t, "me")
+		f.answers(func(_ context.Context, words []any) any {
+			if words[2].(int) > 1 {
+				return errMoving
+			}
+			return int64(1)
+		})
+		all := func() (keys [][]any) {
+			time.Sleep(time.Second) // the queue is served in the background
+			for _, words := range f.commands() {
+				keys = append(keys, keysOf(words))
+			}
+			return keys
+		}
+		lock, queue := []any{"lock"}, []any{"rlock_queue:{lock}"}
+		both := slices.Concat(lock, queue)
+		ticket := Options{Ticket: lua.Ticket{Claim: time.Second}}
+		p := NewQueued(f.Server, "lock", false)
+		a, err := p.Acquire(t.Context(), f.Scripts, "me:1", time.Minute, ticket)
+		require.NoError(t, err)
+		require.True(t, a.Acquired)
+		require.Equal(t, [][]any{both, lock, queue}, all())
+		_, err = p.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
+		require.NoError(t, err)
+		require.Equal(t, [][]any{both, lock, queue}, all())
+		was, err := p.Force(t.Context())
+		require.NoError(t, err)
+		require.True(t, was)
+		require.Equal(t, [][]any{both, lock, queue}, all())
+		f.answers(func(_ context.Context, words []any) any {
+			if words[2].(int) > 1 {
+				return errMoving
+			}
+			return []any{int64(1), int64(-2), int64(0), int64(3)}
+		})
+		s, err := p.Inspect(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, -1, s.Waiters, "how many wait is not known")
+		require.Equal(t, [][]any{both, lock}, all())
+
+		f.answers(func(_ context.Context, words []any) any {
+			if words[2].(int) > 1 {
+				return errMoving
+			}
+			return []any{int64(0), int64(5000), "you:1"}
+		})
+		a, err = p.Acquire(t.Context(), f.Scripts, "me:1", time.Minute, ticket)
+		require.NoError(t, err)
+		require.False(t, a.Acquired)
+		require.GreaterOrEqual(t, a.AskIn, 50*time.Millisecond, "it does not queue")
+		require.Less(t, a.AskIn, 100*time.Millisecond)
+		require.Equal(t, [][]any{both, lock}, all(), "nobody is passed on")
+
+		_, err = NewFair(f.Server, "lock", false).Acquire(t.Context(), f.Scripts, "me:1", time.Minute, ticket)
+		require.Equal(t, errMoving, err)
+		require.Len(t, all(), 1)
+	})
 }
