@@ -247,18 +247,3 @@ func TestFakeTimeLeavingTheFirst(t *testing.T) {
 		require.Equal(t, ErrUnread, told.Load())
 	})
 }
-
-// A client that reads from replicas has connections on which a replica would execute a
-// script. They are not, while a pipeline lasts.
-func TestFakeTimeGuard(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFake(t, func(o *redis.ClusterOptions) { o.ReadOnly = true })
-		require.NoError(t, f.ask(t.Context(), "b", "first"))
-		require.NoError(t, f.ask(t.Context(), "b", "second"))
-		l := f.line("10.0.0.1:1")
-		require.True(t, l.asked("readwrite"))
-		require.True(t, l.asked("readonly"))
-		sizes := f.sizes("10.0.0.1:1")
-		require.Equal(t, 3, sizes[len(sizes)-1], "one command, in between")
-	})
-}

@@ -34,23 +34,3 @@ func TestFakeTimeTotalCountsFromTheNewestAnswer(t *testing.T) {
 		})
 	}
 }
-
-// A request whose own bound has ended the wait for a connection is made again: nobody has
-// left.
-func TestFakeTimeNotSentIsNotLeft(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		n := 0
-		a := Do(t.Context(), Policy{Attempt: time.Second, Total: time.Minute, Classify: Classify},
-			func(ctx context.Context, opts Options, late func(int, error)) (int, error) {
-				return Detached(ctx, Alone{Background: func(f func()) { go f() }, Bound: opts.Bound}, func(context.Context) (int, error) {
-					if n++; n < 3 {
-						return 0, ErrNotSent
-					}
-					return n, nil
-				}, late)
-			}, nil)
-		require.Equal(t, Done, a.End)
-		require.Equal(t, 3, a.Value)
-		require.False(t, a.Doubt)
-	})
-}
