@@ -93,15 +93,6 @@ func TestRefusedPublish(t *testing.T) {
 	}
 }
 
-func TestRefusedPubSub(t *testing.T) {
-	rdb := user(t, redistest.Start(t), "~*", "&*", "+@all", "-pubsub")
-	put(t, rdb, "lock", "me:1=1 10s")
-	state, err := lua.Inspect(t.Context(), rdb, grant(""))
-	require.NoError(t, err)
-	require.EqualValues(t, -1, state.Waiters)
-	require.Equal(t, map[string]int64{"me:1": 1}, state.Holds)
-}
-
 // Without the right to a key nothing is done, and what the server says is the
 // error, not a lock that somebody else holds.
 func TestRefusedKey(t *testing.T) {

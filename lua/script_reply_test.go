@@ -112,13 +112,6 @@ func TestTokenOfALockWithoutTokens(t *testing.T) {
 	require.Equal(t, lua.Reply{Acquired: true}, reply)
 }
 
-func TestHoldCountThatIsNone(t *testing.T) {
-	rdb := answering([]any{int64(1), int64(1000), int64(0), int64(0), "owner", "many"})
-	defer func() { _ = rdb.Close() }()
-	_, err := lua.Inspect(t.Context(), rdb, grant(""))
-	require.ErrorContains(t, err, `"owner"`)
-}
-
 // FuzzReply: whatever comes back, a lock is acquired only by {1, token}, and
 // counted or renewed only by 1.
 func FuzzReply(f *testing.F) {
