@@ -39,6 +39,7 @@ type voter struct {
 
 // granting and held are answers of the script.
 func granting() voter { return voter{reply: int64(1)} }
+
 func held(by string, left time.Duration) voter {
 	return voter{reply: []any{int64(0), left.Milliseconds(), by}}
 }
