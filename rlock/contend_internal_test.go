@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,43 +118,5 @@ func TestFakeTimeErrorsAreReadWithoutTheMutex(t *testing.T) {
 		}
 		all.Wait()
 		require.False(t, held.Load())
-	})
-}
-
-// A request fails and its caller leaves, while the others wait for a grant of their own client.
-// The time after that in which nobody asked is no time without an answer: the next one asks.
-func TestFakeTimeAnOldFailureIsNoSilence(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		c, _, f := newFake(t)
-		l := c.NewLock("a", WithLeaseTime(3*time.Second))
-		l.use(f)
-		held, hold, err := l.Lock(t.Context())
-		require.NoError(t, err)
-		var free atomic.Bool
-		f.onAcquire = func(context.Context, int) (lua.Reply, error) {
-			if time.Since(f.start) < 5500*time.Millisecond {
-				return lua.Reply{}, errors.New("EOF")
-			}
-			return lua.Reply{Acquired: free.Load(), TTL: 3 * time.Second, Holder: hold.Owner()}, nil
-		}
-		var all sync.WaitGroup
-		all.Go(func() {
-			_, _, err := l.Lock(within(t, 5300*time.Millisecond)) // it asks after 5 s
-			assert.Error(t, err)
-		})
-		synctest.Wait()
-		for range 3 {
-			all.Go(func() {
-				_, next, err := l.Lock(within(t, time.Minute))
-				if assert.NoError(t, err) {
-					assert.NoError(t, next.Unlock(t.Context()))
-				}
-			})
-			synctest.Wait()
-		}
-		time.Sleep(30 * time.Second)
-		free.Store(true)
-		require.NoError(t, hold.Unlock(held))
-		all.Wait()
 	})
 }

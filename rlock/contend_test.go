@@ -278,35 +278,6 @@ func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
 	})
 }
 
-// The first waiter of a client asks the server for all its waiters of a fair lock. If it
-// gives up because of an error, the next one asks at once, and does not wait until the
-// first would have asked again.
-func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		f.teach(t)
-		f.holder("a", time.Hour)
-		mu := f.client(t, nil).NewFairLock("a")
-		var waiters []*waiting
-		for range 3 {
-			waiters = append(waiters, begin(t.Context(), mu))
-			synctest.Wait()
-		}
-		time.Sleep(time.Second)
-		queue, began := queueOf(t, f.rdb, "a"), time.Now()
-		f.SetError("NOPERM this user has no permissions to access one of the keys used as arguments")
-		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(queue[0]), queue[0]))
-		for _, w := range waiters {
-			<-w.done
-			require.ErrorIs(t, w.err, rlock.ErrUnavailable)
-		}
-		require.Equal(t, began, time.Now())
-		f.heal()
-		time.Sleep(time.Second)
-		require.Empty(t, tickets(t, f.rdb, "a"))
-	})
-}
-
 // A caller leaves while its request is under way. Another goroutine inherits its place in
 // the queue, and so its owner name, and hands the lock on to a third one. When the old
 // request is executed then, the third one keeps the lock if it has it; and if nobody has
@@ -353,34 +324,4 @@ func answerAfterAHandOff(t *testing.T, free bool) {
 	open()
 	time.Sleep(time.Second)
 	require.False(t, f.Exists("a"), "it stays for a lease")
-}
-
-// A waiter gives up when nobody has got an answer for as long as its own lease, also behind
-// one that waits for longer.
-func TestFakeTimeSilenceIsAsLongAsTheOwnLease(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		c := f.client(t, nil)
-		f.deafUp.Store(true)
-		ctx, leave := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() {
-			_, _, err := c.NewLock("a", longLease).Lock(ctx)
-			assert.ErrorIs(t, err, context.Canceled)
-		})
-		synctest.Wait()
-		for lease, bound := range map[time.Duration]time.Duration{time.Second: 5 * time.Second, 30 * time.Second: 30 * time.Second, time.Minute: time.Minute} {
-			all.Go(func() {
-				_, _, err := c.NewLock("a", rlock.WithLeaseTime(lease)).Lock(t.Context())
-				assert.ErrorIs(t, err, rlock.ErrUnavailable)
-				assert.ErrorContains(t, err, "no answer in time")
-				assert.GreaterOrEqual(t, f.now(), bound)
-				assert.LessOrEqual(t, f.now(), bound+5*time.Second, "a single attempt that was under way, and a pause")
-			})
-		}
-		time.Sleep(2 * time.Minute)
-		leave()
-		all.Wait()
-		f.heal()
-	})
 }

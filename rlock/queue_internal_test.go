@@ -92,62 +92,6 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 	})
 }
 
-// The lock is held by another goroutine of the client, and so it is busy, whatever becomes of
-// the requests that waiters make now and then, in case it was removed on the server: one that
-// failed and whose caller has left, as another does before it would ask; or one that is not
-// answered in time.
-func TestFakeTimeBusyBehindOwnHolder(t *testing.T) {
-	for name, tt := range map[string]struct {
-		acquire func() (lua.Reply, error)
-		waits   time.Duration // of the first
-		want    error         // for the first
-	}{
-		"failed":       {func() (lua.Reply, error) { return lua.Reply{}, errCut }, keepAlive + time.Second, ErrUnavailable},
-		"not answered": {func() (lua.Reply, error) { time.Sleep(time.Second); return lua.Reply{TTL: time.Hour}, nil }, keepAlive + time.Millisecond, ErrNotAcquired},
-	} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				_, l, f := newFake(t)
-				held, hold, err := l.Lock(t.Context())
-				require.NoError(t, err)
-				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return tt.acquire() }
-				first, second := make(chan error, 1), make(chan error, 1)
-				go func() { _, _, err := l.TryLockFor(t.Context(), tt.waits); first <- err }()
-				time.Sleep(keepAlive)
-				go func() { _, _, err := l.TryLockFor(t.Context(), 2*time.Second); second <- err }()
-				require.ErrorIs(t, <-first, tt.want)
-				require.ErrorIs(t, <-second, ErrNotAcquired)
-				require.NoError(t, held.Err(), "it is renewed")
-				require.NoError(t, hold.Unlock(held))
-			})
-		})
-	}
-}
-
-// Every answer shows that the server is up, also the answer to a request that was sent
-// before others got none. The time after which waiters give up starts anew with it.
-func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
-	for name, granted := range map[string]bool{"granted": true, "refused": false} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				_, l, f := newFake(t)
-				w, _ := l.queues.enter(l, time.Now())
-				defer w.leave()
-				f.onAcquire = func(context.Context, int) (lua.Reply, error) {
-					w.asked(errCut) // meanwhile, by another waiter
-					require.False(t, w.queue.since.IsZero())
-					return lua.Reply{Acquired: granted, TTL: time.Second}, nil
-				}
-				g, err := w.ask(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, granted, g != nil)
-				require.True(t, w.queue.since.IsZero())
-				require.NoError(t, w.queue.trouble)
-			})
-		})
-	}
-}
-
 func TestWaitersKeepTheirOrder(t *testing.T) {
 	var ws waiters
 	all := make([]*waiter, 5)

@@ -1,0 +1,74 @@
+package rlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The first waiter of a client asks the server for all its waiters of a fair lock. If it
+// gives up because of an error, the next one asks at once, and does not wait until the
+// first would have asked again.
+func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		var waiters []*waiting
+		for range 3 {
+			waiters = append(waiters, begin(t.Context(), mu))
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		queue, began := queueOf(t, f.rdb, "a"), time.Now()
+		f.SetError("NOPERM this user has no permissions to access one of the keys used as arguments")
+		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(queue[0]), queue[0]))
+		for _, w := range waiters {
+			<-w.done
+			require.ErrorIs(t, w.err, rlock.ErrUnavailable)
+		}
+		require.Equal(t, began, time.Now())
+		f.heal()
+		time.Sleep(time.Second)
+		require.Empty(t, tickets(t, f.rdb, "a"))
+	})
+}
+
+// A waiter gives up when nobody has got an answer for as long as its own lease, also behind
+// one that waits for longer.
+func TestFakeTimeSilenceIsAsLongAsTheOwnLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		f.deafUp.Store(true)
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			_, _, err := c.NewLock("a", longLease).Lock(ctx)
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		for lease, bound := range map[time.Duration]time.Duration{time.Second: 5 * time.Second, 30 * time.Second: 30 * time.Second, time.Minute: time.Minute} {
+			all.Go(func() {
+				_, _, err := c.NewLock("a", rlock.WithLeaseTime(lease)).Lock(t.Context())
+				assert.ErrorIs(t, err, rlock.ErrUnavailable)
+				assert.ErrorContains(t, err, "no answer in time")
+				assert.GreaterOrEqual(t, f.now(), bound)
+				assert.LessOrEqual(t, f.now(), bound+5*time.Second, "a single attempt that was under way, and a pause")
+			})
+		}
+		time.Sleep(2 * time.Minute)
+		leave()
+		all.Wait()
+		f.heal()
+	})
+}
