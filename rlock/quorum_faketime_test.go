@@ -238,30 +238,6 @@ func TestFakeTimeQuorumRaisesWhereItHolds(t *testing.T) {
 	})
 }
 
-// The host is silent while the lock is acquired, another server while it is released. That
-// the share of the host is given back does not take the place of the release of all.
-func TestFakeTimeQuorumReleasesAllAndAShare(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		all, _, mu := fakeServers(t)
-		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
-		require.NoError(t, hold.Unlock(held))
-		time.Sleep(time.Second)
-		all[0].deafUp.Store(true)
-		held, hold = lock(t, t.Context(), mu)
-		all[1].deafUp.Store(true)
-		require.ErrorIs(t, hold.Unlock(held), rlock.ErrUnavailable)
-		require.True(t, all[1].Exists("a"))
-		for _, f := range all[:2] {
-			f.deafUp.Store(false)
-		}
-		time.Sleep(10 * time.Second) // less than the lease
-		synctest.Wait()
-		for _, f := range all {
-			require.False(t, f.Exists("a"))
-		}
-	})
-}
-
 // The request to one server is held back, until its caller has given it up, and the grant
 // that a majority has made is released or is not: what it makes then is given back.
 func TestFakeTimeQuorumLateRequest(t *testing.T) {

@@ -32,6 +32,11 @@ func TestFakeTimeReleaseGoesOnUntilTheLeaseIsOver(t *testing.T) {
 // noRight is how a server refuses a user without rights.
 type noRight struct{}
 
+func (noRight) Error() string {
+	return "NOPERM this user has no permissions to access one of the keys used as arguments"
+}
+func (noRight) RedisError() {}
+
 var errCut = errors.New("the connection was cut")
 
 // A release that the server refuses is repeated until it is allowed, or the lease is

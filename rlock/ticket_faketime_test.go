@@ -43,27 +43,6 @@ func TestFakeTimeTokensOfALateTicket(t *testing.T) {
 	})
 }
 
-// A waiter whose user loses the rights to the lock cannot take its ticket out of the
-// queue. The client does that when it has the rights again, even if a lease would have
-// ended by then.
-func TestFakeTimeTicketOutlivesTheLease(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		f.teach(t)
-		f.holder("a", time.Hour)
-		w := begin(t.Context(), f.client(t, nil).NewLock("a", rlock.WithLeaseTime(100*time.Millisecond)))
-		synctest.Wait()
-		require.Len(t, queueOf(t, f.rdb, "a"), 1)
-		f.SetError("NOPERM this user has no permissions to access one of the keys used as arguments")
-		<-w.done
-		require.ErrorIs(t, w.err, rlock.ErrUnavailable)
-		time.Sleep(3 * time.Second)
-		f.heal()
-		time.Sleep(time.Second)
-		require.Empty(t, tickets(t, f.rdb, "a"))
-	})
-}
-
 // A client whose tickets were all dropped is told so, and asks again.
 func TestFakeTimeTicketsWereDropped(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
