@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -79,53 +78,6 @@ func TestMultiUnlockTwiceAtOnce(t *testing.T) {
 	require.GreaterOrEqual(t, n, 0)
 	require.EqualValues(t, locks/2, kinds[n].Released)
 	require.EqualValues(t, locks/2, kinds[n].Lost)
-}
-
-// A client closes while a call has taken a member of it and waits for another: that gives
-// up, and does not keep Close waiting.
-func TestFakeTimeMultiWhoseMemberCloses(t *testing.T) {
-	for _, mode := range []string{"somebody holds it", "silent"} {
-		t.Run(mode, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				f, g := newFakeRedis(t), newFakeRedis(t)
-				c, d := f.client(t, nil), g.client(t, nil)
-				f.heldBy("b", redisson, time.Hour)
-				f.deafUp.Store(mode == "silent")
-				w := begin(t.Context(), rlock.NewMultiLock(c.NewLock("c"), c.NewLock("b"), d.NewLock("a")))
-				time.Sleep(time.Second)
-				synctest.Wait()
-				require.True(t, g.Exists("a"))
-				began := time.Now()
-				require.NoError(t, d.Close(t.Context()))
-				<-w.done
-				require.Zero(t, time.Since(began))
-				require.ErrorIs(t, w.err, rlock.ErrClosed)
-				require.NotErrorIs(t, w.err, rlock.ErrNotAcquired)
-				require.NotErrorIs(t, w.err, rlock.ErrUnavailable)
-				require.False(t, g.Exists("a"))
-			})
-		})
-	}
-}
-
-// A member is lost while several others are asked for in one script, and get no answer.
-func TestFakeTimeMultiStartsOverWhileSilent(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f, g := newFakeRedis(t), newFakeRedis(t)
-		mu := rlock.NewMultiLock(f.client(t, nil).NewLock("a"), rlock.NewMultiLock(locksOf(g.client(t, nil), "b", "c")...))
-		held, hold := lock(t, t.Context(), mu)
-		require.NoError(t, hold.Unlock(held))
-		g.deafUp.Store(true)
-		w := begin(t.Context(), mu)
-		time.Sleep(time.Second)
-		require.True(t, f.Del("a"))
-		time.Sleep(10 * time.Second) // to the next renewal
-		require.True(t, f.Exists("a"), "it is taken again")
-		g.deafUp.Store(false)
-		held, hold = w.acquired(t)
-		require.NoError(t, held.Err())
-		require.NoError(t, hold.Unlock(held))
-	})
 }
 
 // Two members are lost while the work goes on, which returns the cause of its context. That is one

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,44 +32,6 @@ func keysLeft(tb testing.TB, rdb *redis.Client, keys ...string) {
 		return len(lockKeys(tb, rdb)) == len(keys) &&
 			(len(keys) == 0 || rdb.Exists(context.Background(), keys...).Val() == int64(len(keys)))
 	})
-}
-
-func TestMultiLock(t *testing.T) {
-	srv := newServer(t)
-	rdb, c := srv.Client(t), newClient(t, srv, nil)
-	mu := rlock.NewMultiLock(append(locksOf(c, "c", "a"), c.NewLock("b", rlock.WithFencing()))...)
-	require.Equal(t, "a,b,c", mu.Name())
-	for range 2 { // the second time the server knows the scripts
-		var held context.Context
-		var hold *rlock.Hold
-		commands := sent(t, srv, func() { held, hold = lock(t, t.Context(), mu) })
-		require.LessOrEqual(t, len(commands), 2)
-		require.Len(t, rdb.Keys(t.Context(), "?").Val(), 3)
-		require.Equal(t, 1, mu.HoldCount(held))
-		require.Empty(t, hold.Owner())
-		require.Zero(t, hold.Token())
-		require.Positive(t, time.Until(hold.Until()))
-
-		_, inner := lock(t, held, c.NewLock("b"))
-		require.Equal(t, 2, holds(t, rdb, "b"))
-		require.Positive(t, inner.Token())
-		require.NoError(t, inner.Unlock(held))
-		nested, again := lock(t, held, rlock.NewMultiLock(mu, c.NewLock("d")))
-		require.Equal(t, 2, holds(t, rdb, "a"))
-		require.Equal(t, 1, holds(t, rdb, "d"))
-		require.Equal(t, 2, mu.HoldCount(nested))
-		require.NoError(t, again.Unlock(nested))
-		require.NoError(t, held.Err())
-
-		require.NoError(t, hold.Unlock(held))
-		require.ErrorIs(t, context.Cause(held), rlock.ErrUnlocked)
-		require.ErrorIs(t, hold.Unlock(held), rlock.ErrNotHeld)
-		keysLeft(t, rdb, "redisson_lock_token:{b}")
-	}
-	require.Equal(t, []string{"evalsha"}, sent(t, srv, func() {
-		held, hold := lock(t, t.Context(), mu)
-		t.Cleanup(func() { require.NoError(t, hold.Unlock(held)) })
-	}), "three locks in one script")
 }
 
 // Whoever waits for a member holds those before it, and none behind it.
@@ -261,23 +222,6 @@ func TestMultiSilentServer(t *testing.T) {
 	keysLeft(t, silent.Client(t))
 }
 
-// Locks that poll are asked for one by one: there may be a proxy that looks at the first key
-// only.
-func TestMultiOfPollingLocks(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	c, polling := newClient(t, srv, nil), rlock.WithPolling(rlock.Polling{})
-	mu := rlock.NewMultiLock(c.NewLock("a", polling), c.NewLock("b", polling))
-	m := srv.Monitor(t)
-	held, hold := lock(t, t.Context(), mu)
-	require.NoError(t, hold.Unlock(held))
-	for _, cmd := range m.Commands() {
-		if verb := strings.ToLower(cmd.Args[0]); verb == "eval" || verb == "evalsha" {
-			require.Equal(t, "1", cmd.Args[2], "%v", cmd.Args)
-		}
-	}
-}
-
 func TestMultiOfAllKinds(t *testing.T) {
 	t.Parallel()
 	all := newServers(t, 3)
@@ -371,26 +315,4 @@ func TestMultiOptionsThatCannotWork(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, holds(t, rdb, "a"), "twice the same is held twice")
 	require.NoError(t, hold.Unlock(held))
-}
-
-// A multi lock does not take a fair lock that is free while others are in its queue: it
-// waits for its turn.
-func TestMultiLockOfFairLocksWaitsItsTurn(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	c := newClient(t, srv, nil)
-	var members []*rlock.Lock
-	for _, name := range []string{"a", "b"} {
-		members = append(members, c.NewFairLock(name))
-	}
-	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewFairLock("b"))
-	w := begin(t.Context(), newClient(t, srv, nil).NewFairLock("b"))
-	awaitHearing(t, rdb, "b", 1)
-	require.NoError(t, rdb.Del(t.Context(), "b").Err()) // of which nobody is told
-	_, _, err := rlock.NewMultiLock(members...).TryLock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "another is before it")
-	requireUnlockedTooLate(t, hold.Unlock(held))
-	next, nextHold := w.acquired(t)
-	require.NoError(t, nextHold.Unlock(next))
 }
