@@ -91,3 +91,19 @@ func TestFakeTimeCallIsTakenBack(t *testing.T) {
 		idle(t, g)
 	})
 }
+
+// A caller that has left before its call is queued sends nothing.
+func TestFakeTimeCallOfACallerThatHasLeft(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 {
+			c := g.Call(Options{Bound: time.Second})
+			require.Equal(t, ErrNotSent, c.Process(ctx, redis.NewCmd(ctx, "late")))
+			c.Put()
+		}
+		idle(t, g)
+		require.False(t, l.asked("late"))
+	})
+}

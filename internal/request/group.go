@@ -71,6 +71,9 @@ func NewGroup(config Config) *Group {
 
 // process queues a call, sees to it that the queue is sent, and waits for the answer.
 func (g *Group) process(c *Call) error {
+	if c.ctx.Err() != nil {
+		return ErrNotSent
+	}
 	if b := g.enter(c); b != nil {
 		g.lone(b)
 	}
