@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -10,8 +11,12 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// maxAsked bounds the requests to a server that does not answer.
-const maxAsked = 1024
+// Requests under way to a server at once: of one that is only slow, so that it has its share of as
+// many grants as possible, and of one that has answered none of them for the bound of a poll.
+const (
+	maxAsked  = 1024
+	maxSilent = 64
+)
 
 // vote is what one server says.
 type vote[T any] struct {
@@ -24,7 +29,7 @@ type vote[T any] struct {
 var (
 	errNoShare = errors.New("has no share of the grant")
 	errPending = errors.New("no answer yet")
-	errCrowded = errors.New("not asked: too many requests have no answer")
+	errCrowded = fmt.Errorf("%w, as too many requests have no answer", request.ErrCrowded)
 )
 
 // bound is how long a poll waits for the answer of a single server.
@@ -42,7 +47,7 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 		if p.slow[n] = node.server.overdue.Load() > 0; !p.slow[n] {
 			p.prompt++
 		}
-		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, send)} })
+		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, q.bound(), send)} })
 	}
 	p.wait(ctx, enough, willDo)
 	if p.pending == 0 {
@@ -68,15 +73,29 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 }
 
 // cast makes the request to one server, unless too many have no answer.
-func cast[T any](ctx context.Context, p *Plain, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
+func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
 	defer p.server.asked.Add(-1)
-	if p.server.asked.Add(1) > maxAsked {
+	if !p.server.ask(bound) {
 		v.err = errCrowded
 	} else if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
 		v.err = request.ErrCrowded // the poll has ended; its caller may still wait, and ask again
 	}
-	v.outcome, v.final = Classify(v.err)
+	if v.outcome, v.final = Classify(v.err); v.outcome == request.Answered {
+		p.server.answered.Store(time.Now().UnixNano())
+	}
 	return v
+}
+
+// ask counts a request, and reports whether it may be sent.
+func (s *Server) ask(bound time.Duration) bool {
+	n, now := s.asked.Add(1), time.Now().UnixNano()
+	if n == 1 { // none was under way: it is not silent yet
+		s.answered.Store(now)
+	}
+	if now-s.answered.Load() > int64(bound) {
+		return n <= maxSilent
+	}
+	return n <= maxAsked
 }
 
 // poll is one request to all servers.

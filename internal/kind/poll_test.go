@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -142,13 +143,19 @@ func TestFakeTimePollOfASilentServerIsBounded(t *testing.T) {
 				return 1, nil
 			}, decisive, func([]vote[int]) bool { return false }, nil)[2]
 		}
+		var all sync.WaitGroup
 		for range maxAsked {
-			v := poll()
-			require.Equal(t, errPending, v.err)
-			require.Equal(t, request.Unknown, v.outcome)
+			all.Go(func() {
+				v := poll()
+				assert.Equal(t, errPending, v.err)
+				assert.Equal(t, request.Unknown, v.outcome)
+			})
 		}
+		all.Wait()
 		for range 3 {
-			require.Equal(t, errCrowded, poll().err)
+			v := poll()
+			require.Equal(t, errCrowded, v.err)
+			require.Equal(t, request.NotExecuted, v.outcome, "there is no share to give back")
 		}
 		require.EqualValues(t, maxAsked, sent.Load())
 		time.Sleep(time.Hour)
@@ -158,12 +165,46 @@ func TestFakeTimePollOfASilentServerIsBounded(t *testing.T) {
 	})
 }
 
+// A server that has answered nothing for the bound of a poll is sent a few requests only: their
+// goroutines grow with the calls, not with the callers. One that is just slow is sent more, also if
+// nobody has asked it for long.
+func TestFakeTimeSilentServerIsAskedLess(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, servers := newFakes(t)
+		for _, f := range all {
+			f.votes(granting())
+		}
+		q := NewQuorum(servers, "lock", false, lease)
+		rounds := func() (most int64) {
+			for began := time.Now(); time.Since(began) < 2*q.bound(); time.Sleep(time.Millisecond) {
+				a, err := q.Acquire(t.Context(), nil, "", lease, Options{})
+				require.NoError(t, err)
+				require.True(t, a.Acquired)
+				most = max(most, servers[2].asked.Load())
+			}
+			return most
+		}
+		all[2].votes(voter{takes: 200 * time.Millisecond, reply: int64(1)})
+		rounds()
+		require.Greater(t, rounds(), int64(2*maxSilent), "it is slow")
+		time.Sleep(time.Hour)
+		all[2].votes(voter{})
+		require.Greater(t, rounds(), int64(2*maxSilent), "it is not known yet")
+		require.LessOrEqual(t, rounds(), int64(maxSilent+1))
+		all[2].votes(granting())
+		time.Sleep(q.bound())
+		rounds()
+		require.Zero(t, servers[2].asked.Load(), "it is asked again")
+		time.Sleep(time.Hour)
+	})
+}
+
 // A request that was not sent because the poll has ended is no reason for its caller, who may still
 // be there, to give up.
 func TestFakeTimePollThatWasNotSent(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		_, servers := newFakes(t)
-		v := cast(t.Context(), NewPlain(servers[0], "lock", false), func(context.Context, *Plain) (int, error) { return 0, request.ErrNotSent })
+		v := cast(t.Context(), NewPlain(servers[0], "lock", false), time.Second, func(context.Context, *Plain) (int, error) { return 0, request.ErrNotSent })
 		require.Equal(t, vote[int]{err: request.ErrCrowded, outcome: request.NotExecuted}, v)
 	})
 }

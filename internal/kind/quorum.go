@@ -46,6 +46,7 @@ type round struct {
 	owner    string
 	pending  int           // answers that the round has not waited for
 	doubtful []int         // servers that have not answered, and may still get the request
+	absent   []int         // servers that were surely not asked, and have no share
 	decided  chan struct{} // closed when the round is decided
 	over     bool          // a share that is still granted is given back
 	announce bool          // others may have seen a majority, and wait for a release
@@ -107,14 +108,17 @@ func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease
 // not have been part of the grant. Without a majority nothing is done in the background, because
 // the caller repeats the whole release.
 func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
-	q.finish(owner)
+	absent := q.finish(owner)
 	decided, done := make(chan struct{}), false
 	sweep := func(n int, v vote[lua.Released]) {
-		if v.outcome != request.Answered && !v.final {
+		if v.outcome != request.Answered && !v.final && !slices.Contains(absent, n) {
 			q.giveBack(n, owner, true, false)
 		}
 	}
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {
+		if slices.Contains(absent, slices.Index(q.nodes, p)) {
+			return lua.Released{}, errNoShare
+		}
 		return p.Release(ctx, p.server.Scripts, owner, e)
 	}, answeredBy, answeredBy, func(n int, v vote[lua.Released]) {
 		if <-decided; done {

@@ -60,3 +60,32 @@ func TestFakeTimeQuorumReleaseSeesToTheRest(t *testing.T) {
 		})
 	}
 }
+
+// A server that was not asked for its share, as it is silent, has nothing to release: there would
+// be more of that than is kept until it answers. Nothing is known of it when the release is made
+// again.
+func TestFakeTimeQuorumReleaseLeavesOutWhoWasNotAsked(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, servers := newFakes(t)
+		for _, f := range all {
+			f.votes(granting())
+		}
+		q := NewQuorum(servers, "lock", false, lease)
+		servers[2].asked.Store(maxAsked) // by others, without an answer
+		a, err := q.Acquire(t.Context(), nil, "", lease, Options{})
+		require.NoError(t, err)
+		require.True(t, a.Acquired)
+		require.Len(t, q.open, 1)
+		servers[2].asked.Store(0)
+		_, err = q.Release(t.Context(), nil, a.Owner, lua.Ending{})
+		require.NoError(t, err)
+		require.Empty(t, all[2].commands())
+		require.Empty(t, q.open)
+		require.Empty(t, sweeps(all))
+
+		_, err = q.Release(t.Context(), nil, a.Owner, lua.Ending{})
+		require.NoError(t, err)
+		require.Len(t, all[2].commands(), 1)
+		time.Sleep(time.Hour)
+	})
+}

@@ -237,8 +237,12 @@ func (q *Quorum) late(b *round, n int, v vote[share]) {
 // take gives back the share that a vote may stand for if the round is over; otherwise it notes that
 // it has to be given back then. q.mu is held.
 func (q *Quorum) take(b *round, n int, v vote[share]) {
-	if v.outcome == request.Unknown {
+	switch v.outcome {
+	case request.Unknown:
 		b.doubtful = append(b.doubtful, n)
+	case request.NotExecuted:
+		b.absent = append(b.absent, n)
+	case request.Answered:
 	}
 	if b.over {
 		if mayBeMine(v) {
@@ -248,24 +252,29 @@ func (q *Quorum) take(b *round, n int, v vote[share]) {
 	}
 }
 
-// keep makes a round found by its owner as long as votes or requests of it are open. q.mu is held.
+// keep makes a round found by its owner as long as votes or requests of it are open, or the release
+// has to know who has no share. q.mu is held.
 func (q *Quorum) keep(b *round) {
-	if b.pending > 0 || len(b.doubtful) > 0 {
+	if b.pending > 0 || len(b.doubtful) > 0 || len(b.absent) > 0 && !b.over {
 		q.open[b.owner] = b
 	} else {
 		delete(q.open, b.owner)
 	}
 }
 
-// finish notes that an owner holds nothing any more.
-func (q *Quorum) finish(owner string) {
+// finish notes that an owner holds nothing any more. It returns the servers that surely have no
+// share of it: while one is silent for long, there would be more to release than a janitor keeps.
+func (q *Quorum) finish(owner string) (absent []int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if b := q.open[owner]; b != nil {
-		b.over = true
-		q.giveBackDoubtful(b)
-		q.keep(b)
+	b := q.open[owner]
+	if b == nil {
+		return nil
 	}
+	b.over = true
+	q.giveBackDoubtful(b)
+	q.keep(b)
+	return slices.Clone(b.absent)
 }
 
 // mayBeMine reports whether a server may have granted its share.

@@ -62,4 +62,24 @@ var ofSending = []mutation{
 		"if p.quorum {", "if false {",
 		"rlock", "TestFakeTimeRenewalsOfAQuorumThatCrowd", quick,
 	},
+	{
+		"a silent server of a quorum is asked as often as a slow one", "internal/kind/poll.go",
+		"return n <= maxSilent", "return n <= maxAsked",
+		"internal/kind", "TestFakeTimeSilentServerIsAskedLess", quick,
+	},
+	{
+		"a slow server of a quorum is asked as seldom as a silent one", "internal/kind/poll.go",
+		"p.server.answered.Store(time.Now().UnixNano())", "",
+		"internal/kind", "TestFakeTimeSilentServerIsAskedLess", quick,
+	},
+	{
+		"who was not asked for a share may have one", "internal/kind/poll.go",
+		`fmt.Errorf("%w, as too many requests have no answer", request.ErrCrowded)`, `fmt.Errorf("%v, as too many requests have no answer", request.ErrCrowded)`,
+		"internal/kind", "TestFakeTimePollOfASilentServerIsBounded", quick,
+	},
+	{
+		"a share that was never asked for is released", "internal/kind/quorum.go",
+		"!v.final && !slices.Contains(absent, n)", "!v.final",
+		"internal/kind", "TestFakeTimeQuorumReleaseLeavesOutWhoWasNotAsked", quick,
+	},
 }
