@@ -34,7 +34,7 @@ func (g *grant) late(a kind.Answer, err error) {
 	}
 	left := g.lock.leftBy(g.owner).withTicket()
 	left.likely = true
-	left.sweepAs(leftover{some: true, maybe: maybe})
+	left.clear(leftover{some: true, maybe: maybe})
 }
 
 // keep notes that an attempt has left something on the server, which is released with the

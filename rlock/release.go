@@ -21,7 +21,7 @@ func (g *grant) abandon(acquired bool) {
 	}
 	left.some = left.some || acquired || g.acquireUnknown || g.leftState
 	left.maybe = left.maybe || g.acquireUnknown
-	g.sweepAs(left)
+	g.clear(left)
 }
 
 // release frees the lock after the last hold is gone.
@@ -40,7 +40,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	before := g.takeLeft(false) // by the request of an earlier waiter, say
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	meanwhile := g.takeLeft(true)
-	g.sweepAs(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
+	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// It was lost. If an attempt to release was in doubt, that one may have released it.

@@ -62,8 +62,8 @@ func (r remains) sweep() {
 // has been executed or never will be.
 func (r remains) sweepAgain() { r.lock.client.janitor.SweepAgain(r.job()) }
 
-// sweepAs sweeps what attempts are known, or not known, to have left.
-func (r remains) sweepAs(left leftover) {
+// clear makes the janitor release what is left: soon, later, or both.
+func (r remains) clear(left leftover) {
 	if left.some {
 		r.sweep()
 	}
@@ -72,10 +72,10 @@ func (r remains) sweepAs(left leftover) {
 	}
 }
 
-// sweepAs does so for what is left of the grant, which is nothing most often.
-func (g *grant) sweepAs(left leftover) {
+// clear does so for the grant, of which most often nothing is left.
+func (g *grant) clear(left leftover) {
 	if left != (leftover{}) {
-		g.remains().sweepAs(left)
+		g.remains().clear(left)
 	}
 }
 
@@ -109,5 +109,5 @@ func (r remains) request(ctx context.Context) error {
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late bool) {
 	l := &Lock{client: c, lockOptions: lockOptions{lease: lease}}
 	l.use(k)
-	l.leftBy(owner).sweepAs(leftover{some: !late, maybe: late})
+	l.leftBy(owner).clear(leftover{some: !late, maybe: late})
 }

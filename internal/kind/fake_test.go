@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/request"
@@ -152,6 +153,15 @@ func texts(swept []sweep) (all []string) {
 		all = append(all, s.String())
 	}
 	return all
+}
+
+// requireSwept fails if the servers were asked for other sweeps, or for those of another owner.
+func requireSwept(t *testing.T, all []*fake, owner string, want []string) {
+	t.Helper()
+	require.Equal(t, want, texts(sweeps(all)))
+	for _, s := range sweeps(all) {
+		require.Equal(t, owner, s.owner)
+	}
 }
 
 // wire is the connection of a subscriber. It confirms each subscription at once, unless it is deaf.

@@ -3,7 +3,6 @@ package kind
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -29,7 +28,7 @@ type vote[T any] struct {
 var (
 	errNoShare = errors.New("has no share of the grant")
 	errPending = errors.New("no answer yet")
-	errCrowded = fmt.Errorf("%w, as too many requests have no answer", request.ErrCrowded)
+	errCrowded = errors.New("not asked: too many requests have no answer")
 )
 
 // bound is how long a poll waits for the answer of a single server.
@@ -75,9 +74,10 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 // cast makes the request to one server, unless too many have no answer.
 func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
 	defer p.server.asked.Add(-1)
-	if !p.server.ask(bound) {
-		v.err = errCrowded
-	} else if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
+	if !p.server.admit(bound) {
+		return vote[T]{err: errCrowded, outcome: request.NotExecuted}
+	}
+	if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
 		v.err = request.ErrCrowded // the poll has ended; its caller may still wait, and ask again
 	}
 	if v.outcome, v.final = Classify(v.err); v.outcome == request.Answered {
@@ -86,8 +86,8 @@ func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(c
 	return v
 }
 
-// ask counts a request, and reports whether it may be sent.
-func (s *Server) ask(bound time.Duration) bool {
+// admit counts a request, and reports whether it may be sent.
+func (s *Server) admit(bound time.Duration) bool {
 	n, now := s.asked.Add(1), time.Now().UnixNano()
 	if n == 1 { // none was under way: it is not silent yet
 		s.answered.Store(now)

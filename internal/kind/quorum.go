@@ -111,7 +111,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	absent := q.finish(owner)
 	decided, done := make(chan struct{}), false
 	sweep := func(n int, v vote[lua.Released]) {
-		if v.outcome != request.Answered && !v.final && !slices.Contains(absent, n) {
+		if v.outcome != request.Answered && !v.final && v.err != errNoShare {
 			q.giveBack(n, owner, true, false)
 		}
 	}

@@ -52,10 +52,7 @@ func TestFakeTimeQuorumReleaseSeesToTheRest(t *testing.T) {
 				require.Equal(t, tt.done, err == nil, err)
 				time.Sleep(time.Hour) // and the answers that nobody waits for come in
 				synctest.Wait()
-				require.Equal(t, tt.want, texts(sweeps(all)))
-				for _, s := range sweeps(all) {
-					require.Equal(t, "owner", s.owner)
-				}
+				requireSwept(t, all, "owner", tt.want)
 			})
 		})
 	}

@@ -66,6 +66,7 @@ func TestFakeTimeGrantIsAcknowledgedByReplicas(t *testing.T) {
 	}
 }
 
+// Only a grant has to be acknowledged.
 func TestFakeTimeRequestsWithoutReplicas(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t, "me")
@@ -73,7 +74,9 @@ func TestFakeTimeRequestsWithoutReplicas(t *testing.T) {
 		_, err := p.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
 		require.NoError(t, err)
 		require.NoError(t, p.SetCount(t.Context(), f.Scripts, "me:1", time.Minute, Count{Exclusive: 2}))
-		for _, words := range f.commands() {
+		sent := f.commands()
+		require.Len(t, sent, 2)
+		for _, words := range sent {
 			require.NotEqual(t, "wait", words[0])
 		}
 	})

@@ -242,7 +242,6 @@ func (q *Quorum) take(b *round, n int, v vote[share]) {
 		b.doubtful = append(b.doubtful, n)
 	case request.NotExecuted:
 		b.absent = append(b.absent, n)
-	case request.Answered:
 	}
 	if b.over {
 		if mayBeMine(v) {

@@ -140,10 +140,7 @@ func TestFakeTimeRound(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				require.Equal(t, tt.later, texts(sweeps(all)))
-				for _, s := range sweeps(all) {
-					require.Equal(t, "a:1", s.owner)
-				}
+				requireSwept(t, all, "a:1", tt.later)
 			})
 		})
 	}

@@ -71,7 +71,7 @@ func NewGroup(config Config) *Group {
 
 // process queues a call, sees to it that the queue is sent, and waits for the answer.
 func (g *Group) process(c *Call) error {
-	if c.ctx.Err() != nil {
+	if c.ctx.Err() != nil { // a sender could be faster than its caller, who would have to fear that it was sent
 		return ErrNotSent
 	}
 	if b := g.enter(c); b != nil {
