@@ -43,7 +43,8 @@ How it measures, and what the columns mean: go doc github.com/go-rlock/rlock/ben
 Other libraries are compared by the module in bench/compare.
 
 Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
-failed: the table says which; others as in "rlock --help".`,
+failed: the table says which; 128+N signal N ended it, and the tables have the
+scenarios that were done; others as in "rlock --help".`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s; of a cluster or several processes: " + strings.Join(benchSpread, ",")},
 			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders that match `PATTERN`; see --list", DefaultText: "all but handoff-*"},
@@ -91,7 +92,7 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	p := benchProgress{out: os.Stderr, columns: width(os.Stderr), began: time.Now()}
 	config.Progress = p.show
@@ -108,6 +109,8 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 		return usagef(cmd, "%w: add --cluster", runErr)
 	case errors.Is(runErr, bench.ErrNoCluster):
 		return usagef(cmd, "--cluster: %w: leave it out", runErr)
+	case report == nil && ctx.Err() != nil:
+		return context.Cause(ctx)
 	case report == nil:
 		return &exitError{exitUnavailable, runErr}
 	}
@@ -122,6 +125,26 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 		runErr = fmt.Errorf("%d runs went wrong", problems)
 	}
 	return errors.Join(runErr, err)
+}
+
+// untilSignal returns a context that a signal ends, with the exit status as its cause.
+func untilSignal(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	signals, over := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer close(over)
+		select {
+		case sig := <-signals:
+			end(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		end(nil)
+		<-over
+	}
 }
 
 // writeCapacity does nothing unless it was asked for, or if the run was ended.
