@@ -19,7 +19,8 @@ import (
 // server is silent, a few try; its first answer brings all the others.
 //
 // Goroutines and memory are bounded. While maxReleases owners have something left on a
-// server that should be gone by now, nothing is sent there that may leave more: callers who
+// server that should be gone by now, no request of a [request.Carrier] is sent there that may
+// leave more: callers who
 // come and go faster than a slow server answers would otherwise leave more than can be
 // released. Of maxJobs owners at most something is known to be left; what is forgotten
 // beyond that ends with its lease.
@@ -50,7 +51,7 @@ type part struct {
 }
 
 const (
-	maxReleases = 128     // under way at once
+	maxReleases = 128     // under way at once, and due before callers' requests are held back
 	maxProbes   = 16      // on a server that does not answer, and on each in any case
 	maxJobs     = 1 << 14 // owners
 	maxRetry    = 50 * time.Millisecond
@@ -127,7 +128,7 @@ func (j *Janitor) put(l Leftover, at, until time.Time) {
 	case at.Before(one.at):
 		one.again, one.at = latest(one.again, one.at), at
 		heap.Fix(&one.part.due, one.place)
-	case at.After(time.Now()):
+	case at.After(latest(one.at, time.Now())):
 		one.again = latest(one.again, at)
 	}
 	one.until, one.Likely = latest(one.until, until), one.Likely || l.Likely

@@ -88,18 +88,18 @@ func (p *place) answers(yes bool) {
 	p.silent = !yes
 }
 
-// One owner has one job, however often it is asked for, and what may arrive later is
-// looked for once.
+// One owner has one job, however often it is asked for before it is due, and what may arrive later
+// is looked for once.
 func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost()
 		h.takes = time.Second
 		for range 10 {
 			h.SweepAgain(h.left("me:1"))
-			h.Sweep(h.left("me:1"), time.Now().Add(lease))
+			h.put(h.left("me:1"), h.start.Add(time.Second), h.start.Add(lease))
 		}
 		h.open.Wait()
-		require.Equal(t, []time.Duration{0, lease / 3}, h.sent["me:1"])
+		require.Equal(t, []time.Duration{time.Second, lease / 3}, h.sent["me:1"])
 		require.Empty(t, h.jobs)
 		require.Empty(t, h.parts)
 		require.Empty(t, h.held)
@@ -132,10 +132,10 @@ func TestFakeTimeOneJobForEachLockOfAnOwner(t *testing.T) {
 		for _, key := range []string{"quorum", "share", "quorum"} {
 			left := h.left("me:1")
 			left.Key = key
-			h.Sweep(left, time.Now().Add(lease))
+			h.SweepAgain(left)
 		}
 		h.open.Wait()
-		require.Equal(t, []time.Duration{0, 0}, h.sent["me:1"])
+		require.Equal(t, []time.Duration{lease / 3, lease / 3}, h.sent["me:1"])
 		require.Empty(t, h.jobs)
 	})
 }
