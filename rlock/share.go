@@ -83,9 +83,10 @@ func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Cont
 		return ctx, nil, call.err
 	}
 	held, hold := call.grant.derive(ctx, new(Hold), l, nil)
-	if err := call.grant.admit(hold); err != nil {
-		hold.cancel(err)
-		return ctx, nil, err
+	call.grant.check()
+	if !call.grant.admit(hold) {
+		hold.cancel(errReleased)
+		return ctx, nil, errReleased
 	}
 	return held, hold, nil
 }
@@ -127,7 +128,7 @@ func (qs *queues) shareable(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	if q == nil || q.waiters.n > 0 {
+	if q == nil || q.waiters.first != nil {
 		return nil
 	}
 	for _, g := range q.holders {
@@ -160,7 +161,7 @@ func (qs *queues) joinCall(l *Lock) (call *sharedCall, asks bool) {
 }
 
 // finishCall ends a shared call. Its grant lasts until each follower has been admitted and has
-// unlocked, or has been dismissed.
+// unlocked, or has left.
 func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -181,42 +182,40 @@ func (qs *queues) leaveCall(call *sharedCall) {
 	g := call.grant
 	qs.mu.Unlock()
 	if g != nil {
-		g.dismiss()
+		g.admit(nil)
 	}
 }
 
-// expect makes the grant last until that many followers were admitted or dismissed.
+// expect makes the grant last until so many followers were admitted, or have left.
 func (g *grant) expect(followers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.followers += followers
 }
 
-// admit adds the hold of a follower.
-func (g *grant) admit(h *Hold) error {
-	g.check()
+// admit adds the hold of a follower; nil if the follower has left. It returns false if there is
+// no new hold. The last to leave a grant releases it, or what is left of it: the Unlocks of the
+// other holds have not, as a follower was expected.
+func (g *grant) admit(h *Hold) bool {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.followers--
-	if g.state != owned {
-		return errReleased
+	before := g.state
+	admitted := before == owned && h != nil
+	if admitted {
+		g.put(h)
 	}
-	g.put(h)
-	return nil
-}
-
-// dismiss is called for a follower that does not take its hold.
-func (g *grant) dismiss() {
-	g.mu.Lock()
-	g.followers--
-	last := g.state == owned && len(g.holds)+g.followers == 0
-	if last {
+	last := len(g.holds)+g.followers == 0
+	if last && before == owned {
 		g.state = released
 	}
 	g.mu.Unlock()
-	if last {
+	switch {
+	case last && before == owned:
 		g.lock.client.background(func() { _ = g.release(context.Background()) })
+	case last && before == lost:
+		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	}
+	return admitted
 }
 
 // covered reports whether the server need not be told that h is over: another reader shares the

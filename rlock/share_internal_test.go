@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,40 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled, "in doubt: %v", doubt)
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.ErrorIs(t, asker.Unlock(t.Context()), ErrLeaseLost)
+		})
+	}
+}
+
+// The readers of a lost grant have unlocked before their followers are there: the last follower
+// releases what the server may still have of it.
+func TestFakeTimeFollowersOfALostGrant(t *testing.T) {
+	for name, last := range map[string]func(ctx context.Context, g *grant) bool{
+		"comes": func(ctx context.Context, g *grant) bool {
+			_, hold := g.derive(ctx, new(Hold), g.lock, nil)
+			defer hold.cancel(nil)
+			return g.admit(hold)
+		},
+		"leaves": func(_ context.Context, g *grant) bool { return g.admit(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				c, _, f := newFake(t)
+				l := c.NewRWLock("a").Reader()
+				l.use(f)
+				g := l.newAttempt()
+				require.NoError(t, g.acquire(t.Context(), l.retries, kind.Options{}).Err)
+				_, first, err := g.start(t.Context(), l)
+				require.NoError(t, err)
+				g.expect(2)
+				g.lose(errors.New("renewal failed"))
+				require.ErrorIs(t, first.Unlock(t.Context()), ErrLeaseLost)
+				require.False(t, g.admit(nil))
+				synctest.Wait()
+				require.Empty(t, f.calls("release"))
+				require.False(t, last(t.Context(), g))
+				synctest.Wait()
+				require.Len(t, f.calls("release"), 1)
+			})
 		})
 	}
 }
