@@ -38,6 +38,6 @@
 // Scripts declare the keys they touch, but those of a read/write lock not the read holds
 // of other owners, and only one key wherever one is enough: in a cluster a script with
 // two keys fails with TRYAGAIN while its slot migrates, unless both exist on one node.
-// Renewals, counts and releases of read/write locks then go again with the key of the lock
-// alone. Channels travel as arguments, they are not keys.
+// Renewals, counts, releases and forced releases of read/write locks then go again with the key
+// of the lock alone. Channels travel as arguments, they are not keys.
 package lua

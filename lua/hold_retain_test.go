@@ -27,7 +27,7 @@ var retained = map[string][]string{
 		"a:1 ask -> acquired => a:1=1 20s |",
 		"a:1 retain -> kept: true => a:1=0 20s |",
 		"b:1 try -> refused by a:1, 20s => a:1=0 20s | >> a: wake a:1",
-		"b:2 ask -> refused by a:1, 20s, none => a:1=0 20s | >> a: wake a:1",
+		"b:2 ask -> refused by a:1, 20s => a:1=0 20s | >> a: wake a:1",
 	},
 	"although it is nested in": {
 		"a listens",

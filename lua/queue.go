@@ -56,17 +56,17 @@ type Ticket struct {
 // MaxClaim is the longest claim of a ticket.
 const MaxClaim = 8 * time.Second
 
-// Place is where an owner stands in the queue.
+// Place is where an owner stands in the queue. The zero value is that of one without a ticket: it
+// wants none, or the server has no memory left.
 type Place struct {
 	Time  int64 // the server's clock at that moment, in microseconds
 	First bool  // no ticket is before its own
 	New   bool  // it had none before
-	None  bool  // it has none: it wants none, or the server has no memory left
 	Queue int64 // how many tickets there are, about
 }
 
 // Held reports whether the owner has a ticket.
-func (p Place) Held() bool { return p.Time != 0 && !p.None }
+func (p Place) Held() bool { return p.Time != 0 }
 
 // Ask is Acquire for those who queue: it takes the lock for g.Owner if it is free and
 // nobody was there before. Otherwise it takes a ticket for g.Owner, or keeps the one
@@ -96,8 +96,8 @@ func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, 
 		return Reply{}, err
 	}
 	reply, err := answer.granted(fenced)
-	if !answer.done {
-		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: answer.int(5) == 1, None: answer.int(5) < 0 || !waits, Queue: answer.int(6)}
+	if taken := answer.int(5); !answer.done && waits && taken >= 0 {
+		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: taken == 1, Queue: answer.int(6)}
 	}
 	return reply, err
 }

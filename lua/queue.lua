@@ -24,7 +24,8 @@
 --                                  owner holds the lock. Our message is -0, which
 --                                  Redisson reads as 0; ours can tell the two apart
 --   rlock_channel:{name}:client    the waiters of one client of ours:
---                                  "owner time claim token follower…"  has the lock
+--                                  "owner time claim token spare follower…"  has the
+--                                  lock, and so many tokens more are reserved
 --                                  "owner"  may ask, "*"  all have lost their places
 
 -- keep is how long a queue is kept after the last request, in milliseconds: several

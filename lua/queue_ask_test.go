@@ -58,7 +58,7 @@ func TestAskOutOfMemory(t *testing.T) {
 				"b:1 ask - -> refused by a:1, 20s, first, new => a:1=1 20s | b:1-")
 			full(true)
 			w.follow(rdb, true,
-				"c:1 ask P -> refused by a:1, 20s, none => a:1=1 20s | b:1-",
+				"c:1 ask P -> refused by a:1, 20s => a:1=1 20s | b:1-",
 				"b:1 ask P -> refused by a:1, 20s, first => a:1=1 20s | b:1P", // it has one
 				"a:1 release -> done => b:1=1 10s | !b:1 >> b: grant b:1 for 6s",
 				"b:1 ask P -> acquired => b:1=1 20s | !b:1")

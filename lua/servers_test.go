@@ -131,7 +131,7 @@ func replyText(reply lua.Reply, err error) string {
 	for _, part := range []struct {
 		is   bool
 		text string
-	}{{reply.Place.First, ", first"}, {reply.Place.New, ", new"}, {reply.Place.None, ", none"}} {
+	}{{reply.Place.First, ", first"}, {reply.Place.New, ", new"}} {
 		if part.is {
 			text += part.text
 		}

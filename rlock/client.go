@@ -23,8 +23,8 @@ import (
 )
 
 // Client makes locks on one Redis. Its waiters share one subscription
-// connection and its leases one watchdog; both start with the first need and end
-// when idle. It is safe for concurrent use.
+// connection (with sharded channels, one to each master in use) and its leases one
+// watchdog; they start with the first need and end when idle. It is safe for concurrent use.
 type Client struct {
 	owners
 	opts    Options
@@ -173,7 +173,8 @@ func (c *Client) Close(ctx context.Context) error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
 		held, parked = c.queues.close()
-		held = append(held, c.joins.all()...)
+		joined, _ := c.joins.close()
+		held = append(held, joined...)
 		for _, g := range held {
 			g.interrupt(ErrClosed)
 		}

@@ -114,13 +114,9 @@ func (w *waiter) sleepFor(mine *grant) time.Duration {
 		w.state = waitBlocked
 		return maxPause
 	}
-	asks := w.again || w.state != waitQueued && !w.place.held // there was an event, or it has not asked yet
-	if asks && mine == nil {
-		return 0
-	}
+	asks := w.again || w.state != waitQueued && !w.place.Held() // there was an event, or it has not asked yet
 	now := time.Now()
-	switch {
-	case mine != nil && (w.askAt.IsZero() || w.askAt.After(now)):
+	if mine != nil && (w.askAt.IsZero() || w.askAt.After(now)) {
 		// The end of that grant wakes this waiter. Nothing does if the lock is removed on
 		// the server, so it asks after keepAlive.
 		if w.askAt.IsZero() {
@@ -128,7 +124,8 @@ func (w *waiter) sleepFor(mine *grant) time.Duration {
 		}
 		w.state = waitBlocked
 		return min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now))
-	case asks:
+	}
+	if asks {
 		return 0
 	}
 	w.state = waitQueued
@@ -188,7 +185,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: l.spareTokens(q.waiters.n - 1), Ticket: l.notifier.prepare(w)}
+	o := kind.Options{Wait: true, Spare: l.spareTokens(q.waiters.first != q.waiters.last), Ticket: l.notifier.prepare(w)}
 	return w.attempt, o, p
 }
 
@@ -231,9 +228,8 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 // stand notes the waiter's place in the server's queue as a refusal has told it. queues.mu is
 // held.
 func (w *waiter) stand(a answer[kind.Answer]) {
-	q, before, taken := w.queue, w.place.held, w.attempt.place.here
-	w.place.Place, w.place.held = a.Value.Place, a.Value.Place.Held()
-	if w.place.held {
+	q, before, taken := w.queue, w.place.Held(), w.attempt.place.here
+	if w.place.Place = a.Value.Place; w.place.Held() {
 		q.clock = moment{a.Sent, w.place.Time}
 		w.attempt.place = q.clock
 	}

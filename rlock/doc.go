@@ -82,7 +82,8 @@
 // A call of [Lock.Lock] takes this way:
 //
 //  1. It joins the queue in memory. Unless it is the first there, it sleeps.
-//  2. The first asks for the lock without a ticket. Most locks are free: that was all.
+//  2. The first asks for the lock, without a ticket unless its client listens to the channel
+//     already. Most locks are free: that was all.
 //  3. If the server refuses, it subscribes to its client's channel. When the server has
 //     confirmed that, it asks again and leaves a ticket, for which it will get a message.
 //  4. The message grants it the lock. Its trusted window counts from a moment that is

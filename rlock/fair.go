@@ -14,9 +14,8 @@ import (
 // client that has released. If the first waiter is a goroutine of the same client, the
 // answer to the release is the message. Goroutines of that client that follow it
 // directly in the queue pass the lock on in memory, unless it has [WithoutHandoff] or
-// [WithoutRenewal]. Calls of the client that come meanwhile ask the server when that is
-// over, or after 2 ms, all together: on a single server that answers swiftly, by one
-// command. For the methods and the options see [Client.NewLock].
+// [WithoutRenewal]. Calls of the client that come meanwhile take their tickets at once; those
+// that ask at the same time travel in one script on a single server. For the methods and the options see [Client.NewLock].
 //
 // Every waiting call has a ticket of its own in the queue on the server, also those of
 // one client, which says for all of them every 5 s that it is still there. A waiter
@@ -36,8 +35,8 @@ import (
 //   - A holder that dies delays the first waiter by what is left of its lease. If that
 //     one is dead too, another one asks 0.2 to 0.6 s later.
 //   - A lost message delays the waiter that it is for until its client notices that no
-//     messages arrive: after 1 to 1.5 s, or up to 3 s if all have waited for long. If
-//     nothing is wrong but that one, the waiter asks after 5.5 s at most.
+//     messages arrive: after 0.75 to 1 s, or up to 2.75 s if many clients wait or all have
+//     waited for long. If nothing is wrong but that one, the waiter asks after 5.5 s at most.
 //   - A lock that is removed while it is passed on in memory delays the next by a
 //     claim, as the server may grant it to a waiter that has just had it.
 //   - The lease of a hold that was granted by a message begins with the claim, and
@@ -80,7 +79,7 @@ func (fairOrder) obstacle(*waiter) *grant { return nil }
 // have a place.
 func (fairOrder) untilAsk(w *waiter, now time.Time) time.Duration {
 	switch {
-	case w.place.silent > 0, !w.place.held:
+	case w.place.silent > 0, !w.place.Held():
 		return w.askAt.Sub(now)
 	case w.queue.waiters.first == w:
 		return w.queue.askAt.Sub(now)

@@ -60,8 +60,7 @@ func TestFairWaiterWithoutAPlaceAsks(t *testing.T) {
 		require.True(t, w.next().ask, "it can hear from now on")
 		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: place})
 		require.Equal(t, maxPause, w.next().sleep)
-		place.None = true
-		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: place})
+		f.refuse(t, w, lua.Reply{TTL: time.Hour})
 		require.Equal(t, deafPause, w.next().sleep)
 	})
 }

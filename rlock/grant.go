@@ -24,7 +24,6 @@ type grant struct {
 	acquisition
 	span
 	run   run
-	empty bool // nobody has held it
 	entry *watchdog.Entry[*grant]
 
 	counting
@@ -62,7 +61,7 @@ type acquisition struct {
 type holdSet struct {
 	holds     []*Hold
 	room      [1]*Hold      // of holds, until there are more
-	first     Hold          // the first of them
+	first     Hold          // the first of them; the zero value if nobody has taken the grant
 	followers int           // readers that will get a hold of the grant, and have none yet
 	longest   time.Duration // the longest lease that was asked for
 	current   int           // calls whose holds are not all unlocked, nested ones aside: one, or one for each reader that shares the grant
@@ -161,9 +160,6 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	}
 	if parked != nil { // it has no hold, for which correct would make a request
 		parked.drop()
-	}
-	if l.retains != nil {
-		l.queues.listen(g)
 	}
 	if g.lossOrNil() != nil { // lost already: lose has told the queue before held has
 		l.queues.ended(g)

@@ -20,9 +20,11 @@ const maxHandoffs = 1 << 20
 // a renewed lock on among themselves, in memory and without a round trip, before
 // it is released on the server and other processes get their turn. One hand-off
 // is always allowed, however long the holder took; zero of either bound means
-// its default, and at most 1,048,576 are allowed. A fenced lock goes back to the server
-// after 10,000, as its tokens have to be reserved ahead of the server's clock. Goroutines
-// whose lock has other options than the holder's are not given its grant.
+// its default, and at most 1,048,576 are allowed. The time counts from when the request
+// was sent that acquired the lock, or from its message. A hand-off of a fenced lock uses a
+// token that was reserved with the grant: none if no other goroutine waited by then, at
+// most 10,000, or 1,024 if a message has granted it. Goroutines whose lock has other
+// options than the holder's are not given its grant.
 func WithHandoff(most int, longest time.Duration) LockOption {
 	return func(l *Lock) {
 		l.handoff = handoff{most, longest}
@@ -58,13 +60,13 @@ func (h handoff) withDefaults(fixed bool) handoff {
 // as the server is willing to reserve ahead of its clock (lead in lua/token.lua). Otherwise
 // it asks only while others wait, for no more than can be used in the time of the budget: a
 // hand-off takes at least a microsecond.
-func (l *Lock) spareTokens(waiting int) int64 {
+func (l *Lock) spareTokens(othersWait bool) int64 {
 	switch {
 	case !l.fenced:
 		return 0
 	case l.retains != nil:
 		return maxHandoffs
-	case waiting == 0 || l.handoff.most <= 0:
+	case !othersWait || l.handoff.most <= 0:
 		return 0
 	}
 	return min(int64(l.handoff.most), max(l.handoff.longest.Microseconds(), 1))
@@ -91,7 +93,7 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.waiters.n == 0 && q.kept == nil || l.client.closed.Load() { // nobody can take it
+	if q == nil || q.waiters.first == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
 		return false
 	}
 	now := time.Now()
@@ -106,7 +108,7 @@ func (g *grant) handOff() bool {
 			next.wakeUp()
 		}
 		return next.given != nil
-	case keeps && q.waiters.n == 0:
+	case keeps && q.waiters.first == nil:
 		return g.park(q, now)
 	}
 	return false
@@ -129,8 +131,8 @@ func (g *grant) passable() bool {
 }
 
 // passOn ends the grant and returns its successor for the next holder, whose lock is l. That
-// has the same owner, and what is left of the lease. It returns nil if half of the trusted
-// window is over: otherwise a run of short holds could go on without noticing that the lease
+// has the same owner, and what is left of the lease. It returns nil if less is left than half
+// of the lease that was granted at first: otherwise a run of short holds could go on without noticing that the lease
 // is lost. It also returns nil if the lease was set by a nested hold with other options, which
 // was the last to be unlocked. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
@@ -222,6 +224,5 @@ func (g *grant) giveUp() bool {
 }
 
 func (g *grant) releaseEmpty() {
-	g.empty = true
 	g.lock.client.background(func() { _ = g.release(context.Background()) })
 }

@@ -72,7 +72,7 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	return ""
 }
 
-// changed makes all waiters ask, because messages may have been missed, or can be received
+// changed makes all waiters ask that were refused, because messages may have been missed, or can be received
 // from now on. The answer to a request that is under way may be older than the change, so its
 // waiter asks once more. queues.mu is held.
 func (q *queue) changed() {
@@ -86,7 +86,7 @@ func (q *queue) changed() {
 // its own client asks when that is over. queues.mu is held.
 func (q *queue) askAll() {
 	for w := range q.waiters.all() {
-		if w.state == waitQueued || w.state == waitBlocked && w.place.held {
+		if w.state == waitQueued || w.state == waitBlocked && w.place.Held() {
 			w.by.Reconnect++
 			w.mustAsk()
 		}

@@ -142,8 +142,8 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
 		client: l.client, name: l.name, target: target{wire: wire, key: l.key, queues: &l.client.joins},
-		lockOptions: lockOptions{lease: lease, fenced: l.fenced, mark: l.mark},
-		traits:      traits{order: turns{}, notifier: l.notifier, joined: true},
+		lockOptions: lockOptions{lease: lease},
+		traits:      traits{joined: true},
 		account:     account{counters: &l.client.joins.counters, kind: l.kind, part: true},
 	}
 }

@@ -101,7 +101,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
 // somebody else holds the lock. While a goroutine of this client is known to
 // hold it, nothing is sent. The attempt is repeated only while its outcome is
-// unknown and the bound of a single attempt (a third of the lease, at most 2 s)
+// unknown, or it was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
@@ -144,7 +144,7 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	g := l.newAttempt()
-	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(0)})
+	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(false)})
 	if a.Err == nil && !a.Value.Acquired {
 		a.Err = l.refusal(a.Value.Holder, a.Value.TTL)
 	}
@@ -188,8 +188,8 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 }
 
 // lock is what every call that may wait comes to. The wait ends with the context wait; the
-// context of the hold descends from ctx. All waiters of a client but the first sleep in await,
-// each on its own stack. A stack stays at its first size, 2 KB, as long as the frames from here
+// context of the hold descends from ctx. All waiters of a client but the first, unless the lock is
+// fair, sleep in await, each on its own stack. A stack stays at its first size, 2 KB, as long as the frames from here
 // to await are small, so whatever needs more is called before or after. The benchmark's
 // scenario idle-100 shows the size as bytes/waiter.
 func (l *Lock) lock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {

@@ -15,7 +15,7 @@ const (
 )
 
 const (
-	minLeaseTime = 10 * time.Millisecond // below it, drift and guard leave nothing
+	minLeaseTime = 10 * time.Millisecond // shorter ones would be drift and guard for the most part
 	maxLeaseTime = 10 * 365 * 24 * time.Hour
 	maxNameSize  = 64 << 10
 )

@@ -18,7 +18,7 @@ type Polling struct {
 
 	// Tries is after how many refusals a waiting call gives up, with
 	// [ErrNotAcquired]. They count from when the goroutine is the first of its
-	// client that waits for the lock. Default: only the context ends the wait.
+	// client that waits for the lock; a reader is refused once more before. Default: only the context ends the wait.
 	Tries int
 }
 

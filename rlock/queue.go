@@ -21,19 +21,19 @@ func (s *queueSet) of(key string) *queues {
 	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
 }
 
-// close wakes all waiters. It returns all grants, and those that are parked, which the caller
-// has to release.
+// close closes all shards.
 func (s *queueSet) close() (held, parked []*grant) {
 	for i := range s.shards {
-		parked = append(parked, s.shards[i].wakeAll()...)
-		held = append(held, s.shards[i].all()...)
+		h, p := s.shards[i].close()
+		held, parked = append(held, h...), append(parked, p...)
 	}
 	return held, parked
 }
 
 // queues are the in-process queues of a client, by lock key. A queue exists while a
-// goroutine waits in it or this client holds its lock. A client has several of these
-// sets, so that locks with different names seldom wait for the same mutex.
+// goroutine waits in it, this client holds its lock, or a reader asks for others as well. A
+// client has several of these sets, so that locks with different names seldom wait for the same
+// mutex.
 type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
@@ -67,10 +67,7 @@ type queue struct {
 // waiters are the waiters of a queue in the order of their arrival. There may be very many, so
 // they form a linked list, from which one is removed without a search. Each waiter is an
 // element itself, which saves an allocation. queues.mu guards the list and its links.
-type waiters struct {
-	first, last *waiter
-	n           int
-}
+type waiters struct{ first, last *waiter }
 
 // neighbours are the waiters directly before and behind one; nil at the ends.
 type neighbours struct{ before, behind *waiter }
@@ -84,7 +81,6 @@ func (ws *waiters) push(w *waiter) {
 		ws.last.behind = w
 	}
 	ws.last = w
-	ws.n++
 }
 
 // remove takes a waiter out.
@@ -100,7 +96,6 @@ func (ws *waiters) remove(w *waiter) {
 		w.behind.before = w.before
 	}
 	w.neighbours = neighbours{}
-	ws.n--
 }
 
 // all iterates over the waiters from the first on. None may leave meanwhile.
@@ -131,7 +126,7 @@ func (qs *queues) of(key string) *queue {
 
 // tidy forgets a queue that nobody needs. mu is held.
 func (qs *queues) tidy(q *queue) {
-	if q.waiters.n > 0 || len(q.holders) > 0 || q.call != nil {
+	if q.waiters.first != nil || len(q.holders) > 0 || q.call != nil {
 		return
 	}
 	delete(qs.byKey, q.key)
@@ -149,10 +144,10 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	defer qs.mu.Unlock()
 	q := qs.of(l.key)
 	w.queue = q
-	q.waiters.push(w)
-	if q.waiters.n == 1 && len(q.holders) == 0 {
+	if q.waiters.first == nil && len(q.holders) == 0 {
 		w.state = waitAsking
 	}
+	q.waiters.push(w)
 	if q.kept != nil {
 		mine, other := q.takeParked(l)
 		if w.given = mine; other != nil {
@@ -165,23 +160,19 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	return w, w.state == waitAsking
 }
 
-// empty drops what only waiters need. It returns the signals, which the caller has to leave
-// once it has released the mutex. mu is held.
-func (q *queue) empty() []kind.Signal {
-	var idle []kind.Signal
+// forget drops what only waiters need, when the last has left. mu is held.
+func (q *queue) forget() {
 	for _, s := range []kind.Signal{q.signal, q.unlocks} {
 		if s != nil {
-			idle = append(idle, s)
+			s.Leave()
 		}
 	}
-	q.signal, q.unlocks, q.tickets = nil, nil, nil
-	q.news = news{}
-	return idle
+	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
 }
 
-// held notes that a grant of this client has begun. before are the grants that the client
-// took for held until now although they exclude the new one: they must have been lost.
-// parked is the one of them that was parked; it is not any more.
+// held notes that a grant of this client has begun, and listens to recalls if it may be kept.
+// before are the grants that the client took for held until now although they exclude the new
+// one: they must have been lost. parked is the one of them that was parked; it is not any more.
 func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -192,8 +183,11 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 		}
 	}
 	q.holders = append(q.holders, g)
-	if k := q.kept; k != nil && k.parked != nil {
+	switch k := q.kept; {
+	case k != nil && k.parked != nil:
 		parked = k.stop()
+	case k == nil && g.lock.retains != nil:
+		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(g.lock.hearRecall, g.lock.missRecall)}
 	}
 	return before, parked
 }
@@ -261,14 +255,16 @@ func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	return q != nil && q.waiters.n > 0
+	return q != nil && q.waiters.first != nil
 }
 
-// wakeAll wakes all waiters, and returns the parked grants.
-func (qs *queues) wakeAll() (parked []*grant) {
+// close wakes all waiters. It returns all grants, and those of them that are parked, which the
+// caller has to release.
+func (qs *queues) close() (held, parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
+		held = append(held, q.holders...)
 		for w := range q.waiters.all() {
 			w.wakeUp()
 		}
@@ -276,15 +272,5 @@ func (qs *queues) wakeAll() (parked []*grant) {
 			parked = append(parked, k.stop())
 		}
 	}
-	return parked
-}
-
-// all returns all grants in the shard.
-func (qs *queues) all() (all []*grant) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	for _, q := range qs.byKey {
-		all = append(all, q.holders...)
-	}
-	return all
+	return held, parked
 }

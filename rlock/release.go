@@ -46,7 +46,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 		// It was lost. If an attempt to release was in doubt, that one may have released it.
 		err := &LostError{g.lock.name, g.owner, g.token, errGone}
 		g.sweepPassed()
-		if !g.empty {
+		if g.first.grant != nil { // somebody has held it
 			g.reportLost(err, g.current)
 		}
 		return err

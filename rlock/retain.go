@@ -88,17 +88,6 @@ func (k *kept) allows(g *grant) bool {
 	return k != nil && k.owner == g.owner && k.state == keptAgreed
 }
 
-// listen subscribes to recalls of g.
-func (qs *queues) listen(g *grant) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.byKey[g.lock.key]
-	if q == nil || q.kept != nil || !slices.Contains(q.holders, g) { // it may be lost already
-		return
-	}
-	q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(g.lock.hearRecall, g.lock.missRecall)}
-}
-
 // keepOrRelease keeps or releases a grant whose last hold was unlocked and that handOff did not
 // take.
 func (g *grant) keepOrRelease(ctx context.Context) error {
@@ -139,7 +128,7 @@ func (qs *queues) mayKeep(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[g.lock.key]
-	if q == nil || q.waiters.n > 0 || q.kept == nil {
+	if q == nil || q.waiters.first != nil || q.kept == nil {
 		return nil
 	}
 	k := q.kept

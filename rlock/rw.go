@@ -18,8 +18,8 @@ import (
 //   - Under the context of a reader, the writer is [ErrUpgrade] at once, as it is
 //     after a downgrade: two readers that waited for each other to leave would
 //     wait forever.
-//   - Readers of a client join one another: while one asks, and for 2 ms from then
-//     on, the others enter without a request of their own, and share its owner,
+//   - Readers of a client join one another: while one asks, and until 2 ms after its
+//     request was sent, the others enter without a request of their own, and share its owner,
 //     lease and loss. Those that have to queue ask one after another, each when the
 //     one before is in. [WithoutHandoff] has each of them ask.
 //   - Writers are not starved. While one waits for readers to leave, no new

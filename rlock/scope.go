@@ -62,8 +62,8 @@ func Detach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdKey{}, (*Hold)(nil))
 }
 
-// HoldCount returns how many live holds of the lock ctx is under share a grant,
-// 0 if ctx does not own the lock, or no longer. It sends nothing.
+// HoldCount returns how many live holds of the lock were taken under the same outermost hold as
+// ctx, that one included; 0 if ctx does not own the lock, or no longer. It sends nothing.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0

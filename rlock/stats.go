@@ -38,7 +38,7 @@ func (k *KindStats) Acquired() int64 { return k.Calls[OutcomeAcquired] + k.Calls
 type Wakeups struct {
 	Message   int64 // from whoever released the lock
 	TTL       int64 // a timer: the holder's lease should be over, or nothing was heard for too long
-	Reconnect int64 // the connection for messages was lost, or came back
+	Reconnect int64 // the connection for messages was lost, or came back; or the server had forgotten the queue
 }
 
 func (w *Wakeups) add(other Wakeups) {

@@ -19,8 +19,9 @@ type ticketed struct {
 }
 
 // prepare registers the waiter under its ticket before the server can know of that.
-// A waiter that was never refused takes no ticket, unless atOnce is set: most locks are
-// free. One that cannot hear takes a ticket after two refusals in a row, when this is not
+// The first request takes a ticket if the client listens to the channel already, which shows
+// that it has waited for the lock a moment ago, or if atOnce is set. Otherwise it takes none:
+// most locks are free. One that cannot hear takes a ticket after two refusals in a row, when this is not
 // likely to change soon, and keeps the one that it has.
 func (t ticketed) prepare(w *waiter) lua.Ticket {
 	q, hub := w.queue, w.lock.client.server.Hub
@@ -31,7 +32,7 @@ func (t ticketed) prepare(w *waiter) lua.Ticket {
 	switch {
 	case q.signal != nil && q.signal.Live():
 		ticket.Hears = w.lock.client.server.Channels.Hearing()
-	case !t.atOnce && w.place.silent < 2 && !w.place.held:
+	case !t.atOnce && w.place.silent < 2 && !w.place.Held():
 		return lua.Ticket{}
 	}
 	if q.tickets == nil {
@@ -88,7 +89,7 @@ const (
 func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration {
 	w.again = w.again || asked.Hears == lua.Deaf // the ticket says that it cannot hear, and now it can
 	d := untilExpiry(ttl)
-	if !w.place.held { // the server had no memory for a ticket, and will send no message
+	if !w.place.Held() { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
 	}
 	c := w.lock.client // which has just learned how many wait, and probes accordingly

@@ -46,7 +46,8 @@ func (turns) untilAsk(w *waiter, now time.Time) time.Duration { return w.askAt.S
 
 func (turns) inherits() bool { return true }
 
-// passes always allows the first hand-off, however long the holder took. Further ones are
+// passes always allows the first hand-off, however long the holder took, unless the budget is
+// zero. Further ones are
 // allowed as long as neither their number nor the time since the run began exceeds the
 // budget.
 func (turns) passes(g *grant, now time.Time) bool {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -34,15 +33,10 @@ type grants struct {
 	got   *grant // the one that it returns to its caller
 }
 
-// waiterState says what a waiter is doing.
-//
-//	blocked ──► asking ──► queued ──► (has the lock, or gives up)
-//	             ▲            │
-//	             └────────────┘ message, doubt, or time
-//
-// It begins as asking if its client has no other waiter and does not hold the lock, otherwise
-// as blocked. It can be handed a grant in memory in every state but asking, because then its
-// own request may be granted.
+// waiterState says what a waiter is doing: the comment of the package has a diagram. It begins as
+// asking if its client has no other waiter and does not hold the lock, otherwise as blocked. It
+// can be handed a grant in memory in every state but asking, because then its own request may be
+// granted.
 type waiterState int
 
 const (
@@ -53,8 +47,8 @@ const (
 
 // standing is the place of an owner in the server's queue.
 type standing struct {
-	lua.Place
-	held    bool        // the server has a ticket of the owner, as far as is known
+	lua.Place // as the newest refusal has told it; the zero value if the owner has no ticket
+
 	message lua.Message // the newest message that grants the lock to the owner, until it is looked at
 	silent  int         // refusals in a row while no message could arrive
 }
@@ -184,13 +178,12 @@ func (w *waiter) mustAsk() {
 // server, if it can use that; otherwise the ticket is withdrawn.
 func (w *waiter) leave() {
 	qs, q := w.queues, w.queue
-	var idle []kind.Signal
 	qs.mu.Lock()
 	given, left := w.given, w.disown()
 	wasFirst := q.waiters.first == w
 	q.waiters.remove(w)
 	if next := q.waiters.first; next == nil {
-		idle = q.empty()
+		q.forget()
 		qs.tidy(q)
 	} else {
 		if left != nil && next.takeOver(left, w) {
@@ -205,9 +198,6 @@ func (w *waiter) leave() {
 		}
 	}
 	qs.mu.Unlock()
-	for _, s := range idle {
-		s.Leave()
-	}
 	if left != nil {
 		left.abandon(false)
 	}
@@ -253,7 +243,7 @@ func (w *waiter) renounce(g *grant) {
 // the server. It returns false if the two want the lock with different options. queues.mu is
 // held.
 func (w *waiter) takeOver(g *grant, from *waiter) bool {
-	if !w.lock.order.inherits() || w.attempt != nil || !from.place.held || !w.lock.alike(from.lock) {
+	if !w.lock.order.inherits() || w.attempt != nil || !from.place.Held() || !w.lock.alike(from.lock) {
 		return false
 	}
 	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.state == waitAsking

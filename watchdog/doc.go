@@ -7,10 +7,11 @@
 //
 // # States
 //
-// An entry is held until exactly one of four things happens to it, and final
+// An entry is held until exactly one of five things happens to it, and final
 // from then on:
 //
 //   - stopped: its owner called [Entry.Stop]; nobody is told.
+//   - passed on: [Entry.Pass] gave what is left of the lease to another entry; nobody is told.
 //   - refused: the server said that the lease is gone ([ErrRefused]).
 //   - lapsed: its trusted window was about to close ([ErrLapsed]).
 //   - closed: the scheduler was closed ([ErrClosed]).

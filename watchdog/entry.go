@@ -23,8 +23,8 @@ type Entry[K comparable] struct {
 	ended  atomic.Bool
 	first  window // what window points to before the first renewal: saves an allocation
 
-	// All below is guarded by the scheduler's mutex. After the end nothing is
-	// written any more, so that whoever ended the entry may read err without it.
+	// All below is guarded by the scheduler's mutex. After the end err does not change, so
+	// that whoever ended the entry may read it without the mutex.
 	lease
 	renewing
 	err   error     // of the last attempt, then why the lease was lost

@@ -28,8 +28,7 @@ const (
 type Channels struct {
 	id         string
 	background func(func())
-	cluster    *redis.ClusterClient // to be asked; nil if there is nothing to ask
-	clustered  bool
+	cluster    *redis.ClusterClient // nil if the client is not that of one
 	probe      string
 
 	found  atomic.Pointer[place] // nil as long as it is not known
@@ -48,17 +47,15 @@ func NewChannels(rdb redis.UniversalClient, id string, background func(func()), 
 	// The probe's channel has the form of an unlock channel, so that an ACL rule
 	// for those covers it.
 	f := &Channels{id: id, background: background, probe: lua.Related("redisson_lock__channel", "rlock-probe:"+id)}
-	cluster, ok := rdb.(*redis.ClusterClient)
-	f.clustered = ok
+	cluster, _ := rdb.(*redis.ClusterClient)
+	f.cluster = cluster
 	switch {
-	case !ok || mode == ShardingOff:
+	case cluster == nil || mode == ShardingOff:
 		f.found.Store(&place{lua.Ordinary, pubsub.Redis(rdb, f.probe)})
 	case mode == ShardingBoth:
 		f.found.Store(&place{lua.Both, pubsub.Both(cluster, f.shardProbe())})
 	case mode == ShardingOn:
 		f.found.Store(&place{lua.Sharded, pubsub.Sharded(cluster, f.shardProbe())})
-	default:
-		f.cluster = cluster
 	}
 	return f
 }
@@ -121,7 +118,7 @@ func (f *Channels) Hearing() lua.Hearing {
 		return lua.Deaf
 	case p.ChannelKind != lua.Ordinary:
 		return lua.ShardHeard
-	case f.clustered:
+	case f.cluster != nil:
 		return lua.Uncounted
 	}
 	return lua.Counted

@@ -3,7 +3,8 @@
 // lock, and quorum locks. It knows no contexts that own a lock, no waiters and no schedule of
 // renewals: those are in package rlock, and are the same for all kinds.
 //
-// Each method is one request, made once. It returns the client's error as it is, and
+// Each method is one request, made once; where that cannot do, as while a cluster slot moves or
+// among the servers of a quorum, a few. It returns the client's error as it is, and
 // [Classify] reads that; package request repeats what may be repeated. Every request is
 // safe to repeat and to arrive late, but Force.
 package kind

@@ -126,7 +126,8 @@ func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
 }
 
 // SubscribeToUnlocks joins the channel where Redisson's clients announce releases, as they know
-// nothing of tickets. Announcements of this library there are meant for Redisson, and ignored.
+// nothing of tickets. What a lock with a queue announces there, -0, is meant for Redisson, and
+// ignored.
 func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Signal {
 	return calls{s.Hub.Subscribe(lua.UnlockChannel(key), func(payload string) {
 		if payload != "-0" {

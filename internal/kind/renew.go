@@ -111,8 +111,8 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 		for _, r := range lease {
 			at := node{rdb: r.RDB}
 			if cluster, ok := r.RDB.(*redis.ClusterClient); ok {
-				// An error leaves the renewal in a part of its own: the pipeline
-				// then finds out what is the matter.
+				// After an error the master is nil: all such renewals are one part, and its
+				// pipeline finds out what is the matter.
 				if master, err := cluster.MasterForKey(ctx, r.Grant.Key); err == nil {
 					at.master = master
 				}

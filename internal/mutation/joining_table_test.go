@@ -89,7 +89,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"Close does not tell who has joined", "rlock/client.go",
-		"held = append(held, c.joins.all()...)", "",
+		"held = append(held, joined...)", "_ = joined",
 		"rlock", "TestCloseOfAClientThatHasJoined", quick,
 	},
 	{

@@ -5,7 +5,7 @@ package mutation
 var ofWaiting = []mutation{
 	{
 		"the ticket is lost on inheritance", "rlock/waiter.go",
-		"w.attempt != nil || !from.place.held ||", "true ||",
+		"w.attempt != nil || !from.place.Held() ||", "true ||",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
@@ -35,12 +35,12 @@ var ofWaiting = []mutation{
 	},
 	{
 		"nobody asks when messages may have been missed", "rlock/hear.go",
-		"if w.state == waitQueued || w.state == waitBlocked && w.place.held {", "if false {",
+		"if w.state == waitQueued || w.state == waitBlocked && w.place.Held() {", "if false {",
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
 		"who waits for its own client forgets that messages may have been missed", "rlock/hear.go",
-		" || w.state == waitBlocked && w.place.held", "",
+		" || w.state == waitBlocked && w.place.Held()", "",
 		"rlock", "TestFakeTimeResubscribedWhileReleasing", quick,
 	},
 	{
@@ -115,7 +115,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those who queue do not hear of Close", "rlock/queue.go",
-		", s.shards[i].wakeAll()...", "",
+		"\t\tfor w := range q.waiters.all() {\n\t\t\tw.wakeUp()\n\t\t}\n", "",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
@@ -124,13 +124,18 @@ var ofWaiting = []mutation{
 		"rlock", "TestHandoffToALeaver", quick,
 	},
 	{
+		"the last follower of a lost grant leaves it to its lease", "rlock/share.go",
+		"case last && before == lost:", "case false:",
+		"rlock", "TestFakeTimeFollowersOfALostGrant", quick,
+	},
+	{
 		"a follower whose time is over returns what it has", "rlock/share.go",
 		"			return ctx, nil, l.givenUp(wait, nil)\n		case !call.left", "			return held, hold, err\n		case !call.left",
 		"rlock", "TestFakeTimeFollowerWhoseTimeIsOver", quick,
 	},
 	{
 		"a fair waiter without a place does not ask", "rlock/fair.go",
-		"case w.place.silent > 0, !w.place.held:", "case w.place.silent > 0:",
+		"case w.place.silent > 0, !w.place.Held():", "case w.place.silent > 0:",
 		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
 	},
 	{
