@@ -37,7 +37,7 @@ func (h *Hub) channel(name string) *channel {
 		ch = &channel{name: name}
 		h.channels[name] = ch
 		h.active.Store(int64(len(h.channels)))
-		h.wg.Go(func() { h.place(ch) })
+		h.wg.Go(func() { h.route(ch) })
 	}
 	return ch
 }

@@ -13,7 +13,7 @@ import (
 const maxInquiries = 12
 
 // place puts a channel that has no server on the one that serves it.
-func (h *Hub) place(ch *channel) {
+func (h *Hub) route(ch *channel) {
 	name, err := h.servers.Find(h.ctx, ch.name)
 	h.mu.Lock()
 	defer h.unlock()
@@ -90,7 +90,7 @@ func (h *Hub) search() {
 		}
 		h.mu.Unlock()
 		for _, ch := range lost {
-			h.place(ch)
+			h.route(ch)
 		}
 	}
 }

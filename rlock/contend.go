@@ -228,10 +228,10 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 // stand notes the waiter's place in the server's queue as a refusal has told it. queues.mu is
 // held.
 func (w *waiter) stand(a answer[kind.Answer]) {
-	q, before, taken := w.queue, w.place.Held(), w.attempt.place.here
+	q, before, taken := w.queue, w.place.Held(), w.attempt.queuedAt.here
 	if w.place.Place = a.Value.Place; w.place.Held() {
 		q.clock = moment{a.Sent, w.place.Time}
-		w.attempt.place = q.clock
+		w.attempt.queuedAt = q.clock
 	}
 	if before && w.place.New && !taken.Before(q.forgotten) { // the server had forgotten the queue, or the tickets of this client
 		q.forgotten = a.Sent

@@ -47,14 +47,12 @@ type ending struct {
 
 // acquisition is what is known of the requests to acquire.
 type acquisition struct {
-	token          int64
-	sent           time.Time     // a moment before the attempt that acquired it was sent
-	initialLease   time.Duration // length of the lease until its first renewal
-	acquireUnknown bool          // an attempt may have been executed, or may still be, without an answer
-	answerLost     bool          // an attempt got no answer, not even a refusal
-	attemptOpen    bool          // the caller left while an attempt was under way
-	leftState      bool          // a refused attempt may have left a ticket, which a release removes
-	place          moment        // when the newest ticket was taken; zero if there was none
+	token        int64
+	sent         time.Time         // a moment before the attempt that acquired it was sent
+	initialLease time.Duration     // length of the lease until its first renewal
+	attempts     request.Unsettled // to acquire it
+	leftTicket   bool              // a refused attempt may have left a ticket, which a release removes
+	queuedAt     moment            // when the newest ticket was taken; zero if there was none
 }
 
 // holdSet is the live holds of a grant. grant.mu guards it.
@@ -128,15 +126,14 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	if sent := a.Value.Sent; !sent.IsZero() {
 		g.sent = sent
 	}
-	g.leftState = g.leftState || a.Value.Leftover || a.Doubt && o.Ticket.Claim > 0
+	g.leftTicket = g.leftTicket || a.Value.Leftover || a.Doubt && o.Ticket.Claim > 0
 	return a
 }
 
 // note notes how a request for the grant has ended.
 func note[T any](g *grant, a answer[T]) {
 	g.sent, g.initialLease, g.run = a.Sent, g.lock.lease, run{began: a.Sent}
-	g.acquireUnknown, g.answerLost = g.acquireUnknown || a.Doubt, g.answerLost || a.Lost
-	g.attemptOpen = g.attemptOpen || a.Open
+	g.attempts.Add(a.Unsettled)
 }
 
 // start makes an acquired grant an owned one, with its first hold, which is one of the lock

@@ -137,7 +137,8 @@ func (g *grant) passable() bool {
 // was the last to be unlocked. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
-	successor.sent, successor.token, successor.run, successor.state, successor.began, successor.initialLease = g.sent, g.token, r, owned, now, g.initialLease
+	successor.acquisition = acquisition{token: g.token, sent: g.sent, initialLease: g.initialLease}
+	successor.state, successor.began, successor.run = owned, now, r
 	successor.run.count++
 	successor.exclusives.Store(1) // the hold that the next holder will get
 	if l.fenced {
@@ -159,7 +160,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 // unsettled reports whether a request about the grant may still be executed or answered. The
 // last hold is unlocked, so no new one begins.
 func (g *grant) unsettled() bool {
-	if g.acquireUnknown || g.attemptOpen || g.countUnknown.Load() || g.proven.Load() {
+	if g.attempts.Doubt || g.attempts.Open || g.countUnknown.Load() || g.proven.Load() {
 		return true
 	}
 	g.mu.Lock()

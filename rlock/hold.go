@@ -71,7 +71,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	g := h.grant
 	g.check()
-	left, one, err := g.remove(h)
+	left, ended, err := g.remove(h)
 	switch {
 	case err != nil:
 		if left == 0 && errors.Is(err, ErrLeaseLost) {
@@ -80,7 +80,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return err
 	case left > 0:
 		err := h.uncount(ctx)
-		if one {
+		if ended {
 			g.countReleased(ctx, 1, nil)
 		}
 		return err

@@ -32,7 +32,7 @@ func (s State) Owner() string {
 // Inspect reads the lock from the server, in one round trip. On a replica the
 // answer may be stale; nothing should be decided by it.
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
-	s, err := once(ctx, l, l.inspect)
+	s, err := askOnce(ctx, l, l.inspect)
 	if err != nil {
 		return State{}, err
 	}
@@ -50,7 +50,7 @@ func (l *Lock) inspect(ctx context.Context, _ lua.Runner) (lua.State, error) {
 // removed: it is never repeated on its own, as that could remove the next grant
 // as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return once(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) { return l.wire.Force(ctx) })
+	return askOnce(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) { return l.wire.Force(ctx) })
 }
 
 // UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: it does
@@ -60,11 +60,11 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 	// The release of a plain lock does not look at what else a key holds: its owners are
 	// found in no other. An owner that was given by hand may be; but once it is seen to
 	// be of this kind it stays that, for no owner is used again.
-	s, err := once(ctx, l, l.inspect)
+	s, err := askOnce(ctx, l, l.inspect)
 	if _, held := s.Holds[owner]; err != nil || !held {
 		return false, err
 	}
-	_, err = once(ctx, l, func(ctx context.Context, r lua.Runner) (lua.Released, error) {
+	_, err = askOnce(ctx, l, func(ctx context.Context, r lua.Runner) (lua.Released, error) {
 		return l.wire.Release(ctx, r, owner, lua.Ending{Evict: true})
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
@@ -73,8 +73,8 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 	return err == nil, err
 }
 
-// once makes a request a single time, bounded like any attempt.
-func once[T any](ctx context.Context, l *Lock, ask script[T]) (T, error) {
+// askOnce makes a request a single time, bounded like any attempt.
+func askOnce[T any](ctx context.Context, l *Lock, ask script[T]) (T, error) {
 	var none T
 	if err := l.begin(); err != nil {
 		return none, err

@@ -8,7 +8,7 @@ import (
 // leftover is whether attempts to acquire have left something on the server.
 type leftover struct {
 	some  bool // something to release
-	maybe bool // one of them may still arrive
+	doubt bool // one of them may still arrive
 }
 
 // lateAnswers is what answers have told that came when their caller had left.
@@ -27,22 +27,22 @@ func (g *grant) late(a kind.Answer, err error) {
 	if o == request.NotExecuted || err == nil && !a.Acquired && !a.Leftover {
 		return
 	}
-	maybe := o == request.Unknown && err != request.ErrUnread
-	if g.keep(maybe) { // a waiter that took the attempt over may have the lock by now
+	doubt := o == request.Unknown && err != request.ErrUnread
+	if g.keep(doubt) { // a waiter that took the attempt over may have the lock by now
 		g.lock.askAgain(g.owner)
 		return
 	}
 	left := g.lock.leftBy(g.owner).withTicket()
 	left.likely = true
-	left.clear(leftover{some: true, maybe: maybe})
+	left.clear(leftover{some: true, doubt: doubt})
 }
 
 // keep notes that an attempt has left something on the server, which is released with the
 // grant. It returns false if the grant has been released or lost already.
-func (g *grant) keep(maybe bool) bool {
+func (g *grant) keep(doubt bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.left.some, g.left.maybe = true, g.left.maybe || maybe
+	g.left.some, g.left.doubt = true, g.left.doubt || doubt
 	return !g.left.over && g.state != lost
 }
 

@@ -68,9 +68,9 @@ func (g *grant) add(h *Hold) error {
 }
 
 // remove takes out a hold, and ends the contexts that no live hold is under any more. It
-// returns how many holds are left; one says that one acquisition has ended while others
-// have not.
-func (g *grant) remove(h *Hold) (left int, one bool, err error) {
+// returns how many holds are left; ended says that the acquisition of h has ended while others of
+// the grant have not.
+func (g *grant) remove(h *Hold) (left int, ended bool, err error) {
 	g.mu.Lock()
 	if h.unlocked {
 		left = len(g.holds)
@@ -97,14 +97,14 @@ func (g *grant) remove(h *Hold) (left int, one bool, err error) {
 	case left == 0:
 		g.state = released
 	case first.counts && !g.hasUnder(first):
-		one = true
+		ended = true
 		g.current--
 	}
 	g.mu.Unlock()
 	for p := h; p != top; p = p.parent {
 		p.cancel(ErrUnlocked)
 	}
-	return left, one, err
+	return left, ended, err
 }
 
 // over reports whether no live hold needs the hold's context any more. grant.mu is held.
@@ -280,8 +280,8 @@ func (g *grant) correct() {
 
 // retract takes back a nested hold for which the request about the count has failed.
 func (g *grant) retract(h *Hold) {
-	left, one, err := g.remove(h)
-	if one { // the outer hold was unlocked meanwhile
+	left, ended, err := g.remove(h)
+	if ended { // the outer hold was unlocked meanwhile
 		g.countReleased(context.Background(), 1, nil)
 	}
 	switch {

@@ -9,7 +9,7 @@ import (
 // news is what the waiters of a queue have last learned from the server. They share it.
 type news struct {
 	refusal *NotAcquiredError // the newest one; nil if a request has failed since
-	askAt   time.Time         // when the first waiter asks again if no message arrives
+	askAt   time.Time         // of a fair lock: when the first waiter asks again for all, if no message arrives
 	clock   moment            // the server's clock
 	since   time.Time         // when requests began to fail; zero if the newest was answered
 	trouble error             // the newest error since then

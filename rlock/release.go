@@ -17,10 +17,10 @@ func (g *grant) abandon(acquired bool) {
 	g.mu.Unlock()
 	left := g.takeLeft(true)
 	if left.some { // never set of a grant that was passed on: if that is lost, the janitor has it already
-		g.leftState = true
+		g.leftTicket = true
 	}
-	left.some = left.some || acquired || g.acquireUnknown || g.leftState
-	left.maybe = left.maybe || g.acquireUnknown
+	left.some = left.some || acquired || g.attempts.Doubt || g.leftTicket
+	left.doubt = left.doubt || g.attempts.Doubt
 	g.clear(left)
 }
 
@@ -40,7 +40,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	before := g.takeLeft(false) // by the request of an earlier waiter, say
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	meanwhile := g.takeLeft(true)
-	g.clear(leftover{some: meanwhile.some, maybe: before.maybe || meanwhile.maybe || g.acquireUnknown})
+	g.clear(leftover{some: meanwhile.some, doubt: before.doubt || meanwhile.doubt || g.attempts.Doubt})
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// It was lost. If an attempt to release was in doubt, that one may have released it.
@@ -93,9 +93,9 @@ func (g *grant) releaseRest(ctx context.Context) {
 		}
 	}
 	g.mu.Lock()
-	maybe := g.acquireUnknown || g.left.maybe
+	doubt := g.attempts.Doubt || g.left.doubt
 	g.mu.Unlock()
-	if maybe {
+	if doubt {
 		g.remains().sweepAgain()
 	}
 }
@@ -118,7 +118,7 @@ func (g *grant) alsoEnds() lua.Ending {
 	g.mu.Lock()
 	acquired := g.entry != nil
 	g.mu.Unlock()
-	if (g.leftState || g.attemptOpen) && (!acquired || g.acquireUnknown) { // otherwise the script that granted it has removed the ticket
+	if (g.leftTicket || g.attempts.Open) && (!acquired || g.attempts.Doubt) { // otherwise the script that granted it has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	return e

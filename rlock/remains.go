@@ -34,7 +34,7 @@ func (r remains) withTicket() remains {
 
 // remains is what the grant may have left.
 func (g *grant) remains() remains {
-	return remains{g.lock, g.owner, g.alsoEnds(), g.expires(), g.leftState, g.likely()}
+	return remains{g.lock, g.owner, g.alsoEnds(), g.expires(), g.leftTicket, g.likely()}
 }
 
 // likely reports whether the server is likely to have something of the grant, the lock or a
@@ -42,7 +42,7 @@ func (g *grant) remains() remains {
 func (g *grant) likely() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.entry != nil || !g.place.here.IsZero() || g.answerLost || g.left.some
+	return g.entry != nil || !g.queuedAt.here.IsZero() || g.attempts.Lost || g.left.some
 }
 
 // sweep makes the janitor release r soon. A grant to a ticket would block others for the claim.
@@ -67,7 +67,7 @@ func (r remains) clear(left leftover) {
 	if left.some {
 		r.sweep()
 	}
-	if left.maybe {
+	if left.doubt {
 		r.sweepAgain()
 	}
 }
@@ -109,5 +109,5 @@ func (r remains) request(ctx context.Context) error {
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late bool) {
 	l := &Lock{client: c, lockOptions: lockOptions{lease: lease}}
 	l.use(k)
-	l.leftBy(owner).clear(leftover{some: !late, maybe: late})
+	l.leftBy(owner).clear(leftover{some: !late, doubt: late})
 }

@@ -132,7 +132,7 @@ func (qs *queues) shareable(l *Lock) *grant {
 		return nil
 	}
 	for _, g := range q.holders {
-		if l.shares(g.lock) && !g.acquireUnknown && time.Since(g.run.began) < l.handoff.longest {
+		if l.shares(g.lock) && !g.attempts.Doubt && time.Since(g.run.began) < l.handoff.longest {
 			return g
 		}
 	}
@@ -168,7 +168,7 @@ func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
 	q := qs.byKey[call.lock.key]
 	q.call = nil
 	qs.tidy(q)
-	if call.err = err; hold != nil && !hold.grant.acquireUnknown {
+	if call.err = err; hold != nil && !hold.grant.attempts.Doubt {
 		call.grant = hold.grant
 		call.grant.expect(call.followers)
 	}

@@ -112,10 +112,10 @@ func (w *waiter) granted(now time.Time) *grant {
 	g, l := w.attempt, w.lock
 	sent, ok := w.queue.clock.before(m.Time)
 	if !ok {
-		sent, ok = g.place.before(m.Time)
+		sent, ok = g.queuedAt.before(m.Time)
 	}
 	switch {
-	case !ok, m.Time < g.place.there, sent.After(now), // by the clock of another server
+	case !ok, m.Time < g.queuedAt.there, sent.After(now), // by the clock of another server
 		now.Sub(sent) > m.Claim/2, // too little of the claim is left
 		l.fixed, l.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
 		l.fenced && m.Token == 0: // the client that released has no counter

@@ -221,7 +221,7 @@ func (w *waiter) disown() *grant {
 	}
 	if m := w.place.message; m.Granted { // the owner may hold the lock by this message
 		g.accept(m)
-		g.leftState = true // also if the answer to the request is still under way
+		g.leftTicket = true // also if the answer to the request is still under way
 	}
 	return g
 }

@@ -119,7 +119,7 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	d = max(d, 0)
 	e.duration, e.renew, e.fixed = d, d, fixed
 	e.confirm(sent, d, d, d/3)
-	e.place(s.now())
+	e.reorder(s.now())
 }
 
 // Asks returns what the renewals of the lease ask for; 0 if it is fixed.

@@ -21,7 +21,7 @@ func spread(d time.Duration) time.Duration {
 // attempt or of its loss, whichever comes first by the clock that is further on. It wakes
 // the loop if the timer of the loop would be too late for e. The reading now must not be
 // older than the one the queue is ordered by: the clocks may have parted in between.
-func (e *Entry[K]) place(now time.Time) {
+func (e *Entry[K]) reorder(now time.Time) {
 	wait := remaining(now, e.window.Load().lapses)
 	if !e.fixed {
 		wait = min(wait, remaining(now, e.next))

@@ -94,7 +94,7 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	}
 	e.next, e.index = l.Sent.Add(spread(e.duration)), len(s.queue)
 	s.queue = append(s.queue, e)
-	e.place(now)
+	e.reorder(now)
 	return e, nil
 }
 
@@ -162,7 +162,7 @@ func (s *Scheduler[K]) collect(now time.Time) (lost []*Entry[K], due []attempt[K
 		for i, e := range all { // the queue grows anew in the same array, and never passes i
 			e.index = i
 			s.queue = append(s.queue, e)
-			e.place(now)
+			e.reorder(now)
 		}
 	}
 	for len(s.queue) > 0 {
@@ -172,11 +172,11 @@ func (s *Scheduler[K]) collect(now time.Time) (lost []*Entry[K], due []attempt[K
 			lost = append(lost, e)
 		case e.due(now, len(due) > 0):
 			due = append(due, e.begin(now))
-			e.place(now)
+			e.reorder(now)
 		case e.at.After(now):
 			return lost, due
 		default: // too early: a clock was set back
-			e.place(now)
+			e.reorder(now)
 		}
 	}
 	return lost, due

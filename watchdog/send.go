@@ -78,7 +78,7 @@ func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error,
 				r.key, r.err = e.key, err
 			}
 		}
-		e.place(now)
+		e.reorder(now)
 	}
 	return r
 }

@@ -91,7 +91,7 @@ type job struct {
 	soon    bool      // it is not to wait
 	tried   bool
 	refused int // how often, by a server that has something of the owner
-	place   int // in the schedule; -1 while it is done
+	index   int // in the schedule; -1 while it is done
 }
 
 // Sweep releases l soon; until is when its lease has ended at the latest. Unless the
@@ -121,13 +121,13 @@ func (j *Janitor) put(l Leftover, at, until time.Time) {
 		one = j.add(l)
 		one.at = at
 		heap.Push(&one.part.due, one)
-	case one.place < 0 && !at.After(time.Now()):
+	case one.index < 0 && !at.After(time.Now()):
 		one.redo = true
-	case one.place < 0:
+	case one.index < 0:
 		one.again = latest(one.again, at)
 	case at.Before(one.at):
 		one.again, one.at = latest(one.again, one.at), at
-		heap.Fix(&one.part.due, one.place)
+		heap.Fix(&one.part.due, one.index)
 	case at.After(latest(one.at, time.Now())):
 		one.again = latest(one.again, at)
 	}
@@ -253,7 +253,7 @@ func (j *Janitor) workOn(p *part) {
 			j.drop(one)
 			continue
 		}
-		one.place = -1
+		one.index = -1
 		p.busy++
 		j.busy++
 		j.Begin()
@@ -340,13 +340,13 @@ func (s schedule) Len() int           { return len(s) }
 func (s schedule) Less(a, b int) bool { return s[a].at.Before(s[b].at) }
 func (s schedule) Swap(a, b int) {
 	s[a], s[b] = s[b], s[a]
-	s[a].place, s[b].place = a, b
+	s[a].index, s[b].index = a, b
 }
 
 // Push and Pop make it a heap.Interface.
 
 func (s *schedule) Push(one any) {
-	one.(*job).place = len(*s)
+	one.(*job).index = len(*s)
 	*s = append(*s, one.(*job))
 }
 

@@ -31,12 +31,12 @@ type Channels struct {
 	cluster    *redis.ClusterClient // nil if the client is not that of one
 	probe      string
 
-	found  atomic.Pointer[place] // nil as long as it is not known
-	asking atomic.Bool           // in the background
+	found  atomic.Pointer[channelSet] // nil as long as it is not known
+	asking atomic.Bool                // in the background
 }
 
-// place is a kind of channel, and its servers.
-type place struct {
+// channelSet is a kind of channel, and its servers.
+type channelSet struct {
 	lua.ChannelKind
 	pubsub.Servers
 }
@@ -46,79 +46,79 @@ type place struct {
 func NewChannels(rdb redis.UniversalClient, id string, background func(func()), mode Sharding) *Channels {
 	// The probe's channel has the form of an unlock channel, so that an ACL rule
 	// for those covers it.
-	f := &Channels{id: id, background: background, probe: lua.Related("redisson_lock__channel", "rlock-probe:"+id)}
+	c := &Channels{id: id, background: background, probe: lua.Related("redisson_lock__channel", "rlock-probe:"+id)}
 	cluster, _ := rdb.(*redis.ClusterClient)
-	f.cluster = cluster
+	c.cluster = cluster
 	switch {
 	case cluster == nil || mode == ShardingOff:
-		f.found.Store(&place{lua.Ordinary, pubsub.Redis(rdb, f.probe)})
+		c.found.Store(&channelSet{lua.Ordinary, pubsub.Redis(rdb, c.probe)})
 	case mode == ShardingBoth:
-		f.found.Store(&place{lua.Both, pubsub.Both(cluster, f.shardProbe())})
+		c.found.Store(&channelSet{lua.Both, pubsub.Both(cluster, c.shardProbe())})
 	case mode == ShardingOn:
-		f.found.Store(&place{lua.Sharded, pubsub.Sharded(cluster, f.shardProbe())})
+		c.found.Store(&channelSet{lua.Sharded, pubsub.Sharded(cluster, c.shardProbe())})
 	}
-	return f
+	return c
 }
 
 // shardProbe is what the names of sharded probes begin with; a hash tag follows.
-func (f *Channels) shardProbe() string {
-	return "redisson_lock__channel:rlock-probe:" + f.id + ":"
+func (c *Channels) shardProbe() string {
+	return "redisson_lock__channel:rlock-probe:" + c.id + ":"
 }
 
 // now returns the kind of channel to announce something on. It does not block: while the answer
 // of the cluster is not known, messages are sent on both.
-func (f *Channels) now() lua.ChannelKind {
-	if p := f.found.Load(); p != nil {
+func (c *Channels) now() lua.ChannelKind {
+	if p := c.found.Load(); p != nil {
 		return p.ChannelKind
 	}
-	if f.asking.CompareAndSwap(false, true) {
-		f.background(func() {
-			defer f.asking.Store(false)
+	if c.asking.CompareAndSwap(false, true) {
+		c.background(func() {
+			defer c.asking.Store(false)
 			ctx, cancel := context.WithTimeout(context.Background(), MaxAttempt)
 			defer cancel()
-			f.Refresh(ctx)
+			c.Refresh(ctx)
 		})
 	}
 	return lua.Both
 }
 
 // Find fails until Refresh has found out.
-func (f *Channels) Find(ctx context.Context, channel string) (string, error) {
-	if p := f.found.Load(); p != nil {
+func (c *Channels) Find(ctx context.Context, channel string) (string, error) {
+	if p := c.found.Load(); p != nil {
 		return p.Find(ctx, channel)
 	}
 	return "", errUnknownChannels
 }
 
 // Refresh asks the cluster if its answer is not known.
-func (f *Channels) Refresh(ctx context.Context) {
-	if p := f.found.Load(); p != nil {
+func (c *Channels) Refresh(ctx context.Context) {
+	if p := c.found.Load(); p != nil {
 		p.Refresh(ctx)
 		return
 	}
-	sharded, err := pubsub.HasSharded(ctx, f.cluster)
+	sharded, err := pubsub.HasSharded(ctx, c.cluster)
 	switch {
 	case err != nil: // no answer
 	case sharded:
-		f.found.CompareAndSwap(nil, &place{lua.Sharded, pubsub.Sharded(f.cluster, f.shardProbe())})
+		c.found.CompareAndSwap(nil, &channelSet{lua.Sharded, pubsub.Sharded(c.cluster, c.shardProbe())})
 	default:
-		f.found.CompareAndSwap(nil, &place{lua.Ordinary, pubsub.Redis(f.cluster, f.probe)})
+		c.found.CompareAndSwap(nil, &channelSet{lua.Ordinary, pubsub.Redis(c.cluster, c.probe)})
 	}
 }
 
 // Open is called for what Find has found.
-func (f *Channels) Open(ctx context.Context, server, channel string) (pubsub.Source, error) {
-	return f.found.Load().Open(ctx, server, channel)
+func (c *Channels) Open(ctx context.Context, server, channel string) (pubsub.Source, error) {
+	return c.found.Load().Open(ctx, server, channel)
 }
 
 // Hearing is how the client receives grants; Deaf as long as that is not known.
-func (f *Channels) Hearing() lua.Hearing {
-	switch p := f.found.Load(); {
+func (c *Channels) Hearing() lua.Hearing {
+	switch p := c.found.Load(); {
 	case p == nil:
 		return lua.Deaf
 	case p.ChannelKind != lua.Ordinary:
 		return lua.ShardHeard
-	case f.cluster != nil:
+	case c.cluster != nil:
 		return lua.Uncounted
 	}
 	return lua.Counted

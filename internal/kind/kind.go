@@ -52,8 +52,8 @@ type Kind interface {
 	Inspect(ctx context.Context) (lua.State, error)
 }
 
-// apart begins the Key of a lock that is not a plain one. No name has an empty hash tag.
-const apart = "{}"
+// notPlain begins the Key of a lock that is not a plain one. No name has an empty hash tag.
+const notPlain = "{}"
 
 // Options are those of an attempt; the same for all attempts of an owner.
 type Options struct {

@@ -59,7 +59,8 @@ func (p *Plain) Joint() bool { return p.Gathers() && !p.fair }
 // Gathers is false without a queue: there may be a proxy that spreads keys.
 func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
 
-// Acquire takes a free plain lock for an owner without a ticket, even if others wait.
+// Acquire takes a free lock. An owner without a ticket takes a plain one even if others wait.
+// Otherwise the queue decides, and a refusal leaves the ticket.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if o.Ticket.Claim == 0 && !p.fair {
 		// Of also makes the client ask a cluster whether it has sharded channels: the release needs to know.

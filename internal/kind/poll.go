@@ -167,29 +167,29 @@ func decisive[T any](votes []vote[T]) bool {
 // signals are the waiters of all servers. Each sends its wake-ups to the C of the first one.
 type signals []*pubsub.Waiter
 
-func (e signals) C() <-chan struct{} { return e[0].C() }
+func (s signals) C() <-chan struct{} { return s[0].C() }
 
 // Heard counts the messages of all servers.
-func (e signals) Heard() (n int64) {
-	for _, w := range e {
+func (s signals) Heard() (n int64) {
+	for _, w := range s {
 		n += w.Heard()
 	}
 	return n
 }
 
 // Live reports whether the messages of a majority arrive: every release reaches one of them.
-func (e signals) Live() bool {
+func (s signals) Live() bool {
 	live := 0
-	for _, w := range e {
+	for _, w := range s {
 		if w.Live() {
 			live++
 		}
 	}
-	return live > len(e)/2
+	return live > len(s)/2
 }
 
-func (e signals) Leave() {
-	for _, w := range e {
+func (s signals) Leave() {
+	for _, w := range s {
 		w.Leave()
 	}
 }

@@ -35,7 +35,7 @@ func NewQuorum(servers []*Server, key string, fenced bool, lease time.Duration) 
 		ids[i] = s.ID
 		q.nodes = append(q.nodes, NewPlain(s, key, fenced))
 	}
-	q.id = apart + strings.Join(ids, " ") + " " + key
+	q.id = notPlain + strings.Join(ids, " ") + " " + key
 	return q
 }
 

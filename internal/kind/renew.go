@@ -88,7 +88,7 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 	if len(parts) == 1 {
 		note(verdicts, parts[0], r.send(ctx, parts[0]))
 	} else {
-		r.apart(ctx, parts, verdicts)
+		r.atOnce(ctx, parts, verdicts)
 	}
 	errs := make([]error, len(due))
 	silent := false
@@ -130,9 +130,9 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 	return all
 }
 
-// apart asks several nodes at once. It returns when their answers settle all leases, or when ctx
+// atOnce asks several nodes at once. It returns when their answers settle all leases, or when ctx
 // ends.
-func (r Renewer) apart(ctx context.Context, parts []*part, verdicts []verdict) {
+func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict) {
 	type answer struct {
 		part *part
 		errs []error

@@ -33,7 +33,7 @@ type share struct {
 func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (Answer, error) {
 	for n := 0; ; n++ {
 		began := time.Now()
-		r, split, err := q.once(ctx, lease)
+		r, split, err := q.tryRound(ctx, lease)
 		if err != nil || r.Acquired || !split {
 			return r, err
 		}
@@ -47,30 +47,30 @@ func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time
 	}
 }
 
-// once makes one round. split says that it was refused although nobody is known to hold a
+// tryRound makes one round. split says that it was refused although nobody is known to hold a
 // majority.
-func (q *Quorum) once(ctx context.Context, lease time.Duration) (a Answer, split bool, err error) {
+func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, split bool, err error) {
 	for _, p := range q.nodes {
 		if err := p.server.Closed(); err != nil {
 			return Answer{}, false, err
 		}
 	}
-	b := &round{owner: q.host().Owner(), decided: make(chan struct{})}
+	r := &round{owner: q.host().Owner(), decided: make(chan struct{})}
 	sent := time.Now()
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (share, error) {
-		return p.share(ctx, b.owner, lease)
-	}, q.settled, q.counted, func(n int, v vote[share]) { q.late(b, n, v) })
+		return p.share(ctx, r.owner, lease)
+	}, q.settled, q.counted, func(n int, v vote[share]) { q.late(r, n, v) })
 	t := q.count(votes)
 	err = t.err
 	if t.won && q.fenced && err == nil {
 		err = q.raise(ctx, t.token, votes)
 	}
-	q.decide(b, votes, t.won && err == nil)
+	q.decide(r, votes, t.won && err == nil)
 	switch {
 	case err != nil || !t.won:
 		return Answer{Refused: Refused{TTL: t.ttl}}, t.split, err
 	}
-	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: b.owner}}, false, nil
+	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: r.owner}}, false, nil
 }
 
 // share asks one server. An error beside an acquired share says that the age of the server is not
@@ -201,63 +201,63 @@ func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) e
 
 // decide ends a round. The shares of a round that was not won are given back, without a message:
 // a client that was woken by it would take that share only to give it back.
-func (q *Quorum) decide(b *round, votes []vote[share], won bool) {
+func (q *Quorum) decide(r *round, votes []vote[share], won bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	defer close(b.decided)
-	b.over = !won
+	defer close(r.decided)
+	r.over = !won
 	mine := 0
 	for _, v := range votes {
 		if v.err == errPending {
-			b.pending++
+			r.pending++
 		}
 		if mayBeMine(v) {
 			mine++
 		}
 	}
-	b.announce = mine >= q.majority()
+	r.announce = mine >= q.majority()
 	for n, v := range votes {
 		if v.err != errPending {
-			q.take(b, n, v)
+			q.take(r, n, v)
 		}
 	}
-	q.keep(b)
+	q.keep(r)
 }
 
 // late gets a vote that the round has not waited for.
-func (q *Quorum) late(b *round, n int, v vote[share]) {
-	<-b.decided
+func (q *Quorum) late(r *round, n int, v vote[share]) {
+	<-r.decided
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b.pending--
-	q.take(b, n, v)
-	q.keep(b)
+	r.pending--
+	q.take(r, n, v)
+	q.keep(r)
 }
 
 // take gives back the share that a vote may stand for if the round is over; otherwise it notes that
 // it has to be given back then. q.mu is held.
-func (q *Quorum) take(b *round, n int, v vote[share]) {
+func (q *Quorum) take(r *round, n int, v vote[share]) {
 	switch v.outcome {
 	case request.Unknown:
-		b.doubtful = append(b.doubtful, n)
+		r.doubtful = append(r.doubtful, n)
 	case request.NotExecuted:
-		b.absent = append(b.absent, n)
+		r.absent = append(r.absent, n)
 	}
-	if b.over {
+	if r.over {
 		if mayBeMine(v) {
-			q.giveBack(n, b.owner, b.announce, false)
+			q.giveBack(n, r.owner, r.announce, false)
 		}
-		q.giveBackDoubtful(b)
+		q.giveBackDoubtful(r)
 	}
 }
 
 // keep makes a round found by its owner as long as votes or requests of it are open, or the release
 // has to know who has no share. q.mu is held.
-func (q *Quorum) keep(b *round) {
-	if b.pending > 0 || len(b.doubtful) > 0 || len(b.absent) > 0 && !b.over {
-		q.open[b.owner] = b
+func (q *Quorum) keep(r *round) {
+	if r.pending > 0 || len(r.doubtful) > 0 || len(r.absent) > 0 && !r.over {
+		q.open[r.owner] = r
 	} else {
-		delete(q.open, b.owner)
+		delete(q.open, r.owner)
 	}
 }
 
@@ -266,14 +266,14 @@ func (q *Quorum) keep(b *round) {
 func (q *Quorum) finish(owner string) (absent []int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b := q.open[owner]
-	if b == nil {
+	r := q.open[owner]
+	if r == nil {
 		return nil
 	}
-	b.over = true
-	q.giveBackDoubtful(b)
-	q.keep(b)
-	return slices.Clone(b.absent)
+	r.over = true
+	q.giveBackDoubtful(r)
+	q.keep(r)
+	return slices.Clone(r.absent)
 }
 
 // mayBeMine reports whether a server may have granted its share.
@@ -281,11 +281,11 @@ func mayBeMine(v vote[share]) bool { return v.value.Acquired || v.outcome == req
 
 // giveBackDoubtful gives back, later, the shares that requests without an answer may still take.
 // q.mu is held.
-func (q *Quorum) giveBackDoubtful(b *round) {
-	for _, n := range b.doubtful {
-		q.giveBack(n, b.owner, b.announce, true)
+func (q *Quorum) giveBackDoubtful(r *round) {
+	for _, n := range r.doubtful {
+		q.giveBack(n, r.owner, r.announce, true)
 	}
-	b.doubtful = nil
+	r.doubtful = nil
 }
 
 // giveBack releases the share of an owner on one server, in the background: soon or, if the request

@@ -17,42 +17,42 @@ type withTrailer struct {
 }
 
 // Process runs both. Its error is that of the script.
-func (f *withTrailer) Process(ctx context.Context, cmd redis.Cmder) error {
-	cluster, ok := f.rdb.(*redis.ClusterClient)
+func (t *withTrailer) Process(ctx context.Context, cmd redis.Cmder) error {
+	cluster, ok := t.rdb.(*redis.ClusterClient)
 	if !ok {
-		return f.exec(ctx, f.rdb, cmd)
+		return t.exec(ctx, t.rdb, cmd)
 	}
-	node, err := cluster.MasterForKey(ctx, f.key)
+	node, err := cluster.MasterForKey(ctx, t.key)
 	if err != nil {
 		cmd.SetErr(err)
 		return err
 	}
-	err = f.exec(ctx, node, cmd)
+	err = t.exec(ctx, node, cmd)
 	if _, moved := redis.IsMovedError(err); moved {
 		cluster.ReloadState(ctx) // for the next attempt: a node's client follows nobody
 	}
 	if addr, asked := redis.IsAskError(err); asked {
-		err = f.ask(ctx, cluster, addr, cmd)
+		err = t.ask(ctx, cluster, addr, cmd)
 	}
 	return err
 }
 
 // ask goes where a slot is on its way to.
-func (f *withTrailer) ask(ctx context.Context, cluster *redis.ClusterClient, addr string, cmd redis.Cmder) error {
+func (t *withTrailer) ask(ctx context.Context, cluster *redis.ClusterClient, addr string, cmd redis.Cmder) error {
 	err := cmd.Err()
 	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		if node.Options().Addr == addr { // no other, so no two at once
-			err = f.exec(ctx, node, cmd, redis.NewStatusCmd(ctx, "asking"))
+			err = t.exec(ctx, node, cmd, redis.NewStatusCmd(ctx, "asking"))
 		}
 		return nil
 	})
 	return err
 }
 
-func (f *withTrailer) exec(ctx context.Context, rdb redis.UniversalClient, cmd redis.Cmder, before ...redis.Cmder) error {
-	f.last = f.make()
+func (t *withTrailer) exec(ctx context.Context, rdb redis.UniversalClient, cmd redis.Cmder, before ...redis.Cmder) error {
+	t.last = t.make()
 	pipe := rdb.Pipeline()
-	for _, c := range append(before, cmd, f.last) {
+	for _, c := range append(before, cmd, t.last) {
 		_ = pipe.Process(ctx, c) // only queues
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -60,4 +60,4 @@ func (f *withTrailer) exec(ctx context.Context, rdb redis.UniversalClient, cmd r
 }
 
 // Pipeline makes it a lua.Runner.
-func (f *withTrailer) Pipeline() redis.Pipeliner { return f.rdb.Pipeline() }
+func (t *withTrailer) Pipeline() redis.Pipeliner { return t.rdb.Pipeline() }

@@ -24,7 +24,7 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a grant is passed on while an attempt of its owner is under way", "rlock/handoff.go",
-		"g.attemptOpen || ", "",
+		"g.attempts.Open || ", "",
 		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
 	},
 	{
@@ -34,7 +34,7 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a hand-off has no budget after a multi lock", "rlock/multi_together.go",
-		"		note(g, a)\n", "		g.sent, g.initialLease, g.acquireUnknown = a.Sent, run[i].lease, a.Doubt\n",
+		"		note(g, a)\n", "		g.sent, g.initialLease, g.attempts.Doubt = a.Sent, run[i].lease, a.Doubt\n",
 		"rlock", "TestFakeTimeHandoffBudget", quick,
 	},
 	{

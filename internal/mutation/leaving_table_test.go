@@ -9,17 +9,17 @@ var ofLeaving = []mutation{
 	},
 	{
 		"what a caller left behind is not released", "rlock/release.go",
-		"left.some || acquired || g.acquireUnknown || g.leftState\n", "acquired\n",
+		"left.some || acquired || g.attempts.Doubt || g.leftTicket\n", "acquired\n",
 		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
 	},
 	{
 		"a late answer is not followed up", "rlock/late.go",
-		"if g.keep(maybe) {", "if g.keep(maybe) || true {",
+		"if g.keep(doubt) {", "if g.keep(doubt) || true {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
 		"a late attempt is not released once more", "rlock/remains.go",
-		"if left.maybe {", "if false {",
+		"if left.doubt {", "if false {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
@@ -39,7 +39,7 @@ var ofLeaving = []mutation{
 	},
 	{
 		"the ticket of a request that nobody waited for stays", "rlock/release.go",
-		"(g.leftState || g.attemptOpen)", "g.leftState",
+		"(g.leftTicket || g.attempts.Open)", "g.leftTicket",
 		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
 	},
 	{

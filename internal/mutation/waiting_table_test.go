@@ -100,7 +100,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a grant from before the ticket is taken", "rlock/ticket.go",
-		"m.Time < g.place.there,", "",
+		"m.Time < g.queuedAt.there,", "",
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{

@@ -191,7 +191,7 @@ func (g *Group) carry(b *batch) {
 		cmds := make([]redis.Cmder, len(b.calls))
 		for i, c := range b.calls {
 			if cmds[i] = c.cmd; c.opts.Repeat {
-				cmds[i] = apart{c.cmd}
+				cmds[i] = unjoined{c.cmd}
 			}
 		}
 		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, b.joined) {

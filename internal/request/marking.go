@@ -48,5 +48,5 @@ func (g *guarded) Exec(ctx context.Context) ([]redis.Cmder, error) {
 	return g.Pipeliner.Exec(ctx)
 }
 
-// apart is a command that is not joined with others.
-type apart struct{ redis.Cmder }
+// unjoined is a command that is not joined with others.
+type unjoined struct{ redis.Cmder }

@@ -41,10 +41,20 @@ type Answer[T any] struct {
 	End   End
 	Value T
 	Sent  time.Time // before the attempt that was answered went out
-	Doubt bool      // an attempt may have been executed, or may still be, without an answer
-	Lost  bool      // an attempt got no answer, not even a refusal
-	Open  bool      // the caller left the last attempt under way; late gets its outcome
 	Err   error     // of the answer, or of the newest attempt that failed; nil if there was none
+	Unsettled
+}
+
+// Unsettled is what is not known of the attempts of a request, or of several.
+type Unsettled struct {
+	Doubt bool // one may have been executed, or may still be, without an answer
+	Lost  bool // one got no answer, not even a refusal
+	Open  bool // the caller left the last one under way; late gets its outcome
+}
+
+// Add adds those of another request.
+func (u *Unsettled) Add(o Unsettled) {
+	u.Doubt, u.Lost, u.Open = u.Doubt || o.Doubt, u.Lost || o.Lost, u.Open || o.Open
 }
 
 // Attempt makes a request once, with options that have no key yet. late, if set, gets what it
