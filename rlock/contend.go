@@ -138,7 +138,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
 	if a.cut {
-		if refused := w.refused(); refused != nil { // read once: the answer to another waiter may remove it
+		if refused, _ := w.refused(); refused != nil { // read once: the answer to another waiter may remove it
 			return nil, refused.because(ended(wait))
 		}
 	}
@@ -161,15 +161,17 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 }
 
 // refused returns why the waiter does not have the lock: its own client holds it, which is
-// known without the server, or else the newest refusal. It is nil if neither is known.
-func (w *waiter) refused() *NotAcquiredError {
+// known without the server, or else the newest refusal. It is nil if neither is known. trouble is
+// the newest error since then.
+func (w *waiter) refused() (refusal *NotAcquiredError, trouble error) {
 	w.queues.mu.Lock()
-	refusal, mine := w.queue.refusal, w.queue.holder()
+	refusal, trouble = w.queue.refusal, w.queue.trouble
+	mine := w.queue.holder()
 	w.queues.mu.Unlock()
 	if mine != nil {
-		return w.lock.refusal(mine.owner, time.Until(mine.until()))
+		refusal = w.lock.refusal(mine.owner, time.Until(mine.until()))
 	}
-	return refusal
+	return refusal, trouble
 }
 
 // prepare returns the attempt of the waiter, with which options it asks, and for how long.

@@ -16,7 +16,7 @@ func (g *grant) abandon(acquired bool) {
 	g.state = released
 	g.mu.Unlock()
 	left := g.takeLeft(true)
-	if left.some { // never set of a grant that was passed on: if that is lost, the janitor has it already
+	if left.some { // never of a grant that was passed on: that requires that no request is under way or in doubt
 		g.leftTicket = true
 	}
 	left.some = left.some || acquired || g.attempts.Doubt || g.leftTicket

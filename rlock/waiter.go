@@ -131,10 +131,7 @@ func (w *waiter) channels() (own, all <-chan struct{}) {
 
 // givenUp is the error of a waiter whose context ended before it had the lock.
 func (w *waiter) givenUp(ctx context.Context) error {
-	refusal := w.refused()
-	w.queues.mu.Lock()
-	trouble := w.queue.trouble
-	w.queues.mu.Unlock()
+	refusal, trouble := w.refused()
 	switch {
 	case refusal != nil: // newer than any failure, or this client itself holds the lock
 	case trouble != nil:
