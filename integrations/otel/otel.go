@@ -6,11 +6,15 @@
 //	client, err := rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
 //	stop, err := telemetry.Observe(client)
 //
-// No attribute has the name of a lock, as there may be any number of those: see
-// [WithLockNames]. Only the API of OpenTelemetry is needed; the SDK is the program's.
+// No attribute of a span or a metric has the name of a lock, as there may be any number of those:
+// see [WithLockNames]. The text of an error has it, in the event `exception` of the span of a call
+// that has failed. Only the API of OpenTelemetry is needed; the SDK is the program's.
 package rlockotel
 
 import (
+	"fmt"
+	"sync"
+
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -57,7 +61,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 
 // WithLockNames has spans and the histograms carry `rlock.name`: what of returns for the
 // name of a lock, unless that is "". It should return few different texts, such as
-// "invoice" for "invoice:42".
+// "invoice" for "invoice:42". What it panics with goes to the error handler of OpenTelemetry,
+// once, and such a lock has no name.
 func WithLockNames(of func(lock string) string) Option {
 	return func(t *Telemetry) { t.nameOf = of }
 }
@@ -74,6 +79,7 @@ type Telemetry struct {
 	meters   metric.MeterProvider
 	nameOf   func(string) string // nil: no names
 	spanless bool
+	panicked sync.Once // nameOf
 
 	tracer trace.Tracer
 	meter  metric.Meter
@@ -95,9 +101,21 @@ func New(opts ...Option) (*Telemetry, error) {
 // attributes are those that spans and histograms have in common.
 func (t *Telemetry) attributes(lock string, more ...attribute.KeyValue) []attribute.KeyValue {
 	if t.nameOf != nil {
-		if name := t.nameOf(lock); name != "" {
+		if name := t.name(lock); name != "" {
 			more = append(more, keyName.String(name))
 		}
 	}
 	return more
+}
+
+// name is what nameOf returns; "" if it panics: a call whose span has begun must end it.
+func (t *Telemetry) name(lock string) (name string) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.panicked.Do(func() {
+				otel.Handle(fmt.Errorf("rlockotel: the function of WithLockNames panicked with lock %q: %v", lock, p))
+			})
+		}
+	}()
+	return t.nameOf(lock)
 }

@@ -3,6 +3,7 @@ package rlockotel_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -83,6 +86,14 @@ func TestNilOptions(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, telemetry)
 	}
+}
+
+// Collecting would panic later, in a goroutine of the SDK.
+func TestNilClient(t *testing.T) {
+	telemetry, err := rlockotel.New()
+	require.NoError(t, err)
+	_, err = telemetry.Observe(nil)
+	require.ErrorContains(t, err, "nil")
 }
 
 // Each call has exactly one span, below that of its caller; and each request that
@@ -176,6 +187,39 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// A call that fails has the error as an event, and a status that does not depend on the lock.
+func TestSpanOfAFailure(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, w.server.Set("a", "not a lock"))
+	require.ErrorIs(t, w.client.NewLock("a").Do(t.Context(), nothing), rlock.ErrKeyConflict)
+	for _, own := range w.ended("rlock.acquire") {
+		require.Equal(t, codes.Error, own[0].Status().Code)
+		require.Equal(t, "error", own[0].Status().Description)
+		require.Equal(t, "exception", own[0].Events()[0].Name)
+	}
+}
+
+// A function that panics with the name of a lock costs neither the span nor the metrics, and is
+// told of once.
+func TestNamesThatPanic(t *testing.T) {
+	var told []error
+	before := otel.GetErrorHandler()
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { told = append(told, err) }))
+	defer otel.SetErrorHandler(before)
+	w := newWorld(t, rlockotel.WithLockNames(func(lock string) string { return lock[:strings.Index(lock, ":")] }))
+	for _, name := range []string{"no colon", "no colon either", "invoice:42"} {
+		require.NoError(t, w.client.NewLock(name).Do(t.Context(), nothing))
+	}
+	require.Len(t, w.spans.Ended(), len(w.spans.Started()))
+	names := make(map[string]int)
+	for _, own := range w.ended("rlock.acquire") {
+		names[attributes(own[0])["rlock.name"]]++
+	}
+	require.Equal(t, map[string]int{"": 2, "invoice": 1}, names)
+	require.Len(t, told, 1)
+	require.ErrorContains(t, told[0], "no colon")
+}
+
 // The number of series does not depend on that of the locks.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
@@ -247,16 +291,22 @@ func TestWithoutSpans(t *testing.T) {
 
 // A call whose span came to nothing leaves that of its caller alone.
 func TestSpanOfTheCaller(t *testing.T) {
-	w := newWorld(t, rlockotel.WithLockNames(func(string) string { panic("no name") }))
+	w := newWorld(t)
+	telemetry, err := rlockotel.New(rlockotel.WithTracerProvider(&rude{name: "rlock.acquire"}))
+	require.NoError(t, err)
+	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
+	defer rdb.Close()
+	client, err := rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
+	require.NoError(t, err)
 	ctx, root := w.tracer.Start(t.Context(), "root")
-	mu := w.client.NewLock("a")
+	mu := client.NewLock("a")
 	require.NoError(t, mu.Do(ctx, nothing))
 	require.True(t, root.IsRecording(), "after a lock that was free")
 
 	w.server.HSet("a", "somebody:1", "1")
 	w.server.SetTTL("a", time.Hour)
 	require.ErrorIs(t, mu.DoFor(ctx, 50*time.Millisecond, nothing), rlock.ErrNotAcquired)
-	require.NoError(t, w.client.Close(t.Context()), "everything is told")
+	require.NoError(t, client.Close(t.Context()), "everything is told")
 	require.True(t, root.IsRecording(), "after a refusal")
 	root.End()
 	require.Len(t, w.spans.Ended(), 1)

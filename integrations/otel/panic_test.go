@@ -17,9 +17,10 @@ import (
 	"github.com/go-rlock/rlock/rlocktest"
 )
 
-// rude is a tracer that panics with the span of a request: as it starts, or as it ends.
+// rude is a tracer that panics with the spans of a name: as they start, or as they end.
 type rude struct {
 	noop.TracerProvider
+	name   string
 	inEnd  bool
 	panics atomic.Int64
 }
@@ -32,7 +33,7 @@ type rudeTracer struct {
 }
 
 func (t rudeTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
-	if name == "rlock.request" {
+	if name == t.rude.name {
 		if t.rude.inEnd {
 			return ctx, rudeSpan{rude: t.rude}
 		}
@@ -60,7 +61,7 @@ func (s rudeSpan) End(...trace.SpanEndOption) {
 func TestTracerPanicsInTheHook(t *testing.T) {
 	for _, inEnd := range []bool{false, true} {
 		t.Run(fmt.Sprint("in End: ", inEnd), func(t *testing.T) {
-			tracer := &rude{inEnd: inEnd}
+			tracer := &rude{name: "rlock.request", inEnd: inEnd}
 			telemetry, err := rlockotel.New(rlockotel.WithTracerProvider(tracer))
 			require.NoError(t, err)
 			rdb := rlocktest.NewServer(t).Client()

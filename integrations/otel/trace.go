@@ -71,7 +71,7 @@ func end(span trace.Span, a rlock.Acquisition) {
 	switch a.Outcome {
 	case rlock.OutcomeUnavailable, rlock.OutcomeError:
 		span.RecordError(a.Err)
-		span.SetStatus(codes.Error, a.Err.Error())
+		span.SetStatus(codes.Error, string(a.Outcome)) // few texts: some backends group by them
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // Collector is a [prometheus.Collector] for one client. To tell several clients of one
-// process apart, register each with [prometheus.WrapRegistererWith].
+// process apart, register all of them with [prometheus.WrapRegistererWith], the first as well,
+// and with the same names of labels: a registry refuses series of one name whose labels differ.
 type Collector struct {
 	client *rlock.Client
 	bounds []float64
@@ -23,8 +24,12 @@ type Collector struct {
 	waits, holds, margins                 *prometheus.Desc
 }
 
-// NewCollector returns the collector of a client, which may be closed by then or later.
+// NewCollector returns the collector of a client, which may be closed by then or later. It panics
+// if the client is nil: a scrape would.
 func NewCollector(client *rlock.Client) *Collector {
+	if client == nil {
+		panic("rlockprom: NewCollector: the client is nil")
+	}
 	c := &Collector{
 		client:  client,
 		calls:   describe("calls_total", "Calls that wanted a lock and have ended.", "kind", "outcome"),

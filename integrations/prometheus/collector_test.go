@@ -109,3 +109,20 @@ func series(t *testing.T, registry *prometheus.Registry) (n int) {
 	}
 	return n
 }
+
+func TestNilClient(t *testing.T) {
+	require.PanicsWithValue(t, "rlockprom: NewCollector: the client is nil", func() { rlockprom.NewCollector(nil) })
+}
+
+// Several clients, each with a label.
+func TestSeveralClients(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	for _, name := range []string{"a", "b"} {
+		client := newClient(t)
+		require.NoError(t, prometheus.WrapRegistererWith(prometheus.Labels{"client": name}, registry).Register(rlockprom.NewCollector(client)))
+		require.NoError(t, client.NewLock("x").Do(t.Context(), nothing))
+	}
+	n, err := testutil.GatherAndCount(registry, "rlock_acquire_duration_seconds")
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+}
