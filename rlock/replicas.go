@@ -38,9 +38,11 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // which they have as long as timeout: from 1 ms to a tenth of the lease, at most
 // half a second. Otherwise it is released in the background, and the error is
 // [ErrNotReplicated], also while others would have been waited for. A call that tries again
-// at once may be refused because the release is still on its way. The question (WAIT) travels behind the
-// attempt, in the same round trip; what it adds is the replicas' answer. An attempt that is refused asks as well, and so takes
-// up to timeout while replicas are away.
+// at once may be refused because the release is still on its way. The question (WAIT) travels
+// behind the attempt, in the same round trip; what it adds is the replicas' answer. An attempt
+// that is refused asks as well, and so takes up to timeout while replicas are away. The waiters of
+// a client ask one after another: of many, the last learns only after as many timeouts that
+// replicas are away, or when its context ends.
 //
 // Renewals, nested holds and Unlock do not ask: a renewal that only the master has
 // is a renewal. This makes a grant that a failover forgets unlikely, not

@@ -40,7 +40,8 @@
 // The server is miniredis, which imitates the commands and runs the scripts in
 // another Lua. It shows how code takes the behaviour of rlock; it is no evidence
 // about Redis, has no memory limit, replication or permissions, and is never to
-// be used for real locking. To a quorum lock each says that it has been running for a
+// be used for real locking. A lock [rlock.WithReplicas] is always refused there, with
+// [rlock.ErrNotReplicated]. To a quorum lock each says that it has been running for a
 // day. Outside of a bubble its clock even runs on while a script runs, so that a
 // lease may end in the middle of one. rlock itself is tested on redis-server.
 package rlocktest

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -92,7 +90,7 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := untilInterrupt(ctx)
 	defer stop()
 	p := benchProgress{out: os.Stderr, columns: width(os.Stderr), began: time.Now()}
 	config.Progress = p.show
@@ -125,26 +123,6 @@ func runBench(ctx context.Context, cmd *cli.Command, config bench.Config) error 
 		runErr = fmt.Errorf("%d runs went wrong", problems)
 	}
 	return errors.Join(runErr, err)
-}
-
-// untilSignal returns a context that a signal ends, with the exit status as its cause.
-func untilSignal(ctx context.Context) (_ context.Context, stop func()) {
-	ctx, end := context.WithCancelCause(ctx)
-	signals, over := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		defer close(over)
-		select {
-		case sig := <-signals:
-			end(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		end(nil)
-		<-over
-	}
 }
 
 // writeCapacity does nothing unless it was asked for, or if the run was ended.

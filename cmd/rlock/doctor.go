@@ -52,11 +52,16 @@ Exit status: 0 all is well, as far as it was checked; 1 there are warnings;
 			if err != nil {
 				return err
 			}
+			ctx, stop := untilInterrupt(ctx)
+			defer stop()
 			ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 			defer cancel()
 			d := newDoctor(s, cmd.String("name"))
 			defer d.close()
 			d.examine(ctx)
+			if interrupted, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
+				return interrupted
+			}
 			if err := d.report.print(cmd.Root().Writer, cmd.Bool("json")); err != nil {
 				return &exitError{exitBroken, err} // 1 would be of warnings
 			}

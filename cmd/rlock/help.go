@@ -40,7 +40,7 @@ Exit status:
    79   "run": the lock was lost
    126  "run": the command cannot be run
    127  "run": the command was not found
-   128+N  "run": signal N ended the command, or the wait; "bench": it ended the run
+   128+N  "run": signal N ended the command, or the wait; "bench", "doctor": it ended them
 
 Environment:
    RLOCK_URL  the server, unless --url is given. A password belongs here or into

@@ -30,9 +30,10 @@ type lockView struct {
 }
 
 type ownerView struct {
-	Owner string `json:"owner"`
-	Holds int64  `json:"holds"`
-	Reads int64  `json:"reads,omitempty"` // of Holds, in a read/write lock
+	Owner  string `json:"owner"`
+	Quoted string `json:"owner_quoted,omitempty"` // see quoted
+	Holds  int64  `json:"holds"`
+	Reads  int64  `json:"reads,omitempty"` // of Holds, in a read/write lock
 
 	Since time.Time `json:"since,omitzero"` // zero: not known, and in `ls`
 
@@ -99,7 +100,7 @@ func (w *waitingView) tells() string {
 func newLockView(name string, holds map[string]int64, ttl time.Duration) lockView {
 	v := lockView{Name: name, Quoted: quoted(name), Owners: []ownerView{}}
 	for _, owner := range slices.Sorted(maps.Keys(holds)) {
-		v.Owners = append(v.Owners, ownerView{Owner: owner, Holds: holds[owner]})
+		v.Owners = append(v.Owners, ownerView{Owner: owner, Quoted: quoted(owner), Holds: holds[owner]})
 	}
 	if len(holds) > 0 && ttl >= 0 {
 		v.TTL = new(ttl.Milliseconds())

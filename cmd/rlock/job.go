@@ -141,5 +141,13 @@ func (j *job) startError(err error) error {
 	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno
 	}
-	return &exitError{code, fmt.Errorf("%s: %w", j.argv[0], err)}
+	return &exitError{code, fmt.Errorf("%s: %w", shown(j.argv[0]), err)}
+}
+
+// shown is a word of the command line, quoted if it would not be seen as it is.
+func shown(word string) string {
+	if word == "" {
+		return strconv.Quote(word)
+	}
+	return printable(word)
 }

@@ -58,6 +58,9 @@ func TestRunReleasesIfTheCommandDoesNotStart(t *testing.T) {
 func TestRunFindsOutBeforeLockingThatThereIsNoCommand(t *testing.T) {
 	srv := redistest.Start(t)
 	require.Equal(t, exitNotFound, outcome(t, srv.URL(), "run", "a", "--", "no-such-command").code)
+	r := outcome(t, srv.URL(), "run", "a", "--", "")
+	require.Equal(t, exitNotFound, r.code)
+	require.Contains(t, r.stderr, `"": not found`)
 	require.Zero(t, srv.CommandCalls(t)["evalsha"]+srv.CommandCalls(t)["hello"])
 }
 

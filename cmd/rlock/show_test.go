@@ -319,6 +319,25 @@ func TestDemoFailsWithItsScenes(t *testing.T) {
 	require.Equal(t, exitFailure, code)
 }
 
+// A script can give each owner to unlock, also one that JSON does not carry.
+func TestJSONOfAnOwnerThatIsNotUTF8(t *testing.T) {
+	f := newFixture(t)
+	const owner = "a\xff:1"
+	require.NoError(t, f.Client(t).HSet(t.Context(), "x", owner, 1).Err())
+	var v struct {
+		Owners []struct {
+			Owner  string `json:"owner"`
+			Quoted string `json:"owner_quoted"`
+		} `json:"owners"`
+	}
+	r := outcome(t, f.URL(), "inspect", "--json", "x")
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &v), r.stdout)
+	require.Equal(t, "a\uFFFD:1", v.Owners[0].Owner)
+	again, err := strconv.Unquote(v.Owners[0].Quoted)
+	require.NoError(t, err)
+	require.Zero(t, outcome(t, f.URL(), "unlock", "x", "--owner", again).code)
+}
+
 // A script can name each lock again, also one whose name JSON does not carry.
 func TestJSONOfANameThatIsNotUTF8(t *testing.T) {
 	f := newFixture(t)

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -70,7 +69,7 @@ func runTop(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer t.server.close()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, interrupts...)
 	defer stop()
 	first, err := t.look(ctx)
 	if err != nil {

@@ -46,7 +46,8 @@ type topLock struct {
 
 // holderView is an owner of a lock.
 type holderView struct {
-	Owner string `json:"owner"`
+	Owner  string `json:"owner"`
+	Quoted string `json:"owner_quoted,omitempty"` // see quoted
 	hostView
 	Purpose string `json:"purpose,omitempty"`
 	HeldMS  *int64 `json:"held_ms,omitempty"` // not there: not for long, or not known
@@ -229,7 +230,7 @@ func (l *topLock) hold(page []string, ttl time.Duration, records clientRecords, 
 		if _, reads := owners[owner]; reads && field != owner { // a writer that reads as well
 			continue
 		}
-		h := holderView{Owner: owner, hostView: records.host(clientOf(owner))}
+		h := holderView{Owner: owner, Quoted: quoted(owner), hostView: records.host(clientOf(owner))}
 		if told, ok := holds[holdKey{owner, l.Name}]; ok {
 			l.Kind, h.Purpose = told.Kind, told.Purpose
 			h.HeldMS, h.KeptMS = told.ages()

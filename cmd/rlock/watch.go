@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -89,7 +87,7 @@ func runWatch(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Bool("json") {
 		w.show = func(e event) error { return printEventJSON(out, e) }
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, interrupts...)
 	defer stop()
 	defer exitAfter(ctx)()
 	return ended(ctx, w.run(ctx, glob))

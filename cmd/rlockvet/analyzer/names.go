@@ -122,7 +122,7 @@ func (c *checker) same(e ast.Expr) string {
 		}
 	case *ast.SelectorExpr:
 		if x := c.same(e.X); x != "" {
-			return x + "." + e.Sel.Name
+			return x + c.through(e) + "." + e.Sel.Name
 		}
 	case *ast.StarExpr:
 		return c.same(e.X)
@@ -136,6 +136,23 @@ func (c *checker) same(e ast.Expr) string {
 		}
 	}
 	return ""
+}
+
+// through names the embedded fields by which a selector finds what it names: s.mu may be s.base.mu.
+func (c *checker) through(e *ast.SelectorExpr) (path string) {
+	found := c.TypesInfo.Selections[e]
+	if found == nil { // of a package
+		return ""
+	}
+	t := found.Recv()
+	for _, i := range found.Index()[:len(found.Index())-1] {
+		if p, ok := t.Underlying().(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		field := t.Underlying().(*types.Struct).Field(i)
+		path, t = path+"."+field.Name(), field.Type()
+	}
+	return path
 }
 
 // parts returns the names of an expression and of those in it: if one of them has another

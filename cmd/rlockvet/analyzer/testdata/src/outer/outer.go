@@ -66,7 +66,7 @@ func detachedFromIts(ctx context.Context, mu *rlock.Lock) error {
 func copied(ctx context.Context, mu, other *rlock.Lock) error {
 	outer := ctx
 	_ = mu.Do(ctx, func(held context.Context) error {
-		var before = outer
+		before := outer
 		_ = other.Do(before, work) // want `other.Do under before, which does not own the lock that is held here, does not end`
 		return mu.Do(outer, work)  // want `mu.Do under outer waits`
 	})
@@ -242,4 +242,23 @@ func (s *shop) kept(mu *rlock.Lock) {
 	defer hold.Unlock(s.ctx)
 	s.err = work(held)
 	s.err = mu.Do(s.ctx, work) // want `mu.Do under s.ctx waits`
+}
+
+// A field of an embedded struct, by either way.
+
+type (
+	base    struct{ mu *rlock.Lock }
+	middle  struct{ *base }
+	service struct {
+		middle
+		other base
+	}
+)
+
+func promoted(ctx context.Context, s *service) error {
+	return s.mu.Do(ctx, func(held context.Context) error {
+		_ = s.other.mu.Do(ctx, work)          // want `s.other.mu.Do under ctx, which does not own the lock that is held here, does not end with its loss; use held`
+		_ = s.middle.mu.Do(ctx, work)         // want `s.middle.mu.Do under ctx waits for the lock that is held here`
+		return s.middle.base.mu.Do(ctx, work) // want `s.middle.base.mu.Do under ctx waits for the lock that is held here`
+	})
 }
