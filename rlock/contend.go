@@ -138,15 +138,15 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
 	if a.cut {
-		if refused, _ := w.refused(); refused != nil { // read once: the answer to another waiter may remove it
-			return nil, refused.because(ended(wait))
+		if refusal, _ := w.refused(wait); refusal != nil { // read once: the answer to another waiter may remove it
+			return nil, refusal
 		}
 	}
 	switch {
 	case a.Err != nil:
-		if errors.Is(a.Err, ErrNotReplicated) { // its owner was released, and has no ticket any more
+		if short, ok := errors.AsType[*NotReplicatedError](a.Err); ok { // its owner was released, and has no ticket any more
 			w.queues.mu.Lock()
-			w.place = standing{}
+			w.place, w.queue.short = standing{}, replicaShortage{short, time.Now()}
 			w.queues.mu.Unlock()
 		}
 		return nil, a.Err
@@ -160,18 +160,24 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
 
-// refused returns why the waiter does not have the lock: its own client holds it, which is
-// known without the server, or else the newest refusal. It is nil if neither is known. trouble is
-// the newest error since then.
-func (w *waiter) refused() (refusal *NotAcquiredError, trouble error) {
+// refused returns why a waiter whose context has ended does not have the lock: its own client
+// holds it, which is known without the server, or grants have too few replicas, or else the newest
+// refusal. It is nil if none of these is known. trouble is the newest error since then.
+func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
+	why := ended(ctx)
 	w.queues.mu.Lock()
-	refusal, trouble = w.queue.refusal, w.queue.trouble
-	mine := w.queue.holder()
+	last, mine := w.queue.refusal, w.queue.holder()
+	short, trouble := w.queue.short.of(w, why), w.queue.trouble
 	w.queues.mu.Unlock()
-	if mine != nil {
-		refusal = w.lock.refusal(mine.owner, time.Until(mine.until()))
+	switch {
+	case mine != nil:
+		return w.lock.refusal(mine.owner, time.Until(mine.until())).because(why), trouble
+	case short != nil: // who has the lock now may be about to give it up for the same reason
+		return short, trouble
+	case last != nil:
+		return last.because(why), trouble
 	}
-	return refusal, trouble
+	return nil, trouble
 }
 
 // prepare returns the attempt of the waiter, with which options it asks, and for how long.
@@ -197,6 +203,7 @@ func (w *waiter) owns(g *grant) {
 	defer w.queues.mu.Unlock()
 	w.got = g
 	w.queue.answered(g.sent)
+	w.queue.short = replicaShortage{}
 }
 
 // queueUp notes a refusal, and when to ask again if no message arrives. An error ends the

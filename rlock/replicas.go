@@ -16,7 +16,7 @@ var ErrNotReplicated = errors.New("rlock: not replicated")
 type NotReplicatedError struct {
 	Name      string // of the lock
 	Want, Got int
-	Err       error // why it is not known, if so; Got is 0 then
+	Err       error // why it is not known, if so, and Got is 0 then; or how the wait for another grant has ended
 }
 
 // Error names the lock and both numbers.
@@ -42,7 +42,9 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // behind the attempt, in the same round trip; what it adds is the replicas' answer. An attempt
 // that is refused asks as well, and so takes up to timeout while replicas are away. The waiters of
 // a client ask one after another: of many, the last learns only after as many timeouts that
-// replicas are away, or when its context ends.
+// replicas are away, or when its context ends. If a grant to this client has failed so in the last
+// seconds, that is the error of all its calls that give up. A call whose context ends before
+// timeout may end without the replicas' answer, and then is [ErrUnavailable].
 //
 // Renewals, nested holds and Unlock do not ask: a renewal that only the master has
 // is a renewal. This makes a grant that a failover forgets unlikely, not

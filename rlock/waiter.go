@@ -131,15 +131,14 @@ func (w *waiter) channels() (own, all <-chan struct{}) {
 
 // givenUp is the error of a waiter whose context ended before it had the lock.
 func (w *waiter) givenUp(ctx context.Context) error {
-	refusal, trouble := w.refused()
+	refusal, trouble := w.refused(ctx)
 	switch {
 	case refusal != nil: // newer than any failure, or this client itself holds the lock
+		return refusal
 	case trouble != nil:
 		return w.lock.givenUp(ctx, trouble)
-	default:
-		refusal = &NotAcquiredError{Name: w.lock.name}
 	}
-	return refusal.because(ended(ctx))
+	return &NotAcquiredError{Name: w.lock.name, Err: ended(ctx)}
 }
 
 // wakeUp wakes the waiter. queues.mu is held.

@@ -35,10 +35,11 @@ type Replicated struct {
 // Gathers is false: the replicas' answer is waited for.
 func (p *Replicated) Gathers() bool { return false }
 
-// Acquire asks how many replicas have the grant in the same round trip.
+// Acquire asks how many replicas have the grant in the same round trip. Attempts that are made at
+// the same time ask together.
 func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
-	wait := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, make: func() redis.Cmder {
-		return redis.NewIntCmd(ctx, "wait", p.Want, p.Timeout.Milliseconds())
+	wait := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, send: func(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) redis.Cmder {
+		return p.server.waits.exec(ctx, p.server.Background, acknowledgement{node, p.Want, p.Timeout}, cmds)
 	}}
 	a, err := p.Plain.Acquire(ctx, wait, owner, lease, o)
 	if err != nil || !a.Acquired {

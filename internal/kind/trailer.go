@@ -11,9 +11,30 @@ import (
 // trip. It is for one call.
 type withTrailer struct {
 	rdb  redis.UniversalClient
-	key  string             // of the lock: in a cluster, its node is asked
-	make func() redis.Cmder // the command; it has no key, so go-redis could not route it
-	last redis.Cmder        // the newest, with its answer
+	key  string      // of the lock: in a cluster, its node is asked
+	send sendTrailed // the script, with the command; that has no key, so go-redis could not route it
+	last redis.Cmder // the newest command, with its answer
+}
+
+// sendTrailed sends commands to a node, and behind them the one that it returns.
+type sendTrailed func(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) redis.Cmder
+
+// trailedBy sends commands in a pipeline of their own, and behind them what make returns.
+func trailedBy(make func() redis.Cmder) sendTrailed {
+	return func(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) redis.Cmder {
+		last := make()
+		pipeline(ctx, node, append(cmds, last))
+		return last
+	}
+}
+
+// pipeline sends commands in one pipeline. Each has its own error.
+func pipeline(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) {
+	pipe := node.Pipeline()
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd) // only queues
+	}
+	_, _ = pipe.Exec(ctx)
 }
 
 // Process runs both. Its error is that of the script.
@@ -50,12 +71,7 @@ func (t *withTrailer) ask(ctx context.Context, cluster *redis.ClusterClient, add
 }
 
 func (t *withTrailer) exec(ctx context.Context, rdb redis.UniversalClient, cmd redis.Cmder, before ...redis.Cmder) error {
-	t.last = t.make()
-	pipe := rdb.Pipeline()
-	for _, c := range append(before, cmd, t.last) {
-		_ = pipe.Process(ctx, c) // only queues
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	t.last = t.send(ctx, rdb, append(before, cmd))
 	return cmd.Err()
 }
 

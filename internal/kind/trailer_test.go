@@ -83,7 +83,7 @@ func TestFakeTimeTrailerFollowsItsScript(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				c := newTwoNodes(t)
 				c.script = tt.script
-				f := &withTrailer{rdb: c.rdb, key: "lock{a}", make: func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) }}
+				f := &withTrailer{rdb: c.rdb, key: "lock{a}", send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
 				cmd := redis.NewCmd(t.Context(), "evalsha", "sha", 1, "lock{a}")
 				err := f.Process(t.Context(), cmd)
 				require.Equal(t, err, cmd.Err())
@@ -114,7 +114,7 @@ func TestFakeTimeTrailerOfARepetition(t *testing.T) {
 			}
 			return map[bool]any{true: replyError("NOSCRIPT No matching script."), false: int64(1)}[words[0] == "evalsha"]
 		})
-		f := &withTrailer{rdb: s.RDB, make: func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) }}
+		f := &withTrailer{rdb: s.RDB, send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
 		require.Error(t, f.Process(t.Context(), redis.NewCmd(t.Context(), "evalsha", "sha", 0)))
 		require.NoError(t, f.Process(t.Context(), redis.NewCmd(t.Context(), "eval", "return 1", 0)))
 		require.EqualValues(t, 2, f.last.(*redis.IntCmd).Val())
@@ -127,7 +127,7 @@ func TestFakeTimeTrailerWithoutAMap(t *testing.T) {
 		none := errors.New("no map")
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, none }})
 		defer func() { require.NoError(t, rdb.Close()) }()
-		f := &withTrailer{rdb: rdb, key: "lock", make: func() redis.Cmder { panic("nothing is sent") }}
+		f := &withTrailer{rdb: rdb, key: "lock", send: trailedBy(func() redis.Cmder { panic("nothing is sent") })}
 		cmd := redis.NewCmd(t.Context(), "evalsha", "sha", 1, "lock")
 		require.ErrorIs(t, f.Process(t.Context(), cmd), none)
 		require.ErrorIs(t, cmd.Err(), none)

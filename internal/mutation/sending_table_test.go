@@ -82,4 +82,19 @@ var ofSending = []mutation{
 		"!v.final && v.err != errNoShare", "!v.final",
 		"internal/kind", "TestFakeTimeQuorumReleaseLeavesOutWhoWasNotAsked", quick,
 	},
+	{
+		"each caller that waits for replicas has a connection", "internal/kind/waits.go",
+		"starts := at.busy < maxWaits", "starts := true",
+		"internal/kind", "TestFakeTimeManyWaitForReplicas", quick,
+	},
+	{
+		"who leaves before replicas are asked is asked for all the same", "internal/kind/waits.go",
+		"if one.sent {", "if one.sent || true {",
+		"internal/kind", "TestFakeTimeLeavingBeforeReplicasAreAsked", quick,
+	},
+	{
+		"who gives up is not told that replicas are away", "rlock/contend.go",
+		"case short != nil:", "case false:",
+		"rlock", "TestFakeTimeWaitersWithoutReplicas", quick,
+	},
 }

@@ -1,0 +1,111 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/request"
+)
+
+// slowReplicas has a server take as long for a WAIT as the replicas may, and counts how many it
+// has to do at once.
+func slowReplicas(f *fake, takes time.Duration) (most func() int64) {
+	var inside, peak atomic.Int64
+	f.answers(func(_ context.Context, words []any) any {
+		if words[0] != "wait" {
+			return int64(1)
+		}
+		peak.Store(max(peak.Load(), inside.Add(1)))
+		time.Sleep(takes)
+		inside.Add(-1)
+		return int64(0)
+	})
+	return peak.Load
+}
+
+// However many callers ask while replicas are away, few connections wait for these, and all callers
+// are told in twice the time that the replicas have.
+func TestFakeTimeManyWaitForReplicas(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		const takes = 500 * time.Millisecond
+		f := newFake(t, "me")
+		most := slowReplicas(f, takes)
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range 1000 {
+			p := &Replicated{Plain: NewQueued(f.Server, fmt.Sprint("lock", i), false), Want: 1, Timeout: takes}
+			all.Go(func() {
+				_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
+				assert.Equal(t, &NotReplicated{Want: 1}, err)
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, time.Since(began), 2*takes)
+		require.LessOrEqual(t, most(), int64(maxWaits))
+		synctest.Wait()
+		require.Empty(t, f.waits.nodes)
+		scripts, waits := 0, 0
+		for _, words := range f.commands() {
+			switch words[0] {
+			case "evalsha":
+				scripts++
+			case "wait":
+				waits++
+			}
+		}
+		require.Equal(t, 1000, scripts)
+		require.Equal(t, len(f.sizes), waits, "one behind each pipeline")
+	})
+}
+
+// Those that ask for something else wait for something else.
+func TestFakeTimeOtherReplicasAreWaitedForApart(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t, "me")
+		slowReplicas(f, time.Second)
+		var all sync.WaitGroup
+		for i := range 64 {
+			p := &Replicated{Plain: NewQueued(f.Server, fmt.Sprint("lock", i), false), Want: 1 + i%2, Timeout: time.Duration(1+i%4) * time.Millisecond}
+			all.Go(func() { _, _ = p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{}) })
+		}
+		all.Wait()
+		scripts := make(map[string]int)
+		n := 0
+		for _, words := range f.commands() {
+			if n++; words[0] == "wait" {
+				scripts[fmt.Sprint(words[1:]...)] += n - 1
+				n = 0
+			}
+		}
+		require.Equal(t, map[string]int{"1 1": 16, "2 2": 16, "1 3": 16, "2 4": 16}, scripts)
+	})
+}
+
+// Whoever leaves before anything was sent has sent nothing.
+func TestFakeTimeLeavingBeforeReplicasAreAsked(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t, "me")
+		slowReplicas(f, time.Second)
+		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
+		var all sync.WaitGroup
+		for range maxWaits {
+			all.Go(func() { _, _ = p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{}) })
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := p.Acquire(ctx, nil, "me:2", time.Minute, Options{})
+		require.Equal(t, request.ErrNotSent, err)
+		all.Wait()
+		require.Len(t, f.commands(), 2*maxWaits)
+	})
+}
