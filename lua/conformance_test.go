@@ -36,9 +36,9 @@ func TestAnswers(t *testing.T) {
 		{"acquire 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
 		{"acquire 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 
-		{"acquire 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
-		{"acquire 20s", "me:1=bob", conflict + "hash with the field me:1, not a lock", "me:1=bob", conflict + "hash with the field me:1, not a lock", false},
-		{"force 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
+		{"acquire 20s", "name=2 10s", conflict + `hash with the field "name", not a lock`, "name=2 10s", conflict + `hash with the field "name", not a lock`, false},
+		{"acquire 20s", "me:1=bob", conflict + `hash with the field "me:1", not a lock`, "me:1=bob", conflict + `hash with the field "me:1", not a lock`, false},
+		{"force 20s", "name=2 10s", conflict + `hash with the field "name", not a lock`, "name=2 10s", conflict + `hash with the field "name", not a lock`, false},
 
 		{"ask 20s", "", "acquired", "me:1=1 20s", "acquired", false},
 		{"ask 20s", "me:1=2 10s", "acquired", "me:1=2 20s", "acquired", false},
@@ -47,7 +47,7 @@ func TestAnswers(t *testing.T) {
 		{"ask 20s", "other:1=2 10s", "refused by other:1, 10s", "other:1=2 10s", "refused by other:1, 10s", false},
 		{"ask 20s", "other:1=2", "refused by other:1, no end", "other:1=2", "refused by other:1, no end", false},
 		{"ask 20s", "string", conflict + "string, not a lock", "string", conflict + "string, not a lock", false},
-		{"ask 20s", "name=2 10s", conflict + "hash with the field name, not a lock", "name=2 10s", conflict + "hash with the field name, not a lock", false},
+		{"ask 20s", "name=2 10s", conflict + `hash with the field "name", not a lock`, "name=2 10s", conflict + `hash with the field "name", not a lock`, false},
 		{"queue 20s", "", "acquired", "me:1=1 20s", "acquired", false},
 		{"queue 20s", "me:1=2 10s", "acquired", "me:1=2 20s", "acquired", false},
 		{"queue 20s", "other:1=2 10s", "refused by other:1, 10s, first, new", "other:1=2 10s", "refused by other:1, 10s, first", false},

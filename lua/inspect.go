@@ -62,7 +62,7 @@ func (r reply) state(key string, read func(s *State, field, value string) error)
 			if field == "mode" {
 				return State{}, &ConflictError{Key: key, Type: ReadWriteLock}
 			}
-			return State{}, &ConflictError{Key: key, Type: "hash with the field " + strconv.Quote(field)}
+			return State{}, &ConflictError{Key: key, Type: foreignField + strconv.Quote(field)}
 		}
 	}
 	if len(s.Holds) > 0 {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +30,9 @@ const (
 	PlainLock     = "plain lock"
 	ReadWriteLock = "read/write lock"
 )
+
+// foreignField begins the Type of a hash whose field is no owner. The field follows, quoted.
+const foreignField = "hash with the field "
 
 func (e *ConflictError) Error() string {
 	if e.Type == PlainLock || e.Type == ReadWriteLock {
@@ -180,7 +184,11 @@ func (s *script) read(cmd *once) (reply, error) {
 	case r.done, status == refused && r.begins(s.ints):
 		return r, nil
 	case status == conflict:
-		return reply{}, &ConflictError{Key: r.text(1), Type: r.text(2)}
+		kind := r.text(2)
+		if field, ok := strings.CutPrefix(kind, foreignField); ok {
+			kind = foreignField + strconv.Quote(field)
+		}
+		return reply{}, &ConflictError{Key: r.text(1), Type: kind}
 	}
 	return reply{}, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.Val())
 }

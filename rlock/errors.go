@@ -86,7 +86,7 @@ func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not acquired", quote(e.Name))
 	by := ""
 	if e.Holder != "" {
-		by = " by " + e.Holder
+		by = " by " + shown(e.Holder)
 	}
 	switch {
 	case e.TTL > 0:
@@ -103,6 +103,15 @@ func (e *NotAcquiredError) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	return text
+}
+
+// shown is an owner as it is, or quoted if a log or a terminal would not show it so: anybody may
+// have put it on the server.
+func shown(owner string) string {
+	if quoted := strconv.Quote(owner); quoted[1:len(quoted)-1] != owner {
+		return quoted
+	}
+	return owner
 }
 
 // Is makes it match [ErrNotAcquired].

@@ -110,3 +110,20 @@ func TestRefusalOfAMultiLockNamesTheMember(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, hold.Unlock(held))
 }
+
+// Anybody may have put an owner on the server: it forges no line of a log.
+func TestOwnersAreShownAsTheyAre(t *testing.T) {
+	for owner, want := range map[string]string{
+		"c1:7":                      "held by c1:7",
+		"8743c9c0-0795-4907-87fd:1": "held by 8743c9c0-0795-4907-87fd:1",
+		"\x1b[31mx\nERROR:1":        `held by "\x1b[31mx\nERROR:1"`,
+		"a\xff:1":                   `held by "a\xff:1"`,
+	} {
+		require.Contains(t, (&rlock.NotAcquiredError{Name: "a", Holder: owner, TTL: time.Second}).Error(), want)
+	}
+	srv := newServer(t)
+	require.NoError(t, srv.Client(t).HSet(t.Context(), "a", "\x1b]0;x\a\nforged", "b").Err())
+	_, _, err := newClient(t, srv, nil).NewLock("a").TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrKeyConflict)
+	require.ErrorContains(t, err, `hash with the field "\x1b]0;x\a\nforged"`)
+}

@@ -3,8 +3,10 @@ package main
 import (
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // orphans loses two processes and looks until each is reaped, then has rlock told
@@ -32,4 +34,16 @@ func TestRunAsProcess1(t *testing.T) {
 	p.says("TERM")
 	require.Equal(t, 9, p.end().code)
 	require.Empty(t, f.state("a").Holds)
+}
+
+// What is left of a group is dead for whoever waits for it, also below a process that reaps nobody
+// but its own children, as process 1 of many containers does: here it is the test.
+func TestRunReapsWhatItsCommandLeaves(t *testing.T) {
+	require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	defer func() { require.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)) }()
+	f := newFixture(t)
+	began := time.Now()
+	r := outcome(t, f.URL(), "run", "--ttl", "5m", "a", "--", "sh", "-c", "sleep 1000 & exit 5")
+	require.Equal(t, 5, r.code)
+	require.Less(t, time.Since(began), 20*time.Second, "KILL would come after 24 s")
 }

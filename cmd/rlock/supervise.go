@@ -42,6 +42,7 @@ type command struct {
 // start runs a command. Linux kills it if the thread that started it ends, so
 // the caller's goroutine stays on its thread until supervise has returned.
 func start(path string, argv []string, l leash) (*command, error) {
+	adopt()
 	runtime.LockOSThread()
 	tty := openTerminal()
 	process, err := os.StartProcess(path, argv, &os.ProcAttr{
@@ -155,8 +156,8 @@ func (c *command) forward(sig syscall.Signal) {
 // behind. The error is that there is nobody left.
 func (c *command) signal(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
 
-// reap looks what became of the process, and of those that lost their parent: as
-// process 1 of a container we inherit them, whatever group they are in.
+// reap looks what became of the process, and of those that lost their parent: on Linux we
+// inherit them, whatever group they are in, and elsewhere as process 1.
 func (c *command) reap() {
 	for {
 		var status syscall.WaitStatus
