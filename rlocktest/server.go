@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,28 +117,46 @@ func (s *Server) Locks(opts *rlock.Options) *rlock.Client {
 // Evict removes the lock at key, which is the lock's name behind the client's
 // prefix. Nobody is told, as when the server evicts the key or fails over to a
 // replica that never had it: the holder learns it at its next renewal, within a
-// third of its lease. It is an error of the test if there is no lock.
+// third of its lease. It is an error of the test if the key holds no lock.
 func (s *Server) Evict(key string) {
 	s.tb.Helper()
-	n, err := s.own.Del(context.Background(), key).Result()
-	if err == nil && n == 0 {
-		err = errors.New("there is no lock")
+	err := s.expect(key, "hash")
+	if err == nil {
+		err = s.own.Del(context.Background(), key).Err()
 	}
 	if err != nil {
 		s.tb.Errorf("rlocktest: evict %q: %v", key, err)
 	}
 }
 
+// expect returns an error if a key does not hold one of some types; "none" is that of a key that
+// there is not.
+func (s *Server) expect(key string, types ...string) error {
+	switch found, err := s.own.Type(context.Background(), key).Result(); {
+	case err != nil:
+		return err
+	case found == "none" && !slices.Contains(types, found):
+		return errors.New("there is no lock")
+	case !slices.Contains(types, found):
+		return fmt.Errorf("it holds a %s, not a lock", found)
+	}
+	return nil
+}
+
 // TakeOver gives the lock at key to an owner outside of the test, in place of
 // the present holder, if there is one. It returns the owner's name. Nobody
 // renews the lease, of ttl; zero or less means that it has no end. A read/write lock that is
 // held becomes a writer's; what is free becomes a plain lock, which a read/write lock
-// finds to be of another kind.
+// finds to be of another kind. It is an error of the test if the key holds something else.
 func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
 	s.tb.Helper()
 	owner = fmt.Sprintf("rlocktest:%d", s.owners.Add(1))
 	ctx := context.Background()
 	fields := []any{owner, 1}
+	if err := s.expect(key, "hash", "none"); err != nil {
+		s.tb.Errorf("rlocktest: take over %q: %v", key, err)
+		return owner
+	}
 	if s.own.HExists(ctx, key, "mode").Val() {
 		fields = []any{"mode", "write", owner + ":write", 1}
 	}

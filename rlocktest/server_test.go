@@ -289,8 +289,16 @@ func TestMistakesFailTheTest(t *testing.T) {
 		server.Evict("no such lock")
 		require.Len(t, spy.errors, 1)
 		require.Contains(t, spy.errors[0], `"no such lock"`)
+		rdb := server.Client()
+		require.NoError(t, rdb.Set(t.Context(), "config", "value", 0).Err())
+		server.Evict("config")
+		server.TakeOver("config", time.Minute)
+		require.Len(t, spy.errors, 3)
+		require.Contains(t, spy.errors[1], `evict "config": it holds a string, not a lock`)
+		require.Contains(t, spy.errors[2], `take over "config": it holds a string, not a lock`)
+		require.Equal(t, "value", rdb.Get(t.Context(), "config").Val())
 		spy.end()
-		require.Len(t, spy.errors, 1)
+		require.Len(t, spy.errors, 3)
 	})
 }
 

@@ -57,6 +57,9 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if *list {
 		return printList(stdout)
 	}
+	if *rounds < 1 || *duration <= 0 {
+		return errors.New("-rounds and -duration must be positive")
+	}
 	opts, err := redis.ParseURL(*url)
 	if err != nil {
 		return errors.New("-url: not the URL of a single Redis server") // the parser's error may repeat the password

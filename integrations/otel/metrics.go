@@ -88,7 +88,8 @@ func (t *Telemetry) newSet(lock string, k rlock.Kind, o rlock.Outcome) metric.Me
 // Observe has the counters and the numbers of locks held and waited for read from the
 // client whenever metrics are collected, until stop is called. If several clients are
 // observed, they need providers with different resources, or their numbers are added up or
-// replace one another, as the SDK likes. A client that is nil is an error.
+// replace one another, as the SDK likes. Call it once for each client: what it counts is
+// added up otherwise. A client that is nil is an error.
 func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 	if c == nil {
 		return nil, errors.New("rlockotel: Observe: the client is nil")

@@ -13,6 +13,7 @@ package rlockotel
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel"
@@ -59,7 +60,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithLockNames has spans and the histograms carry `rlock.name`: what of returns for the
+// WithLockNames has spans and the histograms of waits and holds carry `rlock.name`: what of returns for the
 // name of a lock, unless that is "". It should return few different texts, such as
 // "invoice" for "invoice:42". What it panics with goes to the error handler of OpenTelemetry,
 // once, and such a lock has no name.
@@ -117,5 +118,9 @@ func (t *Telemetry) name(lock string) (name string) {
 			})
 		}
 	}()
-	return t.nameOf(lock)
+	return exportable(t.nameOf(lock))
 }
+
+// exportable is a text without what is no UTF-8: exporters refuse all that they have collected
+// because of it.
+func exportable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -218,6 +219,25 @@ func TestNamesThatPanic(t *testing.T) {
 	require.Equal(t, map[string]int{"": 2, "invoice": 1}, names)
 	require.Len(t, told, 1)
 	require.ErrorContains(t, told[0], "no colon")
+}
+
+// What is no UTF-8 would have exporters refuse everything.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	w := newWorld(t, rlockotel.WithLockNames(func(string) string { return "a\xff" }))
+	w.server.HSet("a", "some\xffbody:1", "1")
+	w.server.SetTTL("a", time.Hour)
+	require.ErrorIs(t, w.client.NewLock("a").DoFor(t.Context(), 50*time.Millisecond, nothing), rlock.ErrNotAcquired)
+	require.NoError(t, w.client.Close(t.Context()), "everything is told")
+	for _, own := range w.ended("rlock.acquire") {
+		require.Equal(t, "a\uFFFD", attributes(own[0])["rlock.name"])
+		require.Equal(t, "some\uFFFDbody:1", attributes(own[0])["rlock.holder"])
+		require.NotEmpty(t, own[0].Events())
+		for _, event := range own[0].Events() {
+			for _, kv := range event.Attributes {
+				require.True(t, utf8.ValidString(kv.Value.String()))
+			}
+		}
+	}
 }
 
 // The number of series does not depend on that of the locks.

@@ -47,7 +47,7 @@ func waiting(ctx context.Context, r rlock.Refusal) {
 		return
 	}
 	span.AddEvent("rlock.refused", trace.WithTimestamp(r.At), trace.WithAttributes(
-		keyHolder.String(r.Holder), keyTTL.Float64(r.TTL.Seconds()),
+		keyHolder.String(exportable(r.Holder)), keyTTL.Float64(r.TTL.Seconds()),
 	))
 }
 
@@ -66,7 +66,7 @@ func end(span trace.Span, a rlock.Acquisition) {
 	}
 	span.SetAttributes(keyOutcome.String(string(a.Outcome)), keyTries.Int(a.Tries))
 	if busy, ok := errors.AsType[*rlock.NotAcquiredError](a.Err); ok && busy.Holder != "" {
-		span.SetAttributes(keyHolder.String(busy.Holder))
+		span.SetAttributes(keyHolder.String(exportable(busy.Holder)))
 	}
 	switch a.Outcome {
 	case rlock.OutcomeUnavailable, rlock.OutcomeError:

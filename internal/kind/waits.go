@@ -122,18 +122,20 @@ func (w *waits) take(a acknowledgement, at *toAcknowledge) []*waiting {
 	return all
 }
 
-// send sends one pipeline. A single caller's has the values of its context.
+// send sends one pipeline. A single caller's has the values of its context, that of several has
+// the contexts of all: see [request.Callers].
 func send(a acknowledgement, all []*waiting) {
-	ctx := context.Background()
-	if len(all) == 1 {
-		ctx = context.WithoutCancel(all[0].ctx)
+	var cmds []redis.Cmder
+	var callers []context.Context
+	for _, one := range all {
+		cmds, callers = append(cmds, one.cmds...), append(callers, one.ctx)
+	}
+	ctx := context.WithoutCancel(callers[0])
+	if len(callers) > 1 {
+		ctx = request.WithCallers(context.Background(), callers)
 	}
 	ctx, cancel := context.WithTimeout(ctx, MaxAttempt)
 	defer cancel()
-	var cmds []redis.Cmder
-	for _, one := range all {
-		cmds = append(cmds, one.cmds...)
-	}
 	wait := redis.NewIntCmd(ctx, "wait", a.replicas, a.timeout.Milliseconds())
 	pipeline(ctx, a.rdb, append(cmds, wait))
 	for _, one := range all {

@@ -109,3 +109,40 @@ func TestFakeTimeLeavingBeforeReplicasAreAsked(t *testing.T) {
 		require.Len(t, f.commands(), 2*maxWaits)
 	})
 }
+
+// Hooks of the client can tell for whom a pipeline is.
+func TestFakeTimeCallersThatWaitForReplicas(t *testing.T) {
+	type key struct{}
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t, "me")
+		var mu sync.Mutex
+		seen := make(map[any]int)
+		f.answers(func(ctx context.Context, words []any) any {
+			if words[0] == "wait" {
+				callers := request.Callers(ctx)
+				if callers == nil {
+					callers = []context.Context{ctx}
+				}
+				mu.Lock()
+				for _, caller := range callers {
+					seen[caller.Value(key{})]++
+				}
+				mu.Unlock()
+				time.Sleep(time.Second)
+			}
+			return int64(1)
+		})
+		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				_, _ = p.Acquire(context.WithValue(t.Context(), key{}, i), nil, "me:1", time.Minute, Options{})
+			})
+		}
+		all.Wait()
+		require.Len(t, seen, 100)
+		for i, n := range seen {
+			require.Equal(t, 1, n, i)
+		}
+	})
+}

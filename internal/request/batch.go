@@ -126,6 +126,11 @@ func Callers(ctx context.Context) []context.Context {
 	return callers
 }
 
+// WithCallers returns the context of a request that is made for several callers.
+func WithCallers(ctx context.Context, callers []context.Context) context.Context {
+	return context.WithValue(ctx, callersKey{}, callers)
+}
+
 func (w *wait) cancel() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

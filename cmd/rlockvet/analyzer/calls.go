@@ -106,7 +106,7 @@ func isBlank(e ast.Expr) bool {
 func (c *checker) mentions(n ast.Node, v *types.Var) bool {
 	return v != nil && c.find(n, func(m ast.Node) bool {
 		id, ok := m.(*ast.Ident)
-		return ok && c.TypesInfo.ObjectOf(id) == v
+		return ok && c.TypesInfo.Uses[id] == v // its declaration is no use
 	})
 }
 

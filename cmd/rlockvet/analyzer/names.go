@@ -126,6 +126,10 @@ func (c *checker) same(e ast.Expr) string {
 		}
 	case *ast.StarExpr:
 		return c.same(e.X)
+	case *ast.BinaryExpr:
+		if x, y := c.same(e.X), c.same(e.Y); x != "" && y != "" {
+			return x + e.Op.String() + y
+		}
 	case *ast.CallExpr:
 		names := []string{c.same(e.Fun)}
 		for _, arg := range e.Args {

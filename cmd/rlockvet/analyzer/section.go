@@ -3,6 +3,7 @@ package analyzer
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -90,7 +91,22 @@ func (c *checker) isSame(called, held ast.Expr) bool {
 	}
 	a, reads := c.sameLock(called)
 	b, read := c.sameLock(held)
-	return a != "" && a == b && !(reads && read)
+	return a != "" && a == b && !(reads && read) && !c.assignedBetween(held, called)
+}
+
+// assignedBetween says whether what one expression consists of may have got another value since
+// the other.
+func (c *checker) assignedBetween(before, e ast.Expr) bool {
+	return c.find(e, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if !ok {
+			return false
+		}
+		v, ok := c.TypesInfo.Uses[id].(*types.Var)
+		return ok && v.Pos() < before.Pos() && slices.ContainsFunc(c.defs[v], func(d def) bool {
+			return d.value != nil && before.End() <= d.value.Pos() && d.value.Pos() < e.Pos()
+		})
+	})
 }
 
 // isOuter says whether a context was there before the section. It is not known of one that

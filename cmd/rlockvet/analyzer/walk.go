@@ -243,7 +243,7 @@ func (w *walker) ends(n ast.Node) (ends bool) {
 		return ends
 	}
 	ast.Inspect(n, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok && w.isHold(id) {
+		if id, ok := n.(*ast.Ident); ok && w.isHold(id) && w.TypesInfo.Uses[id] != nil { // its declaration is no use
 			ends = true
 		}
 		return !ends && !w.isQuestion(n)

@@ -262,3 +262,29 @@ func promoted(ctx context.Context, s *service) error {
 		return s.middle.base.mu.Do(ctx, work) // want `s.middle.base.mu.Do under ctx waits for the lock that is held here`
 	})
 }
+
+// Names that are put together.
+
+func concatenated(ctx context.Context, id string) error {
+	return locks.NewLock("invoice:" + id).Do(ctx, func(held context.Context) error {
+		_ = locks.NewLock("order:"+id).Do(ctx, work)          // want `does not end with its loss; use held`
+		return locks.NewLock("invoice:"+id).Do(ctx, work) // want `waits for the lock that is held here`
+	})
+}
+
+// Another lock by then.
+
+type chain struct {
+	mu   *rlock.Lock
+	next *chain
+}
+
+func handOverHand(ctx context.Context, n *chain) error {
+	ctx, hold, err := n.mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = hold.Unlock(ctx) }()
+	n = n.next
+	return n.mu.Do(rlock.Detach(ctx), work)
+}

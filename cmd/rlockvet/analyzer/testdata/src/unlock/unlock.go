@@ -331,3 +331,19 @@ func blank(ctx context.Context, mu *rlock.Lock) error {
 	_, _ = held, (hold)
 	return work(held)
 }
+
+// A declaration in a loop is no use of what it declares.
+
+func declaredInALoop(ctx context.Context, mu *rlock.Lock, n int) error {
+	for {
+		var hold *rlock.Hold
+		held, hold, err := mu.TryLock(ctx) // want `.*`
+		if err != nil {
+			return err
+		}
+		if work(held) != nil {
+			continue
+		}
+		return hold.Unlock(ctx)
+	}
+}
