@@ -203,7 +203,9 @@ func (w *waiter) owns(g *grant) {
 	defer w.queues.mu.Unlock()
 	w.got = g
 	w.queue.answered(g.sent)
-	w.queue.short = replicaShortage{}
+	if short := w.queue.short.err; short != nil && w.lock.replicas.n >= short.Want {
+		w.queue.short = replicaShortage{}
+	}
 }
 
 // queueUp notes a refusal, and when to ask again if no message arrives. An error ends the

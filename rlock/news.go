@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -33,6 +34,9 @@ type replicaShortage struct {
 func (s replicaShortage) of(w *waiter, why error) error {
 	if s.err == nil || w.lock.replicas.n < s.err.Want || time.Since(s.at) >= longestFailure {
 		return nil
+	}
+	if s.err.Err != nil {
+		why = fmt.Errorf("%w; last error: %w", why, s.err.Err)
 	}
 	return &NotReplicatedError{Name: w.lock.name, Want: s.err.Want, Got: s.err.Got, Err: why}
 }

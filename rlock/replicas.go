@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
@@ -44,7 +46,8 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // a client ask one after another: of many, the last learns only after as many timeouts that
 // replicas are away, or when its context ends. If a grant to this client has failed so in the last
 // seconds, that is the error of all its calls that give up. A call whose context ends before
-// timeout may end without the replicas' answer, and then is [ErrUnavailable].
+// timeout may end without the replicas' answer, and then is [ErrUnavailable]. The ReadTimeout of
+// the client of go-redis must be longer than timeout.
 //
 // Renewals, nested holds and Unlock do not ask: a renewal that only the master has
 // is a renewal. This makes a grant that a failover forgets unlikely, not
@@ -75,5 +78,19 @@ func (l *Lock) replicated(p *kind.Plain) kind.Kind {
 	if most := min(l.lease/10, 500*time.Millisecond); l.replicas.timeout > most && l.err == nil {
 		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.replicas.timeout, most))
 	}
+	if most := readTimeout(l.client.server.RDB); most > 0 && l.replicas.timeout >= most && l.err == nil {
+		l.refuse(fmt.Errorf("WithReplicas: %v is too long for the ReadTimeout of the client, which is %v: go-redis would give the answer up", l.replicas.timeout, most))
+	}
 	return &kind.Replicated{Plain: p, Want: l.replicas.n, Timeout: l.replicas.timeout}
+}
+
+// readTimeout is how long a client waits for an answer; 0 if that is not bounded, or not known.
+func readTimeout(rdb redis.UniversalClient) time.Duration {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return max(rdb.Options().ReadTimeout, 0)
+	case *redis.ClusterClient:
+		return max(rdb.Options().ReadTimeout, 0)
+	}
+	return 0
 }

@@ -223,7 +223,8 @@ func TestReplicasInACluster(t *testing.T) {
 }
 
 func TestReplicasOptionsThatCannotWork(t *testing.T) {
-	c := newClient(t, newServer(t), nil)
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
 	for _, opts := range [][]rlock.LockOption{
 		{rlock.WithReplicas(0, time.Second)},
 		{rlock.WithReplicas(-1, time.Second)},
@@ -238,8 +239,13 @@ func TestReplicasOptionsThatCannotWork(t *testing.T) {
 		_, _, err = mu.TryLock(t.Context())
 		require.ErrorIs(t, err, rlock.ErrInvalidOption)
 	}
+	impatient, err := rlock.New(srv.Client(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), nil)
+	require.NoError(t, err)
+	_, _, err = impatient.NewLock("a", rlock.WithReplicas(1, 100*time.Millisecond)).TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrInvalidOption)
+	require.ErrorContains(t, err, "ReadTimeout")
 	// No replica at all is not different from one that is away.
-	_, _, err := c.NewLock("a", rlock.WithReplicas(1, 10*time.Millisecond)).TryLock(t.Context())
+	_, _, err = c.NewLock("a", rlock.WithReplicas(1, 10*time.Millisecond)).TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrNotReplicated)
 }
 

@@ -39,7 +39,7 @@ func (p *Replicated) Gathers() bool { return false }
 // the same time ask together.
 func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	wait := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, send: func(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) redis.Cmder {
-		return p.server.waits.exec(ctx, p.server.Background, acknowledgement{node, p.Want, p.Timeout}, cmds)
+		return p.server.waits.exec(ctx, p.server.Background, node, acknowledgement{p.Want, p.Timeout}, cmds)
 	}}
 	a, err := p.Plain.Acquire(ctx, wait, owner, lease, o)
 	if err != nil || !a.Acquired {

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -28,13 +29,20 @@ func trailedBy(make func() redis.Cmder) sendTrailed {
 	}
 }
 
-// pipeline sends commands in one pipeline. Each has its own error.
+// pipeline sends commands in one pipeline. Each has its own error; that of a hook of the client,
+// which may have told it to none of them, is that of all.
 func pipeline(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) {
 	pipe := node.Pipeline()
 	for _, cmd := range cmds {
 		_ = pipe.Process(ctx, cmd) // only queues
 	}
-	_, _ = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
+	if err == nil || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+		return
+	}
+	for _, cmd := range cmds {
+		cmd.SetErr(err)
+	}
 }
 
 // Process runs both. Its error is that of the script.

@@ -1,8 +1,8 @@
 package kind
 
 import (
+	"container/list"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,39 +11,42 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// Pipelines of scripts that replicas have to acknowledge keep their connections until these have,
-// or their time is over. So few are under way at once, and each takes all that is there: the
-// renewals of the same client need connections, too.
+// A pipeline of scripts that replicas have to acknowledge keeps its connection until they have, or
+// their time is over. So few are under way at once, and each takes all that is there for the same
+// acknowledgement: the renewals of the client need connections, too.
 const (
-	maxWaits   = 4   // pipelines under way at once, to a node
-	maxWaiting = 256 // scripts in one
+	maxWaits   = 4                      // pipelines under way at once to a node, and as many more that are overdue
+	maxWaiting = 256                    // scripts in one
+	overdue    = 500 * time.Millisecond // longer than the replicas have: then the connection may be dead
 )
 
 // waits sends scripts in pipelines that end with WAIT, which is about all writes before it on
 // that connection. The zero value is usable, by several goroutines.
 type waits struct {
-	mu    sync.Mutex // guards what follows
-	nodes map[acknowledgement]*toAcknowledge
+	mu    sync.Mutex // guards what follows, and all that is to be acknowledged
+	nodes map[redis.UniversalClient]*toAcknowledge
 }
 
-// acknowledgement is what a WAIT asks for, and of whom.
+// acknowledgement is what a WAIT asks for.
 type acknowledgement struct {
-	rdb      redis.UniversalClient
 	replicas int
 	timeout  time.Duration
 }
 
-// toAcknowledge is what is to be sent for one acknowledgement. waits.mu guards it.
+// toAcknowledge is what is to be sent to a node. waits.mu guards it.
 type toAcknowledge struct {
-	ready []*waiting
-	busy  int // pipelines under way
+	node  redis.UniversalClient
+	ready list.List // of *waiting, which any of them may leave at any time
+	busy  int       // pipelines under way, other than those that are overdue
+	late  int       // pipelines that are overdue
 }
 
 // waiting is commands of one caller, the last of which is a script.
 type waiting struct {
+	acknowledgement
 	ctx  context.Context
 	cmds []redis.Cmder
-	sent bool          // guarded by waits.mu
+	at   *list.Element // in ready; nil when it is sent. Guarded by waits.mu
 	done chan struct{} // closed when all is answered
 	wait *redis.IntCmd // written before done is closed
 }
@@ -51,30 +54,24 @@ type waiting struct {
 // exec sends the commands of a caller, and returns how many replicas have acknowledged what they
 // have written. It returns nil, and request.ErrNotSent as the error of the script, if ctx has ended
 // before. background runs a function in a goroutine that the client waits for.
-func (w *waits) exec(ctx context.Context, background func(func()), a acknowledgement, cmds []redis.Cmder) *redis.IntCmd {
-	one := &waiting{ctx: ctx, cmds: cmds, done: make(chan struct{})}
+func (w *waits) exec(ctx context.Context, background func(func()), node redis.UniversalClient, a acknowledgement, cmds []redis.Cmder) *redis.IntCmd {
+	one := &waiting{acknowledgement: a, ctx: ctx, cmds: cmds, done: make(chan struct{})}
 	w.mu.Lock()
-	at := w.nodes[a]
-	if at == nil {
+	to := w.nodes[node]
+	if to == nil {
 		if w.nodes == nil {
-			w.nodes = make(map[acknowledgement]*toAcknowledge)
+			w.nodes = make(map[redis.UniversalClient]*toAcknowledge)
 		}
-		at = new(toAcknowledge)
-		w.nodes[a] = at
+		to = &toAcknowledge{node: node}
+		w.nodes[node] = to
 	}
-	at.ready = append(at.ready, one)
-	starts := at.busy < maxWaits
-	if starts {
-		at.busy++
-	}
+	one.at = to.ready.PushBack(one)
+	w.start(background, to)
 	w.mu.Unlock()
-	if starts {
-		background(func() { w.drain(a, at) })
-	}
 	select {
 	case <-one.done:
 	case <-ctx.Done():
-		if w.takeBack(at, one) {
+		if w.takeBack(to, one) {
 			cmds[len(cmds)-1].SetErr(request.ErrNotSent)
 			return nil
 		}
@@ -83,48 +80,89 @@ func (w *waits) exec(ctx context.Context, background func(func()), a acknowledge
 	return one.wait
 }
 
+// start starts a goroutine that sends, if one more may. mu is held.
+func (w *waits) start(background func(func()), to *toAcknowledge) {
+	if to.ready.Len() > 0 && to.busy < maxWaits {
+		to.busy++
+		background(func() { w.drain(background, to) })
+	}
+}
+
 // takeBack reports whether commands were not sent, and will not be.
-func (w *waits) takeBack(at *toAcknowledge, one *waiting) bool {
+func (w *waits) takeBack(to *toAcknowledge, one *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if one.sent {
+	if one.at == nil {
 		return false
 	}
-	at.ready = slices.DeleteFunc(at.ready, func(other *waiting) bool { return other == one })
+	to.ready.Remove(one.at)
 	return true
 }
 
-// drain sends pipelines until nothing is left to send.
-func (w *waits) drain(a acknowledgement, at *toAcknowledge) {
+// drain sends pipelines until nothing is left to send. If one is overdue, another goroutine may
+// send in place of this one, which ends with that pipeline.
+func (w *waits) drain(background func(func()), to *toAcknowledge) {
 	for {
-		all := w.take(a, at)
+		all := w.take(to)
 		if len(all) == 0 {
 			return
 		}
-		send(a, all)
+		replaced, looked := false, make(chan struct{})
+		late := time.AfterFunc(all[0].timeout+overdue, func() {
+			defer close(looked)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if replaced = to.late < maxWaits; replaced {
+				to.busy, to.late = to.busy-1, to.late+1
+				w.start(background, to)
+			}
+		})
+		send(to.node, all)
+		if late.Stop() {
+			continue
+		}
+		<-looked // before this goroutine, which the client waits for, has ended
+		if replaced {
+			w.mu.Lock()
+			to.late--
+			w.tidy(to)
+			w.mu.Unlock()
+			return
+		}
 	}
 }
 
-// take returns what the next pipeline has.
-func (w *waits) take(a acknowledgement, at *toAcknowledge) []*waiting {
+// take returns what the next pipeline has: the first that waits, and all that ask for the same
+// acknowledgement. If it returns nothing, the caller sends no more.
+func (w *waits) take(to *toAcknowledge) (all []*waiting) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := at.ready[:min(len(at.ready), maxWaiting)]
-	at.ready = at.ready[len(all):]
-	for _, one := range all {
-		one.sent = true
+	for e := to.ready.Front(); e != nil && len(all) < maxWaiting; {
+		one, next := e.Value.(*waiting), e.Next()
+		if len(all) == 0 || one.acknowledgement == all[0].acknowledgement {
+			to.ready.Remove(e)
+			one.at = nil
+			all = append(all, one)
+		}
+		e = next
 	}
 	if len(all) == 0 {
-		if at.busy--; at.busy == 0 {
-			delete(w.nodes, a)
-		}
+		to.busy--
+		w.tidy(to)
 	}
 	return all
 }
 
+// tidy forgets a node that nothing is sent to. mu is held.
+func (w *waits) tidy(to *toAcknowledge) {
+	if to.busy == 0 && to.late == 0 && to.ready.Len() == 0 {
+		delete(w.nodes, to.node)
+	}
+}
+
 // send sends one pipeline. A single caller's has the values of its context, that of several has
 // the contexts of all: see [request.Callers].
-func send(a acknowledgement, all []*waiting) {
+func send(node redis.UniversalClient, all []*waiting) {
 	var cmds []redis.Cmder
 	var callers []context.Context
 	for _, one := range all {
@@ -136,8 +174,8 @@ func send(a acknowledgement, all []*waiting) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, MaxAttempt)
 	defer cancel()
-	wait := redis.NewIntCmd(ctx, "wait", a.replicas, a.timeout.Milliseconds())
-	pipeline(ctx, a.rdb, append(cmds, wait))
+	wait := redis.NewIntCmd(ctx, "wait", all[0].replicas, all[0].timeout.Milliseconds())
+	pipeline(ctx, node, append(cmds, wait))
 	for _, one := range all {
 		one.wait = wait
 		close(one.done)

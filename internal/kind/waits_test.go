@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -67,11 +69,12 @@ func TestFakeTimeManyWaitForReplicas(t *testing.T) {
 	})
 }
 
-// Those that ask for something else wait for something else.
+// Those that ask for something else wait for something else. Together they have no more
+// connections.
 func TestFakeTimeOtherReplicasAreWaitedForApart(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t, "me")
-		slowReplicas(f, time.Second)
+		most := slowReplicas(f, 100*time.Millisecond)
 		var all sync.WaitGroup
 		for i := range 64 {
 			p := &Replicated{Plain: NewQueued(f.Server, fmt.Sprint("lock", i), false), Want: 1 + i%2, Timeout: time.Duration(1+i%4) * time.Millisecond}
@@ -87,6 +90,7 @@ func TestFakeTimeOtherReplicasAreWaitedForApart(t *testing.T) {
 			}
 		}
 		require.Equal(t, map[string]int{"1 1": 16, "2 2": 16, "1 3": 16, "2 4": 16}, scripts)
+		require.LessOrEqual(t, most(), int64(maxWaits))
 	})
 }
 
@@ -145,4 +149,76 @@ func TestFakeTimeCallersThatWaitForReplicas(t *testing.T) {
 			require.Equal(t, 1, n, i)
 		}
 	})
+}
+
+// A connection that says nothing any more keeps others waiting for a moment only, and not without
+// a bound: as many again are tried, no more.
+func TestFakeTimeConnectionsThatHangWhileReplicasAreAsked(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		const hang = time.Minute
+		f := newFake(t, "me")
+		var hung atomic.Int64
+		silent := int64(maxWaits)
+		f.answers(func(_ context.Context, words []any) any {
+			if words[0] == "wait" {
+				if hung.Add(1) <= silent {
+					time.Sleep(hang)
+				}
+				return int64(1)
+			}
+			return int64(1)
+		})
+		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: 100 * time.Millisecond}
+		var all sync.WaitGroup
+		acquire := func(bound time.Duration, want error) {
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			defer cancel()
+			_, err := p.Acquire(ctx, nil, "me:1", time.Minute, Options{})
+			assert.Equal(t, want, err)
+		}
+		for range maxWaits {
+			all.Go(func() { acquire(time.Second, nil) })
+			synctest.Wait()
+		}
+		began := time.Now()
+		acquire(2*time.Second, nil)
+		require.Equal(t, p.Timeout+overdue, time.Since(began))
+
+		silent = 3 * maxWaits // the next as well
+		hung.Store(maxWaits)
+		for range maxWaits {
+			all.Go(func() { acquire(time.Second, nil) })
+			synctest.Wait()
+		}
+		acquire(10*time.Second, request.ErrNotSent)
+		require.EqualValues(t, 2*maxWaits, hung.Load())
+		all.Wait()
+		synctest.Wait()
+		require.Empty(t, f.waits.nodes)
+	})
+}
+
+// The error of a hook of the client, which may tell it to no command, is that of the request.
+func TestFakeTimeHookRefusesWhatReplicasAreAskedFor(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		broken := errors.New("breaker is open")
+		f := newFake(t, "me")
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		defer rdb.Close()
+		rdb.AddHook(breaker{broken})
+		f.Server.RDB = rdb
+		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
+		_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
+		require.Equal(t, broken, err)
+	})
+}
+
+// breaker is a hook that refuses all pipelines.
+type breaker struct{ err error }
+
+func (r breaker) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (r breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (r breaker) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return r.err }
 }
