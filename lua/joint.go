@@ -34,7 +34,7 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 		_ = pipe.Process(ctx, cmd)
 	}
 	queue(requests)
-	err := exec(ctx, pipe) // each command has its own
+	err := Exec(ctx, pipe) // each command has its own
 	for _, j := range append(releases, requests...) {
 		if len(j.parts) > 1 && j.settle(ctx, r, err) {
 			refused = true
@@ -123,7 +123,7 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 		for _, part := range j.parts {
 			_ = pipe.Process(ctx, part)
 		}
-		_ = exec(ctx, pipe)
+		_ = Exec(ctx, pipe)
 		return true
 	}
 	j.distribute(err)

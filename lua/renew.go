@@ -78,7 +78,7 @@ func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, e
 		cmds[i] = due[n].command(ctx, f)
 		_ = pipe.Process(ctx, cmds[i]) // only queues
 	}
-	_ = exec(ctx, pipe) // each command has its own error
+	_ = Exec(ctx, pipe) // each command has its own error
 	for i, n := range chosen {
 		err := cmds[i].Err()
 		if redis.HasErrorPrefix(err, unknownScript) || redis.HasErrorPrefix(err, slotMoves) && len(due[n].keys) > 0 {

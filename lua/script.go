@@ -146,9 +146,9 @@ func (s *script) command(ctx context.Context, f form, keys []string, args []any)
 	return cmd
 }
 
-// exec sends a pipeline. Each command has its own error; that of a hook of the client, which
+// Exec sends a pipeline. Each command has its own error; that of a hook of the client, which
 // may have told it to none of them, is that of all, as it would be of a command alone.
-func exec(ctx context.Context, pipe redis.Pipeliner) error {
+func Exec(ctx context.Context, pipe redis.Pipeliner) error {
 	cmds, err := pipe.Exec(ctx)
 	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
 		for _, cmd := range cmds {

@@ -167,7 +167,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
 	w.queues.mu.Lock()
 	last, mine := w.queue.refusal, w.queue.holder()
-	short, trouble := w.queue.short.of(w, why), w.queue.trouble
+	short, trouble := w.queue.short.of(w.lock, why), w.queue.trouble
 	w.queues.mu.Unlock()
 	switch {
 	case mine != nil:
@@ -203,9 +203,7 @@ func (w *waiter) owns(g *grant) {
 	defer w.queues.mu.Unlock()
 	w.got = g
 	w.queue.answered(g.sent)
-	if short := w.queue.short.err; short != nil && w.lock.replicas.n >= short.Want {
-		w.queue.short = replicaShortage{}
-	}
+	w.queue.short.granted(w.lock)
 }
 
 // queueUp notes a refusal, and when to ask again if no message arrives. An error ends the

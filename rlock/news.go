@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -21,24 +20,6 @@ type news struct {
 	// forgotten is when the request was sent that found out last that the server had forgotten
 	// tickets. All waiters were told: that another ticket from before is gone is no news.
 	forgotten time.Time
-}
-
-// replicaShortage is the newest grant to this client that too few replicas had.
-type replicaShortage struct {
-	err *NotReplicatedError // nil: there was none since a grant that enough of them had
-	at  time.Time
-}
-
-// of returns the shortage as an error of a waiter that gives up; nil if its lock asks for no or
-// fewer replicas, or it was long ago. queues.mu is held.
-func (s replicaShortage) of(w *waiter, why error) error {
-	if s.err == nil || w.lock.replicas.n < s.err.Want || time.Since(s.at) >= longestFailure {
-		return nil
-	}
-	if s.err.Err != nil {
-		why = fmt.Errorf("%w; last error: %w", why, s.err.Err)
-	}
-	return &NotReplicatedError{Name: w.lock.name, Want: s.err.Want, Got: s.err.Got, Err: why}
 }
 
 // asked is called with an error when an attempt of the waiter got no answer, and with nil when

@@ -66,6 +66,32 @@ func WithReplicas(n int, timeout time.Duration) LockOption {
 	}
 }
 
+// replicaShortage is the newest grant to the waiters of a queue that too few replicas had.
+// queues.mu guards it.
+type replicaShortage struct {
+	err *NotReplicatedError // nil: there was none since a grant that enough of them had
+	at  time.Time
+}
+
+// of returns the shortage as the error of a call for l that gives up; nil if l asks for no or fewer
+// replicas, or it was long ago.
+func (s replicaShortage) of(l *Lock, why error) error {
+	if s.err == nil || l.replicas.n < s.err.Want || time.Since(s.at) >= longestFailure {
+		return nil
+	}
+	if s.err.Err != nil {
+		why = fmt.Errorf("%w; last error: %w", why, s.err.Err)
+	}
+	return &NotReplicatedError{Name: l.name, Want: s.err.Want, Got: s.err.Got, Err: why}
+}
+
+// granted notes that l was granted: as many replicas as it asks for are there.
+func (s *replicaShortage) granted(l *Lock) {
+	if s.err != nil && l.replicas.n >= s.err.Want {
+		*s = replicaShortage{}
+	}
+}
+
 // replicas are those that must have a grant.
 type replicas struct {
 	n       int // 0: none

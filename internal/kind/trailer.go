@@ -2,9 +2,10 @@ package kind
 
 import (
 	"context"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/lua"
 )
 
 // withTrailer is a [lua.Runner] that has a script followed by a command about it: on
@@ -29,20 +30,13 @@ func trailedBy(make func() redis.Cmder) sendTrailed {
 	}
 }
 
-// pipeline sends commands in one pipeline. Each has its own error; that of a hook of the client,
-// which may have told it to none of them, is that of all.
+// pipeline sends commands in one pipeline. Each has its own error: see [lua.Exec].
 func pipeline(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) {
 	pipe := node.Pipeline()
 	for _, cmd := range cmds {
 		_ = pipe.Process(ctx, cmd) // only queues
 	}
-	_, err := pipe.Exec(ctx)
-	if err == nil || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
-		return
-	}
-	for _, cmd := range cmds {
-		cmd.SetErr(err)
-	}
+	_ = lua.Exec(ctx, pipe)
 }
 
 // Process runs both. Its error is that of the script.

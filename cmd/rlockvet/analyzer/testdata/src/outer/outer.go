@@ -266,8 +266,8 @@ func promoted(ctx context.Context, s *service) error {
 // Names that are put together.
 
 func concatenated(ctx context.Context, id string) error {
-	return locks.NewLock("invoice:" + id).Do(ctx, func(held context.Context) error {
-		_ = locks.NewLock("order:"+id).Do(ctx, work)          // want `does not end with its loss; use held`
+	return locks.NewLock("invoice:"+id).Do(ctx, func(held context.Context) error {
+		_ = locks.NewLock("order:"+id).Do(ctx, work)      // want `does not end with its loss; use held`
 		return locks.NewLock("invoice:"+id).Do(ctx, work) // want `waits for the lock that is held here`
 	})
 }
