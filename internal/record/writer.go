@@ -110,7 +110,13 @@ func (w *Writer) Close(ctx context.Context) {
 }
 
 func (w *Writer) run(ended chan struct{}) {
-	defer close(ended)
+	over := false
+	defer func() {
+		if !over { // a hook of the application has ended this goroutine: the next Notice starts another
+			w.state.Store(idle)
+		}
+		close(ended)
+	}()
 	for pause := look; ; {
 		timer := time.NewTimer(pause)
 		select {
@@ -127,6 +133,7 @@ func (w *Writer) run(ended chan struct{}) {
 			continue
 		}
 		if w.state.CompareAndSwap(busy, idle) {
+			over = true
 			return
 		}
 		w.state.Store(busy)

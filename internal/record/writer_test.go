@@ -3,6 +3,7 @@ package record_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -186,6 +187,23 @@ func TestFailures(t *testing.T) {
 		f.err = nil
 		f.after(21 * time.Minute)
 		require.Len(t, f.writes, 8)
+	})
+}
+
+// A hook of the application that ends the goroutine costs that record, and no later one.
+func TestGoexit(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.Send = func(context.Context, *record.Record) error {
+			runtime.Goexit()
+			return nil
+		}
+		f.tell.Entries = entries()
+		f.Notice()
+		f.after(2 * s)
+		f.Send = f.send
+		f.Notice()
+		f.after(20 * s)
+		require.Equal(t, []time.Duration{11 * s}, f.writes)
 	})
 }
 
