@@ -30,6 +30,7 @@ const (
 	recording                       // a client says who it is, what it holds and waits for
 	observing                       // `rlock top`, and what inspect and ls tell of clients
 	watching                        // `rlock watch` hears releases
+	moving                          // a lock whose slot moves to another node of a cluster
 )
 
 // The users that docs/acl.md knows.
@@ -85,6 +86,7 @@ var commandRights = []right{
 	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
 	{"+select", database, "a database other than 0", ""},           // or there is no connection
 	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
+	{"+asking", moving, "while a slot moves, requests follow its keys to the other node", "asking"},
 	{"+pubsub|shardnumsub", clustered | sharding, "has it sharded channels, and how many connections wait there", "pubsub shardnumsub"},
 	{"+spublish", sharding, "unlock tells the waiters; probes of the subscription", "spublish CHANNEL 0"},
 	{"+ssubscribe", sharding, "waiters listen", "ssubscribe CHANNEL"},
@@ -220,7 +222,7 @@ func aclGlob(prefix, glob string) string {
 // String lists the names of the features.
 func (f feature) String() string {
 	var names []string
-	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas", "records", "top", "watch"} {
+	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas", "records", "top", "watch", "moving slot"} {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}

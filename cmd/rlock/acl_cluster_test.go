@@ -23,17 +23,19 @@ type clusterUser struct {
 	rdb   *redis.ClusterClient
 }
 
-// newClusterUser makes a user as the doctor's line says, apart from one item.
-func newClusterUser(t *testing.T, node *redistest.Server, without string) *clusterUser {
+// newClusterUser makes a user as the doctor's line says, apart from one item, on a node and others.
+func newClusterUser(t *testing.T, without string, node *redistest.Server, others ...*redistest.Server) *clusterUser {
 	t.Helper()
 	name := strings.NewReplacer("|", "-", ":", "-", "{", "-", "}", "-", "*", "-").Replace("u" + without)
 	var line []any
-	for _, word := range words(aclLine(name, aclPrefix, aclPrefix+"*", lockUser|readUser|clustered|sharding|replicating)) {
+	for _, word := range words(aclLine(name, aclPrefix, aclPrefix+"*", lockUser|readUser|clustered|sharding|replicating|moving)) {
 		if word != without {
 			line = append(line, word)
 		}
 	}
-	require.NoError(t, node.Client(t).Do(t.Context(), line...).Err())
+	for _, node := range append(others, node) {
+		require.NoError(t, node.Client(t).Do(t.Context(), line...).Err())
+	}
 	u := &clusterUser{t: t}
 	u.admin = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}})
 	u.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{node.Addr()}, Username: name, Password: "PASSWORD"})
@@ -106,11 +108,11 @@ func TestRightsInACluster(t *testing.T) {
 	node := startCluster(t)
 	for _, r := range append(rightsFor(aclPrefix, aclPrefix+"*"), right{item: "nothing"}) {
 		if r.needs&(clustered|sharding|replicating) != r.needs {
-			continue // see TestRights
+			continue // see TestRights, and for slots that move the test below
 		}
 		t.Run(r.item, func(t *testing.T) {
 			t.Parallel()
-			u := newClusterUser(t, node, r.item)
+			u := newClusterUser(t, r.item, node)
 			var broken feature
 			for _, f := range []feature{clustered, sharding, replicating} {
 				if err := u.works(f, "x"+r.item); err != nil {
@@ -124,6 +126,45 @@ func TestRightsInACluster(t *testing.T) {
 			}
 			require.Equal(t, r.needs, broken&r.needs, "said to break without it")
 			require.Zero(t, broken&^follows, "not said to break without it")
+		})
+	}
+}
+
+// TestRightsWhileASlotMoves: what is held while its keys are on another node already is renewed,
+// unlocked and had by others there.
+func TestRightsWhileASlotMoves(t *testing.T) {
+	redistest.Long(t, "moves slots of a cluster")
+	redistest.Since7(t, "rights to sharded channels")
+	logging.Disable()
+	cluster := redistest.StartCluster(t, 2, 0)
+	for _, without := range []string{"nothing", "+asking"} {
+		t.Run(without, func(t *testing.T) {
+			u := newClusterUser(t, without, cluster.Nodes[0], cluster.Nodes[1])
+			c, err := rlock.New(u.rdb, &rlock.Options{Prefix: aclPrefix, LeaseTime: time.Second, UnlockTimeout: 2 * time.Second})
+			require.NoError(t, err)
+			defer closeWithin(c, closeTimeout)
+			mu := c.NewLock(without)
+			held, hold, err := mu.Lock(t.Context())
+			require.NoError(t, err)
+			slot := cluster.Slot(aclPrefix + without)
+			move := cluster.BeginMove(slot, cluster.Another(slot))
+			defer move.Finish()
+			defer move.MoveKeys()
+			move.MoveKeys()
+			select {
+			case <-held.Done():
+			case <-time.After(2 * time.Second):
+			}
+			if err := hold.Unlock(held); without == "+asking" {
+				require.ErrorIs(t, err, rlock.ErrLeaseLost)
+				require.ErrorContains(t, err, "asking")
+				_, _, err = c.NewLock(without, rlock.WithReplicas(1, 10*time.Millisecond)).TryLock(t.Context())
+				require.ErrorIs(t, err, rlock.ErrUnavailable)
+				require.ErrorContains(t, err, "asking")
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, mu.TryDo(t.Context(), func(context.Context) error { return nil }))
 		})
 	}
 }
@@ -142,9 +183,10 @@ func TestDoctorInACluster(t *testing.T) {
 	require.Equal(t, fine, r.levels()["acl"], "%+v", r.Findings)
 	require.Equal(t, fine, r.levels()["lock"], "%+v", r.Findings)
 	redistest.Since7(t, "rights to sharded channels")
-	for _, item := range []string{"pubsub|shardnumsub", "spublish", "ssubscribe", "sunsubscribe", "wait"} {
+	for _, item := range []string{"pubsub|shardnumsub", "spublish", "ssubscribe", "sunsubscribe", "wait", "asking"} {
 		require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "u", "-"+item).Err())
 		d := newDoctor(&server{rdb: clusterAs(t, node), prefix: aclPrefix}, "*")
+		d.findNodes(t.Context())
 		d.checkRights(t.Context())
 		require.Equal(t, warning, d.report.levels()["acl"], item)
 		require.Contains(t, d.report.about("acl").Text, "+"+item+":")

@@ -74,6 +74,7 @@ func TestRightsToRecords(t *testing.T) {
 			}
 		}
 		d := newDoctor(&server{rdb: w.user, prefix: aclPrefix}, "x*")
+		d.findNodes(t.Context())
 		d.checkRights(t.Context())
 		var found []finding
 		for _, f := range d.report.Findings {

@@ -14,14 +14,20 @@ import (
 // processes.
 var benchSpread = []string{"uncontended-*", "hot-64"}
 
+// benchDuration is how long a run is measured unless told otherwise.
+const benchDuration = time.Second
+
 func benchConfig(cmd *cli.Command) (c bench.Config, err error) {
 	if cmd.Args().Present() {
 		return c, usagef(cmd, "unexpected argument %q", cmd.Args().First())
 	}
-	if cmd.Int("rounds") < 1 || cmd.Duration("duration") <= 0 {
+	c.Rounds = cmd.Int("rounds")
+	if c.Duration, err = duration(cmd, "duration", benchDuration); err != nil {
+		return c, usagef(cmd, "%w", err)
+	}
+	if c.Rounds < 1 || c.Duration <= 0 {
 		return c, usagef(cmd, "--rounds and --duration must be positive")
 	}
-	c.Rounds, c.Duration = cmd.Int("rounds"), cmd.Duration("duration")
 	if c.Contenders, err = bench.Pick(bench.Contenders(), cmd.StringSlice("compare")); err != nil {
 		return c, usagef(cmd, "--compare: %w", err)
 	}

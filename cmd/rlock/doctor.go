@@ -96,7 +96,8 @@ type doctor struct {
 	nodes  []node
 	opened []*redis.Client // connections of its own, to replicas
 
-	shardedErr error // why a cluster has no sharded channels, or does not tell; nil if it has
+	unsharded  bool  // the cluster has no sharded channels
+	shardedErr error // why that is not known; nil if it is
 }
 
 // node is a server of the deployment. What it was asked for is empty if err says
@@ -128,26 +129,31 @@ func newDoctor(s *server, glob string) *doctor {
 
 // findSharding finds out whether a cluster has sharded channels. Before Redis 7 a user
 // with few rights is told that a subcommand is not permitted, also one that there is
-// not.
+// not. It is a node that has answered before that is asked: the client of the cluster
+// may choose another.
 func (d *doctor) findSharding(ctx context.Context) {
 	if d.topology() != "cluster" {
 		return
 	}
-	d.shardedErr = d.rdb.Do(ctx, shardedTry...).Err()
+	err := errors.New("no node has answered")
+	if len(d.nodes) > 0 {
+		err = d.nodes[0].rdb.Do(ctx, shardedTry...).Err()
+	}
 	old := func(n node) bool { return n.version != "" && older(n.version, "7") }
-	if redis.IsPermissionError(d.shardedErr) && slices.ContainsFunc(d.nodes, old) {
-		d.shardedErr = errors.New("not before Redis 7")
+	switch {
+	case err == nil:
+	case disconnected(err), redis.IsPermissionError(err) && !slices.ContainsFunc(d.nodes, old):
+		d.shardedErr = err
+	default:
+		d.unsharded = true
 	}
 }
-
-// mayShard is false where there are no sharded channels for sure.
-func (d *doctor) mayShard() bool { return d.shardedErr == nil || redis.IsPermissionError(d.shardedErr) }
 
 // proposeUsers writes the ACL lines. A server refuses a line with a command that it
 // does not know, as those of sharded channels before Redis 7.
 func (d *doctor) proposeUsers() {
 	line := func(user string, f feature) string {
-		if f |= d.connecting(); f&clustered == 0 || d.mayShard() {
+		if f |= d.connecting(); f&clustered == 0 || !d.unsharded {
 			return aclLine(user, d.prefix, d.glob, f)
 		}
 		return strings.ReplaceAll(aclLine(user, d.prefix, d.glob, f&^sharding), " +pubsub|shardnumsub", "")
@@ -186,7 +192,7 @@ func (s *server) connecting() (f feature) {
 func (s *server) distributed() feature {
 	switch s.topology() {
 	case "cluster":
-		return sharding | replicating
+		return sharding | replicating | moving
 	case "sentinel":
 		return replicating
 	default:
@@ -199,7 +205,7 @@ func (d *doctor) examine(ctx context.Context) {
 	if s := d.sentinels; s != nil {
 		d.checkSentinels(ctx)
 	}
-	if err := reachable(ctx, d.rdb); err != nil {
+	if err := d.anyReachable(ctx); err != nil {
 		d.report.add(finding{
 			Check: "connection", Level: broken,
 			Text:   fmt.Sprintf("cannot be used: %v%s", err, cmp.Or(masterHint(err), tlsHint(d.secure, err))),

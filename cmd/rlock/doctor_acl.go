@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,10 +19,11 @@ var consequences = []struct {
 }{
 	{locking, broken, "locks cannot be taken, renewed, waited for or released; one whose release is refused ends with its lease"},
 	{fencing, warning, "locks with fencing tokens, and so rlock run, are refused"},
-	{waking, warning, "who waits is not told that it has the lock, or counted when it is gone: it asks again every second at most, and others that wait for a lock of this user every 5 s"},
-	{foreign, warning, "Redisson's clients, and locks that poll, are not told of a release, and theirs are not heard: who waits then asks again every 5 s, or sleeps until the lease ends"},
+	{waking, warning, "who waits is not told that it has the lock, or counted when it is gone: it asks again every second at most, and others that wait for a lock of this user at least every 5.5 s"},
+	{foreign, warning, "Redisson's clients, and locks that poll, are not told of a release, and theirs are not heard: who waits then asks again at least every 5.5 s, or sleeps until the lease ends"},
 	{probing, warning, "a subscription to a master that was replaced is not noticed while that still answers: waiters sleep until the lease ends"},
 	{sharding, warning, "releases are announced to all nodes of the cluster in place of one, or waiters are not told: they look again every second at most"},
+	{moving, warning, "while a slot of the cluster moves to another node, its locks can neither be had nor renewed nor released: holds are lost"},
 	{replicating, warning, "locks WithReplicas are refused"},
 	{recording, warning, "rlock top, inspect and ls are not told who this user's clients are, what they hold and what they wait for; their locks are as before"},
 	{inspecting, warning, "rlock inspect is refused, or does not know who waits; a release that may not ask who listens announces itself to find out"},
@@ -29,28 +31,48 @@ var consequences = []struct {
 
 // checkRights tries every right that a lock needs, as the user that is
 // connected, in a way that changes nothing. ACL DRYRUN would do that too, but
-// only an administrator may call it, and only since Redis 7.
+// only an administrator may call it, and only since Redis 7. Each node of a cluster has
+// users of its own.
 func (d *doctor) checkRights(ctx context.Context) {
+	if d.topology() != "cluster" {
+		server := d.nodes[0]
+		server.addr = "" // goes without saying
+		d.report.add(d.rightsOn(ctx, &server)...)
+		return
+	}
+	findings := make([][]finding, len(d.nodes))
+	var asked sync.WaitGroup
+	for i := range d.nodes {
+		asked.Go(func() { findings[i] = d.rightsOn(ctx, &d.nodes[i]) })
+	}
+	asked.Wait()
+	d.report.add(slices.Concat(findings...)...)
+}
+
+// rightsOn says which rights are missing on a node.
+func (d *doctor) rightsOn(ctx context.Context, n *node) (findings []finding) {
 	var missing []right
 	wanted := lockUser | d.distributed()
-	if !d.mayShard() {
+	if d.unsharded {
 		wanted &^= sharding
 	}
 	for _, r := range rightsFor(d.prefix, d.glob) {
 		if r.needs&wanted == 0 || r.try == "" {
 			continue
 		}
-		err := d.try(ctx, r.try)
+		err := d.try(ctx, n.rdb, r.try)
 		switch {
 		case err == nil:
 		case refusesCommand(err) && r.item[0] == '+', refusesName(err) && r.item[0] != '+':
 			missing = append(missing, r)
 		case disconnected(err):
-			d.report.add(finding{Check: "acl", Level: unchecked, Text: fmt.Sprintf("%s: %v", r.item, err)})
-			return
+			return []finding{n.finding("acl", unchecked, "%s: %v", r.item, err)}
 		}
 	}
-	user, err := d.rdb.Do(ctx, "acl", "whoami").Text()
+	if len(missing) == 0 {
+		return []finding{n.finding("acl", fine, "every command, key and channel that plain locks under %s need is permitted; what fair and read/write locks need beside was not tried", d.glob)}
+	}
+	user, err := n.rdb.Do(ctx, "acl", "whoami").Text()
 	if err != nil {
 		user = "USER" // that is not told
 	}
@@ -61,21 +83,21 @@ func (d *doctor) checkRights(ctx context.Context) {
 				items = append(items, r.item)
 			}
 		}
-		if len(items) > 0 {
-			d.report.add(finding{
-				Check: "acl", Level: c.level, Text: "no right to " + strings.Join(items, " ") + ": " + c.text,
-				Advice: strings.Join(append([]string{"ACL SETUSER", user}, items...), " "),
-			})
+		if len(items) == 0 {
+			continue
 		}
+		level, text := c.level, "no right to "+strings.Join(items, " ")+": "+c.text
+		if n.role == "replica" {
+			level, text = warning, "once this replica has become a master, "+text
+		}
+		findings = append(findings, n.finding("acl", level, "%s", text).advise("ACL SETUSER %s %s", user, strings.Join(items, " ")))
 	}
-	if len(missing) == 0 {
-		d.report.add(finding{Check: "acl", Level: fine, Text: "every command, key and channel that plain locks under " + d.glob + " need is permitted; what fair and read/write locks need beside was not tried"})
-	}
+	return findings
 }
 
 // try sends a command of the table of rights. The error is nil if the server
-// permits it, whatever else it says.
-func (d *doctor) try(ctx context.Context, text string) error {
+// permits it, whatever else it says: that another node has the key, say.
+func (d *doctor) try(ctx context.Context, rdb *redis.Client, text string) error {
 	key := d.prefix + d.name
 	channel := "redisson_lock__channel:{" + key + "}"
 	if strings.Contains(key, "{") {
@@ -89,11 +111,11 @@ func (d *doctor) try(ctx context.Context, text string) error {
 	}
 	var err error
 	if strings.HasSuffix(words[0], "subscribe") {
-		err = d.trySubscribe(ctx, words[0], channel)
+		err = trySubscribe(ctx, rdb, words[0], channel)
 	} else {
 		cmd := redis.NewCmd(ctx, args...)
 		cmd.SetFirstKeyPos(firstKey(words))
-		err = d.rdb.Process(ctx, cmd)
+		err = rdb.Process(ctx, cmd)
 	}
 	if refusesCommand(err) || refusesName(err) || disconnected(err) {
 		return err
@@ -111,8 +133,8 @@ func firstKey(words []string) int8 {
 	return 0
 }
 
-func (d *doctor) trySubscribe(ctx context.Context, command, channel string) error {
-	ps := d.rdb.Subscribe(ctx) // of either kind
+func trySubscribe(ctx context.Context, rdb *redis.Client, command, channel string) error {
+	ps := rdb.Subscribe(ctx) // of either kind
 	defer func() { _ = ps.Close() }()
 	send := map[string]func(context.Context, ...string) error{
 		"subscribe": ps.Subscribe, "unsubscribe": ps.Unsubscribe, "ssubscribe": ps.SSubscribe, "sunsubscribe": ps.SUnsubscribe,

@@ -104,14 +104,16 @@ func TestDoctorOfAnOldCluster(t *testing.T) {
 	srv := startCluster(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	rdb.AddHook(redistest.Hook{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	old := redistest.Hook{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if len(cmd.Args()) > 1 && cmd.Args()[1] == "shardnumsub" { // as Redis 6.2 does
 			cmd.SetErr(answer("ERR Unknown subcommand or wrong number of arguments for 'shardnumsub'. Try PUBSUB HELP."))
 			return cmd.Err()
 		}
 		return next(ctx, cmd)
-	}})
+	}}
+	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(old) })
 	d := newDoctor(&server{rdb: rdb, prefix: aclPrefix}, "*")
+	d.findNodes(t.Context())
 	d.findSharding(t.Context())
 	d.proposeUsers()
 	for _, line := range []string{d.report.ACL.Locks, d.report.ACL.ReadOnly} {

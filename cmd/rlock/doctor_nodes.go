@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,11 +20,32 @@ var settings = []string{
 	"active-replica", // only KeyDB has it
 }
 
+// anyReachable is nil if the server answers, or any master of the cluster: it is one node that
+// gets the PING of a cluster's client.
+func (d *doctor) anyReachable(ctx context.Context) error {
+	err := reachable(ctx, d.rdb)
+	cluster, ok := d.rdb.(*redis.ClusterClient)
+	if err == nil || !ok {
+		return err
+	}
+	var answers atomic.Bool
+	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, rdb *redis.Client) error {
+		if reachable(ctx, rdb) == nil {
+			answers.Store(true)
+		}
+		return nil
+	})
+	if answers.Load() {
+		return nil
+	}
+	return err
+}
+
 // findNodes asks every server of the deployment what it is.
 func (d *doctor) findNodes(ctx context.Context) {
 	if cluster, ok := d.rdb.(*redis.ClusterClient); ok {
 		var mu sync.Mutex // guards nodes: they are asked at the same time
-		look := func(ifSilent string) func(context.Context, *redis.Client) error {
+		look := func(ifSilent string, ifRefused level) func(context.Context, *redis.Client) error {
 			return func(ctx context.Context, rdb *redis.Client) error {
 				addr := rdb.Options().Addr
 				var n node
@@ -33,6 +55,11 @@ func (d *doctor) findNodes(ctx context.Context) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
+				if redis.IsAuthError(err) || redis.IsPermissionError(err) {
+					d.report.add(finding{Check: "cluster", Nodes: []string{addr}, Level: ifRefused, Text: fmt.Sprintf("the node refuses this user: %v", err)}.
+						advise("each node has users of its own: make this one, with the same password, on all of them"))
+					return nil
+				}
 				if err != nil {
 					d.report.add(finding{Check: "cluster", Nodes: []string{addr}, Level: warning, Text: fmt.Sprintf("the node does not answer: %v", err)}.advise("%s", ifSilent))
 					return nil
@@ -42,8 +69,8 @@ func (d *doctor) findNodes(ctx context.Context) {
 			}
 		}
 		err := errors.Join(
-			cluster.ForEachMaster(ctx, look("locks in its slots are unavailable until a replica has taken over: see cluster below")),
-			cluster.ForEachSlave(ctx, look("it is a replica, and locks do not need it now: see its log, and whether it can be reached from here")),
+			cluster.ForEachMaster(ctx, look("locks in its slots are unavailable until a replica has taken over: see cluster below", broken)),
+			cluster.ForEachSlave(ctx, look("it is a replica, and locks do not need it now: see its log, and whether it can be reached from here", warning)),
 		)
 		if err != nil {
 			d.report.add(finding{Check: "cluster", Level: broken, Text: fmt.Sprintf("its nodes cannot be reached: %v", err)})

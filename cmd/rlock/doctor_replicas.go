@@ -76,10 +76,10 @@ func (d *doctor) checkCluster(ctx context.Context) {
 	} else {
 		d.report.add(clusterState(parseInfo(text)))
 	}
-	switch err := d.shardedErr; {
-	case redis.IsPermissionError(err):
-		d.report.add(finding{Check: "sharded pub/sub", Level: unchecked, Text: err.Error()})
-	case err != nil:
+	switch {
+	case d.shardedErr != nil:
+		d.report.add(finding{Check: "sharded pub/sub", Level: unchecked, Text: d.shardedErr.Error()})
+	case d.unsharded:
 		d.report.add(finding{Check: "sharded pub/sub", Level: fine, Text: "not available: each release is announced to all nodes"})
 	default:
 		d.report.add(finding{Check: "sharded pub/sub", Level: fine, Text: "available: Redisson uses it here unless told not to"})

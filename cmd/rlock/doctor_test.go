@@ -120,6 +120,7 @@ func TestDoctorMissesRights(t *testing.T) {
 		require.NoError(t, err)
 		s.prefix = aclPrefix
 		d := newDoctor(s, "*")
+		d.findNodes(t.Context())
 		d.checkRights(t.Context())
 		d.close()
 		f := d.report.about("acl")

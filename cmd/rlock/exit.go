@@ -12,7 +12,7 @@ import (
 
 // Exit codes: those of sysexits.h, then the shell's.
 const (
-	exitFailure     = 1   // nothing released; a scene of the demo failed
+	exitFailure     = 1   // nothing released; a scene of the demo failed; the output cannot be written
 	exitWarnings    = 1   // of the doctor
 	exitBroken      = 2   // of the doctor
 	exitUsage       = 64  // EX_USAGE
@@ -71,7 +71,7 @@ func exit(err error) (code int, text string) {
 		return own.code, own.Error()
 	}
 	if _, ok := errors.AsType[cli.ExitCoder](err); ok { // of "rlock help", an unknown topic
-		return exitUsage, text
+		return exitUsage, text + " (see rlock --help)"
 	}
 	for _, known := range []struct {
 		err  error

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,6 +199,31 @@ func TestWatch(t *testing.T) {
 	require.Empty(t, r.stderr)
 	require.NotContains(t, r.stdout, "elsewhere")
 	require.Empty(t, obeyed(r.stdout))
+}
+
+// While the server is away, watch says why once, and that it is back.
+func TestWatchTellsATroubleOnce(t *testing.T) {
+	f := newFixture(t)
+	rdb := f.Client(t)
+	p := begin(t, f.URL(), "watch", "--interval", "100ms", "*")
+	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
+	f.Kill()
+	time.Sleep(time.Second) // for several looks
+	f.Restart()
+	redistest.Eventually(t, "it listens again", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
+	redistest.Eventually(t, "a release is heard", func() bool {
+		_, _ = rdb.Publish(t.Context(), lua.UnlockChannel("a"), "0").Result()
+		line, err := p.lines.ReadString('\n')
+		return err == nil && strings.Contains(line, "released")
+	})
+	time.Sleep(300 * time.Millisecond) // for another look
+	p.signal(unix.SIGTERM)
+	r := p.end()
+	require.Zero(t, r.code)
+	said := strings.Split(strings.TrimSpace(r.stderr), "\n")
+	require.Equal(t, said, slices.Compact(slices.Clone(said)))
+	require.GreaterOrEqual(t, len(said), 2, r.stderr)
+	require.Equal(t, "rlock: the server can be looked at again", said[len(said)-1])
 }
 
 // rlock watch does not count as a waiter: while it listens, a release still grants the

@@ -55,7 +55,6 @@ func (j *job) run(s *server) error {
 	// told of the signal is not to ignore it, which the command would inherit.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 16)
-	defer signal.Stop(signals) // nobody may read what is said at the very end
 	p := newProgress(os.Stderr, j.quiet)
 	t := new(trouble)
 	s.rdb.AddHook(t)
@@ -94,16 +93,27 @@ func (j *job) run(s *server) error {
 	stop()
 	p.done()
 	if err != nil {
+		signal.Stop(signals) // nobody may read why
 		return j.refused(err)
 	}
 	code, lost := j.work(held, hold, wanted, s, signals)
-	switch err := hold.Unlock(context.Background()); {
+	unreleased := hold.Unlock(context.Background())
+	if lost != nil || unreleased != nil {
+		// Nobody may read it. Who has nothing to say ends with code, however late a signal comes.
+		signal.Stop(signals)
+	}
+	return runError(code, lost, unreleased)
+}
+
+// runError is the error of a run whose command has ended with code, or lost its lock.
+func runError(code int, lost, unreleased error) error {
+	switch {
 	case lost != nil:
 		return lost
-	case errors.Is(err, rlock.ErrLeaseLost):
-		return err
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "rlock: the lock was not released and ends with its lease: %s%s\n", trimmed(err), rightsHint(err))
+	case errors.Is(unreleased, rlock.ErrLeaseLost):
+		return unreleased
+	case unreleased != nil:
+		fmt.Fprintf(os.Stderr, "rlock: the lock was not released and ends with its lease: %s%s\n", trimmed(unreleased), rightsHint(unreleased))
 	}
 	if code == 0 {
 		return nil

@@ -39,7 +39,7 @@ prints plain lines, again and again.`,
 			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "look once and end"},
 			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line for each look"},
 			&cli.StringFlag{Name: "sort", Value: "wait", Usage: "sort by `COLUMN`: " + strings.Join(topOrders(), ", ")},
-			&cli.DurationFlag{Name: "interval", Value: 2 * time.Second, Usage: "look every `D`"},
+			intervalFlag(topInterval),
 		},
 		Action: runTop,
 	}
@@ -54,17 +54,37 @@ type top struct {
 	interval time.Duration
 }
 
+// How often they look unless told otherwise.
+const topInterval, watchInterval = 2 * time.Second, time.Second
+
+func intervalFlag(unset time.Duration) cli.Flag {
+	return &cli.StringFlag{Name: "interval", DefaultText: unset.String(), Usage: "look every `D`"}
+}
+
+// interval is the value of that flag.
+func interval(cmd *cli.Command, unset time.Duration) (time.Duration, error) {
+	d, err := duration(cmd, "interval", unset)
+	switch {
+	case err != nil:
+		return 0, usagef(cmd, "%w", err)
+	case d < 100*time.Millisecond:
+		return 0, usagef(cmd, "--interval: %v is too short: at least 100ms", d)
+	}
+	return d, nil
+}
+
 func runTop(ctx context.Context, cmd *cli.Command) error {
-	t := &top{keep: wantedBy(cmd.Args().First()), order: cmd.String("sort"), interval: cmd.Duration("interval")}
+	t := &top{keep: wantedBy(cmd.Args().First()), order: cmd.String("sort")}
 	switch {
 	case cmd.Args().Len() > 1:
 		return usagef(cmd, "want at most one GLOB: quote it")
 	case !slices.Contains(topOrders(), t.order):
 		return usagef(cmd, "--sort: %q is none of %s", t.order, strings.Join(topOrders(), ", "))
-	case t.interval < 100*time.Millisecond:
-		return usagef(cmd, "--interval: %v is too short: at least 100ms", t.interval)
 	}
 	var err error
+	if t.interval, err = interval(cmd, topInterval); err != nil {
+		return err
+	}
 	if t.server, err = connect(cmd); err != nil {
 		return err
 	}

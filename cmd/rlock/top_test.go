@@ -232,7 +232,7 @@ func TestEventOfAnOddHost(t *testing.T) {
 // Without a server top says so; used wrongly, too.
 func TestTopFails(t *testing.T) {
 	t.Setenv("RLOCK_URL", "redis://127.0.0.1:1")
-	for _, args := range [][]string{{"top", "--once"}, {"watch", "*"}} {
+	for _, args := range [][]string{{"top", "--once"}, {"top", "--once", "--interval", "2"}, {"watch", "*"}} {
 		r := inProcess(args...)
 		require.Equal(t, exitUnavailable, r.code)
 	}

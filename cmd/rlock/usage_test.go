@@ -22,7 +22,7 @@ func TestUsageErrorsAreOneLine(t *testing.T) {
 	for _, tc := range []struct{ args, says string }{
 		{"", "no command given (see rlock --help)"},
 		{"lock", `there is no command "lock"`},
-		{"help lock", "lock"},
+		{"help lock", "'lock' (see rlock --help)"},
 		{"--frob ls", "-frob"},
 		{"run", "want NAME -- COMMAND (see rlock run --help)"},
 		{"run a", "want NAME -- COMMAND"},

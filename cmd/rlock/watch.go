@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,7 +40,7 @@ when they are released, and what happens between two looks is not seen. In a clu
 with sharded channels no releases are heard at all.`,
 		Flags: []cli.Flag{
 			jsonFlag(),
-			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "look every `D`"},
+			intervalFlag(watchInterval),
 		},
 		Action: runWatch,
 	}
@@ -70,14 +71,14 @@ type watch struct {
 
 func runWatch(ctx context.Context, cmd *cli.Command) error {
 	glob := cmd.Args().First()
-	w := &watch{top: top{keep: wantedBy(glob), order: "lock", interval: cmd.Duration("interval")}, errs: cmd.Root().ErrWriter}
-	switch {
-	case cmd.Args().Len() != 1:
+	w := &watch{top: top{keep: wantedBy(glob), order: "lock"}, errs: cmd.Root().ErrWriter}
+	if cmd.Args().Len() != 1 {
 		return usagef(cmd, "want one GLOB: quote it")
-	case w.interval < 100*time.Millisecond:
-		return usagef(cmd, "--interval: %v is too short: at least 100ms", w.interval)
 	}
 	var err error
+	if w.interval, err = interval(cmd, watchInterval); err != nil {
+		return err
+	}
 	if w.server, err = connect(cmd); err != nil {
 		return err
 	}
@@ -101,6 +102,7 @@ func (w *watch) run(ctx context.Context, glob string) error {
 	releases := w.listen(ctx, glob)
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
+	trouble := "" // of the newest look
 	for err = w.compare(v); err == nil; {
 		select {
 		case name := <-releases:
@@ -108,16 +110,29 @@ func (w *watch) run(ctx context.Context, glob string) error {
 			err = w.tell([]event{{At: time.Now(), Event: "released", Lock: name}})
 		case <-tick.C:
 			v, lookErr := w.look(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if now := troubleOf(lookErr); now != trouble {
+				trouble = now
+				fmt.Fprintf(w.errs, "rlock: %s\n", cmp.Or(trouble, "the server can be looked at again"))
+			}
 			if lookErr == nil {
 				err = w.compare(v)
-			} else if ctx.Err() == nil {
-				fmt.Fprintf(w.errs, "rlock: %s\n", trimmed(lookErr))
 			}
 		case <-ctx.Done():
 			return nil
 		}
 	}
 	return err
+}
+
+// troubleOf is what is printed of a look that has failed, "" if it has not.
+func troubleOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return trimmed(err)
 }
 
 // compare tells what a look has shown. What is held is looked at until it is free, also if no
