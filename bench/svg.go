@@ -41,9 +41,10 @@ type dot struct {
 	label string
 }
 
-// WriteSVG draws how many hand-offs there are with more and more waiters, what a
-// hand-over costs with more and more clients, and what hand-offs cost others with a larger and larger budget, where scenarios and contenders
-// for that have been played; and the latencies of each scenario.
+// WriteSVG draws how many hand-offs there are with more and more waiters, what a hand-over
+// costs with more and more clients, and what hand-offs cost others with a larger and larger
+// budget, where scenarios and contenders for that have been played; and the latencies of each
+// scenario.
 func (r *Report) WriteSVG(out io.Writer) error {
 	var panels []panel
 	if p := r.handoffPanel(); len(p.lines) > 0 {

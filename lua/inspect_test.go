@@ -11,8 +11,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// What the server knows of a lock is told as it is: one that is free has no lease, and one without an end
-// has a negative one; an owner that may be recalled holds it 0 times.
+// What the server knows of a lock is told as it is: one that is free has no lease, and one
+// without an end has a negative one; an owner that may be recalled holds it 0 times.
 func TestInspect(t *testing.T) {
 	const counter = 7
 	for name, tt := range map[string]struct {

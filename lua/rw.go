@@ -110,10 +110,10 @@ func elsewhere(err error) bool {
 	return strings.Contains(err.Error(), "non local key") || strings.Contains(err.Error(), "undeclared keys were accessed during rehashing")
 }
 
-// CountRW makes writes and reads the hold counts of g.Owner, which are not both
-// 0, and extends its leases to at least the given one. Less than 0 reads are none. A writer left with reads
-// only has become one reader among others, which is announced. [ErrNotOwner]:
-// there is no such grant, or it is for reading and writes is not 0.
+// CountRW makes writes and reads the hold counts of g.Owner, which are not both 0, and extends
+// its leases to at least the given one. Less than 0 reads are none. A writer left with reads
+// only has become one reader among others, which is announced. [ErrNotOwner]: there is no such
+// grant, or it is for reading and writes is not 0.
 func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, reads int) error {
 	reads = max(reads, 0)
 	keys := make([]string, 0, 2+reads)

@@ -13,8 +13,8 @@ import (
 
 var errBroken = errors.New("connection reset by test")
 
-// server implements pubsub.Servers: it is a Redis with connections of its own kind. Unless it is manual, it
-// answers requests and probes at once.
+// server implements pubsub.Servers: it is a Redis with connections of its own kind. Unless it
+// is manual, it answers requests and probes at once.
 type server struct {
 	mu     sync.Mutex // guards what follows, and all of its connections
 	manual bool

@@ -3,8 +3,12 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/report"
 	"github.com/go-rlock/rlock/internal/request"
 )
 
@@ -13,6 +17,20 @@ type account struct {
 	counters *counters
 	kind     kindNumber
 	part     bool // it is the member of a multi lock, which is counted in its place
+}
+
+// telling is how a client tells others of itself.
+type telling struct {
+	log     *slog.Logger // writes through reports
+	reports report.Queue
+	records records // on the server
+	warnings
+}
+
+// warnings are given once.
+type warnings struct {
+	publish sync.Once // a refused PUBLISH
+	holder  sync.Once // a client that waits for itself
 }
 
 // starts notes the beginning of a call that wants the lock. The context that it returns is for
@@ -63,9 +81,9 @@ func outcomeOf(h *Hold, err error) outcomeNumber {
 	switch {
 	case h == nil:
 		return failure(err)
-	case h.parts != nil:
+	case h.parts != nil && h.parts.counts():
 		return acquiredOutcome
-	case !h.counts:
+	case !h.counts: // nor does a multi lock itself
 		return nestedOutcome
 	case h.grant.run.count > 0:
 		return handedOffOutcome
@@ -150,10 +168,13 @@ func (l *Lock) countReleased(ctx context.Context, acquisitions int, r Release) {
 
 // reportLost reports the loss of the grant, and counts it for so many acquisitions.
 func (g *grant) reportLost(err *LostError, acquisitions int) {
-	l, held := g.lock, time.Since(g.began)
+	l, held := g.lock, time.Duration(0)
+	if !g.began.IsZero() { // as it is while the lock is kept
+		held = time.Since(g.began)
+	}
 	cause := lapsed
 	switch {
-	case err.Err == errGone, err.Err == errHolderEnded:
+	case errors.Is(err.Err, errGone), err.Err == errHolderEnded:
 		cause = gone
 	case errors.Is(err.Err, ErrClosed):
 		cause = closedUnder
@@ -172,6 +193,105 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
 		l.client.report(func() { f(loss) })
 	}
+}
+
+// observe calls a function of the trace.
+func (c *Client) observe(call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.log.Error("rlock: trace function panicked", "panic", fmt.Sprint(v))
+		}
+	}()
+	call()
+}
+
+// report has a function of the trace called for somebody on whom other locks depend.
+func (c *Client) report(call func()) {
+	c.reports.Do(func() { c.observe(call) })
+}
+
+// dropped says how much the user was not told.
+func (c *Client) dropped(n int) {
+	c.opts.Logger.Warn("rlock: what there was to report was too much for Logger and Trace, or they took too long", "dropped", n)
+}
+
+// LogValue is the lock, in the log lines of the watchdog.
+func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
+
+func (c *Client) reportLost(err *LostError) {
+	attrs := []any{"lock", err.Name, "owner", err.Owner, "error", err.Err}
+	if err.Token != 0 {
+		attrs = append(attrs, "token", err.Token)
+	}
+	if errors.Is(err.Err, ErrClosed) {
+		c.log.Warn("rlock: the client was closed before the lock was unlocked; its lease is not renewed any more", attrs...)
+	} else {
+		c.log.Warn("rlock: lease lost", attrs...)
+	}
+}
+
+// warnUnannounced says that the server refuses to announce a release. Whoever polls for a lock
+// expects that.
+func (c *Client) warnUnannounced(l *Lock, refusal error) {
+	if l.polling != nil {
+		return
+	}
+	c.warnings.publish.Do(func() {
+		c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow it, see rlock doctor",
+			"lock", l.name, "error", refusal)
+	})
+}
+
+// warnOwnHolder says that a call waits for longer than a lease because its own client
+// holds the lock.
+func (c *Client) warnOwnHolder(l *Lock, mine *grant) {
+	c.warnings.holder.Do(func() {
+		c.log.Warn("rlock: a call has waited for longer than a lease for a lock that its own client holds; if it is made by the holder, it waits for itself: under a lock, use the context that Lock returned or Do passed on",
+			"lock", l.name, "owner", mine.owner)
+	})
+}
+
+// Stats returns what the client has counted so far. It takes no lock, and may be called
+// at any time and by any number of goroutines. What is counted meanwhile may be in one
+// of its numbers and not in another; when nothing is under way they agree.
+//
+// One line publishes it with package expvar:
+//
+//	expvar.Publish("rlock", expvar.Func(func() any { return client.Stats() }))
+func (c *Client) Stats() Stats {
+	s := Stats{Losses: make(map[LossCause]int64)}
+	for i := range c.queues.shards {
+		c.queues.shards[i].counters.addTo(&s)
+	}
+	c.joins.counters.addTo(&s) // losses
+	for n := range kinds {
+		if sum := c.kindStats(n); sum != nil {
+			s.Kinds = append(s.Kinds, *sum)
+		}
+	}
+	return s
+}
+
+// kindStats sums up what was counted of one kind, nil if that is nothing. Ends are read
+// before beginnings, so that none is missing that belongs to an end.
+func (c *Client) kindStats(number kindNumber) *KindStats {
+	s := &KindStats{Kind: number.name(), Calls: make(map[Outcome]int64)}
+	var started, ended int64
+	for i := range c.queues.shards {
+		n := &c.queues.shards[i].counters.kinds[number]
+		s.Released += n.released.Load()
+		s.Lost += n.lost.Load()
+		for o := range outcomes {
+			s.Calls[o.name()] += n.calls[o].Load()
+			ended += n.calls[o].Load()
+		}
+		started += n.started.Load()
+	}
+	if started == 0 {
+		return nil
+	}
+	s.Held, s.Waiting = max(s.Acquired()-s.Released-s.Lost, 0), max(started-ended, 0)
+	return s
 }
 
 // Callers returns the contexts of the calls for which go-redis sends a request with ctx,

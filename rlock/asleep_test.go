@@ -38,11 +38,11 @@ type play struct {
 }
 
 // Limits are longer than a few round trips and the pause before a second attempt to connect,
-// or than it takes to find out that a connection is deaf, or than two pauses of who polls,
-// the first one to recall what is kept; and not nearly the 5 s after which a waiter asks of
-// its own accord. Only that shows that the server has forgotten the queue.
+// and shorter than the time after which a waiter asks of its own accord. Only that shows that
+// the server has forgotten the queue. Others are longer than it takes to find out that a
+// connection is deaf, or than two pauses of who polls, the first one to recall what is kept.
 const (
-	asleepFor        = 1500 * time.Millisecond
+	asleepFor        = minKeepAlive - 100*time.Millisecond
 	asleepForLong    = 3 * time.Second
 	asleepForLongest = keepAlive + keepAlive/10 + asleepFor
 )

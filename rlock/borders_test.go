@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -132,6 +133,17 @@ func TestFileBorders(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// What callers set and read, and what is learned from the server, compiles without the rest of
+// the package: it does not know what a lock is.
+func TestFilesThatKnowNoLock(t *testing.T) {
+	t.Parallel()
+	build := exec.Command("go", "build", "-o", os.DevNull,
+		"options.go", "sharded.go", "polling.go", "replicas.go", "identity.go", "errors.go", "trace.go", "outcome.go", "stats.go",
+		"lifetime.go", "news.go", "moment.go")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
 }
 
 // What is at package level never changes: errors, embedded scripts and the

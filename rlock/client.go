@@ -46,7 +46,8 @@ type Client struct {
 //
 // A client with [redis.Options].ContextTimeoutEnabled is a little faster: go-redis
 // then ends a request in time by itself, and if nothing else is under way it needs no
-// goroutine of its own.
+// goroutine of its own. A hook of the application that blocks, which nobody can end, then
+// keeps such a caller beyond the end of its context.
 //
 // rdb must lead to one server, a set of Sentinels or a cluster. A proxy that spreads
 // keys over servers is for locks with [WithPolling] only: the scripts of other locks
@@ -54,7 +55,8 @@ type Client struct {
 //
 // A [redis.Ring] is refused, because it moves keys to other shards when one is
 // down, and so is a [redis.AutoPipeliner], because it repeats commands on its
-// own; give the client underneath it. The error is [ErrInvalidOption].
+// own; give the client underneath it. A cluster client with [redis.ClusterOptions].MaxRedirects
+// -1 is refused as well. The error is [ErrInvalidOption].
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:
@@ -68,6 +70,9 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	case !v.Comparable():
 		return nil, fmt.Errorf("%w: a %T cannot be compared: give a pointer to it", ErrInvalidOption, rdb)
 	}
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && cluster.Options().MaxRedirects <= 0 { // it was -1, or less
+		return nil, fmt.Errorf("%w: redis.ClusterOptions.MaxRedirects: without redirections, locks in a slot that moves are lost: leave it at its default", ErrInvalidOption)
+	}
 	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
@@ -76,7 +81,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.id, c.queues.seed = xid.New().String(), maphash.MakeSeed()
 	c.quiet, c.closing = make(chan struct{}, 1), make(chan struct{})
 	c.server.RDB = rdb
-	channels, err := o.ShardedPubSub.channels(c)
+	channels, err := c.channels(o.ShardedPubSub)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +98,18 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: c.log})
 	c.keepRecords()
 	return c, nil
+}
+
+// channels returns what finds the channels of the client, by the option of that name.
+func (c *Client) channels(mode ShardedPubSub) (*kind.Channels, error) {
+	_, cluster := c.server.RDB.(*redis.ClusterClient)
+	switch {
+	case mode < ShardedAuto || mode > ShardedBoth:
+		return nil, fmt.Errorf("%w: Options.ShardedPubSub: there is no %d", ErrInvalidOption, mode)
+	case !cluster && (mode == ShardedOn || mode == ShardedBoth):
+		return nil, fmt.Errorf("%w: Options.ShardedPubSub: sharded channels are those of a cluster: use a ClusterClient", ErrInvalidOption)
+	}
+	return kind.NewChannels(c.server.RDB, c.id, c.background, kind.Sharding(mode)), nil // the same values
 }
 
 // NewLock returns the lock of that name. It cannot fail and sends nothing; an
@@ -129,9 +146,9 @@ func (c *Client) newLock(name string, opts []LockOption) *Lock {
 	for _, opt := range opts {
 		if opt == nil {
 			l.refuse(errors.New("an option is nil"))
-			continue
+		} else if err := opt(&l.lockOptions); err != nil {
+			l.refuse(err)
 		}
-		opt(l)
 	}
 	if l.polling != nil {
 		l.notifier = polled{Polling: *l.polling}
@@ -145,6 +162,29 @@ func (c *Client) newLock(name string, opts []LockOption) *Lock {
 	}
 	l.lease = l.lease.Truncate(time.Millisecond) // what goes over the wire is what is trusted
 	return l
+}
+
+// replicated adds what l.replicas asks for to its plain lock.
+func (l *Lock) replicated(p *kind.Plain) kind.Kind {
+	// An attempt may ask twice, if the server has to learn the script.
+	if most := min(l.lease/10, 500*time.Millisecond); l.replicas.timeout > most && l.err == nil {
+		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.replicas.timeout, most))
+	}
+	if most := readTimeout(l.client.server.RDB); most > 0 && l.replicas.timeout >= most && l.err == nil {
+		l.refuse(fmt.Errorf("WithReplicas: %v is too long for the ReadTimeout of the client, which is %v: go-redis would give the answer up", l.replicas.timeout, most))
+	}
+	return &kind.Replicated{Plain: p, Want: l.replicas.n, Timeout: l.replicas.timeout}
+}
+
+// readTimeout is how long a client waits for an answer; 0 if that is not bounded, or not known.
+func readTimeout(rdb redis.UniversalClient) time.Duration {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return max(rdb.Options().ReadTimeout, 0)
+	case *redis.ClusterClient:
+		return max(rdb.Options().ReadTimeout, 0)
+	}
+	return 0
 }
 
 // refuse makes every method of the lock return err as [ErrInvalidOption].
@@ -189,7 +229,8 @@ func (c *Client) Close(ctx context.Context) error {
 		defer cancel()
 		rest = grace
 	}
-	// All are called in any case. The renewals that the second ends may have a cluster's masters looked for.
+	// All are called in any case. The renewals that the second ends may have a cluster's
+	// masters looked for.
 	err = cmp.Or(err, c.dog.Close(rest), c.server.Hub.Close(rest), c.wait(rest))
 	c.records.Close(rest)
 	what := stillHeld(held)

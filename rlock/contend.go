@@ -167,7 +167,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
 	w.queues.mu.Lock()
 	last, mine := w.queue.refusal, w.queue.holder()
-	short, trouble := w.queue.short.of(w.lock, why), w.queue.trouble
+	short, trouble := w.queue.short.of(w.lock.name, w.lock.replicas.n, why), w.queue.trouble
 	w.queues.mu.Unlock()
 	switch {
 	case mine != nil:
@@ -187,7 +187,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if p.Since = w.silentSince(); !p.Since.IsZero() {
+	if p.Since = q.silentSince(w.since); !p.Since.IsZero() {
 		p.Trouble = q.trouble
 	}
 	if w.attempt == nil {
@@ -197,13 +197,44 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	return w.attempt, o, p
 }
 
+// asked is called with an error when an attempt of the waiter got no answer, and with nil when
+// a later attempt got one. It returns when the newest request of the queue that was answered
+// was sent.
+func (w *waiter) asked(err error) time.Time {
+	w.queues.mu.Lock()
+	defer w.queues.mu.Unlock()
+	q := w.queue
+	if err == nil {
+		q.answered(time.Time{})
+		return q.newest
+	}
+	q.fails(err)
+	if q.waiters.first == w { // it tells the others
+		for other := range q.waiters.all() {
+			if other.unanswered() {
+				other.wakeUp()
+			}
+		}
+	}
+	return q.newest
+}
+
+// unanswered reports whether the waiter has had no answer for as long as it waits for one.
+// queues.mu is held.
+func (w *waiter) unanswered() bool {
+	q := w.queue
+	return q.trouble != nil && q.unanswered(w.since, w.lock.retries.Total)
+}
+
 // owns notes that the waiter's request was granted g.
 func (w *waiter) owns(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	w.got = g
 	w.queue.answered(g.sent)
-	w.queue.short.granted(w.lock)
+	if short := &w.queue.short; short.err != nil && w.lock.replicas.n >= short.err.Want { // as many replicas are there
+		*short = replicaShortage{}
+	}
 }
 
 // queueUp notes a refusal, and when to ask again if no message arrives. An error ends the

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -81,7 +82,7 @@ func TestFakeTimeCloseDuringARepeatedAttempt(t *testing.T) {
 }
 
 // curious is an error of the application, from a hook of its client say, that wants to know
-// which mutex is held when it is asked what it is.
+// whether the goroutine that asks what it is holds a mutex. Others have it for a moment only.
 type curious struct {
 	mu   *sync.Mutex
 	held *atomic.Bool
@@ -90,11 +91,14 @@ type curious struct {
 func (curious) Error() string { return "EOF" }
 
 func (c curious) Is(error) bool {
-	if c.mu.TryLock() {
-		c.mu.Unlock()
-	} else {
-		c.held.Store(true)
+	for range 100_000 {
+		if c.mu.TryLock() {
+			c.mu.Unlock()
+			return false
+		}
+		runtime.Gosched()
 	}
+	c.held.Store(true)
 	return false
 }
 

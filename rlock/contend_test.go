@@ -49,8 +49,8 @@ func (f *fakeRedis) row(t *testing.T, locks ...*rlock.Lock) (all []*waiting) {
 	return all
 }
 
-// The first waiter of each client asks every 5 s, and keeps the queue on the server;
-// the others send nothing.
+// The first waiter of each client asks every 5 s when it has waited for long, and keeps the
+// queue on the server; the others send nothing.
 func TestFakeTimeKeepAlive(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
@@ -62,7 +62,7 @@ func TestFakeTimeKeepAlive(t *testing.T) {
 			mu := f.client(t, nil).NewLock("a")
 			waiters = append(waiters, f.row(t, slices.Repeat([]*rlock.Lock{mu}, 20)...)...)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Minute)
 		before := len(f.asked())
 		for range 20 {
 			time.Sleep(30 * time.Second)
@@ -229,11 +229,11 @@ func TestFakeTimeForeignRelease(t *testing.T) {
 		}
 		waiters := f.row(t, locks...)
 		require.Equal(t, 5, f.subscribers())
-		time.Sleep(time.Second)
+		time.Sleep(minKeepAlive / 3)
 
 		before := len(f.asked())
 		f.Publish(channelOfA, "-0") // is ours, and told otherwise to whom it concerns
-		time.Sleep(time.Second)
+		time.Sleep(minKeepAlive / 3)
 		require.Len(t, f.asked(), before)
 
 		f.Publish(channelOfA, "0") // but somebody else has taken it

@@ -103,9 +103,10 @@
 //
 // A waiter that queues asks again after a message without a grant, when its subscription
 // was lost or is confirmed anew, at the end of the holder's TTL (the first ticket at once,
-// the others 0.2 to 0.6 s later), and after 5 s without a message. Such a request repairs
-// whatever was lost on the server. A waiter without a subscription asks after 50 ms,
-// doubling to 1 s, and each 100 ms if it has the first ticket.
+// the others 0.2 to 0.6 s later), and without a message after 1, 2 and 4 s and then every
+// 5 s; later if many wait. Such a request repairs whatever was lost on the server. A waiter
+// without a subscription asks after 50 ms, doubling to 1 s, and each 100 ms if it has the
+// first ticket.
 //
 // And the lock itself:
 //

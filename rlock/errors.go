@@ -120,12 +120,6 @@ func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquir
 // Unwrap returns what ended the wait.
 func (e *NotAcquiredError) Unwrap() error { return e.Err }
 
-// refusal is the error of a lock that an owner holds, as far as the server tells whose it
-// is.
-func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
-	return &NotAcquiredError{Name: l.name, Holder: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
-}
-
 // because is the same refusal, with what ended the wait.
 func (e *NotAcquiredError) because(err error) *NotAcquiredError {
 	last := *e

@@ -7,20 +7,20 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// NewFairLock returns a lock that is granted in the order in which its waiters
-// came to the server, over all processes. A release grants it to the first waiter by
-// one message, and wakes nobody else. So the cost of a hand-over does not grow with the
-// number of waiters: it is two commands, the release and the next acquisition of the
-// client that has released. If the first waiter is a goroutine of the same client, the
-// answer to the release is the message. Goroutines of that client that follow it
-// directly in the queue pass the lock on in memory, unless it has [WithoutHandoff] or
-// [WithoutRenewal]. Calls of the client that come meanwhile take their tickets at once; those
-// that ask at the same time travel in one script on a single server. For the methods and the options see [Client.NewLock].
+// NewFairLock returns a lock that is granted in the order in which its waiters came to the
+// server, over all processes. A release grants it to the first waiter by one message, and wakes
+// nobody else. So the cost of a hand-over does not grow with the number of waiters: it is two
+// commands, the release and the next acquisition of the client that has released. If the first
+// waiter is a goroutine of the same client, the answer to the release is the message.
+// Goroutines of that client that follow it directly in the queue pass the lock on in memory,
+// unless it has [WithoutHandoff] or [WithoutRenewal]. Calls of the client that come meanwhile
+// take their tickets at once; those that ask at the same time travel in one script on a single
+// server. For the methods and the options see [Client.NewLock].
 //
 // Every waiting call has a ticket of its own in the queue on the server, also those of
-// one client, which says for all of them every 5 s that it is still there. A waiter
-// keeps its place until it acquires the lock or gives up, also while Redis is out of
-// reach for less than a minute. It is lost, and the waiter starts again at the end, if
+// one client, which says for all of them every 5 s, or more often, that it is still there.
+// A waiter keeps its place until it acquires the lock or gives up, also while Redis is out
+// of reach for less than a minute. It is lost, and the waiter starts again at the end, if
 // its turn comes and nobody hears: its client's connection for messages is gone, or its
 // process stood still and let the claim lapse. [Lock.TryLock] does not queue, and
 // succeeds only if nobody does.
@@ -36,7 +36,8 @@ import (
 //     one is dead too, another one asks 0.2 to 0.6 s later.
 //   - A lost message delays the waiter that it is for until its client notices that no
 //     messages arrive: after 0.75 to 1 s, or up to 2.75 s if many clients wait or all have
-//     waited for long. If nothing is wrong but that one, the waiter asks after 5.5 s at most.
+//     waited for long. If nothing is wrong but that one, its client asks after a second, or as
+//     long again as its first call has waited, and 5.5 s at most.
 //   - A lock that is removed while it is passed on in memory delays the next by a
 //     claim, as the server may grant it to a waiter that has just had it.
 //   - The lease of a hold that was granted by a message begins with the claim, and

@@ -131,7 +131,7 @@ func TestFakeTimeFairQueueIsLostWhileOthersCome(t *testing.T) {
 		mu := f.client(t, nil).NewFairLock("a")
 		waiters := f.row(t, mu, mu)
 		require.True(t, f.Del("rlock_queue:{a}"))
-		for began := time.Now(); time.Since(began) < keepAlive+keepAlive/10; time.Sleep(time.Second) {
+		for began := time.Now(); time.Since(began) < 2*minKeepAlive; time.Sleep(minKeepAlive / 3) {
 			waiters = append(waiters, f.row(t, mu)...)
 		}
 		synctest.Wait()
@@ -142,7 +142,8 @@ func TestFakeTimeFairQueueIsLostWhileOthersCome(t *testing.T) {
 }
 
 // The server has forgotten the queue. Each waiter asks once for a new ticket, however many there
-// are: that it had none before tells of nothing new.
+// are: that it had none before tells of nothing new. The first one is told that few wait, and
+// asks again soon.
 func TestFakeTimeFairQueueIsLostByMany(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
@@ -159,12 +160,13 @@ func TestFakeTimeFairQueueIsLostByMany(t *testing.T) {
 			for _, owner := range owners {
 				before[owner] = f.askedFor(owner)
 			}
-			time.Sleep(keepAlive + keepAlive/10)
+			time.Sleep(n * time.Second / asksPerSecond * 11 / 10)
 			synctest.Wait()
 			require.ElementsMatch(t, owners, queueOf(t, f.rdb, "a"))
-			for _, owner := range owners {
+			for _, owner := range owners[1:] {
 				require.Equal(t, before[owner]+1, f.askedFor(owner), owner)
 			}
+			require.LessOrEqual(t, f.askedFor(owners[0]), before[owners[0]]+3)
 		}
 		f.release(t, somebody)
 		finishAll(t, waiters...)

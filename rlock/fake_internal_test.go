@@ -98,7 +98,7 @@ func (f *fake) times(name string) (at []time.Duration) {
 
 func (f *fake) Key() string { return "a" }
 
-func (f *fake) Gathers() bool { return false } // it sends nothing
+func (f *fake) Gathers(bool) bool { return false } // it sends nothing
 
 func (f *fake) Subscribe(func(string), func()) kind.Signal {
 	if f.signal != nil {

@@ -20,7 +20,8 @@ type grant struct {
 	lock  *Lock
 	owner string
 
-	// queues.mu guards these while the attempt is in the queue. Later only whoever ends the grant writes to them.
+	// queues.mu guards these while the attempt is in the queue. Later only whoever ends the
+	// grant writes to them.
 	acquisition
 	span
 	run   run
@@ -79,11 +80,12 @@ const (
 )
 
 var (
-	errLate     = errors.New("the answer came when the lease was as good as over")
-	errQueue    = errors.New("the lock can only be had by waiting in the queue")
-	errTerms    = errors.New("the lease is not renewed as this reader wants it")
-	errReleased = errors.New("the last hold was unlocked meanwhile")
-	errGone     = errors.New("the server knows of no such holder: the lock expired, or was removed or taken over")
+	errLate        = errors.New("the answer came when the lease was as good as over")
+	errQueue       = errors.New("the lock can only be had by waiting in the queue")
+	errTerms       = errors.New("the lease is not renewed as this reader wants it")
+	errReleased    = errors.New("the last hold was unlocked meanwhile")
+	errGone        = errors.New("the server knows of no such holder: the lock expired, or was removed or taken over")
+	errHolderEnded = errors.New("the holder has unlocked it, or lost it") // of what was joined
 )
 
 // owners names the grants of a client: `<client id>:<n>`.
@@ -109,6 +111,23 @@ func (l *Lock) newGrant(owner string) *grant {
 	g.longest = l.lease
 	g.holds = g.room[:0]
 	return g
+}
+
+// spareTokens is how many fencing tokens a grant asks for beside its own, for the holders
+// that it is passed on to. A lock that is kept may have many of them, so it asks for as many
+// as the server is willing to reserve ahead of its clock (lead in lua/token.lua). Otherwise
+// it asks only while others wait, for no more than can be used in the time of the budget: a
+// hand-off takes at least a microsecond.
+func (l *Lock) spareTokens(othersWait bool) int64 {
+	switch {
+	case !l.fenced:
+		return 0
+	case l.retains != nil:
+		return maxHandoffs
+	case !othersWait || l.handoff.most <= 0:
+		return 0
+	}
+	return min(int64(l.handoff.most), max(l.handoff.longest.Microseconds(), 1))
 }
 
 // acquire asks the server.

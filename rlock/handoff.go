@@ -1,76 +1,9 @@
 package rlock
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"time"
 )
-
-// Defaults of [WithHandoff].
-const (
-	DefaultHandoffs    = 1024
-	DefaultHandoffTime = 2 * time.Millisecond
-)
-
-// maxHandoffs is the most that [WithHandoff] allows.
-const maxHandoffs = 1 << 20
-
-// WithHandoff bounds how often, and for how long, the goroutines of a client pass
-// a renewed lock on among themselves, in memory and without a round trip, before
-// it is released on the server and other processes get their turn. One hand-off
-// is always allowed, however long the holder took; zero of either bound means
-// its default, and at most 1,048,576 are allowed. The time counts from when the request
-// was sent that acquired the lock, or from its message. A hand-off of a fenced lock uses a
-// token that was reserved with the grant: none if no other goroutine waited by then, at
-// most 10,000, or 1,024 if a message has granted it. Goroutines whose lock has other
-// options than the holder's are not given its grant.
-func WithHandoff(most int, longest time.Duration) LockOption {
-	return func(l *Lock) {
-		l.handoff = handoff{most, longest}
-		switch {
-		case most < 0 || longest < 0:
-			l.refuse(fmt.Errorf("WithHandoff: %d within %v: neither may be negative", most, longest))
-		case most > maxHandoffs:
-			l.refuse(fmt.Errorf("WithHandoff: %d is too many: at most %d", most, maxHandoffs))
-		}
-	}
-}
-
-// WithoutHandoff has every last Unlock release the lock on the server.
-func WithoutHandoff() LockOption {
-	return func(l *Lock) { l.handoff = handoff{most: -1} }
-}
-
-// handoff is the budget of a lock for hand-offs in a row.
-type handoff struct {
-	most    int // negative: none
-	longest time.Duration
-}
-
-func (h handoff) withDefaults(fixed bool) handoff {
-	if h.most < 0 || fixed {
-		return handoff{}
-	}
-	return handoff{cmp.Or(h.most, DefaultHandoffs), cmp.Or(h.longest, DefaultHandoffTime)}
-}
-
-// spareTokens is how many fencing tokens a grant asks for beside its own, for the holders
-// that it is passed on to. A lock that is kept may have many of them, so it asks for as many
-// as the server is willing to reserve ahead of its clock (lead in lua/token.lua). Otherwise
-// it asks only while others wait, for no more than can be used in the time of the budget: a
-// hand-off takes at least a microsecond.
-func (l *Lock) spareTokens(othersWait bool) int64 {
-	switch {
-	case !l.fenced:
-		return 0
-	case l.retains != nil:
-		return maxHandoffs
-	case !othersWait || l.handoff.most <= 0:
-		return 0
-	}
-	return min(int64(l.handoff.most), max(l.handoff.longest.Microseconds(), 1))
-}
 
 // run is what the grants of one owner have in common that were passed on in memory, each to
 // the next.
@@ -132,9 +65,9 @@ func (g *grant) passable() bool {
 
 // passOn ends the grant and returns its successor for the next holder, whose lock is l. That
 // has the same owner, and what is left of the lease. It returns nil if less is left than half
-// of the lease that was granted at first: otherwise a run of short holds could go on without noticing that the lease
-// is lost. It also returns nil if the lease was set by a nested hold with other options, which
-// was the last to be unlocked. queues.mu is held.
+// of the lease that was granted at first: otherwise a run of short holds could go on without
+// noticing that the lease is lost. It also returns nil if the lease was set by a nested hold
+// with other options, which was the last to be unlocked. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
 	successor.acquisition = acquisition{token: g.token, sent: g.sent, initialLease: g.initialLease}

@@ -72,9 +72,9 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	return ""
 }
 
-// changed makes all waiters ask that were refused, because messages may have been missed, or can be received
-// from now on. The answer to a request that is under way may be older than the change, so its
-// waiter asks once more. queues.mu is held.
+// changed makes all waiters ask that were refused, because messages may have been missed, or
+// can be received from now on. The answer to a request that is under way may be older than the
+// change, so its waiter asks once more. queues.mu is held.
 func (q *queue) changed() {
 	for w := range q.waiters.all() {
 		w.again = w.again || w.state == waitAsking

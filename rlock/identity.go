@@ -38,15 +38,6 @@ type Identity struct {
 // record.
 func Anonymous() Identity { return Identity{anonymous: true} }
 
-// WithPurpose says what the lock is taken for, such as "monthly invoices": `rlock top` and
-// `inspect` show it to those who wait. It does not go to the server before the hold or the
-// wait is told there; see [Identity]. More than 256 bytes are cut off. It changes nothing
-// else: locks of a name with different purposes are the same lock.
-func WithPurpose(purpose string) LockOption {
-	purpose = record.Clean(purpose)
-	return func(l *Lock) { l.purpose = purpose }
-}
-
 // who fills in what the identity leaves open.
 func (id Identity) who(started time.Time) record.Who {
 	w := record.Who{Host: id.Host, PID: cmp.Or(id.PID, os.Getpid()), Program: id.Program, Version: id.Version, Started: started}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -30,7 +31,9 @@ func (s State) Owner() string {
 }
 
 // Inspect reads the lock from the server, in one round trip. On a replica the
-// answer may be stale; nothing should be decided by it.
+// answer may be stale; nothing should be decided by it. A quorum lock is what a majority
+// of its servers agree on: it is [ErrUnavailable] if one that has not answered may know of
+// a holder of whom too few of the others do.
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	s, err := askOnce(ctx, l, l.inspect)
 	if err != nil {
@@ -43,14 +46,49 @@ func (l *Lock) inspect(ctx context.Context, _ lua.Runner) (lua.State, error) {
 	return l.wire.Inspect(ctx)
 }
 
-// ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports
-// whether there was one. The holder learns of it at its next renewal, at the
-// latest, or if it does not renew the lock, at the end of its lease; until then it may
-// go on. [ErrUnavailable] leaves open whether it was
-// removed: it is never repeated on its own, as that could remove the next grant
-// as well.
+// ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports whether there
+// was one. A holder of this client that had it before the call learns of it at once. Others learn of it at their next
+// renewal, at the latest, or if they do not renew the lock, at the end of their lease; until
+// then they may go on. [ErrUnavailable] leaves open whether it was removed: it is never repeated
+// on its own, as that could remove the next grant as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	return askOnce(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) { return l.wire.Force(ctx) })
+	var before []string // no owner that has the lock now has it again
+	was, err := askOnce(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) {
+		l.withQueue(func(q *queue) {
+			for _, g := range q.holders {
+				before = append(before, g.owner)
+			}
+		})
+		return l.wire.Force(ctx)
+	})
+	if was {
+		l.removed(before...)
+	}
+	return was, err
+}
+
+// removed ends the grants of this client whose owners have the lock no more.
+func (l *Lock) removed(owners ...string) {
+	var held []*grant
+	var parked *grant
+	l.withQueue(func(q *queue) {
+		if k := q.kept; k != nil && slices.Contains(owners, k.owner) {
+			parked = k.stop()
+		}
+		for _, g := range q.holders {
+			if g != parked && slices.Contains(owners, g.owner) {
+				held = append(held, g)
+			}
+		}
+	})
+	if parked != nil && parked.giveUp() {
+		parked.entry.Stop()
+		parked.sweepPassed()
+		parked.finish()
+	}
+	for _, g := range held {
+		g.lose(errGone)
+	}
 }
 
 // UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: it does
@@ -70,6 +108,9 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 	if errors.Is(err, lua.ErrNotOwner) {
 		return false, nil
 	}
+	if err == nil {
+		l.removed(owner)
+	}
 	return err == nil, err
 }
 
@@ -88,10 +129,12 @@ func askOnce[T any](ctx context.Context, l *Lock, ask script[T]) (T, error) {
 	}
 	value, err := attempt(ctx, l, kind.MaxAttempt, l.client.closing, ask, nil)
 	switch o, _ := classify(err); {
+	case err == nil:
+		return value, nil
 	case o == request.Answered:
 		return value, l.translate(err)
 	case err == request.ErrAbandoned, err == request.ErrNotSent:
 		return none, l.givenUp(ctx, nil)
 	}
-	return none, &lockError{l.name, ErrUnavailable, advise(err)}
+	return none, &lockError{l.name, ErrUnavailable, l.advise(err)}
 }

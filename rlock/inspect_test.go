@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -207,4 +208,47 @@ func TestRenewalRestoresTTL(t *testing.T) {
 	require.NoError(t, rdb.Persist(t.Context(), "a").Err())
 	redistest.Eventually(t, "the key has a TTL", func() bool { return rdb.PTTL(t.Context(), "a").Val() > 0 })
 	require.NoError(t, hold.Unlock(t.Context()))
+}
+
+// Who removes a lock that its own client holds or keeps need not wait for a renewal to learn of it.
+func TestFakeTimeRemovedByTheOwnClient(t *testing.T) {
+	for name, remove := range map[string]func(context.Context, *rlock.Lock, string) (bool, error){
+		"ForceUnlock": func(ctx context.Context, mu *rlock.Lock, _ string) (bool, error) { return mu.ForceUnlock(ctx) },
+		"UnlockOwner": func(ctx context.Context, mu *rlock.Lock, owner string) (bool, error) {
+			return mu.UnlockOwner(ctx, owner)
+		},
+	} {
+		for _, what := range []string{"held", "kept", "passed on"} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					f := newFakeRedis(t)
+					c := f.client(t, nil)
+					mu := c.NewLock("a", rlock.WithRetention(time.Hour))
+					keep(t, f, mu)
+					held, hold := lock(t, t.Context(), mu)
+					if what == "kept" {
+						require.NoError(t, hold.Unlock(held))
+					}
+					var next *waiting
+					if what == "passed on" {
+						next = begin(t.Context(), mu)
+						synctest.Wait()
+						require.NoError(t, hold.Unlock(held))
+						held, hold = next.acquired(t)
+					}
+					was, err := remove(t.Context(), c.NewLock("a"), hold.Owner())
+					require.NoError(t, err)
+					require.True(t, was)
+					if what != "kept" {
+						require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+						require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+					}
+					rivals, rival := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
+					_, _, err = mu.TryLock(t.Context())
+					require.ErrorIs(t, err, rlock.ErrNotAcquired)
+					require.NoError(t, rival.Unlock(rivals))
+				})
+			})
+		}
+	}
 }

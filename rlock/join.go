@@ -45,22 +45,20 @@ import (
 // Joining is no acquisition: for [Trace] and [Stats] it is a call that ends as nested, and
 // the loss of what was joined is told and is among Stats.Losses.
 func (l *Lock) Join(ctx context.Context, proof string) (context.Context, *Hold, error) {
-	wait, began := l.starts(ctx)
-	held, hold, err := l.joinHolder(ctx, wait, proof)
-	l.ends(wait, began, hold, err, nil)
-	return held, hold, err
+	return l.joinHolder(ctx, proof)
 }
 
 var (
-	errCannotJoin  = errors.New("only plain and fair locks can be joined")
-	errNoReplicas  = errors.New("WithReplicas, but a proof does not tell on how many replicas the hold is: join by a lock without it")
-	errProofNoTok  = errors.New("WithFencing, but the hold was taken without: its proof has no token")
-	errHolderEnded = errors.New("the holder has unlocked it, or lost it")
-	errNoEnd       = errors.New("the lease has no end on the server, so that nothing shows that its holder is alive")
+	errCannotJoin = errors.New("only plain and fair locks can be joined")
+	errNoReplicas = errors.New("WithReplicas, but a proof does not tell on how many replicas the hold is: join by a lock without it")
+	errProofNoTok = errors.New("WithFencing, but the hold was taken without: its proof has no token")
+	errNoEnd      = errors.New("the lease has no end on the server, so that nothing shows that its holder is alive")
 )
 
-// joinHolder is Join, with requests by the context wait.
-func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Context, *Hold, error) {
+// joinHolder is Join.
+func (l *Lock) joinHolder(ctx context.Context, text string) (held context.Context, hold *Hold, err error) {
+	wait, began := l.starts(ctx)
+	defer func() { l.ends(wait, began, hold, err, nil) }()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -72,7 +70,7 @@ func (l *Lock) joinHolder(ctx, wait context.Context, text string) (context.Conte
 	if err != nil {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, err}
 	}
-	held, hold, err := l.tryToJoin(ctx, wait, wire, proofs[0])
+	held, hold, err = l.tryToJoin(ctx, wait, wire, proofs[0])
 	for _, p := range proofs[1:] {
 		if !errors.Is(err, ErrNotHeld) {
 			break

@@ -48,9 +48,9 @@ func bounded(t *testing.T, d time.Duration) context.Context {
 }
 
 // requireGivenUpInTime compares how long before the end of a lease on the server one who has
-// joined it gives it up: the drift and the guard of a lease of 30 s at most, of 20 s at least, as more is
-// left than that when it is looked at. A request in a bubble takes no time. The server says
-// in whole milliseconds what is left.
+// joined it gives it up: the drift and the guard of a lease of 30 s at most, of 20 s at least,
+// as more is left than that when it is looked at. A request in a bubble takes no time. The
+// server says in whole milliseconds what is left.
 func requireGivenUpInTime(t *testing.T, end time.Time) {
 	t.Helper()
 	left := time.Until(end)

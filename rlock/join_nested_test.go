@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,4 +149,23 @@ func TestFakeTimeJoinedWhileRenewalsHang(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A hold was joined in the process of its holder, and unlocked again. Work that goes on under its
+// context is still under the hold around it.
+func TestFakeTimeJoinedAndUnlockedUnderTheHold(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a")
+		held, hold := lock(t, t.Context(), mu)
+		joined, join, err := mu.Join(held, hold.Proof())
+		require.NoError(t, err)
+		require.NoError(t, join.Unlock(joined))
+		under := context.WithoutCancel(joined)
+		require.Equal(t, 1, mu.HoldCount(under))
+		inner, nested, err := mu.TryLock(under)
+		require.NoError(t, err)
+		require.NoError(t, nested.Unlock(inner))
+		require.NoError(t, hold.Unlock(held))
+	})
 }

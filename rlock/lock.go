@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/trace"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,24 +30,14 @@ type target struct {
 	wire    kind.Kind      // makes the requests
 	key     string         // of wire
 	slot    string         // a key in the cluster slot of all its keys
-	gathers bool           // its requests are sent together with others
+	gathers gathering      // its requests with those about other locks
+	servers []string       // their addresses, sorted, if there are several
 	retries request.Policy // of a call that may wait
 	queues  *queues        // the set that has the queue of key
 }
 
-// lockOptions are what the options of a lock say.
-type lockOptions struct {
-	lease    time.Duration
-	fixed    bool
-	fenced   bool
-	handoff  handoff
-	polling  *Polling // nil: waiters are woken by messages
-	mark     string   // in the names of owners, behind the client's id
-	purpose  string   // shown by inspect and top
-	replicas replicas // must have acknowledged a grant
-
-	retention time.Duration // 0: the last Unlock releases the lock
-}
+// gathering says which requests are sent together with others.
+type gathering struct{ acquires, others bool }
 
 // traits are what the kinds of lock differ in for the goroutines of a client.
 type traits struct {
@@ -83,8 +74,9 @@ func (l *Lock) Name() string { return l.name }
 // returns soon after ctx ends, also while Redis is silent.
 //
 // An uncontended Lock, and a nested one, is one round trip; nested ones that are made at the
-// same time share one, or two. While calls wait, their client asks every 5 s, and when the
-// holder's TTL ends; they are told by message when the lock is theirs.
+// same time share one, or two. While calls wait, their client asks after 1, 2 and 4 s and
+// every 5 s after that, and when the holder's TTL ends; they are told by message when the
+// lock is theirs.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return l.lock(ctx, ctx)
 }
@@ -105,14 +97,13 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	wait, began := l.starts(ctx)
-	held, hold, err := l.tryLock(ctx, wait)
-	l.ends(wait, began, hold, err, nil)
-	return held, hold, err
+	return l.tryLock(ctx, ctx)
 }
 
 // tryLock is TryLock; its requests have the context wait.
-func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error) {
+func (l *Lock) tryLock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
+	wait, began := l.starts(wait)
+	defer func() { l.ends(wait, began, hold, err, nil) }()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -130,10 +121,16 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 		}
 	}
 	if holder := l.queues.holder(l); holder != nil && holder.check() {
-		if held, hold := l.retake(ctx); hold != nil {
+		held, hold, givenBack := l.retake(ctx)
+		if hold != nil {
 			return held, hold, nil
 		}
-		return ctx, nil, l.refusal(holder.owner, time.Until(holder.entry.Until()))
+		refusal := l.refusal(holder.owner, time.Until(holder.entry.Until()))
+		if givenBack {
+			refusal.Local = false
+			return ctx, nil, refusal.because(errKeptOtherwise)
+		}
+		return ctx, nil, refusal
 	}
 	if held, hold := l.shareGrant(ctx); hold != nil {
 		return held, hold, nil
@@ -142,22 +139,22 @@ func (l *Lock) tryLock(ctx, wait context.Context) (context.Context, *Hold, error
 }
 
 // try makes one attempt.
-func (l *Lock) try(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
-	g := l.newAttempt()
+func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Context, hold *Hold, err error) {
+	g, acquired := l.newAttempt(), false
+	defer func() {
+		if hold == nil { // also after a panic: see send
+			g.abandon(acquired)
+		}
+	}()
 	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(false)})
-	if a.Err == nil && !a.Value.Acquired {
-		a.Err = l.refusal(a.Value.Holder, a.Value.TTL)
-	}
-	if a.Err != nil {
-		g.abandon(false)
+	switch {
+	case a.Err != nil:
 		return ctx, nil, a.Err
+	case !a.Value.Acquired:
+		return ctx, nil, l.refusal(a.Value.Holder, a.Value.TTL)
 	}
-	held, hold, err := g.start(ctx, l)
-	if err != nil {
-		g.abandon(true)
-		return ctx, nil, err
-	}
-	return held, hold, nil
+	acquired = true
+	return g.start(ctx, l)
 }
 
 // Do runs fn while holding the lock, with the context that owns it, and unlocks
@@ -188,22 +185,20 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 }
 
 // lock is what every call that may wait comes to. The wait ends with the context wait; the
-// context of the hold descends from ctx. All waiters of a client but the first, unless the lock is
-// fair, sleep in await, each on its own stack. A stack stays at its first size, 2 KB, as long as the frames from here
-// to await are small, so whatever needs more is called before or after. The benchmark's
-// scenario idle-100 shows the size as bytes/waiter.
+// context of the hold descends from ctx. All waiters of a client but the first, unless the lock
+// is fair, sleep in await, each on its own stack. A stack stays at its first size, 2 KB, as
+// long as the frames from here to await are small, so whatever needs more is called before or
+// after. The benchmark's scenario idle-100 shows the size as bytes/waiter.
 func (l *Lock) lock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	region := trace.StartRegion(wait, "rlock.acquire") // package runtime/trace shows what a goroutine waits for
 	wait, began := l.starts(wait)
-	held, hold, err = l.unqueued(ctx, wait)
+	held, hold, err = l.unqueued(ctx, wait, began)
 	if err == errQueue {
 		w, asks := l.queues.enter(l, began)
 		if err = nil; !asks {
 			err = w.await(wait)
 		}
 		held, hold, err = w.acquire(ctx, wait, err)
-	} else {
-		l.ends(wait, began, hold, err, nil)
 	}
 	region.End()
 	return held, hold, err
@@ -211,8 +206,13 @@ func (l *Lock) lock(ctx, wait context.Context) (held context.Context, hold *Hold
 
 // unqueued takes the lock if that is possible without a place in the queue: nested, as a
 // member of a multi lock, kept, or shared with another reader. Otherwise the error is
-// errQueue, and client.done must follow.
-func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
+// errQueue, the call goes on, and client.done must follow.
+func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, err error) {
+	defer func() {
+		if err != errQueue {
+			l.ends(wait, began, hold, err, nil)
+		}
+	}()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -234,7 +234,7 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 	}
 	switch {
 	case l.retains != nil:
-		if held, hold := l.retake(ctx); hold != nil {
+		if held, hold, _ := l.retake(ctx); hold != nil {
 			return held, hold, nil
 		}
 	case l.shared:
@@ -252,6 +252,12 @@ func (l *Lock) begin() error {
 		return l.isClosed()
 	}
 	return nil
+}
+
+// refusal is the error of a lock that an owner holds, as far as the server tells whose it
+// is.
+func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
+	return &NotAcquiredError{Name: l.name, Holder: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
 }
 
 // isClosed is the error of a call after Close.
@@ -277,6 +283,6 @@ func (l *Lock) use(k kind.Kind) {
 	l.retries = request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:
-		l.gathers = k.Gathers()
+		l.gathers = gathering{k.Gathers(true), k.Gathers(false)}
 	}
 }

@@ -31,7 +31,10 @@ func (g *grant) lose(err error) {
 		switch {
 		case !idle:
 			g.reportLost(loss, acquisitions)
-		case err != errGone && err != ErrClosed: // parked, or not taken yet: no context depended on it
+		// It was parked, or not taken yet: no context depended on it.
+		case err == errGone:
+			g.reportUnseen()
+		case err != ErrClosed:
 			g.remains().sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
 		}
 		g.finish()

@@ -18,16 +18,16 @@ import (
 // it is held when all of them are, and nothing is left of it when that fails. A
 // member may itself be a multi lock; its members then take its place.
 //
-// The members are waited for in the order of their keys, whatever the order given,
-// and only while those before are held: sets that overlap never wait for each
-// other. (Locks with the same key go by the address of their server as the client
-// knows it, quorum locks by those of all their servers, then as given; there, a
-// writer comes before its reader. Processes that know a server by different
-// addresses, or by none, as a cluster, have to give such locks in the same order.)
-// Plain members of one client that are free are taken in one script, all or none, unless
-// they are in different slots of a cluster: three uncontended plain locks are one round
-// trip. Fair members are not among them, as others may queue for them. A member that is lost while others are waited for starts it all
-// over. Under a context that owns a member which is lost, the error is [ErrLeaseLost].
+// The members are waited for in the order of their keys, whatever the order given, and only
+// while those before are held: sets that overlap never wait for each other. (Locks with the
+// same key go by the address of their server as the client knows it, quorum locks by those of
+// all their servers, then as given; there, a writer comes before its reader. Processes that
+// know a server by different addresses, or by none, as a cluster, have to give such locks in
+// the same order.) Plain members of one client that are free are taken in one script, all or
+// none, unless they are in different slots of a cluster: three uncontended plain locks are one
+// round trip. Fair members are not among them, as others may queue for them. A member that is
+// lost while others are waited for starts it all over. Under a context that owns a member which
+// is lost, the error is [ErrLeaseLost].
 //
 // When a member cannot be had, those that were taken are unlocked before the call returns; if
 // its context ends meanwhile, that goes on in the background. TryLock waits for it, on a server
@@ -100,8 +100,8 @@ func canonical(a, b *Lock) int {
 // addresses names the servers of a lock, as far as they are known, in an order that is the same
 // in all processes.
 func (l *Lock) addresses() []string {
-	if q, ok := l.wire.(*quorum); ok {
-		return q.addresses
+	if l.servers != nil {
+		return l.servers
 	}
 	return []string{l.client.address()}
 }
@@ -148,6 +148,8 @@ func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.C
 	defer func() {
 		if err != nil {
 			held, err = ctx, cmp.Or(all.parts.closed(), refusal.inform(err))
+		}
+		if len(all.parts.holds) < len(m) { // also after a panic: see send
 			all.abandon(m[0].client, wait)
 		}
 	}()
@@ -229,8 +231,16 @@ func (h *Hold) unlockAll(ctx context.Context) []error {
 		return []error{&lockError{t.lock.name, ErrNotHeld, nil}}
 	}
 	errs := h.unlockParts(ctx)
-	t.countReleased(ctx, joined(errs))
+	if t.counts() {
+		t.countReleased(ctx, joined(errs))
+	}
 	return errs
+}
+
+// counts reports whether the multi lock is an acquisition of its own. It is not if ctx owned all
+// members before.
+func (t *team) counts() bool {
+	return slices.ContainsFunc(t.holds, func(part *Hold) bool { return part.parent == nil })
 }
 
 // countReleased notes the end of the multi lock.

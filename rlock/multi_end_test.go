@@ -101,3 +101,35 @@ func TestFakeTimeMultiWhoseMembersAreLost(t *testing.T) {
 		require.ElementsMatch(t, []string{"a", "b"}, lost)
 	})
 }
+
+// A multi lock of which ctx owns all members is nested, like any other lock; with a further member
+// it is an acquisition.
+func TestFakeTimeNestedMultiLockIsCounted(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		var released, held int
+		c := f.client(t, &rlock.Options{Trace: rlock.Trace{
+			Released: func(context.Context, rlock.Release) { released++ },
+			Acquired: func(_ context.Context, a rlock.Acquisition) {
+				if a.Outcome == rlock.OutcomeAcquired {
+					held++
+				}
+			},
+		}})
+		two := rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))
+		three := rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"), c.NewLock("c"))
+		require.NoError(t, two.Do(t.Context(), func(ctx context.Context) error {
+			return two.Do(ctx, func(ctx context.Context) error {
+				return three.Do(ctx, func(context.Context) error { return nil })
+			})
+		}))
+		kinds := c.Stats().Kinds
+		k := kinds[slices.IndexFunc(kinds, func(k rlock.KindStats) bool { return k.Kind == rlock.KindMulti })]
+		require.EqualValues(t, 2, k.Acquired())
+		require.EqualValues(t, 1, k.Calls[rlock.OutcomeNested])
+		require.EqualValues(t, 2, k.Released)
+		require.Zero(t, k.Held)
+		require.Equal(t, 2, released)
+		require.Equal(t, 2, held)
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -59,7 +60,44 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 	if wait.Err() != nil {
 		return 0, held, first.tooLate(wait)
 	}
-	p := first.retries
+	grants, wanted, p := attempts(run, once)
+	done, acquired := 0, false
+	defer func() {
+		for _, g := range grants[done:] { // after a panic: see send
+			g.abandon(acquired)
+		}
+	}()
+	a := send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
+		return lua.AcquireAll(ctx, r, wanted)
+	}, func(r lua.ReplyAll, err error) {
+		for _, g := range grants {
+			g.late(kind.Answer{Acquired: r.Acquired}, err)
+		}
+	})
+	acquired = a.Err == nil && a.Value.Acquired
+	if err = a.Err; err == nil && !acquired {
+		busy, err = a.Value.Busy, run[a.Value.Busy].refusal(a.Value.Holder, a.Value.TTL)
+	}
+	for i, g := range grants {
+		note(g, a)
+		if err == nil {
+			g.token = a.Value.Tokens[i]
+			var part *Hold
+			if held, part, err = g.start(held, run[i]); err == nil {
+				h.parts.holds = append(h.parts.holds, part)
+				done++
+				continue
+			}
+		}
+		done++
+		g.abandon(acquired)
+	}
+	return busy, held, err
+}
+
+// attempts returns what to ask for, each for a new grant, and how.
+func attempts(run []*Lock, once bool) ([]*grant, []lua.Wanted, request.Policy) {
+	p := run[0].retries
 	p.Leaves = true
 	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
 	for i, l := range run {
@@ -70,29 +108,7 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 	if p.Once = once; once {
 		p.Total = p.Attempt
 	}
-	a := send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
-		return lua.AcquireAll(ctx, r, wanted)
-	}, func(r lua.ReplyAll, err error) {
-		for _, g := range grants {
-			g.late(kind.Answer{Acquired: r.Acquired}, err)
-		}
-	})
-	if err = a.Err; err == nil && !a.Value.Acquired {
-		busy, err = a.Value.Busy, run[a.Value.Busy].refusal(a.Value.Holder, a.Value.TTL)
-	}
-	for i, g := range grants {
-		note(g, a)
-		if err == nil {
-			g.token = a.Value.Tokens[i]
-			var part *Hold
-			if held, part, err = g.start(held, run[i]); err == nil {
-				h.parts.holds = append(h.parts.holds, part)
-				continue
-			}
-		}
-		g.abandon(a.Err == nil && a.Value.Acquired)
-	}
-	return busy, held, err
+	return grants, wanted, p
 }
 
 // whileHeld returns the context of a request for further members. It is wait, but also ends when

@@ -26,7 +26,14 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 		hold.cancel(err)
 		return ctx, nil, err
 	}
-	if err := g.setCount(wait, p); err != nil {
+	answered := false
+	defer func() {
+		if !answered { // a panic: see send
+			g.retract(hold)
+		}
+	}()
+	err := g.setCount(wait, p)
+	if answered = true; err != nil {
 		g.retract(hold)
 		if ownershipEnded(ctx) { // the outer hold was unlocked meanwhile
 			err = l.tooLate(ctx)

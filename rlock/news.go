@@ -6,7 +6,8 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// news is what the waiters of a queue have last learned from the server. They share it.
+// news is what the waiters of a queue have last learned from the server. They share it, and
+// queues.mu guards it.
 type news struct {
 	refusal *NotAcquiredError // the newest one; nil if a request has failed since
 	askAt   time.Time         // of a fair lock: when the first waiter asks again for all, if no message arrives
@@ -15,72 +16,55 @@ type news struct {
 	trouble error             // the newest error since then
 	failed  time.Time         // when it came
 	newest  time.Time         // when the newest request that was answered was sent
-	short   replicaShortage
+	short   replicaShortage   // of grants
 
 	// forgotten is when the request was sent that found out last that the server had forgotten
 	// tickets. All waiters were told: that another ticket from before is gone is no news.
 	forgotten time.Time
 }
 
-// asked is called with an error when an attempt of the waiter got no answer, and with nil when
-// a later attempt got one. It returns when the newest request of the queue that was answered
-// was sent.
-func (w *waiter) asked(err error) time.Time {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	q := w.queue
-	switch {
-	case err == nil:
-		q.since, q.trouble = time.Time{}, nil
-		return q.newest
-	case !q.silent():
-		q.since, q.refusal = time.Now(), nil
+// fails notes that a request got no answer.
+func (n *news) fails(err error) {
+	now := time.Now()
+	if !n.silent() {
+		n.since, n.refusal = now, nil
 	}
-	q.trouble, q.failed = err, time.Now()
-	if q.waiters.first != w { // the first one tells the others
-		return q.newest
-	}
-	for other := range q.waiters.all() {
-		if other.unanswered() {
-			other.wakeUp()
-		}
-	}
-	return q.newest
+	n.trouble, n.failed = err, now
 }
 
-// silentSince returns since when the waiter has had no answer while requests have failed:
-// since the first failure of any waiter, but not from before this one came. So all give up
-// together, not one after the other. It is zero if the newest request was answered, or nobody
-// has asked for a while since it failed. queues.mu is held.
-func (w *waiter) silentSince() time.Time {
-	switch q := w.queue; {
-	case !q.silent():
+// silentSince returns since when a waiter that came at came has had no answer while requests
+// have failed: since the first failure of any waiter, but not from before this one came. So
+// all give up together, not one after the other. It is zero if the newest request was answered,
+// or nobody has asked for a while since it failed.
+func (n *news) silentSince(came time.Time) time.Time {
+	switch {
+	case !n.silent():
 		return time.Time{}
-	case q.since.After(w.since):
-		return q.since
+	case n.since.After(came):
+		return n.since
 	}
-	return w.since
+	return came
 }
 
 // longestFailure is longer than it takes from a failed attempt to the end of the next one.
 const longestFailure = 2*kind.MaxAttempt + 500*time.Millisecond
 
 // silent reports whether the newest request was not answered, and somebody goes on asking: a
-// caller that has left may have been the only one that did. queues.mu is held.
-func (q *queue) silent() bool { return !q.since.IsZero() && time.Since(q.failed) < longestFailure }
+// caller that has left may have been the only one that did.
+func (n *news) silent() bool { return !n.since.IsZero() && time.Since(n.failed) < longestFailure }
 
-// unanswered reports whether the waiter has had no answer for as long as it waits for one.
-// queues.mu is held.
-func (w *waiter) unanswered() bool {
-	since := w.silentSince()
-	return !since.IsZero() && time.Since(since) >= w.lock.retries.Total
+// unanswered reports whether a waiter that came at came, and waits for an answer as long as
+// patience, has had none.
+func (n *news) unanswered(came time.Time, patience time.Duration) bool {
+	since := n.silentSince(came)
+	return !since.IsZero() && time.Since(since) >= patience
 }
 
-// answered notes that the server has answered a request that was sent at sent, which may be
-// before the newest failure. queues.mu is held.
-func (q *queue) answered(sent time.Time) {
-	q.since, q.trouble = time.Time{}, nil
-	if sent.After(q.newest) {
-		q.newest = sent
+// answered notes that the server has answered a request. sent is when that was sent, which may
+// be before the newest failure; zero if the answer will be noted once more.
+func (n *news) answered(sent time.Time) {
+	n.since, n.trouble = time.Time{}, nil
+	if sent.After(n.newest) {
+		n.newest = sent
 	}
 }

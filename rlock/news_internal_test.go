@@ -124,7 +124,7 @@ func TestFakeTimeSilenceOfAQueue(t *testing.T) {
 		since := func(w *waiter) (since time.Time, over bool) {
 			w.queues.mu.Lock()
 			defer w.queues.mu.Unlock()
-			return w.silentSince(), w.unanswered()
+			return w.queue.silentSince(w.since), w.unanswered()
 		}
 		requireSilent := func(w *waiter, want time.Time, wantOver bool) {
 			t.Helper()

@@ -1,6 +1,8 @@
 package rlock
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -44,8 +46,8 @@ func (announced) hears(w *waiter) bool {
 	return s != nil && s.Live()
 }
 
-func (announced) pause(_ *waiter, _ lua.Ticket, ttl time.Duration) time.Duration {
-	return min(untilExpiry(ttl), keepAlive+rand.N(keepAlive/10))
+func (announced) pause(w *waiter, _ lua.Ticket, ttl time.Duration) time.Duration {
+	return min(untilExpiry(ttl), w.unprompted())
 }
 
 // silentPause is 50 ms after the first refusal without a live subscription, then 100 ms, and
@@ -54,12 +56,53 @@ func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, err
 	return min(25*time.Millisecond<<min(w.place.silent, 6), time.Second), nil
 }
 
+var errTries = errors.New("no more tries")
+
+// polled is of locks whose waiters are told nothing, and leave nothing in the queue.
+type polled struct {
+	announced
+	Polling
+}
+
+func (polled) listen(*waiter, string) {}
+
+// hears is false also while the client listens, for another waiter.
+func (polled) hears(*waiter) bool { return false }
+
+func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error) {
+	n := w.place.silent
+	if n == p.Tries {
+		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
+	}
+	return p.after(n), nil
+}
+
 // subscribe joins the channel of the lock. queues.mu is held.
 func (w *waiter) subscribe() {
 	if w.queue.signal == nil {
 		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.changed)
 		w.queue.heardUntil = w.queue.signal.Heard()
 	}
+}
+
+// How often the first waiter of a client asks although nothing has happened. The request keeps
+// the queue on the server alive, restores what the server has forgotten, finds a lock that was
+// removed without a message, and a holder that was granted the lock and died. It is made after
+// about a second, and when the wait is twice as long as at the request before. If many wait for
+// a plain or fair lock, they make about asksPerSecond of them in a second, until each makes one
+// every keepAlive. How many wait for other kinds is not known: a release wakes them all anyway.
+const (
+	keepAlive     = 5 * time.Second // at the latest; shorter than the longest claim
+	minKeepAlive  = 900 * time.Millisecond
+	asksPerSecond = 20
+)
+
+// unprompted is how long a waiter sleeps at most until it asks of its own accord. queues.mu is
+// held.
+func (w *waiter) unprompted() time.Duration {
+	d := max(time.Since(w.since), time.Duration(w.place.Queue)*time.Second/asksPerSecond, minKeepAlive)
+	d = min(d, keepAlive)
+	return d + rand.N(d/10)
 }
 
 // Bounds of a pause.

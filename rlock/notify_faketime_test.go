@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // How long a waiter that hears nothing pauses before it asks again.
@@ -24,9 +25,7 @@ func TestFakeTimePauses(t *testing.T) {
 		fault  func(*fakeRedis)
 		want   []time.Duration // between the requests, but for a random part
 	}{
-		{"no TTL", somebody, 0, nil, append([]time.Duration{0}, slices.Repeat([]time.Duration{time.Second}, 10)...)},
-		{"long", somebody, time.Hour, nil, append([]time.Duration{0}, slices.Repeat([]time.Duration{keepAlive}, 10)...)},
-		{"long, foreign", redisson, time.Hour, nil, append([]time.Duration{0}, slices.Repeat([]time.Duration{keepAlive}, 10)...)},
+		{"no TTL", somebody, 0, nil, append([]time.Duration{0}, slices.Repeat([]time.Duration{minKeepAlive}, 10)...)},
 		{"no answer to SUBSCRIBE", somebody, time.Hour, func(f *fakeRedis) { f.deafSubscribe.Store(true) }, append([]time.Duration{50 * ms, 100 * ms}, often...)},
 		{"SUBSCRIBE refused", somebody, time.Hour, func(f *fakeRedis) { f.denySubscribe.Store(true) }, append([]time.Duration{0, 100 * ms}, often...)},
 		{"SUBSCRIBE refused, foreign", redisson, time.Hour, func(f *fakeRedis) { f.denySubscribe.Store(true) }, append([]time.Duration{0, 100 * ms}, often...)},
@@ -59,6 +58,62 @@ func TestFakeTimePauses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A waiter that can hear, and hears nothing, asks after a second, whenever it has waited twice as
+// long as at the request before, and every five seconds at least.
+func TestFakeTimeAsksOfItsOwnAccord(t *testing.T) {
+	for _, holder := range []string{somebody, redisson} {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			mu := f.client(t, nil).NewLock("a")
+			f.heldBy("a", holder, time.Hour)
+			f.teach(t)
+			began := f.now()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			_, _, err := mu.Lock(ctx)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			synctest.Wait()
+			asked := slices.DeleteFunc(f.asked(), func(at time.Duration) bool { return at < began })
+			require.Greater(t, len(asked), 10)
+			for i, pause := range pauses(asked) {
+				want := min(max(asked[i]-began, minKeepAlive), keepAlive)
+				if i < 2 && pause == 0 { // its subscriptions are confirmed
+					continue
+				}
+				require.GreaterOrEqual(t, pause, want)
+				require.LessOrEqual(t, pause, want+want/10+10*time.Millisecond)
+			}
+		})
+	}
+}
+
+// If many wait, those that come behind them ask rarely from the beginning.
+func TestFakeTimeManyAskRarely(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		const clients, wait = 100, 4 * time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiters []*waiting
+		for range clients {
+			waiters = append(waiters, begin(ctx, f.client(t, nil).NewLock("a")))
+		}
+		synctest.Wait()
+		before := len(f.asked())
+		time.Sleep(wait)
+		synctest.Wait()
+		asked := len(f.asked()) - before
+		require.LessOrEqual(t, asked, int(wait/time.Second)*asksPerSecond+clients) // those that came first have seen fewer
+		require.Positive(t, asked)
+		cancel()
+		for _, w := range waiters {
+			<-w.done
+			require.ErrorIs(t, w.err, context.Canceled)
+		}
+	})
 }
 
 func TestFakeTimeWaiterSleepsUntilTheTTLEnds(t *testing.T) {

@@ -1,11 +1,14 @@
 package rlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/go-rlock/rlock/internal/record"
 )
 
 // Defaults of [Options].
@@ -79,14 +82,28 @@ func (o *Options) withDefaults() (Options, error) {
 }
 
 // LockOption is a setting of a [Lock].
-type LockOption func(*Lock)
+type LockOption func(*lockOptions) error
+
+// lockOptions are what the options of a lock say.
+type lockOptions struct {
+	lease    time.Duration
+	fixed    bool
+	fenced   bool
+	handoff  handoff
+	polling  *Polling // nil: waiters are woken by messages
+	mark     string   // in the names of owners, behind the client's id
+	purpose  string   // shown by inspect and top
+	replicas replicas // must have acknowledged a grant
+
+	retention time.Duration // 0: the last Unlock releases the lock
+}
 
 // WithLeaseTime sets the lease time of a lock, in place of the client's. It is
 // renewed while the lock is held. From 10 ms to 10 years; whole milliseconds
 // count. A longer lease that a nested hold asked for stays on the server until
 // it has passed, or the lock is released.
 func WithLeaseTime(d time.Duration) LockOption {
-	return func(l *Lock) { l.lease = d }
+	return func(o *lockOptions) error { o.lease = d; return nil }
 }
 
 // WithoutRenewal makes the lease a fixed one: it is not renewed, and the held
@@ -94,7 +111,7 @@ func WithLeaseTime(d time.Duration) LockOption {
 // somebody removes by force is noticed only then, or by Unlock. A nested hold that is
 // renewed renews the whole grant as long as it lives.
 func WithoutRenewal() LockOption {
-	return func(l *Lock) { l.fixed = true }
+	return func(o *lockOptions) error { o.fixed = true; return nil }
 }
 
 // WithFencing makes every grant carry a token that is greater than those of all
@@ -103,7 +120,65 @@ func WithoutRenewal() LockOption {
 // All users of a name should agree on it. A nested lock with it is [ErrInvalidOption] if
 // the outermost was taken without.
 func WithFencing() LockOption {
-	return func(l *Lock) { l.fenced = true }
+	return func(o *lockOptions) error { o.fenced = true; return nil }
+}
+
+// WithPurpose says what the lock is taken for, such as "monthly invoices": `rlock top` and
+// `inspect` show it to those who wait. It does not go to the server before the hold or the
+// wait is told there; see [Identity]. More than 256 bytes are cut off. It changes nothing
+// else: locks of a name with different purposes are the same lock.
+func WithPurpose(purpose string) LockOption {
+	purpose = record.Clean(purpose)
+	return func(o *lockOptions) error { o.purpose = purpose; return nil }
+}
+
+// Defaults of [WithHandoff].
+const (
+	DefaultHandoffs    = 1024
+	DefaultHandoffTime = 2 * time.Millisecond
+)
+
+// maxHandoffs is the most that [WithHandoff] allows.
+const maxHandoffs = 1 << 20
+
+// WithHandoff bounds how often, and for how long, the goroutines of a client pass
+// a renewed lock on among themselves, in memory and without a round trip, before
+// it is released on the server and other processes get their turn. One hand-off
+// is always allowed, however long the holder took; zero of either bound means
+// its default, and at most 1,048,576 are allowed. The time counts from when the request
+// was sent that acquired the lock, or from its message. A hand-off of a fenced lock uses a
+// token that was reserved with the grant: none if no other goroutine waited by then, at
+// most 10,000, or 1,024 if a message has granted it. Goroutines whose lock has other
+// options than the holder's are not given its grant.
+func WithHandoff(most int, longest time.Duration) LockOption {
+	return func(o *lockOptions) error {
+		o.handoff = handoff{most, longest}
+		switch {
+		case most < 0 || longest < 0:
+			return fmt.Errorf("WithHandoff: %d within %v: neither may be negative", most, longest)
+		case most > maxHandoffs:
+			return fmt.Errorf("WithHandoff: %d is too many: at most %d", most, maxHandoffs)
+		}
+		return nil
+	}
+}
+
+// WithoutHandoff has every last Unlock release the lock on the server.
+func WithoutHandoff() LockOption {
+	return func(o *lockOptions) error { o.handoff = handoff{most: -1}; return nil }
+}
+
+// handoff is the budget of a lock for hand-offs in a row.
+type handoff struct {
+	most    int // negative: none
+	longest time.Duration
+}
+
+func (h handoff) withDefaults(fixed bool) handoff {
+	if h.most < 0 || fixed {
+		return handoff{}
+	}
+	return handoff{cmp.Or(h.most, DefaultHandoffs), cmp.Or(h.longest, DefaultHandoffTime)}
 }
 
 func checkLease(d time.Duration) error {

@@ -214,6 +214,8 @@ func TestInvalidClients(t *testing.T) {
 	rdb := srv.Client(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": srv.Addr()}})
 	t.Cleanup(func() { require.NoError(t, ring.Close()) })
+	unredirected := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}, MaxRedirects: -1})
+	t.Cleanup(func() { require.NoError(t, unredirected.Close()) })
 	pipeliner, err := rdb.AutoPipeline()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pipeliner.Close() }) // closed with rdb as well
@@ -230,6 +232,7 @@ func TestInvalidClients(t *testing.T) {
 		{"nil Client", (*redis.Client)(nil), nil, []string{"nil"}},
 		{"nil ClusterClient", (*redis.ClusterClient)(nil), nil, []string{"nil"}},
 		{"Ring", ring, nil, []string{"Ring", "ClusterClient"}},
+		{"no redirections", unredirected, nil, []string{"MaxRedirects", "slot that moves"}},
 		{"AutoPipeliner", pipeliner, nil, []string{"AutoPipeliner", "client underneath"}},
 		{"not comparable", labelled{rdb, []string{"x"}}, nil, []string{"labelled", "pointer"}},
 		{"AsyncAutoPipeliner", async, nil, []string{"AutoPipeliner", "client underneath"}},

@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -16,9 +15,9 @@ type Polling struct {
 	// of the holder's lease. Defaults: 50 ms and 1 s, or First if that is longer.
 	First, Longest time.Duration
 
-	// Tries is after how many refusals a waiting call gives up, with
-	// [ErrNotAcquired]. They count from when the goroutine is the first of its
-	// client that waits for the lock; a reader is refused once more before. Default: only the context ends the wait.
+	// Tries is after how many refusals a waiting call gives up, with [ErrNotAcquired]. They
+	// count from when the goroutine is the first of its client that waits for the lock; a
+	// reader is refused once more before. Default: only the context ends the wait.
 	Tries int
 }
 
@@ -34,19 +33,20 @@ const (
 // frees the lock, because others may listen; that the server refuses to is no cause for
 // a warning.
 //
-// All else is as without: grants, renewal and loss, one contender per client and
-// lock, first come, first served among its goroutines. What polling gives up is
-// promptness: a lock that was freed is noticed after up to a pause, and of several
-// clients the first that asks gets it. Beside clients that queue, clients that poll get
-// it only when nobody waits, as a release hands it to the next in the queue without it
-// ever being free. Meanwhile a call that polls keeps those behind it in its own client
-// waiting, also those that do not poll. Have all users of a lock poll, or none. Owners of such locks are named `<client id>-poll:<n>`; to those who queue they are foreign, as
-// Redisson's are, and their releases are heard on the unlock channel.
+// All else is as without: grants, renewal and loss, one contender per client and lock, first
+// come, first served among its goroutines. What polling gives up is promptness: a lock that was
+// freed is noticed after up to a pause, and of several clients the first that asks gets it.
+// Beside clients that queue, clients that poll get it only when nobody waits, as a release
+// hands it to the next in the queue without it ever being free. Meanwhile a call that polls
+// keeps those behind it in its own client waiting, also those that do not poll. Have all users
+// of a lock poll, or none. Owners of such locks are named `<client id>-poll:<n>`; to those who
+// queue they are foreign, as Redisson's are, and their releases are heard on the unlock
+// channel.
 func WithPolling(p Polling) LockOption {
-	return func(l *Lock) {
+	return func(o *lockOptions) error {
+		p := p // an option may be used for several locks at once
 		if p.First < 0 || p.Longest < 0 || p.Tries < 0 {
-			l.refuse(fmt.Errorf("WithPolling: %+v: nothing may be negative", p))
-			return
+			return fmt.Errorf("WithPolling: %+v: nothing may be negative", p)
 		}
 		if p.First == 0 {
 			p.First = defaultFirstPause
@@ -55,10 +55,10 @@ func WithPolling(p Polling) LockOption {
 			p.Longest = max(p.First, defaultLongestPause)
 		}
 		if p.Longest < p.First {
-			l.refuse(fmt.Errorf("WithPolling: the longest pause, %v, is shorter than the first, %v", p.Longest, p.First))
-			return
+			return fmt.Errorf("WithPolling: the longest pause, %v, is shorter than the first, %v", p.Longest, p.First)
 		}
-		l.polling, l.mark = &p, "-poll"
+		o.polling, o.mark = &p, "-poll"
+		return nil
 	}
 }
 
@@ -69,25 +69,4 @@ func (p *Polling) after(n int) time.Duration {
 		d += min(d, p.Longest-d)
 	}
 	return d - rand.N(d/2+1)
-}
-
-var errTries = errors.New("no more tries")
-
-// polled is of locks whose waiters are told nothing, and leave nothing in the queue.
-type polled struct {
-	announced
-	Polling
-}
-
-func (polled) listen(*waiter, string) {}
-
-// hears is false also while the client listens, for another waiter.
-func (polled) hears(*waiter) bool { return false }
-
-func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error) {
-	n := w.place.silent
-	if n == p.Tries {
-		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
-	}
-	return p.after(n), nil
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -161,4 +163,18 @@ func TestPollingOptionsThatCannotWork(t *testing.T) {
 		_, err = mu.Inspect(t.Context())
 		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", p)
 	}
+}
+
+// An option may be used for several locks, by several goroutines.
+func TestPollingOptionIsShared(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	c := clientOn(t, rdb, nil)
+	opt := rlock.WithPolling(rlock.Polling{})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { _ = c.NewLock("a", opt) })
+	}
+	all.Wait() // the race detector has looked
 }

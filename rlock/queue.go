@@ -124,9 +124,19 @@ func (qs *queues) of(key string) *queue {
 	return q
 }
 
-// tidy forgets a queue that nobody needs. mu is held.
+// tidy drops what only waiters need if there are none, and the queue if nobody needs it. mu is
+// held.
 func (qs *queues) tidy(q *queue) {
-	if q.waiters.first != nil || len(q.holders) > 0 || q.call != nil {
+	if q.waiters.first != nil {
+		return
+	}
+	for _, s := range []kind.Signal{q.signal, q.unlocks} {
+		if s != nil {
+			s.Leave()
+		}
+	}
+	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
+	if len(q.holders) > 0 || q.call != nil {
 		return
 	}
 	delete(qs.byKey, q.key)
@@ -158,16 +168,6 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 		w.wakeUp()
 	}
 	return w, w.state == waitAsking
-}
-
-// forget drops what only waiters need, when the last has left. mu is held.
-func (q *queue) forget() {
-	for _, s := range []kind.Signal{q.signal, q.unlocks} {
-		if s != nil {
-			s.Leave()
-		}
-	}
-	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
 }
 
 // held notes that a grant of this client has begun, and listens to recalls if it may be kept.

@@ -73,14 +73,7 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	}
 	l.client, l.kind = clients[0], quorumKind
 	slices.Sort(addresses)
-	l.use(&quorum{kind.NewQuorum(servers, key, l.fenced, l.lease), addresses})
-	l.slot = key // the host may have another prefix
+	l.use(kind.NewQuorum(servers, key, l.fenced, l.lease))
+	l.slot, l.servers = key, addresses // the same in all processes, other than the host and its prefix
 	return l
-}
-
-// quorum is what goes over the wire for a quorum lock, and where to: unlike the host and
-// the key, which are of this process, that is the same in all of them.
-type quorum struct {
-	*kind.Quorum
-	addresses []string // sorted
 }

@@ -6,10 +6,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -135,4 +137,21 @@ func TestQuorumOfYoungServers(t *testing.T) {
 	}
 	require.InDelta(t, time.Hour, busy.TTL, float64(time.Minute))
 	all.free(t)
+}
+
+// Who waits until servers have run for long enough does not ask them all the time, nor wake
+// others by giving back what it has got of them.
+func TestQuorumWaitersBesideYoungServers(t *testing.T) {
+	t.Parallel()
+	all := servers{newServer(t), newServer(t), newServer(t)}
+	var waiting sync.WaitGroup
+	for range 3 {
+		mu := rlock.NewQuorumLock("a", all.clients(t, rlock.Options{LeaseTime: time.Minute}))
+		waiting.Go(func() {
+			_, _, err := mu.TryLockFor(t.Context(), 2*time.Second)
+			assert.Error(t, err)
+		})
+	}
+	waiting.Wait()
+	require.Less(t, all[0].CommandCalls(t)["evalsha"], int64(200))
 }

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -292,6 +294,29 @@ func TestQuorumForceUnlock(t *testing.T) {
 		})
 		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost, name)
 	}
+}
+
+// Two of three servers have a share, and one of these is slow to say so: the lock is not shown
+// as free because a majority has answered.
+func TestQuorumInspectBesideASlowServer(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	slow := netfault.New(t, all[1].Addr())
+	clients := all.clients(t, rlock.Options{LeaseTime: quorumLease})
+	clients[1] = clientOn(t, all[1].Client(t, func(o *redis.Options) { o.Addr = slow.Addr() }), &rlock.Options{LeaseTime: quorumLease})
+	mu := rlock.NewQuorumLock("a", clients)
+	held, hold := all.lockAll(t, all.lock(t))
+	require.NoError(t, all[2].Client(t).FlushAll(t.Context()).Err())
+	slow.Delay(0, 60*time.Millisecond)
+	redistest.Eventually(t, "it is inspected", func() bool {
+		state, err := mu.Inspect(t.Context())
+		if !inTime(t, err) {
+			return false
+		}
+		require.Contains(t, state.Holds, hold.Owner())
+		return true
+	})
+	require.NoError(t, hold.Unlock(held))
 }
 
 // The caller's end does not wait for anybody, and leaves nothing behind.

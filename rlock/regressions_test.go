@@ -221,7 +221,8 @@ func TestRegressions(t *testing.T) {
 			keys = append(keys, fmt.Sprint("lock ", i))
 			held, hold := lock(t, t.Context(), holder.NewLock(keys[i]))
 			defer func() {
-				// A first attempt without an answer in time may have released it, as far as the holder knows.
+				// A first attempt without an answer in time may have released it, as far as the
+				// holder knows.
 				if err := hold.Unlock(held); err != nil {
 					require.ErrorIs(t, err, rlock.ErrLeaseLost)
 				}

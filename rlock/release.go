@@ -38,30 +38,41 @@ func (g *grant) release(ctx context.Context) (err error) {
 		return nil
 	}
 	before := g.takeLeft(false) // by the request of an earlier waiter, say
+	sent := false
+	defer func() {
+		if !sent { // a panic: see send
+			g.remains().sweep()
+			g.sweepPassed()
+		}
+	}()
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
+	sent = true
 	meanwhile := g.takeLeft(true)
 	g.clear(leftover{some: meanwhile.some, doubt: before.doubt || meanwhile.doubt || g.attempts.Doubt})
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
-		// It was lost. If an attempt to release was in doubt, that one may have released it.
-		err := &LostError{g.lock.name, g.owner, g.token, errGone}
-		g.sweepPassed()
-		if g.first.grant != nil { // somebody has held it
-			g.reportLost(err, g.current)
-		}
-		return err
+		return g.wasGone() // if an attempt to release was in doubt, that one may have released it
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
 		g.remains().sweep()
 		g.sweepPassed()
 		return a.Err
 	}
-	if refusal := a.Value.PublishErr; refusal != nil && g.lock.polling == nil {
-		c.warnings.publish.Do(func() {
-			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow it, see rlock doctor",
-				"lock", g.lock.name, "error", refusal)
-		})
+	if refusal := a.Value.PublishErr; refusal != nil {
+		c.warnUnannounced(g.lock, refusal)
 	}
 	return nil
+}
+
+// wasGone is the end of a grant that was lost before its release: it returns the loss, and reports it.
+func (g *grant) wasGone() error {
+	err := &LostError{g.lock.name, g.owner, g.token, errGone}
+	g.sweepPassed()
+	if g.first.grant != nil { // somebody has held it
+		g.reportLost(err, g.current)
+	} else {
+		g.reportUnseen()
+	}
+	return err
 }
 
 // retry is the policy of a request that is repeated for total, whether or not its caller waits.

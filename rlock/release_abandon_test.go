@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -96,6 +97,12 @@ func requirePrompt(t *testing.T, ctx context.Context, c *rlock.Client) {
 // settled waits until no more goroutines run than before.
 func settled(t *testing.T, before int) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			all := make([]byte, 1<<20)
+			t.Logf("%d before, and now:\n%s", before, all[:runtime.Stack(all, true)])
+		}
+	}()
 	redistest.Eventually(t, "the goroutines are gone", func() bool { return redistest.Goroutines() <= before })
 }
 

@@ -94,7 +94,7 @@ func (r remains) request(ctx context.Context) error {
 	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
 		return l.requestRelease(ctx, s, r.owner, r.ending)
 	}
-	if !l.gathers {
+	if !l.gathers.others {
 		_, err := attempt(ctx, l, l.bound(), nil, release, nil)
 		return err
 	}

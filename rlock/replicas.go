@@ -4,10 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/go-rlock/rlock/internal/kind"
 )
 
 // ErrNotReplicated: too few replicas have acknowledged the grant in time, and it
@@ -50,19 +46,21 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // the client of go-redis must be longer than timeout.
 //
 // Renewals, nested holds and Unlock do not ask: a renewal that only the master has
-// is a renewal. This makes a grant that a failover forgets unlikely, not
-// impossible, as another replica than those that answered may take over; n must be
-// all of them, or more than the Sentinels or the cluster may choose wrongly from.
+// is a renewal. This makes a grant that a failover forgets unlikely, not impossible.
+// Another replica than those that answered may take over; n must be all of them, or more
+// than the Sentinels or the cluster may choose wrongly from. And a replica that has had no
+// link to the master for two thirds of the lease or longer may take the lease for over.
 // What then remains is what [NewQuorumLock] is for.
 //
 // Only for [Client.NewLock]; below a grant for which fewer were asked, it is
 // [ErrInvalidOption].
 func WithReplicas(n int, timeout time.Duration) LockOption {
-	return func(l *Lock) {
-		l.replicas = replicas{n, timeout}
+	return func(o *lockOptions) error {
+		o.replicas = replicas{n, timeout}
 		if n < 1 || timeout < time.Millisecond {
-			l.refuse(fmt.Errorf("WithReplicas: %d within %v: at least one, and a millisecond", n, timeout))
+			return fmt.Errorf("WithReplicas: %d within %v: at least one, and a millisecond", n, timeout)
 		}
+		return nil
 	}
 }
 
@@ -73,50 +71,20 @@ type replicaShortage struct {
 	at  time.Time
 }
 
-// of returns the shortage as the error of a call for l that gives up; nil if l asks for no or fewer
-// replicas, or it was long ago.
-func (s replicaShortage) of(l *Lock, why error) error {
-	if s.err == nil || l.replicas.n < s.err.Want || time.Since(s.at) >= longestFailure {
+// of returns the shortage as the error of a call for the lock of that name that gives up. It is nil
+// if the lock asks for no or fewer replicas than too few, or the shortage was long ago.
+func (s replicaShortage) of(name string, asks int, why error) error {
+	if s.err == nil || asks < s.err.Want || time.Since(s.at) >= longestFailure {
 		return nil
 	}
 	if s.err.Err != nil {
 		why = fmt.Errorf("%w; last error: %w", why, s.err.Err)
 	}
-	return &NotReplicatedError{Name: l.name, Want: s.err.Want, Got: s.err.Got, Err: why}
-}
-
-// granted notes that l was granted: as many replicas as it asks for are there.
-func (s *replicaShortage) granted(l *Lock) {
-	if s.err != nil && l.replicas.n >= s.err.Want {
-		*s = replicaShortage{}
-	}
+	return &NotReplicatedError{Name: name, Want: s.err.Want, Got: s.err.Got, Err: why}
 }
 
 // replicas are those that must have a grant.
 type replicas struct {
 	n       int // 0: none
 	timeout time.Duration
-}
-
-// replicated adds what l.replicas asks for to its plain lock.
-func (l *Lock) replicated(p *kind.Plain) kind.Kind {
-	// An attempt may ask twice, if the server has to learn the script.
-	if most := min(l.lease/10, 500*time.Millisecond); l.replicas.timeout > most && l.err == nil {
-		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.replicas.timeout, most))
-	}
-	if most := readTimeout(l.client.server.RDB); most > 0 && l.replicas.timeout >= most && l.err == nil {
-		l.refuse(fmt.Errorf("WithReplicas: %v is too long for the ReadTimeout of the client, which is %v: go-redis would give the answer up", l.replicas.timeout, most))
-	}
-	return &kind.Replicated{Plain: p, Want: l.replicas.n, Timeout: l.replicas.timeout}
-}
-
-// readTimeout is how long a client waits for an answer; 0 if that is not bounded, or not known.
-func readTimeout(rdb redis.UniversalClient) time.Duration {
-	switch rdb := rdb.(type) {
-	case *redis.Client:
-		return max(rdb.Options().ReadTimeout, 0)
-	case *redis.ClusterClient:
-		return max(rdb.Options().ReadTimeout, 0)
-	}
-	return 0
 }

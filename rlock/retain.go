@@ -24,12 +24,14 @@ import (
 // the lock was not taken again by then. Redisson's clients cannot recall it: they wait for
 // up to d, and for the hold that is live at its end, and so does a client that loses the message.
 //
-// A lock that is kept is renewed like one that is held, but no context depends on it: its
-// loss is not reported, and the next Lock acquires it again. If the process dies, the lock
-// is free after its lease. Close releases it. On the server its hold count is 0, also while
-// somebody holds it again. A lock that was removed there (FLUSHALL, a failover that forgets
-// it) is noticed at the next renewal, as under a hold; until then the client goes on to
-// take it in memory. Each Lock has a fencing token of its own, if the lock has tokens.
+// A lock that is kept is renewed like one that is held, but no context depends on it: if it is
+// lost, the next Lock acquires it again. If the process dies, the lock is free after its
+// lease. Close releases it. On the server its hold count is 0, also while somebody holds it
+// again. A lock that was removed there (DEL, FLUSHALL, a failover that forgets it) is noticed
+// at the next renewal, as under a hold; until then the client goes on to take it in memory,
+// perhaps beside another holder. A hold that ends before that renewal is not told, so the loss
+// is then reported to the log, [Stats].Losses and [Trace].Lost, without a context that it ends.
+// Each Lock has a fencing token of its own, if the lock has tokens.
 //
 // The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold
 // was shorter than that takes. All users of a name in a client should agree on d. A call with
@@ -40,10 +42,11 @@ import (
 // [WithoutHandoff]. After d it may still be passed on until the budget of [WithHandoff] is
 // used up.
 func WithRetention(d time.Duration) LockOption {
-	return func(l *Lock) {
-		if l.retention = d; d < 0 {
-			l.refuse(fmt.Errorf("WithRetention: %v is negative", d))
+	return func(o *lockOptions) error {
+		if o.retention = d; d < 0 {
+			return fmt.Errorf("WithRetention: %v is negative", d)
 		}
+		return nil
 	}
 }
 
@@ -90,14 +93,19 @@ func (k *kept) allows(g *grant) bool {
 
 // keepOrRelease keeps or releases a grant whose last hold was unlocked and that handOff did not
 // take.
-func (g *grant) keepOrRelease(ctx context.Context) error {
+func (g *grant) keepOrRelease(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
-	if g.keepOnServer(ctx) && g.handOff() {
-		g.countReleased(ctx, g.current, nil)
-		return nil
-	}
-	return g.release(ctx)
+	kept := false
+	defer func() {
+		if kept {
+			g.countReleased(ctx, g.current, nil)
+		} else { // also after a panic: see send
+			err = g.release(ctx)
+		}
+	}()
+	kept = g.keepOnServer(ctx) && g.handOff()
+	return nil
 }
 
 // keepOnServer asks the server whether the lock may be kept.
@@ -174,6 +182,20 @@ func (k *kept) stop() *grant {
 	return g
 }
 
+var errGoneKept = fmt.Errorf("%w while it was kept: holds since the renewal before may have run beside another holder's", errGone)
+
+// reportUnseen reports that a grant that was parked is gone, if a hold has ended since the server
+// was last known to have the lock. Whoever had that hold was not told.
+func (g *grant) reportUnseen() {
+	confirmed, used := g.entry.Until().Add(-g.lock.lease), false // or a little earlier
+	g.lock.withQueue(func(q *queue) {
+		used = q.kept != nil && q.kept.owner == g.owner && q.kept.since.After(confirmed)
+	})
+	if used {
+		g.reportLost(&LostError{g.lock.name, g.owner, g.token, errGoneKept}, 0)
+	}
+}
+
 // expire is the end of the time for which a lock is kept.
 func (l *Lock) expire(k *kept) {
 	if l.client.begin() != nil { // Close gives it back
@@ -205,22 +227,24 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	return nil, k.stop()
 }
 
-// retake takes the lock if it is parked.
-func (l *Lock) retake(ctx context.Context) (context.Context, *Hold) {
+var errKeptOtherwise = errors.New("this client keeps it for calls with other options than this one, and releases it now: try again")
+
+// retake takes the lock if it is parked. If l cannot use it as it is, it is given back.
+func (l *Lock) retake(ctx context.Context) (_ context.Context, _ *Hold, givenBack bool) {
 	var mine, other *grant
 	l.withQueue(func(q *queue) { mine, other = q.takeParked(l) })
 	if other != nil {
 		other.pass()
 	}
 	if mine == nil {
-		return ctx, nil
+		return ctx, nil, other != nil
 	}
 	held, hold, err := mine.start(ctx, l)
 	if err != nil { // it was lost meanwhile
 		mine.abandon(true)
-		return ctx, nil
+		return ctx, nil, false
 	}
-	return held, hold
+	return held, hold, false
 }
 
 // end stops the timer and the subscription. queues.mu is held.

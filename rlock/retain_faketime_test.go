@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -107,18 +108,32 @@ func TestFakeTimeRecallMayBeMissed(t *testing.T) {
 	})
 }
 
-// A lock is lost while nobody holds it: nobody is told, and the next Lock acquires it.
+// A lock is removed while nobody holds it, and the next Lock acquires it. If it was used since the
+// renewal before, that may have been beside another holder: so the loss is reported then.
 func TestFakeTimeRetainedLockIsLost(t *testing.T) {
+	t.Run("used", func(t *testing.T) { loseParked(t, time.Hour, 0, 1) })
+	t.Run("not used", func(t *testing.T) { loseParked(t, time.Hour, 11*time.Second, 0) })
+	t.Run("used, and kept no longer", func(t *testing.T) { loseParked(t, 2*time.Second, 0, 1) })
+}
+
+// loseParked has a lock removed that was not used for some time, which is told so many times.
+func loseParked(t *testing.T, retention, unused time.Duration, told int) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		lost := 0
-		c := f.client(t, &rlock.Options{Trace: rlock.Trace{Lost: func(rlock.Loss) { lost++ }}})
-		mu := c.NewLock("a", rlock.WithRetention(time.Hour))
+		c := f.client(t, &rlock.Options{Trace: rlock.Trace{Lost: func(l rlock.Loss) {
+			lost++
+			assert.ErrorContains(t, l.Err, "while it was kept")
+			assert.Equal(t, rlock.LossGone, l.Cause)
+			assert.Zero(t, l.Held)
+		}}})
+		mu := c.NewLock("a", rlock.WithRetention(retention))
 		keep(t, f, mu)
+		time.Sleep(unused)
 		f.FlushAll()
 		time.Sleep(11 * time.Second) // a renewal
 		synctest.Wait()
-		require.Zero(t, lost)
+		require.Equal(t, told, lost)
 		asked := len(f.asked())
 		held, hold := lock(t, t.Context(), mu)
 		require.Greater(t, len(f.asked()), asked)
@@ -181,5 +196,26 @@ func TestFakeTimeRetainedDeaf(t *testing.T) {
 			require.NoError(t, hold.Unlock(held))
 			require.False(t, f.Exists("a"))
 		}
+	})
+}
+
+// Another call of the client cannot use the lock as it is kept. It is told that the lock is being
+// given back, not to use a context that nobody has.
+func TestFakeTimeKeptForOthers(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		keep(t, f, c.NewLock("a", rlock.WithRetention(time.Hour)))
+		other := c.NewLock("a")
+		_, _, err := other.TryLock(t.Context())
+		var refusal *rlock.NotAcquiredError
+		require.ErrorAs(t, err, &refusal)
+		require.False(t, refusal.Local)
+		require.ErrorContains(t, err, "this client keeps it for calls with other options")
+		require.NotContains(t, err.Error(), "use the context")
+		synctest.Wait()
+		held, hold, err := other.TryLock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
 	})
 }

@@ -32,17 +32,14 @@ func (c *heldContext) Err() error {
 	return c.Context.Err()
 }
 
-// holdIn returns the hold of l that ctx is under, nil if there is none. A hold counts as long
-// as any hold under the same first one is live; those of other readers that share the grant
-// do not count.
+// holdIn returns the innermost hold of l that ctx is under, nil if there is none. A hold counts
+// as long as any hold under the same first one is live; those of other readers that share the
+// grant do not count. There may be another one around it: of a joined hold the holder's, say.
 func holdIn(ctx context.Context, l *Lock) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
 	for ; h != nil; h = h.outer {
 		g := h.grant
-		if g.lock.client == l.client && g.lock.key == l.key {
-			if !h.lasts() {
-				return nil
-			}
+		if g.lock.client == l.client && g.lock.key == l.key && h.lasts() {
 			return h
 		}
 	}

@@ -60,11 +60,23 @@ type answer[T any] struct {
 
 // send repeats a request until it is answered, cannot succeed, ctx is over or the policy
 // ends it. late, if set, gets what an attempt returned after its caller had left;
-// request.ErrUnread says that there was an answer that nobody has read.
+// request.ErrUnread says that there was an answer that nobody has read. A hook of the client that
+// panics, or ends the goroutine, makes the caller leave: whoever sends has to clean up by defer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify = classify
+	gathers := l.gathers.others
+	if p.Leaves { // as what acquires does
+		gathers = l.gathers.acquires
+	}
+	returned := false
+	defer func() {
+		if !returned && late != nil {
+			var none T
+			late(none, request.ErrNoAnswer)
+		}
+	}()
 	r := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, err error) {
-		if l.gathers {
+		if gathers {
 			o.Key = l.slot
 			if late != nil {
 				o.Late = func(err error) {
@@ -83,10 +95,13 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 		}
 		return value, err
 	}, late)
+	returned = true
 	a := answer[T]{Answer: r}
 	switch r.End {
 	case request.Done:
-		a.Err = l.translate(r.Err)
+		if r.Err != nil {
+			a.Err = l.translate(r.Err)
+		}
 	case request.Left:
 		a.cut = r.Err == nil && ctx.Err() != nil
 		a.Err = l.givenUp(ctx, r.Err)
@@ -104,7 +119,7 @@ func (l *Lock) failed(err error) error {
 	case errors.Is(err, kind.ErrSameServer):
 		return &lockError{l.name, ErrInvalidOption, err}
 	}
-	return &lockError{l.name, ErrUnavailable, advise(err)}
+	return &lockError{l.name, ErrUnavailable, l.advise(err)}
 }
 
 // unanswered makes the client of a cluster look for the masters anew if err says that a
@@ -136,7 +151,7 @@ func (l *Lock) givenUp(ctx context.Context, trouble error) error {
 	case trouble == nil:
 		return &lockError{l.name, ErrUnavailable, fmt.Errorf("no answer: %w", ended(ctx))}
 	}
-	return &lockError{l.name, ErrUnavailable, fmt.Errorf("%w; last error: %w", ended(ctx), advise(trouble))}
+	return &lockError{l.name, ErrUnavailable, fmt.Errorf("%w; last error: %w", ended(ctx), l.advise(trouble))}
 }
 
 // ownershipEnded reports whether ctx is over because a lock that it owned was unlocked or
@@ -147,22 +162,23 @@ func ownershipEnded(ctx context.Context) bool {
 }
 
 // advise adds to a refusal what an operator can do about it.
-func advise(err error) error {
+func (l *Lock) advise(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return err
 	}
+	_, cluster := l.client.server.RDB.(*redis.ClusterClient)
 	var advice string
 	switch {
 	case request.LacksRights(reply):
-		advice = "the ACL user needs the lock's keys, that of its queue among them, its channels, and the commands EVALSHA, EVAL, PUBLISH, SUBSCRIBE and those of the scripts: see rlock doctor"
+		advice = "the ACL user needs the lock's keys, that of its queue among them, its channels, and the commands EVALSHA, EVAL, PUBLISH, SUBSCRIBE and those of the scripts, in a cluster ASKING as well: see rlock doctor"
 	case request.HasCode(reply, "NOAUTH", "WRONGPASS"):
 		advice = "check user name and password"
 	case request.HasCode(reply, "OOM"):
 		advice = "the server has reached maxmemory and may not evict: it can release and renew locks, but not grant them"
 	case request.HasCode(reply, "READONLY"):
 		advice = "this server is a replica: connect to the master"
-	case request.HasCode(reply, "MOVED", "ASK"):
+	case request.HasCode(reply, "MOVED", "ASK") && !cluster:
 		advice = "this server is a node of a cluster, and the client does not know: connect to the cluster, rlock with --cluster"
 	case request.HasCode(reply, "CROSSSLOT"):
 		advice = "the keys of this lock are in different cluster slots: rename it"
@@ -187,7 +203,7 @@ func describe(c *lua.ConflictError) string {
 
 // translate turns the error of an answer into one of this package.
 func (l *Lock) translate(err error) error {
-	if err == nil || errors.Is(err, lua.ErrNotOwner) {
+	if errors.Is(err, lua.ErrNotOwner) {
 		return err
 	}
 	if short, ok := errors.AsType[*kind.NotReplicated](err); ok {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
@@ -88,6 +89,12 @@ func (serverError) RedisError()     {}
 
 // Servers of all versions tell of a missing right in a script, each in its own words.
 func TestAdviceForMissingRights(t *testing.T) {
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { require.NoError(t, single.Close()) }()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer func() { require.NoError(t, cluster.Close()) }()
+	of := func(rdb redis.UniversalClient) *Lock { return &Lock{client: &Client{server: kind.Server{RDB: rdb}}} }
+	l := of(single)
 	for _, text := range []string{
 		"NOPERM this user has no permissions to run the 'evalsha' command",
 		"ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:53.",
@@ -95,8 +102,10 @@ func TestAdviceForMissingRights(t *testing.T) {
 		"@user_script: 108: The user executing the script can't access at least one of the keys mentioned in the command arguments",
 		"ERR ACL failure in script: User u has no permissions to run the 'hmget' command script: a4ca2a55, on @user_script:53.",
 	} {
-		require.ErrorContains(t, advise(serverError(text)), "that of its queue among them", text)
+		require.ErrorContains(t, l.advise(serverError(text)), "that of its queue among them", text)
 	}
-	require.ErrorContains(t, advise(serverError("MOVED 15495 127.0.0.1:7804")), "rlock with --cluster")
-	require.NotContains(t, advise(serverError("ERR something else")).Error(), "ACL")
+	moved := serverError("MOVED 15495 127.0.0.1:7804")
+	require.ErrorContains(t, l.advise(moved), "rlock with --cluster")
+	require.Equal(t, moved, of(cluster).advise(moved), "it does know")
+	require.NotContains(t, l.advise(serverError("ERR something else")).Error(), "ACL")
 }

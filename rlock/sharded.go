@@ -1,25 +1,16 @@
 package rlock
 
-import (
-	"fmt"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/go-rlock/rlock/internal/kind"
-)
-
 // ShardedPubSub says by which channels the clients of a Redis Cluster tell each
 // other that a lock is free. Those of PUBLISH reach every node, and so every
 // waiter, for the price of a message to every node; those of SPUBLISH stay on the
 // node of the lock. A client that listens to one does not hear the other.
 //
 // If clients differ, locks still exclude each other, but a client that does not hear of a
-// release, or that it was granted the lock, notices it only when it asks, every 5 s. To
-// change the setting of many processes, set ShardedBoth everywhere first, which hears and
-// tells all, and then the new one. Use ShardedBoth also beside Redisson clients that have
-// another setting. Redisson's own setting,
-// shardedSubscriptionMode, has the values and the rule of Auto, On and Off; it
-// asks the first node that it reaches, once, when it starts.
+// release, or that it was granted the lock, notices it only when it asks, at least every 5.5 s.
+// To change the setting of many processes, set ShardedBoth everywhere first, which hears and
+// tells all, and then the new one. Use ShardedBoth also beside Redisson clients that have another setting.
+// Redisson's own setting, shardedSubscriptionMode, has the values and the rule of Auto, On and
+// Off; it asks the first node that it reaches, once, when it starts.
 type ShardedPubSub int
 
 const (
@@ -36,15 +27,3 @@ const (
 	// and heard twice by clients that do the same.
 	ShardedBoth
 )
-
-// channels returns what finds the channels of a client.
-func (mode ShardedPubSub) channels(c *Client) (*kind.Channels, error) {
-	_, cluster := c.server.RDB.(*redis.ClusterClient)
-	switch {
-	case mode < ShardedAuto || mode > ShardedBoth:
-		return nil, fmt.Errorf("%w: Options.ShardedPubSub: there is no %d", ErrInvalidOption, mode)
-	case !cluster && (mode == ShardedOn || mode == ShardedBoth):
-		return nil, fmt.Errorf("%w: Options.ShardedPubSub: sharded channels are those of a cluster: use a ClusterClient", ErrInvalidOption)
-	}
-	return kind.NewChannels(c.server.RDB, c.id, c.background, kind.Sharding(mode)), nil // the same values
-}

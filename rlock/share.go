@@ -93,11 +93,10 @@ func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Cont
 
 // lead makes an attempt, and tells the followers its outcome.
 func (l *Lock) lead(ctx, wait context.Context, p request.Policy, call *sharedCall) (held context.Context, hold *Hold, err error) {
-	defer func() {
-		call.left = wait.Err() != nil
-		l.queues.finishCall(call, hold, err)
-	}()
-	return l.try(ctx, wait, p)
+	defer func() { l.queues.finishCall(call, hold, err) }() // also after a panic
+	held, hold, err = l.try(ctx, wait, p)
+	call.left = wait.Err() != nil
+	return held, hold, err
 }
 
 // shareGrant lets a reader into the grant of another reader of this client, in memory and without a

@@ -33,8 +33,8 @@ type KindStats struct {
 func (k *KindStats) Acquired() int64 { return k.Calls[OutcomeAcquired] + k.Calls[OutcomeHandedOff] }
 
 // Wakeups says by what waiting calls were woken, other than by goroutines of their own
-// client. Where locks are held for short, most of them should be messages. In a wait of
-// long, the first in the queue of a client asks every five seconds, by a timer.
+// client. Where locks are held for short, most of them should be messages. In a long wait,
+// the first in the queue of a client asks after 1, 2 and 4 s, and then every 5 s, by a timer.
 type Wakeups struct {
 	Message   int64 // from whoever released the lock
 	TTL       int64 // a timer: the holder's lease should be over, or nothing was heard for too long
@@ -129,49 +129,6 @@ func (c *counters) woken(by Wakeups) {
 			c.wakeups[i].Add(n)
 		}
 	}
-}
-
-// Stats returns what the client has counted so far. It takes no lock, and may be called
-// at any time and by any number of goroutines. What is counted meanwhile may be in one
-// of its numbers and not in another; when nothing is under way they agree.
-//
-// One line publishes it with package expvar:
-//
-//	expvar.Publish("rlock", expvar.Func(func() any { return client.Stats() }))
-func (c *Client) Stats() Stats {
-	s := Stats{Losses: make(map[LossCause]int64)}
-	for i := range c.queues.shards {
-		c.queues.shards[i].counters.addTo(&s)
-	}
-	c.joins.counters.addTo(&s) // losses
-	for n := range kinds {
-		if sum := c.kindStats(n); sum != nil {
-			s.Kinds = append(s.Kinds, *sum)
-		}
-	}
-	return s
-}
-
-// kindStats sums up what was counted of one kind, nil if that is nothing. Ends are read
-// before beginnings, so that none is missing that belongs to an end.
-func (c *Client) kindStats(number kindNumber) *KindStats {
-	s := &KindStats{Kind: number.name(), Calls: make(map[Outcome]int64)}
-	var started, ended int64
-	for i := range c.queues.shards {
-		n := &c.queues.shards[i].counters.kinds[number]
-		s.Released += n.released.Load()
-		s.Lost += n.lost.Load()
-		for o := range outcomes {
-			s.Calls[o.name()] += n.calls[o].Load()
-			ended += n.calls[o].Load()
-		}
-		started += n.started.Load()
-	}
-	if started == 0 {
-		return nil
-	}
-	s.Held, s.Waiting = max(s.Acquired()-s.Released-s.Lost, 0), max(started-ended, 0)
-	return s
 }
 
 // addTo adds what is not counted for each kind.

@@ -45,11 +45,11 @@ func (t ticketed) prepare(w *waiter) lua.Ticket {
 // listen also joins the unlock channel of Redisson's clients while one of them holds the
 // lock: its release knows nothing of tickets.
 func (ticketed) listen(w *waiter, holder string) {
-	l, q := w.lock, w.queue
+	l, q, foreign := w.lock, w.queue, holder != "" && !ours(holder)
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
 	w.subscribe()
-	switch foreign := holder != "" && !ours(holder); {
+	switch {
 	case foreign && q.unlocks == nil:
 		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
 		w.again = w.again || q.unlocks.Live() // an announcement before this moment was missed
@@ -62,11 +62,6 @@ func (ticketed) listen(w *waiter, holder string) {
 const (
 	deafPause = time.Second // between the requests of a waiter that is subscribed but has no ticket
 
-	// keepAlive is how often the first waiter of a client asks although nothing has
-	// happened. The request keeps the queue on the server alive, restores what the server
-	// has forgotten, and finds a holder that was granted the lock and died: so it is
-	// shorter than the longest claim.
-	keepAlive    = 5 * time.Second
 	longestClaim = 6 * time.Second
 
 	// firstPause is how often the first in the server's queue asks while it cannot hear.
@@ -97,7 +92,7 @@ func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Durat
 	if !w.place.First && ttl >= 0 {
 		d += straggle + rand.N(straggle*2)
 	}
-	return min(d, keepAlive+rand.N(keepAlive/10))
+	return min(d, w.unprompted())
 }
 
 // granted returns the grant that a message has brought, if it can be trusted. Otherwise
@@ -136,28 +131,6 @@ func (g *grant) accept(m lua.Message) {
 	if g.lock.fenced {
 		g.token, g.run.spare = m.Token, m.Spare
 	}
-}
-
-// moment is a point in time on two clocks: a request that was sent at here, on the local
-// clock, was executed at there, in microseconds of the server's clock. So there is not
-// earlier than here.
-type moment struct {
-	here  time.Time
-	there int64
-}
-
-// longestReckoning is how much later than a moment a time may be that is derived from it.
-const longestReckoning = 30 * time.Second
-
-// before returns a time on the local clock that is not after the server's time t, and
-// whether there is one. The clocks may run at different rates, within what a lease allows
-// for. That the server's clock does not jump ahead is assumed, as it is for a lease.
-func (m moment) before(t int64) (time.Time, bool) {
-	passed := time.Duration(t-m.there) * time.Microsecond
-	if m.here.IsZero() || passed < 0 || passed > longestReckoning {
-		return time.Time{}, false
-	}
-	return m.here.Add(max(passed-passed/100-2*time.Millisecond, 0)), true
 }
 
 // ours reports whether an owner belongs to this library and does not poll, so that its

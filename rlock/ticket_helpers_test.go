@@ -14,11 +14,23 @@ import (
 )
 
 // longestClaim is how long the lock is kept at most for whoever was granted it and does
-// not say so; keepAlive how often the first waiter of a client asks.
+// not say so. The first waiter of a client asks after keepAlive of its own accord, after
+// minKeepAlive if few wait, and not for long yet, and each time up to a tenth of that later.
 const (
 	longestClaim = 6 * time.Second
 	keepAlive    = 5 * time.Second
+	minKeepAlive = 900 * time.Millisecond
+
+	asksPerSecond = 20 // of all that wait, until each asks after keepAlive
 )
+
+// askedIn is how often a waiter asks of its own accord in a wait, at most, if few others wait.
+func askedIn(wait time.Duration) (n int) {
+	for at := minKeepAlive; at <= wait; n++ {
+		at += min(max(at, minKeepAlive), keepAlive)
+	}
+	return n
+}
 
 // ticket is what an owner has left in the queue on the server.
 type ticket struct {

@@ -2,13 +2,7 @@ package rlock
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"sync"
 	"time"
-
-	"github.com/go-rlock/rlock/internal/report"
 )
 
 // Trace has functions that a client calls when something happens to its locks: for spans,
@@ -101,7 +95,7 @@ type Loss struct {
 	Lock  string
 	Kind  Kind
 	Cause LossCause
-	Held  time.Duration
+	Held  time.Duration // 0 for a lock that was kept: see [WithRetention]
 	Err   *LostError
 }
 
@@ -115,62 +109,4 @@ type Release struct {
 	Held    time.Duration
 
 	HandedOff bool // its acquisition was [OutcomeHandedOff]
-}
-
-// observe calls a function of the trace.
-func (c *Client) observe(call func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			c.log.Error("rlock: trace function panicked", "panic", fmt.Sprint(v))
-		}
-	}()
-	call()
-}
-
-// report has a function of the trace called for somebody on whom other locks depend.
-func (c *Client) report(call func()) {
-	c.reports.Do(func() { c.observe(call) })
-}
-
-// dropped says how much the user was not told.
-func (c *Client) dropped(n int) {
-	c.opts.Logger.Warn("rlock: what there was to report was too much for Logger and Trace, or they took too long", "dropped", n)
-}
-
-// LogValue is the lock, in the log lines of the watchdog.
-func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
-
-func (c *Client) reportLost(err *LostError) {
-	attrs := []any{"lock", err.Name, "owner", err.Owner, "error", err.Err}
-	if err.Token != 0 {
-		attrs = append(attrs, "token", err.Token)
-	}
-	if errors.Is(err.Err, ErrClosed) {
-		c.log.Warn("rlock: the client was closed before the lock was unlocked; its lease is not renewed any more", attrs...)
-	} else {
-		c.log.Warn("rlock: lease lost", attrs...)
-	}
-}
-
-// telling is how a client tells others of itself.
-type telling struct {
-	log     *slog.Logger // writes through reports
-	reports report.Queue
-	records records // on the server
-	warnings
-}
-
-// warnings are given once.
-type warnings struct {
-	publish sync.Once // a refused PUBLISH
-	holder  sync.Once // a client that waits for itself
-}
-
-// warnOwnHolder says that a call waits for longer than a lease because its own client
-// holds the lock.
-func (c *Client) warnOwnHolder(l *Lock, mine *grant) {
-	c.warnings.holder.Do(func() {
-		c.log.Warn("rlock: a call has waited for longer than a lease for a lock that its own client holds; if it is made by the holder, it waits for itself: under a lock, use the context that Lock returned or Do passed on",
-			"lock", l.name, "owner", mine.owner)
-	})
 }

@@ -47,9 +47,8 @@ func (turns) untilAsk(w *waiter, now time.Time) time.Duration { return w.askAt.S
 func (turns) inherits() bool { return true }
 
 // passes always allows the first hand-off, however long the holder took, unless the budget is
-// zero. Further ones are
-// allowed as long as neither their number nor the time since the run began exceeds the
-// budget.
+// zero. Further ones are allowed as long as neither their number nor the time since the run
+// began exceeds the budget.
 func (turns) passes(g *grant, now time.Time) bool {
 	budget := g.lock.handoff
 	return g.run.count < budget.most && (g.run.count == 0 || now.Sub(g.run.began) < budget.longest)

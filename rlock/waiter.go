@@ -179,7 +179,6 @@ func (w *waiter) leave() {
 	wasFirst := q.waiters.first == w
 	q.waiters.remove(w)
 	if next := q.waiters.first; next == nil {
-		q.forget()
 		qs.tidy(q)
 	} else {
 		if left != nil && next.takeOver(left, w) {

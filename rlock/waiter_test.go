@@ -27,11 +27,11 @@ func TestFakeTimeNextInheritsTheTicket(t *testing.T) {
 		waiters := f.row(t, mu, rival)
 		before, asked := tickets(t, f.rdb, "a"), len(f.asked())
 		require.Len(t, before, 2)
-		time.Sleep(time.Second)
+		time.Sleep(minKeepAlive / 3)
 		leave()
 		<-first.done
 		require.ErrorIs(t, first.err, rlock.ErrNotAcquired)
-		time.Sleep(time.Second)
+		time.Sleep(minKeepAlive / 3)
 		synctest.Wait()
 		require.Equal(t, before, tickets(t, f.rdb, "a"))
 		require.Empty(t, f.scripts("release"))

@@ -228,9 +228,8 @@ func TestShortFaultIsNoLoss(t *testing.T) {
 	}
 }
 
-// What was sent to a server that hangs is executed later, although the client
-// has given up and closed the connection.
-// The log names a lock that is not renewed, and says when it is again.
+// What was sent to a server that hangs is executed later, although the client has given up and
+// closed the connection. The log names a lock that is not renewed, and says when it is again.
 func TestLogOfAShortFault(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		var log bytes.Buffer

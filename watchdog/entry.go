@@ -130,11 +130,11 @@ func (e *Entry[K]) Asks() time.Duration {
 	return e.asks()
 }
 
-// Pass ends the entry like [Entry.Stop], and returns one for another holder of the
-// same lease: with its window, and renewed when this one would have been. It
-// reports false, and changes nothing, if the entry has ended, if less than left
-// remains of the window at now, if it does not ask for renew (see [Entry.Asks]), or while
-// a renewal is under way, whose outcome would reach nobody. The caller has just read now, and whoever takes the successor calls
+// Pass ends the entry like [Entry.Stop], and returns one for another holder of the same lease:
+// with its window, and renewed when this one would have been. It reports false, and changes
+// nothing, if the entry has ended, if less than left remains of the window at now, if it does
+// not ask for renew (see [Entry.Asks]), or while a renewal is under way, whose outcome would
+// reach nobody. The caller has just read now, and whoever takes the successor calls
 // [Entry.Check].
 func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (successor *Entry[K], ok bool) {
 	s := e.scheduler

@@ -60,10 +60,10 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithLockNames has spans and the histograms of waits and holds carry `rlock.name`: what of returns for the
-// name of a lock, unless that is "". It should return few different texts, such as
-// "invoice" for "invoice:42". What it panics with goes to the error handler of OpenTelemetry,
-// once, and such a lock has no name.
+// WithLockNames has spans and the histograms of waits and holds carry `rlock.name`: what of
+// returns for the name of a lock, unless that is "". It should return few different texts, such
+// as "invoice" for "invoice:42". What it panics with goes to the error handler of
+// OpenTelemetry, once, and such a lock has no name.
 func WithLockNames(of func(lock string) string) Option {
 	return func(t *Telemetry) { t.nameOf = of }
 }

@@ -27,7 +27,7 @@ type beside struct {
 	spans   *tracetest.SpanRecorder
 	tracer  trace.Tracer
 	client  *rlock.Client
-	general atomic.Int64 // commands and pipelines that a hook of a cluster client has seen
+	general atomic.Int64 // scripts that a hook of a cluster client has seen
 	read    int          // spans
 }
 
@@ -62,21 +62,30 @@ func newBeside(t *testing.T, cluster bool, opts ...redisotel.TracingOption) *bes
 	return b
 }
 
-// counter is a hook that counts what is sent.
+// counter is a hook that counts scripts. The client also asks, in the background, whether the
+// cluster has sharded channels: that may come at any time.
 type counter struct{ n *atomic.Int64 }
+
+func (c counter) count(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			c.n.Add(1)
+		}
+	}
+}
 
 func (c counter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.n.Add(1)
+		c.count(cmd)
 		return next(ctx, cmd)
 	}
 }
 
 func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.n.Add(1)
+		c.count(cmds...)
 		return next(ctx, cmds)
 	}
 }
@@ -129,9 +138,8 @@ func TestRedisotel(t *testing.T) {
 			require.GreaterOrEqual(t, refused, 2, "to lock, and to unlock")
 
 			// The requests of one call are in its trace.
-			general := b.general.Load()
 			root := b.pair(t, "a")
-			require.Equal(t, general, b.general.Load(), "a hook of the cluster client does not see them")
+			require.Zero(t, b.general.Load(), "a hook of the cluster client does not see them")
 			own := make(map[string]int)
 			spans, parents := b.scripts(), b.parents()
 			for _, s := range spans {

@@ -3,6 +3,7 @@ package janitor
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -309,5 +310,26 @@ func TestFakeTimeTooManyOwners(t *testing.T) {
 		h.Janitor.mu.Unlock()
 		h.open.Wait()
 		require.Len(t, h.sent, maxJobs)
+	})
+}
+
+// A hook of the application ends the goroutine of an attempt. That counts as no answer.
+func TestFakeTimeHookEndsAnAttempt(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		h := newHost()
+		left := h.left("a")
+		release, ended := left.Release, false
+		left.Release = func(ctx context.Context) error {
+			if !ended {
+				ended = true
+				runtime.Goexit()
+			}
+			return release(ctx)
+		}
+		h.Sweep(left, time.Now().Add(time.Hour))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, h.sent["a"], 1)
+		h.open.Wait()
 	})
 }

@@ -29,8 +29,9 @@ type Kind interface {
 	// and have one queue.
 	Key() string
 	// Gathers reports whether requests may be sent by a [request.Call], together with those
-	// of other locks: none is slower than a script on one server.
-	Gathers() bool
+	// of other locks: those to acquire, or all others. None is slower than a script on one
+	// server then.
+	Gathers(acquire bool) bool
 	// Acquire takes the lock for owner, or says why it is refused. Its scripts are sent by r,
 	// as are those of the next two methods. A kind with several servers, or with a command
 	// behind each script, sends them itself.
@@ -119,10 +120,11 @@ type Server struct {
 	Sweep      func(k Kind, owner string, lease time.Duration, late bool) // releases what an owner may have left, in the background; late: and again later, as the request may not have arrived yet
 	Sleep      func(ctx context.Context, d time.Duration) (ok bool)       // ends with ctx, or when the client closes
 
-	waits    waits
-	asked    atomic.Int64 // requests of quorum locks under way
-	overdue  atomic.Int64 // those of them that a poll of the servers has not waited for
-	answered atomic.Int64 // the newest answer to one, or when the first of those under way was made; in nanoseconds since 1970
+	waits     waits
+	redirects redirects
+	asked     atomic.Int64 // requests of quorum locks under way
+	overdue   atomic.Int64 // those of them that a poll of the servers has not waited for
+	answered  atomic.Int64 // the newest answer to one, or when the first of those under way was made; in nanoseconds since 1970
 }
 
 // MaxAttempt bounds a single attempt, whatever the time-outs of the client underneath.

@@ -54,16 +54,17 @@ func (p *Plain) Key() string { return p.grant.Key }
 
 // Joint reports whether the script that takes several locks may take this one. That script
 // looks at no queue, and has the keys of all locks in it.
-func (p *Plain) Joint() bool { return p.Gathers() && !p.fair }
+func (p *Plain) Joint() bool { return p.Gathers(true) && !p.fair }
 
 // Gathers is false without a queue: there may be a proxy that spreads keys.
-func (p *Plain) Gathers() bool { return p.grant.Queue != "" }
+func (p *Plain) Gathers(bool) bool { return p.grant.Queue != "" }
 
 // Acquire takes a free lock. An owner without a ticket takes a plain one even if others wait.
 // Otherwise the queue decides, and a refusal leaves the ticket.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if o.Ticket.Claim == 0 && !p.fair {
-		// Of also makes the client ask a cluster whether it has sharded channels: the release needs to know.
+		// Of also makes the client ask a cluster whether it has sharded channels: the release
+		// needs to know.
 		reply, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
 		return answer(reply), err
 	}

@@ -37,7 +37,7 @@ func TestPlainNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.want, tt.lock.Of("me:1"))
-			require.Equal(t, tt.gathers, tt.lock.Gathers(), "a proxy may spread keys")
+			require.Equal(t, tt.gathers, tt.lock.Gathers(true), "a proxy may spread keys")
 			require.Equal(t, tt.joint, tt.lock.Joint(), "that script looks at no queue")
 		})
 	}

@@ -88,7 +88,7 @@ func minority[T any](o request.Outcome, votes []vote[T]) error {
 func (q *Quorum) Key() string { return q.id }
 
 // Gathers is false: each server is asked by itself.
-func (q *Quorum) Gathers() bool { return false }
+func (q *Quorum) Gathers(bool) bool { return false }
 
 func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease time.Duration, n Count) error {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
@@ -160,8 +160,8 @@ func (q *Quorum) Force(ctx context.Context) (bool, error) {
 
 // Inspect shows the grant that a majority knows of, if there is one.
 func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
-	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, answeredBy, answeredBy, nil)
-	if done, _ := outcomes(votes); done < q.majority() {
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, q.seen, q.seen, nil)
+	if !q.seen(votes) {
 		return lua.State{}, minority(request.Unknown, votes)
 	}
 	all := lua.State{Holds: make(map[string]int64), Waiters: -1}
@@ -181,6 +181,20 @@ func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
 		all.TTL = ttls[len(ttls)-q.majority()]
 	}
 	return all, nil
+}
+
+// seen reports whether a majority has answered, and no further answer can tell of a grant that these
+// do not show.
+func (q *Quorum) seen(votes []vote[lua.State]) bool {
+	shares, most := make(map[string]int), 0
+	for _, v := range votes {
+		for owner := range v.value.Holds {
+			shares[owner]++
+			most = max(most, shares[owner])
+		}
+	}
+	done, _ := outcomes(votes)
+	return done >= q.majority() && (most >= q.majority() || most+len(votes)-done < q.majority())
 }
 
 // Subscribe hears the releases on all servers.

@@ -50,7 +50,7 @@ func (rw *ReadWrite) of(owner string) lua.RW {
 // and the server tells of the conflict.
 func (rw *ReadWrite) Key() string { return notPlain + "rw:" + rw.grant.Key }
 
-func (rw *ReadWrite) Gathers() bool { return true }
+func (rw *ReadWrite) Gathers(bool) bool { return true }
 
 func (rw *ReadWrite) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if rw.shared {

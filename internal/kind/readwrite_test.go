@@ -65,7 +65,7 @@ func TestFakeTimeSidesOfOneGrant(t *testing.T) {
 		var asked [2][][]any
 		for i, shared := range []bool{false, true} {
 			p := NewReadWrite(f.Server, "a{lock}", false, shared)
-			require.True(t, p.Gathers())
+			require.True(t, p.Gathers(true))
 			require.NoError(t, p.SetCount(t.Context(), f.Scripts, "me:1", time.Minute, Count{Exclusive: 3, Shared: 2}))
 			_, err := p.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
 			require.NoError(t, err)

@@ -32,14 +32,14 @@ type Replicated struct {
 	Timeout time.Duration
 }
 
-// Gathers is false: the replicas' answer is waited for.
-func (p *Replicated) Gathers() bool { return false }
+// Gathers is false for requests to acquire: they wait for the replicas' answer.
+func (p *Replicated) Gathers(acquire bool) bool { return !acquire && p.Plain.Gathers(acquire) }
 
 // Acquire asks how many replicas have the grant in the same round trip. Attempts that are made at
 // the same time ask together.
 func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
-	wait := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, send: func(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) redis.Cmder {
-		return p.server.waits.exec(ctx, p.server.Background, node, acknowledgement{p.Want, p.Timeout}, cmds)
+	wait := &withTrailer{server: p.server, key: p.grant.Key, send: func(ctx context.Context, to process, cmds []redis.Cmder) redis.Cmder {
+		return p.server.waits.exec(ctx, p.server.Background, to, acknowledgement{p.Want, p.Timeout}, cmds)
 	}}
 	a, err := p.Plain.Acquire(ctx, wait, owner, lease, o)
 	if err != nil || !a.Acquired {

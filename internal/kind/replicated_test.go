@@ -42,7 +42,8 @@ func TestFakeTimeGrantIsAcknowledgedByReplicas(t *testing.T) {
 					return tt.script
 				})
 				p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 2, Timeout: 300 * time.Millisecond}
-				require.False(t, p.Gathers(), "it would keep others waiting")
+				require.False(t, p.Gathers(true), "it would keep others waiting")
+				require.True(t, p.Gathers(false))
 				a, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
 				require.Equal(t, tt.err, err)
 				require.Equal(t, tt.acquired, a.Acquired)

@@ -76,7 +76,7 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, s
 // share asks one server. An error beside an acquired share says that the age of the server is not
 // known.
 func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (share, error) {
-	info := &withTrailer{rdb: p.server.RDB, key: p.grant.Key, send: trailedBy(func() redis.Cmder {
+	info := &withTrailer{server: p.server, key: p.grant.Key, send: trailedBy(func() redis.Cmder {
 		return redis.NewStringCmd(ctx, "info", "server")
 	})}
 	r, err := lua.Acquire(ctx, info, p.Of(owner), lease, 0)
@@ -113,7 +113,7 @@ type result struct {
 
 // count counts the votes.
 func (q *Quorum) count(votes []vote[share]) (t result) {
-	mine, most := 0, 0
+	mine, most, held := 0, 0, 0
 	holders, servers := make(map[string]int), make(map[string]bool)
 	var free []time.Duration // when each may be had; a lease without end never ends
 	for _, v := range votes {
@@ -121,6 +121,7 @@ func (q *Quorum) count(votes []vote[share]) (t result) {
 		case v.err != nil:
 			continue
 		case !s.Acquired:
+			held++
 			holders[s.Holder]++
 			most = max(most, holders[s.Holder])
 			free = append(free, s.TTL)
@@ -141,7 +142,7 @@ func (q *Quorum) count(votes []vote[share]) (t result) {
 		t.won = true
 	case len(free) < q.majority():
 		t.err = minority(request.NotExecuted, votes)
-	case most < q.majority() && len(holders) > 0:
+	case most < q.majority() && held > 0 && mine+held >= q.majority(): // else too many are too young
 		t.split = true
 	default:
 		slices.SortFunc(free, func(a, b time.Duration) int {
@@ -211,7 +212,7 @@ func (q *Quorum) decide(r *round, votes []vote[share], won bool) {
 		if v.err == errPending {
 			r.pending++
 		}
-		if mayBeMine(v) {
+		if mayBeMine(v) && v.value.quarantine == 0 { // else it counts as held: a message would wake the one who sends it
 			mine++
 		}
 	}

@@ -109,7 +109,11 @@ func TestFakeTimeRound(t *testing.T) {
 		},
 		"two have just started": {
 			servers: [3]voter{granting(), {reply: int64(1), age: 21 * time.Second}, {reply: int64(1), age: time.Second}},
-			ttl:     10 * time.Second, back: []string{"a", "b", "c"},
+			ttl:     10 * time.Second, back: []string{"a silent", "b silent", "c silent"},
+		},
+		"two have just started, and one is held": { // not split: who holds that one may hold the lock
+			servers: [3]voter{{reply: int64(1), age: 21 * time.Second}, {reply: int64(1), age: time.Second}, held("x", 20*time.Second)},
+			ttl:     20 * time.Second, back: []string{"a silent", "b silent"},
 		},
 		"one does not tell its age": {
 			servers: [3]voter{granting(), {reply: int64(1), age: -1}, held("x", lease)}, back: []string{"a", "b", "b late"},

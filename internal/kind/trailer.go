@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -12,70 +13,81 @@ import (
 // the same connection, hence to the same server process, and in the same round
 // trip. It is for one call.
 type withTrailer struct {
-	rdb  redis.UniversalClient
-	key  string      // of the lock: in a cluster, its node is asked
-	send sendTrailed // the script, with the command; that has no key, so go-redis could not route it
-	last redis.Cmder // the newest command, with its answer
+	server *Server
+	key    string      // of the lock: in a cluster, its node is asked
+	send   sendTrailed // the script, with the command; that has no key, so go-redis could not route it
+	last   redis.Cmder // the newest command, with its answer
 }
 
-// sendTrailed sends commands to a node, and behind them the one that it returns.
-type sendTrailed func(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) redis.Cmder
+// sendTrailed sends commands to a server process, and behind them the one that it returns.
+type sendTrailed func(ctx context.Context, to process, cmds []redis.Cmder) redis.Cmder
 
 // trailedBy sends commands in a pipeline of their own, and behind them what make returns.
 func trailedBy(make func() redis.Cmder) sendTrailed {
-	return func(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) redis.Cmder {
+	return func(ctx context.Context, to process, cmds []redis.Cmder) redis.Cmder {
 		last := make()
-		pipeline(ctx, node, append(cmds, last))
+		to.pipeline(ctx, append(cmds, last))
 		return last
 	}
 }
 
+// process is a server process that pipelines are sent to.
+type process struct {
+	rdb   redis.UniversalClient // not that of a cluster, but of a node
+	guard bool                  // its connections may be READONLY: see [request.Guard]
+}
+
 // pipeline sends commands in one pipeline. Each has its own error: see [lua.Exec].
-func pipeline(ctx context.Context, node redis.UniversalClient, cmds []redis.Cmder) {
-	pipe := node.Pipeline()
+func (p process) pipeline(ctx context.Context, cmds []redis.Cmder) {
+	pipe := p.rdb.Pipeline()
+	if p.guard {
+		pipe = request.Guard(pipe)
+	}
 	for _, cmd := range cmds {
 		_ = pipe.Process(ctx, cmd) // only queues
 	}
 	_ = lua.Exec(ctx, pipe)
 }
 
-// Process runs both. Its error is that of the script.
+// Process runs both. Its error is that of the script. In a cluster it follows the server to
+// another node, once.
 func (t *withTrailer) Process(ctx context.Context, cmd redis.Cmder) error {
-	cluster, ok := t.rdb.(*redis.ClusterClient)
+	cluster, ok := t.server.RDB.(*redis.ClusterClient)
 	if !ok {
-		return t.exec(ctx, t.rdb, cmd)
+		return t.exec(ctx, process{t.server.RDB, false}, cmd)
 	}
 	node, err := cluster.MasterForKey(ctx, t.key)
 	if err != nil {
 		cmd.SetErr(err)
 		return err
 	}
-	err = t.exec(ctx, node, cmd)
-	if _, moved := redis.IsMovedError(err); moved {
-		cluster.ReloadState(ctx) // for the next attempt: a node's client follows nobody
+	guard := cluster.Options().ReadOnly
+	err = t.exec(ctx, process{node, guard}, cmd)
+	addr, moved := redis.IsMovedError(err)
+	if moved {
+		cluster.ReloadState(ctx) // for the next attempt; in the background
 	}
-	if addr, asked := redis.IsAskError(err); asked {
-		err = t.ask(ctx, cluster, addr, cmd)
+	var before []redis.Cmder
+	if to, asked := redis.IsAskError(err); asked {
+		addr, before = to, []redis.Cmder{redis.NewStatusCmd(ctx, "asking")}
 	}
-	return err
+	if addr == "" {
+		return err
+	}
+	other, done := t.server.redirects.open(cluster, node, addr)
+	defer done()
+	cmd.SetErr(nil) // that is not the answer
+	err = t.exec(ctx, process{other, guard}, cmd, before...)
+	if _, back := redis.IsMovedError(err); back && before != nil && before[0].Err() != nil {
+		cmd.SetErr(before[0].Err()) // ASKING was refused, to a user without that right, and so the node sends it back
+	}
+	return cmd.Err()
 }
 
-// ask goes where a slot is on its way to.
-func (t *withTrailer) ask(ctx context.Context, cluster *redis.ClusterClient, addr string, cmd redis.Cmder) error {
-	err := cmd.Err()
-	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		if node.Options().Addr == addr { // no other, so no two at once
-			err = t.exec(ctx, node, cmd, redis.NewStatusCmd(ctx, "asking"))
-		}
-		return nil
-	})
-	return err
-}
-
-func (t *withTrailer) exec(ctx context.Context, rdb redis.UniversalClient, cmd redis.Cmder, before ...redis.Cmder) error {
-	t.last = t.send(ctx, rdb, append(before, cmd))
+func (t *withTrailer) exec(ctx context.Context, to process, cmd redis.Cmder, before ...redis.Cmder) error {
+	t.last = t.send(ctx, to, append(before, cmd))
 	return cmd.Err()
 }
 
 // Pipeline makes it a lua.Runner.
-func (t *withTrailer) Pipeline() redis.Pipeliner { return t.rdb.Pipeline() }
+func (t *withTrailer) Pipeline() redis.Pipeliner { return t.server.RDB.Pipeline() }

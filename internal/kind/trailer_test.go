@@ -25,19 +25,17 @@ type twoNodes struct {
 	sent   map[string][]string // names of commands in order
 }
 
-const one, two = "10.0.0.1:1", "10.0.0.2:1"
+const one, two, three = "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1" // the third has no slots
 
-func newTwoNodes(t *testing.T) *twoNodes {
+func newTwoNodes(t *testing.T, readOnly bool) *twoNodes {
 	c := &twoNodes{script: make(map[string]error), sent: make(map[string][]string)}
 	c.rdb = redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.loads++
 		return []redis.ClusterSlot{{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: one}}}, {Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: two}}}}, nil
-	}, DisableRoutingPolicies: true})
-	t.Cleanup(func() { require.NoError(t, c.rdb.Close()) })
-	c.rdb.OnNewNode(func(node *redis.Client) {
-		addr := node.Options().Addr
+	}, DisableRoutingPolicies: true, ReadOnly: readOnly, NewClient: func(opts *redis.Options) *redis.Client {
+		node, addr := redis.NewClient(opts), opts.Addr
 		node.AddHook(redistest.Answers(func(_ context.Context, cmds ...redis.Cmder) (err error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -45,54 +43,64 @@ func newTwoNodes(t *testing.T) *twoNodes {
 				c.sent[addr] = append(c.sent[addr], cmd.Name())
 				switch cmd.Name() {
 				case "wait":
-					cmd.(*redis.IntCmd).SetVal(int64(len(addr)))
+					cmd.(*redis.IntCmd).SetVal(int64(addr[len("10.0.0.")] - '0'))
 				case "evalsha":
-					err = c.script[addr]
-					cmd.SetErr(err)
+					if err = c.script[addr]; err != errLost { // of that go-redis tells no command that has an error
+						cmd.SetErr(err)
+					}
 				}
 			}
 			return err
 		}))
-	})
+		return node
+	}})
+	t.Cleanup(func() { require.NoError(t, c.rdb.Close()) })
 	return c
 }
+
+var errLost = errors.New("EOF")
 
 // The command goes to the server process that has run the script, also where that is another
 // one than the client's map says, and tells of that process.
 func TestFakeTimeTrailerFollowsItsScript(t *testing.T) {
+	asks, moved := replyError("ASK 15495 "+one), replyError("MOVED 15495 "+one)
+	there, here := []string{"evalsha", "wait"}, []string{"asking", "evalsha", "wait"}
 	for name, tt := range map[string]struct {
-		script map[string]error // that a node answers to it
-		err    string
-		sent   map[string][]string
-		loads  int
+		script   map[string]error // that a node answers to it
+		readOnly bool             // the client reads from replicas
+		answers  string           // the node whose answer counts
+		sent     map[string][]string
+		loads    int
 	}{
-		"it is there": {nil, "", map[string][]string{two: {"evalsha", "wait"}}, 1},
-		"it has moved": {
-			map[string]error{two: replyError("MOVED 15495 " + one)}, "MOVED 15495 " + one, map[string][]string{two: {"evalsha", "wait"}}, 2, // the next attempt is right
+		"it is there":  {nil, false, two, map[string][]string{two: there}, 1},
+		"it has moved": {map[string]error{two: moved}, false, one, map[string][]string{two: there, one: there}, 2}, // the next attempt goes there at once
+		"it moves on":  {map[string]error{two: moved, one: replyError("MOVED 15495 " + three)}, false, one, map[string][]string{two: there, one: there}, 2},
+		"it is moving": {map[string]error{two: asks}, false, one, map[string][]string{two: there, one: here}, 1},
+		"it is moving to a node that has no slot yet": {
+			map[string]error{two: replyError("ASK 15495 " + three)}, false, three, map[string][]string{two: there, three: here}, 1,
 		},
-		"it is moving": {
-			map[string]error{two: replyError("ASK 15495 " + one)}, "", map[string][]string{two: {"evalsha", "wait"}, one: {"asking", "evalsha", "wait"}}, 2, // go-redis loads it before it goes through the nodes
+		"it fails":                  {map[string]error{two: errLoading}, false, two, map[string][]string{two: there}, 1},
+		"it fails where it goes to": {map[string]error{two: asks, one: errLoading}, false, one, map[string][]string{two: there, one: here}, 1},
+		"its answer is lost":        {map[string]error{two: asks, one: errLost}, false, one, map[string][]string{two: there, one: here}, 1},
+		"no replica executes it": {
+			map[string]error{two: asks}, true, one, map[string][]string{
+				two: {"readwrite", "evalsha", "wait", "readonly"}, one: {"readwrite", "asking", "evalsha", "wait", "readonly"},
+			}, 1,
 		},
-		"it is moving to a node that is not known": {
-			map[string]error{two: replyError("ASK 15495 10.0.0.3:1")}, "ASK 15495 10.0.0.3:1", map[string][]string{two: {"evalsha", "wait"}}, 2,
-		},
-		"it fails":                  {map[string]error{two: errLoading}, errLoading.Error(), map[string][]string{two: {"evalsha", "wait"}}, 1},
-		"it fails where it goes to": {map[string]error{two: replyError("ASK 15495 " + one), one: errLoading}, errLoading.Error(), map[string][]string{two: {"evalsha", "wait"}, one: {"asking", "evalsha", "wait"}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
-				c := newTwoNodes(t)
+				c := newTwoNodes(t, tt.readOnly)
 				c.script = tt.script
-				f := &withTrailer{rdb: c.rdb, key: "lock{a}", send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
+				f := &withTrailer{server: &Server{RDB: c.rdb}, key: "lock{a}", send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
 				cmd := redis.NewCmd(t.Context(), "evalsha", "sha", 1, "lock{a}")
 				err := f.Process(t.Context(), cmd)
 				require.Equal(t, err, cmd.Err())
-				if tt.err == "" {
-					require.NoError(t, err)
-					require.EqualValues(t, len(one), f.last.(*redis.IntCmd).Val())
-				} else {
-					require.EqualError(t, err, tt.err)
+				require.Equal(t, tt.script[tt.answers], err)
+				if err != errLost {
+					require.EqualValues(t, tt.answers[len("10.0.0.")]-'0', f.last.(*redis.IntCmd).Val())
 				}
+				require.Empty(t, f.server.redirects.byAddr, "what nobody uses is closed")
 				time.Sleep(time.Second) // the map is loaded in the background
 				synctest.Wait()
 				require.Equal(t, tt.sent, c.sent)
@@ -114,7 +122,7 @@ func TestFakeTimeTrailerOfARepetition(t *testing.T) {
 			}
 			return map[bool]any{true: replyError("NOSCRIPT No matching script."), false: int64(1)}[words[0] == "evalsha"]
 		})
-		f := &withTrailer{rdb: s.RDB, send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
+		f := &withTrailer{server: s.Server, send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
 		require.Error(t, f.Process(t.Context(), redis.NewCmd(t.Context(), "evalsha", "sha", 0)))
 		require.NoError(t, f.Process(t.Context(), redis.NewCmd(t.Context(), "eval", "return 1", 0)))
 		require.EqualValues(t, 2, f.last.(*redis.IntCmd).Val())
@@ -127,7 +135,7 @@ func TestFakeTimeTrailerWithoutAMap(t *testing.T) {
 		none := errors.New("no map")
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, none }})
 		defer func() { require.NoError(t, rdb.Close()) }()
-		f := &withTrailer{rdb: rdb, key: "lock", send: trailedBy(func() redis.Cmder { panic("nothing is sent") })}
+		f := &withTrailer{server: &Server{RDB: rdb}, key: "lock", send: trailedBy(func() redis.Cmder { panic("nothing is sent") })}
 		cmd := redis.NewCmd(t.Context(), "evalsha", "sha", 1, "lock")
 		require.ErrorIs(t, f.Process(t.Context(), cmd), none)
 		require.ErrorIs(t, cmd.Err(), none)

@@ -24,7 +24,7 @@ const (
 // that connection. The zero value is usable, by several goroutines.
 type waits struct {
 	mu    sync.Mutex // guards what follows, and all that is to be acknowledged
-	nodes map[redis.UniversalClient]*toAcknowledge
+	nodes map[process]*toAcknowledge
 }
 
 // acknowledgement is what a WAIT asks for.
@@ -35,7 +35,7 @@ type acknowledgement struct {
 
 // toAcknowledge is what is to be sent to a node. waits.mu guards it.
 type toAcknowledge struct {
-	node  redis.UniversalClient
+	node  process
 	ready list.List // of *waiting, which any of them may leave at any time
 	busy  int       // pipelines under way, other than those that are overdue
 	late  int       // pipelines that are overdue
@@ -54,13 +54,13 @@ type waiting struct {
 // exec sends the commands of a caller, and returns how many replicas have acknowledged what they
 // have written. It returns nil, and request.ErrNotSent as the error of the script, if ctx has ended
 // before. background runs a function in a goroutine that the client waits for.
-func (w *waits) exec(ctx context.Context, background func(func()), node redis.UniversalClient, a acknowledgement, cmds []redis.Cmder) *redis.IntCmd {
+func (w *waits) exec(ctx context.Context, background func(func()), node process, a acknowledgement, cmds []redis.Cmder) *redis.IntCmd {
 	one := &waiting{acknowledgement: a, ctx: ctx, cmds: cmds, done: make(chan struct{})}
 	w.mu.Lock()
 	to := w.nodes[node]
 	if to == nil {
 		if w.nodes == nil {
-			w.nodes = make(map[redis.UniversalClient]*toAcknowledge)
+			w.nodes = make(map[process]*toAcknowledge)
 		}
 		to = &toAcknowledge{node: node}
 		w.nodes[node] = to
@@ -99,37 +99,50 @@ func (w *waits) takeBack(to *toAcknowledge, one *waiting) bool {
 	return true
 }
 
-// drain sends pipelines until nothing is left to send. If one is overdue, another goroutine may
-// send in place of this one, which ends with that pipeline.
+// drain sends pipelines until nothing is left to send, or one was overdue.
 func (w *waits) drain(background func(func()), to *toAcknowledge) {
 	for {
-		all := w.take(to)
-		if len(all) == 0 {
-			return
-		}
-		replaced, looked := false, make(chan struct{})
-		late := time.AfterFunc(all[0].timeout+overdue, func() {
-			defer close(looked)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if replaced = to.late < maxWaits; replaced {
-				to.busy, to.late = to.busy-1, to.late+1
-				w.start(background, to)
-			}
-		})
-		send(to.node, all)
-		if late.Stop() {
-			continue
-		}
-		<-looked // before this goroutine, which the client waits for, has ended
-		if replaced {
-			w.mu.Lock()
-			to.late--
-			w.tidy(to)
-			w.mu.Unlock()
+		if all := w.take(to); len(all) == 0 || !w.carry(background, to, all) {
 			return
 		}
 	}
+}
+
+// carry sends a pipeline, and reports whether its goroutine is to send the next. If the pipeline is
+// overdue, another goroutine may send in place of this one.
+func (w *waits) carry(background func(func()), to *toAcknowledge, all []*waiting) (more bool) {
+	replaced, looked := false, make(chan struct{})
+	late := time.AfterFunc(all[0].timeout+overdue, func() {
+		defer close(looked)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if replaced = to.late < maxWaits; replaced {
+			to.busy, to.late = to.busy-1, to.late+1
+			w.start(background, to)
+		}
+	})
+	ended := true // this goroutine, by a hook of the application
+	defer func() {
+		if !late.Stop() {
+			<-looked // before this goroutine, which the client waits for, has ended
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch {
+		case replaced:
+			to.late--
+			w.tidy(to)
+		case ended:
+			to.busy--
+			w.start(background, to)
+			w.tidy(to)
+		default:
+			more = true
+		}
+	}()
+	send(to.node, all)
+	ended = false
+	return false
 }
 
 // take returns what the next pipeline has: the first that waits, and all that ask for the same
@@ -162,7 +175,7 @@ func (w *waits) tidy(to *toAcknowledge) {
 
 // send sends one pipeline. A single caller's has the values of its context, that of several has
 // the contexts of all: see [request.Callers].
-func send(node redis.UniversalClient, all []*waiting) {
+func send(node process, all []*waiting) {
 	var cmds []redis.Cmder
 	var callers []context.Context
 	for _, one := range all {
@@ -175,9 +188,19 @@ func send(node redis.UniversalClient, all []*waiting) {
 	ctx, cancel := context.WithTimeout(ctx, MaxAttempt)
 	defer cancel()
 	wait := redis.NewIntCmd(ctx, "wait", all[0].replicas, all[0].timeout.Milliseconds())
-	pipeline(ctx, node, append(cmds, wait))
-	for _, one := range all {
-		one.wait = wait
-		close(one.done)
-	}
+	answered := false
+	defer func() { // also if a hook of the application ends this goroutine
+		if !answered {
+			wait.SetErr(request.ErrNoAnswer)
+		}
+		for _, one := range all {
+			if !answered {
+				one.cmds[len(one.cmds)-1].SetErr(request.ErrNoAnswer)
+			}
+			one.wait = wait
+			close(one.done)
+		}
+	}()
+	node.pipeline(ctx, append(cmds, wait))
+	answered = true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -221,4 +222,38 @@ func (r breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return 
 
 func (r breaker) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(context.Context, []redis.Cmder) error { return r.err }
+}
+
+// A hook of the application ends the goroutine that sends. Its callers are told that there was no
+// answer, and others are served as before.
+func TestFakeTimeHookEndsThePipelineOfReplicas(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t, "me")
+		var ends atomic.Bool
+		f.answers(func(_ context.Context, words []any) any {
+			if ends.Load() {
+				runtime.Goexit()
+			}
+			return int64(1)
+		})
+		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
+		ends.Store(true)
+		for range 2 * maxWaits { // one after the other, and then together
+			_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
+			require.Equal(t, request.ErrNoAnswer, err)
+		}
+		var all sync.WaitGroup
+		for range 2 * maxWaits {
+			all.Go(func() {
+				_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
+				assert.Equal(t, request.ErrNoAnswer, err)
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+		require.Empty(t, f.waits.nodes)
+		ends.Store(false)
+		_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
+		require.NoError(t, err)
+	})
 }

@@ -29,7 +29,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"processes wait for quorum locks as their hosts are", "rlock/multi.go",
-		"return q.addresses", "_ = q",
+		"if l.servers != nil {", "if false {",
 		"rlock", "TestMultiOrderOfQuorumLocks", quick,
 	},
 	{
@@ -101,5 +101,10 @@ var ofJoining = []mutation{
 		"who has joined cleans up in place of the holder", "rlock/remains.go",
 		"if r.lock.joined {", "if false {",
 		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
+	},
+	{
+		"an unlocked joined hold hides the one around it", "rlock/scope.go",
+		"g.lock.key == l.key && h.lasts() {", "g.lock.key == l.key {\n\t\t\tif !h.lasts() {\n\t\t\t\treturn nil\n\t\t\t}",
+		"rlock", "TestFakeTimeJoinedAndUnlockedUnderTheHold", quick,
 	},
 }

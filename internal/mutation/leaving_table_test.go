@@ -33,7 +33,7 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
 	{
-		"nothing is released when the lease should be over", "internal/janitor/janitor.go",
+		"nothing is released when the lease should be over", "internal/janitor/work.go",
 		"&& (one.tried || p.trouble > 0)", "",
 		"internal/janitor", "TestFakeTimeTooLate", quick,
 	},

@@ -37,4 +37,9 @@ var ofNesting = []mutation{
 		"if g.proven.Load() {", "if false {",
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
 	},
+	{
+		"a nested hold outlives the panic of a hook", "rlock/nest.go",
+		"if !answered { // a panic", "if !answered && false { // a panic",
+		"rlock", "TestHookThatEndsItsCaller/panic_false_plain_nested_Lock", quick,
+	},
 }

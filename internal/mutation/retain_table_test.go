@@ -54,7 +54,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"a parked grant that lapses stays on the server", "rlock/loss.go",
-		"case err != errGone && err != ErrClosed:", "case false:",
+		"case err != ErrClosed:", "case false:",
 		"rlock", "TestFakeTimeLostParkedGrantIsReleased", quick,
 	},
 	{
@@ -80,6 +80,16 @@ var ofRetention = []mutation{
 	{
 		"the loss of a lock that nobody holds is told", "rlock/loss.go",
 		"case !idle:", "case !idle || true:",
+		"rlock", "TestFakeTimeRetainedLockIsLost", quick,
+	},
+	{
+		"a client that removes a lock goes on to keep it", "rlock/inspect.go",
+		"l.removed(before...)", "_ = before",
+		"rlock", "TestFakeTimeRemovedByTheOwnClient", quick,
+	},
+	{
+		"the loss of a kept lock is not told although it was used", "rlock/retain.go",
+		"if used {", "if used && false {",
 		"rlock", "TestFakeTimeRetainedLockIsLost", quick,
 	},
 }

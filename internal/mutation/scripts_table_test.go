@@ -9,12 +9,12 @@ var ofScripts = []mutation{
 	},
 	{
 		"a proxy gets the keys of several locks that poll", "internal/kind/plain.go",
-		"return p.Gathers() && !p.fair", "return !p.fair",
+		"return p.Gathers(true) && !p.fair", "return !p.fair",
 		"rlock", "TestMultiOfPollingLocks", quick,
 	},
 	{
 		"a multi lock takes fair locks out of turn", "internal/kind/plain.go",
-		"return p.Gathers() && !p.fair", "return p.Gathers()",
+		"return p.Gathers(true) && !p.fair", "return p.Gathers(true)",
 		"rlock", "TestMultiLockOfFairLocksWaitsItsTurn", long,
 	},
 	{

@@ -88,6 +88,26 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeManyWaitForReplicas", quick,
 	},
 	{
+		"what has a command behind it follows nobody", "internal/kind/trailer.go",
+		"if addr == \"\" {", "if true {",
+		"internal/kind", "TestFakeTimeTrailerFollowsItsScript", quick,
+	},
+	{
+		"the client of a node that was followed to stays open", "internal/kind/redirects.go",
+		"unused := to.users == 0", "unused := false",
+		"internal/kind", "TestFakeTimeTrailerFollowsItsScript", quick,
+	},
+	{
+		"a former master executes what has a command behind it", "internal/kind/trailer.go",
+		"if p.guard {", "if false {",
+		"internal/kind", "TestFakeTimeTrailerFollowsItsScript", quick,
+	},
+	{
+		"the first request of a cluster has all commands asked for", "internal/request/masters.go",
+		"if g = m.group(c.opts.Key); g == nil {", "if true {",
+		"internal/request", "TestFakeTimeTheFirstLoadsTheMap", quick,
+	},
+	{
 		"who leaves before replicas are asked is asked for all the same", "internal/kind/waits.go",
 		"if one.at == nil {", "if true {",
 		"internal/kind", "TestFakeTimeLeavingBeforeReplicasAreAsked", quick,
@@ -96,5 +116,10 @@ var ofSending = []mutation{
 		"who gives up is not told that replicas are away", "rlock/contend.go",
 		"case short != nil:", "case false:",
 		"rlock", "TestFakeTimeWaitersWithoutReplicas", quick,
+	},
+	{
+		"a goroutine that a hook has ended counts as one that sends", "internal/kind/waits.go",
+		"case ended:\n\t\t\tto.busy--", "case ended:",
+		"internal/kind", "TestFakeTimeHookEndsThePipelineOfReplicas", quick,
 	},
 }

@@ -115,7 +115,7 @@ var ofRequests = []mutation{
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
-		"a release that was refused is forgotten", "internal/janitor/janitor.go",
+		"a release that was refused is forgotten", "internal/janitor/work.go",
 		"final && one.Likely", "false",
 		"rlock", "TestFakeTimeRefusedReleaseIsRepeated", quick,
 	},
@@ -130,6 +130,16 @@ var ofRequests = []mutation{
 		"the queue of a fair lock has no order, as histories see it", "lua/queue.lua",
 		"place, new = math.floor((tonumber(last[2]) or 0) / 32768) + 1, 1", "place, new = 1, 1",
 		"internal/verify", "TestVerifyInShort/rows/fair: nothing", long,
+	},
+	{
+		"who waits for young servers wakes all others", "internal/kind/round.go",
+		"mayBeMine(v) && v.value.quarantine == 0", "mayBeMine(v)",
+		"internal/kind", "TestFakeTimeRound", quick,
+	},
+	{
+		"young servers count as a split vote", "internal/kind/round.go",
+		"held > 0 && mine+held >= q.majority()", "held > 0",
+		"internal/kind", "TestFakeTimeRound", quick,
 	},
 	{
 		"a minority is enough", "internal/kind/quorum.go",

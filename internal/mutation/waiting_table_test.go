@@ -59,29 +59,34 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
-		"a waiter that polls relies on what its client hears", "rlock/polling.go",
+		"a waiter that polls relies on what its client hears", "rlock/notify.go",
 		"func (polled) hears(*waiter) bool { return false }", "func (p polled) hears(w *waiter) bool { return p.announced.hears(w) }",
 		"rlock", "TestFakeTimePollingBesideListeners", quick,
 	},
 	{
-		"a waiter says for hours nothing", "rlock/ticket.go",
-		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
+		"a waiter says for hours nothing", "rlock/notify.go",
+		"keepAlive     = 5 * time.Second", "keepAlive     = 5 * time.Hour",
 		"rlock", "TestFakeTimeFairKeepAlive", quick,
 	},
 	{
-		"a waiter says for hours nothing, as histories see it", "rlock/ticket.go",
-		"keepAlive    = 5 * time.Second", "keepAlive    = 5 * time.Hour",
+		"a waiter says nothing for as long as it can, as histories see it", "rlock/notify.go",
+		"minKeepAlive  = 900 * time.Millisecond", "minKeepAlive  = time.Hour",
 		"internal/verify", "TestVerifyInShort/rows/DEL of queues, nothing is cut", long,
 	},
 	{
-		"no connection counts as deaf or silent, as histories see it", "pubsub/watch.go",
+		"a crowd asks as often as a few", "rlock/notify.go",
+		"time.Duration(w.place.Queue)*time.Second/asksPerSecond, ", "",
+		"rlock", "TestFakeTimeManyAskRarely", quick,
+	},
+	{
+		"no connection counts as deaf or silent", "pubsub/watch.go",
 		"err := v.verdict(s); err != nil && !late", "err := v.verdict(s); false && err != nil",
-		"internal/verify", "TestVerifyInShort/rows/subscriptions deaf, nothing is cut", long,
+		"pubsub", "TestDeafConnectionIsReplaced", quick,
 	},
 	{
 		"a deaf connection is left to the silence of the server", "pubsub/watch.go",
 		"return errDeaf", "return nil",
-		"internal/verify", "TestVerifyInShort/rows/subscriptions deaf, nothing is cut", long,
+		"pubsub", "TestDeafConnectionIsReplaced", quick,
 	},
 	{
 		"a waiter without a ticket sleeps as if it had one", "rlock/ticket.go",
@@ -89,7 +94,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestWaiterWithoutATicket", quick,
 	},
 	{
-		"the window of a grant by message begins too late", "rlock/ticket.go",
+		"the window of a grant by message begins too late", "rlock/moment.go",
 		"max(passed-passed/100-2*time.Millisecond, 0)", "passed",
 		"rlock", "TestGrantByMessage", quick,
 	},
@@ -104,7 +109,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"a clock is reckoned with for ever", "rlock/ticket.go",
+		"a clock is reckoned with for ever", "rlock/moment.go",
 		"passed > longestReckoning", "false",
 		"rlock", "TestGrantByMessage", quick,
 	},
@@ -144,8 +149,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"a short lease waits for an answer as long as the lease before it", "rlock/news.go",
-		"		if other.unanswered() {", "		if false {",
+		"a short lease waits for an answer as long as the lease before it", "rlock/contend.go",
+		"if other.unanswered() {", "if false {",
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
@@ -165,7 +170,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"an old failure counts as silence", "rlock/news.go",
-		" && time.Since(q.failed) < longestFailure", "",
+		" && time.Since(n.failed) < longestFailure", "",
 		"rlock", "TestFakeTimeAnOldFailureIsNoSilence", quick,
 	},
 	{

@@ -5,8 +5,8 @@ import (
 	"runtime"
 )
 
-// process is a child process that cannot outlive the test binary.
-// Its methods may be called from any goroutine.
+// process is a child process that cannot outlive the test binary. Its methods may be called
+// from any goroutine.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed once the process is reaped

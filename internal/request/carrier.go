@@ -57,6 +57,16 @@ func NewCarrier(config Config) Carrier {
 	return NewGroup(config)
 }
 
+// obeys reports whether a client ends each command at the deadline of its context. With a negative
+// time-out, for connections that know no deadlines, go-redis sets none at all; and functions of the
+// application that it calls, to connect or for each command, may take any time.
+func obeys(o *redis.Options) bool {
+	deadlines := o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
+	calls := o.Limiter != nil || o.OnConnect != nil ||
+		o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil
+	return deadlines && !calls
+}
+
 // Process implements [Carrier].
 func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
 	n := note{Cmder: cmd, since: time.Now()}

@@ -62,8 +62,7 @@ func NewGroup(config Config) *Group {
 	g.home = g
 	g.alarm.ring = g.ring
 	if rdb, ok := config.Client.(*redis.Client); ok {
-		o := rdb.Options() // a negative time-out, for connections that know no deadlines, has go-redis set none at all
-		g.obeys = o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
+		g.obeys = obeys(rdb.Options())
 	}
 	g.send = g.drain
 	return g
@@ -74,13 +73,14 @@ func (g *Group) process(c *Call) error {
 	if c.ctx.Err() != nil { // a sender could be faster than its caller, who would have to fear that it was sent
 		return ErrNotSent
 	}
+	left := c.ctx.Done() // before it is in the queue: the context may be one of the application's, which panics
 	if b := g.enter(c); b != nil {
 		g.lone(b)
 	}
 	select {
 	case <-c.done:
 		return c.err
-	case <-c.ctx.Done():
+	case <-left:
 	case <-c.opts.Stop:
 	}
 	return g.leave(c)

@@ -27,6 +27,7 @@ type line struct {
 	mu      sync.Mutex // guards what follows
 	sizes   []int      // of pipelines; 1 for a command by itself
 	started map[string]bool
+	moved   bool // its slots are another's
 }
 
 func (l *line) serve(ctx context.Context, cmds ...redis.Cmder) error {
@@ -49,8 +50,13 @@ func (l *line) serve(ctx context.Context, cmds ...redis.Cmder) error {
 	}
 	l.mu.Unlock()
 	time.Sleep(takes)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, cmd := range cmds {
-		if cmd.Name() == "bad" {
+		switch {
+		case l.moved:
+			cmd.SetErr(errMoved)
+		case cmd.Name() == "bad":
 			cmd.SetErr(errBad)
 		}
 	}
@@ -63,7 +69,7 @@ func (l *line) take(takes, full time.Duration) {
 	l.takes, l.full = takes, full
 }
 
-var errBad = errors.New("bad")
+var errBad, errMoved = errors.New("bad"), errors.New("MOVED 3300 10.0.0.4:1")
 
 // asked reports whether the server was sent a command of that name.
 func (l *line) asked(name string) bool {
@@ -217,13 +223,26 @@ func TestFakeTimeAloneUntilSoon(t *testing.T) {
 	})
 }
 
+// unlimited is a limiter that allows everything.
+type unlimited struct{}
+
+func (unlimited) Allow() error       { return nil }
+func (unlimited) ReportResult(error) {}
+
 // Where go-redis obeys a deadline, a caller that is alone sends his request himself,
 // if the server has just shown that it will not take long.
 func TestFakeTimeAlone(t *testing.T) {
-	for name, obeys := range map[string]bool{"ContextTimeoutEnabled": true, "default": false} {
+	for name, edit := range map[string]func(*redis.Options){
+		"ContextTimeoutEnabled": func(*redis.Options) {},
+		"default":               func(o *redis.Options) { o.ContextTimeoutEnabled = false },
+		"Limiter":               func(o *redis.Options) { o.Limiter = unlimited{} },
+		"OnConnect":             func(o *redis.Options) { o.OnConnect = func(context.Context, *redis.Conn) error { return nil } },
+		"CredentialsProvider":   func(o *redis.Options) { o.CredentialsProvider = func() (string, string) { return "", "" } },
+	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
-				l, g := newLine(t, fastAnswer-1, func(o *redis.Options) { o.ContextTimeoutEnabled = obeys })
+				obeys := name == "ContextTimeoutEnabled"
+				l, g := newLine(t, fastAnswer-1, func(o *redis.Options) { o.ContextTimeoutEnabled = true }, edit)
 				var goroutines atomic.Int32
 				g.Begin = func() { goroutines.Add(1) }
 				for _, takes := range []time.Duration{fastAnswer - 1, fastAnswer, 0, 0} {
@@ -258,6 +277,30 @@ func TestFakeTimeHold(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, askOrLate(t.Context(), g, "held", time.Minute, late))
 		require.Equal(t, time.Second+time.Millisecond, time.Since(start))
+		idle(t, g)
+	})
+}
+
+// panics is a context of the application's that panics.
+type panics struct{ context.Context }
+
+func (panics) Done() <-chan struct{} { panic("Done") }
+
+// A call whose context panics was not sent, and others go on.
+func TestFakeTimePanicOfAContext(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, g := newLine(t, near/2)
+		for range 3 {
+			c := g.Call(Options{Bound: time.Second})
+			require.Panics(t, func() {
+				defer c.Put()
+				_ = c.Process(panics{t.Context()}, redis.NewCmd(t.Context(), "lost"))
+			})
+			c = g.Call(Options{Bound: time.Second})
+			require.NoError(t, c.Process(t.Context(), redis.NewCmd(t.Context(), "good")))
+			c.Put()
+		}
+		require.False(t, l.asked("lost"))
 		idle(t, g)
 	})
 }

@@ -68,16 +68,22 @@ func (m *Masters) process(c *Call) error {
 	for {
 		g := m.group(c.opts.Key)
 		if g == nil {
-			return m.alone(c)
+			if err := m.load(c); err != nil {
+				return err
+			}
+			if g = m.group(c.opts.Key); g == nil {
+				return m.alone(c)
+			}
+			c.opts.Bound = time.Until(until)
 		}
 		err := g.process(c)
 		c.opts.Bound = time.Until(until)
 		switch {
-		case err == errReplaced && c.opts.Bound > 0:
-		case err == errReplaced:
-			return ErrCrowded
+		case err == ErrReplaced && c.opts.Bound > 0:
 		case m.sentAway(err) && c.opts.Bound > 0:
 			return m.alone(c)
+		case m.readOnly && moved(err):
+			return ErrReplaced
 		default:
 			return err
 		}
@@ -87,19 +93,20 @@ func (m *Masters) process(c *Call) error {
 // sentAway reports whether the call was redirected, and has to look for the right node now. A
 // client that reads from replicas must not do that after MOVED: go-redis would first ask the
 // same node again, which may have become a replica, and a replica executes what such a client
-// sends. The call is made again when there is a new map.
+// sends. Its calls end with ErrReplaced, and are made again when there is a new map.
 func (m *Masters) sentAway(err error) bool {
-	var reply redis.Error
-	switch {
-	case errors.Is(err, redis.ErrClosed): // the node has left the cluster
-		return true
-	case !errors.As(err, &reply):
-		return false
-	case HasCode(reply, "MOVED"):
+	if moved(err) {
 		m.Reload()
 		return !m.readOnly
 	}
-	return HasCode(reply, "ASK")
+	_, asked := redis.IsAskError(err)
+	return asked || errors.Is(err, redis.ErrClosed) // the node has left the cluster
+}
+
+// moved reports whether a node says that another one has the slot.
+func moved(err error) bool {
+	_, moved := redis.IsMovedError(err)
+	return moved
 }
 
 // group returns the group of the master of a key, nil if the master is not known yet. When it
@@ -148,8 +155,42 @@ func (g *Group) unused() bool {
 	return !g.hold && g.ready.n+g.held.n+len(g.open)+g.starting == 0
 }
 
+// load has the client load its map, from any node. To send the command by the client of the
+// cluster would do that as well, and then have any node say which commands there are: two nodes
+// that have nothing to do with the key, and may hang.
+func (m *Masters) load(c *Call) error {
+	key := c.opts.Key
+	_, err := Detached(c.ctx, m.apart(c), func(ctx context.Context) (struct{}, error) {
+		_, err := m.cluster.MasterForKey(ctx, key)
+		if err == nil {
+			m.known.Store(true)
+		}
+		return struct{}{}, err
+	}, nil)
+	switch err {
+	case ErrAbandoned: // the command was not sent
+		return ErrNotSent
+	case ErrNoAnswer:
+		return ErrCrowded
+	}
+	return err
+}
+
 // alone sends a command by itself, by the client of the cluster.
 func (m *Masters) alone(c *Call) error {
+	var late func(struct{}, error)
+	if tell := c.opts.Late; tell != nil {
+		late = func(_ struct{}, err error) { tell(cmp.Or(err, ErrUnread)) }
+	}
+	cmd := c.cmd // the call may be another's by then
+	_, err := Detached(c.ctx, m.apart(c), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, m.Process(ctx, cmd)
+	}, late)
+	return err
+}
+
+// apart is how a call is made without a group.
+func (m *Masters) apart(c *Call) Alone {
 	background := func(f func()) {
 		m.Begin()
 		go func() {
@@ -157,16 +198,5 @@ func (m *Masters) alone(c *Call) error {
 			f()
 		}()
 	}
-	var late func(struct{}, error)
-	if tell := c.opts.Late; tell != nil {
-		late = func(_ struct{}, err error) { tell(cmp.Or(err, ErrUnread)) }
-	}
-	key, cmd := c.opts.Key, c.cmd // the call may be another's by then
-	_, err := Detached(c.ctx, Alone{Background: background, Bound: c.opts.Bound, Stop: c.opts.Stop}, func(ctx context.Context) (struct{}, error) {
-		if _, err := m.cluster.MasterForKey(ctx, key); err == nil {
-			m.known.Store(true)
-		}
-		return struct{}{}, m.Process(ctx, cmd)
-	}, late)
-	return err
+	return Alone{Background: background, Bound: c.opts.Bound, Stop: c.opts.Stop}
 }

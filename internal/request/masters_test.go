@@ -25,13 +25,16 @@ type fake struct {
 
 	mu     sync.Mutex // guards what follows
 	lines  map[string]*line
-	owners []string // by key
-	loads  int      // of the map
+	owners []string      // by key
+	loads  int           // of the map
+	takes  time.Duration // to load it
+	alone  []string      // commands that were sent by the client of the cluster
 }
 
 func newFake(t *testing.T, edit ...func(*redis.ClusterOptions)) *fake {
 	f := &fake{lines: make(map[string]*line), owners: []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}}
 	o := &redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		time.Sleep(f.takes)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.loads++
@@ -46,6 +49,15 @@ func newFake(t *testing.T, edit ...func(*redis.ClusterOptions)) *fake {
 	}
 	f.rdb = redis.NewClusterClient(o)
 	t.Cleanup(func() { _ = f.rdb.Close() })
+	f.rdb.AddHook(redistest.Answers(func(_ context.Context, cmds ...redis.Cmder) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, cmd := range cmds {
+			f.alone = append(f.alone, cmd.Name())
+			cmd.SetErr(nil)
+		}
+		return nil
+	}))
 	f.rdb.OnNewNode(func(node *redis.Client) { node.AddHook(redistest.Answers(f.line(node.Options().Addr).serve)) })
 	f.Masters = NewCarrier(Config{
 		Client: f.rdb, Senders: senders, Begin: func() {}, End: func() {}, Send: pipeline,
@@ -96,8 +108,7 @@ func (f *fake) idle(t *testing.T) {
 	}
 }
 
-// Those who come at the same time share a pipeline for each master, but for the very
-// first, who have the map loaded.
+// Those who come at the same time share a pipeline for each master.
 func TestFakeTimeAPipelineForEachMaster(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t)
@@ -196,7 +207,7 @@ func TestFakeTimeHoldOfOneMaster(t *testing.T) {
 func TestFakeTimeReplacedMaster(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t)
-		for _, key := range append(keys, keys...) { // the first goes by itself
+		for _, key := range append(keys, keys...) {
 			require.NoError(t, f.ask(t.Context(), key, "first"))
 		}
 		f.line("10.0.0.2:1").take(time.Hour, 0)
@@ -230,7 +241,57 @@ func TestFakeTimeReplacedMaster(t *testing.T) {
 	})
 }
 
-// A call that was left is heard of, also if it went by itself.
+// The first call has the map loaded, and asks the client of the cluster for nothing else. Whoever
+// leaves meanwhile has sent nothing, and so has who waits for too long.
+func TestFakeTimeTheFirstLoadsTheMap(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t)
+		f.takes = time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		require.Equal(t, ErrNotSent, f.ask(ctx, "b", "left"))
+		require.Equal(t, ErrCrowded, f.askOn(t.Context(), Options{Key: "b", Bound: 10 * time.Millisecond}, "late"))
+		require.NoError(t, f.ask(t.Context(), "b", "first"))
+		for _, name := range []string{"left", "late"} {
+			require.False(t, f.line("10.0.0.1:1").asked(name))
+		}
+		require.True(t, f.line("10.0.0.1:1").asked("first"))
+		require.Empty(t, f.alone)
+		time.Sleep(time.Minute) // maps are still being loaded
+	})
+}
+
+// A client that reads from replicas does not follow a node to another one. Its requests are made
+// again when there is a new map, also those that are made once.
+func TestFakeTimeMovedForOneThatReadsFromReplicas(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFake(t, func(o *redis.ClusterOptions) { o.ReadOnly = readOnly })
+			require.NoError(t, f.ask(t.Context(), "b", "first"))
+			f.line("10.0.0.1:1").moved = true
+			f.owners[0] = "10.0.0.4:1"
+			attempts := 0
+			p := Policy{Attempt: time.Second, Total: time.Second, Once: true, Classify: Classify}
+			a := Do(t.Context(), p, func(ctx context.Context, o Options, _ func(int, error)) (int, error) {
+				attempts++
+				o.Key = "b"
+				return 0, f.askOn(ctx, o, "good")
+			}, nil)
+			require.NoError(t, a.Err)
+			require.Equal(t, Done, a.End)
+			if readOnly {
+				require.Empty(t, f.alone)
+				require.Equal(t, 2, attempts)
+				require.True(t, f.line("10.0.0.4:1").asked("good"))
+			} else {
+				require.Equal(t, []string{"good"}, f.alone)
+				require.Equal(t, 1, attempts)
+			}
+		})
+	}
+}
+
+// A call that was left is heard of.
 func TestFakeTimeLeavingTheFirst(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t)

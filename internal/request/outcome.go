@@ -32,8 +32,8 @@ var (
 	// ErrUnread: it was answered after its caller had left, and nobody has read the answer.
 	ErrUnread = errors.New("the answer was not read")
 
-	// errReplaced: it was not sent, as another server has taken over. It is then sent there.
-	errReplaced = errors.New("not sent: another server has taken over")
+	// ErrReplaced: it was not executed, as another server has taken over.
+	ErrReplaced = errors.New("not executed: another server has taken over")
 )
 
 // Classify reads the error of a request. final says that repeating it would not
@@ -48,7 +48,7 @@ func Classify(err error) (o Outcome, final bool) {
 		return Answered, true
 	case errors.Is(err, redis.ErrClosed), errors.Is(err, ErrNotSent), errors.As(err, &untrusted):
 		return NotExecuted, true
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, ErrCrowded),
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, ErrCrowded), errors.Is(err, ErrReplaced),
 		errors.As(err, &netErr) && netErr.Op == "dial":
 		return NotExecuted, false
 	case !errors.As(err, &reply):

@@ -13,7 +13,7 @@ type Policy struct {
 	Since   time.Time       // zero: from the first attempt
 	Trouble error           // the error of others' attempts, if Since is earlier because of them
 	Leaves  bool            // see [Options]
-	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded
+	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded and ErrReplaced
 	Stop    <-chan struct{} // ends it; nil for a request that has to be finished
 
 	// Report, if set, is called with an error when an attempt got no answer, and with nil when
@@ -123,7 +123,7 @@ func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed bool
 		a.Doubt, a.Lost = true, a.Lost || !final
 	}
 	p.report(err)
-	if final || p.Once && o == NotExecuted && err != ErrCrowded {
+	if final || p.Once && o == NotExecuted && err != ErrCrowded && err != ErrReplaced {
 		a.End = Hopeless
 	}
 	return a.End == Hopeless

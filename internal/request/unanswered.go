@@ -80,7 +80,7 @@ func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 			c.complete(over, ErrCrowded)
 		case elsewhere(c):
 			q.remove(c)
-			c.complete(over, errReplaced)
+			c.complete(over, ErrReplaced)
 		default:
 			g.alarm.set(c.deadline)
 		}

@@ -173,9 +173,8 @@ func (b *builder) entered(g *grantInfo) {
 	}
 }
 
-// inherits reports whether a grant was passed on by another of the same owner, or is
-// that of a reader who has joined one, and
-// whether the server may have forgotten that by then.
+// inherits reports whether a grant was passed on by another of the same owner, or is that of a
+// reader who has joined one, and whether the server may have forgotten that by then.
 func (b *builder) inherits(s span, e event) (heir, stray bool) {
 	if e.Owner == "" {
 		return false, false

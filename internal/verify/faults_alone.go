@@ -14,31 +14,31 @@ import (
 // the fault may cost, or the end of one would wake who waits. What a row shows is how long
 // nobody has a lock for which somebody waits.
 var aloneFaults = []fault{
-	alone("subscriptions deaf", costOfDeafness, deaf, fair, retained, readWrite, multi),
-	alone("subscriptions mute", costOfAFault, mute, fair).early(),
-	alone("connections cut", costOfAFault, func(w *world) {
+	alone("subscriptions deaf", deaf, fair, retained, readWrite, multi),
+	alone("subscriptions mute", mute, fair).early(),
+	alone("connections cut", func(w *world) {
 		for _, p := range w.proxies {
 			p.CutAll()
 		}
 		w.strikes++
 	}, fair, retained),
-	alone("any reply lost", costOfAFault, func(w *world) {
+	alone("any reply lost", func(w *world) {
 		w.free()
 		w.lose(500 * ms)
 	}, fair, readWrite),
-	alone("server killed, restarted empty", costOfAFault, func(w *world) { w.forgets("", func() { w.outage(150 * ms) }); w.strikes++ }, fair, retained),
-	alone("FLUSHALL", costOfSilence, flush, fair, retained, readWrite, multi),
-	alone("DEL", costOfSilence, func(w *world) {
+	alone("server killed, restarted empty", func(w *world) { w.forgets("", func() { w.outage(150 * ms) }); w.strikes++ }, fair, retained),
+	alone("FLUSHALL", flush, fair, retained, readWrite, multi),
+	alone("DEL", func(w *world) {
 		for _, lock := range w.job.names() {
 			w.forgets(lock, func() { w.once("del", lock) })
 		}
 	}, fair, retained, readWrite),
-	alone("DEL of queues", costOfSilence, func(w *world) {
+	alone("DEL of queues", func(w *world) {
 		for _, lock := range w.job.names() {
 			w.once("del", lua.QueueOf(lock))
 		}
 	}, fair, retained, multi),
-	refused(alone("ACL without PUBLISH", costOfSilence, func(w *world) {
+	refused(alone("ACL without PUBLISH", func(w *world) {
 		w.once("acl", "setuser", "locks", "-publish")
 		w.free()
 		time.Sleep(w.some(300*ms, 600*ms))
@@ -47,12 +47,12 @@ var aloneFaults = []fault{
 
 	// Two at once. The second cost comes on top of the first if what the waiter does when it has
 	// found out about one fault is struck by the other.
-	alone("subscriptions deaf, replies lost", costOfTwo, func(w *world) {
+	alone("subscriptions deaf, replies lost", func(w *world) {
 		deaf(w)
 		w.over()
-		w.lose(costOfDeafness.limit)
-	}, fair),
-	alone("subscriptions deaf, FLUSHALL", costOfSilence, func(w *world) {
+		w.lose(costOfAFault.limit)
+	}, fair).twice(),
+	alone("subscriptions deaf, FLUSHALL", func(w *world) {
 		deaf(w)
 		flush(w)
 	}, fair),
@@ -60,9 +60,9 @@ var aloneFaults = []fault{
 
 // alone is a row in which the fault strikes while two thirds of the locks are held, see
 // job.part, which are released right after.
-func alone(name string, c cost, hit func(*world), also ...variety) fault {
+func alone(name string, hit func(*world), also ...variety) fault {
 	return fault{
-		name: name + ", nothing is cut", leases: []string{"20s", "30s"}, alone: true, whole: true, costs: &c, also: also,
+		name: name + ", nothing is cut", leases: []string{"20s", "30s"}, alone: true, whole: true, also: also,
 		strike: func(ctx context.Context, w *world) {
 			w.between(ctx, 400*ms, 700*ms) // all queue
 			w.struck.call = now()
@@ -70,6 +70,12 @@ func alone(name string, c cost, hit func(*world), also ...variety) fault {
 			w.over()
 		},
 	}
+}
+
+// twice is a row in which a waiter may sleep as long as two faults cost.
+func (f fault) twice() fault {
+	f.costs = &costOfTwo
+	return f
 }
 
 // early strikes while the clients begin to wait.

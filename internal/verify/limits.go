@@ -13,18 +13,10 @@ type cost struct {
 var (
 	costOfAFault = cost{
 		time.Second,
-		"a round trip by a connection that works, which may be a second attempt; a waiter that cannot hear asks once a second at least",
-	}
-	costOfDeafness = cost{
-		1250 * ms,
-		"two answered probes that are not heard, three quarters of a second after the first answer, while the newest wait on the connection is young; those with a ticket are probed sooner (pubsub: watch.go)",
-	}
-	costOfSilence = cost{
-		5500 * ms,
-		"nothing is sent to a waiter that the server has forgotten, so it asks of its own accord: keepAlive and a tenth of it (rlock: ticket.go)",
+		"a round trip by a connection that works, which may be a second attempt; a waiter that cannot hear asks once a second at least, and one that hears nothing after a second, if few wait (rlock: notify.go)",
 	}
 	costOfTwo = cost{
-		costOfDeafness.limit + costOfAFault.limit,
+		2 * costOfAFault.limit,
 		"a request of a waiter that has found out is lost as well",
 	}
 	costOfAnIntent = cost{
@@ -33,21 +25,11 @@ var (
 	}
 )
 
-// slack is what all of it may take longer on a machine with all these processes. Most rows are
-// looked at when all parties have connections again. Where the wait itself is measured, they
-// are opened meanwhile, which may take a second, and a probe that is late costs another one.
-const (
-	slack      = 200 * ms
-	slackAlone = time.Second
-)
+// slack is what all of it may take longer on a machine with all these processes.
+const slack = 200 * ms
 
 // patience is how long a waiter may sleep although nobody has the lock.
-func (f fault) patience() time.Duration {
-	if f.alone {
-		return f.cost().limit + slackAlone
-	}
-	return f.cost().limit + slack
-}
+func (f fault) patience() time.Duration { return f.cost().limit + slack }
 
 func (f fault) cost() cost {
 	switch {

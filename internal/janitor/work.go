@@ -1,0 +1,118 @@
+package janitor
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/internal/request"
+)
+
+// work starts what is due.
+func (j *Janitor) work() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range j.parts {
+		j.workOn(p)
+	}
+	if j.alarm != nil {
+		j.arrange()
+	}
+}
+
+// workOn starts what is due on a server. mu is held.
+func (j *Janitor) workOn(p *part) {
+	for j.pauseOn(p) == 0 {
+		one := heap.Pop(&p.due).(*job)
+		if time.Now().After(one.until) && (one.tried || p.trouble > 0) {
+			j.drop(one)
+			continue
+		}
+		one.index = -1
+		p.busy++
+		j.busy++
+		j.Begin()
+		go func() {
+			defer j.End()
+			j.do(one)
+		}()
+	}
+}
+
+// do makes one attempt.
+func (j *Janitor) do(one *job) {
+	err := request.ErrNoAnswer
+	defer func() { j.tried(one, err) }() // also if a hook of the application ends this goroutine
+	err = one.Release(context.Background())
+}
+
+// tried notes how an attempt has ended. An answer says in any case that nothing is left; no answer
+// puts the job back. So does a refusal, as of a user who has lost the right to the key and may get
+// it back, if it is likely that something is left; but it does not count as one to be done soon,
+// nor as trouble. The job is dropped if its client of go-redis is closed, because that sends
+// nothing any more.
+func (j *Janitor) tried(one *job, err error) {
+	o, final := j.Classify(err)
+	unable := closed(err) // as the line before without mu: methods of err may be the application's
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now, p := time.Now(), one.part
+	one.tried = true
+	p.busy--
+	j.busy--
+	if o == request.Answered || final {
+		p.trouble = 0
+	}
+	redo := one.redo
+	one.redo = false
+	switch {
+	case unable:
+		j.drop(one)
+	case o != request.Answered && final && one.Likely:
+		one.at = now.Add(request.BackOff(one.refused))
+		one.refused++
+		heap.Push(&p.due, one)
+		one.hurry(false)
+	case o == request.Answered || final:
+		j.released(one, now, redo)
+	default:
+		if !now.Before(p.retry) { // of several at once, one counts
+			p.retry = now.Add(min(request.BackOff(p.trouble), maxRetry))
+			p.trouble++
+		}
+		one.at = now
+		heap.Push(&p.due, one)
+	}
+	j.arrange()
+}
+
+// released sees to what is still to be done for an owner after a release that was answered. mu
+// is held.
+func (j *Janitor) released(one *job, now time.Time, redo bool) {
+	switch {
+	case redo:
+		one.at = now
+	case one.again.IsZero():
+		j.drop(one)
+		return
+	default:
+		one.at, one.again, one.tried = one.again, time.Time{}, false
+	}
+	heap.Push(&one.part.due, one)
+	one.hurry(!one.at.After(now))
+}
+
+// closed reports whether a request was not sent because its client of go-redis is closed. It does
+// not look into errors of several servers, as errors.Is does: not all of their clients need be
+// closed.
+func closed(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err == redis.ErrClosed {
+			return true
+		}
+	}
+	return false
+}
