@@ -81,7 +81,7 @@ func (b *builder) returned(call, e event) {
 			g.holds++
 			a := action{do: nest, grant: e.Grant, shared: e.Shared, token: g.token, other: e.Token}
 			b.add(e.Client, a, s.call, s.ret)
-			if g.token != 0 { // else Do was left before its token was known
+			if g.token != 0 { // else it was lost before its token was known
 				b.addFence(e.Client, a, s.call, s.ret)
 			}
 		case upgrade:
@@ -147,8 +147,8 @@ func (b *builder) locked(s span, e event) {
 }
 
 // spent is the time in which a writer's call may have been given a token that nobody
-// recorded. It has no end if the token of its own grant is not known, as Do was left
-// before that was asked for; or if one of its attempts may be executed after the
+// recorded. It has no end if the token of its own grant is not known, as that was lost
+// before it could be looked at; or if one of its attempts may be executed after the
 // return: one that got no answer, on a machine that stands still as well.
 func (b *builder) spent(s span, e event) span {
 	if e.Result == unknown || e.Result == ok && e.Token == 0 || b.faulty || s.ret-s.call >= int64(shortest) {

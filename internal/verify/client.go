@@ -101,11 +101,11 @@ func (c *client) do(s step) {
 	var held context.Context
 	var hold *rlock.Hold
 	var err error
-	switch { // of a lock that was kept, and is lost at once, Do does not tell the owner
-	case s.how == function && c.p.job.Lock != retained:
+	switch s.how {
+	case function:
 		c.function(ctx, a, e, s)
 		return
-	case s.how == trying:
+	case trying:
 		e.Kind = opTry
 		e = c.call(e)
 		c.p.called.Add(1)
@@ -124,9 +124,10 @@ func (c *client) do(s step) {
 		}
 		return
 	}
-	in := c.enter(held, hold, a, e)
-	in.work(s)
-	in.leave(s)
+	if in := c.enter(held, hold, a, e); in != nil {
+		in.work(s)
+		in.leave(s)
+	}
 }
 
 // function makes a step by way of Do.
@@ -134,21 +135,26 @@ func (c *client) function(ctx context.Context, a access, e event, s step) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	e = c.call(e)
-	var in *inside
 	var last event
+	entered := false
 	c.p.called.Add(1)
 	err := a.of(s.shared).Do(ctx, func(held context.Context) error {
-		in = c.enter(held, nil, a, e)
+		entered = true
+		in := c.enter(held, nil, a, e)
+		if in == nil {
+			return nil
+		}
 		in.work(s)
 		in.leave(s) // the nested ones
 		last = c.call(in.event(opUnlock, s.shared))
 		return nil
 	})
-	if in == nil {
+	switch {
+	case !entered:
 		c.returned(e, refusal(err), err)
-		return
+	case last.ID != "":
+		c.returned(last, release(err), err)
 	}
-	c.returned(last, release(err), err)
 }
 
 // refusal tells what an error of an acquisition means to a history. A wait that

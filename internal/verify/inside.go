@@ -23,48 +23,42 @@ type inside struct {
 	told   bool  // of the loss
 }
 
+var errLostAtOnce = errors.New("lost before it could be looked at")
+
 type holding struct {
 	*rlock.Hold
 	shared bool
 }
 
+// enter closes the operation that acquired the locks. It returns nil if one of them is lost
+// already, of which the library tells nothing: its owner may be one whom the server had forgotten
+// before the call, and who was passed on to it. That is as if the caller had left.
 func (c *client) enter(ctx context.Context, hold *rlock.Hold, a access, grant event) *inside {
 	in := &inside{c: c, access: a, shared: grant.Shared, ctx: ctx, on: slices.Clone(a.on), grant: grant}
 	if hold != nil {
 		in.holds = []holding{{hold, grant.Shared}}
 	}
-	switch {
-	case a.members != nil:
-		for i, mu := range a.members {
-			in.on[i].token, in.on[i].owner = in.peek(mu)
+	for i := range in.on {
+		t := &in.on[i]
+		switch {
+		case a.members != nil:
+			t.owner, t.token = a.members[i].Owner(ctx), a.members[i].Token(ctx)
+		case hold == nil:
+			t.owner, t.token = a.of(grant.Shared).Owner(ctx), a.of(grant.Shared).Token(ctx)
+		default:
+			t.owner, t.token = hold.Owner(), hold.Token()
 		}
-	case hold == nil:
-		in.on[0].token, in.on[0].owner = in.peek(a.of(grant.Shared))
-	default:
-		in.on[0].token, in.on[0].owner = hold.Token(), hold.Owner()
+		if t.owner == "" {
+			c.returned(grant, unknown, errLostAtOnce)
+			if hold != nil {
+				_ = hold.Unlock(ctx)
+			}
+			return nil
+		}
 	}
 	grant.on = in.on
 	c.returned(grant, ok, nil)
 	return in
-}
-
-// peek takes a nested hold, which is not recorded, because Do does not show its
-// own, and a multi lock not those of its members. Nothing is learnt of a grant that
-// is lost already, or of a closed client's: neither is passed on.
-func (in *inside) peek(mu *rlock.Lock) (token int64, owner string) {
-	ctx := context.WithoutCancel(in.ctx) // which Do may have left
-	for {
-		in.c.p.called.Add(1)
-		held, hold, err := mu.TryLockFor(ctx, time.Second)
-		switch {
-		case err == nil:
-			token, owner = hold.Token(), hold.Owner()
-			_ = hold.Unlock(held)
-			return token, owner
-		case !errors.Is(err, rlock.ErrUnavailable):
-			return 0, ""
-		}
-	}
 }
 
 // event is one under this grant.
@@ -151,8 +145,9 @@ func (in *inside) rival() {
 		in.c.returned(e, refusal(err), err)
 		return
 	}
-	other := in.c.enter(ctx, hold, in.access, e) // legal only if the grant is over
-	other.leave(step{})
+	if other := in.c.enter(ctx, hold, in.access, e); other != nil { // legal only if the grant is over
+		other.leave(step{})
+	}
 }
 
 // read and write change the resource of each lock, unless it is only read. The

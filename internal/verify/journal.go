@@ -2,8 +2,11 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
+	"strings"
 )
 
 // event is a line of a journal: a call of an operation, or its return.
@@ -52,6 +55,36 @@ const (
 	stale   result = "stale"   // the resource has seen a greater token
 	upgrade result = "upgrade" // ErrUpgrade
 )
+
+// listing is what happened to a lock, in milliseconds from the first event, for whoever has only
+// the output of a failed test.
+func listing(events []event, lock string) string {
+	var b strings.Builder
+	first := int64(-1)
+	for _, e := range events {
+		if e.Lock != lock || e.Kind == opQueued || e.Kind == opStall {
+			continue
+		}
+		if first < 0 {
+			first = e.At
+		}
+		fmt.Fprintf(&b, "%9.3f client %d %s %s %s", float64(e.At-first)/1e6, e.Client, e.ID, e.Kind, cmp.Or(string(e.Result), "called"))
+		if e.Shared {
+			b.WriteString(", as a reader")
+		}
+		if e.Grant != "" {
+			fmt.Fprintf(&b, ", under %s", e.Grant)
+		}
+		if e.Owner != "" {
+			fmt.Fprintf(&b, ", owner %s, token %d", e.Owner, e.Token)
+		}
+		if e.Return && (e.Kind == opRead || e.Kind == opWrite) {
+			fmt.Fprintf(&b, ", value %d", e.Value)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
 
 // journal is written by a party. Each event is one write to a file, so it stays
 // when the process is killed.

@@ -138,7 +138,7 @@ func (w *world) round(n int, size size) figures {
 		for _, wrong := range h.check(w.draw) {
 			f.violations++
 			w.keep(events)
-			w.Errorf("seed %d, %s, round %d: %s", w.seed, w.row.name, n, wrong)
+			w.Errorf("seed %d, %s, round %d: %s\n%s", w.seed, w.row.name, n, wrong, listing(events, h.lock))
 		}
 	}
 	return f
