@@ -2,7 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -375,30 +374,4 @@ func TestJunkOnTheChannel(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, hold.Unlock(held))
 	require.Less(t, await(t, waiting, byTimer).Sub(start), time.Second+slack)
-}
-
-// Many waiters with a deadline each, on a busy lock of a server that is well.
-func TestBusyIsNotUnavailable(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
-	start := time.Now()
-	errs := make(chan error, 500)
-	for range cap(errs) {
-		go func() {
-			_, _, err := mu.TryLockFor(t.Context(), time.Until(start.Add(2*time.Second)))
-			errs <- err
-		}()
-	}
-	wrong := make(map[string]int)
-	for range cap(errs) {
-		if err := <-errs; !errors.Is(err, rlock.ErrNotAcquired) || errors.Is(err, rlock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
-			wrong[err.Error()]++
-		}
-	}
-	took := time.Since(start)
-	require.NoError(t, hold.Unlock(held))
-	require.Empty(t, wrong)
-	require.Less(t, took, 2*time.Second+slack)
 }
