@@ -124,6 +124,7 @@ type Server struct {
 	redirects redirects
 	asked     atomic.Int64 // requests of quorum locks under way
 	overdue   atomic.Int64 // those of them that a poll of the servers has not waited for
+	silent    atomic.Bool  // the last request that has ended got no answer in time
 	answered  atomic.Int64 // the newest answer to one, or when the first of those under way was made; in nanoseconds since 1970
 }
 

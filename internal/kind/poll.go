@@ -23,6 +23,7 @@ type vote[T any] struct {
 	err     error
 	outcome request.Outcome // what err says, read once: its methods may be the application's, and block
 	final   bool            // repeating it would not help
+	took    time.Duration   // until it came
 }
 
 var (
@@ -36,14 +37,14 @@ func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millise
 
 // ask makes a request to all servers at once. When the votes are enough, it waits for the others
 // as long again as that took, at least 2 ms. When the votes will do, it does not wait for servers
-// that were overdue before. The vote of a server that it has not waited for is errPending; late,
-// if set, gets it when it comes.
+// that are slow: that have not answered an earlier request yet, or did not in time. The vote of a
+// server that it has not waited for is errPending; late, if set, gets it when it comes.
 func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
 	for n, node := range q.nodes {
 		p.votes[n].err, p.votes[n].outcome = errPending, request.Unknown
-		if p.slow[n] = node.server.overdue.Load() > 0; !p.slow[n] {
+		if p.slow[n] = node.server.slow(); !p.slow[n] {
 			p.prompt++
 		}
 		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, q.bound(), send)} })
@@ -82,9 +83,15 @@ func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(c
 	}
 	if v.outcome, v.final = Classify(v.err); v.outcome == request.Answered {
 		p.server.answered.Store(time.Now().UnixNano())
+		p.server.silent.Store(false)
+	} else if ctx.Err() != nil { // go-redis heeds the end of the poll, and gives the connection up
+		p.server.silent.Store(true)
 	}
 	return v
 }
+
+// slow reports whether there is no answer to an earlier request.
+func (s *Server) slow() bool { return s.overdue.Load() > 0 || s.silent.Load() }
 
 // admit counts a request, and reports whether it may be sent.
 func (s *Server) admit(bound time.Duration) bool {
@@ -103,8 +110,8 @@ type poll[T any] struct {
 	q       *Quorum
 	answers chan numbered[T]
 	votes   []vote[T]
-	slow    []bool // whether a server was overdue when it was asked
-	prompt  int    // servers that were not overdue, and have not voted yet
+	slow    []bool // whether a server was slow when it was asked
+	prompt  int    // servers that were not slow, and have not voted yet
 	pending int    // servers that have not voted yet
 }
 
@@ -122,7 +129,7 @@ func (p *poll[T]) wait(ctx context.Context, enough, willDo func(votes []vote[T])
 	for settled := false; p.pending > 0 && !(p.prompt == 0 && willDo(p.votes)); {
 		select {
 		case a := <-p.answers:
-			p.votes[a.n] = a.vote
+			p.votes[a.n], p.votes[a.n].took = a.vote, time.Since(began)
 			if p.pending--; !p.slow[a.n] {
 				p.prompt--
 			}

@@ -127,6 +127,37 @@ func TestFakeTimePollKnowsWhoIsSlow(t *testing.T) {
 	})
 }
 
+// So is one whose requests end with the poll, as those of a client with ContextTimeoutEnabled do:
+// until it answers one of them.
+func TestFakeTimePollKnowsWhoIsSilent(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, servers := newFakes(t)
+		q := NewQuorum(servers, "lock", false, lease)
+		var silent atomic.Bool
+		silent.Store(true)
+		poll := func() time.Duration {
+			began := time.Now()
+			ask(t.Context(), q, func(ctx context.Context, p *Plain) (int, error) {
+				if p.server.ID == "c" && silent.Load() {
+					<-ctx.Done()
+					return 0, ctx.Err()
+				}
+				return 1, nil
+			}, func([]vote[int]) bool { return false }, answeredBy, nil)
+			took := time.Since(began)
+			time.Sleep(time.Hour) // nothing is under way
+			return took
+		}
+		require.Equal(t, 500*time.Millisecond, poll(), "nobody knew")
+		require.Zero(t, poll())
+		require.Zero(t, poll())
+		silent.Store(false)
+		require.Zero(t, poll())
+		silent.Store(true)
+		require.Equal(t, 500*time.Millisecond, poll(), "it was well")
+	})
+}
+
 // A server that does not answer is sent so many requests, and no more until it does. The others
 // are asked.
 func TestFakeTimePollOfASilentServerIsBounded(t *testing.T) {

@@ -32,14 +32,13 @@ type share struct {
 // round, nor be released with it. The owner that the caller gives is not used.
 func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (Answer, error) {
 	for n := 0; ; n++ {
-		began := time.Now()
 		r, split, err := q.tryRound(ctx, lease)
-		if err != nil || r.Acquired || !split {
+		if err != nil || r.Acquired || split == 0 {
 			return r, err
 		}
 		// Nobody holds it, perhaps: no release will tell when it can be had.
 		// Rounds that overlap split again, so the pauses go by how long one takes.
-		pause := rand.N(max(time.Since(began), time.Millisecond) << min(n+2, 6))
+		pause := rand.N(split << min(n+2, 6))
 		deadline, _ := ctx.Deadline() // of the attempt; a round may take two bounds
 		if !o.Wait || time.Until(deadline) < pause+2*q.bound() || !q.host().Sleep(ctx, pause) {
 			return r, nil
@@ -47,12 +46,12 @@ func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time
 	}
 }
 
-// tryRound makes one round. split says that it was refused although nobody is known to hold a
-// majority.
-func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, split bool, err error) {
+// tryRound makes one round. If it was refused although nobody is known to hold a majority, split is
+// how long it took until the last answer, else 0.
+func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, split time.Duration, err error) {
 	for _, p := range q.nodes {
 		if err := p.server.Closed(); err != nil {
-			return Answer{}, false, err
+			return Answer{}, 0, err
 		}
 	}
 	r := &round{owner: q.host().Owner(), decided: make(chan struct{})}
@@ -70,7 +69,7 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, s
 	case err != nil || !t.won:
 		return Answer{Refused: Refused{TTL: t.ttl}}, t.split, err
 	}
-	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: r.owner}}, false, nil
+	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: r.owner}}, 0, nil
 }
 
 // share asks one server. An error beside an acquired share says that the age of the server is not
@@ -105,21 +104,24 @@ func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (s
 
 // result is the sum of some votes.
 type result struct {
-	won, split bool
-	token      int64
-	ttl        time.Duration // until a majority may be free
-	err        error
+	won   bool
+	split time.Duration // if nobody has won, and perhaps nobody has it: until the last answer came; else 0
+	token int64
+	ttl   time.Duration // until a majority may be free
+	err   error
 }
 
 // count counts the votes.
 func (q *Quorum) count(votes []vote[share]) (t result) {
-	mine, most, held := 0, 0, 0
+	mine, most, held, took := 0, 0, 0, time.Millisecond
 	holders, servers := make(map[string]int), make(map[string]bool)
 	var free []time.Duration // when each may be had; a lease without end never ends
 	for _, v := range votes {
-		switch s := v.value; {
-		case v.err != nil:
+		if v.err != nil {
 			continue
+		}
+		took = max(took, v.took)
+		switch s := v.value; {
 		case !s.Acquired:
 			held++
 			holders[s.Holder]++
@@ -143,7 +145,7 @@ func (q *Quorum) count(votes []vote[share]) (t result) {
 	case len(free) < q.majority():
 		t.err = minority(request.NotExecuted, votes)
 	case most < q.majority() && held > 0 && mine+held >= q.majority(): // else too many are too young
-		t.split = true
+		t.split = took
 	default:
 		slices.SortFunc(free, func(a, b time.Duration) int {
 			return cmp.Compare(uint64(a), uint64(b)) // negative, for a lease without end, comes last

@@ -304,6 +304,28 @@ func TestFakeTimeSplitRounds(t *testing.T) {
 	}
 }
 
+// Of a silent server it is waited for once, and the pauses between rounds go by how long the others
+// took.
+func TestFakeTimeSplitRoundsBesideASilentServer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		for range 20 {
+			all, servers := newFakes(t)
+			all[0].votes(granting())
+			all[1].votes(held("x", lease))
+			all[2].votes(voter{})
+			began := time.Now()
+			time.AfterFunc(600*time.Millisecond, func() { all[1].votes(granting()) })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			a, err := NewQuorum(servers, "lock", false, lease).Acquire(ctx, nil, "", lease, Options{Wait: true})
+			cancel()
+			require.NoError(t, err)
+			require.True(t, a.Acquired)
+			require.Less(t, time.Since(began), 670*time.Millisecond)
+			time.Sleep(time.Second) // nothing is under way
+		}
+	})
+}
+
 // After the client of any server was closed nothing is sent, as its share could not be released.
 func TestFakeTimeRoundOfAClosedClient(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

@@ -73,6 +73,16 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeSilentServerIsAskedLess", quick,
 	},
 	{
+		"each poll waits again for a server that was silent before", "internal/kind/poll.go",
+		"p.server.silent.Store(true)", "",
+		"internal/kind", "TestFakeTimePollKnowsWhoIsSilent", quick,
+	},
+	{
+		"a split round pauses by how long it waited for a silent server", "internal/kind/round.go",
+		"took = max(took, v.took)", "took = q.bound()",
+		"internal/kind", "TestFakeTimeSplitRoundsBesideASilentServer", quick,
+	},
+	{
 		"who was not asked for a share may have one", "internal/kind/poll.go",
 		"err: errCrowded, outcome: request.NotExecuted", "err: errCrowded, outcome: request.Unknown",
 		"internal/kind", "TestFakeTimePollOfASilentServerIsBounded", quick,
