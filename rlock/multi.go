@@ -27,7 +27,7 @@ import (
 // none, unless they are in different slots of a cluster: three uncontended plain locks are one
 // round trip. Fair members are not among them, as others may queue for them. A member that is
 // lost while others are waited for starts it all over. Under a context that owns a member which
-// is lost, the error is [ErrLeaseLost].
+// is lost, the error is [ErrLeaseLost]; when the client of any member closes, it is [ErrClosed].
 //
 // When a member cannot be had, those that were taken are unlocked before the call returns; if
 // its context ends meanwhile, that goes on in the background. TryLock waits for it, on a server
@@ -147,17 +147,22 @@ func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.C
 	var refusal *NotAcquiredError // the newest that names the holder of a member
 	defer func() {
 		if err != nil {
-			held, err = ctx, cmp.Or(all.parts.closed(), refusal.inform(err))
+			held, err = ctx, cmp.Or(m.closed(), refusal.inform(err))
 		}
 		if len(all.parts.holds) < len(m) { // also after a panic: see send
 			all.abandon(m[0].client, wait)
 		}
 	}()
+	if err := m.closed(); err != nil {
+		return held, nil, err
+	}
+	open, stop := m.whileOpen(wait)
+	defer stop()
 	for limit := len(m); len(all.parts.holds) < len(m); {
 		next := m[len(all.parts.holds):limit]
 		if run := together(held, next); len(run) > 1 {
 			var busy int
-			busy, held, err = all.takeTogether(held, wait, run, once)
+			busy, held, err = all.takeTogether(held, open, run, once)
 			if err == nil {
 				continue
 			}
@@ -173,7 +178,7 @@ func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.C
 				continue
 			}
 		}
-		if held, err = all.takeOne(held, wait, m[len(all.parts.holds)], once); err != nil {
+		if held, err = all.takeOne(held, open, m[len(all.parts.holds)], once); err != nil {
 			return held, nil, err
 		}
 		limit = len(m)

@@ -133,3 +133,26 @@ func TestFakeTimeNestedMultiLockIsCounted(t *testing.T) {
 		require.Equal(t, 2, held)
 	})
 }
+
+// A call that can no longer have all members, as the client of one has closed, does not wait for the
+// others, and one that begins after that takes none.
+func TestMultiWhoseLaterClientCloses(t *testing.T) {
+	t.Parallel()
+	srv, srv2 := newServer(t), newServer(t)
+	opts, refused := refusals()
+	c1, c2 := newClient(t, srv, opts), newClient(t, srv2, nil)
+	mu := rlock.NewMultiLock(c1.NewLock("a"), c2.NewLock("b"))
+	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
+	waiting := lockAsync(t.Context(), mu)
+	<-refused
+	require.NoError(t, closeSoon(c2))
+	g := <-waiting
+	require.ErrorIs(t, g.err, rlock.ErrClosed)
+	require.ErrorContains(t, g.err, `"b"`)
+	require.NoError(t, hold.Unlock(held))
+	_, _, err := mu.TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	state, err := c1.NewLock("a").Inspect(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, state.Holds)
+}

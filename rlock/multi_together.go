@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -129,11 +130,36 @@ func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop fu
 	}
 }
 
-// closed is the error of a call that has to give its parts up because the client of one closes;
-// nil if none does.
-func (t *team) closed() error {
-	for _, part := range t.holds {
-		if l := part.grant.lock; l.client.closed.Load() {
+// whileOpen returns the context of the requests for all members. It is wait, but also ends when
+// the client of a member closes that is not asked for yet.
+func (m multi) whileOpen(wait context.Context) (_ context.Context, stop func()) {
+	first := m[0].client
+	if !slices.ContainsFunc(m, func(l *Lock) bool { return l.client != first }) {
+		return wait, func() {}
+	}
+	open, cancel := context.WithCancelCause(wait)
+	var watched []*Client
+	for _, l := range m {
+		if slices.Contains(watched, l.client) {
+			continue
+		}
+		watched = append(watched, l.client)
+		first.background(func() {
+			select {
+			case <-l.client.closing:
+				cancel(l.isClosed())
+			case <-open.Done():
+			}
+		})
+	}
+	return open, func() { cancel(nil) }
+}
+
+// closed is the error of a call that cannot have all members, because the client of one has
+// closed; nil if none has.
+func (m multi) closed() error {
+	for _, l := range m {
+		if l.client.closed.Load() {
 			return l.isClosed()
 		}
 	}

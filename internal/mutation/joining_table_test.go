@@ -23,6 +23,11 @@ var ofJoining = []mutation{
 		"rlock", "TestFakeTimeJoinedUnderALongerNestedLease", quick,
 	},
 	{
+		"a multi lock waits although a later client has closed", "rlock/multi_together.go",
+		"cancel(l.isClosed())", "",
+		"rlock", "TestMultiWhoseLaterClientCloses", quick,
+	},
+	{
 		"a multi lock tries again what its context has lost", "rlock/multi.go",
 		" && !l.members.lostIn(ctx)", "",
 		"rlock", "TestMultiUnderALostMember", quick,
