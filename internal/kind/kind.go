@@ -120,7 +120,7 @@ type Server struct {
 	Sweep      func(k Kind, owner string, lease time.Duration, late bool) // releases what an owner may have left, in the background; late: and again later, as the request may not have arrived yet
 	Sleep      func(ctx context.Context, d time.Duration) (ok bool)       // ends with ctx, or when the client closes
 
-	waits     waits
+	pipelines pipelines
 	redirects redirects
 	asked     atomic.Int64 // requests of quorum locks under way
 	overdue   atomic.Int64 // those of them that a poll of the servers has not waited for

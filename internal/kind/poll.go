@@ -75,6 +75,7 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 // cast makes the request to one server, unless too many have no answer.
 func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
 	defer p.server.asked.Add(-1)
+	began := time.Now()
 	if !p.server.admit(bound) {
 		return vote[T]{err: errCrowded, outcome: request.NotExecuted}
 	}
@@ -84,7 +85,7 @@ func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(c
 	if v.outcome, v.final = Classify(v.err); v.outcome == request.Answered {
 		p.server.answered.Store(time.Now().UnixNano())
 		p.server.silent.Store(false)
-	} else if ctx.Err() != nil { // go-redis heeds the end of the poll, and gives the connection up
+	} else if time.Since(began) >= bound {
 		p.server.silent.Store(true)
 	}
 	return v
@@ -96,7 +97,7 @@ func (s *Server) slow() bool { return s.overdue.Load() > 0 || s.silent.Load() }
 // admit counts a request, and reports whether it may be sent.
 func (s *Server) admit(bound time.Duration) bool {
 	n, now := s.asked.Add(1), time.Now().UnixNano()
-	if n == 1 { // none was under way: it is not silent yet
+	if n == 1 && !s.silent.Load() { // none was under way: it may be well
 		s.answered.Store(now)
 	}
 	if now-s.answered.Load() > int64(bound) {

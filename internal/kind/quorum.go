@@ -33,7 +33,9 @@ func NewQuorum(servers []*Server, key string, fenced bool, lease time.Duration) 
 	ids := make([]string, len(servers))
 	for i, s := range servers {
 		ids[i] = s.ID
-		q.nodes = append(q.nodes, NewPlain(s, key, fenced))
+		part := NewPlain(s, key, fenced)
+		part.part = true
+		q.nodes = append(q.nodes, part)
 	}
 	q.id = notPlain + strings.Join(ids, " ") + " " + key
 	return q

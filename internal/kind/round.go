@@ -75,9 +75,7 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, s
 // share asks one server. An error beside an acquired share says that the age of the server is not
 // known.
 func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (share, error) {
-	info := &withTrailer{server: p.server, key: p.grant.Key, send: trailedBy(func() redis.Cmder {
-		return redis.NewStringCmd(ctx, "info", "server")
-	})}
+	info := &withTrailer{server: p.server, key: p.grant.Key} // which tells how old the server is
 	r, err := lua.Acquire(ctx, info, p.Of(owner), lease, 0)
 	s := share{Reply: r}
 	if err != nil || !r.Acquired {

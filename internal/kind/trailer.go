@@ -13,22 +13,10 @@ import (
 // the same connection, hence to the same server process, and in the same round
 // trip. It is for one call.
 type withTrailer struct {
-	server *Server
-	key    string      // of the lock: in a cluster, its node is asked
-	send   sendTrailed // the script, with the command; that has no key, so go-redis could not route it
-	last   redis.Cmder // the newest command, with its answer
-}
-
-// sendTrailed sends commands to a server process, and behind them the one that it returns.
-type sendTrailed func(ctx context.Context, to process, cmds []redis.Cmder) redis.Cmder
-
-// trailedBy sends commands in a pipeline of their own, and behind them what make returns.
-func trailedBy(make func() redis.Cmder) sendTrailed {
-	return func(ctx context.Context, to process, cmds []redis.Cmder) redis.Cmder {
-		last := make()
-		to.pipeline(ctx, append(cmds, last))
-		return last
-	}
+	server  *Server
+	key     string      // of the lock: in a cluster, its node is asked
+	trailer trailer     // it has no key, so go-redis could not route it
+	last    redis.Cmder // the newest command, with its answer
 }
 
 // process is a server process that pipelines are sent to.
@@ -85,7 +73,7 @@ func (t *withTrailer) Process(ctx context.Context, cmd redis.Cmder) error {
 }
 
 func (t *withTrailer) exec(ctx context.Context, to process, cmd redis.Cmder, before ...redis.Cmder) error {
-	t.last = t.send(ctx, to, append(before, cmd))
+	t.last = t.server.pipelines.exec(ctx, t.server.Background, to, t.trailer, append(before, cmd))
 	return cmd.Err()
 }
 

@@ -92,7 +92,7 @@ func TestFakeTimeTrailerFollowsItsScript(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				c := newTwoNodes(t, tt.readOnly)
 				c.script = tt.script
-				f := &withTrailer{server: &Server{RDB: c.rdb}, key: "lock{a}", send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
+				f := &withTrailer{server: &Server{RDB: c.rdb, Background: func(f func()) { go f() }}, key: "lock{a}", trailer: trailer{replicas: 1}}
 				cmd := redis.NewCmd(t.Context(), "evalsha", "sha", 1, "lock{a}")
 				err := f.Process(t.Context(), cmd)
 				require.Equal(t, err, cmd.Err())
@@ -122,7 +122,7 @@ func TestFakeTimeTrailerOfARepetition(t *testing.T) {
 			}
 			return map[bool]any{true: replyError("NOSCRIPT No matching script."), false: int64(1)}[words[0] == "evalsha"]
 		})
-		f := &withTrailer{server: s.Server, send: trailedBy(func() redis.Cmder { return redis.NewIntCmd(t.Context(), "wait", 1, 0) })}
+		f := &withTrailer{server: s.Server, trailer: trailer{replicas: 1}}
 		require.Error(t, f.Process(t.Context(), redis.NewCmd(t.Context(), "evalsha", "sha", 0)))
 		require.NoError(t, f.Process(t.Context(), redis.NewCmd(t.Context(), "eval", "return 1", 0)))
 		require.EqualValues(t, 2, f.last.(*redis.IntCmd).Val())
@@ -135,7 +135,7 @@ func TestFakeTimeTrailerWithoutAMap(t *testing.T) {
 		none := errors.New("no map")
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, none }})
 		defer func() { require.NoError(t, rdb.Close()) }()
-		f := &withTrailer{server: &Server{RDB: rdb}, key: "lock", send: trailedBy(func() redis.Cmder { panic("nothing is sent") })}
+		f := &withTrailer{server: &Server{RDB: rdb}, key: "lock"}
 		cmd := redis.NewCmd(t.Context(), "evalsha", "sha", 1, "lock")
 		require.ErrorIs(t, f.Process(t.Context(), cmd), none)
 		require.ErrorIs(t, cmd.Err(), none)

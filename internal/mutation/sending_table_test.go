@@ -93,8 +93,18 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeQuorumReleaseLeavesOutWhoWasNotAsked", quick,
 	},
 	{
-		"each caller that waits for replicas has a connection", "internal/kind/waits.go",
-		"to.ready.Len() > 0 && to.busy < maxWaits", "to.ready.Len() > 0",
+		"shares are given back one by one", "internal/kind/plain.go",
+		"p.grant.Queue != \"\" || p.part && !acquire", "p.grant.Queue != \"\"",
+		"internal/kind", "TestFakeTimeManySharesAtOnce", quick,
+	},
+	{
+		"each request for a share has a connection", "internal/kind/pipelines.go",
+		"to.ready.Len() > 0 && to.busy < maxPipelines", "to.ready.Len() > 0",
+		"internal/kind", "TestFakeTimeManySharesAtOnce", quick,
+	},
+	{
+		"each caller that waits for replicas has a connection", "internal/kind/pipelines.go",
+		"to.ready.Len() > 0 && to.busy < maxPipelines", "to.ready.Len() > 0",
 		"internal/kind", "TestFakeTimeManyWaitForReplicas", quick,
 	},
 	{
@@ -118,7 +128,7 @@ var ofSending = []mutation{
 		"internal/request", "TestFakeTimeTheFirstLoadsTheMap", quick,
 	},
 	{
-		"who leaves before replicas are asked is asked for all the same", "internal/kind/waits.go",
+		"who leaves before replicas are asked is asked for all the same", "internal/kind/pipelines.go",
 		"if one.at == nil {", "if true {",
 		"internal/kind", "TestFakeTimeLeavingBeforeReplicasAreAsked", quick,
 	},
@@ -128,7 +138,7 @@ var ofSending = []mutation{
 		"rlock", "TestFakeTimeWaitersWithoutReplicas", quick,
 	},
 	{
-		"a goroutine that a hook has ended counts as one that sends", "internal/kind/waits.go",
+		"a goroutine that a hook has ended counts as one that sends", "internal/kind/pipelines.go",
 		"case ended:\n\t\t\tto.busy--", "case ended:",
 		"internal/kind", "TestFakeTimeHookEndsThePipelineOfReplicas", quick,
 	},

@@ -35,6 +35,45 @@ func slowReplicas(f *fake, takes time.Duration) (most func() int64) {
 	return peak.Load
 }
 
+// However many callers ask for a quorum lock at once, few connections of each server are busy with it,
+// and all are told in a few round trips. What is to be given back goes by the janitor's pipelines.
+func TestFakeTimeManySharesAtOnce(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		const roundTrip = 50 * time.Millisecond
+		all, servers := newFakes(t)
+		var inside, peak atomic.Int64
+		for _, f := range all {
+			f.answers(func(ctx context.Context, words []any) any {
+				if words[0] == "info" { // ends a pipeline
+					peak.Store(max(peak.Load(), inside.Add(1)))
+					time.Sleep(roundTrip)
+					inside.Add(-1)
+				}
+				return granting().says(ctx, f.ID, words)
+			})
+		}
+		began := time.Now()
+		var callers sync.WaitGroup
+		for i := range 500 {
+			q := NewQuorum(servers, fmt.Sprint("lock", i), false, lease)
+			require.False(t, q.nodes[0].Gathers(true))
+			require.True(t, q.nodes[0].Gathers(false))
+			callers.Go(func() {
+				a, err := q.Acquire(t.Context(), nil, "", lease, Options{})
+				assert.NoError(t, err)
+				assert.True(t, a.Acquired)
+			})
+		}
+		callers.Wait()
+		require.LessOrEqual(t, time.Since(began), 2*roundTrip)
+		require.LessOrEqual(t, peak.Load(), int64(len(all)*maxPipelines))
+		synctest.Wait()
+		for _, f := range all {
+			require.Empty(t, f.pipelines.nodes)
+		}
+	})
+}
+
 // However many callers ask while replicas are away, few connections wait for these, and all callers
 // are told in twice the time that the replicas have.
 func TestFakeTimeManyWaitForReplicas(t *testing.T) {
@@ -53,9 +92,9 @@ func TestFakeTimeManyWaitForReplicas(t *testing.T) {
 		}
 		all.Wait()
 		require.LessOrEqual(t, time.Since(began), 2*takes)
-		require.LessOrEqual(t, most(), int64(maxWaits))
+		require.LessOrEqual(t, most(), int64(maxPipelines))
 		synctest.Wait()
-		require.Empty(t, f.waits.nodes)
+		require.Empty(t, f.pipelines.nodes)
 		scripts, waits := 0, 0
 		for _, words := range f.commands() {
 			switch words[0] {
@@ -91,7 +130,7 @@ func TestFakeTimeOtherReplicasAreWaitedForApart(t *testing.T) {
 			}
 		}
 		require.Equal(t, map[string]int{"1 1": 16, "2 2": 16, "1 3": 16, "2 4": 16}, scripts)
-		require.LessOrEqual(t, most(), int64(maxWaits))
+		require.LessOrEqual(t, most(), int64(maxPipelines))
 	})
 }
 
@@ -102,7 +141,7 @@ func TestFakeTimeLeavingBeforeReplicasAreAsked(t *testing.T) {
 		slowReplicas(f, time.Second)
 		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
 		var all sync.WaitGroup
-		for range maxWaits {
+		for range maxPipelines {
 			all.Go(func() { _, _ = p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{}) })
 			synctest.Wait()
 		}
@@ -111,7 +150,7 @@ func TestFakeTimeLeavingBeforeReplicasAreAsked(t *testing.T) {
 		_, err := p.Acquire(ctx, nil, "me:2", time.Minute, Options{})
 		require.Equal(t, request.ErrNotSent, err)
 		all.Wait()
-		require.Len(t, f.commands(), 2*maxWaits)
+		require.Len(t, f.commands(), 2*maxPipelines)
 	})
 }
 
@@ -159,7 +198,7 @@ func TestFakeTimeConnectionsThatHangWhileReplicasAreAsked(t *testing.T) {
 		const hang = time.Minute
 		f := newFake(t, "me")
 		var hung atomic.Int64
-		silent := int64(maxWaits)
+		silent := int64(maxPipelines)
 		f.answers(func(_ context.Context, words []any) any {
 			if words[0] == "wait" {
 				if hung.Add(1) <= silent {
@@ -177,7 +216,7 @@ func TestFakeTimeConnectionsThatHangWhileReplicasAreAsked(t *testing.T) {
 			_, err := p.Acquire(ctx, nil, "me:1", time.Minute, Options{})
 			assert.Equal(t, want, err)
 		}
-		for range maxWaits {
+		for range maxPipelines {
 			all.Go(func() { acquire(time.Second, nil) })
 			synctest.Wait()
 		}
@@ -185,17 +224,17 @@ func TestFakeTimeConnectionsThatHangWhileReplicasAreAsked(t *testing.T) {
 		acquire(2*time.Second, nil)
 		require.Equal(t, p.Timeout+overdue, time.Since(began))
 
-		silent = 3 * maxWaits // the next as well
-		hung.Store(maxWaits)
-		for range maxWaits {
+		silent = 3 * maxPipelines // the next as well
+		hung.Store(maxPipelines)
+		for range maxPipelines {
 			all.Go(func() { acquire(time.Second, nil) })
 			synctest.Wait()
 		}
 		acquire(10*time.Second, request.ErrNotSent)
-		require.EqualValues(t, 2*maxWaits, hung.Load())
+		require.EqualValues(t, 2*maxPipelines, hung.Load())
 		all.Wait()
 		synctest.Wait()
-		require.Empty(t, f.waits.nodes)
+		require.Empty(t, f.pipelines.nodes)
 	})
 }
 
@@ -238,12 +277,12 @@ func TestFakeTimeHookEndsThePipelineOfReplicas(t *testing.T) {
 		})
 		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
 		ends.Store(true)
-		for range 2 * maxWaits { // one after the other, and then together
+		for range 2 * maxPipelines { // one after the other, and then together
 			_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
 			require.Equal(t, request.ErrNoAnswer, err)
 		}
 		var all sync.WaitGroup
-		for range 2 * maxWaits {
+		for range 2 * maxPipelines {
 			all.Go(func() {
 				_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
 				assert.Equal(t, request.ErrNoAnswer, err)
@@ -251,7 +290,7 @@ func TestFakeTimeHookEndsThePipelineOfReplicas(t *testing.T) {
 		}
 		all.Wait()
 		synctest.Wait()
-		require.Empty(t, f.waits.nodes)
+		require.Empty(t, f.pipelines.nodes)
 		ends.Store(false)
 		_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
 		require.NoError(t, err)
