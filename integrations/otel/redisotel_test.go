@@ -236,3 +236,25 @@ func TestRedisotelFilters(t *testing.T) {
 	require.Empty(t, b.scripts())
 	require.NotEmpty(t, b.spans.Ended())
 }
+
+// While go-redis sets up a connection for a shared request it calls the hooks again, with the context
+// of that request. These are no requests of their own.
+func TestSharedRequestsWhileConnecting(t *testing.T) {
+	b := newBeside(t, false)
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			assert.NoError(t, b.client.NewLock(fmt.Sprint("lock", i)).Do(t.Context(), func(context.Context) error { return nil }))
+		})
+	}
+	all.Wait()
+	shared := 0
+	for _, span := range b.spans.Ended() {
+		if span.Name() == "rlock.request" {
+			shared++
+			assert.False(t, span.Parent().IsValid(), "it stands for several calls")
+			assert.NotEmpty(t, span.Links())
+		}
+	}
+	require.Positive(t, shared)
+}

@@ -84,6 +84,9 @@ func (t *Telemetry) Hook() redis.Hook { return hook{t} }
 
 type hook struct{ t *Telemetry }
 
+// inRequest is the key in the context of a request that has its span.
+type inRequest struct{}
+
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -108,6 +111,9 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 func (t *Telemetry) shared(ctx context.Context) (request context.Context, end func()) {
 	request, end = ctx, func() {}
 	defer func() { _ = recover() }()
+	if ctx.Value(inRequest{}) != nil {
+		return ctx, end // go-redis sets up a connection for the request
+	}
 	callers := rlock.Callers(ctx)
 	var links []trace.Link
 	sampled := false
@@ -121,7 +127,7 @@ func (t *Telemetry) shared(ctx context.Context) (request context.Context, end fu
 		return ctx, end
 	}
 	within, span := t.tracer.Start(ctx, "rlock.request", trace.WithLinks(links...), trace.WithAttributes(keyCallers.Int(len(callers))))
-	return within, func() {
+	return context.WithValue(within, inRequest{}, true), func() {
 		defer func() { _ = recover() }() // of End; a panic of the request itself goes on
 		span.End()
 	}
