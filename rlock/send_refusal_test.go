@@ -2,13 +2,16 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -261,4 +264,35 @@ func TestForceUnlockPublishRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, removed)
 	requireUnlockedTooLate(t, hold.Unlock(t.Context()))
+}
+
+// A connection that cannot be set up carries nothing: the error is told at once, and nothing may be
+// left that Close would have to wait for.
+func TestConnectionThatIsNotSetUp(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	down := errors.New("vault down")
+	rdb := srv.Client(t, func(o *redis.Options) {
+		o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "", "", down }
+	})
+	c, err := rlock.New(rdb, nil)
+	require.NoError(t, err)
+	_, _, err = c.NewLock("a").TryLock(t.Context())
+	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, down)
+	var all sync.WaitGroup
+	for range 300 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			_, _, err := c.NewLock("a").TryLock(ctx)
+			assert.ErrorIs(t, err, rlock.ErrUnavailable)
+		})
+	}
+	all.Wait()
+	_, _, err = c.NewLock("a").TryLock(t.Context())
+	require.ErrorIs(t, err, down)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, c.Close(ended), "nothing is left")
 }

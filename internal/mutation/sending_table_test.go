@@ -93,6 +93,11 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeQuorumReleaseLeavesOutWhoWasNotAsked", quick,
 	},
 	{
+		"what no connection could be made for may have been executed", "internal/request/batch.go",
+		"if err != nil && !n.sent() {", "if false {",
+		"rlock", "TestConnectionThatIsNotSetUp", quick,
+	},
+	{
 		"shares are given back one by one", "internal/kind/plain.go",
 		"p.grant.Queue != \"\" || p.part && !acquire", "p.grant.Queue != \"\"",
 		"internal/kind", "TestFakeTimeManySharesAtOnce", quick,

@@ -62,6 +62,15 @@ func (n *note) Args() []any {
 // sent reports whether the command may have been sent.
 func (n *note) sent() bool { return n.at.Load() != 0 }
 
+// errorOf is the error of a command that was to be sent with it.
+func (n *note) errorOf(cmd redis.Cmder) error {
+	err := cmd.Err()
+	if err != nil && !n.sent() {
+		return &unsentError{err}
+	}
+	return err
+}
+
 // took is the time since the command was sent, at least 1; 0 if it was not sent.
 func (n *note) took() time.Duration {
 	at := n.at.Load()

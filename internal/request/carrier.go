@@ -71,11 +71,14 @@ func obeys(o *redis.Options) bool {
 func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
 	n := note{Cmder: cmd, since: time.Now()}
 	err := c.Client.Process(ctx, &n)
-	if err != nil && ctx.Err() != nil && !n.sent() {
+	switch {
+	case err == nil || n.sent():
+		return err
+	case ctx.Err() != nil:
 		cmd.SetErr(ErrNotSent)
 		return ErrNotSent
 	}
-	return err
+	return &unsentError{err}
 }
 
 // Pipeline implements [Carrier].

@@ -207,7 +207,7 @@ func (g *Group) carry(b *batch) {
 func (g *Group) settle(b *batch) {
 	var gone []*Call
 	now, took := time.Now(), b.note.took()
-	unsent := took == 0 && b.wait.Err() != nil
+	crowded := took == 0 && b.wait.Err() != nil
 	g.mu.Lock()
 	if took != 0 {
 		g.pace.answered(b, took)
@@ -220,16 +220,16 @@ func (g *Group) settle(b *batch) {
 		case c.state == left:
 			gone = append(gone, c)
 		case c.state != sent:
-		case unsent:
+		case crowded:
 			c.complete(over, ErrCrowded)
 		default:
-			c.complete(over, c.cmd.Err())
+			c.complete(over, b.note.errorOf(c.cmd))
 		}
 	}
 	g.mu.Unlock()
 	for _, c := range gone {
-		if c.opts.Late != nil && !unsent {
-			c.opts.Late(cmp.Or(c.cmd.Err(), ErrUnread))
+		if err := c.cmd.Err(); c.opts.Late != nil && (took != 0 || err == nil) { // else nothing was sent
+			c.opts.Late(cmp.Or(err, ErrUnread))
 		}
 	}
 }

@@ -36,6 +36,12 @@ var (
 	ErrReplaced = errors.New("not executed: another server has taken over")
 )
 
+// unsentError is the error of a request that was not sent, as there was no connection for it: one
+// could not be made, or not be set up.
+type unsentError struct{ error }
+
+func (e *unsentError) Unwrap() error { return e.error }
+
 // Classify reads the error of a request. final says that repeating it would not
 // help. What is not recognised counts as unknown; so does the end of a context, as
 // go-redis does not say whether the command had been sent by then.
@@ -43,6 +49,10 @@ func Classify(err error) (o Outcome, final bool) {
 	var netErr *net.OpError
 	var untrusted *tls.CertificateVerificationError
 	var reply redis.Error
+	if unsent, ok := errors.AsType[*unsentError](err); ok {
+		_, final = Classify(unsent.error)
+		return NotExecuted, final
+	}
 	switch {
 	case err == nil:
 		return Answered, true
