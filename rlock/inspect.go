@@ -46,11 +46,11 @@ func (l *Lock) inspect(ctx context.Context, _ lua.Runner) (lua.State, error) {
 	return l.wire.Inspect(ctx)
 }
 
-// ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports whether there
-// was one. A holder of this client that had it before the call learns of it at once. Others learn of it at their next
-// renewal, at the latest, or if they do not renew the lock, at the end of their lease; until
-// then they may go on. [ErrUnavailable] leaves open whether it was removed: it is never repeated
-// on its own, as that could remove the next grant as well.
+// ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports whether it was
+// held. A holder of this client that had it before the call learns of it at once. Others learn of
+// it at their next renewal, at the latest, or if they do not renew the lock, at the end of their
+// lease; until then they may go on. [ErrUnavailable] leaves open whether it was removed: it is
+// never repeated on its own, as that could remove the next grant as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var before []string // no owner that has the lock now has it again
 	was, err := askOnce(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) {

@@ -130,8 +130,8 @@ func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop fu
 	}
 }
 
-// whileOpen returns the context of the requests for all members. It is wait, but also ends when
-// the client of a member closes that is not asked for yet.
+// whileOpen returns the context of the requests for all members. It is wait, but with several
+// clients it also ends when one of them closes: a request knows only its own.
 func (m multi) whileOpen(wait context.Context) (_ context.Context, stop func()) {
 	first := m[0].client
 	if !slices.ContainsFunc(m, func(l *Lock) bool { return l.client != first }) {

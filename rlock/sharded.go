@@ -8,9 +8,9 @@ package rlock
 // If clients differ, locks still exclude each other, but a client that does not hear of a
 // release, or that it was granted the lock, notices it only when it asks, at least every 5.5 s.
 // To change the setting of many processes, set ShardedBoth everywhere first, which hears and
-// tells all, and then the new one. Use ShardedBoth also beside Redisson clients that have another setting.
-// Redisson's own setting, shardedSubscriptionMode, has the values and the rule of Auto, On and
-// Off; it asks the first node that it reaches, once, when it starts.
+// tells all, and then the new one. Use ShardedBoth also beside Redisson clients that have
+// another setting. Redisson's own, shardedSubscriptionMode, has the values and the rule of Auto,
+// On and Off; it asks the first node that it reaches, once, when it starts.
 type ShardedPubSub int
 
 const (

@@ -105,14 +105,17 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// shared begins the span of a request that several calls share, if one of them is sampled.
-// It runs in a goroutine of the library, where a panic would end the program. So what the
-// tracer panics with is dropped, and the request goes on without a span.
+// shared begins the span of a request that several calls share, if one of them is sampled. While
+// go-redis sets up a connection for that request, it calls the hooks again, with the context of
+// the request: that gets no span of its own.
+//
+// It runs in a goroutine of the library, where a panic would end the program. So what the tracer
+// panics with is dropped, and the request goes on without a span.
 func (t *Telemetry) shared(ctx context.Context) (request context.Context, end func()) {
 	request, end = ctx, func() {}
 	defer func() { _ = recover() }()
 	if ctx.Value(inRequest{}) != nil {
-		return ctx, end // go-redis sets up a connection for the request
+		return ctx, end
 	}
 	callers := rlock.Callers(ctx)
 	var links []trace.Link

@@ -34,6 +34,7 @@ type fake struct {
 type sweep struct {
 	server, owner string
 	silent, late  bool
+	gathers       bool // it may be sent with others
 	at            time.Time
 }
 
@@ -122,10 +123,10 @@ func (f *fake) serve(ctx context.Context, cmds ...redis.Cmder) (err error) {
 }
 
 func (f *fake) sweep(k Kind, owner string, _ time.Duration, late bool) {
-	p := k.(*Plain)
+	p := k.(givenBack)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.swept = append(f.swept, sweep{p.server.ID, owner, p.silent, late, time.Now()})
+	f.swept = append(f.swept, sweep{p.server.ID, owner, p.silent, late, k.Gathers(false), time.Now()})
 }
 
 // commands returns what the server was sent since the last call.

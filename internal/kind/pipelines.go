@@ -28,30 +28,6 @@ type pipelines struct {
 	nodes map[process]*outgoing
 }
 
-// trailer is what the last command of a pipeline asks for: that so many replicas acknowledge all
-// writes before it on that connection, within a time-out. The zero value asks what the server tells
-// of itself.
-type trailer struct {
-	replicas int
-	timeout  time.Duration
-}
-
-// command makes the command: a [redis.IntCmd] about replicas, otherwise a [redis.StringCmd].
-func (t trailer) command(ctx context.Context) redis.Cmder {
-	if t == (trailer{}) {
-		return redis.NewStringCmd(ctx, "info", "server")
-	}
-	return redis.NewIntCmd(ctx, "wait", t.replicas, t.timeout.Milliseconds())
-}
-
-// bound is how long a pipeline may take.
-func (t trailer) bound() time.Duration {
-	if t == (trailer{}) {
-		return overdue // as long as a poll waits at most
-	}
-	return MaxAttempt
-}
-
 // outgoing is what is to be sent to a node. pipelines.mu guards it.
 type outgoing struct {
 	node  process

@@ -56,8 +56,6 @@ func TestFakeTimeManySharesAtOnce(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range 500 {
 			q := NewQuorum(servers, fmt.Sprint("lock", i), false, lease)
-			require.False(t, q.nodes[0].Gathers(true))
-			require.True(t, q.nodes[0].Gathers(false))
 			callers.Go(func() {
 				a, err := q.Acquire(t.Context(), nil, "", lease, Options{})
 				assert.NoError(t, err)
@@ -71,6 +69,14 @@ func TestFakeTimeManySharesAtOnce(t *testing.T) {
 		for _, f := range all {
 			require.Empty(t, f.pipelines.nodes)
 		}
+		all[0].votes(granting())
+		all[1].votes(held("x", lease))
+		all[2].votes(held("x", lease))
+		_, err := NewQuorum(servers, "lock", false, lease).Acquire(t.Context(), nil, "", lease, Options{})
+		require.NoError(t, err)
+		back := sweeps(all)
+		require.Len(t, back, 1)
+		require.True(t, back[0].gathers)
 	})
 }
 

@@ -14,7 +14,6 @@ type Plain struct {
 	server *Server
 	grant  lua.Grant // without owner
 	fair   bool      // only the first in the queue may have the lock
-	part   bool      // of a quorum lock
 	silent bool      // releases are not announced
 }
 
@@ -57,9 +56,8 @@ func (p *Plain) Key() string { return p.grant.Key }
 // looks at no queue, and has the keys of all locks in it.
 func (p *Plain) Joint() bool { return p.Gathers(true) && !p.fair }
 
-// Gathers is false without a queue: there may be a proxy that spreads keys. But there is none where
-// the lock is part of a quorum lock; it is acquired in pipelines with a trailer.
-func (p *Plain) Gathers(acquire bool) bool { return p.grant.Queue != "" || p.part && !acquire }
+// Gathers is false without a queue: there may be a proxy that spreads keys.
+func (p *Plain) Gathers(bool) bool { return p.grant.Queue != "" }
 
 // Acquire takes a free lock. An owner without a ticket takes a plain one even if others wait.
 // Otherwise the queue decides, and a refusal leaves the ticket.

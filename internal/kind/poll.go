@@ -10,6 +10,9 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
+// longestPoll is how long a poll waits for an answer at most.
+const longestPoll = 500 * time.Millisecond
+
 // Requests under way to a server at once: of one that is only slow, so that it has its share of as
 // many grants as possible, and of one that has answered none of them for the bound of a poll.
 const (
@@ -33,7 +36,7 @@ var (
 )
 
 // bound is how long a poll waits for the answer of a single server.
-func (q *Quorum) bound() time.Duration { return min(q.lease/10, 500*time.Millisecond) }
+func (q *Quorum) bound() time.Duration { return min(q.lease/10, longestPoll) }
 
 // ask makes a request to all servers at once. When the votes are enough, it waits for the others
 // as long again as that took, at least 2 ms. When the votes will do, it does not wait for servers

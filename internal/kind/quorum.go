@@ -33,9 +33,7 @@ func NewQuorum(servers []*Server, key string, fenced bool, lease time.Duration) 
 	ids := make([]string, len(servers))
 	for i, s := range servers {
 		ids[i] = s.ID
-		part := NewPlain(s, key, fenced)
-		part.part = true
-		q.nodes = append(q.nodes, part)
+		q.nodes = append(q.nodes, NewPlain(s, key, fenced))
 	}
 	q.id = notPlain + strings.Join(ids, " ") + " " + key
 	return q

@@ -289,10 +289,16 @@ func (q *Quorum) giveBackDoubtful(r *round) {
 	r.doubtful = nil
 }
 
+// givenBack is what only releases a share, together with what else is left on its server.
+type givenBack struct{ *Plain }
+
+// Gathers is true: no proxy is between a client and a server of a quorum lock.
+func (givenBack) Gathers(bool) bool { return true }
+
 // giveBack releases the share of an owner on one server, in the background: soon or, if the request
 // for it may still be on its way, when it must have arrived.
 func (q *Quorum) giveBack(n int, owner string, announce, late bool) {
 	p := *q.nodes[n]
 	p.silent = !announce
-	p.server.Sweep(&p, owner, q.lease, late)
+	p.server.Sweep(givenBack{&p}, owner, q.lease, late)
 }

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,6 +18,30 @@ type withTrailer struct {
 	key     string      // of the lock: in a cluster, its node is asked
 	trailer trailer     // it has no key, so go-redis could not route it
 	last    redis.Cmder // the newest command, with its answer
+}
+
+// trailer is what the last command of a pipeline asks for: that so many replicas acknowledge all
+// writes before it on that connection, within a time-out. The zero value asks what the server tells
+// of itself.
+type trailer struct {
+	replicas int
+	timeout  time.Duration
+}
+
+// command makes the command: a [redis.IntCmd] about replicas, otherwise a [redis.StringCmd].
+func (t trailer) command(ctx context.Context) redis.Cmder {
+	if t == (trailer{}) {
+		return redis.NewStringCmd(ctx, "info", "server")
+	}
+	return redis.NewIntCmd(ctx, "wait", t.replicas, t.timeout.Milliseconds())
+}
+
+// bound is how long a pipeline may take.
+func (t trailer) bound() time.Duration {
+	if t == (trailer{}) {
+		return longestPoll
+	}
+	return MaxAttempt
 }
 
 // process is a server process that pipelines are sent to.

@@ -98,8 +98,8 @@ var ofSending = []mutation{
 		"rlock", "TestConnectionThatIsNotSetUp", quick,
 	},
 	{
-		"shares are given back one by one", "internal/kind/plain.go",
-		"p.grant.Queue != \"\" || p.part && !acquire", "p.grant.Queue != \"\"",
+		"shares are given back one by one", "internal/kind/round.go",
+		"func (givenBack) Gathers(bool) bool { return true }", "func (givenBack) Gathers(bool) bool { return false }",
 		"internal/kind", "TestFakeTimeManySharesAtOnce", quick,
 	},
 	{

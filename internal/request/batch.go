@@ -62,9 +62,8 @@ func (n *note) Args() []any {
 // sent reports whether the command may have been sent.
 func (n *note) sent() bool { return n.at.Load() != 0 }
 
-// errorOf is the error of a command that was to be sent with it.
-func (n *note) errorOf(cmd redis.Cmder) error {
-	err := cmd.Err()
+// errorOf is err, of a command that was to be sent with the first one: an unsentError if none was.
+func (n *note) errorOf(err error) error {
 	if err != nil && !n.sent() {
 		return &unsentError{err}
 	}

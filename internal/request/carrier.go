@@ -71,14 +71,11 @@ func obeys(o *redis.Options) bool {
 func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
 	n := note{Cmder: cmd, since: time.Now()}
 	err := c.Client.Process(ctx, &n)
-	switch {
-	case err == nil || n.sent():
-		return err
-	case ctx.Err() != nil:
+	if err != nil && ctx.Err() != nil && !n.sent() {
 		cmd.SetErr(ErrNotSent)
 		return ErrNotSent
 	}
-	return &unsentError{err}
+	return n.errorOf(err)
 }
 
 // Pipeline implements [Carrier].

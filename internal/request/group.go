@@ -223,7 +223,7 @@ func (g *Group) settle(b *batch) {
 		case crowded:
 			c.complete(over, ErrCrowded)
 		default:
-			c.complete(over, b.note.errorOf(c.cmd))
+			c.complete(over, b.note.errorOf(c.cmd.Err()))
 		}
 	}
 	g.mu.Unlock()
