@@ -163,7 +163,7 @@ func TestSuspendAndInterruptAPipeline(t *testing.T) {
 func TestSuspendStopsAllOfTheGroup(t *testing.T) {
 	f := newFixture(t)
 	s := onTerminal(t, shell(t, f.URL(), `
-		"$SELF" run a -- sh -c 'sh -c "trap \"\" TSTP; echo deaf \$\$.; while :; do sleep 0.1; done" & echo ready; read x; kill $!; exit 3'
+		"$SELF" run a -- sh -c 'sh -c "trap \"\" TSTP; echo deaf \$\$.; exec sleep 1000" & echo ready; read x; kill $!; exit 3'
 		echo "status $?"; read x; echo "shell got $x"; fg; exit $?`))
 	s.shows("ready")
 	s.shows(`deaf \d+\.`)
