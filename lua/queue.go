@@ -42,9 +42,9 @@ type Hearing int
 // Ways of hearing.
 const (
 	Deaf       Hearing = iota // not at all, or not yet: the owner asks again by itself
-	Counted                   // by PUBLISH on a single server: whom nobody hears is passed over
-	Uncounted                 // by PUBLISH in a cluster, where it is not known who hears
-	ShardHeard                // by SPUBLISH, which is counted
+	Counted                   // by PUBLISH on a single server: who is not subscribed is passed over
+	Uncounted                 // by PUBLISH in a cluster, where it is not known who is subscribed
+	ShardHeard                // by SPUBLISH; like Counted
 )
 
 // Ticket says how an owner waits. The zero value is that of one that does not.

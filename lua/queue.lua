@@ -9,9 +9,9 @@
 -- milliseconds, with which the lock is granted to the owner. How it hears is
 --
 --   0  not at all, or not yet: it asks again by itself
---   1  by PUBLISH, which tells to how many connections the message went
---   2  by PUBLISH, which does not know that: other nodes of a cluster may listen
---   3  by SPUBLISH, which tells
+--   1  by PUBLISH: the server knows who is subscribed
+--   2  by PUBLISH in a cluster: the client may be subscribed on any of its nodes
+--   3  by SPUBLISH: the node knows who is subscribed
 --
 -- The member '!' .. owner, with score 0, is no ticket: it names the owner to whom the
 -- queue has granted the lock, until that owner releases it. If the lock is free and
@@ -70,20 +70,27 @@ local function foreign(owner)
     return not string.find(owner, '^' .. string.rep('%w', 20) .. ':%d+$')
 end
 
--- tell sends a message to a client that hears in that way. It returns whether it may
--- have been heard, or will be found out; or an error, if the server refuses to send it.
+-- absent tells whether a client that hears in that way is known to be subscribed to nothing here.
+-- That is asked before a message is sent, not read from the number of its receivers: a master
+-- sends the message on to its replicas, and a client that is still subscribed to one of them,
+-- which was the master a moment ago, hears it although nobody has received it here.
+local function absent(ours, how)
+    local found = how ~= 2 and redis.pcall('pubsub', how == 3 and 'shardnumsub' or 'numsub', ours)
+    return found and found[2] == 0 -- nil if it may not be asked
+end
+
+-- tell sends a message to a client that hears in that way. It returns true; false if the client is
+-- absent, then nobody gets the message; or an error, if the server refuses to send it.
 local function tell(queue, commands, home, how, message)
-    local ours, heard = channel(queue) .. ':' .. home, nil
+    local ours = channel(queue) .. ':' .. home
     if how == 0 then -- it may hear by now; if not, or if it cannot be told, it asks
         announce(commands, ours, message)
         return true
-    else
-        heard = redis.pcall(how == 3 and 'spublish' or 'publish', ours, message)
+    elseif absent(ours, how) then
+        return false
     end
-    if type(heard) == 'table' then
-        return heard
-    end
-    return how == 2 or heard > 0
+    local heard = redis.pcall(how == 3 and 'spublish' or 'publish', ours, message)
+    return type(heard) ~= 'table' or heard
 end
 
 -- spare is how many tokens are reserved for whoever has the lock by a message, to

@@ -210,10 +210,16 @@ func (w *waiters) follow(r lua.Runner, again bool, course ...string) {
 // last call.
 func subscribe(t *testing.T, rdb *redis.Client, channel string, sharded bool) (*redis.PubSub, func() []string) {
 	t.Helper()
+	return subscribeTo(t, rdb, rdb, channel, sharded)
+}
+
+// subscribeTo subscribes on the server of rdb; by is the one whose messages are waited for.
+func subscribeTo(t *testing.T, rdb, by *redis.Client, channel string, sharded bool) (*redis.PubSub, func() []string) {
+	t.Helper()
 	sub := rdb.Subscribe(t.Context())
-	join, publish := sub.Subscribe, rdb.Publish
+	join, publish := sub.Subscribe, by.Publish
 	if sharded {
-		join, publish = sub.SSubscribe, rdb.SPublish
+		join, publish = sub.SSubscribe, by.SPublish
 	}
 	require.NoError(t, join(t.Context(), channel))
 	_, err := sub.Receive(t.Context())

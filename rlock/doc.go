@@ -120,9 +120,8 @@
 //	│               passes it on                   │ the waiter renews it
 //	└──────────────────────────────────────────────┘ (or lets it end, as a holder may)
 //
-// A client that does not receive the message is passed over in the same script: PUBLISH
-// tells how many connections have received it, on a single server and by SPUBLISH in a
-// cluster. A client that was granted the lock and let the claim lapse loses all its tickets
+// A client that is not subscribed is sent nothing, and passed over in the same script: a single
+// server knows who is, and so does the node of a cluster with sharded channels. A client that was granted the lock and let the claim lapse loses all its tickets
 // for that lock. If the message is for a waiter that has left, its client releases the lock
 // at once, which passes it on.
 //

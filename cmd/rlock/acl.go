@@ -78,7 +78,7 @@ var commandRights = []right{
 	{"+publish", waking | foreign, "unlock tells the next that it has the lock, or everybody; probes of the subscription", "publish CHANNEL 0"},
 	{"+subscribe", waking | foreign | probing | sharing, "waiters listen", "subscribe CHANNEL"},
 	{"+unsubscribe", waking | foreign, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
-	{"+pubsub|numsub", inspecting, "how many connections wait; unlock does without, as it announces itself to find that out", "pubsub numsub CHANNEL"},
+	{"+pubsub|numsub", inspecting, "how many connections wait; unlock asks as well, and does without: it takes a dead waiter for one that listens", "pubsub numsub CHANNEL"},
 	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
 	{"+hscan", listing | observing, "reads the holders", "hscan KEY 0"},
 	{"+hget", sharing, "one field: a writer", "hget KEY f"},

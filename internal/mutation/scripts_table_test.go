@@ -33,6 +33,19 @@ var ofScripts = []mutation{
 		"lua", "TestCourses", quick,
 	},
 	{
+		"a grant is taken back that a replica has told of", "lua/queue.lua",
+		"    elseif absent(ours, how) then\n        return false\n    end\n" +
+			"    local heard = redis.pcall(how == 3 and 'spublish' or 'publish', ours, message)\n    return type(heard) ~= 'table' or heard\n",
+		"    end\n    local heard = redis.pcall(how == 3 and 'spublish' or 'publish', ours, message)\n" +
+			"    return type(heard) == 'table' and heard or heard > 0\n",
+		"lua", "TestWhoListensToAReplicaIsToldNothing", quick,
+	},
+	{
+		"who may not be asked for is taken for absent", "lua/queue.lua",
+		"return found and found[2] == 0", "return found and (found.err or found[2] == 0)",
+		"lua", "TestWhoListensToAReplicaIsToldNothing", quick,
+	},
+	{
 		"the client that keeps {a} is not recalled", "lua/recall.lua",
 		"name = key .. ':'", "name = key",
 		"lua", "TestRetained", quick,
