@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
@@ -74,12 +75,12 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 func (w *waiter) next() step {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if w.state != waitAsking { // as it is if nobody was there when it came
+	if w.State != fifo.Asking { // as it is if nobody was there when it came
 		if s := w.takeOrSleep(); s.grant != nil || s.err != nil || s.sleep > 0 {
 			return s
 		}
 	}
-	w.state, w.again = waitAsking, false // an event from now on needs another request
+	w.State, w.again = fifo.Asking, false // an event from now on needs another request
 	w.tries++
 	return step{ask: true}
 }
@@ -88,11 +89,10 @@ func (w *waiter) next() step {
 // neither, the waiter has to ask. queues.mu is held.
 func (w *waiter) takeOrSleep() step {
 	var mine *grant
-	if w.given == nil {
+	if w.Given == nil {
 		mine = w.lock.order.obstacle(w) // may release the mutex, so that w is given a grant meanwhile
 	}
-	if g := w.given; g != nil {
-		w.given, w.got = nil, g
+	if g := w.Take(); g != nil {
 		return step{grant: g}
 	}
 	if w.place.message.Granted {
@@ -111,10 +111,10 @@ func (w *waiter) takeOrSleep() step {
 // held.
 func (w *waiter) sleepFor(mine *grant) time.Duration {
 	if !w.lock.order.contends(w) {
-		w.state = waitBlocked
+		w.State = fifo.Blocked
 		return maxPause
 	}
-	asks := w.again || w.state != waitQueued && !w.place.Held() // there was an event, or it has not asked yet
+	asks := w.again || w.State != fifo.Queued && !w.place.Held() // there was an event, or it has not asked yet
 	now := time.Now()
 	if mine != nil && (w.askAt.IsZero() || w.askAt.After(now)) {
 		// The end of that grant wakes this waiter. Nothing does if the lock is removed on
@@ -122,13 +122,13 @@ func (w *waiter) sleepFor(mine *grant) time.Duration {
 		if w.askAt.IsZero() {
 			w.askAt = now.Add(keepAlive)
 		}
-		w.state = waitBlocked
+		w.State = fifo.Blocked
 		return min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now))
 	}
 	if asks {
 		return 0
 	}
-	w.state = waitQueued
+	w.State = fifo.Queued
 	return w.lock.order.untilAsk(w, now)
 }
 
@@ -166,7 +166,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
 	w.queues.mu.Lock()
-	last, mine := w.queue.refusal, w.queue.holder()
+	last, mine := w.queue.refusal, w.queue.Holder()
 	short, trouble := w.queue.short.of(w.lock.name, w.lock.replicas.n, why), w.queue.trouble
 	w.queues.mu.Unlock()
 	switch {
@@ -193,7 +193,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: l.spareTokens(q.waiters.first != q.waiters.last), Ticket: l.notifier.prepare(w)}
+	o := kind.Options{Wait: true, Spare: l.spareTokens(q.Several()), Ticket: l.notifier.prepare(w)}
 	return w.attempt, o, p
 }
 
@@ -209,10 +209,10 @@ func (w *waiter) asked(err error) time.Time {
 		return q.newest
 	}
 	q.fails(err)
-	if q.waiters.first == w { // it tells the others
-		for other := range q.waiters.all() {
+	if q.First() == w { // it tells the others
+		for other := range q.All() {
 			if other.unanswered() {
-				other.wakeUp()
+				other.Wake()
 			}
 		}
 	}
@@ -230,7 +230,7 @@ func (w *waiter) unanswered() bool {
 func (w *waiter) owns(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	w.got = g
+	w.Got = g
 	w.queue.answered(g.sent)
 	if short := &w.queue.short; short.err != nil && w.lock.replicas.n >= short.err.Want { // as many replicas are there
 		*short = replicaShortage{}
@@ -245,7 +245,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	defer w.queues.mu.Unlock()
 	q.answered(a.Sent)
 	q.refusal = refusal
-	w.state = waitQueued
+	w.State = fifo.Queued
 	w.stand(a)
 	most := cmp.Or(a.Value.AskIn, math.MaxInt64)
 	if !l.notifier.hears(w) {
@@ -259,7 +259,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	}
 	w.place.silent = 0
 	w.askAt = now.Add(min(l.notifier.pause(w, asked, refusal.TTL), most))
-	if q.waiters.first == w || q.askAt.IsZero() || w.askAt.Before(q.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
+	if q.First() == w || q.askAt.IsZero() || w.askAt.Before(q.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
 		q.askAt = w.askAt
 	}
 	return nil

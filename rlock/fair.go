@@ -82,7 +82,7 @@ func (fairOrder) untilAsk(w *waiter, now time.Time) time.Duration {
 	switch {
 	case w.place.silent > 0, !w.place.Held():
 		return w.askAt.Sub(now)
-	case w.queue.waiters.first == w:
+	case w.queue.First() == w:
 		return w.queue.askAt.Sub(now)
 	}
 	return maxPause

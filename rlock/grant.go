@@ -238,8 +238,8 @@ func (g *grant) put(h *Hold) {
 	}
 }
 
-// exclusive reports whether the grant excludes other owners.
-func (g *grant) exclusive() bool { return g.exclusives.Load() > 0 }
+// Exclusive reports whether the grant excludes other owners.
+func (g *grant) Exclusive() bool { return g.exclusives.Load() > 0 }
 
 // until returns the end of the trusted window. Unlike entry, it may be used before start has
 // returned.

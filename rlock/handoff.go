@@ -26,7 +26,7 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.waiters.first == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
+	if q == nil || q.First() == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
 		return false
 	}
 	now := time.Now()
@@ -36,12 +36,12 @@ func (g *grant) handOff() bool {
 	}
 	switch next, r := l.order.next(q, g); {
 	case next != nil:
-		next.given = g.passOn(q, next.lock, r, now)
-		if next.given != nil {
-			next.wakeUp()
+		successor := g.passOn(q, next.lock, r, now)
+		if successor != nil {
+			next.Give(successor)
 		}
-		return next.given != nil
-	case keeps && q.waiters.first == nil:
+		return successor != nil
+	case keeps && q.First() == nil:
 		return g.park(q, now)
 	}
 	return false
@@ -85,7 +85,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 		return nil
 	}
 	successor.entry = entry
-	q.replace(g, successor)
+	q.Replace(g, successor)
 	g.ended = now
 	return successor
 }
@@ -103,7 +103,7 @@ func (g *grant) unsettled() bool {
 
 // takes reports whether the waiter can be given a grant of l. queues.mu is held.
 func (w *waiter) takes(l *Lock) bool {
-	return w.state != waitAsking && w.given == nil && w.got == nil && w.lock.alike(l)
+	return w.Ready() && w.lock.alike(l)
 }
 
 // adopt adds the first hold, one of the lock by, to a grant that was passed on.

@@ -35,7 +35,7 @@ func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
 
 		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, outer.Unlock(held))
-		require.Nil(t, s.given)
+		require.Nil(t, s.Given)
 		require.Len(t, f.calls("release"), 1)
 		require.NoError(t, <-unlocked)
 		s.leave()

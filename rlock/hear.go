@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -62,11 +63,11 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	case w != nil && m.Granted:
 		w.place.message = m
 		w.by.Message++
-		w.wakeUp()
+		w.Wake()
 	case w != nil:
 		w.by.Message++
 		w.mustAsk()
-	case m.Granted && !slices.ContainsFunc(q.holders, func(g *grant) bool { return g.owner == m.Owner }):
+	case m.Granted && !slices.ContainsFunc(q.Grants, func(g *grant) bool { return g.owner == m.Owner }):
 		return m.Owner
 	}
 	return ""
@@ -76,8 +77,8 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 // can be received from now on. The answer to a request that is under way may be older than the
 // change, so its waiter asks once more. queues.mu is held.
 func (q *queue) changed() {
-	for w := range q.waiters.all() {
-		w.again = w.again || w.state == waitAsking
+	for w := range q.All() {
+		w.again = w.again || w.State == fifo.Asking
 	}
 	q.askAll()
 }
@@ -85,8 +86,8 @@ func (q *queue) changed() {
 // askAll makes each waiter ask that was refused. One with a ticket that waits for a grant of
 // its own client asks when that is over. queues.mu is held.
 func (q *queue) askAll() {
-	for w := range q.waiters.all() {
-		if w.state == waitQueued || w.state == waitBlocked && w.place.Held() {
+	for w := range q.All() {
+		if w.State == fifo.Queued || w.State == fifo.Blocked && w.place.Held() {
 			w.by.Reconnect++
 			w.mustAsk()
 		}
@@ -101,16 +102,16 @@ func (q *queue) unlocked() {
 	later := time.Now().Add(reaction)
 	for _, w := range q.tickets {
 		switch {
-		case w.place.First, w.state == waitAsking:
+		case w.place.First, w.State == fifo.Asking:
 			w.by.Message++
 			w.mustAsk()
 		case w.askAt.After(later):
 			w.askAt = later
-			w.wakeUp()
+			w.Wake()
 		}
 	}
-	if first := q.waiters.first; first != nil && q.askAt.After(later) {
+	if first := q.First(); first != nil && q.askAt.After(later) {
 		q.askAt = later
-		first.wakeUp()
+		first.Wake()
 	}
 }

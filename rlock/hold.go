@@ -110,7 +110,7 @@ func (h *Hold) uncount(ctx context.Context) error {
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return err
-	case err != nil && !g.exclusive(): // but a writer that has become a reader must be told as one
+	case err != nil && !g.Exclusive(): // but a writer that has become a reader must be told as one
 		g.correct()
 	}
 	return nil

@@ -56,7 +56,7 @@ func (g *grant) add(h *Hold) error {
 	case released:
 		return errReleased
 	}
-	if !h.shared && !g.exclusive() {
+	if !h.shared && !g.Exclusive() {
 		return &lockError{g.lock.name, ErrUpgrade, nil}
 	}
 	if h.parent == nil && len(g.holds) > 0 && !slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.renewsFor(h) }) {

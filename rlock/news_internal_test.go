@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 )
@@ -150,7 +151,7 @@ func TestFakeTimeSilenceOfAQueue(t *testing.T) {
 		}
 		requireSilent(first, failing, true)
 		requireSilent(second, came, false)
-		require.Equal(t, waitBlocked, second.state)
+		require.Equal(t, fifo.Blocked, second.State)
 		time.Sleep(longestFailure)
 		requireSilent(first, time.Time{}, false)
 
@@ -197,7 +198,7 @@ func TestFakeTimeFailureOfTheFirstWakesWhoeverGivesUp(t *testing.T) {
 		}
 		woken := func() (woken []bool) {
 			for _, w := range all {
-				woken = append(woken, w.woken)
+				woken = append(woken, len(w.C()) > 0)
 			}
 			return woken
 		}

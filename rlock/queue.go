@@ -2,11 +2,10 @@ package rlock
 
 import (
 	"hash/maphash"
-	"iter"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
@@ -48,9 +47,8 @@ const maxSpare = 32
 // queue is where the goroutines of a client wait for one lock: first come, first served.
 // The first of them asks the server on behalf of all; for a fair lock each asks for itself.
 type queue struct {
-	key     string
-	waiters waiters
-	holders []*grant // grants of this client, as far as it knows; one, unless they are shared
+	key string
+	fifo.Queue[waiter, *grant]
 
 	// The tickets of the waiters on the server, and what tells them of a change there.
 	tickets    map[string]*waiter // by the owner that has the ticket
@@ -62,48 +60,6 @@ type queue struct {
 
 	call *sharedCall // the request of a reader that others wait for; nil if none is under way
 	kept *kept       // nil unless a grant that this client holds may be kept
-}
-
-// waiters are the waiters of a queue in the order of their arrival. There may be very many, so
-// they form a linked list, from which one is removed without a search. Each waiter is an
-// element itself, which saves an allocation. queues.mu guards the list and its links.
-type waiters struct{ first, last *waiter }
-
-// neighbours are the waiters directly before and behind one; nil at the ends.
-type neighbours struct{ before, behind *waiter }
-
-// push puts a waiter behind all others.
-func (ws *waiters) push(w *waiter) {
-	w.before, w.behind = ws.last, nil
-	if ws.last == nil {
-		ws.first = w
-	} else {
-		ws.last.behind = w
-	}
-	ws.last = w
-}
-
-// remove takes a waiter out.
-func (ws *waiters) remove(w *waiter) {
-	if w.before == nil {
-		ws.first = w.behind
-	} else {
-		w.before.behind = w.behind
-	}
-	if w.behind == nil {
-		ws.last = w.before
-	} else {
-		w.behind.before = w.before
-	}
-	w.neighbours = neighbours{}
-}
-
-// all iterates over the waiters from the first on. None may leave meanwhile.
-func (ws *waiters) all() iter.Seq[*waiter] {
-	return func(yield func(*waiter) bool) {
-		for w := ws.first; w != nil && yield(w); w = w.behind {
-		}
-	}
 }
 
 // of returns the queue of a key. mu is held.
@@ -127,7 +83,7 @@ func (qs *queues) of(key string) *queue {
 // tidy drops what only waiters need if there are none, and the queue if nobody needs it. mu is
 // held.
 func (qs *queues) tidy(q *queue) {
-	if q.waiters.first != nil {
+	if q.First() != nil {
 		return
 	}
 	for _, s := range []kind.Signal{q.signal, q.unlocks} {
@@ -136,12 +92,12 @@ func (qs *queues) tidy(q *queue) {
 		}
 	}
 	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
-	if len(q.holders) > 0 || q.call != nil {
+	if len(q.Grants) > 0 || q.call != nil {
 		return
 	}
 	delete(qs.byKey, q.key)
 	if len(qs.spare) < maxSpare {
-		*q = queue{holders: q.holders}
+		*q = queue{Queue: q.Empty()}
 		qs.spare = append(qs.spare, q)
 	}
 }
@@ -154,20 +110,17 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	defer qs.mu.Unlock()
 	q := qs.of(l.key)
 	w.queue = q
-	if q.waiters.first == nil && len(q.holders) == 0 {
-		w.state = waitAsking
-	}
-	q.waiters.push(w)
+	q.Enter(&w.Waiter, w)
 	if q.kept != nil {
 		mine, other := q.takeParked(l)
-		if w.given = mine; other != nil {
+		if w.Given = mine; other != nil {
 			l.client.background(other.pass)
 		}
 	}
 	if l.client.closed.Load() { // too late for Close to see it
-		w.wakeUp()
+		w.Wake()
 	}
-	return w, w.state == waitAsking
+	return w, w.State == fifo.Asking
 }
 
 // held notes that a grant of this client has begun, and listens to recalls if it may be kept.
@@ -177,12 +130,12 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of(g.lock.key)
-	for _, other := range q.holders {
-		if !g.lock.joined && (g.exclusive() || other.exclusive()) { // a hold may be joined by several
+	for _, other := range q.Grants {
+		if !g.lock.joined && (g.Exclusive() || other.Exclusive()) { // a hold may be joined by several
 			before = append(before, other)
 		}
 	}
-	q.holders = append(q.holders, g)
+	q.Grants = append(q.Grants, g)
 	switch k := q.kept; {
 	case k != nil && k.parked != nil:
 		parked = k.stop()
@@ -192,24 +145,15 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	return before, parked
 }
 
-// replace puts a successor in the place of a grant. mu is held.
-func (q *queue) replace(before, successor *grant) {
-	if i := slices.Index(q.holders, before); i >= 0 {
-		q.holders[i] = successor
-	} else {
-		q.holders = append(q.holders, successor)
-	}
-}
-
 // ended notes that a grant of this client is over, and wakes the first waiter.
 func (qs *queues) ended(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey[g.lock.key]; q != nil {
-		q.holders = slices.DeleteFunc(q.holders, func(other *grant) bool { return other == g })
+		q.End(g)
 		// A reader frees the lock only if it was the last one in any process; the server announces that.
-		if first := q.waiters.first; first != nil && !g.lock.shared {
-			first.wakeUp()
+		if first := q.First(); first != nil && !g.lock.shared {
+			first.Wake()
 		}
 		if q.kept != nil && q.kept.owner == g.owner {
 			q.kept.end()
@@ -225,8 +169,8 @@ func (qs *queues) ended(g *grant) {
 func (qs *queues) yielded(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil && q.waiters.first != nil {
-		q.waiters.first.mustAsk()
+	if q := qs.byKey[g.lock.key]; q != nil && q.First() != nil {
+		q.First().mustAsk()
 	}
 }
 
@@ -236,16 +180,7 @@ func (qs *queues) holder(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey[l.key]; q != nil {
-		return q.holder()
-	}
-	return nil
-}
-
-func (q *queue) holder() *grant {
-	for _, holder := range slices.Backward(q.holders) {
-		if holder.exclusive() {
-			return holder
-		}
+		return q.Holder()
 	}
 	return nil
 }
@@ -255,7 +190,7 @@ func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	return q != nil && q.waiters.first != nil
+	return q != nil && q.First() != nil
 }
 
 // close wakes all waiters. It returns all grants, and those of them that are parked, which the
@@ -264,10 +199,8 @@ func (qs *queues) close() (held, parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		held = append(held, q.holders...)
-		for w := range q.waiters.all() {
-			w.wakeUp()
-		}
+		held = append(held, q.Grants...)
+		q.WakeAll()
 		if k := q.kept; k != nil && k.parked != nil {
 			parked = append(parked, k.stop())
 		}

@@ -127,10 +127,10 @@ func (qs *queues) shareable(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	if q == nil || q.waiters.first != nil {
+	if q == nil || q.First() != nil {
 		return nil
 	}
-	for _, g := range q.holders {
+	for _, g := range q.Grants {
 		if l.shares(g.lock) && !g.attempts.Doubt && time.Since(g.run.began) < l.handoff.longest {
 			return g
 		}

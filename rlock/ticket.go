@@ -120,7 +120,7 @@ func (w *waiter) granted(now time.Time) *grant {
 	g.sent, g.initialLease = sent, m.Claim
 	g.run = run{began: now, next: m.Next}
 	g.accept(m)
-	w.got = g
+	w.Got = g
 	return g
 }
 

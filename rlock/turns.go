@@ -27,10 +27,10 @@ type order interface {
 // options.
 type turns struct{}
 
-func (turns) contends(w *waiter) bool { return w.queue.waiters.first == w }
+func (turns) contends(w *waiter) bool { return w.queue.First() == w }
 
 func (turns) obstacle(w *waiter) *grant {
-	mine := w.queue.holder()
+	mine := w.queue.Holder()
 	if mine == nil {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (turns) passes(g *grant, now time.Time) bool {
 }
 
 func (turns) next(q *queue, g *grant) (*waiter, run) {
-	for w := range q.waiters.all() {
+	for w := range q.All() {
 		if w.takes(g.lock) {
 			return w, g.run
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -14,36 +15,15 @@ type waiter struct {
 	queues *queues
 	queue  *queue
 	lock   *Lock
-	neighbours
+	fifo.Waiter[waiter, *grant]
 	course
-	wakeup
 
-	state waiterState
 	again bool      // something has happened whose outcome only a request can tell: ask as soon as possible
 	askAt time.Time // when to ask if nothing happens
 
 	attempt *grant   // what its requests ask for; nil before the first of them
 	place   standing // of the attempt's owner in the server's queue
-	grants
 }
-
-// grants are what a waiter has received.
-type grants struct {
-	given *grant // passed on to it in memory, and not taken yet
-	got   *grant // the one that it returns to its caller
-}
-
-// waiterState says what a waiter is doing: the comment of the package has a diagram. It begins as
-// asking if its client has no other waiter and does not hold the lock, otherwise as blocked. It
-// can be handed a grant in memory in every state but asking, because then its own request may be
-// granted.
-type waiterState int
-
-const (
-	waitBlocked waiterState = iota // another waiter is before it, or its client holds the lock
-	waitAsking                     // a request is under way, or about to be sent
-	waitQueued                     // the server refused: it sleeps until a message or a timer wakes it
-)
 
 // standing is the place of an owner in the server's queue.
 type standing struct {
@@ -51,12 +31,6 @@ type standing struct {
 
 	message lua.Message // the newest message that grants the lock to the owner, until it is looked at
 	silent  int         // refusals in a row while no message could arrive
-}
-
-// wakeup wakes a waiter.
-type wakeup struct {
-	wake  chan struct{} // capacity 1; sent to with queues.mu held; made when it first has to wait
-	woken bool          // there was a wake-up before wake was made
 }
 
 // await waits until it is the waiter's turn to ask, or it is handed a grant. The error
@@ -67,7 +41,7 @@ func (w *waiter) await(ctx context.Context) error {
 		w.queues.mu.Unlock()
 		return nil
 	}
-	wake := w.enableWake()
+	wake := w.C()
 	w.slept = true
 	w.queues.mu.Unlock()
 	select { // few cases: each takes memory while it waits
@@ -126,7 +100,7 @@ func (w *waiter) channels() (own, all <-chan struct{}) {
 		all = w.queue.signal.C()
 	}
 	w.slept = true
-	return w.enableWake(), all
+	return w.C(), all
 }
 
 // givenUp is the error of a waiter whose context ended before it had the lock.
@@ -141,33 +115,10 @@ func (w *waiter) givenUp(ctx context.Context) error {
 	return &NotAcquiredError{Name: w.lock.name, Err: ended(ctx)}
 }
 
-// wakeUp wakes the waiter. queues.mu is held.
-func (w *wakeup) wakeUp() {
-	if w.wake == nil {
-		w.woken = true
-		return
-	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// enableWake returns the channel that wakes the waiter. queues.mu is held.
-func (w *wakeup) enableWake() <-chan struct{} {
-	if w.wake == nil {
-		w.wake = make(chan struct{}, 1)
-		if w.woken {
-			w.wakeUp()
-		}
-	}
-	return w.wake
-}
-
 // mustAsk makes the waiter ask as soon as it can. queues.mu is held.
 func (w *waiter) mustAsk() {
 	w.again = true
-	w.wakeUp()
+	w.Wake()
 }
 
 // leave takes the waiter out of the queue. The next waiter takes over its ticket on the
@@ -175,18 +126,18 @@ func (w *waiter) mustAsk() {
 func (w *waiter) leave() {
 	qs, q := w.queues, w.queue
 	qs.mu.Lock()
-	given, left := w.given, w.disown()
-	wasFirst := q.waiters.first == w
-	q.waiters.remove(w)
-	if next := q.waiters.first; next == nil {
+	given, left := w.Given, w.disown()
+	wasFirst := q.First() == w
+	q.Leave(&w.Waiter)
+	if next := q.First(); next == nil {
 		qs.tidy(q)
 	} else {
 		if left != nil && next.takeOver(left, w) {
 			left = nil
 		}
 		// The end of a grant that nobody shares will be told to the next.
-		if wasFirst && (w.lock.shared || !slices.Contains(q.holders, w.got)) {
-			next.wakeUp()
+		if wasFirst && (w.lock.shared || !slices.Contains(q.Grants, w.Got)) {
+			next.Wake()
 		}
 		if wasFirst && q.trouble != nil { // it may have been asking for all
 			next.mustAsk()
@@ -211,7 +162,7 @@ func (w *waiter) disown() *grant {
 	}
 	delete(w.queue.tickets, g.owner)
 	w.attempt = nil
-	if g == w.got || w.got != nil && slices.Contains(w.got.run.passed, g.owner) {
+	if g == w.Got || w.Got != nil && slices.Contains(w.Got.run.passed, g.owner) {
 		return nil
 	}
 	if m := w.place.message; m.Granted { // the owner may hold the lock by this message
@@ -227,11 +178,11 @@ func (w *waiter) disown() *grant {
 func (w *waiter) renounce(g *grant) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if w.got = nil; w.attempt != nil && (w.attempt == g || slices.Contains(g.run.passed, w.attempt.owner)) {
+	if w.Got = nil; w.attempt != nil && (w.attempt == g || slices.Contains(g.run.passed, w.attempt.owner)) {
 		delete(w.queue.tickets, w.attempt.owner)
 		w.attempt, w.place = nil, standing{}
 	}
-	w.state = waitBlocked
+	w.State = fifo.Blocked
 }
 
 // takeOver makes the waiter go on with the attempt of one that leaves, and with its place on
@@ -241,10 +192,10 @@ func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	if !w.lock.order.inherits() || w.attempt != nil || !from.place.Held() || !w.lock.alike(from.lock) {
 		return false
 	}
-	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.state == waitAsking
-	w.state = waitQueued
+	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.State == fifo.Asking
+	w.State = fifo.Queued
 	w.queue.tickets[g.owner] = w
-	w.wakeUp()
+	w.Wake()
 	return true
 }
 

@@ -35,22 +35,22 @@ var ofWaiting = []mutation{
 	},
 	{
 		"nobody asks when messages may have been missed", "rlock/hear.go",
-		"if w.state == waitQueued || w.state == waitBlocked && w.place.Held() {", "if false {",
+		"if w.State == fifo.Queued || w.State == fifo.Blocked && w.place.Held() {", "if false {",
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
 		"who waits for its own client forgets that messages may have been missed", "rlock/hear.go",
-		" || w.state == waitBlocked && w.place.Held()", "",
+		" || w.State == fifo.Blocked && w.place.Held()", "",
 		"rlock", "TestFakeTimeResubscribedWhileReleasing", quick,
 	},
 	{
 		"an answer from before a loss of messages is trusted", "rlock/hear.go",
-		"w.again = w.again || w.state == waitAsking", "w.again = w.again || false",
+		"w.again = w.again || w.State == fifo.Asking", "w.again = w.again || false",
 		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
 	},
 	{
 		"an answer from before a foreign release is trusted", "rlock/hear.go",
-		"case w.place.First, w.state == waitAsking:", "case w.place.First:",
+		"case w.place.First, w.State == fifo.Asking:", "case w.place.First:",
 		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
 	},
 	{
@@ -120,7 +120,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those who queue do not hear of Close", "rlock/queue.go",
-		"\t\tfor w := range q.waiters.all() {\n\t\t\tw.wakeUp()\n\t\t}\n", "",
+		"\t\tq.WakeAll()\n", "",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
@@ -190,7 +190,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock/contend.go",
-		"q.waiters.first == w || q.askAt.IsZero() || w.askAt.Before(q.askAt)", "true",
+		"q.First() == w || q.askAt.IsZero() || w.askAt.Before(q.askAt)", "true",
 		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
 	},
 	{
