@@ -52,6 +52,8 @@ var runs = []struct {
 	{"a connection is deaf", "queue", "A=2 B=1 LEAVERS=1 DEAFS=1", ""},
 	{"deaf, then half open", "queue", "A=1 B=1 C=1 DEAFS=1 HALVES=1", ""},
 	{"deaf, receivers unknown", "queue", "A=1 B=1 C=1 COUNTLESS DEAFS=1", ""},
+	{"the master becomes a replica", "queue", "A=1 B=1 C=1 FAILOVERS=2", ""},
+	{"that, 1 leaves", "queue", "A=2 B=1 LEAVERS=1 FAILOVERS=1", ""},
 	{"deaf, an ask more", "queue", "A=2 B=1 DEAFS=1 RINGS=1", ""},
 	{"deaf, a grant ends unread", "queue", "A=2 B=1 DEAFS=1 LAPSES=1", ""},
 	{"deaf, a request late or twice", "queue", "A=2 B=1 DEAFS=1 LATES=1 LATE_WHILE_HELD LATER", ""},
@@ -117,6 +119,7 @@ var runs = []struct {
 	{"3 grants, 1 by a message", "exclusion", "GRANTS=3 FAULTS=0 RENEWALS=0 PASSES=0 MESSAGES=1", ""},
 
 	{"0 receivers ignored", "queue", "A=1 B=1 C=1 CRASHES=1 WAITER_DIES ZERO_RECEIVERS_IGNORED", "done"},
+	{"sent before it is counted", "queue", "A=1 B=1 C=1 FAILOVERS=1 SENT_BEFORE_IT_IS_COUNTED", "user"},
 	{"ticket granted twice", "queue", "A=1 B=1 C=1 TICKET_GRANTED_TWICE", "spent"},
 	{"a held lock is passed on", "queue", "A=1 B=1 C=1 LEAVERS=1 HELD_LOCK_IS_PASSED_ON", "user"},
 	{"foreign listener ignored", "queue", "A=1 B=1 FOREIGN=1 FOREIGN_LISTENER_IGNORED", "java"},

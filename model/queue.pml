@@ -37,6 +37,9 @@
 #ifndef DEAFS
 #define DEAFS 0      /* connections on which everything is lost from some moment on, until the hub notices */
 #endif
+#ifndef FAILOVERS
+#define FAILOVERS 0  /* connections whose server is not the master any more, until the hub notices: not counted, and they get what is published */
+#endif
 #ifndef LINGERS
 #define LINGERS 0    /* subscriptions given up when nobody waits */
 #endif
@@ -104,6 +107,7 @@ bool hears[4];          /* of a ticket: `P`, not `-` */
 bool heard[CLIENTS];          /* the client's connection is subscribed */
 bool ghost[CLIENTS];          /* a half-open connection is counted as a receiver */
 bool deaf[CLIENTS];           /* nothing arrives any more, and the server counts the client as before */
+bool former[CLIENTS];         /* subscribed on a replica, which was the master */
 bool listener[CLIENTS];       /* subscribed to the unlock channel */
 bool java;                    /* so is Redisson */
 
@@ -135,7 +139,7 @@ mtype redisson = idle;
 bool announced;                 /* Redisson heard a release */
 
 /* bounds, and what the properties look at */
-byte leavers = LEAVERS, passes, breaks = BREAKS, halves = HALVES, losses = LOSSES, deafs = DEAFS, lingers = LINGERS, crashes = CRASHES, lates = LATES;
+byte leavers = LEAVERS, passes, breaks = BREAKS, halves = HALVES, losses = LOSSES, deafs = DEAFS, failovers = FAILOVERS, lingers = LINGERS, crashes = CRASHES, lates = LATES;
 byte lapses = LAPSES, rings = RINGS, forces = FORCES, dels = DELS, flushes = FLUSHES, leases = LEASES, keepalives = KEEPALIVES;
 byte user = NOBODY;       /* who relies on holding the lock */
 bool torn;                /* somebody took the lock from its holder by force */

@@ -9,7 +9,7 @@ inline put(c, what, o, n) { /* on a connection: the server cannot know whether i
 
 inline tell(what, o) { /* PUBLISH to the owner's client */
 	if
-	:: heard[CLIENT(o)] -> put(CLIENT(o), what, o, number[o])
+	:: heard[CLIENT(o)] || former[CLIENT(o)] -> put(CLIENT(o), what, o, number[o])
 	:: else
 	fi
 }
@@ -82,6 +82,9 @@ inline passOn(asker, from, toForeigners) {
 #ifdef ZERO_RECEIVERS_IGNORED
 			holder = k; last = k; break
 #else
+#ifdef SENT_BEFORE_IT_IS_COUNTED
+			tell(grant, k);
+#endif
 			lost = true
 #endif
 		fi

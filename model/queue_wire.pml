@@ -20,6 +20,7 @@ inline confirmed(c) { /* the confirmation is a wake-up */
 inline cut(c) {
 	lost = true;
 	heard[c] = false;
+	former[c] = false;
 	listener[c] = false;
 	deaf[c] = false;
 	do
@@ -110,6 +111,8 @@ end:	do
 	:: d_step { deaf[c] -> cut(c); broken[c] = true }
 	:: d_step { deaf[c] && halves > 0 -> halves--; cut(c); broken[c] = true; ghost[c] = true }
 #endif
+	:: d_step { failovers > 0 && heard[c] && !broken[c] && !deaf[c] -> failovers--; heard[c] = false; former[c] = true }
+	:: d_step { former[c] -> cut(c); broken[c] = true } /* nobody received a probe */
 	:: d_step { lingers > 0 && live[c] && head[c] == none /* of a plain lock */ && len(up[c]) < 2 ->
 		lingers--; asked[c] = false; live[c] = false; wanted[c] = false; up[c]!unsub }
 	:: d_step { breaks > 0 && asked[c] && !broken[c] -> breaks--; cut(c); broken[c] = true }
