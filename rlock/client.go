@@ -206,8 +206,9 @@ func (l *Lock) refuse(err error) {
 // before you call it.
 //
 // A request that hangs inside go-redis ends by the time-outs of that client. A release that
-// the server refuses, or does not answer, is repeated until its lease is over: also after a
-// Close that has returned because of ctx, as long as the client of go-redis is open.
+// the server refuses, or does not answer, is repeated until its lease is over, before a Close
+// until there is an answer: also after a Close that has returned because of ctx, as long as
+// the client of go-redis is open.
 func (c *Client) Close(ctx context.Context) error {
 	var held, parked []*grant
 	if c.closed.CompareAndSwap(false, true) {

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,19 +13,27 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-func TestFakeTimeReleaseGoesOnUntilTheLeaseIsOver(t *testing.T) {
+// However long a server is silent: it may have an old request to acquire, which it executes when it
+// goes on.
+func TestFakeTimeReleaseGoesOnUntilThereIsAnAnswer(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)
 		held, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
-		f.onRelease = func(ctx context.Context, _ int) (lua.Released, error) { return lua.Released{}, hang(ctx) }
+		var answers atomic.Bool
+		f.onRelease = func(ctx context.Context, _ int) (lua.Released, error) {
+			if answers.Load() {
+				return lua.Released{}, nil
+			}
+			return lua.Released{}, hang(ctx)
+		}
 		require.ErrorIs(t, hold.Unlock(held), ErrUnavailable)
 		require.Equal(t, DefaultUnlockTimeout, time.Since(f.start))
 		sleepLong(time.Hour)
 		at := f.times("release")
-		last := at[len(at)-1]
-		require.Greater(t, last, 25*time.Second)
-		require.Less(t, last, DefaultUnlockTimeout+30*time.Second+time.Second)
+		require.Greater(t, at[len(at)-1], time.Hour-5*time.Second)
+		answers.Store(true)
+		sleepLong(5 * time.Second)
 		require.Zero(t, c.active.Load(), "then it ends")
 	})
 }

@@ -15,6 +15,11 @@ import (
 // due are done at once, so that what sends them can put them into pipelines. While a
 // server is silent, a few try; its first answer brings all the others.
 //
+// A job ends when the server has answered. That a lease is over does not end it: the request that
+// left something may have reached a server that stands still, which executes it when it goes
+// on, with a whole lease. Only a client that closes, and a server that refuses, are not waited for
+// longer than that.
+//
 // Goroutines and memory are bounded. While maxReleases owners have something left on a server
 // that should be gone by now, no request of a [request.Carrier] is sent there that may leave
 // more: callers who come and go faster than a slow server answers would otherwise leave more
@@ -39,6 +44,8 @@ const (
 	maxProbes   = 16      // on a server that does not answer, and on each in any case
 	maxJobs     = 1 << 14 // owners
 	maxRetry    = 50 * time.Millisecond
+	maxPrompt   = 600         // attempts in vain, of about half a minute, after which a server is asked by one at a time,
+	slowRetry   = time.Second // and not before that
 	minArrival  = time.Second // of a late request; the place in a queue that it takes may outlive a short lease
 	maxArrival  = time.Minute // a lock of a long lease is not to be blocked for hours by who has not got it
 )
@@ -59,9 +66,9 @@ type Leftover struct {
 	Release func(ctx context.Context) error // made once; answered also if there was nothing
 }
 
-// Sweep releases l soon; until is when its lease has ended at the latest. Unless the
-// server is silent then, one attempt is made even after that: somebody may have removed
-// the TTL of the lock.
+// Sweep releases l soon; until is when its lease has ended at the latest. At least one attempt is
+// made even after that, unless the client closes and the server is silent: somebody may have
+// removed the TTL of the lock.
 func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), until) }
 
 // SweepAgain releases l after a third of its lease, but after minArrival at the earliest
@@ -136,7 +143,7 @@ func (j *Janitor) pause() time.Duration {
 
 // pauseOn is how long nothing is to be done on a server. mu is held.
 func (j *Janitor) pauseOn(p *part) time.Duration {
-	if len(p.due) == 0 || p.busy >= maxProbes && (p.trouble > 0 || j.busy >= maxReleases) {
+	if len(p.due) == 0 || p.busy >= maxProbes && (p.trouble > 0 || j.busy >= maxReleases) || p.busy > 0 && p.trouble > maxPrompt {
 		return time.Hour
 	}
 	first := p.due[0]

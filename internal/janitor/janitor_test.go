@@ -155,20 +155,68 @@ func TestFakeTimeArrivalAfterAnyLease(t *testing.T) {
 	}
 }
 
-// The end of the lease ends what no release could.
-func TestFakeTimeTriesUntilTheLeaseIsOver(t *testing.T) {
+// A server that stands still may execute an old request when it goes on, however long that takes:
+// a job ends with an answer. After half a minute one attempt a second is made, and the first
+// answer brings all the others.
+func TestFakeTimeTriesUntilThereIsAnAnswer(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
+		const owners = 100
 		h := newHost()
 		h.answers(false)
-		h.Sweep(h.left("me:1"), time.Now().Add(lease))
+		for n := range owners {
+			h.Sweep(h.left(strconv.Itoa(n)), time.Now().Add(lease))
+		}
+		attempts := func() (n int) {
+			h.place.mu.Lock()
+			defer h.place.mu.Unlock()
+			for _, sent := range h.sent {
+				n += len(sent)
+			}
+			return n
+		}
+		time.Sleep(lease)
+		require.Greater(t, attempts(), int(lease/maxRetry)/2)
+		time.Sleep(lease)
+		before := attempts()
+		time.Sleep(100 * lease)
+		require.InDelta(t, 100*lease/slowRetry, attempts()-before, 2)
+
+		h.answers(true)
+		began := time.Now()
 		h.open.Wait()
-		require.Greater(t, len(h.sent["me:1"]), int(lease/maxRetry)/2)
-		require.InDelta(t, lease, time.Since(h.start), float64(2*maxRetry))
+		require.Less(t, time.Since(began), slowRetry+maxRetry)
+		for owner, sent := range h.sent {
+			require.Greater(t, sent[len(sent)-1], 102*lease, owner)
+		}
+		require.Len(t, h.sent, owners)
+		require.Empty(t, h.parts)
 	})
 }
 
+// A client that closes, and a refusal, are not waited for longer than the lease.
+func TestFakeTimeEndsWithTheLease(t *testing.T) {
+	for name, end := range map[string]func(*host){
+		"closing": func(h *host) { h.Flush() },
+		"refused": func(h *host) { h.Classify = func(error) (request.Outcome, bool) { return request.NotExecuted, true } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				h := newHost()
+				h.answers(false)
+				left := h.left("me:1")
+				left.Likely = true
+				h.Sweep(left, time.Now().Add(lease))
+				end(h)
+				h.open.Wait()
+				require.Greater(t, len(h.sent["me:1"]), int(lease/time.Second))
+				require.InDelta(t, lease, time.Since(h.start), float64(time.Second))
+			})
+		})
+	}
+}
+
 // A release is sent once even when the lease is over, as the key may have lost its TTL;
-// but not to a server that is silent.
+// but if the client closes, not to a server that is silent.
 func TestFakeTimeTooLate(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost()
@@ -180,6 +228,7 @@ func TestFakeTimeTooLate(t *testing.T) {
 		h.Sweep(h.left("me:2"), time.Now().Add(time.Second))
 		time.Sleep(100 * time.Millisecond)
 		h.Sweep(h.left("me:3"), time.Now().Add(-time.Second))
+		h.Flush()
 		h.open.Wait()
 		require.Greater(t, len(h.sent["me:2"]), 1)
 		require.Empty(t, h.sent["me:3"])
@@ -240,6 +289,7 @@ func TestFakeTimeSilentBesideAnother(t *testing.T) {
 		require.Len(t, other.sent, maxReleases-1)
 		require.Empty(t, other.held)
 		require.Equal(t, []bool{true}, h.held)
+		h.Flush()
 		h.open.Wait()
 		require.Equal(t, []bool{true, false}, h.held)
 		require.LessOrEqual(t, h.most, maxReleases)

@@ -16,7 +16,7 @@ type job struct {
 	Leftover
 	part    *part
 	at      time.Time // not before
-	until   time.Time // then the lease has ended on its own
+	until   time.Time // then the lease of what was there has ended on its own
 	again   time.Time // if set, when to do it once more
 	redo    bool      // release again as soon as the release under way is answered: that may have been executed too early
 	soon    bool      // it is not to wait
@@ -76,6 +76,14 @@ func (j *Janitor) drop(one *job) {
 	if one.part.jobs--; one.part.jobs == 0 {
 		delete(j.parts, one.part.server)
 	}
+}
+
+// pause is how long nothing is sent to the server after an attempt in vain. mu is held.
+func (p *part) pause() time.Duration {
+	if p.trouble > maxPrompt {
+		return slowRetry
+	}
+	return min(request.BackOff(p.trouble), maxRetry)
 }
 
 func latest(a, b time.Time) time.Time {

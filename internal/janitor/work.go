@@ -27,7 +27,7 @@ func (j *Janitor) work() {
 func (j *Janitor) workOn(p *part) {
 	for j.pauseOn(p) == 0 {
 		one := heap.Pop(&p.due).(*job)
-		if time.Now().After(one.until) && (one.tried || p.trouble > 0) {
+		if time.Now().After(one.until) && (one.refused > 0 || j.hasty && (one.tried || p.trouble > 0)) {
 			j.drop(one)
 			continue
 		}
@@ -80,7 +80,7 @@ func (j *Janitor) tried(one *job, err error) {
 		j.released(one, now, redo)
 	default:
 		if !now.Before(p.retry) { // of several at once, one counts
-			p.retry = now.Add(min(request.BackOff(p.trouble), maxRetry))
+			p.retry = now.Add(p.pause())
 			p.trouble++
 		}
 		one.at = now
