@@ -32,6 +32,7 @@ type target struct {
 	slot    string         // a key in the cluster slot of all its keys
 	gathers gathering      // its requests with those about other locks
 	servers []string       // their addresses, sorted, if there are several
+	peers   []*Client      // the other clients of a quorum lock
 	retries request.Policy // of a call that may wait
 	queues  *queues        // the set that has the queue of key
 }

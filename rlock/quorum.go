@@ -43,7 +43,8 @@ import (
 // ([ErrClosed]), other than under what is held; a call that waits returns at its next
 // request, 5.5 s later at most. What is held goes on as long as a majority of the
 // connections does. But it ends if the closed client is the one with the smallest id,
-// which renews the lock; the Close of that client waits for the Unlock.
+// which renews the lock; the Close of that client waits for the Unlock. Close the clients in any
+// order: each releases on its server what callers have left there.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
 		l := &Lock{client: &Client{}, name: name, account: account{counters: new(counters), kind: quorumKind}}
@@ -75,5 +76,22 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	slices.Sort(addresses)
 	l.use(kind.NewQuorum(servers, key, l.fenced, l.lease))
 	l.slot, l.servers = key, addresses // the same in all processes, other than the host and its prefix
+	l.peers = clients[1:]
 	return l
+}
+
+// background runs f in a goroutine that the clients of the lock wait for: for a quorum lock all
+// of them, as what a request leaves behind has to be released by each.
+func (l *Lock) background(f func()) {
+	for _, c := range l.peers {
+		c.active.Add(1)
+	}
+	l.client.background(func() {
+		defer func() {
+			for _, c := range l.peers {
+				c.done()
+			}
+		}()
+		f()
+	})
 }

@@ -3,9 +3,11 @@ package rlock_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -65,5 +67,69 @@ func TestQuorumHostCloses(t *testing.T) {
 	require.ErrorIs(t, context.Cause(held), rlock.ErrClosed)
 	require.NoError(t, hold.Unlock(held))
 	require.NoError(t, <-closed)
+	all.free(t)
+}
+
+// A worker is cancelled, and its process closes one client after the other, each with its
+// connection, as deferred calls do: the one that has the queue in memory comes last. Whatever the
+// worker has left, also by a request under way, is released on each server before that.
+func TestQuorumCloseReleasesWhatCallersLeft(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	for n := range 60 {
+		name := fmt.Sprint("n", n)
+		shiftUnderAQuorumLock(t, all, name)
+		for _, srv := range all {
+			require.Zero(t, srv.Client(t).Exists(context.Background(), name).Val(), "round %d", n)
+		}
+	}
+}
+
+// shiftUnderAQuorumLock is such a process.
+func shiftUnderAQuorumLock(t *testing.T, all servers, name string) {
+	var clients []*rlock.Client
+	for _, srv := range all {
+		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ContextTimeoutEnabled: true})
+		c, err := rlock.New(rdb, &rlock.Options{LeaseTime: quorumLease})
+		require.NoError(t, err)
+		defer func() {
+			require.NoError(t, closeSoon(c))
+			require.NoError(t, rdb.Close())
+		}()
+		clients = append(clients, c)
+	}
+	mu := rlock.NewQuorumLock(name, clients)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond+rand.N(5*time.Millisecond))
+	defer cancel()
+	for ctx.Err() == nil {
+		_ = mu.Do(ctx, func(context.Context) error { return nil })
+	}
+}
+
+// A share of one server is no lock. It is removed all the same.
+func TestQuorumForceUnlockOfAShare(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	mu := all.lock(t)
+	put := func(servers servers) {
+		for _, srv := range servers {
+			require.NoError(t, srv.Client(t).HSet(t.Context(), "a", "somebody:1", 1).Err())
+		}
+	}
+	for n, held := range []bool{false, false, true, true} {
+		redistest.Eventually(t, "all answer in time", func() bool {
+			put(all[:n])
+			was, err := mu.ForceUnlock(t.Context())
+			return inTime(t, err) && was == held
+		})
+		all.free(t)
+	}
+	put(all[1:]) // a majority, of which one does not answer
+	all[2].Stop()
+	redistest.Eventually(t, "the others do", func() bool {
+		was, err := mu.ForceUnlock(t.Context())
+		return inTime(t, err) && was
+	})
+	all[2].Cont()
 	all.free(t)
 }

@@ -51,6 +51,10 @@ func (r remains) sweep() {
 	if r.lock.joined {
 		return
 	}
+	if q, ok := r.lock.wire.(*kind.Quorum); ok {
+		q.Sweep(r.owner, false)
+		return
+	}
 	until := r.expires
 	if claimed := time.Now().Add(longestClaim); r.ticket && until.Before(claimed) {
 		until = claimed
@@ -60,7 +64,13 @@ func (r remains) sweep() {
 
 // sweepAgain makes the janitor release it later as well, when an attempt that got no answer
 // has been executed or never will be.
-func (r remains) sweepAgain() { r.lock.client.janitor.SweepAgain(r.job()) }
+func (r remains) sweepAgain() {
+	if q, ok := r.lock.wire.(*kind.Quorum); ok {
+		q.Sweep(r.owner, true)
+		return
+	}
+	r.lock.client.janitor.SweepAgain(r.job())
+}
 
 // clear makes the janitor release what is left: soon, later, or both.
 func (r remains) clear(left leftover) {

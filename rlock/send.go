@@ -134,7 +134,7 @@ func (c *Client) unanswered(err error) {
 // cluster has taken over the lock's slot.
 func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask script[T], late func(T, error)) (T, error) {
 	c := l.client
-	a := request.Alone{Background: c.background, Bound: bound, Stop: stop, Watch: c.reloads.Watch(c.server.RDB, l.slot)}
+	a := request.Alone{Background: l.background, Bound: bound, Stop: stop, Watch: c.reloads.Watch(c.server.RDB, l.slot)}
 	return request.Detached(ctx, a, func(ctx context.Context) (T, error) { return ask(ctx, c.scripts) }, late)
 }
 

@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -44,34 +45,29 @@ func (q *Quorum) bound() time.Duration { return min(q.lease/10, longestPoll) }
 // server that it has not waited for is errPending; late, if set, gets it when it comes.
 func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
-	p := &poll[T]{q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)), slow: make([]bool, len(q.nodes)), pending: len(q.nodes)}
+	p := &poll[T]{
+		q: q, answers: make(chan numbered[T], len(q.nodes)), votes: make([]vote[T], len(q.nodes)),
+		slow: make([]bool, len(q.nodes)), pending: len(q.nodes), began: time.Now(), cancel: cancel,
+	}
 	for n, node := range q.nodes {
 		p.votes[n].err, p.votes[n].outcome = errPending, request.Unknown
 		if p.slow[n] = node.server.slow(); !p.slow[n] {
 			p.prompt++
 		}
-		node.server.Background(func() { p.answers <- numbered[T]{n, cast(own, node, q.bound(), send)} })
+		// The client of the server waits until the vote is dealt with: what the request has left there
+		// may have to be released.
+		node.server.Background(func() {
+			v := vote[T]{err: request.ErrNoAnswer, outcome: request.Unknown}
+			defer func() { // also if a hook of the application ends this goroutine
+				if p.isLate(n, v) && late != nil {
+					late(n, v)
+				}
+			}()
+			v = cast(own, node, q.bound(), send)
+		})
 	}
 	p.wait(ctx, enough, willDo)
-	if p.pending == 0 {
-		cancel()
-		return p.votes
-	}
-	for n, v := range p.votes {
-		if v.err == errPending {
-			q.nodes[n].server.overdue.Add(1)
-		}
-	}
-	q.host().Background(func() {
-		defer cancel()
-		for range p.pending {
-			a := <-p.answers
-			q.nodes[a.n].server.overdue.Add(-1)
-			if late != nil {
-				late(a.n, a.vote)
-			}
-		}
-	})
+	p.close()
 	return p.votes
 }
 
@@ -117,6 +113,12 @@ type poll[T any] struct {
 	slow    []bool // whether a server was slow when it was asked
 	prompt  int    // servers that were not slow, and have not voted yet
 	pending int    // servers that have not voted yet
+	began   time.Time
+	cancel  func() // ends the requests; called when none is left
+
+	mu   sync.Mutex // guards what follows
+	over bool       // votes that come from now on are late
+	late int        // servers whose votes will be
 }
 
 // numbered is the vote of a server.
@@ -125,21 +127,60 @@ type numbered[T any] struct {
 	vote[T]
 }
 
+// isLate delivers a vote, unless the poll is over.
+func (p *poll[T]) isLate(n int, v vote[T]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.answers <- numbered[T]{n, v}
+		return false
+	}
+	p.q.nodes[n].server.overdue.Add(-1)
+	if p.late--; p.late == 0 {
+		p.cancel()
+	}
+	return true
+}
+
+// close ends the poll, with the votes that have come by now.
+func (p *poll[T]) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.answers) > 0 {
+		p.count(<-p.answers)
+	}
+	p.over, p.late = true, p.pending
+	if p.late == 0 {
+		p.cancel()
+		return
+	}
+	for n, v := range p.votes {
+		if v.err == errPending {
+			p.q.nodes[n].server.overdue.Add(1)
+		}
+	}
+}
+
+// count counts a vote.
+func (p *poll[T]) count(a numbered[T]) {
+	p.votes[a.n], p.votes[a.n].took = a.vote, time.Since(p.began)
+	if p.pending--; !p.slow[a.n] {
+		p.prompt--
+	}
+}
+
 // wait collects votes until they are enough, and those that follow soon.
 func (p *poll[T]) wait(ctx context.Context, enough, willDo func(votes []vote[T]) bool) {
-	began, bound := time.Now(), p.q.bound()
+	bound := p.q.bound()
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
 	for settled := false; p.pending > 0 && !(p.prompt == 0 && willDo(p.votes)); {
 		select {
 		case a := <-p.answers:
-			p.votes[a.n], p.votes[a.n].took = a.vote, time.Since(began)
-			if p.pending--; !p.slow[a.n] {
-				p.prompt--
-			}
+			p.count(a)
 			if !settled && enough(p.votes) {
 				settled = true
-				timer.Reset(min(max(time.Since(began), 2*time.Millisecond), bound))
+				timer.Reset(min(max(time.Since(p.began), 2*time.Millisecond), bound))
 			}
 		case <-timer.C:
 			return

@@ -152,10 +152,17 @@ func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
 
 func (q *Quorum) Force(ctx context.Context) (bool, error) {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) { return p.Force(ctx) }, answeredBy, answeredBy, nil)
-	if done, _ := outcomes(votes); done < q.majority() {
+	done, _ := outcomes(votes)
+	if done < q.majority() {
 		return false, minority(request.Unknown, votes)
 	}
-	return slices.ContainsFunc(votes, func(v vote[bool]) bool { return v.value }), nil
+	held := len(votes) - done // those that have not answered may have been part of a grant
+	for _, v := range votes {
+		if v.value {
+			held++
+		}
+	}
+	return held >= q.majority(), nil
 }
 
 // Inspect shows the grant that a majority knows of, if there is one.

@@ -296,9 +296,20 @@ type givenBack struct{ *Plain }
 func (givenBack) Gathers(bool) bool { return true }
 
 // giveBack releases the share of an owner on one server, in the background: soon or, if the request
-// for it may still be on its way, when it must have arrived.
+// for it may still be on its way, when it must have arrived. The client of that server sees to it,
+// whatever the others do meanwhile: they may be closed.
 func (q *Quorum) giveBack(n int, owner string, announce, late bool) {
 	p := *q.nodes[n]
 	p.silent = !announce
 	p.server.Sweep(givenBack{&p}, owner, q.lease, late)
+}
+
+// Sweep releases in the background what an owner may have left, on each server by itself.
+func (q *Quorum) Sweep(owner string, late bool) {
+	absent := q.finish(owner)
+	for n := range q.nodes {
+		if !slices.Contains(absent, n) {
+			q.giveBack(n, owner, true, late)
+		}
+	}
 }

@@ -66,6 +66,9 @@ func (v voter) says(ctx context.Context, id string, words []any) any {
 	return v.reply
 }
 
+// errSome stands for that of whichever votes were there.
+var errSome = errors.New("no majority")
+
 // A round is won by a majority of shares. Otherwise what it has got is given back at once, and
 // what it gets later as soon as that is known; nobody waits for a server that cannot change the
 // outcome.
@@ -104,7 +107,7 @@ func TestFakeTimeRound(t *testing.T) {
 			servers: [3]voter{refusing, silent, refusing}, took: soon, err: errLoading, later: []string{"b silent", "b silent late"},
 		},
 		"two are silent": {
-			servers: [3]voter{granting(), silent, silent}, took: bound, err: errPending,
+			servers: [3]voter{granting(), silent, silent}, took: bound, err: errSome,
 			back: []string{"a"}, later: []string{"a", "b", "b late", "c", "c late"},
 		},
 		"two have just started": {
@@ -131,14 +134,23 @@ func TestFakeTimeRound(t *testing.T) {
 				q, began := NewQuorum(servers, "lock", false, lease), time.Now()
 				a, err := q.Acquire(t.Context(), nil, "unused:1", lease, Options{})
 				require.Equal(t, tt.took, time.Since(began))
-				require.ErrorIs(t, err, tt.err)
+				if tt.err == errSome {
+					require.ErrorAs(t, err, new(*minorityError))
+				} else {
+					require.ErrorIs(t, err, tt.err)
+				}
 				require.Equal(t, tt.won, a.Acquired)
 				require.Equal(t, tt.ttl, a.TTL)
 				if tt.won {
 					require.Equal(t, "a:1", a.Owner, "the host has named it")
 					require.Equal(t, began, a.Sent)
 				}
-				require.Equal(t, tt.back, texts(sweeps(all)), "at once")
+				switch back := texts(sweeps(all)); tt.took {
+				case bound: // of the requests as well: in that moment the last votes may be there, or not
+					require.Subset(t, back, tt.back)
+				default:
+					require.Equal(t, tt.back, back, "at once")
+				}
 				if tt.later == nil {
 					tt.later = tt.back
 				}

@@ -147,4 +147,19 @@ var ofSending = []mutation{
 		"case ended:\n\t\t\tto.busy--", "case ended:",
 		"internal/kind", "TestFakeTimeHookEndsThePipelineOfReplicas", quick,
 	},
+	{
+		"what was left is given up with its lease", "internal/janitor/work.go",
+		"(one.refused > 0 || j.hasty && (one.tried || p.trouble > 0))", "(one.tried || p.trouble > 0)",
+		"internal/janitor", "TestFakeTimeTriesUntilThereIsAnAnswer", quick,
+	},
+	{
+		"a client of a quorum lock closes under the request of another", "rlock/send.go",
+		"Background: l.background, Bound", "Background: c.background, Bound",
+		"rlock", "TestQuorumCloseReleasesWhatCallersLeft", long,
+	},
+	{
+		"a quorum lock is held if one server says so", "internal/kind/quorum.go",
+		"return held >= q.majority(), nil", "return held > 0, nil",
+		"rlock", "TestQuorumForceUnlockOfAShare", long,
+	},
 }
