@@ -128,7 +128,7 @@ soak: redis
 	RLOCK_SOAK=$(D) $(GO) test -count=1 -v -timeout 15m -run 'TestTokensGrow' ./rlock
 
 mutate: redis
-	RLOCK_MUTATE=1 $(GO) test -count=1 -v -timeout 60m ./internal/mutation
+	RLOCK_MUTATE=1 $(GO) test -count=1 -v -timeout 120m ./internal/mutation
 
 model: spin
 	RLOCK_MODEL=1 $(GO) test -count=1 -v -timeout 60m ./model

@@ -97,15 +97,15 @@ end
 -- pass it on in memory.
 local spare = 1024
 
--- message tells an owner that the lock is granted to it, and names those who come
--- next as long as they are of the same client, which may pass the lock on to them
+-- message tells an owner that the lock is granted to it, at a time that is not after the
+-- grant, and names those who come next as long as they are of the same client, which may pass the lock on to them
 -- without the server. It also returns whether nobody comes next.
-local function message(queue, owner, claim, answer)
+local function message(queue, owner, claim, answer, at)
     local token, reserved = 0, 0
     if answer ~= 1 then
         token, reserved = text(answer[2]), answer[3]
     end
-    local words, prefix = {owner, clock(), claim, token, reserved}, client(owner) .. ':'
+    local words, prefix = {owner, at, claim, token, reserved}, client(owner) .. ':'
     local function append(owners)
         for _, next in ipairs(owners) do
             if string.sub(next, 1, #prefix) ~= prefix then
@@ -201,13 +201,14 @@ end
 local function hand(key, queue, counter, commands, owner, score, own)
     local home, how, claim = client(owner), score % 4, math.floor(score / 4) % 8192
     redis.call('pexpire', queue, keep)
+    local at = clock() -- first: until Redis 7.0 time goes on in a script
     local answer = grant(key, counter, claim, owner, spare)
     if answer ~= 1 and answer[1] ~= 1 then
         return answer
     end
     redis.call('zadd', queue, 0, '!' .. owner)
     redis.call('zrem', queue, owner)
-    local text, last = message(queue, owner, claim, answer)
+    local text, last = message(queue, owner, claim, answer, at)
     local told = home == own or tell(queue, commands, home, how, text)
     if told == true then
         if last then -- if the owner lets the grant lapse, there is no other ticket that goes with it

@@ -201,7 +201,7 @@ func TestFakeTimePollingBesideListeners(t *testing.T) {
 		synctest.Wait()
 		leave()
 		<-listens.done
-		time.Sleep(3 * time.Second)
+		time.Sleep(4500 * time.Millisecond)
 		f.Del("a") // and nobody is told
 		began := f.now()
 		finish(t, polls)

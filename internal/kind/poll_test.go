@@ -219,6 +219,7 @@ func TestFakeTimeSilentServerIsAskedLess(t *testing.T) {
 		rounds()
 		require.Greater(t, rounds(), int64(2*maxSilent), "it is slow")
 		time.Sleep(time.Hour)
+		require.Greater(t, all[2].shares(), all[0].shares()*2/5, "a quarter, if answers did not count") // it cannot be sent all in time
 		all[2].votes(voter{})
 		require.Greater(t, rounds(), int64(2*maxSilent), "it is not known yet")
 		time.Sleep(overdue / 10) // until what was sent then has ended
@@ -229,6 +230,18 @@ func TestFakeTimeSilentServerIsAskedLess(t *testing.T) {
 		require.Zero(t, servers[2].asked.Load(), "it is asked again")
 		time.Sleep(time.Hour)
 	})
+}
+
+// shares counts the requests for a share that a server was sent.
+func (f *fake) shares() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, words := range f.sent {
+		if words[0] == "evalsha" && len(words) > 3 {
+			n++
+		}
+	}
+	return n
 }
 
 // A request that was not sent because the poll has ended is no reason for its caller, who may still
