@@ -195,18 +195,20 @@ func TestFakeTimeTriesUntilThereIsAnAnswer(t *testing.T) {
 
 // A client that closes, and a refusal, are not waited for longer than the lease.
 func TestFakeTimeEndsWithTheLease(t *testing.T) {
-	for name, end := range map[string]func(*host){
-		"closing": func(h *host) { h.Flush() },
-		"refused": func(h *host) { h.Classify = func(error) (request.Outcome, bool) { return request.NotExecuted, true } },
-	} {
+	for name, refuses := range map[string]bool{"closing": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				h := newHost()
 				h.answers(false)
+				if refuses {
+					h.Classify = func(error) (request.Outcome, bool) { return request.NotExecuted, true }
+				}
 				left := h.left("me:1")
 				left.Likely = true
 				h.Sweep(left, time.Now().Add(lease))
-				end(h)
+				if !refuses {
+					h.Flush()
+				}
 				h.open.Wait()
 				require.Greater(t, len(h.sent["me:1"]), int(lease/time.Second))
 				require.InDelta(t, lease, time.Since(h.start), float64(time.Second))

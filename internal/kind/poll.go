@@ -42,7 +42,8 @@ func (q *Quorum) bound() time.Duration { return min(q.lease/10, longestPoll) }
 // ask makes a request to all servers at once. When the votes are enough, it waits for the others
 // as long again as that took, at least 2 ms. When the votes will do, it does not wait for servers
 // that are slow: that have not answered an earlier request yet, or did not in time. The vote of a
-// server that it has not waited for is errPending; late, if set, gets it when it comes.
+// server that it has not waited for is errPending; late, if set, gets it when it comes, perhaps several
+// at once.
 func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{

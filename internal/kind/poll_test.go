@@ -68,9 +68,12 @@ func TestFakeTimePollWaitsAsLongAgain(t *testing.T) {
 					ctx, leave = context.WithTimeout(ctx, tt.leaves)
 					defer leave()
 				}
+				var mu sync.Mutex // guards late
 				var late []int
 				votes := ask(ctx, q, taking(q, tt.takes[:]...), decisive, decisive, func(n int, v vote[int]) {
 					assert.Equal(t, n+1, v.value)
+					mu.Lock()
+					defer mu.Unlock()
 					late = append(late, v.value)
 				})
 				require.Equal(t, tt.took, time.Since(began))
@@ -80,6 +83,8 @@ func TestFakeTimePollWaitsAsLongAgain(t *testing.T) {
 				}
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
 				require.Equal(t, tt.late, late)
 				require.Equal(t, tt.votes, values(votes), "the poll is over")
 			})
