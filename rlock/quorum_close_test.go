@@ -127,6 +127,7 @@ func TestQuorumForceUnlockOfAShare(t *testing.T) {
 	put(all[1:]) // a majority, of which one does not answer
 	all[2].Stop()
 	redistest.Eventually(t, "the others do", func() bool {
+		put(all[1:2])
 		was, err := mu.ForceUnlock(t.Context())
 		return inTime(t, err) && was
 	})

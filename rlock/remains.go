@@ -51,8 +51,7 @@ func (r remains) sweep() {
 	if r.lock.joined {
 		return
 	}
-	if q, ok := r.lock.wire.(*kind.Quorum); ok {
-		q.Sweep(r.owner, false)
+	if r.sweepShares(false) {
 		return
 	}
 	until := r.expires
@@ -65,11 +64,19 @@ func (r remains) sweep() {
 // sweepAgain makes the janitor release it later as well, when an attempt that got no answer
 // has been executed or never will be.
 func (r remains) sweepAgain() {
-	if q, ok := r.lock.wire.(*kind.Quorum); ok {
-		q.Sweep(r.owner, true)
-		return
+	if !r.sweepShares(true) {
+		r.lock.client.janitor.SweepAgain(r.job())
 	}
-	r.lock.client.janitor.SweepAgain(r.job())
+}
+
+// sweepShares makes the client of each server of a quorum lock release its share. It returns false
+// for any other lock.
+func (r remains) sweepShares(late bool) bool {
+	q, ok := r.lock.wire.(*kind.Quorum)
+	if ok {
+		q.Sweep(r.owner, late, r.likely)
+	}
+	return ok
 }
 
 // clear makes the janitor release what is left: soon, later, or both.
@@ -116,8 +123,10 @@ func (r remains) request(ctx context.Context) error {
 
 // sweep releases what an owner of a kind may have left or, if late is set, what a request
 // that got no answer may still make.
-func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late bool) {
+func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, likely bool) {
 	l := &Lock{client: c, lockOptions: lockOptions{lease: lease}}
 	l.use(k)
-	l.leftBy(owner).clear(leftover{some: !late, doubt: late})
+	left := l.leftBy(owner)
+	left.likely = likely
+	left.clear(leftover{some: !late, doubt: late})
 }

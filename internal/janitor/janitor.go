@@ -59,7 +59,7 @@ type Hosting struct {
 // Leftover is what an owner may have left on a server.
 type Leftover struct {
 	Owner   string
-	Key     string                          // of the lock: that of a quorum lock and of its shares are different jobs
+	Key     string                          // of the lock
 	Server  request.Server                  // one value for each, as far as is known: another may have taken over, to which Release goes then
 	Lease   time.Duration                   // after which it has ended on its own
 	Likely  bool                            // the server has said that it has something of the owner, or has not answered

@@ -34,6 +34,7 @@ type fake struct {
 type sweep struct {
 	server, owner string
 	silent, late  bool
+	likely        bool // there is something of the owner
 	gathers       bool // it may be sent with others
 	at            time.Time
 }
@@ -122,11 +123,11 @@ func (f *fake) serve(ctx context.Context, cmds ...redis.Cmder) (err error) {
 	return err
 }
 
-func (f *fake) sweep(k Kind, owner string, _ time.Duration, late bool) {
+func (f *fake) sweep(k Kind, owner string, _ time.Duration, late, likely bool) {
 	p := k.(givenBack)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.swept = append(f.swept, sweep{p.server.ID, owner, p.silent, late, k.Gathers(false), time.Now()})
+	f.swept = append(f.swept, sweep{p.server.ID, owner, p.silent, late, likely, k.Gathers(false), time.Now()})
 }
 
 // commands returns what the server was sent since the last call.

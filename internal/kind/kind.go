@@ -114,11 +114,11 @@ type Server struct {
 	Hub      *pubsub.Hub
 	Channels *Channels
 
-	Closed     func() error                                               // the error of an attempt after the client was closed, which repeating does not help; nil before
-	Owner      func() string                                              // names a new grant
-	Background func(func())                                               // runs a function in a goroutine that the client waits for
-	Sweep      func(k Kind, owner string, lease time.Duration, late bool) // releases what an owner may have left, in the background; late: and again later, as the request may not have arrived yet
-	Sleep      func(ctx context.Context, d time.Duration) (ok bool)       // ends with ctx, or when the client closes
+	Closed     func() error                                                       // the error of an attempt after the client was closed, which repeating does not help; nil before
+	Owner      func() string                                                      // names a new grant
+	Background func(func())                                                       // runs a function in a goroutine that the client waits for
+	Sweep      func(k Kind, owner string, lease time.Duration, late, likely bool) // releases what an owner may have left, in the background; late: not yet, as the request may still arrive; likely: the server has something of the owner, so a refusal is not the end
+	Sleep      func(ctx context.Context, d time.Duration) (ok bool)               // ends with ctx, or when the client closes
 
 	pipelines pipelines
 	redirects redirects

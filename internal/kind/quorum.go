@@ -112,7 +112,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	decided, done := make(chan struct{}), false
 	sweep := func(n int, v vote[lua.Released]) {
 		if v.outcome != request.Answered && !v.final && v.err != errNoShare {
-			q.giveBack(n, owner, true, false)
+			q.giveBack(n, owner, true, false, false)
 		}
 	}
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {

@@ -246,7 +246,7 @@ func (q *Quorum) take(r *round, n int, v vote[share]) {
 	}
 	if r.over {
 		if mayBeMine(v) {
-			q.giveBack(n, r.owner, r.announce, false)
+			q.giveBack(n, r.owner, r.announce, false, false)
 		}
 		q.giveBackDoubtful(r)
 	}
@@ -284,7 +284,7 @@ func mayBeMine(v vote[share]) bool { return v.value.Acquired || v.outcome == req
 // q.mu is held.
 func (q *Quorum) giveBackDoubtful(r *round) {
 	for _, n := range r.doubtful {
-		q.giveBack(n, r.owner, r.announce, true)
+		q.giveBack(n, r.owner, r.announce, true, false)
 	}
 	r.doubtful = nil
 }
@@ -298,18 +298,19 @@ func (givenBack) Gathers(bool) bool { return true }
 // giveBack releases the share of an owner on one server, in the background: soon or, if the request
 // for it may still be on its way, when it must have arrived. The client of that server sees to it,
 // whatever the others do meanwhile: they may be closed.
-func (q *Quorum) giveBack(n int, owner string, announce, late bool) {
+func (q *Quorum) giveBack(n int, owner string, announce, late, likely bool) {
 	p := *q.nodes[n]
 	p.silent = !announce
-	p.server.Sweep(givenBack{&p}, owner, q.lease, late)
+	p.server.Sweep(givenBack{&p}, owner, q.lease, late, likely)
 }
 
-// Sweep releases in the background what an owner may have left, on each server by itself.
-func (q *Quorum) Sweep(owner string, late bool) {
+// Sweep releases in the background what an owner may have left, on each server by itself. For late
+// and likely see [Server].
+func (q *Quorum) Sweep(owner string, late, likely bool) {
 	absent := q.finish(owner)
 	for n := range q.nodes {
 		if !slices.Contains(absent, n) {
-			q.giveBack(n, owner, true, late)
+			q.giveBack(n, owner, true, late, likely)
 		}
 	}
 }

@@ -351,3 +351,26 @@ func TestFakeTimeRoundOfAClosedClient(t *testing.T) {
 		}
 	})
 }
+
+// What was held is worth repeating a release that a server refuses, on each by itself; the share of a
+// round that was not won is not.
+func TestFakeTimeWhoseReleaseIsRepeated(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, servers := newFakes(t)
+		q := NewQuorum(servers, "lock", false, lease)
+		q.Sweep("a:1", false, true)
+		for _, f := range all {
+			require.Len(t, f.swept, 1)
+			require.True(t, f.swept[0].likely)
+			f.swept = nil
+		}
+		for n, v := range []voter{granting(), held("x", lease), held("x", lease)} {
+			all[n].votes(v)
+		}
+		_, err := q.Acquire(t.Context(), nil, "", lease, Options{})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, all[0].swept, 1)
+		require.False(t, all[0].swept[0].likely)
+	})
+}
