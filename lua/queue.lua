@@ -98,8 +98,8 @@ end
 local spare = 1024
 
 -- message tells an owner that the lock is granted to it, at a time that is not after the
--- grant, and names those who come next as long as they are of the same client, which may pass the lock on to them
--- without the server. It also returns whether nobody comes next.
+-- grant, and names those who come next as long as they are of the same client, which may
+-- pass the lock on to them without the server. It also returns whether nobody comes next.
 local function message(queue, owner, claim, answer, at)
     local token, reserved = 0, 0
     if answer ~= 1 then

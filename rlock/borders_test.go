@@ -45,8 +45,8 @@ func inModule(packages ...string) []string {
 	return packages
 }
 
-// The arrows go one way: rlock, then kinds and the janitor, then requests, then scripts. The queue in memory
-// knows neither Redis nor a lock.
+// The arrows go one way: rlock, then kinds and the janitor, then requests, then scripts. The
+// queue in memory knows neither Redis nor a lock.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	goRedis := deps(t, "github.com/redis/go-redis/v9")

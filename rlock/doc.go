@@ -121,9 +121,10 @@
 //	└──────────────────────────────────────────────┘ (or lets it end, as a holder may)
 //
 // A client that is not subscribed is sent nothing, and passed over in the same script: a single
-// server knows who is, and so does the node of a cluster with sharded channels. A client that was granted the lock and let the claim lapse loses all its tickets
-// for that lock. If the message is for a waiter that has left, its client releases the lock
-// at once, which passes it on.
+// server knows who is, and so does the node of a cluster with sharded channels. A client that
+// was granted the lock and let the claim lapse loses all its tickets for that lock. If the
+// message is for a waiter that has left, its client releases the lock at once, which passes it
+// on.
 //
 // Redisson's clients cannot queue. They listen on the unlock channel,
 // `redisson_lock__channel:{name}`. While any connection does, a release leaves the lock

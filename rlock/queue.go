@@ -97,7 +97,7 @@ func (qs *queues) tidy(q *queue) {
 	}
 	delete(qs.byKey, q.key)
 	if len(qs.spare) < maxSpare {
-		*q = queue{Queue: q.Empty()}
+		*q = queue{Queue: q.Emptied()}
 		qs.spare = append(qs.spare, q)
 	}
 }

@@ -123,5 +123,5 @@ func (q *Queue[W, G]) End(g G) {
 	}
 }
 
-// Empty returns an empty queue that has the room of q, to be used again.
-func (q *Queue[W, G]) Empty() Queue[W, G] { return Queue[W, G]{Grants: q.Grants[:0]} }
+// Emptied returns an empty queue that has the room of q, to be used again.
+func (q *Queue[W, G]) Emptied() Queue[W, G] { return Queue[W, G]{Grants: q.Grants[:0]} }

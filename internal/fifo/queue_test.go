@@ -95,7 +95,7 @@ func TestGrantsOfTheProcess(t *testing.T) {
 	q.End(newer)
 	require.Empty(t, q.Grants)
 	waits := enter(&q, 1)
-	q = q.Empty()
+	q = q.Emptied()
 	require.Nil(t, q.First(), "%v", waits)
 	require.Positive(t, cap(q.Grants), "its room is used again")
 }
