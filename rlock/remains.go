@@ -105,8 +105,18 @@ func (r remains) job() janitor.Leftover {
 	}
 }
 
-// request makes one attempt to release, by the janitor's own pipelines.
+// request makes one attempt to release, by the janitor's own pipelines, and another one for each
+// stale connection.
 func (r remains) request(ctx context.Context) error {
+	var stale request.Stale
+	for {
+		if err := r.requestOnce(ctx); !stale.Again(r.lock.client.server.RDB, err) {
+			return err
+		}
+	}
+}
+
+func (r remains) requestOnce(ctx context.Context) error {
 	l := r.lock
 	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
 		return l.requestRelease(ctx, s, r.owner, r.ending)

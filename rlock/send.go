@@ -63,7 +63,7 @@ type answer[T any] struct {
 // request.ErrUnread says that there was an answer that nobody has read. A hook of the client that
 // panics, or ends the goroutine, makes the caller leave: whoever sends has to clean up by defer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
-	p.Classify = classify
+	p.Classify, p.Client = classify, l.client.server.RDB
 	gathers := l.gathers.others
 	if p.Leaves { // as what acquires does
 		gathers = l.gathers.acquires

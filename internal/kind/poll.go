@@ -27,6 +27,7 @@ type vote[T any] struct {
 	err     error
 	outcome request.Outcome // what err says, read once: its methods may be the application's, and block
 	final   bool            // repeating it would not help
+	doubt   bool            // an attempt on a stale connection, before the one that was answered, may have been executed
 	took    time.Duration   // until it came
 }
 
@@ -79,7 +80,14 @@ func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(c
 	if !p.server.admit(bound) {
 		return vote[T]{err: errCrowded, outcome: request.NotExecuted}
 	}
-	if v.value, v.err = send(ctx, p); v.err == request.ErrNotSent {
+	for stale := (request.Stale{}); ; {
+		v.value, v.err = send(ctx, p)
+		if ctx.Err() != nil || !stale.Again(p.server.RDB, v.err) {
+			break
+		}
+		v.doubt = true
+	}
+	if v.err == request.ErrNotSent {
 		v.err = request.ErrCrowded // the poll has ended; its caller may still wait, and ask again
 	}
 	if v.outcome, v.final = Classify(v.err); v.outcome == request.Answered {

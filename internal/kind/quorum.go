@@ -131,13 +131,17 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 		return lua.Released{}, minority(request.Unknown, votes)
 	}
 	var released lua.Released
+	_, refused := outcomes(votes)
 	for n, v := range votes {
 		if v.err != nil && v.err != errPending {
 			sweep(n, v)
 		}
+		if v.doubt && errors.Is(v.err, lua.ErrNotOwner) { // that attempt may have released it
+			refused--
+		}
 		released.PublishErr = cmp.Or(released.PublishErr, v.value.PublishErr)
 	}
-	if _, refused := outcomes(votes); refused >= q.majority() {
+	if refused >= q.majority() {
 		return lua.Released{}, lua.ErrNotOwner
 	}
 	return released, nil

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +86,31 @@ func TestFakeTimeQuorumReleaseLeavesOutWhoWasNotAsked(t *testing.T) {
 		require.Len(t, all[2].commands(), 1)
 		time.Sleep(time.Hour)
 	})
+}
+
+// The connections to two servers are stale. Each is asked again at once; that one then knows of no
+// such owner does not mean that the lock was lost, as the first request may have released it.
+func TestFakeTimeStaleConnectionOfAShare(t *testing.T) {
+	for stale, want := range map[int]error{0: lua.ErrNotOwner, 2: nil} {
+		redistest.Bubble(t, func(t *testing.T) {
+			all, servers := newFakes(t)
+			for n, f := range all {
+				first := n < stale
+				f.answers(func(context.Context, []any) any {
+					if first {
+						first = false
+						return io.EOF
+					}
+					return int64(0)
+				})
+			}
+			q := NewQuorum(servers, "name", false, 30*time.Second)
+			began := time.Now()
+			_, err := q.Release(t.Context(), nil, "owner", lua.Ending{})
+			require.Equal(t, want, err)
+			require.Zero(t, time.Since(began))
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		})
+	}
 }

@@ -167,15 +167,20 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict) 
 // does not wait for a place: when the other servers have answered it would not be sent any more,
 // and a slow server would lose its share of the lock.
 func (r Renewer) send(ctx context.Context, p *part) []error {
-	if p.quorum {
-		return lua.Renew(ctx, p.rdb, p.renewals)
+	if !p.quorum {
+		release := r.Places.take(ctx, p.node)
+		if release == nil {
+			return slices.Repeat([]error{request.ErrCrowded}, len(p.renewals))
+		}
+		defer release()
 	}
-	release := r.Places.take(ctx, p.node)
-	if release == nil {
-		return slices.Repeat([]error{request.ErrCrowded}, len(p.renewals))
+	for stale := (request.Stale{}); ; {
+		errs := lua.Renew(ctx, p.rdb, p.renewals)
+		again := slices.ContainsFunc(errs, func(err error) bool { return stale.Again(p.rdb, err) })
+		if !again || ctx.Err() != nil {
+			return errs
+		}
 	}
-	defer release()
-	return lua.Renew(ctx, p.rdb, p.renewals)
 }
 
 // note adds the answers of one node.

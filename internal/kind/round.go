@@ -238,10 +238,10 @@ func (q *Quorum) late(r *round, n int, v vote[share]) {
 // take gives back the share that a vote may stand for if the round is over; otherwise it notes that
 // it has to be given back then. q.mu is held.
 func (q *Quorum) take(r *round, n int, v vote[share]) {
-	switch v.outcome {
-	case request.Unknown:
+	switch {
+	case v.outcome == request.Unknown, v.doubt:
 		r.doubtful = append(r.doubtful, n)
-	case request.NotExecuted:
+	case v.outcome == request.NotExecuted:
 		r.absent = append(r.absent, n)
 	}
 	if r.over {

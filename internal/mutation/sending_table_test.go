@@ -3,6 +3,26 @@ package mutation
 // ofSending are mistakes about how requests, renewals and reports are sent.
 var ofSending = []mutation{
 	{
+		"a stale connection is a server in trouble", "internal/request/stale.go",
+		"return s.left >= 0", "return false",
+		"rlock", "TestStaleConnectionsDelayNoCall", quick,
+	},
+	{
+		"renewals pause after a stale connection", "internal/kind/renew.go",
+		"if !again || ctx.Err() != nil {", "if true {",
+		"rlock", "TestStaleConnectionsAreNoNewsOfTheServer", quick,
+	},
+	{
+		"a server that ends each connection is asked without a pause", "internal/request/stale.go",
+		"s.left--", "",
+		"internal/request", "TestFakeTimeServerThatEndsEachConnection", quick,
+	},
+	{
+		"a quorum lock takes a share on a stale connection for refused", "internal/kind/poll.go",
+		"!stale.Again(p.server.RDB, v.err)", "true",
+		"internal/kind", "TestFakeTimeStaleConnectionOfAShare", quick,
+	},
+	{
 		"nobody is held back from a cluster", "internal/request/masters.go",
 		"if g := m.group(key); g != nil {\n\t\treturn g", "if g := m.group(key); false {\n\t\treturn g",
 		"internal/request", "TestFakeTimeHoldOfOneMaster", quick,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Policy is how a request is repeated.
@@ -13,13 +15,16 @@ type Policy struct {
 	Since   time.Time       // zero: from the first attempt
 	Trouble error           // the error of others' attempts, if Since is earlier because of them
 	Leaves  bool            // see [Options]
-	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded and ErrReplaced
+	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded and ErrReplaced, and if Client's connection was stale
 	Stop    <-chan struct{} // ends it; nil for a request that has to be finished
 
 	// Report, if set, is called with an error when an attempt got no answer, and with nil when
 	// a later one got one. It returns when the newest request of others that was answered was
 	// sent: Total counts from then.
 	Report func(error) time.Time
+
+	// Client, if set, makes the attempts. One that fails on a stale connection is repeated at once.
+	Client redis.UniversalClient
 
 	// Classify reads the error of an attempt. One without an error was answered.
 	Classify func(error) (o Outcome, final bool)
@@ -65,6 +70,8 @@ type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (T
 // ends it.
 func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, error)) (a Answer[T]) {
 	a.Err = p.Trouble
+	var stale Stale
+	pauses := 0
 	for n := 0; ; n++ {
 		a.Sent = time.Now()
 		if p.Since.IsZero() {
@@ -95,20 +102,25 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 			a.Value, a.Err = value, err
 			return a
 		}
-		if a.failed(&p, err, o, final, late != nil) {
+		again := stale.Again(p.Client, err)
+		if a.failed(&p, err, o, final, late != nil, again) {
 			return a
 		}
-		if !Sleep(ctx, p.Stop, min(BackOff(n), remains-time.Since(a.Sent))) {
+		if again {
+			continue
+		}
+		if !Sleep(ctx, p.Stop, min(BackOff(pauses), remains-time.Since(a.Sent))) {
 			a.End = Left
 			return a
 		}
+		pauses++
 	}
 }
 
 // failed notes the error of an attempt that was not answered, and what is known of that. It
 // reports whether it was the last attempt. followed says that an attempt whose caller leaves
-// is followed up.
-func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed bool) (over bool) {
+// is followed up, again that the next attempt follows at once, as this one tells nothing of the server.
+func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed, again bool) (over bool) {
 	switch err {
 	case ErrAbandoned:
 		a.End, a.Open = Left, followed
@@ -121,6 +133,9 @@ func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed bool
 	a.Err = err
 	if o == Unknown {
 		a.Doubt, a.Lost = true, a.Lost || !final
+	}
+	if again {
+		return false
 	}
 	p.report(err)
 	if final || p.Once && o == NotExecuted && err != ErrCrowded && err != ErrReplaced {

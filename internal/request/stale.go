@@ -1,0 +1,67 @@
+package request
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Stale counts the attempts of one request that a stale connection may still cost. The zero value
+// is ready for the first one.
+//
+// A server, proxy or load balancer closes connections that are idle for long, and a restart closes
+// all. go-redis looks at the descriptor of a connection before it reuses it, but cannot do that
+// with TLS, with the connection of a dialer that wraps, or on Windows. The first request on a
+// closed connection fails, go-redis drops the connection, and nothing is known of the server:
+//
+//	lease 1 s, 10 idle connections, all closed
+//	333 ms  renewal: EOF, pause 50 ms   ─┐ with pauses as for a server in trouble,
+//	383 ms  renewal: EOF, pause 100 ms   │ the lease ends before the tenth attempt
+//	…                                   ─┘
+//	333 ms  renewal: EOF, EOF, … EOF, and renewed on a new connection 1 ms later
+//
+// So such an attempt is repeated at once, as often as there are idle connections, and once more on a
+// new one. An error of that one is news of the server. The same holds for READONLY: after a failover
+// by name, each idle connection may lead to the former master.
+type Stale struct {
+	counted bool
+	left    int
+}
+
+// Again reports whether the request is to be made again at once, after an attempt that failed with
+// err. It sends nothing.
+func (s *Stale) Again(rdb redis.UniversalClient, err error) bool {
+	if rdb == nil || !stale(err) {
+		return false
+	}
+	if !s.counted {
+		pool := rdb.PoolStats()
+		s.counted, s.left = true, int(pool.IdleConns)+1
+		if pool.PipelineStats != nil {
+			s.left += int(pool.PipelineStats.IdleConns)
+		}
+	}
+	s.left--
+	return s.left >= 0
+}
+
+// stale reports whether err may be that of a stale connection. It does not look into errors of
+// several servers.
+func stale(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		switch e := err.(type) {
+		case *net.OpError:
+			return (e.Op == "read" || e.Op == "write") && !e.Timeout()
+		case *unsentError:
+			return false
+		case redis.Error:
+			return HasCode(e, "READONLY")
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF || err == io.ErrClosedPipe {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,216 @@
+package rlock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// hidden makes the connections of a client such that go-redis cannot see before it reuses one that
+// the other side has closed it. So are all connections with TLS, and all on Windows.
+func hidden(o *redis.Options) {
+	o.PoolSize, o.PipelinePoolSize = 50, 50
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, addr)
+		return struct{ net.Conn }{conn}, err
+	}
+}
+
+// idle leaves n idle connections in each of the two pools of a client: the server keeps as many
+// requests waiting at the same time.
+func idle(t *testing.T, rdb *redis.Client, n int) {
+	t.Helper()
+	redistest.Eventually(t, "connections are idle", func() bool {
+		if rdb.ClientPause(t.Context(), 50*time.Millisecond).Err() != nil {
+			return false // on a stale connection
+		}
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() { _ = rdb.Ping(context.Background()).Err() })
+			wg.Go(func() {
+				_, _ = rdb.Pipelined(context.Background(), func(p redis.Pipeliner) error { return p.Ping(context.Background()).Err() })
+			})
+		}
+		wg.Wait()
+		stats := rdb.PoolStats()
+		return int(stats.IdleConns) >= n && int(stats.PipelineStats.IdleConns) >= n
+	})
+}
+
+// All connections are closed by the other side while a lock is held. The first renewal after that
+// succeeds, however many connections are stale.
+func TestStaleConnectionsAreNoNewsOfTheServer(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	for _, n := range []int{4, 12, 40} {
+		for _, lease := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
+			if testing.Short() && lease > time.Second {
+				continue // a renewal comes after a third of it
+			}
+			t.Run(fmt.Sprintf("%d, %v", n, lease), func(t *testing.T) {
+				t.Parallel()
+				proxy := netfault.New(t, srv.Addr())
+				rdb := srv.Client(t, hidden, func(o *redis.Options) { o.Addr = proxy.Addr() })
+				var cut atomic.Bool
+				renewed, failed := make(chan error, 99), make(chan error, 99)
+				mu := clientOn(t, rdb, &rlock.Options{Trace: rlock.Trace{
+					Renewed: func(rlock.Renewal) {
+						if cut.Load() {
+							renewed <- nil
+						}
+					},
+					NotRenewed: func(f rlock.FailedRenewal) { failed <- f.Err },
+				}}).NewLock(t.Name(), rlock.WithLeaseTime(lease))
+				idle(t, rdb, n)
+				held, hold := lock(t, t.Context(), mu)
+				proxy.CutAll()
+				cut.Store(true)
+				for range 2 {
+					select {
+					case <-renewed:
+					case err := <-failed:
+						t.Fatal("not renewed: ", err)
+					case <-held.Done():
+						t.Fatal("lost: ", context.Cause(held))
+					}
+				}
+				require.NoError(t, hold.Unlock(held))
+			})
+		}
+	}
+}
+
+// A call on stale connections succeeds as if they were not there: TryLock has not the time for a
+// pause after each.
+func TestStaleConnectionsDelayNoCall(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{12, 20, 40} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			srv := newServer(t)
+			proxy := netfault.New(t, srv.Addr())
+			rdb := srv.Client(t, hidden, func(o *redis.Options) { o.Addr = proxy.Addr() })
+			mu := clientOn(t, rdb, nil).NewLock(t.Name(), rlock.WithLeaseTime(time.Minute))
+			var took []time.Duration
+			stale := func() (began time.Time) {
+				idle(t, rdb, n)
+				proxy.CutAll()
+				return time.Now()
+			}
+			began := stale()
+			held, hold, err := mu.TryLock(t.Context())
+			require.NoError(t, err)
+			took = append(took, time.Since(began))
+			began = stale()
+			require.NoError(t, hold.Unlock(held))
+			took = append(took, time.Since(began))
+			began = stale()
+			held, hold, err = mu.Lock(t.Context())
+			require.NoError(t, err)
+			took = append(took, time.Since(began))
+			require.NoError(t, hold.Unlock(held))
+			t.Log(took)
+			require.Less(t, slices.Max(took), time.Second, "with pauses: 2 s, 5 s, 10 s")
+		})
+	}
+}
+
+// The servers of a quorum lock, and the masters of a cluster, are reached in the same way.
+func TestStaleConnectionsOfAQuorum(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	var clients []*rlock.Client
+	var rdbs []*redis.Client
+	var proxies []*netfault.Proxy
+	failed := make(chan error, 99)
+	var renewals atomic.Int32
+	for range 3 {
+		srv := newServer(t)
+		proxies = append(proxies, netfault.New(t, srv.Addr()))
+		rdb := srv.Client(t, hidden, func(o *redis.Options) { o.Addr = proxies[len(proxies)-1].Addr() })
+		rdbs = append(rdbs, rdb)
+		clients = append(clients, clientOn(t, rdb, &rlock.Options{Trace: rlock.Trace{
+			Renewed:    func(rlock.Renewal) { renewals.Add(1) },
+			NotRenewed: func(f rlock.FailedRenewal) { failed <- f.Err },
+		}}))
+	}
+	mu := rlock.NewQuorumLock("a", clients, rlock.WithLeaseTime(2*time.Second))
+	stale := func() {
+		for i, rdb := range rdbs {
+			idle(t, rdb, n)
+			proxies[i].CutAll()
+		}
+	}
+	var held context.Context
+	var hold *rlock.Hold
+	redistest.Eventually(t, "the servers are old enough", func() bool {
+		var err error
+		held, hold, err = mu.TryLock(t.Context())
+		return err == nil
+	})
+	for range 2 {
+		stale()
+		before := renewals.Load()
+		redistest.Eventually(t, "renewed", func() bool { return renewals.Load() > before+1 })
+	}
+	require.NoError(t, held.Err())
+	stale()
+	require.NoError(t, hold.Unlock(held))
+	select {
+	case err := <-failed:
+		t.Fatal(err)
+	default:
+	}
+	stale()
+	held, hold, err := mu.TryLock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, hold.Unlock(held))
+}
+
+func TestStaleConnectionsOfACluster(t *testing.T) {
+	t.Parallel()
+	redistest.Long(t, "a cluster")
+	cluster := redistest.StartCluster(t, 3, 0)
+	var conns sync.Map
+	rdb := cluster.Client(t, func(o *redis.ClusterOptions) {
+		o.PoolSize, o.PipelinePoolSize = 50, 50
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, addr)
+			if err == nil {
+				conns.Store(conn, nil)
+			}
+			return struct{ net.Conn }{conn}, err
+		}
+	})
+	c := clientOn(t, rdb, nil)
+	mu := c.NewLock("a", rlock.WithLeaseTime(time.Second))
+	held, hold := lock(t, t.Context(), mu)
+	node, err := rdb.MasterForKey(t.Context(), "a")
+	require.NoError(t, err)
+	for range 3 {
+		idle(t, node, 20)
+		conns.Range(func(conn, _ any) bool { // the client's own side: what the server's close looks like to go-redis
+			_ = conn.(*net.TCPConn).CloseRead()
+			conns.Delete(conn)
+			return true
+		})
+		until := hold.Until()
+		redistest.Eventually(t, "renewed", func() bool { return hold.Until().After(until) || held.Err() != nil })
+		require.NoError(t, held.Err())
+	}
+	require.NoError(t, hold.Unlock(held))
+}
