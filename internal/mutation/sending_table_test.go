@@ -9,7 +9,7 @@ var ofSending = []mutation{
 	},
 	{
 		"renewals pause after a stale connection", "internal/kind/renew.go",
-		"if !again || ctx.Err() != nil {", "if true {",
+		"if !again || ctx.Err() != nil {", "if true || again {",
 		"rlock", "TestStaleConnectionsAreNoNewsOfTheServer", quick,
 	},
 	{
@@ -19,7 +19,7 @@ var ofSending = []mutation{
 	},
 	{
 		"a quorum lock takes a share on a stale connection for refused", "internal/kind/poll.go",
-		"!stale.Again(p.server.RDB, v.err)", "true",
+		"!stale.Again(p.server.RDB, v.err)", "stale == stale",
 		"internal/kind", "TestFakeTimeStaleConnectionOfAShare", quick,
 	},
 	{
@@ -79,7 +79,7 @@ var ofSending = []mutation{
 	},
 	{
 		"a slow server of a quorum is not sent all renewals", "internal/kind/renew.go",
-		"if p.quorum {", "if false {",
+		"if !p.quorum {", "if true {",
 		"rlock", "TestFakeTimeRenewalsOfAQuorumThatCrowd", quick,
 	},
 	{
