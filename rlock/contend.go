@@ -245,6 +245,9 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	defer w.queues.mu.Unlock()
 	q.answered(a.Sent)
 	q.refusal = refusal
+	if refusal.Holder == "" && refusal.TTL == 0 && asked != (lua.Ticket{}) { // it is free, and the first ticket is not told
+		q.cannotTell()
+	}
 	w.State = fifo.Queued
 	w.stand(a)
 	most := cmp.Or(a.Value.AskIn, math.MaxInt64)

@@ -83,6 +83,18 @@ func (q *queue) changed() {
 	q.askAll()
 }
 
+// cannotTell notes that the server has refused to tell a waiter that the lock is free: its user may
+// not publish, it has no memory left, or the slot of the lock moves. The lock is nobody's then until
+// the first ticket asks, and that may be any waiter's: each asks by itself from now on, as without
+// a subscription. queues.mu is held.
+func (q *queue) cannotTell() {
+	known := !q.tells()
+	q.untold = time.Now()
+	if !known {
+		q.askAll()
+	}
+}
+
 // askAll makes each waiter ask that was refused. One with a ticket that waits for a grant of
 // its own client asks when that is over. queues.mu is held.
 func (q *queue) askAll() {

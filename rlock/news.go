@@ -17,6 +17,7 @@ type news struct {
 	failed  time.Time         // when it came
 	newest  time.Time         // when the newest request that was answered was sent
 	short   replicaShortage   // of grants
+	untold  time.Time         // when the server has last refused to tell a waiter that the lock is free; see queue.cannotTell
 
 	// forgotten is when the request was sent that found out last that the server had forgotten
 	// tickets. All waiters were told: that another ticket from before is gone is no news.
@@ -59,6 +60,12 @@ func (n *news) unanswered(came time.Time, patience time.Duration) bool {
 	since := n.silentSince(came)
 	return !since.IsZero() && time.Since(since) >= patience
 }
+
+// untoldFor is how long waiters do not rely on messages after the server has refused one.
+const untoldFor = time.Minute
+
+// tells reports whether the server may be expected to tell a waiter that its turn has come.
+func (n *news) tells() bool { return n.untold.IsZero() || time.Since(n.untold) >= untoldFor }
 
 // answered notes that the server has answered a request. sent is when that was sent, which may
 // be before the newest failure; zero if the answer will be noted once more.

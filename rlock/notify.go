@@ -43,7 +43,7 @@ func (announced) listen(w *waiter, _ string) {
 
 func (announced) hears(w *waiter) bool {
 	s := w.queue.signal
-	return s != nil && s.Live()
+	return s != nil && s.Live() && w.queue.tells()
 }
 
 func (announced) pause(w *waiter, _ lua.Ticket, ttl time.Duration) time.Duration {

@@ -120,6 +120,9 @@ func (l *Lock) requestRelease(ctx context.Context, s lua.Runner, owner string, e
 	if r.Message != "" {
 		l.hear(r.Message)
 	}
+	if r.PublishErr != nil {
+		l.withQueue((*queue).cannotTell)
+	}
 	return r, err
 }
 

@@ -4,6 +4,11 @@ package mutation
 // that wake them.
 var ofWaiting = []mutation{
 	{
+		"a waiter relies on messages that the server refuses to send", "rlock/notify.go",
+		"s.Live() && w.queue.tells()", "s.Live()",
+		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
+	},
+	{
 		"the ticket is lost on inheritance", "rlock/waiter.go",
 		"w.attempt != nil || !from.place.Held() ||", "true ||",
 		"rlock", "TestPlaceIsInherited", quick,
