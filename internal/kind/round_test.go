@@ -185,6 +185,7 @@ func TestFakeTimeRoundNeedsTheSlowOneBesideAYoungOne(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, a.Acquired)
 			require.Equal(t, tt.took, time.Since(began))
+			synctest.Wait() // until all requests are sent: a pipeline of two takes twice as long
 			all[2].votes(voter{takes: 20 * time.Millisecond, reply: int64(1)})
 		}
 		time.Sleep(time.Hour)
