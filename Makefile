@@ -1,10 +1,12 @@
-# make test      what a change must pass: the linters, and the tests with the race detector, on real servers of their own.
-#                On two idle cores 3 minutes, twice that beside other work or when nothing is compiled yet.
+# make test      what a change must pass: go vet, and the tests with the race detector, on real servers of their own.
+#                On two idle cores 3 minutes, 5 when nothing is compiled yet. The linters are in make lint.
 #                Installs redis-server if it is missing.
-# make test-all  the same with what takes long or many servers: clusters, failovers, rights; and the modules beside the library:
+# make test-all  the same with the linters, and with what takes long or many servers: clusters, failovers, rights; and the modules beside the library:
 #                integrations, the comparison with others, releases; 10 to 16 minutes
-# make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, gocyclo, and vet for macOS and Windows, which make test leaves out; a minute,
+# make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, gocyclo, govulncheck, and vet for macOS and Windows; a minute,
 #                three when nothing is compiled yet
+# make flaky N=50 D=10m RUN=FakeTime PKGS=./rlock  the tests again and again, on 1, 2 and 4 processors and beside busy loops; prints
+#                a table of those that have failed. It stops after N runs of each package, or D
 # make api       writes down the exported API (api/*.txt) after a change of it
 # make man       writes docs/rlock.1 from the help of the command
 # make pictures  writes docs/top.svg and docs/watch.svg, what those commands show
@@ -36,13 +38,14 @@ PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
 INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
 
-.PHONY: courses servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
+.PHONY: vulnerable courses flaky servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
 
 # One line for each package, and in the end the output of what has failed, and of nothing else. A test mostly waits,
 # so more packages than cores are tested at once.
 TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
 
-test: redis vet
+test: redis
+	@$(GO) vet $(PKGS)
 	@$(TEST) -race -short -p 4 -timeout 20m $(PKGS)
 	@cd cmd/rlockvet && $(TEST) ./...
 
@@ -87,7 +90,7 @@ prometheus:
 tidy: # asks for modules that no build needs
 	@for module in . tools tools/release bench/compare cmd/rlockvet $(INTEGRATIONS); do $(GO) -C $$module mod tidy -diff || exit; done
 
-lint: vet portable
+lint: vet portable vulnerable
 
 # In which no function may have more than 12 ways through it.
 CORE := rlock lua watchdog pubsub internal/request internal/fifo internal/kind internal/janitor internal/record internal/report
@@ -115,12 +118,26 @@ portable:
 	@GOOS=windows $(GO) vet $(PORTABLE)
 	@GOOS=windows $(GO) build $(PKGS)
 
+# What has a known vulnerability that is called. Without the database, which is on the network, that is not known; where
+# CI is GitHub, it is a failure.
+vulnerable:
+	@if [ -n "$$GITHUB_ACTIONS" ] || curl -fsS -m 10 -o /dev/null https://vuln.go.dev/index/db.json 2>/dev/null; then \
+		echo govulncheck; dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; \
+		$(GO) build -modfile='$(CURDIR)/tools/go.mod' -o "$$dir/" golang.org/x/vuln/cmd/govulncheck && \
+		for module in . bench/compare cmd/rlockvet $(INTEGRATIONS); do "$$dir/govulncheck" -C $$module ./... || exit; done; \
+	else echo "govulncheck is left out: its database, vuln.go.dev, cannot be reached"; fi
+
 verify: redis
 	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify$$'
 
 N ?= 300
 courses:
 	RLOCK_COURSES=$(N) $(GO) test -count=1 -timeout 0 -run 'TestFakeTimeNobodyIsAsleep$$' ./rlock
+
+flaky: N = 50
+flaky: RUN =
+flaky: redis
+	@$(GO) run ./internal/flaky -n $(N) -d $(D) -run '$(RUN)' $(PKGS)
 
 D ?= 10m
 soak: redis
