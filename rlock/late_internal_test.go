@@ -17,9 +17,9 @@ func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
 		answer time.Duration // when the acquire is answered after all; 0: never
 		want   []time.Duration
 	}{
-		"no answer":   {0, []time.Duration{100 * time.Millisecond, 10*time.Second + 100*time.Millisecond}},
+		"no answer":   {0, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 2100 * time.Millisecond, 4100 * time.Millisecond, 8100 * time.Millisecond, 16100 * time.Millisecond, 30100 * time.Millisecond}},
 		"late answer": {1 * time.Second, []time.Duration{time.Second}},
-		"very late":   {3 * time.Second, []time.Duration{2 * time.Second, 3 * time.Second, 12 * time.Second}},
+		"very late":   {2500 * time.Millisecond, []time.Duration{2 * time.Second, 2500 * time.Millisecond, 4 * time.Second, 6 * time.Second, 10 * time.Second, 18 * time.Second, 32 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {

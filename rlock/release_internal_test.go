@@ -62,8 +62,8 @@ func TestFakeTimeRefusedReleaseIsRepeated(t *testing.T) {
 		"it does not":              {nil, time.Hour, 0, 30 * time.Second},
 		"the client closes":        {nil, time.Hour, 5 * time.Second, 30 * time.Second},
 		"it does before it ends":   {nil, 10 * time.Second, 5 * time.Second, 10 * time.Second},
-		"the acquire was refused":  {noRight{}, time.Hour, 0, 10 * time.Second},
-		"its answer was lost":      {errCut, time.Hour, 0, 40 * time.Second},
+		"the acquire was refused":  {noRight{}, time.Hour, 0, 30 * time.Second},
+		"its answer was lost":      {errCut, time.Hour, 0, 31 * time.Second},
 		"it was, and it is closed": {noRight{}, time.Hour, time.Second, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,10 +58,10 @@ func TestFakeTimeCloseSendsCleanUpsAtOnce(t *testing.T) {
 		f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{}, errors.New("EOF") }
 		_, _, err := l.Lock(within(t, 100*time.Millisecond))
 		require.ErrorIs(t, err, ErrUnavailable)
-		sleepLong(time.Second)
+		sleepLong(500 * time.Millisecond)
 		require.Equal(t, []time.Duration{100 * time.Millisecond}, f.times("release"))
 		require.NoError(t, c.Close(t.Context()))
-		require.Equal(t, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond}, f.times("release"))
+		require.Equal(t, []time.Duration{100 * time.Millisecond, 600 * time.Millisecond}, f.times("release"))
 	})
 }
 

@@ -69,20 +69,23 @@ type Leftover struct {
 // Sweep releases l soon; until is when its lease has ended at the latest. At least one attempt is
 // made even after that, unless the client closes and the server is silent: somebody may have
 // removed the TTL of the lock.
-func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), until) }
+func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), until, false) }
 
-// SweepAgain releases l after a third of its lease, but after minArrival at the earliest
-// and maxArrival at the latest. It is for an owner of which an attempt to acquire got no
-// answer: that request may still be on its way, and only a release after its arrival removes
-// what it made. A lock that is made later still ends with its lease, as nobody renews it.
+// SweepAgain releases l after minArrival, and once a release was answered 1, 2, 4 … s after that,
+// for the last time after the lease, or maxArrival if that is shorter. It is for an owner of which
+// an attempt to acquire got no answer: that request may still be on its way, on a connection that
+// delivers late what it has, and only a release after its arrival removes what it made. So that is
+// nobody's for about as long as the request was late. A lock that is made after the last release
+// ends with its lease, as nobody renews it.
 func (j *Janitor) SweepAgain(l Leftover) {
-	at := time.Now().Add(min(max(l.Lease/3, minArrival), maxArrival))
-	j.put(l, at, at.Add(l.Lease))
+	at := time.Now().Add(minArrival)
+	j.put(l, at, at.Add(l.Lease), true)
 }
 
 // put adds a job. One owner of a lock has one, which is done at the earliest of the times that
-// were asked for, and once more at the latest. What releases it is that of the first call.
-func (j *Janitor) put(l Leftover, at, until time.Time) {
+// were asked for. What releases it is that of the first call. late says that a request may still
+// arrive.
+func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	one := j.jobs[l.name()]
@@ -93,15 +96,14 @@ func (j *Janitor) put(l Leftover, at, until time.Time) {
 		one = j.add(l)
 		one.at = at
 		heap.Push(&one.part.due, one)
-	case one.index < 0 && !at.After(time.Now()):
-		one.redo = true
 	case one.index < 0:
-		one.again = latest(one.again, at)
+		one.redo = one.redo || !late
 	case at.Before(one.at):
-		one.again, one.at = latest(one.again, one.at), at
+		one.at = at
 		heap.Fix(&one.part.due, one.index)
-	case at.After(latest(one.at, time.Now())):
-		one.again = latest(one.again, at)
+	}
+	if late {
+		one.late, one.answered = minArrival, time.Time{}
 	}
 	one.until, one.Likely = latest(one.until, until), one.Likely || l.Likely
 	one.hurry(!one.at.After(time.Now()))

@@ -89,18 +89,25 @@ func (p *place) answers(yes bool) {
 	p.silent = !yes
 }
 
+func seconds(all ...int) (list []time.Duration) {
+	for _, n := range all {
+		list = append(list, time.Duration(n)*time.Second)
+	}
+	return list
+}
+
 // One owner has one job, however often it is asked for before it is due, and what may arrive later
-// is looked for once.
+// is looked for again and again.
 func TestFakeTimeOneJobForAnOwner(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost()
 		h.takes = time.Second
 		for range 10 {
 			h.SweepAgain(h.left("me:1"))
-			h.put(h.left("me:1"), h.start.Add(time.Second), h.start.Add(lease))
+			h.put(h.left("me:1"), h.start.Add(time.Second), h.start.Add(lease), false)
 		}
 		h.open.Wait()
-		require.Equal(t, []time.Duration{time.Second, lease / 3}, h.sent["me:1"])
+		require.Equal(t, seconds(1, 3, 4, 6, 10, 18, 32), h.sent["me:1"])
 		require.Empty(t, h.jobs)
 		require.Empty(t, h.parts)
 		require.Empty(t, h.held)
@@ -119,7 +126,10 @@ func TestFakeTimeLeftWhileItIsReleased(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		h.Sweep(h.left("me:1"), time.Now().Add(lease)) // the answer
 		h.open.Wait()
-		require.Equal(t, []time.Duration{0, h.takes, lease / 3}, h.sent["me:1"])
+		require.Equal(t, []time.Duration{0, h.takes}, h.sent["me:1"][:2])
+		for i, after := range seconds(1, 2, 4, 8, 16, 30) {
+			require.Equal(t, 2*h.takes+after, h.sent["me:1"][2+i])
+		}
 		require.Empty(t, h.jobs)
 		require.Empty(t, h.parts)
 	})
@@ -136,21 +146,21 @@ func TestFakeTimeOneJobForEachLockOfAnOwner(t *testing.T) {
 			h.SweepAgain(left)
 		}
 		h.open.Wait()
-		require.Equal(t, []time.Duration{lease / 3, lease / 3}, h.sent["me:1"])
+		require.Equal(t, seconds(1, 1, 2, 2, 3, 3, 5, 5, 9, 9, 17, 17, 31, 31), h.sent["me:1"])
 		require.Empty(t, h.jobs)
 	})
 }
 
 // A short lease does not make requests arrive sooner, nor a long one later.
 func TestFakeTimeArrivalAfterAnyLease(t *testing.T) {
-	for lease, want := range map[time.Duration]time.Duration{100 * time.Millisecond: minArrival, 24 * time.Hour: maxArrival} {
+	for lease, want := range map[time.Duration][]time.Duration{100 * time.Millisecond: seconds(1, 2), 24 * time.Hour: seconds(1, 2, 3, 5, 9, 17, 33, 61)} {
 		redistest.Bubble(t, func(t *testing.T) {
 			h := newHost()
 			left := h.left("me:1")
 			left.Lease = lease
 			h.SweepAgain(left)
 			h.open.Wait()
-			require.Equal(t, []time.Duration{want}, h.sent["me:1"])
+			require.Equal(t, want, h.sent["me:1"])
 		})
 	}
 }
@@ -343,10 +353,10 @@ func TestFakeTimeFlush(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost()
 		h.SweepAgain(h.left("me:1"))
-		time.Sleep(time.Second)
+		time.Sleep(time.Second / 2)
 		h.Flush()
 		h.open.Wait()
-		require.Equal(t, []time.Duration{time.Second}, h.sent["me:1"])
+		require.Equal(t, []time.Duration{time.Second / 2}, h.sent["me:1"])
 	})
 }
 

@@ -14,15 +14,16 @@ func (l Leftover) name() name { return name{l.Key, l.Owner} }
 // job is an owner to be released.
 type job struct {
 	Leftover
-	part    *part
-	at      time.Time // not before
-	until   time.Time // then the lease of what was there has ended on its own
-	again   time.Time // if set, when to do it once more
-	redo    bool      // release again as soon as the release under way is answered: that may have been executed too early
-	soon    bool      // it is not to wait
-	tried   bool
-	refused int // how often, by a server that has something of the owner
-	index   int // in the schedule; -1 while it is done
+	part     *part
+	at       time.Time     // not before
+	until    time.Time     // then the lease of what was there has ended on its own
+	late     time.Duration // if positive, a request may still arrive: release once more so long after answered; 0 if none may
+	answered time.Time     // when the first release was, since that is known; zero if none was
+	redo     bool          // release again as soon as the release under way is answered: that may have been executed too early
+	soon     bool          // it is not to wait
+	tried    bool
+	refused  int // how often, by a server that has something of the owner
+	index    int // in the schedule; -1 while it is done
 }
 
 // part is the jobs of one server. Janitor.mu guards it.
@@ -66,6 +67,19 @@ func (one *job) hurry(soon bool) {
 	if held := p.soon >= maxReleases || p.held && p.soon > maxReleases/2; held != p.held {
 		p.held = held
 		p.server.Hold(held)
+	}
+}
+
+// repeat puts the next release off, after one that was answered.
+func (one *job) repeat(now time.Time) {
+	if one.answered.IsZero() {
+		one.answered = now
+	}
+	one.at, one.tried = latest(one.answered.Add(one.late), now), false
+	if last := min(max(one.Lease, minArrival), maxArrival); one.late < last {
+		one.late = min(2*one.late, last)
+	} else {
+		one.late = 0
 	}
 }
 

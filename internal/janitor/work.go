@@ -95,11 +95,11 @@ func (j *Janitor) released(one *job, now time.Time, redo bool) {
 	switch {
 	case redo:
 		one.at = now
-	case one.again.IsZero():
+	case one.late == 0 || j.hasty:
 		j.drop(one)
 		return
 	default:
-		one.at, one.again, one.tried = one.again, time.Time{}, false
+		one.repeat(now)
 	}
 	heap.Push(&one.part.due, one)
 	one.hurry(!one.at.After(now))
