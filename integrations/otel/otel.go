@@ -6,9 +6,9 @@
 //	client, err := rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
 //	stop, err := telemetry.Observe(client)
 //
-// No attribute of a span or a metric has the name of a lock, as there may be any number of those:
-// see [WithLockNames]. The text of an error has it, in the event `exception` of the span of a call
-// that has failed. Only the API of OpenTelemetry is needed; the SDK is the program's.
+// Spans name the lock, in `rlock.name`. Metrics do not, as there may be any number of names: see
+// [WithLockNames], which may also hide them. The text of an error has the name, in the event
+// `exception` of the span of a call that has failed. Only the API of OpenTelemetry is needed; the SDK is the program's.
 package rlockotel
 
 import (
@@ -61,7 +61,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 }
 
 // WithLockNames has spans and the histograms of waits and holds carry `rlock.name`: what of
-// returns for the name of a lock, unless that is "". It should return few different texts, such
+// returns for the name of a lock, unless that is "". Without it spans have the name itself, and
+// metrics none. It should return few different texts, such
 // as "invoice" for "invoice:42". What it panics with goes to the error handler of
 // OpenTelemetry, once, and such a lock has no name.
 func WithLockNames(of func(lock string) string) Option {

@@ -132,6 +132,17 @@ func TestSpansOfACrowd(t *testing.T) {
 	require.Positive(t, linked, "requests that several calls share")
 }
 
+// A span names its lock, unless names are mapped; a metric does not.
+func TestSpanNamesTheLock(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, w.client.NewLock("order:7").Do(t.Context(), nothing))
+	for _, own := range w.ended("rlock.acquire") {
+		for _, s := range own {
+			require.Equal(t, "order:7", attributes(s)["rlock.name"])
+		}
+	}
+}
+
 // A wait shows whom it was for.
 func TestSpanOfAWait(t *testing.T) {
 	w := newWorld(t, rlockotel.WithLockNames(func(string) string { return "a lock" }))

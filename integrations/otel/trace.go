@@ -33,6 +33,9 @@ func (t *Telemetry) start(ctx context.Context, a rlock.Attempt) context.Context 
 	ctx, span := t.tracer.Start(ctx, "rlock.acquire")
 	if span.IsRecording() {
 		span.SetAttributes(t.attributes(a.Lock, keyKind.String(string(a.Kind)))...)
+		if t.nameOf == nil { // no metric has that many values of an attribute, but a span may
+			span.SetAttributes(keyName.String(exportable(a.Lock)))
+		}
 	}
 	return context.WithValue(ctx, ownSpan{}, span)
 }
