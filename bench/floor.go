@@ -46,8 +46,8 @@ func (p ping) Lock(ctx context.Context, _ string) (context.Context, func(context
 func (p ping) Close() error { return p.rdb.Close() }
 
 var (
-	setScript    = redis.NewScript(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])`)
-	deleteScript = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
+	setScript    = redis.NewScriptServerSHA(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])`)
+	deleteScript = redis.NewScriptServerSHA(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
 )
 
 var errFloor = errors.New("the bare scripts found a key that somebody else uses")

@@ -3,6 +3,7 @@ package lua
 import (
 	"cmp"
 	"context"
+	"crypto/fips140"
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
@@ -62,7 +63,8 @@ type script struct {
 }
 
 func newScript(name, source string, ints int) script {
-	sum := sha1.Sum([]byte(source))
+	var sum [sha1.Size]byte // names the script to the server, and protects nothing: so FIPS 140 has no say in it
+	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(source)) })
 	return script{name: name, source: source, sha: hex.EncodeToString(sum[:]), ints: ints}
 }
 

@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	floorLock   = redis.NewScript(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])`)
-	floorUnlock = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
+	floorLock   = redis.NewScriptServerSHA(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])`)
+	floorUnlock = redis.NewScriptServerSHA(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
 )
 
 // floorRate is how many cycles of two bare scripts a goroutine does per second.

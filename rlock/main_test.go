@@ -15,7 +15,7 @@ import (
 var dials = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 
 func TestMain(m *testing.M) {
-	redistest.RunChild(map[string]func(args []string){"holder": holder, "waiters": waiters})
+	redistest.RunChild(map[string]func(args []string){"fips": fips, "holder": holder, "waiters": waiters})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "16")
 	logging.Disable() // go-redis' own: every refused dial of a test whose server is gone

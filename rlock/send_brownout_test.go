@@ -138,7 +138,7 @@ func brownout(t *testing.T, site *slowSite) {
 	all.Wait()
 	site.delay(rtt)
 
-	bare := redis.NewScript(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', 100)`)
+	bare := redis.NewScriptServerSHA(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', 100)`)
 	stop := make(chan struct{})
 	crowd := hasty(stop, callers, deadline, func(ctx context.Context, caller, round int) {
 		_ = bare.Run(ctx, site.rdb, []string{"bare" + strconv.Itoa(caller)}, round).Err()

@@ -32,6 +32,9 @@
 // no goroutine is left when the bubble ends. Outside of a bubble the package
 // works as well, at the pace of the real clock.
 //
+// While a server refuses connections, go-redis logs each attempt: a TestMain that calls
+// logging.Disable, of github.com/redis/go-redis/v9/logging, keeps that out of the output.
+//
 // A test plays several processes by taking several clients from [Server.Locks]:
 // each is an owner of its own and waits for the others' locks through Redis.
 //

@@ -2,16 +2,19 @@ package rlocktest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 // network joins clients and server in memory.
 type network struct {
+	name  string
 	serve func(net.Conn) // starts to serve the other end of a new connection
 
 	mu    sync.Mutex // guards what follows and every pipe; held for moments only, as a bubble's clock stands still meanwhile
@@ -27,8 +30,10 @@ const (
 	refusing
 )
 
+var networks atomic.Int64
+
 func newNetwork(serve func(net.Conn)) *network {
-	return &network{serve: serve, pipes: make(map[*pipe]struct{})}
+	return &network{name: fmt.Sprintf("rlocktest-%d", networks.Add(1)), serve: serve, pipes: make(map[*pipe]struct{})}
 }
 
 // dial fits redis.Options.Dialer.

@@ -2,9 +2,11 @@ package rlocktest
 
 import (
 	"context"
+	"crypto/fips140"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -30,6 +32,7 @@ type Server struct {
 	network *network
 	own     *redis.Client // not subject to Hang and Refuse
 	owners  atomic.Int64  // made up by TakeOver
+	fake    bool          // it was made in a bubble
 }
 
 // NewServer starts an empty server that ends with the test. In a
@@ -46,8 +49,10 @@ func NewServer(tb testing.TB) *Server {
 	_ = first.Close()
 	tb.Cleanup(mini.Close)
 	mini.Server().SetPreHook(info())
-	serve := mini.Server().ServeConn
-	s := &Server{tb: tb, network: newNetwork(serve)}
+	serve := func(conn net.Conn) {
+		fips140.WithoutEnforcement(func() { mini.Server().ServeConn(conn) }) // it names scripts by SHA-1
+	}
+	s := &Server{tb: tb, network: newNetwork(serve), fake: fakeTime()}
 	s.own = s.client(newNetwork(serve))
 	return s
 }
@@ -68,14 +73,21 @@ func info() server.Hook {
 // Client returns a client of the server, with go-redis's default options as far
 // as a bubble allows, changed by edit. It is closed when the test ends.
 func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
+	s.tb.Helper()
+	if s.fake != fakeTime() { // the runtime would end the whole program
+		s.tb.Fatal("rlocktest: NewServer was called outside of this bubble: call it inside")
+	}
 	return s.client(s.network, edit...)
 }
+
+// fakeTime reports whether the caller is in a bubble: its clock begins at the year 2000.
+func fakeTime() bool { return time.Now().Year() < 2020 }
 
 func (s *Server) client(n *network, edit ...func(*redis.Options)) *redis.Client {
 	// What go-redis shares between its clients, or leaves running for a while
 	// when one is closed, must not come into play in a bubble.
 	opts := &redis.Options{
-		Addr:             "rlocktest",
+		Addr:             n.name, // of two servers, a multi lock may have locks of one name
 		Dialer:           n.dial,
 		PoolSize:         poolSize, // the timers of those who wait for a connection are shared
 		PipelinePoolSize: poolSize, // after that many failures a goroutine tries to connect every second
@@ -108,7 +120,7 @@ func (s *Server) Locks(opts *rlock.Options) *rlock.Client {
 		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 		defer cancel()
 		if err := client.Close(ctx); err != nil {
-			s.tb.Errorf("rlocktest: %v: is a lock still held, or waited for?", err)
+			s.tb.Errorf("rlocktest: %v", err)
 		}
 	})
 	return client

@@ -244,7 +244,7 @@ func TestLogOfAShortFault(t *testing.T) {
 		})
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Contains(t, log.String(), `msg="watchdog: renewals failed" failed=1 of=1 key=a error=`)
+		require.Contains(t, log.String(), `msg="watchdog: renewals failed" failed=1 of=1 lock=a error=`)
 		require.Contains(t, log.String(), `msg="watchdog: renewed again" renewed=1 of=1`)
 	})
 }

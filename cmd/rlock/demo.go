@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/fips140"
 	"fmt"
 	"io"
 	"os"
@@ -54,14 +55,15 @@ type scene struct {
 func playAll(ctx context.Context, out io.Writer, scenes []scene) error {
 	redisServer := miniredis.NewMiniRedis()
 	redisServer.ClockTTL(true) // or leases would not end
-	if err := redisServer.StartAddr("127.0.0.1:0"); err != nil {
+	var err error
+	fips140.WithoutEnforcement(func() { err = redisServer.StartAddr("127.0.0.1:0") }) // it names scripts by SHA-1
+	if err != nil {
 		return err
 	}
 	defer redisServer.Close()
 	s := &stage{url: "redis://" + redisServer.Addr()}
 	s.rdb = redis.NewClient(&redis.Options{Addr: redisServer.Addr()})
 	defer func() { _ = s.rdb.Close() }()
-	var err error
 	if s.client, err = rlock.New(s.rdb, nil); err != nil {
 		return err
 	}
