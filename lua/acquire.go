@@ -44,6 +44,7 @@ type Reply struct {
 	Spare    int64         // tokens behind it that are reserved: no other grant gets them
 	TTL      time.Duration // what is left of the holder's lease if refused; negative if it has no end
 	Holder   string        // its owner, if the kind tells
+	Writer   bool          // a reader was refused only because a writer waits; TTL is what is left of its intent
 
 	Place Place // of an owner that Ask has refused
 }

@@ -70,7 +70,9 @@ func AcquireRead(ctx context.Context, r Runner, g RW, lease time.Duration) (Repl
 	if err != nil {
 		return Reply{}, err
 	}
-	return answer.granted(true)
+	reply, err := answer.granted(true)
+	reply.Writer = !answer.done && answer.int(3) == 1
+	return reply, err
 }
 
 // AcquireWrite takes the lock for writing, if nobody holds it. Readers whose

@@ -10,7 +10,8 @@
 --
 -- reply    {1, token}       acquired; that of the newest writer, 0 for a lock that is not fenced
 --          {0, pttl, owner} refused; what is left of the writer's lease, or intent, -1 if it has no end;
---                           owner is the writer, '' if it is not known or only waits
+--                           owner is the writer, '' if it is not known
+--          {0, pttl, '', 1} refused, as a writer waits; what is left of its intent
 --          {-1, key, type}  key belongs to something that is not a read/write lock
 local mode, shared = look(KEYS[1], ARGV[2])
 if stranger(mode) then
@@ -27,7 +28,7 @@ if shared == 0 then
         if what ~= 'string' then
             return {-1, KEYS[2], what}
         end
-        return {0, intent, ''}
+        return {0, intent, '', 1}
     end
 end
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/report"
 	"github.com/go-rlock/rlock/internal/request"
 )
@@ -249,6 +251,48 @@ func (c *Client) warnOwnHolder(l *Lock, mine *grant) {
 		c.log.Warn("rlock: a call has waited for longer than a lease for a lock that its own client holds; if it is made by the holder, it waits for itself: under a lock, use the context that Lock returned or Do passed on",
 			"lock", l.name, "owner", mine.owner)
 	})
+}
+
+// warn says that the waiter has waited for longer than a lease: for a grant of its own client,
+// mine, or for somebody else. That is said again when a wait of the queue is twice as long.
+func (w *waiter) warn(mine *grant) {
+	l := w.lock
+	if mine != nil {
+		l.client.warnOwnHolder(l, mine)
+		return
+	}
+	waited := time.Since(w.since)
+	w.queues.mu.Lock()
+	refusal, due := w.queue.refusal, waited >= 2*w.queue.warned
+	if due = due && refusal != nil; due {
+		w.queue.warned = waited
+	}
+	w.queues.mu.Unlock()
+	if due {
+		l.client.background(func() { l.client.warnWaiting(l, refusal.Holder, waited) })
+	}
+}
+
+// warnWaiting says for how long a call has waited for somebody else's lock, and what that client
+// tells of itself on the server, if anything.
+func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
+	attrs := []any{"lock", l.name, "waited", waited.Round(time.Second)}
+	if holder != "" {
+		attrs = append(attrs, "owner", holder)
+		ctx, cancel := context.WithTimeout(context.Background(), l.bound())
+		defer cancel()
+		id, _, _ := strings.Cut(holder, ":")
+		fields, _ := c.server.RDB.HGetAll(ctx, record.Key(c.opts.Prefix, id)).Result() // without it the owner has to do
+		if r := record.Read(fields); len(fields) > 0 {
+			attrs = append(attrs, "host", r.Host, "program", r.Program, "pid", r.PID)
+			for _, e := range r.Entries {
+				if e.Owner == holder && e.Name == l.name && e.Purpose != "" {
+					attrs = append(attrs, "purpose", e.Purpose)
+				}
+			}
+		}
+	}
+	c.log.Warn("rlock: a call has waited for longer than a lease: see rlock inspect", attrs...)
 }
 
 // Stats returns what the client has counted so far. It takes no lock, and may be called

@@ -3,6 +3,7 @@ package rlock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,6 +38,7 @@ type Client struct {
 	joins   queues // of what was joined: nobody waits in them
 	groups
 	janitor janitor.Janitor
+	slotted atomic.Bool // a server that is no cluster for go-redis refuses keys of several slots
 	telling
 	lifetime
 }
@@ -78,7 +81,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{opts: o}
-	c.id, c.queues.seed = xid.New().String(), maphash.MakeSeed()
+	c.id, c.queues.seed = newID(), maphash.MakeSeed()
 	c.quiet, c.closing = make(chan struct{}, 1), make(chan struct{})
 	c.server.RDB = rdb
 	channels, err := c.channels(o.ShardedPubSub)
@@ -98,6 +101,16 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: c.log})
 	c.keepRecords()
 	return c, nil
+}
+
+// newID returns the id of a client: an xid of which all but the time is random. Containers of
+// one image often have the machine and the process number in common, so three random bytes of an
+// ordinary one would be all that tells their clients apart. Two clients of one id could be one owner.
+func newID() string {
+	id := xid.New()
+	const time = 4
+	_, _ = rand.Read(id[time:]) // never fails
+	return id.String()
 }
 
 // channels returns what finds the channels of the client, by the option of that name.
@@ -265,5 +278,5 @@ func stillHeld(grants []*grant) string {
 	if more := len(names) - most; more > 0 {
 		names = append(names[:most], fmt.Sprintf("%d more", more))
 	}
-	return "still held: " + strings.Join(names, ", ") + ": "
+	return "still held: " + strings.Join(names, ", ") + " (a missing Unlock?): "
 }

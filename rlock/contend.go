@@ -24,9 +24,13 @@ type step struct {
 
 // acquire is the rest of a call whose turn has come, or, if err is set, whose wait has
 // failed.
-func (w *waiter) acquire(ctx, wait context.Context, err error) (held context.Context, hold *Hold, _ error) {
+func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context.Context, hold *Hold, err error) {
 	l := w.lock
-	defer func() { l.ends(wait, w.since, hold, err, w) }() // at the very end, when nobody waits for it
+	err = failure
+	defer func() { // at the very end, when nobody waits for it
+		err = ownHolder(ctx, err)
+		l.ends(wait, w.since, hold, err, w)
+	}()
 	defer l.client.done()
 	defer w.leave()
 	for err == nil {
@@ -61,8 +65,8 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 				return g, err
 			}
 		default:
-			if s.behind != nil && time.Since(w.since) > w.lock.lease {
-				w.lock.client.warnOwnHolder(w.lock, s.behind)
+			if time.Since(w.since) > w.lock.lease {
+				w.warn(s.behind)
 			}
 			if err := w.sleep(wait, s.sleep); err != nil {
 				return nil, err
@@ -154,7 +158,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 		w.owns(g)
 		return g, nil
 	}
-	refusal := l.refusal(a.Value.Holder, a.Value.TTL)
+	refusal := l.refusedBy(a.Value.Refused)
 	l.reportWaiting(wait, refusal)
 	l.notifier.listen(w, a.Value.Holder)
 	return nil, w.queueUp(a, refusal, o.Ticket)
@@ -245,7 +249,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	defer w.queues.mu.Unlock()
 	q.answered(a.Sent)
 	q.refusal = refusal
-	if refusal.Holder == "" && refusal.TTL == 0 && asked != (lua.Ticket{}) { // it is free, and the first ticket is not told
+	if a.Value.Holder == "" && a.Value.TTL == 0 && asked != (lua.Ticket{}) { // it is free, and the first ticket is not told
 		q.cannotTell()
 	}
 	w.State = fifo.Queued
@@ -257,11 +261,11 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 		if w.place.First { // all others wait for this one
 			pause = min(pause, firstPause)
 		}
-		w.askAt = now.Add(min(pause, most, untilExpiry(refusal.TTL)))
+		w.askAt = now.Add(min(pause, most, untilExpiry(a.Value.TTL)))
 		return err
 	}
 	w.place.silent = 0
-	w.askAt = now.Add(min(l.notifier.pause(w, asked, refusal.TTL), most))
+	w.askAt = now.Add(min(l.notifier.pause(w, asked, a.Value.TTL), most))
 	if q.First() == w || q.askAt.IsZero() || w.askAt.Before(q.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
 		q.askAt = w.askAt
 	}

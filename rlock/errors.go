@@ -26,8 +26,8 @@ var (
 	// does not hold the lock any more.
 	ErrNotHeld = errors.New("rlock: not held")
 
-	// ErrUnlocked is the cause of a held context that ended because its hold
-	// was unlocked.
+	// ErrUnlocked is matched by the cause of a held context that ended because its
+	// hold was unlocked.
 	ErrUnlocked = errors.New("rlock: unlocked")
 
 	// ErrClosed: the client is closed.
@@ -45,7 +45,7 @@ var (
 
 	// ErrUpgrade: the context holds the lock for reading only, and would wait for
 	// itself. Unlock it first, or lock for writing from the start.
-	ErrUpgrade = errors.New("rlock: upgrade from read to write")
+	ErrUpgrade = errors.New("rlock: a reader cannot become a writer: unlock first, or lock for writing from the start")
 
 	// ErrInvalidOption: a name, an option or an argument cannot work. No request
 	// was sent, unless the clients of a quorum lock turned out to be of one server.
@@ -79,6 +79,9 @@ type NotAcquiredError struct {
 	Local  bool          // that owner is of the same client: a goroutine of this process, perhaps the caller itself
 	TTL    time.Duration // what was left of the holder's lease when it was last seen; negative if it had no end, 0 if it was not seen. A living holder renews it: it is not when the lock will be free
 	Err    error         // what ended the wait: the context's error and cause; nil if there was no wait
+
+	writer bool // readers hold the lock, and a writer waits for it
+	own    bool // the context of the call owns the lock, by another client
 }
 
 // Error names the lock, its owner, what is left of its lease, and what ended the wait.
@@ -96,8 +99,14 @@ func (e *NotAcquiredError) Error() string {
 	case by != "":
 		text += ": held" + by
 	}
+	if e.writer {
+		text += ": a writer waits for it, before new readers"
+	}
+	if e.own {
+		text += ", which the context of this call owns by another client: nested calls need locks of one client"
+	}
 	if e.Local {
-		text += ", which is this client: under its own lock, use the context that Lock returned or Do passed on"
+		text += ", another call of this client"
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()

@@ -69,7 +69,7 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 					require.Equal(t, name == "own client", refused.Local, name)
 					require.Positive(t, refused.TTL, name)
 					require.Contains(t, err.Error(), hold.Owner(), name)
-					require.Equal(t, refused.Local, strings.Contains(err.Error(), "use the context that"), name)
+					require.Equal(t, refused.Local, strings.Contains(err.Error(), "another call of this client"), name)
 				}
 			})
 		}

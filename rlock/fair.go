@@ -57,13 +57,13 @@ func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l.order, l.notifier, l.kind = fairOrder{}, ticketed{atOnce: true}, fairKind
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
-		l.refuse(errors.New("WithHandoff: a fair lock goes to whoever is next, in whatever process"))
+		l.refuse(errors.New("WithHandoff does not apply to fair locks: they always go to the next in the queue, in whatever process"))
 	case l.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: a fair lock is granted by the release of another, which does not wait for replicas"))
 	case l.polling != nil:
 		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
 	case l.retention > 0:
-		l.refuse(errors.New("WithRetention: a fair lock goes to whoever is next, in whatever process"))
+		l.refuse(errors.New("WithRetention does not apply to fair locks: they always go to the next in the queue, in whatever process"))
 	}
 	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced))
 	return l

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -184,3 +185,13 @@ func (h *Hold) Until() time.Time {
 	}
 	return h.grant.entry.Until()
 }
+
+// unlocked is the cause of the context of a hold that was unlocked. It is that hold.
+type unlocked Hold
+
+func (u *unlocked) Error() string {
+	return fmt.Sprintf("rlock: lock %s was unlocked: go on with the context that was passed to Lock", quote(u.grant.lock.name))
+}
+
+// Is makes it match [ErrUnlocked].
+func (u *unlocked) Is(target error) bool { return target == ErrUnlocked }

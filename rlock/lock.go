@@ -83,9 +83,12 @@ func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When that is over
-// the error matches [context.DeadlineExceeded] beside the sentinel. wait of zero
-// or less is over at once, without an attempt.
+// the error matches [context.DeadlineExceeded] beside the sentinel. With a wait of zero
+// or less it is [Lock.TryLock].
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *Hold, error) {
+	if wait <= 0 {
+		return l.TryLock(ctx)
+	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return l.lock(ctx, waiting)
@@ -104,7 +107,10 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 // tryLock is TryLock; its requests have the context wait.
 func (l *Lock) tryLock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	wait, began := l.starts(wait)
-	defer func() { l.ends(wait, began, hold, err, nil) }()
+	defer func() {
+		err = ownHolder(ctx, err)
+		l.ends(wait, began, hold, err, nil)
+	}()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -152,7 +158,7 @@ func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Co
 	case a.Err != nil:
 		return ctx, nil, a.Err
 	case !a.Value.Acquired:
-		return ctx, nil, l.refusal(a.Value.Holder, a.Value.TTL)
+		return ctx, nil, l.refusedBy(a.Value.Refused)
 	}
 	acquired = true
 	return g.start(ctx, l)
@@ -259,6 +265,14 @@ func (l *Lock) begin() error {
 // is.
 func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
 	return &NotAcquiredError{Name: l.name, Holder: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
+}
+
+// refusedBy is the error of an attempt that the server has refused.
+func (l *Lock) refusedBy(r kind.Refused) *NotAcquiredError {
+	if r.Writer {
+		return &NotAcquiredError{Name: l.name, writer: true}
+	}
+	return l.refusal(r.Holder, r.TTL)
 }
 
 // isClosed is the error of a call after Close.

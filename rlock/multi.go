@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,8 +44,8 @@ import (
 //
 // Inspect, ForceUnlock and UnlockOwner are [ErrInvalidOption], as there is nothing
 // on a server but the members. So is every method if there are no members, one of
-// them is nil or invalid, or two clients of one connection stand for the same key,
-// which would wait for each other.
+// them is nil or invalid, or two clients of one connection, or of one address, stand for the
+// same key, which would wait for each other.
 func NewMultiLock(locks ...*Lock) *Lock {
 	l := &Lock{client: &Client{}, account: account{counters: new(counters), kind: multiKind}}
 	var m multi
@@ -76,8 +77,8 @@ func NewMultiLock(locks ...*Lock) *Lock {
 	for i, member := range m {
 		names[i] = member.name
 		for _, other := range m[:i] {
-			if member.client != other.client && member.client.server.RDB == other.client.server.RDB && member.key == other.key {
-				l.refuse(errors.New("two clients of the same connection would wait for each other: use locks of one client"))
+			if member.client != other.client && member.key == other.key && member.sameServers(other) {
+				l.refuse(fmt.Errorf("two clients of one server have the lock %s, and would wait for each other: use locks of one client", quote(member.name)))
 			}
 		}
 	}
@@ -95,6 +96,13 @@ func canonical(a, b *Lock) int {
 		return 1
 	}
 	return -1
+}
+
+// sameServers reports whether two locks are known to be on the same servers.
+func (l *Lock) sameServers(other *Lock) bool {
+	at := l.addresses()
+	known := !slices.ContainsFunc(at, func(a string) bool { return a == "" || strings.HasPrefix(a, "FailoverClient ") }) // Sentinels' clients all have that one
+	return l.client.server.RDB == other.client.server.RDB || known && slices.Equal(at, other.addresses())
 }
 
 // addresses names the servers of a lock, as far as they are known, in an order that is the same
@@ -117,7 +125,7 @@ func (c *Client) address() string {
 // multi are the members of a multi lock, in canonical order. The lock has no key of its own.
 type multi []*Lock
 
-var errMembers = errors.New("there is nothing of a multi lock on a server: use the members")
+var errMembers = errors.New("a multi lock has no data of its own on a server: inspect or unlock its members")
 
 // lockMembers waits for all members, as long as wait allows.
 func (l *Lock) lockMembers(ctx, wait context.Context) (context.Context, *Hold, error) {

@@ -35,7 +35,14 @@ func together(held context.Context, next []*Lock) []*Lock {
 // sameSlot reports whether keys are known to be on one server, or in one cluster slot.
 func sameSlot(c *Client, a, b string) bool {
 	_, single := c.server.RDB.(*redis.Client) // a client of another type may be a cluster's
-	return single || hashTag(a) == hashTag(b)
+	return single && !c.slotted.Load() || hashTag(a) == hashTag(b)
+}
+
+// learnsSlots reports whether err is the first to say that a single server, or a proxy, looks at
+// the slots of keys as a cluster does.
+func (c *Client) learnsSlots(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && request.HasCode(reply, "CROSSSLOT") && c.slotted.CompareAndSwap(false, true)
 }
 
 // hashTag is the part of a key that decides its slot. checkName has refused names in which
@@ -47,7 +54,8 @@ func hashTag(key string) string {
 	return key
 }
 
-// takeTogether takes members by one script: all of them or, with an error, none. busy is the index
+// takeTogether takes members by one script: all of them or, with an error, none; or none if the
+// server has refused their company, so that the next call takes fewer. busy is the index
 // of the first one that somebody else holds.
 func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
 	first := run[0]
@@ -92,6 +100,9 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 		}
 		done++
 		g.abandon(acquired)
+	}
+	if c.learnsSlots(err) { // nothing was taken: the caller tries again, with fewer
+		err = nil
 	}
 	return busy, held, err
 }

@@ -16,10 +16,10 @@ import (
 func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (context.Context, *Hold, error) {
 	g := in.grant
 	if l.fenced && g.token == 0 {
-		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithFencing under a grant that was taken without: it has no token")}
+		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("the lock is held here already, without fencing: make the outer lock WithFencing as well")}
 	}
 	if l.replicas.n > g.lock.replicas.n {
-		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("WithReplicas under a grant for which fewer were asked")}
+		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("the lock is held here already, with fewer replicas: make the outer lock WithReplicas of as many")}
 	}
 	held, hold := g.derive(ctx, new(Hold), l, in)
 	if err := g.add(hold); err != nil {
@@ -109,7 +109,7 @@ func (g *grant) remove(h *Hold) (left int, ended bool, err error) {
 	}
 	g.mu.Unlock()
 	for p := h; p != top; p = p.parent {
-		p.cancel(ErrUnlocked)
+		p.cancel((*unlocked)(p))
 	}
 	return left, ended, err
 }

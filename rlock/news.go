@@ -9,6 +9,7 @@ import (
 // news is what the waiters of a queue have last learned from the server. They share it, and
 // queues.mu guards it.
 type news struct {
+	warned  time.Duration     // the longest wait that the log tells of
 	refusal *NotAcquiredError // the newest one; nil if a request has failed since
 	askAt   time.Time         // of a fair lock: when the first waiter asks again for all, if no message arrives
 	clock   moment            // the server's clock

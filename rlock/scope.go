@@ -136,3 +136,20 @@ func (g *grant) count() int {
 	defer g.mu.Unlock()
 	return len(g.holds)
 }
+
+// ownHolder adds to a refusal that the context of the call owns the lock, by another client.
+func ownHolder(ctx context.Context, err error) error {
+	e, ok := err.(*NotAcquiredError)
+	if !ok || e.Holder == "" || e.Local {
+		return err
+	}
+	h, _ := ctx.Value(holdKey{}).(*Hold)
+	for ; h != nil; h = h.outer {
+		if h.grant.owner == e.Holder {
+			e = e.because(e.Err)
+			e.own = true
+			return e
+		}
+	}
+	return err
+}

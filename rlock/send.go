@@ -194,7 +194,7 @@ func describe(c *lua.ConflictError) string {
 	holds := "key " + quote(c.Key) + " holds a " + c.Type
 	switch c.Type {
 	case lua.PlainLock:
-		return holds + ", which may be a fair one: take it with NewLock or NewFairLock, rlock run without --shared and --exclusive"
+		return holds + ", which may be a fair one: take it with NewLock or NewFairLock"
 	case lua.ReadWriteLock:
 		return holds + ": take it with NewRWLock, rlock run with --shared or --exclusive"
 	}

@@ -241,3 +241,25 @@ func TestFakeTimeWaitingForOneself(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// A call that waits for longer than its lease for somebody else's lock says so, again whenever the
+// wait is twice as long, with what the holder's client tells of itself.
+func TestFakeTimeLongWaitIsLogged(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		log := new(logBuffer)
+		holder := f.recordedClient(t, &rlock.Options{Identity: rlock.Identity{Host: "web-7"}}).NewLock("a", rlock.WithPurpose("nightly invoices"))
+		held, hold := lock(t, t.Context(), holder)
+		time.Sleep(20 * time.Second) // there is a record by now
+		mu := f.client(t, &rlock.Options{Logger: log.logger()}).NewLock("a")
+		const line = "has waited for longer than a lease"
+		require.ErrorIs(t, mu.DoFor(t.Context(), 29*time.Second, nothing), rlock.ErrNotAcquired)
+		require.NotContains(t, log.String(), line)
+		require.ErrorIs(t, mu.DoFor(t.Context(), 5*time.Minute, nothing), rlock.ErrNotAcquired)
+		require.Equal(t, 4, strings.Count(log.String(), line), log.String()) // about 30, 60, 120 and 240 s
+		for _, part := range []string{"level=WARN", "lock=a", "owner=" + hold.Owner(), "host=web-7", `purpose="nightly invoices"`} {
+			require.Equal(t, 4, strings.Count(log.String(), part), part)
+		}
+		require.NoError(t, hold.Unlock(held))
+	})
+}

@@ -146,7 +146,7 @@ func TestErrorThatUsesTheScheduler(t *testing.T) {
 		entry.Store(e)
 		time.Sleep(time.Minute)
 		lost.requireOne(t, lapse, watchdog.ErrLapsed)
-		require.ErrorContains(t, e.Err(), "lapsed; last renewal: odd")
+		require.ErrorContains(t, e.Err(), "the lease is over; last renewal: odd")
 	})
 }
 

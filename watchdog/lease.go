@@ -13,7 +13,7 @@ var (
 
 	// ErrLapsed is why a lease was lost whose trusted window was about to close;
 	// it is wrapped together with the error of the last renewal, if there was one.
-	ErrLapsed = errors.New("watchdog: lease lapsed")
+	ErrLapsed = errors.New("watchdog: the lease is over")
 
 	// ErrClosed is why a lease was lost that was held when the scheduler closed.
 	ErrClosed = errors.New("watchdog: closed")

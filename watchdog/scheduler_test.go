@@ -180,7 +180,7 @@ func TestFailedRenewalsAreLogged(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, 2, bytes.Count(out.Bytes(), []byte("\n")))
-		require.Contains(t, out.String(), `level=WARN msg="watchdog: renewals failed" failed=1 of=1 key=a error="server is away"`)
+		require.Contains(t, out.String(), `level=WARN msg="watchdog: renewals failed" failed=1 of=1 lock=a error="server is away"`)
 		require.Contains(t, out.String(), `level=INFO msg="watchdog: renewed again" renewed=1 of=1`)
 	})
 }

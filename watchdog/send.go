@@ -30,7 +30,7 @@ func (s *Scheduler[K]) send(batch []attempt[K], deadline time.Time) {
 	r := s.resolve(batch, sent, errs, refused)
 	report(r.lost)
 	if r.failed > 0 {
-		s.log.Warn("watchdog: renewals failed", "failed", r.failed, "of", len(batch), "key", r.key, "error", r.err)
+		s.log.Warn("watchdog: renewals failed", "failed", r.failed, "of", len(batch), "lock", r.key, "error", r.err)
 	}
 	if r.again > 0 {
 		s.log.Info("watchdog: renewed again", "renewed", r.again, "of", len(batch))

@@ -83,6 +83,7 @@ type Granted struct {
 type Refused struct {
 	TTL      time.Duration // what is left of the holder's lease; negative if it has no end
 	Holder   string        // its owner, if the kind tells
+	Writer   bool          // only a writer that waits is in the way, for the rest of its intent, TTL
 	Place    lua.Place     // of the owner that asked in the server's queue
 	Leftover bool          // the refusal has left something that a release removes
 	AskIn    time.Duration // if set, ask again after so long at most

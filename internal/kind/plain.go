@@ -80,7 +80,7 @@ func answer(r lua.Reply) Answer {
 	return Answer{
 		Acquired: r.Acquired,
 		Granted:  Granted{Token: r.Token, Spare: r.Spare},
-		Refused:  Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place, Leftover: r.Place.Held()},
+		Refused:  Refused{TTL: r.TTL, Holder: r.Holder, Writer: r.Writer, Place: r.Place, Leftover: r.Place.Held()},
 	}
 }
 

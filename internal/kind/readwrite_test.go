@@ -46,11 +46,11 @@ func TestFakeTimeIntentOfAWriter(t *testing.T) {
 func TestFakeTimeReader(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t, "me")
-		f.answers(func(context.Context, []any) any { return []any{int64(0), int64(5000), "you:1", int64(1)} })
+		f.answers(func(context.Context, []any) any { return []any{int64(0), int64(5000), "", int64(1)} })
 		p := NewReadWrite(f.Server, "lock", true, true)
 		a, err := p.Acquire(t.Context(), f.Scripts, "me:1", time.Minute, Options{Wait: true})
 		require.NoError(t, err)
-		require.Equal(t, Answer{Refused: Refused{TTL: 5 * time.Second, Holder: "you:1"}}, a)
+		require.Equal(t, Answer{Refused: Refused{TTL: 5 * time.Second, Writer: true}}, a)
 		words := f.commands()[0]
 		require.Equal(t, []any{"lock", "rlock_rwlock_intent:{lock}", "{lock}:me:1:rwlock_timeout:1", "redisson_lock_token:{lock}"}, keysOf(words))
 		require.Equal(t, []any{int64(60_000), "me:1", "{lock}:"}, words[7:])

@@ -3,6 +3,46 @@ package mutation
 // ofScripts are mistakes in scripts, and about the keys that they get.
 var ofScripts = []mutation{
 	{
+		"two holders side by side both renew", "lua/renew.lua",
+		" or redis.call('hlen', KEYS[1]) ~= 1 then", " then",
+		"rlock", "TestMergedHolders", quick,
+	},
+	{
+		"a reader takes the mark of a waiting writer for a lease", "lua/rwread.lua",
+		"return {0, intent, '', 1}", "return {0, intent, ''}",
+		"rlock", "TestBusyBecauseAWriterWaits", quick,
+	},
+	{
+		"clients on one machine have ids alike", "rlock/client.go",
+		"_, _ = rand.Read(id[time:])", "_ = rand.Read",
+		"rlock", "TestClientIDsAreRandom", quick,
+	},
+	{
+		"scripts cannot be named under FIPS 140", "lua/script.go",
+		"fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(source)) })", "_, sum = fips140.Enabled(), sha1.Sum([]byte(source))",
+		"rlock", "TestFIPS", quick,
+	},
+	{
+		"what arrives late is looked for once", "internal/janitor/work.go",
+		"case one.late == 0 || j.hasty:", "case true:",
+		"internal/janitor", "TestFakeTimeArrivalAfterAnyLease", quick,
+	},
+	{
+		"that a server looks at slots is not learned", "rlock/multi_together.go",
+		"return single && !c.slotted.Load() ||", "return single ||",
+		"rlock", "TestMultiLockWhereSlotsAreLookedAt", quick,
+	},
+	{
+		"two connections to one server are two servers", "rlock/multi.go",
+		"|| known && slices.Equal", "|| !known && slices.Equal",
+		"rlock", "TestMultiLockOfTwoConnectionsToOneServer", quick,
+	},
+	{
+		"a long wait is told at each look", "rlock/account.go",
+		"waited >= 2*w.queue.warned", "waited >= w.queue.warned",
+		"rlock", "TestFakeTimeLongWaitIsLogged", quick,
+	},
+	{
 		"a foreign owner's release is taken for ours", "internal/kind/plain.go",
 		"if payload != \"-0\" {", "if payload == \"-0\" {",
 		"rlock", "TestForeignRelease", quick,
