@@ -214,3 +214,27 @@ func TestStaleConnectionsOfACluster(t *testing.T) {
 	}
 	require.NoError(t, hold.Unlock(held))
 }
+
+// A name leads to the master, and the idle connections to the former one, which is its replica now.
+// TryLock has it on the first attempt that goes to the master.
+func TestStaleConnectionsLeadToTheFormerMaster(t *testing.T) {
+	t.Parallel()
+	former, master := newServer(t, "--repl-diskless-sync-delay", "0"), newServer(t, "--repl-diskless-sync-delay", "0")
+	var target atomic.Value
+	target.Store(former.Addr())
+	rdb := former.Client(t, hidden, func(o *redis.Options) {
+		dial := o.Dialer
+		o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dial(ctx, network, target.Load().(string))
+		}
+	})
+	mu := clientOn(t, rdb, nil).NewLock("a")
+	idle(t, rdb, 12)
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	require.NoError(t, former.Client(t).ReplicaOf(t.Context(), host, port).Err())
+	target.Store(master.Addr())
+	held, hold, err := mu.TryLock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, hold.Unlock(held))
+}

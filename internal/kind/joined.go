@@ -46,5 +46,5 @@ func (joined) Release(context.Context, lua.Runner, string, lua.Ending) (lua.Rele
 }
 
 func (j joined) Renewals(owner string, _ time.Duration) []Renewal {
-	return []Renewal{{j.server.RDB, lua.Confirmation(j.Of(owner))}}
+	return []Renewal{{RDB: j.server.RDB, Renewal: lua.Confirmation(j.Of(owner))}}
 }

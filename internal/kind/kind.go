@@ -96,6 +96,7 @@ type Count struct{ Exclusive, Shared int }
 type Renewal struct {
 	RDB redis.UniversalClient
 	lua.Renewal
+	Retake func(context.Context) // of a share: takes it again, if the server does not know of it and is free; else nil
 }
 
 // Signal wakes the waiters of a lock. Some call a function for the waiter that is meant, others

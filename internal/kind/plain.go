@@ -104,7 +104,7 @@ func (p *Plain) Release(ctx context.Context, r lua.Runner, owner string, e lua.E
 }
 
 func (p *Plain) Renewals(owner string, lease time.Duration) []Renewal {
-	return []Renewal{{p.server.RDB, lua.Renewal{Grant: p.Of(owner), Lease: lease}}}
+	return []Renewal{{RDB: p.server.RDB, Renewal: lua.Renewal{Grant: p.Of(owner), Lease: lease}}}
 }
 
 func (p *Plain) Subscribe(message func(string), changed func()) Signal {

@@ -147,11 +147,49 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	return released, nil
 }
 
+// Renewals also take a share again on a server that does not know of it, while a majority renews.
+// Otherwise a hold would not outlive the second server that restarts empty, however long after the
+// first:
+//
+//	a, b, c   the hold has a share on each
+//	_, b, c   a restarts empty; b and c renew, a is asked for its share again
+//	a, _, c   b restarts empty; a and c renew
+//
+// That is safe at once, on a server of any age. A majority has just renewed the hold, so each other
+// majority has a server that excludes its owner; the new share only adds one. A share that a request
+// takes too late, after the hold has ended, is given back like that of a round.
 func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
-	for _, p := range q.nodes {
-		all = append(all, p.Renewals(owner, lease)...)
+	for n, p := range q.nodes {
+		r := p.Renewals(owner, lease)[0]
+		r.Retake = func(ctx context.Context) { q.retake(ctx, n, owner, lease) }
+		all = append(all, r)
 	}
 	return all
+}
+
+// retake takes the share of an owner on a server again, if that is free.
+func (q *Quorum) retake(ctx context.Context, n int, owner string, lease time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, q.bound())
+	defer cancel()
+	q.mu.Lock()
+	r := q.open[owner]
+	if r == nil {
+		r = &round{owner: owner, decided: make(chan struct{}), announce: true}
+		close(r.decided)
+		q.open[owner] = r
+	}
+	r.pending++
+	q.mu.Unlock()
+	v := vote[share]{err: request.ErrNoAnswer, outcome: request.Unknown}
+	defer func() { q.late(r, n, v) }() // also if a hook of the application ends this goroutine
+	g := q.nodes[n].Of(owner)
+	g.Counter = "" // the hold has its token
+	v.value.Reply, v.err = lua.Acquire(ctx, q.nodes[n].server.Scripts, g, lease, 0)
+	if v.outcome, v.final = Classify(v.err); v.value.Acquired {
+		q.mu.Lock()
+		r.absent = slices.DeleteFunc(r.absent, func(other int) bool { return other == n })
+		q.mu.Unlock()
+	}
 }
 
 func (q *Quorum) Force(ctx context.Context) (bool, error) {

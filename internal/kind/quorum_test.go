@@ -114,3 +114,57 @@ func TestFakeTimeStaleConnectionOfAShare(t *testing.T) {
 		})
 	}
 }
+
+// A server that does not know of a hold is asked for its share again if the others renew it, and only
+// then.
+func TestFakeTimeMissingShareIsTakenAgain(t *testing.T) {
+	const unknown = int64(0)
+	for name, tt := range map[string]struct {
+		renewal [3]int64 // the answers; 1 is renewed
+		again   [3]bool
+	}{
+		"all renew":     {renewal: [3]int64{1, 1, 1}},
+		"one is empty":  {renewal: [3]int64{1, unknown, 1}, again: [3]bool{1: true}},
+		"two are empty": {renewal: [3]int64{unknown, 1, unknown}},
+		"all are empty": {renewal: [3]int64{unknown, unknown, unknown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				all, servers := newFakes(t)
+				for n, f := range all {
+					answer := tt.renewal[n]
+					f.answers(func(context.Context, []any) any {
+						defer func() { answer = 1 }()
+						return answer
+					})
+				}
+				q := NewQuorum(servers, "name", false, 30*time.Second)
+				r := newRenewing()
+				r.Renew(t.Context(), [][]Renewal{q.Renewals("a:1", 30*time.Second)})
+				synctest.Wait()
+				for n, f := range all {
+					require.Equal(t, tt.again[n], len(f.commands()) > 1, "server %d", n)
+				}
+				require.Empty(t, q.open)
+			})
+		})
+	}
+}
+
+// The hold ends while its share is asked for again: the share is given back.
+func TestFakeTimeShareTakenTooLate(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, servers := newFakes(t)
+		all[0].answers(func(context.Context, []any) any {
+			time.Sleep(100 * time.Millisecond)
+			return int64(1)
+		})
+		q := NewQuorum(servers, "name", false, 30*time.Second)
+		go q.retake(t.Context(), 0, "a:1", 30*time.Second)
+		synctest.Wait()
+		q.finish("a:1")
+		time.Sleep(time.Second)
+		requireSwept(t, all, "a:1", []string{"a"})
+		require.Empty(t, q.open)
+	})
+}

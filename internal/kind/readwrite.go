@@ -78,7 +78,7 @@ func (rw *ReadWrite) Release(ctx context.Context, r lua.Runner, owner string, _ 
 }
 
 func (rw *ReadWrite) Renewals(owner string, lease time.Duration) []Renewal {
-	return []Renewal{{rw.server.RDB, lua.RenewalRW(rw.of(owner), lease)}}
+	return []Renewal{{RDB: rw.server.RDB, Renewal: lua.RenewalRW(rw.of(owner), lease)}}
 }
 
 // Subscribe hears every message: what lets one reader in lets in all.

@@ -31,6 +31,7 @@ type part struct {
 	quorum   bool  // some of the leases are renewed on other nodes as well
 	of       []int // index of the lease that each of renewals is for
 	renewals []lua.Renewal
+	retake   []func(context.Context) // of each of renewals; see [Renewal]
 }
 
 // verdict is what the servers have said about one lease so far.
@@ -85,12 +86,14 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 			<-reloaded
 		}
 	}()
+	decided := make(chan struct{})
+	errs := make([]error, len(due))
+	defer close(decided)
 	if len(parts) == 1 {
 		note(verdicts, parts[0], r.send(ctx, parts[0]))
 	} else {
-		r.atOnce(ctx, parts, verdicts)
+		r.atOnce(ctx, parts, verdicts, decided, errs)
 	}
-	errs := make([]error, len(due))
 	silent := false
 	for i := range verdicts {
 		errs[i] = verdicts[i].outcome()
@@ -123,7 +126,7 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 				parts[at], all = p, append(all, p)
 			}
 			p.quorum = p.quorum || len(lease) > 1
-			p.of, p.renewals = append(p.of, i), append(p.renewals, r.Renewal)
+			p.of, p.renewals, p.retake = append(p.of, i), append(p.renewals, r.Renewal), append(p.retake, r.Retake)
 			verdicts[i].asked++
 		}
 	}
@@ -131,15 +134,27 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 }
 
 // atOnce asks several nodes at once. It returns when their answers settle all leases, or when ctx
-// ends.
-func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict) {
+// ends. When decided is closed, outcomes are those of the leases: a share of one that was renewed is
+// taken again where it is missing.
+func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, decided <-chan struct{}, outcomes []error) {
 	type answer struct {
 		part *part
 		errs []error
 	}
 	answers := make(chan answer, len(parts))
 	for _, p := range parts {
-		r.Background(func() { answers <- answer{p, r.send(ctx, p)} })
+		r.Background(func() {
+			errs := r.send(ctx, p)
+			answers <- answer{p, errs}
+			for n, err := range errs {
+				if err != lua.ErrNotOwner || p.retake[n] == nil {
+					continue
+				}
+				if <-decided; outcomes[p.of[n]] == nil {
+					p.retake[n](context.WithoutCancel(ctx))
+				}
+			}
+		})
 	}
 	for range parts {
 		select {

@@ -3,6 +3,21 @@ package mutation
 // ofSending are mistakes about how requests, renewals and reports are sent.
 var ofSending = []mutation{
 	{
+		"a hold does not take a share again", "internal/kind/renew.go",
+		"outcomes[p.of[n]] == nil", "false",
+		"internal/kind", "TestFakeTimeMissingShareIsTakenAgain", quick,
+	},
+	{
+		"a share is taken again for a hold that a majority does not renew", "internal/kind/renew.go",
+		"outcomes[p.of[n]] == nil", "true",
+		"internal/kind", "TestFakeTimeMissingShareIsTakenAgain", quick,
+	},
+	{
+		"a share that was taken too late stays", "internal/kind/quorum.go",
+		"defer func() { q.late(r, n, v) }() // also", "_ = v // also",
+		"internal/kind", "TestFakeTimeShareTakenTooLate", quick,
+	},
+	{
 		"a stale connection is a server in trouble", "internal/request/stale.go",
 		"return s.left >= 0", "return false",
 		"rlock", "TestStaleConnectionsDelayNoCall", quick,
