@@ -14,7 +14,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"clients on one machine have ids alike", "rlock/client.go",
-		"_, _ = rand.Read(id[time:])", "_ = rand.Read",
+		"_, _ = rand.Read(id[time:])", "_, _ = rand.Read, time",
 		"rlock", "TestClientIDsAreRandom", quick,
 	},
 	{
