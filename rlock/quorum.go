@@ -27,6 +27,9 @@ import (
 // The trusted window counts from before the first request of the round that won.
 // A renewal must reach a majority; the grant is lost when that has not happened by
 // the end of the window, or when a majority no longer knows of it.
+// While a majority renews, a server that has forgotten its share, or had none, is asked for
+// it again: so a hold outlives a rolling restart, if each server is back for a third of the lease
+// before the next one goes.
 //
 // A server that has started less than a lease ago is not counted, as it may have
 // forgotten a grant: it tells its age along with every answer (INFO server, in
