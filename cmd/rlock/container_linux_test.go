@@ -18,17 +18,22 @@ gone $( (setsid sh -c 'echo $$' &) ); echo reaped of another session
 kill -TERM 1
 while :; do sleep 0.02; done`
 
-func TestRunAsProcess1(t *testing.T) {
+// asProcess1 has rlock run as process 1 of a namespace.
+func asProcess1(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
 	unshare := []string{"unshare", "--pid", "--fork", "--mount-proc", "--kill-child"}
 	if out, err := exec.Command(unshare[0], append(unshare[1:], "true")...).CombinedOutput(); err != nil {
 		t.Skipf("no process namespace of its own: %v: %s", err, out)
 	}
-	f := newFixture(t)
-	cmd := prepare(t, f.URL(), "run", "a", "--", "sh", "-c", orphans)
 	path, err := exec.LookPath(unshare[0])
 	require.NoError(t, err)
 	cmd.Path, cmd.Args = path, append(unshare, cmd.Args...)
-	p := launch(t, cmd)
+	return cmd
+}
+
+func TestRunAsProcess1(t *testing.T) {
+	f := newFixture(t)
+	p := launch(t, asProcess1(t, prepare(t, f.URL(), "run", "a", "--", "sh", "-c", orphans)))
 	p.says("reaped of the group")
 	p.says("reaped of another session")
 	p.says("TERM")

@@ -1,7 +1,7 @@
 package main
 
 const runDescription = `Waits for the lock NAME, runs COMMAND, renews the lock while COMMAND runs, and
-releases it when COMMAND and everything in its process group have ended. Of
+releases it when COMMAND and everything that it has started have ended. Of
 several names, COMMAND runs under all locks. One name needs one kind everywhere:
 plain or --fair, or else a read/write lock, --shared or --exclusive.
 Names that begin with "-" follow a "--" of their own.`
@@ -18,15 +18,16 @@ The command:
    It runs in a process group of its own, in the foreground if rlock is there and
    not part of a pipeline. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH
    are passed on to the group; of those that rlock was started to ignore, COMMAND
-   ignores HUP and INT only. When COMMAND ends, what is left of its group gets
-   TERM and, after the time of -k, KILL; only then is the lock released. A daemon
-   that is to outlive it needs a session of its own, and must not take the lock for
-   its own: env -u RLOCK_HELD -u RLOCK_PROOF setsid ...
+   ignores HUP and INT only. HUP, INT, QUIT, TERM and CONT also go to what has left
+   the group (Linux). When COMMAND ends, what it has started and what still runs, in
+   whatever group or session (Linux; elsewhere in its group), gets TERM and, after
+   the time of -k, KILL; only then is the lock released. A daemon that is to outlive
+   it is started by a service manager: systemctl, systemd-run.
    As process 1 of a container rlock reaps whatever lost its parent.
 
 If the lock is lost:
-   Renewals may fail, --lease may be over, or somebody removes the lock. Then the
-   group gets TERM, and KILL after the time of -k, in any case before the lease
+   Renewals may fail, --lease may be over, or somebody removes the lock. Then
+   all of that gets TERM, and KILL after the time of -k, in any case before the lease
    ends: it is dead before anybody else can hold the lock, unless the lock was
    removed. With --lease, a removal is noticed only when the lease is over. A -k
    longer than the default makes TERM come earlier, and leaves less time for

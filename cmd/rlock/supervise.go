@@ -19,35 +19,45 @@ var (
 )
 
 const (
-	restPoll = 10 * time.Millisecond // how often to look whether the rest of a group is gone
-	restWait = time.Second           // how long to look after KILL: what is left can only be dead
+	restPoll = 10 * time.Millisecond // how often to look whether the rest of a job is gone
+	restWait = time.Second           // how long to look after the newest KILL: what is left can only be dead, or another user's
 	maxNap   = time.Second           // between looks at the clock: timers stand still while the machine is suspended
 )
 
-// command is a running child process, the leader of a process group of its own.
+// process is one of those that run. Another process may get its number, but has another start.
+type process struct {
+	pid   int
+	start string
+}
+
+// command is a running child process, the leader of a process group of its own, with all
+// that it has started: its job.
 // One goroutine waits for it and signals it, so that no signal can go to a
 // process id that was reaped and given to another process.
 type command struct {
-	leash  leash
-	lost   error // why the command was told to end
-	pid    int   // of the process and of its group
-	tty    *terminal
-	killAt time.Time // set once the group was told to end
-	killed bool
-	ended  bool // the process was reaped; the rest of its group may still run
-	status syscall.WaitStatus
-	said   <-chan struct{} // closed when our message is written; nil if there was none
+	leash     leash
+	lost      error // why the command was told to end
+	pid       int   // of the process and of its group
+	tty       *terminal
+	adopts    bool             // who loses its parent below this process becomes its child
+	strangers map[process]int  // were below this process before: children of the program that became rlock
+	killAt    time.Time        // set once the job was told to end; later, when KILL was last sent to somebody new
+	killed    map[process]bool // nil before KILL
+	ended     bool             // the process was reaped; the rest of its job may still run
+	childless bool             // this process has no child
+	status    syscall.WaitStatus
+	said      <-chan struct{} // closed when our message is written; nil if there was none
 }
 
 // start runs a command. Linux kills it if the thread that started it ends, so
 // the caller's goroutine stays on its thread until supervise has returned.
 func start(path string, argv []string, l leash) (*command, error) {
-	adopt()
+	c := &command{leash: l, adopts: adopt(), strangers: descendants(nil)}
 	runtime.LockOSThread()
-	tty := openTerminal()
+	c.tty = openTerminal()
 	process, err := os.StartProcess(path, argv, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   tty.attributes(),
+		Sys:   c.tty.attributes(),
 	})
 	if err != nil {
 		runtime.UnlockOSThread()
@@ -56,12 +66,12 @@ func start(path string, argv []string, l leash) (*command, error) {
 	// Taking the terminal back may not end the supervision. Not earlier: the command would
 	// inherit it.
 	signal.Ignore(syscall.SIGTTOU)
-	c := &command{leash: l, pid: process.Pid, tty: tty}
+	c.pid = process.Pid
 	_ = process.Release() // supervise waits by process id; there is nothing to fail
 	return c, nil
 }
 
-// supervise passes signals on to the group, stops it when the lock is lost, and
+// supervise passes signals on to the job, stops it when the lock is lost, and
 // returns when all of it has ended.
 func (c *command) supervise(signals <-chan os.Signal) syscall.WaitStatus {
 	defer runtime.UnlockOSThread()
@@ -71,13 +81,14 @@ func (c *command) supervise(signals <-chan os.Signal) syscall.WaitStatus {
 	lost := c.leash.held.Done()
 	var sig os.Signal
 	for {
-		c.enforce() // before anything wakes a group that was stopped for longer than the lease
+		c.enforce() // before anything wakes a job that was stopped for longer than the lease
 		if sig != nil {
 			c.forward(sig.(syscall.Signal))
 			sig = nil
 		}
 		c.reap()
 		if c.ended && c.gone() {
+			c.tty.takeFrom(c.pid)
 			if c.said != nil {
 				writtenWithin(c.said, patientWrite)
 			}
@@ -98,17 +109,17 @@ func (c *command) supervise(signals <-chan os.Signal) syscall.WaitStatus {
 // next is when to look at the clock again.
 func (c *command) next() time.Duration {
 	switch {
-	case c.ended:
+	case c.killed != nil && left(c.killAt) < -restWait: // another user's
+		return maxNap
+	case c.ended, c.killed != nil:
 		return restPoll
-	case c.killed:
-		return time.Hour // SIGCHLD comes
 	case !c.killAt.IsZero():
 		return min(left(c.killAt), maxNap)
 	}
 	return min(c.leash.next(), maxNap)
 }
 
-// enforce tells the group to end when the lock is lost, and when its leader has
+// enforce tells the job to end when the lock is lost, and when its leader has
 // ended: TERM, then KILL. What outlives its leader works under the lock as well.
 func (c *command) enforce() {
 	if c.lost == nil {
@@ -123,9 +134,23 @@ func (c *command) enforce() {
 			c.signal(syscall.SIGCONT) // a stopped process would not see it
 		}
 	}
-	if !c.killAt.IsZero() && !c.killed && left(c.killAt) <= 0 {
-		c.signal(syscall.SIGKILL)
-		c.killed = true
+	if !c.killAt.IsZero() && left(c.killAt) <= 0 {
+		c.kill()
+	}
+}
+
+// kill kills the job, until it finds nobody new: processes may start others meanwhile.
+func (c *command) kill() {
+	if c.killed == nil {
+		c.killed = make(map[process]bool)
+	}
+	for more := true; more; {
+		more = false
+		for p := range c.signal(syscall.SIGKILL) {
+			if !c.killed[p] {
+				c.killed[p], c.killAt, more = true, time.Now(), true
+			}
+		}
 	}
 }
 
@@ -140,21 +165,41 @@ func (c *command) say(line string) {
 	}()
 }
 
-// forward gives a signal of this process to the group.
+// forward gives a signal of this process to the group, and to all of the job what is to end it
+// or lets it go on: the leader may wait for a process in another group.
 func (c *command) forward(sig syscall.Signal) {
-	if sig == syscall.SIGCONT { // fg
-		c.tty.give(c.pid)
-	}
-	c.signal(sig)
 	switch sig {
-	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM: // a stopped process would not see it
-		c.signal(syscall.SIGCONT)
+	case syscall.SIGCONT: // fg
+		c.tty.give(c.pid)
+		c.signal(sig)
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+		c.signal(sig)
+		c.signal(syscall.SIGCONT) // a stopped process would not see it
+	default:
+		c.signalGroup(sig)
 	}
 }
 
-// signal is for the whole group: a shell dies of TERM and leaves what it runs
-// behind. The error is that there is nobody left.
-func (c *command) signal(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
+// signal is for the whole job: a shell dies of TERM and leaves what it runs behind. It returns
+// the processes of the job, as far as they are known, and their groups.
+func (c *command) signal(sig syscall.Signal) map[process]int {
+	if !c.ended {
+		c.signalGroup(sig) // at once, and nobody leaves it by a fork meanwhile
+	}
+	job := descendants(c.strangers)
+	for p, group := range job {
+		if c.ended || group != c.pid {
+			p.signal(sig)
+		}
+	}
+	if c.ended && len(job) == 0 {
+		c.signalGroup(sig)
+	}
+	return job
+}
+
+// signalGroup ignores the error: there is nobody left.
+func (c *command) signalGroup(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
 
 // reap looks what became of the process, and of those that lost their parent: on Linux we
 // inherit them, whatever group they are in, and elsewhere as process 1.
@@ -165,6 +210,7 @@ func (c *command) reap() {
 		switch {
 		case err == syscall.EINTR:
 		case pid <= 0:
+			c.childless = err == syscall.ECHILD
 			return
 		case pid != c.pid || c.ended: // an orphan
 		case status.Stopped():
@@ -184,16 +230,21 @@ func (c *command) suspend() {
 	case c.tty == nil:
 	case c.tty.managed():
 		c.tty.takeFrom(c.pid)
-		c.signal(syscall.SIGSTOP) // some of the group may not have heeded the terminal
+		c.signal(syscall.SIGSTOP) // some of the job may not have heeded the terminal
 		_ = syscall.Kill(0, syscall.SIGSTOP)
 	default: // as if the kernel had not stopped it
 		c.forward(syscall.SIGCONT)
 	}
 }
 
-// gone reports whether the group has no process any more. Its number is free then;
-// while there is one, it is given to nobody else.
+// gone reports whether the job has no process any more. The number of the group is free then;
+// while there is a process in it, it is given to nobody else.
 func (c *command) gone() bool {
-	return syscall.Kill(-c.pid, 0) == syscall.ESRCH ||
-		c.killed && left(c.killAt) < -restWait // zombies that nobody reaps
+	switch {
+	case c.killed != nil && left(c.killAt) < -restWait:
+		return true
+	case c.adopts && len(c.strangers) == 0:
+		return c.childless
+	}
+	return syscall.Kill(-c.pid, 0) == syscall.ESRCH && len(descendants(c.strangers)) == 0
 }

@@ -62,12 +62,13 @@ func (t *terminal) give(group int) {
 	}
 }
 
-// takeFrom puts our own group into the foreground again.
+// takeFrom puts our own group into the foreground again, in the place of a group, or of one
+// that has ended: a shell below has given it the place.
 func (t *terminal) takeFrom(group int) {
 	if t == nil {
 		return
 	}
-	if now, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err == nil && now == group {
+	if now, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err == nil && (now == group || syscall.Kill(-now, 0) == syscall.ESRCH) {
 		t.set(unix.Getpgrp())
 	}
 }
