@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +28,9 @@ func TestQuorumClosedClient(t *testing.T) {
 			held, hold := lock(t, t.Context(), mu)
 			waited := make(chan error)
 			go func() { _, _, err := mu.Lock(context.Background()); waited <- err }()
-			require.NoError(t, closeSoon(clients[1]))
+			host := hostOf(t, clients, hold)
+			guest := clients[slices.IndexFunc(clients, func(c *rlock.Client) bool { return c != host })]
+			require.NoError(t, closeSoon(guest))
 			_, _, err := mu.TryLock(t.Context())
 			require.Error(t, err)
 			require.NoError(t, held.Err())
@@ -58,7 +62,8 @@ func TestQuorumHostCloses(t *testing.T) {
 	first, second := begin(t.Context(), mu), begin(t.Context(), mu)
 	time.Sleep(20 * time.Millisecond) // most likely they wait by then
 	closed := make(chan error)
-	go func() { closed <- clients[0].Close(t.Context()) }()
+	host := hostOf(t, clients, hold)
+	go func() { closed <- host.Close(t.Context()) }()
 	for _, w := range []*waiting{first, second} {
 		<-w.done
 		require.ErrorIs(t, w.err, rlock.ErrClosed)
@@ -68,6 +73,20 @@ func TestQuorumHostCloses(t *testing.T) {
 	require.NoError(t, hold.Unlock(held))
 	require.NoError(t, <-closed)
 	all.free(t)
+}
+
+// hostOf returns the client that names the owners of a quorum lock, and has its queue in memory.
+func hostOf(t *testing.T, clients []*rlock.Client, of *rlock.Hold) *rlock.Client {
+	t.Helper()
+	for _, c := range clients {
+		held, hold := lock(t, t.Context(), c.NewLock("id"))
+		require.NoError(t, hold.Unlock(held))
+		if id, _, _ := strings.Cut(hold.Owner(), ":"); strings.HasPrefix(of.Owner(), id+":") {
+			return c
+		}
+	}
+	require.Fail(t, "no client of the lock has named its owner")
+	return nil
 }
 
 // A worker is cancelled, and its process closes one client after the other, each with its

@@ -26,7 +26,7 @@ func TestDoctorOfManagedServices(t *testing.T) {
 		{"CONFIG by another name", `--rename-command CONFIG c0nf1g`, 0, map[string]level{"connections": unchecked, "lock": fine}, "taken"},
 		{"no INFO", `--rename-command INFO "" --rename-command CONFIG ""`, 0, untold, "taken"},
 		{"no ACL", `--rename-command ACL ""`, 0, map[string]level{"lock": fine, "scripts": fine}, "taken"},
-		{"no EVALSHA", `--rename-command EVALSHA ""`, exitBroken, map[string]level{"lock": broken, "scripts": unchecked}, "unknown command"},
+		{"no EVALSHA", `--rename-command EVALSHA ""`, exitBroken, map[string]level{"lock": broken, "scripts": fine}, "unknown command"},
 		{"no EVAL", `--rename-command EVAL ""`, exitBroken, map[string]level{"lock": broken}, "unknown command"},
 		{"no dangerous commands", `--user default on nopass ~* &* +@all -@dangerous -@admin -client`, 0, untold, "taken"},
 	} {
