@@ -147,7 +147,7 @@ func TestStaleConnectionsOfAQuorum(t *testing.T) {
 			NotRenewed: func(f rlock.FailedRenewal) { failed <- f.Err },
 		}}))
 	}
-	mu := rlock.NewQuorumLock("a", clients, rlock.WithLeaseTime(2*time.Second))
+	mu := rlock.NewQuorumLock("a", clients, rlock.WithLeaseTime(quorumLease))
 	stale := func() {
 		for i, rdb := range rdbs {
 			idle(t, rdb, n)
@@ -175,8 +175,7 @@ func TestStaleConnectionsOfAQuorum(t *testing.T) {
 	default:
 	}
 	stale()
-	held, hold, err := mu.TryLock(t.Context())
-	require.NoError(t, err)
+	held, hold = lock(t, t.Context(), mu)
 	require.NoError(t, hold.Unlock(held))
 }
 

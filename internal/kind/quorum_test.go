@@ -145,6 +145,8 @@ func TestFakeTimeMissingShareIsTakenAgain(t *testing.T) {
 				for n, f := range all {
 					require.Equal(t, tt.again[n], len(f.commands()) > 1, "server %d", n)
 				}
+				q.mu.Lock()
+				defer q.mu.Unlock()
 				require.Empty(t, q.open)
 			})
 		})
@@ -164,7 +166,10 @@ func TestFakeTimeShareTakenTooLate(t *testing.T) {
 		synctest.Wait()
 		q.finish("a:1")
 		time.Sleep(time.Second)
+		synctest.Wait()
 		requireSwept(t, all, "a:1", []string{"a"})
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		require.Empty(t, q.open)
 	})
 }

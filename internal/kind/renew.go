@@ -86,17 +86,18 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 			<-reloaded
 		}
 	}()
-	decided := make(chan struct{})
-	errs := make([]error, len(due))
+	decided, renewed := make(chan struct{}), make([]bool, len(due))
 	defer close(decided)
 	if len(parts) == 1 {
 		note(verdicts, parts[0], r.send(ctx, parts[0]))
 	} else {
-		r.atOnce(ctx, parts, verdicts, decided, errs)
+		r.atOnce(ctx, parts, verdicts, decided, renewed)
 	}
+	errs := make([]error, len(due))
 	silent := false
 	for i := range verdicts {
 		errs[i] = verdicts[i].outcome()
+		renewed[i] = errs[i] == nil
 		_, found := errs[i].(lua.Left)
 		silent = silent || errs[i] != nil && errs[i] != ErrRefused && !found
 	}
@@ -134,9 +135,9 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 }
 
 // atOnce asks several nodes at once. It returns when their answers settle all leases, or when ctx
-// ends. When decided is closed, outcomes are those of the leases: a share of one that was renewed is
-// taken again where it is missing.
-func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, decided <-chan struct{}, outcomes []error) {
+// ends. When decided is closed, renewed tells which leases were: a missing share of such a lease is
+// taken again.
+func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, decided <-chan struct{}, renewed []bool) {
 	type answer struct {
 		part *part
 		errs []error
@@ -150,7 +151,7 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, 
 				if err != lua.ErrNotOwner || p.retake[n] == nil {
 					continue
 				}
-				if <-decided; outcomes[p.of[n]] == nil {
+				if <-decided; renewed[p.of[n]] {
 					p.retake[n](context.WithoutCancel(ctx))
 				}
 			}

@@ -4,12 +4,12 @@ package mutation
 var ofSending = []mutation{
 	{
 		"a hold does not take a share again", "internal/kind/renew.go",
-		"outcomes[p.of[n]] == nil", "false",
+		"<-decided; renewed[p.of[n]]", "<-decided; false",
 		"internal/kind", "TestFakeTimeMissingShareIsTakenAgain", quick,
 	},
 	{
 		"a share is taken again for a hold that a majority does not renew", "internal/kind/renew.go",
-		"outcomes[p.of[n]] == nil", "true",
+		"<-decided; renewed[p.of[n]]", "<-decided; true",
 		"internal/kind", "TestFakeTimeMissingShareIsTakenAgain", quick,
 	},
 	{
