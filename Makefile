@@ -92,7 +92,7 @@ tidy: # asks for modules that no build needs
 
 lint: vet portable vulnerable
 
-# In which no function may have more than 12 ways through it.
+# In which no function may have more than 20 ways through it.
 CORE := rlock lua watchdog pubsub internal/request internal/fifo internal/kind internal/janitor internal/record internal/report
 
 vet:
@@ -105,7 +105,7 @@ vet:
 	@dir=$$(mktemp -d); trap 'rm -r "$$dir"' EXIT; $(GO) -C cmd/rlockvet build -o "$$dir/rlockvet" . && \
 		$(GO) vet -vettool="$$dir/rlockvet" $(PKGS) && for module in bench/compare $(INTEGRATIONS); do $(GO) -C $$module vet -vettool="$$dir/rlockvet" ./... || exit; done
 	@$(TOOLS) github.com/rhysd/actionlint/cmd/actionlint .github/workflows/*.yml
-	@$(TOOLS) github.com/fzipp/gocyclo/cmd/gocyclo -over 12 -ignore '_test\.go$$' $(CORE)
+	@$(TOOLS) github.com/fzipp/gocyclo/cmd/gocyclo -over 20 -ignore '_test\.go$$' $(CORE)
 	@unformatted=$$($(TOOLS) mvdan.cc/gofumpt -l .); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 
