@@ -268,3 +268,23 @@ func TestFakeTimeQuorumLateRequest(t *testing.T) {
 		})
 	}
 }
+
+// The renewal on one server arrives behind the release, and finds no share: that is not taken again, as
+// nobody would release it.
+func TestFakeTimeQuorumRenewalBehindTheRelease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, _, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu)
+		time.Sleep(15 * time.Second) // the servers learn the script
+		until, open := hold.Until(), all[2].hold(isScript("renew"))
+		for hold.Until().Equal(until) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, hold.Unlock(held))
+		require.False(t, all[2].Exists("a"))
+		open()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.False(t, all[2].Exists("a"))
+	})
+}

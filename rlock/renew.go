@@ -20,7 +20,8 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 
 	// A node that hangs must not keep back what another has said.
 	gone := func(lease int) { due[lease].Key.lose(watchdog.ErrRefused) }
-	errs := kind.Renewer{Background: c.background, Reload: c.reloads.Reload, Gone: gone, Places: &c.places}.Renew(ctx, leases)
+	held := func(lease int) bool { return due[lease].Key.owned() }
+	errs := kind.Renewer{Background: c.background, Reload: c.reloads.Reload, Gone: gone, Held: held, Places: &c.places}.Renew(ctx, leases)
 	for i, err := range errs {
 		switch left, found := err.(lua.Left); {
 		case err == nil:
@@ -60,11 +61,15 @@ func (c *Client) reportNotRenewed(g *grant, err error) {
 	if f == nil {
 		return
 	}
-	g.mu.Lock()
-	held, until := g.state == owned, g.entry.Until()
-	g.mu.Unlock()
-	if held {
-		l := g.lock
+	if l := g.lock; g.owned() {
+		until := g.until()
 		c.report(func() { f(FailedRenewal{l.name, l.kind.name(), g.owner, g.token, until, err}) })
 	}
+}
+
+// owned reports whether the grant has not ended.
+func (g *grant) owned() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state == owned
 }

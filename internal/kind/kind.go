@@ -96,7 +96,7 @@ type Count struct{ Exclusive, Shared int }
 type Renewal struct {
 	RDB redis.UniversalClient
 	lua.Renewal
-	Retake func(context.Context) // of a share: takes it again, if the server does not know of it and is free; else nil
+	Retake func(ctx context.Context, held func() bool) // of a share: takes it again for an owner that still holds the lock, if the server does not know of it and is free; else nil
 }
 
 // Signal wakes the waiters of a lock. Some call a function for the waiter that is meant, others

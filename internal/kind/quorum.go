@@ -161,14 +161,16 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
 	for n, p := range q.nodes {
 		r := p.Renewals(owner, lease)[0]
-		r.Retake = func(ctx context.Context) { q.retake(ctx, n, owner, lease) }
+		r.Retake = func(ctx context.Context, held func() bool) { q.retake(ctx, n, owner, lease, held) }
 		all = append(all, r)
 	}
 	return all
 }
 
-// retake takes the share of an owner on a server again, if that is free.
-func (q *Quorum) retake(ctx context.Context, n int, owner string, lease time.Duration) {
+// retake takes the share of an owner on a server again, if that is free and the owner holds the lock
+// still: a renewal that arrives behind the release finds no share either. The round is known before held
+// is asked, so a release that comes later finds it.
+func (q *Quorum) retake(ctx context.Context, n int, owner string, lease time.Duration, held func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, q.bound())
 	defer cancel()
 	q.mu.Lock()
@@ -182,6 +184,10 @@ func (q *Quorum) retake(ctx context.Context, n int, owner string, lease time.Dur
 	q.mu.Unlock()
 	v := vote[share]{err: request.ErrNoAnswer, outcome: request.Unknown}
 	defer func() { q.late(r, n, v) }() // also if a hook of the application ends this goroutine
+	if !held() {
+		v = vote[share]{outcome: request.Answered} // nothing was asked for
+		return
+	}
 	g := q.nodes[n].Of(owner)
 	g.Counter = "" // the hold has its token
 	v.value.Reply, v.err = lua.Acquire(ctx, q.nodes[n].server.Scripts, g, lease, 0)

@@ -162,7 +162,7 @@ func TestFakeTimeShareTakenTooLate(t *testing.T) {
 			return int64(1)
 		})
 		q := NewQuorum(servers, "name", false, 30*time.Second)
-		go q.retake(t.Context(), 0, "a:1", 30*time.Second)
+		go q.retake(t.Context(), 0, "a:1", 30*time.Second, func() bool { return true })
 		synctest.Wait()
 		q.finish("a:1")
 		time.Sleep(time.Second)

@@ -31,7 +31,7 @@ type part struct {
 	quorum   bool  // some of the leases are renewed on other nodes as well
 	of       []int // index of the lease that each of renewals is for
 	renewals []lua.Renewal
-	retake   []func(context.Context) // of each of renewals; see [Renewal]
+	retake   []func(context.Context, func() bool) // of each of renewals; see [Renewal]
 }
 
 // verdict is what the servers have said about one lease so far.
@@ -64,6 +64,7 @@ type Renewer struct {
 	Background func(func())                // runs a function in a goroutine that the client waits for
 	Reload     func(redis.UniversalClient) // a server gave no answer: it may be master no more
 	Gone       func(lease int)             // called for a lease that is refused while other nodes are still asked, maybe more than once
+	Held       func(lease int) bool        // whether a lease is held still; asked before a share is taken again
 	Places     *Places                     // of all renewals of the client
 }
 
@@ -152,7 +153,7 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, 
 					continue
 				}
 				if <-decided; renewed[p.of[n]] {
-					p.retake[n](context.WithoutCancel(ctx))
+					p.retake[n](context.WithoutCancel(ctx), func() bool { return r.Held(p.of[n]) })
 				}
 			}
 		})

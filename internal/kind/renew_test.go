@@ -30,6 +30,7 @@ func newRenewing() *renewing {
 		Background: func(f func()) { go f() },
 		Reload:     func(redis.UniversalClient) { r.reloads.Add(1) },
 		Gone:       func(lease int) { r.gone <- lease },
+		Held:       func(int) bool { return true },
 		Places:     new(Places),
 	}
 	return r

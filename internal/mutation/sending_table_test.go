@@ -13,6 +13,11 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeMissingShareIsTakenAgain", quick,
 	},
 	{
+		"a share is taken again for a hold that has ended", "internal/kind/quorum.go",
+		"if !held() {", "if false {",
+		"rlock", "TestFakeTimeQuorumRenewalBehindTheRelease", quick,
+	},
+	{
 		"a share that was taken too late stays", "internal/kind/quorum.go",
 		"defer func() { q.late(r, n, v) }() // also", "_ = v // also",
 		"internal/kind", "TestFakeTimeShareTakenTooLate", quick,
