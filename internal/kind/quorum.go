@@ -155,9 +155,23 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 //	_, b, c   a restarts empty; b and c renew, a is asked for its share again
 //	a, _, c   b restarts empty; a and c renew
 //
-// That is safe at once, on a server of any age. A majority has just renewed the hold, so each other
-// majority has a server that excludes its owner; the new share only adds one. A share that a request
-// takes too late, after the hold has ended, is given back like that of a round.
+// That is safe at once, on a server of any age. Let L be the lease, and B another owner. B wins a round
+// that began at t by shares that were granted from t to t+L/10 (see Plain.share), on servers that had
+// been running for L by then. Let r be when the last renewal of the hold was sent, or the request for its
+// grant, that was answered before t. A server of that majority gives no such share before r+L: it keeps
+// that of the hold, or has restarted since and is too young. One of these servers is B's. So t is
+// r+9/10·L at least, and the hold is over: its window, less the guard, was shorter. How the servers have
+// come by the shares that were renewed does not matter. Where the hold is the younger one, it is B's hold
+// that the round of the hold cannot win beside. The worst moment is a round of B that is under way:
+//
+//	0 s       b, c   A renews, L is 30 s; a is free and old
+//	0.1 s  B, b, c   a grants B a share, c refuses; the request to b is late
+//	0.2 s  _, b, c   a restarts empty
+//	10 s   a, b, c   A renews on b and c, and has its share of a again
+//	20 s   a, b, c   b cannot be reached by A any more; A renews on a and c
+//	40 s   a, _, c   the share on b ends: only now may b grant B's request, 0.5 s were the limit
+//
+// A share that a request takes too late, after the hold has ended, is given back like that of a round.
 func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
 	for n, p := range q.nodes {
 		r := p.Renewals(owner, lease)[0]

@@ -57,7 +57,7 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, s
 	r := &round{owner: q.host().Owner(), decided: make(chan struct{})}
 	sent := time.Now()
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (share, error) {
-		return p.share(ctx, r.owner, lease)
+		return p.share(ctx, r.owner, lease, sent, q.bound())
 	}, q.settled, q.counted, func(n int, v vote[share]) { q.late(r, n, v) })
 	t := q.count(votes)
 	err = t.err
@@ -72,9 +72,11 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, s
 	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: r.owner}}, 0, nil
 }
 
-// share asks one server. An error beside an acquired share says that the age of the server is not
-// known.
-func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (share, error) {
+// share asks one server, for a round that began at sent. What it grants later than bound is not counted:
+// a process that was stopped finds such answers when it goes on, and a holder that the server did not
+// know of then may have its share of another server again, see [Quorum.Renewals]. An error beside an
+// acquired share says that the age of the server is not known.
+func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, sent time.Time, bound time.Duration) (share, error) {
 	info := &withTrailer{server: p.server, key: p.grant.Key} // which tells how old the server is
 	r, err := lua.Acquire(ctx, info, p.Of(owner), lease, 0)
 	s := share{Reply: r}
@@ -97,6 +99,10 @@ func (p *Plain) share(ctx context.Context, owner string, lease time.Duration) (s
 	s.server = fields["run_id"]
 	// Both ends of the age are cut off to seconds.
 	s.quarantine = max(lease+time.Second-time.Duration(age)*time.Second, 0)
+	now := time.Now()
+	if max(now.Sub(sent), now.Round(0).Sub(sent.Round(0))) > bound { // the monotonic clock stands still while the machine is suspended
+		s.quarantine = max(s.quarantine, bound)
+	}
 	return s, nil
 }
 

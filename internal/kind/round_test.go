@@ -162,6 +162,21 @@ func TestFakeTimeRound(t *testing.T) {
 	}
 }
 
+// A share is not counted if it may have been granted after the bound of a round, although the round is
+// open still, as that of a process that was stopped.
+func TestFakeTimeShareGrantedTooLate(t *testing.T) {
+	for takes, counts := range map[time.Duration]bool{499 * time.Millisecond: true, 501 * time.Millisecond: false} {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFake(t, "a")
+			f.votes(voter{takes: takes, reply: int64(1)})
+			s, err := NewPlain(f.Server, "lock", false).share(t.Context(), "a:1", lease, time.Now(), longestPoll)
+			require.NoError(t, err)
+			require.True(t, s.Acquired)
+			require.Equal(t, counts, s.quarantine == 0)
+		})
+	}
+}
+
 // A server that was overdue before is not waited for when the others decide; one that has just
 // started decides nothing.
 func TestFakeTimeRoundNeedsTheSlowOneBesideAYoungOne(t *testing.T) {

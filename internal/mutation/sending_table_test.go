@@ -18,6 +18,11 @@ var ofSending = []mutation{
 		"rlock", "TestFakeTimeQuorumRenewalBehindTheRelease", quick,
 	},
 	{
+		"a share counts however late it was granted", "internal/kind/round.go",
+		"now.Round(0).Sub(sent.Round(0))) > bound {", "now.Round(0).Sub(sent.Round(0))) > lease {",
+		"internal/kind", "TestFakeTimeShareGrantedTooLate", quick,
+	},
+	{
 		"a share that was taken too late stays", "internal/kind/quorum.go",
 		"defer func() { q.late(r, n, v) }() // also", "_ = v // also",
 		"internal/kind", "TestFakeTimeShareTakenTooLate", quick,
