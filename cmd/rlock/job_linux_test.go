@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -66,7 +67,7 @@ func TestNothingOfAJobOutlivesRlock(t *testing.T) {
 		{"no environment", `setsid env -i PATH="$PATH" JOB="$JOB" sh -c "$WORK"`},
 		{"deaf to TERM", `setsid sh -c "trap '' TERM; $WORK"`},
 		{"stopped", `setsid sh -c 'echo ready; kill -STOP $$; sleep 600'`},
-		{"forks on", `setsid sh -c 'trap "" TERM; echo ready; while :; do setsid sh -c "$WORK" >/dev/null & sleep 0.01; done'`},
+		{"forks on", `setsid sh -c 'trap "" TERM; echo ready; while :; do setsid sh -c "$WORK" >/dev/null & sleep 0.2; done'`},
 		{"forks and ends, again and again", `echo ready; CHAIN='trap "" TERM; sh -c "$CHAIN" &' setsid sh -c 'sh -c "$CHAIN"'`},
 	} {
 		for _, end := range []struct {
@@ -79,6 +80,9 @@ func TestNothingOfAJobOutlivesRlock(t *testing.T) {
 			{"ends", func(p *program, _ string) { p.tell("") }, 4},
 		} {
 			t.Run(way.name+", "+end.name, func(t *testing.T) {
+				if strings.HasPrefix(way.name, "forks") {
+					redistest.Long(t, "it takes processors and processes from all tests beside it")
+				}
 				t.Parallel()
 				p, left := f.job(t, t.Name(), way.script+" & read x; exit 4", "WORK=echo ready; while :; do sleep 0.05; done")
 				p.says("ready")

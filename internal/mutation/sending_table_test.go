@@ -3,6 +3,11 @@ package mutation
 // ofSending are mistakes about how requests, renewals and reports are sent.
 var ofSending = []mutation{
 	{
+		"what has left the group of a job is not told", "cmd/rlock/supervise.go",
+		"if c.ended || group != c.pid {", "if c.ended && group != c.pid {",
+		"cmd/rlock", "TestWhatHasLeftTheGroupIsTold", quick,
+	},
+	{
 		"a hold does not take a share again", "internal/kind/renew.go",
 		"<-decided; renewed[p.of[n]]", "<-decided; false",
 		"internal/kind", "TestFakeTimeMissingShareIsTakenAgain", quick,
