@@ -35,6 +35,8 @@ import (
 // forgotten a grant: it tells its age along with every answer (INFO server, in
 // seconds, of which one is added). So all users of a name must agree on the lease.
 // Where a majority is too young, the lock counts as held until they are not.
+// [Options].Logger is told for how long a server is not counted, when one has not answered for a
+// second, and when it answers again.
 //
 // Tokens of [WithFencing] grow: before the largest of the majority is used, it is written
 // to the counters of a majority that has granted the lock, one more round trip. Any two

@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func newFake(t *testing.T, id string) *fake {
 	f.answers(func(context.Context, []any) any { return int64(1) })
 	rdb.AddHook(redistest.Answers(f.serve))
 	f.Server = &Server{
-		ID: id, RDB: rdb, Scripts: rdb, Hub: pubsub.NewHub(f.wire, pubsub.Options{}), Channels: NewChannels(nil, id, nil, ShardingOff),
+		ID: id, RDB: rdb, Log: slog.New(slog.DiscardHandler), Scripts: rdb, Hub: pubsub.NewHub(f.wire, pubsub.Options{}), Channels: NewChannels(nil, id, nil, ShardingOff),
 		Closed:     func() error { return nil },
 		Owner:      f.owner,
 		Background: func(f func()) { go f() },

@@ -12,6 +12,8 @@ package kind
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -96,6 +98,7 @@ type Count struct{ Exclusive, Shared int }
 type Renewal struct {
 	RDB redis.UniversalClient
 	lua.Renewal
+	Heard  func(err error, took time.Duration)         // of a share: gets what the server has answered; else nil
 	Retake func(ctx context.Context, held func() bool) // of a share: takes it again for an owner that still holds the lock, if the server does not know of it and is free; else nil
 }
 
@@ -114,6 +117,7 @@ type Server struct {
 	RDB      redis.UniversalClient
 	Scripts  lua.Runner // of what callers wait for
 	Hub      *pubsub.Hub
+	Log      *slog.Logger
 	Channels *Channels
 
 	Closed     func() error                                                       // the error of an attempt after the client was closed, which repeating does not help; nil before
@@ -127,7 +131,21 @@ type Server struct {
 	asked     atomic.Int64 // requests of quorum locks under way
 	overdue   atomic.Int64 // those of them that a poll of the servers has not waited for
 	silent    atomic.Bool  // the last request that has ended got no answer in time
+	failing   atomic.Int64 // when the first of them was made that got no answer, since the newest that did, in nanoseconds since 1970; 0 if none
+	down      atomic.Bool  // the log was told that the server does not answer
+	young     atomic.Bool  // and that it is not counted yet
 	answered  atomic.Int64 // the newest answer to one, or when the first of those under way was made; in nanoseconds since 1970
+}
+
+// address is how the server is called in errors and in the log.
+func (s *Server) address() string {
+	switch rdb := s.RDB.(type) {
+	case *redis.Client:
+		return rdb.Options().Addr
+	case *redis.ClusterClient:
+		return strings.Join(rdb.Options().Addrs, ",")
+	}
+	return s.ID
 }
 
 // MaxAttempt bounds a single attempt, whatever the time-outs of the client underneath.
@@ -142,6 +160,8 @@ func Classify(err error) (o request.Outcome, final bool) {
 	var short *NotReplicated
 	var minority *minorityError
 	switch {
+	case errors.Is(err, ErrSameServer):
+		return request.NotExecuted, true
 	case errors.As(err, &conflict), errors.As(err, &short):
 		return request.Answered, true
 	case errors.As(err, &minority):

@@ -2,7 +2,6 @@ package kind
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -35,8 +34,9 @@ func TestClassify(t *testing.T) {
 		"not the owner":          {lua.ErrNotOwner, request.Answered, true},
 		"another kind's key":     {fmt.Errorf("why: %w", &lua.ConflictError{Key: "a", Type: "list"}), request.Answered, true},
 		"too few replicas":       {&NotReplicated{Want: 2, Got: 1}, request.Answered, true},
-		"a minority":             {&minorityError{request.NotExecuted, false, errors.New("silence")}, request.NotExecuted, false},
-		"a minority, for good":   {&minorityError{request.Unknown, true, errors.New("NOPERM")}, request.Unknown, true},
+		"a minority":             {&minorityError{outcome: request.NotExecuted}, request.NotExecuted, false},
+		"a minority, for good":   {&minorityError{outcome: request.Unknown, final: true}, request.Unknown, true},
+		"one server twice":       {ErrSameServer, request.NotExecuted, true},
 		"no answer":              {context.DeadlineExceeded, request.Unknown, false},
 		"the client was closed":  {redis.ErrClosed, request.NotExecuted, true},
 		"no connection was free": {redis.ErrPoolTimeout, request.NotExecuted, false},

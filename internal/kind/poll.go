@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -65,7 +66,7 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 					late(n, v)
 				}
 			}()
-			v = cast(own, node, q.bound(), send)
+			v = cast(own, q, node, send)
 		})
 	}
 	p.wait(ctx, enough, willDo)
@@ -74,9 +75,9 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 }
 
 // cast makes the request to one server, unless too many have no answer.
-func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
+func cast[T any](ctx context.Context, q *Quorum, p *Plain, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
 	defer p.server.asked.Add(-1)
-	began := time.Now()
+	began, bound := time.Now(), q.bound()
 	if !p.server.admit(bound) {
 		return vote[T]{err: errCrowded, outcome: request.NotExecuted}
 	}
@@ -90,13 +91,46 @@ func cast[T any](ctx context.Context, p *Plain, bound time.Duration, send func(c
 	if v.err == request.ErrNotSent {
 		v.err = request.ErrCrowded // the poll has ended; its caller may still wait, and ask again
 	}
-	if v.outcome, v.final = Classify(v.err); v.outcome == request.Answered {
-		p.server.answered.Store(time.Now().UnixNano())
+	v.outcome, v.final = Classify(v.err)
+	if q.heard(p.server, v.outcome, v.err, time.Since(began)); v.outcome == request.Answered {
 		p.server.silent.Store(false)
 	} else if time.Since(began) >= bound {
 		p.server.silent.Store(true)
 	}
 	return v
+}
+
+// heard tells the log, once, when a server has given no answer for a second, and when it does again.
+func (q *Quorum) heard(s *Server, o request.Outcome, err error, took time.Duration) {
+	switch now := time.Now().UnixNano(); {
+	case o == request.Answered:
+		s.answered.Store(now)
+		s.failing.Store(0)
+		if s.down.Swap(false) {
+			s.Log.Info(fmt.Sprintf("rlock: quorum: server %s answers again", s.address()))
+		}
+	case errors.Is(err, request.ErrCrowded), took < q.bound() && errors.Is(err, context.Canceled): // it was not asked, or not waited for
+	default:
+		s.failing.CompareAndSwap(0, max(now-int64(took), s.answered.Load()))
+		since := s.failing.Load()
+		if since == 0 || now-since < int64(time.Second) || s.down.Swap(true) { // 0: another request was answered meanwhile
+			return
+		}
+		left := 0
+		for _, p := range q.nodes {
+			if !p.server.down.Load() {
+				left++
+			}
+		}
+		s.Log.Warn(fmt.Sprintf("rlock: quorum: server %s does not answer: %d of %d left", s.address(), left, len(q.nodes)), "error", err)
+	}
+}
+
+// tooYoung tells the log, once, for how long a server is not counted that has just started.
+func (s *Server) tooYoung(quarantine time.Duration) {
+	if was := s.young.Swap(quarantine > 0); quarantine > 0 && !was {
+		s.Log.Info(fmt.Sprintf("rlock: quorum: server %s has just started, and may have forgotten who holds a lock: it is not counted for another %v", s.address(), quarantine))
+	}
 }
 
 // slow reports whether there is no answer to an earlier request.

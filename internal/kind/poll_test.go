@@ -254,7 +254,8 @@ func (f *fake) shares() (n int) {
 func TestFakeTimePollThatWasNotSent(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		_, servers := newFakes(t)
-		v := cast(t.Context(), NewPlain(servers[0], "lock", false), time.Second, func(context.Context, *Plain) (int, error) { return 0, request.ErrNotSent })
+		q := NewQuorum(servers, "lock", false, lease)
+		v := cast(t.Context(), q, q.nodes[0], func(context.Context, *Plain) (int, error) { return 0, request.ErrNotSent })
 		require.Equal(t, vote[int]{err: request.ErrCrowded, outcome: request.NotExecuted}, v)
 	})
 }

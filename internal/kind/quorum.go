@@ -54,33 +54,46 @@ type round struct {
 
 // minorityError is the error of a request that too few servers have answered.
 type minorityError struct {
-	outcome request.Outcome
-	final   bool
-	err     error
+	outcome  request.Outcome
+	final    bool
+	answered int
+	servers  int
+	errs     []error // of those that have not answered
 }
 
-func (e *minorityError) Error() string { return "no majority of the servers: " + e.err.Error() }
+func (e *minorityError) Error() string {
+	text := fmt.Sprintf("%d of %d servers answered, ", e.answered, e.servers)
+	if needed := e.servers/2 + 1; e.answered < needed {
+		text += fmt.Sprintf("%d are needed", needed)
+	} else {
+		text += "and disagree"
+	}
+	for n, err := range e.errs {
+		text += []string{": ", "; "}[min(n, 1)] + err.Error()
+	}
+	return text
+}
 
 // Unwrap returns the errors of the servers.
-func (e *minorityError) Unwrap() error { return e.err }
+func (e *minorityError) Unwrap() []error { return e.errs }
 
 func (q *Quorum) majority() int { return len(q.nodes)/2 + 1 }
 
 // minority is the error of votes of which too few are answers.
-func minority[T any](o request.Outcome, votes []vote[T]) error {
-	e := &minorityError{outcome: o}
-	var errs []error
+func minority[T any](q *Quorum, o request.Outcome, votes []vote[T]) error {
+	e := &minorityError{outcome: o, servers: len(votes)}
 	hopeless := 0
 	for n, v := range votes {
 		if v.err == nil || errors.Is(v.err, lua.ErrNotOwner) {
+			e.answered++
 			continue
 		}
 		if v.final {
 			hopeless++
 		}
-		errs = append(errs, fmt.Errorf("server %d: %w", n+1, v.err))
+		e.errs = append(e.errs, fmt.Errorf("%s: %w", q.nodes[n].server.address(), v.err))
 	}
-	e.err, e.final = errors.Join(errs...), hopeless > len(votes)/2
+	e.final = hopeless > len(votes)/2
 	return e
 }
 
@@ -100,7 +113,7 @@ func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease
 	case refused >= q.majority():
 		return lua.ErrNotOwner
 	}
-	return minority(request.Unknown, votes)
+	return minority(q, request.Unknown, votes)
 }
 
 // Release is done when a majority has answered. The other shares are released in the background,
@@ -128,7 +141,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	done = answeredBy(votes)
 	close(decided)
 	if !done {
-		return lua.Released{}, minority(request.Unknown, votes)
+		return lua.Released{}, minority(q, request.Unknown, votes)
 	}
 	var released lua.Released
 	_, refused := outcomes(votes)
@@ -175,6 +188,10 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
 	for n, p := range q.nodes {
 		r := p.Renewals(owner, lease)[0]
+		r.Heard = func(err error, took time.Duration) {
+			o, _ := Classify(err)
+			q.heard(p.server, o, err, took)
+		}
 		r.Retake = func(ctx context.Context, held func() bool) { q.retake(ctx, n, owner, lease, held) }
 		all = append(all, r)
 	}
@@ -216,7 +233,7 @@ func (q *Quorum) Force(ctx context.Context) (bool, error) {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) { return p.Force(ctx) }, answeredBy, answeredBy, nil)
 	done, _ := outcomes(votes)
 	if done < q.majority() {
-		return false, minority(request.Unknown, votes)
+		return false, minority(q, request.Unknown, votes)
 	}
 	held := len(votes) - done // those that have not answered may have been part of a grant
 	for _, v := range votes {
@@ -231,7 +248,7 @@ func (q *Quorum) Force(ctx context.Context) (bool, error) {
 func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, q.seen, q.seen, nil)
 	if !q.seen(votes) {
-		return lua.State{}, minority(request.Unknown, votes)
+		return lua.State{}, minority(q, request.Unknown, votes)
 	}
 	all := lua.State{Holds: make(map[string]int64), Waiters: -1}
 	leases := make(map[string][]time.Duration)

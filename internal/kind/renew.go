@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,7 +32,7 @@ type part struct {
 	quorum   bool  // some of the leases are renewed on other nodes as well
 	of       []int // index of the lease that each of renewals is for
 	renewals []lua.Renewal
-	retake   []func(context.Context, func() bool) // of each of renewals; see [Renewal]
+	shares   []Renewal // each of renewals with what its kind is told
 }
 
 // verdict is what the servers have said about one lease so far.
@@ -128,7 +129,7 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 				parts[at], all = p, append(all, p)
 			}
 			p.quorum = p.quorum || len(lease) > 1
-			p.of, p.renewals, p.retake = append(p.of, i), append(p.renewals, r.Renewal), append(p.retake, r.Retake)
+			p.of, p.renewals, p.shares = append(p.of, i), append(p.renewals, r.Renewal), append(p.shares, r)
 			verdicts[i].asked++
 		}
 	}
@@ -146,16 +147,10 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, 
 	answers := make(chan answer, len(parts))
 	for _, p := range parts {
 		r.Background(func() {
+			began := time.Now()
 			errs := r.send(ctx, p)
 			answers <- answer{p, errs}
-			for n, err := range errs {
-				if err != lua.ErrNotOwner || p.retake[n] == nil {
-					continue
-				}
-				if <-decided; renewed[p.of[n]] {
-					p.retake[n](context.WithoutCancel(ctx), func() bool { return r.Held(p.of[n]) })
-				}
-			}
+			r.shares(ctx, p, errs, time.Since(began), decided, renewed)
 		})
 	}
 	for range parts {
@@ -176,6 +171,22 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, 
 		}
 		if !open {
 			return
+		}
+	}
+}
+
+// shares tells the kinds of quorum locks what one node has answered, and after how long.
+func (r Renewer) shares(ctx context.Context, p *part, errs []error, took time.Duration, decided <-chan struct{}, renewed []bool) {
+	for n, err := range errs {
+		share := p.shares[n]
+		if share.Retake == nil {
+			continue
+		}
+		if share.Heard(err, took); err != lua.ErrNotOwner {
+			continue
+		}
+		if <-decided; renewed[p.of[n]] {
+			share.Retake(context.WithoutCancel(ctx), func() bool { return r.Held(p.of[n]) })
 		}
 	}
 }

@@ -99,6 +99,7 @@ func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, se
 	s.server = fields["run_id"]
 	// Both ends of the age are cut off to seconds.
 	s.quarantine = max(lease+time.Second-time.Duration(age)*time.Second, 0)
+	p.server.tooYoung(s.quarantine)
 	now := time.Now()
 	if max(now.Sub(sent), now.Round(0).Sub(sent.Round(0))) > bound { // the monotonic clock stands still while the machine is suspended
 		s.quarantine = max(s.quarantine, bound)
@@ -137,7 +138,7 @@ func (q *Quorum) count(votes []vote[share]) (t result) {
 			t.token = max(t.token, s.Token)
 		}
 		if servers[v.value.server] {
-			t.err = &minorityError{request.NotExecuted, true, ErrSameServer}
+			t.err = ErrSameServer
 		}
 		servers[v.value.server] = v.value.server != ""
 		free = append(free, v.value.quarantine)
@@ -147,7 +148,7 @@ func (q *Quorum) count(votes []vote[share]) (t result) {
 	case mine >= q.majority():
 		t.won = true
 	case len(free) < q.majority():
-		t.err = minority(request.NotExecuted, votes)
+		t.err = minority(q, request.NotExecuted, votes)
 	case most < q.majority() && held > 0 && mine+held >= q.majority(): // else too many are too young
 		t.split = took
 	default:
@@ -201,7 +202,7 @@ func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) e
 		return struct{}{}, lua.Floor(ctx, p.server.RDB, p.grant, token)
 	}, decisive, decisive, nil)
 	if done, _ := outcomes(votes); done < q.majority() {
-		return minority(request.NotExecuted, votes) // the counters do not matter
+		return minority(q, request.NotExecuted, votes) // the counters do not matter
 	}
 	return nil
 }

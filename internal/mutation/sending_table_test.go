@@ -28,6 +28,16 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeShareGrantedTooLate", quick,
 	},
 	{
+		"the log tells of each request to a server in trouble", "internal/kind/poll.go",
+		"|| s.down.Swap(true) {", "|| s.down.Swap(true) && false {",
+		"rlock", "TestFakeTimeQuorumTellsOfAServerInTrouble", quick,
+	},
+	{
+		"renewals do not tell of a server in trouble", "internal/kind/renew.go",
+		"if share.Heard(err, took); err", "if err",
+		"rlock", "TestFakeTimeQuorumTellsOfAServerInTrouble", quick,
+	},
+	{
 		"a share that was taken too late stays", "internal/kind/quorum.go",
 		"defer func() { q.late(r, n, v) }() // also", "_ = v // also",
 		"internal/kind", "TestFakeTimeShareTakenTooLate", quick,
@@ -119,7 +129,7 @@ var ofSending = []mutation{
 	},
 	{
 		"a slow server of a quorum is asked as seldom as a silent one", "internal/kind/poll.go",
-		"p.server.answered.Store(time.Now().UnixNano())", "",
+		"s.answered.Store(now)\n\t\ts.failing", "s.failing",
 		"internal/kind", "TestFakeTimeSilentServerIsAskedLess", quick,
 	},
 	{
