@@ -129,6 +129,7 @@ vulnerable:
 
 verify: redis
 	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify$$'
+	RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestFakeTimeQuorumHistories$$' ./rlock
 
 N ?= 300
 courses:

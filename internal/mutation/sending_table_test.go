@@ -38,6 +38,11 @@ var ofSending = []mutation{
 		"rlock", "TestFakeTimeQuorumTellsOfAServerInTrouble", quick,
 	},
 	{
+		"a server is counted as soon as it has started", "internal/kind/round.go",
+		"s.quarantine = max(lease+time.Second-time.Duration(age)*time.Second, 0)", "s.quarantine = max(-time.Duration(age), 0)",
+		"rlock", "TestFakeTimeQuorumHistories", long,
+	},
+	{
 		"a share that was taken too late stays", "internal/kind/quorum.go",
 		"defer func() { q.late(r, n, v) }() // also", "_ = v // also",
 		"internal/kind", "TestFakeTimeShareTakenTooLate", quick,

@@ -8,8 +8,18 @@ import (
 )
 
 // majorityFaults leave a quorum lock too few servers: nobody may get it, or keep
-// it, without a majority. All other faults strike a minority.
+// it, without a majority. All other faults strike a minority, but the first of these, which strikes all
+// of them one after the other: nobody may get the lock beside who holds it.
 var majorityFaults = []fault{
+	{
+		name: "all killed, restarted empty, one after the other", young: true,
+		strike: again(300*ms, 600*ms, func(w *world) {
+			m := w.masters()[w.strikes%len(w.masters())]
+			m.srv.Kill()
+			time.Sleep(w.some(0, 100*ms))
+			m.srv.Restart()
+		}),
+	},
 	{
 		name: "majority killed, restarted empty", young: true,
 		strike: again(100*ms, 400*ms, func(w *world) {
