@@ -28,6 +28,13 @@ func Both(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe, both: true}
 }
 
+// Plain returns what [NewHub] needs for ordinary channels of several servers that are no
+// cluster, among which [redis.ClusterOptions.ClusterSlots] divides the slots: PUBLISH reaches
+// nobody at another of them. There is one connection to each, as in [Sharded].
+func Plain(cluster *redis.ClusterClient, probe string) Servers {
+	return &masters{cluster: cluster, probe: probe, plain: true}
+}
+
 // HasSharded reports whether the servers form a cluster with sharded channels,
 // and let this user ask. An error is no answer: it is worth asking again.
 func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error) {
@@ -66,6 +73,7 @@ type masters struct {
 	cluster *redis.ClusterClient
 	probe   string
 	both    bool
+	plain   bool // ordinary channels, and no sharded ones
 }
 
 func (m *masters) Find(ctx context.Context, channel string) (string, error) {
@@ -102,10 +110,13 @@ func (m *masters) Open(ctx context.Context, server, channel string) (Source, err
 	if addr := rdb.Options().Addr; addr != server {
 		return nil, fmt.Errorf("%w: %s", errElsewhere, addr)
 	}
-	ps := rdb.SSubscribe(ctx) // without channels: no I/O
+	ps := rdb.Subscribe(ctx) // without channels: no I/O
 	s := &redisSource{
 		rdb: m.cluster, ps: ps, probe: m.probe + "{" + tag(channel) + "}", counts: true,
 		subscribe: ps.SSubscribe, unsubscribe: ps.SUnsubscribe, publish: redis.Pipeliner.SPublish,
+	}
+	if m.plain {
+		s.subscribe, s.unsubscribe, s.publish = ps.Subscribe, ps.Unsubscribe, redis.Pipeliner.Publish
 	}
 	s.counted.Store(true)
 	if err := s.begin(ctx); err != nil || !m.both {

@@ -26,6 +26,7 @@ const (
 
 // Channels finds out which kind of channels a client uses. The hub asks it for their servers.
 type Channels struct {
+	rdb        redis.UniversalClient
 	id         string
 	background func(func())
 	cluster    *redis.ClusterClient // nil if the client is not that of one
@@ -46,18 +47,27 @@ type channelSet struct {
 func NewChannels(rdb redis.UniversalClient, id string, background func(func()), mode Sharding) *Channels {
 	// The probe's channel has the form of an unlock channel, so that an ACL rule
 	// for those covers it.
-	c := &Channels{id: id, background: background, probe: lua.Related("redisson_lock__channel", "rlock-probe:"+id)}
+	c := &Channels{rdb: rdb, id: id, background: background, probe: lua.Related("redisson_lock__channel", "rlock-probe:"+id)}
 	cluster, _ := rdb.(*redis.ClusterClient)
 	c.cluster = cluster
 	switch {
 	case cluster == nil || mode == ShardingOff:
-		c.found.Store(&channelSet{lua.Ordinary, pubsub.Redis(rdb, c.probe)})
+		c.found.Store(c.ordinary())
 	case mode == ShardingBoth:
 		c.found.Store(&channelSet{lua.Both, pubsub.Both(cluster, c.shardProbe())})
 	case mode == ShardingOn:
 		c.found.Store(&channelSet{lua.Sharded, pubsub.Sharded(cluster, c.shardProbe())})
 	}
 	return c
+}
+
+// ordinary are channels that are not sharded. With a ClusterSlots function the servers may be no
+// cluster, so that a message stays on the server where it is published.
+func (c *Channels) ordinary() *channelSet {
+	if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {
+		return &channelSet{lua.Ordinary, pubsub.Plain(c.cluster, c.shardProbe())}
+	}
+	return &channelSet{lua.Ordinary, pubsub.Redis(c.rdb, c.probe)}
 }
 
 // shardProbe is what the names of sharded probes begin with; a hash tag follows.
@@ -102,7 +112,7 @@ func (c *Channels) Refresh(ctx context.Context) {
 	case sharded:
 		c.found.CompareAndSwap(nil, &channelSet{lua.Sharded, pubsub.Sharded(c.cluster, c.shardProbe())})
 	default:
-		c.found.CompareAndSwap(nil, &channelSet{lua.Ordinary, pubsub.Redis(c.cluster, c.probe)})
+		c.found.CompareAndSwap(nil, c.ordinary())
 	}
 }
 
