@@ -11,10 +11,12 @@
 -- spare     with a counter: how many tokens to reserve behind that of the owner
 --
 -- reply     as that of try.lua, but
---           {0, pttl, holder, time, first, new, length}  refused; the server's clock in
+--           {0, pttl, holder, time, first, new, length, absent}  refused; the server's clock in
 --                           microseconds; first 1 if no ticket is before the owner's; new 1
 --                           if it had none, -1 if it has none now: the server has no memory
---                           left; so many others were in the queue, or a few more
+--                           left; so many others were in the queue, or a few more;
+--                           1 if the owner's client hears by PUBLISH, and is subscribed
+--                           to nothing here
 local function ask(key, queue, counter, lease, owner, commands, claim, how, spare)
     local ttl, holder, held = redis.call('pttl', key), '', nil
     if ttl ~= -2 then -- which says that the key does not exist
@@ -67,5 +69,6 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
         wake(queue, commands, place, client(owner))
     end
     recall(key, holder, held) -- behind the ticket, to which the lock then goes
-    return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new, length}
+    local deaf = how == '1' and absent(channel(queue) .. ':' .. client(owner), 1)
+    return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new, length, deaf and 1 or 0}
 end

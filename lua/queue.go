@@ -63,6 +63,8 @@ type Place struct {
 	First bool  // no ticket is before its own
 	New   bool  // it had none before
 	Queue int64 // how many tickets there are, about
+
+	Absent bool // the client is subscribed to nothing there, though it is Counted
 }
 
 // Held reports whether the owner has a ticket.
@@ -97,7 +99,7 @@ func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, 
 	}
 	reply, err := answer.granted(fenced)
 	if taken := answer.int(5); !answer.done && waits && taken >= 0 {
-		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: taken == 1, Queue: answer.int(6)}
+		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: taken == 1, Queue: answer.int(6), Absent: answer.int(7) == 1}
 	}
 	return reply, err
 }

@@ -153,6 +153,11 @@ local function stand(queue, owner, claim, how)
         if type(added) == 'table' then
             return string.find(added.err, 'OOM ', 1, true) and 0 or added, -1
         end
+    else -- there is no such member; a replica refuses to look for it
+        local kept = redis.pcall('zrem', queue, '')
+        if type(kept) == 'table' then
+            return kept, -1
+        end
     end
     if redis.call('pttl', queue) < keep / 2 then
         redis.call('pexpire', queue, keep)

@@ -37,8 +37,9 @@ func (n *node) run() {
 	for c := n.connect(); c != nil; c = n.connect() {
 		err := c.watch()
 		c.giveUp(err)
-		if confirmed := n.disconnect(c); confirmed {
-			failures = 0
+		confirmed := n.disconnect(c)
+		if young := time.Since(c.began) < patience*h.opts.probe; confirmed && !(young && errors.Is(err, errElsewhere)) {
+			failures = 0 // a name that leads to another server than the requests is not asked in a hurry
 		}
 		if errors.Is(err, errIdle) {
 			continue

@@ -194,6 +194,22 @@ func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	}
 }
 
+// Absent says that the server that has answered a request, sent at that time, had no subscriber
+// of the channel. A connection that was there by then is given up: it leads to another server,
+// or the server has closed it. Another one is of use only if what leads there is the same for
+// both, as in all but a cluster.
+func (h *Hub) Absent(channel string, sent time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ch := h.channels[channel]
+	if ch == nil || !ch.live || ch.node == nil || ch.node.conn == nil {
+		return
+	}
+	if c := ch.node.conn; c.began.Before(sent) {
+		c.giveUp(errElsewhere)
+	}
+}
+
 // stir notes that somebody begins to wait on the channel, and has its connection
 // probed as a young one again. hub.mu is held.
 func (ch *channel) stir() {

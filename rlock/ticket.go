@@ -87,8 +87,12 @@ func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Durat
 	if !w.place.Held() { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
 	}
-	c := w.lock.client // which has just learned how many wait, and probes accordingly
-	c.server.Hub.AllowSilence(lua.GrantChannel(w.queue.key, c.id), max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence))
+	c, channel := w.lock.client, lua.GrantChannel(w.queue.key, w.lock.client.id)
+	if w.place.Absent { // the next message would reach nobody
+		c.server.Hub.Absent(channel, w.attempt.sent)
+	}
+	// The client has just learned how many wait, and probes accordingly.
+	c.server.Hub.AllowSilence(channel, max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence))
 	if !w.place.First && ttl >= 0 {
 		d += straggle + rand.N(straggle*2)
 	}
