@@ -2,18 +2,25 @@ package bench
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // publications counts the messages that a go-redis client publishes itself, which
-// the server's counters do not tell from those of scripts.
+// the server's counters do not tell from those of scripts. A probe of this library is one,
+// also as a script.
 type publications struct{ n *atomic.Int64 }
 
 func (p publications) count(cmd redis.Cmder) {
-	if name := cmd.Name(); name == "publish" || name == "spublish" {
+	switch cmd.Name() {
+	case "publish", "spublish":
 		p.n.Add(1)
+	case "eval":
+		if source, ok := cmd.Args()[1].(string); ok && strings.HasPrefix(source, "#!lua") {
+			p.n.Add(1)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func (b *bothSource) Unsubscribe(channel string) error {
 }
 
 func (b *bothSource) Receive() (Event, error) {
-	msg, err := b.ps.Receive(b.ended)
+	msg, err := b.receive()
 	if err != nil {
 		return b.halfRefused(err)
 	}

@@ -28,7 +28,8 @@
 // [Servers] says which server a channel is on. For ordinary channels ([Redis])
 // that is always the same one, chosen by the client; for sharded channels
 // ([Sharded], [Both]) it is the master of the slot. All channels of a server
-// share one connection. It is opened for the first of them and closed when none
+// share one connection. ([Plain] is for ordinary channels of servers that are no cluster:
+// that of the slot as well.) It is opened for the first of them and closed when none
 // has been wanted for a while; a hub at rest has no connection and no goroutine.
 // Servers do not touch each other: what happens to one concerns only the waiters
 // of its channels.
@@ -43,10 +44,13 @@
 // itself through the command client. [Hub.AllowSilence] makes that time shorter or
 // longer. The longer everybody has been waiting, the longer it is: a quarter of the
 // wait, up to 4 intervals, which are also the longest without a probe on a connection
-// with traffic. There are four things to find out.
+// with traffic. To a server that is no cluster the message goes in a script that says it
+// writes, which a replica refuses. There are five things to find out.
 //
 //	nobody received the probe  commands go to another server, as after a
 //	                           failover: the connection is given up at once
+//	a replica refused it       another server is the master: the same, unless
+//	                           the probe is received by another way to the server
 //	it was received, and does  the connection is "deaf": it is probed again half an
 //	not arrive                 interval after the answer, and given up after one and
 //	                           a half
@@ -55,6 +59,9 @@
 //	                           per interval while one is unanswered for longer
 //	                           than that, and otherwise every 8 intervals
 //	no answer                  the connection is given up after 8 intervals
+//
+// A caller that knows more says so by [Hub.Absent]: a request of its own was answered by a
+// server that has no such subscriber.
 //
 // So a server that stalls keeps its connection for 8 intervals, and one that has
 // been replaced loses it at once. However slow it is, a connection is not deaf

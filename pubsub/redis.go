@@ -14,8 +14,11 @@ import (
 // probe is the name of a channel that nobody else uses. Every connection
 // subscribes to it, and a probe is published to it through rdb as a command: so
 // a connection that hangs on to an isolated former master is found out, which
-// would go on answering PING. Where the channel or PUBLISH is not permitted, and
-// while rdb fails, PING has to do.
+// would go on answering PING. A single server gets the command in a script that a
+// replica refuses, so that a former master which lives on as one is found out as
+// well. Where the channel or PUBLISH is not permitted, the script counts the
+// subscribers of a channel instead, and PING causes the traffic; while rdb fails,
+// PING has to do.
 //
 // In a cluster all channels share one connection, to the owner of probe's slot;
 // PUBLISH reaches it from every node.
@@ -31,7 +34,7 @@ func Redis(rdb redis.UniversalClient, probe string) Servers {
 type anyServer struct {
 	rdb    redis.UniversalClient
 	probe  string
-	single bool // PUBLISH counts all receivers
+	single bool // PUBLISH counts all receivers, and a script may name no key
 }
 
 func (a *anyServer) Find(context.Context, string) (string, error) { return "", nil }
@@ -58,6 +61,7 @@ func openOrdinary(ctx context.Context, rdb redis.UniversalClient, probe string, 
 		rdb: rdb, ps: ps, probe: probe, counts: counts,
 		subscribe: ps.Subscribe, unsubscribe: ps.Unsubscribe, publish: redis.Pipeliner.Publish,
 	}
+	s.scripted.Store(counts)
 	return s, s.begin(ctx)
 }
 
@@ -78,10 +82,12 @@ type redisSource struct {
 	// then fails at once.
 	ended context.Context
 
-	answered bool        // the request for the probe channel, which was the first; used by Receive
-	echoes   atomic.Bool // a probe may be published, and comes back
-	counts   bool        // publish returns how many have received a probe
-	counted  atomic.Bool // it did: not everything that speaks Redis counts
+	answered bool                   // the request for the probe channel, which was the first; used by Receive
+	echoes   atomic.Bool            // a probe may be published, and comes back
+	counts   bool                   // publish returns how many have received a probe
+	counted  atomic.Bool            // it did: not everything that speaks Redis counts
+	scripted atomic.Bool            // a probe is a script
+	sample   atomic.Pointer[string] // the last channel that was confirmed, nil if its end was since then
 }
 
 // begin connects.
@@ -96,43 +102,142 @@ func (s *redisSource) begin(ctx context.Context) error {
 	return err
 }
 
-func (s *redisSource) Subscribe(channel string) error   { return s.subscribe(s.ended, channel) }
-func (s *redisSource) Unsubscribe(channel string) error { return s.unsubscribe(s.ended, channel) }
+func (s *redisSource) Subscribe(channel string) error { return s.subscribe(s.ended, channel) }
 
-// Probe publishes in a pipeline, because that has a connection pool of its own:
+// Unsubscribe also has the channel counted no more, before the server can know of it.
+func (s *redisSource) Unsubscribe(channel string) error {
+	if sample := s.sample.Load(); sample != nil && *sample == channel {
+		s.sample.Store(nil)
+	}
+	return s.unsubscribe(s.ended, channel)
+}
+
+// writing is a probe as a script. By its first line it may write, so a replica refuses it.
+// It publishes to a channel, if ARGV[2] says so and the server permits it, and returns {1,
+// receivers}; otherwise {0, subscribers}, -1 if the server does not tell.
+const writing = `#!lua flags=allow-oom
+if ARGV[2] == '1' then
+    local heard = redis.pcall('publish', ARGV[1], '')
+    if type(heard) == 'number' then
+        return {1, heard}
+    end
+end
+return {0, redis.pcall('pubsub', 'numsub', ARGV[1])[2] or -1}
+`
+
+// Probe sends its command in a pipeline, because that has a connection pool of its own:
 // an application that has used up the other one is no reason to reconnect.
 //
 // A probe that nobody has received was executed by another server than the one
-// that sends the messages.
+// that sends the messages. A replica that refuses one may be that server, unless the
+// probe, repeated, is received after all: only old connections of the pool lead there.
 func (s *redisSource) Probe(ctx context.Context) (sent bool, err error) {
-	if s.echoes.Load() {
-		var receivers *redis.IntCmd
-		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			receivers = s.publish(p, ctx, s.probe, "")
-			return nil
-		})
-		switch {
-		case err == nil && receivers.Val() > 0:
-			s.counted.Store(true)
-			return true, nil
-		case err == nil && s.counts && s.counted.Load():
-			return false, errElsewhere
-		case err == nil:
-			return false, nil
-		case redis.IsPermissionError(err):
-			s.echoes.Store(false) // and do not fill the server's ACL log
-		}
+	a, err := s.ask(ctx)
+	refused := isReplica(err)
+	for n := 0; n < maxReplicas && isReplica(err); n++ { // go-redis has given the connection up
+		a, err = s.ask(ctx)
+	}
+	switch {
+	case isReplica(err):
+		return false, errElsewhere
+	case err == nil && a.receivers > 0:
+		s.counted.Store(true)
+	case err == nil && (refused || a.receivers == 0 && s.counts && s.counted.Load()):
+		return false, errElsewhere
+	}
+	if err == nil && a.published {
+		return a.receivers > 0, nil
 	}
 	return false, s.ps.Ping(s.ended)
 }
 
+// maxReplicas is how often a probe is repeated that a replica has refused.
+const maxReplicas = 3
+
+// isReplica tells of the refusal of a script that may write.
+func isReplica(err error) bool { return redis.IsReadOnlyError(err) || redis.IsMasterDownError(err) }
+
+// isUnable tells of a server that cannot execute the script, or of a user who may not have it
+// executed. Other errors, as that of a server that is busy, pass.
+func isUnable(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	return ok && !isReplica(err) && (strings.HasPrefix(reply.Error(), "ERR ") || redis.IsPermissionError(err))
+}
+
+// once is a command that go-redis does not repeat: the refusal of a replica is news.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// audience is what the server says of a channel: how many have received a probe, or are
+// subscribed; -1 if that is not known.
+type audience struct {
+	published bool
+	receivers int64
+}
+
+// ask publishes a probe, or counts the subscribers of a channel where that is not permitted.
+func (s *redisSource) ask(ctx context.Context) (audience, error) {
+	if s.scripted.Load() {
+		a, err := s.askByScript(ctx)
+		if !isUnable(err) {
+			return a, err
+		}
+		s.scripted.Store(false) // before Redis 7, and of some proxies
+	}
+	if !s.echoes.Load() {
+		return audience{receivers: -1}, nil
+	}
+	var receivers *redis.IntCmd
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		receivers = s.publish(p, ctx, s.probe, "")
+		return nil
+	})
+	if redis.IsPermissionError(err) {
+		s.echoes.Store(false) // and do not fill the server's ACL log
+	}
+	return audience{true, receivers.Val()}, err
+}
+
+func (s *redisSource) askByScript(ctx context.Context) (audience, error) {
+	channel, publish, sample := s.probe, 1, s.sample.Load()
+	switch {
+	case s.echoes.Load():
+	case sample == nil: // nobody is told anything
+		return audience{receivers: -1}, nil
+	default:
+		channel, publish = *sample, 0
+	}
+	answer := once{redis.NewCmd(ctx, "eval", writing, 0, channel, publish)}
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		return p.Process(ctx, answer)
+	}); err != nil {
+		return audience{}, err
+	}
+	numbers, err := answer.Int64Slice()
+	if err != nil || len(numbers) != 2 {
+		return audience{receivers: -1}, err
+	}
+	a := audience{numbers[0] == 1, numbers[1]}
+	if publish == 1 && !a.published {
+		s.echoes.Store(false)
+	}
+	if publish == 0 && s.sample.Load() != sample { // its subscription may have ended before it was counted
+		a.receivers = -1
+	}
+	return a, nil
+}
+
 func (s *redisSource) Receive() (Event, error) {
-	msg, err := s.ps.Receive(s.ended)
+	msg, err := s.receive()
 	if err != nil {
 		return s.refused(err)
 	}
 	return s.event(msg)
 }
+
+// receive waits without a deadline, which some connections refuse, as those through SSH do.
+func (s *redisSource) receive() (any, error) { return s.ps.ReceiveTimeout(s.ended, -1) }
 
 // event translates what a PubSub has received.
 func (s *redisSource) event(msg any) (Event, error) {
@@ -150,6 +255,7 @@ func (s *redisSource) event(msg any) (Event, error) {
 			s.answered = true
 			s.echoes.Store(true)
 		case begins:
+			s.sample.Store(&msg.Channel)
 			return Event{Kind: Subscribed, Channel: msg.Channel}, nil
 		default:
 			return Event{Kind: Unsubscribed, Channel: msg.Channel}, nil

@@ -144,9 +144,9 @@ func sentWhileWaiting(t *testing.T, srv *redistest.Server, holder, waiter *rlock
 	for _, c := range m.Commands() {
 		switch name := strings.ToLower(c.Args[0]); {
 		case name == "hello", name == "client": // a new connection, for the probe
-		case name == "publish" && !strings.HasPrefix(c.Args[1], "rlock_channel:"):
+		case name == "publish" && !strings.HasPrefix(c.Args[1], "rlock_channel:"): // maybe in a script
 			calls["probe"]++
-		case c.Client == "lua": // of the request
+		case c.Client == "lua", name == "eval" && strings.Contains(c.Args[3], "rlock-probe:"): // of the request, or around the probe
 		case name == "evalsha" && slices.Contains(c.Args, "rlock_queue:{a}"):
 			calls["ask"]++
 		default:
