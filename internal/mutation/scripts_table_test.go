@@ -125,4 +125,14 @@ var ofScripts = []mutation{
 		"keys[:1], args", "keys, args",
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
 	},
+	{
+		"a replica answers who keeps its ticket", "lua/queue.lua",
+		"local kept = redis.pcall('zrem', queue, '')", "local kept = 0",
+		"lua", "TestAskOfAReplicaIsRefused", quick,
+	},
+	{
+		"who asks is not told that its client listens elsewhere", "lua/ask.lua",
+		"local deaf = how == '1' and", "local deaf = false and",
+		"lua", "TestAskTellsWhoIsAbsent", quick,
+	},
 }

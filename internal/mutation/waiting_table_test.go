@@ -203,4 +203,44 @@ var ofWaiting = []mutation{
 		"!taken.Before(q.forgotten)", "taken != q.forgotten.Add(1)",
 		"rlock", "TestFakeTimeFairQueueIsLostByMany", quick,
 	},
+	{
+		"a replica that refuses a probe is no news", "pubsub/redis.go",
+		"return redis.IsReadOnlyError(err) || redis.IsMasterDownError(err)", "return redis.IsClusterDownError(err)",
+		"pubsub", "TestRedisFormerMasterLivesOnAsReplica", quick,
+	},
+	{
+		"a refused probe that nobody receives is no news", "pubsub/redis.go",
+		"(refused || a.receivers == 0", "(refused && false || a.receivers == 0",
+		"pubsub", "TestRedisFormerMasterLivesOnAsReplica", quick,
+	},
+	{
+		"a user without the channel of probes counts nothing", "pubsub/redis.go",
+		"channel, publish = *sample, 0", "return audience{receivers: -1}, nil",
+		"pubsub", "TestRedisCountsAChannelWithoutProbes", quick,
+	},
+	{
+		"a server before Redis 7 is not probed", "pubsub/redis.go",
+		`(strings.HasPrefix(reply.Error(), "ERR ") ||`, `(redis.HasErrorPrefix(reply, "ERR ") ||`,
+		"pubsub", "TestRedisProbeWithoutScript", quick,
+	},
+	{
+		"a waiter ignores that its client listens elsewhere", "rlock/ticket.go",
+		"if w.place.Absent {", "if false {",
+		"rlock", "TestFormerMasterLivesOn", quick,
+	},
+	{
+		"a young connection is given up for an old answer", "pubsub/watch.go",
+		"if c := ch.node.conn; c.began.Before(sent) {", "if c := ch.node.conn; c != nil {",
+		"pubsub", "TestAbsent", quick,
+	},
+	{
+		"a message is awaited with a deadline", "pubsub/redis.go",
+		"s.ps.ReceiveTimeout(s.ended, -1)", "s.ps.ReceiveTimeout(s.ended, 0)",
+		"pubsub", "TestRedisConnectionWithoutDeadlines", quick,
+	},
+	{
+		"servers that are no cluster share one subscription", "internal/kind/channels.go",
+		"if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {", "if false {",
+		"rlock", "TestSlotsOfPlainServers", quick,
+	},
 }

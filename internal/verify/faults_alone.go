@@ -38,6 +38,7 @@ var aloneFaults = []fault{
 			w.once("del", lua.QueueOf(lock))
 		}
 	}, fair, retained, multi),
+	replicated(alone("a former master lives on as a replica", stepDown, fair, retained, readWrite)),
 	refused(alone("ACL without PUBLISH", func(w *world) {
 		w.once("acl", "setuser", "locks", "-publish")
 		w.free()
@@ -93,6 +94,24 @@ func (f fault) early() fault {
 func refused(f fault) fault {
 	f.kind, f.setUp = "user", func(w *world) { w.do("acl", "setuser", "locks", "on", ">secret", "allkeys", "allchannels", "+@all") }
 	return f
+}
+
+// replicated is a row with a replica.
+func replicated(f fault) fault {
+	f.setUp = newReplica
+	return f
+}
+
+// stepDown has master and replica change their parts, and new connections lead to the master.
+func stepDown(w *world) {
+	old := w.admin
+	w.catchUp()
+	w.promote()
+	w.follow(old, w.spare)
+	w.gate.turn(w.spare.Addr())
+	w.srv, w.spare = w.spare, w.srv
+	w.admin = w.newAdmin(w.srv)
+	w.strikes++
 }
 
 // over begins the time of who waits, and has the locks released. What the rest of the fault

@@ -48,11 +48,18 @@ func newGateway(tb testing.TB, target string) *gateway {
 
 func (g *gateway) addr() string { return g.listener.Addr().String() }
 
-// point sends new connections elsewhere, and cuts those that there are.
-func (g *gateway) point(target string) {
+// turn sends new connections elsewhere.
+func (g *gateway) turn(target string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.target = target
+}
+
+// point also cuts those that there are.
+func (g *gateway) point(target string) {
+	g.turn(target)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for c := range g.conns {
 		_ = c.Close()
 	}
