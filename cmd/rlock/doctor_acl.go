@@ -37,7 +37,7 @@ func (d *doctor) checkRights(ctx context.Context) {
 	if d.topology() != "cluster" {
 		server := d.nodes[0]
 		server.addr = "" // goes without saying
-		d.report.add(d.rightsOn(ctx, &server)...)
+		d.addRights(d.rightsOn(ctx, &server)...)
 		return
 	}
 	findings := make([][]finding, len(d.nodes))
@@ -46,7 +46,20 @@ func (d *doctor) checkRights(ctx context.Context) {
 		asked.Go(func() { findings[i] = d.rightsOn(ctx, &d.nodes[i]) })
 	}
 	asked.Wait()
-	d.report.add(slices.Concat(findings...)...)
+	d.addRights(slices.Concat(findings...)...)
+}
+
+// nameThem is the advice for a user who may use some names only. Rights to all names would
+// open all keys of the server.
+const nameThem = "say which: --prefix P or --name GLOB"
+
+// addRights reports findings of rightsOn. The lines for a user who may use all names go if
+// this user may not.
+func (d *doctor) addRights(findings ...finding) {
+	d.report.add(findings...)
+	if slices.ContainsFunc(findings, func(f finding) bool { return f.Advice == nameThem }) {
+		d.report.ACL.Locks, d.report.ACL.ReadOnly = "", ""
+	}
 }
 
 // rightsOn says which rights are missing on a node.
@@ -69,7 +82,10 @@ func (d *doctor) rightsOn(ctx context.Context, n *node) (findings []finding) {
 			return []finding{n.finding("acl", unchecked, "%s: %v", r.item, err)}
 		}
 	}
-	if len(missing) == 0 {
+	if d.glob == "*" && slices.ContainsFunc(missing, func(r right) bool { return r.item == "~*" }) {
+		findings = append(findings, n.finding("acl", warning, "this user may not use all names, and which it may use is not known").advise(nameThem))
+		missing = slices.DeleteFunc(missing, func(r right) bool { return r.item[0] != '+' })
+	} else if len(missing) == 0 {
 		return []finding{n.finding("acl", fine, "every command, key and channel that plain locks under %s need is permitted; what fair and read/write locks need beside was not tried", d.glob)}
 	}
 	user, err := n.rdb.Do(ctx, "acl", "whoami").Text()

@@ -40,6 +40,8 @@ func (d *doctor) checkLock(ctx context.Context) {
 		f, said, err = d.tryLock(ctx)
 	}
 	switch {
+	case err != nil && refusesName(err) && d.glob == "*":
+		f = finding{Check: "lock", Level: unchecked, Text: "the user may not use the name of the trial, " + d.name, Advice: nameThem}
 	case err != nil && refusesName(err) && d.name != d.sample:
 		f = finding{Check: "lock", Level: unchecked, Text: fmt.Sprintf("the user may not use the lock of the trial: %v", err), Advice: "give --name a GLOB with a * in it, if the user has more names"}
 	case err != nil:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,11 +86,22 @@ func TestDoctorAsLockUser(t *testing.T) {
 	}
 	require.Equal(t, aclLine("rlock", aclPrefix, aclPrefix+"*", lockUser), r.ACL.Locks)
 
-	// Without the prefix it is another matter.
+	// Without the prefix the doctor does not know which names are meant. No advice opens all keys.
+	code, r = examined(t, url)
+	require.Equal(t, exitWarnings, code)
+	require.Equal(t, finding{
+		Check: "acl", Level: warning, Text: "this user may not use all names, and which it may use is not known",
+		Advice: "say which: --prefix P or --name GLOB",
+	}, r.about("acl"))
+	require.Equal(t, unchecked, r.levels()["lock"])
+	require.Empty(t, r.ACL)
+	require.Equal(t, "1 warning, 6 not checked", r.summary(), "%+v", r.Findings)
+
+	// A command that is missing is still found.
+	require.NoError(t, w.admin.Do(t.Context(), "acl", "setuser", "u", "-zcard").Err())
 	code, r = examined(t, url)
 	require.Equal(t, exitBroken, code)
-	require.Equal(t, broken, r.levels()["acl"])
-	require.Equal(t, broken, r.levels()["lock"])
+	require.True(t, slices.ContainsFunc(r.Findings, func(f finding) bool { return f.Advice == "ACL SETUSER USER +zcard" }), "%+v", r.Findings)
 }
 
 func TestDoctorOfOneName(t *testing.T) {
