@@ -111,7 +111,7 @@ var relatives = []struct {
 	{"~redisson_lock_timeout:NAME", queueing, "likewise"},
 	{"~rlock_rwlock_intent:NAME", sharing, "a writer waits"},
 	{"~NAME:*", sharing, "leases of readers"},
-	{"&redisson_rwlock:NAME", sharing, "unlock messages of read/write locks"},
+	{"&redisson_rwlock:NAME", sharing | watching, "unlock messages of read/write locks"},
 }
 
 // rightsFor returns all rights for locks whose keys match glob, of clients with a prefix.

@@ -48,13 +48,18 @@ func (w *aclWorld) observe(ctx context.Context, name string) error {
 
 // watch subscribes to the releases of all locks with names of one sort.
 func (w *aclWorld) watch(ctx context.Context, name string) error {
-	pattern := "redisson_lock__channel:{" + aclPrefix + "*}"
-	if strings.Contains(name, "{") {
-		pattern = "redisson_lock__channel:" + aclPrefix + "*"
+	for _, kind := range unlockChannels() {
+		pattern := kind + ":{" + aclPrefix + "*}"
+		if strings.Contains(name, "{") {
+			pattern = kind + ":" + aclPrefix + "*"
+		}
+		ps := w.user.PSubscribe(ctx, pattern)
+		_, err := ps.Receive(ctx)
+		if err := errors.Join(err, ps.Close()); err != nil {
+			return err
+		}
 	}
-	ps := w.user.PSubscribe(ctx, pattern)
-	_, err := ps.Receive(ctx)
-	return errors.Join(err, ps.Close())
+	return nil
 }
 
 // Records of clients have keys of their own, beside those of locks. A user with rights to
