@@ -118,7 +118,7 @@ func benchNodes(cmd *cli.Command, c *bench.Config) error {
 	for _, text := range cmd.StringSlice("node") {
 		o, err := redis.ParseURL(text)
 		if err != nil {
-			return usagef(cmd, "--node: %w", errURL)
+			return usagef(cmd, "--node: %w", misread(text, err))
 		}
 		c.Nodes = append(c.Nodes, o)
 	}

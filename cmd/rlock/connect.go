@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,15 +60,39 @@ func serverURL(cmd *cli.Command) (text, from string) {
 	return text, from
 }
 
-var errURL = errors.New("not a Redis URL: want redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// alike, or unix://[USER[:PASSWORD]@]/SOCKET[?db=DB], with special characters percent-encoded")
+// misread says what is wrong with a URL that go-redis does not take. A password with a special
+// character may be in any part of it, so the parser's error is told only if all is clear up to
+// the options.
+func misread(text string, err error) error {
+	scheme, rest, found := strings.Cut(text, "://")
+	end := strings.IndexAny(rest+"/", "/?#")
+	u, parsed := url.Parse(text)
+	var wrong string
+	switch {
+	case !found:
+		wrong = "the scheme is missing: redis://HOST:PORT"
+	case !slices.Contains([]string{"redis", "rediss", "unix"}, scheme):
+		wrong = "its scheme is none of redis, rediss, unix"
+	case strings.Contains(rest[end:], "@"), strings.Contains(rest[:end], "@") && parsed != nil:
+		wrong = "special characters of user and password are percent-encoded: % as %25, # as %23, / as %2F, ? as %3F"
+	case parsed != nil:
+		wrong = "want HOST or HOST:PORT, and the port is a number"
+	case scheme == "unix" && u.Path == "":
+		wrong = "the path of the socket is missing: unix:///SOCKET"
+	case scheme != "unix" && strings.Trim(u.Path, "/0123456789") != "":
+		wrong = "its path is the number of a database: redis://HOST/0"
+	default:
+		wrong = strings.TrimPrefix(err.Error(), "redis: ")
+	}
+	return fmt.Errorf("not a Redis URL: %s", wrong)
+}
 
-// open never says what is wrong with a URL: the text of the parser's error
-// repeats parts of it, and the password may be one of them.
+// open returns the server that a URL names.
 func (a *access) open(text string) (*server, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, errURL
+		return nil, misread(text, err)
 	case len(a.sentinels) > 0:
 		return a.openFailover(text, u)
 	case a.cluster || u.Query().Has("addr"): // go-redis' form for a cluster
@@ -86,7 +111,7 @@ func (a *access) open(text string) (*server, error) {
 func (a *access) parse(text string) (*redis.Options, error) {
 	opts, err := redis.ParseURL(text)
 	if err != nil {
-		return nil, errURL
+		return nil, misread(text, err)
 	}
 	if opts.DB < 0 { // go-redis would take 0
 		return nil, errors.New("a database has a number, 0 or more")
@@ -101,7 +126,7 @@ func (a *access) openCluster(text, database string) (*server, error) {
 	opts, err := redis.ParseClusterURL(text)
 	switch {
 	case err != nil:
-		return nil, errURL
+		return nil, misread(text, err)
 	case database != "" && database != "0": // go-redis does not look
 		return nil, errors.New("a cluster has no database but 0")
 	}

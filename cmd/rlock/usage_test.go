@@ -117,8 +117,12 @@ func TestURLErrorsRepeatNothing(t *testing.T) {
 		"s3cret://h",
 		"s3cret",
 		"redis://h/s3cret",
-		"redis://h?s3cret=1",
-		"redis://h?addr=x&s3cret=1",
+		"redis://u:1?s3cret=1@h",
+		"redis://u:1?addr=x&s3cret=1@h",
+		"redis://u:s3cret@h?x=1",
+		"redis://u:s3cret@h:port?x=1",
+		"redis://u:s3cret@h/x",
+		"redis://u:s3cret^@h",
 		"unix://:s3cret@",
 	} {
 		for _, name := range []string{"RLOCK_URL", "REDIS_URL"} {
@@ -131,6 +135,27 @@ func TestURLErrorsRepeatNothing(t *testing.T) {
 		}
 		r := inProcess("--url", url, "run", "--help")
 		require.NotContains(t, r.stdout+r.stderr, "s3cret")
+	}
+}
+
+func TestURLErrorsSayWhatIsWrong(t *testing.T) {
+	for url, wrong := range map[string]string{
+		"localhost:6379":           "the scheme is missing: redis://HOST:PORT",
+		"127.0.0.1:17401":          "the scheme is missing: redis://HOST:PORT",
+		"http://h":                 "its scheme is none of redis, rediss, unix",
+		"redis://h:x":              "want HOST or HOST:PORT, and the port is a number",
+		"redis://h:6379?timeout=5": "unexpected option: timeout",
+		"redis://h?addr=i:1&x=1":   "unexpected option: x",
+		"redis://h?pool_size=x":    "invalid pool_size number",
+		"redis://h/x":              "its path is the number of a database: redis://HOST/0",
+		"unix://":                  "the path of the socket is missing: unix:///SOCKET",
+		"redis://u:a#b@h":          "# as %23",
+		"redis://u:a%b@h":          "% as %25",
+	} {
+		r := inProcess("--url", url, "inspect", "a")
+		require.Equal(t, exitUsage, r.code, url)
+		require.Contains(t, r.stderr, "--url: not a Redis URL: ", url)
+		require.Contains(t, r.stderr, wrong, url)
 	}
 }
 
