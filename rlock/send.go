@@ -171,7 +171,13 @@ func (l *Lock) advise(err error) error {
 	var advice string
 	switch {
 	case request.LacksRights(reply):
-		advice = "the ACL user needs the lock's keys, that of its queue among them, its channels, and the commands EVALSHA, EVAL, PUBLISH, SUBSCRIBE and those of the scripts, in a cluster ASKING as well: see rlock doctor"
+		advice = "the ACL user lacks a right: rlock doctor tries those of plain locks, docs/acl.md lists all"
+		switch l.kind {
+		case fairKind:
+			advice = "fair locks need rights that plain locks do without: see docs/acl.md"
+		case readKind, writeKind:
+			advice = "read/write locks need rights that plain locks do without: see docs/acl.md"
+		}
 	case request.HasCode(reply, "NOAUTH", "WRONGPASS"):
 		advice = "check user name and password"
 	case request.HasCode(reply, "OOM"):

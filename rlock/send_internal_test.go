@@ -102,7 +102,12 @@ func TestAdviceForMissingRights(t *testing.T) {
 		"@user_script: 108: The user executing the script can't access at least one of the keys mentioned in the command arguments",
 		"ERR ACL failure in script: User u has no permissions to run the 'hmget' command script: a4ca2a55, on @user_script:53.",
 	} {
-		require.ErrorContains(t, l.advise(serverError(text)), "that of its queue among them", text)
+		require.ErrorContains(t, l.advise(serverError(text)), "(the ACL user lacks a right: rlock doctor", text)
+		for kind, says := range map[kindNumber]string{fairKind: "(fair locks need", readKind: "(read/write locks need", writeKind: "(read/write locks need"} {
+			l := of(single)
+			l.kind = kind
+			require.ErrorContains(t, l.advise(serverError(text)), says, text)
+		}
 	}
 	moved := serverError("MOVED 15495 127.0.0.1:7804")
 	require.ErrorContains(t, l.advise(moved), "rlock with --cluster")

@@ -208,7 +208,7 @@ func (d *doctor) examine(ctx context.Context) {
 	if err := d.anyReachable(ctx); err != nil {
 		d.report.add(finding{
 			Check: "connection", Level: broken,
-			Text:   fmt.Sprintf("cannot be used: %v%s", err, cmp.Or(masterHint(err), tlsHint(d.secure, err))),
+			Text:   fmt.Sprintf("cannot be used: %v%s", err, cmp.Or(masterHint(err), accessHint(err), tlsHint(d.secure, err))),
 			Advice: "no lock can be taken: check address, network, TLS and credentials",
 		})
 		return

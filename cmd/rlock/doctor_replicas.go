@@ -87,9 +87,13 @@ func (d *doctor) checkCluster(ctx context.Context) {
 }
 
 func clusterState(info map[string]string) finding {
+	masters := info["cluster_size"] + " masters"
+	if masters == "1 masters" {
+		masters = "1 master"
+	}
 	f := finding{
 		Check: "cluster", Level: fine,
-		Text:   fmt.Sprintf("state ok, all slots covered by %s masters", info["cluster_size"]),
+		Text:   "state ok, all slots covered by " + masters,
 		Values: map[string]any{"slots_ok": number(info["cluster_slots_ok"]), "masters": number(info["cluster_size"])},
 	}
 	switch {

@@ -86,10 +86,10 @@ func (s *server) missing(seen error) string {
 	return fmt.Sprintf("no lock from %s yet: %s%s", s.name, seen, hint)
 }
 
-// rightsHint is what to add to the refusal of a server whose user has too few rights: the
-// library says which plain locks need, and each command needs others.
+// rightsHint is what to add to the refusal of a server whose user has too few rights, unless
+// the library has said it.
 func rightsHint(err error) string {
-	if request.LacksRights(err) {
+	if request.LacksRights(err) && !strings.Contains(err.Error(), "docs/acl.md") {
 		return " (what each command and each kind of lock needs: docs/acl.md)"
 	}
 	return ""
@@ -105,6 +105,10 @@ func accessHint(err error) string {
 		return " (trust who has signed its certificate with --cacert FILE)"
 	case strings.Contains(err.Error(), "cluster support disabled"):
 		return " (it is no node of a cluster: connect without --cluster)"
+	case strings.Contains(err.Error(), `"HTTP/`):
+		return " (this is no Redis: it answers HTTP)"
+	case redis.HasErrorPrefix(err, "CLUSTERDOWN"):
+		return " (see rlock --cluster doctor)"
 	case (redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS")) && !strings.Contains(err.Error(), "(check user name"):
 		return " (check user name and password)"
 	}
@@ -137,7 +141,7 @@ func tlsHint(secure bool, err error) string {
 	switch {
 	case !secure && hungUp(err):
 		return " (if it expects TLS, the URL begins with rediss://)"
-	case secure && (err == nil || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "no answer")):
+	case secure && (err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, request.ErrCrowded) || strings.Contains(err.Error(), "no answer")):
 		return " (if it is without TLS, the URL begins with redis://)"
 	}
 	return ""

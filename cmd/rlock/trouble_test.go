@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -114,9 +116,41 @@ func TestRightsHint(t *testing.T) {
 	require.Zero(t, r.code)
 	require.Contains(t, r.stderr, "was not released")
 	require.Contains(t, r.stderr, "docs/acl.md)\n")
-	r = outcome(t, url, "ls")
+	require.NoError(t, srv.Client(t).Do(t.Context(), words(aclLine("some", "", "app:*", lockUser))...).Err())
+	some := "redis://some:PASSWORD@" + srv.Addr()
+	for command, hint := range map[string]string{
+		"ls":                          "(what each command and each kind of lock needs: docs/acl.md)\n",
+		"run --fair -n app:b -- true": "(fair locks need rights that plain locks do without: see docs/acl.md)\n",
+	} {
+		r = outcome(t, some, strings.Fields(command)...)
+		require.Equal(t, exitUnavailable, r.code)
+		require.Contains(t, r.stderr, hint)
+		require.Equal(t, 1, strings.Count(r.stderr, "docs/acl.md"), "one hint is enough")
+	}
+}
+
+func TestNoRedis(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	for _, command := range []string{"run -n a -- true", "ls", "doctor"} {
+		r := outcome(t, "redis://"+srv.Listener.Addr().String(), strings.Fields(command)...)
+		require.NotZero(t, r.code)
+		require.Contains(t, r.stdout+r.stderr, "(this is no Redis: it answers HTTP)", command)
+	}
+}
+
+func TestClusterDownHint(t *testing.T) {
+	require.Equal(t, " (see rlock --cluster doctor)", accessHint(refusal("CLUSTERDOWN Hash slot not served")))
+}
+
+// A command that asks once gets no connection, as the server does not answer TLS.
+func TestRunOnceSaysThatTheServerIsWithoutTLS(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := outcome(t, "rediss://"+f.Addr(), "run", "-n", "a", "--", "true")
 	require.Equal(t, exitUnavailable, r.code)
-	require.Contains(t, r.stderr, "docs/acl.md)\n")
+	require.Contains(t, r.stderr, " (if it is without TLS, the URL begins with redis://)\n")
 }
 
 func TestAccessHint(t *testing.T) {
