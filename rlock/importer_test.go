@@ -66,7 +66,8 @@ func TestImporter(t *testing.T) {
 	require.ElementsMatch(t, []string{
 		"go", "github.com/redis/go-redis/v9", "github.com/rs/xid",
 		"github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys", // go-redis'
-		"github.com/urfave/cli/v3",                                       // the command
+		"github.com/urfave/cli/v3",                                          // the command
+		"github.com/mattn/go-runewidth", "github.com/clipperhouse/uax29/v2", // likewise
 		"github.com/HdrHistogram/hdrhistogram-go",                        // bench
 		"github.com/alicebob/miniredis/v2", "github.com/yuin/gopher-lua", // rlocktest and the demo
 		"github.com/stretchr/testify", "go.yaml.in/yaml/v3", "go.uber.org/goleak", "github.com/anishathalye/porcupine", "pgregory.net/rapid", // tests

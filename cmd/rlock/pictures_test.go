@@ -34,7 +34,7 @@ func svg(command string, lines []string) string {
 	const width, height = 8.4, 18
 	longest := 80
 	for _, line := range lines {
-		longest = max(longest, cells(plain(line)))
+		longest = max(longest, display.StringWidth(plain(line)))
 	}
 	var b strings.Builder
 	w, h := int(float64(longest)*width)+24, (len(lines)+1)*height+24
@@ -54,7 +54,7 @@ func svg(command string, lines []string) string {
 		}
 		var text bytes.Buffer
 		_ = xml.EscapeText(&text, []byte(strings.TrimRight(plain(line), " ")))
-		fmt.Fprintf(&b, `<text x="12" y="%d"%s textLength="%d" lengthAdjust="spacing">%s</text>`+"\n", i*height+26, fill, int(float64(cells(strings.TrimRight(plain(line), " ")))*width), text.String())
+		fmt.Fprintf(&b, `<text x="12" y="%d"%s textLength="%d" lengthAdjust="spacing">%s</text>`+"\n", i*height+26, fill, int(float64(display.StringWidth(strings.TrimRight(plain(line), " ")))*width), text.String())
 	}
 	fmt.Fprintln(&b, "</g>\n</svg>")
 	return b.String()

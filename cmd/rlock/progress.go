@@ -113,7 +113,7 @@ func (p *progress) rewrite(ctx context.Context) {
 			return
 		}
 		text := fmt.Sprintf("rlock: waiting for %q (%s): %s", name, time.Since(p.began).Round(time.Second), h.describe(state, err, time.Now()))
-		fmt.Fprintf(p.out, "\r\x1b[K%s", clip(text, p.width()-1))
+		fmt.Fprintf(p.out, "\r\x1b[K%s", cut(text, max(p.width()-1, 1)))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -163,12 +163,4 @@ func granted(owner string, token int64, now time.Time) (time.Time, bool) {
 	id, err := xid.FromString(client)
 	at := time.UnixMicro(token)
 	return at, err == nil && !at.After(now) && !at.Before(id.Time())
-}
-
-// clip cuts a line that would wrap and could not be rewritten then.
-func clip(s string, columns int) string {
-	if cells(s) > columns {
-		return strings.TrimRight(fit(s, max(columns, 1)), " ")
-	}
-	return s
 }

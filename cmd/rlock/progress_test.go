@@ -42,11 +42,26 @@ func TestProgressDescribesTheHolder(t *testing.T) {
 	require.Equal(t, "held by h p[1], seen 16:00:06 (1s), lease 1s", h.describe(state("uuid:2", 0, time.Second), nil, now.Add(7*time.Second)))
 }
 
+// Texts in so many columns of a terminal: half-width kana, pictures, a flag, what is put over
+// another character, Devanagari.
+func TestColumns(t *testing.T) {
+	for text, columns := range map[string]int{
+		"ascii": 5, "日本語": 6, "한국어": 6, "ﾊﾞｽ": 3, "🦀": 2, "⏰": 2, "✅": 2, "👍🏽": 2, "🇩🇪": 2, "e\u0301": 1, "नि": 2, "…": 1,
+	} {
+		require.Equal(t, text+"|", fit(text, columns)+"|")
+		require.Equal(t, text+" |", fit(text, columns+1)+"|")
+		require.Equal(t, " "+text, atRight(text, columns+1))
+	}
+	require.Empty(t, fit("日本", 0))
+	require.Equal(t, "日… ", fit("日本語", 4))
+	require.Equal(t, " 日…", atRight("日本語", 4))
+}
+
 func TestClip(t *testing.T) {
-	require.Equal(t, "äöü", clip("äöü", 3))
-	require.Equal(t, "äö…", clip("äöüß", 3))
-	require.Equal(t, "…", clip("äö", 0))
-	require.Equal(t, "ロ…", clip("ロック", 4), "each takes two columns")
+	require.Equal(t, "äöü", cut("äöü", 3))
+	require.Equal(t, "äö…", cut("äöüß", 3))
+	require.Equal(t, "…", cut("äö", 1))
+	require.Equal(t, "ロ…", cut("ロック", 4), "each takes two columns")
 }
 
 // What is told of a wait after it leaves no line that nobody removes.

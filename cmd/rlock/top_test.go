@@ -65,7 +65,7 @@ func TestFramesFit(t *testing.T) {
 			lines := v.frame(columns, 24, 0, "status", colours{})
 			require.Len(t, lines, 24)
 			for _, line := range lines {
-				require.LessOrEqual(t, cells(line), columns, "%q", line)
+				require.LessOrEqual(t, display.StringWidth(line), columns, "%q", line)
 				require.Empty(t, obeyed(line))
 			}
 		}
