@@ -62,7 +62,7 @@ Exit status: 0 all is well, as far as it was checked; 1 there are warnings;
 			if interrupted, ok := errors.AsType[*exitError](context.Cause(ctx)); ok {
 				return interrupted
 			}
-			if err := d.report.print(cmd.Root().Writer, cmd.Bool("json")); err != nil {
+			if err := d.report.write(cmd.Root().Writer.(*output), cmd.Bool("json")); err != nil {
 				return &exitError{exitBroken, err} // 1 would be of warnings
 			}
 			return d.report.exit()

@@ -19,8 +19,8 @@ var consequences = []struct {
 }{
 	{locking, broken, "locks cannot be taken, renewed, waited for or released; one whose release is refused ends with its lease"},
 	{fencing, warning, "locks with fencing tokens, and so rlock run, are refused"},
-	{waking, warning, "who waits is not told that it has the lock, or counted when it is gone: it asks again every second at most, and others that wait for a lock of this user at least every 5.5 s"},
-	{foreign, warning, "Redisson's clients, and locks that poll, are not told of a release, and theirs are not heard: who waits then asks again at least every 5.5 s, or sleeps until the lease ends"},
+	{waking, warning, "waiters are not told that they have the lock, and dead ones are still counted: waiters of this user ask again every second at most, others that wait for a lock of this user at least every 5.5 s"},
+	{foreign, warning, "Redisson's clients, and locks that poll, are not told of a release, and theirs are not heard: waiters then ask again at least every 5.5 s, or sleep until the lease ends"},
 	{probing, warning, "a subscription to a master that was replaced is not noticed while that still answers: waiters sleep until the lease ends"},
 	{sharding, warning, "releases are announced to all nodes of the cluster in place of one, or waiters are not told: they look again every second at most"},
 	{moving, warning, "while a slot of the cluster moves to another node, its locks can neither be had nor renewed nor released: holds are lost"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -45,7 +47,13 @@ func (d *doctor) checkLock(ctx context.Context) {
 	case err != nil && refusesName(err) && d.name != d.sample:
 		f = finding{Check: "lock", Level: unchecked, Text: fmt.Sprintf("the user may not use the lock of the trial: %v", err), Advice: "give --name a GLOB with a * in it, if the user has more names"}
 	case err != nil:
-		f = finding{Check: "lock", Level: broken, Text: fmt.Sprintf("a trial failed: %v", err), Advice: "see the other findings"}
+		f = finding{Check: "lock", Level: broken, Text: fmt.Sprintf("a trial failed: %v", err), Advice: "see the server's log"}
+		switch {
+		case redis.HasErrorPrefix(err, "OOM"):
+			f.Advice = freeMemory
+		case d.report.worst() != fine:
+			f.Advice = "see the other findings"
+		}
 	case said != "":
 		f.Level, f.Advice = warning, "see acl above, and the server's log"
 		f.Text += "; rlock says: " + said

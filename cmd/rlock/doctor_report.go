@@ -6,8 +6,10 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // level is how a check came out.
@@ -89,11 +91,26 @@ func (r *report) exit() error {
 	return nil
 }
 
-func (r *report) print(w io.Writer, asJSON bool) error {
+// write prints the report, for a terminal in lines that fit.
+func (r *report) write(out *output, asJSON bool) error {
 	r.Level = r.worst()
 	if asJSON {
-		return printJSON(w, r)
+		return printJSON(out, r)
 	}
+	columns := 0
+	if f := out.file(); f != nil {
+		columns = width(f)
+	}
+	return r.print(out, columns)
+}
+
+// print writes lines of at most so many columns, of any length if that is 0.
+func (r *report) print(w io.Writer, columns int) error {
+	first, second := 0, 0 // columns of checks and of levels
+	for _, f := range r.Findings {
+		first, second = max(first, len(f.Check)), max(second, len(f.Level))
+	}
+	left := columns - first - second - 2*len("  ")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "server\t\t%s, %s\n", r.Server, r.Topology)
 	for _, f := range r.Findings {
@@ -101,22 +118,48 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 		if len(f.Nodes) > 0 {
 			text = strings.Join(f.Nodes, ", ") + ": " + text
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Check, f.Level, printable(text))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Check, f.Level, strings.Join(fold(legible(text), left), "\n\t\t"))
 		if f.Advice != "" {
-			fmt.Fprintf(t, "\t\t-> %s\n", printable(f.Advice))
+			fmt.Fprintf(t, "\t\t-> %s\n", strings.Join(fold(legible(f.Advice), left-len("-> ")), "\n\t\t   "))
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if r.ACL.Locks != "" { // the server was reached
-		_, err := fmt.Fprintf(w, "\nA user who may do what plain locks need, and nothing else (fair and read/write locks: docs/acl.md):\n  %s\nOne who may look at them only:\n  %s\n", r.ACL.Locks, r.ACL.ReadOnly)
+		const locks = "A user who may do what plain locks need, and nothing else (fair and read/write locks: docs/acl.md):"
+		_, err := fmt.Fprintf(w, "\n%s\n  %s\nOne who may look at them only:\n  %s\n", strings.Join(fold(locks, columns), "\n"), r.ACL.Locks, r.ACL.ReadOnly)
 		if err != nil {
 			return err
 		}
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", r.summary())
 	return err
+}
+
+// legible returns a sentence as it is, or quoted if a terminal would obey it.
+func legible(text string) string {
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
+		return text
+	}
+	return printable(text)
+}
+
+// fold cuts a text between words into lines of so many columns, unless there is no room for
+// words, or the text is a command that is copied.
+func fold(text string, columns int) (lines []string) {
+	const narrow = 20
+	if columns < narrow || strings.HasPrefix(text, "ACL SETUSER ") {
+		return []string{text}
+	}
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && display.StringWidth(line+" "+word) > columns {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
 }
 
 func (r *report) summary() string {

@@ -58,6 +58,8 @@ func older(a, b string) bool {
 	return false
 }
 
+const freeMemory = "free memory, raise maxmemory, or use a server for the locks alone"
+
 // checkEviction: every lock and every fencing counter has a TTL, so that volatile
 // policies are no better than the others.
 func (n *node) checkEviction() finding {
@@ -70,10 +72,13 @@ func (n *node) checkEviction() finding {
 	var f finding
 	switch {
 	case limit == "0" && policy == "noeviction":
-		f = n.finding("eviction", fine, "noeviction, without a limit of memory")
+		f = n.finding("eviction", fine, "noeviction; no memory limit is set")
 	case limit == "0":
-		f = n.finding("eviction", fine, "%s, but without a limit of memory, so that nothing is evicted", policy).
+		f = n.finding("eviction", fine, "%s; no memory limit is set, so that nothing is evicted", policy).
 			advise("should maxmemory ever be set, set maxmemory-policy noeviction first")
+	case policy == "noeviction" && number(n.info["used_memory"]) > number(limit):
+		f = n.finding("eviction", broken, "memory is used up, %s of %s: new locks are refused; held ones are renewed and released all the same", n.info["used_memory_human"], n.info["maxmemory_human"]).
+			advise(freeMemory)
 	case policy == "noeviction":
 		f = n.finding("eviction", fine, "noeviction: at %s new locks are refused, held ones are renewed and released all the same", n.info["maxmemory_human"])
 	case strings.HasPrefix(policy, "volatile-"):
@@ -112,7 +117,7 @@ func (n *node) checkPersistence() finding {
 		return n.finding("persistence", warning, "append-only file, not synced: a crash of the machine loses the last half a minute, and a lock taken in it can be granted again").
 			advise("appendfsync everysec")
 	}
-	advice := "CONFIG SET appendonly yes while it runs, then the same in its file (started with it, but without such a file, the server is empty); or let a server that has lost its data stay down for the longest lease"
+	advice := "turn on the append-only file: CONFIG SET appendonly yes now, then appendonly yes in redis.conf (in that order: a server started with the setting, but without the file, comes up empty); or keep a server that has lost its data down for the longest lease"
 	save, ok := n.config["save"]
 	switch {
 	case !ok:

@@ -283,7 +283,8 @@ func TestNodeChecks(t *testing.T) {
 		want         level
 		says         string
 	}{
-		{(*node).checkEviction, fields{"maxmemory_policy": "noeviction", "maxmemory": "0"}, nil, fine, "without a limit"},
+		{(*node).checkEviction, fields{"maxmemory_policy": "noeviction", "maxmemory": "0"}, nil, fine, "no memory limit is set"},
+		{(*node).checkEviction, fields{"maxmemory_policy": "noeviction", "maxmemory": "1000", "used_memory": "1001"}, nil, broken, "memory is used up"},
 		{(*node).checkEviction, fields{"maxmemory_policy": "allkeys-lru", "maxmemory": "0"}, nil, fine, "nothing is evicted"},
 		{(*node).checkEviction, fields{"maxmemory_policy": "noeviction", "maxmemory": "1", "maxmemory_human": "1B"}, nil, fine, "at 1B new locks are refused"},
 		{(*node).checkEviction, fields{"maxmemory_policy": "allkeys-lfu", "maxmemory": "1"}, nil, warning, "any key may be evicted"},
@@ -308,7 +309,7 @@ func TestNodeChecks(t *testing.T) {
 		require.Equal(t, tc.want, f.Level, "%+v", f)
 		require.Contains(t, f.Text, tc.says)
 		if strings.Contains(f.Text, "snapshots") { // it would start without data
-			require.Contains(t, f.Advice, "CONFIG SET appendonly yes while it runs")
+			require.Contains(t, f.Advice, "CONFIG SET appendonly yes now, then")
 		}
 	}
 	for version, want := range map[string]level{
@@ -338,6 +339,7 @@ func TestClockChecks(t *testing.T) {
 	at := func(node string, offset, within time.Duration) reading { return reading{node, offset, within} }
 	require.Equal(t, fine, n.clock(at("", -900*time.Millisecond, 0)).Level)
 	require.Equal(t, warning, n.clock(at("", -1100*time.Millisecond, 0)).Level)
+	require.Equal(t, "in step with this host's, to within 10µs; a difference would do no harm, as leases are durations", n.clock(at("", 10*time.Microsecond, 10*time.Microsecond)).Text)
 	require.Contains(t, n.clock(at("", -30*time.Microsecond, 0)).Text, "30µs behind this host's,")
 	require.Contains(t, n.clock(at("", 30*time.Microsecond, 0)).Text, "30µs ahead of this host's,")
 	require.Equal(t, fine, n.clock(at("", 1100*time.Millisecond, 200*time.Millisecond)).Level, "it may be the way")
@@ -366,7 +368,7 @@ func TestReportGolden(t *testing.T) {
 	r.add(n.finding("version", fine, "7"), m.finding("version", fine, "7"), m.finding("eviction", unchecked, "no\x1b"))
 	r.add(n.finding("lock", warning, "slow").advise("hurry"))
 	var out bytes.Buffer
-	require.NoError(t, r.print(&out, false))
+	require.NoError(t, r.print(&out, 0))
 	require.Equal(t, `server                 h:1/0, standalone
 version   ok           n, m: 7
 eviction  not checked  "m: no\x1b"
@@ -381,7 +383,7 @@ One who may look at them only:
 1 warning, 1 not checked
 `, out.String())
 	out.Reset()
-	require.NoError(t, r.print(&out, true))
+	require.NoError(t, r.write(&output{Writer: &out}, true))
 	require.JSONEq(t, `{"server":"h:1/0","topology":"standalone","level":"warning","findings":[
 		{"check":"version","nodes":["n","m"],"level":"ok","text":"7"},
 		{"check":"eviction","nodes":["m"],"level":"not checked","text":"no\u001b"},
@@ -390,6 +392,47 @@ One who may look at them only:
 	code, text := exit(r.exit())
 	require.Equal(t, exitWarnings, code)
 	require.Empty(t, text)
+}
+
+// A report for a terminal has lines that fit, cut between words, and commands to copy in one.
+func TestReportFits(t *testing.T) {
+	var r report
+	n := &node{addr: "127.0.0.1:7000"}
+	long := strings.Repeat("lock \"日本\" ", 20)
+	r.add(n.finding("sharded pub/sub", unchecked, "%s", long).advise("%s", long))
+	r.add(n.finding("acl", warning, "x").advise("ACL SETUSER u %s", strings.Repeat("+x ", 50)))
+	var out bytes.Buffer
+	require.NoError(t, r.print(&out, 80))
+	commands := 0
+	for line := range strings.Lines(out.String()) {
+		if line = strings.TrimRight(line, "\n"); strings.Contains(line, "ACL SETUSER") {
+			commands++
+			continue
+		}
+		require.LessOrEqual(t, display.StringWidth(line), 80, "%q", line)
+		for word := range strings.FieldsSeq(line) {
+			require.NotContains(t, word, "\\", "nothing is quoted")
+		}
+	}
+	require.Equal(t, 1, commands)
+	require.Contains(t, out.String(), "\n"+strings.Repeat(" ", 33)+`lock "日本"`, "advice is indented behind its arrow")
+	require.Equal(t, 40, strings.Count(out.String(), `"日本"`))
+	out.Reset()
+	require.NoError(t, r.print(&out, 10))
+	require.Equal(t, 7, strings.Count(out.String(), "\n"), "a terminal without room for words")
+}
+
+// That the memory of a server is used up is a finding of its own, not only the error of the trial.
+func TestDoctorOfAFullServer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--appendonly", "yes")
+	require.NoError(t, srv.Client(t).ConfigSet(t.Context(), "maxmemory", "512kb").Err()) // less than it has now
+	code, r := examined(t, srv.URL())
+	require.Equal(t, exitBroken, code)
+	require.Equal(t, broken, r.levels()["eviction"])
+	require.Contains(t, r.about("eviction").Text, "memory is used up")
+	require.Contains(t, r.about("lock").Text, "OOM")
+	require.Equal(t, freeMemory, r.about("lock").Advice)
 }
 
 func TestHelloFields(t *testing.T) {

@@ -88,7 +88,10 @@ func (n *node) readClock(ctx context.Context) (reading, error) {
 }
 
 func (n *node) clock(r reading) finding {
-	f := n.finding("clock", fine, "%s this host's, to within %s, which does no harm: leases are durations", signed(r.offset), exact(r.within))
+	f := n.finding("clock", fine, "%s this host's, to within %s; a difference would do no harm, as leases are durations", signed(r.offset), exact(r.within))
+	if r.offset.Abs() <= r.within {
+		f.Text = fmt.Sprintf("in step with this host's, to within %s; a difference would do no harm, as leases are durations", exact(r.within))
+	}
 	if r.offset.Abs() > hostsApart+r.within {
 		f.Level = warning
 		f.Text = fmt.Sprintf("%s this host's: leases are durations and do not suffer, but times that rlock shows, and jobs that must run once, do", signed(r.offset))
