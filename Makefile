@@ -1,3 +1,5 @@
+# make build     bin/rlock, the command
+# make help      these lines, as make alone
 # make test      what a change must pass: go vet, and the tests with the race detector, on real servers of their own.
 #                On two idle cores 3 minutes, 5 when nothing is compiled yet. The linters are in make lint.
 #                Installs redis-server if it is missing.
@@ -24,6 +26,9 @@
 # make topology  Sentinel and cluster failovers, slot moves, under load
 # make interop   the cases of interop/ beside the real Redisson: needs java (17) and mvn
 # make compare URL=redis://…  benchmarks beside other lock libraries
+# make fuzz      each fuzz test for a minute; FUZZTIME=10m for longer
+# make image     an image of the command; needs Docker
+# make fmt       formats all Go files
 # make bench     Go benchmarks of the hot paths
 # make bench-report  the figures and the picture of docs/benchmarks.md, in about 16 minutes: bench.md, bench.json, docs/bench.svg;
 #                on private servers, or with URL=redis://… NODES=redis://…,redis://…
@@ -38,7 +43,13 @@ PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
 INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
 
-.PHONY: vulnerable courses flaky servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
+.PHONY: help build vulnerable courses flaky servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
+
+help:
+	@sed -n '/^# /!q; s/^# //p' '$(CURDIR)/Makefile'
+
+build:
+	$(GO) build -o bin/ ./cmd/rlock
 
 # One line for each package, and in the end the output of what has failed, and of nothing else. A test mostly waits,
 # so more packages than cores are tested at once.

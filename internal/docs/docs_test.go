@@ -50,6 +50,18 @@ func TestFuzzTargets(t *testing.T) {
 	require.ElementsMatch(t, want, fuzzTarget.FindAllString(read(t, root, "Makefile"), -1))
 }
 
+// make help knows every target but those that others need.
+func TestMakeHelp(t *testing.T) {
+	makefile := read(t, os.DirFS("../.."), "Makefile")
+	head, _, _ := strings.Cut(makefile, "\n\n")
+	_, phony, _ := strings.Cut(makefile, "\n.PHONY: ")
+	phony, _, _ = strings.Cut(phony, "\n")
+	parts := []string{"vulnerable", "vet", "portable", "tidy", "redis", "spin", "prometheus"}
+	for name := range strings.FieldsSeq(phony) {
+		require.Equal(t, !slices.Contains(parts, name), strings.Contains(head, "\n# make "+name+" ") || strings.HasPrefix(head, "# make "+name+" "), name)
+	}
+}
+
 // Whoever looks for a setting finds each of them on one page.
 func TestOptions(t *testing.T) {
 	root := os.DirFS("../..")
