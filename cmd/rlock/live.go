@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -23,8 +24,10 @@ type live struct {
 // controls are what the keys change.
 type controls struct {
 	skip   int // rows that are scrolled over
+	page   int // rows that the newest picture has room for
 	filter string
 	typing bool // of the filter
+	help   bool // is shown in place of the locks
 	quit   bool
 }
 
@@ -141,13 +144,17 @@ func (l *live) press(keys string) {
 			l.typed(key)
 		case n == size:
 			l.command(key)
-		case l.typing:
-		case keys[:n] == "\x1b[A":
-			l.command('k')
-		case keys[:n] == "\x1b[B":
-			l.command('j')
+		case !l.typing:
+			l.command(named[strings.Replace(keys[:n], "\x1bO", "\x1b[", 1)])
 		}
 	}
+}
+
+// named are the keys that are sent as several characters: the arrows, Home, End, and those
+// that turn pages.
+var named = map[string]rune{
+	"\x1b[A": 'k', "\x1b[B": 'j', "\x1b[5~": 'b', "\x1b[6~": ' ',
+	"\x1b[H": 'g', "\x1b[1~": 'g', "\x1b[F": 'G', "\x1b[4~": 'G',
 }
 
 // keyLength is how many bytes the first of keys has: that of an arrow, say, begins with ESC
@@ -183,6 +190,12 @@ func (l *live) typed(key rune) {
 }
 
 func (l *live) command(key rune) {
+	if l.help {
+		l.help = false
+		if key != 'q' && key != '\x03' {
+			return
+		}
+	}
 	switch key {
 	case 'q', '\x03':
 		l.quit = true
@@ -193,12 +206,37 @@ func (l *live) command(key rune) {
 		l.typing, l.filter = true, ""
 	case '\x1b':
 		l.filter = ""
+	case 'h', '?':
+		l.help = true
 	case 'j':
-		l.skip = min(l.skip+1, max(len(l.view.Locks)-1, 0))
+		l.scroll(1)
 	case 'k':
-		l.skip = max(l.skip-1, 0)
+		l.scroll(-1)
+	case ' ':
+		l.scroll(l.page)
+	case 'b':
+		l.scroll(-l.page)
+	case 'g':
+		l.skip = 0
+	case 'G':
+		l.scroll(len(l.view.Locks))
 	}
 }
+
+// scroll moves so many rows down, as long as there are more below.
+func (l *live) scroll(rows int) {
+	l.skip = max(min(l.skip+rows, len(l.shown().Locks)-l.page), 0)
+}
+
+// topKeys is what h shows.
+const topKeys = `s                    sort by the next column
+/                    show names with a text in them, or that match a GLOB
+esc                  show all names
+j, k, arrows         scroll by a line
+space, b, page keys  scroll by a page
+g, G, Home, End      go to the first line, the last
+h, ?                 this help
+q                    quit`
 
 // shown is the view with what the filter leaves.
 func (l *live) shown() *topView {
@@ -209,24 +247,40 @@ func (l *live) shown() *topView {
 			keep = func(name string) bool { return strings.Contains(name, l.filter) }
 		}
 		v.Locks = slices.DeleteFunc(slices.Clone(v.Locks), func(lock *topLock) bool { return !keep(lock.Name) })
+		v.Lost = slices.DeleteFunc(slices.Clone(v.Lost), func(lost lossView) bool { return !keep(lost.Name) })
 	}
 	sortTop(&v, l.order)
 	return &v
 }
 
-// status is the last line.
-func (l *live) status() string {
+// status is the last line, with so many locks in the picture.
+func (l *live) status(shown, all int) string {
 	switch {
 	case l.typing:
 		return "filter: " + printable(l.filter) + "_"
 	case l.trouble != nil:
 		return "Redis does not answer: " + printable(l.trouble.Error())
 	}
-	text := printable(l.server.name) + "  " + l.view.At.Format(time.TimeOnly) + "  sorted by " + l.order + " (s)"
-	if l.filter != "" {
-		return text + "  only " + printable(l.filter) + " (esc)"
+	text := "sorted by " + l.order
+	if shown < all {
+		text = fmt.Sprintf("%d-%d of %d  %s", l.skip+1, l.skip+shown, all, text)
 	}
-	return text + "  filter (/)  end (q)"
+	if l.filter != "" {
+		text += "  only " + printable(l.filter) + " (esc)"
+	}
+	return text + "  / filter  s sort  h help  q quit  " + l.view.At.Format(time.TimeOnly) + "  " + printable(l.server.name)
+}
+
+// lines are those of a picture.
+func (l *live) lines(columns, rows int) []string {
+	v := l.shown()
+	l.page = v.room(rows)
+	l.scroll(0) // there may be fewer locks than before
+	shown := max(min(len(v.Locks)-l.skip, l.page), 0)
+	if l.help {
+		return v.picture(columns, rows, strings.Split(topKeys, "\n"), l.status(shown, shown), l.colours)
+	}
+	return v.frame(columns, rows, l.skip, l.status(shown, len(v.Locks)), l.colours)
 }
 
 // draw shows the newest view. It writes over the picture before, so that nothing flickers. A
@@ -234,7 +288,7 @@ func (l *live) status() string {
 // character.
 func (l *live) draw() error {
 	columns, rows := size(l.out)
-	lines := l.shown().frame(columns, rows, l.skip, l.status(), l.colours)
+	lines := l.lines(columns, rows)
 	_, err := io.WriteString(l.out, "\x1b[H\x1b[K"+strings.Join(lines[:min(len(lines), rows)], "\r\n\x1b[K"))
 	return err
 }

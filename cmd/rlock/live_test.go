@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -104,7 +105,8 @@ func drawn(t *testing.T) (text string, lines []string) {
 	all, err := io.ReadAll(read)
 	require.NoError(t, err)
 	require.NoError(t, read.Close())
-	for _, line := range l.shown().frame(80, 24, 0, l.status(), colours{}) {
+	l.colours = colours{}
+	for _, line := range l.lines(80, 24) {
 		lines = append(lines, strings.TrimRight(line, " "))
 	}
 	return string(all), lines
@@ -125,16 +127,63 @@ func TestPictureOnATerminal(t *testing.T) {
 	}
 }
 
+// scrolled is top with so many locks, on a terminal of 10 rows.
+func scrolled(locks int) *live {
+	l := &live{top: &top{order: "lock", server: &server{name: "s"}}, view: &topView{}}
+	for i := range locks {
+		l.view.Locks = append(l.view.Locks, &topLock{Name: fmt.Sprintf("l%02d", i)})
+	}
+	l.lines(80, 10)
+	return l
+}
+
 // Keys that were typed faster than they were read are all obeyed.
 func TestKeysTypedAhead(t *testing.T) {
-	l := live{top: &top{order: "wait"}, view: &topView{Locks: make([]*topLock, 5)}}
+	l := scrolled(12)
 	l.press("\x1b[B\x1b[Bj\x1b[A\x1bOP\x1b[3~")
-	require.Equal(t, controls{skip: 2}, l.controls)
+	require.Equal(t, controls{skip: 2, page: 7}, l.controls)
 	l.press("/s\x1b[Aéx\x7f\r")
-	require.Equal(t, controls{filter: "sé"}, l.controls)
+	require.Equal(t, controls{page: 7, filter: "sé"}, l.controls)
+	l.press("\x1b")
 	l.press("j\x1b[Bq")
-	require.Equal(t, controls{skip: 2, filter: "sé", quit: true}, l.controls)
-	l.press("\x1b[")
+	require.Equal(t, controls{skip: 2, page: 7, quit: true}, l.controls)
+	l.press("/s\r\x1b[")
 	l.press("\x1b")
 	require.Empty(t, l.filter)
+}
+
+// Pages are as long as the picture; the last one ends with the last lock, also of a filter.
+func TestPages(t *testing.T) {
+	l := scrolled(65)
+	for _, step := range []struct {
+		keys  string
+		skip  int
+		shown string
+	}{
+		{"", 0, "1-7 of 65  sorted by lock"},
+		{"\x1b[6~ ", 14, "15-21 of 65"},
+		{"b", 7, "8-14 of 65"},
+		{"\x1b[5~k", 0, "1-7 of 65"},
+		{"G", 58, "59-65 of 65"},
+		{"j\x1b[6~", 58, "59-65 of 65"},
+		{"\x1b[H", 0, "1-7 of 65"},
+		{"\x1bOF", 58, "59-65 of 65"},
+		{"/l0\r", 0, "1-7 of 10"},
+		{"\x1b[4~", 3, "4-10 of 10"},
+		{"/l01\r", 0, "sorted by lock  only l01 (esc)"},
+	} {
+		l.press(step.keys)
+		lines := l.lines(80, 10)
+		require.Equal(t, step.skip, l.skip, "%q", step.keys)
+		require.Contains(t, "  "+lines[9], "  "+step.shown, "%q", step.keys)
+		if len(l.shown().Locks) > 1 {
+			require.Contains(t, lines[2], fmt.Sprintf("l%02d ", l.skip))
+		}
+	}
+	l.press("h")
+	require.Contains(t, strings.Join(l.lines(80, 10), "\n"), "scroll by a page")
+	l.press("j")
+	require.NotContains(t, strings.Join(l.lines(80, 10), "\n"), "scroll by a page")
+	l.press("?q")
+	require.True(t, l.quit)
 }

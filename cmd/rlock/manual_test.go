@@ -60,14 +60,48 @@ func TestManual(t *testing.T) {
 	require.NoError(t, err)
 	var page bytes.Buffer
 	require.NoError(t, tmpl.Execute(&page, app))
-	const file = "../../docs/rlock.1"
+	golden(t, "rlock.1", page.String(), "make man")
+}
+
+// golden compares a file in docs with what it should be, which a command writes.
+func golden(t *testing.T, file, text, command string) {
+	t.Helper()
+	path := "../../docs/" + file
 	if *update {
-		require.NoError(t, os.WriteFile(file, page.Bytes(), 0o644))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		return
 	}
-	want, err := os.ReadFile(file)
+	was, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, string(want), page.String(), "make man writes it anew")
+	if diff := changed(string(was), text); diff != "" {
+		t.Fatalf("%s writes docs/%s anew:\n%s", command, file, diff)
+	}
+}
+
+// changed returns the lines from the first that differs to the last, as they were and as they
+// are; "" if none differs.
+func changed(was, is string) string {
+	before, after := strings.Split(was, "\n"), strings.Split(is, "\n")
+	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
+		before, after = before[1:], after[1:]
+	}
+	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	var b strings.Builder
+	for _, line := range before {
+		b.WriteString("- " + line + "\n")
+	}
+	for _, line := range after {
+		b.WriteString("+ " + line + "\n")
+	}
+	return b.String()
+}
+
+func TestChanged(t *testing.T) {
+	require.Equal(t, "- b\n+ x\n+ y\n", changed("a\nb\nc\n", "a\nx\ny\nc\n"))
+	require.Equal(t, "- a\n", changed("a\na\n", "a\n"))
+	require.Empty(t, changed("a\n", "a\n"))
 }
 
 // roff is a text in which nothing is a command. Between the columns of a help is a tab.

@@ -17,8 +17,9 @@ func TestPictures(t *testing.T) {
 	v := sample()
 	v.Locks[3].Name = "stock:eu"
 	sortTop(v, "wait")
-	top := v.frame(80, 10, 0, "127.0.0.1:6379/0  12:03:22  sorted by wait (s)  filter (/)  end (q)", newColours(true))
-	golden(t, "top.svg", svg("rlock top", top))
+	v.At = v.At.In(time.FixedZone("", 0)) // wherever the test runs
+	l := &live{top: &top{server: &server{name: "127.0.0.1:6379/0"}, order: "wait"}, view: v, colours: newColours(true)}
+	golden(t, "top.svg", svg("rlock top", l.lines(80, 10)), "make pictures")
 
 	var out bytes.Buffer
 	require.NoError(t, printEvent(&out, event{At: v.At.Add(-3 * time.Second), Event: "released", Lock: "invoice:41"}))
@@ -26,7 +27,7 @@ func TestPictures(t *testing.T) {
 	for _, e := range s.compare(v) {
 		require.NoError(t, printEvent(&out, e))
 	}
-	golden(t, "watch.svg", svg("rlock watch '*'", strings.Split(strings.TrimSpace(out.String()), "\n")))
+	golden(t, "watch.svg", svg("rlock watch '*'", strings.Split(strings.TrimSpace(out.String()), "\n")), "make pictures")
 }
 
 // svg draws lines of text as a terminal shows them.
@@ -49,6 +50,8 @@ func svg(command string, lines []string) string {
 			fill = ` fill="#1b1f24"`
 		case strings.HasPrefix(line, "\x1b[33m"):
 			fill = ` fill="#e3b341"`
+		case strings.HasPrefix(line, "\x1b[31m"):
+			fill = ` fill="#ff7b72"`
 		case strings.HasPrefix(line, "\x1b[2m"), i == 0:
 			fill = ` fill="#8b949e"`
 		}
@@ -62,5 +65,5 @@ func svg(command string, lines []string) string {
 
 // plain is a line without colours.
 func plain(line string) string {
-	return strings.NewReplacer("\x1b[7m", "", "\x1b[33m", "", "\x1b[2m", "", "\x1b[0m", "").Replace(line)
+	return strings.NewReplacer("\x1b[7m", "", "\x1b[33m", "", "\x1b[31m", "", "\x1b[2m", "", "\x1b[0m", "").Replace(line)
 }

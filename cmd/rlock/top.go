@@ -32,9 +32,10 @@ wait for it. The keyspace is not scanned.
 
 HELD is how long the holder has had it, or "kept" if its client keeps it for its own
 next use and nobody holds it. TTL is what is left of its lease, WAIT how many calls
-wait, ACQ/S how many locks of any name the holder's client acquires in a second. On a
-terminal: s sorts by the next column, / filters, j and k scroll, q ends. Elsewhere it
-prints plain lines, again and again.`,
+wait, ACQ/S how many locks of any name the holder's client acquires in a second. Below the
+locks are those that were lost within half a minute. On a terminal: s sorts by the next
+column, / filters, q quits, h tells all keys. Elsewhere it prints plain lines, again and
+again.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "look once and end"},
 			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line for each look"},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // topColumns are the columns of the table. Those without a width share what is left.
@@ -89,7 +90,16 @@ func (v *topView) row(l *topLock) []string {
 	return []string{printable(l.Name), cmp.Or(printable(l.Kind), "-"), l.holder(), l.purpose(), held, short(l.rest()), wait, rate}
 }
 
-// summary is the first line.
+// String is a line about the loss.
+func (l lossView) String() string {
+	text := fmt.Sprintf("lost %s ago: %s, by %s", short(time.Duration(l.AgoMS)*time.Millisecond), printable(l.Name), cmp.Or(l.hostView.String(), printable(l.Owner)))
+	if l.Purpose != "" {
+		text += ": " + printable(l.Purpose)
+	}
+	return text + " (" + printable(l.Cause) + ")"
+}
+
+// summary is the first line. What it says of all clients is of all names.
 func (v *topView) summary() string {
 	held, waiters, rate, leftOut := 0, 0, 0.0, 0
 	for i := range v.Locks {
@@ -102,7 +112,7 @@ func (v *topView) summary() string {
 		rate += v.Clients[i].PerSecond
 		leftOut += v.Clients[i].LeftOut
 	}
-	text := fmt.Sprintf("clients %d, locks held %d, calls waiting %d, acquired/s %.1f, lost %d", len(v.Clients), held, waiters, rate, len(v.Lost))
+	text := fmt.Sprintf("locks held %d, calls waiting %d, lost %d; all clients: %d, acquired/s %.1f", held, waiters, len(v.Lost), len(v.Clients), rate)
 	if leftOut > 0 {
 		text += fmt.Sprintf(", locks left out %d", leftOut)
 	}
@@ -119,33 +129,59 @@ func printTop(w io.Writer, v *topView) error {
 	for i := range v.Locks {
 		fmt.Fprintln(t, strings.Join(v.row(v.Locks[i]), "\t"))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, l := range v.Lost {
+		fmt.Fprintln(w, l)
+	}
+	return nil
 }
 
 // colours are how a terminal shows what; all empty if it should not.
-type colours struct{ head, waited, dim, off string }
+type colours struct{ head, waited, lost, dim, off string }
 
 func newColours(on bool) colours {
 	if !on {
 		return colours{}
 	}
-	return colours{"\x1b[7m", "\x1b[33m", "\x1b[2m", "\x1b[0m"}
+	return colours{"\x1b[7m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"}
+}
+
+// mostLost is how many losses a picture has, the newest, below the locks.
+const mostLost = 3
+
+// room is how many locks a picture of so many rows has room for.
+func (v *topView) room(rows int) int {
+	const others = 3 // summary, titles, status
+	return max(rows-others-min(len(v.Lost), mostLost), 1)
 }
 
 // frame returns the lines of a picture of so many columns and rows. status is the last.
 func (v *topView) frame(columns, rows, skip int, status string, c colours) []string {
-	lines := []string{fit(v.summary(), columns), c.head + table(columns, titles()) + c.off}
-	for i := min(skip, max(len(v.Locks)-1, 0)); i < len(v.Locks) && len(lines) < rows-1; i++ {
-		line := table(columns, v.row(v.Locks[i]))
-		if v.Locks[i].Waiters > 0 {
+	lines := []string{c.head + table(columns, titles()) + c.off}
+	skip = min(skip, max(len(v.Locks)-1, 0))
+	for _, l := range v.Locks[skip:min(skip+v.room(rows), len(v.Locks))] {
+		line := table(columns, v.row(l))
+		if l.Waiters > 0 {
 			line = c.waited + line + c.off
 		}
 		lines = append(lines, line)
 	}
-	for len(lines) < rows-1 {
-		lines = append(lines, "")
+	for _, l := range v.Lost[:min(len(v.Lost), mostLost)] {
+		lines = append(lines, c.lost+cut(l.String(), columns)+c.off)
 	}
-	return append(lines, c.dim+fit(status, columns)+c.off)
+	return v.picture(columns, rows, lines, status, c)
+}
+
+// picture puts the summary before lines, and status behind them.
+func (v *topView) picture(columns, rows int, lines []string, status string, c colours) []string {
+	all := []string{fit(v.summary(), columns)}
+	all = append(all, lines[:min(len(lines), max(rows-2, 0))]...)
+	for len(all) < rows-1 {
+		all = append(all, "")
+	}
+	return append(all, c.dim+fit(status, columns)+c.off)
 }
 
 func titles() (all []string) {
