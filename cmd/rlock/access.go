@@ -35,7 +35,7 @@ func serverFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "url", Usage: "Redis server: redis://, rediss:// or unix:// `URL`", DefaultText: "$RLOCK_URL, $REDIS_URL, " + defaultURL},
 		&cli.StringFlag{Name: "prefix", Sources: cli.EnvVars("RLOCK_PREFIX"), Usage: "put `P` before every name to get its key in Redis"},
-		&cli.BoolFlag{Name: "cluster", HideDefault: true, Usage: "the server is a node of a cluster; a URL with ?addr=HOST:PORT for more nodes says so as well"},
+		&cli.BoolFlag{Name: "cluster", HideDefault: true, Usage: "the server is a cluster node (implied if the URL has ?addr=HOST:PORT)"},
 		&cli.StringFlag{Name: "sentinel", Sources: cli.EnvVars("RLOCK_SENTINEL"), Usage: "ask these Sentinels, `HOST:PORT,...`, where the master is; the URL has no host then"},
 		&cli.StringFlag{Name: "master", Sources: cli.EnvVars("RLOCK_MASTER"), Usage: "`NAME` of the master at the Sentinels"},
 		&cli.StringFlag{Name: "password-file", Sources: cli.EnvVars("RLOCK_PASSWORD_FILE"), Usage: "read the password from `FILE`"},
@@ -43,7 +43,7 @@ func serverFlags() []cli.Flag {
 		&cli.StringFlag{Name: "cacert", Sources: cli.EnvVars("RLOCK_CACERT"), Usage: "trust the authorities in `FILE` (PEM) in place of the system's, for rediss://"},
 		&cli.StringFlag{Name: "cert", Sources: cli.EnvVars("RLOCK_CERT"), Usage: "show the certificate in `FILE` (PEM) to the server"},
 		&cli.StringFlag{Name: "key", Sources: cli.EnvVars("RLOCK_KEY"), Usage: "private key of --cert, in `FILE` (PEM)"},
-		&cli.BoolFlag{Name: "insecure", HideDefault: true, Usage: "take any certificate of the server: whoever is in between reads everything"},
+		&cli.BoolFlag{Name: "insecure", HideDefault: true, Usage: "accept any certificate: anyone between you and the server can read everything"},
 	}
 }
 
@@ -53,9 +53,9 @@ func newAccess(cmd *cli.Command) (a *access, err error) {
 	a.sentinels = strings.FieldsFunc(cmd.String("sentinel"), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	switch {
 	case len(a.sentinels) > 0 && a.cluster:
-		return nil, errors.New("--sentinel and --cluster exclude each other: a cluster does without Sentinels")
+		return nil, errors.New("use either --sentinel or --cluster, not both: a cluster does without Sentinels")
 	case len(a.sentinels) > 0 != (a.master != ""):
-		return nil, errors.New("--sentinel and --master, or RLOCK_SENTINEL and RLOCK_MASTER, need each other")
+		return nil, errors.New("use --sentinel together with --master (or RLOCK_SENTINEL with RLOCK_MASTER)")
 	}
 	if a.password, err = secret(cmd.String("password-file")); err != nil {
 		return nil, fmt.Errorf("--password-file: %w", err)
@@ -101,7 +101,7 @@ func (a *access) readCertificates(cacert, cert, key string) error {
 		}
 	}
 	if (cert == "") != (key == "") {
-		return errors.New("--cert and --key need each other")
+		return errors.New("use --cert together with --key")
 	}
 	if cert == "" {
 		return nil

@@ -52,7 +52,7 @@ const (
 func benchCapacity(cmd *cli.Command, c bench.Config) (bench.Config, error) {
 	for _, name := range []string{"scenario", "compare", "processes", "node"} {
 		if cmd.IsSet(name) {
-			return c, usagef(cmd, "--capacity and --%s exclude each other: what is measured is what the calculation needs", name)
+			return c, usagef(cmd, "use either --capacity or --%s, not both: what is measured is what the calculation needs", name)
 		}
 	}
 	if !cmd.IsSet("rounds") {

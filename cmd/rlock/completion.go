@@ -30,7 +30,7 @@ func completionCommand(cmd *cli.Command) {
 	cmd.Hidden, cmd.HideHelpCommand = false, true
 	cmd.ShellComplete, cmd.OnUsageError = complete, onUsageError
 	cmd.Action = func(_ context.Context, cmd *cli.Command) error {
-		return usagef(cmd, "want one of bash, zsh, fish")
+		return usagef(cmd, "expected one of bash, zsh, fish")
 	}
 	cmd.Commands = nil
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -49,15 +49,56 @@ func completionCommand(cmd *cli.Command) {
 	}
 }
 
-// ofArgument completes the last word of a command line only if it is an argument: otherwise
-// it is the value of an option.
+// ofArgument completes the last word of a command line only if it is an argument, or the value
+// of an option that has few.
 func ofArgument(argv []string, complete cli.ShellCompleteFunc) cli.ShellCompleteFunc {
 	return func(ctx context.Context, cmd *cli.Command) {
 		word := argv[len(argv)-2] // the last one asks for a completion
+		switch argv[max(len(argv)-3, 0)] {
+		case "--sort":
+			suggestAll(cmd, word, "a column", topOrders())
+			return
+		case "--owner":
+			suggestAll(cmd, word, "holds it", owners(ctx, cmd))
+			return
+		}
 		if args := cmd.Args(); args.Present() && args.Get(args.Len()-1) == word {
 			complete(ctx, cmd)
 		}
 	}
+}
+
+// suggestAll prints those candidates that begin with a word.
+func suggestAll(cmd *cli.Command, word, usage string, candidates []string) {
+	for _, c := range candidates {
+		if strings.HasPrefix(c, word) && printable(c) == c {
+			fmt.Fprintf(cmd.Root().Writer, "%s\t%s\n", c, usage)
+		}
+	}
+}
+
+// owners returns those of the lock that the first argument names.
+func owners(ctx context.Context, cmd *cli.Command) (names []string) {
+	s, err := connect(cmd)
+	if err != nil {
+		return nil
+	}
+	defer s.close()
+	found := make(chan []lockView, 1)
+	go func() { // a server may not answer: see completeName
+		locks, _ := s.read(ctx, []string{s.prefix + cmd.Args().First()})
+		found <- locks
+	}()
+	select {
+	case locks := <-found:
+		for _, v := range locks {
+			for _, o := range v.Owners {
+				names = append(names, o.Owner)
+			}
+		}
+	case <-time.After(completionTime):
+	}
+	return names
 }
 
 // complete prints what may stand in place of the last argument of cmd, which may
@@ -90,11 +131,11 @@ func complete(ctx context.Context, cmd *cli.Command) {
 	}
 }
 
-// completeName is complete for a command whose arguments are names of locks, or
-// its first argument: those that are held.
+// completeName is complete for a command whose arguments are names of locks: those that are
+// held.
 func completeName(ctx context.Context, cmd *cli.Command) {
 	word := cmd.Args().Get(max(cmd.Args().Len()-1, 0))
-	if n := cmd.Args().Len(); n == 0 || n > 1 && cmd.Name != "run" || strings.HasPrefix(word, "-") {
+	if cmd.Args().Len() == 0 || strings.HasPrefix(word, "-") {
 		complete(ctx, cmd)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,6 +43,9 @@ func TestCompletionOfCommandsAndOptions(t *testing.T) {
 	require.Empty(t, completed(t, "completion"))
 	require.Empty(t, completed(t, "completion", "bash", ""))
 	require.Empty(t, completed(t, "run", "--wait", "1"), "the value of an option")
+	require.Equal(t, topOrders(), completed(t, "top", "--sort", ""))
+	require.Equal(t, []string{"held", "holder"}, slices.Sorted(slices.Values(completed(t, "top", "--sort", "h"))))
+	require.Empty(t, completed(t, "unlock", "a", "--owner", ""), "no server: nothing, and no error")
 	require.Contains(t, completed(t, "run", "a", "--"), "--wait")
 	require.Empty(t, completed(t, "inspect", ""), "no server: nothing, and no error")
 	require.Empty(t, completed(t, "--sentinel", "x:1", "inspect", ""), "wrong usage: no error")
@@ -60,8 +64,12 @@ func TestCompletionOfNames(t *testing.T) {
 	require.Equal(t, []string{"deploy*"}, completed(t, "inspect", "deploy*"), "no pattern")
 	require.ElementsMatch(t, []string{"deploy:web", "deploy:d b", "p:x", "*", "deploy*"}, completed(t, "inspect", ""))
 	require.Equal(t, []string{"x"}, completed(t, "--prefix", "p:", "inspect", ""))
-	require.Empty(t, completed(t, "inspect", "deploy:web", ""), "one name")
-	require.Empty(t, completed(t, "unlock", "deploy:web", "--owner", ""), "the value of an option")
+	require.Equal(t, []string{"p:x"}, completed(t, "inspect", "deploy:web", "p:"), "several names")
+	owner := f.state("deploy:web").Owner()
+	require.Equal(t, []string{owner}, completed(t, "unlock", "deploy:web", "--owner", ""))
+	require.Equal(t, []string{owner}, completed(t, "unlock", "deploy:web", "--owner", owner[:5]))
+	require.Empty(t, completed(t, "unlock", "deploy:web", "--owner", "x"))
+	require.Empty(t, completed(t, "unlock", "free", "--owner", ""))
 	require.Empty(t, completed(t, "unlock", "deploy:web", "--owner="), "the value of an option")
 	require.Empty(t, completed(t, "run", "deploy:web", "-w", "1"), "the value of an option")
 	require.Equal(t, []string{"p:x"}, completed(t, "run", "deploy:web", "p:"), "several names")
@@ -133,7 +141,14 @@ func TestCompletionScripts(t *testing.T) {
 			require.Len(t, ask("rlock unlock x --own"), 1)
 			ask("rlock inspect $(touch " + dir + "/evaluated) ")
 			require.NoFileExists(t, dir+"/evaluated")
-			if tc.shell != "bash" { // there it needs bash-completion, and is readline's work
+			if tc.shell == "bash" { // without bash-completion
+				begun := exec.Command("bash", "-c", tc.begin+`
+					COMP_WORDS=(rlock run a -- rloc); COMP_CWORD=4; _rlock; printf '%s\n' "${COMPREPLY[@]}"`)
+				begun.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+				out, err := begun.CombinedOutput()
+				require.NoError(t, err, "%s", out)
+				require.Equal(t, "rlock\n", string(out), "a command")
+			} else {
 				require.Empty(t, ask("rlock run a -- rlock inspect no"))
 			}
 		})

@@ -76,7 +76,7 @@ func misread(text string, err error) error {
 	case strings.Contains(rest[end:], "@"), strings.Contains(rest[:end], "@") && parsed != nil:
 		wrong = "special characters of user and password are percent-encoded: % as %25, # as %23, / as %2F, ? as %3F"
 	case parsed != nil:
-		wrong = "want HOST or HOST:PORT, and the port is a number"
+		wrong = "expected HOST or HOST:PORT, with a number as port"
 	case scheme == "unix" && u.Path == "":
 		wrong = "the path of the socket is missing: unix:///SOCKET"
 	case scheme != "unix" && strings.Trim(u.Path, "/0123456789") != "":

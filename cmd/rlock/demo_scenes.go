@@ -160,7 +160,7 @@ func takeOver(ctx context.Context, s *stage) (string, bool, error) {
 		took = time.Since(killed)
 		return nil
 	})
-	return fmt.Sprintf("taken over %v after the kill; the dead holder's lease had %v left", brief(took), brief(ttl)),
+	return fmt.Sprintf("the next process got it %v after the kill; the dead holder's lease ended after %v", brief(took), brief(ttl)),
 		took > ttl-10*time.Millisecond && took < ttl+slack, err
 }
 
@@ -180,6 +180,10 @@ func takeAway(ctx context.Context, s *stage) (string, bool, error) {
 	if err := hold.Unlock(ctx); !errors.Is(err, rlock.ErrLeaseLost) {
 		return "", false, fmt.Errorf("unlock: %w", err)
 	}
-	return fmt.Sprintf("ended after %v: %s", brief(took), trimmed(cause)),
+	when := "at once"
+	if took >= time.Millisecond {
+		when = "after " + brief(took)
+	}
+	return fmt.Sprintf("ended %s: %s", when, trimmed(cause)),
 		freed && errors.Is(cause, rlock.ErrLeaseLost) && took < holdLease/3+slack, nil
 }

@@ -97,11 +97,7 @@ func (r *report) write(out *output, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, r)
 	}
-	columns := 0
-	if f := out.file(); f != nil {
-		columns = width(f)
-	}
-	return r.print(out, columns)
+	return r.print(out, out.columns())
 }
 
 // print writes lines of at most so many columns, of any length if that is 0.

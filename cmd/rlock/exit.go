@@ -12,7 +12,7 @@ import (
 
 // Exit codes: those of sysexits.h, then the shell's.
 const (
-	exitFailure     = 1   // nothing released; a scene of the demo failed; the output cannot be written
+	exitFailure     = 1   // nothing released; "inspect -q": free; a scene of the demo failed; the output cannot be written
 	exitWarnings    = 1   // of the doctor
 	exitBroken      = 2   // of the doctor
 	exitUsage       = 64  // EX_USAGE

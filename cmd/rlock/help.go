@@ -30,7 +30,8 @@ Options:{{range .VisibleFlags}}
 
 Exit status:
    0    done; "run": that of its command
-   1    "unlock": nothing was released; "demo": a scene failed; "bench": a run went wrong;
+   1    "unlock": nothing was released; "inspect -q": the lock is free;
+        "demo": a scene failed; "bench": a run went wrong;
         "doctor": there are warnings; the output cannot be written
    2    "doctor": something is broken, or the server cannot be reached
    64   wrong usage

@@ -69,29 +69,30 @@ func (v *lockView) explain(records clientRecords, holds map[holdKey]toldHold) {
 // tells puts what the client of an owner tells into words; "" if that is nothing.
 func (o *ownerView) tells() string {
 	text := o.hostView.String()
-	if text != "" && o.Version != "" {
+	if text != "" && o.Version != "" && o.Version != "(devel)" {
 		text += " " + printable(o.Version)
 	}
 	if o.Purpose != "" {
-		text += fmt.Sprintf(", for %q", o.Purpose)
+		text += fmt.Sprintf(": %q", o.Purpose)
 	}
 	switch {
 	case o.HeldMS != nil:
-		text += ", for the last " + short(time.Duration(*o.HeldMS)*time.Millisecond)
+		text += ", held for " + short(time.Duration(*o.HeldMS)*time.Millisecond)
 	case o.KeptMS != nil:
-		text += ", keeps it, nobody has held it for the last " + short(time.Duration(*o.KeptMS)*time.Millisecond)
+		text += ", kept for " + short(time.Duration(*o.KeptMS)*time.Millisecond) + ", held by nobody"
 	}
 	return text
 }
 
 // tells puts what a client that waits tells into words.
 func (w *waitingView) tells() string {
-	text := cmp.Or(w.hostView.String(), w.Client) + ", since " + short(time.Duration(w.WaitedMS)*time.Millisecond)
+	text := cmp.Or(w.hostView.String(), w.Client)
+	if w.Purpose != "" {
+		text += fmt.Sprintf(": %q", w.Purpose)
+	}
+	text += ", waiting for " + short(time.Duration(w.WaitedMS)*time.Millisecond)
 	if w.Calls > 1 {
 		text += fmt.Sprintf(", %d calls", w.Calls)
-	}
-	if w.Purpose != "" {
-		text += fmt.Sprintf(", for %q", w.Purpose)
 	}
 	return text
 }
@@ -143,27 +144,46 @@ func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "inspect",
 		Usage:     "show who holds a lock",
-		UsageText: "rlock inspect [--json] NAME",
+		UsageText: "rlock inspect [--json | -q] NAME...",
 		Description: `Shows the owners of the lock, their hold counts, what is left of the lease, the
 newest fencing token and how many wait: places in the queue, and connections
 that listen for a release. A read/write lock is known by its data; its owners
 read or write. It also shows what the clients of holders and of waiters tell, see
-"top". The exit status is 0 whether the lock is held or free.`,
+"top". Of several names, --json prints a value for each.
+
+Exit status: 0 whether the locks are held or free; with -q 1 if one of them is free;
+others as in "rlock --help".`,
 		ShellComplete: completeName,
-		Flags:         []cli.Flag{jsonFlag()},
+		Flags: []cli.Flag{
+			jsonFlag(),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "print nothing: the exit status says whether the locks are held"},
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return withLock(ctx, cmd, func(s *server, _ *rlock.Lock, state rlock.State) error {
+			out, asJSON, before := cmd.Root().Writer, cmd.Bool("json"), ""
+			return withLocks(ctx, cmd, func(s *server, _ *rlock.Lock, state rlock.State) error {
+				switch {
+				case !cmd.Bool("quiet"):
+				case len(state.Holds) == 0:
+					return &exitError{code: exitFailure}
+				default:
+					return nil
+				}
+				if !asJSON {
+					fmt.Fprint(out, before)
+					before = "\n"
+				}
 				records, _ := s.records(ctx) // who may look at locks only is still shown those
-				return printState(cmd.Root().Writer, state, records, cmd.Bool("json"), time.Now())
+				return printState(out, state, records, asJSON, time.Now())
 			})
 		},
 	}
 }
 
-// withLock calls f with the lock that the only argument of cmd names, and its state.
-func withLock(ctx context.Context, cmd *cli.Command, f func(*server, *rlock.Lock, rlock.State) error) error {
-	if cmd.Args().Len() != 1 {
-		return usagef(cmd, "want one NAME")
+// withLocks calls f with each lock that the arguments of cmd name, and its state. An error does
+// not keep it from the others, unless they would have the same.
+func withLocks(ctx context.Context, cmd *cli.Command, f func(*server, *rlock.Lock, rlock.State) error) (failed error) {
+	if !cmd.Args().Present() {
+		return usagef(cmd, "expected a NAME")
 	}
 	s, err := connect(cmd)
 	if err != nil {
@@ -175,11 +195,23 @@ func withLock(ctx context.Context, cmd *cli.Command, f func(*server, *rlock.Lock
 		return err
 	}
 	defer closeWithin(client, closeTimeout)
-	lock, state, err := find(ctx, client, cmd.Args().First())
-	if err != nil {
-		return err
+	for _, name := range cmd.Args().Slice() {
+		lock, state, err := find(ctx, client, name)
+		if err == nil {
+			err = f(s, lock, state)
+		}
+		if errors.Is(err, rlock.ErrUnavailable) {
+			return err
+		}
+		if err == nil {
+			continue
+		}
+		if _, text := exit(failed); text != "" { // there is one to return
+			fmt.Fprintln(cmd.Root().ErrWriter, "rlock: "+text)
+		}
+		failed = err
 	}
-	return f(s, lock, state)
+	return failed
 }
 
 // find returns the lock of a name, of which kind its data is. A lock that is free may

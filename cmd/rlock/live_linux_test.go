@@ -165,8 +165,8 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
-	line(`held      job:a  plain  by h p\[1\]  for "sums"  since \d+\.\ds`)
-	line(`held      job:b  plain  by h p\[1\]  for "sums"  since \d+\.\ds`)
+	line(`held      job:a  plain  by h p\[1\]: "sums"  for \d+\.\ds`)
+	line(`held      job:b  plain  by h p\[1\]: "sums"  for \d+\.\ds`)
 	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
 	f.hold("elsewhere")()
 	for _, name := range []string{"job:quick", "job:{tag}x", "job:odd\x1b[2J"} {
@@ -190,9 +190,9 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, err)
 	line(`(passed|held) +job:b  (plain  )?by d:1`)
 	tells(t, rdb, record.Waits, "job:b")
-	line(`waits     job:b  plain  by h p\[1\]  for "sums"  since \d+\.\ds`)
+	line(`waits     job:b  plain  by h p\[1\]: "sums"  for \d+\.\ds`)
 	tells(t, rdb, record.Lost, "job:b")
-	line(`lost      job:b  plain  by h p\[1\]  for "sums"  \(gone\)`)
+	line(`lost      job:b  plain  by h p\[1\]: "sums"  \(gone\)`)
 	p.signal(unix.SIGINT)
 	r := p.end()
 	require.Zero(t, r.code)
@@ -231,7 +231,7 @@ func TestWatchTellsATroubleOnce(t *testing.T) {
 func TestWatchingChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	rdb := f.Client(t)
-	begin(t, f.URL(), "watch", "--json", "*")
+	begin(t, f.URL(), "watch", "--json") // all names
 	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
 	unlock := f.hold("a")
 	next := newFixtureOf(t, f.Server)

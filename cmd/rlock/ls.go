@@ -39,7 +39,7 @@ second, and host, program, process, purpose and time of who holds it, see "top".
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
-				return usagef(cmd, "want at most one GLOB: quote it")
+				return usagef(cmd, "expected at most one GLOB: quote it")
 			}
 			s, err := connect(cmd)
 			if err != nil {
@@ -52,7 +52,11 @@ second, and host, program, process, purpose and time of who holds it, see "top".
 			}
 			records, _ := s.records(ctx) // who may look at locks only is still shown those
 			explain(locks, records)
-			return printLocks(cmd.Root().Writer, locks, cmd.Bool("json"))
+			out := cmd.Root().Writer.(*output)
+			if cmd.Bool("json") {
+				return printJSON(out, locks)
+			}
+			return printLocks(out, locks, out.columns())
 		},
 	}
 }
@@ -197,18 +201,29 @@ func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
-func printLocks(w io.Writer, locks []lockView, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, locks)
+// printLocks writes lines of at most so many columns, of any length if that is 0.
+func printLocks(w io.Writer, locks []lockView, columns int) error {
+	clip := func(text string, columns int) string {
+		if columns == 0 {
+			return text
+		}
+		return cut(text, columns)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	if len(locks) > 0 {
 		fmt.Fprintln(t, "NAME\tOWNER\tHOLDS\tLEASE\tQUEUED\tWAIT\tHOLDER")
 	}
 	for _, v := range locks {
 		for _, o := range v.Owners {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%d\t%s\n", printable(v.Name), printable(o.Owner), o.Holds, v.lease(), v.queued(), v.calls(), cmp.Or(o.tells(), "-"))
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%d\t%s\n", clip(printable(v.Name), columns/3), printable(o.Owner), o.Holds, v.lease(), v.queued(), v.calls(), cmp.Or(o.tells(), "-"))
 		}
 	}
-	return t.Flush()
+	_ = t.Flush()
+	for line := range strings.Lines(table.String()) {
+		if _, err := fmt.Fprintln(w, clip(strings.TrimSuffix(line, "\n"), columns)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -59,6 +59,14 @@ func (o *output) file() *os.File {
 	return f
 }
 
+// columns are those of a terminal, 0 if it is none.
+func (o *output) columns() int {
+	if f := o.file(); f != nil {
+		return width(f)
+	}
+	return 0
+}
+
 func newApp(args []string) *cli.Command {
 	app := &cli.Command{
 		Name:      "rlock",

@@ -35,16 +35,18 @@ rlock \- {{roff .Usage}}
 .nf
 {{roff .}}
 .fi
-{{end}}{{end}}{{with after}}.SH NOTES
+{{end}}{{end}}{{range after}}.SH {{.Title}}
 .nf
-{{roff .}}
+{{roff .Text}}
 .fi
 {{end}}`
 
 // TestManual compares docs/rlock.1 with the help: make man writes it.
 func TestManual(t *testing.T) {
 	app := newApp(nil)
-	_, notes, _ := strings.Cut(rootHelp, "Exit status:")
+	completion := &cli.Command{Name: "completion"} // which urfave/cli adds
+	completionCommand(completion)
+	app.Commands = append(app.Commands, completion)
 	tmpl, err := template.New("").Funcs(template.FuncMap{
 		"roff": roff,
 		"option": func(f cli.Flag) string { // and what it does, on a line of its own
@@ -55,12 +57,24 @@ func TestManual(t *testing.T) {
 			text, _ := strings.CutPrefix(c.CustomHelpTemplate, commandHelp)
 			return strings.Trim(text, "\n")
 		},
-		"after": func() string { return "Exit status:" + strings.TrimSuffix(notes, "\n") },
+		"after": sections,
 	}).Parse(manual)
 	require.NoError(t, err)
 	var page bytes.Buffer
 	require.NoError(t, tmpl.Execute(&page, app))
 	golden(t, "rlock.1", page.String(), "make man")
+}
+
+// section is a part of the help of the program that has a heading in a manual.
+type section struct{ Title, Text string }
+
+func sections() (all []section) {
+	_, help, _ := strings.Cut(rootHelp, "{{end}}\n\nExit status:\n")
+	for text := range strings.SplitSeq("Exit status:\n"+help, "\n\n") {
+		title, text, _ := strings.Cut(text, ":\n")
+		all = append(all, section{strings.ToUpper(title), strings.TrimSuffix(text, "\n")})
+	}
+	return all
 }
 
 // golden compares a file in docs with what it should be, which a command writes.

@@ -77,13 +77,24 @@ func TestLsGolden(t *testing.T) {
 	}
 	locks[0].Queued = new(int64(3))
 	var out bytes.Buffer
-	require.NoError(t, printLocks(&out, locks, false))
+	require.NoError(t, printLocks(&out, locks, 0))
 	require.Equal(t, "NAME  OWNER      HOLDS  LEASE   QUEUED  WAIT  HOLDER\na     x:1        1      1.5s    3       0     -\nb     y:2        1      no end  -       0     -\nb     y:2:write  1      no end  -       0     -\n", out.String())
 	out.Reset()
-	require.NoError(t, printLocks(&out, nil, false))
+	require.NoError(t, printLocks(&out, nil, 0))
 	require.Empty(t, out.String())
-	require.NoError(t, printLocks(&out, []lockView{}, true))
-	require.Equal(t, "[]\n", out.String())
+
+	// A terminal has lines that fit, and room for the owner behind a long name.
+	long := []lockView{newLockView(strings.Repeat("ロック", 50), map[string]int64{"x:1": 1}, time.Second)}
+	long[0].Owners[0].hostView, long[0].Owners[0].Purpose = hostView{Host: "h", Program: "p"}, "monthly invoices of all customers"
+	require.NoError(t, printLocks(&out, long, 60))
+	for line := range strings.Lines(out.String()) {
+		require.LessOrEqual(t, display.StringWidth(strings.TrimSpace(line)), 60)
+	}
+	require.Contains(t, out.String(), "…  x:1    1      1s")
+	out.Reset()
+	require.NoError(t, printLocks(&out, long, 0))
+	require.Contains(t, out.String(), long[0].Name)
+	require.Contains(t, out.String(), `h p[0]: "monthly invoices of all customers"`)
 }
 
 func TestParseHolds(t *testing.T) {
@@ -228,6 +239,29 @@ func TestUnlock(t *testing.T) {
 	require.Equal(t, result{stdout: "released b\n"}, outcome(t, f.URL(), "unlock", "--force", "b"))
 	require.Equal(t, result{1, "", "rlock: lock \"b\" is free: nothing was released\n"}, outcome(t, f.URL(), "unlock", "--force", "b"))
 	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "unlock", "--force", "b").code)
+}
+
+// Of several names each has its line, also behind one that fails.
+func TestSeveralNames(t *testing.T) {
+	f := newFixture(t)
+	f.hold("a")
+	f.hold("c")
+	require.NoError(t, f.Client(t).Set(t.Context(), "text", 1, 0).Err())
+	require.Equal(t, result{}, outcome(t, f.URL(), "inspect", "-q", "a", "c"))
+	require.Equal(t, result{code: exitFailure}, outcome(t, f.URL(), "inspect", "--quiet", "a", "b"))
+	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "inspect", "-q", "a").code)
+	require.Regexp(t, `^lock +a\n(.+\n)+\nb is free\n\nlock +c\n`, outcome(t, f.URL(), "inspect", "a", "b", "c").stdout)
+	r := outcome(t, f.URL(), "inspect", "--json", "a", "b")
+	for d := json.NewDecoder(strings.NewReader(r.stdout)); d.More(); {
+		var v lockView
+		require.NoError(t, d.Decode(&v), r.stdout)
+		require.Equal(t, v.Name == "b", len(v.Owners) == 0)
+	}
+	r = outcome(t, f.URL(), "unlock", "--force", "text", "a", "b", "c")
+	require.Equal(t, "released a\nreleased c\n", r.stdout)
+	require.Equal(t, exitFailure, r.code)
+	require.Equal(t, 2, strings.Count(r.stderr, "rlock: "), r.stderr)
+	require.Contains(t, r.stderr, `lock "b" is free: nothing was released`)
 }
 
 // TestOtherKinds finds from the data what the lock is.

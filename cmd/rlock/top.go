@@ -78,7 +78,7 @@ func runTop(ctx context.Context, cmd *cli.Command) error {
 	t := &top{keep: wantedBy(cmd.Args().First()), order: cmd.String("sort")}
 	switch {
 	case cmd.Args().Len() > 1:
-		return usagef(cmd, "want at most one GLOB: quote it")
+		return usagef(cmd, "expected at most one GLOB: quote it")
 	case !slices.Contains(topOrders(), t.order):
 		return usagef(cmd, "--sort: %q is none of %s", t.order, strings.Join(topOrders(), ", "))
 	}

@@ -14,7 +14,7 @@ func unlockCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "unlock",
 		Usage:     "free a lock whose holder is gone",
-		UsageText: "rlock unlock NAME --owner ID | --force",
+		UsageText: "rlock unlock NAME --owner ID | NAME... --force",
 		Description: `Frees the lock and wakes a waiter. A holder that is still alive notices at its
 next renewal, a third of its lease later at the latest, or when a lease that is
 not renewed is over; until then two may work at the same time. --owner frees the
@@ -22,7 +22,7 @@ lock only if that owner still holds it, so it cannot hit whoever came next: take
 it from "rlock inspect". A read/write lock is known by its data: --force ends all
 readers, or the writer.
 
-Exit status: 0 the lock was freed; 1 nothing was: it is free, or held by another
+Exit status: 0 the lock was freed; 1 one was not: it is free, or held by another
 owner; others as in "rlock --help". After 69 it may have been freed all the same.`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
@@ -31,10 +31,13 @@ owner; others as in "rlock --help". After 69 it may have been freed all the same
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			owner, force := cmd.String("owner"), cmd.Bool("force")
-			if force == (owner != "") {
-				return usagef(cmd, "want either --owner ID or --force")
+			switch {
+			case force == (owner != ""):
+				return usagef(cmd, "use either --owner ID or --force")
+			case owner != "" && cmd.Args().Len() > 1:
+				return usagef(cmd, "expected one NAME: an owner holds one lock")
 			}
-			return withLock(ctx, cmd, func(_ *server, lock *rlock.Lock, state rlock.State) error {
+			return withLocks(ctx, cmd, func(_ *server, lock *rlock.Lock, state rlock.State) error {
 				if force {
 					freed, err := lock.ForceUnlock(ctx)
 					return reportFreed(cmd, lock, freed, err, "is free")

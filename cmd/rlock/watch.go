@@ -21,7 +21,7 @@ func watchCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "watch",
 		Usage:     "print what happens to locks",
-		UsageText: "rlock watch [--json] [--interval D] GLOB",
+		UsageText: "rlock watch [--json] [--interval D] [GLOB]",
 		Description: `Prints a line for each event of the locks whose names match GLOB:
 
    released  somebody has announced that the lock is free; of a read/write lock also
@@ -70,10 +70,10 @@ type watch struct {
 }
 
 func runWatch(ctx context.Context, cmd *cli.Command) error {
-	glob := cmd.Args().First()
+	glob := cmp.Or(cmd.Args().First(), "*")
 	w := &watch{top: top{keep: wantedBy(glob), order: "lock"}, errs: cmd.Root().ErrWriter}
-	if cmd.Args().Len() != 1 {
-		return usagef(cmd, "want one GLOB: quote it")
+	if cmd.Args().Len() > 1 {
+		return usagef(cmd, "expected at most one GLOB: quote it")
 	}
 	var err error
 	if w.interval, err = interval(cmd, watchInterval); err != nil {
@@ -231,19 +231,21 @@ func printEvent(w io.Writer, e event) error {
 		}
 	}
 	add("%s", e.Kind)
-	if host := e.hostView.String(); host != "" {
-		words = append(words, "by "+host) // printable as it is
-	} else {
-		add("by %s", e.Owner)
+	by := e.hostView.String() // printable as it is
+	if by == "" && e.Owner != "" {
+		by = printable(e.Owner)
+	}
+	if by != "" {
+		words = append(words, "by "+by)
 	}
 	if e.Purpose != "" {
-		words = append(words, fmt.Sprintf("for %q", e.Purpose))
+		words[len(words)-1] += fmt.Sprintf(": %q", e.Purpose)
 	}
 	if e.Calls > 1 {
 		words = append(words, fmt.Sprintf("%d calls", e.Calls))
 	}
 	if e.ForMS != nil {
-		words = append(words, "since "+short(time.Duration(*e.ForMS)*time.Millisecond))
+		words = append(words, "for "+short(time.Duration(*e.ForMS)*time.Millisecond))
 	}
 	add("(%s)", e.Cause)
 	_, err := fmt.Fprintln(w, strings.Join(words, "  "))

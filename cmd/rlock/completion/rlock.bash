@@ -5,7 +5,11 @@ _rlock() {
 	COMPREPLY=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		if [[ ${COMP_WORDS[i]} == -- ]]; then # what follows is another command
-			declare -F _command_offset >/dev/null && _command_offset $((i + 1))
+			if declare -F _command_offset >/dev/null; then
+				_command_offset $((i + 1))
+			elif ((COMP_CWORD == i + 1)); then
+				while read -r candidate; do COMPREPLY+=("$candidate"); done < <(compgen -c -- "${COMP_WORDS[COMP_CWORD]}" | sort -u)
+			fi
 			return
 		fi
 	done
