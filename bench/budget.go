@@ -56,11 +56,11 @@ func (r *Report) budgetPanels() (panels []panel) {
 			title: result.Scenario.Name + ": cycles per floor cycle, against the longest wait elsewhere",
 			xText: duration, yText: factor,
 		}
-		for i, line := range []struct {
+		for _, line := range []struct {
 			name string
 			rows []string
 		}{{"bound in time", times}, {"in number", counts}, {"default", []string{rlockName}}} {
-			l := line2d{name: line.name, row: i + 2}
+			l := line2d{name: line.name}
 			for _, name := range line.rows {
 				if row := result.row(name); row != nil {
 					l.points = append(l.points, dot{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -260,6 +261,32 @@ func TestBudgetsAreDrawn(t *testing.T) {
 	panels[0].draw(&picture)
 	require.Contains(t, picture.String(), ">2ms<")
 	require.Contains(t, picture.String(), ">1024<")
+}
+
+// A contender has one colour, in whichever row of a table it is.
+func TestColours(t *testing.T) {
+	curve := []Point{{At: time.Millisecond, Share: 1}}
+	result := func(names ...string) Result {
+		r := Result{Scenario: Scenario{Kind: Cycle}}
+		for _, name := range names {
+			r.Rows = append(r.Rows, Row{Contender: name, Curve: curve})
+		}
+		return r
+	}
+	r := Report{Results: []Result{result("PING", "2 scripts", "rlock", "fair"), result("rlock", "pubsub", "PING")}}
+	var picture strings.Builder
+	require.NoError(t, r.WriteSVG(&picture))
+	colours := make(map[string][]string)
+	for _, m := range regexp.MustCompile(`fill="([^"]+)">(PING|2 scripts|rlock|fair|pubsub)<`).FindAllStringSubmatch(picture.String(), -1) {
+		colours[m[2]] = append(colours[m[2]], m[1])
+	}
+	require.Len(t, colours, 5)
+	used := make(map[string]bool)
+	for name, all := range colours {
+		require.Len(t, slices.Compact(all), 1, name)
+		used[all[0]] = true
+	}
+	require.Len(t, used, 5)
 }
 
 // A window in which nothing happened has no place on a logarithmic axis.

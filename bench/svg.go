@@ -31,7 +31,7 @@ type panel struct {
 
 type line2d struct {
 	name   string
-	row    int // of the table; says how it looks
+	look   int // of lines of that name, in all panels
 	points []dot
 }
 
@@ -51,6 +51,7 @@ func (r *Report) WriteSVG(out io.Writer) error {
 		panels = append(panels, p)
 	}
 	panels = slices.Concat(panels, r.widePanels(), r.budgetPanels(), r.latencyPanels())
+	r.setLooks(panels)
 	w := bufio.NewWriter(out)
 	columns := min(max(len(panels), 1), 2)
 	width := panelWidth * float64(columns)
@@ -68,6 +69,27 @@ func (r *Report) WriteSVG(out io.Writer) error {
 	return w.Flush()
 }
 
+// setLooks gives each contender one look in all panels, in the order of the tables.
+func (r *Report) setLooks(panels []panel) {
+	looks := make(map[string]int)
+	look := func(name string) int {
+		if _, ok := looks[name]; !ok {
+			looks[name] = len(looks)
+		}
+		return looks[name]
+	}
+	for _, result := range r.Results {
+		for _, row := range result.Rows {
+			look(row.Contender)
+		}
+	}
+	for _, p := range panels {
+		for i := range p.lines {
+			p.lines[i].look = look(p.lines[i].name)
+		}
+	}
+}
+
 func (r *Report) latencyPanels() (panels []panel) {
 	for _, result := range r.Results {
 		if k := result.Scenario.Kind; k == Idle || k == Wide || k == Kill {
@@ -78,8 +100,8 @@ func (r *Report) latencyPanels() (panels []panel) {
 			xText: func(v float64) string { return duration(v) },
 			yText: func(v float64) string { return strconv.Itoa(int(math.Round(100*v))) + " %" },
 		}
-		for i, row := range result.Rows {
-			l := line2d{name: row.Contender, row: i}
+		for _, row := range result.Rows {
+			l := line2d{name: row.Contender}
 			for _, at := range row.Curve {
 				l.points = append(l.points, dot{x: float64(at.At), y: at.Share})
 			}
@@ -106,7 +128,7 @@ func (r *Report) handoffPanel() panel {
 		if s.Kind != Contend || s.Processes != 1 || s.RTT != 0 {
 			continue
 		}
-		for i, row := range result.Rows {
+		for _, row := range result.Rows {
 			if row.Floor || len(row.Samples) == 0 {
 				continue
 			}
@@ -114,7 +136,7 @@ func (r *Report) handoffPanel() panel {
 			if !ok {
 				n = len(p.lines)
 				lines[row.Contender] = n
-				p.lines = append(p.lines, line2d{name: row.Contender, row: i})
+				p.lines = append(p.lines, line2d{name: row.Contender})
 			}
 			p.lines[n].points = append(p.lines[n].points, dot{x: float64(s.Goroutines), y: max(row.Values["handoffs/s"].Value.Median, 1)})
 		}
@@ -171,8 +193,8 @@ func (p panel) draw(w io.Writer) {
 		for _, point := range l.points {
 			fmt.Fprintf(&path, "%.1f,%.1f ", x(point.x), y(point.y))
 		}
-		color, dashes, mark := palette[l.row%len(palette)], "none", ""
-		if l.row >= len(palette) {
+		color, dashes, mark := palette[l.look%len(palette)], "none", ""
+		if l.look >= len(palette) {
 			dashes, mark = "5 3", " (dashed)"
 		}
 		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.6" stroke-dasharray="%s" points="%s"/>`+"\n", color, dashes, strings.TrimSpace(path.String()))

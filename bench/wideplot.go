@@ -53,7 +53,7 @@ func (r *Report) widePanel(section time.Duration, c cost) panel {
 		if s.Kind != Wide || s.RTT != 0 || s.Section != section {
 			continue
 		}
-		for i, row := range result.Rows {
+		for _, row := range result.Rows {
 			if row.Floor || row.Skipped != "" || row.Values["handoffs/s"].Value.Max == 0 { // nothing has a cost
 				continue
 			}
@@ -61,7 +61,7 @@ func (r *Report) widePanel(section time.Duration, c cost) panel {
 			if !ok {
 				n = len(p.lines)
 				lines[row.Contender] = n
-				p.lines = append(p.lines, line2d{name: row.Contender, row: i})
+				p.lines = append(p.lines, line2d{name: row.Contender})
 			}
 			spread := row.Values[c.metric].Value
 			value := spread.Median

@@ -67,13 +67,13 @@ func TestPermanentRefusals(t *testing.T) {
 			client: func(t *testing.T) *redis.Client {
 				return aclClient(t, newServer(t), "+@all", "-evalsha", "-eval", "~*", "&*")
 			},
-			commands: 1, wants: []string{"NOPERM", "EVALSHA"},
+			commands: 1, wants: []string{"NOPERM", "evalsha", "rlock doctor"},
 		},
 		"no EVAL": {
 			client: func(t *testing.T) *redis.Client {
 				return aclClient(t, newServer(t), "+@all", "-eval", "~*", "&*")
 			},
-			commands: 2, wants: []string{"NOPERM", "EVAL"},
+			commands: 2, wants: []string{"NOPERM", "eval", "rlock doctor"},
 		},
 		"not these keys": {
 			client: func(t *testing.T) *redis.Client {
