@@ -99,7 +99,11 @@ func isRecord(key string) bool { return strings.HasPrefix(key, "rlock_client") }
 // out whether their subscription is sound.
 func isProbe(c redistest.Command) bool {
 	name := strings.ToLower(c.Args[0])
-	return (name == "publish" || name == "spublish") && strings.Contains(c.Args[1], "rlock-probe:")
+	channel := 1
+	if name == "eval" { // around the publication
+		channel = 3
+	}
+	return slices.Contains([]string{"eval", "publish", "spublish"}, name) && strings.Contains(c.Args[channel], "rlock-probe:")
 }
 
 // sent returns the names of the commands that clients send while f runs, less
