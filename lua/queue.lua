@@ -26,7 +26,7 @@
 --   rlock_channel:{name}:client    the waiters of one client of ours:
 --                                  "owner time claim token spare follower…"  has the
 --                                  lock, and so many tokens more are reserved
---                                  "owner"  may ask, "*"  all have lost their places
+--                                  "owner"  may ask, "*"  all ask: they may have lost their places
 
 -- keep is how long a queue is kept after the last request, in milliseconds: several
 -- times as long as a waiter lets pass between two of them.
@@ -173,27 +173,50 @@ local function wake(queue, commands, place, home)
     end
 end
 
--- settle ends the record of the newest grant by the queue. If its owner is not of the
--- client that asks or releases now, it let the lease lapse: that client is dead, or
--- deaf, and so its other tickets go as well.
+-- patience is the claim of a ticket after a lapse, in milliseconds, until its client has
+-- asked again; called is how many tickets a lapse may call.
+local patience, called = 400, 128
+
+-- settle ends the record of the newest grant by the queue. If its owner is not of the client
+-- that asks or releases now, the grant has lapsed: that client is dead, or deaf, and loses its
+-- tickets. One that stands still looks like one that waits, and seldom stands alone, so each
+-- client in front is called: asked to ask again, and given no more than patience until then.
+-- The next lapse takes the tickets of all clients that have not answered the call.
+--
+--   a, b, c have stopped, d waits   a:1 b:1 c:1 d:1
+--   the grant to a:1 lapses         b:1 is granted the lock for patience; b, c, d are called
+--   d:1 asks                        its claim is a full one again
+--   the grant to b:1 lapses         c:1 goes with b:1, and d:1 has the lock
 local function settle(queue, commands, asker)
     local owner, score = first(queue)
     if score ~= 0 then
         return owner, score
     end
     redis.call('zrem', queue, owner)
-    local lapsed = client(owner)
-    if lapsed ~= client(asker) then
-        local lost = false
-        for _, other in ipairs(redis.pcall('zrange', queue, 0, -1)) do -- fails if it is gone, and its slot moves
-            if client(other) == lapsed then
-                redis.call('zrem', queue, other)
-                lost = true
-            end
+    local lapsed, home = client(owner), client(asker)
+    if lapsed == home then
+        return first(queue)
+    end
+    local tickets = redis.pcall('zrange', queue, 0, -1, 'withscores') -- fails if it is gone, and its slot moves
+    local function claimOf(i) return math.floor(tickets[i + 1] / 4) % 8192 end
+    local lives, told = {[home] = true}, {}
+    for i = 1, #tickets, 2 do -- a ticket that does not hear asks when it likes
+        if claimOf(i) ~= patience or tickets[i + 1] % 4 == 0 then
+            lives[client(tickets[i])] = true
         end
-        if lost then
-            announce(commands, channel(queue) .. ':' .. lapsed, '*')
+    end
+    for i = 1, #tickets, 2 do
+        local other = client(tickets[i])
+        if other == lapsed or not lives[other] then
+            redis.call('zrem', queue, tickets[i])
+            told[other] = true
+        elseif other ~= home and i < 2 * called and claimOf(i) > patience and tickets[i + 1] % 4 ~= 0 then
+            redis.call('zadd', queue, string.format('%.0f', tickets[i + 1] - (claimOf(i) - patience) * 4), tickets[i])
+            told[other] = true
         end
+    end
+    for other in pairs(told) do
+        announce(commands, channel(queue) .. ':' .. other, '*')
     end
     return first(queue)
 end

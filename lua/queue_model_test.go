@@ -17,8 +17,9 @@ import (
 
 // ticket is a place in the queue.
 type ticket struct {
-	owner string
-	how   int
+	owner  string
+	how    int
+	called bool // after a lapse, and has not asked since
 }
 
 // queueModel is a lock with its queue as the scripts should treat it. Short names are
@@ -42,8 +43,15 @@ func (m *queueModel) drop(owner string) {
 // settle ends the record of a grant that has lapsed, or is released.
 func (m *queueModel) settle(asker string) {
 	if m.record != "" && clientOf(m.record) != clientOf(asker) {
-		lapsed := clientOf(m.record)
-		m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return clientOf(t.owner) == lapsed })
+		lives := map[string]bool{clientOf(asker): true}
+		for _, t := range m.tickets {
+			lives[clientOf(t.owner)] = lives[clientOf(t.owner)] || !t.called || t.how == 0
+		}
+		lives[clientOf(m.record)] = false
+		m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return !lives[clientOf(t.owner)] })
+		for i, t := range m.tickets {
+			m.tickets[i].called = t.called || t.how > 0 && clientOf(t.owner) != clientOf(asker)
+		}
 	}
 	m.record = ""
 }
@@ -76,7 +84,7 @@ func (m *queueModel) ask(owner string, how int) {
 		if m.settle(owner); !slices.ContainsFunc(m.tickets, func(t ticket) bool { return t.owner == owner }) {
 			defer func() { // its place is the last
 				if m.holder != owner && how >= 0 {
-					m.tickets = append(m.tickets, ticket{owner, how})
+					m.tickets = append(m.tickets, ticket{owner: owner, how: how})
 				}
 			}()
 		} else {
@@ -97,8 +105,11 @@ func (m *queueModel) place(owner string, how int) {
 	}
 	i := slices.IndexFunc(m.tickets, func(t ticket) bool { return t.owner == owner })
 	if i < 0 {
-		m.tickets = append(m.tickets, ticket{owner, how})
-	} else if how > 0 {
+		m.tickets = append(m.tickets, ticket{owner: owner, how: how})
+		return
+	}
+	m.tickets[i].called = false
+	if how > 0 {
 		m.tickets[i].how = how
 	}
 }
@@ -127,7 +138,11 @@ func (m *queueModel) String() string {
 		members = append(members, "!"+m.record)
 	}
 	for _, t := range m.tickets {
-		members = append(members, t.owner+hearing[t.how:][:1])
+		text := t.owner + hearing[t.how:][:1]
+		if t.called {
+			text += "?"
+		}
+		members = append(members, text)
 	}
 	return strings.TrimSpace(m.holder + " | " + strings.Join(members, " "))
 }

@@ -92,6 +92,23 @@ var courses = map[string][]string{
 		"b:1 ask - -> refused by a:1, 20s, first => a:1=1 20s | b:1P c:1-",
 		"b:1 ask p -> refused by a:1, 20s, first => a:1=1 20s | b:1p c:1-",
 	},
+	"one grant lapses after the other": {
+		"a listens", "b listens", "c listens", "d listens", "e listens",
+		"a:1 ask -> acquired => a:1=1 20s |",
+		"b:1 ask P -> refused by a:1, 20s, first, new => a:1=1 20s | b:1P",
+		"c:1 ask P -> refused by a:1, 20s, new => a:1=1 20s | b:1P c:1P",
+		"d:1 ask P -> refused by a:1, 20s, new => a:1=1 20s | b:1P c:1P d:1P",
+		"x:1 ask - -> refused by a:1, 20s, new => a:1=1 20s | b:1P c:1P d:1P x:1-",
+		"d:2 ask P -> refused by a:1, 20s, new => a:1=1 20s | b:1P c:1P d:1P x:1- d:2P",
+		"e:1 ask P -> refused by a:1, 20s, new => a:1=1 20s | b:1P c:1P d:1P x:1- d:2P e:1P",
+		"a:1 release -> done => b:1=1 10s | !b:1 c:1P d:1P x:1- d:2P e:1P >> b: grant b:1 for 6s",
+		"- expires",
+		"a:2 ask P -> refused by c:1, 10s, new => c:1=1 10s | !c:1 d:1P? x:1- d:2P? e:1P? a:2P >> c: grant c:1 for 400ms; c: wake *; d: wake *; e: wake *",
+		"d:2 ask P -> refused by c:1, 10s => c:1=1 10s | !c:1 d:1P? x:1- d:2P e:1P? a:2P", // one answer is enough for all of d
+		"- expires",
+		"a:2 ask P -> refused by d:1, 10s => d:1=1 10s | !d:1 x:1- d:2P? a:2P >> d: grant d:1 for 400ms; d: wake *; e: wake *", // e has not answered, x cannot hear
+		"d:1 ask P -> acquired => d:1=1 20s | !d:1 x:1- d:2P? a:2P",
+	},
 	"a grant lapses": {
 		"a listens", "b listens", "c listens",
 		"a:1 ask -> acquired => a:1=1 20s |",
@@ -100,7 +117,7 @@ var courses = map[string][]string{
 		"b:2 ask P -> refused by a:1, 20s, new => a:1=1 20s | b:1P c:1P b:2P",
 		"a:1 release -> done => b:1=1 10s | !b:1 c:1P b:2P >> b: grant b:1 for 6s",
 		"- expires",
-		"a:2 ask P -> refused by c:1, 10s, first, new => c:1=1 10s | !c:1 a:2P >> b: wake *; c: grant c:1 for 6s",
+		"a:2 ask P -> refused by c:1, 10s, first, new => c:1=1 10s | !c:1 a:2P >> b: wake *; c: grant c:1 for 400ms; c: wake *",
 	},
 	"a grant lapses, and the others of its client ask": {
 		"b listens", "c listens",
@@ -120,7 +137,7 @@ var courses = map[string][]string{
 		"c:1 ask P -> refused by a:1, 20s, new => a:1=1 20s | b:1P b:2P c:1P",
 		"a:1 release -> done => b:1=1 10s | !b:1 b:2P c:1P >> b: grant b:1 for 6s, then b:2",
 		"- expires",
-		"a:1 release -> lua: not the owner => c:1=1 10s | !c:1 >> b: wake *; c: grant c:1 for 6s",
+		"a:1 release -> lua: not the owner => c:1=1 10s | !c:1 >> b: wake *; c: grant c:1 for 400ms; c: wake *",
 	},
 	"a grant lapses, and a stranger takes the lock": {
 		"b listens", "c listens",
@@ -203,7 +220,7 @@ var courses = map[string][]string{
 		"- expires",
 		"d:1 ask P -> refused by b:1, 10s, new => b:1=1 10s | !b:1 c:1P d:1P >> b: grant b:1 for 6s",
 		"- expires",
-		"d:1 release d:1 -> lua: not the owner => c:1=1 10s | !c:1 >> c: grant c:1 for 6s",
+		"d:1 release d:1 -> lua: not the owner => c:1=1 10s | !c:1 >> c: grant c:1 for 400ms; c: wake *",
 	},
 	"those before are dead": {
 		"c listens",

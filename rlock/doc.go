@@ -75,7 +75,7 @@
 // server: in a sorted set beside the lock, `rlock_queue:{name}`, which has a ticket for
 // each client that waits for a plain lock, and for each call that waits for a fair one.
 // The script that releases a lock passes it on to the first ticket: it writes the
-// owner of that ticket into the lock, with a lease of up to 6 s (its claim), and tells
+// owner of that ticket into the lock, with a lease of up to 2.5 s (its claim), and tells
 // its client by one message on a channel of that client, `rlock_channel:{name}:<client>`.
 // The waiter enters on the message alone. Nobody else is woken, however many wait.
 //
@@ -116,7 +116,7 @@
 //	┌───► held: lease, renewed ──► released ───────┤
 //	│          │                                   │ the first ticket
 //	│          │ its lease ends                    ▼
-//	│          └──► free, and whoever asks     granted: claim, at most 6 s
+//	│          └──► free, and whoever asks     granted: claim, at most 2.5 s
 //	│               passes it on                   │ the waiter renews it
 //	└──────────────────────────────────────────────┘ (or lets it end, as a holder may)
 //

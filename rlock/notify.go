@@ -92,7 +92,7 @@ func (w *waiter) subscribe() {
 // a plain or fair lock, they make about asksPerSecond of them in a second, until each makes one
 // every keepAlive. How many wait for other kinds is not known: a release wakes them all anyway.
 const (
-	keepAlive     = 5 * time.Second // at the latest; shorter than the longest claim
+	keepAlive     = 5 * time.Second // at the latest
 	minKeepAlive  = 900 * time.Millisecond
 	asksPerSecond = 20
 )

@@ -45,6 +45,9 @@ func (g *grant) likely() bool {
 	return g.entry != nil || !g.queuedAt.here.IsZero() || g.attempts.Lost || g.left.some
 }
 
+// ticketSweep is for how long at least the client tries to take out a ticket.
+const ticketSweep = 6 * time.Second
+
 // sweep makes the janitor release r soon. A grant to a ticket would block others for the claim.
 // A grant that was joined leaves nothing: its owner is that of the holder.
 func (r remains) sweep() {
@@ -55,8 +58,8 @@ func (r remains) sweep() {
 		return
 	}
 	until := r.expires
-	if claimed := time.Now().Add(longestClaim); r.ticket && until.Before(claimed) {
-		until = claimed
+	if least := time.Now().Add(ticketSweep); r.ticket && until.Before(least) {
+		until = least
 	}
 	r.lock.client.janitor.Sweep(r.job(), until)
 }

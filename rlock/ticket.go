@@ -28,7 +28,7 @@ func (t ticketed) prepare(w *waiter) lua.Ticket {
 	if q.signal == nil && hub.Active() && hub.Listens(lua.GrantChannel(q.key, w.lock.client.id)) {
 		w.subscribe() // the subscription of the last wait still lingers
 	}
-	ticket := lua.Ticket{Claim: min(longestClaim, w.lock.lease)}
+	ticket := lua.Ticket{Claim: w.lock.claim()}
 	switch {
 	case q.signal != nil && q.signal.Live():
 		ticket.Hears = w.lock.client.server.Channels.Hearing()
@@ -62,12 +62,16 @@ func (ticketed) listen(w *waiter, holder string) {
 const (
 	deafPause = time.Second // between the requests of a waiter that is subscribed but has no ticket
 
-	longestClaim = 6 * time.Second
+	// longestClaim is for how long the lock is nobody's when it has been granted to a dead waiter
+	// that looks like one that waits. The holder has to renew within it: a server that stands still
+	// for longer, just after the grant, costs the hold.
+	longestClaim = 2500 * time.Millisecond
 
 	// firstPause is how often the first in the server's queue asks while it cannot hear.
 	firstPause = 100 * time.Millisecond
 	// straggle is how much later than the first ticket the others ask for a lock whose
-	// holder's lease has ended: it is their turn only if the first is dead as well.
+	// holder's lease has ended: it is their turn only if the first is dead as well. Of a
+	// lease that is short for a call they wait for a quarter more.
 	straggle = 200 * time.Millisecond
 	// Clients that wait probe their subscriptions. All that wait for a lock together do it about
 	// so many times a second at most, until the hub allows no longer silence: from 800 clients
@@ -94,7 +98,8 @@ func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Durat
 	// The client has just learned how many wait, and probes accordingly.
 	c.server.Hub.AllowSilence(channel, max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence))
 	if !w.place.First && ttl >= 0 {
-		d += straggle + rand.N(straggle*2)
+		late := min(straggle, max(ttl/4, minPause))
+		d += late + rand.N(late*2)
 	}
 	return min(d, w.unprompted())
 }
@@ -116,6 +121,7 @@ func (w *waiter) granted(now time.Time) *grant {
 	switch {
 	case !ok, m.Time < g.queuedAt.there, sent.After(now), // by the clock of another server
 		now.Sub(sent) > m.Claim/2, // too little of the claim is left
+		m.Claim < l.claim(),       // the server wants to know whether anybody is there
 		l.fixed, l.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
 		l.fenced && m.Token == 0: // the client that released has no counter
 		w.again = true
@@ -127,6 +133,9 @@ func (w *waiter) granted(now time.Time) *grant {
 	w.Got = g
 	return g
 }
+
+// claim is the lease with which the server may grant the lock to a ticket.
+func (l *Lock) claim() time.Duration { return min(longestClaim, l.lease) }
 
 // accept notes the fencing tokens that come with a message, whether the lock is then held or
 // passed on: its release gives back those that were not used. A lock without fencing takes

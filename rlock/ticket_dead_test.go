@@ -110,6 +110,57 @@ func TestDeadBeforeItHears(t *testing.T) {
 	}
 }
 
+// Clients stand still one behind the other, as the pods of a machine that is frozen. Only the first
+// costs a claim. Those that live keep their places.
+func TestFrozenClientsInFront(t *testing.T) {
+	redistest.Long(t, "waits for a claim to end")
+	t.Parallel()
+	for _, kind := range []string{"plain", "fair"} {
+		for _, n := range []int{3, 20} {
+			t.Run(fmt.Sprint(kind, ", ", n), func(t *testing.T) {
+				t.Parallel()
+				srv := newServer(t)
+				rdb := srv.Client(t)
+				proxy := netfault.New(t, srv.Addr())
+				held, hold := lock(t, t.Context(), lockOf(newClient(t, srv, nil), kind))
+				var all []*waiting
+				wait := func(c *rlock.Client) {
+					all = append(all, begin(t.Context(), lockOf(c, kind)))
+					awaitHearing(t, rdb, "a", len(all))
+				}
+				for range n {
+					far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+					t.Cleanup(func() { require.NoError(t, far.Close()) })
+					wait(clientOn(t, far, nil))
+				}
+				for range 3 {
+					wait(newClient(t, srv, nil))
+				}
+				proxy.DropUp(true)
+				proxy.DropDown(true)
+				began := time.Now()
+				require.NoError(t, hold.Unlock(held))
+				for i, w := range all[n:] {
+					held, hold = w.acquired(t)
+					t.Logf("%d: served after %v", i, time.Since(began))
+					require.Less(t, time.Since(began), 8*time.Second)
+					require.NoError(t, hold.Unlock(held))
+				}
+				proxy.Heal()
+				served := make(chan *waiting, n) // in an order of its own: all have lost their places
+				for _, w := range all[:n] {
+					go func() { <-w.done; served <- w }()
+				}
+				for range n {
+					held, hold = (<-served).acquired(t)
+					require.NoError(t, hold.Unlock(held))
+				}
+				requireNothing(t, rdb, "a")
+			})
+		}
+	}
+}
+
 // waiters is a process with goroutines that wait for a lock.
 func waiters(args []string) {
 	rdb := redis.UniversalClient(redis.NewClient(&redis.Options{Addr: args[0]}))

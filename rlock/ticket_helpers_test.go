@@ -17,7 +17,7 @@ import (
 // not say so. The first waiter of a client asks after keepAlive of its own accord, after
 // minKeepAlive if few wait, and not for long yet, and each time up to a tenth of that later.
 const (
-	longestClaim = 6 * time.Second
+	longestClaim = 2500 * time.Millisecond
 	keepAlive    = 5 * time.Second
 	minKeepAlive = 900 * time.Millisecond
 
