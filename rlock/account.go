@@ -304,8 +304,11 @@ func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 //	expvar.Publish("rlock", expvar.Func(func() any { return client.Stats() }))
 func (c *Client) Stats() Stats {
 	s := Stats{Losses: make(map[LossCause]int64)}
+	now := time.Now()
 	for i := range c.queues.shards {
 		c.queues.shards[i].counters.addTo(&s)
+		wait, hold := c.queues.shards[i].oldest(now)
+		s.OldestWait, s.OldestHold = max(s.OldestWait, wait), max(s.OldestHold, hold)
 	}
 	c.joins.counters.addTo(&s) // losses
 	for n := range kinds {

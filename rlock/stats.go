@@ -16,6 +16,11 @@ type Stats struct {
 	// those with [OutcomeError]. Holds are the times between an acquisition and its end.
 	// Margins are what was left of trusted windows when their leases were renewed.
 	Waits, Holds, Margins Histogram
+
+	// OldestWait is for how long the call has waited that waits longest, OldestHold for how long
+	// the lock has been held that is held longest; zero if there is none. Both tell of a holder
+	// that hangs while it hangs: a wait and a hold enter their histograms when they end.
+	OldestWait, OldestHold time.Duration
 }
 
 // KindStats is what a client has counted of one kind of lock. Calls that acquired are the
@@ -129,6 +134,25 @@ func (c *counters) woken(by Wakeups) {
 			c.wakeups[i].Add(n)
 		}
 	}
+}
+
+// oldest returns for how long the oldest waiter has waited, and the oldest grant is held.
+func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		for w := range q.All() {
+			wait = max(wait, now.Sub(w.since))
+		}
+		for _, g := range q.Grants {
+			g.mu.Lock()
+			if g.state == owned && !g.began.IsZero() { // as it is while the grant is parked
+				hold = max(hold, now.Sub(g.began))
+			}
+			g.mu.Unlock()
+		}
+	}
+	return wait, hold
 }
 
 // addTo adds what is not counted for each kind.

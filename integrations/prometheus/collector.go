@@ -22,6 +22,7 @@ type Collector struct {
 
 	calls, held, waiting, losses, wakeups *prometheus.Desc
 	waits, holds, margins                 *prometheus.Desc
+	oldestWait, oldestHold                *prometheus.Desc
 }
 
 // NewCollector returns the collector of a client, which may be closed by then or later. It panics
@@ -40,6 +41,9 @@ func NewCollector(client *rlock.Client) *Collector {
 		waits:   describe("acquire_duration_seconds", "How long calls took that wanted a lock."),
 		holds:   describe("hold_duration_seconds", "How long locks were held."),
 		margins: describe("renewal_margin_seconds", "What was left of the trusted window when a lease was renewed."),
+
+		oldestWait: describe("oldest_wait_seconds", "How long the call has waited that waits longest now."),
+		oldestHold: describe("oldest_hold_seconds", "How long the lock has been held that is held longest now."),
 	}
 	for _, b := range rlock.HistogramBounds() {
 		c.bounds = append(c.bounds, b.Seconds())
@@ -53,7 +57,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.calls, c.held, c.waiting, c.losses, c.wakeups, c.waits, c.holds, c.margins} {
+	for _, d := range []*prometheus.Desc{c.calls, c.held, c.waiting, c.losses, c.wakeups, c.waits, c.holds, c.margins, c.oldestWait, c.oldestHold} {
 		to <- d
 	}
 }
@@ -64,15 +68,15 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	gauge := func(d *prometheus.Desc, n int64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
 	}
 	for _, k := range s.Kinds {
 		for outcome, n := range k.Calls {
 			counter(c.calls, n, string(k.Kind), string(outcome))
 		}
-		gauge(c.held, k.Held, string(k.Kind))
-		gauge(c.waiting, k.Waiting, string(k.Kind))
+		gauge(c.held, float64(k.Held), string(k.Kind))
+		gauge(c.waiting, float64(k.Waiting), string(k.Kind))
 	}
 	for cause, n := range s.Losses {
 		counter(c.losses, n, string(cause))
@@ -83,6 +87,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	to <- c.histogram(c.waits, s.Waits)
 	to <- c.histogram(c.holds, s.Holds)
 	to <- c.histogram(c.margins, s.Margins)
+	gauge(c.oldestWait, s.OldestWait.Seconds())
+	gauge(c.oldestHold, s.OldestHold.Seconds())
 }
 
 func (c *Collector) histogram(d *prometheus.Desc, h rlock.Histogram) prometheus.Metric {

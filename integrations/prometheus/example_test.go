@@ -29,5 +29,5 @@ func ExampleNewCollector() {
 
 	families, err := registry.Gather()
 	fmt.Println(len(families), err)
-	// Output: 5 <nil>
+	// Output: 7 <nil>
 }

@@ -77,7 +77,7 @@ func testPrometheus(t *testing.T, opts promhttp.HandlerOpts) {
 				return false
 			}
 		}
-		return len(rules) == 6
+		return len(rules) == 7
 	})
 }
 
@@ -105,7 +105,7 @@ func queries(t *testing.T) (all []string) {
 			all = append(all, strings.NewReplacer("$job", ".*", "$__rate_interval", "1m").Replace(target.Expr))
 		}
 	}
-	require.Len(t, dashboard.Panels, 8)
+	require.Len(t, dashboard.Panels, 9)
 	return all
 }
 
