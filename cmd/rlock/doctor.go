@@ -75,9 +75,9 @@ JSON:
    server, topology (standalone, cluster, sentinel), level (the worst: ok, warning,
    broken), acl.locks and acl.read_only (the lines for ACL SETUSER, of plain locks), and
    findings, each with
-   check   connection, version, eviction, persistence, connections, replicas,
-           cluster, sharded pub/sub, sentinels, acl, scripts, round trip, clock,
-           clocks, lock
+   check   connection, service, version, eviction, persistence, connections,
+           replicas, cluster, sharded pub/sub, sentinels, acl, scripts, round trip,
+           clock, clocks, lock
    nodes   which of several servers; may be missing
    level   ok, not checked, warning, broken
    text    what is the case, and what it means for locks
@@ -113,6 +113,7 @@ type node struct {
 	infoErr   error
 	config    map[string]string
 	configErr error
+	merging   bool // with masters elsewhere, of an Active-Active database
 }
 
 func newDoctor(s *server, glob string) *doctor {
@@ -214,6 +215,7 @@ func (d *doctor) examine(ctx context.Context) {
 		return
 	}
 	d.report.add(finding{Check: "connection", Level: fine, Text: "reached"})
+	d.checkService()
 	d.findNodes(ctx)
 	d.findSharding(ctx)
 	d.proposeUsers()

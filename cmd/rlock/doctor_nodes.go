@@ -115,6 +115,7 @@ func ask(ctx context.Context, rdb *redis.Client, addr string) node {
 		}
 	}
 	n.identify()
+	n.merging = merges(ctx, rdb)
 	if n.infoErr != nil { // HELLO is permitted to everybody
 		hello, _ := rdb.Do(ctx, "hello").Result()
 		fields := helloFields(hello)

@@ -11,6 +11,10 @@ import (
 
 // checkReplicas tells what a failover does to locks.
 func (n *node) checkReplicas() []finding {
+	if n.merging {
+		return []finding{n.finding("replicas", broken, "an Active-Active database: it merges writes of several masters, and each grants a lock that another has granted").
+			advise("use a database without Active-Active for locks: docs/managed.md")}
+	}
 	if n.role == "replica" {
 		return nil
 	}
