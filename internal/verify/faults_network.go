@@ -18,6 +18,7 @@ var networkFaults = []fault{
 		strike: delays(func(w *world) (up, down time.Duration) { return 0, w.some(250*ms, 700*ms) }),
 	},
 	{name: "connections cut", strike: again(5*ms, 60*ms, func(w *world) { w.proxy().CutAll() })},
+	{name: "connections cut, unseen by the clients", kind: "hidden", strike: again(5*ms, 60*ms, func(w *world) { w.proxy().CutAll() })},
 	{name: "connections refused", strike: outages(func(p *netfault.Proxy) { p.Refuse(true); p.CutAll() })},
 	{name: "black hole", strike: outages(func(p *netfault.Proxy) { p.DropUp(true); p.DropDown(true) })},
 	{name: "requests swallowed", strike: outages(func(p *netfault.Proxy) { p.DropUp(true) })},

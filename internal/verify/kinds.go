@@ -53,7 +53,7 @@ var selection = map[variety][]string{
 	},
 	fair: {
 		"nothing", "server killed, restarted empty", "server killed, restarted with its data", "FLUSHALL", "DEL",
-		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "server slow, hasty callers", "crowd of 2,000",
+		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "connections cut, unseen by the clients", "server slow, hasty callers", "crowd of 2,000",
 		"crowd of 2,000, server slow", "reply lost: acquire", "reply lost: release",
 		"request late: acquire", "request held back: release", "process stopped for a moment",
 		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
@@ -61,7 +61,7 @@ var selection = map[variety][]string{
 	},
 	readWrite: {
 		"nothing", "server killed, restarted empty", "FLUSHALL", "CLIENT KILL, subscriptions", "connections cut",
-		"reply lost: count", "request late: release", "any reply lost", "process stopped for longer than its lease",
+		"connections cut, unseen by the clients", "reply lost: count", "request late: release", "any reply lost", "process stopped for longer than its lease",
 		"process killed while it holds", "contexts cancelled, replies lost",
 	},
 	multi: {
@@ -71,7 +71,7 @@ var selection = map[variety][]string{
 	},
 	quorum: { // they strike one server of three
 		"nothing", "server killed, restarted empty", "server stopped for longer than leases", "connections cut",
-		"black hole", "replies swallowed", "process killed while it holds", "contexts cancelled, replies lost",
+		"connections cut, unseen by the clients", "black hole", "replies swallowed", "process killed while it holds", "contexts cancelled, replies lost",
 	},
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -124,6 +125,12 @@ func (p *partner) dial(addr string) *redis.Client {
 		opts.MaxRetries = -1
 	case "pool":
 		opts.PoolSize, opts.PoolTimeout = 2, 20*time.Millisecond
+	case "hidden": // from the look that go-redis takes before it reuses a connection, as with TLS
+		opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, addr)
+			return struct{ net.Conn }{conn}, err
+		}
 	case "user":
 		opts.Username, opts.Password = "locks", "secret"
 	}
