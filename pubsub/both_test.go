@@ -21,7 +21,7 @@ func TestBothFamilies(t *testing.T) {
 	rdb := c.Client(t)
 	h := pubsub.NewHub(pubsub.Both(rdb, "probe:"), pubsub.Options{}.Lingering(-1))
 	t.Cleanup(func() { assert.NoError(t, h.Close(context.Background())) })
-	w, other := h.Join("lock:{a}"), h.Join("lock:{b}")
+	w, other := newWaiter(h, "lock:{a}"), newWaiter(h, "lock:{b}")
 	for range 10 {
 		live(t, w)
 		live(t, other)
@@ -37,7 +37,7 @@ func TestBothFamilies(t *testing.T) {
 			return rdb.Publish(t.Context(), "lock:{b}", "0").Val()+rdb.SPublish(t.Context(), "lock:{b}", "0").Val() == 0
 		})
 		require.EqualValues(t, 1, admin.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Val())
-		other = h.Join("lock:{b}")
+		other = newWaiter(h, "lock:{b}")
 		for w.Live() {
 			wake(t, w)
 		}
@@ -58,7 +58,7 @@ func TestBothFamiliesOneRefused(t *testing.T) {
 			h := pubsub.NewHub(pubsub.Both(rdb, "probe:"), pubsub.Options{})
 			defer func() { require.NoError(t, h.Close(context.Background())) }()
 			for _, channel := range []string{"a", "b"} {
-				w := h.Join(channel)
+				w := newWaiter(h, channel)
 				wake(t, w)
 				assert.False(t, w.Live())
 			}

@@ -1,22 +1,17 @@
 package pubsub
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // channel is a channel as the hub sees it. Hub.mu guards all of it, and is held
-// by the callers of everything in this file. Whoever calls what wakes and tells
+// by the callers of everything in this file. Whoever notifies subscriptions
 // releases it with Hub.unlock.
 type channel struct {
 	name  string
-	timer *time.Timer  // holds on to a channel that lingers or was refused; else nil
-	heard atomic.Int64 // messages; read without mu
+	timer *time.Timer // holds on to a channel that lingers or was refused; else nil
 
 	silence time.Duration // see Hub.AllowSilence; 0: an interval
 
-	waiters       map[*Waiter]struct{}       // nil if there never was one
-	subscriptions map[*Subscription]struct{} // likewise
+	subscriptions map[*Subscription]struct{} // nil if there never was one
 
 	node  *node // nil while it is not known who serves the channel
 	moves int   // how often that was asked again since the last confirmation
@@ -44,21 +39,15 @@ func (h *Hub) channel(name string) *channel {
 
 func (ch *channel) wanted() bool { return ch.occupied() || ch.timer != nil }
 
-func (ch *channel) occupied() bool { return len(ch.waiters)+len(ch.subscriptions) > 0 }
+func (ch *channel) occupied() bool { return len(ch.subscriptions) > 0 }
 
-// message wakes the waiters, and gives the message to the subscriptions.
-func (ch *channel) message(payload string) {
-	ch.heard.Add(1)
-	ch.notifyAll(notice{payload: payload})
-}
+// message gives the message to the subscriptions.
+func (ch *channel) message(payload string) { ch.notifyAll(notice{payload: payload}) }
 
-// changed wakes and notifies everybody on the channel: something has happened to it.
+// changed tells the subscriptions that something has happened to the channel.
 func (ch *channel) changed() { ch.notifyAll(notice{changed: true}) }
 
 func (ch *channel) notifyAll(n notice) {
-	for w := range ch.waiters {
-		w.wake()
-	}
 	for s := range ch.subscriptions {
 		s.notify(n)
 	}
@@ -87,7 +76,7 @@ func (h *Hub) left(ch *channel) {
 	}
 }
 
-// keep holds on to ch for d, with or without waiters.
+// keep holds on to ch for d, with or without subscriptions.
 func (h *Hub) keep(ch *channel, d time.Duration) {
 	ch.dropTimer()
 	var t *time.Timer

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/go-rlock/rlock/pubsub"
 )
 
 func TestChannelLingers(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		w := join("a")
 		s.conn().requests()
 		w.Leave()
@@ -29,7 +27,7 @@ func TestChannelLingers(t *testing.T) {
 }
 
 func TestLateUnsubscribeDoesNotDeafenANewWaiter(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		join("a").Leave()
 		s.set(func() { s.manual = true })
 		time.Sleep(2 * time.Second)
@@ -49,7 +47,7 @@ func TestLateUnsubscribeDoesNotDeafenANewWaiter(t *testing.T) {
 }
 
 func TestOnlyTheLastAnswerCounts(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.manual = true })
 		join("a").Leave()
 		time.Sleep(2 * time.Second)

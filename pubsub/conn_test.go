@@ -13,7 +13,7 @@ import (
 )
 
 func TestConnectionClosesWhenIdle(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		w := join("a")
 		assert.Equal(t, 1, s.opened())
 		w.Leave()
@@ -35,7 +35,7 @@ func TestConnectionClosesWhenIdle(t *testing.T) {
 }
 
 func TestSilentConnectionIsReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		w, refused := join("a"), join("b")
 		start := time.Now()
 		assert.True(t, awake(w))
@@ -69,7 +69,7 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 }
 
 func TestAnsweredProbeKeepsTheConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		w := join("a")
 		assert.True(t, awake(w))
 		s.conn().requests()
@@ -82,7 +82,7 @@ func TestAnsweredProbeKeepsTheConnection(t *testing.T) {
 }
 
 func TestTrafficSparesTheProbe(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		join("a")
 		s.conn().requests()
 		for range 100 {
@@ -94,7 +94,7 @@ func TestTrafficSparesTheProbe(t *testing.T) {
 }
 
 func TestLateTrafficAfterAProbeKeepsTheConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.manual = true })
 		w := join("a")
 		s.conn().answer(nil)
@@ -107,7 +107,7 @@ func TestLateTrafficAfterAProbeKeepsTheConnection(t *testing.T) {
 }
 
 func TestConnectionThatIgnoresRequestsIsReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.manual = true })
 		w := join("a")
 		old := s.conn()
@@ -125,7 +125,7 @@ func TestConnectionThatIgnoresRequestsIsReplaced(t *testing.T) {
 }
 
 func TestBrokenConnectionIsReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		w := join("a")
 		assert.True(t, awake(w))
 		for range 100 {
@@ -149,7 +149,7 @@ func TestUnexpectedAnswerEndsTheConnection(t *testing.T) {
 		"unsubscribed from what is unheard": {Kind: pubsub.Unsubscribed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+			bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 				w := join("a")
 				assert.True(t, awake(w))
 				s.conn().send(event)
@@ -166,7 +166,7 @@ func TestUnexpectedAnswerEndsTheConnection(t *testing.T) {
 }
 
 func TestContraryAnswerEndsTheConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.manual = true })
 		join("a")
 		s.conn().send(pubsub.Event{Kind: pubsub.Unsubscribed, Channel: "a"})
@@ -176,7 +176,7 @@ func TestContraryAnswerEndsTheConnection(t *testing.T) {
 }
 
 func TestAbandonedConnectionHasNoEffect(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		w := join("a")
 		old := s.conn()
 		s.set(func() {
@@ -198,7 +198,7 @@ func TestAbandonedConnectionHasNoEffect(t *testing.T) {
 }
 
 func TestHangingWriteIsLeftBehind(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		join("a")
 		old := s.conn()
 		s.set(func() {

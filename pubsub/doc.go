@@ -1,24 +1,31 @@
-// Package pubsub decides who wakes up when a message arrives on a Redis channel.
+// Package pubsub tells those who wait when a message arrives on a Redis channel.
 //
-// A caller that waits for something which a message announces joins the channel,
+// A caller that waits for something which a message announces subscribes to the channel,
 // looks, and sleeps until it is woken:
 //
-//	w := hub.Join(channel)
-//	defer w.Leave()
+//	wake := make(chan struct{}, 1)
+//	woken := func() {
+//		select {
+//		case wake <- struct{}{}:
+//		default: // one wake-up is enough
+//		}
+//	}
+//	s := hub.Subscribe(channel, func(payload string) { woken() }, woken)
+//	defer s.Close()
 //	for !try() {
 //		limit := long // what the holder's lease suggests
-//		if !w.Live() {
+//		if !s.Live() {
 //			limit = short // no message can be relied on
 //		}
 //		select {
-//		case <-w.C():
+//		case <-wake:
 //		case <-time.After(limit):
 //		case <-ctx.Done():
 //			return context.Cause(ctx)
 //		}
 //	}
 //
-// Join neither blocks nor fails, because the server's confirmation of the
+// Subscribe neither blocks nor fails, because the server's confirmation of the
 // subscription is itself a wake-up: the try that follows it is the one that
 // closes the gap between the first try and the subscription. Nobody waits for
 // Redis under a mutex, and no caller's context reaches the shared connection.
@@ -104,41 +111,36 @@
 // short limits. If it is the end of a subscription that is refused, the server
 // goes on sending, until the connection ends, what nobody listens to.
 //
-// # Who wakes up
+// # Who is told
 //
-//   - A message wakes all waiters of its channel, whatever it says.
-//   - A confirmation or refusal wakes all waiters of the channel.
-//   - The end of a connection wakes all waiters that were live, the loss of a
-//     channel its own.
-//   - Close wakes everybody.
+//   - A message is given to all subscriptions of its channel, whatever it says.
+//   - A confirmation or refusal is a change for all of the channel.
+//   - The end of a connection is one for all that were live, the loss of a
+//     channel for its own.
+//   - Close is one for all.
 //
-// Unlike in Redisson's PublishSubscribe, a waiter waits before its subscription is
+// Unlike in Redisson's PublishSubscribe, a caller waits before its subscription is
 // confirmed, and a wake-up is a flag, not a permit to be counted. Who comes to a lock
-// next is not decided here: the callers of a channel are few, as package rlock has one
-// waiter for all goroutines of a client that want the same lock.
+// next is not decided here: the subscriptions of a channel are few, as package rlock has one
+// for all goroutines of a client that want the same lock.
 //
-// # Subscriptions
-//
-// A caller that has to read the messages takes a [Hub.Subscribe] instead:
-// one function is called with each payload, another where a waiter would be
-// woken because something has happened to the channel. What is noted under the hub's
-// mutex is called after it was released, by whoever released it, mostly the goroutine
-// that reads the connection. Two goroutines never make the calls of one subscription
-// together: the second leaves its own to the first, behind those that wait already.
-// So the calls come in the order in which things happened, and a function may take a
+// What is noted under the hub's mutex is called after it was released, by whoever released
+// it, mostly the goroutine that reads the connection. Two goroutines never make the calls of
+// one subscription together: the second leaves its own to the first, behind those that wait
+// already. So the calls come in the order in which things happened, and a function may take a
 // mutex under which others call the hub. It must not block, because a connection that
 // nobody reads is given up in the end, by the hub or by the server.
 //
 // # Why no wake-up is missed
 //
 // Let a try find the lock taken, and let it be released, with a message, after
-// that. If the waiter was not live when it chose its limit, the short limit
+// that. If the subscription was not live when it chose its limit, the short limit
 // holds. If it was live, the subscription had been confirmed, and there are
 // three cases. The confirmation came after the try: its wake-up is pending and
 // causes another. Or it came before the try, and the connection delivered the
-// message: the waiter is woken. Or it came before the try, and the connection ended
+// message: the caller is woken. Or it came before the try, and the connection ended
 // before the message, or another server sent it: that is noticed, within the
-// times above, and wakes the waiter, which is then not live until the next
+// times above, and wakes the caller, whose subscription is then not live until the next
 // confirmation wakes it again.
 // A release without a message is what the long limit is for.
 package pubsub

@@ -24,17 +24,17 @@ func Example() {
 	hub := pubsub.NewHub(pubsub.Redis(rdb, "probe:example"), pubsub.Options{})
 	defer func() { _ = hub.Close(ctx) }()
 
-	w := hub.Join("unlocked")
-	defer w.Leave()
+	changes, messages := make(chan struct{}, 1), make(chan string, 1)
+	s := hub.Subscribe("unlocked", func(payload string) { messages <- payload }, func() { changes <- struct{}{} })
 
-	<-w.C() // the subscription is confirmed: time for the decisive try
-	fmt.Println("live:", w.Live())
+	<-changes // the subscription is confirmed: time for the decisive try
+	fmt.Println("live:", s.Live())
 
 	rdb.Publish(ctx, "unlocked", "0")
-	<-w.C()
-	fmt.Println("woken")
+	fmt.Println("woken by", <-messages)
+	s.Close() // before the hub, whose end would be another change
 
 	// Output:
 	// live: true
-	// woken
+	// woken by 0
 }

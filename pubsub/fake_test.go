@@ -292,7 +292,7 @@ func (c *connection) at(t *testing.T, verb, channel string) time.Time {
 }
 
 // awake reports whether w has a wake-up, and takes it.
-func awake(w *pubsub.Waiter) bool {
+func awake(w *waiter) bool {
 	select {
 	case <-w.C():
 		return true

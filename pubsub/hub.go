@@ -34,7 +34,7 @@ type Options struct {
 	probe, linger, idle time.Duration // in place of the constants, if not 0: tests have shorter ones
 }
 
-// Hub wakes waiters when messages arrive. Its methods may be called from any
+// Hub tells subscriptions of messages. Its methods may be called from any
 // goroutine.
 type Hub struct {
 	servers Servers
@@ -43,7 +43,7 @@ type Hub struct {
 
 	active atomic.Int64 // len(channels)
 
-	mu       sync.Mutex // guards what follows, all channels and nodes, and parts of conn, Waiter and Subscription; never held during I/O
+	mu       sync.Mutex // guards what follows, all channels and nodes, and parts of conn and Subscription; never held during I/O
 	channels map[string]*channel
 	nodes    map[string]*node
 	placing
@@ -67,7 +67,7 @@ type placing struct {
 }
 
 // NewHub returns a hub for channels on these servers, such as [Redis] or
-// [Sharded] returns. Nothing is opened before the first [Hub.Join].
+// [Sharded] returns. Nothing is opened before the first [Hub.Subscribe].
 func NewHub(servers Servers, opts Options) *Hub {
 	opts.probe = cmp.Or(opts.probe, probeInterval)
 	opts.linger = cmp.Or(opts.linger, linger)
@@ -97,7 +97,7 @@ func (h *Hub) Listens(channel string) bool {
 	return ch != nil && ch.live
 }
 
-// Close wakes everybody for good: no waiter and no subscription is live any more. It
+// Close tells all subscriptions: none is live any more. It
 // returns when the connection is closed and every goroutine has ended, or with the cause of
 // ctx, as a call may hang in the network for longer; such a call ends by the
 // time-outs of the source. A second call waits likewise. Close makes the calls that

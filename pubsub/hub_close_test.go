@@ -17,15 +17,16 @@ func TestClose(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{})
-		first, second, left := h.Join("a"), h.Join("b"), h.Join("c")
+		first, second, left := newWaiter(h, "a"), newWaiter(h, "b"), newWaiter(h, "c")
 		left.Leave()
 		synctest.Wait()
 		assert.True(t, awake(first))
 
 		require.NoError(t, h.Close(t.Context()))
 		assert.Zero(t, s.opened())
-		for _, w := range []*pubsub.Waiter{first, second, h.Join("a"), h.Join("d")} {
-			assert.True(t, awake(w))
+		assert.True(t, awake(first))
+		assert.True(t, awake(second))
+		for _, w := range []*waiter{first, second, newWaiter(h, "a"), newWaiter(h, "d")} {
 			assert.False(t, w.Live())
 			w.Leave()
 			w.Leave()
@@ -39,7 +40,7 @@ func TestNothingIsLiveAfterClose(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{manual: true}
 		h := pubsub.NewHub(s, pubsub.Options{})
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		synctest.Wait()
 		conn := s.conn()
 		s.set(func() { conn.close = func() { time.Sleep(time.Minute) } })
@@ -62,7 +63,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{dial: func(context.Context) error { return errBroken }}
 		h := pubsub.NewHub(s, pubsub.Options{})
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		time.Sleep(time.Minute)
 		start := time.Now()
 		require.NoError(t, h.Close(t.Context()))

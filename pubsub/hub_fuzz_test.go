@@ -25,7 +25,7 @@ func FuzzEvents(f *testing.F) {
 		redistest.Bubble(t, func(t *testing.T) {
 			s := &script{}
 			h := pubsub.NewHub(s, pubsub.Options{})
-			waiters := map[string][]*pubsub.Waiter{}
+			waiters := map[string][]*waiter{}
 			subs := map[string]*ear{}
 			for _, step := range steps[:min(len(steps), 64)] {
 				channel := []string{"a", "b"}[step>>4&1]
@@ -41,7 +41,7 @@ func FuzzEvents(f *testing.F) {
 					}
 					fallthrough
 				case 0:
-					waiters[channel] = append(all, h.Join(channel))
+					waiters[channel] = append(all, newWaiter(h, channel))
 				case 2:
 					if len(all) > 0 {
 						all[0].Leave()
@@ -109,7 +109,7 @@ func FuzzEvents(f *testing.F) {
 }
 
 // served takes the wake-ups of all, and checks that a message wakes each.
-func served(t *testing.T, s *script, channel, payload string, all []*pubsub.Waiter) {
+func served(t *testing.T, s *script, channel, payload string, all []*waiter) {
 	t.Helper()
 	for i, w := range all {
 		if !w.Live() {

@@ -42,7 +42,7 @@ type model struct {
 }
 
 type place struct {
-	*pubsub.Waiter
+	*waiter
 	channel string
 	heard   int64 // as it should be
 	live    bool  // at the last check
@@ -61,8 +61,7 @@ func (m *model) conn(t *rapid.T) *connection {
 
 func (m *model) join(t *rapid.T) {
 	channel := channels.Draw(t, "channel")
-	p := &place{Waiter: m.h.Join(channel), channel: channel}
-	p.heard = p.Heard()
+	p := &place{waiter: newWaiter(m.h, channel), channel: channel}
 	m.waiters = append(m.waiters, p)
 }
 
@@ -103,7 +102,7 @@ func (m *model) pending() (n int) {
 	return n
 }
 
-func (m *model) take(t *rapid.T) { awake(m.waiters[m.any(t)].Waiter) }
+func (m *model) take(t *rapid.T) { awake(m.waiters[m.any(t)].waiter) }
 
 func (m *model) message(t *rapid.T) {
 	c := m.conn(t)

@@ -23,14 +23,14 @@ import (
 // bubble runs a test with a fake clock, a server and a hub. At its end all
 // waiters that joined through it leave, and a hub with nothing to do has to end
 // its goroutines without being closed: otherwise synctest fails the test.
-func bubble(t *testing.T, test func(t *testing.T, s *server, join func(string) *pubsub.Waiter)) {
+func bubble(t *testing.T, test func(t *testing.T, s *server, join func(string) *waiter)) {
 	t.Helper()
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{})
-		var joined []*pubsub.Waiter
-		test(t, s, func(channel string) *pubsub.Waiter {
-			w := h.Join(channel)
+		var joined []*waiter
+		test(t, s, func(channel string) *waiter {
+			w := newWaiter(h, channel)
 			joined = append(joined, w)
 			synctest.Wait()
 			return w
@@ -56,7 +56,7 @@ func hubBubble(t *testing.T, test func(t *testing.T, s *server, h *pubsub.Hub)) 
 }
 
 // woken reports who has a wake-up, and takes them.
-func woken(waiters []*pubsub.Waiter) (woken []bool) {
+func woken(waiters []*waiter) (woken []bool) {
 	synctest.Wait()
 	for _, w := range waiters {
 		woken = append(woken, awake(w))
@@ -65,7 +65,7 @@ func woken(waiters []*pubsub.Waiter) (woken []bool) {
 }
 
 func TestConfirmationIsAWakeUp(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.manual = true })
 		w := join("a")
 		assert.False(t, awake(w))
@@ -85,7 +85,7 @@ func TestConfirmationIsAWakeUp(t *testing.T) {
 }
 
 func TestRefusedChannelIsNeverLive(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.manual = true })
 		refused, granted := join("a"), join("b")
 		conn := s.conn()
@@ -119,7 +119,7 @@ func TestRefusedChannelIsNeverLive(t *testing.T) {
 }
 
 func TestRefusedUnsubscribeIsHarmless(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.manual = true })
 		w := join("a")
 		s.conn().answer(nil)
@@ -147,7 +147,7 @@ func TestLog(t *testing.T) {
 			return strings.Split(strings.TrimSpace(log.String()), "\n")
 		}
 		for _, refusal := range []string{"NOPERM a", "NOPERM b", "ERR c", "ERR d"} {
-			h.Join(refusal)
+			newWaiter(h, refusal)
 			synctest.Wait()
 			s.conn().answer(errors.New(refusal))
 		}
@@ -165,7 +165,7 @@ func TestLog(t *testing.T) {
 		assert.NotContains(t, logged[0], "server=", "it has no name")
 
 		s.set(func() { s.dial = nil })
-		h.Join("e")
+		newWaiter(h, "e")
 		for !s.conn().answer(nil) { // no connection yet, or between two
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -182,7 +182,7 @@ func TestNothingLingers(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{}.Lingering(-1).Idling(-1))
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		synctest.Wait()
 		assert.True(t, w.Live())
 		w.Leave()
@@ -200,7 +200,7 @@ func TestManyJoinAndLeave(t *testing.T) {
 		wg.Go(func() {
 			for range 2000 {
 				channel := strconv.Itoa(rand.IntN(4))
-				w := h.Join(channel)
+				w := newWaiter(h, channel)
 				if rand.IntN(4) > 0 {
 					for <-w.C(); !w.Live(); {
 						<-w.C()

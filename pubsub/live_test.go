@@ -22,7 +22,7 @@ func hub(t *testing.T, rdb redis.UniversalClient, opts pubsub.Options) *pubsub.H
 }
 
 // wake fails the test if w does not wake up, with what a busy machine may need.
-func wake(t *testing.T, w *pubsub.Waiter) {
+func wake(t *testing.T, w *waiter) {
 	t.Helper()
 	select {
 	case <-w.C():
@@ -32,7 +32,7 @@ func wake(t *testing.T, w *pubsub.Waiter) {
 }
 
 // live waits for the wake-up with which w becomes live.
-func live(t *testing.T, w *pubsub.Waiter) {
+func live(t *testing.T, w *waiter) {
 	t.Helper()
 	for wake(t, w); !w.Live(); {
 		wake(t, w)

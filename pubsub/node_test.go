@@ -14,7 +14,7 @@ import (
 )
 
 func TestPauseBetweenConnectionsGrows(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		s.set(func() { s.dial = func(context.Context) error { return errBroken } })
 		w := join("a")
 		time.Sleep(10 * time.Second)
@@ -47,10 +47,10 @@ func TestNobodyWaitsForADial(t *testing.T) {
 			return nil
 		}}
 		h := pubsub.NewHub(s, pubsub.Options{})
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		time.Sleep(time.Second)
 		assert.False(t, w.Live())
-		h.Join("b").Leave()
+		newWaiter(h, "b").Leave()
 		assert.Equal(t, time.Second, time.Since(start))
 
 		time.Sleep(6 * time.Second)
@@ -68,7 +68,7 @@ func TestNobodyWaitsForADial(t *testing.T) {
 }
 
 func TestLingeringChannelIsNotWorthAConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 		join("a").Leave()
 		_ = s.conn().Close()
 		time.Sleep(time.Minute)

@@ -40,7 +40,7 @@ func TestRedisFormerMasterLivesOnAsReplica(t *testing.T) {
 				var d dialler
 				rdb := old.Client(t, edit, func(o *redis.Options) { o.Username, o.Password, o.Dialer = "u", "x", d.dial })
 				h := hub(t, rdb, pubsub.Options{}.Probing(200*time.Millisecond))
-				w := h.Join("a")
+				w := newWaiter(h, "a")
 				live(t, w)
 				probes := func() int64 { return old.CommandCalls(t)["eval"] }
 				redistest.Eventually(t, "a probe", func() bool { return probes() > 0 })
@@ -74,7 +74,7 @@ func TestRedisCountsAChannelWithoutProbes(t *testing.T) {
 			var d dialler
 			rdb := old.Client(t, func(o *redis.Options) { o.Username, o.Password, o.Dialer = "u", "x", d.dial })
 			h := hub(t, rdb, pubsub.Options{}.Probing(100*time.Millisecond))
-			w := h.Join("a")
+			w := newWaiter(h, "a")
 			live(t, w)
 			redistest.Eventually(t, "two probes", func() bool { return old.CommandCalls(t)["eval"] > 1 })
 			d.addr.Store(next.Addr())
@@ -93,7 +93,7 @@ func TestAbsent(t *testing.T) {
 	s := redistest.Start(t)
 	h := hub(t, s.Client(t), pubsub.Options{})
 	before := time.Now()
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	h.Absent("a", before)
 	h.Absent("b", time.Now())
@@ -119,7 +119,7 @@ func TestRedisConnectionWithoutDeadlines(t *testing.T) {
 		}
 	})
 	h := hub(t, rdb, pubsub.Options{})
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	require.EqualValues(t, 1, rdb.Publish(t.Context(), "a", "0").Val())
 	wake(t, w)
@@ -149,7 +149,7 @@ func TestRedisProbeWithoutScript(t *testing.T) {
 		return cmds[0].Err()
 	}})
 	h := hub(t, rdb, pubsub.Options{}.Probing(100*time.Millisecond))
-	live(t, h.Join("a"))
+	live(t, newWaiter(h, "a"))
 	redistest.Eventually(t, "five probes", func() bool { return s.CommandCalls(t)["publish"] >= 5 })
 	require.EqualValues(t, 1, asked.Load(), "it is not tried again on this connection")
 }

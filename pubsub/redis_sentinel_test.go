@@ -19,7 +19,7 @@ func TestSentinel(t *testing.T) {
 	s := redistest.StartSentinels(t)
 	rdb := s.Client(t)
 	h := hub(t, rdb, pubsub.Options{})
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	for _, event := range []struct {
 		name string

@@ -26,9 +26,9 @@ func TestRedisPublishWakesAll(t *testing.T) {
 	protocols(t, func(t *testing.T, edit func(*redis.Options)) {
 		rdb := s.Client(t, edit)
 		h := hub(t, rdb, pubsub.Options{})
-		var waiters []*pubsub.Waiter
+		var waiters []*waiter
 		for range 5 {
-			w := h.Join("a")
+			w := newWaiter(h, "a")
 			live(t, w)
 			waiters = append(waiters, w)
 		}
@@ -37,7 +37,7 @@ func TestRedisPublishWakesAll(t *testing.T) {
 			wake(t, w)
 			w.Leave()
 		}
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		assert.True(t, w.Live(), "the channel lingers")
 	})
 }
@@ -47,13 +47,13 @@ func TestRedisUnsubscribes(t *testing.T) {
 	protocols(t, func(t *testing.T, edit func(*redis.Options)) {
 		rdb := s.Client(t, edit)
 		h := hub(t, rdb, pubsub.Options{}.Lingering(-1))
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		live(t, w)
 		w.Leave()
 		redistest.Eventually(t, "a is unsubscribed", func() bool {
 			return rdb.PubSubNumSub(t.Context(), "a").Val()["a"] == 0
 		})
-		live(t, h.Join("a"))
+		live(t, newWaiter(h, "a"))
 		assert.EqualValues(t, 1, rdb.PubSubNumSub(t.Context(), "a").Val()["a"])
 	})
 }
@@ -63,7 +63,7 @@ func TestRedisKilledConnection(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	h := hub(t, rdb, pubsub.Options{})
-	waiters := []*pubsub.Waiter{h.Join("a"), h.Join("a"), h.Join("b")}
+	waiters := []*waiter{newWaiter(h, "a"), newWaiter(h, "a"), newWaiter(h, "b")}
 	for _, w := range waiters {
 		live(t, w)
 	}
@@ -83,7 +83,7 @@ func TestRedisLossIsReportedBeforeADialEnds(t *testing.T) {
 	s := redistest.Start(t)
 	var d dialler
 	h := hub(t, s.Client(t, func(o *redis.Options) { o.Dialer = d.dial }), pubsub.Options{})
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	d.hang.Store(true)
 	require.EqualValues(t, 1, s.Client(t).ClientKillByFilter(t.Context(), "TYPE", "pubsub").Val())
@@ -91,7 +91,7 @@ func TestRedisLossIsReportedBeforeADialEnds(t *testing.T) {
 	assert.False(t, w.Live())
 
 	start := time.Now()
-	h.Join("b").Leave()
+	newWaiter(h, "b").Leave()
 	require.NoError(t, h.Close(t.Context()))
 	assert.Less(t, time.Since(start), 4*time.Second, "nobody waits for a dial")
 }
@@ -107,7 +107,7 @@ func TestRedisRefusedSubscription(t *testing.T) {
 		const interval = 100 * time.Millisecond
 		h := hub(t, rdb, pubsub.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}.Probing(interval))
 		for _, channel := range []string{"a", "b"} {
-			w := h.Join(channel)
+			w := newWaiter(h, channel)
 			wake(t, w)
 			assert.False(t, w.Live())
 		}
@@ -133,7 +133,7 @@ func TestRedisProbeUnderACL(t *testing.T) {
 			var d dialler
 			rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password, o.Dialer = "u", "x", d.dial })
 			h := hub(t, rdb, pubsub.Options{}.Probing(200*time.Millisecond))
-			w := h.Join("a")
+			w := newWaiter(h, "a")
 			live(t, w)
 			id := s.Clients(t, "pubsub")[0]["id"]
 			start := time.Now()
@@ -178,7 +178,7 @@ func TestRedisStoppedServerIsNoticed(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
 	h := hub(t, rdb, pubsub.Options{}.Probing(200*time.Millisecond))
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	s.Stop()
 	wake(t, w)
@@ -190,7 +190,7 @@ func TestRedisStoppedServerIsNoticed(t *testing.T) {
 func TestRedisRestartedServer(t *testing.T) {
 	s := redistest.Start(t)
 	h := hub(t, s.Client(t), pubsub.Options{})
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	s.Kill()
 	wake(t, w)
@@ -206,7 +206,7 @@ func TestRedisIsolatedMasterIsLeft(t *testing.T) {
 	d.addr.Store(former.Addr())
 	h := hub(t, former.Client(t, func(o *redis.Options) { o.Dialer = d.dial }),
 		pubsub.Options{}.Probing(100*time.Millisecond))
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	d.addr.Store(current.Addr()) // no command was sent yet: the first probe is
 	live(t, w)
@@ -227,7 +227,7 @@ func TestRedisCluster(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr()}})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	h := hub(t, rdb, pubsub.Options{}.Probing(100*time.Millisecond))
-	first, second := h.Join("a"), h.Join("b") // of different slots
+	first, second := newWaiter(h, "a"), newWaiter(h, "b") // of different slots
 	live(t, first)
 	live(t, second)
 	assert.Len(t, s.Clients(t, "pubsub"), 1)
@@ -251,7 +251,7 @@ func TestRedisProbeWithAnExhaustedPool(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize = 1 })
 	h := hub(t, rdb, pubsub.Options{}.Probing(100*time.Millisecond))
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -272,9 +272,9 @@ func TestRedisManyChannelsShareAConnection(t *testing.T) {
 	s := redistest.Start(t)
 	h := hub(t, s.Client(t), pubsub.Options{}.Lingering(10*time.Millisecond).Idling(10*time.Millisecond))
 	assert.Empty(t, s.Clients(t, "pubsub"), "nothing before the first waiter")
-	var waiters []*pubsub.Waiter
+	var waiters []*waiter
 	for i := range n {
-		waiters = append(waiters, h.Join(fmt.Sprint("channel ", i)))
+		waiters = append(waiters, newWaiter(h, fmt.Sprint("channel ", i)))
 	}
 	for _, w := range waiters {
 		live(t, w)
@@ -299,7 +299,7 @@ func TestRedisManyJoinAndLeave(t *testing.T) {
 		wg.Go(func() {
 			for range 500 {
 				channel := fmt.Sprint(rand.IntN(3))
-				w := h.Join(channel)
+				w := newWaiter(h, channel)
 				for <-w.C(); !w.Live(); {
 					<-w.C()
 				}
@@ -324,7 +324,7 @@ func TestMiniredisInABubble(t *testing.T) {
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 		})
 		h := pubsub.NewHub(pubsub.Redis(rdb, "probe"), pubsub.Options{})
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		live(t, w)
 		time.Sleep(time.Minute)
 		assert.True(t, w.Live())

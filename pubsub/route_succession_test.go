@@ -38,7 +38,7 @@ const soon = 250*time.Millisecond + 20*time.Millisecond
 func TestSuccessorOfASilentServer(t *testing.T) {
 	for after := 2600 * time.Millisecond; after < 12*time.Second; after += 90 * time.Millisecond {
 		clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-			w := h.Join("a")
+			w := newWaiter(h, "a")
 			time.Sleep(10 * time.Second)
 			c.servers["A"].fallSilent()
 			time.Sleep(after)
@@ -55,7 +55,7 @@ func TestSuccessorOfASilentServer(t *testing.T) {
 // Nor does it take longer if some of the questions are put to the silent server.
 func TestQuestionsThatHang(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		time.Sleep(10 * time.Second)
 		c.servers["A"].fallSilent()
 		never := make(chan struct{})
@@ -72,7 +72,7 @@ func TestQuestionsThatHang(t *testing.T) {
 // If all of them do, they are not repeated without end.
 func TestAllQuestionsHang(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-		h.Join("a")
+		newWaiter(h, "a")
 		synctest.Wait()
 		c.set(func() { c.hang = make(chan struct{}) })
 		c.servers["A"].fallSilent()
@@ -88,7 +88,7 @@ func TestAllQuestionsHang(t *testing.T) {
 func TestStall(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
 		a := c.servers["A"]
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		time.Sleep(10 * time.Second)
 		assert.True(t, awake(w))
 		for range 100 {
@@ -116,7 +116,7 @@ func TestSuccessorOfADeadServer(t *testing.T) {
 	for after := 500 * time.Millisecond; after < 20*time.Second; after += 370 * time.Millisecond {
 		clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
 			a := c.servers["A"]
-			w := h.Join("a")
+			w := newWaiter(h, "a")
 			synctest.Wait()
 			a.set(func() { a.dial = func(context.Context) error { return errBroken } })
 			_ = a.conn().Close()

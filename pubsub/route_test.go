@@ -124,8 +124,8 @@ func clusterBubble(t *testing.T, test func(t *testing.T, c *cluster, h *pubsub.H
 
 func TestEachServerHasItsConnection(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-		a, a2, b := h.Join("a"), h.Join("a2"), h.Join("b")
-		waiters := []*pubsub.Waiter{a, a2, b}
+		a, a2, b := newWaiter(h, "a"), newWaiter(h, "a2"), newWaiter(h, "b")
+		waiters := []*waiter{a, a2, b}
 		assert.Equal(t, []bool{true, true, true}, woken(waiters))
 		assert.Equal(t, 1, c.servers["A"].opened())
 		assert.Equal(t, 1, c.servers["B"].opened())
@@ -158,7 +158,7 @@ func TestEachServerHasItsConnection(t *testing.T) {
 
 func TestChannelThatTheServerGivesAway(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-		waiters := []*pubsub.Waiter{h.Join("a"), h.Join("a"), h.Join("a2"), h.Join("b")}
+		waiters := []*waiter{newWaiter(h, "a"), newWaiter(h, "a"), newWaiter(h, "a2"), newWaiter(h, "b")}
 		assert.Equal(t, []bool{true, true, true, true}, woken(waiters))
 		c.move("B", "a")
 		c.servers["A"].conn().takeAway("a")
@@ -186,7 +186,7 @@ func TestChannelThatServersPassOn(t *testing.T) {
 		c.hang = make(chan struct{}) // the map stays old
 		s := c.servers["A"]
 		s.set(func() { s.manual = true })
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		asked := 0
 		for range 3000 { // 30 s
 			synctest.Wait()
@@ -211,18 +211,18 @@ func TestChannelThatMovesBeforeItsRequest(t *testing.T) {
 		c := newCluster("A", "B")
 		c.own("A", "a", "a2", "a3")
 		h := pubsub.NewHub(c, pubsub.Options{}.Lingering(-1))
-		h.Join("a3") // keeps the connection
+		newWaiter(h, "a3") // keeps the connection
 		synctest.Wait()
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		synctest.Wait()
 		a := c.servers["A"].conn()
 		c.servers["A"].set(func() { a.wrote = func() { time.Sleep(time.Second) } })
 		c.servers["B"].dial = func(context.Context) error { time.Sleep(1500 * time.Millisecond); return nil }
-		h.Join("a2") // is written for a second
+		newWaiter(h, "a2") // is written for a second
 		synctest.Wait()
 		w.Leave() // to be unsubscribed, then
 		synctest.Wait()
-		w = h.Join("a")
+		w = newWaiter(h, "a")
 		c.move("B", "a")
 		a.takeAway("a")
 		time.Sleep(3 * time.Second)
@@ -246,7 +246,7 @@ func TestServerThatIsSupersededIsLeft(t *testing.T) {
 						s.dial = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 					}
 				})
-				w := h.Join("a")
+				w := newWaiter(h, "a")
 				time.Sleep(100 * time.Millisecond)
 				c.move("B", "a")
 				time.Sleep(500 * time.Millisecond)
@@ -261,7 +261,7 @@ func TestServerThatIsSupersededIsLeft(t *testing.T) {
 // A connection is given up by a probe that says so, without waiting for silence.
 func TestProbeThatMissesEndsTheConnection(t *testing.T) {
 	hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		synctest.Wait()
 		assert.True(t, awake(w))
 		conn := s.conn()
@@ -280,7 +280,7 @@ func TestServerThatIsNotYetKnown(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
 		c.hang = make(chan struct{})
 		c.move("A", "new")
-		w, left := h.Join("new"), h.Join("new too")
+		w, left := newWaiter(h, "new"), newWaiter(h, "new too")
 		left.Leave()
 		time.Sleep(10 * time.Second)
 		assert.False(t, awake(w))
@@ -294,7 +294,7 @@ func TestServerThatIsNotYetKnown(t *testing.T) {
 // Nobody says that the owner has changed, and the former goes on answering.
 func TestServerThatDoesNotKnowIsLeft(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		time.Sleep(time.Minute)
 		assert.True(t, awake(w))
 		c.move("B", "a")
@@ -309,9 +309,9 @@ func TestServerThatDoesNotKnowIsLeft(t *testing.T) {
 // subscription at the owner.
 func TestManyMoves(t *testing.T) {
 	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
-		var waiters []*pubsub.Waiter
+		var waiters []*waiter
 		for range 10 {
-			waiters = append(waiters, h.Join("a"), h.Join("a2"), h.Join("b"))
+			waiters = append(waiters, newWaiter(h, "a"), newWaiter(h, "a2"), newWaiter(h, "b"))
 		}
 		for i := range 200 {
 			for j, ch := range []string{"a", "a2", "b"} {

@@ -23,7 +23,7 @@ func Sharded(cluster *redis.ClusterClient, probe string) Servers {
 
 // Both is a [Sharded] that hears ordinary channels as well, SUBSCRIBE and
 // PUBLISH, for a fleet that does not agree on the kind. What is published in
-// both is heard twice, and counted twice by [Waiter.Heard].
+// both is heard twice.
 func Both(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe, both: true}
 }

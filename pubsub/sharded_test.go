@@ -35,12 +35,12 @@ func spread(c *redistest.Cluster, n int) map[*redistest.Server][]string {
 }
 
 // joinSpread waits on n channels on each master, and returns when all waiters hear.
-func joinSpread(t *testing.T, c *redistest.Cluster, h *pubsub.Hub, n int) (map[*redistest.Server][]string, map[string]*pubsub.Waiter) {
+func joinSpread(t *testing.T, c *redistest.Cluster, h *pubsub.Hub, n int) (map[*redistest.Server][]string, map[string]*waiter) {
 	t.Helper()
-	channels, waiters := spread(c, n), make(map[string]*pubsub.Waiter)
+	channels, waiters := spread(c, n), make(map[string]*waiter)
 	for _, names := range channels {
 		for _, ch := range names {
-			waiters[ch] = h.Join(ch)
+			waiters[ch] = newWaiter(h, ch)
 			live(t, waiters[ch])
 		}
 	}
@@ -48,7 +48,7 @@ func joinSpread(t *testing.T, c *redistest.Cluster, h *pubsub.Hub, n int) (map[*
 }
 
 // reached checks that a message from anywhere in the cluster reaches w.
-func reached(t *testing.T, rdb *redis.ClusterClient, w *pubsub.Waiter, channel string) {
+func reached(t *testing.T, rdb *redis.ClusterClient, w *waiter, channel string) {
 	t.Helper()
 	for awake(w) {
 	}
@@ -67,7 +67,7 @@ func TestShardedOneNode(t *testing.T) {
 	for _, version := range []int{2, 3} {
 		rdb := c.Client(t, func(o *redis.ClusterOptions) { o.Protocol = version })
 		h := shardedHub(t, rdb)
-		w, other := h.Join("lock:{a}"), h.Join("b")
+		w, other := newWaiter(h, "lock:{a}"), newWaiter(h, "b")
 		live(t, w)
 		live(t, other)
 		require.Len(t, c.Nodes[0].Clients(t, "pubsub"), 1)
@@ -98,7 +98,7 @@ func TestShardedRefused(t *testing.T) {
 	c := redistest.StartCluster(t, 1, 0)
 	require.NoError(t, c.Nodes[0].Client(t).ACLSetUser(t.Context(), "u", "on", "nopass", "+@all", "allkeys", "-ssubscribe").Err())
 	h := shardedHub(t, c.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "u", "x" }))
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	wake(t, w)
 	assert.False(t, w.Live())
 }
@@ -202,7 +202,7 @@ func TestSilentMasterIsReplaced(t *testing.T) {
 		"ordinary": func(rdb *redis.ClusterClient) pubsub.Servers { return pubsub.Redis(rdb, "{lock}probe") },
 	} {
 		h := pubsub.NewHub(servers(c.Client(t)), pubsub.Options{})
-		w := h.Join("{lock}")
+		w := newWaiter(h, "{lock}")
 		live(t, w)
 		old := c.Owner(c.Slot("{lock}"))
 		next := c.Replica(old)

@@ -33,7 +33,7 @@ type notice struct {
 // as that of Close. So the functions must not block: they take note of what they are
 // told and return. No mutex of the hub is held meanwhile, and they may call its
 // methods and those of this subscription, but not [Hub.Close], which would wait for
-// them. A channel may have several subscriptions, and waiters besides.
+// them. A channel may have several subscriptions.
 //
 // Every subscription must be closed.
 func (h *Hub) Subscribe(channel string, message func(payload string), changed func()) *Subscription {

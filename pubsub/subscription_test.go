@@ -75,7 +75,7 @@ func (e *ear) changes() (n int) {
 func TestSubscriptionHearsEveryMessageInOrder(t *testing.T) {
 	hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
 		first, second, other := listen(h, "a"), listen(h, "a"), listen(h, "b")
-		w := h.Join("a")
+		w := newWaiter(h, "a")
 		synctest.Wait()
 		assert.True(t, awake(w))
 		var want []string
@@ -159,7 +159,7 @@ func TestSubscriptionLingers(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := &server{}
 		h := pubsub.NewHub(s, pubsub.Options{})
-		e, w := listen(h, "a"), h.Join("a")
+		e, w := listen(h, "a"), newWaiter(h, "a")
 		synctest.Wait()
 		w.Leave()
 		time.Sleep(time.Minute)
@@ -187,7 +187,7 @@ func TestSubscriptionMayUseTheHub(t *testing.T) {
 		use := func() {
 			mu.Lock()
 			defer mu.Unlock()
-			h.Join("b").Leave()
+			newWaiter(h, "b").Leave()
 			h.Subscribe("c", nil, nil).Close()
 			if heard == 3 {
 				e.Close()
@@ -236,7 +236,7 @@ func TestRedisSubscription(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	h := hub(t, rdb, pubsub.Options{})
-	e, w := listen(h, "a"), h.Join("b")
+	e, w := listen(h, "a"), newWaiter(h, "b")
 	live(t, w)
 	redistest.Eventually(t, "a is subscribed", e.told)
 	var want []string

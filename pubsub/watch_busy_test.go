@@ -37,7 +37,7 @@ func TestRedisBusyServer(t *testing.T) {
 		redistest.Eventually(t, "the server is busy", func() bool {
 			return redis.HasErrorPrefix(rdb.Publish(t.Context(), "x", "").Err(), "BUSY")
 		})
-		b, c := h.Join("b"), other.Join("c")
+		b, c := newWaiter(h, "b"), newWaiter(other, "c")
 		start := time.Now()
 		redistest.Eventually(t, "6 probe intervals", func() bool { return time.Since(start) > 3*time.Second })
 		assert.False(t, b.Live())

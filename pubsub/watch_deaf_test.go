@@ -34,7 +34,7 @@ func TestDeafConnectionIsReplaced(t *testing.T) {
 	} {
 		hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
 			s.set(func() { s.counts = true })
-			w := h.Join("a")
+			w := newWaiter(h, "a")
 			h.AllowSilence("a", test.silence)
 			<-w.C()
 			time.Sleep(test.age)
@@ -62,7 +62,7 @@ func TestSilenceOfSeveralChannels(t *testing.T) {
 			time.Sleep(d)
 			return s.conn().probes() - before
 		}
-		patient, hasty := h.Join("patient"), h.Join("hasty")
+		patient, hasty := newWaiter(h, "patient"), newWaiter(h, "hasty")
 		<-patient.C()
 		<-hasty.C()
 		h.AllowSilence("nobody", time.Millisecond)
@@ -70,7 +70,7 @@ func TestSilenceOfSeveralChannels(t *testing.T) {
 		h.AllowSilence("hasty", 2*time.Second)
 		probes(2100 * time.Millisecond)
 		assert.LessOrEqual(t, probes(1700*time.Millisecond), 1)
-		_ = h.Join("hasty")
+		_ = newWaiter(h, "hasty")
 		h.AllowSilence("hasty", 100*time.Millisecond)
 		assert.GreaterOrEqual(t, probes(390*time.Millisecond), 3)
 	})
@@ -91,7 +91,7 @@ func TestSilenceOfACrowdAsksNobody(t *testing.T) {
 		s := &refreshing{server: &server{counts: true}}
 		h := pubsub.NewHub(s, pubsub.Options{})
 		for i := range 1000 {
-			h.Join(strconv.Itoa(i))
+			newWaiter(h, strconv.Itoa(i))
 		}
 		time.Sleep(2 * time.Second)
 		conn := s.conn()
@@ -112,14 +112,14 @@ func TestSilenceOfACrowdAsksNobody(t *testing.T) {
 // Whoever begins to wait is served as on a young connection.
 func TestNewWaiterIsToldOfADeafConnectionSoon(t *testing.T) {
 	for _, join := range []func(h *pubsub.Hub, channel string) func() bool{
-		func(h *pubsub.Hub, channel string) func() bool { return h.Join(channel).Live },
+		func(h *pubsub.Hub, channel string) func() bool { return newWaiter(h, channel).Live },
 		func(h *pubsub.Hub, channel string) func() bool {
 			return h.Subscribe(channel, func(string) {}, func() {}).Live
 		},
 	} {
 		hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
 			s.set(func() { s.counts = true })
-			h.Join("a")
+			newWaiter(h, "a")
 			for i := range 100 {
 				time.Sleep(20*time.Second + 77*time.Millisecond)
 				s.set(func() { s.conns[len(s.conns)-1].deaf = true })
@@ -139,7 +139,7 @@ func TestNewWaiterIsToldOfADeafConnectionSoon(t *testing.T) {
 func TestSlowServerIsNotDeaf(t *testing.T) {
 	for _, slow := range []time.Duration{50, 200, 400, 900, 1500, 2500} {
 		for _, late := range []time.Duration{0, 300, 700} {
-			bubble(t, func(t *testing.T, s *server, join func(string) *pubsub.Waiter) {
+			bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
 				w := join("a")
 				assert.True(t, awake(w))
 				conn := s.conn()
@@ -178,7 +178,7 @@ func TestPriceOfAWait(t *testing.T) {
 		{time.Hour, 10 * time.Minute, 305},
 	} {
 		hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
-			h.Join("a")
+			newWaiter(h, "a")
 			h.AllowSilence("a", test.silence)
 			time.Sleep(test.after)
 			assert.LessOrEqual(t, s.conn().probes(), test.most, "%v", test)
@@ -197,7 +197,7 @@ func TestRedisDeafConnection(t *testing.T) {
 	t.Parallel()
 	proxy, rdb, _ := far(t)
 	h := hub(t, rdb, pubsub.Options{})
-	w := h.Join("a")
+	w := newWaiter(h, "a")
 	live(t, w)
 	proxy.DropDown(true, "subscribe")
 	start := time.Now()
@@ -218,7 +218,7 @@ func TestRedisFarServerIsNotDeaf(t *testing.T) {
 			proxy, rdb, s := far(t)
 			proxy.Delay(rtt/2*time.Millisecond, rtt/2*time.Millisecond)
 			h := hub(t, rdb, pubsub.Options{})
-			w := h.Join("a")
+			w := newWaiter(h, "a")
 			live(t, w)
 			for range 5 {
 				if kept(t, s, w) {
@@ -231,7 +231,7 @@ func TestRedisFarServerIsNotDeaf(t *testing.T) {
 }
 
 // kept waits for some probes and reports whether w was live all the time, on one connection.
-func kept(t *testing.T, s *redistest.Server, w *pubsub.Waiter) bool {
+func kept(t *testing.T, s *redistest.Server, w *waiter) bool {
 	t.Helper()
 	for awake(w) {
 	}

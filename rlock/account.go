@@ -346,3 +346,22 @@ func (c *Client) kindStats(number kindNumber) *KindStats {
 // the context has the values of none. They are those that [Trace].Start has returned; a
 // client without it tells nothing. A request of one call has the values of its context.
 func Callers(ctx context.Context) []context.Context { return request.Callers(ctx) }
+
+// oldest returns for how long the oldest waiter has waited, and the oldest grant is held.
+func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.byKey {
+		for w := range q.All() {
+			wait = max(wait, now.Sub(w.since))
+		}
+		for _, g := range q.Grants {
+			g.mu.Lock()
+			if g.state == owned && !g.began.IsZero() { // as it is while the grant is parked
+				hold = max(hold, now.Sub(g.began))
+			}
+			g.mu.Unlock()
+		}
+	}
+	return wait, hold
+}

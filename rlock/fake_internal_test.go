@@ -22,8 +22,8 @@ import (
 type fake struct {
 	client   *Client
 	start    time.Time
-	renewals *redis.Client // that the server's answers to renewals come from: it renews all
-	signal   kind.Signal   // what waiters hear by; nil: what never becomes live
+	renewals *redis.Client     // that the server's answers to renewals come from: it renews all
+	signal   kind.Subscription // what waiters hear by; nil: what never becomes live
 
 	onAcquire func(ctx context.Context, n int) (lua.Reply, error) // n counts the calls from 1
 	onCount   func(ctx context.Context, n int) error
@@ -100,20 +100,18 @@ func (f *fake) Key() string { return "a" }
 
 func (f *fake) Gathers(bool) bool { return false } // it sends nothing
 
-func (f *fake) Subscribe(func(string), func()) kind.Signal {
+func (f *fake) Subscribe(e kind.Events) kind.Subscription {
 	if f.signal != nil {
 		return f.signal
 	}
-	return f.client.server.Hub.Join("channel")
+	return f.client.server.Hub.Subscribe("channel", func(string) { e.Released() }, e.Changed)
 }
 
 // live is a signal that would be heard.
 type live struct{}
 
-func (live) C() <-chan struct{} { return nil }
-func (live) Heard() int64       { return 0 }
-func (live) Live() bool         { return true }
-func (live) Leave()             {}
+func (live) Live() bool { return true }
+func (live) Close()     {}
 
 // refuse has a waiter ask, and gives it that answer.
 func (f *fake) refuse(t *testing.T, w *waiter, answer lua.Reply) {

@@ -33,6 +33,16 @@ func (l *Lock) askAgain(owner string) {
 	})
 }
 
+// released is called when a release was announced to all waiters. One asks for all.
+func (l *Lock) released() {
+	l.withQueue(func(q *queue) {
+		if w := q.First(); w != nil {
+			w.by.Message++
+			w.mustAsk()
+		}
+	})
+}
+
 // changed is called when the subscription of the waiters was lost, or confirmed.
 func (l *Lock) changed() { l.withQueue((*queue).changed) }
 

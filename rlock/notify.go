@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -38,7 +39,10 @@ func (announced) prepare(*waiter) lua.Ticket { return lua.Ticket{} }
 func (announced) listen(w *waiter, _ string) {
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	w.subscribe()
+	if w.queue.signal == nil {
+		w.subscribe()
+		w.again = w.queue.signal.Live() // a release before this moment was missed
+	}
 }
 
 func (announced) hears(w *waiter) bool {
@@ -80,8 +84,8 @@ func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration
 // subscribe joins the channel of the lock. queues.mu is held.
 func (w *waiter) subscribe() {
 	if w.queue.signal == nil {
-		w.queue.signal = w.lock.wire.Subscribe(w.lock.hear, w.lock.changed)
-		w.queue.heardUntil = w.queue.signal.Heard()
+		l := w.lock
+		w.queue.signal = l.wire.Subscribe(kind.Events{Message: l.hear, Released: l.released, Changed: l.changed})
 	}
 }
 

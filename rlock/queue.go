@@ -51,10 +51,9 @@ type queue struct {
 	fifo.Queue[waiter, *grant]
 
 	// The tickets of the waiters on the server, and what tells them of a change there.
-	tickets    map[string]*waiter // by the owner that has the ticket
-	signal     kind.Signal        // joined when the first waiter is refused
-	heardUntil int64              // messages of signal up to the newest wake-up
-	unlocks    kind.Signal        // Redisson's unlock channel, while a foreign owner holds the lock
+	tickets map[string]*waiter // by the owner that has the ticket
+	signal  kind.Subscription  // made when the first waiter is refused
+	unlocks kind.Subscription  // Redisson's unlock channel, while a foreign owner holds the lock
 
 	news
 
@@ -86,9 +85,9 @@ func (qs *queues) tidy(q *queue) {
 	if q.First() != nil {
 		return
 	}
-	for _, s := range []kind.Signal{q.signal, q.unlocks} {
+	for _, s := range []kind.Subscription{q.signal, q.unlocks} {
 		if s != nil {
-			s.Leave()
+			s.Close()
 		}
 	}
 	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
@@ -140,7 +139,7 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	case k != nil && k.parked != nil:
 		parked = k.stop()
 	case k == nil && g.lock.retains != nil:
-		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(g.lock.hearRecall, g.lock.missRecall)}
+		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
 	}
 	return before, parked
 }

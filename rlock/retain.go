@@ -69,7 +69,7 @@ func (l *Lock) retain(wire *kind.Plain) {
 // It lasts for the grants of one owner, which follow each other in memory. queues.mu guards it.
 type kept struct {
 	owner  string
-	signal kind.Signal // brings recalls
+	signal kind.Subscription // brings recalls
 	state  keptState
 	parked *grant      // the grant while nobody holds it, else nil
 	since  time.Time   // when it was parked
@@ -252,7 +252,7 @@ func (k *kept) end() {
 	if k.timer != nil {
 		k.timer.Stop()
 	}
-	k.signal.Leave()
+	k.signal.Close()
 }
 
 // hearRecall gets the messages on the channel of the client. One that grants the lock is for a

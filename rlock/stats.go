@@ -136,25 +136,6 @@ func (c *counters) woken(by Wakeups) {
 	}
 }
 
-// oldest returns for how long the oldest waiter has waited, and the oldest grant is held.
-func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	for _, q := range qs.byKey {
-		for w := range q.All() {
-			wait = max(wait, now.Sub(w.since))
-		}
-		for _, g := range q.Grants {
-			g.mu.Lock()
-			if g.state == owned && !g.began.IsZero() { // as it is while the grant is parked
-				hold = max(hold, now.Sub(g.began))
-			}
-			g.mu.Unlock()
-		}
-	}
-	return wait, hold
-}
-
 // addTo adds what is not counted for each kind.
 func (c *counters) addTo(s *Stats) {
 	for n := range lossCauses {

@@ -54,7 +54,7 @@ func (ticketed) listen(w *waiter, holder string) {
 		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
 		w.again = w.again || q.unlocks.Live() // an announcement before this moment was missed
 	case !foreign && q.unlocks != nil:
-		q.unlocks.Leave()
+		q.unlocks.Close()
 		q.unlocks = nil
 	}
 }

@@ -57,13 +57,14 @@ func (w *waiter) await(ctx context.Context) error {
 
 // sleep waits for d, or until something happens that concerns the waiter.
 func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
-	wake, c := w.channels()
+	w.queues.mu.Lock()
+	wake := w.C()
+	w.slept = true
+	w.queues.mu.Unlock()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-wake:
-	case <-c:
-		w.signalled()
 	case <-timer.C:
 		w.queues.mu.Lock()
 		w.by.TTL++
@@ -74,33 +75,6 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 		err = w.givenUp(wait)
 	}
 	return err
-}
-
-// signalled makes the waiter ask, after a wake-up that is meant for all: there was a message,
-// or the subscription was lost or confirmed.
-func (w *waiter) signalled() {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	w.again = true
-	q := w.queue
-	if heard := q.signal.Heard(); heard != q.heardUntil {
-		q.heardUntil = heard
-		w.by.Message++
-	} else {
-		w.by.Reconnect++
-	}
-}
-
-// channels returns the channel of the waiter's own wake-ups, and that of the wake-ups that
-// are meant for all, which is nil if this waiter does not answer them.
-func (w *waiter) channels() (own, all <-chan struct{}) {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	if w.queue.signal != nil && w.lock.order.contends(w) {
-		all = w.queue.signal.C()
-	}
-	w.slept = true
-	return w.C(), all
 }
 
 // givenUp is the error of a waiter whose context ended before it had the lock.

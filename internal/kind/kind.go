@@ -45,10 +45,9 @@ type Kind interface {
 	Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error)
 	// Renewals are the requests that extend the lease of owner. A majority must succeed.
 	Renewals(owner string, lease time.Duration) []Renewal
-	// Subscribe joins the channel of wake-ups. message gets the messages for one waiter,
-	// changed is called when the subscription was lost or confirmed; a signal with a channel
-	// calls neither.
-	Subscribe(message func(payload string), changed func()) Signal
+	// Subscribe subscribes to the channel on which the server tells waiters that they may have
+	// the lock.
+	Subscribe(e Events) Subscription
 	// Force removes the lock whoever holds it.
 	Force(ctx context.Context) (bool, error)
 	// Inspect reads the lock.
@@ -102,13 +101,17 @@ type Renewal struct {
 	Retake func(ctx context.Context, held func() bool) // of a share: takes it again for an owner that still holds the lock, if the server does not know of it and is free; else nil
 }
 
-// Signal wakes the waiters of a lock. Some call a function for the waiter that is meant, others
-// send to C.
-type Signal interface {
-	C() <-chan struct{} // nil for a signal that calls
-	Heard() int64       // the number of messages so far, beginning with any number; of a signal with C
-	Live() bool         // the server has confirmed the subscription
-	Leave()
+// Events are called by the goroutine that reads the connection, so they must not block.
+type Events struct {
+	Message  func(payload string) // a message to one waiter
+	Released func()               // a message to all waiters: the lock has been released
+	Changed  func()               // the subscription was lost, or confirmed
+}
+
+// Subscription is that of a lock's waiters.
+type Subscription interface {
+	Live() bool // the server has confirmed it
+	Close()
 }
 
 // Server is one Redis, as a client of package rlock sees it.

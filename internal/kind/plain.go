@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/lua"
-	"github.com/go-rlock/rlock/pubsub"
 )
 
 // Plain is Redisson's RLock: its key, field, channel and message; with a counter, its
@@ -107,8 +106,8 @@ func (p *Plain) Renewals(owner string, lease time.Duration) []Renewal {
 	return []Renewal{{RDB: p.server.RDB, Renewal: lua.Renewal{Grant: p.Of(owner), Lease: lease}}}
 }
 
-func (p *Plain) Subscribe(message func(string), changed func()) Signal {
-	return calls{p.server.Hub.Subscribe(lua.GrantChannel(p.grant.Key, p.server.ID), message, changed)}
+func (p *Plain) Subscribe(e Events) Subscription {
+	return p.server.Hub.Subscribe(lua.GrantChannel(p.grant.Key, p.server.ID), e.Message, e.Changed)
 }
 
 func (p *Plain) Force(ctx context.Context) (bool, error) {
@@ -130,17 +129,10 @@ func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
 // SubscribeToUnlocks joins the channel where Redisson's clients announce releases, as they know
 // nothing of tickets. What a lock with a queue announces there, -0, is meant for Redisson, and
 // ignored.
-func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Signal {
-	return calls{s.Hub.Subscribe(lua.UnlockChannel(key), func(payload string) {
+func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Subscription {
+	return s.Hub.Subscribe(lua.UnlockChannel(key), func(payload string) {
 		if payload != "-0" {
 			message()
 		}
-	}, changed)}
+	}, changed)
 }
-
-// calls is a signal that calls functions.
-type calls struct{ *pubsub.Subscription }
-
-func (calls) C() <-chan struct{} { return nil }
-func (calls) Heard() int64       { return 0 }
-func (c calls) Leave()           { c.Close() }

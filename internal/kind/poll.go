@@ -259,32 +259,22 @@ func decisive[T any](votes []vote[T]) bool {
 	return done > len(votes)/2 || refused > len(votes)/2
 }
 
-// signals are the waiters of all servers. Each sends its wake-ups to the C of the first one.
-type signals []*pubsub.Waiter
-
-func (s signals) C() <-chan struct{} { return s[0].C() }
-
-// Heard counts the messages of all servers.
-func (s signals) Heard() (n int64) {
-	for _, w := range s {
-		n += w.Heard()
-	}
-	return n
-}
+// subscriptions are those on all servers.
+type subscriptions []*pubsub.Subscription
 
 // Live reports whether the messages of a majority arrive: every release reaches one of them.
-func (s signals) Live() bool {
+func (all subscriptions) Live() bool {
 	live := 0
-	for _, w := range s {
-		if w.Live() {
+	for _, s := range all {
+		if s.Live() {
 			live++
 		}
 	}
-	return live > len(s)/2
+	return live > len(all)/2
 }
 
-func (s signals) Leave() {
-	for _, w := range s {
-		w.Leave()
+func (all subscriptions) Close() {
+	for _, s := range all {
+		s.Close()
 	}
 }

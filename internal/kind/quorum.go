@@ -284,10 +284,10 @@ func (q *Quorum) seen(votes []vote[lua.State]) bool {
 }
 
 // Subscribe hears the releases on all servers.
-func (q *Quorum) Subscribe(func(string), func()) Signal {
-	e := signals{q.nodes[0].server.Hub.Join(lua.UnlockChannel(q.nodes[0].grant.Key))}
-	for _, p := range q.nodes[1:] {
-		e = append(e, p.server.Hub.JoinWith(lua.UnlockChannel(p.grant.Key), e[0]))
+func (q *Quorum) Subscribe(e Events) Subscription {
+	var all subscriptions
+	for _, p := range q.nodes {
+		all = append(all, p.server.Hub.Subscribe(lua.UnlockChannel(p.grant.Key), func(string) { e.Released() }, e.Changed))
 	}
-	return e
+	return all
 }

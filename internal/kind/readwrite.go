@@ -82,8 +82,8 @@ func (rw *ReadWrite) Renewals(owner string, lease time.Duration) []Renewal {
 }
 
 // Subscribe hears every message: what lets one reader in lets in all.
-func (rw *ReadWrite) Subscribe(func(string), func()) Signal {
-	return rw.server.Hub.Join(rw.grant.Channel)
+func (rw *ReadWrite) Subscribe(e Events) Subscription {
+	return rw.server.Hub.Subscribe(rw.grant.Channel, func(string) { e.Released() }, e.Changed)
 }
 
 func (rw *ReadWrite) Force(ctx context.Context) (bool, error) {
