@@ -4,6 +4,10 @@
 //
 //	make mutate
 //
+// A mistake names a declaration of a package, and replaces a text in it: a function may move
+// to another file, and be wrapped otherwise, and its mistakes stay. A mistake in a script
+// names the file.
+//
 // A plain go test only makes sure that every mistake can still be made, and compiles, and
 // that its check still exists. No file is changed: the compiler is shown another one in
 // its place (go help build, -overlay), which goes for embedded scripts as well.
