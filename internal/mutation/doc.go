@@ -3,6 +3,7 @@
 // checks can fail.
 //
 //	make mutate
+//	RLOCK_MUTATE=1 go test -v -run 'TestMutations/all/a_wake-up_is_ignored' ./internal/mutation
 //
 // A mistake names a declaration of a package, and replaces a text in it: a function may move
 // to another file, and be wrapped otherwise, and its mistakes stay. A mistake in a script
