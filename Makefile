@@ -9,6 +9,8 @@
 #                three when nothing is compiled yet
 # make flaky N=50 D=10m RUN=FakeTime PKGS=./rlock  the tests again and again, on 1, 2 and 4 processors and beside busy loops; prints
 #                a table of those that have failed. It stops after N runs of each package, or D
+# make firstpage  what a reader meets who follows a free Lock, a free Unlock and a Lock that waits: functions, files, lines, branches
+#                and types; prints a table, in half a minute
 # make api       writes down the exported API (api/*.txt) after a change of it
 # make man       writes docs/rlock.1 from the help of the command
 # make pictures  writes docs/top.svg and docs/watch.svg, what those commands show
@@ -43,7 +45,7 @@ PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
 INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
 
-.PHONY: help build vulnerable courses flaky servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
+.PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
 
 help:
 	@sed -n '/^# /!q; s/^# //p' '$(CURDIR)/Makefile'
@@ -150,6 +152,9 @@ flaky: N = 50
 flaky: RUN =
 flaky: redis
 	@$(GO) run ./internal/flaky -n $(N) -d $(D) -run '$(RUN)' $(PKGS)
+
+firstpage: redis
+	@$(GO) run ./internal/firstpage
 
 D ?= 10m
 soak: redis

@@ -26,7 +26,7 @@ func TestMutationsCompile(t *testing.T) {
 	}
 	c := newCompiler(t)
 	for _, m := range mutations {
-		if filepath.Ext(m.file) == ".go" {
+		if !m.inScript() {
 			t.Run(m.name, func(t *testing.T) { require.NoError(t, c.check(t, m)) })
 		}
 	}
@@ -52,9 +52,9 @@ func newCompiler(t *testing.T) *compiler {
 	c := &compiler{fset: token.NewFileSet(), packages: make(map[string]*listed)}
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
 	for _, m := range mutations {
-		if dir := filepath.Dir(m.file); filepath.Ext(m.file) == ".go" && c.packages[dir] == nil {
-			c.packages[dir] = new(listed)
-			args = append(args, "./"+dir)
+		if !m.inScript() && c.packages[m.dir] == nil {
+			c.packages[m.dir] = new(listed)
+			args = append(args, "./"+m.dir)
 		}
 	}
 	cmd := exec.Command("go", args...)
@@ -81,7 +81,7 @@ func newCompiler(t *testing.T) *compiler {
 
 // check compiles the package with the mistake.
 func (c *compiler) check(t *testing.T, m mutation) error {
-	p := c.packages[filepath.Dir(m.file)]
+	p := c.packages[m.dir]
 	if p.parsed == nil {
 		p.parsed = make(map[string]*ast.File)
 		for _, name := range p.GoFiles {
@@ -90,11 +90,12 @@ func (c *compiler) check(t *testing.T, m mutation) error {
 			p.parsed[name] = file
 		}
 	}
+	path, text := m.mutated(t)
 	var files []*ast.File
 	for name, file := range p.parsed {
-		if name == filepath.Base(m.file) {
+		if name == filepath.Base(path) {
 			var err error
-			if file, err = parser.ParseFile(c.fset, m.file, m.mutated(t), parser.SkipObjectResolution); err != nil {
+			if file, err = parser.ParseFile(c.fset, path, text, parser.SkipObjectResolution); err != nil {
 				return err
 			}
 		}

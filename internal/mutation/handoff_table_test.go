@@ -3,43 +3,43 @@ package mutation
 // ofHandOffs are mistakes about grants that are passed on in memory.
 var ofHandOffs = []mutation{
 	{
-		"a fair lock is passed on beyond another client's turn", "lua/queue.lua",
+		"a fair lock is passed on beyond another client's turn", "lua", "queue.lua",
 		"if string.sub(next, 1, #prefix) ~= prefix then", "if false then",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"successors keep their place in the queue", "rlock/release.go",
+		"successors keep their place in the queue", "rlock", "grant.alsoEnds",
 		"e := lua.Ending{Tickets: g.run.passed, Used", "e := lua.Ending{Used",
 		"rlock", "TestFairRun", quick,
 	},
 	{
-		"a grant is passed on whose window is nearly over", "watchdog/entry.go",
+		"a grant is passed on whose window is nearly over", "watchdog", "Entry.Pass",
 		"remaining(now, e.window.Load().until) < left", "false",
 		"watchdog", "TestPassIsRefused", quick,
 	},
 	{
-		"a grant is passed on while a count is under way", "rlock/handoff.go",
+		"a grant is passed on while a count is under way", "rlock", "grant.unsettled",
 		"return g.correcting || len(g.turn) > 0", "return false",
 		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
 	},
 	{
-		"a grant is passed on while an attempt of its owner is under way", "rlock/handoff.go",
-		"g.attempts.Open || ", "",
+		"a grant is passed on while an attempt of its owner is under way", "rlock", "grant.unsettled",
+		"g.attempts.Open ||", "",
 		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
 	},
 	{
-		"the successor of a lost grant keeps an owner that is released", "rlock/waiter.go",
-		" || slices.Contains(g.run.passed, w.attempt.owner))", ")",
+		"the successor of a lost grant keeps an owner that is released", "rlock", "waiter.renounce",
+		"|| slices.Contains(g.run.passed, w.attempt.owner))", ")",
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},
 	{
-		"a hand-off has no budget after a multi lock", "rlock/multi_together.go",
-		"		note(g, a)\n", "		g.sent, g.initialLease, g.attempts.Doubt = a.Sent, run[i].lease, a.Doubt\n",
+		"a hand-off has no budget after a multi lock", "rlock", "Hold.takeTogether",
+		"note(g, a)", "g.sent, g.initialLease, g.attempts.Doubt = a.Sent, run[i].lease, a.Doubt",
 		"rlock", "TestFakeTimeHandoffBudget", quick,
 	},
 	{
-		"a lease with the terms of a nested hold is passed on", "watchdog/entry.go",
-		" || e.asks() != renew", "",
+		"a lease with the terms of a nested hold is passed on", "watchdog", "Entry.Pass",
+		"|| e.asks() != renew", "",
 		"rlock", "TestFakeTimeTermsEndWithTheGrant", quick,
 	},
 }

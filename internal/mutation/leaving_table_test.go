@@ -3,52 +3,52 @@ package mutation
 // ofLeaving are mistakes about releases, and about what is left behind.
 var ofLeaving = []mutation{
 	{
-		"a lease is renewed after the unlock", "watchdog/entry.go",
+		"a lease is renewed after the unlock", "watchdog", "Entry.Stop",
 		"return e.end(nil)", "return !e.ended.Load()",
 		"watchdog", "TestStopIsFinal", quick,
 	},
 	{
-		"what a caller left behind is not released", "rlock/release.go",
-		"left.some || acquired || g.attempts.Doubt || g.leftTicket\n", "acquired\n",
+		"what a caller left behind is not released", "rlock", "grant.abandon",
+		"left.some || acquired || g.attempts.Doubt || g.leftTicket", "acquired",
 		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
 	},
 	{
-		"a late answer is not followed up", "rlock/late.go",
+		"a late answer is not followed up", "rlock", "grant.late",
 		"if g.keep(doubt) {", "if g.keep(doubt) || true {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
-		"a late attempt is not released once more", "rlock/remains.go",
+		"a late attempt is not released once more", "rlock", "remains.clear",
 		"if left.doubt {", "if false {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
-		"a late answer releases what Unlock is about to release", "rlock/late.go",
+		"a late answer releases what Unlock is about to release", "rlock", "grant.keep",
 		"return !g.left.over && g.state != lost", "return g.state != released && g.state != lost",
 		"rlock", "TestFakeTimeLateAnswerDuringUnlock", quick,
 	},
 	{
-		"a ticket is given up with the lease", "rlock/remains.go",
+		"a ticket is given up with the lease", "rlock", "remains.sweep",
 		"r.ticket && until.Before(claimed)", "false",
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
 	{
-		"nothing is released when the lease should be over", "internal/janitor/work.go",
+		"nothing is released when the lease should be over", "internal/janitor", "Janitor.workOn",
 		"&& (one.tried || p.trouble > 0)", "",
 		"internal/janitor", "TestFakeTimeTooLate", quick,
 	},
 	{
-		"the ticket of a request that nobody waited for stays", "rlock/release.go",
+		"the ticket of a request that nobody waited for stays", "rlock", "grant.alsoEnds",
 		"(g.leftTicket || g.attempts.Open)", "g.leftTicket",
 		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
 	},
 	{
-		"the share of an owner is released in place of all", "rlock/remains.go",
-		"Key: l.key, ", "",
+		"the share of an owner is released in place of all", "rlock", "remains.job",
+		"Key: l.key,", "",
 		"rlock", "TestFakeTimeQuorumReleasesAllAndAShare", quick,
 	},
 	{
-		"what was not executed has left a ticket", "rlock/grant.go",
+		"what was not executed has left a ticket", "rlock", "grant.acquire",
 		"a.Doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
 		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
 	},

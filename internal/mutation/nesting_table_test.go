@@ -3,43 +3,43 @@ package mutation
 // ofNesting are mistakes about nested holds and the hold count on the server.
 var ofNesting = []mutation{
 	{
-		"a failed nested hold leaves a lost grant to its lease", "rlock/nest.go",
+		"a failed nested hold leaves a lost grant to its lease", "rlock", "grant.retract",
 		"errors.Is(err, ErrLeaseLost) && left == 0:", "false:",
 		"rlock", "TestFakeTimeLastHoldOfALostGrantFails", quick,
 	},
 	{
-		"a nested call relies on a request that was made before it", "rlock/nest.go",
+		"a nested call relies on a request that was made before it", "rlock", "grant.total",
 		"if g.told >= changes {", "if g.told > 0 {",
 		"rlock", "TestNestedDepth", quick,
 	},
 	{
-		"nested calls ask one after the other", "rlock/nest.go",
+		"nested calls ask one after the other", "rlock", "grant.total",
 		"if g.told >= changes {", "if false {",
 		"rlock", "TestFakeTimeNestedCallsShareARequest", quick,
 	},
 	{
-		"a stale hold count that arrives late stays", "rlock/nest.go",
-		"	g.correcting = true\n	g.changes++\n", "	g.correcting = true\n",
+		"a stale hold count that arrives late stays", "rlock", "grant.correct",
+		"g.correcting = true; g.changes++", "g.correcting = true",
 		"rlock", "TestFakeTimeCancelledNestedLockIsCorrected", quick,
 	},
 	{
-		"a nested TryLock waits for others without a bound", "rlock/nest.go",
+		"a nested TryLock waits for others without a bound", "rlock", "grant.takeTurn",
 		"if p.Once {", "if false {",
 		"rlock", "TestFakeTimeNestedTryLockIsBounded", quick,
 	},
 	{
-		"a reader joins a lease that nobody renews", "rlock/nest.go",
+		"a reader joins a lease that nobody renews", "rlock", "grant.add",
 		"if h.parent == nil && len(g.holds) > 0 &&", "if false &&",
 		"rlock", "TestFakeTimeTermsOfReaders", quick,
 	},
 	{
-		"a lease becomes shorter than its proof states", "rlock/nest.go",
+		"a lease becomes shorter than its proof states", "rlock", "grant.total",
 		"if g.proven.Load() {", "if false {",
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
 	},
 	{
-		"a nested hold outlives the panic of a hook", "rlock/nest.go",
-		"if !answered { // a panic", "if !answered && false { // a panic",
+		"a nested hold outlives the panic of a hook", "rlock", "Lock.nest",
+		"if !answered {", "if !answered && false {",
 		"rlock", "TestHookThatEndsItsCaller/panic_false_plain_nested_Lock", quick,
 	},
 }

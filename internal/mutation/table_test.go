@@ -16,237 +16,237 @@ var mutations = slices.Concat(ofRequests, ofScripts, ofSending, ofWaiting, ofHan
 var ofRequests = []mutation{
 	// Scripts.
 	{
-		"the lock is granted although it is held", "lua/try.lua",
+		"the lock is granted although it is held", "lua", "try.lua",
 		"if ttl == -2 then", "if true then",
 		"rlock", "TestMutualExclusion", quick,
 	},
 	{
-		"the lock is granted although it is held, as histories see it", "lua/try.lua",
+		"the lock is granted although it is held, as histories see it", "lua", "try.lua",
 		"if ttl == -2 then", "if true then",
 		"internal/verify", "TestVerifyInShort/rows/nothing", long,
 	},
 	{
-		"the hold count is stepped, not set", "lua/count.lua",
+		"the hold count is stepped, not set", "lua", "count.lua",
 		"redis.call('hset', KEYS[1], ARGV[2], ARGV[3])", "redis.call('hincrby', KEYS[1], ARGV[2], ARGV[3])",
 		"lua", "TestSentTwice", quick,
 	},
 	{
-		"a count makes a new grant", "lua/count.lua",
+		"a count makes a new grant", "lua", "count.lua",
 		"or redis.call('hexists', KEYS[1], ARGV[2]) == 0", "",
 		"lua", "TestLateDeliveriesLeaveTheGrant", quick,
 	},
 	{
-		"a release asks for no owner", "lua/release.lua",
+		"a release asks for no owner", "lua", "release.lua",
 		"redis.pcall('hdel', key, owner)", "redis.pcall('del', key)",
 		"lua", "TestLateDeliveriesLeaveTheGrant", quick,
 	},
 	{
-		"a release is not announced", "lua/release_fast.lua",
+		"a release is not announced", "lua", "release_fast.lua",
 		"call(command, channel, '-0')", "0",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"a renewal may shorten the lease", "lua/renew.lua",
+		"a renewal may shorten the lease", "lua", "renew.lua",
 		"math.max(redis.call('pttl', KEYS[1]), tonumber(ARGV[1]))", "ARGV[1]",
 		"lua", "TestAnyOrderOfDeliveries", quick,
 	},
 	{
-		"a replica renews a long lease", "lua/renew.lua",
+		"a replica renews a long lease", "lua", "renew.lua",
 		"redis.call('pexpire', KEYS[1], math", "local _ = redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) and redis.call('pexpire', KEYS[1], math",
 		"lua", "TestRenewalWhereNothingIsWritten", quick,
 	},
 	{
-		"tokens follow the clock alone", "lua/token.lua",
+		"tokens follow the clock alone", "lua", "token.lua",
 		"if less(newest, now) then", "if true then",
 		"lua", "TestTokensGrow", quick,
 	},
 
 	// The trusted window.
 	{
-		"the window is counted from the reply", "rlock/send.go",
+		"the window is counted from the reply", "rlock", "send",
 		"a := answer[T]{Answer: r}", "r.Sent = time.Now(); a := answer[T]{Answer: r}",
 		"rlock", "TestFakeTimeWindowCountsFromTheAnsweredAttempt", quick,
 	},
 	{
-		"the wall clock is not asked", "watchdog/window.go",
+		"the wall clock is not asked", "watchdog", "remaining",
 		"return min(t.Sub(now), t.Round(0).Sub(now.Round(0)))", "return t.Sub(now)",
 		"watchdog", "TestRemainingAsksBothClocks", quick,
 	},
 	{
-		"no time is left to stop in", "watchdog/window.go",
+		"no time is left to stop in", "watchdog", "windowOf",
 		"until.Add(-Guard(d))", "until",
 		"watchdog", "TestLossAtTheExactInstant", quick,
 	},
 	{
-		"a loss is not told while the server is silent", "watchdog/scheduler.go",
-		"report(lost)\n\t\ts.dispatch(now, due)", "_ = lost\n\t\ts.dispatch(now, due)",
+		"a loss is not told while the server is silent", "watchdog", "Scheduler.loop",
+		"report(lost); s.dispatch(now, due)", "_ = lost; s.dispatch(now, due)",
 		"watchdog", "TestLossAtTheExactInstant", quick,
 	},
 	{
-		"a lost lock is unlocked without an error", "rlock/release.go",
+		"a lost lock is unlocked without an error", "rlock", "grant.release",
 		"case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:", "case errors.Is(a.Err, lua.ErrNotOwner) && false:",
 		"rlock", "TestLossJoinsTheErrorOfDo", quick,
 	},
 	{
-		"a release whose reply was lost is a loss", "rlock/release.go",
+		"a release whose reply was lost is a loss", "rlock", "grant.release",
 		"case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:", "case errors.Is(a.Err, lua.ErrNotOwner):",
 		"rlock", "TestLostReply", quick,
 	},
 
 	// Who is awake, and who is next.
 	{
-		"a confirmed subscription wakes nobody", "pubsub/conn.go",
-		"ch.live, ch.moves, c.confirmed = true, 0, true\n\t\tch.changed()", "ch.live, ch.moves, c.confirmed = true, 0, true",
+		"a confirmed subscription wakes nobody", "pubsub", "conn.answered",
+		"ch.live, ch.moves, c.confirmed = true, 0, true; ch.changed()", "ch.live, ch.moves, c.confirmed = true, 0, true",
 		"pubsub", "TestConfirmationIsAWakeUp", quick,
 	},
 	{
-		"a lost subscription wakes nobody", "pubsub/channel.go",
-		"ch.changed() // the others rely on nothing", "",
+		"a lost subscription wakes nobody", "pubsub", "channel.reset",
+		"ch.changed()", "",
 		"pubsub", "TestBrokenConnectionIsReplaced", quick,
 	},
 	{
-		"a head that leaves takes its wake-up along", "rlock/waiter.go",
+		"a head that leaves takes its wake-up along", "rlock", "waiter.leave",
 		"if wasFirst && (w.lock.shared", "if false && (w.lock.shared",
 		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{
-		"who waits behind one in trouble sleeps on", "rlock/waiter.go",
+		"who waits behind one in trouble sleeps on", "rlock", "waiter.leave",
 		"if wasFirst && q.trouble != nil", "if false",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
-		"a release that was refused is forgotten", "internal/janitor/work.go",
+		"a release that was refused is forgotten", "internal/janitor", "Janitor.tried",
 		"final && one.Likely", "false",
 		"rlock", "TestFakeTimeRefusedReleaseIsRepeated", quick,
 	},
 
 	// Kinds of lock, as histories see them.
 	{
-		"readers do not look for a writer", "lua/rwread.lua",
+		"readers do not look for a writer", "lua", "rwread.lua",
 		"if mode == 'write' or ttl == -1 then", "if ttl == -1 then",
 		"internal/verify", "TestVerifyInShort/rows/rw: any reply lost", long,
 	},
 	{
-		"the queue of a fair lock has no order, as histories see it", "lua/queue.lua",
+		"the queue of a fair lock has no order, as histories see it", "lua", "queue.lua",
 		"place, new = math.floor((tonumber(last[2]) or 0) / 32768) + 1, 1", "place, new = 1, 1",
 		"internal/verify", "TestVerifyInShort/rows/fair: nothing", long,
 	},
 	{
-		"who waits for young servers wakes all others", "internal/kind/round.go",
+		"who waits for young servers wakes all others", "internal/kind", "Quorum.decide",
 		"mayBeMine(v) && v.value.quarantine == 0", "mayBeMine(v)",
 		"internal/kind", "TestFakeTimeRound", quick,
 	},
 	{
-		"young servers count as a split vote", "internal/kind/round.go",
+		"young servers count as a split vote", "internal/kind", "Quorum.count",
 		"held > 0 && mine+held >= q.majority()", "held > 0",
 		"internal/kind", "TestFakeTimeRound", quick,
 	},
 	{
-		"a minority is enough", "internal/kind/quorum.go",
+		"a minority is enough", "internal/kind", "Quorum.majority",
 		"return len(q.nodes)/2 + 1", "return len(q.nodes) / 2",
 		"internal/verify", "TestVerifyInShort/rows/quorum: connections cut", long,
 	},
 
 	// Scripts for several callers.
 	{
-		"parts of a script get one answer", "lua/joint.go",
+		"parts of a script get one answer", "lua", "joint.distribute",
 		"part.SetVal(replies[i])", "part.SetVal(replies[0])",
 		"lua", "TestJoined", quick,
 	},
 	{
-		"a script without an answer is sent again in parts", "lua/joint.go",
+		"a script without an answer is sent again in parts", "lua", "joint.settle",
 		"if ofCompany(err) {", "if err != nil {",
 		"lua", "TestJoinedWithoutAnswer", quick,
 	},
 	{
-		"an error in a part is that of all", "lua/outcome.lua",
+		"an error in a part is that of all", "lua", "outcome.lua",
 		"type(reply) == 'table' and reply.err or not ok and reply", "not ok and reply",
 		"lua", "TestJoinedOutOfMemory", quick,
 	},
 
 	// The queue on the server.
 	{
-		"a ticket that nobody hears for is believed", "lua/queue.lua",
+		"a ticket that nobody hears for is believed", "lua", "queue.lua",
 		"elseif absent(ours, how) then", "elseif false then",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"listeners who cannot queue are not asked for", "lua/queue.lua",
+		"listeners who cannot queue are not asked for", "lua", "queue.lua",
 		"return count > 0\n", "return false\n",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"a ticket is granted twice", "lua/queue.lua",
+		"a ticket is granted twice", "lua", "queue.lua",
 		"    redis.call('zrem', queue, owner)\n    local text", "    local text",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"the record of a grant is not made", "lua/queue.lua",
+		"the record of a grant is not made", "lua", "queue.lua",
 		"    redis.call('zadd', queue, 0, '!' .. owner)\n    redis.call('zrem'", "    redis.call('zrem'",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"the record of a grant is not removed", "lua/queue.lua",
+		"the record of a grant is not removed", "lua", "queue.lua",
 		"    redis.call('zrem', queue, owner)\n    local lapsed", "    local lapsed",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"whoever let a grant lapse keeps its other places", "lua/queue.lua",
+		"whoever let a grant lapse keeps its other places", "lua", "queue.lua",
 		"if lapsed ~= client(asker) then", "if false then",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"the loss of all places is not told", "lua/queue.lua",
+		"the loss of all places is not told", "lua", "queue.lua",
 		"if lost then\n            announce", "if false then\n            announce",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"the queue has no order", "lua/queue.lua",
+		"the queue has no order", "lua", "queue.lua",
 		"place, new = math.floor((tonumber(last[2]) or 0) / 32768) + 1, 1", "place, new = 1, 1",
 		"lua", "TestScores", quick,
 	},
 	{
-		"the queue has no TTL", "lua/queue.lua",
+		"the queue has no TTL", "lua", "queue.lua",
 		"if redis.call('pttl', queue) < keep / 2 then", "if false then",
 		"lua", "TestQueueIsKept", quick,
 	},
 	{
-		"a late request makes one deaf who hears", "lua/queue.lua",
+		"a late request makes one deaf who hears", "lua", "queue.lua",
 		"how = how == '0' and old % 4 or how", "how = how",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"whoever asks for a free lock overtakes the queue", "lua/ask.lua",
+		"whoever asks for a free lock overtakes the queue", "lua", "ask.lua",
 		"serve(key, queue, counter, commands, false, nil, owner)", "false, nil, owner",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"whoever asks beside a foreign owner does not rouse the second", "lua/ask.lua",
+		"whoever asks beside a foreign owner does not rouse the second", "lua", "ask.lua",
 		"if before == 0 and foreign(holder) then", "if false then",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"a leaver's ticket stays", "lua/release.lua",
+		"a leaver's ticket stays", "lua", "release.lua",
 		"redis.pcall('zrem', queue, ticket)", "",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"the first leaves, and nobody watches a foreign owner", "lua/release.lua",
+		"the first leaves, and nobody watches a foreign owner", "lua", "release.lua",
 		"if led and next and foreign(next) then", "if false then",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"a repeated release brings a grant into its answer", "lua/release.lua",
+		"a repeated release brings a grant into its answer", "lua", "release.lua",
 		"held == 1 and client(owner) or nil", "client(owner)",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"unused tokens are given back although others were counted", "lua/token.lua",
+		"unused tokens are given back although others were counted", "lua", "token.lua",
 		"if redis.pcall('get', counter) == reserved then", "if true then",
 		"lua", "TestTokensGivenBack", quick,
 	},
 	{
-		"a queue without its lock is told nothing", "lua/apart.lua",
+		"a queue without its lock is told nothing", "lua", "apart.lua",
 		"if ARGV[3] == '1' then", "if false then",
 		"lua", "TestServeApart", quick,
 	},
