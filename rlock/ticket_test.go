@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,27 @@ func TestFakeTimeGrantIsConfirmed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a lapse the server grants the lock for a moment only, to find out whether anybody is there.
+// The waiter says so before it takes the lock.
+func TestFakeTimeCallIsAnswered(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		w := f.row(t, f.client(t, nil).NewLock("a"))[0]
+		owner := queueOf(t, f.rdb, "a")[0]
+		asked := len(f.asked())
+		time.Sleep(20 * time.Millisecond)
+		message := strings.Replace(f.grantTo(owner, 0, 0), fmt.Sprint(" ", longestClaim.Milliseconds(), " "), " 400 ", 1)
+		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(owner), message))
+		synctest.Wait()
+		require.Len(t, f.asked(), asked+1)
+		require.Equal(t, []string{owner}, queueOf(t, f.rdb, "a"), "it was not true")
+		f.release(t, somebody)
+		finish(t, w)
+	})
 }
 
 // A message is not trusted that grants what the newest answer does not confirm: it

@@ -29,7 +29,7 @@ var ofLeaving = []mutation{
 	},
 	{
 		"a ticket is given up with the lease", "rlock", "remains.sweep",
-		"r.ticket && until.Before(claimed)", "false",
+		"r.ticket && until.Before(least)", "false",
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
 	{

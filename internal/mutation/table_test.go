@@ -192,13 +192,33 @@ var ofRequests = []mutation{
 	},
 	{
 		"whoever let a grant lapse keeps its other places", "lua", "queue.lua",
-		"if lapsed ~= client(asker) then", "if false then",
+		"if lapsed == home then", "if true then",
 		"lua", "TestCourses", quick,
 	},
 	{
 		"the loss of all places is not told", "lua", "queue.lua",
-		"if lost then\n            announce", "if false then\n            announce",
+		"            redis.call('zrem', queue, tickets[i])\n            told[other] = true", "            redis.call('zrem', queue, tickets[i])",
 		"lua", "TestCourses", quick,
+	},
+	{
+		"a lapse calls nobody", "lua", "queue.lua",
+		"elseif other ~= home and i < 2 * called", "elseif false and i < 2 * called",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"who has not answered a call keeps its place", "lua", "queue.lua",
+		"if other == lapsed or not lives[other] then", "if other == lapsed then",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"who cannot hear a call loses its place", "lua", "queue.lua",
+		"if claimOf(i) ~= patience or tickets[i + 1] % 4 == 0 then", "if claimOf(i) ~= patience then",
+		"lua", "TestCourses", quick,
+	},
+	{
+		"a call is taken for a grant", "rlock", "waiter.granted",
+		"m.Claim < l.claim()", "false",
+		"rlock", "TestFakeTimeCallIsAnswered", quick,
 	},
 	{
 		"the queue has no order", "lua", "queue.lua",
