@@ -181,7 +181,8 @@ local patience, called = 400, 128
 -- that asks or releases now, the grant has lapsed: that client is dead, or deaf, and loses its
 -- tickets. One that stands still looks like one that waits, and seldom stands alone, so each
 -- client in front is called: asked to ask again, and given no more than patience until then.
--- The next lapse takes the tickets of all clients that have not answered the call.
+-- The next lapse takes the tickets of all clients that have not answered the call. Who
+-- does not hear is not called, and asks at its own times.
 --
 --   a, b, c have stopped, d waits   a:1 b:1 c:1 d:1
 --   the grant to a:1 lapses         b:1 is granted the lock for patience; b, c, d are called
@@ -200,8 +201,8 @@ local function settle(queue, commands, asker)
     local tickets = redis.pcall('zrange', queue, 0, -1, 'withscores') -- fails if it is gone, and its slot moves
     local function claimOf(i) return math.floor(tickets[i + 1] / 4) % 8192 end
     local lives, told = {[home] = true}, {}
-    for i = 1, #tickets, 2 do -- a ticket that does not hear asks when it likes
-        if claimOf(i) ~= patience or tickets[i + 1] % 4 == 0 then
+    for i = 1, #tickets, 2 do
+        if claimOf(i) ~= patience then
             lives[client(tickets[i])] = true
         end
     end
