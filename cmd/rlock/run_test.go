@@ -50,9 +50,27 @@ func TestRunReleasesIfTheCommandDoesNotStart(t *testing.T) {
 	r := outcome(t, f.URL(), "run", "a", "--", script)
 	require.Equal(t, exitNotFound, r.code)
 	require.Contains(t, r.stderr, "the interpreter that its first line names was not found")
-	require.NoError(t, os.WriteFile(script, []byte("\x7fELF?"), 0o700))
-	require.Equal(t, exitCannotRun, outcome(t, f.URL(), "run", "a", "--", script).code)
+	require.NoError(t, os.WriteFile(script, []byte("\x7fELF\x02\x01\x01\x00?\n"), 0o700))
+	r = outcome(t, f.URL(), "run", "a", "--", script)
+	require.Equal(t, exitCannotRun, r.code)
+	require.Contains(t, r.stderr, "it is no program for this machine")
 	require.Empty(t, f.state("a").Holds)
+}
+
+// A script that names no interpreter is one for the shell, whoever executes it.
+func TestRunOfAScriptWithoutAnInterpreter(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	script := dir + "/script"
+	require.NoError(t, os.WriteFile(script, []byte("echo \"$0 $1,$2 $RLOCK_NAME\"; exit $3\n\x00"), 0o700))
+	require.Equal(t, result{3, script + " x y,z a\n", ""}, outcome(t, f.URL(), "run", "a", "--", script, "x y", "z", "3"))
+	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", `"$SELF" run a -- "$0" x y 4`, script)
+	require.Equal(t, result{4, script + " x,y a\n", ""}, r, "nested")
+
+	require.NoError(t, os.Rename(script, dir+"/-e"))
+	cmd := prepare(t, f.URL(), "run", "a", "--", "-e", "x", "y", "5")
+	cmd.Dir, cmd.Env = dir, append(cmd.Env, "PATH=.")
+	require.Equal(t, result{5, "./-e x,y a\n", ""}, launch(t, cmd).end(), "it is no option of the shell")
 }
 
 func TestRunFindsOutBeforeLockingThatThereIsNoCommand(t *testing.T) {
@@ -61,6 +79,16 @@ func TestRunFindsOutBeforeLockingThatThereIsNoCommand(t *testing.T) {
 	r := outcome(t, srv.URL(), "run", "a", "--", "")
 	require.Equal(t, exitNotFound, r.code)
 	require.Contains(t, r.stderr, `"": not found`)
+	for line, hint := range map[string]string{
+		"echo hi":    `rlock: echo hi: not found (for a line of the shell: -- sh -c 'echo hi')`,
+		"a\nb":       `-- sh -c '…')`,
+		"echo 'a' b": `-- sh -c 'echo '\''a'\'' b')`,
+	} {
+		r := outcome(t, srv.URL(), "run", "a", "--", line)
+		require.Equal(t, exitNotFound, r.code)
+		require.Contains(t, r.stderr, hint)
+		require.NotContains(t, outcome(t, srv.URL(), "run", "a", "--", line, "x").stderr, "sh -c")
+	}
 	require.Zero(t, srv.CommandCalls(t)["evalsha"]+srv.CommandCalls(t)["hello"])
 }
 
