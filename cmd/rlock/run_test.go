@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
@@ -131,7 +132,18 @@ func TestRunWaits(t *testing.T) {
 	r := p.end()
 	require.Equal(t, "ran\n", r.stdout)
 	require.Zero(t, r.code)
-	require.Regexp(t, `^rlock: waiting for lock "a", lease of its holder: \S+\n$`, r.stderr)
+	require.Regexp(t, `^rlock: waiting for lock "a": held by \S+:1, with \S+s of the lease left\n$`, r.stderr)
+}
+
+// Refused or waiting, one is told the same about the holder: who it is, and what for.
+func TestRunTellsWhoHolds(t *testing.T) {
+	f := newFixture(t)
+	const holder = `held by h p\[1\] for "sums", since \d\d:\d\d:\d\d \(c:1\)`
+	tells(t, f.Client(t), record.Holds, "b")
+	r := outcome(t, f.URL(), "run", "-n", "b", "--", "true")
+	require.Regexp(t, `^rlock: lock "b": not acquired: `+holder+`\n$`, r.stderr)
+	p := launch(t, wrap(prepare(t, f.URL()), `exec "$SELF" run b -- true 2>&1`))
+	require.Regexp(t, "^"+holder+"$", p.says(`rlock: waiting for lock "b": `))
 }
 
 func TestRunWaitsForRedisson(t *testing.T) {

@@ -241,7 +241,7 @@ func TestProgressOnATerminal(t *testing.T) {
 
 	tells(t, f.Client(t), record.Holds, "b")
 	s = onTerminal(t, prepare(t, f.URL(), "run", "b", "--", "echo", "ran"))
-	s.shows(`waiting for "b" \(\d+s\): held by h p\[1\], seen`)
+	s.shows(`waiting for "b" \(\d+s\): held by h p\[1\] for "sums", s`)
 	s.types("\x03")
 	require.Equal(t, exitSignal+int(syscall.SIGINT), s.code())
 }
