@@ -19,7 +19,8 @@ import (
 // lease; the locks that calls have waited for longer than a second, with [WithPurpose] and
 // since when; and losses of the last half minute. It is written at most every ten seconds,
 // by two small scripts, and not at all by a client whose locks are short and free. It goes
-// when there is nothing to tell, at [Client.Close], and 30 s after its client was killed.
+// when there is nothing to tell, at [Client.Close] but for losses of the last half minute, and
+// 30 s after its client was killed.
 //
 // No lock depends on it. A server that refuses it, because an ACL user has no right to
 // these keys, is left alone for ten minutes, and the log says so once.

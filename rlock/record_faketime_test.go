@@ -141,3 +141,33 @@ func TestFakeTimeRecordsOnABadServer(t *testing.T) {
 		require.NotContains(t, f.Keys(), key)
 	})
 }
+
+// Close takes the record away. What was lost before stays told for half a minute; what Close
+// itself ends is no news.
+func TestFakeTimeRecordAfterClose(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		closeWith := func(c *rlock.Client, held context.Context, hold *rlock.Hold) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorContains(t, c.Close(ctx), "still held")
+			_ = hold.Unlock(held)
+		}
+		c := f.recordedClient(t, nil)
+		lost, _ := lock(t, t.Context(), c.NewLock("lost"))
+		held, hold := lock(t, t.Context(), c.NewLock("held"))
+		f.Del("lost")
+		<-lost.Done()
+		closeWith(c, held, hold)
+		ids := listed(t, f.rdb, "")
+		require.Len(t, ids, 1)
+		r, _ := readRecord(t, f.rdb, "", ids[0])
+		require.Len(t, r.Entries, 1, "%v", r.Entries)
+		require.NotNil(t, entry(r, record.Lost, "lost"))
+
+		c = f.recordedClient(t, nil)
+		held, hold = lock(t, t.Context(), c.NewLock("other"))
+		closeWith(c, held, hold)
+		require.Equal(t, ids, listed(t, f.rdb, ""))
+	})
+}

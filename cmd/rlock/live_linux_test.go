@@ -148,23 +148,26 @@ func TestEndsWhileNobodyReads(t *testing.T) {
 	}
 }
 
+// tellsEvent reads up to an event that watch tells.
+func (p *program) tellsEvent(text string) {
+	p.t.Helper()
+	for {
+		got, err := p.lines.ReadString('\n')
+		p.seen.WriteString(got)
+		require.NoError(p.t, err, text)
+		if regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}  ` + text + `\n$`).MatchString(got) {
+			return
+		}
+	}
+}
+
 // watch tells of releases at once, and of all else when it looks.
 func TestWatch(t *testing.T) {
 	f := newFixture(t)
 	rdb := f.Client(t)
 	tells(t, rdb, record.Holds, "job:a", "job:b", "other")
 	p := begin(t, f.URL(), "watch", "--interval", "100ms", "job:*")
-	line := func(text string) {
-		t.Helper()
-		for {
-			got, err := p.lines.ReadString('\n')
-			p.seen.WriteString(got)
-			require.NoError(t, err, text)
-			if regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}  ` + text + `\n$`).MatchString(got) {
-				return
-			}
-		}
-	}
+	line := p.tellsEvent
 	line(`held      job:a  plain  by h p\[1\]: "sums"  for \d+\.\ds`)
 	line(`held      job:b  plain  by h p\[1\]: "sums"  for \d+\.\ds`)
 	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
@@ -199,6 +202,19 @@ func TestWatch(t *testing.T) {
 	require.Empty(t, r.stderr)
 	require.NotContains(t, r.stdout, "elsewhere")
 	require.Empty(t, obeyed(r.stdout))
+}
+
+// A run whose lock is taken away ends at once, and is seen to have lost it.
+func TestWatchTellsOfAForcedRelease(t *testing.T) {
+	f := newFixture(t)
+	watch := begin(t, f.URL(), "watch", "--interval", "100ms", "a")
+	redistest.Eventually(t, "it listens", func() bool { return f.Client(t).PubSubNumPat(t.Context()).Val() == 4 })
+	run := begin(t, f.URL(), "run", "--ttl", "3s", "a", "--", "sh", "-c", "echo ready; exec sleep 1000")
+	run.says("ready")
+	require.Zero(t, outcome(t, f.URL(), "unlock", "--force", "a").code)
+	require.Equal(t, exitLost, run.end().code)
+	watch.tellsEvent(`released  a`)
+	watch.tellsEvent(`lost      a  plain  by \S+ \S+\[\d+\]: "sh"  \(gone\)`)
 }
 
 // While the server is away, watch says why once, and that it is back.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,7 +40,8 @@ type Source struct {
 
 // Writer writes the record of a client. It has a goroutine from the time when there may be
 // something to tell until there is nothing any more. It writes at most every ten seconds,
-// and removes the record when there is nothing to tell, or by Close. A nil Writer does
+// and removes the record when there is nothing to tell, or by Close, which leaves one of the
+// losses. A nil Writer does
 // nothing.
 type Writer struct {
 	Source
@@ -87,7 +89,7 @@ func (w *Writer) Notice() {
 	go w.run(w.ended)
 }
 
-// Close ends the goroutine, which removes the record, and returns when that is done, or
+// Close ends the goroutine, which removes the record but for losses, and returns when that is done, or
 // with ctx. A request under way is waited for: the record has to be removed after it.
 func (w *Writer) Close(ctx context.Context) {
 	if w == nil {
@@ -123,9 +125,7 @@ func (w *Writer) run(ended chan struct{}) {
 		case <-timer.C:
 		case <-w.closing:
 			timer.Stop()
-			if w.kept {
-				w.send(nil)
-			}
+			w.leave(time.Now())
 			return
 		}
 		if pause = w.turn(time.Now()); pause > 0 {
@@ -141,10 +141,31 @@ func (w *Writer) run(ended chan struct{}) {
 	}
 }
 
+// leave removes the record. If there are losses to tell, one of these alone stays until its
+// time is over: a client often ends because of a loss, which would look like a release.
+func (w *Writer) leave(now time.Time) {
+	s := w.Take(now)
+	s.Entries = slices.DeleteFunc(s.Entries, func(e Entry) bool { return e.What != Lost })
+	switch {
+	case len(s.Entries) > 0 && w.peaceful(now) <= 0:
+		w.send(w.record(s, now))
+	case w.kept:
+		w.send(nil)
+	}
+}
+
+// peaceful returns for how long to leave the server alone, which has refused.
+func (w *Writer) peaceful(now time.Time) time.Duration {
+	if w.refused.IsZero() {
+		return 0
+	}
+	return peace - now.Sub(w.refused)
+}
+
 // turn looks what there is to tell, and tells it. It returns when to look again, 0 if
 // nothing is to be told.
 func (w *Writer) turn(now time.Time) time.Duration {
-	if left := peace - now.Sub(w.refused); !w.refused.IsZero() && left > 0 {
+	if left := w.peaceful(now); left > 0 {
 		return left
 	}
 	s := w.Take(now)
