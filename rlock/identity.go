@@ -32,6 +32,11 @@ type Identity struct {
 	Program string // default: the last element of os.Args[0]
 	Version string // default: that of the main module, if the build has one
 
+	// Prompt tells of each hold at once, also of one that is short. It is for a process that
+	// takes a lock or two for all that it does, as `rlock run` does: it writes the record up
+	// to once a second, and with many short holds that would be a load.
+	Prompt bool
+
 	anonymous bool
 }
 

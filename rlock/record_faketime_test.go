@@ -171,3 +171,37 @@ func TestFakeTimeRecordAfterClose(t *testing.T) {
 		require.Equal(t, ids, listed(t, f.rdb, ""))
 	})
 }
+
+// A client that is to tell promptly tells of each hold at once, also if it has just told that it
+// waits.
+func TestFakeTimePromptRecords(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		tells := func(what record.What, name string) bool {
+			synctest.Wait()
+			ids := listed(t, f.rdb, "")
+			if len(ids) == 0 {
+				return false
+			}
+			r, _ := readRecord(t, f.rdb, "", ids[0])
+			return entry(r, what, name) != nil
+		}
+		c := f.recordedClient(t, &rlock.Options{Identity: rlock.Identity{Prompt: true}})
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		require.True(t, tells(record.Holds, "a"))
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(time.Minute)
+		require.Empty(t, listed(t, f.rdb, ""))
+
+		f.HSet("busy", "other:1", "1")
+		waiting := lockAsync(t.Context(), c.NewLock("busy"))
+		time.Sleep(1500 * time.Millisecond)
+		require.True(t, tells(record.Waits, "busy"))
+		f.Del("busy")
+		g := <-waiting
+		require.NoError(t, g.err)
+		time.Sleep(time.Second)
+		require.True(t, tells(record.Holds, "busy"))
+		require.NoError(t, g.hold.Unlock(g.held))
+	})
+}

@@ -60,8 +60,9 @@ func (j *job) run(s *server) error {
 	t := new(trouble)
 	s.rdb.AddHook(t)
 	client, err := rlock.New(s.rdb, &rlock.Options{
-		Prefix: s.prefix,
-		Trace:  rlock.Trace{Waiting: p.waiting},
+		Prefix:   s.prefix,
+		Identity: rlock.Identity{Prompt: true},
+		Trace:    rlock.Trace{Waiting: p.waiting},
 	})
 	if err != nil {
 		return err

@@ -146,6 +146,26 @@ func TestRunTellsWhoHolds(t *testing.T) {
 	require.Regexp(t, "^"+holder+"$", p.says(`rlock: waiting for lock "b": `))
 }
 
+// Who asks who holds the lock need not wait until the hold is a long one.
+func TestRunTellsAtOnceWhatItHolds(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--ttl", "1h", "--purpose", "sums", "a", "--", "sh", "-c", "echo ready; read x")
+	p.says("ready")
+	var told *clientRecord
+	redistest.Eventually(t, "it is told", func() bool {
+		records, err := (&server{rdb: f.Client(t)}).records(t.Context())
+		require.NoError(t, err)
+		for _, told = range records {
+		}
+		return told != nil
+	})
+	require.Equal(t, "sums", told.Entries[0].Purpose)
+	require.Less(t, told.Written.Sub(told.Entries[0].Since), 10*time.Second, "a hold is a long one then")
+	require.Contains(t, outcome(t, f.URL(), "ls").stdout, `: "sums", held for `)
+	p.tell("")
+	require.Zero(t, p.end().code)
+}
+
 func TestRunWaitsForRedisson(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

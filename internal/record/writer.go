@@ -39,7 +39,8 @@ type Source struct {
 }
 
 // Writer writes the record of a client. It has a goroutine from the time when there may be
-// something to tell until there is nothing any more. It writes at most every ten seconds,
+// something to tell until there is nothing any more. It writes at most every ten seconds, after
+// a [Writer.Hurry] every second,
 // and removes the record when there is nothing to tell, or by Close, which leaves one of the
 // losses. A nil Writer does
 // nothing.
@@ -51,6 +52,7 @@ type Writer struct {
 	ended   chan struct{} // closed when the newest goroutine ends; nil if there was none
 	closed  bool
 	closing chan struct{}
+	hurry   chan struct{} // has one at most
 
 	log
 }
@@ -59,6 +61,7 @@ type Writer struct {
 type log struct {
 	who     *Who
 	sent    time.Time // when the server was last asked for something
+	hurried bool      // what is told next may follow soon
 	kept    bool      // a record may be there
 	refused time.Time // when the server last refused
 	before  Rates     // of the newest record
@@ -73,7 +76,21 @@ const (
 )
 
 // NewWriter returns a Writer.
-func NewWriter(s Source) *Writer { return &Writer{Source: s, closing: make(chan struct{})} }
+func NewWriter(s Source) *Writer {
+	return &Writer{Source: s, closing: make(chan struct{}), hurry: make(chan struct{}, 1)}
+}
+
+// Hurry says that there is something to tell that should not wait. It waits for nothing.
+func (w *Writer) Hurry() {
+	if w == nil {
+		return
+	}
+	select {
+	case w.hurry <- struct{}{}:
+	default:
+	}
+	w.Notice()
+}
 
 // Notice says that there may soon be something to tell. It waits for nothing.
 func (w *Writer) Notice() {
@@ -123,6 +140,13 @@ func (w *Writer) run(ended chan struct{}) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
+		case <-w.hurry:
+			timer.Stop()
+			w.hurried = true
+			if left := look - time.Since(w.sent); !w.sent.IsZero() && left > 0 {
+				pause = left
+				continue
+			}
 		case <-w.closing:
 			timer.Stop()
 			w.leave(time.Now())
@@ -168,10 +192,14 @@ func (w *Writer) turn(now time.Time) time.Duration {
 	if left := w.peaceful(now); left > 0 {
 		return left
 	}
+	every := Every
+	if w.hurried {
+		every, w.hurried = look, false
+	}
 	s := w.Take(now)
 	tell := len(s.Entries) > 0
 	if tell || w.kept {
-		if left := Every - now.Sub(w.sent); !w.sent.IsZero() && left > 0 {
+		if left := every - now.Sub(w.sent); !w.sent.IsZero() && left > 0 {
 			return left
 		}
 		if tell {
