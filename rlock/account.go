@@ -190,7 +190,9 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		n.holds.observe(held)
 	}
 	l.client.reportLost(err)
-	l.client.records.lost(g, cause.name())
+	if cause != closedUnder { // the record goes, and the lock is held until its lease ends
+		l.client.records.lost(g, cause.name())
+	}
 	if f := l.client.opts.Trace.Lost; f != nil {
 		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
 		l.client.report(func() { f(loss) })

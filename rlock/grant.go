@@ -180,6 +180,9 @@ func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, er
 	if g.lossOrNil() != nil { // lost already: lose has told the queue before held has
 		l.queues.ended(g)
 	}
+	if c.opts.Identity.Prompt {
+		c.records.Hurry()
+	}
 	if c.closed.Load() { // too late for Close to have seen it
 		g.interrupt(ErrClosed)
 	}

@@ -19,7 +19,8 @@ import (
 // lease; the locks that calls have waited for longer than a second, with [WithPurpose] and
 // since when; and losses of the last half minute. It is written at most every ten seconds,
 // by two small scripts, and not at all by a client whose locks are short and free. It goes
-// when there is nothing to tell, at [Client.Close], and 30 s after its client was killed.
+// when there is nothing to tell, at [Client.Close] but for losses of the last half minute, and
+// 30 s after its client was killed.
 //
 // No lock depends on it. A server that refuses it, because an ACL user has no right to
 // these keys, is left alone for ten minutes, and the log says so once.
@@ -30,6 +31,11 @@ type Identity struct {
 	PID     int    // default: that of the process
 	Program string // default: the last element of os.Args[0]
 	Version string // default: that of the main module, if the build has one
+
+	// Prompt tells of each hold at once, also of one that is short. It is for a process that
+	// takes a lock or two for all that it does, as `rlock run` does: it writes the record up
+	// to once a second, and with many short holds that would be a load.
+	Prompt bool
 
 	anonymous bool
 }

@@ -18,7 +18,7 @@ import (
 // Bounds of what a record shows.
 const (
 	longWait  = time.Second
-	longHold  = 10 * time.Second // or a third of the lease, if that is shorter
+	longHold  = 10 * time.Second // or a third of the lease, if that is shorter; zero for Identity.Prompt
 	lossTold  = record.Lasts     // so long
 	maxLosses = 100
 )
@@ -173,6 +173,9 @@ func (qs *queues) show(v *view) {
 				what, since = record.Keeps, q.kept.since
 			}
 			bound := min(l.lease/3, longHold)
+			if l.client.opts.Identity.Prompt {
+				bound = 0
+			}
 			renewed := v.now.Sub(since) > bound/2 // the first renewal, which is made a little early, may be why the record is made
 			if v.long(since, bound, l.longUnnoticed() || renewed) {
 				v.add(g.recorded(what, since))

@@ -141,3 +141,67 @@ func TestFakeTimeRecordsOnABadServer(t *testing.T) {
 		require.NotContains(t, f.Keys(), key)
 	})
 }
+
+// Close takes the record away. What was lost before stays told for half a minute; what Close
+// itself ends is no news.
+func TestFakeTimeRecordAfterClose(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		closeWith := func(c *rlock.Client, held context.Context, hold *rlock.Hold) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorContains(t, c.Close(ctx), "still held")
+			_ = hold.Unlock(held)
+		}
+		c := f.recordedClient(t, nil)
+		lost, _ := lock(t, t.Context(), c.NewLock("lost"))
+		held, hold := lock(t, t.Context(), c.NewLock("held"))
+		f.Del("lost")
+		<-lost.Done()
+		closeWith(c, held, hold)
+		ids := listed(t, f.rdb, "")
+		require.Len(t, ids, 1)
+		r, _ := readRecord(t, f.rdb, "", ids[0])
+		require.Len(t, r.Entries, 1, "%v", r.Entries)
+		require.NotNil(t, entry(r, record.Lost, "lost"))
+
+		c = f.recordedClient(t, nil)
+		held, hold = lock(t, t.Context(), c.NewLock("other"))
+		closeWith(c, held, hold)
+		require.Equal(t, ids, listed(t, f.rdb, ""))
+	})
+}
+
+// A client that is to tell promptly tells of each hold at once, also if it has just told that it
+// waits.
+func TestFakeTimePromptRecords(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		tells := func(what record.What, name string) bool {
+			synctest.Wait()
+			ids := listed(t, f.rdb, "")
+			if len(ids) == 0 {
+				return false
+			}
+			r, _ := readRecord(t, f.rdb, "", ids[0])
+			return entry(r, what, name) != nil
+		}
+		c := f.recordedClient(t, &rlock.Options{Identity: rlock.Identity{Prompt: true}})
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		require.True(t, tells(record.Holds, "a"))
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(time.Minute)
+		require.Empty(t, listed(t, f.rdb, ""))
+
+		f.HSet("busy", "other:1", "1")
+		waiting := lockAsync(t.Context(), c.NewLock("busy"))
+		time.Sleep(1500 * time.Millisecond)
+		require.True(t, tells(record.Waits, "busy"))
+		f.Del("busy")
+		g := <-waiting
+		require.NoError(t, g.err)
+		time.Sleep(time.Second)
+		require.True(t, tells(record.Holds, "busy"))
+		require.NoError(t, g.hold.Unlock(g.held))
+	})
+}

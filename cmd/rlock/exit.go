@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -48,7 +50,15 @@ func usagef(cmd *cli.Command, format string, args ...any) error {
 
 // onUsageError is for what urfave/cli finds wrong.
 func onUsageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-	return usagef(cmd, "%w", err)
+	unknown, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	switch {
+	case !ok:
+		return usagef(cmd, "%w", err)
+	case cmd.Name == "run" && unknown == "c":
+		return usagef(cmd, `there is no option -c: a line of the shell is a command behind "--": rlock run NAME -- sh -c '…'`)
+	}
+	flags := slices.Concat(cmd.Flags, cmd.Root().Flags)
+	return usagef(cmd, "%w%s", err, meant(unknown, cli.SuggestFlag(flags, unknown, false)))
 }
 
 // noArguments is an action that takes none.

@@ -3,13 +3,16 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -112,19 +115,66 @@ func (j *job) parse(cmd *cli.Command) (err error) {
 	return nil
 }
 
+// executed has run execute a command. A script without a "#!" line, which the kernel does not
+// know, is one for the shell, as it is for env and for shells.
+func executed(path string, argv []string, run func(path string, argv []string) error) error {
+	err := run(path, argv)
+	if !errors.Is(err, syscall.ENOEXEC) || !isText(path) {
+		return err
+	}
+	if !strings.Contains(path, "/") { // the shell would look for it elsewhere, or take it for an option
+		path = "./" + path
+	}
+	return run(posixShell, append([]string{posixShell, path}, argv[1:]...))
+}
+
+// posixShell is that of POSIX.
+const posixShell = "/bin/sh"
+
+// isText reports whether a file may be a script: its first line has no NUL, as any program of
+// another machine has.
+func isText(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	beginning := make([]byte, 256)
+	n, err := io.ReadFull(f, beginning)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return false
+	}
+	line, _, _ := bytes.Cut(beginning[:n], []byte("\n"))
+	return !bytes.Contains(line, []byte{0})
+}
+
 // startError is why the command did not start, with the exit code that a shell
 // would give it.
 func (j *job) startError(err error) error {
 	code := exitCannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		code, err = exitNotFound, errors.New("not found")
+		code, err = exitNotFound, errors.New("not found"+j.shellHint())
 		if _, missing := os.Stat(j.path); missing == nil { // there is the file, which the kernel could do nothing with
 			err = errors.New("the interpreter that its first line names was not found")
 		}
+	} else if errors.Is(err, syscall.ENOEXEC) {
+		err = fmt.Errorf("%w: it is no program for this machine, and no script that may be read", syscall.ENOEXEC)
 	} else if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno
 	}
 	return &exitError{code, fmt.Errorf("%s: %w", shown(j.argv[0]), err)}
+}
+
+// shellHint says how a line of the shell is run, if the command seems to be one.
+func (j *job) shellHint() string {
+	line := j.argv[0]
+	switch {
+	case len(j.argv) > 1 || !strings.ContainsAny(line, " \t\n"):
+		return ""
+	case strings.ContainsFunc(line, func(r rune) bool { return !strconv.IsPrint(r) }):
+		line = "…"
+	}
+	return " (for a line of the shell: -- sh -c '" + strings.ReplaceAll(line, "'", `'\''`) + "')"
 }
 
 // shown is a word of the command line, quoted if it would not be seen as it is.

@@ -18,23 +18,6 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// tells writes a record of a client c that holds locks, and takes these.
-func tells(t *testing.T, rdb *redis.Client, what record.What, names ...string) {
-	t.Helper()
-	ctx, at := t.Context(), time.Now()
-	r := record.Record{Who: record.Who{Host: "h", Program: "p", PID: 1}, Written: at}
-	for i, name := range names {
-		owner := fmt.Sprint("c:", i+1)
-		r.Entries = append(r.Entries, record.Entry{What: what, Name: name, Kind: "plain", Owner: owner, Purpose: "sums", Cause: map[record.What]string{record.Lost: "gone"}[what], Since: at})
-		if what == record.Holds {
-			require.NoError(t, rdb.HSet(ctx, name, owner, 1).Err())
-			require.NoError(t, rdb.PExpire(ctx, name, time.Hour).Err())
-		}
-	}
-	require.NoError(t, lua.WriteRecord(ctx, rdb, record.Key("", "c"), record.Lasts, r.Fields()))
-	require.NoError(t, lua.Enlist(ctx, rdb, record.List(""), "c", record.Lasts))
-}
-
 // On a terminal top draws one picture over the other, obeys keys and sizes, and leaves the
 // terminal as it was.
 func TestTopOnATerminal(t *testing.T) {
@@ -45,19 +28,19 @@ func TestTopOnATerminal(t *testing.T) {
 		cmd.Env = append(cmd.Env, "NO_COLOR="+noColour)
 		s := onTerminal(t, cmd)
 		fd := int(s.master.Fd())
-		s.shows(`\x1b\[\?1049h.*\x1b\[H\x1b\[Klocks held 3`)
+		s.shows(`\x1b\[\?1049h.*\x1b\[H\x1b\[Klong holds 3`)
 		s.shows(`sorted by wait`)
 		require.Equal(t, noColour == "", strings.Contains(s.text(), "\x1b[7m"))
 		s.types("s")
 		s.shows(`sorted by rate`)
 		require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 5, Col: 30}))
-		s.shows(`\x1b\[H\x1b\[Klocks held 3, calls waiting 0…`)
+		s.shows(`\x1b\[H\x1b\[Klong holds 3, calls waiting 0…`)
 		require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 100}))
 		s.types("/sec")
 		s.shows(`filter: sec_`)
 		s.types("\r")
 		s.shows(`only sec \(esc\)`)
-		s.shows(`locks held 1`)
+		s.shows(`long holds 1`)
 		s.types("\x1b[Bjk")
 		srv.Kill()
 		s.shows(`Redis does not answer`)
@@ -113,7 +96,7 @@ func TestTopEnds(t *testing.T) {
 
 	p := begin(t, srv.URL(), "top", "--interval", "100ms")
 	for range 3 {
-		p.says("locks held 1")
+		p.says("long holds 1")
 		p.says("first ")
 	}
 	p.signal(unix.SIGTERM)
@@ -148,23 +131,26 @@ func TestEndsWhileNobodyReads(t *testing.T) {
 	}
 }
 
+// tellsEvent reads up to an event that watch tells.
+func (p *program) tellsEvent(text string) {
+	p.t.Helper()
+	for {
+		got, err := p.lines.ReadString('\n')
+		p.seen.WriteString(got)
+		require.NoError(p.t, err, text)
+		if regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}  ` + text + `\n$`).MatchString(got) {
+			return
+		}
+	}
+}
+
 // watch tells of releases at once, and of all else when it looks.
 func TestWatch(t *testing.T) {
 	f := newFixture(t)
 	rdb := f.Client(t)
 	tells(t, rdb, record.Holds, "job:a", "job:b", "other")
 	p := begin(t, f.URL(), "watch", "--interval", "100ms", "job:*")
-	line := func(text string) {
-		t.Helper()
-		for {
-			got, err := p.lines.ReadString('\n')
-			p.seen.WriteString(got)
-			require.NoError(t, err, text)
-			if regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}  ` + text + `\n$`).MatchString(got) {
-				return
-			}
-		}
-	}
+	line := p.tellsEvent
 	line(`held      job:a  plain  by h p\[1\]: "sums"  for \d+\.\ds`)
 	line(`held      job:b  plain  by h p\[1\]: "sums"  for \d+\.\ds`)
 	redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
@@ -199,6 +185,19 @@ func TestWatch(t *testing.T) {
 	require.Empty(t, r.stderr)
 	require.NotContains(t, r.stdout, "elsewhere")
 	require.Empty(t, obeyed(r.stdout))
+}
+
+// A run whose lock is taken away ends at once, and is seen to have lost it.
+func TestWatchTellsOfAForcedRelease(t *testing.T) {
+	f := newFixture(t)
+	watch := begin(t, f.URL(), "watch", "--interval", "100ms", "a")
+	redistest.Eventually(t, "it listens", func() bool { return f.Client(t).PubSubNumPat(t.Context()).Val() == 4 })
+	run := begin(t, f.URL(), "run", "--ttl", "3s", "a", "--", "sh", "-c", "echo ready; exec sleep 1000")
+	run.says("ready")
+	require.Zero(t, outcome(t, f.URL(), "unlock", "--force", "a").code)
+	require.Equal(t, exitLost, run.end().code)
+	watch.tellsEvent(`released  a`)
+	watch.tellsEvent(`lost      a  plain  by \S+ \S+\[\d+\]: "sh"  \(gone\)`)
 }
 
 // While the server is away, watch says why once, and that it is back.

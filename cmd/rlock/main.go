@@ -25,6 +25,10 @@ func main() {
 func execute(args []string, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis': whatever it logs comes back as an error as well
 	app := newApp(args)
+	if apart := unbundled(app, args); len(apart) > len(args) {
+		args = apart
+		app = newApp(args)
+	}
 	out := &output{Writer: stdout}
 	app.Writer, app.ErrWriter = out, stderr
 	err := app.Run(context.Background(), args)
@@ -96,7 +100,7 @@ func newApp(args []string) *cli.Command {
 		},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if name := cmd.Args().First(); name != "" {
-				return usagef(cmd, "there is no command %q", name)
+				return usagef(cmd, "there is no command %q%s", name, meant(name, cli.SuggestCommand(cmd.VisibleCommands(), name)))
 			}
 			return usagef(cmd, "no command given")
 		},

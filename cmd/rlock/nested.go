@@ -155,5 +155,5 @@ func ownedAbove(lock *rlock.Lock) error {
 // run around it, which stops that group when the lock is lost.
 func (j *job) replace(outer *enclosing) error {
 	outer.introduce()
-	return j.startError(syscall.Exec(j.path, j.argv, os.Environ()))
+	return j.startError(executed(j.path, j.argv, func(path string, argv []string) error { return syscall.Exec(path, argv, os.Environ()) }))
 }

@@ -1,29 +1,25 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/rs/xid"
 
 	"github.com/go-rlock/rlock/rlock"
 )
 
 // progress tells the user what `rlock run` waits for: on a terminal in a line
 // that is rewritten every second, and costs one query then, and one more as long as
-// the holder has not told where it is; elsewhere in one line at the start.
+// the holder has not told who it is; elsewhere in one line at the start, and one query.
 type progress struct {
 	out     *os.File
 	columns int // of the terminal; 0: none
 	quiet   bool
 	inspect func(ctx context.Context, name string) (rlock.State, error)
-	whereIs func(ctx context.Context, owner string) string
+	holder  func(ctx context.Context, name, owner string) holder
 
 	heard   atomic.Bool  // the server has answered
 	name    atomic.Value // of the lock that is waited for
@@ -96,7 +92,13 @@ func (p *progress) write(ctx context.Context, r rlock.Refusal) {
 		fmt.Fprint(p.out, "\r\x1b[K")
 		return
 	}
-	fmt.Fprintf(p.out, "rlock: waiting for lock %q, lease of its holder: %s\n", r.Lock, remaining(r.TTL))
+	text := "not free"
+	if r.Holder != "" {
+		h := p.holder(context.WithoutCancel(ctx), r.Lock, r.Holder) // done waits for the line
+		h.ttl = r.TTL
+		text = h.describe(time.Now())
+	}
+	fmt.Fprintf(p.out, "rlock: waiting for lock %q: %s\n", r.Lock, text)
 }
 
 func (p *progress) rewrite(ctx context.Context) {
@@ -106,13 +108,13 @@ func (p *progress) rewrite(ctx context.Context) {
 	for {
 		name := p.name.Load().(string)
 		state, err := p.inspect(ctx, name)
-		if owner := state.Owner(); owner != "" && (owner != h.owner || h.where == "") {
-			h.where = p.whereIs(ctx, owner)
+		if owner := h.stillOf(state); owner != "" && (owner != h.owner || !h.final) {
+			h = p.holder(ctx, name, owner)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		text := fmt.Sprintf("rlock: waiting for %q (%s): %s", name, time.Since(p.began).Round(time.Second), h.describe(state, err, time.Now()))
+		text := fmt.Sprintf("rlock: waiting for %q (%s): %s", name, time.Since(p.began).Round(time.Second), h.seen(state, err, time.Now()))
 		fmt.Fprintf(p.out, "\r\x1b[K%s", cut(text, max(p.width()-1, 1)))
 		select {
 		case <-tick.C:
@@ -128,39 +130,4 @@ func (p *progress) width() int {
 		return columns
 	}
 	return p.columns
-}
-
-// holder remembers since when the lock was held by whom.
-type holder struct {
-	owner string
-	where string // host and process, as far as known
-	seen  time.Time
-}
-
-// describe puts a state of the lock into words.
-func (h *holder) describe(state rlock.State, err error, now time.Time) string {
-	switch owner := state.Owner(); {
-	case err != nil:
-		return "Redis does not answer"
-	case owner == "":
-		return "just released"
-	case owner != h.owner:
-		h.owner, h.seen = owner, now
-	}
-	what, since := "seen", h.seen
-	if at, ok := granted(h.owner, state.Token, now); ok && state.Shared[h.owner] == 0 { // a reader has the token of a writer
-		what, since = "since", at
-	}
-	return fmt.Sprintf("held by %s, %s %s (%s), lease %s",
-		cmp.Or(h.where, printable(h.owner)), what, since.Format(time.TimeOnly), now.Sub(since).Round(time.Second), remaining(state.TTL))
-}
-
-// granted returns when the newest fencing token was given out: it is the
-// server's clock in microseconds, unless Redisson counts. It says nothing of an
-// owner that is not one of ours, nor of a grant before its client was made.
-func granted(owner string, token int64, now time.Time) (time.Time, bool) {
-	client, _, _ := strings.Cut(owner, ":")
-	id, err := xid.FromString(client)
-	at := time.UnixMicro(token)
-	return at, err == nil && !at.After(now) && !at.Before(id.Time())
 }

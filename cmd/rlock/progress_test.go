@@ -12,6 +12,23 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// A holder that tells who it is is named by that, and its lease, which it renews, left out.
+func TestHolderIsDescribed(t *testing.T) {
+	now := time.Date(2025, 11, 20, 16, 0, 0, 0, time.Local)
+	known := holder{owner: "x:1", host: hostView{Host: "vm", Program: "rlock", PID: 7}, purpose: "nightly invoices 1", since: now.Add(-125 * time.Minute), ttl: 20 * time.Second}
+	endless, long, bare := known, known, holder{owner: "x:1\x1b"}
+	endless.ttl, long.since, long.purpose = -1, now.Add(-17*time.Hour), ""
+	for want, h := range map[string]holder{
+		`held by vm rlock[7] for "nightly invoices 1", since 13:55:00 (x:1)`: known,
+		`held by vm rlock[7], since 2025-11-19 23:00:00 (x:1)`:               long,
+		`held by x:1, with 21s of the lease left`:                            {owner: "x:1", ttl: 21300 * time.Millisecond},
+		`held by "x:1\x1b"`: bare,
+		`held by vm rlock[7] for "nightly invoices 1", since 13:55:00, without a TTL: it does not end by itself, see rlock unlock (x:1)`: endless,
+	} {
+		require.Equal(t, want, h.describe(now))
+	}
+}
+
 func TestProgressDescribesTheHolder(t *testing.T) {
 	now := time.Date(2025, 11, 20, 16, 0, 0, 0, time.Local)
 	state := func(owner string, token int64, ttl time.Duration) rlock.State {
@@ -24,22 +41,23 @@ func TestProgressDescribesTheHolder(t *testing.T) {
 		err   error
 		want  string
 	}{
-		{state(ours, at(-90*time.Second), 20*time.Second), nil, "held by " + ours + ", since 15:58:30 (1m30s), lease 20s"},
-		{state(ours, at(time.Minute), 20*time.Second), nil, "held by " + ours + ", seen 16:00:00 (0s), lease 20s"},
-		{state(ours, 17, 20*time.Second), nil, "held by " + ours + ", seen 16:00:00 (0s), lease 20s"},
-		{state(ours, at(-2*time.Hour), 20*time.Second), nil, "held by " + ours + ", seen 16:00:00 (0s), lease 20s"},
-		{state("uuid:1", at(-time.Minute), -1), nil, "held by uuid:1, seen 16:00:00 (0s), lease no end"},
+		{state(ours, at(-90*time.Second), 20*time.Second), nil, "held by " + ours + ", since 15:58:30, with 20s of the lease left"},
+		{state(ours, at(time.Minute), 20*time.Second), nil, "held by " + ours + ", with 20s of the lease left"},
+		{state(ours, 17, 20*time.Second), nil, "held by " + ours + ", with 20s of the lease left"},
+		{state(ours, at(-2*time.Hour), 20*time.Second), nil, "held by " + ours + ", with 20s of the lease left"},
+		{state("uuid:1", at(-time.Minute), -1), nil, "held by uuid:1, without a TTL: it does not end by itself, see rlock unlock"},
 		{rlock.State{}, nil, "just released"},
 		{rlock.State{}, errors.New("x"), "Redis does not answer"},
 	} {
-		require.Equal(t, tc.want, new(holder).describe(tc.state, tc.err, now))
+		var h holder
+		h.owner = h.stillOf(tc.state)
+		require.Equal(t, tc.want, h.seen(tc.state, tc.err, now))
 	}
-	var h holder
-	h.describe(state("uuid:1", 0, time.Second), nil, now)
-	require.Equal(t, "held by uuid:1, seen 16:00:00 (5s), lease 1s", h.describe(state("uuid:1", 0, time.Second), nil, now.Add(5*time.Second)))
-	require.Equal(t, "held by uuid:2, seen 16:00:06 (0s), lease 1s", h.describe(state("uuid:2", 0, time.Second), nil, now.Add(6*time.Second)))
-	h.where = "h p[1]"
-	require.Equal(t, "held by h p[1], seen 16:00:06 (1s), lease 1s", h.describe(state("uuid:2", 0, time.Second), nil, now.Add(7*time.Second)))
+	h := holder{owner: "r:2"}
+	readers := rlock.State{Holds: map[string]int64{"r:1": 1, "r:2": 1, "r:3": 1}}
+	require.Equal(t, "r:2", h.stillOf(readers), "it is the same one")
+	h.owner = ""
+	require.Equal(t, "r:1", h.stillOf(readers))
 }
 
 // Texts in so many columns of a terminal: half-width kana, pictures, a flag, what is put over
@@ -89,7 +107,7 @@ func TestProgressOfAReader(t *testing.T) {
 	now := time.Now()
 	owner := xid.NewWithTime(now.Add(-time.Hour)).String() + ":3"
 	state := rlock.State{Holds: map[string]int64{owner: 1}, Token: now.Add(-time.Minute).UnixMicro()}
-	require.Contains(t, new(holder).describe(state, nil, now), ", since ")
+	require.Contains(t, (&holder{owner: owner}).seen(state, nil, now), ", since ")
 	state.Shared = state.Holds
-	require.Contains(t, new(holder).describe(state, nil, now), ", seen ")
+	require.NotContains(t, (&holder{owner: owner}).seen(state, nil, now), ", since ")
 }

@@ -119,17 +119,6 @@ func (h hostView) String() string {
 	return printable(fmt.Sprintf("%s %s[%d]", cmp.Or(h.Host, "?"), cmp.Or(h.Program, "?"), h.PID))
 }
 
-// whereIs says in a few words where an owner is: "" if its client has told nothing yet. Who
-// may not read that gets the owner itself.
-func (s *server) whereIs(ctx context.Context, owner string) string {
-	id := clientOf(owner)
-	records, err := s.recordsOf(ctx, id)
-	if err != nil && ctx.Err() == nil {
-		return printable(owner)
-	}
-	return records.host(id).String()
-}
-
 // holdKey names an owner and its lock.
 type holdKey struct{ owner, name string }
 

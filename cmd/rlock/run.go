@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -59,8 +60,9 @@ func (j *job) run(s *server) error {
 	t := new(trouble)
 	s.rdb.AddHook(t)
 	client, err := rlock.New(s.rdb, &rlock.Options{
-		Prefix: s.prefix,
-		Trace:  rlock.Trace{Waiting: p.waiting},
+		Prefix:   s.prefix,
+		Identity: rlock.Identity{Prompt: true},
+		Trace:    rlock.Trace{Waiting: p.waiting},
 	})
 	if err != nil {
 		return err
@@ -85,7 +87,7 @@ func (j *job) run(s *server) error {
 	if err := exportable(wanted, s); err != nil {
 		return err
 	}
-	p.inspect, p.whereIs = wanted.inspect, s.whereIs
+	p.inspect, p.holder = wanted.inspect, s.holder
 
 	notify(signals, ending...)
 	stop := p.expect(func() string { return s.missing(t.seen()) })
@@ -94,7 +96,7 @@ func (j *job) run(s *server) error {
 	p.done()
 	if err != nil {
 		signal.Stop(signals) // nobody may read why
-		return j.refused(err)
+		return j.refused(s, err)
 	}
 	code, lost := j.work(held, hold, wanted, s, signals)
 	unreleased := hold.Unlock(context.Background())
@@ -158,7 +160,7 @@ func (j *job) acquire(lock *rlock.Lock, signals <-chan os.Signal) (context.Conte
 
 // refused is the error of a lock that was not acquired. That a wait was over
 // goes without saying.
-func (j *job) refused(err error) error {
+func (j *job) refused(s *server, err error) error {
 	busy, ok := errors.AsType[*rlock.NotAcquiredError](err)
 	switch {
 	case !ok:
@@ -166,7 +168,14 @@ func (j *job) refused(err error) error {
 	case j.quiet:
 		return &exitError{code: j.busy}
 	}
-	return &exitError{j.busy, errors.New(trimmed(&rlock.NotAcquiredError{Name: busy.Name, Holder: busy.Holder, TTL: busy.TTL}))}
+	text := trimmed(&rlock.NotAcquiredError{Name: busy.Name, TTL: busy.TTL})
+	if busy.Holder != "" {
+		text = trimmed(&rlock.NotAcquiredError{Name: busy.Name})
+		h := s.holder(context.Background(), busy.Name, busy.Holder)
+		h.ttl = busy.TTL
+		text += ": " + h.describe(time.Now())
+	}
+	return &exitError{j.busy, errors.New(text)}
 }
 
 // work runs the command under the lock. The error says that the lock was lost

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/netfault"
+	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
@@ -50,9 +51,27 @@ func TestRunReleasesIfTheCommandDoesNotStart(t *testing.T) {
 	r := outcome(t, f.URL(), "run", "a", "--", script)
 	require.Equal(t, exitNotFound, r.code)
 	require.Contains(t, r.stderr, "the interpreter that its first line names was not found")
-	require.NoError(t, os.WriteFile(script, []byte("\x7fELF?"), 0o700))
-	require.Equal(t, exitCannotRun, outcome(t, f.URL(), "run", "a", "--", script).code)
+	require.NoError(t, os.WriteFile(script, []byte("\x7fELF\x02\x01\x01\x00?\n"), 0o700))
+	r = outcome(t, f.URL(), "run", "a", "--", script)
+	require.Equal(t, exitCannotRun, r.code)
+	require.Contains(t, r.stderr, "it is no program for this machine")
 	require.Empty(t, f.state("a").Holds)
+}
+
+// A script that names no interpreter is one for the shell, whoever executes it.
+func TestRunOfAScriptWithoutAnInterpreter(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	script := dir + "/script"
+	require.NoError(t, os.WriteFile(script, []byte("echo \"$0 $1,$2 $RLOCK_NAME\"; exit $3\n\x00"), 0o700))
+	require.Equal(t, result{3, script + " x y,z a\n", ""}, outcome(t, f.URL(), "run", "a", "--", script, "x y", "z", "3"))
+	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", `"$SELF" run a -- "$0" x y 4`, script)
+	require.Equal(t, result{4, script + " x,y a\n", ""}, r, "nested")
+
+	require.NoError(t, os.Rename(script, dir+"/-e"))
+	cmd := prepare(t, f.URL(), "run", "a", "--", "-e", "x", "y", "5")
+	cmd.Dir, cmd.Env = dir, append(cmd.Env, "PATH=.")
+	require.Equal(t, result{5, "./-e x,y a\n", ""}, launch(t, cmd).end(), "it is no option of the shell")
 }
 
 func TestRunFindsOutBeforeLockingThatThereIsNoCommand(t *testing.T) {
@@ -61,6 +80,16 @@ func TestRunFindsOutBeforeLockingThatThereIsNoCommand(t *testing.T) {
 	r := outcome(t, srv.URL(), "run", "a", "--", "")
 	require.Equal(t, exitNotFound, r.code)
 	require.Contains(t, r.stderr, `"": not found`)
+	for line, hint := range map[string]string{
+		"echo hi":    `rlock: echo hi: not found (for a line of the shell: -- sh -c 'echo hi')`,
+		"a\nb":       `-- sh -c '…')`,
+		"echo 'a' b": `-- sh -c 'echo '\''a'\'' b')`,
+	} {
+		r := outcome(t, srv.URL(), "run", "a", "--", line)
+		require.Equal(t, exitNotFound, r.code)
+		require.Contains(t, r.stderr, hint)
+		require.NotContains(t, outcome(t, srv.URL(), "run", "a", "--", line, "x").stderr, "sh -c")
+	}
 	require.Zero(t, srv.CommandCalls(t)["evalsha"]+srv.CommandCalls(t)["hello"])
 }
 
@@ -103,7 +132,38 @@ func TestRunWaits(t *testing.T) {
 	r := p.end()
 	require.Equal(t, "ran\n", r.stdout)
 	require.Zero(t, r.code)
-	require.Regexp(t, `^rlock: waiting for lock "a", lease of its holder: \S+\n$`, r.stderr)
+	require.Regexp(t, `^rlock: waiting for lock "a": held by \S+:1, with \S+s of the lease left\n$`, r.stderr)
+}
+
+// Refused or waiting, one is told the same about the holder: who it is, and what for.
+func TestRunTellsWhoHolds(t *testing.T) {
+	f := newFixture(t)
+	const holder = `held by h p\[1\] for "sums", since \d\d:\d\d:\d\d \(c:1\)`
+	tells(t, f.Client(t), record.Holds, "b")
+	r := outcome(t, f.URL(), "run", "-n", "b", "--", "true")
+	require.Regexp(t, `^rlock: lock "b": not acquired: `+holder+`\n$`, r.stderr)
+	p := launch(t, wrap(prepare(t, f.URL()), `exec "$SELF" run b -- true 2>&1`))
+	require.Regexp(t, "^"+holder+"$", p.says(`rlock: waiting for lock "b": `))
+}
+
+// Who asks who holds the lock need not wait until the hold is a long one.
+func TestRunTellsAtOnceWhatItHolds(t *testing.T) {
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--ttl", "1h", "--purpose", "sums", "a", "--", "sh", "-c", "echo ready; read x")
+	p.says("ready")
+	var told *clientRecord
+	redistest.Eventually(t, "it is told", func() bool {
+		records, err := (&server{rdb: f.Client(t)}).records(t.Context())
+		require.NoError(t, err)
+		for _, told = range records {
+		}
+		return told != nil
+	})
+	require.Equal(t, "sums", told.Entries[0].Purpose)
+	require.Less(t, told.Written.Sub(told.Entries[0].Since), 10*time.Second, "a hold is a long one then")
+	require.Contains(t, outcome(t, f.URL(), "ls").stdout, `: "sums", held for `)
+	p.tell("")
+	require.Zero(t, p.end().code)
 }
 
 func TestRunWaitsForRedisson(t *testing.T) {

@@ -217,7 +217,7 @@ func TestInspect(t *testing.T) {
 	f := newFixture(t)
 	require.Equal(t, result{stdout: "a is free\n"}, outcome(t, f.URL(), "inspect", "a"))
 	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c", `"$SELF" inspect a`)
-	require.Regexp(t, `^lock +a\nowner +\S+:1, hold count 1, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(.*s\)\nlease .*\ntoken +\d{16}\nwaiting +0\n$`, r.stdout)
+	require.Regexp(t, `^lock +a\nowner +\S+:1, hold count 1, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(.*s\)\n(holder .*\n)?lease .*\ntoken +\d{16}\nwaiting +0\n$`, r.stdout)
 	require.NoError(t, f.Client(t).Set(t.Context(), "text", 1, 0).Err())
 	require.Equal(t, exitNotALock, outcome(t, f.URL(), "inspect", "text").code)
 }

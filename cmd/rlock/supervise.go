@@ -55,9 +55,14 @@ func start(path string, argv []string, l leash) (*command, error) {
 	c := &command{leash: l, adopts: adopt(), strangers: descendants(nil)}
 	runtime.LockOSThread()
 	c.tty = openTerminal()
-	process, err := os.StartProcess(path, argv, &os.ProcAttr{
+	attr := &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   c.tty.attributes(),
+		Sys:   c.tty.attributes(), // asked once: a command that was not executed has taken the terminal
+	}
+	var process *os.Process
+	err := executed(path, argv, func(path string, argv []string) (err error) {
+		process, err = os.StartProcess(path, argv, attr)
+		return err
 	})
 	if err != nil {
 		runtime.UnlockOSThread()

@@ -107,6 +107,18 @@ func TestTheCommandHasTheTerminal(t *testing.T) {
 	require.Equal(t, 8, s.code())
 }
 
+// The first attempt at a script without an interpreter takes the terminal, and leaves it.
+func TestScriptWithoutAnInterpreterHasTheTerminal(t *testing.T) {
+	f := newFixture(t)
+	script := t.TempDir() + "/script"
+	require.NoError(t, os.WriteFile(script, []byte("echo ready; read x; echo got $x; exit 3\n"), 0o700))
+	s := onTerminal(t, prepare(t, f.URL(), "run", "a", "--", script))
+	s.shows("ready")
+	s.types("hello\n")
+	s.shows("got hello")
+	require.Equal(t, 3, s.code())
+}
+
 // shell returns a shell that runs the script with job control.
 func shell(t *testing.T, url, script string) *exec.Cmd {
 	t.Helper()
@@ -229,7 +241,7 @@ func TestProgressOnATerminal(t *testing.T) {
 
 	tells(t, f.Client(t), record.Holds, "b")
 	s = onTerminal(t, prepare(t, f.URL(), "run", "b", "--", "echo", "ran"))
-	s.shows(`waiting for "b" \(\d+s\): held by h p\[1\], seen`)
+	s.shows(`waiting for "b" \(\d+s\): held by h p\[1\] for "sums", s`)
 	s.types("\x03")
 	require.Equal(t, exitSignal+int(syscall.SIGINT), s.code())
 }

@@ -23,8 +23,8 @@ func topCommand() *cli.Command {
 		Usage:     "show who holds locks for long, and who waits",
 		UsageText: "rlock top [--once] [--json] [--sort COLUMN] [--interval D] [GLOB]",
 		Description: `Shows the locks that clients tell about: those that were held when their first
-renewal was due, or for 10s, and those that a call waits for longer than a second;
-with GLOB only those whose names match. Each client writes a record every 10s at
+renewal was due, or for 10s, those of "rlock run", and those that a call waits for
+longer than a second; with GLOB only those whose names match. Each client writes a record every 10s at
 most: what has begun since then is missing, and calls that have ended since then
 are still shown. Who holds a lock, and what is left of its lease, is asked at each
 look. A lock of a client without a record, such as Redisson, is shown when others

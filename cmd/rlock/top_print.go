@@ -112,7 +112,7 @@ func (v *topView) summary() string {
 		rate += v.Clients[i].PerSecond
 		leftOut += v.Clients[i].LeftOut
 	}
-	text := fmt.Sprintf("locks held %d, calls waiting %d, lost %d; all clients: %d, acquired/s %.1f", held, waiters, len(v.Lost), len(v.Clients), rate)
+	text := fmt.Sprintf("long holds %d, calls waiting %d, lost %d; all clients: %d, acquired/s %.1f", held, waiters, len(v.Lost), len(v.Clients), rate)
 	if leftOut > 0 {
 		text += fmt.Sprintf(", locks left out %d", leftOut)
 	}

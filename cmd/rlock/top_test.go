@@ -194,9 +194,9 @@ func TestTop(t *testing.T) {
 	}
 	require.Regexp(t, `(?s)holder +"h\\x1b\[1m p\[0\]".*1h`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "a").stdout)
 	require.Regexp(t, `waiter +same \?\[0\], waiting for 1m.*\nwaiter +same \?\[0\], waiting for .*2 calls`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "java").stdout)
-	require.Contains(t, outcome(t, srv.URL(), "--prefix", "p:", "top", "--once", "pass*").stdout, "locks held 1, calls waiting 0, lost 0; all clients: 4, acquired/s ")
+	require.Contains(t, outcome(t, srv.URL(), "--prefix", "p:", "top", "--once", "pass*").stdout, "long holds 1, calls waiting 0, lost 0; all clients: 4, acquired/s ")
 	kept := outcome(t, srv.URL(), "--prefix", "p:", "top", "--once", "kept").stdout
-	require.Contains(t, kept, "locks held 0")
+	require.Contains(t, kept, "long holds 0")
 	require.Regexp(t, `(?m)^kept +plain +web-5 worker\[0\] +- +kept +-`, kept)
 	require.Regexp(t, `hold count 0\nholder +web-5 worker\[0\], kept for 1m\d\ds, held by nobody`, outcome(t, srv.URL(), "--prefix", "p:", "inspect", "kept").stdout)
 }

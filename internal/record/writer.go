@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,8 +39,10 @@ type Source struct {
 }
 
 // Writer writes the record of a client. It has a goroutine from the time when there may be
-// something to tell until there is nothing any more. It writes at most every ten seconds,
-// and removes the record when there is nothing to tell, or by Close. A nil Writer does
+// something to tell until there is nothing any more. It writes at most every ten seconds, after
+// a [Writer.Hurry] every second,
+// and removes the record when there is nothing to tell, or by Close, which leaves one of the
+// losses. A nil Writer does
 // nothing.
 type Writer struct {
 	Source
@@ -49,6 +52,7 @@ type Writer struct {
 	ended   chan struct{} // closed when the newest goroutine ends; nil if there was none
 	closed  bool
 	closing chan struct{}
+	hurry   chan struct{} // has one at most
 
 	log
 }
@@ -57,6 +61,7 @@ type Writer struct {
 type log struct {
 	who     *Who
 	sent    time.Time // when the server was last asked for something
+	hurried bool      // what is told next may follow soon
 	kept    bool      // a record may be there
 	refused time.Time // when the server last refused
 	before  Rates     // of the newest record
@@ -71,7 +76,21 @@ const (
 )
 
 // NewWriter returns a Writer.
-func NewWriter(s Source) *Writer { return &Writer{Source: s, closing: make(chan struct{})} }
+func NewWriter(s Source) *Writer {
+	return &Writer{Source: s, closing: make(chan struct{}), hurry: make(chan struct{}, 1)}
+}
+
+// Hurry says that there is something to tell that should not wait. It waits for nothing.
+func (w *Writer) Hurry() {
+	if w == nil {
+		return
+	}
+	select {
+	case w.hurry <- struct{}{}:
+	default:
+	}
+	w.Notice()
+}
 
 // Notice says that there may soon be something to tell. It waits for nothing.
 func (w *Writer) Notice() {
@@ -87,7 +106,7 @@ func (w *Writer) Notice() {
 	go w.run(w.ended)
 }
 
-// Close ends the goroutine, which removes the record, and returns when that is done, or
+// Close ends the goroutine, which removes the record but for losses, and returns when that is done, or
 // with ctx. A request under way is waited for: the record has to be removed after it.
 func (w *Writer) Close(ctx context.Context) {
 	if w == nil {
@@ -121,11 +140,16 @@ func (w *Writer) run(ended chan struct{}) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
+		case <-w.hurry:
+			timer.Stop()
+			w.hurried = true
+			if left := look - time.Since(w.sent); !w.sent.IsZero() && left > 0 {
+				pause = left
+				continue
+			}
 		case <-w.closing:
 			timer.Stop()
-			if w.kept {
-				w.send(nil)
-			}
+			w.leave(time.Now())
 			return
 		}
 		if pause = w.turn(time.Now()); pause > 0 {
@@ -141,16 +165,41 @@ func (w *Writer) run(ended chan struct{}) {
 	}
 }
 
+// leave removes the record. If there are losses to tell, one of these alone stays until its
+// time is over: a client often ends because of a loss, which would look like a release.
+func (w *Writer) leave(now time.Time) {
+	s := w.Take(now)
+	s.Entries = slices.DeleteFunc(s.Entries, func(e Entry) bool { return e.What != Lost })
+	switch {
+	case len(s.Entries) > 0 && w.peaceful(now) <= 0:
+		w.send(w.record(s, now))
+	case w.kept:
+		w.send(nil)
+	}
+}
+
+// peaceful returns for how long to leave the server alone, which has refused.
+func (w *Writer) peaceful(now time.Time) time.Duration {
+	if w.refused.IsZero() {
+		return 0
+	}
+	return peace - now.Sub(w.refused)
+}
+
 // turn looks what there is to tell, and tells it. It returns when to look again, 0 if
 // nothing is to be told.
 func (w *Writer) turn(now time.Time) time.Duration {
-	if left := peace - now.Sub(w.refused); !w.refused.IsZero() && left > 0 {
+	if left := w.peaceful(now); left > 0 {
 		return left
+	}
+	every := Every
+	if w.hurried {
+		every, w.hurried = look, false
 	}
 	s := w.Take(now)
 	tell := len(s.Entries) > 0
 	if tell || w.kept {
-		if left := Every - now.Sub(w.sent); !w.sent.IsZero() && left > 0 {
+		if left := every - now.Sub(w.sent); !w.sent.IsZero() && left > 0 {
 			return left
 		}
 		if tell {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -150,6 +151,57 @@ func TestPace(t *testing.T) {
 		require.Len(t, f.writes, 4)
 		f.close(t.Context())
 		require.Len(t, f.removes, 2)
+	})
+}
+
+// What should not wait is told at once, but not more often than each second. All else keeps its
+// pace.
+func TestHurry(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Entries = entries()
+		f.Hurry()
+		f.after(0)
+		require.Equal(t, []time.Duration{0}, f.writes)
+		f.after(400 * time.Millisecond)
+		for range 10 {
+			f.Hurry()
+		}
+		f.after(5 * s)
+		require.Equal(t, []time.Duration{0, s}, f.writes)
+		f.Hurry()
+		f.after(16 * s)
+		require.Equal(t, []time.Duration{0, s, 5 * s, 15 * s}, f.writes)
+		f.tell.Entries = nil
+		f.after(24 * s)
+		require.Empty(t, f.removes)
+		f.after(26 * s)
+		require.Equal(t, []time.Duration{25 * s}, f.removes)
+	})
+	onBubble(t, func(t *testing.T, f *fixture) { require.NotPanics(t, (*record.Writer)(nil).Hurry) })
+}
+
+// Close leaves a record of the losses, and of nothing else; not at a server that refuses.
+func TestCloseLeavesLosses(t *testing.T) {
+	lost := append(entries(), record.Entry{What: record.Lost, Name: "b"}, record.Entry{What: record.Waits, Name: "c"})
+	for _, written := range []bool{false, true} {
+		onBubble(t, func(t *testing.T, f *fixture) {
+			if f.tell.Entries = entries(); written {
+				f.Notice()
+				f.after(3 * s)
+			}
+			f.tell.Entries = slices.Clone(lost)
+			f.Notice()
+			f.close(t.Context())
+			require.Equal(t, lost[1:2], f.newest.Entries)
+			require.Empty(t, f.removes)
+		})
+	}
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Entries, f.err = slices.Clone(lost), errFinal
+		f.Notice()
+		f.after(3 * s)
+		f.close(t.Context())
+		require.Len(t, f.writes, 1)
 	})
 }
 
