@@ -38,8 +38,8 @@ func (s *server) holder(ctx context.Context, name, owner string) holder {
 	return holder{owner: owner}
 }
 
-// patientLook is how long to wait for what a holder tells.
-const patientLook = time.Second
+// patientLook is how long to wait for what a holder tells. Tests wait longer.
+var patientLook = time.Second
 
 func (s *server) askHolder(ctx context.Context, name, owner string) holder {
 	id, h := clientOf(owner), holder{owner: owner}

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(hasty) == "" {
 		completionTime = limit
 	}
+	patientLook = limit
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
