@@ -14,13 +14,6 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// account says where the calls of a lock are counted, and under which kind.
-type account struct {
-	counters *counters
-	kind     kindNumber
-	part     bool // it is the member of a multi lock, which is counted in its place
-}
-
 // telling is how a client tells others of itself.
 type telling struct {
 	log     *slog.Logger // writes through reports
@@ -237,7 +230,7 @@ func (c *Client) reportLost(err *LostError) {
 // warnUnannounced says that the server refuses to announce a release. Whoever polls for a lock
 // expects that.
 func (c *Client) warnUnannounced(l *Lock, refusal error) {
-	if l.polling != nil {
+	if l.polls {
 		return
 	}
 	c.warnings.publish.Do(func() {

@@ -141,8 +141,7 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
 	l.handoff = l.handoff.withDefaults(l.fixed)
 	p := kind.NewPlain(&c.server, c.opts.Prefix+name, l.fenced)
-	if l.polling == nil {
-		l.notifier = ticketed{}
+	if l.tickets = !l.polls; l.tickets {
 		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.fenced)
 	}
 	l.use(p)
@@ -155,16 +154,13 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 
 // newLock returns a lock of no kind yet.
 func (c *Client) newLock(name string, opts []LockOption) *Lock {
-	l := &Lock{client: c, name: name, lockOptions: lockOptions{lease: c.opts.LeaseTime}, traits: traits{order: turns{}, notifier: announced{}}}
+	l := &Lock{client: c, name: name, lockOptions: lockOptions{terms: terms{lease: c.opts.LeaseTime}}}
 	for _, opt := range opts {
 		if opt == nil {
 			l.refuse(errors.New("an option is nil"))
 		} else if err := opt(&l.lockOptions); err != nil {
 			l.refuse(err)
 		}
-	}
-	if l.polling != nil {
-		l.notifier = polled{Polling: *l.polling}
 	}
 	err := checkName(c.opts.Prefix, name)
 	if err == nil {

@@ -77,49 +77,43 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 
 // next decides what the waiter does next.
 func (w *waiter) next() step {
+	l, q := w.lock, w.queue
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if w.State != fifo.Asking { // as it is if nobody was there when it came
-		if s := w.takeOrSleep(); s.grant != nil || s.err != nil || s.sleep > 0 {
-			return s
-		}
+	ask := func() step {
+		w.State, w.again = fifo.Asking, false // an event from now on needs another request
+		w.tries++
+		return step{ask: true}
 	}
-	w.State, w.again = fifo.Asking, false // an event from now on needs another request
-	w.tries++
-	return step{ask: true}
-}
-
-// takeOrSleep returns a step that takes a grant, if there is one, or that sleeps. If it does
-// neither, the waiter has to ask. queues.mu is held.
-func (w *waiter) takeOrSleep() step {
-	var mine *grant
-	if w.Given == nil {
-		mine = w.lock.order.obstacle(w) // may release the mutex, so that w is given a grant meanwhile
+	if w.State == fifo.Asking { // nobody was there when it came
+		return ask()
+	}
+	var mine *grant // of its own client, which it waits for; for a fair lock it waits in the server's queue
+	if w.Given == nil && !l.fair {
+		if mine = q.Holder(); mine != nil {
+			w.queues.mu.Unlock() // check takes it if the grant is lost; meanwhile w may be given one
+			if !mine.check() {
+				mine = nil
+			}
+			w.queues.mu.Lock()
+		}
 	}
 	if g := w.Take(); g != nil {
 		return step{grant: g}
 	}
+	now := time.Now()
 	if w.place.message.Granted {
-		if g := w.granted(time.Now()); g != nil {
+		if g := w.granted(now); g != nil {
 			return step{grant: g}
 		}
 	}
-	if w.unanswered() && !w.lock.order.contends(w) { // who contends learns it from its own request
-		return step{err: w.queue.trouble}
-	}
-	return step{sleep: w.sleepFor(mine), behind: mine}
-}
-
-// sleepFor returns how long the waiter should sleep; if that is not positive, it has to ask.
-// mine is the grant of its own client that it waits for, nil if there is none. queues.mu is
-// held.
-func (w *waiter) sleepFor(mine *grant) time.Duration {
-	if !w.lock.order.contends(w) {
+	if !w.contends() {
+		if w.unanswered() { // who contends learns it from its own request
+			return step{err: q.trouble}
+		}
 		w.State = fifo.Blocked
-		return maxPause
+		return step{sleep: maxPause, behind: mine}
 	}
-	asks := w.again || w.State != fifo.Queued && !w.place.Held() // there was an event, or it has not asked yet
-	now := time.Now()
 	if mine != nil && (w.askAt.IsZero() || w.askAt.After(now)) {
 		// The end of that grant wakes this waiter. Nothing does if the lock is removed on
 		// the server, so it asks after keepAlive.
@@ -127,13 +121,23 @@ func (w *waiter) sleepFor(mine *grant) time.Duration {
 			w.askAt = now.Add(keepAlive)
 		}
 		w.State = fifo.Blocked
-		return min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now))
+		return step{sleep: min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now)), behind: mine}
 	}
-	if asks {
-		return 0
+	if w.again || w.State != fifo.Queued && !w.place.Held() { // there was an event, or it has not asked yet
+		return ask()
 	}
 	w.State = fifo.Queued
-	return w.lock.order.untilAsk(w, now)
+	pause := w.askAt.Sub(now)
+	if l.fair && w.place.silent == 0 && w.place.Held() { // the first of the client asks for all that can hear and have a place
+		pause = maxPause
+		if q.First() == w {
+			pause = q.askAt.Sub(now)
+		}
+	}
+	if pause <= 0 {
+		return ask()
+	}
+	return step{sleep: pause, behind: mine}
 }
 
 // ask makes a request. It returns no grant and no error if that is refused.
@@ -160,7 +164,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	}
 	refusal := l.refusedBy(a.Value.Refused)
 	l.reportWaiting(wait, refusal)
-	l.notifier.listen(w, a.Value.Holder)
+	w.listen(a.Value.Holder)
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
 
@@ -197,7 +201,10 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	if w.attempt == nil {
 		w.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: l.spareTokens(q.Several()), Ticket: l.notifier.prepare(w)}
+	o := kind.Options{Wait: true, Spare: l.spareTokens(q.Several())}
+	if l.tickets {
+		o.Ticket = w.ticket()
+	}
 	return w.attempt, o, p
 }
 
@@ -255,9 +262,9 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	w.State = fifo.Queued
 	w.stand(a)
 	most := cmp.Or(a.Value.AskIn, math.MaxInt64)
-	if !l.notifier.hears(w) {
+	if !w.hears() {
 		w.place.silent++
-		pause, err := l.notifier.silentPause(w, refusal)
+		pause, err := w.silentPause(refusal)
 		if w.place.First { // all others wait for this one
 			pause = min(pause, firstPause)
 		}
@@ -265,7 +272,11 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 		return err
 	}
 	w.place.silent = 0
-	w.askAt = now.Add(min(l.notifier.pause(w, asked, a.Value.TTL), most))
+	pause := min(untilExpiry(a.Value.TTL), w.unprompted())
+	if l.tickets {
+		pause = w.ticketPause(asked, a.Value.TTL)
+	}
+	w.askAt = now.Add(min(pause, most))
 	if q.First() == w || q.askAt.IsZero() || w.askAt.Before(q.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
 		q.askAt = w.askAt
 	}

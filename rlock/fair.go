@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"errors"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
 )
@@ -55,60 +54,17 @@ import (
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.order, l.notifier, l.kind = fairOrder{}, ticketed{atOnce: true}, fairKind
+	l.fair, l.tickets, l.kind = true, true, fairKind
 	switch {
 	case l.handoff.most > 0, l.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff does not apply to fair locks: they always go to the next in the queue, in whatever process"))
 	case l.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: a fair lock is granted by the release of another, which does not wait for replicas"))
-	case l.polling != nil:
+	case l.polls:
 		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
 	case l.retention > 0:
 		l.refuse(errors.New("WithRetention does not apply to fair locks: they always go to the next in the queue, in whatever process"))
 	}
 	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced))
 	return l
-}
-
-// fairOrder is that of the server's queue, in which each call has a place of its own.
-type fairOrder struct{}
-
-func (fairOrder) contends(*waiter) bool { return true }
-
-func (fairOrder) obstacle(*waiter) *grant { return nil }
-
-// untilAsk is that of the first waiter of the client, who asks for all that can hear and
-// have a place.
-func (fairOrder) untilAsk(w *waiter, now time.Time) time.Duration {
-	switch {
-	case w.place.silent > 0, !w.place.Held():
-		return w.askAt.Sub(now)
-	case w.queue.First() == w:
-		return w.queue.askAt.Sub(now)
-	}
-	return maxPause
-}
-
-func (fairOrder) inherits() bool { return false }
-
-// passes needs no budget: the lock goes to whom it would go to in any case.
-func (fairOrder) passes(g *grant, _ time.Time) bool {
-	return len(g.run.next) > 0 && !g.lock.fixed && g.lock.handoff.most >= 0
-}
-
-// next returns the waiter that comes after g in the server's queue, and forgets those who
-// have left: they take their tickets out themselves.
-func (fairOrder) next(q *queue, g *grant) (*waiter, run) {
-	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
-		switch w := q.tickets[g.run.next[0]]; {
-		case w == nil:
-		case w.takes(g.lock):
-			r := g.run
-			r.next, r.passed = r.next[1:], append(r.passed, w.attempt.owner)
-			return w, r
-		default:
-			return nil, run{}
-		}
-	}
-	return nil, run{}
 }

@@ -30,11 +30,11 @@ func (g *grant) handOff() bool {
 		return false
 	}
 	now := time.Now()
-	inBudget, keeps := l.order.passes(g, now), q.kept.allows(g)
+	inBudget, keeps := g.inBudget(now), q.kept.allows(g)
 	if !inBudget && !keeps || !g.passable() {
 		return false
 	}
-	switch next, r := l.order.next(q, g); {
+	switch next, r := q.next(g); {
 	case next != nil:
 		successor := g.passOn(q, next.lock, r, now)
 		if successor != nil {
@@ -45,6 +45,44 @@ func (g *grant) handOff() bool {
 		return g.park(q, now)
 	}
 	return false
+}
+
+// inBudget reports whether the grant may be passed on in memory once more. The first hand-off is
+// always allowed, however long the holder took, unless the budget is zero. Further ones are
+// allowed as long as neither their number nor the time since the run began exceeds the budget.
+// A fair lock needs no budget: it goes to the waiter to whom the server would pass it.
+func (g *grant) inBudget(now time.Time) bool {
+	budget := g.lock.handoff
+	if g.lock.fair {
+		return len(g.run.next) > 0 && !g.lock.fixed && budget.most >= 0
+	}
+	return g.run.count < budget.most && (g.run.count == 0 || now.Sub(g.run.began) < budget.longest)
+}
+
+// next returns the waiter to pass g on to, nil if there is none, and the run that the grant
+// continues. Of a fair lock it is the next in the server's queue, behind those who have left:
+// these take out their tickets themselves.
+func (q *queue) next(g *grant) (*waiter, run) {
+	if !g.lock.fair {
+		for w := range q.All() {
+			if w.takes(g.lock) {
+				return w, g.run
+			}
+		}
+		return nil, run{}
+	}
+	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
+		switch w := q.tickets[g.run.next[0]]; {
+		case w == nil:
+		case w.takes(g.lock):
+			r := g.run
+			r.next, r.passed = r.next[1:], append(r.passed, w.attempt.owner)
+			return w, r
+		default:
+			return nil, run{}
+		}
+	}
+	return nil, run{}
 }
 
 // park keeps the grant for the next call of this client. queues.mu is held.
@@ -103,7 +141,7 @@ func (g *grant) unsettled() bool {
 
 // takes reports whether the waiter can be given a grant of l. queues.mu is held.
 func (w *waiter) takes(l *Lock) bool {
-	return w.Ready() && w.lock.alike(l)
+	return w.Ready() && w.lock.takes(l)
 }
 
 // adopt adds the first hold, one of the lock by, to a grant that was passed on.

@@ -139,10 +139,9 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 // one, even if a nested hold of the holder has a longer one.
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
-		client: l.client, name: l.name, target: target{wire: wire, key: l.key, queues: &l.client.joins},
-		lockOptions: lockOptions{lease: lease},
-		traits:      traits{joined: true},
-		account:     account{counters: &l.client.joins.counters, kind: l.kind, part: true},
+		client: l.client, name: l.name, lockOptions: lockOptions{terms: terms{lease: lease}},
+		wire: wire, key: l.key, queues: &l.client.joins, joined: true,
+		counters: &l.client.joins.counters, kind: l.kind, part: true,
 	}
 }
 

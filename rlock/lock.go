@@ -17,38 +17,30 @@ import (
 type Lock struct {
 	client *Client
 	name   string
-	target
-	members multi // of a multi lock, which has nothing else
+	err    error // why no method of it works
 	lockOptions
-	traits
-	account
-	err error // why no method of it works
-}
+	members multi // of a multi lock, which has nothing else
 
-// target is the key of a lock, and how requests about it are made. A multi lock has none.
-type target struct {
-	wire    kind.Kind      // makes the requests
+	// How requests are made.
+	wire    kind.Kind
 	key     string         // of wire
 	slot    string         // a key in the cluster slot of all its keys
-	gathers gathering      // its requests with those about other locks
+	retries request.Policy // of a call that may wait
+	joint   bool           // attempts to acquire are sent together with those for other locks
+	grouped bool           // so are all other requests
 	servers []string       // their addresses, sorted, if there are several
 	peers   []*Client      // the other clients of a quorum lock
-	retries request.Policy // of a call that may wait
-	queues  *queues        // the set that has the queue of key
-}
 
-// gathering says which requests are sent together with others.
-type gathering struct{ acquires, others bool }
+	// What goroutines of the client have in common.
+	queues       *queues     // the set that has the queue of key
+	sharesGrants bool        // they may share a grant
+	retains      *kind.Plain // wire, if grants are kept; else nil
+	joined       bool        // the grant belongs to another process: see Join
 
-// traits are what the kinds of lock differ in for the goroutines of a client.
-type traits struct {
-	order        order    // in which goroutines come to the lock
-	notifier     notifier // tells waiters that they may have the lock
-	shared       bool     // several owners may hold it at once
-	sharesGrants bool     // goroutines of one client may share a grant
-	joined       bool     // its grant belongs to another process: see Join
-
-	retains *kind.Plain // wire, if its grants are kept; else nil
+	// Where calls are counted.
+	counters *counters
+	kind     kindNumber
+	part     bool // the lock is a member of a multi lock, which is counted in its place
 }
 
 // Name returns the name the lock was made with.
@@ -298,6 +290,6 @@ func (l *Lock) use(k kind.Kind) {
 	l.retries = request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:
-		l.gathers = gathering{k.Gathers(true), k.Gathers(false)}
+		l.joint, l.grouped = k.Gathers(true), k.Gathers(false)
 	}
 }

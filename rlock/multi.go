@@ -47,7 +47,7 @@ import (
 // them is nil or invalid, or two clients of one connection, or of one address, stand for the
 // same key, which would wait for each other.
 func NewMultiLock(locks ...*Lock) *Lock {
-	l := &Lock{client: &Client{}, account: account{counters: new(counters), kind: multiKind}}
+	l := &Lock{client: &Client{}, counters: new(counters), kind: multiKind}
 	var m multi
 	for _, member := range locks {
 		if member == nil {

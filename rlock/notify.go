@@ -7,78 +7,53 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
-	"github.com/go-rlock/rlock/lua"
 )
 
-// notifier is how the waiters of a lock learn that they may have it: by a message to the
-// owner of a ticket (ticketed), by a message to all that listen (announced), or not at all
-// (polled).
-type notifier interface {
-	// prepare readies a waiter for a request, and returns the ticket that the request takes
-	// if the lock is not free. queues.mu is held.
-	prepare(w *waiter) lua.Ticket
-	// listen subscribes a waiter that was refused because of holder.
-	listen(w *waiter, holder string)
-	// hears reports whether messages reach the waiter now. queues.mu is held.
-	hears(w *waiter) bool
-	// pause is called for each refusal of a waiter that can hear. It returns how long the
-	// waiter sleeps if no message arrives; the holder's lease ends after ttl. queues.mu is
-	// held.
-	pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration
-	// silentPause is pause for a waiter that cannot hear. An error ends the wait.
-	// queues.mu is held.
-	silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error)
-}
-
-// announced is the notifier of kinds whose releases are announced on a channel to all
-// waiters.
-type announced struct{}
-
-func (announced) prepare(*waiter) lua.Ticket { return lua.Ticket{} }
-
-func (announced) listen(w *waiter, _ string) {
+// listen subscribes a waiter that was refused because of holder: to messages for its ticket, or to
+// those for all waiters. While a client of Redisson holds a lock with tickets, the waiter listens to
+// the unlock channel as well: that release knows nothing of tickets.
+func (w *waiter) listen(holder string) {
+	l, q, foreign := w.lock, w.queue, holder != "" && !ours(holder)
+	if l.polls {
+		return
+	}
 	w.queues.mu.Lock()
 	defer w.queues.mu.Unlock()
-	if w.queue.signal == nil {
-		w.subscribe()
-		w.again = w.queue.signal.Live() // a release before this moment was missed
+	first := q.signal == nil
+	w.subscribe()
+	switch {
+	case !l.tickets:
+		w.again = w.again || first && q.signal.Live() // a release before this moment was missed
+	case foreign && q.unlocks == nil:
+		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
+		w.again = w.again || q.unlocks.Live() // an announcement before this moment was missed
+	case !foreign && q.unlocks != nil:
+		q.unlocks.Close()
+		q.unlocks = nil
 	}
 }
 
-func (announced) hears(w *waiter) bool {
+// hears reports whether messages reach the waiter now. Who polls does not hear, also while the
+// client listens for another waiter. queues.mu is held.
+func (w *waiter) hears() bool {
 	s := w.queue.signal
-	return s != nil && s.Live() && w.queue.tells()
-}
-
-func (announced) pause(w *waiter, _ lua.Ticket, ttl time.Duration) time.Duration {
-	return min(untilExpiry(ttl), w.unprompted())
-}
-
-// silentPause is 50 ms after the first refusal without a live subscription, then 100 ms, and
-// so on up to 1 s. place.silent has counted this refusal already.
-func (announced) silentPause(w *waiter, _ *NotAcquiredError) (time.Duration, error) {
-	return min(25*time.Millisecond<<min(w.place.silent, 6), time.Second), nil
+	return !w.lock.polls && s != nil && s.Live() && w.queue.tells()
 }
 
 var errTries = errors.New("no more tries")
 
-// polled is of locks whose waiters are told nothing, and leave nothing in the queue.
-type polled struct {
-	announced
-	Polling
-}
-
-func (polled) listen(*waiter, string) {}
-
-// hears is false also while the client listens, for another waiter.
-func (polled) hears(*waiter) bool { return false }
-
-func (p polled) silentPause(w *waiter, refusal *NotAcquiredError) (time.Duration, error) {
-	n := w.place.silent
-	if n == p.Tries {
+// silentPause is how long a waiter that cannot hear sleeps after a refusal, which place.silent has
+// counted: 50 ms after the first, then 100 ms, and so on up to 1 s, or as the lock is to be polled.
+// An error ends the wait. queues.mu is held.
+func (w *waiter) silentPause(refusal *NotAcquiredError) (time.Duration, error) {
+	n, l := w.place.silent, w.lock
+	switch {
+	case !l.polls:
+		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
+	case n == l.polling.Tries:
 		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
 	}
-	return p.after(n), nil
+	return l.polling.after(n), nil
 }
 
 // subscribe joins the channel of the lock. queues.mu is held.

@@ -86,15 +86,24 @@ type LockOption func(*lockOptions) error
 
 // lockOptions are what the options of a lock say.
 type lockOptions struct {
-	lease    time.Duration
-	fixed    bool
-	fenced   bool
-	handoff  handoff
-	polling  *Polling // nil: waiters are woken by messages
-	mark     string   // in the names of owners, behind the client's id
-	purpose  string   // shown by inspect and top
-	replicas replicas // must have acknowledged a grant
+	terms
+	mark    string // in the names of owners, behind the client's id
+	purpose string // shown by inspect and top
+}
 
+// terms are what is asked for with a lock. A grant, and a ticket, can be passed on to a lock with
+// the same terms.
+type terms struct {
+	lease     time.Duration
+	fixed     bool // the lease is not renewed
+	fenced    bool
+	shared    bool // several owners may hold the lock at once
+	tickets   bool // waiters queue on the server, which tells one that the lock is its own
+	fair      bool // each waiter has a ticket, not each client
+	polls     bool // waiters are told nothing, and ask again and again, as polling says
+	polling   Polling
+	handoff   handoff
+	replicas  replicas      // must have acknowledged a grant
 	retention time.Duration // 0: the last Unlock releases the lock
 }
 

@@ -57,7 +57,7 @@ func WithPolling(p Polling) LockOption {
 		if p.Longest < p.First {
 			return fmt.Errorf("WithPolling: the longest pause, %v, is shorter than the first, %v", p.Longest, p.First)
 		}
-		o.polling, o.mark = &p, "-poll"
+		o.polls, o.polling, o.mark = true, p, "-poll"
 		return nil
 	}
 }

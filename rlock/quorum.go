@@ -52,7 +52,7 @@ import (
 // order: each releases on its server what callers have left there.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
-		l := &Lock{client: &Client{}, name: name, account: account{counters: new(counters), kind: quorumKind}}
+		l := &Lock{client: &Client{}, name: name, counters: new(counters), kind: quorumKind}
 		l.refuse(errors.New("a quorum lock needs clients that are not nil"))
 		return l
 	}

@@ -124,7 +124,7 @@ func (r remains) requestOnce(ctx context.Context) error {
 	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
 		return l.requestRelease(ctx, s, r.owner, r.ending)
 	}
-	if !l.gathers.others {
+	if !l.grouped {
 		_, err := attempt(ctx, l, l.bound(), nil, release, nil)
 		return err
 	}
@@ -137,7 +137,7 @@ func (r remains) requestOnce(ctx context.Context) error {
 // sweep releases what an owner of a kind may have left or, if late is set, what a request
 // that got no answer may still make.
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, likely bool) {
-	l := &Lock{client: c, lockOptions: lockOptions{lease: lease}}
+	l := &Lock{client: c, lockOptions: lockOptions{terms: terms{lease: lease}}}
 	l.use(k)
 	left := l.leftBy(owner)
 	left.likely = likely

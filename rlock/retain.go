@@ -59,7 +59,7 @@ func (l *Lock) retain(wire *kind.Plain) {
 		l.refuse(errors.New("WithRetention: a lock that is kept has to be renewed, WithoutRenewal says not to"))
 	case l.replicas.n > 0:
 		l.refuse(errors.New("WithRetention: a lock that is kept is taken again without asking replicas, WithReplicas says to"))
-	case l.polling != nil:
+	case l.polls:
 		l.refuse(errors.New("WithRetention: a lock that is kept is recalled by a message, WithPolling listens to none"))
 	}
 	l.retains = wire
@@ -214,13 +214,13 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 		return nil, nil
 	}
 	if k.parked == nil {
-		unlike := func(g *grant) bool { return g.owner == k.owner && !l.alike(g.lock) }
+		unlike := func(g *grant) bool { return g.owner == k.owner && !l.takes(g.lock) }
 		if slices.ContainsFunc(q.Grants, unlike) { // also if its last hold was just unlocked
 			k.state = keptOver
 		}
 		return nil, nil
 	}
-	if g := k.parked; l.alike(g.lock) && l.account == g.lock.account { // its holds are counted there
+	if g := k.parked; l.takes(g.lock) && l.part == g.lock.part { // its holds are counted there
 		k.parked = nil
 		return g, nil
 	}

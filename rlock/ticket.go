@@ -10,20 +10,12 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// ticketed is the notifier of kinds with a queue on the server: a waiter that is refused
-// takes a ticket there. When its turn comes it gets a message, which in most cases grants it
-// the lock.
-type ticketed struct {
-	announced
-	atOnce bool // the first request takes a ticket: it decides the place of the call
-}
-
-// prepare registers the waiter under its ticket before the server can know of that.
-// The first request takes a ticket if the client listens to the channel already, which shows
-// that it has waited for the lock a moment ago, or if atOnce is set. Otherwise it takes none:
-// most locks are free. One that cannot hear takes a ticket after two refusals in a row, when this is not
-// likely to change soon, and keeps the one that it has.
-func (t ticketed) prepare(w *waiter) lua.Ticket {
+// ticket returns the ticket that the next request takes if the lock is not free, and registers the
+// waiter under it before the server can know of that. The first request takes a ticket if the client
+// listens to the channel already, which shows that it has waited for the lock a moment ago, and for
+// a fair lock: the ticket decides the place of the call. Otherwise it takes none: most locks are free. One that cannot hear takes a ticket after two refusals in a row, when this is not
+// likely to change soon, and keeps the one that it has. queues.mu is held.
+func (w *waiter) ticket() lua.Ticket {
 	q, hub := w.queue, w.lock.client.server.Hub
 	if q.signal == nil && hub.Active() && hub.Listens(lua.GrantChannel(q.key, w.lock.client.id)) {
 		w.subscribe() // the subscription of the last wait still lingers
@@ -32,7 +24,7 @@ func (t ticketed) prepare(w *waiter) lua.Ticket {
 	switch {
 	case q.signal != nil && q.signal.Live():
 		ticket.Hears = w.lock.client.server.Channels.Hearing()
-	case !t.atOnce && w.place.silent < 2 && !w.place.Held():
+	case !w.lock.fair && w.place.silent < 2 && !w.place.Held():
 		return lua.Ticket{}
 	}
 	if q.tickets == nil {
@@ -40,23 +32,6 @@ func (t ticketed) prepare(w *waiter) lua.Ticket {
 	}
 	q.tickets[w.attempt.owner] = w
 	return ticket
-}
-
-// listen also joins the unlock channel of Redisson's clients while one of them holds the
-// lock: its release knows nothing of tickets.
-func (ticketed) listen(w *waiter, holder string) {
-	l, q, foreign := w.lock, w.queue, holder != "" && !ours(holder)
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	w.subscribe()
-	switch {
-	case foreign && q.unlocks == nil:
-		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
-		w.again = w.again || q.unlocks.Live() // an announcement before this moment was missed
-	case !foreign && q.unlocks != nil:
-		q.unlocks.Close()
-		q.unlocks = nil
-	}
 }
 
 const (
@@ -85,7 +60,9 @@ const (
 	reaction = 100 * time.Millisecond
 )
 
-func (ticketed) pause(w *waiter, asked lua.Ticket, ttl time.Duration) time.Duration {
+// ticketPause is how long a waiter that hears sleeps after a refusal if no message arrives. The
+// holder's lease ends after ttl. queues.mu is held.
+func (w *waiter) ticketPause(asked lua.Ticket, ttl time.Duration) time.Duration {
 	w.again = w.again || asked.Hears == lua.Deaf // the ticket says that it cannot hear, and now it can
 	d := untilExpiry(ttl)
 	if !w.place.Held() { // the server had no memory for a ticket, and will send no message

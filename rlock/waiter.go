@@ -33,11 +33,15 @@ type standing struct {
 	silent  int         // refusals in a row while no message could arrive
 }
 
+// contends reports whether the waiter asks the server. The first waiter of a client asks for all;
+// each waiter for a fair lock asks, as its ticket has a place of its own. queues.mu is held.
+func (w *waiter) contends() bool { return w.lock.fair || w.queue.First() == w }
+
 // await waits until it is the waiter's turn to ask, or it is handed a grant. The error
 // says why neither happened.
 func (w *waiter) await(ctx context.Context) error {
 	w.queues.mu.Lock()
-	if w.lock.order.contends(w) {
+	if w.contends() {
 		w.queues.mu.Unlock()
 		return nil
 	}
@@ -163,7 +167,7 @@ func (w *waiter) renounce(g *grant) {
 // the server. It returns false if the two want the lock with different options. queues.mu is
 // held.
 func (w *waiter) takeOver(g *grant, from *waiter) bool {
-	if !w.lock.order.inherits() || w.attempt != nil || !from.place.Held() || !w.lock.alike(from.lock) {
+	if w.lock.fair || w.attempt != nil || !from.place.Held() || !w.lock.takes(from.lock) {
 		return false
 	}
 	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.State == fifo.Asking
@@ -173,8 +177,6 @@ func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	return true
 }
 
-// alike reports whether a grant of l has the options that o asks for.
-func (o *Lock) alike(l *Lock) bool {
-	return o.lease == l.lease && o.fenced == l.fenced && o.replicas == l.replicas && o.handoff == l.handoff && !o.fixed && !l.fixed &&
-		o.order == l.order && o.notifier == l.notifier && o.retention == l.retention
-}
+// takes reports whether a grant of other has the terms that l asks for. A fixed lease runs for one
+// call only.
+func (l *Lock) takes(other *Lock) bool { return l.terms == other.terms && !l.fixed }

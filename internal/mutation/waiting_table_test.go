@@ -4,7 +4,7 @@ package mutation
 // that wake them.
 var ofWaiting = []mutation{
 	{
-		"a waiter relies on messages that the server refuses to send", "rlock", "announced.hears",
+		"a waiter relies on messages that the server refuses to send", "rlock", "waiter.hears",
 		"s.Live() && w.queue.tells()", "s.Live()",
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
@@ -14,7 +14,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
-		"the place of one without renewal is taken over", "rlock", "Lock.alike",
+		"the place of one without renewal is taken over", "rlock", "Lock.takes",
 		"&& !l.fixed", "",
 		"rlock", "TestFakeTimeTermsOfWhoInherits", quick,
 	},
@@ -64,8 +64,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
-		"a waiter that polls relies on what its client hears", "rlock", "polled.hears",
-		"func (polled) hears(*waiter) bool { return false }", "func (p polled) hears(w *waiter) bool { return p.announced.hears(w) }",
+		"a waiter that polls relies on what its client hears", "rlock", "waiter.hears",
+		"!w.lock.polls && ", "",
 		"rlock", "TestFakeTimePollingBesideListeners", quick,
 	},
 	{
@@ -94,7 +94,7 @@ var ofWaiting = []mutation{
 		"pubsub", "TestDeafConnectionIsReplaced", quick,
 	},
 	{
-		"a waiter without a ticket sleeps as if it had one", "rlock", "ticketed.pause",
+		"a waiter without a ticket sleeps as if it had one", "rlock", "waiter.ticketPause",
 		"return min(d, deafPause)", "return d",
 		"rlock", "TestWaiterWithoutATicket", quick,
 	},
@@ -144,8 +144,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeFollowerWhoseTimeIsOver", quick,
 	},
 	{
-		"a fair waiter without a place does not ask", "rlock", "fairOrder.untilAsk",
-		"case w.place.silent > 0, !w.place.Held():", "case w.place.silent > 0:",
+		"a fair waiter without a place does not ask", "rlock", "waiter.next",
+		"l.fair && w.place.silent == 0 && w.place.Held()", "l.fair && w.place.silent == 0",
 		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
 	},
 	{
@@ -159,7 +159,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
-		"a crowd of clients probes as often as one", "rlock", "ticketed.pause",
+		"a crowd of clients probes as often as one", "rlock", "waiter.ticketPause",
 		"max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence)", "minSilence",
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
@@ -169,8 +169,8 @@ var ofWaiting = []mutation{
 		"pubsub", "TestSilenceOfSeveralChannels", quick,
 	},
 	{
-		"methods of an error run under the mutex of the queues", "rlock", "waiter.takeOrSleep",
-		"return step{err: w.queue.trouble}", "return step{err: w.lock.failed(w.queue.trouble)}",
+		"methods of an error run under the mutex of the queues", "rlock", "waiter.next",
+		"return step{err: q.trouble}", "return step{err: l.failed(q.trouble)}",
 		"rlock", "TestFakeTimeErrorsAreReadWithoutTheMutex", quick,
 	},
 	{
@@ -224,7 +224,7 @@ var ofWaiting = []mutation{
 		"pubsub", "TestRedisProbeWithoutScript", quick,
 	},
 	{
-		"a waiter ignores that its client listens elsewhere", "rlock", "ticketed.pause",
+		"a waiter ignores that its client listens elsewhere", "rlock", "waiter.ticketPause",
 		"if w.place.Absent {", "if false {",
 		"rlock", "TestFormerMasterLivesOn", quick,
 	},

@@ -40,10 +40,8 @@ type Source struct {
 
 // Writer writes the record of a client. It has a goroutine from the time when there may be
 // something to tell until there is nothing any more. It writes at most every ten seconds, after
-// a [Writer.Hurry] every second,
-// and removes the record when there is nothing to tell, or by Close, which leaves one of the
-// losses. A nil Writer does
-// nothing.
+// a [Writer.Hurry] every second. It removes the record when there is nothing to tell, or by
+// Close, which leaves a record of the losses. A nil Writer does nothing.
 type Writer struct {
 	Source
 	state atomic.Int32 // idle, busy or noticed
@@ -106,8 +104,8 @@ func (w *Writer) Notice() {
 	go w.run(w.ended)
 }
 
-// Close ends the goroutine, which removes the record but for losses, and returns when that is done, or
-// with ctx. A request under way is waited for: the record has to be removed after it.
+// Close ends the goroutine, which removes the record but for losses, and returns when that is
+// done, or with ctx. A request under way is waited for: the record has to be removed after it.
 func (w *Writer) Close(ctx context.Context) {
 	if w == nil {
 		return
