@@ -13,6 +13,17 @@ type leash struct {
 	until  func() time.Time // end of the trusted window; renewals move it
 	grace  time.Duration    // from TERM to KILL
 	margin time.Duration    // from KILL to the end of the trusted window
+
+	// A lock that was waited for is held for a moment at first, until the first renewal. That may be
+	// less than grace and margin of the whole lease, which are shares of the moment then.
+	first                   time.Time // the end of the trusted window when the lock was acquired
+	firstGrace, firstMargin time.Duration
+}
+
+func newLeash(held context.Context, until func() time.Time, grace time.Duration, lease time.Duration) leash {
+	first := until()
+	window := left(first)
+	return leash{held, until, grace, margin(lease), first, min(grace, window/2), min(margin(lease), margin(window))}
 }
 
 // margin is the time between KILL and the end of the trusted window of a lease:
@@ -27,25 +38,35 @@ func (l *leash) lost() error {
 	if l.held.Err() != nil {
 		return context.Cause(l.held)
 	}
-	if left(l.last()) <= l.grace {
+	if l.next() <= 0 {
 		return errNotRenewed
 	}
 	return nil
 }
 
-// last is the time of the latest possible KILL.
-func (l *leash) last() time.Time { return l.until().Add(-l.margin) }
+// last is the time of the latest possible KILL, and grace how long before that TERM is due.
+func (l *leash) last() (at time.Time, grace time.Duration) {
+	until := l.until()
+	if until.Equal(l.first) {
+		return until.Add(-l.firstMargin), l.firstGrace
+	}
+	return until.Add(-l.margin), l.grace
+}
 
 // killAt is the time of the KILL after a TERM that is sent now.
 func (l *leash) killAt() time.Time {
-	if at := time.Now().Add(l.grace); at.Before(l.last()) {
+	last, grace := l.last()
+	if at := time.Now().Add(grace); at.Before(last) {
 		return at
 	}
-	return l.last()
+	return last
 }
 
 // next is when lost may next change, unless the held context ends before.
-func (l *leash) next() time.Duration { return left(l.last()) - l.grace }
+func (l *leash) next() time.Duration {
+	last, grace := l.last()
+	return left(last) - grace
+}
 
 // left returns the time until t by the clock that is further on: the monotonic
 // one stands still while the machine is suspended.

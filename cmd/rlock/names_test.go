@@ -92,6 +92,16 @@ func TestRunFair(t *testing.T) {
 	require.Equal(t, "in\n", second.end().stdout)
 }
 
+// The time from TERM to KILL may be longer than the lease that a waiter has at first.
+func TestRunThatHasWaitedWithALongGrace(t *testing.T) {
+	f := newFixture(t)
+	unlock := f.hold("a")
+	p := begin(t, f.URL(), "run", "-q", "--ttl", "1h", "--kill-after", "30m", "a", "--", "sh", "-c", "sleep 2; echo done")
+	f.awaitWaiter("a")
+	unlock()
+	require.Equal(t, "done\n", p.end().stdout)
+}
+
 func TestRunSharedAndExclusive(t *testing.T) {
 	f := newFixture(t)
 	reader := begin(t, f.URL(), "run", "-s", "a", "--", "sh", "-c", `echo in; read x

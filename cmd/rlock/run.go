@@ -187,7 +187,7 @@ func (j *job) work(held context.Context, hold *rlock.Hold, taken locks, s *serve
 			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
 		}.export()
 	}
-	l := leash{held: held, until: hold.Until, grace: j.killAfter, margin: margin(j.lease)}
+	l := newLeash(held, hold.Until, j.killAfter, j.lease)
 	notify(signals, jobControl...)
 	c, err := start(j.path, j.argv, l)
 	if err != nil {
