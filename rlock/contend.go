@@ -88,16 +88,7 @@ func (w *waiter) next() step {
 	if w.State == fifo.Asking { // nobody was there when it came
 		return ask()
 	}
-	var mine *grant // of its own client, which it waits for; for a fair lock it waits in the server's queue
-	if w.Given == nil && !l.fair {
-		if mine = q.Holder(); mine != nil {
-			w.queues.mu.Unlock() // check takes it if the grant is lost; meanwhile w may be given one
-			if !mine.check() {
-				mine = nil
-			}
-			w.queues.mu.Lock()
-		}
-	}
+	mine := w.heldByOwn()
 	if g := w.Take(); g != nil {
 		return step{grant: g}
 	}
@@ -138,6 +129,22 @@ func (w *waiter) next() step {
 		return ask()
 	}
 	return step{sleep: pause, behind: mine}
+}
+
+// heldByOwn returns the grant of its own client that the waiter waits for, nil if there is none. For
+// a fair lock it waits in the server's queue. queues.mu is held, and released meanwhile: check takes
+// it if the grant is lost. The waiter may be given a grant in that time.
+func (w *waiter) heldByOwn() *grant {
+	mine := w.queue.Holder()
+	if mine == nil || w.Given != nil || w.lock.fair {
+		return nil
+	}
+	w.queues.mu.Unlock()
+	defer w.queues.mu.Lock()
+	if !mine.check() {
+		return nil
+	}
+	return mine
 }
 
 // ask makes a request. It returns no grant and no error if that is refused.
