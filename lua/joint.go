@@ -13,8 +13,10 @@ const maxParts = 128
 
 // Send sends commands in one pipeline; each has its own outcome. If joined is set,
 // calls of the same script travel as one, if there are several and the script knows
-// how. That costs the server half as much. They must not depend on each other, none may
-// be a repetition, and the server must be no cluster.
+// how. They must not depend on each other, none may be a repetition, and the server must
+// be no cluster. One by one, the calls of 64 goroutines that lock and unlock cost the server
+// 10.7 µs in place of 6.7, and take 44 µs in place of 27: BenchmarkUncontended64 of package
+// rlock, two cores.
 //
 // Releases go first. They are never in one script with acquires: a server that is
 // short of memory, and refuses to acquire, lets a script go on that has written.

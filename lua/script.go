@@ -70,7 +70,8 @@ func newScript(name, source string, ints int) script {
 
 // newJoint returns a script for one call, or for several: each has so many keys and
 // arguments, from KEYS[k] and ARGV[a] on. fast comes before all else, and may have put
-// answers of some calls into replies.
+// answers of some calls into replies: it saves 2.0 of 8.7 µs of the server for a free lock
+// with its release (BenchmarkUncontended64 of package rlock, two cores).
 func newJoint(name, fast, source, call string, keys, args, ints int) script {
 	s := newScript(name, fmt.Sprintf(`%s%s%s
 local function part(i)

@@ -28,6 +28,10 @@ const (
 // the next batches were as large, an overloaded server would answer none of them in time:
 // so they are a quarter as large, and grow again with each that is answered. The same
 // holds after a batch that was answered too late for most of its calls.
+//
+// It pays from two callers on. 64 goroutines on two cores, shared with the server, took 27 µs for a
+// Lock with its Unlock (13.2 of the client's CPU, 6.7 of the server's), and 73 µs (46.5 and 25.6)
+// with each command sent by its caller: BenchmarkUncontended64 of package rlock.
 type Group struct {
 	Config
 	pool
