@@ -79,7 +79,7 @@ func TestPermanentRefusals(t *testing.T) {
 			client: func(t *testing.T) *redis.Client {
 				return aclClient(t, newServer(t), "+@all", "~other:*", "&*")
 			},
-			commands: 2, wants: []string{"NOPERM", "keys"},
+			commands: 2, wants: []string{"NOPERM", "key"},
 		},
 		"keys for reading only": {
 			client: func(t *testing.T) *redis.Client {
