@@ -290,8 +290,9 @@ func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 	c.log.Warn("rlock: a call has waited for longer than a lease: see rlock inspect", attrs...)
 }
 
-// Stats returns what the client has counted so far. It takes no lock, and may be called
-// at any time and by any number of goroutines. What is counted meanwhile may be in one
+// Stats returns what the client has counted so far. It sends nothing, and may be called
+// at any time and by any number of goroutines; the mutexes of the queues are held for as long
+// as it takes to look at each lock that is in use. What is counted meanwhile may be in one
 // of its numbers and not in another; when nothing is under way they agree.
 //
 // One line publishes it with package expvar:
@@ -347,7 +348,7 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		for w := range q.All() {
+		if w := q.First(); w != nil { // the others came later
 			wait = max(wait, now.Sub(w.since))
 		}
 		for _, g := range q.Grants {

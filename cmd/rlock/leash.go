@@ -20,7 +20,7 @@ type leash struct {
 	firstGrace, firstMargin time.Duration
 }
 
-func newLeash(held context.Context, until func() time.Time, grace time.Duration, lease time.Duration) leash {
+func newLeash(held context.Context, until func() time.Time, grace, lease time.Duration) leash {
 	first := until()
 	window := left(first)
 	return leash{held, until, grace, margin(lease), first, min(grace, window/2), min(margin(lease), margin(window))}
