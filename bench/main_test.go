@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,7 +20,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the workers: a second each
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Dials)
 }
 
 // broken is a lock that anybody gets at once.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -15,5 +17,5 @@ func TestMain(m *testing.M) {
 	}
 	// Parallel cases mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "16")
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Dials)
 }

@@ -225,7 +225,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			})
 		}
 	})
-	goleak.VerifyNone(t, before, dials)
+	goleak.VerifyNone(t, before, redistest.Dials)
 }
 
 // wait has c wait for lock "w", and returns a hold of c's lock "a".

@@ -5,9 +5,11 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
+
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis prints every connection that is refused
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Dials)
 }

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "8")
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Dials)
 }
 
 // result is how a process ended.

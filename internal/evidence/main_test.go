@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redistest.RunChild(map[string]func([]string){"wait": wait})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Dials)
 }
 
 func newClient(tb testing.TB, rdb redis.UniversalClient, opts *rlock.Options) *rlock.Client {

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Dials) }
 
 var (
 	_ Kind     = (*Plain)(nil)

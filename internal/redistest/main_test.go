@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	RunChild(map[string]func(args []string){"echo": echo, "fail": fail, "parent": parent})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, Dials)
 }
 
 // echo reports its arguments, then every line it reads, until its input ends.

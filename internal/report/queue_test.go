@@ -17,7 +17,7 @@ import (
 	"github.com/go-rlock/rlock/internal/report"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Dials) }
 
 const limit = 8192
 

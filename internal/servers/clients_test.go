@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	// go-redis's FailoverClusterClient leaves the goroutines behind that listen to a
 	// Sentinel, and those of the client of its own that they use.
-	goleak.VerifyTestMain(m,
+	goleak.VerifyTestMain(m, redistest.Dials,
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*sentinelFailover).listen"),
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*channel).initMsgChan.func1"),
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*channel).initHealthCheck.func1"))

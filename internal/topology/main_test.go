@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})          // of the servers that the tests kill
 	_ = flag.Set("test.parallel", "3") // unless the command line says otherwise: they do little but wait
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Dials)
 }
 
 type silent struct{}

@@ -22,5 +22,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv("RLOCK_VERIFY") != "" || os.Getenv("RLOCK_SOAK") != "" {
 		_ = flag.Set("test.timeout", "0") // the command line's, or go test's, still counts
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Dials)
 }
