@@ -75,8 +75,9 @@ func TestClusterRequestsGather(t *testing.T) {
 // Locks on a node that hangs hold up nobody who has one on another: 2 of 64 locks on that
 // node leave the others their throughput. Nor does it when callers there give up again and
 // again, and leave more behind than is released.
+//
+// Its crowd of hasty callers takes a whole processor, so it is not beside other tests.
 func TestClusterNodeHangs(t *testing.T) {
-	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	c := clientOn(t, cluster.Client(t), nil)
 	var hang, others, hasty []*rlock.Lock
@@ -91,6 +92,7 @@ func TestClusterNodeHangs(t *testing.T) {
 			others = append(others, c.NewLock(name))
 		}
 	}
+	const pace = 10 * time.Millisecond // for the tests of other packages, which need a processor as well
 	ctx, stop := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	start := func(locks []*rlock.Lock, failures bool, patience time.Duration) *atomic.Int64 {
@@ -98,6 +100,7 @@ func TestClusterNodeHangs(t *testing.T) {
 		for _, mu := range locks {
 			callers.Go(func() {
 				for ctx.Err() == nil {
+					time.Sleep(pace)
 					err := mu.DoFor(ctx, patience, func(context.Context) error { return nil })
 					if err == nil {
 						n.Add(1)
