@@ -63,8 +63,8 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if o != nestedOutcome && o != errorOutcome {
 		n.waits.observe(waited)
 	}
-	if w != nil && w.slept {
-		n.woken(w.by)
+	if w != nil && w.slept() {
+		n.woken(w.course.by)
 	}
 	if l.client.opts.Trace.Acquired != nil {
 		l.reportAcquired(ctx, Acquisition{Outcome: o.name(), Waited: waited, Err: err}, hold, w)
@@ -107,17 +107,9 @@ func (l *Lock) reportAcquired(ctx context.Context, a Acquisition, hold *Hold, w 
 		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
 	if w != nil {
-		a.Contended, a.Tries, a.Wakeups = w.slept, w.tries, w.by
+		a.Contended, a.Tries, a.Wakeups = w.slept(), w.course.tries, w.course.by
 	}
 	l.client.observe(func() { l.client.opts.Trace.Acquired(ctx, a) })
-}
-
-// course is what is reported of a wait. queues.mu guards it until the waiter has left.
-type course struct {
-	since time.Time // when the call began
-	tries int       // requests
-	by    Wakeups
-	slept bool
 }
 
 // reportWaiting notes that a request was refused.
@@ -257,12 +249,12 @@ func (w *waiter) warn(mine *grant) {
 		return
 	}
 	waited := time.Since(w.since)
-	w.queues.mu.Lock()
-	refusal, due := w.queue.refusal, waited >= 2*w.queue.warned
+	w.lock.queues.mu.Lock()
+	refusal, due := w.queue.news.refusal, waited >= 2*w.queue.news.warned
 	if due = due && refusal != nil; due {
-		w.queue.warned = waited
+		w.queue.news.warned = waited
 	}
-	w.queues.mu.Unlock()
+	w.lock.queues.mu.Unlock()
 	if due {
 		l.client.background(func() { l.client.warnWaiting(l, refusal.Holder, waited) })
 	}
@@ -348,10 +340,10 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		if w := q.First(); w != nil { // the others came later
+		if w := q.first; w != nil { // the others came later
 			wait = max(wait, now.Sub(w.since))
 		}
-		for _, g := range q.Grants {
+		for _, g := range q.grants {
 			g.mu.Lock()
 			if g.state == owned && !g.began.IsZero() { // as it is while the grant is parked
 				hold = max(hold, now.Sub(g.began))

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
@@ -54,8 +53,20 @@ func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context
 // message, or passed on in memory. An owner that was refused holds nothing, so a waiter
 // makes all its requests for the same owner.
 func (w *waiter) contend(wait context.Context) (*grant, error) {
+	mu := &w.lock.queues.mu
 	for {
-		switch s := w.next(); {
+		mu.Lock()
+		if mine := w.blocker(); mine != nil { // its lease may have ended unnoticed; check tells the queue, and so needs the mutex
+			mu.Unlock()
+			mine.check()
+			mu.Lock()
+		}
+		s := w.next(time.Now())
+		if s.sleep > 0 && w.woken == nil {
+			w.woken = make(chan struct{}, 1)
+		}
+		mu.Unlock()
+		switch {
 		case s.grant != nil:
 			return s.grant, nil
 		case s.err != nil:
@@ -75,34 +86,46 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 	}
 }
 
-// next decides what the waiter does next.
-func (w *waiter) next() step {
+// next decides what the waiter does next. queues.mu is held. The first row that is true counts:
+//
+//	the call has come, and nobody was there                     it asks
+//	a hand-off has given it a grant                             it has the lock
+//	a message grants the lock to its owner, and can be trusted  it has the lock
+//	another waiter asks for it, and has had no answer too long  it fails
+//	another waiter asks for it                                  it sleeps as blocked
+//	its client has the lock, and askAt is not over              it sleeps as blocked, until the trusted window or askAt ends
+//	something has happened since its last request               it asks
+//	it has no place on the server, and was not refused          it asks
+//	askAt is over (fair: that of the queue, if it has a place)  it asks
+//	otherwise                                                   it sleeps as queued, until askAt
+//
+// Events change what next sees, and wake the waiter: messages (queue.heard), the subscription
+// (queue.changed), a refusal (waiter.queueUp), a foreign release (queue.unlocked), the end of a
+// grant (queues.ended), a waiter that leaves (waiter.leave).
+func (w *waiter) next(now time.Time) step {
 	l, q := w.lock, w.queue
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
 	ask := func() step {
-		w.State, w.again = fifo.Asking, false // an event from now on needs another request
-		w.tries++
+		w.state, w.again = waiterAsking, false // an event from now on needs another request
+		w.course.tries++
 		return step{ask: true}
 	}
-	if w.State == fifo.Asking { // nobody was there when it came
+	switch {
+	case w.state == waiterAsking:
 		return ask()
-	}
-	mine := w.heldByOwn()
-	if g := w.Take(); g != nil {
-		return step{grant: g}
-	}
-	now := time.Now()
-	if w.place.message.Granted {
+	case w.state == waiterGiven:
+		w.state = waiterOwns
+		return step{grant: w.grant}
+	case w.place.message.Granted:
 		if g := w.granted(now); g != nil {
 			return step{grant: g}
 		}
 	}
+	mine := w.blocker()
 	if !w.contends() {
-		if w.unanswered() { // who contends learns it from its own request
-			return step{err: q.trouble}
+		if w.unanswered(now) { // who contends learns it from its own request
+			return step{err: q.news.trouble}
 		}
-		w.State = fifo.Blocked
+		w.state = waiterBlocked
 		return step{sleep: maxPause, behind: mine}
 	}
 	if mine != nil && (w.askAt.IsZero() || w.askAt.After(now)) {
@@ -111,18 +134,18 @@ func (w *waiter) next() step {
 		if w.askAt.IsZero() {
 			w.askAt = now.Add(keepAlive)
 		}
-		w.State = fifo.Blocked
+		w.state = waiterBlocked
 		return step{sleep: min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now)), behind: mine}
 	}
-	if w.again || w.State != fifo.Queued && !w.place.Held() { // there was an event, or it has not asked yet
+	if w.again || w.state != waiterQueued && !w.place.Held() { // there was an event, or it has not asked yet
 		return ask()
 	}
-	w.State = fifo.Queued
+	w.state = waiterQueued
 	pause := w.askAt.Sub(now)
 	if l.fair && w.place.silent == 0 && w.place.Held() { // the first of the client asks for all that can hear and have a place
 		pause = maxPause
-		if q.First() == w {
-			pause = q.askAt.Sub(now)
+		if q.first == w {
+			pause = q.news.askAt.Sub(now)
 		}
 	}
 	if pause <= 0 {
@@ -131,20 +154,13 @@ func (w *waiter) next() step {
 	return step{sleep: pause, behind: mine}
 }
 
-// heldByOwn returns the grant of its own client that the waiter waits for, nil if there is none. For
-// a fair lock it waits in the server's queue. queues.mu is held, and released meanwhile: check takes
-// it if the grant is lost. The waiter may be given a grant in that time.
-func (w *waiter) heldByOwn() *grant {
-	mine := w.queue.Holder()
-	if mine == nil || w.Given != nil || w.lock.fair {
+// blocker returns the grant of its own client that the waiter waits for, nil if there is none. For
+// a fair lock it waits in the server's queue. queues.mu is held.
+func (w *waiter) blocker() *grant {
+	if w.lock.fair || w.state == waiterAsking || w.state == waiterGiven {
 		return nil
 	}
-	w.queues.mu.Unlock()
-	defer w.queues.mu.Lock()
-	if !mine.check() {
-		return nil
-	}
-	return mine
+	return w.queue.holder()
 }
 
 // ask makes a request. It returns no grant and no error if that is refused.
@@ -160,9 +176,9 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	switch {
 	case a.Err != nil:
 		if short, ok := errors.AsType[*NotReplicatedError](a.Err); ok { // its owner was released, and has no ticket any more
-			w.queues.mu.Lock()
-			w.place, w.queue.short = standing{}, replicaShortage{short, time.Now()}
-			w.queues.mu.Unlock()
+			w.lock.queues.mu.Lock()
+			w.place, w.queue.news.short = place{attempt: g}, replicaShortage{short, time.Now()}
+			w.lock.queues.mu.Unlock()
 		}
 		return nil, a.Err
 	case a.Value.Acquired:
@@ -180,10 +196,10 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 // refusal. It is nil if none of these is known. trouble is the newest error since then.
 func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
-	w.queues.mu.Lock()
-	last, mine := w.queue.refusal, w.queue.Holder()
-	short, trouble := w.queue.short.of(w.lock.name, w.lock.replicas.n, why), w.queue.trouble
-	w.queues.mu.Unlock()
+	w.lock.queues.mu.Lock()
+	last, mine := w.queue.news.refusal, w.queue.holder()
+	short, trouble := w.queue.news.short.of(w.lock.name, w.lock.replicas.n, why), w.queue.news.trouble
+	w.lock.queues.mu.Unlock()
 	switch {
 	case mine != nil:
 		return w.lock.refusal(mine.owner, time.Until(mine.until())).because(why), trouble
@@ -197,60 +213,61 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 
 // prepare returns the attempt of the waiter, with which options it asks, and for how long.
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
-	qs, q, l := w.queues, w.queue, w.lock
+	qs, q, l := w.lock.queues, w.queue, w.lock
 	p := l.retries
 	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if p.Since = q.silentSince(w.since); !p.Since.IsZero() {
-		p.Trouble = q.trouble
+	if p.Since = q.news.silentSince(w.since, time.Now()); !p.Since.IsZero() {
+		p.Trouble = q.news.trouble
 	}
-	if w.attempt == nil {
-		w.attempt = l.newAttempt()
+	if w.place.attempt == nil {
+		w.place.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: l.spareTokens(q.Several())}
+	o := kind.Options{Wait: true, Spare: l.spareTokens(q.first != q.last)}
 	if l.tickets {
 		o.Ticket = w.ticket()
 	}
-	return w.attempt, o, p
+	return w.place.attempt, o, p
 }
 
 // asked is called with an error when an attempt of the waiter got no answer, and with nil when
 // a later attempt got one. It returns when the newest request of the queue that was answered
 // was sent.
 func (w *waiter) asked(err error) time.Time {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
+	w.lock.queues.mu.Lock()
+	defer w.lock.queues.mu.Unlock()
 	q := w.queue
 	if err == nil {
-		q.answered(time.Time{})
-		return q.newest
+		q.news.answered(time.Time{})
+		return q.news.newest
 	}
-	q.fails(err)
-	if q.First() == w { // it tells the others
-		for other := range q.All() {
-			if other.unanswered() {
-				other.Wake()
+	q.news.fails(err)
+	if q.first == w { // it tells the others
+		for other := q.first; other != nil; other = other.behind {
+			if other.unanswered(time.Now()) {
+				other.wake()
 			}
 		}
 	}
-	return q.newest
+	return q.news.newest
 }
 
 // unanswered reports whether the waiter has had no answer for as long as it waits for one.
 // queues.mu is held.
-func (w *waiter) unanswered() bool {
-	q := w.queue
-	return q.trouble != nil && q.unanswered(w.since, w.lock.retries.Total)
+func (w *waiter) unanswered(now time.Time) bool {
+	n := &w.queue.news
+	since := n.silentSince(w.since, now)
+	return n.trouble != nil && !since.IsZero() && now.Sub(since) >= w.lock.retries.Total
 }
 
 // owns notes that the waiter's request was granted g.
 func (w *waiter) owns(g *grant) {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	w.Got = g
-	w.queue.answered(g.sent)
-	if short := &w.queue.short; short.err != nil && w.lock.replicas.n >= short.err.Want { // as many replicas are there
+	w.lock.queues.mu.Lock()
+	defer w.lock.queues.mu.Unlock()
+	w.state, w.grant = waiterOwns, g
+	w.queue.news.answered(g.sent)
+	if short := &w.queue.news.short; short.err != nil && w.lock.replicas.n >= short.err.Want { // as many replicas are there
 		*short = replicaShortage{}
 	}
 }
@@ -259,14 +276,14 @@ func (w *waiter) owns(g *grant) {
 // wait.
 func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked lua.Ticket) error {
 	l, q, now := w.lock, w.queue, time.Now()
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	q.answered(a.Sent)
-	q.refusal = refusal
+	w.lock.queues.mu.Lock()
+	defer w.lock.queues.mu.Unlock()
+	q.news.answered(a.Sent)
+	q.news.refusal = refusal
 	if a.Value.Holder == "" && a.Value.TTL == 0 && asked != (lua.Ticket{}) { // it is free, and the first ticket is not told
 		q.cannotTell()
 	}
-	w.State = fifo.Queued
+	w.state = waiterQueued
 	w.stand(a)
 	most := cmp.Or(a.Value.AskIn, math.MaxInt64)
 	if !w.hears() {
@@ -284,8 +301,8 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 		pause = w.ticketPause(asked, a.Value.TTL)
 	}
 	w.askAt = now.Add(min(pause, most))
-	if q.First() == w || q.askAt.IsZero() || w.askAt.Before(q.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
-		q.askAt = w.askAt
+	if q.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
+		q.news.askAt = w.askAt
 	}
 	return nil
 }
@@ -293,13 +310,13 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 // stand notes the waiter's place in the server's queue as a refusal has told it. queues.mu is
 // held.
 func (w *waiter) stand(a answer[kind.Answer]) {
-	q, before, taken := w.queue, w.place.Held(), w.attempt.queuedAt.here
+	q, before, taken := w.queue, w.place.Held(), w.place.attempt.queuedAt.here
 	if w.place.Place = a.Value.Place; w.place.Held() {
-		q.clock = moment{a.Sent, w.place.Time}
-		w.attempt.queuedAt = q.clock
+		q.news.clock = moment{a.Sent, w.place.Time}
+		w.place.attempt.queuedAt = q.news.clock
 	}
-	if before && w.place.New && !taken.Before(q.forgotten) { // the server had forgotten the queue, or the tickets of this client
-		q.forgotten = a.Sent
+	if before && w.place.New && !taken.Before(q.news.forgotten) { // the server had forgotten the queue, or the tickets of this client
+		q.news.forgotten = a.Sent
 		again := w.again
 		q.askAll()
 		w.again = again // this one has just asked

@@ -23,13 +23,13 @@ func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
 		w, _ := l.queues.enter(l, time.Now())
 		f.refuse(t, first, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1, First: true}})
 		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 2}})
-		owner := w.attempt.owner
-		l.hear(fmt.Sprint(first.attempt.owner, " 3 6000 0 0 ", owner))
-		_, hold, err := first.next().grant.start(t.Context(), l)
+		owner := w.place.attempt.owner
+		l.hear(fmt.Sprint(first.place.attempt.owner, " 3 6000 0 0 ", owner))
+		_, hold, err := first.step().grant.start(t.Context(), l)
 		require.NoError(t, err)
 		first.leave()
 		require.NoError(t, hold.Unlock(t.Context()))
-		g := w.next().grant
+		g := w.step().grant
 		require.NotNil(t, g, "it was passed on")
 		g.lose(errGone)
 		_, _, err = g.start(t.Context(), l)
@@ -38,7 +38,7 @@ func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
 		w.renounce(g)
 		time.Sleep(time.Second)
 		require.True(t, slices.ContainsFunc(f.calls("release"), func(c call) bool { return c.owner == owner }))
-		require.Nil(t, w.attempt)
+		require.Nil(t, w.place.attempt)
 		w.leave()
 	})
 }
@@ -57,10 +57,10 @@ func TestFairWaiterWithoutAPlaceAsks(t *testing.T) {
 		defer w.leave()
 		place := lua.Place{Time: 1}
 		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: place})
-		require.True(t, w.next().ask, "it can hear from now on")
+		require.True(t, w.step().ask, "it can hear from now on")
 		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: place})
-		require.Equal(t, maxPause, w.next().sleep)
+		require.Equal(t, maxPause, w.step().sleep)
 		f.refuse(t, w, lua.Reply{TTL: time.Hour})
-		require.Equal(t, deafPause, w.next().sleep)
+		require.Equal(t, deafPause, w.step().sleep)
 	})
 }

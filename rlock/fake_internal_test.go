@@ -173,3 +173,10 @@ func deadline(t *testing.T, d time.Duration, cause error) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// step is what the waiter does next.
+func (w *waiter) step() step {
+	w.lock.queues.mu.Lock()
+	defer w.lock.queues.mu.Unlock()
+	return w.next(time.Now())
+}

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -26,7 +27,7 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.First() == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
+	if q == nil || q.first == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
 		return false
 	}
 	now := time.Now()
@@ -38,10 +39,11 @@ func (g *grant) handOff() bool {
 	case next != nil:
 		successor := g.passOn(q, next.lock, r, now)
 		if successor != nil {
-			next.Give(successor)
+			next.state, next.grant = waiterGiven, successor
+			next.wake()
 		}
 		return successor != nil
-	case keeps && q.First() == nil:
+	case keeps && q.first == nil:
 		return g.park(q, now)
 	}
 	return false
@@ -64,7 +66,7 @@ func (g *grant) inBudget(now time.Time) bool {
 // these take out their tickets themselves.
 func (q *queue) next(g *grant) (*waiter, run) {
 	if !g.lock.fair {
-		for w := range q.All() {
+		for w := q.first; w != nil; w = w.behind {
 			if w.takes(g.lock) {
 				return w, g.run
 			}
@@ -76,7 +78,7 @@ func (q *queue) next(g *grant) (*waiter, run) {
 		case w == nil:
 		case w.takes(g.lock):
 			r := g.run
-			r.next, r.passed = r.next[1:], append(r.passed, w.attempt.owner)
+			r.next, r.passed = r.next[1:], append(r.passed, w.place.attempt.owner)
 			return w, r
 		default:
 			return nil, run{}
@@ -123,7 +125,11 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 		return nil
 	}
 	successor.entry = entry
-	q.Replace(g, successor)
+	if i := slices.Index(q.grants, g); i >= 0 {
+		q.grants[i] = successor
+	} else {
+		q.grants = append(q.grants, successor)
+	}
 	g.ended = now
 	return successor
 }
@@ -141,7 +147,7 @@ func (g *grant) unsettled() bool {
 
 // takes reports whether the waiter can be given a grant of l. queues.mu is held.
 func (w *waiter) takes(l *Lock) bool {
-	return w.Ready() && w.lock.takes(l)
+	return (w.state == waiterBlocked || w.state == waiterQueued) && w.lock.takes(l)
 }
 
 // adopt adds the first hold, one of the lock by, to a grant that was passed on.

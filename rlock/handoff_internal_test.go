@@ -35,7 +35,7 @@ func TestFakeTimeNoHandoffWhileCounting(t *testing.T) {
 
 		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, outer.Unlock(held))
-		require.Nil(t, s.Given)
+		require.Nil(t, s.grant)
 		require.Len(t, f.calls("release"), 1)
 		require.NoError(t, <-unlocked)
 		s.leave()
@@ -53,7 +53,7 @@ func TestFakeTimeHeirTakesWhatIsLost(t *testing.T) {
 			require.NoError(t, err)
 			w, _ := l.queues.enter(l, time.Now())
 			require.NoError(t, hold.Unlock(t.Context()))
-			g := w.next().grant
+			g := w.step().grant
 			require.NotNil(t, g, "it was passed on")
 			go g.lose(watchdog.ErrLapsed)
 			for g.lossOrNil() == nil {
@@ -81,7 +81,7 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		require.NoError(t, err)
 		s, _ := l.queues.enter(l, time.Now())
 		require.NoError(t, hold.Unlock(t.Context()))
-		successor := s.next().grant
+		successor := s.step().grant
 		require.NotNil(t, successor, "it was passed on")
 		require.Empty(t, f.calls("release"))
 

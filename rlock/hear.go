@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -36,8 +35,8 @@ func (l *Lock) askAgain(owner string) {
 // released is called when a release was announced to all waiters. One asks for all.
 func (l *Lock) released() {
 	l.withQueue(func(q *queue) {
-		if w := q.First(); w != nil {
-			w.by.Message++
+		if w := q.first; w != nil {
+			w.course.by.Message++
 			w.mustAsk()
 		}
 	})
@@ -67,17 +66,17 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	switch {
 	case m.Owner == lua.Everybody:
 		for _, w := range q.tickets {
-			w.by.Message++
+			w.course.by.Message++
 			w.mustAsk()
 		}
 	case w != nil && m.Granted:
 		w.place.message = m
-		w.by.Message++
-		w.Wake()
+		w.course.by.Message++
+		w.wake()
 	case w != nil:
-		w.by.Message++
+		w.course.by.Message++
 		w.mustAsk()
-	case m.Granted && !slices.ContainsFunc(q.Grants, func(g *grant) bool { return g.owner == m.Owner }):
+	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
 		return m.Owner
 	}
 	return ""
@@ -87,8 +86,8 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 // can be received from now on. The answer to a request that is under way may be older than the
 // change, so its waiter asks once more. queues.mu is held.
 func (q *queue) changed() {
-	for w := range q.All() {
-		w.again = w.again || w.State == fifo.Asking
+	for w := q.first; w != nil; w = w.behind {
+		w.again = w.again || w.state == waiterAsking
 	}
 	q.askAll()
 }
@@ -98,8 +97,8 @@ func (q *queue) changed() {
 // the first ticket asks, and that may be any waiter's: each asks by itself from now on, as without
 // a subscription. queues.mu is held.
 func (q *queue) cannotTell() {
-	known := !q.tells()
-	q.untold = time.Now()
+	known := !q.news.tells()
+	q.news.untold = time.Now()
 	if !known {
 		q.askAll()
 	}
@@ -108,9 +107,9 @@ func (q *queue) cannotTell() {
 // askAll makes each waiter ask that was refused. One with a ticket that waits for a grant of
 // its own client asks when that is over. queues.mu is held.
 func (q *queue) askAll() {
-	for w := range q.All() {
-		if w.State == fifo.Queued || w.State == fifo.Blocked && w.place.Held() {
-			w.by.Reconnect++
+	for w := q.first; w != nil; w = w.behind {
+		if w.state == waiterQueued || w.state != waiterAsking && w.place.Held() {
+			w.course.by.Reconnect++
 			w.mustAsk()
 		}
 	}
@@ -124,16 +123,16 @@ func (q *queue) unlocked() {
 	later := time.Now().Add(reaction)
 	for _, w := range q.tickets {
 		switch {
-		case w.place.First, w.State == fifo.Asking:
-			w.by.Message++
+		case w.place.First, w.state == waiterAsking:
+			w.course.by.Message++
 			w.mustAsk()
 		case w.askAt.After(later):
 			w.askAt = later
-			w.Wake()
+			w.wake()
 		}
 	}
-	if first := q.First(); first != nil && q.askAt.After(later) {
-		q.askAt = later
-		first.Wake()
+	if q.first != nil && q.news.askAt.After(later) {
+		q.news.askAt = later
+		q.first.wake()
 	}
 }

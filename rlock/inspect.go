@@ -55,7 +55,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var before []string // no owner that has the lock now has it again
 	was, err := askOnce(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) {
 		l.withQueue(func(q *queue) {
-			for _, g := range q.Grants {
+			for _, g := range q.grants {
 				before = append(before, g.owner)
 			}
 		})
@@ -75,7 +75,7 @@ func (l *Lock) removed(owners ...string) {
 		if k := q.kept; k != nil && slices.Contains(owners, k.owner) {
 			parked = k.stop()
 		}
-		for _, g := range q.Grants {
+		for _, g := range q.grants {
 			if g != parked && slices.Contains(owners, g.owner) {
 				held = append(held, g)
 			}

@@ -28,7 +28,7 @@ type news struct {
 // fails notes that a request got no answer.
 func (n *news) fails(err error) {
 	now := time.Now()
-	if !n.silent() {
+	if !n.silent(now) {
 		n.since, n.refusal = now, nil
 	}
 	n.trouble, n.failed = err, now
@@ -38,9 +38,9 @@ func (n *news) fails(err error) {
 // have failed: since the first failure of any waiter, but not from before this one came. So
 // all give up together, not one after the other. It is zero if the newest request was answered,
 // or nobody has asked for a while since it failed.
-func (n *news) silentSince(came time.Time) time.Time {
+func (n *news) silentSince(came, now time.Time) time.Time {
 	switch {
-	case !n.silent():
+	case !n.silent(now):
 		return time.Time{}
 	case n.since.After(came):
 		return n.since
@@ -53,13 +53,8 @@ const longestFailure = 2*kind.MaxAttempt + 500*time.Millisecond
 
 // silent reports whether the newest request was not answered, and somebody goes on asking: a
 // caller that has left may have been the only one that did.
-func (n *news) silent() bool { return !n.since.IsZero() && time.Since(n.failed) < longestFailure }
-
-// unanswered reports whether a waiter that came at came, and waits for an answer as long as
-// patience, has had none.
-func (n *news) unanswered(came time.Time, patience time.Duration) bool {
-	since := n.silentSince(came)
-	return !since.IsZero() && time.Since(since) >= patience
+func (n *news) silent(now time.Time) bool {
+	return !n.since.IsZero() && now.Sub(n.failed) < longestFailure
 }
 
 // untoldFor is how long waiters do not rely on messages after the server has refused one.

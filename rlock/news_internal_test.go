@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 )
@@ -28,14 +27,14 @@ func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 				defer w.leave()
 				f.onAcquire = func(context.Context, int) (lua.Reply, error) {
 					w.asked(errCut) // meanwhile, by another waiter
-					require.False(t, w.queue.since.IsZero())
+					require.False(t, w.queue.news.since.IsZero())
 					return lua.Reply{Acquired: granted, TTL: time.Second}, nil
 				}
 				g, err := w.ask(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, granted, g != nil)
-				require.True(t, w.queue.since.IsZero())
-				require.NoError(t, w.queue.trouble)
+				require.True(t, w.queue.news.since.IsZero())
+				require.NoError(t, w.queue.news.trouble)
 			})
 		})
 	}
@@ -123,9 +122,9 @@ func TestFakeTimeSilenceOfAQueue(t *testing.T) {
 			return w
 		}
 		since := func(w *waiter) (since time.Time, over bool) {
-			w.queues.mu.Lock()
-			defer w.queues.mu.Unlock()
-			return w.queue.silentSince(w.since), w.unanswered()
+			w.lock.queues.mu.Lock()
+			defer w.lock.queues.mu.Unlock()
+			return w.queue.news.silentSince(w.since, time.Now()), w.unanswered(time.Now())
 		}
 		requireSilent := func(w *waiter, want time.Time, wantOver bool) {
 			t.Helper()
@@ -151,7 +150,7 @@ func TestFakeTimeSilenceOfAQueue(t *testing.T) {
 		}
 		requireSilent(first, failing, true)
 		requireSilent(second, came, false)
-		require.Equal(t, fifo.Blocked, second.State)
+		require.Equal(t, waiterBlocked, second.state)
 		time.Sleep(longestFailure)
 		requireSilent(first, time.Time{}, false)
 
@@ -174,10 +173,10 @@ func TestFakeTimeNewestAnswer(t *testing.T) {
 		now := time.Now()
 		for _, sent := range []time.Duration{time.Second, 3 * time.Second, 2 * time.Second} {
 			w.asked(errCut)
-			w.queues.mu.Lock()
-			w.queue.answered(now.Add(sent))
-			w.queues.mu.Unlock()
-			require.True(t, w.queue.since.IsZero())
+			w.lock.queues.mu.Lock()
+			w.queue.news.answered(now.Add(sent))
+			w.lock.queues.mu.Unlock()
+			require.True(t, w.queue.news.since.IsZero())
 		}
 		require.Equal(t, now.Add(3*time.Second), w.asked(errCut))
 		require.Equal(t, now.Add(3*time.Second), w.asked(nil))
@@ -194,11 +193,12 @@ func TestFakeTimeFailureOfTheFirstWakesWhoeverGivesUp(t *testing.T) {
 		all := make([]*waiter, 3)
 		for i, l := range []*Lock{l, short, l} {
 			all[i], _ = l.queues.enter(l, time.Now())
+			all[i].woken = make(chan struct{}, 1) // it sleeps
 			defer all[i].leave()
 		}
 		woken := func() (woken []bool) {
 			for _, w := range all {
-				woken = append(woken, len(w.C()) > 0)
+				woken = append(woken, len(w.woken) > 0)
 			}
 			return woken
 		}

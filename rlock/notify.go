@@ -17,8 +17,8 @@ func (w *waiter) listen(holder string) {
 	if l.polls {
 		return
 	}
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
+	w.lock.queues.mu.Lock()
+	defer w.lock.queues.mu.Unlock()
 	first := q.signal == nil
 	w.subscribe()
 	switch {
@@ -37,7 +37,7 @@ func (w *waiter) listen(holder string) {
 // client listens for another waiter. queues.mu is held.
 func (w *waiter) hears() bool {
 	s := w.queue.signal
-	return !w.lock.polls && s != nil && s.Live() && w.queue.tells()
+	return !w.lock.polls && s != nil && s.Live() && w.queue.news.tells()
 }
 
 var errTries = errors.New("no more tries")

@@ -2,10 +2,10 @@ package rlock
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
@@ -46,16 +46,21 @@ const maxSpare = 32
 
 // queue is where the goroutines of a client wait for one lock: first come, first served.
 // The first of them asks the server on behalf of all; for a fair lock each asks for itself.
+//
+// The queue is no package of its own. It hands out grants, and what a waiter does next depends on
+// the lock and on the server's answers: a package would export seventeen names, and hide forty
+// lines.
 type queue struct {
-	key string
-	fifo.Queue[waiter, *grant]
+	key         string
+	first, last *waiter  // linked by waiter.before and waiter.behind: there may be very many, and any of them may leave
+	grants      []*grant // what the client has of the lock, as far as it knows, the newest last: one, unless readers share it
 
 	// The tickets of the waiters on the server, and what tells them of a change there.
 	tickets map[string]*waiter // by the owner that has the ticket
 	signal  kind.Subscription  // made when the first waiter is refused
 	unlocks kind.Subscription  // Redisson's unlock channel, while a foreign owner holds the lock
 
-	news
+	news news // of the server
 
 	call *sharedCall // the request of a reader that others wait for; nil if none is under way
 	kept *kept       // nil unless a grant that this client holds may be kept
@@ -82,7 +87,7 @@ func (qs *queues) of(key string) *queue {
 // tidy drops what only waiters need if there are none, and the queue if nobody needs it. mu is
 // held.
 func (qs *queues) tidy(q *queue) {
-	if q.First() != nil {
+	if q.first != nil {
 		return
 	}
 	for _, s := range []kind.Subscription{q.signal, q.unlocks} {
@@ -91,12 +96,12 @@ func (qs *queues) tidy(q *queue) {
 		}
 	}
 	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
-	if len(q.Grants) > 0 || q.call != nil {
+	if len(q.grants) > 0 || q.call != nil {
 		return
 	}
 	delete(qs.byKey, q.key)
 	if len(qs.spare) < maxSpare {
-		*q = queue{Queue: q.Emptied()}
+		*q = queue{grants: q.grants[:0]}
 		qs.spare = append(qs.spare, q)
 	}
 }
@@ -104,22 +109,30 @@ func (qs *queues) tidy(q *queue) {
 // enter takes the last place in the queue; leave must follow in any case. asks is true if
 // the client has no other waiter and no grant: the new one then asks the server at once.
 func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
-	w = &waiter{queues: qs, lock: l, course: course{since: began}}
+	w = &waiter{lock: l, since: began}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of(l.key)
-	w.queue = q
-	q.Enter(&w.Waiter, w)
+	if asks = q.first == nil && len(q.grants) == 0; asks {
+		w.state = waiterAsking
+	}
+	w.queue, w.before = q, q.last
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.behind = w
+	}
+	q.last = w
 	if q.kept != nil {
 		mine, other := q.takeParked(l)
-		if w.Given = mine; other != nil {
+		if mine != nil {
+			w.state, w.grant = waiterGiven, mine
+		}
+		if other != nil {
 			l.client.background(other.pass)
 		}
 	}
-	if l.client.closed.Load() { // too late for Close to see it
-		w.Wake()
-	}
-	return w, w.State == fifo.Asking
+	return w, asks
 }
 
 // held notes that a grant of this client has begun, and listens to recalls if it may be kept.
@@ -129,12 +142,12 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of(g.lock.key)
-	for _, other := range q.Grants {
+	for _, other := range q.grants {
 		if !g.lock.joined && (g.Exclusive() || other.Exclusive()) { // a hold may be joined by several
 			before = append(before, other)
 		}
 	}
-	q.Grants = append(q.Grants, g)
+	q.grants = append(q.grants, g)
 	switch k := q.kept; {
 	case k != nil && k.parked != nil:
 		parked = k.stop()
@@ -149,10 +162,12 @@ func (qs *queues) ended(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey[g.lock.key]; q != nil {
-		q.End(g)
+		if i := slices.Index(q.grants, g); i >= 0 {
+			q.grants = slices.Delete(q.grants, i, i+1)
+		}
 		// A reader frees the lock only if it was the last one in any process; the server announces that.
-		if first := q.First(); first != nil && !g.lock.shared {
-			first.Wake()
+		if q.first != nil && !g.lock.shared {
+			q.first.wake()
 		}
 		if q.kept != nil && q.kept.owner == g.owner {
 			q.kept.end()
@@ -168,8 +183,8 @@ func (qs *queues) ended(g *grant) {
 func (qs *queues) yielded(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil && q.First() != nil {
-		q.First().mustAsk()
+	if q := qs.byKey[g.lock.key]; q != nil && q.first != nil {
+		q.first.mustAsk()
 	}
 }
 
@@ -179,7 +194,18 @@ func (qs *queues) holder(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey[l.key]; q != nil {
-		return q.Holder()
+		return q.holder()
+	}
+	return nil
+}
+
+// holder returns the newest grant of the client that excludes all others, nil if there is none. mu
+// is held.
+func (q *queue) holder() *grant {
+	for _, g := range slices.Backward(q.grants) {
+		if g.Exclusive() {
+			return g
+		}
 	}
 	return nil
 }
@@ -189,7 +215,7 @@ func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	return q != nil && q.First() != nil
+	return q != nil && q.first != nil
 }
 
 // close wakes all waiters. It returns all grants, and those of them that are parked, which the
@@ -198,8 +224,10 @@ func (qs *queues) close() (held, parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		held = append(held, q.Grants...)
-		q.WakeAll()
+		held = append(held, q.grants...)
+		for w := q.first; w != nil; w = w.behind {
+			w.wake()
+		}
 		if k := q.kept; k != nil && k.parked != nil {
 			parked = append(parked, k.stop())
 		}

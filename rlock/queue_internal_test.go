@@ -3,10 +3,13 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -88,4 +91,78 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 		}
 		require.Empty(t, wrong)
 	})
+}
+
+// Waiters leave a queue from its ends and from the middle. The first is always the one that came
+// before all others.
+func TestOrderOfWaiters(t *testing.T) {
+	redistest.Bubble(t, testOrderOfWaiters)
+}
+
+func testOrderOfWaiters(t *testing.T) {
+	_, l, _ := newFake(t)
+	all := make([]*waiter, 5)
+	for i := range all {
+		var asks bool
+		all[i], asks = l.queues.enter(l, time.Now())
+		require.Equal(t, i == 0, asks)
+	}
+	q := all[0].queue
+	for _, gone := range []int{2, 0, 4, 3, 1} {
+		all[gone].leave()
+		all[gone] = nil
+		left, queued := slices.DeleteFunc(slices.Clone(all), func(w *waiter) bool { return w == nil }), []*waiter{}
+		for w := q.first; w != nil; w = w.behind {
+			queued = append(queued, w)
+		}
+		require.Equal(t, left, queued)
+		if len(left) > 0 {
+			require.Same(t, left[len(left)-1], q.last)
+		}
+	}
+	require.Nil(t, q.first)
+	require.Nil(t, q.last)
+	require.Empty(t, l.queues.byKey)
+	require.Equal(t, []*queue{q}, l.queues.spare, "it is used again")
+}
+
+// The holder is the newest grant that excludes others.
+func TestHolderOfAQueue(t *testing.T) {
+	reader, writer, newer := &grant{}, &grant{}, &grant{}
+	writer.exclusives.Store(1)
+	newer.exclusives.Store(1)
+	require.Nil(t, new(queue).holder())
+	require.Nil(t, (&queue{grants: []*grant{reader}}).holder(), "readers exclude nobody")
+	require.Same(t, newer, (&queue{grants: []*grant{writer, newer, reader}}).holder())
+}
+
+// Who does not sleep needs no wake-up. Several are one.
+func TestWakeups(t *testing.T) {
+	w := &waiter{}
+	w.wake()
+	require.False(t, w.slept())
+	w.woken = make(chan struct{}, 1)
+	w.wake()
+	w.wake()
+	require.Len(t, w.woken, 1)
+}
+
+// A waiter comes and goes behind many others.
+func BenchmarkLeave(b *testing.B) {
+	for _, n := range []int{1, 100_000} {
+		b.Run(fmt.Sprintf("behind %d", n), func(b *testing.B) {
+			rdb := redis.NewClient(&redis.Options{})
+			defer rdb.Close()
+			c, err := New(rdb, nil)
+			require.NoError(b, err)
+			l := c.NewLock("a")
+			for range n {
+				l.queues.enter(l, time.Now())
+			}
+			for b.Loop() {
+				w, _ := l.queues.enter(l, time.Now())
+				w.leave()
+			}
+		})
+	}
 }

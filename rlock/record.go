@@ -164,7 +164,7 @@ func (qs *queues) show(v *view) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		for _, g := range q.Grants {
+		for _, g := range q.grants {
 			l, what, since := g.lock, record.Holds, g.heldSince()
 			if since.IsZero() {
 				if q.kept == nil || q.kept.parked != g { // it is passed on, and not taken yet
@@ -181,8 +181,8 @@ func (qs *queues) show(v *view) {
 				v.add(g.recorded(what, since))
 			}
 		}
-		for w := range q.All() {
-			if w.Got == nil && v.long(w.since, longWait, true) {
+		for w := q.first; w != nil; w = w.behind {
+			if w.state != waiterOwns && v.long(w.since, longWait, true) {
 				v.add(w.lock.entry(record.Waits, "", w.since))
 			}
 		}

@@ -136,7 +136,7 @@ func (qs *queues) mayKeep(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[g.lock.key]
-	if q == nil || q.First() != nil || q.kept == nil {
+	if q == nil || q.first != nil || q.kept == nil {
 		return nil
 	}
 	k := q.kept
@@ -215,7 +215,7 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	}
 	if k.parked == nil {
 		unlike := func(g *grant) bool { return g.owner == k.owner && !l.takes(g.lock) }
-		if slices.ContainsFunc(q.Grants, unlike) { // also if its last hold was just unlocked
+		if slices.ContainsFunc(q.grants, unlike) { // also if its last hold was just unlocked
 			k.state = keptOver
 		}
 		return nil, nil

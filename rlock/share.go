@@ -128,10 +128,10 @@ func (qs *queues) shareable(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	if q == nil || q.First() != nil {
+	if q == nil || q.first != nil {
 		return nil
 	}
-	for _, g := range q.Grants {
+	for _, g := range q.grants {
 		if l.shares(g.lock) && !g.attempts.Doubt && time.Since(g.run.began) < l.handoff.longest {
 			return g
 		}

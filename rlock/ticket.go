@@ -30,7 +30,7 @@ func (w *waiter) ticket() lua.Ticket {
 	if q.tickets == nil {
 		q.tickets = make(map[string]*waiter)
 	}
-	q.tickets[w.attempt.owner] = w
+	q.tickets[w.place.attempt.owner] = w
 	return ticket
 }
 
@@ -70,7 +70,7 @@ func (w *waiter) ticketPause(asked lua.Ticket, ttl time.Duration) time.Duration 
 	}
 	c, channel := w.lock.client, lua.GrantChannel(w.queue.key, w.lock.client.id)
 	if w.place.Absent { // the next message would reach nobody
-		c.server.Hub.Absent(channel, w.attempt.sent)
+		c.server.Hub.Absent(channel, w.place.attempt.sent)
 	}
 	// The client has just learned how many wait, and probes accordingly.
 	c.server.Hub.AllowSilence(channel, max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence))
@@ -90,8 +90,8 @@ func (w *waiter) ticketPause(asked lua.Ticket, ttl time.Duration) time.Duration 
 func (w *waiter) granted(now time.Time) *grant {
 	m := w.place.message
 	w.place.message = lua.Message{} // it is looked at only once
-	g, l := w.attempt, w.lock
-	sent, ok := w.queue.clock.before(m.Time)
+	g, l := w.place.attempt, w.lock
+	sent, ok := w.queue.news.clock.before(m.Time)
 	if !ok {
 		sent, ok = g.queuedAt.before(m.Time)
 	}
@@ -107,7 +107,7 @@ func (w *waiter) granted(now time.Time) *grant {
 	g.sent, g.initialLease = sent, m.Claim
 	g.run = run{began: now, next: m.Next}
 	g.accept(m)
-	w.Got = g
+	w.state, w.grant = waiterOwns, g
 	return g
 }
 

@@ -66,8 +66,8 @@ func TestGrantByMessage(t *testing.T) {
 				}
 				sent := time.Now()
 				time.Sleep(test.after)
-				l.hear(fmt.Sprint(w.attempt.owner, " ", int64(there)+test.time, " 5000 ", test.token, " 9"))
-				s := w.next()
+				l.hear(fmt.Sprint(w.place.attempt.owner, " ", int64(there)+test.time, " 5000 ", test.token, " 9"))
+				s := w.step()
 				require.Equal(t, test.trusted, s.grant != nil)
 				require.Equal(t, !test.trusted, s.ask)
 				if g := s.grant; g != nil {
@@ -100,7 +100,7 @@ func TestTokensOfAMessageThatNobodyLookedAt(t *testing.T) {
 			l := c.NewLock("a", WithFencing())
 			l.use(f)
 			w := f.withTicket(t, l, 1)
-			g := w.attempt
+			g := w.place.attempt
 			l.hear(g.owner + " 2 6000 7 1024")
 			if owned {
 				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{Acquired: true, Token: 3}, nil }

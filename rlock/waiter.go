@@ -5,51 +5,100 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/fifo"
 	"github.com/go-rlock/rlock/lua"
 )
 
 // waiter is a call that waits for a lock, from its arrival in the queue until it has
 // the lock or gives up. queues.mu guards every field that changes.
+//
+//	              ┌──────── the first in the queue left, or the grant of this client ended
+//	              ▼
+//	blocked ──► asking ──► queued ──► owns, or gives up
+//	   │          ▲           │
+//	   │          └───────────┤ a message without a grant, doubt, or time
+//	   └──────► given ◄───────┘ a hand-off
+//
+// It begins as asking if nobody is there, otherwise as blocked. While it is asking it is given no
+// grant, because its own request may be granted.
 type waiter struct {
-	queues *queues
-	queue  *queue
-	lock   *Lock
-	fifo.Waiter[waiter, *grant]
-	course
+	lock           *Lock
+	queue          *queue
+	before, behind *waiter   // in the queue; nil at its ends
+	since          time.Time // when the call began
+
+	state waiterState
+	grant *grant        // if it is given one, or owns it
+	woken chan struct{} // brings wake-ups, several as one; made when the waiter first has to sleep
 
 	again bool      // something has happened whose outcome only a request can tell: ask as soon as possible
 	askAt time.Time // when to ask if nothing happens
+	place place
 
-	attempt *grant   // what its requests ask for; nil before the first of them
-	place   standing // of the attempt's owner in the server's queue
+	course course
 }
 
-// standing is the place of an owner in the server's queue.
-type standing struct {
-	lua.Place // as the newest refusal has told it; the zero value if the owner has no ticket
+// waiterState says what a waiter is doing.
+type waiterState int
+
+const (
+	waiterBlocked waiterState = iota // another waiter is before it, or its client has the lock
+	waiterAsking                     // a request is under way, or about to be made
+	waiterQueued                     // that was refused: it sleeps until something happens
+	waiterGiven                      // it was handed a grant, and has not taken it yet
+	waiterOwns                       // it has the lock
+)
+
+// place is what a waiter has on the server.
+type place struct {
+	attempt   *grant // what its requests ask for; nil before the first of them
+	lua.Place        // of the attempt's owner in the server's queue, as the newest refusal has told it; the zero value if the owner has no ticket
 
 	message lua.Message // the newest message that grants the lock to the owner, until it is looked at
 	silent  int         // refusals in a row while no message could arrive
 }
 
+// course is what is reported of a wait.
+type course struct {
+	tries int // requests
+	by    Wakeups
+}
+
+// slept reports whether the waiter ever had to sleep.
+func (w *waiter) slept() bool { return w.woken != nil }
+
+// wake wakes the waiter, if it sleeps. One that does not looks at the queue before it does. queues.mu
+// is held.
+func (w *waiter) wake() {
+	if w.woken != nil {
+		select {
+		case w.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // contends reports whether the waiter asks the server. The first waiter of a client asks for all;
 // each waiter for a fair lock asks, as its ticket has a place of its own. queues.mu is held.
-func (w *waiter) contends() bool { return w.lock.fair || w.queue.First() == w }
+func (w *waiter) contends() bool { return w.lock.fair || w.queue.first == w }
 
 // await waits until it is the waiter's turn to ask, or it is handed a grant. The error
 // says why neither happened.
 func (w *waiter) await(ctx context.Context) error {
-	w.queues.mu.Lock()
-	if w.contends() {
-		w.queues.mu.Unlock()
+	w.lock.queues.mu.Lock()
+	if w.lock.client.closed.Load() { // too late for Close to wake it
+		w.lock.queues.mu.Unlock()
+		return w.lock.isClosed()
+	}
+	if w.contends() || w.state == waiterGiven {
+		w.lock.queues.mu.Unlock()
 		return nil
 	}
-	wake := w.C()
-	w.slept = true
-	w.queues.mu.Unlock()
+	if w.woken == nil {
+		w.woken = make(chan struct{}, 1)
+	}
+	w.lock.queues.mu.Unlock()
 	select { // few cases: each takes memory while it waits
-	case <-wake:
+	case <-w.woken:
 		if w.lock.client.closed.Load() {
 			return w.lock.isClosed()
 		}
@@ -61,18 +110,14 @@ func (w *waiter) await(ctx context.Context) error {
 
 // sleep waits for d, or until something happens that concerns the waiter.
 func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
-	w.queues.mu.Lock()
-	wake := w.C()
-	w.slept = true
-	w.queues.mu.Unlock()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-wake:
+	case <-w.woken:
 	case <-timer.C:
-		w.queues.mu.Lock()
-		w.by.TTL++
-		w.queues.mu.Unlock()
+		w.lock.queues.mu.Lock()
+		w.course.by.TTL++
+		w.lock.queues.mu.Unlock()
 	case <-w.lock.client.closing:
 		err = w.lock.isClosed()
 	case <-wait.Done():
@@ -96,28 +141,41 @@ func (w *waiter) givenUp(ctx context.Context) error {
 // mustAsk makes the waiter ask as soon as it can. queues.mu is held.
 func (w *waiter) mustAsk() {
 	w.again = true
-	w.Wake()
+	w.wake()
 }
 
 // leave takes the waiter out of the queue. The next waiter takes over its ticket on the
 // server, if it can use that; otherwise the ticket is withdrawn.
 func (w *waiter) leave() {
-	qs, q := w.queues, w.queue
+	qs, q := w.lock.queues, w.queue
 	qs.mu.Lock()
-	given, left := w.Given, w.disown()
-	wasFirst := q.First() == w
-	q.Leave(&w.Waiter)
-	if next := q.First(); next == nil {
+	left, wasFirst := w.disown(), q.first == w
+	var given *grant
+	if w.state == waiterGiven {
+		given = w.grant
+	}
+	if wasFirst {
+		q.first = w.behind
+	} else {
+		w.before.behind = w.behind
+	}
+	if w.behind == nil {
+		q.last = w.before
+	} else {
+		w.behind.before = w.before
+	}
+	w.before, w.behind = nil, nil
+	if next := q.first; next == nil {
 		qs.tidy(q)
 	} else {
 		if left != nil && next.takeOver(left, w) {
 			left = nil
 		}
 		// The end of a grant that nobody shares will be told to the next.
-		if wasFirst && (w.lock.shared || !slices.Contains(q.Grants, w.Got)) {
-			next.Wake()
+		if wasFirst && (w.lock.shared || w.state != waiterOwns || !slices.Contains(q.grants, w.grant)) {
+			next.wake()
 		}
-		if wasFirst && q.trouble != nil { // it may have been asking for all
+		if wasFirst && q.news.trouble != nil { // it may have been asking for all
 			next.mustAsk()
 		}
 	}
@@ -134,13 +192,13 @@ func (w *waiter) leave() {
 // server. It need not be if the waiter got the lock by it, or by a grant whose release removes
 // this ticket. queues.mu is held.
 func (w *waiter) disown() *grant {
-	g := w.attempt
+	g := w.place.attempt
 	if g == nil {
 		return nil
 	}
 	delete(w.queue.tickets, g.owner)
-	w.attempt = nil
-	if g == w.Got || w.Got != nil && slices.Contains(w.Got.run.passed, g.owner) {
+	w.place.attempt = nil
+	if w.state == waiterOwns && (g == w.grant || slices.Contains(w.grant.run.passed, g.owner)) {
 		return nil
 	}
 	if m := w.place.message; m.Granted { // the owner may hold the lock by this message
@@ -154,26 +212,29 @@ func (w *waiter) disown() *grant {
 // attempt is dropped if the release of that grant ends it as well: it is the grant itself,
 // or its ticket is among those that the grant has passed.
 func (w *waiter) renounce(g *grant) {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	if w.Got = nil; w.attempt != nil && (w.attempt == g || slices.Contains(g.run.passed, w.attempt.owner)) {
-		delete(w.queue.tickets, w.attempt.owner)
-		w.attempt, w.place = nil, standing{}
+	w.lock.queues.mu.Lock()
+	defer w.lock.queues.mu.Unlock()
+	w.state, w.grant = waiterBlocked, nil
+	if own := w.place.attempt; own != nil && (own == g || slices.Contains(g.run.passed, own.owner)) {
+		delete(w.queue.tickets, own.owner)
+		w.place = place{}
 	}
-	w.State = fifo.Blocked
 }
 
 // takeOver makes the waiter go on with the attempt of one that leaves, and with its place on
 // the server. It returns false if the two want the lock with different options. queues.mu is
 // held.
 func (w *waiter) takeOver(g *grant, from *waiter) bool {
-	if w.lock.fair || w.attempt != nil || !from.place.Held() || !w.lock.takes(from.lock) {
+	if w.lock.fair || w.place.attempt != nil || !from.place.Held() || !w.lock.takes(from.lock) {
 		return false
 	}
-	w.attempt, w.place, w.askAt, w.again = g, from.place, from.askAt, from.again || from.State == fifo.Asking
-	w.State = fifo.Queued
+	w.place, w.askAt, w.again = from.place, from.askAt, from.again || from.state == waiterAsking
+	w.place.attempt = g
+	if w.state == waiterBlocked { // not if it has a grant by now
+		w.state = waiterQueued
+	}
 	w.queue.tickets[g.owner] = w
-	w.Wake()
+	w.wake()
 	return true
 }
 

@@ -29,7 +29,7 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"the successor of a lost grant keeps an owner that is released", "rlock", "waiter.renounce",
-		"|| slices.Contains(g.run.passed, w.attempt.owner))", ")",
+		"|| slices.Contains(g.run.passed, own.owner))", ")",
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},
 	{

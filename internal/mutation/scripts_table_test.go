@@ -39,7 +39,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"a long wait is told at each look", "rlock", "waiter.warn",
-		"waited >= 2*w.queue.warned", "waited >= w.queue.warned",
+		"waited >= 2*w.queue.news.warned", "waited >= w.queue.news.warned",
 		"rlock", "TestFakeTimeLongWaitIsLogged", quick,
 	},
 	{

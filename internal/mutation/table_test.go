@@ -111,7 +111,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"who waits behind one in trouble sleeps on", "rlock", "waiter.leave",
-		"if wasFirst && q.trouble != nil", "if false",
+		"if wasFirst && q.news.trouble != nil", "if false",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{

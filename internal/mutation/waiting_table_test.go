@@ -5,12 +5,12 @@ package mutation
 var ofWaiting = []mutation{
 	{
 		"a waiter relies on messages that the server refuses to send", "rlock", "waiter.hears",
-		"s.Live() && w.queue.tells()", "s.Live()",
+		"s.Live() && w.queue.news.tells()", "s.Live()",
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
 	{
 		"the ticket is lost on inheritance", "rlock", "waiter.takeOver",
-		"w.attempt != nil || !from.place.Held() ||", "true ||",
+		"w.place.attempt != nil || !from.place.Held() ||", "true ||",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
@@ -25,7 +25,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a wake-up is ignored", "rlock", "queue.heard",
-		"case w != nil: w.by.Message++; w.mustAsk()", "case w != nil:",
+		"case w != nil: w.course.by.Message++; w.mustAsk()", "case w != nil:",
 		"rlock", "TestHeard", quick,
 	},
 	{
@@ -40,27 +40,27 @@ var ofWaiting = []mutation{
 	},
 	{
 		"nobody asks when messages may have been missed", "rlock", "queue.askAll",
-		"if w.State == fifo.Queued || w.State == fifo.Blocked && w.place.Held() {", "if false {",
+		"if w.state == waiterQueued || w.state != waiterAsking && w.place.Held() {", "if false {",
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
 		"who waits for its own client forgets that messages may have been missed", "rlock", "queue.askAll",
-		"|| w.State == fifo.Blocked && w.place.Held()", "",
+		"|| w.state != waiterAsking && w.place.Held()", "",
 		"rlock", "TestFakeTimeResubscribedWhileReleasing", quick,
 	},
 	{
 		"an answer from before a loss of messages is trusted", "rlock", "queue.changed",
-		"w.again = w.again || w.State == fifo.Asking", "w.again = w.again || false",
+		"w.again = w.again || w.state == waiterAsking", "w.again = w.again || false",
 		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
 	},
 	{
 		"an answer from before a foreign release is trusted", "rlock", "queue.unlocked",
-		"case w.place.First, w.State == fifo.Asking:", "case w.place.First:",
+		"case w.place.First, w.state == waiterAsking:", "case w.place.First:",
 		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
 	},
 	{
 		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
-		"first != nil && q.askAt.After(later)", "false && first != nil",
+		"q.first != nil && q.news.askAt.After(later)", "false",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
@@ -125,7 +125,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those who queue do not hear of Close", "rlock", "queues.close",
-		"q.WakeAll()", "",
+		"w.wake()", "",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
@@ -155,7 +155,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a short lease waits for an answer as long as the lease before it", "rlock", "waiter.asked",
-		"if other.unanswered() {", "if false {",
+		"if other.unanswered(time.Now()) {", "if false {",
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
@@ -170,12 +170,12 @@ var ofWaiting = []mutation{
 	},
 	{
 		"methods of an error run under the mutex of the queues", "rlock", "waiter.next",
-		"return step{err: q.trouble}", "return step{err: l.failed(q.trouble)}",
+		"return step{err: q.news.trouble}", "return step{err: l.failed(q.news.trouble)}",
 		"rlock", "TestFakeTimeErrorsAreReadWithoutTheMutex", quick,
 	},
 	{
 		"an old failure counts as silence", "rlock", "news.silent",
-		"&& time.Since(n.failed) < longestFailure", "",
+		"&& now.Sub(n.failed) < longestFailure", "",
 		"rlock", "TestFakeTimeAnOldFailureIsNoSilence", quick,
 	},
 	{
@@ -195,12 +195,12 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock", "waiter.queueUp",
-		"q.First() == w || q.askAt.IsZero() || w.askAt.Before(q.askAt)", "true",
+		"q.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt)", "true",
 		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
 	},
 	{
 		"each waiter of a forgotten queue has all others ask again", "rlock", "waiter.stand",
-		"!taken.Before(q.forgotten)", "taken != q.forgotten.Add(1)",
+		"!taken.Before(q.news.forgotten)", "taken != q.forgotten.Add(1)",
 		"rlock", "TestFakeTimeFairQueueIsLostByMany", quick,
 	},
 	{
