@@ -1,6 +1,7 @@
 package rlock_test
 
 import (
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -72,8 +73,9 @@ type transit struct {
 	due time.Time // when it arrives
 }
 
-// collect takes what the server writes.
+// collect takes what the server writes. After the end of that each read fails, not only the first.
 func (c *fakeConn) collect() {
+	defer close(c.came)
 	for {
 		b := make([]byte, 4096)
 		n, err := c.Conn.Read(b)
@@ -125,7 +127,10 @@ func (c *fakeConn) next() transit {
 		end = timer.C
 	}
 	select {
-	case a := <-c.came:
+	case a, open := <-c.came:
+		if !open {
+			return transit{err: io.EOF}
+		}
 		return a
 	case <-end:
 		return transit{err: os.ErrDeadlineExceeded}
