@@ -2,12 +2,12 @@ package pubsub
 
 import "github.com/redis/go-redis/v9"
 
-// bothSource hears ordinary and sharded messages on one connection. It asks for
-// each channel twice, first for the ordinary one, and takes two answers for one:
-// a subscription is confirmed when both are.
+// bothSource hears ordinary and sharded messages on one connection. Each channel is asked for
+// twice, first as an ordinary channel, and two answers count as one: a subscription is
+// confirmed when both halves are.
 //
-// A channel that moves to another server leaves its ordinary half behind until
-// the connection ends; from there, messages come twice.
+// A channel on the move to another server leaves the ordinary half behind until the
+// connection ends; meanwhile messages come twice.
 type bothSource struct {
 	*redisSource
 
@@ -49,7 +49,7 @@ func (b *bothSource) Receive() (Event, error) {
 		return Event{Kind: Pong}, nil
 	}
 	if between || b.refusal == nil && b.half != sub.Channel {
-		return b.event(msg) // the server takes the channel away
+		return b.event(msg) // unasked: the server takes the channel away
 	}
 	refusal := b.refusal
 	b.half, b.refusal = "", nil

@@ -2,9 +2,9 @@ package pubsub
 
 import "time"
 
-// channel is a channel as the hub sees it. Hub.mu guards all of it, and is held
-// by the callers of everything in this file. Whoever notifies subscriptions
-// releases it with Hub.unlock.
+// channel is a channel as the hub sees the channel. Hub.mu guards all fields, and is held by
+// the callers of every function in this file. A caller of notifyAll releases Hub.mu with
+// Hub.unlock.
 type channel struct {
 	name  string
 	timer *time.Timer // holds on to a channel that lingers or was refused; else nil
@@ -13,10 +13,10 @@ type channel struct {
 
 	subscriptions map[*Subscription]struct{} // nil if there never was one
 
-	node  *node // nil while it is not known who serves the channel
-	moves int   // how often that was asked again since the last confirmation
+	node  *node // nil while the server of the channel is not known
+	moves int   // how often the server was looked for again since the last confirmation
 
-	// What the current connection was asked, and has answered.
+	// The requests on the current connection, and the answers.
 	asked   bool // the last request was SUBSCRIBE, and was not refused
 	open    int  // unanswered requests
 	live    bool // nothing is open, and the last answer was a confirmation
@@ -24,8 +24,7 @@ type channel struct {
 	queued  bool // in conn.todo
 }
 
-// channel returns the channel of that name, which the caller gives a listener and
-// settles.
+// channel returns the channel of a name. The caller adds a listener and calls settle.
 func (h *Hub) channel(name string) *channel {
 	ch := h.channels[name]
 	if ch == nil {
@@ -44,7 +43,7 @@ func (ch *channel) occupied() bool { return len(ch.subscriptions) > 0 }
 // message gives the message to the subscriptions.
 func (ch *channel) message(payload string) { ch.notifyAll(notice{payload: payload}) }
 
-// changed tells the subscriptions that something has happened to the channel.
+// changed tells the subscriptions of a change of the channel.
 func (ch *channel) changed() { ch.notifyAll(notice{changed: true}) }
 
 func (ch *channel) notifyAll(n notice) {
@@ -53,10 +52,10 @@ func (ch *channel) notifyAll(n notice) {
 	}
 }
 
-// reset forgets what belonged to a connection that has ended.
+// reset forgets the state of a connection at the end of the connection.
 func (ch *channel) reset() {
 	if ch.live {
-		ch.changed() // the others rely on nothing
+		ch.changed() // listeners of channels not live rely on nothing
 	}
 	ch.dropTimer()
 	ch.asked, ch.open, ch.live, ch.refused, ch.queued = false, 0, false, false, false
@@ -69,7 +68,7 @@ func (ch *channel) dropTimer() {
 	}
 }
 
-// left lets a channel linger whose last listener may just have gone.
+// left is called after a listener has gone: without listeners the channel lingers.
 func (h *Hub) left(ch *channel) {
 	if !ch.occupied() && !ch.refused && !h.closed {
 		h.keep(ch, h.opts.linger)
@@ -83,7 +82,7 @@ func (h *Hub) keep(ch *channel, d time.Duration) {
 	t = time.AfterFunc(d, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if ch.timer == t { // otherwise it was stopped too late
+		if ch.timer == t { // otherwise the timer was stopped too late
 			ch.timer, ch.refused = nil, false
 			h.settle(ch)
 		}
@@ -91,8 +90,7 @@ func (h *Hub) keep(ch *channel, d time.Duration) {
 	ch.timer = t
 }
 
-// settle does what is due after a change of ch: it has a request written, or
-// forgets the channel.
+// settle acts on a change of ch: a request is written, or the channel forgotten.
 func (h *Hub) settle(ch *channel) {
 	switch {
 	case ch.wanted() != ch.asked:

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Why a connection is given up, where it is not the source's own error.
+// Reasons to give a connection up, beside the source's own errors.
 var (
 	errClosed    = errors.New("pubsub: hub closed")
 	errIdle      = errors.New("pubsub: no channel wanted")
@@ -17,12 +17,12 @@ var (
 	errDeaf      = errors.New("pubsub: messages that the server has sent do not arrive")
 )
 
-// conn is one [Source] in use, from the attempt to open it until it is given up.
-// What it does and hears after that has no effect.
+// conn is one [Source] in use, from the attempt to open the source until the connection is
+// given up. Later events and writes of the connection have no effect.
 type conn struct {
 	hub    *Hub
 	node   *node
-	sample string                  // a channel; the connection is to the server of this one
+	sample string                  // a channel; the connection is to the server of this channel
 	ctx    context.Context         // ends when the connection is given up; the cause says why
 	giveUp context.CancelCauseFunc // the first call counts
 	kick   chan struct{}           // capacity 1; sent to with hub.mu held: todo has grown
@@ -33,7 +33,7 @@ type conn struct {
 	dialogue
 }
 
-// activity is by what watch judges a connection.
+// activity is the ground on which watch judges a connection.
 type activity struct {
 	began   time.Time
 	heard   atomic.Int64  // time of the last event, as a duration since began
@@ -42,19 +42,19 @@ type activity struct {
 
 	// Guarded by hub.mu.
 	stirred time.Duration // when somebody began to wait, since began
-	silence time.Duration // the shortest that watch has seen, or is about to see
+	silence time.Duration // the shortest of the channels, as watch has seen, or is about to see
 	echo    echo
 }
 
-// dialogue is what a connection and the server have to tell each other.
+// dialogue is the requests to the server, due and unanswered.
 type dialogue struct {
 	todo      []*channel
 	pending   []request // unanswered, oldest first
 	confirmed bool      // a subscription was confirmed
 }
 
-// echo is the first probe that the server has answered and nothing was heard after.
-// Both times are durations since the connection began; 0 if there is none.
+// echo is the first probe answered by the server and not heard since. Both times are
+// durations since the connection began; 0 without such a probe.
 type echo struct{ probe, at time.Duration }
 
 // request is a SUBSCRIBE or UNSUBSCRIBE.
@@ -71,8 +71,8 @@ func newConn(n *node) *conn {
 	return c
 }
 
-// serve opens the source and writes to it until the connection is given up. Any
-// of its calls may hang in the network; nobody but Hub.Close waits for it.
+// serve opens the source and writes requests until the connection is given up. Each call of the
+// source may hang in the network; only Hub.Close waits for serve.
 func (c *conn) serve() {
 	src, err := c.hub.servers.Open(c.ctx, c.node.name, c.sample)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *conn) serve() {
 	}
 }
 
-// write sends the requests that are due.
+// write sends the due requests.
 func (c *conn) write(src Source) error {
 	for {
 		r, ok := c.next()
@@ -113,9 +113,8 @@ func (c *conn) write(src Source) error {
 	}
 }
 
-// next finds a channel of which something else is wanted than was asked. The
-// request counts from here on, as its answer may be faster than the return of
-// the call that writes it.
+// next returns the request for the next channel whose wanted state differs from the asked state.
+// The request counts from here on: the answer may be faster than the return of the writing call.
 func (c *conn) next() (request, bool) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
@@ -125,7 +124,7 @@ func (c *conn) next() (request, bool) {
 	for len(c.todo) > 0 {
 		ch := c.todo[0]
 		c.todo = c.todo[1:]
-		if ch.node != c.node { // it has moved
+		if ch.node != c.node { // ch has moved
 			continue
 		}
 		ch.queued = false
@@ -152,8 +151,8 @@ func (c *conn) enqueue(ch *channel) {
 	}
 }
 
-// receive takes events until serve closes the source. It must keep up with
-// whatever the server sends: it sets flags, and makes the calls of subscriptions.
+// receive takes events until serve closes the source. receive must keep up with the server, and
+// so only sets flags, and makes the calls of subscriptions.
 func (c *conn) receive(src Source) {
 	for {
 		c.reading.Store(true)
@@ -192,11 +191,15 @@ func (c *conn) handle(e Event) error {
 	return nil
 }
 
-// answer applies the server's answer to the oldest request. There are two others.
-// A server that gives a slot away ends the subscriptions in it of its own accord.
-// Anything else means that someone below has subscribed or unsubscribed without
-// being asked, as after a reconnection: then messages may be lost, and nothing
-// that was confirmed can be trusted.
+// answer applies the server's answer to the oldest request. Two answers belong to no request. A
+// server that gives a slot away ends the subscriptions of the slot of its own accord. Any
+// other answer means: code below the hub has subscribed or unsubscribed unasked, as after a
+// reconnection. Then messages may be lost, and no confirmation can be trusted.
+//
+//	pending: SUBSCRIBE a, UNSUBSCRIBE b
+//	"subscribed a"      answers the first
+//	"unsubscribed c"    c is live, no request: the server gives c away, c is routed anew
+//	"subscribed d"      the oldest request is UNSUBSCRIBE b: out of step, the connection ends
 func (c *conn) answer(e Event) error {
 	if ch := c.node.channels[e.Channel]; e.Kind == Unsubscribed && ch != nil && ch.live {
 		c.hub.lose(ch)

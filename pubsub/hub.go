@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	// probeInterval is how long a connection on which somebody has begun to wait may be
-	// silent before the hub causes traffic on it. See the package's documentation for
-	// what is counted in intervals.
+	// probeInterval is how long a connection with a new waiter may be silent before the hub
+	// causes traffic. The package's documentation counts other times in such intervals.
 	probeInterval = 500 * time.Millisecond
-	// linger is how long a channel stays subscribed after its last listener has left, so
-	// that a hot lock does not resubscribe for every contention.
+	// linger is how long a channel stays subscribed after the last listener has left: a
+	// hot lock does not resubscribe for every contention.
 	linger = time.Second
 	// idle is how long the connection stays open when no channel is subscribed.
 	idle = 10 * time.Second
@@ -26,16 +25,15 @@ const (
 
 // Options of a [Hub]. The zero value is ready for use.
 type Options struct {
-	// Logger is told once per outage that the connection was lost, and once
-	// per kind of error that a subscription was refused. The goroutines at work
-	// call it, without any mutex held, and wait: it must not block. Nil: nobody.
+	// Logger hears once per outage of a lost connection, and once per kind of error of
+	// a refused subscription. The goroutines at work call the logger, without any mutex
+	// held, and wait: the logger must not block. Nil: nobody hears.
 	Logger *slog.Logger
 
 	probe, linger, idle time.Duration // in place of the constants, if not 0: tests have shorter ones
 }
 
-// Hub tells subscriptions of messages. Its methods may be called from any
-// goroutine.
+// Hub tells subscriptions of messages. All goroutines may call the methods.
 type Hub struct {
 	servers Servers
 	opts    Options
@@ -43,7 +41,7 @@ type Hub struct {
 
 	active atomic.Int64 // len(channels)
 
-	mu       sync.Mutex // guards what follows, all channels and nodes, and parts of conn and Subscription; never held during I/O
+	mu       sync.Mutex // guards the fields below, all channels and nodes, and parts of conn and Subscription; never held during I/O
 	channels map[string]*channel
 	nodes    map[string]*node
 	placing
@@ -54,9 +52,9 @@ type Hub struct {
 
 // work is the goroutines of a hub.
 type work struct {
-	ctx  context.Context // ends with Close; never a caller's, which would end the connection for all
+	ctx  context.Context // ends with Close; never a caller's: the caller's end would end the connection for all
 	stop context.CancelCauseFunc
-	wg   sync.WaitGroup // every goroutine; added to with Hub.mu held or by one of them
+	wg   sync.WaitGroup // every goroutine; added to with Hub.mu held, or by a goroutine of the hub
 }
 
 // placing is the search for the servers of channels. Hub.mu guards it.
@@ -66,8 +64,8 @@ type placing struct {
 	inquiries int        // under way
 }
 
-// NewHub returns a hub for channels on these servers, such as [Redis] or
-// [Sharded] returns. Nothing is opened before the first [Hub.Subscribe].
+// NewHub returns a hub for channels on servers, such as [Redis] or [Sharded] returns.
+// Nothing is opened before the first [Hub.Subscribe].
 func NewHub(servers Servers, opts Options) *Hub {
 	opts.probe = cmp.Or(opts.probe, probeInterval)
 	opts.linger = cmp.Or(opts.linger, linger)
@@ -84,12 +82,11 @@ func NewHub(servers Servers, opts Options) *Hub {
 	return h
 }
 
-// Active reports whether there is any channel that is subscribed, or is about to be.
-// It takes no mutex.
+// Active reports whether any channel is subscribed, or about to be. Active takes no mutex.
 func (h *Hub) Active() bool { return h.active.Load() > 0 }
 
-// Listens reports whether a subscription of that channel is confirmed now: somebody
-// wants it, or did within the last second, so that another listener hears at once.
+// Listens reports whether the subscription of a channel is confirmed now: the channel is wanted,
+// or was within the last second, and a new listener hears at once.
 func (h *Hub) Listens(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,11 +94,11 @@ func (h *Hub) Listens(channel string) bool {
 	return ch != nil && ch.live
 }
 
-// Close tells all subscriptions: none is live any more. It
-// returns when the connection is closed and every goroutine has ended, or with the cause of
-// ctx, as a call may hang in the network for longer; such a call ends by the
-// time-outs of the source. A second call waits likewise. Close makes the calls that
-// subscriptions are due itself, whatever ctx says, and must not be called from one.
+// Close tells all subscriptions of their end: none is live any more. Close returns when the
+// connection is closed and every goroutine has ended, or with the cause of ctx: a call may
+// hang in the network for longer, until the time-outs of the source end the call. A second
+// Close waits likewise. Close makes the due calls of subscriptions before the wait, even
+// under an ended ctx, so a function of a subscription must not call Close.
 func (h *Hub) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -114,7 +111,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	h.active.Store(0)
 	for _, n := range h.nodes {
 		clear(n.channels)
-		n.conn = nil // what it still hears has no effect
+		n.conn = nil // later events of the connection have no effect
 		n.idle.Stop()
 	}
 	h.unlock()
@@ -133,8 +130,8 @@ func (h *Hub) Close(ctx context.Context) error {
 	}
 }
 
-// warn reports a refused subscription, unless its like was reported before: the
-// first word of a Redis error is its kind.
+// warn reports a refused subscription, once for each kind of error: the first word of a Redis
+// error is the kind.
 func (h *Hub) warn(err error) {
 	kind, _, _ := strings.Cut(err.Error(), " ")
 	h.mu.Lock()

@@ -13,12 +13,12 @@ const (
 	maxBackoff = time.Second
 )
 
-// node is a server in use. It is in Hub.nodes as long as its goroutine, run,
-// exists. Hub.mu guards it.
+// node is a server in use. Hub.nodes has the node as long as the goroutine of run exists.
+// Hub.mu guards all fields.
 type node struct {
 	hub      *Hub
 	name     string              // as given by [Servers]
-	channels map[string]*channel // those that it serves, as far as is known
+	channels map[string]*channel // the channels that the server serves, as far as is known
 	conn     *conn               // nil between connections
 	cut      bool                // the log has said that there is no connection
 	idle     *time.Timer         // ends the connection; starts anew whenever the last channel goes
@@ -39,7 +39,7 @@ func (n *node) run() {
 		c.giveUp(err)
 		confirmed := n.disconnect(c)
 		if young := time.Since(c.began) < patience*h.opts.probe; confirmed && !(young && errors.Is(err, errElsewhere)) {
-			failures = 0 // a name that leads to another server than the requests is not asked in a hurry
+			failures = 0 // a young connection to the wrong server counts as a failure: its name is not asked in a hurry
 		}
 		if errors.Is(err, errIdle) {
 			continue
@@ -64,8 +64,8 @@ func (n *node) attrs() []any {
 	return []any{"server", n.name}
 }
 
-// confirmed says that messages are heard again, if the log has said that they are not.
-// Hub.mu is held, which no logger should wait for.
+// confirmed logs the return of messages after a logged outage. Hub.mu is held, so a goroutine
+// of its own calls the logger.
 func (n *node) confirmed() {
 	if n.cut {
 		n.cut = false
@@ -73,8 +73,7 @@ func (n *node) confirmed() {
 	}
 }
 
-// pause waits before the next connection, for which another server may be in
-// charge meanwhile.
+// pause waits before the next connection. Meanwhile another server may take charge.
 func (n *node) pause(d time.Duration) {
 	h, step := n.hub, n.hub.opts.probe/inquiries
 	for ; d > 0; d -= step {
@@ -109,8 +108,8 @@ func (n *node) connect() *conn {
 	return c
 }
 
-// disconnect ends the effects of c, whose goroutines may still be on their way
-// out, and reports whether it was ever of use.
+// disconnect ends the effects of c, although the goroutines of c may still run, and reports
+// whether c ever confirmed a subscription.
 func (n *node) disconnect(c *conn) (confirmed bool) {
 	n.hub.mu.Lock()
 	defer n.hub.unlock()
@@ -124,7 +123,7 @@ func (n *node) disconnect(c *conn) (confirmed bool) {
 	return c.confirmed
 }
 
-// verify acts upon what is known about the servers.
+// verify acts on the newest map of the servers.
 func (n *node) verify() {
 	n.hub.mu.Lock()
 	c := n.conn
@@ -136,8 +135,7 @@ func (n *node) verify() {
 	}
 }
 
-// rehome moves the channels that another server serves by now, unless there is a
-// connection.
+// rehome moves channels to the servers in charge by now, unless there is a connection.
 func (n *node) rehome() {
 	h := n.hub
 	h.mu.Lock()
@@ -157,7 +155,7 @@ func (n *node) rehome() {
 	}
 }
 
-// drop takes away a channel about which nothing is open. hub.mu is held.
+// drop takes a channel away; no request about the channel is open. hub.mu is held.
 func (n *node) drop(ch *channel) {
 	delete(n.channels, ch.name)
 	ch.node, ch.queued = nil, false
@@ -166,7 +164,7 @@ func (n *node) drop(ch *channel) {
 	}
 }
 
-// rest gives up a connection that nobody needs.
+// rest gives up an unused connection.
 func (n *node) rest() {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
@@ -175,9 +173,8 @@ func (n *node) rest() {
 	}
 }
 
-// backoff is the pause after so many failures in a row, drawn from the upper
-// half of a doubling interval: a server that comes back is not to meet all of its
-// clients at once.
+// backoff is the pause after so many failures in a row, drawn from the upper half of a doubling
+// interval: a server back from an outage must not meet all clients at once.
 func backoff(failures int) time.Duration {
 	d := min(minBackoff<<min(failures, 10), maxBackoff)
 	return d/2 + rand.N(d/2)

@@ -9,19 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis returns what [NewHub] needs for ordinary channels: SUBSCRIBE and PUBLISH.
+// Redis returns the [Servers] of ordinary channels: SUBSCRIBE and PUBLISH.
 //
-// probe is the name of a channel that nobody else uses. Every connection
-// subscribes to it, and a probe is published to it through rdb as a command: so
-// a connection that hangs on to an isolated former master is found out, which
-// would go on answering PING. A single server gets the command in a script that a
-// replica refuses, so that a former master which lives on as one is found out as
-// well. Where the channel or PUBLISH is not permitted, the script counts the
-// subscribers of a channel instead, and PING causes the traffic; while rdb fails,
-// PING has to do.
+// probe is the name of a channel reserved for the hub. Every connection subscribes to that
+// channel, and the hub publishes probes there through rdb, as commands. So a connection to
+// an isolated former master is found out, although the former master still answers PING.
+// A single server gets the command in a script that replicas refuse, so a former master
+// demoted to a replica is found out as well. Where the channel or PUBLISH is not permitted, the
+// script counts the subscribers of a channel instead, and PING causes the traffic; while rdb
+// fails, PING has to do.
 //
-// In a cluster all channels share one connection, to the owner of probe's slot;
-// PUBLISH reaches it from every node.
+// In a cluster all channels share one connection, to the owner of probe's slot; PUBLISH reaches
+// that node from every node.
 func Redis(rdb redis.UniversalClient, probe string) Servers {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return &oneMaster{&masters{cluster: cluster, probe: probe}}
@@ -30,7 +29,7 @@ func Redis(rdb redis.UniversalClient, probe string) Servers {
 	return &anyServer{rdb, probe, single}
 }
 
-// anyServer is the one that rdb chooses.
+// anyServer is the server chosen by rdb.
 type anyServer struct {
 	rdb    redis.UniversalClient
 	probe  string
@@ -44,7 +43,7 @@ func (a *anyServer) Open(ctx context.Context, _, _ string) (Source, error) {
 	return openOrdinary(ctx, a.rdb, a.probe, a.single)
 }
 
-// oneMaster of a cluster serves all channels: that of the slot of probe.
+// oneMaster of a cluster serves all channels: the master of the slot of probe.
 type oneMaster struct{ *masters }
 
 func (o *oneMaster) Find(ctx context.Context, _ string) (string, error) {
@@ -74,20 +73,19 @@ type redisSource struct {
 	subscribe, unsubscribe func(ctx context.Context, channels ...string) error
 	publish                func(p redis.Pipeliner, ctx context.Context, channel string, message any) *redis.IntCmd
 
-	// ended is a context that is over. A PubSub uses the context of a call to
-	// dial a replacement, inside a call that has failed and with its mutex held,
-	// which blocks every other call, Close included; and the replacement may
-	// have missed messages. For reading and writing it asks the context only for
-	// a deadline. So with this one it works until the connection breaks, and
-	// then fails at once.
+	// ended is an ended context. After a failure inside a call, a PubSub dials a replacement
+	// with the context of the call, under the mutex of the PubSub: this blocks every other call,
+	// Close included, and the replacement may have missed messages. For reading and writing the
+	// PubSub asks the context only for a deadline. So with an ended context the PubSub works
+	// until the connection breaks, and then fails at once.
 	ended context.Context
 
-	answered bool                   // the request for the probe channel, which was the first; used by Receive
+	answered bool                   // the first request, for the probe channel, has an answer; used by Receive
 	echoes   atomic.Bool            // a probe may be published, and comes back
-	counts   bool                   // publish returns how many have received a probe
-	counted  atomic.Bool            // it did: not everything that speaks Redis counts
+	counts   bool                   // publish should return the number of receivers of a probe
+	counted  atomic.Bool            // publish has: some servers that speak Redis do not count
 	scripted atomic.Bool            // a probe is a script
-	sample   atomic.Pointer[string] // the last channel that was confirmed, nil if its end was since then
+	sample   atomic.Pointer[string] // the last confirmed channel, nil after the end of the subscription
 }
 
 // begin connects.
@@ -104,7 +102,7 @@ func (s *redisSource) begin(ctx context.Context) error {
 
 func (s *redisSource) Subscribe(channel string) error { return s.subscribe(s.ended, channel) }
 
-// Unsubscribe also has the channel counted no more, before the server can know of it.
+// Unsubscribe also ends the counting of the channel, before the server can know.
 func (s *redisSource) Unsubscribe(channel string) error {
 	if sample := s.sample.Load(); sample != nil && *sample == channel {
 		s.sample.Store(nil)
@@ -112,9 +110,9 @@ func (s *redisSource) Unsubscribe(channel string) error {
 	return s.unsubscribe(s.ended, channel)
 }
 
-// writing is a probe as a script. By its first line it may write, so a replica refuses it.
-// It publishes to a channel, if ARGV[2] says so and the server permits it, and returns {1,
-// receivers}; otherwise {0, subscribers}, -1 if the server does not tell.
+// writing is a probe as a script. By the first line the script may write, so a replica refuses
+// the script. If ARGV[2] says so and the server permits, the script publishes to a channel and
+// returns {1, receivers}; otherwise {0, subscribers}, -1 if the server does not tell.
 const writing = `#!lua flags=allow-oom
 if ARGV[2] == '1' then
     local heard = redis.pcall('publish', ARGV[1], '')
@@ -125,12 +123,12 @@ end
 return {0, redis.pcall('pubsub', 'numsub', ARGV[1])[2] or -1}
 `
 
-// Probe sends its command in a pipeline, because that has a connection pool of its own:
-// an application that has used up the other one is no reason to reconnect.
+// Probe sends the command in a pipeline, because pipelines have a connection pool of their own:
+// an application's exhausted pool is no reason to reconnect.
 //
-// A probe that nobody has received was executed by another server than the one
-// that sends the messages. A replica that refuses one may be that server, unless the
-// probe, repeated, is received after all: only old connections of the pool lead there.
+// Without a receiver, the probe was executed by another server than the sender of the messages.
+// After a replica's refusal, the replica may be the sender of the messages, unless a repeated
+// probe is received after all: then only old connections of the pool lead to the replica.
 func (s *redisSource) Probe(ctx context.Context) (sent bool, err error) {
 	a, err := s.ask(ctx)
 	refused := isReplica(err)
@@ -151,32 +149,32 @@ func (s *redisSource) Probe(ctx context.Context) (sent bool, err error) {
 	return false, s.ps.Ping(s.ended)
 }
 
-// maxReplicas is how often a probe is repeated that a replica has refused.
+// maxReplicas is how often a probe is repeated after the refusal of a replica.
 const maxReplicas = 3
 
-// isReplica tells of the refusal of a script that may write.
+// isReplica reports whether a script was refused because it may write.
 func isReplica(err error) bool { return redis.IsReadOnlyError(err) || redis.IsMasterDownError(err) }
 
-// isUnable tells of a server that cannot execute the script, or of a user who may not have it
-// executed. Other errors, as that of a server that is busy, pass.
+// isUnable reports whether the server cannot execute the script, or the user may not. Other
+// errors, such as BUSY, pass.
 func isUnable(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	return ok && !isReplica(err) && (strings.HasPrefix(reply.Error(), "ERR ") || redis.IsPermissionError(err))
 }
 
-// once is a command that go-redis does not repeat: the refusal of a replica is news.
+// once is a command without repetition by go-redis: the refusal of a replica is an answer.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// audience is what the server says of a channel: how many have received a probe, or are
-// subscribed; -1 if that is not known.
+// audience is the server's count for a channel: the receivers of a probe, or the subscribers; -1
+// if unknown.
 type audience struct {
 	published bool
 	receivers int64
 }
 
-// ask publishes a probe, or counts the subscribers of a channel where that is not permitted.
+// ask publishes a probe, or, without the permission, counts the subscribers of a channel.
 func (s *redisSource) ask(ctx context.Context) (audience, error) {
 	if s.scripted.Load() {
 		a, err := s.askByScript(ctx)
@@ -222,7 +220,7 @@ func (s *redisSource) askByScript(ctx context.Context) (audience, error) {
 	if publish == 1 && !a.published {
 		s.echoes.Store(false)
 	}
-	if publish == 0 && s.sample.Load() != sample { // its subscription may have ended before it was counted
+	if publish == 0 && s.sample.Load() != sample { // the subscription may have ended before the count
 		a.receivers = -1
 	}
 	return a, nil
@@ -236,10 +234,11 @@ func (s *redisSource) Receive() (Event, error) {
 	return s.event(msg)
 }
 
-// receive waits without a deadline, which some connections refuse, as those through SSH do.
+// receive waits without a deadline: some connections refuse deadlines, such as connections
+// through SSH.
 func (s *redisSource) receive() (any, error) { return s.ps.ReceiveTimeout(s.ended, -1) }
 
-// event translates what a PubSub has received.
+// event translates a message of a PubSub.
 func (s *redisSource) event(msg any) (Event, error) {
 	switch msg := msg.(type) {
 	case *redis.Message:
@@ -264,8 +263,7 @@ func (s *redisSource) event(msg any) (Event, error) {
 	return Event{Kind: Pong}, nil
 }
 
-// refused tells an error that the server sent on a sound connection from one of
-// the connection.
+// refused tells an error reply, on a sound connection, from an error of the connection.
 func (s *redisSource) refused(err error) (Event, error) {
 	if _, ok := errors.AsType[redis.Error](err); !ok {
 		return Event{}, err
@@ -273,7 +271,7 @@ func (s *redisSource) refused(err error) (Event, error) {
 	_, moved := redis.IsMovedError(err)
 	busy := isBusy(err)
 	switch {
-	case !s.answered && busy: // by the time of another connection it may not be
+	case !s.answered && busy: // by the time of the next connection the server may be free
 		return Event{}, err
 	case !s.answered:
 		s.answered = true // no probe channel, then
@@ -287,8 +285,8 @@ func (s *redisSource) refused(err error) (Event, error) {
 	return Event{Kind: Pong}, nil
 }
 
-// isBusy tells of a server that runs a script of somebody's for too long, and refuses all
-// else until that ends.
+// isBusy reports whether the server runs somebody's script for too long, and refuses all other
+// commands until the script ends.
 func isBusy(err error) bool { return redis.HasErrorPrefix(err, "BUSY") }
 
 func (s *redisSource) Close() error { return s.ps.Close() }

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// maxInquiries bounds how many are under way at a time. Each of them may have
-// asked a server that does not answer, and is over when a time-out of the client
-// ends it; the next one asks another server, perhaps.
+// maxInquiries bounds the inquiries under way. An inquiry may have asked a silent server, and
+// ends with a time-out of the client; the next inquiry perhaps asks another server.
 const maxInquiries = 12
 
-// place puts a channel that has no server on the one that serves it.
+// route assigns ch, without a server so far, to the server that serves ch.
 func (h *Hub) route(ch *channel) {
 	name, err := h.servers.Find(h.ctx, ch.name)
 	h.mu.Lock()
 	defer h.unlock()
 	switch {
-	case h.channels[ch.name] != ch: // nobody wants it any more
+	case h.channels[ch.name] != ch: // nobody wants ch any more
 	case err != nil:
 		h.lose(ch)
 	default:
@@ -26,8 +25,8 @@ func (h *Hub) route(ch *channel) {
 	}
 }
 
-// assign makes ch a channel of the server of that name. mu is held, as for the
-// rest of this file but search.
+// assign makes ch a channel of the named server. mu is held, as for the rest of this file but
+// search.
 func (h *Hub) assign(ch *channel, name string) {
 	n := h.nodes[name]
 	if n == nil {
@@ -40,8 +39,8 @@ func (h *Hub) assign(ch *channel, name string) {
 	h.settle(ch)
 }
 
-// lose takes ch from its server, if it has one, which does not serve it, or not
-// now, and has another looked for. Nothing about it is open.
+// lose takes ch from a server that does not serve ch, or not now, and has another server
+// looked for. No request about ch is open.
 func (h *Hub) lose(ch *channel) {
 	if ch.node != nil {
 		ch.node.drop(ch)
@@ -49,7 +48,7 @@ func (h *Hub) lose(ch *channel) {
 	ch.asked = false
 	if ch.live {
 		ch.live = false
-		ch.changed() // the others rely on nothing
+		ch.changed() // listeners of channels not live rely on nothing
 	}
 	if !ch.wanted() {
 		h.forget(ch)
@@ -63,8 +62,8 @@ func (h *Hub) lose(ch *channel) {
 	}
 }
 
-// search places lost channels, and ends when there are none. Its pauses give the
-// news about the servers time to arrive, and grow while it does not.
+// search routes lost channels, and ends when there are none. The pauses give the news about
+// the servers time to arrive, and grow until the news arrives.
 func (h *Hub) search() {
 	for {
 		h.mu.Lock()
@@ -95,8 +94,8 @@ func (h *Hub) search() {
 	}
 }
 
-// inquire has the news about the servers fetched, and every node look whether they
-// concern it. It waits for nothing.
+// inquire fetches the news about the servers in the background, and then has every node
+// verified. The caller waits for nothing.
 func (h *Hub) inquire() {
 	if h.inquiries == maxInquiries || h.closed {
 		return
@@ -114,7 +113,7 @@ func (h *Hub) inquire() {
 	})
 }
 
-// forget ends a channel that is not wanted, and of which nothing is open.
+// forget ends an unwanted channel; no request about the channel is open.
 func (h *Hub) forget(ch *channel) {
 	delete(h.channels, ch.name)
 	h.active.Store(int64(len(h.channels)))

@@ -10,37 +10,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sharded returns what [NewHub] needs for sharded channels, SSUBSCRIBE and
-// SPUBLISH, in a cluster of Redis 7 or later. There is one connection to each
-// master that serves a channel somebody waits on.
+// Sharded returns the [Servers] of sharded channels, SSUBSCRIBE and SPUBLISH, in a cluster of
+// Redis 7 or later. There is one connection to each master with a wanted channel.
 //
-// probe is the beginning of names that nobody else uses for channels, without
-// braces. It is used as in [Redis], with the hash tag of a channel behind it:
-// such a probe is in the slot of the channel, and so on its server.
+// probe is the beginning of channel names reserved for the hub, without braces. The hub uses
+// probe as in [Redis], with the hash tag of a channel behind: such a probe is in the slot of the
+// channel, and so on the server of the channel.
 func Sharded(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe}
 }
 
-// Both is a [Sharded] that hears ordinary channels as well, SUBSCRIBE and
-// PUBLISH, for a fleet that does not agree on the kind. What is published in
-// both is heard twice.
+// Both returns the [Servers] of sharded and ordinary channels together, for a fleet in the
+// middle of a change from SUBSCRIBE and PUBLISH to the sharded commands. A message published in
+// both kinds is heard twice.
 func Both(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe, both: true}
 }
 
-// Plain returns what [NewHub] needs for ordinary channels of several servers that are no
-// cluster, among which [redis.ClusterOptions.ClusterSlots] divides the slots: PUBLISH reaches
-// nobody at another of them. There is one connection to each, as in [Sharded].
+// Plain returns the [Servers] of ordinary channels on several servers without a cluster:
+// [redis.ClusterOptions.ClusterSlots] divides the slots among the servers, and PUBLISH reaches
+// the subscribers of its own server only. There is one connection to each server, as in [Sharded].
 func Plain(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe, plain: true}
 }
 
-// HasSharded reports whether the servers form a cluster with sharded channels,
-// and let this user ask. An error is no answer: it is worth asking again.
+// HasSharded reports whether the servers form a cluster with sharded channels, and let this user
+// ask. An error is no answer: a later call may get one.
 func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error) {
 	for _, ask := range []func() error{
-		// Not everything behind a ClusterClient is a cluster. Valkey 9 answers CLUSTER
-		// KEYSLOT also where it is none; the slots have owners only in one.
+		// Not everything behind a ClusterClient is a cluster. A Valkey 9 without a cluster
+		// answers CLUSTER KEYSLOT all the same; slots have owners only in a cluster.
 		func() error { return cluster.Do(ctx, "cluster", "slots").Err() },
 		func() error { return cluster.PubSubShardNumSub(ctx, "0").Err() },
 	} {
@@ -57,8 +56,8 @@ func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error)
 	return true, nil
 }
 
-// passing tells of an error reply that says nothing of sharded channels: the server is busy,
-// or this user does not exist yet.
+// passing reports whether an error reply says nothing of sharded channels: the server is busy, or
+// this user does not exist yet.
 func passing(reply redis.Error) bool {
 	code, _, _ := strings.Cut(reply.Error(), " ")
 	switch code {
@@ -68,7 +67,7 @@ func passing(reply redis.Error) bool {
 	return false
 }
 
-// masters are those of a cluster, called by their addresses.
+// masters are the masters of a cluster, named by their addresses.
 type masters struct {
 	cluster *redis.ClusterClient
 	probe   string
@@ -84,10 +83,10 @@ func (m *masters) Find(ctx context.Context, channel string) (string, error) {
 	return rdb.Options().Addr, nil
 }
 
-// Refresh loads the client's map of the slots, which otherwise is a minute old
-// unless a command was redirected. ForEachMaster does, and no other exported
-// method waits for it. A map that was long in coming may be that of a node which
-// had stood still, and older than the one it replaces: then another is loaded.
+// Refresh loads the client's map of the slots: unless a command was redirected, the map is up
+// to a minute old. ForEachMaster loads the map and waits, as no other exported method does. A
+// map after a long wait may come from a node back from standing still, and be older
+// than the map before: then Refresh loads the map once more.
 func (m *masters) Refresh(ctx context.Context) {
 	asked := time.Now()
 	m.load(ctx)
@@ -100,8 +99,8 @@ func (m *masters) load(ctx context.Context) {
 	_ = m.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
 }
 
-// Open uses the client of the node, because a PubSub of the cluster's would go
-// wherever it thinks that its first channel is.
+// Open uses the client of the node: a PubSub of the cluster client would choose a node by its
+// first channel.
 func (m *masters) Open(ctx context.Context, server, channel string) (Source, error) {
 	rdb, err := m.cluster.MasterForKey(ctx, channel)
 	if err != nil {
@@ -125,7 +124,7 @@ func (m *masters) Open(ctx context.Context, server, channel string) (Source, err
 	return &bothSource{redisSource: s}, nil
 }
 
-// tag returns the part of a name that decides its slot.
+// tag returns the part of a name that decides the slot.
 func tag(name string) string {
 	if _, rest, ok := strings.Cut(name, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {

@@ -1,7 +1,7 @@
 package pubsub
 
-// Subscription listens to one channel, and calls the functions that it was made with. Its
-// methods may be called from any goroutine, and by its own functions.
+// Subscription listens to one channel, and calls the two functions of [Hub.Subscribe]. All
+// goroutines may call the methods, also from these two functions.
 type Subscription struct {
 	hub     *Hub
 	channel *channel // nil if the hub was closed already
@@ -11,7 +11,7 @@ type Subscription struct {
 	// Guarded by hub.mu.
 	left    bool     // by Close
 	calls   []notice // to be made, oldest first
-	calling bool     // a goroutine makes them, or is about to
+	calling bool     // a goroutine makes the calls, or is about to
 }
 
 // notice is one call to be made: of message, or of changed.
@@ -20,20 +20,19 @@ type notice struct {
 	changed bool
 }
 
-// Subscribe has message called with the payload of each message on the channel, in
-// their order, and changed whenever something may have happened to
-// [Subscription.Live]: the server has confirmed the subscription, or refused it; it
-// was lost; the hub was closed. Read inside changed, or after it, Live tells the truth.
-// Subscribe itself calls neither and does not block. If the channel is subscribed
-// already, Live is true at once and changed is not called for it. On a closed hub
-// neither is ever called.
+// Subscribe has message called with the payload of each message on the channel, in order, and
+// changed whenever [Subscription.Live] may have changed: the subscription was confirmed,
+// refused or lost, or the hub was closed. Read inside changed, or later, Live tells the truth.
+// Subscribe itself calls neither function and does not block. If the channel is subscribed
+// already, Live is true at once, without a call of changed. On a closed hub neither function
+// is ever called.
 //
-// The goroutine that reads the connection makes the calls, one at a time, and until
-// they return nothing else is heard from that server; others make some of them, such
-// as that of Close. So the functions must not block: they take note of what they are
-// told and return. No mutex of the hub is held meanwhile, and they may call its
-// methods and those of this subscription, but not [Hub.Close], which would wait for
-// them. A channel may have several subscriptions.
+// The goroutine that reads the connection makes most calls, one at a time, and nothing else
+// is heard from that server until a call returns; other goroutines, such as the caller of
+// Close, make some. So the functions must not block: they take note and return. No mutex of
+// the hub is held meanwhile. The functions may call the methods of the hub and of this
+// subscription, but not [Hub.Close]: Close would wait for the functions. A channel may have
+// several subscriptions.
 //
 // Every subscription must be closed.
 func (h *Hub) Subscribe(channel string, message func(payload string), changed func()) *Subscription {
@@ -55,17 +54,17 @@ func (h *Hub) Subscribe(channel string, message func(payload string), changed fu
 	return s
 }
 
-// Live reports whether messages are heard now: the server has confirmed the
-// subscription on a connection that is sound as far as is known.
+// Live reports whether messages are heard now: the server has confirmed the subscription, on a
+// connection that is sound as far as is known.
 func (s *Subscription) Live() bool {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	return !s.left && s.channel.live
 }
 
-// Close ends the subscription. A call that has begun goes on, and may still run when
-// Close returns; no other is made after that. The server is told when the channel has
-// had no listener for a second. A second call does nothing.
+// Close ends the subscription. A running call goes on, and may still run when Close returns; no
+// further call is made. The server is told a second after the last listener of the channel
+// has gone. A second Close does nothing.
 func (s *Subscription) Close() {
 	h := s.hub
 	h.mu.Lock()
@@ -78,7 +77,7 @@ func (s *Subscription) Close() {
 	h.left(s.channel)
 }
 
-// notify has a call made when hub.mu is released. It is held here.
+// notify has a call made at the release of hub.mu. hub.mu is held.
 func (s *Subscription) notify(n notice) {
 	s.calls = append(s.calls, n)
 	if !s.calling {
@@ -87,8 +86,8 @@ func (s *Subscription) notify(n notice) {
 	}
 }
 
-// unlock releases mu, and makes the calls that have become due under it. Whoever may
-// have notified a subscription unlocks with it.
+// unlock releases mu, and makes the calls noted under mu. A function that may notify a
+// subscription releases mu by unlock.
 func (h *Hub) unlock() {
 	notified := h.notified
 	h.notified = nil
@@ -99,8 +98,8 @@ func (h *Hub) unlock() {
 	}
 }
 
-// call makes the oldest call that is due, and reports whether there was one. Only
-// one goroutine makes those of a subscription, so that they keep their order.
+// call makes the oldest due call, and reports whether there was any. Only one goroutine makes the
+// calls of a subscription, so the calls keep their order.
 func (s *Subscription) call() bool {
 	s.hub.mu.Lock()
 	if len(s.calls) == 0 {

@@ -9,19 +9,18 @@ import (
 
 const (
 	patience  = 8 // intervals without an answer until a connection is given up
-	maxProbes = 3 // in that time: after 1, 2 and 4 of them
-	deafness  = 3 // half intervals after the answer to a probe in which it must be heard
-	reprobe   = 4 // intervals until the next probe, whatever is heard and however long silence is allowed
-	calm      = 4 // the part of its time that a wait may lose because probes have become rarer
-	inquiries = 2 // per interval, about who is in charge in place of a server that is silent
-	samples   = 8 // channels, by which to tell
+	maxProbes = 3 // in the time of patience: after 1, 2 and 4 intervals
+	deafness  = 3 // half intervals from the answer to a probe until the probe must have been heard
+	reprobe   = 4 // intervals until the next probe, also after traffic, and however long a silence is allowed
+	calm      = 4 // a wait may lose the fourth part of its time by rarer probes
+	inquiries = 2 // per interval, about the server in charge in place of a silent one
+	samples   = 8 // channels to look up
 )
 
-// watch returns when the connection has been given up, or has to be because the
-// server is silent.
+// watch returns when the connection has been given up, or must be because the server is silent.
 func (c *conn) watch() error {
 	v := vigil{interval: c.hub.opts.probe}
-	v.wake = v.interval / 10 // then is the first probe, and what it counts is a standard for the next
+	v.wake = v.interval / 10 // the first probe comes early: its count of receivers is the standard for the next
 	timer := time.NewTimer(v.wake)
 	defer timer.Stop()
 	for {
@@ -47,18 +46,19 @@ func (c *conn) watch() error {
 	}
 }
 
-// sight is what can be seen of a connection. All times are durations since it began.
+// sight is the state of a connection at one look. All times are durations since the connection
+// began.
 type sight struct {
 	now, heard time.Duration // heard: the last event
 	stirred    time.Duration // somebody began to wait
-	echoed     time.Duration // the first answer to a probe that nothing was heard after; 0 if there is none
-	unanswered time.Duration // how long the oldest request has been waiting for its answer
+	echoed     time.Duration // the first answer to a probe without an event since; 0 if there is none
+	unanswered time.Duration // how long the oldest request has been waiting for an answer
 	awaited    bool          // somebody waits for a message
-	silence    time.Duration // how long they can do without a sign that the connection works
-	reading    bool          // and nobody is busy with one that has come
+	silence    time.Duration // how long the waiters can do without a sign of a working connection
+	reading    bool          // the reader waits for an event, and is not busy with an earlier one
 }
 
-// look also forgets the answers to probes that something was heard after.
+// look returns the state of the connection, and forgets an answered probe after a later event.
 func (c *conn) look() sight {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
@@ -85,14 +85,14 @@ func (c *conn) look() sight {
 type vigil struct {
 	interval        time.Duration
 	wake            time.Duration // when the timer is to fire
-	woke            time.Duration // when the process last went on that had stood still
+	woke            time.Duration // when the process last went on after standing still
 	probed          time.Duration // the newest probe
-	due             time.Duration // the next, if that is not heard
+	due             time.Duration // the next probe, if the newest is not heard
 	inquired        time.Duration
-	probes, unheard int // all, and those without an answer
+	probes, unheard int // all probes, and the probes without an answer
 }
 
-// action is what is to be done: to give the connection up, or to do the rest.
+// action is the next act of watch: to give the connection up, or to probe, inquire and sleep.
 type action struct {
 	verdict        error
 	probe, inquire bool
@@ -101,7 +101,7 @@ type action struct {
 
 func (v *vigil) step(s sight) action {
 	late := s.now-v.wake > v.interval/2
-	if late { // what has come meanwhile is still to be read: a probe more, no verdict
+	if late { // events of the meantime are still unread: one more probe, no verdict
 		v.woke = s.now
 	}
 	if s.heard >= v.probed {
@@ -119,8 +119,8 @@ func (v *vigil) step(s sight) action {
 	return v.question(s)
 }
 
-// question has the server probed, and others asked who is in charge, as far as it is time
-// for that.
+// question decides whether it is time to probe the server, and to ask other servers who is in
+// charge.
 func (v *vigil) question(s sight) action {
 	var a action
 	if v.probes < 2 || v.doubtful(s) || s.now-v.inquired >= patience*v.interval {
@@ -142,15 +142,19 @@ func (v *vigil) question(s sight) action {
 	return a
 }
 
-// doubtful reports whether a probe was not heard for an interval, or was repeated before that.
+// doubtful reports whether a probe was not heard for an interval, or was repeated earlier.
 func (v *vigil) doubtful(s sight) bool {
 	return v.unheard > 1 || v.unheard == 1 && s.now >= v.due
 }
 
-// verdict says why the connection is silent, nil if it is not, as far as is known.
-// Traffic alone does not prove that requests get through: a probe takes another way
-// to the server. Nor does silence prove that messages are lost, unless the server has
-// said that it sent one.
+// verdict says why the connection is silent, nil if not, as far as is known. Traffic alone
+// does not prove that requests get through: a probe takes another way to the server. Nor
+// does silence prove a lost message, unless the server has confirmed the sending.
+//
+// In intervals since the first probe:
+//
+//	the server stalls       0 probe    1 probe    3 probe    7 no answer: errSilent
+//	the connection is deaf  0 probe, answered: one receiver    0.5 probe    1.5 not heard: errDeaf
 func (v *vigil) verdict(s sight) error {
 	switch {
 	case v.unheard >= maxProbes && s.now >= v.due, s.unanswered >= patience*v.interval:
@@ -161,22 +165,22 @@ func (v *vigil) verdict(s sight) error {
 	return nil
 }
 
-// deaf is when a probe that the server has answered should have been heard.
+// deaf is the time by which an answered probe should have been heard.
 func (v *vigil) deaf(s sight) time.Duration {
 	return max(s.echoed, v.woke) + deafness*v.interval/2
 }
 
-// pace is how long a connection may be silent before it is probed: the longer,
-// the longer everybody has been waiting on it.
+// pace is how long a connection may be silent before a probe: the longer everybody has been
+// waiting, the longer.
 func (v *vigil) pace(s sight) time.Duration {
 	return min(max((s.now-s.stirred)/calm, s.silence), reprobe*v.interval)
 }
 
-// AllowSilence says how long those who listen to a channel can do without a sign that its
-// connection works, before the hub probes that: longer if many clients wait for the same thing,
-// which would all send probes. Those of other channels on the connection may have it probed
-// earlier. It is 500 ms if nothing is said, or d is 0, and 2 s at most; nothing is kept of a
-// channel that nobody wants.
+// AllowSilence says how long the listeners of a channel can do without a sign of a working
+// connection, before the hub probes the connection: longer if many clients wait for the same
+// event, as each of these clients sends probes. Listeners of other channels on the connection may
+// have the connection probed earlier. The default, also for d = 0, is 500 ms, the maximum 2 s.
+// The hub forgets d together with an unwanted channel.
 func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,10 +198,10 @@ func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	}
 }
 
-// Absent says that the server that has answered a request, sent at that time, had no subscriber
-// of the channel. A connection that was there by then is given up: it leads to another server,
-// or the server has closed it. Another one is of use only if what leads there is the same for
-// both, as in all but a cluster.
+// Absent says: the server that answered a request, sent at that time, had no subscriber of the
+// channel. A connection opened before that time is given up: the connection leads to another
+// server, or the server has closed the connection. Outside a cluster, a new connection leads
+// to the server of the requests.
 func (h *Hub) Absent(channel string, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,8 +214,8 @@ func (h *Hub) Absent(channel string, sent time.Time) {
 	}
 }
 
-// stir notes that somebody begins to wait on the channel, and has its connection
-// probed as a young one again. hub.mu is held.
+// stir notes a new waiter on the channel, and has the connection probed like a young connection
+// again. hub.mu is held.
 func (ch *channel) stir() {
 	if ch.node == nil || ch.node.conn == nil {
 		return
@@ -224,7 +228,7 @@ func (ch *channel) stir() {
 	c.stirred = now
 }
 
-// lookNow has watch look at once. hub.mu is held.
+// lookNow makes watch look at once. hub.mu is held.
 func (c *conn) lookNow() {
 	select {
 	case c.stirs <- struct{}{}:
@@ -232,9 +236,9 @@ func (c *conn) lookNow() {
 	}
 }
 
-// probe finds out whether this is still the right server, as far as is known, and
-// causes traffic. It has half of the patience, so that a Source which has to try
-// something else can do so while an answer still counts. now is since began.
+// probe finds out whether this is still the right server, as far as is known, and causes
+// traffic. The source has half of the patience: a second way, after a failed first one, then
+// still ends while an answer counts. now is since began.
 func (c *conn) probe(now time.Duration) {
 	c.verify()
 	c.hub.mu.Lock()
@@ -257,19 +261,17 @@ func (c *conn) probe(now time.Duration) {
 	}
 }
 
-// inquire asks anew who is in charge: when a connection is young, because what was
-// known when it was opened may have been old; while the server is silent, because
-// it may have been replaced; and every now and then, because a server that is cut
-// off does not know that it was.
+// inquire asks anew who is in charge. A young connection may come from an old map; a silent
+// server may have been replaced; and an isolated server does not know of its successor, so
+// the hub inquires every now and then.
 func (c *conn) inquire() {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	c.hub.inquire()
 }
 
-// verify gives the connection up if another server is in charge, as far as is known.
-// A few channels are asked about, because one that has moved does not take the
-// others with it.
+// verify gives the connection up if another server is in charge, as far as is known. A few
+// channels are looked up, and all must have moved: a single moved channel takes no other along.
 func (c *conn) verify() {
 	var names []string
 	c.hub.mu.Lock()
