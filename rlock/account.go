@@ -121,18 +121,14 @@ func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	}
 }
 
-// countReleased notes that so many acquisitions of a grant have ended by an Unlock.
-func (g *grant) countReleased(ctx context.Context, acquisitions int, err error) {
+// countReleased notes that so many acquisitions of a grant have ended at end, by an Unlock.
+func (g *grant) countReleased(ctx context.Context, acquisitions int, end time.Time, err error) {
 	if acquisitions == 0 {
 		return
 	}
 	o := OutcomeReleased
 	if err != nil {
 		o = OutcomeUnavailable
-	}
-	end := g.ended
-	if end.IsZero() { // a hand-off has read the clock already
-		end = time.Now()
 	}
 	g.lock.countReleased(ctx, acquisitions, Release{Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
 }

@@ -35,8 +35,8 @@ func benchmarkCounted(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		wait, began := l.starts(ctx)
-		g.began, g.ended = began, began // as one that was held, and passed on
+		g.began = began // as one that was held, and passed on
 		l.ends(wait, began, hold, nil, w)
-		g.countReleased(ctx, 1, nil)
+		g.countReleased(ctx, 1, began, nil)
 	}
 }

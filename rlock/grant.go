@@ -17,57 +17,37 @@ import (
 // grant is one outermost acquisition: an owner, from its first attempt to its
 // last release.
 type grant struct {
-	lock  *Lock
-	owner string
+	lock *Lock
 
-	// queues.mu guards these while the attempt is in the queue. Later only whoever ends the
-	// grant writes to them.
-	acquisition
-	span
-	run   run
-	entry *watchdog.Entry[*grant]
-
-	counting
-	mu sync.Mutex // guards what follows, and the state of the holds
-	holdSet
-	ending
-	left lateAnswers
-}
-
-// span is when a grant was held.
-type span struct {
-	began time.Time // zero while the grant is parked; written with mu held, or before anybody can hold it
-	ended time.Time // when it was passed on; zero if it was not
-}
-
-// ending is the state of a grant, and why it was lost. grant.mu guards it.
-type ending struct {
-	state state
-	loss  *LostError
-}
-
-// acquisition is what is known of the requests to acquire.
-type acquisition struct {
+	// queues.mu guards these while the attempt is in the queue. Later only the goroutine that
+	// ends the grant writes to them.
+	owner        string
 	token        int64
 	sent         time.Time         // a moment before the attempt that acquired it was sent
 	initialLease time.Duration     // length of the lease until its first renewal
+	queuedAt     moment            // when the newest ticket was taken; zero if there was none
 	attempts     request.Unsettled // to acquire it
 	leftTicket   bool              // a refused attempt may have left a ticket, which a release removes
-	queuedAt     moment            // when the newest ticket was taken; zero if there was none
-}
+	run          run
 
-// holdSet is the live holds of a grant. grant.mu guards it.
-type holdSet struct {
-	holds     []*Hold
-	room      [1]*Hold      // of holds, until there are more
-	first     Hold          // the first of them; the zero value if nobody has taken the grant
-	followers int           // readers that will get a hold of the grant, and have none yet
-	longest   time.Duration // the longest lease that was asked for
-	current   int           // calls whose holds are not all unlocked, nested ones aside: one, or one for each reader that shares the grant
+	entry *watchdog.Entry[*grant] // nil until the grant is held; does not change then
+	first Hold                    // the first hold, which saves an allocation; the zero value if nobody has taken the grant
 
 	// exclusives counts the holds that exclude other owners. It is written with mu held, and
 	// read without.
 	exclusives atomic.Int32
+
+	mu        sync.Mutex // guards what follows, and the state of the holds
+	state     state
+	loss      *LostError // of a lost grant, else nil
+	began     time.Time  // when it was taken; zero while it is parked
+	holds     []*Hold    // those that are live
+	room      [1]*Hold   // of holds, until there are more
+	followers int        // readers that will get a hold of the grant, and have none yet
+	counting  *counting  // nil while the grant has had one hold only, of which its acquisition has told the server
+	proven    bool       // a proof was given out, so other processes may rely on the owner
+	unknown   bool       // a request that sets the hold count may still be executed
+	left      lateAnswers
 }
 
 type state int
@@ -108,7 +88,6 @@ func (l *Lock) newAttempt() *grant { return l.newGrant(l.client.next(l.mark)) }
 
 func (l *Lock) newGrant(owner string) *grant {
 	g := &grant{lock: l, owner: owner}
-	g.longest = l.lease
 	g.holds = g.room[:0]
 	return g
 }
@@ -221,9 +200,8 @@ func (l *Lock) longUnnoticed() bool { return l.fixed || l.lease/3 > longHold }
 // held: deriving a context asks its parent whether it is over, and that may find that this
 // very grant is lost.
 func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
-	h.grant, h.parent = g, parent
+	h.grant, h.lock, h.parent = g, l, parent
 	h.outer, _ = ctx.Value(holdKey{}).(*Hold)
-	h.needs = needs{lease: l.lease, fixed: l.fixed, shared: l.shared, purpose: l.purpose}
 	h.counts = parent == nil && !l.part
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	h.scope = heldContext{ctx, h}
@@ -233,10 +211,7 @@ func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (con
 // put adds a hold. mu is held.
 func (g *grant) put(h *Hold) {
 	g.holds = append(g.holds, h)
-	if h.counts {
-		g.current++
-	}
-	if !h.shared {
+	if !h.lock.shared {
 		g.exclusives.Add(1)
 	}
 }

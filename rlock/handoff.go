@@ -110,7 +110,7 @@ func (g *grant) passable() bool {
 // with other options, which was the last to be unlocked. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
-	successor.acquisition = acquisition{token: g.token, sent: g.sent, initialLease: g.initialLease}
+	successor.token, successor.sent, successor.initialLease = g.token, g.sent, g.initialLease
 	successor.state, successor.began, successor.run = owned, now, r
 	successor.run.count++
 	successor.exclusives.Store(1) // the hold that the next holder will get
@@ -130,19 +130,19 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	} else {
 		q.grants = append(q.grants, successor)
 	}
-	g.ended = now
 	return successor
 }
 
 // unsettled reports whether a request about the grant may still be executed or answered. The
 // last hold is unlocked, so no new one begins.
 func (g *grant) unsettled() bool {
-	if g.attempts.Doubt || g.attempts.Open || g.countUnknown.Load() || g.proven.Load() {
+	if g.attempts.Doubt || g.attempts.Open {
 		return true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.correcting || len(g.turn) > 0
+	c := g.counting
+	return g.unknown || g.proven || c != nil && (c.correcting || len(c.turn) > 0)
 }
 
 // takes reports whether the waiter can be given a grant of l. queues.mu is held.
@@ -161,9 +161,6 @@ func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, er
 			g.began = time.Now()
 		}
 		g.holds = append(g.holds, hold)
-		if hold.counts {
-			g.current++
-		}
 	}
 	g.mu.Unlock()
 	if loss != nil {
@@ -202,5 +199,5 @@ func (g *grant) giveUp() bool {
 }
 
 func (g *grant) releaseEmpty() {
-	g.lock.client.background(func() { _ = g.release(context.Background()) })
+	g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
 }

@@ -14,9 +14,9 @@ import (
 type Hold struct {
 	_      noCopy
 	grant  *grant
+	lock   *Lock // whose options the hold has; waiters take over each other's grants
 	outer  *Hold // innermost hold, of any lock, that this one was taken under
 	parent *Hold // hold of the same grant that this one was taken under
-	needs
 	counts bool  // it is an acquisition of its own
 	parts  *team // the holds of a multi lock's members; then no other field is set
 	scope  heldContext
@@ -25,15 +25,6 @@ type Hold struct {
 	// Guarded by grant.mu.
 	unlocked bool
 	children int // holds with this parent that are not over
-}
-
-// needs is what a hold asks of its grant. It is set before other goroutines can see the hold.
-type needs struct {
-	lease  time.Duration
-	fixed  bool
-	shared bool // other owners may hold the lock at the same time
-
-	purpose string // as WithPurpose told it
 }
 
 // noCopy lets go vet find copies.
@@ -81,20 +72,19 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return err
 	case left > 0:
 		err := h.uncount(ctx)
-		if ended {
-			g.countReleased(ctx, 1, nil)
-		}
+		g.countReleased(ctx, ended, time.Now(), nil)
 		return err
 	case g.handOff():
+		end := time.Now()
 		if g.run.count == 0 { // later hand-offs of a run follow each other too quickly for it
 			runtime.Gosched() // let the new holder run at once: others wait for it, not for this goroutine
 		}
-		g.countReleased(ctx, g.current, nil)
+		g.countReleased(ctx, ended, end, nil)
 		return nil
 	case g.lock.retains != nil:
-		return g.keepOrRelease(ctx)
+		return g.keepOrRelease(ctx, ended)
 	}
-	return g.release(context.WithoutCancel(ctx))
+	return g.release(context.WithoutCancel(ctx), ended)
 }
 
 // uncount tells the server that the grant has one hold less.

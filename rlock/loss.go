@@ -15,9 +15,9 @@ func (g *grant) lose(err error) {
 	g.mu.Unlock()
 	err = g.lock.lossReason(err, entry.Asks() == 0) // without mu: methods of err may be the application's
 	g.mu.Lock()
-	first, acquisitions, idle := g.state == owned, g.current, len(g.holds) == 0
+	first, acquisitions, idle := g.state == owned, 0, len(g.holds) == 0
 	if first {
-		g.state, g.current = lost, 0
+		g.state, acquisitions = lost, g.acquisitions()
 		g.loss = &LostError{g.lock.name, g.owner, g.token, err}
 	}
 	loss := g.loss
@@ -39,6 +39,19 @@ func (g *grant) lose(err error) {
 		}
 		g.finish()
 	}
+}
+
+// acquisitions returns how many calls have acquired the grant of which a hold is live: one, or one
+// for each reader that shares the grant. mu is held.
+func (g *grant) acquisitions() (n int) {
+	seen := make(map[*Hold]bool, len(g.holds))
+	for _, h := range g.holds {
+		if first := h.first(); first.counts && !seen[first] {
+			seen[first] = true
+			n++
+		}
+	}
+	return n
 }
 
 // errFixedOver is why a lease was lost that nobody renewed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -56,7 +55,7 @@ func (g *grant) add(h *Hold) error {
 	case released:
 		return errReleased
 	}
-	if !h.shared && !g.Exclusive() {
+	if !h.lock.shared && !g.Exclusive() {
 		return &lockError{g.lock.name, ErrUpgrade, nil}
 	}
 	if h.parent == nil && len(g.holds) > 0 && !slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.renewsFor(h) }) {
@@ -69,25 +68,27 @@ func (g *grant) add(h *Hold) error {
 		h.parent.children++
 	}
 	g.put(h)
-	g.changes++
-	g.longest = max(g.longest, h.lease)
+	c := g.counts()
+	c.changes++
+	c.longest = max(c.longest, h.lock.lease)
 	return nil
 }
 
 // remove takes out a hold, and ends the contexts that no live hold is under any more. It
-// returns how many holds are left; ended says that the acquisition of h has ended while others of
-// the grant have not.
-func (g *grant) remove(h *Hold) (left int, ended bool, err error) {
+// returns how many holds are left, and how many acquisitions have ended by it: none or one.
+func (g *grant) remove(h *Hold) (left, ended int, err error) {
 	g.mu.Lock()
 	if h.unlocked {
 		left = len(g.holds)
 		g.mu.Unlock()
-		return left, false, &lockError{g.lock.name, ErrNotHeld, nil}
+		return left, 0, &lockError{g.lock.name, ErrNotHeld, nil}
 	}
 	h.unlocked = true
-	g.changes++
+	if g.counting != nil {
+		g.counting.changes++
+	}
 	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
-	if !h.shared {
+	if !h.lock.shared {
 		g.exclusives.Add(-1)
 	}
 	top := h // the first one that is not over
@@ -97,15 +98,15 @@ func (g *grant) remove(h *Hold) (left int, ended bool, err error) {
 		}
 	}
 	left = len(g.holds) + g.followers
-	first := h.first()
-	switch {
-	case g.state == lost:
+	if g.state == lost {
 		err = g.loss
-	case left == 0:
-		g.state = released
-	case first.counts && !g.hasUnder(first):
-		ended = true
-		g.current--
+	} else {
+		if first := h.first(); first.counts && !g.hasUnder(first) {
+			ended = 1
+		}
+		if left == 0 {
+			g.state = released
+		}
 	}
 	g.mu.Unlock()
 	for p := h; p != top; p = p.parent {
@@ -125,20 +126,22 @@ func (h *Hold) first() *Hold {
 	return h
 }
 
-// counting is the state of the requests that set the hold count on the server.
+// counting is what the server is told of the holds of a grant by requests that set the hold count.
+// grant.mu guards it.
 type counting struct {
-	countUnknown atomic.Bool // one of them may still be executed
-	proven       atomic.Bool // a proof was given out, so other processes may rely on the owner; written with grant.mu held
+	turn       chan struct{} // held by the goroutine that makes such a request. It has capacity 1: a mutex that can be waited for with a context
+	correcting bool          // a correction is to be made, and has not read the count yet
+	changes    int           // counts changes to the holds, and requests after which the server may know too little
+	told       int           // the value of changes that the server has certainly seen: the count there is out of date while told < changes
+	longest    time.Duration // the longest lease that was asked for
+}
 
-	// turn is held by the goroutine that makes such a request. It has capacity 1: a mutex
-	// that can be waited for with a context. Made with the first request; guarded by
-	// grant.mu.
-	turn       chan struct{}
-	correcting bool // a correction is to be made, and has not read the count yet; guarded by grant.mu
-
-	// How often the holds have changed, or the server may have been told too little, and how
-	// many of these changes it has certainly been told of. Guarded by grant.mu.
-	changes, told int
+// counts returns the counting of the grant. mu is held.
+func (g *grant) counts() *counting {
+	if g.counting == nil {
+		g.counting = &counting{turn: make(chan struct{}, 1), changes: 1, longest: g.lock.lease} // of holds that were added and removed without it, the server knows nothing
+	}
+	return g.counting
 }
 
 // setCount sets the hold count on the server to the number of live holds, and the lease to
@@ -146,8 +149,11 @@ type counting struct {
 // the holds before it is sent.
 func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	p.Since = time.Now()
-	mine := g.changed()
-	done, err := g.takeTurn(ctx, p)
+	g.mu.Lock()
+	c := g.counts()
+	mine := c.changes
+	g.mu.Unlock()
+	done, err := g.takeTurn(ctx, c.turn, p)
 	if err != nil {
 		return err
 	}
@@ -165,12 +171,16 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, t.lease, t.count)
 	}, func(struct{}, error) { g.correct() })
 	if a.Doubt || a.Open {
-		g.countUnknown.Store(true)
+		g.mu.Lock()
+		g.unknown = true
+		g.mu.Unlock()
 	}
 	switch {
 	case a.Err == nil:
 		g.entry.Rearm(a.Sent, t.lease, t.fixed)
-		g.noteTold(t)
+		g.mu.Lock()
+		c.told = max(c.told, t.changes)
+		g.mu.Unlock()
 		if t.count.Exclusive == 0 && !g.lock.shared {
 			g.lock.queues.yielded(g)
 		}
@@ -191,13 +201,7 @@ var errCounting = errors.New("an earlier request about the hold count has got no
 // takeTurn waits until no other goroutine sets the count, as long as ctx and p.Stop allow, and
 // no longer than p.Total if p.Once is set. Whoever has the turn gives it back, by done, before
 // the trusted window is over.
-func (g *grant) takeTurn(ctx context.Context, p request.Policy) (done func(), _ error) {
-	g.mu.Lock()
-	if g.turn == nil {
-		g.turn = make(chan struct{}, 1)
-	}
-	turn := g.turn
-	g.mu.Unlock()
+func (g *grant) takeTurn(ctx context.Context, turn chan struct{}, p request.Policy) (done func(), _ error) {
 	done = func() { <-turn }
 	select {
 	case turn <- struct{}{}: // most often
@@ -238,47 +242,35 @@ type total struct {
 func (g *grant) total(changes int) (t total, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.told >= changes {
+	c := g.counts()
+	if c.told >= changes {
 		return t, false
 	}
-	g.correcting = false
+	c.correcting = false
 	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // a grant that was passed on has no hold before it is taken
 		return t, false
 	}
-	t.changes = g.changes
+	t.changes = c.changes
 	t.count.Exclusive = int(g.exclusives.Load())
 	t.count.Shared = len(g.holds) - t.count.Exclusive
 	t.fixed = true
 	for _, h := range g.holds {
-		t.lease, t.fixed = max(t.lease, h.lease), t.fixed && h.fixed
+		t.lease, t.fixed = max(t.lease, h.lock.lease), t.fixed && h.lock.fixed
 	}
-	if g.proven.Load() { // others may rely on the lease that the proof states
+	if g.proven { // others may rely on the lease that the proof states
 		t.lease = max(t.lease, g.lock.lease)
 	}
 	return t, true
-}
-
-// changed returns how often the holds have changed until now.
-func (g *grant) changed() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.changes
-}
-
-// noteTold notes that the server has been told.
-func (g *grant) noteTold(t total) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.told = max(g.told, t.changes)
 }
 
 // correct sets the count in the background, after a request whose caller has left may have set
 // one that is out of date.
 func (g *grant) correct() {
 	g.mu.Lock()
-	idle := !g.correcting
-	g.correcting = true
-	g.changes++
+	c := g.counts()
+	idle := !c.correcting
+	c.correcting = true
+	c.changes++
 	g.mu.Unlock()
 	if idle {
 		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.retry(g.lock.lease)) })
@@ -288,16 +280,14 @@ func (g *grant) correct() {
 // retract takes back a nested hold for which the request about the count has failed.
 func (g *grant) retract(h *Hold) {
 	left, ended, err := g.remove(h)
-	if ended { // the outer hold was unlocked meanwhile
-		g.countReleased(context.Background(), 1, nil)
-	}
 	switch {
 	case errors.Is(err, ErrLeaseLost) && left == 0: // the Unlocks of the other holds have left the rest to this one
 		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	case err != nil:
 	case left > 0:
+		g.countReleased(context.Background(), ended, time.Now(), nil) // if the outer hold was unlocked meanwhile
 		g.correct()
 	default: // the others were unlocked meanwhile
-		g.lock.client.background(func() { _ = g.release(context.Background()) })
+		g.lock.client.background(func() { _ = g.release(context.Background(), ended) })
 	}
 }

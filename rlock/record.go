@@ -203,7 +203,7 @@ func (g *grant) recorded(what record.What, since time.Time) record.Entry {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.holds) > 0 {
-		e.Purpose = g.holds[0].purpose
+		e.Purpose = g.holds[0].lock.purpose
 	}
 	return e
 }

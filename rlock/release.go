@@ -24,13 +24,13 @@ func (g *grant) abandon(acquired bool) {
 	g.clear(left)
 }
 
-// release frees the lock after the last hold is gone.
-func (g *grant) release(ctx context.Context) (err error) {
+// release frees the lock after the last hold is gone, by which so many acquisitions have ended.
+func (g *grant) release(ctx context.Context, ended int) (err error) {
 	c := g.lock.client
 	defer func() {
 		g.finish()
 		if !errors.Is(err, ErrLeaseLost) {
-			g.countReleased(ctx, g.current, err) // last, as nobody may wait for the user's functions
+			g.countReleased(ctx, ended, time.Now(), err) // last, as nobody may wait for the user's functions
 		}
 	}()
 	g.entry.Stop()
@@ -51,7 +51,7 @@ func (g *grant) release(ctx context.Context) (err error) {
 	g.clear(leftover{some: meanwhile.some, doubt: before.doubt || meanwhile.doubt || g.attempts.Doubt})
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
-		return g.wasGone() // if an attempt to release was in doubt, that one may have released it
+		return g.wasGone(ended) // if an attempt to release was in doubt, that one may have released it
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
 		g.remains().sweep()
 		g.sweepPassed()
@@ -64,11 +64,11 @@ func (g *grant) release(ctx context.Context) (err error) {
 }
 
 // wasGone is the end of a grant that was lost before its release: it returns the loss, and reports it.
-func (g *grant) wasGone() error {
+func (g *grant) wasGone(acquisitions int) error {
 	err := &LostError{g.lock.name, g.owner, g.token, errGone}
 	g.sweepPassed()
 	if g.first.grant != nil { // somebody has held it
-		g.reportLost(err, g.current)
+		g.reportLost(err, acquisitions)
 	} else {
 		g.reportUnseen()
 	}
@@ -89,7 +89,11 @@ func (g *grant) expires() time.Time {
 	if g.entry == nil {
 		return time.Now().Add(g.lock.lease)
 	}
-	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
+	longest := g.lock.lease
+	if g.counting != nil {
+		longest = g.counting.longest
+	}
+	return g.entry.Until().Add(longest/50 + 4*time.Millisecond)
 }
 
 // releaseRest releases what a lost grant may still have on the server: the lease there

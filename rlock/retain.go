@@ -92,16 +92,16 @@ func (k *kept) allows(g *grant) bool {
 }
 
 // keepOrRelease keeps or releases a grant whose last hold was unlocked and that handOff did not
-// take.
-func (g *grant) keepOrRelease(ctx context.Context) (err error) {
+// take; ended as in release.
+func (g *grant) keepOrRelease(ctx context.Context, ended int) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
 	kept := false
 	defer func() {
 		if kept {
-			g.countReleased(ctx, g.current, nil)
+			g.countReleased(ctx, ended, time.Now(), nil)
 		} else { // also after a panic: see send
-			err = g.release(ctx)
+			err = g.release(ctx, ended)
 		}
 	}()
 	kept = g.keepOnServer(ctx) && g.handOff()

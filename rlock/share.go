@@ -211,7 +211,7 @@ func (g *grant) admit(h *Hold) bool {
 	g.mu.Unlock()
 	switch {
 	case last && before == owned:
-		g.lock.client.background(func() { _ = g.release(context.Background()) })
+		g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
 	case last && before == lost:
 		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	}
@@ -228,4 +228,4 @@ func (h *Hold) covered() bool {
 }
 
 // renewsFor reports whether the renewal that h asks for is enough for other.
-func (h *Hold) renewsFor(other *Hold) bool { return !h.fixed && h.lease >= other.lease }
+func (h *Hold) renewsFor(other *Hold) bool { return !h.lock.fixed && h.lock.lease >= other.lock.lease }

@@ -19,12 +19,12 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a grant is passed on while a count is under way", "rlock", "grant.unsettled",
-		"return g.correcting || len(g.turn) > 0", "return false",
+		"c != nil && (c.correcting || len(c.turn) > 0)", "false",
 		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
 	},
 	{
 		"a grant is passed on while an attempt of its owner is under way", "rlock", "grant.unsettled",
-		"g.attempts.Open ||", "",
+		"|| g.attempts.Open", "",
 		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
 	},
 	{

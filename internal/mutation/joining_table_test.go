@@ -74,7 +74,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"a proof is good for the next holder in memory", "rlock", "grant.unsettled",
-		"|| g.proven.Load()", "",
+		"|| g.proven", "",
 		"rlock", "TestFakeTimeProofIsNotPassedOn", quick,
 	},
 	{

@@ -9,17 +9,17 @@ var ofNesting = []mutation{
 	},
 	{
 		"a nested call relies on a request that was made before it", "rlock", "grant.total",
-		"if g.told >= changes {", "if g.told > 0 {",
+		"if c.told >= changes {", "if c.told > 0 {",
 		"rlock", "TestNestedDepth", quick,
 	},
 	{
 		"nested calls ask one after the other", "rlock", "grant.total",
-		"if g.told >= changes {", "if false {",
+		"if c.told >= changes {", "if false {",
 		"rlock", "TestFakeTimeNestedCallsShareARequest", quick,
 	},
 	{
 		"a stale hold count that arrives late stays", "rlock", "grant.correct",
-		"g.correcting = true; g.changes++", "g.correcting = true",
+		"c.correcting = true; c.changes++", "c.correcting = true",
 		"rlock", "TestFakeTimeCancelledNestedLockIsCorrected", quick,
 	},
 	{
@@ -34,7 +34,7 @@ var ofNesting = []mutation{
 	},
 	{
 		"a lease becomes shorter than its proof states", "rlock", "grant.total",
-		"if g.proven.Load() {", "if false {",
+		"if g.proven {", "if false {",
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
 	},
 	{
