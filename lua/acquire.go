@@ -37,16 +37,23 @@ var (
 	acquireFencedScript = newJoint("acquire", "", granting()+recallSource+trySource, "try(KEYS[k], KEYS[k+1], ARGV[a], ARGV[a+1], ARGV[a+2])", 2, 3, 1)
 )
 
-// Reply is the answer to Acquire and Ask.
+// Reply is the answer to an attempt to acquire, from the script to the caller.
 type Reply struct {
 	Acquired bool
-	Token    int64         // fencing token, 0 without Counter
-	Spare    int64         // tokens behind it that are reserved: no other grant gets them
-	TTL      time.Duration // what is left of the holder's lease if refused; negative if it has no end
-	Holder   string        // its owner, if the kind tells
-	Writer   bool          // a reader was refused only because a writer waits; TTL is what is left of its intent
 
-	Place Place // of an owner that Ask has refused
+	// Of a grant.
+	Token int64     // fencing token, 0 without Counter
+	Spare int64     // tokens reserved behind Token: no other grant gets them
+	Sent  time.Time // if set, when the lease was asked for, in place of the time of the attempt; no script sets it
+	Owner string    // if set, the owner of the grant, in place of the one that asked; no script sets it
+
+	// Of a refusal.
+	TTL      time.Duration // the rest of the holder's lease; negative if the lease has no end
+	Holder   string        // the owner that holds the lock, if the kind tells
+	Writer   bool          // only a waiting writer keeps the reader out, for the rest of its intent, TTL
+	Place    Place         // of the refused owner in the queue
+	Leftover bool          // the refusal has left a ticket or an intent, which a release removes
+	AskIn    time.Duration // if set, ask again after so long at most; no script sets it
 }
 
 // Acquire takes the lock for g.Owner if it is free, whoever queues for it. If g.Owner

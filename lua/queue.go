@@ -100,6 +100,7 @@ func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, 
 	reply, err := answer.granted(fenced)
 	if taken := answer.int(5); !answer.done && waits && taken >= 0 {
 		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: taken == 1, Queue: answer.int(6), Absent: answer.int(7) == 1}
+		reply.Leftover = reply.Place.Held()
 	}
 	return reply, err
 }

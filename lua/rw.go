@@ -77,19 +77,20 @@ func AcquireRead(ctx context.Context, r Runner, g RW, lease time.Duration) (Repl
 
 // AcquireWrite takes the lock for writing, if nobody holds it. Readers whose
 // leases are over do not. With an intent, a refusal by readers keeps new ones out
-// for so long, and kept says so: until g.Owner acquires or is released, or
+// for so long, and Leftover says so: until g.Owner acquires or is released, or
 // somebody else ceases to write. It is otherwise as [Acquire].
-func AcquireWrite(ctx context.Context, r Runner, g RW, lease, intent time.Duration) (reply Reply, kept bool, err error) {
+func AcquireWrite(ctx context.Context, r Runner, g RW, lease, intent time.Duration) (Reply, error) {
 	keys := []string{g.Key, g.Intent}
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
 	answer, err := rwWriteScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, intent.Milliseconds())
 	if err != nil {
-		return Reply{}, false, err
+		return Reply{}, err
 	}
-	reply, err = answer.granted(true)
-	return reply, !answer.done && answer.int(3) == 1, err
+	reply, err := answer.granted(true)
+	reply.Leftover = !answer.done && answer.int(3) == 1
+	return reply, err
 }
 
 // runApart runs the script once more, with its first key alone, if a server has only some

@@ -26,7 +26,7 @@ func TestReadWriteTokens(t *testing.T) {
 			return r.Token
 		}
 		write := func(owner string) int64 {
-			r, _, err := lua.AcquireWrite(t.Context(), rdb, fenced(owner), time.Minute, 0)
+			r, err := lua.AcquireWrite(t.Context(), rdb, fenced(owner), time.Minute, 0)
 			require.NoError(t, err)
 			require.True(t, r.Acquired)
 			return r.Token
@@ -57,7 +57,7 @@ func TestReadWriteTokens(t *testing.T) {
 		for _, err := range []error{
 			func() error { _, err := lua.AcquireRead(t.Context(), rdb, fenced("a:5"), time.Minute); return err }(),
 			func() error {
-				_, _, err := lua.AcquireWrite(t.Context(), rdb, fenced("a:5"), time.Minute, 0)
+				_, err := lua.AcquireWrite(t.Context(), rdb, fenced("a:5"), time.Minute, 0)
 				return err
 			}(),
 		} {

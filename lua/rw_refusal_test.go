@@ -16,7 +16,7 @@ import (
 func TestReadWriteOutOfMemory(t *testing.T) {
 	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
 	ctx := t.Context()
-	_, _, err := lua.AcquireWrite(ctx, rdb, rw("me:1"), 20*time.Second, 0)
+	_, err := lua.AcquireWrite(ctx, rdb, rw("me:1"), 20*time.Second, 0)
 	require.NoError(t, err)
 	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	deliver := func(r rwRequest) {
@@ -33,7 +33,7 @@ func TestReadWriteOutOfMemory(t *testing.T) {
 	_, err = lua.AcquireRead(ctx, rdb, rw("b:1"), time.Minute)
 	require.True(t, says(err, "OOM"), "%v", err)
 	deliver(rwRequest{script: "release"})
-	_, _, err = lua.AcquireWrite(ctx, rdb, rw("b:1"), time.Minute, 0)
+	_, err = lua.AcquireWrite(ctx, rdb, rw("b:1"), time.Minute, 0)
 	require.True(t, says(err, "OOM"), "%v", err)
 	require.Empty(t, showRW(t, rdb))
 }

@@ -86,9 +86,8 @@ func (r rwRequest) deliver(t require.TestingT, rdb lua.Runner) string {
 			intent = 0
 		}
 		var reply lua.Reply
-		var kept bool
-		if reply, kept, err = lua.AcquireWrite(ctx, rdb, g, r.lease, intent); err == nil && !reply.Acquired {
-			return fmt.Sprintf("refused, %s, intent %t", showTTL(reply.TTL), kept)
+		if reply, err = lua.AcquireWrite(ctx, rdb, g, r.lease, intent); err == nil && !reply.Acquired {
+			return fmt.Sprintf("refused, %s, intent %t", showTTL(reply.TTL), reply.Leftover)
 		}
 	case "count":
 		err = lua.CountRW(ctx, rdb, g, r.lease, r.writes, r.reads)

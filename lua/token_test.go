@@ -339,7 +339,7 @@ func TestTokensOfAllKindsGrow(t *testing.T) {
 				g := writer
 				g.Owner = owner()
 				defer func() { _, _ = lua.ReleaseRW(ctx, rdb, g) }()
-				reply, _, err := lua.AcquireWrite(ctx, rdb, g, time.Minute, 0)
+				reply, err := lua.AcquireWrite(ctx, rdb, g, time.Minute, 0)
 				return acquired(reply, err)[:1]
 			},
 			"all": func() []int64 {

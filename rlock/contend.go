@@ -185,7 +185,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 		w.owns(g)
 		return g, nil
 	}
-	refusal := l.refusedBy(a.Value.Refused)
+	refusal := l.refusedBy(a.Value)
 	l.reportWaiting(wait, refusal)
 	w.listen(a.Value.Holder)
 	return nil, w.queueUp(a, refusal, o.Ticket)

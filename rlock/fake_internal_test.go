@@ -126,11 +126,8 @@ func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.D
 	n := f.note("acquire", owner, 1)
 	if f.onAcquire != nil {
 		r, err := f.onAcquire(ctx, n)
-		return kind.Answer{
-			Acquired: r.Acquired,
-			Granted:  kind.Granted{Token: r.Token, Spare: r.Spare},
-			Refused:  kind.Refused{TTL: r.TTL, Holder: r.Holder, Place: r.Place, Leftover: r.Place.Held()},
-		}, err
+		r.Leftover = r.Place.Held()
+		return r, err
 	}
 	return kind.Answer{Acquired: true}, nil
 }

@@ -150,7 +150,7 @@ func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Co
 	case a.Err != nil:
 		return ctx, nil, a.Err
 	case !a.Value.Acquired:
-		return ctx, nil, l.refusedBy(a.Value.Refused)
+		return ctx, nil, l.refusedBy(a.Value)
 	}
 	acquired = true
 	return g.start(ctx, l)
@@ -260,7 +260,7 @@ func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
 }
 
 // refusedBy is the error of an attempt that the server has refused.
-func (l *Lock) refusedBy(r kind.Refused) *NotAcquiredError {
+func (l *Lock) refusedBy(r kind.Answer) *NotAcquiredError {
 	if r.Writer {
 		return &NotAcquiredError{Name: l.name, writer: true}
 	}

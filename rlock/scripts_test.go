@@ -72,7 +72,7 @@ func scripts(name string) (words []string) {
 		case "rwread":
 			_, _ = lua.AcquireRead(ctx, &a, rw, time.Second)
 		case "rwwrite":
-			_, _, _ = lua.AcquireWrite(ctx, &a, rw, time.Second, 0)
+			_, _ = lua.AcquireWrite(ctx, &a, rw, time.Second, 0)
 		case "rwrelease":
 			_, _ = lua.ReleaseRW(ctx, &a, rw)
 		case "rwcount":

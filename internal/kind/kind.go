@@ -64,31 +64,8 @@ type Options struct {
 	Ticket lua.Ticket // how the owner stands in the server's queue; zero: not at all
 }
 
-// Answer is what a server says to an attempt to acquire: what was granted or, if
-// Acquired is not set, why it was refused.
-type Answer struct {
-	Acquired bool
-	Granted
-	Refused
-}
-
-// Granted is the answer to an attempt that was granted.
-type Granted struct {
-	Token int64     // fencing token, 0 without fencing
-	Spare int64     // tokens behind it that are reserved
-	Sent  time.Time // if set, when the lease was asked for, in place of the time of the attempt
-	Owner string    // if set, who has acquired it, in place of the owner that was to
-}
-
-// Refused is the answer to an attempt that was refused.
-type Refused struct {
-	TTL      time.Duration // what is left of the holder's lease; negative if it has no end
-	Holder   string        // its owner, if the kind tells
-	Writer   bool          // only a writer that waits is in the way, for the rest of its intent, TTL
-	Place    lua.Place     // of the owner that asked in the server's queue
-	Leftover bool          // the refusal has left something that a release removes
-	AskIn    time.Duration // if set, ask again after so long at most
-}
+// Answer is the answer to an attempt to acquire.
+type Answer = lua.Reply
 
 // Count is a hold count. Only kinds with shared holds have both.
 type Count struct{ Exclusive, Shared int }

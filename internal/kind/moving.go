@@ -39,9 +39,8 @@ func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease
 	if err == nil && reply.Acquired {
 		p.serveApart(ctx, g, []string{owner}, false)
 	}
-	a := answer(reply)
-	a.AskIn = movePause()
-	return a, err
+	reply.AskIn = movePause()
+	return reply, err
 }
 
 // releaseApart frees the lock, and serves its queue. If that fails, the waiters find out by

@@ -64,23 +64,13 @@ func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease t
 	if o.Ticket.Claim == 0 && !p.fair {
 		// Of also makes the client ask a cluster whether it has sharded channels: the release
 		// needs to know.
-		reply, err := lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
-		return answer(reply), err
+		return lua.Acquire(ctx, r, p.Of(owner), lease, o.Spare)
 	}
 	reply, err := lua.Ask(ctx, r, p.Of(owner), lease, o.Ticket, o.Spare)
 	if !p.fair && moving(err) {
 		return p.takeApart(ctx, r, owner, lease, o)
 	}
-	return answer(reply), err
-}
-
-// answer is the reply of a script as the answer to an attempt.
-func answer(r lua.Reply) Answer {
-	return Answer{
-		Acquired: r.Acquired,
-		Granted:  Granted{Token: r.Token, Spare: r.Spare},
-		Refused:  Refused{TTL: r.TTL, Holder: r.Holder, Writer: r.Writer, Place: r.Place, Leftover: r.Place.Held()},
-	}
+	return reply, err
 }
 
 func (p *Plain) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error {

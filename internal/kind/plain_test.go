@@ -73,10 +73,10 @@ func TestFakeTimePlainAnswers(t *testing.T) {
 		reply []any
 		want  Answer
 	}{
-		"granted":    {[]any{int64(1), int64(7), int64(3)}, Answer{Acquired: true, Granted: Granted{Token: 7, Spare: 3}}},
-		"refused":    {[]any{int64(0), int64(5000), "you:1", int64(9), int64(0), int64(-1)}, Answer{Refused: Refused{TTL: 5 * time.Second, Holder: "you:1"}}},
-		"a ticket":   {[]any{int64(0), int64(-1), "you:1", int64(9), int64(1), int64(1)}, Answer{Refused: Refused{TTL: -time.Millisecond, Holder: "you:1", Place: lua.Place{Time: 9, First: true, New: true}, Leftover: true}}},
-		"it had one": {[]any{int64(0), int64(0), "", int64(9), int64(0), int64(0), int64(5)}, Answer{Refused: Refused{Place: lua.Place{Time: 9, Queue: 5}, Leftover: true}}},
+		"granted":    {[]any{int64(1), int64(7), int64(3)}, Answer{Acquired: true, Token: 7, Spare: 3}},
+		"refused":    {[]any{int64(0), int64(5000), "you:1", int64(9), int64(0), int64(-1)}, Answer{TTL: 5 * time.Second, Holder: "you:1"}},
+		"a ticket":   {[]any{int64(0), int64(-1), "you:1", int64(9), int64(1), int64(1)}, Answer{TTL: -time.Millisecond, Holder: "you:1", Place: lua.Place{Time: 9, First: true, New: true}, Leftover: true}},
+		"it had one": {[]any{int64(0), int64(0), "", int64(9), int64(0), int64(0), int64(5)}, Answer{Place: lua.Place{Time: 9, Queue: 5}, Leftover: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {

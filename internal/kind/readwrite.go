@@ -54,19 +54,17 @@ func (rw *ReadWrite) Gathers(bool) bool { return true }
 
 func (rw *ReadWrite) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
 	if rw.shared {
-		reply, err := lua.AcquireRead(ctx, r, rw.of(owner), lease)
-		return answer(reply), err
+		return lua.AcquireRead(ctx, r, rw.of(owner), lease)
 	}
 	intent := intentTTL
 	if !o.Wait {
 		intent = 0
 	}
-	reply, kept, err := lua.AcquireWrite(ctx, r, rw.of(owner), lease, intent)
-	a := answer(reply)
-	if kept {
-		a.Leftover, a.AskIn = true, intentEvery
+	reply, err := lua.AcquireWrite(ctx, r, rw.of(owner), lease, intent)
+	if reply.Leftover {
+		reply.AskIn = intentEvery
 	}
-	return a, err
+	return reply, err
 }
 
 func (rw *ReadWrite) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error {

@@ -49,5 +49,5 @@ func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, le
 	}
 	// It is not released here: the attempt may be given up meanwhile and repeated for the same
 	// owner, and a release that comes late would take what the repetition was granted.
-	return Answer{Refused: Refused{Leftover: true}}, &NotReplicated{Want: p.Want, Got: int(got), Err: err}
+	return Answer{Leftover: true}, &NotReplicated{Want: p.Want, Got: int(got), Err: err}
 }

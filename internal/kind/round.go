@@ -67,9 +67,9 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, s
 	q.decide(r, votes, t.won && err == nil)
 	switch {
 	case err != nil || !t.won:
-		return Answer{Refused: Refused{TTL: t.ttl}}, t.split, err
+		return Answer{TTL: t.ttl}, t.split, err
 	}
-	return Answer{Acquired: true, Granted: Granted{Token: t.token, Sent: sent, Owner: r.owner}}, 0, nil
+	return Answer{Acquired: true, Token: t.token, Sent: sent, Owner: r.owner}, 0, nil
 }
 
 // share asks one server, for a round that began at sent. What it grants later than bound is not counted:
