@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// shortest is the least time from an attempt to the next, retries with their jitter aside.
-// A lease that would need a shorter one cannot be trusted anyway: drift takes longer.
+// shortest is the least time from an attempt to the next, retries with jitter aside. A lease
+// short enough for less cannot be trusted anyway: the drift takes longer.
 const shortest = time.Millisecond
 
-// Entry is a lease that a [Scheduler] looks after. Its methods may be called
-// from any goroutine.
+// Entry is a lease in the care of a [Scheduler]. All goroutines may call the methods.
 type Entry[K comparable] struct {
 	scheduler *Scheduler[K]
 	key       K
 	onLost    func(error)
 
-	// Both are written under the scheduler's mutex and read without it.
+	// Both are written under the scheduler's mutex and read without the mutex.
 	window atomic.Pointer[window]
 	ended  atomic.Bool
-	first  window // what window points to before the first renewal: saves an allocation
+	first  window // the target of window before the first renewal: saves an allocation
 
-	// All below is guarded by the scheduler's mutex. After the end err does not change, so
-	// that whoever ended the entry may read it without the mutex.
+	// The scheduler's mutex guards the fields below. After the end err does not change, so the
+	// goroutine that ended the entry may read err without the mutex.
 	lease
 	renewing
 	err   error     // of the last attempt, then why the lease was lost
@@ -32,19 +31,19 @@ type Entry[K comparable] struct {
 	index int       // in the queue
 }
 
-// lease is how long an entry's lease lasts, and whether it is renewed.
+// lease is how long an entry's lease lasts, and whether the lease is renewed.
 type lease struct {
 	duration time.Duration
-	renew    time.Duration // what renewals ask for, and the duration after the first; the longest, if it is looked at
+	renew    time.Duration // the length that renewals ask for, and the duration after the first renewal; for a lease extended by others, the longest
 	fixed    bool
 	sent     time.Time // of the latest confirmed request
 }
 
-// renewing is how the renewals of an entry go.
+// renewing is the state of the renewals of an entry.
 type renewing struct {
 	next     time.Time     // start of the next attempt
 	attempts int           // started so far
-	flying   int           // of these, not answered yet
+	flying   int           // of these attempts, not answered yet
 	backoff  time.Duration // before the last retry; 0 after a success
 }
 
@@ -57,10 +56,10 @@ type attempt[K comparable] struct {
 	late    bool
 }
 
-// Stop ends the entry before its lease is given back. It reports false if the
-// entry was already lost or stopped; OnLost may then still be running. After it
-// has returned true OnLost is never called and no renewal counts; a renewal
-// that is under way may still reach the server.
+// Stop ends the entry before the lease is given back. Stop reports false if the entry was
+// already lost or stopped; OnLost may then still be running. After Stop has returned true,
+// OnLost is never called and no renewal counts; a renewal under way may still reach the
+// server.
 func (e *Entry[K]) Stop() bool {
 	s := e.scheduler
 	s.mu.Lock()
@@ -68,17 +67,17 @@ func (e *Entry[K]) Stop() bool {
 	return e.end(nil)
 }
 
-// Until returns the end of the trusted window. It moves with each renewal, and
-// no longer after the end. It takes no mutex.
+// Until returns the end of the trusted window. Each renewal moves the window, until the entry
+// ends. Until takes no mutex.
 func (e *Entry[K]) Until() time.Time {
 	return e.window.Load().until
 }
 
-// Check reports whether the lease can be trusted at this moment. It compares
-// the clocks itself, so that in a process that was stopped it tells the truth
-// before the loop has run. If the window, less the guard, is over, the lease is
-// lost at once and OnLost is called before Check returns false; a stopped or
-// lost entry is false as well. It takes a mutex only when the window is over.
+// Check reports whether the lease can be trusted at this moment. Check compares the clocks on its
+// own: in a process back from standing still, Check tells the truth before the loop has run.
+// If the window, less the guard, is over, the lease is lost at once and OnLost is called before
+// Check returns false; Check is false for a stopped or lost entry as well. Check takes a
+// mutex only when the window is over.
 func (e *Entry[K]) Check() bool {
 	if e.ended.Load() {
 		return false
@@ -97,8 +96,8 @@ func (e *Entry[K]) Check() bool {
 	return held
 }
 
-// Err returns why the lease was lost, with the errors that OnLost gets; nil if it
-// was not. OnLost may not have been called yet.
+// Err returns why the lease was lost, with the errors of OnLost; nil without a loss. OnLost may
+// not have been called yet.
 func (e *Entry[K]) Err() error {
 	if e.ended.Load() {
 		return e.err
@@ -106,9 +105,9 @@ func (e *Entry[K]) Err() error {
 	return nil
 }
 
-// Rearm says that a request other than a renewal, sent at sent, has armed the
-// lease for d. From now on d, at least 0, is its length, and it is renewed unless
-// fixed. The end of the window only ever moves forward. An ended entry stays so.
+// Rearm says: a request, not a renewal, sent at sent, has armed the lease for d. From now on d, at
+// least 0, is the length of the lease, and the lease is renewed unless fixed. The end of the
+// window only ever moves forward. Rearm has no effect on an ended entry.
 func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	s := e.scheduler
 	s.mu.Lock()
@@ -122,7 +121,7 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	e.reorder(s.now())
 }
 
-// Asks returns what the renewals of the lease ask for; 0 if it is fixed.
+// Asks returns the length that renewals of the lease ask for; 0 for a fixed lease.
 func (e *Entry[K]) Asks() time.Duration {
 	s := e.scheduler
 	s.mu.Lock()
@@ -130,12 +129,17 @@ func (e *Entry[K]) Asks() time.Duration {
 	return e.asks()
 }
 
-// Pass ends the entry like [Entry.Stop], and returns one for another holder of the same lease:
-// with its window, and renewed when this one would have been. It reports false, and changes
-// nothing, if the entry has ended, if less than left remains of the window at now, if it does
-// not ask for renew (see [Entry.Asks]), or while a renewal is under way, whose outcome would
-// reach nobody. The caller has just read now, and whoever takes the successor calls
+// Pass ends the entry like [Entry.Stop], and returns a successor for another holder of the same
+// lease: with the same window, and the same time of the next renewal. Pass reports false, and
+// changes nothing, if the entry has ended, if less than left remains of the window at now, if
+// the entry does not ask for renew (see [Entry.Asks]), or while a renewal is under way: the
+// outcome would reach nobody. The caller has just read now, and the new holder calls
 // [Entry.Check].
+//
+//	renew a:1 is sent             the key has been deleted meanwhile
+//	Pass to the next holder       (if this were allowed)
+//	answer: refused               the old entry has ended: no loss is told, and the new holder
+//	                              goes on without a lock until the next renewal
 func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (successor *Entry[K], ok bool) {
 	s := e.scheduler
 	s.mu.Lock()
@@ -154,8 +158,8 @@ func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew ti
 	return successor, true
 }
 
-// report tells the holder why its lease was lost. It is called once, by whoever
-// ended the entry, and without the mutex.
+// report tells the holder why the lease was lost. The goroutine that ended the entry calls
+// report, once, and without the mutex.
 func (e *Entry[K]) report() {
 	if e.onLost != nil {
 		e.onLost(e.err)
@@ -172,8 +176,8 @@ func (e *Entry[K]) asks() time.Duration {
 	return e.renew
 }
 
-// end takes e out of the queue, for good. It reports false if e has ended
-// before, and so gives each entry exactly one end.
+// end takes e out of the queue, for good. end reports false if e has ended before: each entry has
+// exactly one end.
 func (e *Entry[K]) end(cause error) bool {
 	if e.ended.Load() {
 		return false
@@ -184,7 +188,7 @@ func (e *Entry[K]) end(cause error) bool {
 	return true
 }
 
-// lapse ends e if its window, less the guard, is over at now.
+// lapse ends e if the window, less the guard, is over at now.
 func (e *Entry[K]) lapse(now time.Time) bool {
 	if remaining(now, e.window.Load().lapses) > 0 {
 		return false
@@ -195,17 +199,17 @@ func (e *Entry[K]) lapse(now time.Time) bool {
 	return e.end(ErrLapsed)
 }
 
-// lapsed is [ErrLapsed] with the error of the last renewal. That may be of the application,
-// so it is not asked for its text before somebody wants to read it, without the mutex.
+// lapsed is [ErrLapsed] with the error of the last renewal. The error may be the application's,
+// so its text is made only for a reader, without the mutex.
 type lapsed struct{ last error }
 
 func (l *lapsed) Error() string   { return fmt.Sprintf("%v; last renewal: %v", ErrLapsed, l.last) }
 func (l *lapsed) Unwrap() []error { return []error{ErrLapsed, l.last} }
 
-// confirm notes that when a request sent at sent was executed, at least left remained of
-// a lease of length d: all of it, if the request has armed it. It sets the next
-// attempt, which is not sooner than shortest. A request overtaken by a confirmed one
-// moves at most the window.
+// confirm notes that at least left of a lease of length d remained at the execution of a
+// request sent at sent: the whole length, if the request has armed the lease. confirm sets the
+// next attempt, not sooner than shortest. A request overtaken by a confirmed request moves
+// at most the window.
 func (e *Entry[K]) confirm(sent time.Time, d, left, next time.Duration) {
 	w := e.window.Load().extend(windowOf(sent, d, left))
 	e.window.Store(&w)
@@ -215,8 +219,7 @@ func (e *Entry[K]) confirm(sent time.Time, d, left, next time.Duration) {
 	}
 }
 
-// due reports whether an attempt must start at now or, in company, whether it
-// is near enough to go along.
+// due reports whether an attempt must start at now or, in company, is near enough to go along.
 func (e *Entry[K]) due(now time.Time, company bool) bool {
 	var ahead time.Duration
 	if company {
@@ -225,8 +228,8 @@ func (e *Entry[K]) due(now time.Time, company bool) bool {
 	return !e.fixed && remaining(now, e.next) <= ahead
 }
 
-// begin starts an attempt at now and sets the next one, as if this one were
-// never answered. Its bound does not reach beyond the loss of the lease.
+// begin starts an attempt at now and sets the next attempt, as for an attempt without an answer.
+// The bound does not reach beyond the loss of the lease.
 func (e *Entry[K]) begin(now time.Time) attempt[K] {
 	limit := bound(e.duration)
 	late := remaining(now, e.next) < -slack(e.duration)
@@ -248,17 +251,17 @@ func (e *Entry[K]) renewed(a attempt[K], sent time.Time) {
 	e.confirm(sent, a.renewal.Duration, a.renewal.Duration, e.pause(a))
 }
 
-// found notes that a, sent at sent, has found the lease held, with so much left of it. Its
-// length is the longest that was left so far, up to renew. If little is left, as whoever extends it is
-// late, it is looked at again before that is over.
+// found notes that a, sent at sent, has found the lease held, with left remaining. The length is the
+// longest remainder so far, up to renew. If little is left, because the extension by others is
+// late, the next look comes before the remainder is over.
 func (e *Entry[K]) found(a attempt[K], sent time.Time, left time.Duration) {
 	e.duration = min(max(e.duration, left), e.renew)
 	trusted := Until(sent, left).Sub(sent) - Guard(e.duration)
 	e.confirm(sent, e.duration, left, min(e.pause(a), max(trusted/2, e.duration/20)))
 }
 
-// pause is the time from a to the next attempt, if a is confirmed. Whoever was late was
-// so in a crowd, and is spread again.
+// pause is the time from a to the next attempt, if a is confirmed. A late attempt was one of a
+// crowd, and is spread again.
 func (e *Entry[K]) pause(a attempt[K]) time.Duration {
 	if a.late {
 		return spread(e.duration)
@@ -266,9 +269,9 @@ func (e *Entry[K]) pause(a attempt[K]) time.Duration {
 	return e.duration / 3
 }
 
-// failed notes that the outcome of a, sent at sent, is unknown, and brings the
-// next attempt forward. If a was overtaken, the attempt that did so decides:
-// otherwise every hanging attempt would add one more when its time is up.
+// failed notes that the outcome of a, sent at sent, is unknown, and brings the next attempt
+// forward. If a was overtaken, the overtaking attempt decides: otherwise every hanging attempt
+// would add a further attempt at its time-out.
 func (e *Entry[K]) failed(a attempt[K], sent, now time.Time, err error) {
 	if !sent.After(e.sent) {
 		return

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// queue is a heap of entries: the one that the loop must look at first is at the
-// top. An entry knows its index, so that it can be moved and removed.
+// queue is a heap of entries, with the most urgent entry at the top. An entry knows its index, to
+// be moved and removed.
 type queue[K comparable] []*Entry[K]
 
-// spread is a random time between a sixth and a third of d: leases of that length that
-// were taken together do not come due together.
+// spread is a random time between a sixth and a third of d: leases of that length, taken
+// together, do not come due together.
 func spread(d time.Duration) time.Duration {
 	return d/6 + rand.N(d/6+1)
 }
 
 // The methods below are called with the scheduler's mutex held.
 
-// place moves e, which is in the queue, to where it now belongs: by the time of its next
-// attempt or of its loss, whichever comes first by the clock that is further on. It wakes
-// the loop if the timer of the loop would be too late for e. The reading now must not be
-// older than the one the queue is ordered by: the clocks may have parted in between.
+// reorder moves e, an entry of the queue, to its place: by the time of its next attempt or of its
+// loss, the earlier of the two by the clock further on. reorder wakes the loop if the timer of
+// the loop would be too late for e. The reading now must not be older than the reading that the
+// queue is ordered by: the clocks may have parted in between.
 func (e *Entry[K]) reorder(now time.Time) {
 	wait := remaining(now, e.window.Load().lapses)
 	if !e.fixed {
@@ -35,8 +35,8 @@ func (e *Entry[K]) reorder(now time.Time) {
 	}
 }
 
-// fix moves the entry at i up past all that are later than it, or else down past all
-// that are earlier. Those it passes move by one place each.
+// fix moves the entry at i up past all later entries, or else down past all earlier entries. Each
+// passed entry moves by one place.
 func (q queue[K]) fix(i int) {
 	e := q[i]
 	for i > 0 {

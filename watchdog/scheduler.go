@@ -12,8 +12,8 @@ import (
 const (
 	batchSize = 256 // leases in one RenewFunc call, at most
 
-	// maxNap is how long the loop sleeps at most. Timers follow the monotonic
-	// clock, so this is also how soon after a suspension it is noticed.
+	// maxNap is how long the loop sleeps at most. Timers follow the monotonic clock, so
+	// the loop notices a suspension no later than maxNap after the end.
 	maxNap = time.Second
 
 	// linger is how long after its last entry the loop ends.
@@ -22,11 +22,10 @@ const (
 
 // Options for [New]. The zero value is usable.
 type Options struct {
-	Logger *slog.Logger // hears of failed renewals, from the goroutine of the batch, when they are noted; nil: silent
+	Logger *slog.Logger // hears of failed renewals, from the goroutine of the batch; nil: silent
 }
 
-// Scheduler renews leases and detects their loss. Its methods may be called
-// from any goroutine.
+// Scheduler renews leases and detects their loss. All goroutines may call the methods.
 type Scheduler[K comparable] struct {
 	renew RenewFunc[K]
 	log   *slog.Logger
@@ -37,8 +36,8 @@ type Scheduler[K comparable] struct {
 	running sync.WaitGroup // the loop and the batches in flight
 	wake    chan struct{}  // to the loop, from any goroutine; capacity 1, never closed
 
-	// mu guards everything below and in each Entry what it says. It is never
-	// held during I/O or a callback.
+	// mu guards the fields below, and the fields named there in each Entry. mu is never held
+	// during I/O or a callback.
 	mu    sync.Mutex
 	queue queue[K]
 	looping
@@ -48,13 +47,13 @@ type Scheduler[K comparable] struct {
 // looping is the state of the loop.
 type looping struct {
 	on      bool
-	wakeAt  time.Time // when its timer fires
-	used    time.Time // when it last saw an entry
+	wakeAt  time.Time // when the timer fires
+	used    time.Time // when the loop last saw an entry
 	ordered time.Time // the clocks when the queue was last put in order
 }
 
-// New returns a Scheduler that renews with renew. It starts no goroutine: the
-// loop starts with the first entry and ends soon after the last.
+// New returns a Scheduler that renews with renew. New starts no goroutine: the loop starts with
+// the first entry and ends soon after the last.
 func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 	s := &Scheduler[K]{
 		renew: renew,
@@ -66,9 +65,9 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 	return s
 }
 
-// Add looks after a lease that was just taken. It returns [ErrLapsed] if the
-// window, less the guard, is over already, and [ErrClosed] after Close; the
-// caller must then not use the lease. Two leases with one key are two entries.
+// Add looks after a new lease. Add returns [ErrLapsed] if the window, less the guard, is over
+// already, and [ErrClosed] after Close; the caller must then not use the lease. Two leases
+// with one key are two entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	l.Duration, l.Renew = max(l.Duration, 0), max(l.Renew, 0)
 	e := &Entry[K]{
@@ -76,7 +75,7 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 		lease: lease{l.Duration, cmp.Or(l.Renew, l.Duration), l.Fixed, l.Sent},
 	}
 	e.window.Store(&e.first)
-	e.duration = min(e.duration, e.renew) // that one longer is left now says nothing of how long it stays
+	e.duration = min(e.duration, e.renew) // a longer remainder now says nothing of the next extension
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,10 +97,10 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	return e, nil
 }
 
-// Close ends every entry with [ErrClosed] and every attempt's context, then
-// waits for the loop and the attempts in flight, but not longer than ctx, whose
-// cause it returns; what it did not wait for ends when RenewFunc returns. Close
-// calls OnLost itself, whatever ctx says. It may be called again, but not from OnLost.
+// Close ends every entry with [ErrClosed] and every attempt's context, then waits for the loop
+// and the attempts in flight, but not longer than ctx, and returns the cause of ctx then; a
+// goroutine left behind ends with the RenewFunc. Close calls OnLost before the wait, even under
+// an ended ctx. Close may be called again, but not from OnLost.
 func (s *Scheduler[K]) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -128,8 +127,8 @@ func (s *Scheduler[K]) Close(ctx context.Context) error {
 	}
 }
 
-// loop is the one goroutine that watches the entries. It ends by itself when
-// there are none for a while, or when Close has ended them.
+// loop is the one goroutine that watches the entries. The loop ends after a while without
+// entries, or when Close has ended all.
 func (s *Scheduler[K]) loop() {
 	timer := time.NewTimer(maxNap)
 	defer timer.Stop()
@@ -151,8 +150,8 @@ func (s *Scheduler[K]) loop() {
 	}
 }
 
-// collect takes from the queue what needs attention at now. Of each entry the
-// window is looked at first: a loop that is late must not renew what is lost.
+// collect takes the lost and due entries at now from the queue. Of each entry the window is looked
+// at first: a late loop must not renew a lost lease.
 func (s *Scheduler[K]) collect(now time.Time) (lost []*Entry[K], due []attempt[K]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,10 +181,10 @@ func (s *Scheduler[K]) collect(now time.Time) (lost []*Entry[K], due []attempt[K
 	return lost, due
 }
 
-// dispatch starts the attempts that are due, in batches, the most urgent first;
-// each batch has a goroutine that ends when RenewFunc returns. A batch shares
-// the bound of its most urgent attempt, so whoever has more than twice as much
-// time starts the next: a short lease must not cut the attempt of a long one.
+// dispatch starts the due attempts, in batches, the most urgent first; each batch has a goroutine
+// that ends when RenewFunc returns. A batch shares the bound of its most urgent attempt, so an
+// attempt with more than twice as much time starts the next batch: a short lease must not cut
+// the attempt of a long lease.
 func (s *Scheduler[K]) dispatch(now time.Time, due []attempt[K]) {
 	slices.SortFunc(due, func(a, b attempt[K]) int { return cmp.Compare(a.bound, b.bound) })
 	for len(due) > 0 {
@@ -208,8 +207,8 @@ func (s *Scheduler[K]) nap() (time.Duration, bool) {
 		s.on = false
 		return 0, false
 	}
-	// A time once set is kept, even if the entry has gone: otherwise each of
-	// many short holds, one after another, would wake the loop anew.
+	// A time once set is kept, even after the end of the entry: otherwise each of many short
+	// holds, in a row, would wake the loop anew.
 	if !s.wakeAt.After(now) {
 		s.wakeAt = now.Add(maxNap)
 	}
@@ -222,7 +221,7 @@ func (s *Scheduler[K]) nap() (time.Duration, bool) {
 	return s.wakeAt.Sub(now), true
 }
 
-// signal wakes the loop, or keeps it from falling asleep.
+// signal wakes the loop, or keeps the loop from falling asleep.
 func (s *Scheduler[K]) signal() {
 	select {
 	case s.wake <- struct{}{}:

@@ -37,16 +37,16 @@ func (s *Scheduler[K]) send(batch []attempt[K], deadline time.Time) {
 	}
 }
 
-// results are those of a batch.
+// results are the results of a batch.
 type results[K comparable] struct {
 	lost   []*Entry[K] // refused
 	failed int         // to be tried again
-	key    K           // of the first of them
-	err    error       // its error
+	key    K           // of the first failed renewal
+	err    error       // of the first failed renewal
 	again  int         // renewed, after attempts that failed
 }
 
-// resolve notes the results of a batch, except for entries that have ended.
+// resolve notes the results of a batch, except for ended entries.
 func (s *Scheduler[K]) resolve(batch []attempt[K], sent time.Time, errs []error, refused []bool) (r results[K]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
