@@ -1,0 +1,188 @@
+// Package step4 repeats what has no answer.
+package step4
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// Causes of the end of a context that Lock has returned.
+var (
+	ErrLost     = errors.New("tinylock: the lock was lost")
+	ErrUnlocked = errors.New("tinylock: unlocked")
+)
+
+// poll is how long a waiter sleeps between two requests if it hears nothing.
+const poll = 5 * time.Second
+
+// retry is the pause after a request that was not answered.
+const retry = 100 * time.Millisecond
+
+// Lock is a key of one server. The key holds a hash of one field while somebody holds the lock: the owner.
+type Lock struct {
+	rdb   redis.UniversalClient
+	key   string
+	lease time.Duration
+}
+
+// New returns the lock of a key. If a holder dies, the lock is free after one lease.
+func New(rdb redis.UniversalClient, key string, lease time.Duration) *Lock {
+	return &Lock{rdb, key, lease}
+}
+
+// hold is one grant of the lock.
+type hold struct {
+	lock  *Lock
+	grant lua.Grant
+	life  context.Context   // of the renewals: ends with the hold
+	end   func(cause error) // ends it, and the context of the work
+
+	mu    sync.Mutex // guards count
+	count int        // of the calls of Lock that have not unlocked yet
+}
+
+// owned is where a context has the hold of a lock.
+type owned struct {
+	rdb redis.UniversalClient
+	key string
+}
+
+// Lock waits for the lock, as long as ctx allows. The caller works under the context held, and calls unlock.
+func (l *Lock) Lock(ctx context.Context) (held context.Context, unlock func() error, err error) {
+	if h, ok := ctx.Value(owned{l.rdb, l.key}).(*hold); ok && h.enter() {
+		return ctx, sync.OnceValue(h.unlock), nil
+	}
+	var events <-chan any // a message, or that the subscription is there, or there again
+	for {
+		// The owner is a new one for every request: whatever happens to this one, no other can release what it gets.
+		h := &hold{lock: l, count: 1, grant: lua.Grant{Key: l.key, Owner: "tinylock:" + rand.Text()}}
+		sent := time.Now() // the server's lease begins later
+		reply, err := lua.Acquire(ctx, l.rdb, h.grant, l.lease, 0)
+		if err != nil && answered(err) {
+			return nil, nil, err
+		} else if err != nil {
+			go h.abandon()
+		}
+		if reply.Acquired {
+			return h.keep(context.WithValue(ctx, owned{l.rdb, l.key}, h), sent), sync.OnceValue(h.unlock), nil
+		}
+		if events == nil {
+			sub := l.rdb.Subscribe(ctx, lua.UnlockChannel(l.key))
+			defer func() { _ = sub.Close() }()
+			events = sub.ChannelWithSubscriptions()
+		}
+		pause := poll
+		if err != nil {
+			pause = retry
+		} else if reply.TTL >= 0 { // then the lock is free, if the holder has died
+			pause = min(pause, reply.TTL+time.Millisecond)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-events: // also once it has subscribed: a release before that has told nobody
+		case <-time.After(pause):
+		}
+	}
+}
+
+// answered tells whether an error is the server's answer. Otherwise the request may be executed: it was, or it will be.
+func answered(err error) bool {
+	_, refused := errors.AsType[redis.Error](err)
+	_, conflict := errors.AsType[*lua.ConflictError](err)
+	return refused || conflict || errors.Is(err, lua.ErrNotOwner) || errors.Is(err, redis.ErrClosed)
+}
+
+// abandon releases what a request gets that nobody waits for any longer. The request may arrive later than the release,
+// so the release goes again and again, until there was something to release, or for one lease.
+func (h *hold) abandon() {
+	ctx, cancel := context.WithTimeout(context.Background(), h.lock.lease)
+	defer cancel()
+	for pause := retry; ; pause *= 2 {
+		_, err := lua.Release(ctx, h.lock.rdb, h.grant, lua.Ending{})
+		if err == nil || ctx.Err() != nil || errors.Is(err, redis.ErrClosed) {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// enter counts one more call, if the lock is still held.
+func (h *hold) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count == 0 || errors.Is(context.Cause(h.life), ErrLost) {
+		return false
+	}
+	h.count++
+	return true
+}
+
+// keep renews the lease until the end, and returns the context of the work. The renewals do not stop with ctx: whoever
+// is told to stop works on for a moment.
+func (h *hold) keep(ctx context.Context, sent time.Time) (held context.Context) {
+	held, end := context.WithCancelCause(ctx)
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	h.life, h.end = life, func(cause error) { stop(cause); end(cause) }
+	// The server may give the lock away one lease after the newest request that it has answered. The context ends
+	// a tenth earlier: for clocks that differ in rate, and for work that takes time to stop.
+	lease := h.lock.lease
+	left := func() time.Duration { return time.Until(sent.Add(lease * 9 / 10)) }
+	lapse := time.AfterFunc(left(), func() { h.end(ErrLost) })
+	go func() {
+		defer lapse.Stop()
+		for {
+			select {
+			case <-life.Done():
+				return
+			case <-time.After(lease / 3):
+			}
+			now := time.Now()
+			ctx, cancel := context.WithTimeout(life, lease/3)
+			err := lua.Renew(ctx, h.lock.rdb, []lua.Renewal{{Grant: h.grant, Lease: lease}})[0]
+			cancel()
+			if err == nil {
+				sent = now
+				lapse.Reset(left())
+			} else if errors.Is(err, lua.ErrNotOwner) { // the key was deleted
+				h.end(ErrLost)
+			}
+		}
+	}()
+	return held
+}
+
+// unlock counts one call less. The last one has the server delete the owner's field. If the field is another owner's, the
+// error is lua.ErrNotOwner.
+func (h *hold) unlock() error {
+	h.mu.Lock()
+	h.count--
+	inside := h.count > 0
+	h.mu.Unlock()
+	if inside {
+		return nil
+	}
+	// First, as the next holder may come at once. The cause of a context that has ended stays what it was.
+	h.end(ErrUnlocked)
+	ctx, cancel := context.WithTimeout(context.Background(), h.lock.lease)
+	defer cancel()
+	_, err := lua.Release(ctx, h.lock.rdb, h.grant, lua.Ending{})
+	for err != nil && !answered(err) && ctx.Err() == nil {
+		time.Sleep(retry)
+		_, err = lua.Release(ctx, h.lock.rdb, h.grant, lua.Ending{})
+		if errors.Is(err, lua.ErrNotOwner) { // the request before has released, and its answer was lost
+			err = nil
+		}
+	}
+	if errors.Is(context.Cause(h.life), ErrLost) {
+		return ErrLost
+	}
+	return err
+}
