@@ -34,7 +34,7 @@ func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 	if l.part {
 		return ctx, time.Now()
 	}
-	l.counters.kinds[l.kind].started.Add(1)
+	l.queues.counters.kinds[l.kind].started.Add(1)
 	if f := l.client.opts.Trace.Start; f != nil {
 		before := ctx
 		l.client.observe(func() { ctx = f(before, Attempt{l.name, l.kind.name()}) })
@@ -58,7 +58,7 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	} else {
 		waited = time.Since(began)
 	}
-	n := l.counters
+	n := &l.queues.counters
 	n.kinds[l.kind].calls[o].Add(1)
 	if o != nestedOutcome && o != errorOutcome {
 		n.waits.observe(waited)
@@ -134,7 +134,7 @@ func (g *grant) countReleased(ctx context.Context, acquisitions int, end time.Ti
 }
 
 func (l *Lock) countReleased(ctx context.Context, acquisitions int, r Release) {
-	n := l.counters
+	n := &l.queues.counters
 	if k := &n.kinds[l.kind]; r.Outcome == OutcomeLost {
 		k.lost.Add(int64(acquisitions))
 	} else {
@@ -164,7 +164,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 	case errors.Is(err.Err, errFixedOver):
 		cause = fixedOver
 	}
-	n := l.counters
+	n := &l.queues.counters
 	n.losses[cause].Add(int64(max(acquisitions, 1))) // a member of a multi lock has no acquisition, but its loss counts
 	n.kinds[l.kind].lost.Add(int64(acquisitions))
 	for range acquisitions {
@@ -218,7 +218,7 @@ func (c *Client) reportLost(err *LostError) {
 // warnUnannounced says that the server refuses to announce a release. Whoever polls for a lock
 // expects that.
 func (c *Client) warnUnannounced(l *Lock, refusal error) {
-	if l.polls {
+	if l.terms.polls {
 		return
 	}
 	c.warnings.publish.Do(func() {

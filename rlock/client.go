@@ -139,14 +139,14 @@ func (c *Client) channels(mode ShardedPubSub) (*kind.Channels, error) {
 // all the same. See the package's documentation.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.handoff = l.handoff.withDefaults(l.fixed)
-	p := kind.NewPlain(&c.server, c.opts.Prefix+name, l.fenced)
-	if l.tickets = !l.polls; l.tickets {
-		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.fenced)
+	l.terms.handoff = l.terms.handoff.withDefaults(l.terms.fixed)
+	p := kind.NewPlain(&c.server, c.opts.Prefix+name, l.terms.fenced)
+	if l.terms.tickets = !l.terms.polls; l.terms.tickets {
+		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.terms.fenced)
 	}
 	l.use(p)
-	l.retain(p)
-	if l.replicas.n > 0 {
+	l.retain()
+	if l.terms.replicas.n > 0 {
 		l.use(l.replicated(p))
 	}
 	return l
@@ -154,35 +154,43 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 
 // newLock returns a lock of no kind yet.
 func (c *Client) newLock(name string, opts []LockOption) *Lock {
-	l := &Lock{client: c, name: name, lockOptions: lockOptions{terms: terms{lease: c.opts.LeaseTime}}}
+	l := &Lock{client: c, name: name}
+	o := lockOptions{terms: terms{lease: c.opts.LeaseTime}}
 	for _, opt := range opts {
 		if opt == nil {
 			l.refuse(errors.New("an option is nil"))
-		} else if err := opt(&l.lockOptions); err != nil {
+		} else if err := opt(&o); err != nil {
 			l.refuse(err)
 		}
 	}
+	l.terms, l.purpose = o.terms, o.purpose
 	err := checkName(c.opts.Prefix, name)
 	if err == nil {
-		err = checkLease(l.lease)
+		err = checkLease(l.terms.lease)
 	}
 	if err != nil {
 		l.refuse(err)
 	}
-	l.lease = l.lease.Truncate(time.Millisecond) // what goes over the wire is what is trusted
+	l.terms.lease = l.terms.lease.Truncate(time.Millisecond) // what goes over the wire is what is trusted
 	return l
+}
+
+// noLock is a lock of no client, for an error of its constructor.
+func noLock(name string, kind kindNumber) *Lock {
+	c := &Client{}
+	return &Lock{client: c, name: name, kind: kind, queues: &c.queues.shards[0]}
 }
 
 // replicated adds what l.replicas asks for to its plain lock.
 func (l *Lock) replicated(p *kind.Plain) kind.Kind {
 	// An attempt may ask twice, if the server has to learn the script.
-	if most := min(l.lease/10, 500*time.Millisecond); l.replicas.timeout > most && l.err == nil {
-		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.replicas.timeout, most))
+	if most := min(l.terms.lease/10, 500*time.Millisecond); l.terms.replicas.timeout > most && l.err == nil {
+		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.terms.replicas.timeout, most))
 	}
-	if most := readTimeout(l.client.server.RDB); most > 0 && l.replicas.timeout >= most && l.err == nil {
-		l.refuse(fmt.Errorf("WithReplicas: %v is too long for the ReadTimeout of the client, which is %v: go-redis would give the answer up", l.replicas.timeout, most))
+	if most := readTimeout(l.client.server.RDB); most > 0 && l.terms.replicas.timeout >= most && l.err == nil {
+		l.refuse(fmt.Errorf("WithReplicas: %v is too long for the ReadTimeout of the client, which is %v: go-redis would give the answer up", l.terms.replicas.timeout, most))
 	}
-	return &kind.Replicated{Plain: p, Want: l.replicas.n, Timeout: l.replicas.timeout}
+	return &kind.Replicated{Plain: p, Want: l.terms.replicas.n, Timeout: l.terms.replicas.timeout}
 }
 
 // readTimeout is how long a client waits for an answer; 0 if that is not bounded, or not known.

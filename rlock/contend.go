@@ -76,7 +76,7 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 				return g, err
 			}
 		default:
-			if time.Since(w.since) > w.lock.lease {
+			if time.Since(w.since) > w.lock.terms.lease {
 				w.warn(s.behind)
 			}
 			if err := w.sleep(wait, s.sleep); err != nil {
@@ -142,7 +142,7 @@ func (w *waiter) next(now time.Time) step {
 	}
 	w.state = waiterQueued
 	pause := w.askAt.Sub(now)
-	if l.fair && w.place.silent == 0 && w.place.Held() { // the first of the client asks for all that can hear and have a place
+	if l.terms.fair && w.place.silent == 0 && w.place.Held() { // the first of the client asks for all that can hear and have a place
 		pause = maxPause
 		if q.first == w {
 			pause = q.news.askAt.Sub(now)
@@ -157,7 +157,7 @@ func (w *waiter) next(now time.Time) step {
 // blocker returns the grant of its own client that the waiter waits for, nil if there is none. For
 // a fair lock it waits in the server's queue. queues.mu is held.
 func (w *waiter) blocker() *grant {
-	if w.lock.fair || w.state == waiterAsking || w.state == waiterGiven {
+	if w.lock.terms.fair || w.state == waiterAsking || w.state == waiterGiven {
 		return nil
 	}
 	return w.queue.holder()
@@ -198,7 +198,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
 	w.lock.queues.mu.Lock()
 	last, mine := w.queue.news.refusal, w.queue.holder()
-	short, trouble := w.queue.news.short.of(w.lock.name, w.lock.replicas.n, why), w.queue.news.trouble
+	short, trouble := w.queue.news.short.of(w.lock.name, w.lock.terms.replicas.n, why), w.queue.news.trouble
 	w.lock.queues.mu.Unlock()
 	switch {
 	case mine != nil:
@@ -214,7 +214,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 // prepare returns the attempt of the waiter, with which options it asks, and for how long.
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.lock.queues, w.queue, w.lock
-	p := l.retries
+	p := l.retries()
 	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -225,7 +225,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 		w.place.attempt = l.newAttempt()
 	}
 	o := kind.Options{Wait: true, Spare: l.spareTokens(q.first != q.last)}
-	if l.tickets {
+	if l.terms.tickets {
 		o.Ticket = w.ticket()
 	}
 	return w.place.attempt, o, p
@@ -258,7 +258,7 @@ func (w *waiter) asked(err error) time.Time {
 func (w *waiter) unanswered(now time.Time) bool {
 	n := &w.queue.news
 	since := n.silentSince(w.since, now)
-	return n.trouble != nil && !since.IsZero() && now.Sub(since) >= w.lock.retries.Total
+	return n.trouble != nil && !since.IsZero() && now.Sub(since) >= w.lock.retries().Total
 }
 
 // owns notes that the waiter's request was granted g.
@@ -267,7 +267,7 @@ func (w *waiter) owns(g *grant) {
 	defer w.lock.queues.mu.Unlock()
 	w.state, w.grant = waiterOwns, g
 	w.queue.news.answered(g.sent)
-	if short := &w.queue.news.short; short.err != nil && w.lock.replicas.n >= short.err.Want { // as many replicas are there
+	if short := &w.queue.news.short; short.err != nil && w.lock.terms.replicas.n >= short.err.Want { // as many replicas are there
 		*short = replicaShortage{}
 	}
 }
@@ -297,7 +297,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	}
 	w.place.silent = 0
 	pause := min(untilExpiry(a.Value.TTL), w.unprompted())
-	if l.tickets {
+	if l.terms.tickets {
 		pause = w.ticketPause(asked, a.Value.TTL)
 	}
 	w.askAt = now.Add(min(pause, most))

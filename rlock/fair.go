@@ -54,17 +54,17 @@ import (
 // is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, opts)
-	l.fair, l.tickets, l.kind = true, true, fairKind
+	l.terms.fair, l.terms.tickets, l.kind = true, true, fairKind
 	switch {
-	case l.handoff.most > 0, l.handoff.longest > 0:
+	case l.terms.handoff.most > 0, l.terms.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff does not apply to fair locks: they always go to the next in the queue, in whatever process"))
-	case l.replicas.n > 0:
+	case l.terms.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: a fair lock is granted by the release of another, which does not wait for replicas"))
-	case l.polls:
+	case l.terms.polls:
 		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
-	case l.retention > 0:
+	case l.terms.retention > 0:
 		l.refuse(errors.New("WithRetention does not apply to fair locks: they always go to the next in the queue, in whatever process"))
 	}
-	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.fenced))
+	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.terms.fenced))
 	return l
 }

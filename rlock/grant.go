@@ -84,7 +84,13 @@ func (o *owners) next(mark string) string {
 // newAttempt returns a grant with a new owner. The owner of a lock that polls has a mark: its
 // release is announced as Redisson announces one, so those that wait must treat it as a
 // foreign owner.
-func (l *Lock) newAttempt() *grant { return l.newGrant(l.client.next(l.mark)) }
+func (l *Lock) newAttempt() *grant {
+	mark := ""
+	if l.terms.polls {
+		mark = "-poll"
+	}
+	return l.newGrant(l.client.next(mark))
+}
 
 func (l *Lock) newGrant(owner string) *grant {
 	g := &grant{lock: l, owner: owner}
@@ -99,14 +105,14 @@ func (l *Lock) newGrant(owner string) *grant {
 // hand-off takes at least a microsecond.
 func (l *Lock) spareTokens(othersWait bool) int64 {
 	switch {
-	case !l.fenced:
+	case !l.terms.fenced:
 		return 0
-	case l.retains != nil:
+	case l.terms.retention > 0:
 		return maxHandoffs
-	case !othersWait || l.handoff.most <= 0:
+	case !othersWait || l.terms.handoff.most <= 0:
 		return 0
 	}
-	return min(int64(l.handoff.most), max(l.handoff.longest.Microseconds(), 1))
+	return min(int64(l.terms.handoff.most), max(l.terms.handoff.longest.Microseconds(), 1))
 }
 
 // acquire asks the server.
@@ -114,7 +120,7 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	owner := g.owner // it may change while an attempt that was left behind still reads it
 	p.Leaves = true
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (kind.Answer, error) {
-		return g.lock.wire.Acquire(ctx, r, owner, g.lock.lease, o)
+		return g.lock.wire.Acquire(ctx, r, owner, g.lock.terms.lease, o)
 	}, g.late)
 	note(g, a)
 	g.token, g.run.spare = a.Value.Token, a.Value.Spare
@@ -130,7 +136,7 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 
 // note notes how a request for the grant has ended.
 func note[T any](g *grant, a answer[T]) {
-	g.sent, g.initialLease, g.run = a.Sent, g.lock.lease, run{began: a.Sent}
+	g.sent, g.initialLease, g.run = a.Sent, g.lock.terms.lease, run{began: a.Sent}
 	g.attempts.Add(a.Unsettled)
 }
 
@@ -174,7 +180,7 @@ func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, erro
 	c, l := g.lock.client, g.lock
 	held, hold := g.derive(ctx, &g.first, by, nil)
 	g.mu.Lock() // makes OnLost wait until the grant is complete
-	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.lease, Sent: g.sent, Fixed: l.fixed, OnLost: g.lose})
+	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.terms.lease, Sent: g.sent, Fixed: l.terms.fixed, OnLost: g.lose})
 	if err == nil {
 		g.entry, g.state, g.began = entry, owned, time.Now()
 		g.put(hold)
@@ -194,7 +200,7 @@ func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, erro
 
 // longUnnoticed reports whether a hold may be a long one, for the record of the client, before
 // the first renewal notices that.
-func (l *Lock) longUnnoticed() bool { return l.fixed || l.lease/3 > longHold }
+func (l *Lock) longUnnoticed() bool { return l.terms.fixed || l.terms.lease/3 > longHold }
 
 // derive makes h, which is new, a hold of l. It is not added to the grant yet. mu must not be
 // held: deriving a context asks its parent whether it is over, and that may find that this
@@ -211,7 +217,7 @@ func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (con
 // put adds a hold. mu is held.
 func (g *grant) put(h *Hold) {
 	g.holds = append(g.holds, h)
-	if !h.lock.shared {
+	if !h.lock.terms.shared {
 		g.exclusives.Add(1)
 	}
 }

@@ -54,9 +54,9 @@ func (g *grant) handOff() bool {
 // allowed as long as neither their number nor the time since the run began exceeds the budget.
 // A fair lock needs no budget: it goes to the waiter to whom the server would pass it.
 func (g *grant) inBudget(now time.Time) bool {
-	budget := g.lock.handoff
-	if g.lock.fair {
-		return len(g.run.next) > 0 && !g.lock.fixed && budget.most >= 0
+	budget := g.lock.terms.handoff
+	if g.lock.terms.fair {
+		return len(g.run.next) > 0 && !g.lock.terms.fixed && budget.most >= 0
 	}
 	return g.run.count < budget.most && (g.run.count == 0 || now.Sub(g.run.began) < budget.longest)
 }
@@ -65,7 +65,7 @@ func (g *grant) inBudget(now time.Time) bool {
 // continues. Of a fair lock it is the next in the server's queue, behind those who have left:
 // these take out their tickets themselves.
 func (q *queue) next(g *grant) (*waiter, run) {
-	if !g.lock.fair {
+	if !g.lock.terms.fair {
 		for w := q.first; w != nil; w = w.behind {
 			if w.takes(g.lock) {
 				return w, g.run
@@ -100,7 +100,7 @@ func (g *grant) park(q *queue, now time.Time) bool {
 // passable reports whether the grant may get another holder: there is a token for that one,
 // and no request about the old one is under way.
 func (g *grant) passable() bool {
-	return (!g.lock.fenced || g.run.spare > 0) && !g.unsettled()
+	return (!g.lock.terms.fenced || g.run.spare > 0) && !g.unsettled()
 }
 
 // passOn ends the grant and returns its successor for the next holder, whose lock is l. That
@@ -114,13 +114,13 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor.state, successor.began, successor.run = owned, now, r
 	successor.run.count++
 	successor.exclusives.Store(1) // the hold that the next holder will get
-	if l.fenced {
+	if l.terms.fenced {
 		successor.token++
 		successor.run.spare--
 	}
 	successor.mu.Lock() // OnLost waits until the grant is complete
 	defer successor.mu.Unlock()
-	entry, ok := g.entry.Pass(successor, successor.lose, now, g.initialLease/2, g.lock.lease)
+	entry, ok := g.entry.Pass(successor, successor.lose, now, g.initialLease/2, g.lock.terms.lease)
 	if !ok {
 		return nil
 	}

@@ -90,7 +90,7 @@ func TestFakeTimeCorrectionBeforeTheHeir(t *testing.T) {
 		held, next, err := successor.adopt(t.Context(), successor.lock)
 		require.NoError(t, err)
 		s.leave()
-		time.Sleep(5 * l.lease)
+		time.Sleep(5 * l.terms.lease)
 		require.NoError(t, held.Err(), "it is renewed")
 		require.NoError(t, next.Unlock(t.Context()))
 	})

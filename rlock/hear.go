@@ -16,7 +16,7 @@ func (l *Lock) hear(payload string) {
 	if stranger != "" {
 		left := l.leftBy(stranger).withTicket()
 		left.likely = true
-		if l.fenced { // nobody has used its token
+		if l.terms.fenced { // nobody has used its token
 			left.ending.Used, left.ending.Reserved = m.Token, m.Token+m.Spare
 		}
 		left.sweep()

@@ -81,7 +81,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		}
 		g.countReleased(ctx, ended, end, nil)
 		return nil
-	case g.lock.retains != nil:
+	case g.lock.terms.retention > 0:
 		return g.keepOrRelease(ctx, ended)
 	}
 	return g.release(context.WithoutCancel(ctx), ended)
@@ -97,7 +97,7 @@ func (h *Hold) uncount(ctx context.Context) error {
 	// and the next request corrects it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
 	defer cancel()
-	err := g.setCount(ctx, g.retry(g.lock.lease))
+	err := g.setCount(ctx, g.retry(g.lock.terms.lease))
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return err

@@ -100,14 +100,14 @@ func (l *Lock) joinable(text string) (kind.Joinable, []proof, error) {
 		return nil, nil, errCannotJoin
 	}
 	proofs, err := readProofs(l.key, text)
-	if l.fenced {
+	if l.terms.fenced {
 		proofs = slices.DeleteFunc(proofs, func(p proof) bool { return p.token == 0 })
 	}
 	switch {
 	case err != nil:
 	case len(proofs) == 0:
 		err = errProofNoTok
-	case l.replicas.n > 0:
+	case l.terms.replicas.n > 0:
 		err = errNoReplicas
 	}
 	return wire, proofs, err
@@ -119,7 +119,7 @@ const lateJoins = 3
 
 // askToJoin asks the server once, as far as it answers.
 func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof) (context.Context, *Hold, error) {
-	a := send(wait, l, l.retries, func(ctx context.Context, r lua.Runner) (time.Duration, error) {
+	a := send(wait, l, l.retries(), func(ctx context.Context, r lua.Runner) (time.Duration, error) {
 		return wire.Confirm(ctx, r, p.owner)
 	}, nil)
 	switch {
@@ -139,9 +139,9 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 // one, even if a nested hold of the holder has a longer one.
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
-		client: l.client, name: l.name, lockOptions: lockOptions{terms: terms{lease: lease}},
+		client: l.client, name: l.name, terms: terms{lease: lease},
 		wire: wire, key: l.key, queues: &l.client.joins, joined: true,
-		counters: &l.client.joins.counters, kind: l.kind, part: true,
+		kind: l.kind, part: true,
 	}
 }
 

@@ -18,29 +18,20 @@ type Lock struct {
 	client *Client
 	name   string
 	err    error // why no method of it works
-	lockOptions
-	members multi // of a multi lock, which has nothing else
 
-	// How requests are made.
-	wire    kind.Kind
-	key     string         // of wire
-	slot    string         // a key in the cluster slot of all its keys
-	retries request.Policy // of a call that may wait
-	joint   bool           // attempts to acquire are sent together with those for other locks
-	grouped bool           // so are all other requests
-	servers []string       // their addresses, sorted, if there are several
-	peers   []*Client      // the other clients of a quorum lock
+	terms   terms
+	purpose string     // shown by inspect and top
+	kind    kindNumber // under which calls are counted
+	members multi      // of a multi lock, which has nothing else
+	part    bool       // the lock is a member of a multi lock, which is counted in its place
+	joined  bool       // the grant belongs to another process: see Join
 
-	// What goroutines of the client have in common.
-	queues       *queues     // the set that has the queue of key
-	sharesGrants bool        // they may share a grant
-	retains      *kind.Plain // wire, if grants are kept; else nil
-	joined       bool        // the grant belongs to another process: see Join
+	wire  kind.Kind // makes the requests
+	key   string    // of wire
+	slot  string    // a key in the cluster slot of all its keys
+	peers []*Client // the other clients of a quorum lock
 
-	// Where calls are counted.
-	counters *counters
-	kind     kindNumber
-	part     bool // the lock is a member of a multi lock, which is counted in its place
+	queues *queues // the set that has the queue of key
 }
 
 // Name returns the name the lock was made with.
@@ -227,16 +218,16 @@ func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held contex
 		return l.lockMembers(ctx, wait)
 	}
 	if in := holdIn(ctx, l); in != nil {
-		if held, hold, err = l.nest(ctx, wait, in, l.retries); err != errReleased {
+		if held, hold, err = l.nest(ctx, wait, in, l.retries()); err != errReleased {
 			return held, hold, err
 		}
 	}
 	switch {
-	case l.retains != nil:
+	case l.terms.retention > 0:
 		if held, hold, _ := l.retake(ctx); hold != nil {
 			return held, hold, nil
 		}
-	case l.shared:
+	case l.terms.shared:
 		return l.share(ctx, wait)
 	}
 	return ctx, nil, errQueue
@@ -280,16 +271,25 @@ func (l *Lock) tooLate(ctx context.Context) error {
 }
 
 // bound is how long a single attempt may take.
-func (l *Lock) bound() time.Duration { return min(l.lease/3, kind.MaxAttempt) }
+func (l *Lock) bound() time.Duration { return min(l.terms.lease/3, kind.MaxAttempt) }
 
 // use makes k the kind of the lock.
 func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	l.queues = l.client.queues.of(l.key)
-	l.counters = &l.queues.counters
-	l.retries = request.Policy{Attempt: l.bound(), Total: max(l.lease, 5*time.Second), Stop: l.client.closing}
+}
+
+// retries is how a call that may wait makes its requests.
+func (l *Lock) retries() request.Policy {
+	return request.Policy{Attempt: l.bound(), Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing}
+}
+
+// gathers reports whether requests are sent together with those for other locks: those to
+// acquire, or all others.
+func (l *Lock) gathers(acquire bool) bool {
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:
-		l.joint, l.grouped = k.Gathers(true), k.Gathers(false)
+		return l.wire.Gathers(acquire)
 	}
+	return false
 }

@@ -47,7 +47,7 @@ import (
 // them is nil or invalid, or two clients of one connection, or of one address, stand for the
 // same key, which would wait for each other.
 func NewMultiLock(locks ...*Lock) *Lock {
-	l := &Lock{client: &Client{}, counters: new(counters), kind: multiKind}
+	l := noLock("", multiKind)
 	var m multi
 	for _, member := range locks {
 		if member == nil {
@@ -82,7 +82,7 @@ func NewMultiLock(locks ...*Lock) *Lock {
 			}
 		}
 	}
-	l.client, l.name, l.members, l.counters = m[0].client, strings.Join(names, ","), m, m[0].counters
+	l.client, l.name, l.members, l.queues = m[0].client, strings.Join(names, ","), m, m[0].queues
 	return l
 }
 
@@ -90,9 +90,9 @@ func NewMultiLock(locks ...*Lock) *Lock {
 // processes.
 func canonical(a, b *Lock) int {
 	switch order := cmp.Or(strings.Compare(a.slot, b.slot), slices.Compare(a.addresses(), b.addresses())); {
-	case order != 0 || a.shared == b.shared:
+	case order != 0 || a.terms.shared == b.terms.shared:
 		return order
-	case a.shared:
+	case a.terms.shared:
 		return 1
 	}
 	return -1
@@ -108,10 +108,12 @@ func (l *Lock) sameServers(other *Lock) bool {
 // addresses names the servers of a lock, as far as they are known, in an order that is the same
 // in all processes.
 func (l *Lock) addresses() []string {
-	if l.servers != nil {
-		return l.servers
+	at := []string{l.client.address()}
+	for _, c := range l.peers {
+		at = append(at, c.address())
 	}
-	return []string{l.client.address()}
+	slices.Sort(at)
+	return at
 }
 
 // address names the client's server as far as it is known.

@@ -109,13 +109,13 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 
 // attempts returns what to ask for, each for a new grant, and how.
 func attempts(run []*Lock, once bool) ([]*grant, []lua.Wanted, request.Policy) {
-	p := run[0].retries
+	p := run[0].retries()
 	p.Leaves = true
 	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
 	for i, l := range run {
 		p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any of them
 		grants[i] = l.newAttempt()
-		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.lease}
+		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.terms.lease}
 	}
 	if p.Once = once; once {
 		p.Total = p.Attempt

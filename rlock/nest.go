@@ -14,10 +14,10 @@ import (
 // nest adds a hold to the grant of in, a hold found in ctx.
 func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (context.Context, *Hold, error) {
 	g := in.grant
-	if l.fenced && g.token == 0 {
+	if l.terms.fenced && g.token == 0 {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("the lock is held here already, without fencing: make the outer lock WithFencing as well")}
 	}
-	if l.replicas.n > g.lock.replicas.n {
+	if l.terms.replicas.n > g.lock.terms.replicas.n {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("the lock is held here already, with fewer replicas: make the outer lock WithReplicas of as many")}
 	}
 	held, hold := g.derive(ctx, new(Hold), l, in)
@@ -55,7 +55,7 @@ func (g *grant) add(h *Hold) error {
 	case released:
 		return errReleased
 	}
-	if !h.lock.shared && !g.Exclusive() {
+	if !h.lock.terms.shared && !g.Exclusive() {
 		return &lockError{g.lock.name, ErrUpgrade, nil}
 	}
 	if h.parent == nil && len(g.holds) > 0 && !slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.renewsFor(h) }) {
@@ -70,7 +70,7 @@ func (g *grant) add(h *Hold) error {
 	g.put(h)
 	c := g.counts()
 	c.changes++
-	c.longest = max(c.longest, h.lock.lease)
+	c.longest = max(c.longest, h.lock.terms.lease)
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (g *grant) remove(h *Hold) (left, ended int, err error) {
 		g.counting.changes++
 	}
 	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
-	if !h.lock.shared {
+	if !h.lock.terms.shared {
 		g.exclusives.Add(-1)
 	}
 	top := h // the first one that is not over
@@ -139,7 +139,7 @@ type counting struct {
 // counts returns the counting of the grant. mu is held.
 func (g *grant) counts() *counting {
 	if g.counting == nil {
-		g.counting = &counting{turn: make(chan struct{}, 1), changes: 1, longest: g.lock.lease} // of holds that were added and removed without it, the server knows nothing
+		g.counting = &counting{turn: make(chan struct{}, 1), changes: 1, longest: g.lock.terms.lease} // of holds that were added and removed without it, the server knows nothing
 	}
 	return g.counting
 }
@@ -163,7 +163,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		g.check()
 		return g.lossOrNil()
 	}
-	if g.lock.retains != nil {
+	if g.lock.terms.retention > 0 {
 		g.lock.queues.askAnew(g)
 	}
 	p.Total = min(p.Total, g.entry.Until().Sub(p.Since))
@@ -181,7 +181,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		g.mu.Lock()
 		c.told = max(c.told, t.changes)
 		g.mu.Unlock()
-		if t.count.Exclusive == 0 && !g.lock.shared {
+		if t.count.Exclusive == 0 && !g.lock.terms.shared {
 			g.lock.queues.yielded(g)
 		}
 	case errors.Is(a.Err, lua.ErrNotOwner):
@@ -255,10 +255,10 @@ func (g *grant) total(changes int) (t total, ok bool) {
 	t.count.Shared = len(g.holds) - t.count.Exclusive
 	t.fixed = true
 	for _, h := range g.holds {
-		t.lease, t.fixed = max(t.lease, h.lock.lease), t.fixed && h.lock.fixed
+		t.lease, t.fixed = max(t.lease, h.lock.terms.lease), t.fixed && h.lock.terms.fixed
 	}
 	if g.proven { // others may rely on the lease that the proof states
-		t.lease = max(t.lease, g.lock.lease)
+		t.lease = max(t.lease, g.lock.terms.lease)
 	}
 	return t, true
 }
@@ -273,7 +273,7 @@ func (g *grant) correct() {
 	c.changes++
 	g.mu.Unlock()
 	if idle {
-		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.retry(g.lock.lease)) })
+		g.lock.client.background(func() { _ = g.setCount(context.Background(), g.retry(g.lock.terms.lease)) })
 	}
 }
 

@@ -144,7 +144,7 @@ func TestFakeTimeSilenceOfAQueue(t *testing.T) {
 		second := enter()
 		requireSilent(first, failing, false)
 		requireSilent(second, came, false)
-		for time.Since(failing) < l.retries.Total {
+		for time.Since(failing) < l.retries().Total {
 			first.asked(errCut)
 			time.Sleep(time.Second)
 		}
@@ -189,7 +189,7 @@ func TestFakeTimeFailureOfTheFirstWakesWhoeverGivesUp(t *testing.T) {
 		c, l, f := newFake(t)
 		short := c.NewLock("a", WithLeaseTime(time.Second))
 		short.use(f)
-		require.Less(t, short.retries.Total, l.retries.Total)
+		require.Less(t, short.retries().Total, l.retries().Total)
 		all := make([]*waiter, 3)
 		for i, l := range []*Lock{l, short, l} {
 			all[i], _ = l.queues.enter(l, time.Now())
@@ -205,7 +205,7 @@ func TestFakeTimeFailureOfTheFirstWakesWhoeverGivesUp(t *testing.T) {
 		for range 2 {
 			all[0].asked(errCut)
 			require.Equal(t, []bool{false, false, false}, woken())
-			time.Sleep(short.retries.Total / 2)
+			time.Sleep(short.retries().Total / 2)
 		}
 		all[2].asked(errCut)
 		require.Equal(t, []bool{false, false, false}, woken(), "that is the business of the first")

@@ -14,7 +14,7 @@ import (
 // the unlock channel as well: that release knows nothing of tickets.
 func (w *waiter) listen(holder string) {
 	l, q, foreign := w.lock, w.queue, holder != "" && !ours(holder)
-	if l.polls {
+	if l.terms.polls {
 		return
 	}
 	w.lock.queues.mu.Lock()
@@ -22,7 +22,7 @@ func (w *waiter) listen(holder string) {
 	first := q.signal == nil
 	w.subscribe()
 	switch {
-	case !l.tickets:
+	case !l.terms.tickets:
 		w.again = w.again || first && q.signal.Live() // a release before this moment was missed
 	case foreign && q.unlocks == nil:
 		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
@@ -37,7 +37,7 @@ func (w *waiter) listen(holder string) {
 // client listens for another waiter. queues.mu is held.
 func (w *waiter) hears() bool {
 	s := w.queue.signal
-	return !w.lock.polls && s != nil && s.Live() && w.queue.news.tells()
+	return !w.lock.terms.polls && s != nil && s.Live() && w.queue.news.tells()
 }
 
 var errTries = errors.New("no more tries")
@@ -48,12 +48,12 @@ var errTries = errors.New("no more tries")
 func (w *waiter) silentPause(refusal *NotAcquiredError) (time.Duration, error) {
 	n, l := w.place.silent, w.lock
 	switch {
-	case !l.polls:
+	case !l.terms.polls:
 		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
-	case n == l.polling.Tries:
+	case n == l.terms.polling.Tries:
 		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
 	}
-	return l.polling.after(n), nil
+	return l.terms.polling.after(n), nil
 }
 
 // subscribe joins the channel of the lock. queues.mu is held.

@@ -86,8 +86,7 @@ type LockOption func(*lockOptions) error
 
 // lockOptions are what the options of a lock say.
 type lockOptions struct {
-	terms
-	mark    string // in the names of owners, behind the client's id
+	terms   terms
 	purpose string // shown by inspect and top
 }
 
@@ -112,7 +111,7 @@ type terms struct {
 // count. A longer lease that a nested hold asked for stays on the server until
 // it has passed, or the lock is released.
 func WithLeaseTime(d time.Duration) LockOption {
-	return func(o *lockOptions) error { o.lease = d; return nil }
+	return func(o *lockOptions) error { o.terms.lease = d; return nil }
 }
 
 // WithoutRenewal makes the lease a fixed one: it is not renewed, and the held
@@ -120,7 +119,7 @@ func WithLeaseTime(d time.Duration) LockOption {
 // somebody removes by force is noticed only then, or by Unlock. A nested hold that is
 // renewed renews the whole grant as long as it lives.
 func WithoutRenewal() LockOption {
-	return func(o *lockOptions) error { o.fixed = true; return nil }
+	return func(o *lockOptions) error { o.terms.fixed = true; return nil }
 }
 
 // WithFencing makes every grant carry a token that is greater than those of all
@@ -129,7 +128,7 @@ func WithoutRenewal() LockOption {
 // All users of a name should agree on it. A nested lock with it is [ErrInvalidOption] if
 // the outermost was taken without.
 func WithFencing() LockOption {
-	return func(o *lockOptions) error { o.fenced = true; return nil }
+	return func(o *lockOptions) error { o.terms.fenced = true; return nil }
 }
 
 // WithPurpose says what the lock is taken for, such as "monthly invoices": `rlock top` and
@@ -161,7 +160,7 @@ const maxHandoffs = 1 << 20
 // options than the holder's are not given its grant.
 func WithHandoff(most int, longest time.Duration) LockOption {
 	return func(o *lockOptions) error {
-		o.handoff = handoff{most, longest}
+		o.terms.handoff = handoff{most, longest}
 		switch {
 		case most < 0 || longest < 0:
 			return fmt.Errorf("WithHandoff: %d within %v: neither may be negative", most, longest)
@@ -174,7 +173,7 @@ func WithHandoff(most int, longest time.Duration) LockOption {
 
 // WithoutHandoff has every last Unlock release the lock on the server.
 func WithoutHandoff() LockOption {
-	return func(o *lockOptions) error { o.handoff = handoff{most: -1}; return nil }
+	return func(o *lockOptions) error { o.terms.handoff = handoff{most: -1}; return nil }
 }
 
 // handoff is the budget of a lock for hand-offs in a row.

@@ -57,7 +57,7 @@ func WithPolling(p Polling) LockOption {
 		if p.Longest < p.First {
 			return fmt.Errorf("WithPolling: the longest pause, %v, is shorter than the first, %v", p.Longest, p.First)
 		}
-		o.polls, o.polling, o.mark = true, p, "-poll"
+		o.terms.polls, o.terms.polling = true, p
 		return nil
 	}
 }

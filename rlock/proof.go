@@ -37,7 +37,7 @@ func (h *Hold) Proof() string {
 		return ""
 	}
 	g.proven = true
-	lease := g.lock.lease
+	lease := g.lock.terms.lease
 	if asks := g.entry.Asks(); asks > 0 { // less, if only nested holds with shorter leases are left
 		lease = min(lease, asks)
 	}

@@ -151,7 +151,7 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	switch k := q.kept; {
 	case k != nil && k.parked != nil:
 		parked = k.stop()
-	case k == nil && g.lock.retains != nil:
+	case k == nil && g.lock.terms.retention > 0:
 		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
 	}
 	return before, parked
@@ -166,7 +166,7 @@ func (qs *queues) ended(g *grant) {
 			q.grants = slices.Delete(q.grants, i, i+1)
 		}
 		// A reader frees the lock only if it was the last one in any process; the server announces that.
-		if q.first != nil && !g.lock.shared {
+		if q.first != nil && !g.lock.terms.shared {
 			q.first.wake()
 		}
 		if q.kept != nil && q.kept.owner == g.owner {

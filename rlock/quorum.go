@@ -52,15 +52,15 @@ import (
 // order: each releases on its server what callers have left there.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
-		l := &Lock{client: &Client{}, name: name, counters: new(counters), kind: quorumKind}
+		l := noLock(name, quorumKind)
 		l.refuse(errors.New("a quorum lock needs clients that are not nil"))
 		return l
 	}
 	l, key := clients[0].newLock(name, opts), clients[0].opts.Prefix+name
 	clients = slices.SortedFunc(slices.Values(clients), func(a, b *Client) int { return cmp.Compare(a.id, b.id) })
-	servers, addresses := make([]*kind.Server, len(clients)), make([]string, len(clients))
+	servers := make([]*kind.Server, len(clients))
 	for i, c := range clients {
-		servers[i], addresses[i] = &c.server, c.address()
+		servers[i] = &c.server
 		for _, other := range clients[:i] {
 			if c == other || c.server.RDB == other.server.RDB {
 				l.refuse(errors.New("a quorum lock needs independent servers: one is given twice"))
@@ -70,17 +70,16 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	switch n := len(clients); {
 	case n < 3 || n%2 == 0:
 		l.refuse(fmt.Errorf("a quorum lock needs an odd number of servers, at least 3: %d are given", n))
-	case l.handoff.most > 0, l.handoff.longest > 0:
+	case l.terms.handoff.most > 0, l.terms.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff: a quorum lock is not passed on in memory"))
-	case l.replicas.n > 0:
+	case l.terms.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: the servers of a quorum lock have none"))
-	case l.retention > 0:
+	case l.terms.retention > 0:
 		l.refuse(errors.New("WithRetention: only plain locks are kept"))
 	}
 	l.client, l.kind = clients[0], quorumKind
-	slices.Sort(addresses)
-	l.use(kind.NewQuorum(servers, key, l.fenced, l.lease))
-	l.slot, l.servers = key, addresses // the same in all processes, other than the host and its prefix
+	l.use(kind.NewQuorum(servers, key, l.terms.fenced, l.terms.lease))
+	l.slot = key // the same in all processes, other than the host and its prefix
 	l.peers = clients[1:]
 	return l
 }

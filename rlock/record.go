@@ -172,7 +172,7 @@ func (qs *queues) show(v *view) {
 				}
 				what, since = record.Keeps, q.kept.since
 			}
-			bound := min(l.lease/3, longHold)
+			bound := min(l.terms.lease/3, longHold)
 			if l.client.opts.Identity.Prompt {
 				bound = 0
 			}

@@ -87,9 +87,9 @@ func (g *grant) expires() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.entry == nil {
-		return time.Now().Add(g.lock.lease)
+		return time.Now().Add(g.lock.terms.lease)
 	}
-	longest := g.lock.lease
+	longest := g.lock.terms.lease
 	if g.counting != nil {
 		longest = g.counting.longest
 	}

@@ -23,7 +23,7 @@ type remains struct {
 
 // leftBy is what an owner has left of which nothing more is known.
 func (l *Lock) leftBy(owner string) remains {
-	return remains{lock: l, owner: owner, expires: time.Now().Add(l.lease)}
+	return remains{lock: l, owner: owner, expires: time.Now().Add(l.terms.lease)}
 }
 
 // withTicket adds the owner's ticket.
@@ -103,7 +103,7 @@ func (g *grant) clear(left leftover) {
 func (r remains) job() janitor.Leftover {
 	l := r.lock
 	return janitor.Leftover{
-		Owner: r.owner, Key: l.key, Lease: l.lease, Likely: r.likely, Release: r.request,
+		Owner: r.owner, Key: l.key, Lease: l.terms.lease, Likely: r.likely, Release: r.request,
 		Server: l.client.scripts.Server(l.slot),
 	}
 }
@@ -124,7 +124,7 @@ func (r remains) requestOnce(ctx context.Context) error {
 	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
 		return l.requestRelease(ctx, s, r.owner, r.ending)
 	}
-	if !l.grouped {
+	if !l.gathers(false) {
 		_, err := attempt(ctx, l, l.bound(), nil, release, nil)
 		return err
 	}
@@ -137,7 +137,7 @@ func (r remains) requestOnce(ctx context.Context) error {
 // sweep releases what an owner of a kind may have left or, if late is set, what a request
 // that got no answer may still make.
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, likely bool) {
-	l := &Lock{client: c, lockOptions: lockOptions{terms: terms{lease: lease}}}
+	l := &Lock{client: c, terms: terms{lease: lease}}
 	l.use(k)
 	left := l.leftBy(owner)
 	left.likely = likely

@@ -56,7 +56,7 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // [ErrInvalidOption].
 func WithReplicas(n int, timeout time.Duration) LockOption {
 	return func(o *lockOptions) error {
-		o.replicas = replicas{n, timeout}
+		o.terms.replicas = replicas{n, timeout}
 		if n < 1 || timeout < time.Millisecond {
 			return fmt.Errorf("WithReplicas: %d within %v: at least one, and a millisecond", n, timeout)
 		}

@@ -43,7 +43,7 @@ import (
 // used up.
 func WithRetention(d time.Duration) LockOption {
 	return func(o *lockOptions) error {
-		if o.retention = d; d < 0 {
+		if o.terms.retention = d; d < 0 {
 			return fmt.Errorf("WithRetention: %v is negative", d)
 		}
 		return nil
@@ -51,18 +51,16 @@ func WithRetention(d time.Duration) LockOption {
 }
 
 // retain makes the lock one that is kept, if its options say so.
-func (l *Lock) retain(wire *kind.Plain) {
+func (l *Lock) retain() {
 	switch {
-	case l.retention == 0:
-		return
-	case l.fixed:
+	case l.terms.retention == 0:
+	case l.terms.fixed:
 		l.refuse(errors.New("WithRetention: a lock that is kept has to be renewed, WithoutRenewal says not to"))
-	case l.replicas.n > 0:
+	case l.terms.replicas.n > 0:
 		l.refuse(errors.New("WithRetention: a lock that is kept is taken again without asking replicas, WithReplicas says to"))
-	case l.polls:
+	case l.terms.polls:
 		l.refuse(errors.New("WithRetention: a lock that is kept is recalled by a message, WithPolling listens to none"))
 	}
-	l.retains = wire
 }
 
 // kept is the state of a lock that its client may keep while none of its goroutines holds it.
@@ -114,7 +112,7 @@ func (g *grant) keepOrRelease(ctx context.Context, ended int) (err error) {
 // client of which the server may not know that it keeps it.
 func (g *grant) keepOnServer(ctx context.Context) bool {
 	l := g.lock
-	if !g.passable() || g.entry.Asks() != l.lease || l.client.closed.Load() {
+	if !g.passable() || g.entry.Asks() != l.terms.lease || l.client.closed.Load() {
 		return false
 	}
 	k := l.queues.mayKeep(g)
@@ -123,7 +121,9 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	}
 	total := min(l.bound(), l.client.opts.UnlockTimeout/2) // the release must have its time as well
 	p := request.Policy{Attempt: total, Total: total, Once: true}
-	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) { return l.retains.Retain(ctx, r, g.owner) }, nil)
+	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) {
+		return l.wire.(*kind.Plain).Retain(ctx, r, g.owner)
+	}, nil)
 	if a.Err != nil || !a.Value || a.Doubt || a.Open {
 		return false
 	}
@@ -159,7 +159,7 @@ func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
 	}
 	k.state = keptAgreed
 	if k.timer == nil {
-		k.timer = time.AfterFunc(time.Until(sent.Add(l.retention)), func() { l.expire(k) })
+		k.timer = time.AfterFunc(time.Until(sent.Add(l.terms.retention)), func() { l.expire(k) })
 	}
 	return true
 }
@@ -187,7 +187,7 @@ var errGoneKept = fmt.Errorf("%w while it was kept: holds since the renewal befo
 // reportUnseen reports that a grant that was parked is gone, if a hold has ended since the server
 // was last known to have the lock. Whoever had that hold was not told.
 func (g *grant) reportUnseen() {
-	confirmed, used := g.entry.Until().Add(-g.lock.lease), false // or a little earlier
+	confirmed, used := g.entry.Until().Add(-g.lock.terms.lease), false // or a little earlier
 	g.lock.withQueue(func(q *queue) {
 		used = q.kept != nil && q.kept.owner == g.owner && q.kept.since.After(confirmed)
 	})

@@ -65,24 +65,24 @@ type RWLock struct{ reader, writer *Lock }
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)
-		l.shared, l.sharesGrants, l.kind = shared, shared, writeKind
+		l.terms.shared, l.kind = shared, writeKind
 		if shared {
 			l.kind = readKind
 		}
 		switch {
-		case l.handoff.most > 0, l.handoff.longest > 0:
+		case l.terms.handoff.most > 0, l.terms.handoff.longest > 0:
 			l.refuse(errors.New("WithHandoff: a writer is not passed on in memory, and how long readers join one another is not to be set"))
-		case l.replicas.n > 0:
+		case l.terms.replicas.n > 0:
 			l.refuse(errors.New("WithReplicas: only plain locks can wait for replicas"))
-		case l.retention > 0:
+		case l.terms.retention > 0:
 			l.refuse(errors.New("WithRetention: only plain locks are kept"))
 		}
-		if l.handoff = l.handoff.withDefaults(l.fixed); shared {
-			l.handoff.most = 0 // a reader is joined, which takes no more than time
+		if l.terms.handoff = l.terms.handoff.withDefaults(l.terms.fixed); shared {
+			l.terms.handoff.most = 0 // a reader is joined, which takes no more than time
 		} else {
-			l.handoff = handoff{}
+			l.terms.handoff = handoff{}
 		}
-		l.use(kind.NewReadWrite(&c.server, c.opts.Prefix+name, l.fenced, shared))
+		l.use(kind.NewReadWrite(&c.server, c.opts.Prefix+name, l.terms.fenced, shared))
 		return l
 	}
 	return &RWLock{side(true), side(false)}

@@ -64,10 +64,7 @@ type answer[T any] struct {
 // panics, or ends the goroutine, makes the caller leave: whoever sends has to clean up by defer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
 	p.Classify, p.Client = classify, l.client.server.RDB
-	gathers := l.grouped
-	if p.Leaves { // as what acquires does
-		gathers = l.joint
-	}
+	gathers := l.gathers(p.Leaves) // what acquires may leave something
 	returned := false
 	defer func() {
 		if !returned && late != nil {

@@ -30,7 +30,7 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 	if l.queues.busy(l) {
 		return ctx, nil, errQueue
 	}
-	held, hold, err := l.joinOrAsk(ctx, wait, l.retries)
+	held, hold, err := l.joinOrAsk(ctx, wait, l.retries())
 	if _, refused := err.(*NotAcquiredError); refused || errors.Is(err, errLate) {
 		return ctx, nil, errQueue
 	}
@@ -120,7 +120,7 @@ func (l *Lock) shareGrant(ctx context.Context) (context.Context, *Hold) {
 
 // shares reports whether readers of l and of other can share a grant.
 func (l *Lock) shares(other *Lock) bool {
-	return l.sharesGrants && other.sharesGrants && l.handoff.longest > 0 && !other.fixed && other.fenced == l.fenced && other.lease == l.lease
+	return l.terms.shared && other.terms.shared && l.terms.handoff.longest > 0 && !other.terms.fixed && other.terms.fenced == l.terms.fenced && other.terms.lease == l.terms.lease
 }
 
 // shareable returns a grant that a reader of l may join.
@@ -132,7 +132,7 @@ func (qs *queues) shareable(l *Lock) *grant {
 		return nil
 	}
 	for _, g := range q.grants {
-		if l.shares(g.lock) && !g.attempts.Doubt && time.Since(g.run.began) < l.handoff.longest {
+		if l.shares(g.lock) && !g.attempts.Doubt && time.Since(g.run.began) < l.terms.handoff.longest {
 			return g
 		}
 	}
@@ -228,4 +228,6 @@ func (h *Hold) covered() bool {
 }
 
 // renewsFor reports whether the renewal that h asks for is enough for other.
-func (h *Hold) renewsFor(other *Hold) bool { return !h.lock.fixed && h.lock.lease >= other.lock.lease }
+func (h *Hold) renewsFor(other *Hold) bool {
+	return !h.lock.terms.fixed && h.lock.terms.lease >= other.lock.terms.lease
+}

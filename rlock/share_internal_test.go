@@ -35,13 +35,13 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			got, failed := make(chan *Hold, 1), make(chan error, 1)
 			go func() {
-				_, hold, err := l.joinOrAsk(ctx, ctx, l.retries)
+				_, hold, err := l.joinOrAsk(ctx, ctx, l.retries())
 				got <- hold
 				failed <- err
 			}()
 			synctest.Wait() // it follows
 			g := l.newAttempt()
-			require.NoError(t, g.acquire(t.Context(), l.retries, kind.Options{}).Err)
+			require.NoError(t, g.acquire(t.Context(), l.retries(), kind.Options{}).Err)
 			require.Equal(t, doubt, g.attempts.Doubt)
 			_, asker, err := g.start(t.Context(), l)
 			require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestFakeTimeFollowersOfALostGrant(t *testing.T) {
 				l := c.NewRWLock("a").Reader()
 				l.use(f)
 				g := l.newAttempt()
-				require.NoError(t, g.acquire(t.Context(), l.retries, kind.Options{}).Err)
+				require.NoError(t, g.acquire(t.Context(), l.retries(), kind.Options{}).Err)
 				_, first, err := g.start(t.Context(), l)
 				require.NoError(t, err)
 				g.expect(2)

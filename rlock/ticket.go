@@ -24,7 +24,7 @@ func (w *waiter) ticket() lua.Ticket {
 	switch {
 	case q.signal != nil && q.signal.Live():
 		ticket.Hears = w.lock.client.server.Channels.Hearing()
-	case !w.lock.fair && w.place.silent < 2 && !w.place.Held():
+	case !w.lock.terms.fair && w.place.silent < 2 && !w.place.Held():
 		return lua.Ticket{}
 	}
 	if q.tickets == nil {
@@ -97,10 +97,10 @@ func (w *waiter) granted(now time.Time) *grant {
 	}
 	switch {
 	case !ok, m.Time < g.queuedAt.there, sent.After(now), // by the clock of another server
-		now.Sub(sent) > m.Claim/2, // too little of the claim is left
-		m.Claim < l.claim(),       // the server wants to know whether anybody is there
-		l.fixed, l.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
-		l.fenced && m.Token == 0: // the client that released has no counter
+		now.Sub(sent) > m.Claim/2,             // too little of the claim is left
+		m.Claim < l.claim(),                   // the server wants to know whether anybody is there
+		l.terms.fixed, l.terms.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
+		l.terms.fenced && m.Token == 0: // the client that released has no counter
 		w.again = true
 		return nil
 	}
@@ -112,13 +112,13 @@ func (w *waiter) granted(now time.Time) *grant {
 }
 
 // claim is the lease with which the server may grant the lock to a ticket.
-func (l *Lock) claim() time.Duration { return min(longestClaim, l.lease) }
+func (l *Lock) claim() time.Duration { return min(longestClaim, l.terms.lease) }
 
 // accept notes the fencing tokens that come with a message, whether the lock is then held or
 // passed on: its release gives back those that were not used. A lock without fencing takes
 // none.
 func (g *grant) accept(m lua.Message) {
-	if g.lock.fenced {
+	if g.lock.terms.fenced {
 		g.token, g.run.spare = m.Token, m.Spare
 	}
 }

@@ -73,8 +73,8 @@ func TestGrantByMessage(t *testing.T) {
 				if g := s.grant; g != nil {
 					require.Equal(t, sent.Add(test.since), g.sent)
 					require.Equal(t, 5*time.Second, g.initialLease)
-					require.Equal(t, l.fenced, g.token == 7)
-					require.Equal(t, l.fenced, g.run.spare == 9)
+					require.Equal(t, l.terms.fenced, g.token == 7)
+					require.Equal(t, l.terms.fenced, g.run.spare == 9)
 				}
 				require.False(t, w.place.message.Granted, "it is looked at once")
 			})

@@ -79,7 +79,7 @@ func (w *waiter) wake() {
 
 // contends reports whether the waiter asks the server. The first waiter of a client asks for all;
 // each waiter for a fair lock asks, as its ticket has a place of its own. queues.mu is held.
-func (w *waiter) contends() bool { return w.lock.fair || w.queue.first == w }
+func (w *waiter) contends() bool { return w.lock.terms.fair || w.queue.first == w }
 
 // await waits until it is the waiter's turn to ask, or it is handed a grant. The error
 // says why neither happened.
@@ -172,7 +172,7 @@ func (w *waiter) leave() {
 			left = nil
 		}
 		// The end of a grant that nobody shares will be told to the next.
-		if wasFirst && (w.lock.shared || w.state != waiterOwns || !slices.Contains(q.grants, w.grant)) {
+		if wasFirst && (w.lock.terms.shared || w.state != waiterOwns || !slices.Contains(q.grants, w.grant)) {
 			next.wake()
 		}
 		if wasFirst && q.news.trouble != nil { // it may have been asking for all
@@ -225,7 +225,7 @@ func (w *waiter) renounce(g *grant) {
 // the server. It returns false if the two want the lock with different options. queues.mu is
 // held.
 func (w *waiter) takeOver(g *grant, from *waiter) bool {
-	if w.lock.fair || w.place.attempt != nil || !from.place.Held() || !w.lock.takes(from.lock) {
+	if w.lock.terms.fair || w.place.attempt != nil || !from.place.Held() || !w.lock.takes(from.lock) {
 		return false
 	}
 	w.place, w.askAt, w.again = from.place, from.askAt, from.again || from.state == waiterAsking
@@ -240,4 +240,4 @@ func (w *waiter) takeOver(g *grant, from *waiter) bool {
 
 // takes reports whether a grant of other has the terms that l asks for. A fixed lease runs for one
 // call only.
-func (l *Lock) takes(other *Lock) bool { return l.terms == other.terms && !l.fixed }
+func (l *Lock) takes(other *Lock) bool { return l.terms == other.terms && !l.terms.fixed }

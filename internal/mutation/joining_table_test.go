@@ -34,7 +34,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"processes wait for quorum locks as their hosts are", "rlock", "Lock.addresses",
-		"if l.servers != nil {", "if false {",
+		"range l.peers {", "range l.peers[:0] {",
 		"rlock", "TestMultiOrderOfQuorumLocks", quick,
 	},
 	{
@@ -44,12 +44,12 @@ var ofJoining = []mutation{
 	},
 	{
 		"a hold with a long lease is told when it is renewed", "rlock", "Lock.longUnnoticed",
-		"return l.fixed || l.lease/3 > longHold", "return l.fixed",
+		"return l.terms.fixed || l.terms.lease/3 > longHold", "return l.terms.fixed",
 		"rlock", "TestFakeTimeRecordOfALongLease", quick,
 	},
 	{
 		"what was joined is trusted for a lease of the joiner's", "rlock", "Lock.askToJoin",
-		"newJoined(ctx, p, a.Sent, a.Value)", "newJoined(ctx, p, a.Sent, l.lease)",
+		"newJoined(ctx, p, a.Sent, a.Value)", "newJoined(ctx, p, a.Sent, l.terms.lease)",
 		"rlock", "TestFakeTimeJoinedWhileRedisIsSilent", quick,
 	},
 	{

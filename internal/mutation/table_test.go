@@ -106,7 +106,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"a head that leaves takes its wake-up along", "rlock", "waiter.leave",
-		"if wasFirst && (w.lock.shared", "if false && (w.lock.shared",
+		"if wasFirst && (w.lock.terms.shared", "if false && (w.lock.terms.shared",
 		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{

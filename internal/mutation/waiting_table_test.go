@@ -15,7 +15,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"the place of one without renewal is taken over", "rlock", "Lock.takes",
-		"&& !l.fixed", "",
+		"&& !l.terms.fixed", "",
 		"rlock", "TestFakeTimeTermsOfWhoInherits", quick,
 	},
 	{
@@ -65,7 +65,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a waiter that polls relies on what its client hears", "rlock", "waiter.hears",
-		"!w.lock.polls && ", "",
+		"!w.lock.terms.polls && ", "",
 		"rlock", "TestFakeTimePollingBesideListeners", quick,
 	},
 	{
@@ -145,7 +145,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a fair waiter without a place does not ask", "rlock", "waiter.next",
-		"l.fair && w.place.silent == 0 && w.place.Held()", "l.fair && w.place.silent == 0",
+		"l.terms.fair && w.place.silent == 0 && w.place.Held()", "l.terms.fair && w.place.silent == 0",
 		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
 	},
 	{
@@ -190,7 +190,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a lock without fencing has the token of the one before", "rlock", "grant.accept",
-		"if g.lock.fenced {", "if true {",
+		"if g.lock.terms.fenced {", "if true {",
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
