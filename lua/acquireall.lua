@@ -1,15 +1,15 @@
--- Grants several locks, each to an owner of its own, if all of them are free;
--- otherwise none. Those who queue for one of them are passed over.
+-- Grants several locks, each to an owner of its own, if all are free; otherwise none.
+-- Tickets in the queues of these locks are passed over.
 --
 -- KEYS[1…n]    locks, all different
 -- KEYS[n+1…]   fencing counters
 -- ARGV[1]      n
 -- ARGV[3i-1…]  lease of lock i, milliseconds; owner, a new one for every grant;
---              place of its counter in KEYS, 0 for a lock that is not fenced
+--              place of its counter in KEYS, 0 for an unfenced lock
 --
--- reply    {1, token, ...}  acquired; in order, token 0 for a lock that is not fenced
---          {0, i, pttl, owner}  lock i is held; what is left of the lease, -1 if it has none
---          {-1, key, type}  key belongs to something that is not a lock
+-- reply    {1, token, ...}  acquired; in order, token 0 for an unfenced lock
+--          {0, i, pttl, owner}  lock i is held; the rest of the lease, -1 without an end
+--          {-1, key, type}  the key is no lock
 local locks = {}
 for i = 1, tonumber(ARGV[1]) do
     local what, owner, count = kind(KEYS[i])

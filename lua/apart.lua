@@ -1,9 +1,9 @@
--- Serves a queue without its lock: while their cluster slot moves, the two may be on
--- different nodes, and a script that names both is refused.
+-- Serves a queue without its lock: while their cluster slot moves, queue and lock may be on
+-- different nodes, and the server refuses a script with both keys.
 --
 -- KEYS[1]  queue
 -- ARGV[1]  PUBLISH, SPUBLISH, or both
--- ARGV[2]  owners whose tickets are to be taken out, with spaces between them
+-- ARGV[2]  tickets to take out: owners, with spaces between
 -- ARGV[3]  1 if the lock was released: the first owner that can hear is to ask for it
 --
 -- reply    1

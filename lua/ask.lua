@@ -7,16 +7,16 @@
 -- owner     a new one for every grant
 -- commands  PUBLISH, SPUBLISH, or both
 -- claim     milliseconds, less than 8192; 0 if the owner does not wait
--- how       it hears, see queue.lua
--- spare     with a counter: how many tokens to reserve behind that of the owner
+-- how       the owner hears: see queue.lua
+-- spare     with a counter: how many tokens to reserve behind the owner's token
 --
--- reply     as that of try.lua, but
---           {0, pttl, holder, time, first, new, length, absent}  refused; the server's clock in
---                           microseconds; first 1 if no ticket is before the owner's; new 1
---                           if it had none, -1 if it has none now: the server has no memory
---                           left; so many others were in the queue, or a few more;
---                           1 if the owner's client hears by PUBLISH, and is subscribed
---                           to nothing here
+-- reply     as the reply of try.lua, but
+--           {0, pttl, holder, time, first, new, length, absent}  refused
+--             time    the server's clock, in microseconds
+--             first   1 if no ticket is before the owner's
+--             new     1 if the owner had no ticket before; -1 if the server has no memory for one
+--             length  so many tickets were in the queue, or a few less
+--             absent  1 if the owner's client hears by PUBLISH, and is not subscribed here
 local function ask(key, queue, counter, lease, owner, commands, claim, how, spare)
     local ttl, holder, held = redis.call('pttl', key), '', nil
     if ttl ~= -2 then -- which says that the key does not exist

@@ -1,5 +1,5 @@
--- Grants a fair lock like ask.lua, unless Redisson's own fair lock of that name is in
--- use, which queues in another way.
+-- Grants a fair lock like ask.lua, unless Redisson's own fair lock of that name, with a queue of
+-- another form, is in use.
 --
 -- queues    keys of Redisson's queue and of its time-outs
 local function askfair(key, queue, first, second, counter, ...)

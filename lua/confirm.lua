@@ -1,10 +1,10 @@
--- Tells what is left of an owner's lease, and changes nothing.
+-- Tells the rest of an owner's lease, and changes nothing.
 --
 -- KEYS[1]  lock
--- ARGV[1]  not used: the lease of a renewal, among which this is sent
+-- ARGV[1]  not used: the lease of a renewal, as this script travels among renewals
 -- ARGV[2]  owner
 --
--- reply    {1, pttl}  it holds the lock; -1 without TTL
+-- reply    {1, pttl}  the owner holds the lock; -1 without TTL
 --          0  the owner does not hold the lock (nor does a key of another type)
 if redis.call('type', KEYS[1]).ok ~= 'hash' or redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
     return 0

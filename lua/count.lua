@@ -2,7 +2,7 @@
 -- repeated or late delivery cannot count twice.
 --
 -- KEYS[1]  lock
--- ARGV[1]  lease, milliseconds; never shortens what is left
+-- ARGV[1]  lease, milliseconds; never shortens the rest of the lease
 -- ARGV[2]  owner
 -- ARGV[3]  hold count
 --

@@ -1,13 +1,13 @@
--- Keeps a client in the list of those that have a record, and takes out those whose
--- record is over.
+-- Keeps a client in the list of clients with a record, and takes out clients whose record is
+-- over.
 --
 -- KEYS[1]  list, a sorted set of clients by the end of their records in milliseconds of
 --          the server's clock
 -- ARGV[1]  client
--- ARGV[2]  how long its record lasts, in milliseconds; 0 takes it out
+-- ARGV[2]  how long the client's record lasts, in milliseconds; 0 takes the client out
 --
 -- reply    1                done
---          {-1, key, type}  key belongs to something that is not a list
+--          {-1, key, type}  the key is no list of clients
 local kind = redis.call('type', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'zset' then
     return {-1, KEYS[1], kind}

@@ -1,11 +1,11 @@
--- Raises a fencing counter to a token that was given elsewhere, so that the next
--- one is greater. It never lowers it: repeated or late, it does no harm.
+-- Raises a fencing counter to a token given by another server: the next token is greater. The
+-- script never lowers a counter: repeated or late, it does no harm.
 --
 -- KEYS[1]  fencing counter
 -- ARGV[1]  token
 --
 -- reply    {1}              the counter is at least the token
---          {-1, key, type}  key belongs to something that is not a counter
+--          {-1, key, type}  the key is no counter
 local token = newest(KEYS[1])
 if not token then
     return strange(KEYS[1])

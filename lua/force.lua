@@ -1,5 +1,5 @@
--- Removes a lock whoever holds it, or only if it is a certain owner, and passes it on.
--- Without an owner it must not be repeated blindly.
+-- Removes a lock, of any owner or of a certain owner, and passes the lock on. Without an owner
+-- the script must not be repeated blindly: it would remove the next holder's lock.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  queue; nil for a lock that has none
@@ -8,8 +8,8 @@
 -- ARGV[2]  owner; nil for any
 --
 -- reply    {1}              removed
---          {0}              it was free, or somebody else holds it
---          {-1, key, type}  key belongs to something that is not a lock
+--          {0}              the lock was free, or another owner holds it
+--          {-1, key, type}  the key is no lock
 local what, holder = kind(KEYS[1])
 if what == 'none' then
     return {0}

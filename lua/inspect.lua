@@ -11,7 +11,7 @@
 --            token    newest one, 0 if there is none
 --            waiters  tickets, and connections that listen on the unlock channel; -1 if the
 --                     server does not tell
---          {-1, key, type}  key belongs to something that is not a lock
+--          {-1, key, type}  the key is no lock
 local kind = redis.call('type', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'hash' then
     return {-1, KEYS[1], kind}

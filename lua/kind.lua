@@ -1,8 +1,8 @@
--- Stands in front of the scripts that may meet what is not theirs.
+-- Stands in front of the scripts that may meet foreign keys.
 --
--- kind returns 'none', 'lock' with its owner and hold count, or what else a key holds. A hash
--- is a lock if it has one field, named like an owner, with a number: an
--- application's hash under the same name is neither waited for nor removed.
+-- kind returns 'none', 'lock' with its owner and hold count, or the type of another key. A hash
+-- is a lock if the hash has one field, named like an owner, with a number: a script neither
+-- waits for nor removes an application's hash under the same name.
 local function kind(key)
     local size = redis.pcall('hlen', key)
     if type(size) == 'table' then

@@ -1,9 +1,8 @@
--- Stands in front of the scripts that answer several callers, each as if it were
--- alone.
+-- Stands in front of the scripts for several callers: each caller is answered as if alone.
 --
--- outcomes answers each of so many callers who are not in replies yet with what
--- answer(i) returns, or in place of an error with its text: clients do not expect an
--- error in the middle of a reply.
+-- outcomes answers each of so many callers without a reply yet: with the result of answer(i),
+-- or, in place of an error, with the text of the error: clients do not expect an error in the
+-- middle of a reply.
 local function outcomes(callers, answer, replies)
     for i = 1, callers do
         local ok, reply = true, replies[i]

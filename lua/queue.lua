@@ -1,24 +1,24 @@
 -- Stands in front of the scripts that know the queue of a lock.
 --
--- The queue is a sorted set of owners who wait for the lock: their tickets. The
--- score of an owner holds its place, its claim and how it hears:
+-- The queue is a sorted set of waiting owners: the tickets. The score of an owner holds the
+-- owner's place, claim and way to hear:
 --
 --   score = (place · 8192 + claim) · 4 + how
 --
 -- Places grow by one from each owner to the next. The claim is the lease, in
--- milliseconds, with which the lock is granted to the owner. How it hears is
+-- milliseconds, with which the lock is granted to the owner. An owner hears
 --
---   0  not at all, or not yet: it asks again by itself
+--   0  not at all, or not yet: the owner asks again by a timer
 --   1  by PUBLISH: the server knows who is subscribed
 --   2  by PUBLISH in a cluster: the client may be subscribed on any of its nodes
 --   3  by SPUBLISH: the node knows who is subscribed
 --
--- The member '!' .. owner, with score 0, is no ticket: it names the owner to whom the
--- queue has granted the lock, until that owner releases it. If the lock is free and
--- the name still there, that grant has lapsed. If no ticket is left, the key expires after
--- one claim, so that a late request of a caller who gave up leaves nothing for longer.
+-- The member '!' .. owner, with score 0, is no ticket, but the record of the newest grant by the
+-- queue, until that owner releases the lock. If the lock is free and the record still there, the
+-- grant has lapsed. If no ticket is left, the key expires after one claim: a late request of a
+-- caller who gave up leaves nothing for longer.
 --
--- Channels, whose names follow from that of the queue:
+-- The names of the channels follow from the name of the queue:
 --
 --   redisson_lock__channel:{name}  Redisson's waiters, and ours while a foreign
 --                                  owner holds the lock. Our message is -0, which
@@ -26,18 +26,18 @@
 --   rlock_channel:{name}:client    the waiters of one client of ours:
 --                                  "owner time claim token spare follower…"  has the
 --                                  lock, and so many tokens more are reserved
---                                  "owner"  may ask, "*"  all ask: they may have lost their places
+--                                  "owner"  may ask, "*"  all ask: places may be lost
 
--- keep is how long a queue is kept after the last request, in milliseconds: several
--- times as long as a waiter lets pass between two of them.
+-- keep is how long a queue is kept after the last request, in milliseconds: several times the
+-- longest pause of a waiter between two requests.
 local keep = 60000
 
 local function channel(queue)
     return 'rlock_channel' .. string.sub(queue, 12) -- less rlock_queue
 end
 
--- unlocksOf is the unlock channel. It lacks the colon by which Own in names.go tells the
--- queue of {name} from that of name.
+-- unlocksOf is the unlock channel, without the colon that Own in names.go puts into the queue of
+-- {name}, to tell it from the queue of name.
 local function unlocksOf(queue)
     return 'redisson_lock__channel' .. string.gsub(string.sub(queue, 12), '^(:{[^{]*}:*):$', '%1')
 end
@@ -46,8 +46,8 @@ local function client(owner)
     return string.match(owner, '^!?(.*):')
 end
 
--- foreigners tells whether somebody listens on the unlock channel, who cannot queue,
--- and announces the release there if so; and if there is no other way to find out.
+-- foreigners tells whether somebody listens on the unlock channel: a client that cannot queue.
+-- If so, foreigners announces the release there; also if only the announcement can tell.
 local function foreigners(queue, commands)
     local unlocks, count = unlocksOf(queue), 0
     for command in string.gmatch(commands, '%a+') do
@@ -64,23 +64,27 @@ local function foreigners(queue, commands)
     return count > 0
 end
 
--- foreign tells whether an owner is none of ours, which are named <xid>:<n>: its
--- release will not pass the lock on.
+-- foreign tells whether an owner is not of this library, with names like <xid>:<n>: the
+-- owner's release will not pass the lock on.
 local function foreign(owner)
     return not string.find(owner, '^' .. string.rep('%w', 20) .. ':%d+$')
 end
 
--- absent tells whether a client that hears in that way is known to be subscribed to nothing here.
--- That is asked before a message is sent, not read from the number of its receivers: a master
--- sends the message on to its replicas, and a client that is still subscribed to one of them,
--- which was the master a moment ago, hears it although nobody has received it here.
+-- absent tells whether the server knows that a client, hearing in the way how, is not subscribed
+-- here. The server is asked before the message; the number of receivers would come too late:
+--
+--   master M, demoted a moment ago    new master N
+--   client A is subscribed to M
+--                                     a message to A: 0 receivers, passed over
+--   M, a replica now, gets the
+--   message from N: A hears it        and yet A has no grant
 local function absent(ours, how)
     local found = how ~= 2 and redis.pcall('pubsub', how == 3 and 'shardnumsub' or 'numsub', ours)
     return found and found[2] == 0 -- nil if it may not be asked
 end
 
--- tell sends a message to a client that hears in that way. It returns true; false if the client is
--- absent, then nobody gets the message; or an error, if the server refuses to send it.
+-- tell sends a message to a client, in the way how. It returns true; false if the client is
+-- absent: then nobody gets the message; or an error, if the server refuses the message.
 local function tell(queue, commands, home, how, message)
     local ours = channel(queue) .. ':' .. home
     if how == 0 then -- it may hear by now; if not, or if it cannot be told, it asks
@@ -93,13 +97,12 @@ local function tell(queue, commands, home, how, message)
     return type(heard) ~= 'table' or heard
 end
 
--- spare is how many tokens are reserved for whoever has the lock by a message, to
--- pass it on in memory.
+-- spare is how many tokens are reserved for a grant by a message, for hand-offs in memory.
 local spare = 1024
 
--- message tells an owner that the lock is granted to it, at a time that is not after the
--- grant, and names those who come next as long as they are of the same client, which may
--- pass the lock on to them without the server. It also returns whether nobody comes next.
+-- message returns the text of a grant to an owner, with a time not after the grant, and with the
+-- next tickets as long as these are of the same client: the client may pass the lock on to
+-- them without the server. It also returns whether no ticket comes next.
 local function message(queue, owner, claim, answer, at)
     local token, reserved = 0, 0
     if answer ~= 1 then
@@ -122,19 +125,18 @@ local function message(queue, owner, claim, answer, at)
     return table.concat(words, ' '), #behind == 0
 end
 
--- first returns the first ticket with its score; nil if there is none, or the key is
--- no queue.
+-- first returns the first ticket with its score; nil without a ticket, or if the key is no queue.
 local function first(queue)
     local found = redis.pcall('zrange', queue, 0, 0, 'withscores')
     return found[1], tonumber(found[2])
 end
 
--- stand takes the last place for an owner, or keeps it in its own. It returns its
--- score, and 1 if it had no ticket before; 0 and -1 if the server has no memory to keep
--- it. Any other refusal, as that of a replica, is returned as it is: who has asked must
--- not be told that the lock is held by such a server.
--- A ticket that hears is never set back to 0: the request may be an old one. If it is not,
--- a message reaches nobody, and the owner is passed over.
+-- stand gives an owner the last place, or keeps the place of its ticket. It returns the score, and
+-- 1 for a new ticket; 0 and -1 if the server has no memory for a ticket. Any other refusal, such
+-- as a replica's, is returned unchanged: a replica must not tell the caller that the lock is
+-- held.
+-- A ticket that hears is never set back to 0: the request may be an old one. If the request is
+-- new, a message reaches nobody, and the owner is passed over.
 local function stand(queue, owner, claim, how)
     local old, place, new = redis.call('zscore', queue, owner), 0, 0
     if old then
@@ -165,7 +167,7 @@ local function stand(queue, owner, claim, how)
     return score, new
 end
 
--- wake has the first owner behind a place ask, if that is one of another client.
+-- wake makes the first owner behind a place ask, if the owner is of another client.
 local function wake(queue, commands, place, home)
     local next = redis.call('zrangebyscore', queue, '(' .. string.format('%.0f', place), '+inf', 'withscores', 'limit', 0, 1)
     if next[1] and client(next[1]) ~= home then

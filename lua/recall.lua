@@ -1,8 +1,8 @@
 -- Stands in front of the scripts that refuse a lock.
 --
--- recall asks the client of an owner to give a lock back that it may be keeping: its hold
--- count is 0, see retain.lua. The message names the owner. By which command its client hears
--- is not known here.
+-- recall asks the client of an owner to give back a kept lock: the hold count is 0, see
+-- retain.lua. The message names the owner. The script does not know by which command the
+-- client hears.
 local function recall(key, owner, held)
     if held ~= '0' then
         return

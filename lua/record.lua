@@ -1,11 +1,11 @@
--- Writes down what a client holds and waits for, in place of what it has written before.
+-- Writes a client's record: its long holds and waits, in place of the record before.
 --
 -- KEYS[1]  record
--- ARGV[1]  how long it lasts, in milliseconds; 0 removes it
+-- ARGV[1]  how long the record lasts, in milliseconds; 0 removes the record
 -- ARGV     field, value, ...
 --
 -- reply    1               written, or removed
---          {-1, key, type}  key belongs to something that is not a record
+--          {-1, key, type}  the key is no record
 local kind = redis.call('type', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'hash' then
     return {-1, KEYS[1], kind}

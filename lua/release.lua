@@ -1,21 +1,26 @@
 -- Ends an owner's grant, whatever its hold count says, and passes the lock on.
 --
 -- key       lock
--- queue     nil for a lock that has none: the release is announced as Redisson does
+-- queue     nil for a lock without a queue: the release is announced as Redisson does
 -- counter   fencing counter; nil for a lock without tokens
 -- owner
 -- commands  PUBLISH, SPUBLISH, or both; without a queue also none
--- tickets   owners whose tickets are to be taken out, with spaces between them
+-- tickets   tickets to take out: owners, with spaces between
 -- used      with a counter: the newest token used
--- reserved  with a counter: the last one that is reserved
+-- reserved  with a counter: the last reserved token
 --
 -- reply    1                     released
---          {1, error}            released; the server refused to announce it
---          {1, '', message}      released; the next owner is of the same client, which has
---                                to bring the message there
+--          {1, error}            released; the server refused the announcement
+--          {1, '', message}      released; the next owner is of the same client, and the client
+--                                delivers the message to its waiter
 --          {0}                   the owner does not hold the lock
---          {0, next}             the same, and next of the same client holds it; an earlier
---                                delivery may have granted it, whose answer was lost
+--          {0, next}             the same, and next of the same client holds the lock; an earlier
+--                                delivery with a lost answer may have granted it
+--
+-- A repetition, after a lost answer:
+--
+--   release a:1                   a:2 is next, the lock is granted to a:2; the answer is lost
+--   release a:1 again             {0, a:2}: the client of a:2 asks, and learns of the grant
 local function release(key, queue, counter, owner, commands, tickets, used, reserved)
     local led = false -- the first in the queue is among them
     -- Before the last ticket goes, as a node whose slot moves tells nothing of what is gone.

@@ -1,6 +1,6 @@
--- Stands before everything else of release: locks that nobody queues for. To define the
--- functions below, and to call them for each, would cost more than this. What fails here
--- is left to them, and fails there in the same way.
+-- Stands before the rest of release: locks without a queue. To define the functions below, and
+-- to call them for each lock, would cost more than this. A lock that fails here is left to
+-- the functions below, and fails there in the same way.
 local call, replies, left = redis.pcall, {}, false
 for i = 1, #KEYS / 2 do
     local key, owner, command = KEYS[2 * i - 1], ARGV[3 * i - 2], ARGV[3 * i - 1]

@@ -1,7 +1,7 @@
 -- Extends an owner's lease.
 --
 -- KEYS[1]  lock
--- ARGV[1]  lease, milliseconds; never shortens what is left
+-- ARGV[1]  lease, milliseconds; never shortens the rest of the lease
 -- ARGV[2]  owner
 --
 -- reply    1  renewed

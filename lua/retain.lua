@@ -1,6 +1,6 @@
--- Notes that nobody holds the lock although its owner keeps it: sets the hold count to 0,
--- by which others know that they can have it by asking the owner's client. It changes
--- nothing if somebody waits for the lock. Late or repeated, it does no harm: it gives
+-- Notes that the owner's client keeps the lock, and nobody holds it: sets the hold count to 0.
+-- By the 0 other clients know that the owner's client gives the lock back when asked. If somebody
+-- waits for the lock, the script changes nothing. Late or repeated, it does no harm: it gives
 -- nothing away.
 --
 -- KEYS[1]  lock

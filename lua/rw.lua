@@ -1,8 +1,8 @@
 -- Stands in front of the scripts of the read/write lock.
 --
--- Its hash has a field `mode`, `read` or `write`, and the hold counts of its
--- owners: of reads in the field `owner`, of writes in `owner:write`. Each read
--- hold has a key of its own as well, whose TTL is the lease of that hold.
+-- The hash of the lock has a field `mode`, `read` or `write`, and the hold counts of its owners:
+-- of reads in the field `owner`, of writes in `owner:write`. Each read hold has a key of
+-- its own as well; the TTL of that key is the lease of the hold.
 
 -- hold names the key of an owner's n-th read hold.
 local function hold(prefix, owner, n)

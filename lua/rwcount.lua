@@ -1,12 +1,12 @@
--- Sets the hold counts of an owner of a read/write lock, which are absolute.
--- Without a write hold any more, a writer becomes one reader among others.
+-- Sets the hold counts of an owner of a read/write lock. The counts are absolute. A writer
+-- without a write hold becomes a reader.
 --
 -- KEYS[1]  lock
 -- KEYS     writer's intent, the owner's read holds, as many as it shall have: for servers
 --          that want them declared; not while the slot of a cluster moves
--- ARGV[1]  lease, milliseconds; never shortens what is left
+-- ARGV[1]  lease, milliseconds; never shortens the rest of the lease
 -- ARGV[2]  owner
--- ARGV[3]  what the keys of read holds begin with
+-- ARGV[3]  beginning of the keys of read holds
 -- ARGV[4]  hold count of writes
 -- ARGV[5]  hold count of reads
 -- ARGV[6]  PUBLISH, SPUBLISH, or both
@@ -14,8 +14,8 @@
 -- ARGV[8]  writer's intent
 --
 -- reply    1  done
---          0  the owner does not hold the lock, or not for writing any more: nobody gets that
---             back, and a request that says so has been overtaken
+--          0  the owner does not hold the lock, or not for writing any more: no owner writes
+--             again, and a request that says so has been overtaken
 local writing = ARGV[2] .. ':write'
 local writes, reads = tonumber(ARGV[4]), tonumber(ARGV[5])
 local _, shared, exclusive = look(KEYS[1], ARGV[2])

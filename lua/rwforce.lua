@@ -1,5 +1,5 @@
--- Removes a read/write lock whoever holds it, and a writer's intent, and wakes
--- all waiters. It names no owner, hence must not be repeated blindly.
+-- Removes a read/write lock of any owner, and a writer's intent, and wakes all waiters. The
+-- script names no owner, and must not be repeated blindly.
 --
 -- KEYS[1]  lock
 -- KEYS     writer's intent: for servers that want it declared; not while the slot of a
@@ -9,8 +9,8 @@
 -- ARGV[3]  writer's intent
 --
 -- reply    {1}              removed
---          {0}              it was free
---          {-1, key, type}  key belongs to something that is not a read/write lock
+--          {0}              the lock was free
+--          {-1, key, type}  the key is no read/write lock
 local mode = look(KEYS[1], '')
 if stranger(mode) then
     return {-1, KEYS[1], mode}

@@ -1,4 +1,4 @@
--- Grants a read/write lock for reading, if nobody writes or waits to.
+-- Grants a read/write lock for reading, if nobody writes or waits to write.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  writer's intent
@@ -6,13 +6,13 @@
 -- KEYS[4]  fencing counter; only for a fenced lock
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  owner; a new one for every grant
--- ARGV[3]  what the keys of read holds begin with
+-- ARGV[3]  beginning of the keys of read holds
 --
--- reply    {1, token}       acquired; that of the newest writer, 0 for a lock that is not fenced
---          {0, pttl, owner} refused; what is left of the writer's lease, or intent, -1 if it has no end;
---                           owner is the writer, '' if it is not known
---          {0, pttl, '', 1} refused, as a writer waits; what is left of its intent
---          {-1, key, type}  key belongs to something that is not a read/write lock
+-- reply    {1, token}       acquired; the token of the newest writer, 0 for an unfenced lock
+--          {0, pttl, owner} refused; the rest of the writer's lease, or intent, -1 without an end;
+--                           owner is the writer, '' if unknown
+--          {0, pttl, '', 1} refused, as a writer waits; the rest of the writer's intent
+--          {-1, key, type}  the key is no read/write lock
 local mode, shared = look(KEYS[1], ARGV[2])
 if stranger(mode) then
     return {-1, KEYS[1], mode}

@@ -1,11 +1,11 @@
--- Ends an owner's grant of a read/write lock, whatever its hold counts say, and
--- takes back its intent to write.
+-- Ends an owner's grant of a read/write lock, whatever the hold counts say, and takes back the
+-- owner's intent to write.
 --
 -- KEYS[1]  lock
 -- KEYS     writer's intent, the owner's first read hold: for servers that want them
 --          declared; not while the slot of a cluster moves
 -- ARGV[1]  owner
--- ARGV[2]  what the keys of read holds begin with
+-- ARGV[2]  beginning of the keys of read holds
 -- ARGV[3]  PUBLISH, SPUBLISH, or both
 -- ARGV[4]  channel
 -- ARGV[5]  writer's intent

@@ -1,11 +1,11 @@
 -- Extends the lease of an owner of a read/write lock.
 --
 -- KEYS[1]  lock
--- KEYS[2]  the owner's first read hold, for servers that want it declared; not while the
---          slot of a cluster moves, when the script may have one key only
--- ARGV[1]  lease, milliseconds; never shortens what is left
+-- KEYS[2]  the owner's first read hold, for servers that want the key declared; not while the
+--          slot of a cluster moves: the script may have one key only then
+-- ARGV[1]  lease, milliseconds; never shortens the rest of the lease
 -- ARGV[2]  owner
--- ARGV[3]  what the keys of read holds begin with
+-- ARGV[3]  beginning of the keys of read holds
 --
 -- reply    1  renewed
 --          0  the owner does not hold the lock

@@ -1,19 +1,19 @@
--- Grants a read/write lock for writing, if it is free or held only by readers
--- whose leases are over.
+-- Grants a read/write lock for writing, if the lock is free, or the leases of all readers are
+-- over.
 --
 -- KEYS[1]  lock
 -- KEYS[2]  writer's intent
 -- KEYS[3]  fencing counter; only for a fenced lock
 -- ARGV[1]  lease, milliseconds
 -- ARGV[2]  owner; a new one for every grant
--- ARGV[3]  what the keys of read holds begin with
+-- ARGV[3]  beginning of the keys of read holds
 -- ARGV[4]  how long the intent lasts, milliseconds; 0 for a writer that does not wait
 --
--- reply    {1, token}       acquired; token 0 for a lock that is not fenced
---          {0, pttl, owner, kept}  refused; when the first of those that hold it ends, -1 if it does
---                           not, and who that is, '' if it is not known; kept is 1 if the intent
---                           says so to new readers
---          {-1, key, type}  key belongs to something that is not a read/write lock
+-- reply    {1, token}       acquired; token 0 for an unfenced lock
+--          {0, pttl, owner, kept}  refused; the time until the first hold ends, -1 without an
+--                           end; its owner, '' if unknown; kept is 1 if the intent keeps new
+--                           readers out
+--          {-1, key, type}  the key is no read/write lock
 local mode, shared, exclusive = look(KEYS[1], ARGV[2])
 if stranger(mode) then
     return {-1, KEYS[1], mode}

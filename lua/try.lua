@@ -1,15 +1,15 @@
--- Grants the lock to an owner if it is free, whoever queues for it.
+-- Grants a free lock to an owner, whoever queues.
 --
 -- key      lock
 -- counter  fencing counter; nil for a lock without tokens
 -- lease    milliseconds
 -- owner    a new one for every grant
--- spare    with a counter: how many tokens to reserve behind that of the owner
+-- spare    with a counter: how many tokens to reserve behind the owner's token
 --
 -- reply    1                   acquired, without a counter
---          {1, token, spare}   acquired; so many tokens behind it are reserved
---          {0, pttl, owner}    refused; what is left of the holder's lease, -1 if it has none
---          {-1, key, type}     key belongs to something that is not a lock
+--          {1, token, spare}   acquired; so many tokens behind the token are reserved
+--          {0, pttl, owner}    refused; the rest of the holder's lease, -1 without an end
+--          {-1, key, type}     the key is no lock
 local function try(key, counter, lease, owner, spare)
     local ttl = redis.call('pttl', key)
     if ttl == -2 then -- which says that the key does not exist

@@ -1,6 +1,6 @@
--- Stands before everything else of acquire: locks that are free. To define the functions
--- below, and to call them for each, would cost more than this. What fails here is left to
--- them, and fails there in the same way.
+-- Stands before the rest of acquire: free locks. To define the functions below, and to call
+-- them for each lock, would cost more than this. A lock that fails here is left to the functions
+-- below, and fails there in the same way.
 local call, replies, left = redis.pcall, {}, false
 for i, key in ipairs(KEYS) do
     if call('pttl', key) == -2 and call('hset', key, ARGV[2 * i], '1') == 1 then
