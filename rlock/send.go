@@ -34,8 +34,8 @@ func newCarrier(c *Client, senders int) request.Carrier {
 		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
 		Callers: c.opts.Trace.Start != nil,
 		Reload:  func() { c.reloads.Reload(c.server.RDB) },
-		Send: func(ctx context.Context, r request.Runner, cmds []redis.Cmder, joined bool) bool {
-			return lua.Send(ctx, r, cmds, joined && single)
+		Send: func(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder, combined bool) bool {
+			return lua.Send(ctx, rdb, cmds, combined && single)
 		},
 	})
 }

@@ -83,7 +83,7 @@ var ofSending = []mutation{
 		"rlock", "TestFakeTimeUnlockIsBoundedInACrowd", quick,
 	},
 	{
-		"a caller sends a request itself although it leaves soon", "internal/request", "Group.enter",
+		"a caller sends a request itself although it leaves soon", "internal/request", "Group.process",
 		"g.obeys && !c.leaves(now.Add(loneBound))", "g.obeys",
 		"internal/request", "TestFakeTimeAloneUntilSoon", quick,
 	},

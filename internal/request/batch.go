@@ -23,26 +23,21 @@ const (
 
 // batch is the calls of one pipeline.
 type batch struct {
-	wait   wait
-	calls  []*Call
-	room   [1]*Call // of calls, if it is only one
-	piped  bool     // it is sent as a pipeline even if it is one call
-	joined bool     // calls of the same script may be sent as one
-	note   note
+	wait     wait
+	calls    []*Call
+	room     [1]*Call // of calls, if it is only one
+	piped    bool     // it is sent as a pipeline even if it is one call
+	combined bool     // calls of the same script may be sent as one
+	note     note
 
 	// Guarded by Group.mu.
-	deadline time.Time // then it is given up
-	look     time.Time // when to ask whether another server has taken over; zero: never
-	leavers
-	begged bool // it was told to stop waiting for a connection
-	ended  bool // its calls are over
-	given  bool // it was given up
-}
-
-// leavers counts the calls of a batch whose callers have left.
-type leavers struct {
-	left int // all of them
-	late int // those that left because there was no answer in time, or another server took over
+	deadline  time.Time // then the batch is abandoned
+	look      time.Time // when to ask whether another server has taken over; zero: never
+	left      int       // calls whose callers have left
+	late      int       // callers among these that left for want of an answer, or as another server took over
+	cancelled bool      // the batch was told to stop waiting for a connection
+	ended     bool      // its calls are over
+	abandoned bool      // nobody waits for the answer, and the next batch may be sent
 }
 
 // note is the first command of a pipeline. It notes when it is sent: go-redis asks for the
@@ -176,7 +171,7 @@ func (p *pace) answered(b *batch, took time.Duration) {
 		p.senders = min(p.allowed, nearSenders)
 	}
 	switch {
-	case b.given: // givenUp has changed the size
+	case b.abandoned: // abandoned has changed the size
 	case b.late > len(b.calls)/2 && len(b.calls) > minBatch:
 		p.shrink(b)
 	case len(b.calls) == p.limit:
@@ -192,14 +187,14 @@ func (p *pace) answered(b *batch, took time.Duration) {
 func (p *pace) unsent(b *batch, now time.Time) {
 	p.fast = false
 	p.scarce = now.Add(scarceFor)
-	if b.begged {
+	if b.cancelled {
 		p.bound = min(2*p.bound, most)
 	}
 }
 
-// givenUp notes that a batch was given up. The server may have become slow, so this counts as
+// abandoned notes that nobody waits for a batch any more. The server may have become slow, so this counts as
 // an answer that took twice as long as the newest.
-func (p *pace) givenUp(b *batch) {
+func (p *pace) abandoned(b *batch) {
 	p.answered(b, min(max(2*p.took, fastAnswer), most))
 	p.shrink(b)
 }

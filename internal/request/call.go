@@ -22,7 +22,9 @@ type Call struct {
 	batch    *batch    // that it is sent with
 	deadline time.Time // then it is over
 	err      error     // of the answer, or why there is none
-	link
+	in       *calls    // the queue that has the call; nil: none
+	prev     *Call     // before it there
+	next     *Call     // behind it
 }
 
 // Options are those of a call.
@@ -105,14 +107,8 @@ type calls struct {
 	n           int
 }
 
-// link is the place of a call in a queue.
-type link struct {
-	in         *calls
-	prev, next *Call
-}
-
 func (q *calls) push(c *Call) {
-	c.link = link{in: q, prev: q.last}
+	c.in, c.prev, c.next = q, q.last, nil
 	if q.last == nil {
 		q.first = c
 	} else {
@@ -134,6 +130,6 @@ func (q *calls) remove(c *Call) {
 	} else {
 		next.prev = prev
 	}
-	c.link = link{}
+	c.in, c.prev, c.next = nil, nil, nil
 	q.n--
 }

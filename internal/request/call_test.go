@@ -33,7 +33,7 @@ func TestCallsKeepTheirOrder(t *testing.T) {
 		q.remove(gone)
 		want = slices.Delete(want, n, n+1)
 		require.Equal(t, len(want), q.n)
-		require.Zero(t, gone.link)
+		require.Nil(t, gone.in)
 		got := q.all()
 		require.Len(t, got, len(want))
 		for i := range want {

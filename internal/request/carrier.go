@@ -30,12 +30,6 @@ type Carrier interface {
 // say that they may leave something behind, until Hold(false).
 type Server interface{ Hold(on bool) }
 
-// Runner sends commands. Every redis.UniversalClient is one.
-type Runner interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-	Pipeline() redis.Pipeliner
-}
-
 // Config is what a [Carrier] needs.
 type Config struct {
 	Client     redis.UniversalClient
@@ -44,9 +38,9 @@ type Config struct {
 	Senders    int    // batches under way at once to a server
 	Callers    bool   // what is sent for several callers has their contexts: see [Callers]
 
-	// Send sends several commands in one pipeline, some of them as one script if joined
-	// is set. It reports whether the server has refused that.
-	Send func(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool)
+	// Send sends several commands in one pipeline of rdb, some of the commands as one script if
+	// combined is set. It reports whether the server has refused that.
+	Send func(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder, combined bool) (refused bool)
 }
 
 // NewCarrier returns what fits the client. Nothing is sent.

@@ -12,7 +12,7 @@ import (
 
 const (
 	loneBound = 75 * time.Millisecond // how long a caller waits for a batch that it sends itself
-	aloneFor  = time.Minute           // how long scripts are not joined after a server has refused it
+	aloneFor  = time.Minute           // how long scripts are not combined after a server has refused it
 )
 
 // Group sends the commands of all calls in pipelines. While fewer than Senders goroutines
@@ -35,29 +35,24 @@ const (
 type Group struct {
 	Config
 	pool
-	master
-	obeys bool   // the client ends a command at the deadline of its context
-	send  func() // drain
+	first    string                // for a master of a cluster: the key that the group was made for
+	replaced func(key string) bool // reports whether another server has taken over a key; nil: none can
+	guard    bool                  // the server may have become a replica, and the connection may be READONLY
+	obeys    bool                  // the client ends a command at the deadline of its context
+	sender   func()                // run, bound once for all senders
 
-	mu sync.Mutex // guards what follows
-	backlog
-	sending
-	alone time.Time // until then scripts are not joined: the server has refused it
-	pace  pace
-	alarm alarm
-}
-
-// backlog is the calls of a group that were not sent yet. Group.mu guards it.
-type backlog struct {
-	ready calls // are sent next
-	hold  bool  // calls that may leave something behind are held back
-	held  calls // those that are
-}
-
-// sending is what is being sent. Group.mu guards it.
-type sending struct {
-	starting int      // senders that have not taken a batch yet
-	open     []*batch // under way
+	// mu guards what follows, and the fields of a batch and of a Call that say so. Order: Masters.mu,
+	// mu, then wait.mu or whatever Begin, Reload and the client's map of a cluster take. No function
+	// of the application is called under mu.
+	mu       sync.Mutex
+	ready    calls     // sent next
+	held     calls     // held back
+	hold     bool      // calls that may leave something behind are held back
+	starting int       // senders that have not taken a batch yet
+	open     []*batch  // under way
+	alone    time.Time // until then scripts are not combined: the server has refused it
+	pace     pace
+	alarm    alarm
 }
 
 // NewGroup returns a group. Nothing is sent.
@@ -68,18 +63,43 @@ func NewGroup(config Config) *Group {
 	if rdb, ok := config.Client.(*redis.Client); ok {
 		g.obeys = obeys(rdb.Options())
 	}
-	g.send = g.drain
+	g.sender = g.run
 	return g
 }
 
-// process queues a call, sees to it that the queue is sent, and waits for the answer.
+// process queues a call, sees to it that the queue is sent, and waits for the answer. A caller
+// sends its own batch if nothing else is under way: that saves the way to another goroutine and
+// back, a quarter of the client's CPU (BenchmarkLockAlone).
 func (g *Group) process(c *Call) error {
 	if c.ctx.Err() != nil { // a sender could be faster than its caller, who would have to fear that it was sent
 		return ErrNotSent
 	}
-	left := c.ctx.Done() // before it is in the queue: the context may be one of the application's, which panics
-	if b := g.enter(c); b != nil {
-		g.lone(b)
+	// Both ask the context before mu is taken, and before the call is in the queue: the context may be
+	// one of the application's, and panic.
+	left, now := c.ctx.Done(), time.Now()
+	alone := g.obeys && !c.leaves(now.Add(loneBound))
+
+	var own *batch
+	g.mu.Lock()
+	c.state, c.err, c.deadline = queued, nil, now.Add(c.opts.Bound)
+	g.alarm.set(c.deadline)
+	switch {
+	case g.hold && c.opts.Leaves:
+		g.held.push(c)
+	case alone && g.pace.fast && g.starting == 0 && len(g.open) == 0:
+		g.ready.push(c)
+		own = g.take(now)
+		own.deadline = now.Add(min(loneBound, c.opts.Bound))
+		own.wait.deadline = own.deadline
+		g.alarm.set(own.deadline)
+	default:
+		g.ready.push(c)
+		g.start()
+	}
+	g.mu.Unlock()
+
+	if own != nil {
+		g.lone(own)
 	}
 	select {
 	case <-c.done:
@@ -90,32 +110,6 @@ func (g *Group) process(c *Call) error {
 	return g.leave(c)
 }
 
-// enter puts a call into the queue, and starts a sender if one is missing. If it returns a
-// batch, the caller has to send that itself, which saves the way to another goroutine and
-// back: a quarter of the client's CPU (BenchmarkLockAlone).
-func (g *Group) enter(c *Call) *batch {
-	now := time.Now()
-	alone := g.obeys && !c.leaves(now.Add(loneBound)) // without mu: the context may be one of the application's
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c.state, c.err, c.deadline = queued, nil, now.Add(c.opts.Bound)
-	g.alarm.set(c.deadline)
-	if g.hold && c.opts.Leaves {
-		g.held.push(c)
-		return nil
-	}
-	g.ready.push(c)
-	if !alone || !g.pace.fast || g.starting > 0 || len(g.open) > 0 {
-		g.start()
-		return nil
-	}
-	b := g.take(now)
-	b.deadline = now.Add(min(loneBound, c.opts.Bound))
-	b.wait.deadline = b.deadline
-	g.alarm.set(b.deadline)
-	return b
-}
-
 // start starts a sender if there are calls to send and one more may send. mu is held.
 func (g *Group) start() {
 	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
@@ -123,13 +117,13 @@ func (g *Group) start() {
 	}
 	g.starting++
 	g.Begin()
-	go g.send()
+	go g.sender()
 }
 
-// drain is what a sender does: it sends the queue until that is empty. What does not fit into
+// run is what a sender does: it sends the queue until that is empty. What does not fit into
 // one batch is left to one more sender, if one more may send. A sender also ends when its
-// batch was given up, as another has taken its place.
-func (g *Group) drain() {
+// batch was abandoned, as another has taken its place.
+func (g *Group) run() {
 	defer g.End()
 	for {
 		g.mu.Lock()
@@ -140,7 +134,7 @@ func (g *Group) drain() {
 		if b == nil {
 			return
 		}
-		g.carry(b)
+		g.send(b)
 		runtime.Gosched() // callers that were answered may make their next call, which the next batch then has
 		if !g.pass(b) {
 			return
@@ -156,7 +150,7 @@ func (g *Group) take(now time.Time) *batch {
 	}
 	b := &batch{ // not a used one: a hook of the client may still have its context
 		deadline: now.Add(g.pace.bound),
-		piped:    g.guard || now.Before(g.pace.scarce), joined: !now.Before(g.alone),
+		piped:    g.guard || now.Before(g.pace.scarce), combined: !now.Before(g.alone),
 		note: note{since: now},
 	}
 	b.calls = b.room[:0]
@@ -186,8 +180,8 @@ func (g *Group) take(now time.Time) *batch {
 	return b
 }
 
-// carry sends a batch, and ends its calls.
-func (g *Group) carry(b *batch) {
+// send sends a batch, and ends its calls when the batch is over.
+func (g *Group) send(b *batch) {
 	if len(b.calls) == 1 && !b.piped {
 		b.note.Cmder = b.calls[0].cmd
 		_ = g.Client.Process(&b.wait, &b.note)
@@ -198,17 +192,13 @@ func (g *Group) carry(b *batch) {
 				cmds[i] = unjoined{c.cmd}
 			}
 		}
-		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, b.joined) {
+		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, b.combined) {
 			g.mu.Lock()
 			g.alone = time.Now().Add(aloneFor)
 			g.mu.Unlock()
 		}
 	}
-	g.settle(b)
-}
 
-// settle ends the calls of a batch that is over.
-func (g *Group) settle(b *batch) {
 	var gone []*Call
 	now, took := time.Now(), b.note.took()
 	crowded := took == 0 && b.wait.Err() != nil
@@ -238,15 +228,14 @@ func (g *Group) settle(b *batch) {
 	}
 }
 
-// pass notes that a batch is not under way any more. It reports whether its sender has to send
-// the queue, and then counts it as starting. It need not if the queue is empty, if another
-// sender is starting, or if as many batches are under way as the pace allows, of which one
-// will send the queue. There may be more than that when a server has become near again, after
-// a stall say.
+// pass removes b from the batches under way, and reports whether its sender must send the next;
+// then the sender counts as starting. The sender may stop if nothing is queued, if another sender is
+// starting, or if enough are sending: the limit can have dropped below the number of senders after a
+// stall, when the server is near again.
 func (g *Group) pass(b *batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if b.given {
+	if b.abandoned {
 		return false
 	}
 	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
@@ -262,10 +251,10 @@ func (g *Group) lone(b *batch) {
 	defer func() { // also if a hook of the client panics
 		if g.pass(b) {
 			g.Begin()
-			go g.send()
+			go g.sender()
 		}
 	}()
-	g.carry(b)
+	g.send(b)
 }
 
 // Server implements [Carrier].

@@ -95,7 +95,7 @@ func groupOn(rdb *redis.Client) *Group {
 }
 
 // pipeline sends commands in a pipeline and joins none.
-func pipeline(ctx context.Context, r Runner, cmds []redis.Cmder, _ bool) bool {
+func pipeline(ctx context.Context, r redis.UniversalClient, cmds []redis.Cmder, _ bool) bool {
 	pipe := r.Pipeline()
 	for _, cmd := range cmds {
 		_ = pipe.Process(ctx, cmd)

@@ -31,13 +31,6 @@ type Masters struct {
 	groups map[*redis.Client]*Group // of those that were asked
 }
 
-// master is what a group knows of its server if that is one of a cluster's.
-type master struct {
-	first    string                // the key that the group was made for
-	replaced func(key string) bool // reports whether another server has taken over a key; nil: none can
-	guard    bool                  // the server may have become a replica, and the connection may be READONLY
-}
-
 func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
 	m := &Masters{
 		Config: config, cluster: cluster, readOnly: cluster.Options().ReadOnly,
@@ -144,7 +137,8 @@ func (m *Masters) newGroup(node *redis.Client, key string) *Group {
 	config := m.Config
 	config.Client = node
 	g := NewGroup(config)
-	g.master = master{key, func(key string) bool { return m.master(key) != node }, m.readOnly}
+	g.first, g.guard = key, m.readOnly
+	g.replaced = func(key string) bool { return m.master(key) != node }
 	return g
 }
 

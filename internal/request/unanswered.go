@@ -23,15 +23,15 @@ func (g *Group) leave(c *Call) error {
 	case sent:
 		c.state = left
 		c.batch.left++
-		c.batch.abandoned()
+		c.batch.cancelUnawaited()
 		return ErrAbandoned
 	}
 	<-c.done
 	return c.err
 }
 
-// abandoned cancels a batch for which nobody waits any more. What was sent goes on.
-func (b *batch) abandoned() {
+// cancelUnawaited cancels a batch whose callers have all left. What was sent goes on. Group.mu is held.
+func (b *batch) cancelUnawaited() {
 	if b.left == len(b.calls) {
 		b.wait.cancel()
 	}
@@ -52,13 +52,13 @@ func (g *Group) ring() {
 	var gone []*Call
 	g.open = slices.DeleteFunc(g.open, func(b *batch) bool {
 		gone = append(gone, b.check(now, elsewhere)...)
-		if !b.ended && !b.given {
+		if !b.ended && !b.abandoned {
 			g.alarm.set(b.earliest())
 		}
-		if b.given {
-			g.pace.givenUp(b)
+		if b.abandoned {
+			g.pace.abandoned(b)
 		}
-		return b.given
+		return b.abandoned
 	})
 	g.start()
 	g.mu.Unlock()
@@ -95,8 +95,9 @@ func (b *batch) silent(now time.Time) bool {
 }
 
 // check ends the calls of a batch that are overdue, or that another server is for by now. It
-// returns those whose callers had left before and that will get no answer in time. Group.mu is
-// held.
+// returns those whose callers had left before and that will get no answer in time. A batch that
+// still waits for a connection is first told to stop waiting, when it is overdue or its callers soon
+// need to know whether it was sent. Group.mu is held.
 func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) {
 	if b.ended {
 		return nil
@@ -106,8 +107,15 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 	} else {
 		elsewhere = func(*Call) bool { return false }
 	}
-	overdue := b.overdue(now)
-	b.given = overdue
+	overdue := !now.Before(b.deadline) || !b.cancelled && !b.note.sent() && !now.Before(b.earliestNeed())
+	if overdue && !b.cancelled {
+		b.cancelled = true
+		b.wait.cancel()
+		if !b.note.sent() { // the batch still waits for a connection, and ends soon
+			b.deadline, overdue = now.Add(grace), false
+		}
+	}
+	b.abandoned = overdue
 	for _, c := range b.calls {
 		switch {
 		case c.state == left && overdue:
@@ -118,31 +126,13 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 			b.late++
 		}
 	}
-	b.abandoned()
+	b.cancelUnawaited()
 	return gone
 }
 
-// overdue reports whether the batch has to be given up. A batch that still waits for a
-// connection is first told to stop waiting, and then ends soon; so is one whose callers soon
-// need to know whether it was sent. Group.mu is held.
-func (b *batch) overdue(now time.Time) bool {
-	if now.Before(b.deadline) && (b.begged || b.note.sent() || now.Before(b.hurries())) {
-		return false
-	}
-	if !b.begged {
-		b.begged = true
-		b.wait.cancel()
-		if !b.note.sent() {
-			b.deadline = now.Add(grace)
-			return false
-		}
-	}
-	return true
-}
-
-// hurries is when all callers that have not left need to know whether their calls were sent; the
-// deadline of the batch if all have left. Group.mu is held.
-func (b *batch) hurries() time.Time {
+// earliestNeed is when all callers that have not left need to know whether their calls were sent;
+// the deadline of the batch if all have left. Group.mu is held.
+func (b *batch) earliestNeed() time.Time {
 	at := b.deadline
 	if b.left < len(b.calls) {
 		at = time.Time{}
@@ -161,9 +151,9 @@ func (b *batch) hurries() time.Time {
 // earliest is when something of a batch is overdue. Group.mu is held.
 func (b *batch) earliest() time.Time {
 	at := b.deadline
-	if !b.begged && !b.note.sent() {
-		if hurries := b.hurries(); hurries.Before(at) {
-			at = hurries
+	if !b.cancelled && !b.note.sent() {
+		if need := b.earliestNeed(); need.Before(at) {
+			at = need
 		}
 	}
 	if !b.look.IsZero() && b.look.Before(at) {
