@@ -6,27 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/record"
-	"github.com/go-rlock/rlock/internal/report"
 	"github.com/go-rlock/rlock/internal/request"
 )
-
-// telling is how a client tells others of itself.
-type telling struct {
-	log     *slog.Logger // writes through reports
-	reports report.Queue
-	records records // on the server
-	warnings
-}
-
-// warnings are given once.
-type warnings struct {
-	publish sync.Once // a refused PUBLISH
-	holder  sync.Once // a client that waits for itself
-}
 
 // starts notes the beginning of a call that wants the lock. The context that it returns is for
 // the requests of the call.
@@ -195,11 +179,6 @@ func (c *Client) report(call func()) {
 	c.reports.Do(func() { c.observe(call) })
 }
 
-// dropped says how much the user was not told.
-func (c *Client) dropped(n int) {
-	c.opts.Logger.Warn("rlock: what there was to report was too much for Logger and Trace, or they took too long", "dropped", n)
-}
-
 // LogValue is the lock, in the log lines of the watchdog.
 func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
 
@@ -221,7 +200,7 @@ func (c *Client) warnUnannounced(l *Lock, refusal error) {
 	if l.terms.polls {
 		return
 	}
-	c.warnings.publish.Do(func() {
+	c.warnPublish.Do(func() {
 		c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow it, see rlock doctor",
 			"lock", l.name, "error", refusal)
 	})
@@ -230,7 +209,7 @@ func (c *Client) warnUnannounced(l *Lock, refusal error) {
 // warnOwnHolder says that a call waits for longer than a lease because its own client
 // holds the lock.
 func (c *Client) warnOwnHolder(l *Lock, mine *grant) {
-	c.warnings.holder.Do(func() {
+	c.warnOwnWaits.Do(func() {
 		c.log.Warn("rlock: a call has waited for longer than a lease for a lock that its own client holds; if it is made by the holder, it waits for itself: under a lock, use the context that Lock returned or Do passed on",
 			"lock", l.name, "owner", mine.owner)
 	})

@@ -142,7 +142,7 @@ func TestFilesThatKnowNoLock(t *testing.T) {
 	t.Parallel()
 	build := exec.Command("go", "build", "-o", os.DevNull,
 		"options.go", "sharded.go", "polling.go", "replicas.go", "identity.go", "errors.go", "trace.go", "outcome.go", "stats.go",
-		"lifetime.go", "news.go", "moment.go")
+		"news.go", "moment.go")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 }

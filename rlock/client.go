@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/janitor"
 	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/report"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/pubsub"
 	"github.com/go-rlock/rlock/watchdog"
@@ -28,19 +31,32 @@ import (
 // connection (with sharded channels, one to each master in use) and its leases one
 // watchdog; they start with the first need and end when idle. It is safe for concurrent use.
 type Client struct {
-	owners
-	opts    Options
-	server  kind.Server // what the kinds see of it
+	id    string
+	given atomic.Uint64 // owners named so far
+	opts  Options
+
+	server  kind.Server     // what the kinds see of the client
+	scripts request.Carrier // of what callers wait for
+	sweeps  request.Carrier // of what callers have left behind
 	reloads request.Reloads
-	dog     *watchdog.Scheduler[*grant]
-	places  kind.Places // for renewals
+	slotted atomic.Bool // a server that is no cluster for go-redis refuses keys of several slots
+
 	queues  queueSet
 	joins   queues // of what was joined: nobody waits in them
-	groups
+	dog     *watchdog.Scheduler[*grant]
+	places  kind.Places // for renewals
 	janitor janitor.Janitor
-	slotted atomic.Bool // a server that is no cluster for go-redis refuses keys of several slots
-	telling
-	lifetime
+
+	log          *slog.Logger // writes through reports
+	reports      report.Queue
+	records      records   // on the server
+	warnPublish  sync.Once // of a refused PUBLISH
+	warnOwnWaits sync.Once // of a client that waits for itself
+
+	active  atomic.Int64  // calls, grants and goroutines that Close waits for
+	quiet   chan struct{} // capacity 1; sent to when active falls to zero
+	closing chan struct{} // closed by the first Close
+	closed  atomic.Bool
 }
 
 // New returns a client that locks on rdb, which stays the caller's: its options
@@ -88,7 +104,9 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.reports.Dropped = c.dropped
+	c.reports.Dropped = func(n int) {
+		o.Logger.Warn("rlock: what there was to report was too much for Logger and Trace, or they took too long", "dropped", n)
+	}
 	c.log = c.reports.Logger(o.Logger)
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
 	c.reloads.Background = c.background
@@ -96,7 +114,13 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: classify}
 	c.server = kind.Server{
 		ID: c.id, RDB: rdb, Log: c.log, Scripts: c.scripts, Hub: hub, Channels: channels,
-		Owner: func() string { return c.next("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep, Closed: c.errClosed,
+		Owner: func() string { return c.newOwner("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep,
+		Closed: func() error {
+			if c.closed.Load() {
+				return ErrClosed
+			}
+			return nil
+		},
 	}
 	c.dog = watchdog.New(c.renew, watchdog.Options{Logger: c.log})
 	c.keepRecords()

@@ -68,17 +68,11 @@ var (
 	errHolderEnded = errors.New("the holder has unlocked it, or lost it") // of what was joined
 )
 
-// owners names the grants of a client: `<client id>:<n>`.
-type owners struct {
-	id    string
-	given atomic.Uint64
-}
-
-// next returns a name that was never used before, with mark behind the client's id.
-func (o *owners) next(mark string) string {
+// newOwner returns a name that was never used before: `<client id>:<n>`, with mark behind the id.
+func (c *Client) newOwner(mark string) string {
 	var room [48]byte // saves one of two allocations
-	name := append(append(append(room[:0], o.id...), mark...), ':')
-	return string(strconv.AppendUint(name, o.given.Add(1), 10))
+	name := append(append(append(room[:0], c.id...), mark...), ':')
+	return string(strconv.AppendUint(name, c.given.Add(1), 10))
 }
 
 // newAttempt returns a grant with a new owner. The owner of a lock that polls has a mark: its
@@ -89,7 +83,7 @@ func (l *Lock) newAttempt() *grant {
 	if l.terms.polls {
 		mark = "-poll"
 	}
-	return l.newGrant(l.client.next(mark))
+	return l.newGrant(l.client.newOwner(mark))
 }
 
 func (l *Lock) newGrant(owner string) *grant {

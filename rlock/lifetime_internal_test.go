@@ -18,7 +18,7 @@ func TestFakeTimeLifetimeWaitsForWhatHasBegun(t *testing.T) {
 		c, _, _ := newFake(t)
 		began := time.Now()
 		require.NoError(t, c.begin())
-		require.NoError(t, c.errClosed())
+		require.NoError(t, c.server.Closed())
 		c.background(func() { time.Sleep(time.Second) })
 		time.AfterFunc(2*time.Second, c.done)
 		ended := make(chan error, 2)
@@ -27,7 +27,7 @@ func TestFakeTimeLifetimeWaitsForWhatHasBegun(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, ErrClosed, c.begin())
-		require.Equal(t, ErrClosed, c.errClosed())
+		require.Equal(t, ErrClosed, c.server.Closed())
 		for range cap(ended) {
 			require.NoError(t, <-ended)
 		}

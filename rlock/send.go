@@ -20,12 +20,6 @@ const (
 	maxSweeps  = 2 // of what they have left behind
 )
 
-// groups are the carriers of a client's scripts.
-type groups struct {
-	scripts request.Carrier // of what callers wait for
-	sweeps  request.Carrier // of what they have left behind
-}
-
 // newCarrier returns a carrier that sends the scripts of a client, those for one server
 // together.
 func newCarrier(c *Client, senders int) request.Carrier {
