@@ -53,19 +53,19 @@ func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context
 // message, or passed on in memory. An owner that was refused holds nothing, so a waiter
 // makes all its requests for the same owner.
 func (w *waiter) contend(wait context.Context) (*grant, error) {
-	mu := &w.lock.queues.mu
+	qs := w.lock.queues
 	for {
-		mu.Lock()
+		qs.mu.Lock()
 		if mine := w.blocker(); mine != nil { // its lease may have ended unnoticed; check tells the queue, and so needs the mutex
-			mu.Unlock()
+			qs.mu.Unlock()
 			mine.check()
-			mu.Lock()
+			qs.mu.Lock()
 		}
 		s := w.next(time.Now())
 		if s.sleep > 0 && w.woken == nil {
 			w.woken = make(chan struct{}, 1)
 		}
-		mu.Unlock()
+		qs.mu.Unlock()
 		switch {
 		case s.grant != nil:
 			return s.grant, nil
@@ -160,7 +160,7 @@ func (w *waiter) blocker() *grant {
 	if w.lock.terms.fair || w.state == waiterAsking || w.state == waiterGiven {
 		return nil
 	}
-	return w.queue.holder()
+	return w.queue.exclusive()
 }
 
 // ask makes a request. It returns no grant and no error if that is refused.
@@ -197,7 +197,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
 	w.lock.queues.mu.Lock()
-	last, mine := w.queue.news.refusal, w.queue.holder()
+	last, mine := w.queue.news.refusal, w.queue.exclusive()
 	short, trouble := w.queue.news.short.of(w.lock.name, w.lock.terms.replicas.n, why), w.queue.news.trouble
 	w.lock.queues.mu.Unlock()
 	switch {

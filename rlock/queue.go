@@ -29,6 +29,15 @@ func (s *queueSet) close() (held, parked []*grant) {
 	return held, parked
 }
 
+// The mutexes are locked in this order, and never the other way round:
+//
+//	queues.mu ──► grant.mu ──► that of the watchdog
+//	queues.mu ──► that of the hub of subscriptions
+//
+// A grant that is lost tells its queue (queues.ended), so grant.check and grant.lose are called with
+// none of them held. No function unlocks the mutex of its caller. TestMutexOrder reads the code for
+// both.
+
 // queues are the in-process queues of a client, by lock key. A queue exists while a
 // goroutine waits in it, this client holds its lock, or a reader asks for others as well. A
 // client has several of these sets, so that locks with different names seldom wait for the same
@@ -194,14 +203,14 @@ func (qs *queues) holder(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey[l.key]; q != nil {
-		return q.holder()
+		return q.exclusive()
 	}
 	return nil
 }
 
-// holder returns the newest grant of the client that excludes all others, nil if there is none. mu
+// exclusive returns the newest grant of the client that excludes all others, nil if there is none. mu
 // is held.
-func (q *queue) holder() *grant {
+func (q *queue) exclusive() *grant {
 	for _, g := range slices.Backward(q.grants) {
 		if g.Exclusive() {
 			return g

@@ -131,9 +131,9 @@ func TestHolderOfAQueue(t *testing.T) {
 	reader, writer, newer := &grant{}, &grant{}, &grant{}
 	writer.exclusives.Store(1)
 	newer.exclusives.Store(1)
-	require.Nil(t, new(queue).holder())
-	require.Nil(t, (&queue{grants: []*grant{reader}}).holder(), "readers exclude nobody")
-	require.Same(t, newer, (&queue{grants: []*grant{writer, newer, reader}}).holder())
+	require.Nil(t, new(queue).exclusive())
+	require.Nil(t, (&queue{grants: []*grant{reader}}).exclusive(), "readers exclude nobody")
+	require.Same(t, newer, (&queue{grants: []*grant{writer, newer, reader}}).exclusive())
 }
 
 // Who does not sleep needs no wake-up. Several are one.
