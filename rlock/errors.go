@@ -9,42 +9,40 @@ import (
 	"time"
 )
 
-// Errors of this package. Match them with [errors.Is]; the text of what is
-// returned also names the lock and the cause.
+// Errors of this package, to be matched with [errors.Is]; the text of a returned error also
+// names the lock and the cause.
 var (
-	// ErrNotAcquired: somebody else holds the lock and the wait, if there was
-	// one, is over; or the context had ended before anything was asked. The error
-	// is a [*NotAcquiredError] and matches the error of the context that ended the
-	// wait as well.
+	// ErrNotAcquired: somebody else holds the lock and the wait, if any, is over; or the
+	// context had ended before any request. The error is a [*NotAcquiredError] and matches
+	// the error of the ended context as well.
 	ErrNotAcquired = errors.New("rlock: not acquired")
 
-	// ErrLeaseLost: the grant ended against the holder's will. Stop working on
-	// what it protects. The error is a [*LostError].
+	// ErrLeaseLost: the grant ended against the holder's will. Stop the work under the
+	// lock. The error is a [*LostError].
 	ErrLeaseLost = errors.New("rlock: lease lost")
 
 	// ErrNotHeld: this hold was unlocked before; of [Lock.Join], the owner of the proof
 	// does not hold the lock any more.
 	ErrNotHeld = errors.New("rlock: not held")
 
-	// ErrUnlocked is matched by the cause of a held context that ended because its
-	// hold was unlocked.
+	// ErrUnlocked is matched by the cause of a held context that ended by the Unlock of the
+	// hold.
 	ErrUnlocked = errors.New("rlock: unlocked")
 
 	// ErrClosed: the client is closed.
 	ErrClosed = errors.New("rlock: client closed")
 
-	// ErrUnavailable: Redis did not answer, or refused to serve. Of an
-	// acquisition it says that nothing is held; of an Unlock, that the outcome
-	// is unknown and the lock is free after one lease at the latest.
+	// ErrUnavailable: Redis did not answer, or refused to serve. After an acquisition: nothing is
+	// held. After an Unlock: the outcome is unknown, and the lock is free after one lease at the
+	// latest.
 	ErrUnavailable = errors.New("rlock: redis unavailable")
 
-	// ErrKeyConflict: the lock's key holds something that is not a lock, or a lock of
-	// another kind, as the text says. It was not touched; use another name or prefix,
-	// or that kind.
+	// ErrKeyConflict: the lock's key holds no lock, or a lock of another kind, as the text
+	// says. The key was not touched; use another name or prefix, or the other kind.
 	ErrKeyConflict = errors.New("rlock: key conflict")
 
-	// ErrUpgrade: the context holds the lock for reading only, and would wait for
-	// itself. Unlock it first, or lock for writing from the start.
+	// ErrUpgrade: the context holds the lock for reading only, and a writer would wait for this
+	// reader. Unlock first, or lock for writing from the start.
 	ErrUpgrade = errors.New("rlock: a reader cannot become a writer: unlock first, or lock for writing from the start")
 
 	// ErrInvalidOption: a name, an option or an argument cannot work. No request
@@ -52,7 +50,7 @@ var (
 	ErrInvalidOption = errors.New("rlock: invalid option")
 )
 
-// LostError is the cause of a held context whose grant was lost.
+// LostError is the cause of a held context after the loss of the grant.
 type LostError struct {
 	Name  string // of the lock
 	Owner string // of the lost grant, as [Hold.Owner]
@@ -71,20 +69,20 @@ func (e *LostError) Is(target error) bool { return target == ErrLeaseLost }
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// NotAcquiredError says that a lock was held by somebody else, or that nobody asked for it
-// because the context had ended.
+// NotAcquiredError says that somebody else held a lock, or that the context had ended before any
+// request.
 type NotAcquiredError struct {
 	Name   string        // of the lock; of a multi lock, of the member that somebody else held
-	Holder string        // the owner that held it when it was last seen, as in [State]; one of several readers; "" if the server did not tell
-	Local  bool          // that owner is of the same client: a goroutine of this process, perhaps the caller itself
-	TTL    time.Duration // what was left of the holder's lease when it was last seen; negative if it had no end, 0 if it was not seen. A living holder renews it: it is not when the lock will be free
-	Err    error         // what ended the wait: the context's error and cause; nil if there was no wait
+	Holder string        // the owner by the newest answer, as in [State]; one of several readers; "" if the server did not tell
+	Local  bool          // the owner is of the same client: a goroutine of this process, perhaps the caller itself
+	TTL    time.Duration // the rest of the holder's lease by the newest answer; negative without an end, 0 without an answer. A living holder renews the lease: the TTL is not the time until the lock is free
+	Err    error         // the end of the wait: the context's error and cause; nil without a wait
 
 	writer bool // readers hold the lock, and a writer waits for it
 	own    bool // the context of the call owns the lock, by another client
 }
 
-// Error names the lock, its owner, what is left of its lease, and what ended the wait.
+// Error names the lock, the owner, the rest of the lease, and the end of the wait.
 func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not acquired", quote(e.Name))
 	by := ""
@@ -114,8 +112,8 @@ func (e *NotAcquiredError) Error() string {
 	return text
 }
 
-// shown is an owner as it is, or quoted if a log or a terminal would not show it so: anybody may
-// have put it on the server.
+// shown is an owner unchanged, or quoted if a log or a terminal would not show the bytes as they are:
+// anybody may have written the name to the server.
 func shown(owner string) string {
 	if quoted := strconv.Quote(owner); quoted[1:len(quoted)-1] != owner {
 		return quoted
@@ -126,18 +124,18 @@ func shown(owner string) string {
 // Is makes it match [ErrNotAcquired].
 func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
 
-// Unwrap returns what ended the wait.
+// Unwrap returns the end of the wait.
 func (e *NotAcquiredError) Unwrap() error { return e.Err }
 
-// because is the same refusal, with what ended the wait.
+// because is the same refusal, with the end of the wait.
 func (e *NotAcquiredError) because(err error) *NotAcquiredError {
 	last := *e
 	last.Err = err
 	return &last
 }
 
-// inform returns this refusal, with the reason of err, if err is a refusal that names no
-// holder; otherwise err. e is nil if no refusal has named one.
+// inform returns this refusal, with the reason of err, if err is a refusal without a holder;
+// otherwise err. e is nil if no refusal has named a holder.
 func (e *NotAcquiredError) inform(err error) error {
 	if later, ok := err.(*NotAcquiredError); ok && e != nil && later.Holder == "" {
 		return e.because(later.Err)
@@ -176,8 +174,7 @@ func quote(name string) string {
 	return strconv.Quote(name)
 }
 
-// ended returns why ctx is over, as an error that matches both ctx.Err() and
-// its cause.
+// ended returns why ctx is over, as an error that matches both ctx.Err() and the cause of ctx.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Guard returns fn as a function that holds a lock while it runs: the one that
-// lockFor names for the argument, with that lock's lease and options.
+// Guard returns fn as a function under a lock: the lock is lockFor's for the argument, with that
+// lock's lease and options.
 //
 //	ship := rlock.Guard(
 //		func(o Order) *rlock.Lock { return locks.NewLock("order:" + o.ID) },
@@ -18,18 +18,18 @@ import (
 //	)
 //	label, err := ship(ctx, order)
 //
-// It is [Lock.Do] for functions with a result: fn gets the context that owns the
-// lock, under which nested locking re-enters, and the lock is unlocked when fn
-// returns, panics or exits its goroutine.
+// Guard is [Lock.Do] for functions with a result: fn gets the context that owns the lock, nested
+// locking under this context re-enters, and the lock is unlocked when fn returns, panics or
+// exits the goroutine.
 //
-// If the lock could not be acquired, fn is not run, the result is the zero R and
-// the error is that of [Lock.Lock]; or [ErrInvalidOption] for an option that
-// cannot work. Otherwise both are fn's, the error joined by that of the Unlock: a
-// [*LostError] if the lock was lost while fn ran, or [ErrUnavailable] if Redis did
-// not answer to the Unlock. The result then is still the one that fn returned.
+// If the lock could not be acquired, fn is not run, the result is the zero R and the error is
+// the error of [Lock.Lock]; or [ErrInvalidOption] for an impossible option. Otherwise
+// result and error are fn's, the error joined by the error of the Unlock: a [*LostError] if the
+// lock was lost while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock. The
+// result is fn's in these cases too.
 //
-// Without options the lock is waited for as long as the context allows. The
-// function that Guard returns is safe for concurrent use if lockFor and fn are.
+// Without options a call waits for the lock as long as the context allows. The returned function
+// is safe for concurrent use if lockFor and fn are.
 func Guard[A, R any](lockFor func(A) *Lock, fn func(context.Context, A) (R, error), opts ...GuardOption) func(context.Context, A) (R, error) {
 	g := newGuard(opts)
 	return func(ctx context.Context, arg A) (result R, err error) {
@@ -71,14 +71,13 @@ func WithWait(d time.Duration) GuardOption {
 	}
 }
 
-// WithRetry has a busy lock tried again, up to n times, for locks that are held
-// too long to be waited for. Each try waits as [WithWait] says; without it, not
-// at all. The pause before it ends early when the context does or the client is
-// closed; up to half of it is left out at random, so that hosts which start
-// together do not try together.
+// WithRetry tries a busy lock again, up to n times, for locks held too long to be waited for.
+// Each try waits as [WithWait] says; without WithWait, not at all. The pause before a try ends
+// early at the end of the context or of the client; up to half of the pause is left out at
+// random: hosts started together do not try together.
 //
-// Only a busy lock leads to another try: no error of fn, also if it is
-// [ErrNotAcquired], and no failure of Redis, with which each try copes by itself.
+// Only a busy lock leads to a new try: no error of fn does, not even [ErrNotAcquired], and no
+// failure of Redis: each try copes with such failures.
 func WithRetry(n int, pause time.Duration) GuardOption {
 	return func(g *guard) {
 		if n < 1 || pause <= 0 {

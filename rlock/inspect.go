@@ -12,12 +12,12 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// State is a lock as the server shows it.
+// State is the server's view of a lock.
 type State struct {
 	Name    string
-	Holds   map[string]int64 // hold count by owner, 0 for one whose client may be keeping the lock without a hold; empty if the lock is free
-	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are those of a reader
-	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if the lock is free
+	Holds   map[string]int64 // hold count by owner, 0 if the owner's client may be keeping the lock without a hold; empty if the lock is free
+	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are a reader's
+	TTL     time.Duration    // the rest of the lease; negative without an end, 0 if the lock is free
 	Token   int64            // newest fencing token given out or reserved for a hand-off, 0 without fencing
 	Waiters int64            // tickets in the queue, and connections that listen for a release, each for any number of waiters; -1 if the server does not tell
 }
@@ -30,10 +30,10 @@ func (s State) Owner() string {
 	return ""
 }
 
-// Inspect reads the lock from the server, in one round trip. On a replica the
-// answer may be stale; nothing should be decided by it. A quorum lock is what a majority
-// of its servers agree on: it is [ErrUnavailable] if one that has not answered may know of
-// a holder of whom too few of the others do.
+// Inspect reads the lock from the server, in one round trip. A replica's answer may be stale;
+// nothing should be decided by the answer. The state of a quorum lock is the state that a majority
+// of the servers agree on; the error is [ErrUnavailable] if a silent server could make the majority
+// for a holder.
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	s, err := askOnce(ctx, l, l.inspect)
 	if err != nil {
@@ -46,11 +46,11 @@ func (l *Lock) inspect(ctx context.Context, _ lua.Runner) (lua.State, error) {
 	return l.wire.Inspect(ctx)
 }
 
-// ForceUnlock removes the lock, whoever holds it, and wakes a waiter. It reports whether it was
-// held. A holder of this client that had it before the call learns of it at once. Others learn of
-// it at their next renewal, at the latest, or if they do not renew the lock, at the end of their
-// lease; until then they may go on. [ErrUnavailable] leaves open whether it was removed: it is
-// never repeated on its own, as that could remove the next grant as well.
+// ForceUnlock removes the lock of any holder, and wakes a waiter. ForceUnlock reports whether the
+// lock was held. A holder of this client from before the call learns of the removal at once. Holders
+// of other clients learn of the removal at their next renewal, at the latest, or without renewal at
+// the end of the lease; until then they may go on. [ErrUnavailable] leaves the removal open: the
+// request is never repeated, as a repetition could remove the next grant as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var before []string // no owner that has the lock now has it again
 	was, err := askOnce(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) {
@@ -67,7 +67,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return was, err
 }
 
-// removed ends the grants of this client whose owners have the lock no more.
+// removed ends the grants of this client whose owners do not have the lock any more.
 func (l *Lock) removed(owners ...string) {
 	var held []*grant
 	var parked *grant
@@ -91,13 +91,13 @@ func (l *Lock) removed(owners ...string) {
 	}
 }
 
-// UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: it does
-// nothing if somebody else holds the lock by now, or if it is a lock of another kind. It
-// takes two round trips, as it looks at the lock first.
+// UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: nothing happens if another
+// owner holds the lock by now, or the lock is of another kind. UnlockOwner takes two round
+// trips, the first for a look at the lock.
 func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
-	// The release of a plain lock does not look at what else a key holds: its owners are
-	// found in no other. An owner that was given by hand may be; but once it is seen to
-	// be of this kind it stays that, for no owner is used again.
+	// The release of a plain lock does not look at the type of a key: the owners of plain locks are in
+	// no other key. An owner given by hand may be; but an owner once seen in a lock of this kind
+	// stays of this kind, for no owner is used again.
 	s, err := askOnce(ctx, l, l.inspect)
 	if _, held := s.Holds[owner]; err != nil || !held {
 		return false, err

@@ -15,53 +15,52 @@ import (
 //     The holds are unlocked in any order. When the last write hold is unlocked
 //     before a read hold, the lock is downgraded: other readers are woken and may
 //     enter, and no writer was inside in between.
-//   - Under the context of a reader, the writer is [ErrUpgrade] at once, as it is
+//   - Under the context of a reader, the writer is [ErrUpgrade] at once, also
 //     after a downgrade: two readers that waited for each other to leave would
 //     wait forever.
-//   - Readers of a client join one another: while one asks, and until 2 ms after its
-//     request was sent, the others enter without a request of their own, and share its owner,
-//     lease and loss. Those that have to queue ask one after another, each when the
-//     one before is in. [WithoutHandoff] has each of them ask.
-//   - Writers are not starved. While one waits for readers to leave, no new
-//     reader of this library enters, in any process, other than to join one, so that
-//     it has to wait for those that were inside when it came. When a writer leaves, or becomes a
-//     reader, whoever waits may be next, reader or writer. [Lock.TryLock] does
-//     not wait and keeps nobody out.
-//   - A writer that dies while it waits keeps new readers out for 10 s at most.
-//   - A reader that dies keeps writers out for its own lease, however long others
-//     renew theirs; unless one of those is an old Redisson, such as 3.52, which
-//     renews every reader that it finds.
+//   - Readers of a client join one another: while the first reader asks, and until 2 ms after
+//     the request was sent, later readers enter without a request, and share the first reader's
+//     owner, lease and loss. Queued readers ask one after another, each when the reader before
+//     is in. With [WithoutHandoff] each reader asks.
+//   - Writers are not starved. While a writer waits for readers to leave, no new reader
+//     of this library enters, in any process, other than to join a reader inside: the writer
+//     waits only for the readers inside at its arrival. When a writer leaves, or
+//     becomes a reader, any waiter may be next, reader or writer. [Lock.TryLock] does not
+//     wait and keeps nobody out.
+//   - A writer that dies while waiting keeps new readers out for 10 s at most.
+//   - A reader that dies keeps writers out for the reader's own lease, however long other
+//     readers renew their leases; unless there is an old Redisson reader, such as 3.52: an
+//     old Redisson renews every reader of the lock.
 //
-// A reader that depends on another one must therefore not wait for it while it
-// holds the lock, unless that one locks under the same context: a writer may wait
-// between them.
+// So a reader must not wait, inside the lock, for a second reader to enter, unless the second reader
+// locks under the same context: a writer may wait between the two.
 //
 // # Fencing
 //
-// With [WithFencing] each writer has a new token, and a reader that of the newest
-// writer before it. A resource that refuses smaller ones thus accepts what any
-// reader derived since then, and nothing from a reader of older data.
+// With [WithFencing] each writer has a new token, and a reader has the token of the newest writer
+// before. A resource that refuses smaller tokens thus accepts the results of all readers since then,
+// and nothing from a reader of older data.
 //
 // # Beside Redisson
 //
-// Readers in Java do not look for waiting writers: a stream of them may starve a
-// writer in Go. Redisson announces no downgrade: readers in Go come in when they
-// ask, after 5.5 s at the latest. And a reader in Java with a shorter
-// lockWatchdogTimeout than the lease time here cuts the lease of the whole lock
-// down to its own, which does harm if it then dies: give both sides the same.
+// Readers in Java do not look for waiting writers: a stream of Java readers may starve a writer
+// in Go. Redisson announces no downgrade: readers in Go come in at their next request, after
+// 5.5 s at the latest. And a reader in Java with a shorter lockWatchdogTimeout than the lease
+// time here cuts the lease of the whole lock down to the shorter one, with harm if that reader
+// then dies: give both sides the same time.
 //
 // # On the server
 //
 // Beside Redisson's data there is one key, `rlock_rwlock_intent:{name}`, while a
 // writer waits for readers. Each read hold has a key with the lease of that hold.
-// Scripts look at those of other owners without declaring them, as Redisson's do:
-// they are in the slot of the lock, which is enough for Redis and its clusters,
-// but servers that insist on declared keys have to be told.
+// Scripts look at the read holds of other owners without declaring the keys, as Redisson's scripts
+// do: the keys are in the slot of the lock. This is enough for Redis and its clusters, but
+// servers that insist on declared keys have to be told.
 type RWLock struct{ reader, writer *Lock }
 
-// NewRWLock returns the read/write lock of that name. It is otherwise as
-// [Client.NewLock]. One name must not be used for locks of both kinds; if it is,
-// the second is [ErrKeyConflict]. [WithHandoff] is [ErrInvalidOption].
+// NewRWLock returns the read/write lock of a name, otherwise like [Client.NewLock]. One name must
+// not be used for locks of both kinds; if so, the second is [ErrKeyConflict]. [WithHandoff]
+// is [ErrInvalidOption].
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)

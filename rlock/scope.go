@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// heldContext is a context that owns a lock. It is a field of its hold, which saves an
+// heldContext is a context that owns a lock. The context is a field of the hold: this saves an
 // allocation.
 type heldContext struct {
 	context.Context
@@ -23,8 +23,8 @@ func (c *heldContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Err compares the clocks itself, for every lock that the context owns: in a process that was
-// stopped for longer than its lease, this call may come before the watchdog runs.
+// Err compares the clocks for every lock that the context owns: in a process back from standing
+// still for longer than a lease, this call may come before the watchdog runs.
 func (c *heldContext) Err() error {
 	for h := c.hold; h != nil; h = h.outer {
 		h.grant.check()
@@ -32,9 +32,9 @@ func (c *heldContext) Err() error {
 	return c.Context.Err()
 }
 
-// holdIn returns the innermost hold of l that ctx is under, nil if there is none. A hold counts
-// as long as any hold under the same first one is live; those of other readers that share the
-// grant do not count. There may be another one around it: of a joined hold the holder's, say.
+// holdIn returns the innermost hold of l around ctx, or nil. A hold counts as long as any hold under
+// the same first hold is live; holds of readers in the same grant do not count. There may be
+// a further hold around: the holder's around a joined hold, say.
 func holdIn(ctx context.Context, l *Lock) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
 	for ; h != nil; h = h.outer {
@@ -46,21 +46,21 @@ func holdIn(ctx context.Context, l *Lock) *Hold {
 	return nil
 }
 
-// Detach returns ctx without the ownership of any lock. Give it to goroutines
-// that contend for the lock like any others; a context that owns a lock makes all
-// that use it one owner, inside together. The detached context still ends when the
-// lock is lost or unlocked.
+// Detach returns ctx without the ownership of any lock, for goroutines that contend for the
+// lock like all others; goroutines with a context that owns a lock are one owner, inside
+// together. The detached context still ends when the lock is lost or unlocked.
 //
-// Never wait for a goroutine that locks the same name under the detached context
-// while you hold the lock, as errgroup's Wait does: it waits for your Unlock, and
-// you wait for it. Goroutines that you join inside the lock, and that must exclude
-// each other, need a [sync.Mutex] or a lock of another name.
+// Never wait, while you hold the lock, for a goroutine that locks the same name under the
+// detached context, as errgroup's Wait does: the goroutine waits for your Unlock, and you
+// wait for the goroutine. Goroutines joined inside the lock, and in need of mutual
+// exclusion, need a [sync.Mutex] or a lock of another name.
 func Detach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdKey{}, (*Hold)(nil))
 }
 
 // HoldCount returns how many live holds of the lock were taken under the same outermost hold as
-// ctx, that one included; 0 if ctx does not own the lock, or no longer. It sends nothing.
+// ctx, the outermost included; 0 if ctx does not own the lock, or no longer. HoldCount sends
+// nothing.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0
@@ -74,8 +74,8 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	return 0
 }
 
-// Token returns the fencing token of the grant that ctx owns the lock by, as [Hold.Token]
-// does; 0 if ctx does not own the lock, or no longer. It sends nothing.
+// Token returns the fencing token of ctx's grant of the lock, as [Hold.Token] does; 0 if ctx does
+// not own the lock, or no longer. Token sends nothing.
 func (l *Lock) Token(ctx context.Context) int64 {
 	if g := l.ownedIn(ctx); g != nil {
 		return g.token
@@ -83,8 +83,8 @@ func (l *Lock) Token(ctx context.Context) int64 {
 	return 0
 }
 
-// Owner returns the name in Redis of the owner that ctx is, as [Hold.Owner] does; "" if
-// ctx does not own the lock, or no longer. It sends nothing.
+// Owner returns the name in Redis of ctx's owner, as [Hold.Owner] does; "" if ctx does not own
+// the lock, or no longer. Owner sends nothing.
 func (l *Lock) Owner(ctx context.Context) string {
 	if g := l.ownedIn(ctx); g != nil {
 		return g.owner
@@ -92,8 +92,7 @@ func (l *Lock) Owner(ctx context.Context) string {
 	return ""
 }
 
-// ownedIn returns the grant by which ctx owns the lock, nil if there is none. A multi lock
-// has no grant of its own.
+// ownedIn returns ctx's grant of the lock, or nil. A multi lock has no grant.
 func (l *Lock) ownedIn(ctx context.Context) *grant {
 	if l.err != nil || l.members != nil {
 		return nil

@@ -1,23 +1,22 @@
 package rlock
 
-// ShardedPubSub says by which channels the clients of a Redis Cluster tell each
-// other that a lock is free. Those of PUBLISH reach every node, and so every
-// waiter, for the price of a message to every node; those of SPUBLISH stay on the
-// node of the lock. A client that listens to one does not hear the other.
+// ShardedPubSub says by which channels the clients of a Redis Cluster tell each other about a free
+// lock. A PUBLISH reaches every node, and so every waiter, for the price of a message to every
+// node; an SPUBLISH stays on the node of the lock. A listener to the one kind does not hear the
+// other.
 //
-// If clients differ, locks still exclude each other, but a client that does not hear of a
-// release, or that it was granted the lock, notices it only when it asks, at least every 5.5 s.
-// To change the setting of many processes, set ShardedBoth everywhere first, which hears and
-// tells all, and then the new one. Use ShardedBoth also beside Redisson clients that have
-// another setting. Redisson's own, shardedSubscriptionMode, has the values and the rule of Auto,
-// On and Off; it asks the first node that it reaches, once, when it starts.
+// If clients differ, locks still exclude each other. But a client deaf to a release, or to
+// a grant, notices either only when asking, at least every 5.5 s. To change the setting of
+// many processes, first set ShardedBoth everywhere, to hear and tell in both ways, and then
+// the new setting. Use ShardedBoth also beside Redisson clients with another setting.
+// Redisson's setting, shardedSubscriptionMode, has the values and the rule of Auto, On and Off;
+// Redisson asks the first node within reach, once, at its start.
 type ShardedPubSub int
 
 const (
-	// ShardedAuto is ShardedOn in a cluster whose servers have sharded channels
-	// (Redis 7 or later) and permit PUBSUB SHARDNUMSUB, and otherwise ShardedOff.
-	// The client asks once, beside its first requests; until it knows, it announces
-	// releases in both ways.
+	// ShardedAuto is ShardedOn in a cluster with sharded channels (Redis 7 or later) and the
+	// permission for PUBSUB SHARDNUMSUB, and otherwise ShardedOff. The client asks once, beside
+	// the first requests; until the answer, the client announces releases in both ways.
 	ShardedAuto ShardedPubSub = iota
 	// ShardedOn uses SPUBLISH and SSUBSCRIBE, in a cluster only.
 	ShardedOn

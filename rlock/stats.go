@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// Stats is what a client has counted since it was made; see [Client.Stats].
+// Stats is the counts of a client since its start; see [Client.Stats].
 type Stats struct {
-	Kinds    []KindStats         // of those kinds of lock that were used
-	Losses   map[LossCause]int64 // holders whose grant was lost, the members of multi locks and what was joined among them
+	Kinds    []KindStats         // of the used kinds of lock
+	Losses   map[LossCause]int64 // holders with a lost grant, members of multi locks and joined holds among them
 	Renewals int64               // leases renewed
-	Wakeups  Wakeups             // what calls were woken by, as far as they have ended
+	Wakeups  Wakeups             // of calls that have ended
 
-	// Waits are the times that calls took, whatever came of it, but for nested ones and
-	// those with [OutcomeError]. Holds are the times between an acquisition and its end.
-	// Margins are what was left of trusted windows when their leases were renewed.
+	// Waits are the durations of calls, with any outcome, but for nested calls and calls with
+	// [OutcomeError]. Holds are the times between an acquisition and its end. Margins are the
+	// rests of trusted windows at the renewal of their leases.
 	Waits, Holds, Margins Histogram
 
-	// OldestWait is for how long the call has waited that waits longest, OldestHold for how long
-	// the lock has been held that is held longest; zero if there is none. Both tell of a holder
-	// that hangs while it hangs: a wait and a hold enter their histograms when they end.
+	// OldestWait is how long the longest waiting call has waited, OldestHold how long the longest
+	// held lock has been held; zero without a call or lock. Both show a hanging holder at
+	// once: a wait and a hold enter the histograms only at the end.
 	OldestWait, OldestHold time.Duration
 }
 
-// KindStats is what a client has counted of one kind of lock. Calls that acquired are the
-// sum of those released, lost and held.
+// KindStats is the counts of one kind of lock. The number of calls that acquired is the sum of
+// Released, Lost and Held.
 type KindStats struct {
 	Kind     Kind
 	Calls    map[Outcome]int64 // calls that have ended, all outcomes among the keys
 	Waiting  int64             // calls under way
 	Held     int64             // acquisitions that have not ended
-	Released int64             // those that ended by an Unlock
-	Lost     int64             // those that ended by a loss
+	Released int64             // acquisitions ended by an Unlock
+	Lost     int64             // acquisitions ended by a loss
 }
 
 // Acquired is how many calls have got the lock, other than nested ones.
 func (k *KindStats) Acquired() int64 { return k.Calls[OutcomeAcquired] + k.Calls[OutcomeHandedOff] }
 
-// Wakeups says by what waiting calls were woken, other than by goroutines of their own
-// client. Where locks are held for short, most of them should be messages. In a long wait,
-// the first in the queue of a client asks after 1, 2 and 4 s, and then every 5 s, by a timer.
+// Wakeups counts the causes of wake-ups, other than goroutines of the same client. Where locks
+// are held for short, most wake-ups should be messages. In a long wait, the first in the queue
+// of a client asks after 1, 2 and 4 s, and then every 5 s, by a timer.
 type Wakeups struct {
-	Message   int64 // from whoever released the lock
+	Message   int64 // from the former holder's release
 	TTL       int64 // a timer: the holder's lease should be over, or nothing was heard for too long
 	Reconnect int64 // the connection for messages was lost, or came back; or the server had forgotten the queue
 }
@@ -54,7 +54,7 @@ func (w *Wakeups) add(other Wakeups) {
 
 // Histogram counts durations.
 type Histogram struct {
-	Counts []int64 // durations up to each of [HistogramBounds], and more than the one before it; those beyond the last bound come last
+	Counts []int64 // durations up to each of [HistogramBounds], and beyond the bound before; durations beyond the last bound come last
 	Sum    time.Duration
 }
 
@@ -107,8 +107,8 @@ func (h *histogram) addTo(sum *Histogram) {
 	sum.Sum += time.Duration(h.sum.Load())
 }
 
-// counters are what a client has counted of locks whose queues are in one place. They
-// have cache lines of their own: who counts must not slow down who locks.
+// counters are the counts of the locks of one shard of the queues. The counters have cache lines of
+// their own: counting must not slow down locking.
 type counters struct {
 	_        [64]byte
 	kinds    [kinds]kindCounters
@@ -127,7 +127,7 @@ type kindCounters struct {
 	released, lost atomic.Int64
 }
 
-// woken counts by what a call was woken.
+// woken counts the wake-ups of a call.
 func (c *counters) woken(by Wakeups) {
 	for i, n := range [...]int64{by.Message, by.TTL, by.Reconnect} {
 		if n > 0 {
@@ -136,7 +136,7 @@ func (c *counters) woken(by Wakeups) {
 	}
 }
 
-// addTo adds what is not counted for each kind.
+// addTo adds the counts without a kind.
 func (c *counters) addTo(s *Stats) {
 	for n := range lossCauses {
 		s.Losses[n.name()] += c.losses[n].Load()
