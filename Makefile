@@ -154,7 +154,7 @@ flaky: redis
 	@$(GO) run ./internal/flaky -n $(N) -d $(D) -run '$(RUN)' $(PKGS)
 
 firstpage: redis
-	@$(GO) run ./internal/firstpage
+	@$(GO) run ./internal/firstpage/measure
 
 D ?= 10m
 soak: redis

@@ -1,4 +1,4 @@
-package main
+package firstpage
 
 import (
 	"os"
@@ -38,7 +38,7 @@ func small(s string) bool {
 `
 
 // sampleFunctions are those of the sample, as a package of the module.
-func sampleFunctions(t *testing.T) []function {
+func sampleFunctions(t *testing.T) []Function {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte(sample), 0o600))
 	all, err := pkg{ImportPath: module + "/sample", Dir: dir, GoFiles: []string{"a.go"}}.functions()
@@ -58,7 +58,7 @@ func TestPassed(t *testing.T) {
 	const mode, file = "mode: atomic\n", module + "/sample/a.go"
 	for _, c := range []struct {
 		what, profile string
-		want          []function
+		want          []Function
 	}{
 		{"nothing", "", nil},
 		{"what was not run", file + ":5.28,8.24 1 0\n", nil},
@@ -72,23 +72,37 @@ func TestPassed(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			met, err := passed(all, mode+c.profile)
 			require.NoError(t, err)
-			require.Equal(t, c.want, met)
+			require.Equal(t, withoutUses(c.want), withoutUses(met))
 		})
 	}
-	_, err := passed(all, mode+"a.go:5\n")
+	met, err := passed(all, mode+file+":16.10,17.14 1 1\n"+file+":18.10,19.30 1 0\n")
+	require.NoError(t, err)
+	require.Empty(t, met[0].uses, "of a part that was not run")
+	met, err = passed(all, mode+file+":18.10,19.35 1 1\n")
+	require.NoError(t, err)
+	require.Equal(t, "number.odd", met[0].uses[0].name)
+	_, err = passed(all, mode+"a.go:5\n")
 	require.ErrorContains(t, err, "another form")
 }
 
+func withoutUses(functions []Function) (all []Function) {
+	for _, f := range functions {
+		f.uses = nil
+		all = append(all, f)
+	}
+	return all
+}
+
 func TestWithoutTransport(t *testing.T) {
-	lock, send, hear := function{pkg: module + "/rlock"}, function{pkg: module + "/internal/request"}, function{pkg: module + "/pubsub"}
-	require.Equal(t, []function{lock}, withoutTransport([]function{send, lock, hear}))
+	lock, send, hear := Function{pkg: module + "/rlock"}, Function{pkg: module + "/internal/request"}, Function{pkg: module + "/pubsub"}
+	require.Equal(t, []Function{lock}, withoutTransport([]Function{send, lock, hear}))
 }
 
 func TestReport(t *testing.T) {
 	redistest.Long(t, "builds the library with coverage")
 	addr := redistest.Start(t).Addr()
 	var out strings.Builder
-	require.NoError(t, report(t.Context(), &out, addr))
+	require.NoError(t, Report(t.Context(), &out, addr))
 	rows := make(map[string]string)
 	for line := range strings.Lines(out.String()) {
 		for _, call := range calls {
@@ -102,4 +116,20 @@ func TestReport(t *testing.T) {
 		require.Len(t, strings.Fields(row), 6, call)
 		require.NotContains(t, " "+row, " 0", call)
 	}
+}
+
+// A machine without a redis-server has one inside the process, which serves every call.
+func TestServeWithoutRedis(t *testing.T) {
+	redistest.Long(t, "builds the library with coverage")
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", "")
+	addr, stop, err := Serve(t.Context())
+	require.NoError(t, err)
+	defer stop()
+	t.Setenv("PATH", path)
+	met, err := Measure(t.Context(), addr)
+	require.NoError(t, err)
+	var out strings.Builder
+	require.NoError(t, Way(&out, met[Contended], "(*Lock).Lock", true))
+	require.Contains(t, out.String(), "pubsub.")
 }

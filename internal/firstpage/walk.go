@@ -1,4 +1,4 @@
-package main
+package firstpage
 
 import (
 	"bufio"
@@ -16,16 +16,16 @@ import (
 
 // The calls, which are measured one by one.
 const (
-	freeLock   = "free Lock"
-	freeUnlock = "free Unlock"
-	contended  = "contended Lock"
+	FreeLock   = "free Lock"
+	FreeUnlock = "free Unlock"
+	Contended  = "contended Lock"
 )
 
-var calls = []string{freeLock, freeUnlock, contended}
+var calls = []string{FreeLock, FreeUnlock, Contended}
 
-// walk makes the calls, and writes for each what it has covered to a directory of its name. The process is built with
+// Walk makes the calls, and writes for each what it has covered to a directory of its name. The process is built with
 // -cover.
-func walk(ctx context.Context, addr, dir string) error {
+func Walk(ctx context.Context, addr, dir string) error {
 	c, err := rlock.New(redis.NewClient(&redis.Options{Addr: addr}), nil)
 	if err != nil {
 		return err
@@ -41,10 +41,10 @@ func walk(ctx context.Context, addr, dir string) error {
 	}
 	var h *rlock.Hold
 	free, busy := c.NewLock("free"), c.NewLock("busy")
-	if err := cover(dir, freeLock, func() error { h, err = lock(ctx, free); return err }); err != nil {
+	if err := cover(dir, FreeLock, func() error { h, err = lock(ctx, free); return err }); err != nil {
 		return err
 	}
-	if err := cover(dir, freeUnlock, func() error { return h.Unlock(ctx) }); err != nil {
+	if err := cover(dir, FreeUnlock, func() error { return h.Unlock(ctx) }); err != nil {
 		return err
 	}
 	// The holder is another process: what it does is not on the way of who waits.
@@ -59,7 +59,7 @@ func walk(ctx context.Context, addr, dir string) error {
 	if _, err := bufio.NewReader(told).ReadString('\n'); err != nil {
 		return fmt.Errorf("the holder has not said that it holds the lock: %w", err)
 	}
-	if err := cover(dir, contended, func() error { h, err = lock(ctx, busy); return err }); err != nil {
+	if err := cover(dir, Contended, func() error { h, err = lock(ctx, busy); return err }); err != nil {
 		return err
 	}
 	if err := holder.Wait(); err != nil {
@@ -95,8 +95,8 @@ func lock(ctx context.Context, l *rlock.Lock) (*rlock.Hold, error) {
 	return h, err
 }
 
-// hold keeps a lock for a moment.
-func hold(ctx context.Context, addr, name string) error {
+// Hold keeps a lock for a moment.
+func Hold(ctx context.Context, addr, name string) error {
 	c, err := rlock.New(redis.NewClient(&redis.Options{Addr: addr}), nil)
 	if err != nil {
 		return err
