@@ -23,15 +23,15 @@ type grant struct {
 	// ends the grant writes to them.
 	owner        string
 	token        int64
-	sent         time.Time         // a moment before the attempt that acquired it was sent
-	initialLease time.Duration     // length of the lease until its first renewal
-	queuedAt     moment            // when the newest ticket was taken; zero if there was none
-	attempts     request.Unsettled // to acquire it
-	leftTicket   bool              // a refused attempt may have left a ticket, which a release removes
+	sent         time.Time     // a moment before the attempt that acquired it was sent
+	initialLease time.Duration // length of the lease until its first renewal
+	queuedAt     moment        // when the newest ticket was taken; zero if there was none
 	run          run
 
 	entry *watchdog.Entry[*grant] // nil until the grant is held; does not change then
 	first Hold                    // the first hold, which saves an allocation; the zero value if nobody has taken the grant
+
+	residue atomic.Uint32 // a set of the bits of residue: see leaves and left
 
 	// exclusives counts the holds that exclude other owners. It is written with mu held, and
 	// read without.
@@ -45,9 +45,6 @@ type grant struct {
 	room      [1]*Hold   // of holds, until there are more
 	followers int        // readers that will get a hold of the grant, and have none yet
 	counting  *counting  // nil while the grant has had one hold only, of which its acquisition has told the server
-	proven    bool       // a proof was given out, so other processes may rely on the owner
-	unknown   bool       // a request that sets the hold count may still be executed
-	left      lateAnswers
 }
 
 type state int
@@ -124,14 +121,24 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 	if sent := a.Value.Sent; !sent.IsZero() {
 		g.sent = sent
 	}
-	g.leftTicket = g.leftTicket || a.Value.Leftover || a.Doubt && o.Ticket.Claim > 0
+	if a.Value.Leftover || a.Doubt && o.Ticket.Claim > 0 {
+		g.leaves(someTicket)
+	}
 	return a
 }
 
 // note notes how a request for the grant has ended.
 func note[T any](g *grant, a answer[T]) {
 	g.sent, g.initialLease, g.run = a.Sent, g.lock.terms.lease, run{began: a.Sent}
-	g.attempts.Add(a.Unsettled)
+	if a.Doubt {
+		g.leaves(inDoubt)
+	}
+	if a.Lost {
+		g.leaves(unanswered)
+	}
+	if a.Open {
+		g.leaves(underWay)
+	}
 }
 
 // start makes an acquired grant an owned one, with its first hold, which is one of the lock

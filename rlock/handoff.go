@@ -136,13 +136,13 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 // unsettled reports whether a request about the grant may still be executed or answered. The
 // last hold is unlocked, so no new one begins.
 func (g *grant) unsettled() bool {
-	if g.attempts.Doubt || g.attempts.Open {
+	if g.left(inDoubt | underWay | countUnderWay | proofGiven) {
 		return true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.counting
-	return g.unknown || g.proven || c != nil && (c.correcting || len(c.turn) > 0)
+	return c != nil && (c.correcting || len(c.turn) > 0)
 }
 
 // takes reports whether the waiter can be given a grant of l. queues.mu is held.

@@ -35,7 +35,7 @@ func (g *grant) lose(err error) {
 		case err == errGone:
 			g.reportUnseen()
 		case err != ErrClosed:
-			g.remains().sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
+			g.orphan().sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
 		}
 		g.finish()
 	}

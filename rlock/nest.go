@@ -171,9 +171,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, t.lease, t.count)
 	}, func(struct{}, error) { g.correct() })
 	if a.Doubt || a.Open {
-		g.mu.Lock()
-		g.unknown = true
-		g.mu.Unlock()
+		g.leaves(countUnderWay)
 	}
 	switch {
 	case a.Err == nil:
@@ -257,7 +255,7 @@ func (g *grant) total(changes int) (t total, ok bool) {
 	for _, h := range g.holds {
 		t.lease, t.fixed = max(t.lease, h.lock.terms.lease), t.fixed && h.lock.terms.fixed
 	}
-	if g.proven { // others may rely on the lease that the proof states
+	if g.left(proofGiven) { // others may rely on the lease that the proof states
 		t.lease = max(t.lease, g.lock.terms.lease)
 	}
 	return t, true

@@ -36,7 +36,7 @@ func (h *Hold) Proof() string {
 	if g.state != owned || h.unlocked {
 		return ""
 	}
-	g.proven = true
+	g.leaves(proofGiven)
 	lease := g.lock.terms.lease
 	if asks := g.entry.Asks(); asks > 0 { // less, if only nested holds with shorter leases are left
 		lease = min(lease, asks)

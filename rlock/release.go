@@ -14,14 +14,12 @@ import (
 func (g *grant) abandon(acquired bool) {
 	g.mu.Lock()
 	g.state = released
+	g.leaves(sealed)
 	g.mu.Unlock()
-	left := g.takeLeft(true)
-	if left.some { // never of a grant that was passed on: that requires that no request is under way or in doubt
-		g.leftTicket = true
+	if g.left(lateAnswer) { // never of a grant that was passed on: that requires that no request is under way or in doubt
+		g.leaves(someTicket)
 	}
-	left.some = left.some || acquired || g.attempts.Doubt || g.leftTicket
-	left.doubt = left.doubt || g.attempts.Doubt
-	g.clear(left)
+	g.clear(acquired || g.left(someTicket|inDoubt), g.left(inDoubt))
 }
 
 // release frees the lock after the last hold is gone, by which so many acquisitions have ended.
@@ -37,23 +35,25 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	if g.lock.joined { // its holder releases it
 		return nil
 	}
-	before := g.takeLeft(false) // by the request of an earlier waiter, say
+	g.residue.And(^uint32(lateAnswer)) // this release ends what is there by now: by the request of an earlier waiter, say
 	sent := false
 	defer func() {
 		if !sent { // a panic: see send
-			g.remains().sweep()
+			g.orphan().sweep()
 			g.sweepPassed()
 		}
 	}()
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	sent = true
-	meanwhile := g.takeLeft(true)
-	g.clear(leftover{some: meanwhile.some, doubt: before.doubt || meanwhile.doubt || g.attempts.Doubt})
+	g.mu.Lock()
+	g.leaves(sealed)
+	g.mu.Unlock()
+	g.clear(g.left(lateAnswer), g.left(inDoubt))
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		return g.wasGone(ended) // if an attempt to release was in doubt, that one may have released it
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
-		g.remains().sweep()
+		g.orphan().sweep()
 		g.sweepPassed()
 		return a.Err
 	}
@@ -104,14 +104,11 @@ func (g *grant) releaseRest(ctx context.Context) {
 	if !errors.Is(g.lossOrNil(), errGone) || g.lock.kind == quorumKind {
 		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
 		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner) {
-			g.remains().sweep()
+			g.orphan().sweep()
 		}
 	}
-	g.mu.Lock()
-	doubt := g.attempts.Doubt || g.left.doubt
-	g.mu.Unlock()
-	if doubt {
-		g.remains().sweepAgain()
+	if g.left(inDoubt) {
+		g.orphan().sweepAgain()
 	}
 }
 
@@ -136,7 +133,7 @@ func (g *grant) alsoEnds() lua.Ending {
 	g.mu.Lock()
 	acquired := g.entry != nil
 	g.mu.Unlock()
-	if (g.leftTicket || g.attempts.Open) && (!acquired || g.attempts.Doubt) { // otherwise the script that granted it has removed the ticket
+	if g.left(someTicket|underWay) && (!acquired || g.left(inDoubt)) { // otherwise the script that granted it has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	return e

@@ -132,7 +132,7 @@ func (qs *queues) shareable(l *Lock) *grant {
 		return nil
 	}
 	for _, g := range q.grants {
-		if l.shares(g.lock) && !g.attempts.Doubt && time.Since(g.run.began) < l.terms.handoff.longest {
+		if l.shares(g.lock) && !g.left(inDoubt) && time.Since(g.run.began) < l.terms.handoff.longest {
 			return g
 		}
 	}
@@ -168,7 +168,7 @@ func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
 	q := qs.byKey[call.lock.key]
 	q.call = nil
 	qs.tidy(q)
-	if call.err = err; hold != nil && !hold.grant.attempts.Doubt {
+	if call.err = err; hold != nil && !hold.grant.left(inDoubt) {
 		call.grant = hold.grant
 		call.grant.expect(call.followers)
 	}

@@ -42,7 +42,7 @@ func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
 			synctest.Wait() // it follows
 			g := l.newAttempt()
 			require.NoError(t, g.acquire(t.Context(), l.retries(), kind.Options{}).Err)
-			require.Equal(t, doubt, g.attempts.Doubt)
+			require.Equal(t, doubt, g.left(inDoubt))
 			_, asker, err := g.start(t.Context(), l)
 			require.NoError(t, err)
 			g.lose(errGone)

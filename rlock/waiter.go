@@ -203,7 +203,7 @@ func (w *waiter) disown() *grant {
 	}
 	if m := w.place.message; m.Granted { // the owner may hold the lock by this message
 		g.accept(m)
-		g.leftTicket = true // also if the answer to the request is still under way
+		g.leaves(someTicket) // also if the answer to the request is still under way
 	}
 	return g
 }

@@ -24,7 +24,7 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a grant is passed on while an attempt of its owner is under way", "rlock", "grant.unsettled",
-		"|| g.attempts.Open", "",
+		"| underWay", "",
 		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
 	},
 	{

@@ -74,7 +74,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"a proof is good for the next holder in memory", "rlock", "grant.unsettled",
-		"|| g.proven", "",
+		"| proofGiven", "",
 		"rlock", "TestFakeTimeProofIsNotPassedOn", quick,
 	},
 	{
@@ -103,7 +103,7 @@ var ofJoining = []mutation{
 		"rlock", "TestFakeTimeJoinedAfterALongerNestedLease", quick,
 	},
 	{
-		"who has joined cleans up in place of the holder", "rlock", "remains.sweep",
+		"who has joined cleans up in place of the holder", "rlock", "orphan.sweep",
 		"if r.lock.joined {", "if false {",
 		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
 	},

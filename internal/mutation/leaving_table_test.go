@@ -9,7 +9,7 @@ var ofLeaving = []mutation{
 	},
 	{
 		"what a caller left behind is not released", "rlock", "grant.abandon",
-		"left.some || acquired || g.attempts.Doubt || g.leftTicket", "acquired",
+		"acquired || g.left(someTicket|inDoubt)", "acquired",
 		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
 	},
 	{
@@ -18,17 +18,17 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
-		"a late attempt is not released once more", "rlock", "remains.clear",
-		"if left.doubt {", "if false {",
+		"a late attempt is not released once more", "rlock", "orphan.clear",
+		"if later {", "if false {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
 		"a late answer releases what Unlock is about to release", "rlock", "grant.keep",
-		"return !g.left.over && g.state != lost", "return g.state != released && g.state != lost",
+		"g.left(sealed) ||", "g.state == released ||",
 		"rlock", "TestFakeTimeLateAnswerDuringUnlock", quick,
 	},
 	{
-		"a ticket is given up with the lease", "rlock", "remains.sweep",
+		"a ticket is given up with the lease", "rlock", "orphan.sweep",
 		"r.ticket && until.Before(least)", "false",
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
@@ -39,11 +39,11 @@ var ofLeaving = []mutation{
 	},
 	{
 		"the ticket of a request that nobody waited for stays", "rlock", "grant.alsoEnds",
-		"(g.leftTicket || g.attempts.Open)", "g.leftTicket",
+		"g.left(someTicket|underWay)", "g.left(someTicket)",
 		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
 	},
 	{
-		"the share of an owner is released in place of all", "rlock", "remains.job",
+		"the share of an owner is released in place of all", "rlock", "orphan.job",
 		"Key: l.key,", "",
 		"rlock", "TestFakeTimeQuorumReleasesAllAndAShare", quick,
 	},

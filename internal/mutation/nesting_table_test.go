@@ -34,7 +34,7 @@ var ofNesting = []mutation{
 	},
 	{
 		"a lease becomes shorter than its proof states", "rlock", "grant.total",
-		"if g.proven {", "if false {",
+		"if g.left(proofGiven) {", "if false {",
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
 	},
 	{
