@@ -32,8 +32,8 @@ type joined struct{ *Plain }
 
 var errHolders = errors.New("the lock was joined: only its holder can do that")
 
-func (joined) Acquire(context.Context, lua.Runner, string, time.Duration, Options) (Answer, error) {
-	return Answer{}, errHolders
+func (joined) Acquire(context.Context, lua.Runner, string, time.Duration, Options) (lua.Reply, error) {
+	return lua.Reply{}, errHolders
 }
 
 func (joined) SetCount(context.Context, lua.Runner, string, time.Duration, Count) error {

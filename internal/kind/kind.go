@@ -37,7 +37,7 @@ type Kind interface {
 	// Acquire takes the lock for owner, or says why it is refused. Its scripts are sent by r,
 	// as are those of the next two methods. A kind with several servers, or with a command
 	// behind each script, sends them itself.
-	Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error)
+	Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error)
 	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if it holds nothing.
 	SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error
 	// Release ends the grant of owner, and removes what a refusal has left for it;
@@ -64,7 +64,7 @@ type Options struct {
 	Ticket lua.Ticket // how the owner stands in the server's queue; zero: not at all
 }
 
-// Answer is the answer to an attempt to acquire.
+// Answer is the answer to an attempt to acquire, as package rlock calls it.
 type Answer = lua.Reply
 
 // Count is a hold count. Only kinds with shared holds have both.

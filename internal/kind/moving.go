@@ -33,7 +33,7 @@ func movePause() time.Duration { return 50*time.Millisecond + rand.N(50*time.Mil
 
 // takeApart asks for the lock without its queue. If the owner gets it, a ticket that it may have
 // in the queue is removed.
-func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
+func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
 	g := p.Of(owner)
 	reply, err := lua.Acquire(ctx, r, g, lease, o.Spare)
 	if err == nil && reply.Acquired {

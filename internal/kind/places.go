@@ -28,7 +28,17 @@ type places struct {
 // take waits for a place at n, and returns what gives it back; nil if ctx ended before.
 // The end of ctx gives it back as well: go-redis may keep a pipeline for longer.
 func (p *Places) take(ctx context.Context, n node) (release func()) {
-	at := p.enter(n)
+	p.mu.Lock()
+	at := p.nodes[n]
+	if at == nil {
+		if p.nodes == nil {
+			p.nodes = make(map[node]*places)
+		}
+		at = &places{taken: make(chan struct{}, placesOfNode)}
+		p.nodes[n] = at
+	}
+	at.users++
+	p.mu.Unlock()
 	select {
 	case at.taken <- struct{}{}:
 	case <-ctx.Done():
@@ -45,21 +55,6 @@ func (p *Places) take(ctx context.Context, n node) (release func()) {
 			give()
 		}
 	}
-}
-
-func (p *Places) enter(n node) *places {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at := p.nodes[n]
-	if at == nil {
-		if p.nodes == nil {
-			p.nodes = make(map[node]*places)
-		}
-		at = &places{taken: make(chan struct{}, placesOfNode)}
-		p.nodes[n] = at
-	}
-	at.users++
-	return at
 }
 
 func (p *Places) leave(n node, at *places) {

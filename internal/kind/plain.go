@@ -60,7 +60,7 @@ func (p *Plain) Gathers(bool) bool { return p.grant.Queue != "" }
 
 // Acquire takes a free lock. An owner without a ticket takes a plain one even if others wait.
 // Otherwise the queue decides, and a refusal leaves the ticket.
-func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
+func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
 	if o.Ticket.Claim == 0 && !p.fair {
 		// Of also makes the client ask a cluster whether it has sharded channels: the release
 		// needs to know.

@@ -52,7 +52,7 @@ func (rw *ReadWrite) Key() string { return notPlain + "rw:" + rw.grant.Key }
 
 func (rw *ReadWrite) Gathers(bool) bool { return true }
 
-func (rw *ReadWrite) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
+func (rw *ReadWrite) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
 	if rw.shared {
 		return lua.AcquireRead(ctx, r, rw.of(owner), lease)
 	}

@@ -20,12 +20,12 @@ func TestFakeTimeIntentOfAWriter(t *testing.T) {
 		wait   bool
 		reply  any
 		intent int64
-		want   Answer
+		want   lua.Reply
 	}{
-		"refused by readers":    {true, refused(1), 10_000, Answer{TTL: 5 * time.Second, Holder: "you:1", Leftover: true, AskIn: 5 * time.Second}},
-		"refused by a writer":   {true, refused(0), 10_000, Answer{TTL: 5 * time.Second, Holder: "you:1"}},
-		"it does not wait":      {false, refused(0), 0, Answer{TTL: 5 * time.Second, Holder: "you:1"}},
-		"granted, with a token": {true, []any{int64(1), int64(7)}, 10_000, Answer{Acquired: true, Token: 7}},
+		"refused by readers":    {true, refused(1), 10_000, lua.Reply{TTL: 5 * time.Second, Holder: "you:1", Leftover: true, AskIn: 5 * time.Second}},
+		"refused by a writer":   {true, refused(0), 10_000, lua.Reply{TTL: 5 * time.Second, Holder: "you:1"}},
+		"it does not wait":      {false, refused(0), 0, lua.Reply{TTL: 5 * time.Second, Holder: "you:1"}},
+		"granted, with a token": {true, []any{int64(1), int64(7)}, 10_000, lua.Reply{Acquired: true, Token: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestFakeTimeReader(t *testing.T) {
 		p := NewReadWrite(f.Server, "lock", true, true)
 		a, err := p.Acquire(t.Context(), f.Scripts, "me:1", time.Minute, Options{Wait: true})
 		require.NoError(t, err)
-		require.Equal(t, Answer{TTL: 5 * time.Second, Writer: true}, a)
+		require.Equal(t, lua.Reply{TTL: 5 * time.Second, Writer: true}, a)
 		words := f.commands()[0]
 		require.Equal(t, []any{"lock", "rlock_rwlock_intent:{lock}", "{lock}:me:1:rwlock_timeout:1", "redisson_lock_token:{lock}"}, keysOf(words))
 		require.Equal(t, []any{int64(60_000), "me:1", "{lock}:"}, words[7:])

@@ -37,7 +37,7 @@ func (p *Replicated) Gathers(acquire bool) bool { return !acquire && p.Plain.Gat
 
 // Acquire asks how many replicas have the grant in the same round trip. Attempts that are made at
 // the same time ask together.
-func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (Answer, error) {
+func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
 	wait := &withTrailer{server: p.server, key: p.grant.Key, trailer: trailer{p.Want, p.Timeout}}
 	a, err := p.Plain.Acquire(ctx, wait, owner, lease, o)
 	if err != nil || !a.Acquired {
@@ -49,5 +49,5 @@ func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, le
 	}
 	// It is not released here: the attempt may be given up meanwhile and repeated for the same
 	// owner, and a release that comes late would take what the repetition was granted.
-	return Answer{Leftover: true}, &NotReplicated{Want: p.Want, Got: int(got), Err: err}
+	return lua.Reply{Leftover: true}, &NotReplicated{Want: p.Want, Got: int(got), Err: err}
 }

@@ -60,7 +60,7 @@ func TestFakeTimeGrantIsAcknowledgedByReplicas(t *testing.T) {
 					require.True(t, final, "who repeats it must have released it before")
 				}
 				if _, refused := tt.script.([]any); refused {
-					require.Equal(t, Answer{TTL: 7 * time.Second, Holder: "you:1"}, a)
+					require.Equal(t, lua.Reply{TTL: 7 * time.Second, Holder: "you:1"}, a)
 				}
 			})
 		})

@@ -30,7 +30,7 @@ type share struct {
 // Acquire asks until a round is won, or somebody holds a majority. Each round has an owner of its
 // own, as the requests of an earlier one may still arrive: what they make must not count for this
 // round, nor be released with it. The owner that the caller gives is not used.
-func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (Answer, error) {
+func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (lua.Reply, error) {
 	for n := 0; ; n++ {
 		r, split, err := q.tryRound(ctx, lease)
 		if err != nil || r.Acquired || split == 0 {
@@ -48,10 +48,10 @@ func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time
 
 // tryRound makes one round. If it was refused although nobody is known to hold a majority, split is
 // how long it took until the last answer, else 0.
-func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, split time.Duration, err error) {
+func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a lua.Reply, split time.Duration, err error) {
 	for _, p := range q.nodes {
 		if err := p.server.Closed(); err != nil {
-			return Answer{}, 0, err
+			return lua.Reply{}, 0, err
 		}
 	}
 	r := &round{owner: q.host().Owner(), decided: make(chan struct{})}
@@ -67,9 +67,9 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a Answer, s
 	q.decide(r, votes, t.won && err == nil)
 	switch {
 	case err != nil || !t.won:
-		return Answer{TTL: t.ttl}, t.split, err
+		return lua.Reply{TTL: t.ttl}, t.split, err
 	}
-	return Answer{Acquired: true, Token: t.token, Sent: sent, Owner: r.owner}, 0, nil
+	return lua.Reply{Acquired: true, Token: t.token, Sent: sent, Owner: r.owner}, 0, nil
 }
 
 // share asks one server, for a round that began at sent. What it grants later than bound is not counted:

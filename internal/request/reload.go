@@ -33,31 +33,27 @@ type Reloads struct {
 // Reload asks in the background, unless it did so a moment ago.
 func (r *Reloads) Reload(rdb redis.UniversalClient) {
 	cluster, ok := rdb.(*redis.ClusterClient)
-	if !ok || !r.begin() {
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	due := time.Since(r.newest) >= reloadPause*time.Duration(1+r.open/hangingReloads)
+	if due {
+		r.open++
+		r.newest = time.Now()
+	}
+	r.mu.Unlock()
+	if !due {
 		return
 	}
 	r.Background(func() {
-		defer r.end()
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.open--
+		}()
 		_ = cluster.ForEachMaster(context.Background(), func(context.Context, *redis.Client) error { return nil }) // loads the map
 	})
-}
-
-// begin reports whether another question is due; if so, end must follow.
-func (r *Reloads) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Since(r.newest) < reloadPause*time.Duration(1+r.open/hangingReloads) {
-		return false
-	}
-	r.open++
-	r.newest = time.Now()
-	return true
-}
-
-func (r *Reloads) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.open--
 }
 
 // Watch returns a function for [Alone] that ends a request about key when its master has been
