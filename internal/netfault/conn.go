@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// conn is a client's connection and the one to the server that belongs to it.
-// Each direction has a goroutine that reads and one that writes, and a link
-// between them.
+// conn is a client's connection, and the connection to the server for this client. Each
+// direction has a reading and a writing goroutine, and a link between the two.
 type conn struct {
 	p              *Proxy
 	client, server net.Conn
@@ -28,7 +27,7 @@ type conn struct {
 	late       bool            // a late request is on its way
 }
 
-// request is one that the server will answer.
+// request is a request on the way to an answer by the server.
 type request struct {
 	name     string // lower case
 	confirms int    // messages that answer a SUBSCRIBE or the like; 0 for other commands
@@ -37,7 +36,7 @@ type request struct {
 	held     *Held
 }
 
-// reset closes a connection in the way that its peer sees as "connection reset".
+// reset closes a connection: the peer sees "connection reset".
 func reset(c net.Conn) {
 	_ = c.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
@@ -107,7 +106,7 @@ func (c *conn) direction(l *link) *direction {
 	return &c.p.down
 }
 
-// drops reports whether something on its way over l is to be swallowed now. p.mu is held.
+// drops reports whether data on its way over l is to be swallowed now. p.mu is held.
 func (c *conn) drops(l *link) bool {
 	d := c.direction(l)
 	return d.drop && c.hasSent(d.only)
@@ -133,7 +132,7 @@ func (c *conn) finish(l *link) {
 	l.put(item{end: closes, due: c.direction(l).due()})
 }
 
-// retryEnd passes on what a fault that is over had swallowed. p.mu is held.
+// retryEnd passes on an end swallowed by a fault that is over. p.mu is held.
 func (c *conn) retryEnd() {
 	for _, l := range []*link{c.up, c.down} {
 		if l.endLost {
@@ -142,7 +141,7 @@ func (c *conn) retryEnd() {
 	}
 }
 
-// due returns when something that arrives now leaves.
+// due returns when data arriving now leaves.
 func (d *direction) due() time.Time {
 	if d.delay == 0 {
 		return time.Time{}
@@ -250,8 +249,8 @@ func (c *conn) fromServer(f frame) {
 	c.down.put(it)
 }
 
-// answered returns the request that a frame from the server completes: none if
-// it is a push message. p.mu is held.
+// answered returns the request completed by a frame from the server: none for a push message.
+// p.mu is held.
 func (c *conn) answered(f frame) *request {
 	var head *request
 	if len(c.pending) > 0 {
@@ -291,8 +290,8 @@ func isPubSub(word string) bool {
 	return isSubscription(word) || word == "message" || word == "pmessage" || word == "smessage"
 }
 
-// complain makes a test fail whose traffic the proxy does not understand: the
-// connection that it loses would pass for a fault.
+// complain makes a test fail after traffic beyond the proxy's understanding: the lost connection
+// would pass for a fault.
 func (c *conn) complain(err error) {
 	if errors.Is(err, errMalformed) {
 		c.p.tb.Errorf("netfault: %v", err)

@@ -1,13 +1,17 @@
-// Package netfault is a TCP proxy for tests, between a Redis client and its
-// server, that loses, delays and keeps back what it is told to.
+// Package netfault is a TCP proxy for tests, between a Redis client and its server. The proxy
+// loses, delays and keeps back requests and replies on demand.
 //
-// It reads requests, replies and push messages of RESP2 and RESP3, and knows
-// which reply belongs to which request. So a fault can hit one command: executed
-// but never answered ([Proxy.CutReplies]), or executed long after the client has
-// given up ([Proxy.Hold], [Proxy.LateRandom]). CLIENT REPLY and MONITOR are not
-// understood.
+// The proxy reads requests, replies and push messages of RESP2 and RESP3, and matches each reply
+// with its request. So a fault can hit one command: executed but never answered
+// ([Proxy.CutReplies]), or executed long after the client has given up ([Proxy.Hold],
+// [Proxy.LateRandom]). The proxy does not understand CLIENT REPLY and MONITOR.
 //
-// A fault applies to what reaches the proxy after the call that switches it. The
-// proxy does nothing that a network could not do: the order within a connection
-// is kept, and where something was lost nothing follows.
+//	client            proxy                     server
+//	evalsha try  ───► Hold keeps it back
+//	gives up, closes
+//	                  Deliver  ───────────────► executes it: the lock is held by nobody
+//
+// A fault applies to traffic that reaches the proxy after the call that switches the fault. The proxy
+// does only what a network can do: the order within a connection is kept, and nothing follows
+// lost data.
 package netfault

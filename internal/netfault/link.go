@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// link is one direction of a connection: a queue whose reader puts and whose
-// writer takes.
+// link is one direction of a connection: a queue between the reader and the writer.
 type link struct {
 	wake chan struct{} // capacity 1; the reader sends after a put
 
@@ -20,7 +19,7 @@ type link struct {
 	endLost bool // the end of the stream was swallowed
 }
 
-// item is something to write, or to do when everything before it is written.
+// item is data to write, or an act after the writing of all earlier items.
 type item struct {
 	raw []byte
 	due time.Time // zero: at once
@@ -48,7 +47,7 @@ func (l *link) put(it item) {
 	}
 }
 
-// take returns all items, and keeps spare for those to come.
+// take returns all items, and keeps spare for later items.
 func (l *link) take(spare []item) []item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,8 +56,8 @@ func (l *link) take(spare []item) []item {
 	return items
 }
 
-// write sends what comes over l. Errors are ignored: a peer that is gone is
-// noticed by who reads from it, and what is left is still taken.
+// write sends the items of l. Errors are ignored: the reader of the same connection notices a
+// gone peer, and the remaining items are still taken.
 func (c *conn) write(l *link) {
 	dst := c.client
 	if l == c.up {
@@ -101,8 +100,8 @@ func (c *conn) write(l *link) {
 	}
 }
 
-// await waits until an item may go, and reports false if the connection ends
-// before. What is written already must not wait with it.
+// await waits until an item may go, and reports false if the connection ends before. Items
+// written already must not wait as well.
 func (c *conn) await(w *bufio.Writer, it item) bool {
 	var due <-chan time.Time
 	if wait := time.Until(it.due); !it.due.IsZero() && wait > 0 {

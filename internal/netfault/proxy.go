@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// Proxy passes connections on to one server. Its methods may be called from any
-// goroutine.
+// Proxy passes connections on to one server. All goroutines may call the methods.
 //
-// Some take names of commands in lower case, which narrow them to connections
-// that have sent one of these: DropDown(true, "subscribe") makes only the
-// pub/sub connections deaf, also those that subscribe later.
+// Some methods take names of commands in lower case, and then concern only connections with such
+// a command: DropDown(true, "subscribe") makes only the pub/sub connections deaf, also after
+// a later SUBSCRIBE.
 type Proxy struct {
 	tb       testing.TB
 	upstream string
@@ -37,8 +36,7 @@ type direction struct {
 	delay time.Duration
 }
 
-// Stats counts what the proxy has done since it was made, so that a test can
-// show that its faults really happened.
+// Stats counts the acts of the proxy since New, as evidence in tests that the faults happened.
 type Stats struct {
 	Accepted    int64 // connections
 	Refused     int64 // connections, by Refuse
@@ -46,10 +44,10 @@ type Stats struct {
 	Dropped     int64 // requests, replies and push messages swallowed after DropUp or DropDown
 	RepliesCut  int64 // by CutReplies and CutRandom
 	Held        int64 // requests caught by Hold
-	HeldReplied int64 // those that the server has answered
+	HeldReplied int64 // held requests answered by the server
 	Late        int64 // requests caught by LateRandom
-	LateReplied int64 // those that the server has answered
-	LatePending int64 // those that the server may still execute
+	LateReplied int64 // late requests answered by the server
+	LatePending int64 // late requests that the server may still execute
 }
 
 // New listens on a loopback port and passes connections on to upstream until
@@ -114,17 +112,17 @@ func (p *Proxy) Heal() {
 	p.setDrop(&p.down, false, nil)
 }
 
-// DropUp swallows what clients send, and leaves the connections open: a close
-// does not get through either. New connections are accepted and treated alike.
-// A connection that has lost something stays silent in that direction after the
-// fault is over, because TCP delivers nothing behind a gap; its end is passed on.
+// DropUp swallows the data of clients, and leaves the connections open: a close does not get
+// through either. New connections are accepted and treated alike. A connection with lost data
+// stays silent in that direction after the fault, because TCP delivers nothing behind a gap; the
+// end of the connection is passed on.
 func (p *Proxy) DropUp(on bool, sent ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.setDrop(&p.up, on, sent)
 }
 
-// DropDown does to what the server sends as DropUp to what clients send.
+// DropDown swallows the data of the server, as DropUp swallows the data of clients.
 func (p *Proxy) DropDown(on bool, sent ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +143,8 @@ func (p *Proxy) Refuse(on bool) {
 	p.refuse = on
 }
 
-// Delay makes everything take that long on its way to the server and back. What
-// is sent together arrives together: the order is kept, the throughput as well.
+// Delay makes all traffic take that long on the way to the server and back. Data sent together
+// arrives together: the order is kept, the throughput as well.
 func (p *Proxy) Delay(up, down time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +153,8 @@ func (p *Proxy) Delay(up, down time.Duration) {
 
 func (p *Proxy) setDelay(up, down time.Duration) { p.up.delay, p.down.delay = up, down }
 
-// CutAll resets the connections. Requests of clients that have closed their
-// connection stay on their way: they are no longer anybody's connection.
+// CutAll resets the connections. Requests of clients with a closed connection stay on their way:
+// no connection is left for such a request.
 func (p *Proxy) CutAll(sent ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,29 +185,27 @@ func (p *Proxy) Stats() Stats {
 	return p.stats
 }
 
-// CutReplies lets the server execute the next n matching requests, swallows
-// their replies and resets the connections. A nil match is any request; then
-// HELLO and what else opens a connection counts too.
+// CutReplies lets the server execute the next n matching requests, swallows the replies and resets
+// the connections. A nil match is any request; then HELLO and other opening commands count too.
 func (p *Proxy) CutReplies(n int, match Match) {
 	p.addRule(&rule{match: match, left: n, action: cutReply})
 }
 
-// CutRandom does what CutReplies does, to each matching request with that
-// probability. The decisions follow from the seed and the order of requests.
+// CutRandom cuts like CutReplies, each matching request with that probability. The decisions
+// follow from the seed and the order of requests.
 func (p *Proxy) CutRandom(rate float64, seed uint64, match Match) {
 	p.addRule(&rule{match: match, left: -1, chance: newChance(rate, seed), action: cutReply})
 }
 
 // LateRandom resets the connection of each matching request with that
 // probability, and delivers the request to the server after a random time
-// between least and most. Each request counts for itself: what follows it on the
-// connection is lost.
+// between least and most. Later requests on the connection are lost.
 func (p *Proxy) LateRandom(rate float64, least, most time.Duration, seed uint64, match Match) {
 	p.addRule(&rule{match: match, left: -1, chance: newChance(rate, seed), action: late, least: least, most: most})
 }
 
-// Hold keeps the next matching request back until [Held.Deliver]. What follows
-// it on the same connection waits behind it.
+// Hold keeps the next matching request back until [Held.Deliver]. Later requests on the same
+// connection wait behind the held request.
 func (p *Proxy) Hold(match Match) *Held {
 	h := &Held{
 		caught:   make(chan struct{}),
@@ -220,7 +216,7 @@ func (p *Proxy) Hold(match Match) *Held {
 	return h
 }
 
-// addRule puts a rule behind those that are there. The first that fires wins.
+// addRule puts a rule behind the earlier rules. The first rule to fire wins.
 func (p *Proxy) addRule(r *rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// errMalformed tells what is not RESP from a stream that ended.
+// errMalformed is the error for data other than RESP; an ended stream has io errors.
 var errMalformed = errors.New("malformed RESP")
 
 // frame is one request, reply or push message.
@@ -58,8 +58,8 @@ func (r *reader) next() (frame, error) {
 	return f, nil
 }
 
-// value reads the line that starts a value, and the payload of a bulk string.
-// It returns the number of values that belong to this one and are still to come.
+// value reads the first line of a value, and the payload of a bulk string. value returns the
+// number of inner values still to come.
 func (r *reader) value() (int, error) {
 	first := len(r.raw) == 0
 	line, err := r.line()
