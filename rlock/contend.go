@@ -56,12 +56,15 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 	qs := w.lock.queues
 	for {
 		qs.mu.Lock()
-		if mine := w.blocker(); mine != nil { // its lease may have ended unnoticed; check tells the queue, and so needs the mutex
+		mine := w.blocker()
+		if mine != nil { // check tells the queue of a lease that has ended, and so needs the mutex
 			qs.mu.Unlock()
-			mine.check()
+			if !mine.check() { // lost, or its release is under way
+				mine = nil
+			}
 			qs.mu.Lock()
 		}
-		s := w.next(time.Now())
+		s := w.next(time.Now(), mine)
 		if s.sleep > 0 && w.woken == nil {
 			w.woken = make(chan struct{}, 1)
 		}
@@ -86,7 +89,8 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 	}
 }
 
-// next decides what the waiter does next. queues.mu is held. The first row that is true counts:
+// next decides what the waiter does next. mine is the grant of its own client that it waits for, nil if
+// there is none. queues.mu is held. The first row that is true counts:
 //
 //	the call has come, and nobody was there                     it asks
 //	a hand-off has given it a grant                             it has the lock
@@ -102,7 +106,7 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 // Events change what next sees, and wake the waiter: messages (queue.heard), the subscription
 // (queue.changed), a refusal (waiter.queueUp), a foreign release (queue.unlocked), the end of a
 // grant (queues.ended), a waiter that leaves (waiter.leave).
-func (w *waiter) next(now time.Time) step {
+func (w *waiter) next(now time.Time, mine *grant) step {
 	l, q := w.lock, w.queue
 	ask := func() step {
 		w.state, w.again = waiterAsking, false // an event from now on needs another request
@@ -120,7 +124,6 @@ func (w *waiter) next(now time.Time) step {
 			return step{grant: g}
 		}
 	}
-	mine := w.blocker()
 	if !w.contends() {
 		if w.unanswered(now) { // who contends learns it from its own request
 			return step{err: q.news.trouble}

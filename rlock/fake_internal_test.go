@@ -175,5 +175,5 @@ func deadline(t *testing.T, d time.Duration, cause error) context.Context {
 func (w *waiter) step() step {
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
-	return w.next(time.Now())
+	return w.next(time.Now(), w.blocker())
 }

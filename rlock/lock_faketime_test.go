@@ -69,3 +69,35 @@ func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
 		require.Empty(t, f.scripts("renew"))
 	})
 }
+
+// A caller that comes while a goroutine of its client gives the lock up asks the server at once: it
+// does not wait for the answer to that release, which may be lost.
+func TestFakeTimeLockDuringARelease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a")
+		held, hold, err := mu.Lock(t.Context())
+		require.NoError(t, err)
+		open := f.hold(isScript("release"))
+		released := make(chan error, 1)
+		go func() { released <- hold.Unlock(held) }()
+		synctest.Wait()
+		require.Empty(t, released, "the release is under way")
+		before := len(f.asked())
+		next := make(chan error, 1)
+		go func() {
+			held, hold, err := mu.Lock(t.Context())
+			if err == nil {
+				err = hold.Unlock(held)
+			}
+			next <- err
+		}()
+		synctest.Wait()
+		asked := len(f.asked())
+		open()
+		require.NoError(t, <-released)
+		require.NoError(t, <-next)
+		require.Greater(t, asked, before)
+	})
+}

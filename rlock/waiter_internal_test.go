@@ -102,7 +102,7 @@ func TestNext(t *testing.T) {
 				w.place.Place = lua.Place{Time: 1, First: true}
 				q.first, q.last, q.tickets, q.news.clock = w, w, map[string]*waiter{"mine": w}, moment{now, 1}
 				row.happens(w)
-				s := w.next(now)
+				s := w.next(now, w.blocker())
 				require.Equal(t, row.then == has, s.grant != nil)
 				require.Equal(t, row.then == asks, s.ask)
 				require.Equal(t, row.then == fails, s.err != nil)
