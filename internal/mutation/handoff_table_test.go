@@ -19,7 +19,7 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a grant is passed on while a count is under way", "rlock", "grant.unsettled",
-		"c != nil && (c.correcting || len(c.turn) > 0)", "false",
+		"c != nil && (c.correcting || len(c.turn) > 0)", "c == nil && c != nil",
 		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
 	},
 	{
@@ -34,7 +34,7 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a hand-off has no budget after a multi lock", "rlock", "Hold.takeTogether",
-		"note(g, a)", "g.sent, g.initialLease, g.attempts.Doubt = a.Sent, run[i].lease, a.Doubt",
+		"note(g, a)", "g.sent, g.initialLease = a.Sent, run[i].terms.lease",
 		"rlock", "TestFakeTimeHandoffBudget", quick,
 	},
 	{

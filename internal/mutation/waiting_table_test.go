@@ -14,11 +14,6 @@ var ofWaiting = []mutation{
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
-		"the place of one without renewal is taken over", "rlock", "Lock.takes",
-		"&& !l.terms.fixed", "",
-		"rlock", "TestFakeTimeTermsOfWhoInherits", quick,
-	},
-	{
 		"a leaver does not withdraw", "rlock", "waiter.leave",
 		"left.abandon(false)", "_ = left",
 		"rlock", "TestPlaceIsInherited", quick,
@@ -200,7 +195,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each waiter of a forgotten queue has all others ask again", "rlock", "waiter.stand",
-		"!taken.Before(q.news.forgotten)", "taken != q.forgotten.Add(1)",
+		"!taken.Before(q.news.forgotten)", "taken != q.news.forgotten.Add(1)",
 		"rlock", "TestFakeTimeFairQueueIsLostByMany", quick,
 	},
 	{
