@@ -13,10 +13,10 @@ import (
 
 var errUnknownChannels = errors.New("it is not known yet whether the cluster has sharded channels")
 
-// Sharding says by which channels the clients of a cluster send each other messages.
+// Sharding selects the channels for messages between the clients of a cluster.
 type Sharding int
 
-// Ways of sharding. They are explained where package rlock exports them.
+// Ways of sharding. Package rlock exports and explains the constants.
 const (
 	ShardingAuto Sharding = iota
 	ShardingOn
@@ -24,29 +24,29 @@ const (
 	ShardingBoth
 )
 
-// Channels finds out which kind of channels a client uses. The hub asks it for their servers.
+// Channels finds out the kind of a client's channels. The hub asks Channels for their servers.
 type Channels struct {
 	rdb        redis.UniversalClient
 	id         string
 	background func(func())
-	cluster    *redis.ClusterClient // nil if the client is not that of one
+	cluster    *redis.ClusterClient // nil without a cluster
 	probe      string
 
-	found  atomic.Pointer[channelSet] // nil as long as it is not known
+	found  atomic.Pointer[channelSet] // nil as long as the kind is unknown
 	asking atomic.Bool                // in the background
 }
 
-// channelSet is a kind of channel, and its servers.
+// channelSet is a kind of channel, and the servers of the channels.
 type channelSet struct {
 	lua.ChannelKind
 	pubsub.Servers
 }
 
-// NewChannels does not ask yet. id is that of the client, background runs a function in
-// a goroutine that the client waits for. Only a cluster has sharded channels.
+// NewChannels does not ask the cluster yet. id is the client's id. background runs a function in
+// a goroutine; the client's Close waits for the goroutine. Only a cluster has sharded channels.
 func NewChannels(rdb redis.UniversalClient, id string, background func(func()), mode Sharding) *Channels {
-	// The probe's channel has the form of an unlock channel, so that an ACL rule
-	// for those covers it.
+	// The probe's channel has the form of an unlock channel, so an ACL rule for
+	// unlock channels covers the probe.
 	c := &Channels{rdb: rdb, id: id, background: background, probe: lua.Related("redisson_lock__channel", "rlock-probe:"+id)}
 	cluster, _ := rdb.(*redis.ClusterClient)
 	c.cluster = cluster
@@ -61,8 +61,8 @@ func NewChannels(rdb redis.UniversalClient, id string, background func(func()), 
 	return c
 }
 
-// ordinary are channels that are not sharded. With a ClusterSlots function the servers may be no
-// cluster, so that a message stays on the server where it is published.
+// ordinary returns unsharded channels. With a ClusterSlots function the servers may be no
+// cluster; then a published message stays on one server.
 func (c *Channels) ordinary() *channelSet {
 	if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {
 		return &channelSet{lua.Ordinary, pubsub.Plain(c.cluster, c.shardProbe())}
@@ -70,13 +70,13 @@ func (c *Channels) ordinary() *channelSet {
 	return &channelSet{lua.Ordinary, pubsub.Redis(c.rdb, c.probe)}
 }
 
-// shardProbe is what the names of sharded probes begin with; a hash tag follows.
+// shardProbe is the prefix in the names of sharded probes; a hash tag follows.
 func (c *Channels) shardProbe() string {
 	return "redisson_lock__channel:rlock-probe:" + c.id + ":"
 }
 
-// now returns the kind of channel to announce something on. It does not block: while the answer
-// of the cluster is not known, messages are sent on both.
+// now returns the kind of channel for a message. now does not block: until the cluster has
+// answered, messages go to both kinds.
 func (c *Channels) now() lua.ChannelKind {
 	if p := c.found.Load(); p != nil {
 		return p.ChannelKind
@@ -92,7 +92,7 @@ func (c *Channels) now() lua.ChannelKind {
 	return lua.Both
 }
 
-// Find fails until Refresh has found out.
+// Find fails until Refresh has found out the kind of channel.
 func (c *Channels) Find(ctx context.Context, channel string) (string, error) {
 	if p := c.found.Load(); p != nil {
 		return p.Find(ctx, channel)
@@ -100,7 +100,7 @@ func (c *Channels) Find(ctx context.Context, channel string) (string, error) {
 	return "", errUnknownChannels
 }
 
-// Refresh asks the cluster if its answer is not known.
+// Refresh asks the cluster, unless the cluster has answered already.
 func (c *Channels) Refresh(ctx context.Context) {
 	if p := c.found.Load(); p != nil {
 		p.Refresh(ctx)
@@ -116,12 +116,12 @@ func (c *Channels) Refresh(ctx context.Context) {
 	}
 }
 
-// Open is called for what Find has found.
+// Open is called with a server from Find.
 func (c *Channels) Open(ctx context.Context, server, channel string) (pubsub.Source, error) {
 	return c.found.Load().Open(ctx, server, channel)
 }
 
-// Hearing is how the client receives grants; Deaf as long as that is not known.
+// Hearing is how the client receives grants; Deaf as long as the kind of channel is unknown.
 func (c *Channels) Hearing() lua.Hearing {
 	switch p := c.found.Load(); {
 	case p == nil:

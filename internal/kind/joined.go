@@ -8,14 +8,14 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Joinable is a kind whose holds others can join: the server tells by one key whether an
-// owner holds the lock, and for how long.
+// Joinable is a kind with holds for several clients to join: the server tells by one key
+// whether an owner holds the lock, and for how long.
 type Joinable interface {
 	Kind
-	// Confirm returns what is left of the lease of owner, negative if that has no end;
-	// [lua.ErrNotOwner] if it holds nothing.
+	// Confirm returns the rest of the lease of owner, negative for a lease without end;
+	// [lua.ErrNotOwner] if owner holds nothing.
 	Confirm(ctx context.Context, r lua.Runner, owner string) (time.Duration, error)
-	// Joined is the kind of the lock for a client that has joined a hold.
+	// Joined is the kind of the lock for a client in a joined hold.
 	Joined() Kind
 }
 
@@ -26,8 +26,8 @@ func (p *Plain) Confirm(ctx context.Context, r lua.Runner, owner string) (time.D
 
 func (p *Plain) Joined() Kind { return joined{p} }
 
-// joined is a lock that another process holds, as a client sees it that has joined the hold. It
-// sends nothing but confirmations: only the holder acquires, counts, renews and releases.
+// joined is a lock held by another process, for a client in the joined hold. The client
+// sends only confirmations: the holder alone acquires, counts, renews and releases.
 type joined struct{ *Plain }
 
 var errHolders = errors.New("the lock was joined: only its holder can do that")

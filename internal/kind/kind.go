@@ -1,12 +1,12 @@
 // Package kind makes the requests of each kind of lock: plain and fair locks, with and without
 // fencing tokens, locks whose grants replicas must acknowledge, the two sides of a read/write
-// lock, and quorum locks. It knows no contexts that own a lock, no waiters and no schedule of
-// renewals: those are in package rlock, and are the same for all kinds.
+// lock, and quorum locks. Package rlock has the contexts of owners, the waiters and the schedule
+// of renewals; these are the same for all kinds.
 //
-// Each method is one request, made once; where that cannot do, as while a cluster slot moves or
-// among the servers of a quorum, a few. It returns the client's error as it is, and
-// [Classify] reads that; package request repeats what may be repeated. Every request is
-// safe to repeat and to arrive late, but Force.
+// Each method makes one request, once; a few requests while a cluster slot moves, or
+// among the servers of a quorum. A method returns the client's error unchanged, for
+// [Classify] to read; package request repeats a request where repeating is allowed. Every
+// request but Force is safe to repeat and to arrive late.
 package kind
 
 import (
@@ -24,42 +24,42 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// Kind is one lock as its servers see it. Its methods may be called by several
-// goroutines at once.
+// Kind is one lock as the servers see the lock. Several goroutines may call the methods
+// at once.
 type Kind interface {
-	// Key is the lock's key. It identifies the lock within a client: locks of one key nest,
+	// Key is the lock's key, and identifies the lock within a client: locks of one key nest,
 	// and have one queue.
 	Key() string
-	// Gathers reports whether requests may be sent by a [request.Call], together with those
-	// of other locks: those to acquire, or all others. None is slower than a script on one
-	// server then.
+	// Gathers reports whether a [request.Call] may send requests of several locks together:
+	// acquire selects the requests to acquire, otherwise the rest. No such request may be
+	// slower than a script on one server.
 	Gathers(acquire bool) bool
-	// Acquire takes the lock for owner, or says why it is refused. Its scripts are sent by r,
-	// as are those of the next two methods. A kind with several servers, or with a command
-	// behind each script, sends them itself.
+	// Acquire takes the lock for owner, or returns the reason of the refusal. r sends the
+	// scripts of Acquire, SetCount and Release. A kind with several servers, or with a
+	// command behind each script, does not use r.
 	Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error)
-	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if it holds nothing.
+	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if owner holds nothing.
 	SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error
-	// Release ends the grant of owner, and removes what a refusal has left for it;
-	// [lua.ErrNotOwner] if it holds nothing.
+	// Release ends the grant of owner, and removes the remains of a refusal;
+	// [lua.ErrNotOwner] if owner holds nothing.
 	Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error)
-	// Renewals are the requests that extend the lease of owner. A majority must succeed.
+	// Renewals are the requests to extend the lease of owner. A majority must succeed.
 	Renewals(owner string, lease time.Duration) []Renewal
-	// Subscribe subscribes to the channel on which the server tells waiters that they may have
-	// the lock.
+	// Subscribe subscribes to the channel of the server's messages to waiters: a waiter may
+	// have the lock.
 	Subscribe(e Events) Subscription
-	// Force removes the lock whoever holds it.
+	// Force removes the lock, regardless of the owner.
 	Force(ctx context.Context) (bool, error)
 	// Inspect reads the lock.
 	Inspect(ctx context.Context) (lua.State, error)
 }
 
-// notPlain begins the Key of a lock that is not a plain one. No name has an empty hash tag.
+// notPlain begins the Key of every kind but the plain lock. No name has an empty hash tag.
 const notPlain = "{}"
 
 // Options are those of an attempt; the same for all attempts of an owner.
 type Options struct {
-	Wait   bool       // the caller waits if it is refused
+	Wait   bool       // the caller waits after a refusal
 	Spare  int64      // fencing tokens to reserve beside the owner's own, for hand-offs
 	Ticket lua.Ticket // how the owner stands in the server's queue; zero: not at all
 }
@@ -67,27 +67,27 @@ type Options struct {
 // Answer is the answer to an attempt to acquire, as package rlock calls it.
 type Answer = lua.Reply
 
-// Count is a hold count. Only kinds with shared holds have both.
+// Count is a hold count. Only kinds with shared holds have both fields.
 type Count struct{ Exclusive, Shared int }
 
-// Renewal is a request to extend a lease, and whom to ask.
+// Renewal is a request to extend a lease, and the server for the request.
 type Renewal struct {
 	RDB redis.UniversalClient
 	lua.Renewal
-	Heard  func(err error, took time.Duration)         // of a share: gets what the server has answered; else nil
-	Retake func(ctx context.Context, held func() bool) // of a share: takes it again for an owner that still holds the lock, if the server does not know of it and is free; else nil
+	Heard  func(err error, took time.Duration)         // of a share: gets the server's answer; else nil
+	Retake func(ctx context.Context, held func() bool) // of a share: takes the share again for an owner still holding the lock, if the server is free and does not know of the share; else nil
 }
 
-// Events are called by the goroutine that reads the connection, so they must not block.
+// Events must not block: the reading goroutine of the connection calls them.
 type Events struct {
 	Message  func(payload string) // a message to one waiter
 	Released func()               // a message to all waiters: the lock has been released
 	Changed  func()               // the subscription was lost, or confirmed
 }
 
-// Subscription is that of a lock's waiters.
+// Subscription is the subscription of a lock's waiters.
 type Subscription interface {
-	Live() bool // the server has confirmed it
+	Live() bool // confirmed by the server
 	Close()
 }
 
@@ -95,29 +95,29 @@ type Subscription interface {
 type Server struct {
 	ID       string // of the client; names its channels
 	RDB      redis.UniversalClient
-	Scripts  lua.Runner // of what callers wait for
+	Scripts  lua.Runner // of requests with a waiting caller
 	Hub      *pubsub.Hub
 	Log      *slog.Logger
 	Channels *Channels
 
-	Closed     func() error                                                       // the error of an attempt after the client was closed, which repeating does not help; nil before
+	Closed     func() error                                                       // the error of an attempt after the client was closed, final; nil before
 	Owner      func() string                                                      // names a new grant
-	Background func(func())                                                       // runs a function in a goroutine that the client waits for
-	Sweep      func(k Kind, owner string, lease time.Duration, late, likely bool) // releases what an owner may have left, in the background; late: not yet, as the request may still arrive; likely: the server has something of the owner, so a refusal is not the end
+	Background func(func())                                                       // runs a function in a goroutine; the client's Close waits for the goroutine
+	Sweep      func(k Kind, owner string, lease time.Duration, late, likely bool) // releases the orphan of an owner, if any, in the background; late: not yet, as the request may still arrive; likely: the server has something of the owner, so a refusal is not the end
 	Sleep      func(ctx context.Context, d time.Duration) (ok bool)               // ends with ctx, or when the client closes
 
 	pipelines pipelines
 	redirects redirects
 	asked     atomic.Int64 // requests of quorum locks under way
-	overdue   atomic.Int64 // those of them that a poll of the servers has not waited for
-	silent    atomic.Bool  // the last request that has ended got no answer in time
-	failing   atomic.Int64 // when the first of them was made that got no answer, since the newest that did, in nanoseconds since 1970; 0 if none
-	down      atomic.Bool  // the log was told that the server does not answer
-	young     atomic.Bool  // and that it is not counted yet
-	answered  atomic.Int64 // the newest answer to one, or when the first of those under way was made; in nanoseconds since 1970
+	overdue   atomic.Int64 // of the requests asked: answer not awaited by the poll
+	silent    atomic.Bool  // the last ended request got no answer in time
+	failing   atomic.Int64 // when the first unanswered request since the newest answer was made, in nanoseconds since 1970; 0 if none
+	down      atomic.Bool  // the log was told: the server does not answer
+	young     atomic.Bool  // the log was told: the server is not counted yet
+	answered  atomic.Int64 // when the newest answer came, or the first request under way was made; in nanoseconds since 1970
 }
 
-// address is how the server is called in errors and in the log.
+// address is the server's name in errors and in the log.
 func (s *Server) address() string {
 	switch rdb := s.RDB.(type) {
 	case *redis.Client:
@@ -128,10 +128,10 @@ func (s *Server) address() string {
 	return s.ID
 }
 
-// MaxAttempt bounds a single attempt, whatever the time-outs of the client underneath.
+// MaxAttempt bounds a single attempt, regardless of the time-outs in the client underneath.
 const MaxAttempt = 2 * time.Second
 
-// Classify reads the error of a request. final says that repeating it would not help.
+// Classify reads the error of a request. final means: repeating the request would not help.
 func Classify(err error) (o request.Outcome, final bool) {
 	if err == nil || errors.Is(err, lua.ErrNotOwner) {
 		return request.Answered, true
