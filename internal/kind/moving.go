@@ -13,14 +13,14 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// While a cluster slot moves, which takes longer the more keys it has, a script with two keys is
-// refused unless both exist on one of the nodes. A queue that nobody waits in does not exist. A
-// request with a single key always finds it, so the lock and its queue are then served one after
-// the other:
+// While a cluster slot moves (longer for a slot with more keys), a script with two keys is
+// refused unless both keys exist on one of the nodes. The key of an empty queue does not exist. A
+// request with a single key always finds the key, so the lock and the queue are then served one
+// after the other:
 //
-//   - A release frees the lock, and makes the first in the queue ask.
-//   - A waiter takes the lock if it is free, otherwise it asks again soon. It does not queue. A
-//     fair lock waits for the end of the move, or its order would be lost.
+//   - A release frees the lock, and makes the first waiter in the queue ask.
+//   - A waiter takes a free lock, otherwise asks again soon. The waiter does not queue. A
+//     fair lock waits for the end of the move, or the order of the queue would be lost.
 
 // moving reports whether a server has refused a request because a slot moves.
 func moving(err error) bool {
@@ -28,11 +28,11 @@ func moving(err error) bool {
 	return ok && request.HasCode(reply, "TRYAGAIN")
 }
 
-// movePause is how long a waiter sleeps while it cannot queue.
+// movePause is the sleep of a waiter without a place in the queue.
 func movePause() time.Duration { return 50*time.Millisecond + rand.N(50*time.Millisecond) }
 
-// takeApart asks for the lock without its queue. If the owner gets it, a ticket that it may have
-// in the queue is removed.
+// takeApart asks for the lock without the queue. After a grant, the owner's ticket is removed
+// from the queue, if there is a ticket.
 func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
 	g := p.Of(owner)
 	reply, err := lua.Acquire(ctx, r, g, lease, o.Spare)
@@ -43,8 +43,8 @@ func (p *Plain) takeApart(ctx context.Context, r lua.Runner, owner string, lease
 	return reply, err
 }
 
-// releaseApart frees the lock, and serves its queue. If that fails, the waiters find out by
-// themselves that the lock is free.
+// releaseApart frees the lock, and serves the queue. If serving fails, the waiters' own
+// requests find the lock free.
 func (p *Plain) releaseApart(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	g := p.Of(owner)
 	alone := g
@@ -56,8 +56,8 @@ func (p *Plain) releaseApart(ctx context.Context, r lua.Runner, owner string, e 
 	return released, err
 }
 
-// forceApart removes the lock whoever holds it, and serves its queue. The request before it was
-// refused, so the lock is removed only once.
+// forceApart removes the lock, regardless of the owner, and serves the queue. The request before
+// forceApart was refused, so the lock is removed only once.
 func (p *Plain) forceApart(ctx context.Context) (bool, error) {
 	g := p.Of("")
 	alone := g
@@ -69,7 +69,7 @@ func (p *Plain) forceApart(ctx context.Context) (bool, error) {
 	return was, err
 }
 
-// inspectApart reads the lock without its queue: how many wait is not known.
+// inspectApart reads the lock without the queue: the number of waiters is unknown.
 func (p *Plain) inspectApart(ctx context.Context) (lua.State, error) {
 	alone := p.Of("")
 	alone.Queue = ""
@@ -78,7 +78,7 @@ func (p *Plain) inspectApart(ctx context.Context) (lua.State, error) {
 	return s, err
 }
 
-// serveApart serves the queue in the background, as its node may be slow, or silent.
+// serveApart serves the queue in the background: the node may be slow, or silent.
 func (p *Plain) serveApart(ctx context.Context, g lua.Grant, tickets []string, released bool) {
 	p.server.Background(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), MaxAttempt)

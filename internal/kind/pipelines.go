@@ -11,44 +11,44 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// A pipeline of scripts that replicas have to acknowledge keeps its connection until they have, or
-// their time is over; and callers may come faster than connections are there. So few are under way
-// at once, and each takes all that is there for the same trailer: the application and the renewals
+// A pipeline of scripts with WAIT keeps the connection until the replicas acknowledge, or the
+// time-out; and callers may come faster than connections become free. So few pipelines are under way
+// at once, and each takes all ready scripts with the same trailer: the application and the renewals
 // of the client need connections, too.
 const (
-	maxPipelines = 4                      // under way at once to a node, and as many more that are overdue
-	maxScripts   = 256                    // in one
-	overdue      = 500 * time.Millisecond // longer than the replicas have: then the connection may be dead
+	maxPipelines = 4                      // under way at once to a node, and as many more overdue
+	maxScripts   = 256                    // in one pipeline
+	overdue      = 500 * time.Millisecond // beyond the replicas' time-out: then the connection may be dead
 )
 
-// pipelines sends scripts in pipelines that end with a command about all of them. The zero value
+// pipelines sends scripts in pipelines with one last command about all scripts. The zero value
 // is usable, by several goroutines.
 type pipelines struct {
-	mu    sync.Mutex // guards what follows, and all that is to be sent
+	mu    sync.Mutex // guards nodes, and every outgoing in nodes
 	nodes map[process]*outgoing
 }
 
-// outgoing is what is to be sent to a node. pipelines.mu guards it.
+// outgoing is the queue of commands for a node. pipelines.mu guards outgoing.
 type outgoing struct {
 	node  process
-	ready list.List // of *trailed, which any of them may leave at any time
-	busy  int       // pipelines under way, other than those that are overdue
-	late  int       // pipelines that are overdue
+	ready list.List // of *trailed; a caller may take an element back at any time
+	busy  int       // pipelines under way, without overdue pipelines
+	late  int       // overdue pipelines
 }
 
-// trailed is commands of one caller, the last of which is a script.
+// trailed is the commands of one caller; the last command is a script.
 type trailed struct {
 	trailer
 	ctx  context.Context
 	cmds []redis.Cmder
-	at   *list.Element // in ready; nil when it is sent. Guarded by pipelines.mu
+	at   *list.Element // in ready; nil once sent. Guarded by pipelines.mu
 	done chan struct{} // closed when all is answered
 	last redis.Cmder   // written before done is closed
 }
 
-// exec sends the commands of a caller, and returns the one behind them. It returns nil, and
-// request.ErrNotSent as the error of the script, if ctx has ended before. background runs a function
-// in a goroutine that the client waits for.
+// exec sends the commands of a caller, and returns the trailer's command with its answer. If ctx
+// ends before the sending, exec returns nil, and request.ErrNotSent as the error of the script.
+// background runs a function in a goroutine; the client's Close waits for the goroutine.
 func (p *pipelines) exec(ctx context.Context, background func(func()), node process, t trailer, cmds []redis.Cmder) redis.Cmder {
 	one := &trailed{trailer: t, ctx: ctx, cmds: cmds, done: make(chan struct{})}
 	p.mu.Lock()
@@ -75,7 +75,7 @@ func (p *pipelines) exec(ctx context.Context, background func(func()), node proc
 	return one.last
 }
 
-// start starts a goroutine that sends, if one more may. mu is held.
+// start starts a sending goroutine, up to maxPipelines. mu is held.
 func (p *pipelines) start(background func(func()), to *outgoing) {
 	if to.ready.Len() > 0 && to.busy < maxPipelines {
 		to.busy++
@@ -83,7 +83,7 @@ func (p *pipelines) start(background func(func()), to *outgoing) {
 	}
 }
 
-// takeBack reports whether commands were not sent, and will not be.
+// takeBack removes unsent commands. takeBack reports false if the commands were sent already.
 func (p *pipelines) takeBack(to *outgoing, one *trailed) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *pipelines) takeBack(to *outgoing, one *trailed) bool {
 	return true
 }
 
-// drain sends pipelines until nothing is left to send, or one was overdue.
+// drain sends pipelines until nothing is left to send, or a pipeline was overdue.
 func (p *pipelines) drain(background func(func()), to *outgoing) {
 	for {
 		if all := p.take(to); len(all) == 0 || !p.carry(background, to, all) {
@@ -103,8 +103,8 @@ func (p *pipelines) drain(background func(func()), to *outgoing) {
 	}
 }
 
-// carry sends a pipeline, and reports whether its goroutine is to send the next. If the pipeline is
-// overdue, another goroutine may send in place of this one.
+// carry sends a pipeline, and reports whether the same goroutine must send the next. If the
+// pipeline is overdue, another goroutine may send in place of this goroutine.
 func (p *pipelines) carry(background func(func()), to *outgoing, all []*trailed) (more bool) {
 	replaced, looked := false, make(chan struct{})
 	late := time.AfterFunc(all[0].timeout+overdue, func() {
@@ -119,7 +119,7 @@ func (p *pipelines) carry(background func(func()), to *outgoing, all []*trailed)
 	ended := true // this goroutine, by a hook of the application
 	defer func() {
 		if !late.Stop() {
-			<-looked // before this goroutine, which the client waits for, has ended
+			<-looked // before the end of this goroutine: the client's Close waits for this goroutine only
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -140,8 +140,8 @@ func (p *pipelines) carry(background func(func()), to *outgoing, all []*trailed)
 	return false
 }
 
-// take returns what the next pipeline has: the first that waits, and all that ask for the same.
-// If it returns nothing, the caller sends no more.
+// take returns the commands for the next pipeline: the first in ready, and all others with the
+// same trailer. If take returns nothing, the caller sends no more.
 func (p *pipelines) take(to *outgoing) (all []*trailed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,15 +161,15 @@ func (p *pipelines) take(to *outgoing) (all []*trailed) {
 	return all
 }
 
-// tidy forgets a node that nothing is sent to. mu is held.
+// tidy forgets a node without commands to send or under way. mu is held.
 func (p *pipelines) tidy(to *outgoing) {
 	if to.busy == 0 && to.late == 0 && to.ready.Len() == 0 {
 		delete(p.nodes, to.node)
 	}
 }
 
-// send sends one pipeline. A single caller's has the values of its context, that of several has
-// the contexts of all: see [request.Callers].
+// send sends one pipeline. The pipeline of a single caller has the values of the caller's context;
+// a pipeline of several callers has all contexts: see [request.Callers].
 func send(node process, all []*trailed) {
 	var cmds []redis.Cmder
 	var callers []context.Context

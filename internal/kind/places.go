@@ -5,28 +5,29 @@ import (
 	"sync"
 )
 
-// placesOfNode is how many pipelines of renewals a node is sent at once. go-redis has
-// ten connections for pipelines, unless told otherwise; a further pipeline takes one of
-// those for single commands, and waits for it while the application uses them all. The
-// six others are for the calls of a client, and for what its callers left behind.
+// placesOfNode is the limit of pipelines of renewals under way to a node. go-redis has
+// ten connections for pipelines by default; a further pipeline takes a connection for
+// single commands, and waits while the application uses all of these. The remaining
+// six are for the calls of a client, and for orphans.
 const placesOfNode = 4
 
-// Places bounds how many pipelines of renewals are under way to each node. A pipeline
-// that hangs keeps its place until its context ends. The zero value is usable, by
-// several goroutines.
+// Places bounds the pipelines of renewals under way to each node. A hanging pipeline
+// keeps the place until the end of the context. The zero value is usable, by several
+// goroutines.
 type Places struct {
 	mu    sync.Mutex
-	nodes map[node]*places // those with a pipeline under way or waiting; guarded by mu
+	nodes map[node]*places // nodes with a pipeline under way or waiting; guarded by mu
 }
 
-// places are those of one node.
+// places are the places of one node.
 type places struct {
 	taken chan struct{}
 	users int // pipelines under way or waiting; guarded by Places.mu
 }
 
-// take waits for a place at n, and returns what gives it back; nil if ctx ended before.
-// The end of ctx gives it back as well: go-redis may keep a pipeline for longer.
+// take waits for a place at n, and returns a function to give the place back; nil if ctx
+// ended before. The end of ctx gives the place back as well: go-redis may keep a pipeline
+// for longer.
 func (p *Places) take(ctx context.Context, n node) (release func()) {
 	p.mu.Lock()
 	at := p.nodes[n]

@@ -7,8 +7,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Plain is Redisson's RLock: its key, field, channel and message; with a counter, its
-// RFencedLock. Beside that data there may be the queue of this library's waiters.
+// Plain is Redisson's RLock: the same key, field, channel and message; with a counter, Redisson's
+// RFencedLock. Beside these data there may be the queue of this library's waiters.
 type Plain struct {
 	server *Server
 	grant  lua.Grant // without owner
@@ -16,7 +16,7 @@ type Plain struct {
 	silent bool      // releases are not announced
 }
 
-// NewPlain returns a lock without a queue: a client that is refused asks again.
+// NewPlain returns a lock without a queue: a refused client asks again.
 func NewPlain(s *Server, key string, fenced bool) *Plain {
 	p := &Plain{server: s, grant: lua.Grant{Key: key}}
 	if fenced {
@@ -32,8 +32,8 @@ func NewQueued(s *Server, key string, fenced bool) *Plain {
 	return p
 }
 
-// NewFair returns a queued lock that only the first in the queue may have. The keys of
-// Redisson's own fair lock are a conflict.
+// NewFair returns a queued lock for strict order: only the first in the queue gets the lock. The
+// keys of Redisson's own fair lock are a conflict.
 func NewFair(s *Server, key string, fenced bool) *Plain {
 	p := NewQueued(s, key, fenced)
 	p.fair = true
@@ -41,7 +41,7 @@ func NewFair(s *Server, key string, fenced bool) *Plain {
 	return p
 }
 
-// Of returns the grant of an owner, for scripts that acquire several locks.
+// Of returns the grant of an owner, for scripts over several locks.
 func (p *Plain) Of(owner string) lua.Grant {
 	g := p.grant
 	g.Owner, g.ChannelKind = owner, p.server.Channels.now()
@@ -51,14 +51,14 @@ func (p *Plain) Of(owner string) lua.Grant {
 // Key implements [Kind], as the methods below do.
 func (p *Plain) Key() string { return p.grant.Key }
 
-// Joint reports whether the script that takes several locks may take this one. That script
-// looks at no queue, and has the keys of all locks in it.
+// Joint reports whether the script for several locks may take this lock. The script
+// looks at no queue, and has the keys of all locks.
 func (p *Plain) Joint() bool { return p.Gathers(true) && !p.fair }
 
-// Gathers is false without a queue: there may be a proxy that spreads keys.
+// Gathers is false without a queue: a proxy may spread the keys.
 func (p *Plain) Gathers(bool) bool { return p.grant.Queue != "" }
 
-// Acquire takes a free lock. An owner without a ticket takes a plain one even if others wait.
+// Acquire takes a free lock. An owner without a ticket takes a plain lock even past waiters.
 // Otherwise the queue decides, and a refusal leaves the ticket.
 func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
 	if o.Ticket.Claim == 0 && !p.fair {
@@ -77,7 +77,7 @@ func (p *Plain) SetCount(ctx context.Context, r lua.Runner, owner string, lease 
 	return lua.Count(ctx, r, p.Of(owner), lease, n.Exclusive)
 }
 
-// Retain notes on the server that nobody holds the lock although its owner keeps it. It
+// Retain notes an idle grant on the server: the owner keeps the lock without a hold. The grant
 // is not kept if somebody waits.
 func (p *Plain) Retain(ctx context.Context, r lua.Runner, owner string) (kept bool, err error) {
 	return lua.Retain(ctx, r, p.Of(owner))
@@ -116,8 +116,8 @@ func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
 	return s, err
 }
 
-// SubscribeToUnlocks joins the channel where Redisson's clients announce releases, as they know
-// nothing of tickets. What a lock with a queue announces there, -0, is meant for Redisson, and
+// SubscribeToUnlocks joins the channel of Redisson's release messages, as Redisson's clients know
+// nothing of tickets. The message of a lock with a queue, -0, is meant for Redisson, and
 // ignored.
 func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Subscription {
 	return s.Hub.Subscribe(lua.UnlockChannel(key), func(payload string) {

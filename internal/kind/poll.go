@@ -12,24 +12,24 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// longestPoll is how long a poll waits for an answer at most.
+// longestPoll is the longest wait of a poll for an answer.
 const longestPoll = 500 * time.Millisecond
 
-// Requests under way to a server at once: of one that is only slow, so that it has its share of as
-// many grants as possible, and of one that has answered none of them for the bound of a poll.
+// Limits of requests under way to a server: maxAsked for a slow server, so the server gets a share of
+// as many grants as possible; maxSilent for a server without any answer for the bound of a poll.
 const (
 	maxAsked  = 1024
 	maxSilent = 64
 )
 
-// vote is what one server says.
+// vote is the answer of one server.
 type vote[T any] struct {
 	value   T
 	err     error
-	outcome request.Outcome // what err says, read once: its methods may be the application's, and block
-	final   bool            // repeating it would not help
-	doubt   bool            // an attempt on a stale connection, before the one that was answered, may have been executed
-	took    time.Duration   // until it came
+	outcome request.Outcome // of err, read once: the error's methods may be the application's, and block
+	final   bool            // repeating the request would not help
+	doubt   bool            // an attempt on a stale connection, before the answered attempt, may have been executed
+	took    time.Duration   // until the vote came
 }
 
 var (
@@ -38,14 +38,14 @@ var (
 	errCrowded = errors.New("not asked: too many requests have no answer")
 )
 
-// bound is how long a poll waits for the answer of a single server.
+// bound is the longest wait of a poll for the answer of a single server.
 func (q *Quorum) bound() time.Duration { return min(q.lease/10, longestPoll) }
 
-// ask makes a request to all servers at once. When the votes are enough, it waits for the others
-// as long again as that took, at least 2 ms. When the votes will do, it does not wait for servers
-// that are slow: that have not answered an earlier request yet, or did not in time. The vote of a
-// server that it has not waited for is errPending; late, if set, gets it when it comes, perhaps several
-// at once.
+// ask makes a request to all servers at once. ask stops when enough reports true and a grace period
+// (as long again, at least 2 ms) is over; or, once every prompt server has voted, as soon as willDo
+// reports true. A server is slow, not prompt, with an earlier request unanswered, or not answered in
+// time. A vote still outstanding is errPending; late, if set, gets the vote later, perhaps in several
+// goroutines at once.
 func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plain) (T, error), enough, willDo func(votes []vote[T]) bool, late func(n int, v vote[T])) []vote[T] {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.bound())
 	p := &poll[T]{
@@ -57,8 +57,8 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 		if p.slow[n] = node.server.slow(); !p.slow[n] {
 			p.prompt++
 		}
-		// The client of the server waits until the vote is dealt with: what the request has left there
-		// may have to be released.
+		// The server's client waits until the vote is dealt with: an orphan of the request may have to
+		// be released.
 		node.server.Background(func() {
 			v := vote[T]{err: request.ErrNoAnswer, outcome: request.Unknown}
 			defer func() { // also if a hook of the application ends this goroutine
@@ -74,7 +74,7 @@ func ask[T any](ctx context.Context, q *Quorum, send func(context.Context, *Plai
 	return p.votes
 }
 
-// cast makes the request to one server, unless too many have no answer.
+// cast makes the request to one server, unless too many requests there have no answer.
 func cast[T any](ctx context.Context, q *Quorum, p *Plain, send func(context.Context, *Plain) (T, error)) (v vote[T]) {
 	defer p.server.asked.Add(-1)
 	began, bound := time.Now(), q.bound()
@@ -89,7 +89,7 @@ func cast[T any](ctx context.Context, q *Quorum, p *Plain, send func(context.Con
 		v.doubt = true
 	}
 	if v.err == request.ErrNotSent {
-		v.err = request.ErrCrowded // the poll has ended; its caller may still wait, and ask again
+		v.err = request.ErrCrowded // the poll has ended; the caller may still wait, and ask again
 	}
 	v.outcome, v.final = Classify(v.err)
 	if q.heard(p.server, v.outcome, v.err, time.Since(began)); v.outcome == request.Answered {
@@ -100,7 +100,8 @@ func cast[T any](ctx context.Context, q *Quorum, p *Plain, send func(context.Con
 	return v
 }
 
-// heard tells the log, once, when a server has given no answer for a second, and when it does again.
+// heard tells the log, once, when a server has given no answer for a second, and when the server
+// answers again.
 func (q *Quorum) heard(s *Server, o request.Outcome, err error, took time.Duration) {
 	switch now := time.Now().UnixNano(); {
 	case o == request.Answered:
@@ -109,7 +110,7 @@ func (q *Quorum) heard(s *Server, o request.Outcome, err error, took time.Durati
 		if s.down.Swap(false) {
 			s.Log.Info(fmt.Sprintf("rlock: quorum: server %s answers again", s.address()))
 		}
-	case errors.Is(err, request.ErrCrowded), took < q.bound() && errors.Is(err, context.Canceled): // it was not asked, or not waited for
+	case errors.Is(err, request.ErrCrowded), took < q.bound() && errors.Is(err, context.Canceled): // the server was not asked, or not waited for
 	default:
 		s.failing.CompareAndSwap(0, max(now-int64(took), s.answered.Load()))
 		since := s.failing.Load()
@@ -126,20 +127,20 @@ func (q *Quorum) heard(s *Server, o request.Outcome, err error, took time.Durati
 	}
 }
 
-// tooYoung tells the log, once, for how long a server is not counted that has just started.
+// tooYoung tells the log, once, how long a server just started is not counted.
 func (s *Server) tooYoung(quarantine time.Duration) {
 	if was := s.young.Swap(quarantine > 0); quarantine > 0 && !was {
 		s.Log.Info(fmt.Sprintf("rlock: quorum: server %s has just started, and may have forgotten who holds a lock: it is not counted for another %v", s.address(), quarantine))
 	}
 }
 
-// slow reports whether there is no answer to an earlier request.
+// slow reports whether an earlier request has no answer.
 func (s *Server) slow() bool { return s.overdue.Load() > 0 || s.silent.Load() }
 
-// admit counts a request, and reports whether it may be sent.
+// admit counts a request, and reports whether the request may be sent.
 func (s *Server) admit(bound time.Duration) bool {
 	n, now := s.asked.Add(1), time.Now().UnixNano()
-	if n == 1 && !s.silent.Load() { // none was under way: it may be well
+	if n == 1 && !s.silent.Load() { // none was under way: the server may be well
 		s.answered.Store(now)
 	}
 	if now-s.answered.Load() > int64(bound) {
@@ -153,15 +154,15 @@ type poll[T any] struct {
 	q       *Quorum
 	answers chan numbered[T]
 	votes   []vote[T]
-	slow    []bool // whether a server was slow when it was asked
-	prompt  int    // servers that were not slow, and have not voted yet
-	pending int    // servers that have not voted yet
+	slow    []bool // whether a server was slow when asked
+	prompt  int    // servers not slow, without a vote yet
+	pending int    // servers without a vote yet
 	began   time.Time
-	cancel  func() // ends the requests; called when none is left
+	cancel  func() // ends the requests; called when no request is left
 
-	mu   sync.Mutex // guards what follows
-	over bool       // votes that come from now on are late
-	late int        // servers whose votes will be
+	mu   sync.Mutex // guards over and late
+	over bool       // votes from now on are late
+	late int        // servers with a late vote to come
 }
 
 // numbered is the vote of a server.
@@ -185,7 +186,7 @@ func (p *poll[T]) isLate(n int, v vote[T]) bool {
 	return true
 }
 
-// close ends the poll, with the votes that have come by now.
+// close ends the poll, with the votes delivered by now.
 func (p *poll[T]) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +213,7 @@ func (p *poll[T]) count(a numbered[T]) {
 	}
 }
 
-// wait collects votes until they are enough, and those that follow soon.
+// wait collects enough votes, and the votes of the grace period: see ask.
 func (p *poll[T]) wait(ctx context.Context, enough, willDo func(votes []vote[T]) bool) {
 	bound := p.q.bound()
 	timer := time.NewTimer(bound)
@@ -233,8 +234,8 @@ func (p *poll[T]) wait(ctx context.Context, enough, willDo func(votes []vote[T])
 	}
 }
 
-// outcomes counts the votes that are answers: how many servers have done what was
-// asked, how many know of no such owner.
+// outcomes counts the votes with an answer: done by servers that executed the request,
+// refused by servers without such an owner.
 func outcomes[T any](votes []vote[T]) (done, refused int) {
 	for _, v := range votes {
 		switch {
@@ -247,7 +248,7 @@ func outcomes[T any](votes []vote[T]) (done, refused int) {
 	return done, refused
 }
 
-// answeredBy is true when a majority has answered, whatever it was.
+// answeredBy is true when a majority has answered, in either way.
 func answeredBy[T any](votes []vote[T]) bool {
 	done, refused := outcomes(votes)
 	return done+refused > len(votes)/2
@@ -259,10 +260,11 @@ func decisive[T any](votes []vote[T]) bool {
 	return done > len(votes)/2 || refused > len(votes)/2
 }
 
-// subscriptions are those on all servers.
+// subscriptions are the subscriptions on all servers.
 type subscriptions []*pubsub.Subscription
 
-// Live reports whether the messages of a majority arrive: every release reaches one of them.
+// Live reports whether the messages of a majority arrive: every release reaches a server in each
+// majority.
 func (all subscriptions) Live() bool {
 	live := 0
 	for _, s := range all {
