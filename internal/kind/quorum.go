@@ -14,20 +14,20 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Quorum is a plain lock on each of several servers. Owners of rounds that failed
-// are never used again.
+// Quorum is a plain lock on each of several servers. The owner of a failed round
+// is never used again.
 type Quorum struct {
 	id     string
 	nodes  []*Plain
 	lease  time.Duration
 	fenced bool
 
-	mu   sync.Mutex        // guards open, and what is in it
-	open map[string]*round // by owner; those with answers outstanding, or requests in doubt
+	mu   sync.Mutex        // guards open, and every round in open
+	open map[string]*round // by owner; rounds with answers outstanding, or requests in doubt
 }
 
-// NewQuorum returns the lock of that key on several servers, which each has the data of
-// a plain lock. The first is the host: it names the owners.
+// NewQuorum returns the lock of key on several servers, each with the data of a plain
+// lock. The first server is the host: the host names the owners.
 func NewQuorum(servers []*Server, key string, fenced bool, lease time.Duration) *Quorum {
 	q := &Quorum{lease: lease, fenced: fenced, open: make(map[string]*round)}
 	ids := make([]string, len(servers))
@@ -44,21 +44,21 @@ func (q *Quorum) host() *Server { return q.nodes[0].server }
 // round is one round of asking for the lock.
 type round struct {
 	owner    string
-	pending  int           // answers that the round has not waited for
-	doubtful []int         // servers that have not answered, and may still get the request
-	absent   []int         // servers that were surely not asked, and have no share
+	pending  int           // answers not awaited by the round
+	doubtful []int         // servers without an answer; the request may still arrive
+	absent   []int         // servers surely not asked, without a share
 	decided  chan struct{} // closed when the round is decided
-	over     bool          // a share that is still granted is given back
+	over     bool          // a share granted from now on is given back
 	announce bool          // others may have seen a majority, and wait for a release
 }
 
-// minorityError is the error of a request that too few servers have answered.
+// minorityError is the error of a request without a majority of answers.
 type minorityError struct {
 	outcome  request.Outcome
 	final    bool
 	answered int
 	servers  int
-	errs     []error // of those that have not answered
+	errs     []error // of the servers without an answer
 }
 
 func (e *minorityError) Error() string {
@@ -79,7 +79,7 @@ func (e *minorityError) Unwrap() []error { return e.errs }
 
 func (q *Quorum) majority() int { return len(q.nodes)/2 + 1 }
 
-// minority is the error of votes of which too few are answers.
+// minority is the error of votes with too few answers.
 func minority[T any](q *Quorum, o request.Outcome, votes []vote[T]) error {
 	e := &minorityError{outcome: o, servers: len(votes)}
 	hopeless := 0
@@ -100,7 +100,7 @@ func minority[T any](q *Quorum, o request.Outcome, votes []vote[T]) error {
 // Key tells sets of clients apart.
 func (q *Quorum) Key() string { return q.id }
 
-// Gathers is false: each server is asked by itself.
+// Gathers is false: each server is asked separately.
 func (q *Quorum) Gathers(bool) bool { return false }
 
 func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease time.Duration, n Count) error {
@@ -116,9 +116,9 @@ func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease
 	return minority(q, request.Unknown, votes)
 }
 
-// Release is done when a majority has answered. The other shares are released in the background,
-// as long as they may last. The lock was lost only if a majority says so: the other servers need
-// not have been part of the grant. Without a majority nothing is done in the background, because
+// Release is done when a majority has answered. The remaining shares are released in the background,
+// until the end of their leases. The lock was lost only if a majority says so: the remaining servers
+// need not have been part of the grant. Without a majority nothing is done in the background, because
 // the caller repeats the whole release.
 func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	absent := q.finish(owner)
@@ -149,7 +149,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 		if v.err != nil && v.err != errPending {
 			sweep(n, v)
 		}
-		if v.doubt && errors.Is(v.err, lua.ErrNotOwner) { // that attempt may have released it
+		if v.doubt && errors.Is(v.err, lua.ErrNotOwner) { // the attempt in doubt may have released the share
 			refused--
 		}
 		released.PublishErr = cmp.Or(released.PublishErr, v.value.PublishErr)
@@ -160,31 +160,30 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	return released, nil
 }
 
-// Renewals also take a share again on a server that does not know of it, while a majority renews.
-// Otherwise a hold would not outlive the second server that restarts empty, however long after the
-// first:
+// Renewals also take a lost share again from the server, while a majority renews. Otherwise a hold
+// would not outlive a second server's empty restart, however long after the first:
 //
 //	a, b, c   the hold has a share on each
-//	_, b, c   a restarts empty; b and c renew, a is asked for its share again
+//	_, b, c   a restarts empty; b and c renew, a is asked for a share again
 //	a, _, c   b restarts empty; a and c renew
 //
-// That is safe at once, on a server of any age. Let L be the lease, and B another owner. B wins a round
-// that began at t by shares that were granted from t to t+L/10 (see Plain.share), on servers that had
-// been running for L by then. Let r be when the last renewal of the hold was sent, or the request for its
-// grant, that was answered before t. A server of that majority gives no such share before r+L: it keeps
-// that of the hold, or has restarted since and is too young. One of these servers is B's. So t is
-// r+9/10·L at least, and the hold is over: its window, less the guard, was shorter. How the servers have
-// come by the shares that were renewed does not matter. Where the hold is the younger one, it is B's hold
-// that the round of the hold cannot win beside. The worst moment is a round of B that is under way:
+// Taking a share again is safe at once, on a server of any age. Let L be the lease, and B another owner.
+// B wins a round begun at t by shares granted from t to t+L/10 (see Plain.share), on servers running for
+// L by then. Of the hold's requests answered before t (the grant and the renewals), let r be the sending
+// time of the last. A server of the majority for r gives B no share before r+L: the server keeps the
+// hold's share, or has restarted since and is too young. One of these servers is B's. So t is r+9/10·L
+// at least, and the hold is over: the hold's window, less the guard, was shorter. The origin of the
+// renewed shares does not matter. If the hold is younger than B's hold, exchange the names: the hold's
+// round cannot win beside B's hold. The worst moment is a round of B under way:
 //
 //	0 s       b, c   A renews, L is 30 s; a is free and old
 //	0.1 s  B, b, c   a grants B a share, c refuses; the request to b is late
 //	0.2 s  _, b, c   a restarts empty
-//	10 s   a, b, c   A renews on b and c, and has its share of a again
+//	10 s   a, b, c   A renews on b and c, and has a share of a again
 //	20 s   a, b, c   b cannot be reached by A any more; A renews on a and c
 //	40 s   a, _, c   the share on b ends: only now may b grant B's request, 0.5 s were the limit
 //
-// A share that a request takes too late, after the hold has ended, is given back like that of a round.
+// A share taken too late, after the end of the hold, is given back like a share of a round.
 func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
 	for n, p := range q.nodes {
 		r := p.Renewals(owner, lease)[0]
@@ -198,9 +197,9 @@ func (q *Quorum) Renewals(owner string, lease time.Duration) (all []Renewal) {
 	return all
 }
 
-// retake takes the share of an owner on a server again, if that is free and the owner holds the lock
-// still: a renewal that arrives behind the release finds no share either. The round is known before held
-// is asked, so a release that comes later finds it.
+// retake takes the share of an owner on a server again, if the server is free and the owner still holds
+// the lock: a renewal behind the release finds no share either. The round is in q.open before held is
+// asked, so a later release finds the round.
 func (q *Quorum) retake(ctx context.Context, n int, owner string, lease time.Duration, held func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, q.bound())
 	defer cancel()
@@ -235,7 +234,7 @@ func (q *Quorum) Force(ctx context.Context) (bool, error) {
 	if done < q.majority() {
 		return false, minority(q, request.Unknown, votes)
 	}
-	held := len(votes) - done // those that have not answered may have been part of a grant
+	held := len(votes) - done // a server without an answer may have been part of a grant
 	for _, v := range votes {
 		if v.value {
 			held++
@@ -244,7 +243,7 @@ func (q *Quorum) Force(ctx context.Context) (bool, error) {
 	return held >= q.majority(), nil
 }
 
-// Inspect shows the grant that a majority knows of, if there is one.
+// Inspect shows the grant known to a majority, if there is one.
 func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, q.seen, q.seen, nil)
 	if !q.seen(votes) {
@@ -261,7 +260,7 @@ func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
 			}
 		}
 	}
-	for owner := range all.Holds { // one at most; a majority has it until so many leases have ended
+	for owner := range all.Holds { // one at most, held by a majority until too many leases have ended
 		ttls := leases[owner]
 		slices.Sort(ttls)
 		all.TTL = ttls[len(ttls)-q.majority()]
@@ -269,8 +268,8 @@ func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
 	return all, nil
 }
 
-// seen reports whether a majority has answered, and no further answer can tell of a grant that these
-// do not show.
+// seen reports whether a majority has answered, and no further answer can show a grant missing in
+// these votes.
 func (q *Quorum) seen(votes []vote[lua.State]) bool {
 	shares, most := make(map[string]int), 0
 	for _, v := range votes {

@@ -12,7 +12,7 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// ErrRefused says that the servers, or most of them, know of no such owner.
+// ErrRefused means: a majority of the servers know of no such owner.
 var ErrRefused = errors.New("the owner holds nothing")
 
 var errNoMajority = errors.New("fewer than half of the servers have renewed the lease")
@@ -20,25 +20,25 @@ var errNoMajority = errors.New("fewer than half of the servers have renewed the 
 // node is a server as one client sees it.
 type node struct {
 	rdb    any
-	master any // the node of a cluster; nil if there is none, or if it is not known
+	master any // the node of a cluster; nil without a cluster, or if the node is unknown
 }
 
-// part is what one server node is asked to renew, in one pipeline. go-redis has a separate
-// connection pool for pipelines, which the application's commands cannot exhaust. A node that
-// hangs does not delay what another node says.
+// part is the renewals for one server node, in one pipeline. go-redis has a separate
+// connection pool for pipelines; the application's commands cannot exhaust this pool. A hanging
+// node does not delay the answer of another node.
 type part struct {
 	rdb      redis.UniversalClient
 	node     node
-	quorum   bool  // some of the leases are renewed on other nodes as well
-	of       []int // index of the lease that each of renewals is for
+	quorum   bool  // some leases are renewed on several nodes
+	of       []int // index of the lease, for each of renewals
 	renewals []lua.Renewal
-	shares   []Renewal // each of renewals with what its kind is told
+	shares   []Renewal // each of renewals with the functions of the kind
 }
 
-// verdict is what the servers have said about one lease so far.
+// verdict counts the servers' answers about one lease so far.
 type verdict struct {
 	asked, renewed, refused, failed int
-	err                             error // the newest failure, or lua.Left, which is none
+	err                             error // the newest failure, or lua.Left, not a failure
 }
 
 // settled reports whether further answers cannot change the outcome.
@@ -62,16 +62,16 @@ func (v *verdict) outcome() error {
 
 // Renewer extends the leases of a client's grants.
 type Renewer struct {
-	Background func(func())                // runs a function in a goroutine that the client waits for
-	Reload     func(redis.UniversalClient) // a server gave no answer: it may be master no more
-	Gone       func(lease int)             // called for a lease that is refused while other nodes are still asked, maybe more than once
-	Held       func(lease int) bool        // whether a lease is held still; asked before a share is taken again
+	Background func(func())                // runs a function in a goroutine; the client's Close waits for the goroutine
+	Reload     func(redis.UniversalClient) // a server gave no answer, and may be master no more
+	Gone       func(lease int)             // called for a refused lease while other nodes are still asked, maybe more than once
+	Held       func(lease int) bool        // whether a lease is still held; asked before a share is taken again
 	Places     *Places                     // of all renewals of the client
 }
 
-// Renew makes the renewals of each of several leases, until ctx ends. Its errors are
-// those of the leases: nil, [lua.Left] of one that was only confirmed, ErrRefused or
-// whatever leaves the outcome unknown.
+// Renew makes the renewals of each of several leases, until ctx ends. Renew returns one error
+// for each lease: nil, [lua.Left] of a lease only confirmed, ErrRefused, or an error with
+// unknown outcome.
 func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 	verdicts := make([]verdict, len(due))
 	parts := byNode(ctx, due, verdicts)
@@ -80,7 +80,7 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 			r.Reload(p.rdb)
 		}
 	}
-	// A node that does not answer may be master no more; it may hang for longer.
+	// A node without an answer may be master no more, and may hang beyond ctx: reload at its end.
 	reloaded := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { defer close(reloaded); reload() })
 	defer func() {
@@ -109,7 +109,7 @@ func (r Renewer) Renew(ctx context.Context, due [][]Renewal) []error {
 	return errs
 }
 
-// byNode groups renewals by the node that serves them.
+// byNode groups renewals by the serving node.
 func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 	parts := make(map[node]*part)
 	var all []*part
@@ -117,8 +117,8 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 		for _, r := range lease {
 			at := node{rdb: r.RDB}
 			if cluster, ok := r.RDB.(*redis.ClusterClient); ok {
-				// After an error the master is nil: all such renewals are one part, and its
-				// pipeline finds out what is the matter.
+				// After an error the master is nil: all such renewals are one part, and the
+				// part's pipeline gets the error.
 				if master, err := cluster.MasterForKey(ctx, r.Grant.Key); err == nil {
 					at.master = master
 				}
@@ -136,9 +136,9 @@ func byNode(ctx context.Context, due [][]Renewal, verdicts []verdict) []*part {
 	return all
 }
 
-// atOnce asks several nodes at once. It returns when their answers settle all leases, or when ctx
-// ends. When decided is closed, renewed tells which leases were: a missing share of such a lease is
-// taken again.
+// atOnce asks several nodes at once, until the answers settle all leases or ctx ends. After the
+// close of decided, renewed marks the renewed leases: a missing share of such a lease is taken
+// again.
 func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, decided <-chan struct{}, renewed []bool) {
 	type answer struct {
 		part *part
@@ -175,7 +175,7 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, 
 	}
 }
 
-// shares tells the kinds of quorum locks what one node has answered, and after how long.
+// shares passes the answers of one node, and the time taken, to the kinds of quorum locks.
 func (r Renewer) shares(ctx context.Context, p *part, errs []error, took time.Duration, decided <-chan struct{}, renewed []bool) {
 	for n, err := range errs {
 		share := p.shares[n]
@@ -191,9 +191,9 @@ func (r Renewer) shares(ctx context.Context, p *part, errs []error, took time.Du
 	}
 }
 
-// send asks one node, as soon as there is a place for one more pipeline to it. A part of a quorum
-// does not wait for a place: when the other servers have answered it would not be sent any more,
-// and a slow server would lose its share of the lock.
+// send asks one node, as soon as the node has a place for a further pipeline. A part of a quorum
+// does not wait for a place: after the answers of the remaining servers the part would not be sent
+// any more, and a slow server would lose the share of the lock.
 func (r Renewer) send(ctx context.Context, p *part) []error {
 	if !p.quorum {
 		release := r.Places.take(ctx, p.node)

@@ -17,27 +17,27 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// ErrSameServer says that a quorum lock was given one server twice.
+// ErrSameServer is the error of a quorum lock with the same server twice.
 var ErrSameServer = errors.New("a quorum lock needs independent servers, and two of these are the same")
 
 // share is a server's answer to an attempt to acquire.
 type share struct {
 	lua.Reply
-	server     string        // its run id
-	quarantine time.Duration // how long it is not counted yet; 0 if it is
+	server     string        // the server's run id
+	quarantine time.Duration // how long the share is not counted yet; 0 if counted
 }
 
-// Acquire asks until a round is won, or somebody holds a majority. Each round has an owner of its
-// own, as the requests of an earlier one may still arrive: what they make must not count for this
-// round, nor be released with it. The owner that the caller gives is not used.
+// Acquire asks until a round is won, or somebody holds a majority. Each round has a new owner, as
+// the requests of an earlier round may still arrive: the late shares must not count for this round,
+// nor be released with this round. The caller's owner is not used.
 func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (lua.Reply, error) {
 	for n := 0; ; n++ {
 		r, split, err := q.tryRound(ctx, lease)
 		if err != nil || r.Acquired || split == 0 {
 			return r, err
 		}
-		// Nobody holds it, perhaps: no release will tell when it can be had.
-		// Rounds that overlap split again, so the pauses go by how long one takes.
+		// Perhaps nobody holds the lock: no release will wake the caller.
+		// Overlapping rounds split again, so the pauses go by the duration of a round.
 		pause := rand.N(split << min(n+2, 6))
 		deadline, _ := ctx.Deadline() // of the attempt; a round may take two bounds
 		if !o.Wait || time.Until(deadline) < pause+2*q.bound() || !q.host().Sleep(ctx, pause) {
@@ -46,8 +46,8 @@ func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time
 	}
 }
 
-// tryRound makes one round. If it was refused although nobody is known to hold a majority, split is
-// how long it took until the last answer, else 0.
+// tryRound makes one round. If the round was refused although nobody is known to hold a majority,
+// split is the time until the last answer, else 0.
 func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a lua.Reply, split time.Duration, err error) {
 	for _, p := range q.nodes {
 		if err := p.server.Closed(); err != nil {
@@ -72,12 +72,12 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a lua.Reply
 	return lua.Reply{Acquired: true, Token: t.token, Sent: sent, Owner: r.owner}, 0, nil
 }
 
-// share asks one server, for a round that began at sent. What it grants later than bound is not counted:
-// a process that was stopped finds such answers when it goes on, and a holder that the server did not
-// know of then may have its share of another server again, see [Quorum.Renewals]. An error beside an
-// acquired share says that the age of the server is not known.
+// share asks one server, for a round begun at sent. A share granted later than bound is not counted:
+// a stopped process finds such answers on going on, and a holder without a share on this server may have
+// taken a share of another server again by then, see [Quorum.Renewals]. An error beside an acquired
+// share means: the age of the server is unknown.
 func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, sent time.Time, bound time.Duration) (share, error) {
-	info := &withTrailer{server: p.server, key: p.grant.Key} // which tells how old the server is
+	info := &withTrailer{server: p.server, key: p.grant.Key} // the trailer tells the age of the server
 	r, err := lua.Acquire(ctx, info, p.Of(owner), lease, 0)
 	s := share{Reply: r}
 	if err != nil || !r.Acquired {
@@ -110,7 +110,7 @@ func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, se
 // result is the sum of some votes.
 type result struct {
 	won   bool
-	split time.Duration // if nobody has won, and perhaps nobody has it: until the last answer came; else 0
+	split time.Duration // if nobody has won, and perhaps nobody holds the lock: until the last answer came; else 0
 	token int64
 	ttl   time.Duration // until a majority may be free
 	err   error
@@ -120,7 +120,7 @@ type result struct {
 func (q *Quorum) count(votes []vote[share]) (t result) {
 	mine, most, held, took := 0, 0, 0, time.Millisecond
 	holders, servers := make(map[string]int), make(map[string]bool)
-	var free []time.Duration // when each may be had; a lease without end never ends
+	var free []time.Duration // how long until each server may be free; a lease without end never ends
 	for _, v := range votes {
 		if v.err != nil {
 			continue
@@ -160,8 +160,8 @@ func (q *Quorum) count(votes []vote[share]) (t result) {
 	return t
 }
 
-// settled reports whether no further vote can change the outcome of a round: that it is won, that
-// it is refused, or that too few servers have answered.
+// settled reports whether no further vote can change the outcome of a round: won, refused, or
+// answered by too few servers.
 func (q *Quorum) settled(votes []vote[share]) bool {
 	mine, others, failed := 0, 0, 0
 	for _, v := range votes {
@@ -179,8 +179,8 @@ func (q *Quorum) settled(votes []vote[share]) bool {
 	return mine >= q.majority() || failed >= q.majority() || lost && mine+others >= q.majority()
 }
 
-// counted reports whether a majority has answered. One more vote might decide the round, but two
-// clients that have split the servers are done sooner if both ask again.
+// counted reports whether a majority has answered. A further vote might decide the round, but two
+// clients with split votes are done sooner if both ask again.
 func (q *Quorum) counted(votes []vote[share]) bool {
 	n := 0
 	for _, v := range votes {
@@ -191,9 +191,10 @@ func (q *Quorum) counted(votes []vote[share]) bool {
 	return n >= q.majority()
 }
 
-// raise makes every later token greater, by writing this one to a majority: every later grant has
-// a share on one of these servers, and takes its token after that. On other servers a later grant
-// may have taken its share before.
+// raise makes every later token greater, by writing this token to a majority with shares of this
+// round: every later grant has a share on one of these servers, and takes a token there after the
+// write. On servers without a share of this round a later grant may have taken a share before the
+// write.
 func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) error {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
 		if !shares[slices.Index(q.nodes, p)].value.Acquired {
@@ -207,8 +208,8 @@ func (q *Quorum) raise(ctx context.Context, token int64, shares []vote[share]) e
 	return nil
 }
 
-// decide ends a round. The shares of a round that was not won are given back, without a message:
-// a client that was woken by it would take that share only to give it back.
+// decide ends a round. The shares of a lost round are given back, without a message: a woken
+// client would take the share only to give the share back.
 func (q *Quorum) decide(r *round, votes []vote[share], won bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -219,7 +220,7 @@ func (q *Quorum) decide(r *round, votes []vote[share], won bool) {
 		if v.err == errPending {
 			r.pending++
 		}
-		if mayBeMine(v) && v.value.quarantine == 0 { // else it counts as held: a message would wake the one who sends it
+		if mayBeMine(v) && v.value.quarantine == 0 { // else the share counts as held: a message would wake the sender
 			mine++
 		}
 	}
@@ -232,7 +233,7 @@ func (q *Quorum) decide(r *round, votes []vote[share], won bool) {
 	q.keep(r)
 }
 
-// late gets a vote that the round has not waited for.
+// late gets a vote not awaited by the round.
 func (q *Quorum) late(r *round, n int, v vote[share]) {
 	<-r.decided
 	q.mu.Lock()
@@ -242,8 +243,8 @@ func (q *Quorum) late(r *round, n int, v vote[share]) {
 	q.keep(r)
 }
 
-// take gives back the share that a vote may stand for if the round is over; otherwise it notes that
-// it has to be given back then. q.mu is held.
+// take gives back the share of a vote, if any, when the round is over; otherwise take notes the
+// share for the end of the round. q.mu is held.
 func (q *Quorum) take(r *round, n int, v vote[share]) {
 	switch {
 	case v.outcome == request.Unknown, v.doubt:
@@ -259,8 +260,8 @@ func (q *Quorum) take(r *round, n int, v vote[share]) {
 	}
 }
 
-// keep makes a round found by its owner as long as votes or requests of it are open, or the release
-// has to know who has no share. q.mu is held.
+// keep leaves a round in q.open as long as votes or requests of the round are open, or the release
+// must know the servers without a share. q.mu is held.
 func (q *Quorum) keep(r *round) {
 	if r.pending > 0 || len(r.doubtful) > 0 || len(r.absent) > 0 && !r.over {
 		q.open[r.owner] = r
@@ -269,8 +270,8 @@ func (q *Quorum) keep(r *round) {
 	}
 }
 
-// finish notes that an owner holds nothing any more. It returns the servers that surely have no
-// share of it: while one is silent for long, there would be more to release than a janitor keeps.
+// finish ends the round of an owner without holds. finish returns the servers surely without a
+// share of the owner: a server silent for long would otherwise get more releases than a janitor keeps.
 func (q *Quorum) finish(owner string) (absent []int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -287,8 +288,8 @@ func (q *Quorum) finish(owner string) (absent []int) {
 // mayBeMine reports whether a server may have granted its share.
 func mayBeMine(v vote[share]) bool { return v.value.Acquired || v.outcome == request.Unknown }
 
-// giveBackDoubtful gives back, later, the shares that requests without an answer may still take.
-// q.mu is held.
+// giveBackDoubtful gives back, later, the shares of requests without an answer: such a request may
+// still arrive. q.mu is held.
 func (q *Quorum) giveBackDoubtful(r *round) {
 	for _, n := range r.doubtful {
 		q.giveBack(n, r.owner, r.announce, true, false)
@@ -296,22 +297,22 @@ func (q *Quorum) giveBackDoubtful(r *round) {
 	r.doubtful = nil
 }
 
-// givenBack is what only releases a share, together with what else is left on its server.
+// givenBack is a kind only for the release of a share, together with other orphans on the server.
 type givenBack struct{ *Plain }
 
-// Gathers is true: no proxy is between a client and a server of a quorum lock.
+// Gathers is true: a quorum lock has no proxy between client and server.
 func (givenBack) Gathers(bool) bool { return true }
 
 // giveBack releases the share of an owner on one server, in the background: soon or, if the request
-// for it may still be on its way, when it must have arrived. The client of that server sees to it,
-// whatever the others do meanwhile: they may be closed.
+// for the share may still be on the way, after the latest arrival. The server's own client does the
+// release: the clients of the remaining servers may be closed meanwhile.
 func (q *Quorum) giveBack(n int, owner string, announce, late, likely bool) {
 	p := *q.nodes[n]
 	p.silent = !announce
 	p.server.Sweep(givenBack{&p}, owner, q.lease, late, likely)
 }
 
-// Sweep releases in the background what an owner may have left, on each server by itself. For late
+// Sweep releases the shares of an owner in the background, on each server separately. For late
 // and likely see [Server].
 func (q *Quorum) Sweep(owner string, late, likely bool) {
 	absent := q.finish(owner)
