@@ -8,8 +8,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Times of a waiting writer's intent. It is repeated in time to be there all the
-// while, and costs one request for each.
+// Times of a waiting writer's intent. The intent is repeated before its end, at the cost
+// of one request each time.
 const (
 	intentTTL   = 10 * time.Second
 	intentEvery = intentTTL / 2

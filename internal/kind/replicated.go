@@ -10,18 +10,18 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// NotReplicated is the error of a grant that too few replicas have acknowledged. It is to be
+// NotReplicated is the error of a grant acknowledged by too few replicas. The grant must be
 // released.
 type NotReplicated struct {
 	Want, Got int
-	Err       error // why it is not known, if so; Got is 0 then
+	Err       error // why the number is unknown, if so; Got is 0 then
 }
 
 func (e *NotReplicated) Error() string {
 	return fmt.Sprintf("%d of %d replicas have acknowledged", e.Got, e.Want)
 }
 
-// Unwrap returns why the number is not known.
+// Unwrap returns the reason for an unknown number.
 func (e *NotReplicated) Unwrap() error { return e.Err }
 
 // Replicated is a plain lock whose grants must be acknowledged by a number of replicas within a

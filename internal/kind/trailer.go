@@ -20,9 +20,8 @@ type withTrailer struct {
 	last    redis.Cmder // the newest command, with its answer
 }
 
-// trailer is what the last command of a pipeline asks for: that so many replicas acknowledge all
-// writes before it on that connection, within a time-out. The zero value asks what the server tells
-// of itself.
+// trailer describes the last command of a pipeline: WAIT for a number of replicas to acknowledge
+// all earlier writes on the connection, within a time-out. The zero value asks INFO server.
 type trailer struct {
 	replicas int
 	timeout  time.Duration
@@ -44,7 +43,7 @@ func (t trailer) bound() time.Duration {
 	return MaxAttempt
 }
 
-// process is a server process that pipelines are sent to.
+// process is the server process for a pipeline.
 type process struct {
 	rdb   redis.UniversalClient // not that of a cluster, but of a node
 	guard bool                  // its connections may be READONLY: see [request.Guard]
@@ -62,8 +61,8 @@ func (p process) pipeline(ctx context.Context, cmds []redis.Cmder) {
 	_ = lua.Exec(ctx, pipe)
 }
 
-// Process runs both. Its error is that of the script. In a cluster it follows the server to
-// another node, once.
+// Process runs script and trailer, and returns the script's error. In a cluster Process follows a
+// redirection to another node, once.
 func (t *withTrailer) Process(ctx context.Context, cmd redis.Cmder) error {
 	cluster, ok := t.server.RDB.(*redis.ClusterClient)
 	if !ok {
