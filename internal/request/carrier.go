@@ -8,13 +8,13 @@ import (
 )
 
 // Carrier sends the commands of concurrent requests together: a [Group] to one server,
-// [Masters] to those of a cluster.
+// [Masters] to the masters of a cluster.
 type Carrier interface {
 	// Call returns a request to make, whose commands are sent together with those of others.
 	// [Call.Put] takes it back.
 	Call(o Options) *Call
 
-	// Process sends cmd by itself, and returns its error. ErrNotSent says that it certainly
+	// Process sends cmd alone, and returns the error of cmd. ErrNotSent means: cmd certainly
 	// was not sent.
 	Process(ctx context.Context, cmd redis.Cmder) error
 

@@ -14,25 +14,25 @@ type Outcome int
 
 // Outcomes.
 const (
-	Answered    Outcome = iota // it was executed, and there is an answer
-	NotExecuted                // it was not executed and will not be
-	Unknown                    // it may have been executed, or may still be
+	Answered    Outcome = iota // the request was executed, and there is an answer
+	NotExecuted                // the request was not executed and will not be
+	Unknown                    // the request may have been executed, or may still be
 )
 
 // Outcomes of a request that go-redis has no error for.
 var (
-	// ErrNotSent: it was not sent, and its caller has left.
+	// ErrNotSent: the request was not sent, and the caller has left.
 	ErrNotSent = errors.New("not sent")
-	// ErrCrowded: it was not sent for as long as it may take.
+	// ErrCrowded: the request was not sent within its bound.
 	ErrCrowded = errors.New("not sent in time: no connection was free")
-	// ErrAbandoned: it was, or may have been, sent when its caller left.
+	// ErrAbandoned: the request was, or may have been, sent when the caller left.
 	ErrAbandoned = errors.New("abandoned")
-	// ErrNoAnswer: it was, or may have been, sent, and there was no answer in time.
+	// ErrNoAnswer: the request was, or may have been, sent, and there was no answer in time.
 	ErrNoAnswer = errors.New("no answer in time")
-	// ErrUnread: it was answered after its caller had left, and nobody has read the answer.
+	// ErrUnread: the answer came after the caller had left, and nobody has read the answer.
 	ErrUnread = errors.New("the answer was not read")
 
-	// ErrReplaced: it was not executed, as another server has taken over.
+	// ErrReplaced: the request was not executed, as another server has taken over.
 	ErrReplaced = errors.New("not executed: another server has taken over")
 )
 
