@@ -16,8 +16,8 @@
 // Either way the caller returns as soon as its context ends. Only a caller that sends the
 // request itself, to a server that was fast, may return up to 75 ms after it was cancelled,
 // because go-redis looks at the context of a command only while it waits for a connection.
-// A request that was not sent yet when its caller leaves is cancelled. One that was sent goes
-// on, and its outcome is passed to a function that the caller has given.
+// When the caller leaves, an unsent request is cancelled. A sent request goes on, and the outcome
+// is passed to the caller's function.
 //
 // To follow a request that is answered, read [Do] in repeat.go, then call.go, and group.go from
 // process on: its functions stand in the order in which they run. What they send is in
