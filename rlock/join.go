@@ -12,24 +12,24 @@ import (
 )
 
 // Join returns a context that owns the lock by the hold of another process, or of another part of this
-// process, which has given its [Hold.Proof] along: by an environment variable, a header, a message.
-// Nothing crosses by itself. One round trip asks the server whether the owner in the proof holds the lock
-// now. proof may be several, separated by spaces or commas; proofs of other locks are ignored. Several
-// may be of this lock, as another server may have a lock of the same name: the last proof whose owner
-// holds the lock counts.
+// process, with the given [Hold.Proof]: from an environment variable, a header, a message. Nothing
+// crosses by itself. One round trip asks the server whether the owner in the proof holds the lock now.
+// proof may be several, separated by spaces or commas; proofs of other locks are ignored. Several may be
+// of this lock, as another server may have a lock of the same name: the last proof whose owner holds the
+// lock counts.
 //
 // Under the returned context, Lock re-enters, and nested holds are counted in this process only: nothing
 // of them is sent. Token, Owner and Until are the holder's, [Hold.Until] as far as known here. Unlock
 // ends the context, and sends nothing either.
 //
-// The holder stays the holder. It alone renews the lock, and its Unlock releases the lock, whoever has
-// joined: the holder must first wait for the answer to the request or the end of the child with the
-// proof, as for goroutines under its context. A joined client asks the server at each third of the lease
-// whether the lock is still held, and sooner if little of the lease is left. The context ends, with a
-// [*LostError] as its cause:
+// The holder stays the holder. The holder alone renews the lock, and its Unlock releases the lock,
+// whoever has joined: the holder must first wait for the answer to the request or the end of the child
+// with the proof, as for goroutines under its context. A joined client asks the server at each third of
+// the lease whether the lock is still held, and sooner if little of the lease is left. The context ends,
+// with a [*LostError] as its cause:
 //
 //   - by the next such question, so within a third of the lease, if the holder has unlocked
-//     the lock, or somebody has removed the lock. Somebody else may hold it by then.
+//     the lock, or somebody has removed the lock. Somebody else may hold the lock by then.
 //   - before anybody else can hold the lock, if the holder has died, or Redis answers this
 //     process no more: at the end of a window like a grant's, counted from the moment before a
 //     request was sent, and as long as the rest of the lease then.
@@ -131,10 +131,10 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	return l.joinedLock(wire.Joined(), p.lease).newJoined(ctx, p, a.Sent, a.Value)
 }
 
-// joinedLock is the lock of a grant that belongs to another process. It has the key of l, so that l nests
-// in it, but nothing of the joined lock is sent, passed on or queued for. Its lease is the holder's, and
-// decides the rhythm of the questions and the early end, even if a nested hold of the holder has a longer
-// lease.
+// joinedLock is the lock of a grant that belongs to another process. The joined lock has the key of l,
+// for l to nest, but nothing of the joined lock is sent, passed on or queued for. Its lease is the
+// holder's, and decides the rhythm of the questions and the early end, even if a nested hold of the
+// holder has a longer lease.
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
 		client: l.client, name: l.name, terms: terms{lease: lease},

@@ -15,29 +15,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NewMultiLock returns a lock that consists of other locks, of any kinds and clients: it is held when all
-// members are, and a failure leaves nothing. A member may itself be a multi lock; its members then take
-// its place.
+// NewMultiLock returns a lock that consists of other locks, of any kinds and clients: held when all
+// members are. A failure leaves nothing. A member may be a multi lock, replaced by its members.
 //
 // The members are waited for in the order of their keys, whatever the order given, and only while the
 // members before are held: overlapping sets never wait for each other. (Locks with the same key go by the
-// address of their server as the client knows it, quorum locks by the addresses of all their servers,
+// address of their server as known to the client, quorum locks by the addresses of all their servers,
 // then as given; there, a writer comes before its reader. Processes that know a server by different
 // addresses, or by none, as a cluster, have to give such locks in the same order.) Free plain members of
 // one client are taken in one script, all or none, unless they are in different slots of a cluster: three
-// uncontended plain locks are one round trip. Fair members are not among them, as others may queue for
-// them. Losing a member while others are waited for starts all over. Under a context that owns a lost
-// member, the error is [ErrLeaseLost]; when the client of any member closes, it is [ErrClosed].
+// uncontended plain locks are one round trip. Fair members are taken alone, as other clients may queue.
+// Losing a member during the wait for another starts all over. Under a context that owns a lost member,
+// the error is [ErrLeaseLost]; after the close of any member's client, [ErrClosed].
 //
 // When a member cannot be had, the taken members are unlocked before the call returns; if the call's
-// context ends meanwhile, the unlocking goes on in the background. TryLock waits for it, on a silent
-// server for as long as UnlockTimeout.
+// context ends meanwhile, the unlocking goes on in the background. TryLock waits for the unlocking, on a
+// silent server for as long as UnlockTimeout.
 //
 // The returned context descends from the contexts of all members and ends when any member is lost, with
-// that member's [*LostError]; the others are kept until Unlock, which releases all at once and joins
-// their errors. Below it each member re-enters, alone or in another multi lock; a lock given twice is
-// held twice. Options are those of the members, and so are owners and tokens: the Hold has neither, but
-// locking a fenced member below it tells its token. HoldCount is the least of the members'.
+// that member's [*LostError]; the other members are kept until Unlock, which releases all at once and
+// joins the errors. Below the context each member re-enters, alone or in another multi lock; a lock given
+// twice is held twice. Options, owners and tokens are the members': the Hold has no owner or token, but
+// locking a fenced member below tells the member's token. HoldCount is the least of the members'.
 //
 // Inspect, ForceUnlock and UnlockOwner are [ErrInvalidOption], as a server has nothing but the members.
 // So is every method if there are no members, a member is nil or invalid, or two clients of one

@@ -140,8 +140,8 @@ func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop fu
 	}
 }
 
-// whileOpen returns the context of the requests for all members: wait, ended also by the closing of any
-// member's client if there are several: a request knows only its own client.
+// whileOpen returns the context of the requests for all members: wait, ended also, if the members have
+// several clients, by the closing of any client: a request knows only its own.
 func (m multi) whileOpen(wait context.Context) (_ context.Context, stop func()) {
 	first := m[0].client
 	if !slices.ContainsFunc(m, func(l *Lock) bool { return l.client != first }) {

@@ -14,15 +14,15 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// Proof returns a text by which another process can join the hold: see [Lock.Join]. It names the owner,
-// the fencing token, the lease and the lock, in printable ASCII without spaces, so that it fits into an
+// Proof returns a text for joining the hold from another process: see [Lock.Join]. It names the owner,
+// the fencing token, the lease and the lock, in printable ASCII without spaces, to fit into an
 // environment variable or a header of HTTP or gRPC. A proof is no secret, and gives no right beyond
 // access to Redis.
 //
 // A proof is good as long as the grant is, for any reader. A grant with a given-out proof is not passed
-// on in memory: its last Unlock releases the lock on the server, and the proof is void. "" says that
-// there is nothing to prove: the hold is unlocked or lost, or of a read/write, multi or quorum lock,
-// which cannot be joined.
+// on in memory: its last Unlock releases the lock on the server, and the proof is void. "" means nothing
+// to prove: the hold is unlocked or lost, or of a read/write, multi or quorum lock, none of them
+// joinable.
 func (h *Hold) Proof() string {
 	if h == nil || h.parts != nil {
 		return ""
@@ -56,8 +56,8 @@ func (l *Lock) Proof(ctx context.Context) string {
 	return ""
 }
 
-// live returns a hold of the same grant that is not unlocked: h, or another hold under the same context;
-// nil if there is none.
+// live returns a live hold of the same grant: h, or another hold under the same context; nil if there is
+// none.
 func (h *Hold) live() *Hold {
 	h.grant.mu.Lock()
 	defer h.grant.mu.Unlock()
@@ -86,7 +86,8 @@ func (p proof) text(key string) string {
 	return body + "." + checksum(key, body)
 }
 
-// checksum ties a proof to its lock. It is against mistakes; it keeps nobody from making a proof.
+// checksum ties a proof to its lock. The checksum is against mistakes; it keeps nobody from making a
+// proof.
 func checksum(key, body string) string {
 	sum := sha256.Sum256([]byte(key + "\x00" + body))
 	return hex.EncodeToString(sum[:8])

@@ -18,31 +18,31 @@ import (
 //
 // The servers are asked at once, and nobody waits for a silent server while a majority answers: a Lock is
 // as fast as the slower ones of the fastest majority, an Unlock as well. The rest goes on in the
-// background; a server that was silent before is not waited for at all, unless the rest is no majority. A
-// share without majority is given back at once, and two clients that have split the servers between them
-// come back after random pauses.
+// background; a server silent before is not waited for at all, unless the rest is no majority. A share
+// without majority is given back at once, and two clients with a split vote come back after random
+// pauses.
 //
 // The trusted window counts from before the first request of the winning round. A renewal must reach a
 // majority; the grant is lost without such a renewal by the end of the window, or when a majority no
 // longer knows of the grant. While a majority renews, a server without its share, forgotten or never had,
-// is asked for it again: so a hold outlives a rolling restart, if each server is back for a third of the
-// lease before the next goes.
+// is asked again: so a hold outlives a rolling restart, if each server is back for a third of the lease
+// before the next goes.
 //
-// A server started less than a lease ago is not counted, as it may have forgotten a grant: the server
-// tells its age along with every answer (INFO server, in seconds, of which one is added). So all users of
-// a name must agree on the lease. Where a majority is too young, the lock counts as held until they are
-// not. [Options].Logger is told for how long a server is not counted, when a server has not answered for
-// a second, and when it answers again.
+// A server started less than a lease ago is not counted, as a grant may be forgotten: the server tells
+// its age along with every answer (INFO server, in seconds, of which one is added). So all users of a
+// name must agree on the lease. Where a majority is too young, the lock counts as held meanwhile.
+// [Options].Logger is told for how long a server is not counted, when a server has not answered for a
+// second, and when the server answers again.
 //
-// Tokens of [WithFencing] grow: before the largest token of the majority is used, it is written to the
-// counters of a majority that has granted the lock, one more round trip. Any two majorities share a
-// server. That server must have kept its counter, or its clock must be no further behind the others' than
-// a lease. [WithReplicas] is refused.
+// Tokens of [WithFencing] grow: before the largest token of the majority is used, that token is written
+// to the counters of a granting majority, one more round trip. Any two majorities share a server. The
+// shared server must have kept the counter, or have a clock no further behind the other servers' than a
+// lease. [WithReplicas] is refused.
 //
 // The lease and prefix are those of the first client, where a LockOption does not say otherwise. When any
 // client is closed nobody can lock any more ([ErrClosed]), other than under an existing hold; a waiting
 // call returns at its next request, 5.5 s later at most. Existing holds go on as long as a majority of
-// the connections does. But they end if the closed client is the one with the smallest id, which renews
+// the connections does. But existing holds end if the closed client has the smallest id, and so renews
 // the lock; the Close of that client waits for the Unlock. Close the clients in any order: each releases
 // the orphans on its server.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {

@@ -17,26 +17,27 @@ import (
 // nobody else asking most of the time: the owner of a partition, say. Zero, the default, keeps nothing.
 //
 // After d, however often the lock was used meanwhile, the client releases the lock on the server, and the
-// next Lock acquires it again. Another client of this library need not wait for that. It recalls the lock
-// by a message, and gets the lock at the Unlock, or in two to three round trips if nobody holds it; its
-// TryLock is refused, and a later TryLock succeeds if the lock was not taken again by then. Redisson's
-// clients cannot recall the lock: they wait for up to d, and for the hold that is live at its end, and so
-// does a client that loses the message.
+// next Lock acquires it again. Another client of this library need not wait for that. The other client
+// recalls the lock by a message, and gets the lock at the Unlock, or in two to three round trips if
+// nobody holds the lock; a TryLock is refused, and a later TryLock succeeds if the lock was not taken
+// again by then. Redisson's clients cannot recall the lock: they wait for up to d, and for the hold that
+// is live at its end, and so does a client that loses the message.
 //
-// A kept lock is renewed like a held lock, but no context depends on it: after a loss, the next Lock
-// acquires it again. If the process dies, the lock is free after its lease. Close releases the lock. On
-// the server the hold count is 0, also while somebody holds the lock again. A lock removed on the server
-// (DEL, FLUSHALL, a failover that forgets it) is noticed at the next renewal, as under a hold; until then
-// the client goes on to take it in memory, perhaps beside another holder. A hold that ends before that
-// renewal is not told, so the loss is then reported to the log, [Stats].Losses and [Trace].Lost, and ends
-// no context. Each Lock has a fencing token of its own, if the lock has tokens.
+// A kept lock is renewed like a held lock, but no context depends on the lock: after a loss, the next
+// Lock acquires it again. If the process dies, the lock is free after its lease. Close releases the lock.
+// On the server the hold count is 0, also while somebody holds the lock again. A lock removed on the
+// server (DEL, FLUSHALL, a failover that forgets the lock) is noticed at the next renewal, as under a
+// hold; until then the client goes on to take the lock in memory, perhaps beside another holder. A hold
+// that ends before that renewal is not told, so the loss is then reported to the log, [Stats].Losses and
+// [Trace].Lost, and ends no context. Each Lock has a fencing token of its own, if the lock has tokens.
 //
 // The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold was shorter
 // than that takes. All users of a name in a client should agree on d. A call with another d or other
 // options, or of a multi lock with a member kept alone, waits until the lock is released on the server;
-// such a TryLock is refused, and has the lock released. It is for locks from [Client.NewLock], not
-// together with [WithoutRenewal], [WithReplicas] and [WithPolling]. A kept lock is passed on in memory,
-// also [WithoutHandoff]. After d it may still be passed on until the budget of [WithHandoff] is used up.
+// such a TryLock is refused, and has the lock released. WithRetention is for locks from [Client.NewLock],
+// not together with [WithoutRenewal], [WithReplicas] and [WithPolling]. A kept lock is passed on in
+// memory, also [WithoutHandoff]. After d the lock may still be passed on until the budget of
+// [WithHandoff] is used up.
 func WithRetention(d time.Duration) LockOption {
 	return func(o *lockOptions) error {
 		if o.terms.retention = d; d < 0 {
@@ -59,8 +60,8 @@ func (l *Lock) retain() {
 	}
 }
 
-// kept is the state of a lock that its client may keep while none of its goroutines holds the lock. It
-// lasts for the grants of one owner, which follow each other in memory. queues.mu guards it.
+// kept is the state of a lock that its client may keep while none of its goroutines holds the lock. A
+// kept lasts for one owner's grants, handed off in memory. queues.mu guards it.
 type kept struct {
 	owner  string
 	signal kind.Subscription // brings recalls
@@ -202,7 +203,7 @@ func (l *Lock) expire(k *kept) {
 
 // takeParked returns the parked grant: as mine if l can use the grant, otherwise as other, for the caller
 // to give back. A kept grant that is held, and unusable for l, is recalled: otherwise its holders could
-// pass it on to each other for long. queues.mu is held.
+// go on handing the grant to each other. queues.mu is held.
 func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	k := q.kept
 	if k == nil {

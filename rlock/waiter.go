@@ -41,7 +41,7 @@ type waiter struct {
 type waiterState int
 
 const (
-	waiterBlocked waiterState = iota // another waiter is before it, or its client has the lock
+	waiterBlocked waiterState = iota // another waiter is before, or the client has the lock
 	waiterAsking                     // a request is under way, or about to be made
 	waiterQueued                     // refused: the waiter sleeps until an event
 	waiterGiven                      // handed a grant, not yet taken
@@ -78,7 +78,7 @@ func (w *waiter) wake() {
 }
 
 // contends reports whether the waiter asks the server. The first waiter of a client asks for all; each
-// waiter for a fair lock asks, as its ticket has a place of its own. queues.mu is held.
+// waiter for a fair lock asks, as each ticket has a separate place. queues.mu is held.
 func (w *waiter) contends() bool { return w.lock.terms.fair || w.queue.first == w }
 
 // await waits for the waiter's turn to ask, or for a hand-off. The error says why neither happened.
@@ -96,7 +96,7 @@ func (w *waiter) await(ctx context.Context) error {
 		w.woken = make(chan struct{}, 1)
 	}
 	w.lock.queues.mu.Unlock()
-	select { // few cases: each takes memory while it waits
+	select { // few cases: each takes memory during the wait
 	case <-w.woken:
 		if w.lock.client.closed.Load() {
 			return w.lock.isClosed()
@@ -125,7 +125,7 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	return err
 }
 
-// givenUp is the error of a waiter whose context ended before it had the lock.
+// givenUp is the error of a waiter whose context ended before a grant.
 func (w *waiter) givenUp(ctx context.Context) error {
 	refusal, trouble := w.refused(ctx)
 	switch {
@@ -137,7 +137,7 @@ func (w *waiter) givenUp(ctx context.Context) error {
 	return &NotAcquiredError{Name: w.lock.name, Err: ended(ctx)}
 }
 
-// mustAsk makes the waiter ask as soon as it can. queues.mu is held.
+// mustAsk makes the waiter ask as soon as possible. queues.mu is held.
 func (w *waiter) mustAsk() {
 	w.again = true
 	w.wake()
