@@ -22,7 +22,7 @@ type run struct {
 // about the old holder might still reach the server, or be answered.
 //
 //	A's count of a nested hold is sent ─► A unlocks ─► the grant goes to B ─► the count arrives:
-//	the owner is the same, so the server counts A's hold for B
+//	the owner is the same, so the count of A's holds stands for B's
 func (g *grant) handOff() bool {
 	l := g.lock
 	l.queues.mu.Lock()

@@ -12,7 +12,7 @@ import (
 )
 
 // Join returns a context that owns the lock by the hold of another process, or of another part of this
-// process, with the given [Hold.Proof]: from an environment variable, a header, a message. Nothing
+// process, which has given its [Hold.Proof]: by an environment variable, a header, a message. Nothing
 // crosses by itself. One round trip asks the server whether the owner in the proof holds the lock now.
 // proof may be several, separated by spaces or commas; proofs of other locks are ignored. Several may be
 // of this lock, as another server may have a lock of the same name: the last proof whose owner holds the
