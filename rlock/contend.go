@@ -12,21 +12,21 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// step is what a waiter does next: it takes a grant, gives up, asks the server, or sleeps.
+// step is the waiter's next action: take a grant, give up, ask the server, or sleep.
 type step struct {
 	grant  *grant
 	err    error
 	ask    bool
 	sleep  time.Duration
-	behind *grant // while it sleeps: the grant of its own client that it waits for
+	behind *grant // during a sleep: the own client's grant that the waiter waits for
 }
 
-// acquire is the rest of a call whose turn has come, or, if err is set, whose wait has
-// failed.
+// acquire is the rest of a call after its turn has come. failure, if set, is the error of the wait
+// before.
 func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context.Context, hold *Hold, err error) {
 	l := w.lock
 	err = failure
-	defer func() { // at the very end, when nobody waits for it
+	defer func() { // at the very end, when nobody waits for this call
 		err = ownHolder(ctx, err)
 		l.ends(wait, w.since, hold, err, w)
 	}()
@@ -42,22 +42,21 @@ func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context
 		}
 		g.abandon(true)
 		w.renounce(g)
-		if !errors.Is(err, ErrClosed) { // the grant came too late to be held: wait on
+		if !errors.Is(err, ErrClosed) { // the grant came too late for a hold: wait on
 			err = nil
 		}
 	}
 	return ctx, nil, err
 }
 
-// contend waits until the waiter has the lock: acquired by a request, granted by a
-// message, or passed on in memory. An owner that was refused holds nothing, so a waiter
-// makes all its requests for the same owner.
+// contend waits until the waiter has the lock: acquired by a request, granted by a message, or handed off
+// in memory. A refused owner holds nothing, so all requests of a waiter are for the same owner.
 func (w *waiter) contend(wait context.Context) (*grant, error) {
 	qs := w.lock.queues
 	for {
 		qs.mu.Lock()
 		mine := w.blocker()
-		if mine != nil { // check tells the queue of a lease that has ended, and so needs the mutex
+		if mine != nil { // check reports an ended lease to the queue, and so takes the mutex
 			qs.mu.Unlock()
 			if !mine.check() { // lost, or its release is under way
 				mine = nil
@@ -89,23 +88,23 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 	}
 }
 
-// next decides what the waiter does next. mine is the grant of its own client that it waits for, nil if
-// there is none. queues.mu is held. The first row that is true counts:
+// next decides the waiter's next step. mine is the own client's grant that the waiter waits for, nil if
+// there is none. queues.mu is held. The first true row counts:
 //
-//	the call has come, and nobody was there                     it asks
-//	a hand-off has given it a grant                             it has the lock
-//	a message grants the lock to its owner, and can be trusted  it has the lock
-//	another waiter asks for it, and has had no answer too long  it fails
-//	another waiter asks for it                                  it sleeps as blocked
-//	its client has the lock, and askAt is not over              it sleeps as blocked, until the trusted window or askAt ends
-//	something has happened since its last request               it asks
-//	it has no place on the server, and was not refused          it asks
-//	askAt is over (fair: that of the queue, if it has a place)  it asks
-//	otherwise                                                   it sleeps as queued, until askAt
+//	the call has come, and nobody was there                     ask
+//	a hand-off has given the waiter a grant                     take the lock
+//	a trusted message grants the lock to the waiter's owner     take the lock
+//	another waiter asks for all, without an answer too long     fail
+//	another waiter asks for all                                 sleep as blocked
+//	its client has the lock, and askAt is not over              sleep as blocked, until the trusted window or askAt ends
+//	an event since the last request                             ask
+//	no place on the server, and not refused                     ask
+//	askAt is over (fair, with a place: the queue's askAt)       ask
+//	otherwise                                                   sleep as queued, until askAt
 //
-// Events change what next sees, and wake the waiter: messages (queue.heard), the subscription
-// (queue.changed), a refusal (waiter.queueUp), a foreign release (queue.unlocked), the end of a
-// grant (queues.ended), a waiter that leaves (waiter.leave).
+// Events change the input of next, and wake the waiter: messages (queue.heard), the subscription
+// (queue.changed), a refusal (waiter.queueUp), a foreign release (queue.unlocked), the end of a grant
+// (queues.ended), a leaving waiter (waiter.leave).
 func (w *waiter) next(now time.Time, mine *grant) step {
 	l, q := w.lock, w.queue
 	ask := func() step {
@@ -125,27 +124,27 @@ func (w *waiter) next(now time.Time, mine *grant) step {
 		}
 	}
 	if !w.contends() {
-		if w.unanswered(now) { // who contends learns it from its own request
+		if w.unanswered(now) { // a contending waiter learns of the failure from its own request
 			return step{err: q.news.trouble}
 		}
 		w.state = waiterBlocked
 		return step{sleep: maxPause, behind: mine}
 	}
 	if mine != nil && (w.askAt.IsZero() || w.askAt.After(now)) {
-		// The end of that grant wakes this waiter. Nothing does if the lock is removed on
-		// the server, so it asks after keepAlive.
+		// The end of that grant wakes this waiter. Nothing does if the lock is removed on the server, so
+		// the waiter asks after keepAlive.
 		if w.askAt.IsZero() {
 			w.askAt = now.Add(keepAlive)
 		}
 		w.state = waiterBlocked
 		return step{sleep: min(max(mine.until().Sub(now), minPause), w.askAt.Sub(now)), behind: mine}
 	}
-	if w.again || w.state != waiterQueued && !w.place.Held() { // there was an event, or it has not asked yet
+	if w.again || w.state != waiterQueued && !w.place.Held() { // an event, or no request yet
 		return ask()
 	}
 	w.state = waiterQueued
 	pause := w.askAt.Sub(now)
-	if l.terms.fair && w.place.silent == 0 && w.place.Held() { // the first of the client asks for all that can hear and have a place
+	if l.terms.fair && w.place.silent == 0 && w.place.Held() { // the client's first waiter asks for all subscribed waiters with a place
 		pause = maxPause
 		if q.first == w {
 			pause = q.news.askAt.Sub(now)
@@ -157,8 +156,8 @@ func (w *waiter) next(now time.Time, mine *grant) step {
 	return step{sleep: pause, behind: mine}
 }
 
-// blocker returns the grant of its own client that the waiter waits for, nil if there is none. For
-// a fair lock it waits in the server's queue. queues.mu is held.
+// blocker returns the own client's grant that the waiter waits for, nil if there is none. A waiter for a
+// fair lock has none: it waits in the server's queue. queues.mu is held.
 func (w *waiter) blocker() *grant {
 	if w.lock.terms.fair || w.state == waiterAsking || w.state == waiterGiven {
 		return nil
@@ -166,7 +165,7 @@ func (w *waiter) blocker() *grant {
 	return w.queue.exclusive()
 }
 
-// ask makes a request. It returns no grant and no error if that is refused.
+// ask makes a request. A refusal is neither a grant nor an error.
 func (w *waiter) ask(wait context.Context) (*grant, error) {
 	l := w.lock
 	g, o, p := w.prepare()
@@ -178,7 +177,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	}
 	switch {
 	case a.Err != nil:
-		if short, ok := errors.AsType[*NotReplicatedError](a.Err); ok { // its owner was released, and has no ticket any more
+		if short, ok := errors.AsType[*NotReplicatedError](a.Err); ok { // the owner was released, and has no ticket any more
 			w.lock.queues.mu.Lock()
 			w.place, w.queue.news.short = place{attempt: g}, replicaShortage{short, time.Now()}
 			w.lock.queues.mu.Unlock()
@@ -194,9 +193,9 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	return nil, w.queueUp(a, refusal, o.Ticket)
 }
 
-// refused returns why a waiter whose context has ended does not have the lock: its own client
-// holds it, which is known without the server, or grants have too few replicas, or else the newest
-// refusal. It is nil if none of these is known. trouble is the newest error since then.
+// refused returns why a waiter whose context has ended does not have the lock: its own client holds the
+// lock (known without the server), or grants have too few replicas, or else the newest refusal. refusal
+// is nil if none of these is known. trouble is the newest error since then.
 func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
 	w.lock.queues.mu.Lock()
@@ -206,7 +205,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	switch {
 	case mine != nil:
 		return w.lock.refusal(mine.owner, time.Until(mine.until())).because(why), trouble
-	case short != nil: // who has the lock now may be about to give it up for the same reason
+	case short != nil: // the present owner may be about to give the lock up for the same reason
 		return short, trouble
 	case last != nil:
 		return last.because(why), trouble
@@ -214,7 +213,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	return nil, trouble
 }
 
-// prepare returns the attempt of the waiter, with which options it asks, and for how long.
+// prepare returns the waiter's attempt, the options of its request, and the retry policy.
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.lock.queues, w.queue, w.lock
 	p := l.retries()
@@ -234,9 +233,8 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	return w.place.attempt, o, p
 }
 
-// asked is called with an error when an attempt of the waiter got no answer, and with nil when
-// a later attempt got one. It returns when the newest request of the queue that was answered
-// was sent.
+// asked is called with an error when an attempt of the waiter got no answer, and with nil when a later
+// attempt got an answer. It returns when the queue's newest answered request was sent.
 func (w *waiter) asked(err error) time.Time {
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
@@ -246,7 +244,7 @@ func (w *waiter) asked(err error) time.Time {
 		return q.news.newest
 	}
 	q.news.fails(err)
-	if q.first == w { // it tells the others
+	if q.first == w { // the first waiter tells the rest
 		for other := q.first; other != nil; other = other.behind {
 			if other.unanswered(time.Now()) {
 				other.wake()
@@ -256,8 +254,7 @@ func (w *waiter) asked(err error) time.Time {
 	return q.news.newest
 }
 
-// unanswered reports whether the waiter has had no answer for as long as it waits for one.
-// queues.mu is held.
+// unanswered reports whether the waiter has had no answer for its total retry time. queues.mu is held.
 func (w *waiter) unanswered(now time.Time) bool {
 	n := &w.queue.news
 	since := n.silentSince(w.since, now)
@@ -270,20 +267,19 @@ func (w *waiter) owns(g *grant) {
 	defer w.lock.queues.mu.Unlock()
 	w.state, w.grant = waiterOwns, g
 	w.queue.news.answered(g.sent)
-	if short := &w.queue.news.short; short.err != nil && w.lock.terms.replicas.n >= short.err.Want { // as many replicas are there
+	if short := &w.queue.news.short; short.err != nil && w.lock.terms.replicas.n >= short.err.Want { // enough replicas are there
 		*short = replicaShortage{}
 	}
 }
 
-// queueUp notes a refusal, and when to ask again if no message arrives. An error ends the
-// wait.
+// queueUp notes a refusal, and when to ask again if no message arrives. An error ends the wait.
 func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked lua.Ticket) error {
 	l, q, now := w.lock, w.queue, time.Now()
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
 	q.news.answered(a.Sent)
 	q.news.refusal = refusal
-	if a.Value.Holder == "" && a.Value.TTL == 0 && asked != (lua.Ticket{}) { // it is free, and the first ticket is not told
+	if a.Value.Holder == "" && a.Value.TTL == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
 		q.cannotTell()
 	}
 	w.state = waiterQueued
@@ -292,7 +288,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 	if !w.hears() {
 		w.place.silent++
 		pause, err := w.silentPause(refusal)
-		if w.place.First { // all others wait for this one
+		if w.place.First { // all other tickets wait for this waiter
 			pause = min(pause, firstPause)
 		}
 		w.askAt = now.Add(min(pause, most, untilExpiry(a.Value.TTL)))
@@ -304,14 +300,13 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 		pause = w.ticketPause(asked, a.Value.TTL)
 	}
 	w.askAt = now.Add(min(pause, most))
-	if q.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt) { // later calls do not put it off: their requests say nothing of the others' tickets
+	if q.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt) { // later calls do not delay the request: their own say nothing of the other tickets
 		q.news.askAt = w.askAt
 	}
 	return nil
 }
 
-// stand notes the waiter's place in the server's queue as a refusal has told it. queues.mu is
-// held.
+// stand notes the waiter's place in the server's queue, from a refusal. queues.mu is held.
 func (w *waiter) stand(a answer[kind.Answer]) {
 	q, before, taken := w.queue, w.place.Held(), w.place.attempt.queuedAt.here
 	if w.place.Place = a.Value.Place; w.place.Held() {
@@ -322,6 +317,6 @@ func (w *waiter) stand(a answer[kind.Answer]) {
 		q.news.forgotten = a.Sent
 		again := w.again
 		q.askAll()
-		w.again = again // this one has just asked
+		w.again = again // this waiter has just asked
 	}
 }

@@ -6,22 +6,23 @@ import (
 	"time"
 )
 
-// run is what the grants of one owner have in common that were passed on in memory, each to
-// the next.
+// run is the common state of one owner's grants that were handed off in memory, each to the next.
 type run struct {
 	count int       // hand-offs so far
 	began time.Time // when the server was asked, or the message that granted the lock was read
 	spare int64     // tokens that are reserved and not used yet
 
-	// Of a fair lock: the owners that come next in the server's queue, and those that the
-	// lock was passed on to, whose tickets the release removes.
+	// Of a fair lock: the next owners in the server's queue, and the owners of earlier hand-offs, whose
+	// tickets the release removes.
 	next, passed []string
 }
 
-// handOff passes the grant, whose last hold was unlocked, on to the next goroutine in the
-// queue. If nobody waits and the lock is kept, it parks the grant. It does neither, and
-// returns false, if a request about the old holder might still reach the server, or be
-// answered.
+// handOff hands the grant, whose last hold was unlocked, to the next goroutine in the queue. If nobody
+// waits and the lock is kept, handOff parks the grant. It does neither, and returns false, if a request
+// about the old holder might still reach the server, or be answered.
+//
+//	A's count of a nested hold is sent ─► A unlocks ─► the grant goes to B ─► the count arrives:
+//	the owner is the same, so the count of A's holds stands for B's
 func (g *grant) handOff() bool {
 	l := g.lock
 	l.queues.mu.Lock()
@@ -49,10 +50,10 @@ func (g *grant) handOff() bool {
 	return false
 }
 
-// inBudget reports whether the grant may be passed on in memory once more. The first hand-off is
-// always allowed, however long the holder took, unless the budget is zero. Further ones are
-// allowed as long as neither their number nor the time since the run began exceeds the budget.
-// A fair lock needs no budget: it goes to the waiter to whom the server would pass it.
+// inBudget reports whether the grant may be handed off in memory once more. The first hand-off is always
+// allowed, however long the holder took, unless the budget is zero. Further hand-offs are allowed while
+// neither their number nor the time since the run began exceeds the budget. A fair lock needs no budget:
+// the server would pass the lock to the same waiter.
 func (g *grant) inBudget(now time.Time) bool {
 	budget := g.lock.terms.handoff
 	if g.lock.terms.fair {
@@ -61,9 +62,9 @@ func (g *grant) inBudget(now time.Time) bool {
 	return g.run.count < budget.most && (g.run.count == 0 || now.Sub(g.run.began) < budget.longest)
 }
 
-// next returns the waiter to pass g on to, nil if there is none, and the run that the grant
-// continues. Of a fair lock it is the next in the server's queue, behind those who have left:
-// these take out their tickets themselves.
+// next returns the waiter for the hand-off of g, nil if there is none, and the run of the next grant. For
+// a fair lock the waiter is the next in the server's queue, behind departed waiters: these take out their
+// tickets themselves.
 func (q *queue) next(g *grant) (*waiter, run) {
 	if !g.lock.terms.fair {
 		for w := q.first; w != nil; w = w.behind {
@@ -97,23 +98,22 @@ func (g *grant) park(q *queue, now time.Time) bool {
 	return true
 }
 
-// passable reports whether the grant may get another holder: there is a token for that one,
-// and no request about the old one is under way.
+// passable reports whether the grant may get another holder: there is a token for the new holder, and no
+// request about the old holder is under way.
 func (g *grant) passable() bool {
 	return (!g.lock.terms.fenced || g.run.spare > 0) && !g.unsettled()
 }
 
-// passOn ends the grant and returns its successor for the next holder, whose lock is l. That
-// has the same owner, and what is left of the lease. It returns nil if less is left than half
-// of the lease that was granted at first: otherwise a run of short holds could go on without
-// noticing that the lease is lost. It also returns nil if the lease was set by a nested hold
-// with other options, which was the last to be unlocked. queues.mu is held.
+// passOn ends the grant and returns its successor for the next holder, whose lock is l. The successor has
+// the same owner, and the rest of the lease. passOn returns nil if less is left than half of the initial
+// lease: otherwise a run of short holds could go on without noticing the loss of the lease. It also
+// returns nil if the lease was set by a nested hold with other options, unlocked last. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
 	successor.token, successor.sent, successor.initialLease = g.token, g.sent, g.initialLease
 	successor.state, successor.began, successor.run = owned, now, r
 	successor.run.count++
-	successor.exclusives.Store(1) // the hold that the next holder will get
+	successor.exclusives.Store(1) // the next holder's hold
 	if l.terms.fenced {
 		successor.token++
 		successor.run.spare--
@@ -133,8 +133,8 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	return successor
 }
 
-// unsettled reports whether a request about the grant may still be executed or answered. The
-// last hold is unlocked, so no new one begins.
+// unsettled reports whether a request about the grant may still be executed or answered. The last hold is
+// unlocked, so no new request begins.
 func (g *grant) unsettled() bool {
 	if g.left(inDoubt | underWay | countUnderWay | proofGiven) {
 		return true
@@ -150,7 +150,7 @@ func (w *waiter) takes(l *Lock) bool {
 	return (w.state == waiterBlocked || w.state == waiterQueued) && w.lock.takes(l)
 }
 
-// adopt adds the first hold, one of the lock by, to a grant that was passed on.
+// adopt adds the first hold, of the lock by, to a handed-off grant.
 func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	held, hold := g.derive(ctx, &g.first, by, nil)
 	g.check() // the lease may have ended, if this process stood still
@@ -167,27 +167,27 @@ func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		hold.cancel(loss)
 		return ctx, nil, loss
 	}
-	if g.lock.client.closed.Load() { // too late for Close to see it
+	if g.lock.client.closed.Load() { // too late for Close to see this hold
 		g.interrupt(ErrClosed)
 	}
 	return held, hold, nil
 }
 
-// pass hands a grant that nobody took to the next waiter, or releases it.
+// pass hands an unused grant to the next waiter, or releases the grant.
 func (g *grant) pass() {
 	if g.giveUp() && !g.handOff() {
 		g.releaseEmpty()
 	}
 }
 
-// drop releases a grant that nobody took, whoever waits.
+// drop releases an unused grant, whoever waits.
 func (g *grant) drop() {
 	if g.giveUp() {
 		g.releaseEmpty()
 	}
 }
 
-// giveUp ends a grant that nobody took. It returns false if the grant was lost before.
+// giveUp ends an unused grant. It returns false if the grant was lost before.
 func (g *grant) giveUp() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// hear delivers a message to its waiter. If the message grants the lock to an owner that
-// nobody waits for, the lock is passed on.
+// hear delivers a message to its waiter. A message that grants the lock to an owner without a waiter
+// passes the lock on.
 func (l *Lock) hear(payload string) {
 	m := lua.ReadMessage(payload)
 	var stranger string
@@ -16,14 +16,14 @@ func (l *Lock) hear(payload string) {
 	if stranger != "" {
 		left := l.leftBy(stranger).withTicket()
 		left.likely = true
-		if l.terms.fenced { // nobody has used its token
+		if l.terms.fenced { // nobody has used the message's token
 			left.ending.Used, left.ending.Reserved = m.Token, m.Token+m.Spare
 		}
 		left.sweep()
 	}
 }
 
-// askAgain makes the waiter ask whose ticket is owner's.
+// askAgain makes the waiter with owner's ticket ask.
 func (l *Lock) askAgain(owner string) {
 	l.withQueue(func(q *queue) {
 		if w := q.tickets[owner]; w != nil {
@@ -32,7 +32,7 @@ func (l *Lock) askAgain(owner string) {
 	})
 }
 
-// released is called when a release was announced to all waiters. One asks for all.
+// released is called after the announcement of a release to all waiters. The first waiter asks for all.
 func (l *Lock) released() {
 	l.withQueue(func(q *queue) {
 		if w := q.first; w != nil {
@@ -58,9 +58,8 @@ func (l *Lock) withQueue(f func(q *queue)) {
 	f(q)
 }
 
-// heard delivers a message to its waiter. If the message grants the lock to an owner that
-// nobody waits for any more, and that does not hold the lock either, heard returns that
-// owner, a stranger: the lock has to be passed on.
+// heard delivers a message to its waiter. If the message grants the lock to an owner without a waiter and
+// without a grant, heard returns that owner, a stranger: the lock has to be passed on.
 func (q *queue) heard(m lua.Message) (stranger string) {
 	w := q.tickets[m.Owner]
 	switch {
@@ -82,9 +81,9 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	return ""
 }
 
-// changed makes all waiters ask that were refused, because messages may have been missed, or
-// can be received from now on. The answer to a request that is under way may be older than the
-// change, so its waiter asks once more. queues.mu is held.
+// changed makes all refused waiters ask, because messages may have been missed, or can be received from
+// now on. The answer to a request under way may be older than the change, so its waiter asks once more.
+// queues.mu is held.
 func (q *queue) changed() {
 	for w := q.first; w != nil; w = w.behind {
 		w.again = w.again || w.state == waiterAsking
@@ -92,10 +91,10 @@ func (q *queue) changed() {
 	q.askAll()
 }
 
-// cannotTell notes that the server has refused to tell a waiter that the lock is free: its user may
-// not publish, it has no memory left, or the slot of the lock moves. The lock is nobody's then until
-// the first ticket asks, and that may be any waiter's: each asks by itself from now on, as without
-// a subscription. queues.mu is held.
+// cannotTell notes that the server has refused to tell a waiter that the lock is free: the user may not
+// publish, the server has no memory left, or the slot of the lock moves. The lock is then nobody's until
+// the first ticket asks, and any waiter may have the first ticket: from now on each waiter asks for
+// itself, as without a subscription. queues.mu is held.
 func (q *queue) cannotTell() {
 	known := !q.news.tells()
 	q.news.untold = time.Now()
@@ -104,8 +103,8 @@ func (q *queue) cannotTell() {
 	}
 }
 
-// askAll makes each waiter ask that was refused. One with a ticket that waits for a grant of
-// its own client asks when that is over. queues.mu is held.
+// askAll makes each refused waiter ask. A waiter with a ticket that waits for a grant of its own client
+// asks after that grant. queues.mu is held.
 func (q *queue) askAll() {
 	for w := q.first; w != nil; w = w.behind {
 		if w.state == waiterQueued || w.state != waiterAsking && w.place.Held() {
@@ -115,10 +114,10 @@ func (q *queue) askAll() {
 	}
 }
 
-// unlocked is called when a foreign owner has announced its release. The waiter with the
-// first ticket of the server's queue asks at once, and so do those with a request under way,
-// whose answer may be older than the release. The others ask after the reaction time; those
-// of a fair lock by the first waiter of their client.
+// unlocked is called when a foreign owner has announced its release. The waiter with the first ticket of
+// the server's queue asks at once, and so do waiters with a request under way, whose answer may be older
+// than the release. The rest ask after the reaction time; for a fair lock the first waiter of their
+// client asks for the rest.
 func (q *queue) unlocked() {
 	later := time.Now().Add(reaction)
 	for _, w := range q.tickets {

@@ -11,39 +11,37 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Join returns a context that owns the lock by the hold of another process, or of another
-// part of this one, which has given its [Hold.Proof] along: by an environment variable, a
-// header, a message. Nothing crosses by itself. One round trip asks the server whether the
-// owner that the proof names holds the lock now. proof may be several, separated by spaces
-// or commas; those of this lock count, as there may be one of the same name on another server:
-// the last of them whose owner holds the lock.
+// Join returns a context that owns the lock by the hold of another process, or of another part of this
+// process, which has given its [Hold.Proof]: by an environment variable, a header, a message. Nothing
+// crosses by itself. One round trip asks the server whether the owner in the proof holds the lock now.
+// proof may be several, separated by spaces or commas; proofs of other locks are ignored. Several may be
+// of this lock, as another server may have a lock of the same name: the last proof whose owner holds the
+// lock counts.
 //
-// Under the returned context, Lock re-enters, and nested holds are counted in this process
-// only: nothing of them is sent. Token, Owner and Until are as of the holder, [Hold.Until]
-// as far as it is known here. Unlock ends the context, and sends nothing either.
+// Under the returned context, Lock re-enters, and nested holds are counted in this process only: nothing
+// of them is sent. Token, Owner and Until are the holder's, [Hold.Until] as far as known here. Unlock
+// ends the context, and sends nothing either.
 //
-// The holder stays the holder. It alone renews the lock, and its Unlock releases the lock,
-// whoever has joined: it must wait for them first, for the answer to the request or the end
-// of the child that it has given the proof to, as it waits for goroutines that work under
-// its context. A client that has joined asks the server at each third of the lease whether the lock
-// is still held, and sooner if little of it is left. The context ends, with a [*LostError]
-// as its cause:
+// The holder stays the holder. The holder alone renews the lock, and its Unlock releases the lock,
+// whoever has joined: the holder must first wait for the answer to the request or the end of the child
+// with the proof, as for goroutines under its context. A joined client asks the server at each third of
+// the lease whether the lock is still held, and sooner if little of the lease is left. The context ends,
+// with a [*LostError] as its cause:
 //
-//   - by the next time it asks, so within a third of the lease, if the holder has unlocked
-//     the lock, or somebody has removed it. Somebody else may hold it by then.
-//   - before anybody else can hold it, if the holder has died, or Redis answers this
-//     process no more: at the end of a window like that of a grant, which counts from the
-//     moment before a request was sent, and is as long as the lease had left then.
+//   - by the next such question, so within a third of the lease, if the holder has unlocked
+//     the lock, or somebody has removed the lock. Somebody else may hold the lock by then.
+//   - before anybody else can hold the lock, if the holder has died, or Redis answers this
+//     process no more: at the end of a window like a grant's, counted from the moment before a
+//     request was sent, and as long as the rest of the lease then.
 //
-// On an error nothing is held and the context passed in comes back: [ErrNotHeld] if the
-// owner does not hold the lock any more, [ErrInvalidOption] for a text that is no proof of
-// this lock, a proof without token for a lock [WithFencing], a lock [WithReplicas], of
-// which a proof says nothing, and for kinds that cannot be joined: read/write, multi and
-// quorum locks; [ErrUnavailable] and [ErrClosed] as by [Lock.Lock]. Join repeats its request
-// as Lock does, as long as ctx allows.
+// On an error nothing is held and the context passed in comes back: [ErrNotHeld] if the owner does not
+// hold the lock any more, [ErrInvalidOption] for a text that is no proof of this lock, a proof without
+// token for a lock [WithFencing], a lock [WithReplicas], as a proof says nothing of replicas, and for
+// kinds without joining: read/write, multi and quorum locks; [ErrUnavailable] and [ErrClosed] as by
+// [Lock.Lock]. Join repeats its request as Lock does, as long as ctx allows.
 //
-// Joining is no acquisition: for [Trace] and [Stats] it is a call that ends as nested, and
-// the loss of what was joined is told and is among Stats.Losses.
+// Joining is no acquisition: for [Trace] and [Stats] it is a call that ends as nested, and the loss of a
+// joined hold is told and is among Stats.Losses.
 func (l *Lock) Join(ctx context.Context, proof string) (context.Context, *Hold, error) {
 	return l.joinHolder(ctx, proof)
 }
@@ -113,11 +111,11 @@ func (l *Lock) joinable(text string) (kind.Joinable, []proof, error) {
 	return wire, proofs, err
 }
 
-// lateJoins is how often a join asks if the answers come too late, as one does that had to
-// make its connection first.
+// lateJoins is how often a join asks if the answers come too late, as the first does while a connection
+// is made.
 const lateJoins = 3
 
-// askToJoin asks the server once, as far as it answers.
+// askToJoin asks the server once, repeated only without an answer.
 func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof) (context.Context, *Hold, error) {
 	a := send(wait, l, l.retries(), func(ctx context.Context, r lua.Runner) (time.Duration, error) {
 		return wire.Confirm(ctx, r, p.owner)
@@ -133,10 +131,10 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	return l.joinedLock(wire.Joined(), p.lease).newJoined(ctx, p, a.Sent, a.Value)
 }
 
-// joinedLock is the lock of a grant that belongs to another process. It has the key of l, so
-// that l nests in it, but nothing of it is sent, passed on or queued for. Its lease is the
-// holder's: how often that is looked at, and how early it is given up, goes by no longer
-// one, even if a nested hold of the holder has a longer one.
+// joinedLock is the lock of a grant that belongs to another process. The joined lock has the key of l,
+// for l to nest, but nothing of the joined lock is sent, passed on or queued for. Its lease is the
+// holder's, and decides the rhythm of the questions and the early end, even if a nested hold of the
+// holder has a longer lease.
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
 		client: l.client, name: l.name, terms: terms{lease: lease},
@@ -145,8 +143,8 @@ func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	}
 }
 
-// newJoined makes a grant of what the server has said to a request sent at sent: so much is
-// left of the lease.
+// newJoined makes a grant from the server's answer to a request sent at sent: left is the rest of the
+// lease.
 func (l *Lock) newJoined(ctx context.Context, p proof, sent time.Time, left time.Duration) (context.Context, *Hold, error) {
 	g := l.newGrant(p.owner)
 	g.token, g.sent, g.initialLease = p.token, sent, left

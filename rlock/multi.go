@@ -15,37 +15,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NewMultiLock returns a lock that consists of others, of any kinds and clients:
-// it is held when all of them are, and nothing is left of it when that fails. A
-// member may itself be a multi lock; its members then take its place.
+// NewMultiLock returns a lock that consists of other locks, of any kinds and clients: held when all
+// members are. A failure leaves nothing. A member may be a multi lock, replaced by its members.
 //
-// The members are waited for in the order of their keys, whatever the order given, and only
-// while those before are held: sets that overlap never wait for each other. (Locks with the
-// same key go by the address of their server as the client knows it, quorum locks by those of
-// all their servers, then as given; there, a writer comes before its reader. Processes that
-// know a server by different addresses, or by none, as a cluster, have to give such locks in
-// the same order.) Plain members of one client that are free are taken in one script, all or
-// none, unless they are in different slots of a cluster: three uncontended plain locks are one
-// round trip. Fair members are not among them, as others may queue for them. A member that is
-// lost while others are waited for starts it all over. Under a context that owns a member which
-// is lost, the error is [ErrLeaseLost]; when the client of any member closes, it is [ErrClosed].
+// The members are waited for in the order of their keys, whatever the order given, and only while the
+// members before are held: overlapping sets never wait for each other. (Locks with the same key go by the
+// address of their server as known to the client, quorum locks by the addresses of all their servers,
+// then as given; there, a writer comes before its reader. Processes that know a server by different
+// addresses, or by none, as a cluster, have to give such locks in the same order.) Free plain members of
+// one client are taken in one script, all or none, unless they are in different slots of a cluster: three
+// uncontended plain locks are one round trip. Fair members are taken alone, as other clients may queue.
+// Losing a member during the wait for another starts all over. Under a context that owns a lost member,
+// the error is [ErrLeaseLost]; after the close of any member's client, [ErrClosed].
 //
-// When a member cannot be had, those that were taken are unlocked before the call returns; if
-// its context ends meanwhile, that goes on in the background. TryLock waits for it, on a server
-// that falls silent for as long as UnlockTimeout.
+// When a member cannot be had, the taken members are unlocked before the call returns; if the call's
+// context ends meanwhile, the unlocking goes on in the background. TryLock waits for the unlocking, on a
+// silent server for as long as UnlockTimeout.
 //
-// The returned context descends from those of all members and ends when any of
-// them is lost, with that one's [*LostError]; the others are kept until Unlock,
-// which releases all at once and joins their errors. Below it each member
-// re-enters, alone or in another multi lock; a lock given twice is held twice.
-// Options are those of the members, and so are owners and tokens: the Hold has
-// neither, but locking a fenced member below it tells its token. HoldCount is the
-// least of the members'.
+// The returned context descends from the contexts of all members and ends when any member is lost, with
+// that member's [*LostError]; the other members are kept until Unlock, which releases all at once and
+// joins the errors. Below the context each member re-enters, alone or in another multi lock; a lock given
+// twice is held twice. Options, owners and tokens are the members': the Hold has no owner or token, but
+// locking a fenced member below tells the member's token. HoldCount is the least of the members'.
 //
-// Inspect, ForceUnlock and UnlockOwner are [ErrInvalidOption], as there is nothing
-// on a server but the members. So is every method if there are no members, one of
-// them is nil or invalid, or two clients of one connection, or of one address, stand for the
-// same key, which would wait for each other.
+// Inspect, ForceUnlock and UnlockOwner are [ErrInvalidOption], as a server has nothing but the members.
+// So is every method if there are no members, a member is nil or invalid, or two clients of one
+// connection, or of one address, stand for the same key, and so would wait for each other.
 func NewMultiLock(locks ...*Lock) *Lock {
 	l := noLock("", multiKind)
 	var m multi
@@ -86,8 +81,7 @@ func NewMultiLock(locks ...*Lock) *Lock {
 	return l
 }
 
-// canonical is the order in which members are waited for, the same in all
-// processes.
+// canonical is the order of waiting for members, the same in all processes.
 func canonical(a, b *Lock) int {
 	switch order := cmp.Or(strings.Compare(a.slot, b.slot), slices.Compare(a.addresses(), b.addresses())); {
 	case order != 0 || a.terms.shared == b.terms.shared:
@@ -101,12 +95,11 @@ func canonical(a, b *Lock) int {
 // sameServers reports whether two locks are known to be on the same servers.
 func (l *Lock) sameServers(other *Lock) bool {
 	at := l.addresses()
-	known := !slices.ContainsFunc(at, func(a string) bool { return a == "" || strings.HasPrefix(a, "FailoverClient ") }) // Sentinels' clients all have that one
+	known := !slices.ContainsFunc(at, func(a string) bool { return a == "" || strings.HasPrefix(a, "FailoverClient ") }) // Sentinels' clients all have that address
 	return l.client.server.RDB == other.client.server.RDB || known && slices.Equal(at, other.addresses())
 }
 
-// addresses names the servers of a lock, as far as they are known, in an order that is the same
-// in all processes.
+// addresses names the known servers of a lock, in the same order in all processes.
 func (l *Lock) addresses() []string {
 	at := []string{l.client.address()}
 	for _, c := range l.peers {
@@ -116,7 +109,7 @@ func (l *Lock) addresses() []string {
 	return at
 }
 
-// address names the client's server as far as it is known.
+// address names the client's server, if known.
 func (c *Client) address() string {
 	if rdb, ok := c.server.RDB.(*redis.Client); ok {
 		return rdb.Options().Addr + " " + strconv.Itoa(rdb.Options().DB)
@@ -140,8 +133,8 @@ func (l *Lock) lockMembers(ctx, wait context.Context) (context.Context, *Hold, e
 	}
 }
 
-// lostIn reports whether ctx owns a lost grant of a member. Under such a context that member
-// cannot be taken.
+// lostIn reports whether ctx owns a lost grant of a member. Under such a context that member cannot be
+// taken.
 func (m multi) lostIn(ctx context.Context) bool {
 	return slices.ContainsFunc(m, func(l *Lock) bool {
 		in := holdIn(ctx, l)
@@ -149,12 +142,11 @@ func (m multi) lostIn(ctx context.Context) bool {
 	})
 }
 
-// takeMembers takes one member after the other, or several by one script where that is possible.
-// once says that it waits for none.
+// takeMembers takes the members in order, several by one script where possible. once says not to wait.
 func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
 	m, all := l.members, &Hold{parts: &team{lock: l}}
 	held = ctx
-	var refusal *NotAcquiredError // the newest that names the holder of a member
+	var refusal *NotAcquiredError // the newest refusal with the holder of a member
 	defer func() {
 		if err != nil {
 			held, err = ctx, cmp.Or(m.closed(), refusal.inform(err))
@@ -215,7 +207,7 @@ func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (con
 	return inner, err
 }
 
-// abandon unlocks the parts. It waits for that no longer than wait allows.
+// abandon unlocks the parts, and waits for the unlocking no longer than wait allows.
 func (h *Hold) abandon(c *Client, wait context.Context) {
 	if len(h.parts.holds) == 0 {
 		return
@@ -231,12 +223,12 @@ func (h *Hold) abandon(c *Client, wait context.Context) {
 	}
 }
 
-// team is the holds of the members of a multi lock.
+// team is the holds of a multi lock's members.
 type team struct {
 	lock  *Lock
 	holds []*Hold
 	began time.Time   // when all members were held
-	over  atomic.Bool // it was unlocked
+	over  atomic.Bool // unlocked
 }
 
 // unlockAll is the Unlock of a multi lock. A second call is an error.
@@ -252,8 +244,8 @@ func (h *Hold) unlockAll(ctx context.Context) []error {
 	return errs
 }
 
-// counts reports whether the multi lock is an acquisition of its own. It is not if ctx owned all
-// members before.
+// counts reports whether the multi lock is an acquisition of its own: not if ctx owned all members
+// before.
 func (t *team) counts() bool {
 	return slices.ContainsFunc(t.holds, func(part *Hold) bool { return part.parent == nil })
 }
@@ -281,8 +273,8 @@ func (h *Hold) unlockParts(ctx context.Context) []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// joined is the error of several. One of them only is unchanged, so that it is equal to the
-// context's cause.
+// joined is the error of several. A single error is unchanged, so that it is equal to the context's
+// cause.
 func joined(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

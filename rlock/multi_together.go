@@ -13,9 +13,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// together returns the first of the next members, as many as one script can take: they are on
-// one server, and as far as this client knows, none of its goroutines holds one of them or
-// waits for it.
+// together returns the longest run of next members for one script: on one server, and as far as this
+// client knows, none held or waited for by its goroutines.
 func together(held context.Context, next []*Lock) []*Lock {
 	n := 0
 	for n < len(next) {
@@ -38,15 +37,15 @@ func sameSlot(c *Client, a, b string) bool {
 	return single && !c.slotted.Load() || hashTag(a) == hashTag(b)
 }
 
-// learnsSlots reports whether err is the first to say that a single server, or a proxy, looks at
-// the slots of keys as a cluster does.
+// learnsSlots reports whether err is the first sign that a single server, or a proxy, looks at the slots
+// of keys as a cluster does.
 func (c *Client) learnsSlots(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	return ok && request.HasCode(reply, "CROSSSLOT") && c.slotted.CompareAndSwap(false, true)
 }
 
-// hashTag is the part of a key that decides its slot. checkName has refused names in which
-// braces make no hash tag.
+// hashTag is the part of a key that decides its slot. checkName has refused names whose braces make no
+// hash tag.
 func hashTag(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		key, _, _ = strings.Cut(rest, "}")
@@ -54,9 +53,9 @@ func hashTag(key string) string {
 	return key
 }
 
-// takeTogether takes members by one script: all of them or, with an error, none; or none if the
-// server has refused their company, so that the next call takes fewer. busy is the index
-// of the first one that somebody else holds.
+// takeTogether takes members by one script: all or, with an error, none; or none without an error if the
+// server has refused keys in different slots, so that the next call takes fewer. busy is the index of the
+// first member held by somebody else.
 func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
 	first := run[0]
 	c := first.client
@@ -107,13 +106,13 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 	return busy, held, err
 }
 
-// attempts returns what to ask for, each for a new grant, and how.
+// attempts returns the new grants, the script's arguments for them, and the retry policy.
 func attempts(run []*Lock, once bool) ([]*grant, []lua.Wanted, request.Policy) {
 	p := run[0].retries()
 	p.Leaves = true
 	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
 	for i, l := range run {
-		p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any of them
+		p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
 		grants[i] = l.newAttempt()
 		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.terms.lease}
 	}
@@ -123,8 +122,8 @@ func attempts(run []*Lock, once bool) ([]*grant, []lua.Wanted, request.Policy) {
 	return grants, wanted, p
 }
 
-// whileHeld returns the context of a request for further members. It is wait, but also ends when
-// one of the parts is lost, or when the client of one closes, as Close waits for that part.
+// whileHeld returns the context of a request for further members: wait, ended also by the loss of a part,
+// or by the closing of a part's client, as Close waits for that part.
 func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop func()) {
 	if len(h.parts.holds) == 0 {
 		return wait, func() {}
@@ -141,8 +140,8 @@ func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop fu
 	}
 }
 
-// whileOpen returns the context of the requests for all members. It is wait, but with several
-// clients it also ends when one of them closes: a request knows only its own.
+// whileOpen returns the context of the requests for all members: wait, ended also, if the members have
+// several clients, by the closing of any client: a request knows only its own.
 func (m multi) whileOpen(wait context.Context) (_ context.Context, stop func()) {
 	first := m[0].client
 	if !slices.ContainsFunc(m, func(l *Lock) bool { return l.client != first }) {
@@ -166,8 +165,8 @@ func (m multi) whileOpen(wait context.Context) (_ context.Context, stop func()) 
 	return open, func() { cancel(nil) }
 }
 
-// closed is the error of a call that cannot have all members, because the client of one has
-// closed; nil if none has.
+// closed is the error of a call that cannot have all members, because a member's client has closed; nil
+// if all are open.
 func (m multi) closed() error {
 	for _, l := range m {
 		if l.client.closed.Load() {

@@ -6,22 +6,22 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// news is what the waiters of a queue have last learned from the server. They share it, and
+// news is the waiters' latest knowledge from the server. The waiters of a queue share the news, and
 // queues.mu guards it.
 type news struct {
-	warned  time.Duration     // the longest wait that the log tells of
-	refusal *NotAcquiredError // the newest one; nil if a request has failed since
+	warned  time.Duration     // the longest wait in the log
+	refusal *NotAcquiredError // the newest refusal; nil if a request has failed since
 	askAt   time.Time         // of a fair lock: when the first waiter asks again for all, if no message arrives
 	clock   moment            // the server's clock
 	since   time.Time         // when requests began to fail; zero if the newest was answered
 	trouble error             // the newest error since then
-	failed  time.Time         // when it came
-	newest  time.Time         // when the newest request that was answered was sent
+	failed  time.Time         // when trouble came
+	newest  time.Time         // when the newest answered request was sent
 	short   replicaShortage   // of grants
 	untold  time.Time         // when the server has last refused to tell a waiter that the lock is free; see queue.cannotTell
 
-	// forgotten is when the request was sent that found out last that the server had forgotten
-	// tickets. All waiters were told: that another ticket from before is gone is no news.
+	// forgotten is when the newest request was sent that found the server without our tickets. All
+	// waiters were told. A missing ticket taken before then is the same loss, and is not reported again.
 	forgotten time.Time
 }
 
@@ -34,10 +34,9 @@ func (n *news) fails(err error) {
 	n.trouble, n.failed = err, now
 }
 
-// silentSince returns since when a waiter that came at came has had no answer while requests
-// have failed: since the first failure of any waiter, but not from before this one came. So
-// all give up together, not one after the other. It is zero if the newest request was answered,
-// or nobody has asked for a while since it failed.
+// silentSince returns since when a waiter that came at came has had no answer while requests have failed:
+// since the first failure of any waiter, but not before came. So all give up together, not in turn. It is
+// zero if the newest request was answered, or nobody has asked for a while since the failure.
 func (n *news) silentSince(came, now time.Time) time.Time {
 	switch {
 	case !n.silent(now):
@@ -48,23 +47,23 @@ func (n *news) silentSince(came, now time.Time) time.Time {
 	return came
 }
 
-// longestFailure is longer than it takes from a failed attempt to the end of the next one.
+// longestFailure is longer than the time from a failed attempt to the end of the next attempt.
 const longestFailure = 2*kind.MaxAttempt + 500*time.Millisecond
 
-// silent reports whether the newest request was not answered, and somebody goes on asking: a
-// caller that has left may have been the only one that did.
+// silent reports whether the newest request was not answered, and somebody goes on asking: the only
+// asking caller may have left.
 func (n *news) silent(now time.Time) bool {
 	return !n.since.IsZero() && now.Sub(n.failed) < longestFailure
 }
 
-// untoldFor is how long waiters do not rely on messages after the server has refused one.
+// untoldFor is how long waiters do not rely on messages after the server has refused a message.
 const untoldFor = time.Minute
 
 // tells reports whether the server may be expected to tell a waiter that its turn has come.
 func (n *news) tells() bool { return n.untold.IsZero() || time.Since(n.untold) >= untoldFor }
 
-// answered notes that the server has answered a request. sent is when that was sent, which may
-// be before the newest failure; zero if the answer will be noted once more.
+// answered notes an answer of the server. sent is when its request was sent, perhaps before the newest
+// failure; zero if the answer will be noted once more.
 func (n *news) answered(sent time.Time) {
 	n.since, n.trouble = time.Time{}, nil
 	if sent.After(n.newest) {

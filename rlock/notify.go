@@ -9,9 +9,9 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// listen subscribes a waiter that was refused because of holder: to messages for its ticket, or to
-// those for all waiters. While a client of Redisson holds a lock with tickets, the waiter listens to
-// the unlock channel as well: that release knows nothing of tickets.
+// listen subscribes a waiter, refused because of holder, to messages for its ticket, or to messages for
+// all waiters. While a client of Redisson holds a lock with tickets, the waiter listens to the unlock
+// channel as well: Redisson's release knows nothing of tickets.
 func (w *waiter) listen(holder string) {
 	l, q, foreign := w.lock, w.queue, holder != "" && !ours(holder)
 	if l.terms.polls {
@@ -33,7 +33,7 @@ func (w *waiter) listen(holder string) {
 	}
 }
 
-// hears reports whether messages reach the waiter now. Who polls does not hear, also while the
+// hears reports whether messages reach the waiter now. A polling waiter does not hear, even while the
 // client listens for another waiter. queues.mu is held.
 func (w *waiter) hears() bool {
 	s := w.queue.signal
@@ -42,9 +42,9 @@ func (w *waiter) hears() bool {
 
 var errTries = errors.New("no more tries")
 
-// silentPause is how long a waiter that cannot hear sleeps after a refusal, which place.silent has
-// counted: 50 ms after the first, then 100 ms, and so on up to 1 s, or as the lock is to be polled.
-// An error ends the wait. queues.mu is held.
+// silentPause is how long an unsubscribed waiter sleeps after a refusal, counted in place.silent: 50 ms
+// after the first, then 100 ms, and so on up to 1 s, or by the lock's polling options. An error ends the
+// wait. queues.mu is held.
 func (w *waiter) silentPause(refusal *NotAcquiredError) (time.Duration, error) {
 	n, l := w.place.silent, w.lock
 	switch {
@@ -64,12 +64,12 @@ func (w *waiter) subscribe() {
 	}
 }
 
-// How often the first waiter of a client asks although nothing has happened. The request keeps
-// the queue on the server alive, restores what the server has forgotten, finds a lock that was
-// removed without a message, and a holder that was granted the lock and died. It is made after
-// about a second, and when the wait is twice as long as at the request before. If many wait for
-// a plain or fair lock, they make about asksPerSecond of them in a second, until each makes one
-// every keepAlive. How many wait for other kinds is not known: a release wakes them all anyway.
+// How often the first waiter of a client asks without an event. The request keeps the queue on the server
+// alive, restores forgotten tickets, and finds a lock removed without a message and a holder that died
+// after its grant. The first such request comes after about a second, the next when the wait has doubled.
+// Many waiters for a plain or fair lock make about asksPerSecond requests in a second together, until each
+// makes one every keepAlive. The number of waiters for other kinds is not known: a release wakes all of
+// them anyway.
 const (
 	keepAlive     = 5 * time.Second // at the latest
 	minKeepAlive  = 900 * time.Millisecond
@@ -91,9 +91,9 @@ const (
 	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
 )
 
-// untilExpiry is how long to wait for a key that expires after ttl: a millisecond longer,
-// because the server tells whole ones, and up to 4 ms more at random, so that processes which
-// saw the same TTL do not ask together.
+// untilExpiry is how long to wait for a key that expires after ttl: a millisecond longer, because the
+// server tells whole milliseconds, and up to 4 ms more at random, so that processes with the same TTL do
+// not ask together.
 func untilExpiry(ttl time.Duration) time.Duration {
 	if ttl < 0 {
 		return ttlPause

@@ -9,15 +9,14 @@ import (
 // Polling is how a lock is waited for without pub/sub: see [WithPolling]. The
 // zero value of each field means its default.
 type Polling struct {
-	// First is the pause before the second attempt. Each further one is twice as
-	// long, up to Longest; up to half of it is left out at random, so that hosts
-	// which start together do not try together. None is longer than what is left
-	// of the holder's lease. Defaults: 50 ms and 1 s, or First if that is longer.
+	// First is the pause before the second attempt. Each further pause is twice as long, up to Longest;
+	// up to half is left out at random, so that hosts started together do not try together. No pause is
+	// longer than the rest of the holder's lease. Defaults: 50 ms and 1 s, or First if that is longer.
 	First, Longest time.Duration
 
-	// Tries is after how many refusals a waiting call gives up, with [ErrNotAcquired]. They
-	// count from when the goroutine is the first of its client that waits for the lock; a
-	// reader is refused once more before. Default: only the context ends the wait.
+	// Tries is the number of refusals after which a waiting call gives up, with [ErrNotAcquired]. The
+	// count starts when the goroutine is the first of its client that waits for the lock; a reader is
+	// refused once more before. Default: only the context ends the wait.
 	Tries int
 }
 
@@ -27,21 +26,19 @@ const (
 	defaultLongestPause = time.Second
 )
 
-// WithPolling makes waiting calls ask again and again, for servers and proxies
-// that have no pub/sub or do not allow it. Nothing is subscribed to, and nothing is left
-// in the queue on the server. A release is announced all the same, by the script that
-// frees the lock, because others may listen; that the server refuses to is no cause for
-// a warning.
+// WithPolling makes waiting calls ask again and again, for servers and proxies without pub/sub or
+// permission for it. Nothing is subscribed to, and nothing is left in the queue on the server. The script
+// that frees the lock announces the release all the same, because others may listen; a server's refusal
+// to announce is no cause for a warning.
 //
-// All else is as without: grants, renewal and loss, one contender per client and lock, first
-// come, first served among its goroutines. What polling gives up is promptness: a lock that was
-// freed is noticed after up to a pause, and of several clients the first that asks gets it.
-// Beside clients that queue, clients that poll get it only when nobody waits, as a release
-// hands it to the next in the queue without it ever being free. Meanwhile a call that polls
-// keeps those behind it in its own client waiting, also those that do not poll. Have all users
-// of a lock poll, or none. Owners of such locks are named `<client id>-poll:<n>`; to those who
-// queue they are foreign, as Redisson's are, and their releases are heard on the unlock
-// channel.
+// All else is as without: grants, renewal and loss, one contender per client and lock, first come, first
+// served among its goroutines. Polling gives up promptness: a freed lock is noticed after up to a pause,
+// and of several clients the first to ask gets the lock. Beside queueing clients, polling clients get the
+// lock only when nobody waits, as a release hands the lock to the next in the queue without a free
+// moment. Meanwhile a polling call keeps the calls behind it in its own client waiting, also calls that
+// do not poll. Have all users of a lock poll, or none. Owners of such locks are named `<client
+// id>-poll:<n>`; to queueing clients they are foreign, as Redisson's are, and their releases are heard on
+// the unlock channel.
 func WithPolling(p Polling) LockOption {
 	return func(o *lockOptions) error {
 		p := p // an option may be used for several locks at once

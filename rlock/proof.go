@@ -14,15 +14,15 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// Proof returns a text by which another process can join the hold: see [Lock.Join]. It
-// names the owner, the fencing token and the lease, and which lock they are of, in printable ASCII
-// without spaces, so that it fits into an environment variable or a header of HTTP or
-// gRPC. It is no secret, and gives no right that access to Redis does not give.
+// Proof returns a text for joining the hold from another process: see [Lock.Join]. It names the owner,
+// the fencing token, the lease and the lock, in printable ASCII without spaces, to fit into an
+// environment variable or a header of HTTP or gRPC. A proof is no secret, and gives no right beyond
+// access to Redis.
 //
-// It is good as long as the grant is, for whoever gets it. A grant whose proof was given
-// out is not passed on in memory: its last Unlock releases the lock on the server, and the
-// proof is void. "" says that there is nothing to prove: the hold is unlocked or lost, or
-// of a read/write, multi or quorum lock, which cannot be joined.
+// A proof is good as long as the grant is, for any reader. A grant with a given-out proof is not passed
+// on in memory: its last Unlock releases the lock on the server, and the proof is void. "" means nothing
+// to prove: the hold is unlocked or lost, or of a read/write, multi or quorum lock, none of them
+// joinable.
 func (h *Hold) Proof() string {
 	if h == nil || h.parts != nil {
 		return ""
@@ -44,8 +44,8 @@ func (h *Hold) Proof() string {
 	return proof{g.owner, g.token, lease}.text(g.lock.key)
 }
 
-// Proof returns the proof of the grant that ctx owns the lock by, as [Hold.Proof] does; ""
-// if ctx does not own the lock, or no longer. It sends nothing.
+// Proof returns the proof of ctx's grant of the lock, as [Hold.Proof] does; "" if ctx does not own the
+// lock, or no longer. It sends nothing.
 func (l *Lock) Proof(ctx context.Context) string {
 	if l.err != nil || l.members != nil {
 		return ""
@@ -56,8 +56,8 @@ func (l *Lock) Proof(ctx context.Context) string {
 	return ""
 }
 
-// live returns a hold of the same grant that is not unlocked: h, or one that was taken
-// under the same context; nil if there is none.
+// live returns a live hold of the same grant: h, or another hold under the same context; nil if there is
+// none.
 func (h *Hold) live() *Hold {
 	h.grant.mu.Lock()
 	defer h.grant.mu.Unlock()
@@ -69,25 +69,25 @@ func (h *Hold) live() *Hold {
 	return nil
 }
 
-// proof is what a proof says.
+// proof is the content of a proof.
 type proof struct {
 	owner string
 	token int64
 	lease time.Duration // with which the holder renews
 }
 
-// proofVersion is what proofs begin with. When a form was released, another one gets
-// another version.
+// proofVersion is the beginning of a proof. After the release of a form, another form gets another
+// version.
 const proofVersion = "rlock1"
 
-// text is the proof as it is given out, of the lock with that key.
+// text is the given-out form of the proof, for the lock with that key.
 func (p proof) text(key string) string {
 	body := fmt.Sprintf("%s.%s.%d.%d", proofVersion, p.owner, p.token, p.lease.Milliseconds())
 	return body + "." + checksum(key, body)
 }
 
-// checksum ties a proof to its lock. It is against mistakes; it keeps nobody from making
-// a proof.
+// checksum ties a proof to its lock. The checksum is against mistakes; it keeps nobody from making a
+// proof.
 func checksum(key, body string) string {
 	sum := sha256.Sum256([]byte(key + "\x00" + body))
 	return hex.EncodeToString(sum[:8])
@@ -99,13 +99,13 @@ var (
 	errOtherProof = errors.New("the proof is of another lock, or was damaged: join the lock of the same name, with the same prefix")
 )
 
-// mostProofs is how many proofs of a lock are looked at in one text: who makes one up has no
-// more requests for it.
+// mostProofs is how many proofs of a lock are looked at in one text: a made-up text causes no more
+// requests.
 const mostProofs = 8
 
-// readProofs reads what [Hold.Proof] has returned for the lock with that key. A text may have
-// several, separated by spaces or commas: also of this lock, which is another one on each
-// server. The last come first.
+// readProofs reads results of [Hold.Proof] for the lock with that key. A text may have several proofs,
+// separated by spaces or commas: also of this lock, which is another lock on each server. The last come
+// first.
 func readProofs(key, text string) (found []proof, err error) {
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' })
 	if len(words) == 0 {

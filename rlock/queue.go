@@ -9,7 +9,7 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// queueSet is all queues of a client, in several sets by their keys.
+// queueSet holds all queues of a client, sharded by key.
 type queueSet struct {
 	shards [16]queues
 	seed   maphash.Seed // of the hash that chooses a shard
@@ -38,41 +38,39 @@ func (s *queueSet) close() (held, parked []*grant) {
 // none of them held. No function unlocks the mutex of its caller. TestMutexOrder reads the code for
 // both.
 
-// queues are the in-process queues of a client, by lock key. A queue exists while a
-// goroutine waits in it, this client holds its lock, or a reader asks for others as well. A
-// client has several of these sets, so that locks with different names seldom wait for the same
-// mutex.
+// queues are the in-process queues of a client, by lock key. A queue exists while a goroutine waits
+// there, this client holds the lock, or a reader asks for followers as well. A client has several shards,
+// so that locks with different names seldom contend for the same mutex.
 type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
-	spare []*queue // for reuse, as the queue of a free lock lives for two calls only: saves 2 of 33 allocations (BenchmarkLock)
+	spare []*queue // for reuse: the queue of a free lock lives for two calls only: saves 2 of 33 allocations (BenchmarkLock)
 
 	counters counters // not guarded by mu
 }
 
-// maxSpare is how many queues are kept for reuse, by each set of queues.
+// maxSpare is how many queues each shard keeps for reuse.
 const maxSpare = 32
 
-// queue is where the goroutines of a client wait for one lock: first come, first served.
-// The first of them asks the server on behalf of all; for a fair lock each asks for itself.
+// queue is where the goroutines of a client wait for one lock: first come, first served. The first waiter
+// asks the server on behalf of all; for a fair lock each waiter asks for itself.
 //
-// The queue is no package of its own. It hands out grants, and what a waiter does next depends on
-// the lock and on the server's answers: a package would export seventeen names, and hide forty
-// lines.
+// The queue is no package of its own. It hands out grants, and a waiter's next step depends on the lock
+// and on the server's answers: a package would export seventeen names, and hide forty lines.
 type queue struct {
 	key         string
-	first, last *waiter  // linked by waiter.before and waiter.behind: there may be very many, and any of them may leave
-	grants      []*grant // what the client has of the lock, as far as it knows, the newest last: one, unless readers share it
+	first, last *waiter  // linked by waiter.before and waiter.behind: there may be very many waiters, and any may leave
+	grants      []*grant // the client's known grants of the lock, the newest last: a single grant, unless readers share
 
-	// The tickets of the waiters on the server, and what tells them of a change there.
-	tickets map[string]*waiter // by the owner that has the ticket
+	// The tickets of the waiters on the server, and the sources of changes there.
+	tickets map[string]*waiter // by the ticket's owner
 	signal  kind.Subscription  // made when the first waiter is refused
 	unlocks kind.Subscription  // Redisson's unlock channel, while a foreign owner holds the lock
 
 	news news // of the server
 
-	call *sharedCall // the request of a reader that others wait for; nil if none is under way
-	kept *kept       // nil unless a grant that this client holds may be kept
+	call *sharedCall // the request under way of a reader with followers; nil if there is none
+	kept *kept       // nil unless a grant of this client may be kept
 }
 
 // of returns the queue of a key. mu is held.
@@ -93,8 +91,8 @@ func (qs *queues) of(key string) *queue {
 	return q
 }
 
-// tidy drops what only waiters need if there are none, and the queue if nobody needs it. mu is
-// held.
+// tidy drops the waiters' part of the queue if there are no waiters, and the queue if nobody needs it. mu
+// is held.
 func (qs *queues) tidy(q *queue) {
 	if q.first != nil {
 		return
@@ -115,8 +113,8 @@ func (qs *queues) tidy(q *queue) {
 	}
 }
 
-// enter takes the last place in the queue; leave must follow in any case. asks is true if
-// the client has no other waiter and no grant: the new one then asks the server at once.
+// enter takes the last place in the queue; leave must follow in any case. asks is true if the client has
+// no other waiter and no grant: the new waiter then asks the server at once.
 func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	w = &waiter{lock: l, since: began}
 	qs.mu.Lock()
@@ -144,15 +142,15 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	return w, asks
 }
 
-// held notes that a grant of this client has begun, and listens to recalls if it may be kept.
-// before are the grants that the client took for held until now although they exclude the new
-// one: they must have been lost. parked is the one of them that was parked; it is not any more.
+// held records a new grant, and listens to recalls if the grant may be kept. before are this client's
+// earlier grants that the new grant proves lost: the server would not have granted both. parked is the
+// earlier parked grant, now unparked.
 func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of(g.lock.key)
 	for _, other := range q.grants {
-		if !g.lock.joined && (g.Exclusive() || other.Exclusive()) { // a hold may be joined by several
+		if !g.lock.joined && (g.Exclusive() || other.Exclusive()) { // several may join a hold
 			before = append(before, other)
 		}
 	}
@@ -174,7 +172,7 @@ func (qs *queues) ended(g *grant) {
 		if i := slices.Index(q.grants, g); i >= 0 {
 			q.grants = slices.Delete(q.grants, i, i+1)
 		}
-		// A reader frees the lock only if it was the last one in any process; the server announces that.
+		// Only the last reader of all processes frees the lock; the server announces that.
 		if q.first != nil && !g.lock.terms.shared {
 			q.first.wake()
 		}
@@ -186,9 +184,9 @@ func (qs *queues) ended(g *grant) {
 	}
 }
 
-// yielded makes the first waiter ask: a writer of this client has become a reader, which
-// excludes no other readers. Nothing else may wake that waiter, because one that waits for
-// its own client need not be subscribed. Those behind it follow when it has the lock.
+// yielded makes the first waiter ask: a writer of this client has become a reader, and so excludes no
+// other readers. Nothing else may wake that waiter, because a waiter for its own client's grant need not
+// be subscribed. The waiters behind follow when the first has the lock.
 func (qs *queues) yielded(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -197,8 +195,7 @@ func (qs *queues) yielded(g *grant) {
 	}
 }
 
-// holder returns the grant of this client that excludes all others from the lock, nil if
-// there is none.
+// holder returns this client's exclusive grant of the lock, nil if there is none.
 func (qs *queues) holder(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -208,8 +205,7 @@ func (qs *queues) holder(l *Lock) *grant {
 	return nil
 }
 
-// exclusive returns the newest grant of the client that excludes all others, nil if there is none. mu
-// is held.
+// exclusive returns the newest exclusive grant of the client, nil if there is none. mu is held.
 func (q *queue) exclusive() *grant {
 	for _, g := range slices.Backward(q.grants) {
 		if g.Exclusive() {
@@ -227,8 +223,8 @@ func (qs *queues) busy(l *Lock) bool {
 	return q != nil && q.first != nil
 }
 
-// close wakes all waiters. It returns all grants, and those of them that are parked, which the
-// caller has to release.
+// close wakes all waiters. It returns all grants, and separately the parked grants, for the caller to
+// release.
 func (qs *queues) close() (held, parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -9,47 +9,42 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// NewQuorumLock returns the lock of that name on several independent servers
-// (Redlock): it is held by the owner on whom a majority of them agrees, so that it survives
-// the failure of the others, and also what a single server with replicas cannot
-// promise, a failover that forgets a grant. Each client stands for one server, a
-// master without replicas; three or five of them, an odd number. All must be
-// given wherever the name is used, in any order. Each keeps the data of a plain
-// lock, whose name must not be used in another way.
+// NewQuorumLock returns the lock of that name on several independent servers (Redlock): its holder is the
+// owner agreed on by a majority of servers, so that the lock survives the failure of the rest, and also a
+// failover that forgets a grant, beyond the promise of a single server with replicas. Each client stands
+// for one server, a master without replicas; three or five, an odd number. All must be given wherever the
+// name is used, in any order. Each keeps the data of a plain lock, whose name must not be used in another
+// way.
 //
-// The servers are asked at once, and nobody waits for one that does not answer
-// while a majority does: a Lock is as fast as the slower ones of the fastest
-// majority, an Unlock as well. What the others do goes on in the background; one
-// that was silent before is not waited for at all, unless the rest is no majority.
-// A share without majority is given back at once, and two clients that have split
-// the servers between them come back after random pauses.
+// The servers are asked at once, and nobody waits for a silent server while a majority answers: a Lock is
+// as fast as the slower ones of the fastest majority, an Unlock as well. The rest goes on in the
+// background; a server silent before is not waited for at all, unless the rest is no majority. A share
+// without majority is given back at once, and two clients with a split vote come back after random
+// pauses.
 //
-// The trusted window counts from before the first request of the round that won.
-// A renewal must reach a majority; the grant is lost when that has not happened by
-// the end of the window, or when a majority no longer knows of it.
-// While a majority renews, a server that has forgotten its share, or had none, is asked for
-// it again: so a hold outlives a rolling restart, if each server is back for a third of the lease
-// before the next one goes.
+// The trusted window counts from before the first request of the winning round. A renewal must reach a
+// majority; the grant is lost without such a renewal by the end of the window, or when a majority no
+// longer knows of the grant. While a majority renews, a server without its share, forgotten or never had,
+// is asked again: so a hold outlives a rolling restart, if each server is back for a third of the lease
+// before the next goes.
 //
-// A server that has started less than a lease ago is not counted, as it may have
-// forgotten a grant: it tells its age along with every answer (INFO server, in
-// seconds, of which one is added). So all users of a name must agree on the lease.
-// Where a majority is too young, the lock counts as held until they are not.
-// [Options].Logger is told for how long a server is not counted, when one has not answered for a
-// second, and when it answers again.
+// A server started less than a lease ago is not counted, as a grant may be forgotten: the server tells
+// its age along with every answer (INFO server, in seconds, of which one is added). So all users of a
+// name must agree on the lease. Where a majority is too young, the lock counts as held meanwhile.
+// [Options].Logger is told for how long a server is not counted, when a server has not answered for a
+// second, and when the server answers again.
 //
-// Tokens of [WithFencing] grow: before the largest of the majority is used, it is written
-// to the counters of a majority that has granted the lock, one more round trip. Any two
-// majorities share a server. That one must have kept its counter, or its clock
-// must be no further behind the others' than a lease. [WithReplicas] is refused.
+// Tokens of [WithFencing] grow: before the largest token of the majority is used, that token is written
+// to the counters of a granting majority, one more round trip. Any two majorities share a server. The
+// shared server must have kept the counter, or have a clock no further behind the other servers' than a
+// lease. [WithReplicas] is refused.
 //
-// The lease and prefix are those of the first client, where a LockOption does not
-// say otherwise. When one of the clients is closed nobody can lock any more
-// ([ErrClosed]), other than under what is held; a call that waits returns at its next
-// request, 5.5 s later at most. What is held goes on as long as a majority of the
-// connections does. But it ends if the closed client is the one with the smallest id,
-// which renews the lock; the Close of that client waits for the Unlock. Close the clients in any
-// order: each releases on its server what callers have left there.
+// The lease and prefix are those of the first client, where a LockOption does not say otherwise. When any
+// client is closed nobody can lock any more ([ErrClosed]), other than under an existing hold; a waiting
+// call returns at its next request, 5.5 s later at most. Existing holds go on as long as a majority of
+// the connections does. But existing holds end if the closed client has the smallest id, and so renews
+// the lock; the Close of that client waits for the Unlock. Close the clients in any order: each releases
+// the orphans on its server.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
 		l := noLock(name, quorumKind)
@@ -84,8 +79,8 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	return l
 }
 
-// background runs f in a goroutine that the clients of the lock wait for: for a quorum lock all
-// of them, as what a request leaves behind has to be released by each.
+// background runs f in a goroutine that the clients of the lock wait for: for a quorum lock all clients,
+// as each has to release the orphans of a request.
 func (l *Lock) background(f func()) {
 	for _, c := range l.peers {
 		c.active.Add(1)

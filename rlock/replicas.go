@@ -32,28 +32,24 @@ func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotRepl
 // Unwrap returns why the number is not known.
 func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
-// WithReplicas makes a grant count only when at least n replicas have it, for
-// which they have as long as timeout: from 1 ms to a tenth of the lease, at most
-// half a second. Otherwise it is released in the background, and the error is
-// [ErrNotReplicated], also while others would have been waited for. A call that tries again
-// at once may be refused because the release is still on its way. The question (WAIT) travels
-// behind the attempt, in the same round trip; what it adds is the replicas' answer. An attempt
-// that is refused asks as well, and so takes up to timeout while replicas are away. The waiters of
-// a client ask one after another: of many, the last learns only after as many timeouts that
-// replicas are away, or when its context ends. If a grant to this client has failed so in the last
-// seconds, that is the error of all its calls that give up. A call whose context ends before
-// timeout may end without the replicas' answer, and then is [ErrUnavailable]. The ReadTimeout of
-// the client of go-redis must be longer than timeout.
+// WithReplicas makes a grant count only when at least n replicas have it, within timeout: from 1 ms to a
+// tenth of the lease, at most half a second. Otherwise the grant is released in the background, and the
+// error is [ErrNotReplicated], also while others would have been waited for. A new call at once may be
+// refused because the release is still on its way. The question (WAIT) travels behind the attempt, in the
+// same round trip; the added time is the replicas' answer. A refused attempt asks as well, and so takes
+// up to timeout while replicas are away. The waiters of a client ask in turn: of many, the last learns
+// only after as many timeouts that replicas are away, or when its context ends. If a grant to this client
+// has failed so in the last seconds, that is the error of all its calls that give up. A call whose
+// context ends before timeout may end without the replicas' answer, and then is [ErrUnavailable]. The
+// ReadTimeout of the client of go-redis must be longer than timeout.
 //
-// Renewals, nested holds and Unlock do not ask: a renewal that only the master has
-// is a renewal. This makes a grant that a failover forgets unlikely, not impossible.
-// Another replica than those that answered may take over; n must be all of them, or more
-// than the Sentinels or the cluster may choose wrongly from. And a replica that has had no
-// link to the master for two thirds of the lease or longer may take the lease for over.
-// What then remains is what [NewQuorumLock] is for.
+// Renewals, nested holds and Unlock do not ask: a renewal on the master alone is a renewal. WithReplicas
+// makes a grant forgotten in a failover unlikely, not impossible. Another replica than the answering ones
+// may take over; n must be all of them, or more than the Sentinels or the cluster may choose wrongly
+// from. And a replica without a link to the master for two thirds of the lease or longer may take the
+// lease for over. [NewQuorumLock] is for these cases.
 //
-// Only for [Client.NewLock]; below a grant for which fewer were asked, it is
-// [ErrInvalidOption].
+// Only for [Client.NewLock]; below a grant with fewer replicas asked, it is [ErrInvalidOption].
 func WithReplicas(n int, timeout time.Duration) LockOption {
 	return func(o *lockOptions) error {
 		o.terms.replicas = replicas{n, timeout}
@@ -64,15 +60,15 @@ func WithReplicas(n int, timeout time.Duration) LockOption {
 	}
 }
 
-// replicaShortage is the newest grant to the waiters of a queue that too few replicas had.
-// queues.mu guards it.
+// replicaShortage is the newest grant to the waiters of a queue with too few replicas. queues.mu guards
+// it.
 type replicaShortage struct {
-	err *NotReplicatedError // nil: there was none since a grant that enough of them had
+	err *NotReplicatedError // nil: no shortage since a grant with enough replicas
 	at  time.Time
 }
 
-// of returns the shortage as the error of a call for the lock of that name that gives up. It is nil
-// if the lock asks for no or fewer replicas than too few, or the shortage was long ago.
+// of returns the shortage as the error of a call that gives up on the lock with that name. It is nil if
+// the lock asks for no or fewer replicas than too few, or the shortage was long ago.
 func (s replicaShortage) of(name string, asks int, why error) error {
 	if s.err == nil || asks < s.err.Want || time.Since(s.at) >= longestFailure {
 		return nil
@@ -83,7 +79,7 @@ func (s replicaShortage) of(name string, asks int, why error) error {
 	return &NotReplicatedError{Name: name, Want: s.err.Want, Got: s.err.Got, Err: why}
 }
 
-// replicas are those that must have a grant.
+// replicas are the replicas required for a grant.
 type replicas struct {
 	n       int // 0: none
 	timeout time.Duration

@@ -12,35 +12,32 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// WithRetention has the client keep the lock on the server after the last Unlock, for its
-// own next Lock, which then needs no round trip. It is for a process that takes the same
-// lock again and again, with nobody else asking most of the time: the owner of a
-// partition, say. Zero, the default, keeps nothing.
+// WithRetention has the client keep the lock on the server after the last Unlock, for its own next Lock,
+// which then needs no round trip. It is for a process that takes the same lock again and again, with
+// nobody else asking most of the time: the owner of a partition, say. Zero, the default, keeps nothing.
 //
-// After d, however often it was used meanwhile, the lock is released on the server, and the
-// next Lock acquires it again. Another client of this library that wants the lock need not
-// wait for that. It recalls the lock by a message, and gets it when it is unlocked, or in two
-// to three round trips if nobody holds it; its TryLock is refused, and a later one succeeds if
-// the lock was not taken again by then. Redisson's clients cannot recall it: they wait for
-// up to d, and for the hold that is live at its end, and so does a client that loses the message.
+// After d, however often the lock was used meanwhile, the client releases the lock on the server, and the
+// next Lock acquires it again. Another client of this library need not wait for that. The other client
+// recalls the lock by a message, and gets the lock at the Unlock, or in two to three round trips if
+// nobody holds the lock; a TryLock is refused, and a later TryLock succeeds if the lock was not taken
+// again by then. Redisson's clients cannot recall the lock: they wait for up to d, and for the hold that
+// is live at its end, and so does a client that loses the message.
 //
-// A lock that is kept is renewed like one that is held, but no context depends on it: if it is
-// lost, the next Lock acquires it again. If the process dies, the lock is free after its
-// lease. Close releases it. On the server its hold count is 0, also while somebody holds it
-// again. A lock that was removed there (DEL, FLUSHALL, a failover that forgets it) is noticed
-// at the next renewal, as under a hold; until then the client goes on to take it in memory,
-// perhaps beside another holder. A hold that ends before that renewal is not told, so the loss
-// is then reported to the log, [Stats].Losses and [Trace].Lost, without a context that it ends.
-// Each Lock has a fencing token of its own, if the lock has tokens.
+// A kept lock is renewed like a held lock, but no context depends on the lock: after a loss, the next
+// Lock acquires it again. If the process dies, the lock is free after its lease. Close releases the lock.
+// On the server the hold count is 0, also while somebody holds the lock again. A lock removed on the
+// server (DEL, FLUSHALL, a failover that forgets the lock) is noticed at the next renewal, as under a
+// hold; until then the client goes on to take the lock in memory, perhaps beside another holder. A hold
+// that ends before that renewal is not told, so the loss is then reported to the log, [Stats].Losses and
+// [Trace].Lost, and ends no context. Each Lock has a fencing token of its own, if the lock has tokens.
 //
-// The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold
-// was shorter than that takes. All users of a name in a client should agree on d. A call with
-// another d or other options, or of a multi lock with a member that was kept alone, waits
-// until the lock is released on the server; such a TryLock is refused, and has the lock
-// released. It is for locks from [Client.NewLock], not together with [WithoutRenewal],
-// [WithReplicas] and [WithPolling]. A lock that is kept is passed on in memory, also
-// [WithoutHandoff]. After d it may still be passed on until the budget of [WithHandoff] is
-// used up.
+// The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold was shorter
+// than that takes. All users of a name in a client should agree on d. A call with another d or other
+// options, or of a multi lock with a member kept alone, waits until the lock is released on the server;
+// such a TryLock is refused, and has the lock released. WithRetention is for locks from [Client.NewLock],
+// not together with [WithoutRenewal], [WithReplicas] and [WithPolling]. A kept lock is passed on in
+// memory, also [WithoutHandoff]. After d the lock may still be passed on until the budget of
+// [WithHandoff] is used up.
 func WithRetention(d time.Duration) LockOption {
 	return func(o *lockOptions) error {
 		if o.terms.retention = d; d < 0 {
@@ -50,7 +47,7 @@ func WithRetention(d time.Duration) LockOption {
 	}
 }
 
-// retain makes the lock one that is kept, if its options say so.
+// retain makes l a kept lock, if its options say so.
 func (l *Lock) retain() {
 	switch {
 	case l.terms.retention == 0:
@@ -63,34 +60,34 @@ func (l *Lock) retain() {
 	}
 }
 
-// kept is the state of a lock that its client may keep while none of its goroutines holds it.
-// It lasts for the grants of one owner, which follow each other in memory. queues.mu guards it.
+// kept is the state of a lock that its client may keep while none of its goroutines holds the lock. A
+// kept lasts for one owner's grants, handed off in memory. queues.mu guards it.
 type kept struct {
 	owner  string
 	signal kind.Subscription // brings recalls
 	state  keptState
 	parked *grant      // the grant while nobody holds it, else nil
-	since  time.Time   // when it was parked
+	since  time.Time   // when the grant was parked
 	timer  *time.Timer // ends the keeping; nil before the server has agreed
 }
 
-// keptState says how far the keeping of a lock is.
+// keptState is the progress of keeping a lock.
 type keptState int
 
 const (
 	keptListening keptState = iota // the client listens for recalls; the server was not asked yet
 	keptAsked                      // the server is asked: for the first time, or again after a nested hold was counted there
 	keptAgreed                     // the hold count on the server is 0: a grant may be passed on in memory, or parked
-	keptOver                       // it was recalled, or its time is over: the next Unlock releases the lock
+	keptOver                       // recalled, or its time is over: the next Unlock releases the lock
 )
 
-// allows reports whether a grant may be passed on in memory, or parked. queues.mu is held.
+// allows reports whether a grant may be handed off in memory, or parked. queues.mu is held.
 func (k *kept) allows(g *grant) bool {
 	return k != nil && k.owner == g.owner && k.state == keptAgreed
 }
 
-// keepOrRelease keeps or releases a grant whose last hold was unlocked and that handOff did not
-// take; ended as in release.
+// keepOrRelease keeps or releases a grant whose last hold was unlocked and for which handOff has failed;
+// ended as in release.
 func (g *grant) keepOrRelease(ctx context.Context, ended int) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
@@ -108,8 +105,8 @@ func (g *grant) keepOrRelease(ctx context.Context, ended int) (err error) {
 
 // keepOnServer asks the server whether the lock may be kept.
 //
-// The outcome must be certain. If it is not, the lock is released: nobody recalls a lock from a
-// client of which the server may not know that it keeps it.
+// The outcome must be certain. Otherwise the lock is released: nobody recalls a lock from a client that,
+// for all the server knows, does not keep the lock.
 func (g *grant) keepOnServer(ctx context.Context) bool {
 	l := g.lock
 	if !g.passable() || g.entry.Asks() != l.terms.lease || l.client.closed.Load() {
@@ -130,8 +127,8 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	return l.queues.agreed(l, k, a.Sent)
 }
 
-// mayKeep returns the kept of the grant if the server may be asked to agree: a recall would be
-// received, and no goroutine of this client waits.
+// mayKeep returns the grant's kept if the server may be asked to agree: a recall would be received, and
+// no goroutine of this client waits.
 func (qs *queues) mayKeep(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -147,9 +144,9 @@ func (qs *queues) mayKeep(g *grant) *kept {
 	return k
 }
 
-// agreed notes that the server has agreed. The lock is released there when the time is over
-// that began with the first agreement, however much it is used meanwhile: Redisson's clients,
-// which may wait for it, cannot recall it. It returns false if the lock was recalled or lost
+// agreed notes that the server has agreed. The lock is released on the server at the end of the
+// retention, counted from the first agreement, however much the lock is used meanwhile: Redisson's
+// clients, perhaps waiting, cannot recall the lock. agreed returns false if the lock was recalled or lost
 // by now.
 func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
 	qs.mu.Lock()
@@ -174,8 +171,7 @@ func (qs *queues) askAnew(g *grant) {
 	}
 }
 
-// stop ends the keeping, and returns the grant that is parked, to be given back. queues.mu
-// is held.
+// stop ends the keeping, and returns the parked grant, for release. queues.mu is held.
 func (k *kept) stop() *grant {
 	g := k.parked
 	k.parked, k.state = nil, keptOver
@@ -184,8 +180,8 @@ func (k *kept) stop() *grant {
 
 var errGoneKept = fmt.Errorf("%w while it was kept: holds since the renewal before may have run beside another holder's", errGone)
 
-// reportUnseen reports that a grant that was parked is gone, if a hold has ended since the server
-// was last known to have the lock. Whoever had that hold was not told.
+// reportUnseen reports the loss of a parked grant, if a hold has ended since the server was last known to
+// have the lock. Whoever had that hold was not told.
 func (g *grant) reportUnseen() {
 	confirmed, used := g.entry.Until().Add(-g.lock.terms.lease), false // or a little earlier
 	g.lock.withQueue(func(q *queue) {
@@ -196,18 +192,18 @@ func (g *grant) reportUnseen() {
 	}
 }
 
-// expire is the end of the time for which a lock is kept.
+// expire is the end of the retention.
 func (l *Lock) expire(k *kept) {
-	if l.client.begin() != nil { // Close gives it back
+	if l.client.begin() != nil { // Close releases the lock
 		return
 	}
 	defer l.client.done()
 	l.recall(func(other *kept) bool { return other == k })
 }
 
-// takeParked returns the grant that is parked: as mine if l can use it, otherwise as other,
-// which the caller gives back. A kept grant that is held, and that l cannot use, is recalled:
-// otherwise its holders could pass it on to each other for long. queues.mu is held.
+// takeParked returns the parked grant: as mine if l can use the grant, otherwise as other, for the caller
+// to give back. A kept grant that is held, and unusable for l, is recalled: otherwise its holders could
+// go on handing the grant to each other. queues.mu is held.
 func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 	k := q.kept
 	if k == nil {
@@ -220,7 +216,7 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 		}
 		return nil, nil
 	}
-	if g := k.parked; l.takes(g.lock) && l.part == g.lock.part { // its holds are counted there
+	if g := k.parked; l.takes(g.lock) && l.part == g.lock.part { // holds of a part are counted in the multi lock
 		k.parked = nil
 		return g, nil
 	}
@@ -229,7 +225,7 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 
 var errKeptOtherwise = errors.New("this client keeps it for calls with other options than this one, and releases it now: try again")
 
-// retake takes the lock if it is parked. If l cannot use it as it is, it is given back.
+// retake takes the parked lock. A parked grant unusable for l is given back.
 func (l *Lock) retake(ctx context.Context) (_ context.Context, _ *Hold, givenBack bool) {
 	var mine, other *grant
 	l.withQueue(func(q *queue) { mine, other = q.takeParked(l) })
@@ -240,7 +236,7 @@ func (l *Lock) retake(ctx context.Context) (_ context.Context, _ *Hold, givenBac
 		return ctx, nil, other != nil
 	}
 	held, hold, err := mine.start(ctx, l)
-	if err != nil { // it was lost meanwhile
+	if err != nil { // the grant was lost meanwhile
 		mine.abandon(true)
 		return ctx, nil, false
 	}
@@ -255,8 +251,8 @@ func (k *kept) end() {
 	k.signal.Close()
 }
 
-// hearRecall gets the messages on the channel of the client. One that grants the lock is for a
-// waiter, all others are recalls.
+// hearRecall gets the messages on the channel of the client. A granting message is for a waiter, all
+// others are recalls.
 func (l *Lock) hearRecall(payload string) {
 	if m := lua.ReadMessage(payload); !m.Granted {
 		l.recall(func(k *kept) bool { return k.owner == m.Owner })

@@ -9,9 +9,8 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// sharedCall is the request of a reader whose answer other readers of its client, the
-// followers, wait for. 64 readers that share take 1.2 µs for a Lock with its Unlock, 33 µs if each
-// asks: BenchmarkReaders64, two cores.
+// sharedCall is a reader's request that serves other readers of the client, the followers. 64 sharing
+// readers take 1.2 µs for a Lock with its Unlock, 33 µs if each asks: BenchmarkReaders64, two cores.
 type sharedCall struct {
 	lock *Lock
 	done chan struct{} // closed when there is an answer
@@ -19,9 +18,9 @@ type sharedCall struct {
 	followers int // guarded by queues.mu
 
 	// Written before done is closed.
-	grant *grant // the followers join it; nil if there is none
-	err   error  // why there is none
-	left  bool   // the context of the reader that asked has ended
+	grant *grant // joined by the followers; nil if there is none
+	err   error  // why there is no grant
+	left  bool   // the context of the asking reader has ended
 }
 
 // share takes the lock for a reader without a place in the queue, if no goroutine of this
@@ -37,9 +36,9 @@ func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) 
 	return held, hold, err
 }
 
-// joinOrAsk joins the grant of another reader of this client. If there is none it waits for
-// the answer to the request of another reader, or asks itself. It follows no third reader if two
-// have left before their answer: all that ask may have less time than the server takes.
+// joinOrAsk joins the grant of another reader of this client. Without such a grant it follows the request
+// of another reader, or asks. After two leaders have left before their answer, the reader asks for
+// itself: leaders may have less time than the server takes, and would starve followers with more.
 func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
 	for followed := 0; ; followed++ {
 		if held, hold := l.shareGrant(ctx); hold != nil {
@@ -54,22 +53,22 @@ func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.C
 		}
 		began := time.Now()
 		held, hold, err := l.follow(ctx, wait, call)
-		if p.Since.IsZero() && errors.Is(err, ErrUnavailable) { // the time without an answer counts, whoever has asked
+		if p.Since.IsZero() && errors.Is(err, ErrUnavailable) { // the time without an answer counts, whichever reader has asked
 			p.Since, p.Trouble = began, request.ErrNoAnswer
 		}
 		_, refused := err.(*NotAcquiredError)
 		switch {
 		case hold != nil, refused, errors.Is(err, ErrClosed):
 			return held, hold, err
-		case wait.Err() != nil: // whatever the other's request has come to
+		case wait.Err() != nil: // whatever the outcome of the leader's request
 			return ctx, nil, l.givenUp(wait, nil)
-		case !call.left, followed > 0: // the request failed, not for the other's context, or others leave as well
+		case !call.left, followed > 0: // the request failed, not for the leader's context, or a second leader left
 			return l.try(ctx, wait, p)
 		}
 	}
 }
 
-// follow waits for the answer to call, and joins the grant if there is one.
+// follow waits for the answer to call, and joins its grant, if any.
 func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Context, *Hold, error) {
 	select {
 	case <-call.done:
@@ -92,7 +91,7 @@ func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Cont
 	return held, hold, nil
 }
 
-// lead makes an attempt, and tells the followers its outcome.
+// lead makes an attempt, and tells the followers the outcome.
 func (l *Lock) lead(ctx, wait context.Context, p request.Policy, call *sharedCall) (held context.Context, hold *Hold, err error) {
 	defer func() { l.queues.finishCall(call, hold, err) }() // also after a panic
 	held, hold, err = l.try(ctx, wait, p)
@@ -100,11 +99,10 @@ func (l *Lock) lead(ctx, wait context.Context, p request.Policy, call *sharedCal
 	return held, hold, err
 }
 
-// shareGrant lets a reader into the grant of another reader of this client, in memory and without a
-// round trip. It does so only for a short time after the server was asked for that grant, and
-// not while a goroutine waits in the queue. Otherwise readers could follow each other without
-// the server's knowledge, and keep out a writer that waits in any process. It returns no hold
-// if there is none to share.
+// shareGrant lets a reader into the grant of another reader of this client, in memory and without a round
+// trip: only for a short time after the request for that grant, and not while a goroutine waits in the
+// queue. Otherwise readers could follow each other without the server's knowledge, and keep out a waiting
+// writer of any process. It returns no hold if there is no grant to share.
 func (l *Lock) shareGrant(ctx context.Context) (context.Context, *Hold) {
 	g := l.queues.shareable(l)
 	if g == nil {
@@ -139,9 +137,9 @@ func (qs *queues) shareable(l *Lock) *grant {
 	return nil
 }
 
-// joinCall makes the caller a follower of another reader's request, or, if asks is true, the
-// reader whose request others may follow; leaveCall or finishCall must come after it. It
-// returns nil if the caller has to ask for itself only.
+// joinCall makes the caller a follower of another reader's request, or, if asks is true, the leader of a
+// new shared call; leaveCall or finishCall must follow. It returns nil if the caller has to ask for
+// itself only.
 func (qs *queues) joinCall(l *Lock) (call *sharedCall, asks bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -175,7 +173,7 @@ func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
 	close(call.done)
 }
 
-// leaveCall takes a follower out of a shared call, or out of the grant that it has got.
+// leaveCall takes a follower out of a shared call, or out of the call's grant.
 func (qs *queues) leaveCall(call *sharedCall) {
 	qs.mu.Lock()
 	call.followers--
@@ -186,16 +184,16 @@ func (qs *queues) leaveCall(call *sharedCall) {
 	}
 }
 
-// expect makes the grant last until so many followers were admitted, or have left.
+// expect makes the grant last until this many followers were admitted, or have left.
 func (g *grant) expect(followers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.followers += followers
 }
 
-// admit adds the hold of a follower; nil if the follower has left. It returns false if there is
-// no new hold. The last to leave a grant releases it, or what is left of it: the Unlocks of the
-// other holds have not, as a follower was expected.
+// admit adds the hold of a follower; nil if the follower has left. It returns false if there is no new
+// hold. The last to leave a grant releases the grant, or the rest of a lost grant: the Unlocks of the
+// earlier holds did not, as a follower was expected.
 func (g *grant) admit(h *Hold) bool {
 	g.mu.Lock()
 	g.followers--
@@ -218,8 +216,8 @@ func (g *grant) admit(h *Hold) bool {
 	return admitted
 }
 
-// covered reports whether the server need not be told that h is over: another reader shares the
-// grant, and has the lease renewed as h does.
+// covered reports whether the server need not be told of the end of h: another reader shares the grant,
+// and has the lease renewed as h does.
 func (h *Hold) covered() bool {
 	g, first := h.grant, h.first()
 	g.mu.Lock()
@@ -227,7 +225,7 @@ func (h *Hold) covered() bool {
 	return g.followers > 0 || slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.first() != first && other.renewsFor(h) })
 }
 
-// renewsFor reports whether the renewal that h asks for is enough for other.
+// renewsFor reports whether the renewal for h is enough for other.
 func (h *Hold) renewsFor(other *Hold) bool {
 	return !h.lock.terms.fixed && h.lock.terms.lease >= other.lock.terms.lease
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// ticket returns the ticket that the next request takes if the lock is not free, and registers the
-// waiter under it before the server can know of that. The first request takes a ticket if the client
-// listens to the channel already, which shows that it has waited for the lock a moment ago, and for
-// a fair lock: the ticket decides the place of the call. Otherwise it takes none: most locks are free. One that cannot hear takes a ticket after two refusals in a row, when this is not
-// likely to change soon, and keeps the one that it has. queues.mu is held.
+// ticket returns the next request's ticket, used if the lock is not free, and registers the waiter under
+// the ticket before the server can know of the ticket. queues.mu is held.
+//
+// The first request has a ticket if the client listens to the channel already, a sign that it has waited
+// for the lock a moment ago, and for a fair lock: the ticket decides the place of the call. Otherwise the
+// first request has none: most locks are free. An unsubscribed waiter takes a ticket after two refusals
+// in a row, when a subscription is not likely soon, and keeps the ticket.
 func (w *waiter) ticket() lua.Ticket {
 	q, hub := w.queue, w.lock.client.server.Hub
 	if q.signal == nil && hub.Active() && hub.Listens(lua.GrantChannel(q.key, w.lock.client.id)) {
@@ -37,33 +39,32 @@ func (w *waiter) ticket() lua.Ticket {
 const (
 	deafPause = time.Second // between the requests of a waiter that is subscribed but has no ticket
 
-	// longestClaim is for how long the lock is nobody's when it has been granted to a dead waiter
-	// that looks like one that waits. The holder has to renew within it: a server that stands still
-	// for longer, just after the grant, costs the hold.
+	// longestClaim is for how long the lock is nobody's after a grant to a dead waiter that looks alive.
+	// The holder has to renew within longestClaim: a server that stands still for longer, just after the
+	// grant, costs the hold.
 	longestClaim = 2500 * time.Millisecond
 
-	// firstPause is how often the first in the server's queue asks while it cannot hear.
+	// firstPause is how often the first in the server's queue asks while unsubscribed.
 	firstPause = 100 * time.Millisecond
-	// straggle is how much later than the first ticket the others ask for a lock whose
-	// holder's lease has ended: it is their turn only if the first is dead as well. Of a
-	// lease that is short for a call they wait for a quarter more.
+	// straggle is how much later than the first ticket the rest ask for a lock after the end of the
+	// holder's lease: their turn comes only if the first is dead as well. If the lease is short for a
+	// call, the rest wait a quarter of that lease more.
 	straggle = 200 * time.Millisecond
-	// Clients that wait probe their subscriptions. All that wait for a lock together do it about
-	// so many times a second at most, until the hub allows no longer silence: from 800 clients
-	// on each probes once in 2 s. If few wait, each probes after minSilence, so that one that is
-	// deaf is noticed within a second.
+	// Waiting clients probe their subscriptions. All clients waiting for a lock probe together at most
+	// this often a second, until the hub allows no longer silence: from 800 clients on each probes once
+	// in 2 s. With few waiters, each probes after minSilence, so that a deaf client is noticed within a
+	// second.
 	probesPerSecond = 400
 	minSilence      = 200 * time.Millisecond
 
-	// reaction is how long the others give the first ticket to answer a message that all
-	// receive.
+	// reaction is how long the rest give the first ticket to answer a message to all.
 	reaction = 100 * time.Millisecond
 )
 
-// ticketPause is how long a waiter that hears sleeps after a refusal if no message arrives. The
-// holder's lease ends after ttl. queues.mu is held.
+// ticketPause is how long a subscribed waiter sleeps after a refusal if no message arrives. The holder's
+// lease ends after ttl. queues.mu is held.
 func (w *waiter) ticketPause(asked lua.Ticket, ttl time.Duration) time.Duration {
-	w.again = w.again || asked.Hears == lua.Deaf // the ticket says that it cannot hear, and now it can
+	w.again = w.again || asked.Hears == lua.Deaf // the ticket says deaf, and the waiter can hear now
 	d := untilExpiry(ttl)
 	if !w.place.Held() { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
@@ -81,15 +82,18 @@ func (w *waiter) ticketPause(asked lua.Ticket, ttl time.Duration) time.Duration 
 	return min(d, w.unprompted())
 }
 
-// granted returns the grant that a message has brought, if it can be trusted. Otherwise
-// the waiter has to ask. queues.mu is held.
+// granted returns the grant from a message, if trusted. Otherwise the waiter has to ask. queues.mu is
+// held.
 //
-// The trusted window of such a grant begins at a moment that is not after the one when
-// the server granted it. A message that is older than the owner's newest place in the
-// queue is not trusted: that grant may have lapsed, and the owner queues anew.
+// The trusted window of such a grant begins no later than the server's grant. A message older than the
+// owner's newest place in the queue is not trusted: that grant may have lapsed, and the owner queues
+// anew.
+//
+//	ticket taken, place at 10 ─► granted by a message at 20 ─► the claim lapses unseen
+//	the waiter asks: a new place at 30 ─► the message of 20 arrives: 20 < 30, not trusted
 func (w *waiter) granted(now time.Time) *grant {
 	m := w.place.message
-	w.place.message = lua.Message{} // it is looked at only once
+	w.place.message = lua.Message{} // a message is looked at only once
 	g, l := w.place.attempt, w.lock
 	sent, ok := w.queue.news.clock.before(m.Time)
 	if !ok {
@@ -114,17 +118,16 @@ func (w *waiter) granted(now time.Time) *grant {
 // claim is the lease with which the server may grant the lock to a ticket.
 func (l *Lock) claim() time.Duration { return min(longestClaim, l.terms.lease) }
 
-// accept notes the fencing tokens that come with a message, whether the lock is then held or
-// passed on: its release gives back those that were not used. A lock without fencing takes
-// none.
+// accept notes the fencing tokens of a message, whether the lock is then held or passed on: the release
+// gives back the unused tokens. A lock without fencing takes none.
 func (g *grant) accept(m lua.Message) {
 	if g.lock.terms.fenced {
 		g.token, g.run.spare = m.Token, m.Spare
 	}
 }
 
-// ours reports whether an owner belongs to this library and does not poll, so that its
-// release passes the lock on. Owners of Redisson begin with a UUID.
+// ours reports whether an owner belongs to this library and does not poll, so that the owner's release
+// passes the lock on. Owners of Redisson begin with a UUID.
 func ours(owner string) bool {
 	client, _, _ := strings.Cut(owner, ":")
 	return len(client) == len(xid.ID{}.String()) && !strings.Contains(client, "-")

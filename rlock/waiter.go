@@ -8,18 +8,18 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// waiter is a call that waits for a lock, from its arrival in the queue until it has
-// the lock or gives up. queues.mu guards every field that changes.
+// waiter is a call that waits for a lock, from its arrival in the queue until success or giving up.
+// queues.mu guards every field that changes.
 //
-//	              ┌──────── the first in the queue left, or the grant of this client ended
-//	              ▼
+//	             ┌──────── the first in the queue left, or the grant of this client ended
+//	             ▼
 //	blocked ──► asking ──► queued ──► owns, or gives up
 //	   │          ▲           │
 //	   │          └───────────┤ a message without a grant, doubt, or time
 //	   └──────► given ◄───────┘ a hand-off
 //
-// It begins as asking if nobody is there, otherwise as blocked. While it is asking it is given no
-// grant, because its own request may be granted.
+// A waiter begins as asking if nobody is there, otherwise as blocked. An asking waiter is given no grant,
+// because its own request may be granted.
 type waiter struct {
 	lock           *Lock
 	queue          *queue
@@ -27,10 +27,10 @@ type waiter struct {
 	since          time.Time // when the call began
 
 	state waiterState
-	grant *grant        // if it is given one, or owns it
-	woken chan struct{} // brings wake-ups, several as one; made when the waiter first has to sleep
+	grant *grant        // while the state is given or owns
+	woken chan struct{} // brings wake-ups, merged; made when the waiter first has to sleep
 
-	again bool      // something has happened whose outcome only a request can tell: ask as soon as possible
+	again bool      // an event whose outcome only a request can tell: ask as soon as possible
 	askAt time.Time // when to ask if nothing happens
 	place place
 
@@ -41,23 +41,23 @@ type waiter struct {
 type waiterState int
 
 const (
-	waiterBlocked waiterState = iota // another waiter is before it, or its client has the lock
+	waiterBlocked waiterState = iota // another waiter is before, or the client has the lock
 	waiterAsking                     // a request is under way, or about to be made
-	waiterQueued                     // that was refused: it sleeps until something happens
-	waiterGiven                      // it was handed a grant, and has not taken it yet
-	waiterOwns                       // it has the lock
+	waiterQueued                     // refused: the waiter sleeps until an event
+	waiterGiven                      // handed a grant, not yet taken
+	waiterOwns                       // has the lock
 )
 
-// place is what a waiter has on the server.
+// place is the waiter's attempt and its place on the server.
 type place struct {
-	attempt   *grant // what its requests ask for; nil before the first of them
-	lua.Place        // of the attempt's owner in the server's queue, as the newest refusal has told it; the zero value if the owner has no ticket
+	attempt   *grant // the object of the waiter's requests; nil before the first request
+	lua.Place        // of the attempt's owner in the server's queue, from the newest refusal; zero if the owner has no ticket
 
-	message lua.Message // the newest message that grants the lock to the owner, until it is looked at
+	message lua.Message // the newest message that grants the lock to the owner, until looked at
 	silent  int         // refusals in a row while no message could arrive
 }
 
-// course is what is reported of a wait.
+// course is the reported course of a wait.
 type course struct {
 	tries int // requests
 	by    Wakeups
@@ -66,7 +66,7 @@ type course struct {
 // slept reports whether the waiter ever had to sleep.
 func (w *waiter) slept() bool { return w.woken != nil }
 
-// wake wakes the waiter, if it sleeps. One that does not looks at the queue before it does. queues.mu
+// wake wakes the waiter, if asleep. An awake waiter looks at the queue before its next sleep. queues.mu
 // is held.
 func (w *waiter) wake() {
 	if w.woken != nil {
@@ -77,15 +77,14 @@ func (w *waiter) wake() {
 	}
 }
 
-// contends reports whether the waiter asks the server. The first waiter of a client asks for all;
-// each waiter for a fair lock asks, as its ticket has a place of its own. queues.mu is held.
+// contends reports whether the waiter asks the server. The first waiter of a client asks for all; each
+// waiter for a fair lock asks, as each ticket has a separate place. queues.mu is held.
 func (w *waiter) contends() bool { return w.lock.terms.fair || w.queue.first == w }
 
-// await waits until it is the waiter's turn to ask, or it is handed a grant. The error
-// says why neither happened.
+// await waits for the waiter's turn to ask, or for a hand-off. The error says why neither happened.
 func (w *waiter) await(ctx context.Context) error {
 	w.lock.queues.mu.Lock()
-	if w.lock.client.closed.Load() { // too late for Close to wake it
+	if w.lock.client.closed.Load() { // too late for Close to wake this waiter
 		w.lock.queues.mu.Unlock()
 		return w.lock.isClosed()
 	}
@@ -97,7 +96,7 @@ func (w *waiter) await(ctx context.Context) error {
 		w.woken = make(chan struct{}, 1)
 	}
 	w.lock.queues.mu.Unlock()
-	select { // few cases: each takes memory while it waits
+	select { // few cases: each takes memory during the wait
 	case <-w.woken:
 		if w.lock.client.closed.Load() {
 			return w.lock.isClosed()
@@ -108,7 +107,7 @@ func (w *waiter) await(ctx context.Context) error {
 	}
 }
 
-// sleep waits for d, or until something happens that concerns the waiter.
+// sleep waits for d, or until an event for the waiter.
 func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -126,11 +125,11 @@ func (w *waiter) sleep(wait context.Context, d time.Duration) (err error) {
 	return err
 }
 
-// givenUp is the error of a waiter whose context ended before it had the lock.
+// givenUp is the error of a waiter whose context ended before a grant.
 func (w *waiter) givenUp(ctx context.Context) error {
 	refusal, trouble := w.refused(ctx)
 	switch {
-	case refusal != nil: // newer than any failure, or this client itself holds the lock
+	case refusal != nil: // newer than any failure, or this client holds the lock
 		return refusal
 	case trouble != nil:
 		return w.lock.givenUp(ctx, trouble)
@@ -138,14 +137,14 @@ func (w *waiter) givenUp(ctx context.Context) error {
 	return &NotAcquiredError{Name: w.lock.name, Err: ended(ctx)}
 }
 
-// mustAsk makes the waiter ask as soon as it can. queues.mu is held.
+// mustAsk makes the waiter ask as soon as possible. queues.mu is held.
 func (w *waiter) mustAsk() {
 	w.again = true
 	w.wake()
 }
 
-// leave takes the waiter out of the queue. The next waiter takes over its ticket on the
-// server, if it can use that; otherwise the ticket is withdrawn.
+// leave takes the waiter out of the queue. The next waiter takes over the ticket on the server, if usable
+// for its options; otherwise the ticket is withdrawn.
 func (w *waiter) leave() {
 	qs, q := w.lock.queues, w.queue
 	qs.mu.Lock()
@@ -171,11 +170,11 @@ func (w *waiter) leave() {
 		if left != nil && next.takeOver(left, w) {
 			left = nil
 		}
-		// The end of a grant that nobody shares will be told to the next.
+		// The end of an unshared grant will wake the next waiter.
 		if wasFirst && (w.lock.terms.shared || w.state != waiterOwns || !slices.Contains(q.grants, w.grant)) {
 			next.wake()
 		}
-		if wasFirst && q.news.trouble != nil { // it may have been asking for all
+		if wasFirst && q.news.trouble != nil { // this waiter may have been asking for all
 			next.mustAsk()
 		}
 	}
@@ -188,9 +187,9 @@ func (w *waiter) leave() {
 	}
 }
 
-// disown takes the attempt from the waiter, and returns it if it has to be withdrawn on the
-// server. It need not be if the waiter got the lock by it, or by a grant whose release removes
-// this ticket. queues.mu is held.
+// disown detaches the attempt, and returns the attempt if it must be withdrawn on the server: not when
+// the attempt became the grant, nor when its ticket is among those passed by the grant, whose release
+// removes the ticket. queues.mu is held.
 func (w *waiter) disown() *grant {
 	g := w.place.attempt
 	if g == nil {
@@ -208,9 +207,9 @@ func (w *waiter) disown() *grant {
 	return g
 }
 
-// renounce gives up a grant that came too late to be held. The waiter goes on waiting. Its
-// attempt is dropped if the release of that grant ends it as well: it is the grant itself,
-// or its ticket is among those that the grant has passed.
+// renounce gives up a grant that came too late to be held. The waiter goes on waiting. Its attempt is
+// dropped if the release of that grant ends the attempt as well: the attempt is the grant, or the
+// attempt's ticket is among those that the grant has passed.
 func (w *waiter) renounce(g *grant) {
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
@@ -221,16 +220,15 @@ func (w *waiter) renounce(g *grant) {
 	}
 }
 
-// takeOver makes the waiter go on with the attempt of one that leaves, and with its place on
-// the server. It returns false if the two want the lock with different options. queues.mu is
-// held.
+// takeOver makes the waiter go on with the attempt of a leaving waiter, and with its place on the server.
+// It returns false if the two want the lock with different options. queues.mu is held.
 func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	if w.lock.terms.fair || w.place.attempt != nil || !from.place.Held() || !w.lock.takes(from.lock) {
 		return false
 	}
 	w.place, w.askAt, w.again = from.place, from.askAt, from.again || from.state == waiterAsking
 	w.place.attempt = g
-	if w.state == waiterBlocked { // not if it has a grant by now
+	if w.state == waiterBlocked { // not if the waiter has a grant by now
 		w.state = waiterQueued
 	}
 	w.queue.tickets[g.owner] = w
@@ -238,6 +236,5 @@ func (w *waiter) takeOver(g *grant, from *waiter) bool {
 	return true
 }
 
-// takes reports whether a grant of other has the terms that l asks for. A fixed lease runs for one
-// call only.
+// takes reports whether a grant of other has the terms of l. A fixed lease serves a single call.
 func (l *Lock) takes(other *Lock) bool { return l.terms == other.terms && !l.terms.fixed }
