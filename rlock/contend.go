@@ -58,7 +58,7 @@ func (w *waiter) contend(wait context.Context) (*grant, error) {
 		mine := w.blocker()
 		if mine != nil { // check reports an ended lease to the queue, and so takes the mutex
 			qs.mu.Unlock()
-			if !mine.check() { // lost, or its release is under way
+			if !mine.check() { // lost meanwhile, or handed on
 				mine = nil
 			}
 			qs.mu.Lock()
@@ -273,7 +273,7 @@ func (w *waiter) owns(g *grant) {
 }
 
 // queueUp notes a refusal, and when to ask again if no message arrives. An error ends the wait.
-func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked lua.Ticket) error {
+func (w *waiter) queueUp(a answer[lua.Reply], refusal *NotAcquiredError, asked lua.Ticket) error {
 	l, q, now := w.lock, w.queue, time.Now()
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
@@ -307,7 +307,7 @@ func (w *waiter) queueUp(a answer[kind.Answer], refusal *NotAcquiredError, asked
 }
 
 // stand notes the waiter's place in the server's queue, from a refusal. queues.mu is held.
-func (w *waiter) stand(a answer[kind.Answer]) {
+func (w *waiter) stand(a answer[lua.Reply]) {
 	q, before, taken := w.queue, w.place.Held(), w.place.attempt.queuedAt.here
 	if w.place.Place = a.Value.Place; w.place.Held() {
 		q.news.clock = moment{a.Sent, w.place.Time}

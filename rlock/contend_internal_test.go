@@ -24,7 +24,7 @@ type late struct {
 	next bool
 }
 
-func (k *late) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o kind.Options) (kind.Answer, error) {
+func (k *late) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o kind.Options) (lua.Reply, error) {
 	a, err := k.fake.Acquire(ctx, r, owner, lease, o)
 	if k.next {
 		k.next, a.Sent = false, time.Now().Add(-lease)

@@ -122,14 +122,14 @@ func (f *fake) refuse(t *testing.T, w *waiter, answer lua.Reply) {
 	require.Nil(t, g)
 }
 
-func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, _ kind.Options) (kind.Answer, error) {
+func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, _ kind.Options) (lua.Reply, error) {
 	n := f.note("acquire", owner, 1)
 	if f.onAcquire != nil {
 		r, err := f.onAcquire(ctx, n)
 		r.Leftover = r.Place.Held()
 		return r, err
 	}
-	return kind.Answer{Acquired: true}, nil
+	return lua.Reply{Acquired: true}, nil
 }
 
 func (f *fake) SetCount(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, holds kind.Count) error {

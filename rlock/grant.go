@@ -107,10 +107,10 @@ func (l *Lock) spareTokens(othersWait bool) int64 {
 }
 
 // acquire asks the server.
-func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[kind.Answer] {
+func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[lua.Reply] {
 	owner := g.owner // it may change while an attempt that was left behind still reads it
 	p.Leaves = true
-	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (kind.Answer, error) {
+	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
 		return g.lock.wire.Acquire(ctx, r, owner, g.lock.terms.lease, o)
 	}, g.late)
 	note(g, a)

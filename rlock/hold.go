@@ -72,7 +72,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return err
 	case left > 0:
 		err := h.uncount(ctx)
-		g.countReleased(ctx, ended, time.Now(), nil)
+		if ended > 0 {
+			g.countReleased(ctx, ended, time.Now(), nil)
+		}
 		return err
 	case g.handOff():
 		end := time.Now()

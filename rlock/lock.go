@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
 )
 
 // Lock is a named lock. It holds no state of its own; see [Client.NewLock].
@@ -251,7 +252,7 @@ func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
 }
 
 // refusedBy is the error of an attempt that the server has refused.
-func (l *Lock) refusedBy(r kind.Answer) *NotAcquiredError {
+func (l *Lock) refusedBy(r lua.Reply) *NotAcquiredError {
 	if r.Writer {
 		return &NotAcquiredError{Name: l.name, writer: true}
 	}

@@ -79,7 +79,7 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 		return lua.AcquireAll(ctx, r, wanted)
 	}, func(r lua.ReplyAll, err error) {
 		for _, g := range grants {
-			g.late(kind.Answer{Acquired: r.Acquired}, err)
+			g.late(lua.Reply{Acquired: r.Acquired}, err)
 		}
 	})
 	acquired = a.Err == nil && a.Value.Acquired

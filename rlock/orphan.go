@@ -162,7 +162,7 @@ func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, lik
 }
 
 // late gets the answer to an attempt to acquire whose caller has left.
-func (g *grant) late(a kind.Answer, err error) {
+func (g *grant) late(a lua.Reply, err error) {
 	if a.Owner != "" { // another owner than g's: what became of g says nothing about it
 		g.lock.leftBy(a.Owner).sweep()
 		return

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
@@ -20,7 +19,7 @@ func TestNext(t *testing.T) {
 	const asks, sleeps, has, fails = "asks", "sleeps", "has the lock", "fails"
 	now, held := time.Now(), (*Hold)(nil)
 	refused := func(w *waiter, ttl time.Duration, p lua.Place) {
-		a := answer[kind.Answer]{Answer: request.Answer[kind.Answer]{Sent: now}}
+		a := answer[lua.Reply]{Answer: request.Answer[lua.Reply]{Sent: now}}
 		a.Value.TTL, a.Value.Place = ttl, p
 		require.NoError(t, w.queueUp(a, &NotAcquiredError{}, lua.Ticket{Claim: time.Second, Hears: 1}))
 	}

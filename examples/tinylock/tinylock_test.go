@@ -156,7 +156,7 @@ func unlocksOnlyItsOwn(b *bench) error {
 
 // renewsAndTells waits for a renewal, and then keeps all others from the server.
 func renewsAndTells(b *bench) error {
-	const lease = 2 * time.Second
+	const lease = 4 * time.Second
 	proxy, direct := netfault.New(b.tb, b.srv.Addr()), b.client()
 	held, unlock, err := b.lock(b.clientAt(proxy.Addr()), lease).Lock(b.within(soon))
 	if err != nil {
@@ -173,7 +173,7 @@ func renewsAndTells(b *bench) error {
 		before = left
 	}
 	proxy.DropUp(true)
-	_, next, err := b.lock(direct, time.Minute).Lock(b.within(2 * soon))
+	_, next, err := b.lock(direct, time.Minute).Lock(b.within(lease + soon))
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func hears(b *bench) error {
 		}
 		return asked, release()
 	}
-	asked, err := wait(time.Second, func(int64, func() error) error { return nil })
+	asked, err := wait(soon, func(int64, func() error) error { return nil })
 	if err != nil {
 		return err
 	}

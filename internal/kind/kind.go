@@ -64,9 +64,6 @@ type Options struct {
 	Ticket lua.Ticket // how the owner stands in the server's queue; zero: not at all
 }
 
-// Answer is the answer to an attempt to acquire, as package rlock calls it.
-type Answer = lua.Reply
-
 // Count is a hold count. Only kinds with shared holds have both fields.
 type Count struct{ Exclusive, Shared int }
 

@@ -43,9 +43,9 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
 	},
 	{
-		"the share of an owner is released in place of all", "rlock", "orphan.job",
-		"Key: l.key,", "",
-		"rlock", "TestFakeTimeQuorumReleasesAllAndAShare", quick,
+		"the share of an owner is released in place of all", "internal/janitor", "Leftover.name",
+		"name{l.Key, l.Owner}", `name{"", l.Owner}`,
+		"internal/janitor", "TestFakeTimeOneJobForEachLockOfAnOwner", quick,
 	},
 	{
 		"what was not executed has left a ticket", "rlock", "grant.acquire",
