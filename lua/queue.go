@@ -12,6 +12,9 @@ import (
 //go:embed queue.lua
 var queueSource string
 
+//go:embed pass.lua
+var passSource string
+
 //go:embed ask.lua
 var askSource string
 
@@ -24,8 +27,8 @@ var announceSource string
 //go:embed apart.lua
 var apartSource string
 
-// queueing is what the scripts that know a queue begin with.
-func queueing() string { return granting() + announceSource + queueSource }
+// queueing is what the scripts of plain locks that know a queue begin with.
+func queueing() string { return granting() + announceSource + queueSource + passSource }
 
 var (
 	askScript           = newJoint("ask", "", queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+4))", 2, 5, 1)

@@ -1,45 +1,45 @@
--- Stands in front of the scripts that know the queue of a lock.
+-- Stands in front of the scripts that know the queue of a lock, of any kind.
 --
 -- The queue is a sorted set of waiting owners: the tickets. The score of an owner holds the
 -- owner's place, claim and way to hear:
 --
 --   score = (place · 8192 + claim) · 4 + how
 --
--- Places grow by one from each owner to the next. The claim is the lease, in
--- milliseconds, with which the lock is granted to the owner. An owner hears
+-- Places grow from each owner to the next. In the queue of a read/write lock the place of a
+-- reader is odd, and the place of a writer even. The claim is the lease, in milliseconds, with
+-- which the lock is granted to the owner. An owner hears
 --
 --   0  not at all, or not yet: the owner asks again by a timer
 --   1  by PUBLISH: the server knows who is subscribed
 --   2  by PUBLISH in a cluster: the client may be subscribed on any of its nodes
 --   3  by SPUBLISH: the node knows who is subscribed
 --
--- The member '!' .. owner, with score 0, is no ticket, but the record of the newest grant by the
--- queue, until that owner releases the lock. If the lock is free and the record still there, the
--- grant has lapsed. If no ticket is left, the key expires after one claim: a late request of a
--- caller who gave up leaves nothing for longer.
+-- In the queue of a plain lock the member '!' .. owner, with score 0, is no ticket, but the record
+-- of the newest grant by the queue, until that owner releases the lock. If the lock is free and the
+-- record still there, the grant has lapsed. If no ticket is left, the key expires after one claim:
+-- a late request of a caller who gave up leaves nothing for longer.
 --
--- The names of the channels follow from the name of the queue:
+-- Names, of a plain lock and of a read/write lock:
 --
---   redisson_lock__channel:{name}  Redisson's waiters, and ours while a foreign
---                                  owner holds the lock. Our message is -0, which
---                                  Redisson reads as 0; ours can tell the two apart
---   rlock_channel:{name}:client    the waiters of one client of ours:
---                                  "owner time claim token spare follower…"  has the
---                                  lock, and so many tokens more are reserved
---                                  "owner"  may ask, "*"  all ask: places may be lost
+--   rlock_queue:{name}              the queue
+--   rlock_rwqueue:{name}
+--   redisson_lock__channel:{name}   Redisson's waiters, and ours while a foreign owner holds
+--   redisson_rwlock:{name}          the lock. Our messages are -0 and +1, which Redisson reads
+--                                   as 0 and 1; ours can tell them apart
+--   rlock_channel:{name}:client     the waiters of one client of ours, a line for each owner:
+--   rlock_rwchannel:{name}:client   "owner time claim token spare follower…"  has the lock,
+--                                   and so many tokens more are reserved
+--                                   "owner"  may ask, "*"  all ask: places may be lost
+
+-- spare is how many tokens are reserved for a grant by a message, for hand-offs in memory.
+local spare = 1024
 
 -- keep is how long a queue is kept after the last request, in milliseconds: several times the
 -- longest pause of a waiter between two requests.
 local keep = 60000
 
 local function channel(queue)
-    return 'rlock_channel' .. string.sub(queue, 12) -- less rlock_queue
-end
-
--- unlocksOf is the unlock channel, without the colon that Own in names.go puts into the queue of
--- {name}, to tell it from the queue of name.
-local function unlocksOf(queue)
-    return 'redisson_lock__channel' .. string.gsub(string.sub(queue, 12), '^(:{[^{]*}:*):$', '%1')
+    return (string.gsub(queue, 'queue', 'channel', 1))
 end
 
 local function client(owner)
@@ -48,18 +48,18 @@ end
 
 -- foreigners tells whether somebody listens on the unlock channel: a client that cannot queue.
 -- If so, foreigners announces the release there; also if only the announcement can tell.
-local function foreigners(queue, commands)
-    local unlocks, count = unlocksOf(queue), 0
+local function foreigners(unlocks, commands, message)
+    local count = 0
     for command in string.gmatch(commands, '%a+') do
         local reply = redis.pcall('pubsub', command == 'SPUBLISH' and 'shardnumsub' or 'numsub', unlocks)
         if reply.err then -- is not permitted
-            local heard = announce(commands, unlocks, '-0')
+            local heard = announce(commands, unlocks, message)
             return type(heard) == 'number' and heard > 0
         end
         count = count + reply[2]
     end
     if count > 0 then
-        announce(commands, unlocks, '-0')
+        announce(commands, unlocks, message)
     end
     return count > 0
 end
@@ -97,34 +97,6 @@ local function tell(queue, commands, home, how, message)
     return type(heard) ~= 'table' or heard
 end
 
--- spare is how many tokens are reserved for a grant by a message, for hand-offs in memory.
-local spare = 1024
-
--- message returns the text of a grant to an owner, with a time not after the grant, and with the
--- next tickets as long as these are of the same client: the client may pass the lock on to
--- them without the server. It also returns whether no ticket comes next.
-local function message(queue, owner, claim, answer, at)
-    local token, reserved = 0, 0
-    if answer ~= 1 then
-        token, reserved = text(answer[2]), answer[3]
-    end
-    local words, prefix = {owner, at, claim, token, reserved}, client(owner) .. ':'
-    local function append(owners)
-        for _, next in ipairs(owners) do
-            if string.sub(next, 1, #prefix) ~= prefix then
-                return false
-            end
-            table.insert(words, next)
-        end
-        return #owners > 0
-    end
-    local behind = redis.call('zrange', queue, 1, 1)
-    if append(behind) then -- if several clients queue, it is most often not even one
-        append(redis.call('zrange', queue, 2, 64))
-    end
-    return table.concat(words, ' '), #behind == 0
-end
-
 -- first returns the first ticket with its score; nil without a ticket, or if the key is no queue.
 local function first(queue)
     local found = redis.pcall('zrange', queue, 0, 0, 'withscores')
@@ -136,8 +108,9 @@ end
 -- as a replica's, is returned unchanged: a replica must not tell the caller that the lock is
 -- held.
 -- A ticket that hears is never set back to 0: the request may be an old one. If the request is
--- new, a message reaches nobody, and the owner is passed over.
-local function stand(queue, owner, claim, how)
+-- new, a message reaches nobody, and the owner is passed over. shared is 1 for a reader, 0 for a
+-- writer, and nil for the owner of a plain lock.
+local function stand(queue, owner, claim, how, shared)
     local old, place, new = redis.call('zscore', queue, owner), 0, 0
     if old then
         place = math.floor(old / 32768)
@@ -145,6 +118,9 @@ local function stand(queue, owner, claim, how)
     else
         local last = redis.call('zrange', queue, -1, -1, 'withscores')
         place, new = math.floor((tonumber(last[2]) or 0) / 32768) + 1, 1
+        if shared and place % 2 ~= shared then
+            place = place + 1
+        end
     end
     local score = place * 32768 + claim * 4 + how
     if tonumber(old) ~= score then
@@ -165,139 +141,4 @@ local function stand(queue, owner, claim, how)
         redis.call('pexpire', queue, keep)
     end
     return score, new
-end
-
--- wake makes the first owner behind a place ask, if the owner is of another client.
-local function wake(queue, commands, place, home)
-    local next = redis.call('zrangebyscore', queue, '(' .. string.format('%.0f', place), '+inf', 'withscores', 'limit', 0, 1)
-    if next[1] and client(next[1]) ~= home then
-        tell(queue, commands, client(next[1]), next[2] % 4, next[1])
-    end
-end
-
--- patience is the claim of a ticket after a lapse, in milliseconds, until its client has
--- asked again; called is how many tickets a lapse may call.
-local patience, called = 400, 128
-
--- settle ends the record of the newest grant by the queue. If its owner is not of the client
--- that asks or releases now, the grant has lapsed: that client is dead, or deaf, and loses its
--- tickets. One that stands still looks like one that waits, and seldom stands alone, so each
--- client in front is called: asked to ask again, and given no more than patience until then.
--- The next lapse takes the tickets of all clients that have not answered the call. Who
--- does not hear is not called, and asks at its own times.
---
---   a, b, c have stopped, d waits   a:1 b:1 c:1 d:1
---   the grant to a:1 lapses         b:1 is granted the lock for patience; b, c, d are called
---   d:1 asks                        its claim is a full one again
---   the grant to b:1 lapses         c:1 goes with b:1, and d:1 has the lock
-local function settle(queue, commands, asker)
-    local owner, score = first(queue)
-    if score ~= 0 then
-        return owner, score
-    end
-    redis.call('zrem', queue, owner)
-    local lapsed, home = client(owner), client(asker)
-    if lapsed == home then
-        return first(queue)
-    end
-    local tickets = redis.pcall('zrange', queue, 0, -1, 'withscores') -- fails if it is gone, and its slot moves
-    local function claimOf(i) return math.floor(tickets[i + 1] / 4) % 8192 end
-    local lives, told = {[home] = true}, {}
-    for i = 1, #tickets, 2 do
-        if claimOf(i) ~= patience then
-            lives[client(tickets[i])] = true
-        end
-    end
-    for i = 1, #tickets, 2 do
-        local other = client(tickets[i])
-        if other == lapsed or not lives[other] then
-            redis.call('zrem', queue, tickets[i])
-            told[other] = true
-        elseif other ~= home and i < 2 * called and claimOf(i) > patience and tickets[i + 1] % 4 ~= 0 then
-            redis.call('zadd', queue, string.format('%.0f', tickets[i + 1] - (claimOf(i) - patience) * 4), tickets[i])
-            told[other] = true
-        end
-    end
-    for other in pairs(told) do
-        announce(commands, channel(queue) .. ':' .. other, '*')
-    end
-    return first(queue)
-end
-
--- hand grants the lock, which is free, to an owner in the queue and tells it, unless
--- that is of the client own. It returns true and the message; false if nobody hears,
--- then the owner is out of the queue; or why it cannot be, then the owner keeps its
--- place. The key of the queue is never gone meanwhile: it would lose its TTL. PEXPIRE
--- comes first because a server out of memory refuses a script its first HSET only.
-local function hand(key, queue, counter, commands, owner, score, own)
-    local home, how, claim = client(owner), score % 4, math.floor(score / 4) % 8192
-    redis.call('pexpire', queue, keep)
-    local at = clock() -- first: until Redis 7.0 time goes on in a script
-    local answer = grant(key, counter, claim, owner, spare)
-    if answer ~= 1 and answer[1] ~= 1 then
-        return answer
-    end
-    redis.call('zadd', queue, 0, '!' .. owner)
-    redis.call('zrem', queue, owner)
-    local text, last = message(queue, owner, claim, answer, at)
-    local told = home == own or tell(queue, commands, home, how, text)
-    if told == true then
-        if last then -- if the owner lets the grant lapse, there is no other ticket that goes with it
-            redis.call('pexpire', queue, claim)
-        end
-        return true, text
-    end
-    redis.call('del', key)
-    if told then
-        redis.call('zadd', queue, string.format('%.0f', score), owner)
-    end
-    redis.call('zrem', queue, '!' .. owner)
-    return told
-end
-
--- serve hands the lock to the first owner in the queue that can hear of it, and takes
--- those out that cannot. If the lock is shared with others who cannot queue, it leaves
--- it to all, and tells that owner to ask, who keeps its place until then; so too if the
--- server refuses the grant: it is short of memory, or the lock's slot moves to another
--- node of the cluster, where the key of a lock that was released is made. It ends before
--- the owner asker.
---
--- It returns true, the message and the owner; in place of true why it cannot tell the
--- owner; or false, nil and the owner asker, nil if nobody is left.
-local function serve(key, queue, counter, commands, shared, own, asker)
-    local owner, score = first(queue)
-    local dead
-    while owner and owner ~= asker do
-        local home, told, text = client(owner), false, nil
-        if home ~= dead then
-            if not shared then
-                told, text = hand(key, queue, counter, commands, owner, score, own)
-            end
-            if shared or told and told ~= true and told.err then
-                told, text = home == own or tell(queue, commands, home, score % 4, owner), owner
-            end
-        end
-        if told then
-            return told, text, owner
-        end
-        redis.call('zrem', queue, owner)
-        dead = home
-        owner, score = first(queue)
-    end
-    return false, nil, owner
-end
-
--- pass gives the lock, which is released, to the first in the queue; or leaves it to
--- all, and announces that. own is the client that releases. It returns why the server
--- refuses to announce the lock, if it does; and what own has to know.
-local function pass(key, queue, counter, commands, own)
-    local shared = first(queue) and foreigners(queue, commands)
-    local told, text, owner = serve(key, queue, counter, commands, shared, own)
-    if told == true then
-        return nil, client(owner) == own and text or nil
-    elseif told then
-        return told.err -- or whoever asks finds out
-    elseif not shared then
-        return refusal(announce(commands, unlocksOf(queue), '-0'))
-    end
 end

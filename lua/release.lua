@@ -29,6 +29,9 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
         led = led or first(queue) == ticket
         redis.pcall('zrem', queue, ticket)
     end
+    if queued then -- a late request may have left the own ticket
+        redis.pcall('zrem', queue, owner)
+    end
     local held = redis.pcall('hdel', key, owner) -- with its last field the key is gone
     if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
         return held
@@ -54,10 +57,7 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
             end
             return {0, next and client(next) == client(owner) and next or nil}
         end
-        local next = settle(queue, commands, owner)
-        if held == 1 and next == owner then -- which got the lock by another request, and is no more
-            redis.call('zrem', queue, owner)
-        end
+        settle(queue, commands, owner)
         -- If the owner did not hold the lock, this is a repetition, whose answer may be read
         -- by nobody: the next owner is told by a message, also if it is of the same client.
         failure, message = pass(key, queue, counter, commands, held == 1 and client(owner) or nil)

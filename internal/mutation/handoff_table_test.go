@@ -3,7 +3,7 @@ package mutation
 // ofHandOffs are mistakes about grants that are passed on in memory.
 var ofHandOffs = []mutation{
 	{
-		"a fair lock is passed on beyond another client's turn", "lua", "queue.lua",
+		"a fair lock is passed on beyond another client's turn", "lua", "pass.lua",
 		"if string.sub(next, 1, #prefix) ~= prefix then", "if false then",
 		"lua", "TestCourses", quick,
 	},
