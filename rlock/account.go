@@ -315,7 +315,7 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		if w := q.first; w != nil { // the others came later
+		for _, w := range q.firsts() { // the waiters behind came later
 			wait = max(wait, now.Sub(w.since))
 		}
 		for _, g := range q.grants {

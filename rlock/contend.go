@@ -40,7 +40,11 @@ func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context
 		if held, hold, err = g.start(ctx, l); err == nil {
 			return held, hold, nil
 		}
-		g.abandon(true)
+		if l.terms.shared && g.entry != nil { // others may hold it
+			g.forgo()
+		} else {
+			g.abandon(true)
+		}
 		w.renounce(g)
 		if !errors.Is(err, ErrClosed) { // the grant came too late for a hold: wait on
 			err = nil
@@ -146,7 +150,7 @@ func (w *waiter) next(now time.Time, mine *grant) step {
 	pause := w.askAt.Sub(now)
 	if l.terms.fair && w.place.silent == 0 && w.place.Held() { // the client's first waiter asks for all subscribed waiters with a place
 		pause = maxPause
-		if q.first == w {
+		if q.writers.first == w {
 			pause = q.news.askAt.Sub(now)
 		}
 	}
@@ -162,7 +166,7 @@ func (w *waiter) blocker() *grant {
 	if w.lock.terms.fair || w.state == waiterAsking || w.state == waiterGiven {
 		return nil
 	}
-	return w.queue.exclusive()
+	return w.queue.holder()
 }
 
 // ask makes a request. A refusal is neither a grant nor an error.
@@ -199,8 +203,11 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	why := ended(ctx)
 	w.lock.queues.mu.Lock()
-	last, mine := w.queue.news.refusal, w.queue.exclusive()
+	last, mine := w.queue.news.refusal, w.queue.holder()
 	short, trouble := w.queue.news.short.of(w.lock.name, w.lock.terms.replicas.n, why), w.queue.news.trouble
+	if trouble == nil && w.queue.news.newest.IsZero() { // another waiter asks for all
+		trouble = request.ErrNoAnswer
+	}
 	w.lock.queues.mu.Unlock()
 	switch {
 	case mine != nil:
@@ -226,7 +233,7 @@ func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	if w.place.attempt == nil {
 		w.place.attempt = l.newAttempt()
 	}
-	o := kind.Options{Wait: true, Spare: l.spareTokens(q.first != q.last)}
+	o := kind.Options{Wait: true, Spare: l.spareTokens(q.writers.first != q.writers.last)}
 	if l.terms.tickets {
 		o.Ticket = w.ticket()
 	}
@@ -244,8 +251,8 @@ func (w *waiter) asked(err error) time.Time {
 		return q.news.newest
 	}
 	q.news.fails(err)
-	if q.first == w { // the first waiter tells the rest
-		for other := q.first; other != nil; other = other.behind {
+	if w.lane().first == w { // the first waiter tells the rest
+		for other := w; other != nil; other = other.behind {
 			if other.unanswered(time.Now()) {
 				other.wake()
 			}
@@ -265,7 +272,7 @@ func (w *waiter) unanswered(now time.Time) bool {
 func (w *waiter) owns(g *grant) {
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
-	w.state, w.grant = waiterOwns, g
+	w.gets(waiterOwns, g)
 	w.queue.news.answered(g.sent)
 	if short := &w.queue.news.short; short.err != nil && w.lock.terms.replicas.n >= short.err.Want { // enough replicas are there
 		*short = replicaShortage{}
@@ -300,7 +307,7 @@ func (w *waiter) queueUp(a answer[lua.Reply], refusal *NotAcquiredError, asked l
 		pause = w.ticketPause(asked, a.Value.TTL)
 	}
 	w.askAt = now.Add(min(pause, most))
-	if q.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt) { // later calls do not delay the request: their own say nothing of the other tickets
+	if q.writers.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt) { // later calls do not delay the request: their own say nothing of the other tickets
 		q.news.askAt = w.askAt
 	}
 	return nil

@@ -43,7 +43,7 @@ type grant struct {
 	began     time.Time  // when it was taken; zero while it is parked
 	holds     []*Hold    // those that are live
 	room      [1]*Hold   // of holds, until there are more
-	followers int        // readers that will get a hold of the grant, and have none yet
+	followers int        // readers that were given the grant, and have no hold yet
 	counting  *counting  // nil while the grant has had one hold only, of which its acquisition has told the server
 }
 
@@ -145,7 +145,7 @@ func note[T any](g *grant, a answer[T]) {
 // by. That need not be the grant's own lock, as waiters take over each other's attempts. The
 // error says that no time is left to hold the lock, or that the client is closed.
 func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
-	if g.run.count > 0 {
+	if g.entry != nil { // handed off, or another reader's
 		return g.adopt(ctx, by)
 	}
 	held, hold, err := g.own(ctx, by)

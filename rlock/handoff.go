@@ -28,7 +28,7 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.first == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
+	if q == nil || q.writers.first == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
 		return false
 	}
 	now := time.Now()
@@ -40,11 +40,10 @@ func (g *grant) handOff() bool {
 	case next != nil:
 		successor := g.passOn(q, next.lock, r, now)
 		if successor != nil {
-			next.state, next.grant = waiterGiven, successor
-			next.wake()
+			next.give(successor)
 		}
 		return successor != nil
-	case keeps && q.first == nil:
+	case keeps && q.writers.first == nil:
 		return g.park(q, now)
 	}
 	return false
@@ -67,7 +66,7 @@ func (g *grant) inBudget(now time.Time) bool {
 // tickets themselves.
 func (q *queue) next(g *grant) (*waiter, run) {
 	if !g.lock.terms.fair {
-		for w := q.first; w != nil; w = w.behind {
+		for w := q.writers.first; w != nil; w = w.behind {
 			if w.takes(g.lock) {
 				return w, g.run
 			}
@@ -150,9 +149,13 @@ func (w *waiter) takes(l *Lock) bool {
 	return (w.state == waiterBlocked || w.state == waiterQueued) && w.lock.takes(l)
 }
 
-// adopt adds the first hold, of the lock by, to a handed-off grant.
+// adopt adds a hold of the lock by to a given grant.
 func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
-	held, hold := g.derive(ctx, &g.first, by, nil)
+	h := &g.first
+	if h.grant != nil { // another reader's
+		h = new(Hold)
+	}
+	held, hold := g.derive(ctx, h, by, nil)
 	g.check() // the lease may have ended, if this process stood still
 	g.mu.Lock()
 	loss := g.loss
@@ -161,6 +164,9 @@ func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, er
 			g.began = time.Now()
 		}
 		g.holds = append(g.holds, hold)
+		if by.terms.shared {
+			g.followers--
+		}
 	}
 	g.mu.Unlock()
 	if loss != nil {

@@ -32,10 +32,11 @@ func (l *Lock) askAgain(owner string) {
 	})
 }
 
-// released is called after the announcement of a release to all waiters. The first waiter asks for all.
+// released is called after the announcement of a release to all waiters. The first
+// waiters ask for all.
 func (l *Lock) released() {
 	l.withQueue(func(q *queue) {
-		if w := q.first; w != nil {
+		for _, w := range q.firsts() {
 			w.course.by.Message++
 			w.mustAsk()
 		}
@@ -85,7 +86,7 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 // now on. The answer to a request under way may be older than the change, so its waiter asks once more.
 // queues.mu is held.
 func (q *queue) changed() {
-	for w := q.first; w != nil; w = w.behind {
+	for w := range q.waiters() {
 		w.again = w.again || w.state == waiterAsking
 	}
 	q.askAll()
@@ -106,7 +107,7 @@ func (q *queue) cannotTell() {
 // askAll makes each refused waiter ask. A waiter with a ticket that waits for a grant of its own client
 // asks after that grant. queues.mu is held.
 func (q *queue) askAll() {
-	for w := q.first; w != nil; w = w.behind {
+	for w := range q.waiters() {
 		if w.state == waiterQueued || w.state != waiterAsking && w.place.Held() {
 			w.course.by.Reconnect++
 			w.mustAsk()
@@ -130,8 +131,8 @@ func (q *queue) unlocked() {
 			w.wake()
 		}
 	}
-	if q.first != nil && q.news.askAt.After(later) {
+	if first := q.writers.first; first != nil && q.news.askAt.After(later) {
 		q.news.askAt = later
-		q.first.wake()
+		first.wake()
 	}
 }

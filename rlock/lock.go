@@ -229,7 +229,9 @@ func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held contex
 			return held, hold, nil
 		}
 	case l.terms.shared:
-		return l.share(ctx, wait)
+		if held, hold := l.shareGrant(ctx); hold != nil {
+			return held, hold, nil
+		}
 	}
 	return ctx, nil, errQueue
 }

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"hash/maphash"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -58,9 +59,11 @@ const maxSpare = 32
 // The queue is no package of its own. It hands out grants, and a waiter's next step depends on the lock
 // and on the server's answers: a package would export seventeen names, and hide forty lines.
 type queue struct {
-	key         string
-	first, last *waiter  // linked by waiter.before and waiter.behind: there may be very many waiters, and any may leave
-	grants      []*grant // the client's known grants of the lock, the newest last: a single grant, unless readers share
+	key     string
+	writers lane     // the waiters for a lock that excludes all others
+	readers lane     // of a read/write lock
+	waiting int      // how many waiters have no grant yet
+	grants  []*grant // the client's known grants of the lock, the newest last: a single grant, unless readers share
 
 	// The tickets of the waiters on the server, and the sources of changes there.
 	tickets map[string]*waiter // by the ticket's owner
@@ -69,8 +72,32 @@ type queue struct {
 
 	news news // of the server
 
-	call *sharedCall // the request under way of a reader with followers; nil if there is none
-	kept *kept       // nil unless a grant of this client may be kept
+	kept *kept // nil unless a grant of this client may be kept
+}
+
+// lane has the waiters of one side, first come, first served. They are linked by waiter.before and
+// waiter.behind: there may be very many, and any may leave.
+type lane struct{ first, last *waiter }
+
+// empty reports whether there is no waiter. queues.mu is held.
+func (q *queue) empty() bool { return q.writers.first == nil && q.readers.first == nil }
+
+// firsts are the first waiters of both lanes. queues.mu is held.
+func (q *queue) firsts() []*waiter {
+	return slices.DeleteFunc([]*waiter{q.writers.first, q.readers.first}, func(w *waiter) bool { return w == nil })
+}
+
+// waiters are those of both lanes. queues.mu is held.
+func (q *queue) waiters() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		for _, w := range q.firsts() {
+			for ; w != nil; w = w.behind {
+				if !yield(w) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // of returns the queue of a key. mu is held.
@@ -94,7 +121,7 @@ func (qs *queues) of(key string) *queue {
 // tidy drops the waiters' part of the queue if there are no waiters, and the queue if nobody needs it. mu
 // is held.
 func (qs *queues) tidy(q *queue) {
-	if q.first != nil {
+	if !q.empty() {
 		return
 	}
 	for _, s := range []kind.Subscription{q.signal, q.unlocks} {
@@ -103,7 +130,7 @@ func (qs *queues) tidy(q *queue) {
 		}
 	}
 	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
-	if len(q.grants) > 0 || q.call != nil {
+	if len(q.grants) > 0 {
 		return
 	}
 	delete(qs.byKey, q.key)
@@ -120,20 +147,22 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of(l.key)
-	if asks = q.first == nil && len(q.grants) == 0; asks {
+	w.queue = q
+	lane := w.lane()
+	if asks = lane.first == nil && (l.terms.shared || len(q.grants) == 0); asks {
 		w.state = waiterAsking
 	}
-	w.queue, w.before = q, q.last
-	if q.last == nil {
-		q.first = w
+	if w.before = lane.last; w.before == nil {
+		lane.first = w
 	} else {
-		q.last.behind = w
+		w.before.behind = w
 	}
-	q.last = w
+	lane.last = w
+	q.waiting++
 	if q.kept != nil {
 		mine, other := q.takeParked(l)
 		if mine != nil {
-			w.state, w.grant = waiterGiven, mine
+			w.give(mine)
 		}
 		if other != nil {
 			l.client.background(other.pass)
@@ -155,6 +184,9 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 		}
 	}
 	q.grants = append(q.grants, g)
+	if g.lock.terms.shared {
+		q.share(g)
+	}
 	switch k := q.kept; {
 	case k != nil && k.parked != nil:
 		parked = k.stop()
@@ -173,8 +205,8 @@ func (qs *queues) ended(g *grant) {
 			q.grants = slices.Delete(q.grants, i, i+1)
 		}
 		// Only the last reader of all processes frees the lock; the server announces that.
-		if q.first != nil && !g.lock.terms.shared {
-			q.first.wake()
+		if first := q.writers.first; first != nil && !g.lock.terms.shared {
+			first.wake()
 		}
 		if q.kept != nil && q.kept.owner == g.owner {
 			q.kept.end()
@@ -184,14 +216,15 @@ func (qs *queues) ended(g *grant) {
 	}
 }
 
-// yielded makes the first waiter ask: a writer of this client has become a reader, and so excludes no
-// other readers. Nothing else may wake that waiter, because a waiter for its own client's grant need not
-// be subscribed. The waiters behind follow when the first has the lock.
+// yielded makes the first waiters ask: a writer of this client has become a reader. Nothing else may wake
+// them: a writer that waits for its own client's grant need not be subscribed, and a reader may be deaf.
 func (qs *queues) yielded(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil && q.first != nil {
-		q.first.mustAsk()
+	if q := qs.byKey[g.lock.key]; q != nil {
+		for _, w := range q.firsts() {
+			w.mustAsk()
+		}
 	}
 }
 
@@ -200,13 +233,13 @@ func (qs *queues) holder(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.byKey[l.key]; q != nil {
-		return q.exclusive()
+		return q.holder()
 	}
 	return nil
 }
 
-// exclusive returns the newest exclusive grant of the client, nil if there is none. mu is held.
-func (q *queue) exclusive() *grant {
+// holder returns the newest exclusive grant of the client, nil if there is none. mu is held.
+func (q *queue) holder() *grant {
 	for _, g := range slices.Backward(q.grants) {
 		if g.Exclusive() {
 			return g
@@ -220,7 +253,7 @@ func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	return q != nil && q.first != nil
+	return q != nil && !q.empty()
 }
 
 // close wakes all waiters. It returns all grants, and separately the parked grants, for the caller to
@@ -230,7 +263,7 @@ func (qs *queues) close() (held, parked []*grant) {
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		held = append(held, q.grants...)
-		for w := q.first; w != nil; w = w.behind {
+		for w := range q.waiters() {
 			w.wake()
 		}
 		if k := q.kept; k != nil && k.parked != nil {

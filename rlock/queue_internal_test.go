@@ -112,16 +112,16 @@ func testOrderOfWaiters(t *testing.T) {
 		all[gone].leave()
 		all[gone] = nil
 		left, queued := slices.DeleteFunc(slices.Clone(all), func(w *waiter) bool { return w == nil }), []*waiter{}
-		for w := q.first; w != nil; w = w.behind {
+		for w := q.writers.first; w != nil; w = w.behind {
 			queued = append(queued, w)
 		}
 		require.Equal(t, left, queued)
 		if len(left) > 0 {
-			require.Same(t, left[len(left)-1], q.last)
+			require.Same(t, left[len(left)-1], q.writers.last)
 		}
 	}
-	require.Nil(t, q.first)
-	require.Nil(t, q.last)
+	require.Nil(t, q.writers.first)
+	require.Nil(t, q.writers.last)
 	require.Empty(t, l.queues.byKey)
 	require.Equal(t, []*queue{q}, l.queues.spare, "it is used again")
 }
@@ -131,9 +131,9 @@ func TestHolderOfAQueue(t *testing.T) {
 	reader, writer, newer := &grant{}, &grant{}, &grant{}
 	writer.exclusives.Store(1)
 	newer.exclusives.Store(1)
-	require.Nil(t, new(queue).exclusive())
-	require.Nil(t, (&queue{grants: []*grant{reader}}).exclusive(), "readers exclude nobody")
-	require.Same(t, newer, (&queue{grants: []*grant{writer, newer, reader}}).exclusive())
+	require.Nil(t, new(queue).holder())
+	require.Nil(t, (&queue{grants: []*grant{reader}}).holder(), "readers exclude nobody")
+	require.Same(t, newer, (&queue{grants: []*grant{writer, newer, reader}}).holder())
 }
 
 // Who does not sleep needs no wake-up. Several are one.

@@ -181,7 +181,7 @@ func (qs *queues) show(v *view) {
 				v.add(g.recorded(what, since))
 			}
 		}
-		for w := q.first; w != nil; w = w.behind {
+		for w := range q.waiters() {
 			if w.state != waiterOwns && v.long(w.since, longWait, true) {
 				v.add(w.lock.entry(record.Waits, "", w.since))
 			}

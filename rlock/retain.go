@@ -133,7 +133,7 @@ func (qs *queues) mayKeep(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[g.lock.key]
-	if q == nil || q.first != nil || q.kept == nil {
+	if q == nil || !q.empty() || q.kept == nil {
 		return nil
 	}
 	k := q.kept

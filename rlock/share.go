@@ -2,101 +2,46 @@ package rlock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/go-rlock/rlock/internal/request"
 )
 
-// sharedCall is a reader's request that serves other readers of the client, the followers. 64 sharing
-// readers take 1.2 µs for a Lock with its Unlock, 33 µs if each asks: BenchmarkReaders64, two cores.
-type sharedCall struct {
-	lock *Lock
-	done chan struct{} // closed when there is an answer
+// Readers of a client share a grant, with a single owner on the server. Those that wait get the grant of
+// the first (queue.share); later ones join for a short time (Lock.shareGrant). 64 sharing readers take
+// 1.2 µs for a Lock with its Unlock, 33 µs if each asks: BenchmarkReaders64, two cores.
 
-	followers int // guarded by queues.mu
-
-	// Written before done is closed.
-	grant *grant // joined by the followers; nil if there is none
-	err   error  // why there is no grant
-	left  bool   // the context of the asking reader has ended
-}
-
-// share takes the lock for a reader without a place in the queue, if no goroutine of this
-// client waits there. The error is errQueue if that is not possible.
-func (l *Lock) share(ctx, wait context.Context) (context.Context, *Hold, error) {
-	if l.queues.busy(l) {
-		return ctx, nil, errQueue
+// share gives a new grant to the waiting readers that can have it. The grant lasts until each of them has
+// taken it and has unlocked, or has left. queues.mu is held.
+func (q *queue) share(g *grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state != owned || g.left(inDoubt) {
+		return
 	}
-	held, hold, err := l.joinOrAsk(ctx, wait, l.retries())
-	if _, refused := err.(*NotAcquiredError); refused || errors.Is(err, errLate) {
-		return ctx, nil, errQueue
-	}
-	return held, hold, err
-}
-
-// joinOrAsk joins the grant of another reader of this client. Without such a grant it follows the request
-// of another reader, or asks. After two leaders have left before their answer, the reader asks for
-// itself: leaders may have less time than the server takes, and would starve followers with more.
-func (l *Lock) joinOrAsk(ctx, wait context.Context, p request.Policy) (context.Context, *Hold, error) {
-	for followed := 0; ; followed++ {
-		if held, hold := l.shareGrant(ctx); hold != nil {
-			return held, hold, nil
-		}
-		call, asks := l.queues.joinCall(l)
-		switch {
-		case call == nil:
-			return l.try(ctx, wait, p)
-		case asks:
-			return l.lead(ctx, wait, p, call)
-		}
-		began := time.Now()
-		held, hold, err := l.follow(ctx, wait, call)
-		if p.Since.IsZero() && errors.Is(err, ErrUnavailable) { // the time without an answer counts, whichever reader has asked
-			p.Since, p.Trouble = began, request.ErrNoAnswer
-		}
-		_, refused := err.(*NotAcquiredError)
-		switch {
-		case hold != nil, refused, errors.Is(err, ErrClosed):
-			return held, hold, err
-		case wait.Err() != nil: // whatever the outcome of the leader's request
-			return ctx, nil, l.givenUp(wait, nil)
-		case !call.left, followed > 0: // the request failed, not for the leader's context, or a second leader left
-			return l.try(ctx, wait, p)
+	for w := q.readers.first; w != nil; w = w.behind {
+		if (w.state == waiterBlocked || w.state == waiterQueued) && w.lock.shares(g.lock) {
+			w.give(g)
+			g.followers++
 		}
 	}
 }
 
-// follow waits for the answer to call, and joins its grant, if any.
-func (l *Lock) follow(ctx, wait context.Context, call *sharedCall) (context.Context, *Hold, error) {
-	select {
-	case <-call.done:
-	case <-wait.Done():
-		l.queues.leaveCall(call)
-		return ctx, nil, l.givenUp(wait, nil)
-	case <-l.client.closing:
-		l.queues.leaveCall(call)
-		return ctx, nil, l.isClosed()
+// forgo notes that a reader does not take the grant that was given. The last to leave a grant releases the
+// grant, or the rest of a lost grant: the Unlocks of the earlier holds did not, as a reader was expected.
+func (g *grant) forgo() {
+	g.mu.Lock()
+	g.followers--
+	last, before := len(g.holds)+g.followers == 0, g.state
+	if last && before == owned {
+		g.state = released
 	}
-	if call.grant == nil {
-		return ctx, nil, call.err
+	g.mu.Unlock()
+	switch {
+	case last && before == owned:
+		g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
+	case last && before == lost:
+		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	}
-	held, hold := call.grant.derive(ctx, new(Hold), l, nil)
-	call.grant.check()
-	if !call.grant.admit(hold) {
-		hold.cancel(errReleased)
-		return ctx, nil, errReleased
-	}
-	return held, hold, nil
-}
-
-// lead makes an attempt, and tells the followers the outcome.
-func (l *Lock) lead(ctx, wait context.Context, p request.Policy, call *sharedCall) (held context.Context, hold *Hold, err error) {
-	defer func() { l.queues.finishCall(call, hold, err) }() // also after a panic
-	held, hold, err = l.try(ctx, wait, p)
-	call.left = wait.Err() != nil
-	return held, hold, err
 }
 
 // shareGrant lets a reader into the grant of another reader of this client, in memory and without a round
@@ -126,7 +71,7 @@ func (qs *queues) shareable(l *Lock) *grant {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	if q == nil || q.first != nil {
+	if q == nil || q.waiting > 0 {
 		return nil
 	}
 	for _, g := range q.grants {
@@ -135,85 +80,6 @@ func (qs *queues) shareable(l *Lock) *grant {
 		}
 	}
 	return nil
-}
-
-// joinCall makes the caller a follower of another reader's request, or, if asks is true, the leader of a
-// new shared call; leaveCall or finishCall must follow. It returns nil if the caller has to ask for
-// itself only.
-func (qs *queues) joinCall(l *Lock) (call *sharedCall, asks bool) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of(l.key)
-	switch {
-	case !l.shares(l):
-		qs.tidy(q)
-		return nil, false
-	case q.call == nil:
-		q.call = &sharedCall{lock: l, done: make(chan struct{})}
-		return q.call, true
-	case !l.shares(q.call.lock):
-		return nil, false
-	}
-	q.call.followers++
-	return q.call, false
-}
-
-// finishCall ends a shared call. Its grant lasts until each follower has been admitted and has
-// unlocked, or has left.
-func (qs *queues) finishCall(call *sharedCall, hold *Hold, err error) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.byKey[call.lock.key]
-	q.call = nil
-	qs.tidy(q)
-	if call.err = err; hold != nil && !hold.grant.left(inDoubt) {
-		call.grant = hold.grant
-		call.grant.expect(call.followers)
-	}
-	close(call.done)
-}
-
-// leaveCall takes a follower out of a shared call, or out of the call's grant.
-func (qs *queues) leaveCall(call *sharedCall) {
-	qs.mu.Lock()
-	call.followers--
-	g := call.grant
-	qs.mu.Unlock()
-	if g != nil {
-		g.admit(nil)
-	}
-}
-
-// expect makes the grant last until this many followers were admitted, or have left.
-func (g *grant) expect(followers int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.followers += followers
-}
-
-// admit adds the hold of a follower; nil if the follower has left. It returns false if there is no new
-// hold. The last to leave a grant releases the grant, or the rest of a lost grant: the Unlocks of the
-// earlier holds did not, as a follower was expected.
-func (g *grant) admit(h *Hold) bool {
-	g.mu.Lock()
-	g.followers--
-	before := g.state
-	admitted := before == owned && h != nil
-	if admitted {
-		g.put(h)
-	}
-	last := len(g.holds)+g.followers == 0
-	if last && before == owned {
-		g.state = released
-	}
-	g.mu.Unlock()
-	switch {
-	case last && before == owned:
-		g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
-	case last && before == lost:
-		g.lock.client.background(func() { g.releaseRest(context.Background()) })
-	}
-	return admitted
 }
 
 // covered reports whether the server need not be told of the end of h: another reader shares the grant,

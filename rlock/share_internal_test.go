@@ -3,9 +3,9 @@ package rlock
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,79 +14,105 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// A reader whose time ends while it follows the request of another gets a hold or an error of
-// its own, whatever has become of that request: a grant in doubt, which nobody joins, or one
-// that was lost at once.
-func TestFakeTimeFollowerWhoseTimeIsOver(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the follower runs when both have happened
-	for _, doubt := range []bool{true, false} {
-		redistest.Bubble(t, func(t *testing.T) {
-			c, _, f := newFake(t)
-			l := c.NewRWLock("a").Reader()
-			l.use(f)
-			f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
-				if doubt && n == 1 {
-					return lua.Reply{}, errCut
+// waitingReader is a reader of a lock in its queue, behind another one that has acquired grant.
+func waitingReader(t *testing.T, l *Lock) (w *waiter, g *grant, first *Hold) {
+	t.Helper()
+	leader, asks := l.queues.enter(l, time.Now())
+	require.True(t, asks)
+	require.NoError(t, l.begin())
+	w, asks = l.queues.enter(l, time.Now())
+	require.False(t, asks)
+	g = l.newAttempt()
+	require.NoError(t, g.acquire(t.Context(), l.retries(), kind.Options{}).Err)
+	leader.place.attempt = g
+	leader.owns(g)
+	_, first, err := g.start(t.Context(), l)
+	require.NoError(t, err)
+	leader.leave()
+	return w, g, first
+}
+
+func newReader(t *testing.T) (*Lock, *fake) {
+	c, _, f := newFake(t)
+	l := c.NewRWLock("a").Reader()
+	l.use(f)
+	return l, f
+}
+
+// A reader that was given the grant of another, and gives up before it has taken it, keeps it no longer
+// than that: who is the last to leave releases it.
+func TestFakeTimeGivenReaderLeaves(t *testing.T) {
+	for _, last := range []string{"reader", "holder"} {
+		t.Run(last, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				l, f := newReader(t)
+				w, _, first := waitingReader(t, l)
+				require.Equal(t, waiterGiven, w.state)
+				leave := func() {
+					_, hold, err := w.acquire(t.Context(), t.Context(), context.Canceled)
+					require.Nil(t, hold)
+					require.ErrorIs(t, err, context.Canceled)
 				}
-				return lua.Reply{Acquired: true}, nil
-			}
-			call, asks := l.queues.joinCall(l)
-			require.True(t, asks)
-			ctx, cancel := context.WithCancel(t.Context())
-			got, failed := make(chan *Hold, 1), make(chan error, 1)
-			go func() {
-				_, hold, err := l.joinOrAsk(ctx, ctx, l.retries())
-				got <- hold
-				failed <- err
-			}()
-			synctest.Wait() // it follows
-			g := l.newAttempt()
-			require.NoError(t, g.acquire(t.Context(), l.retries(), kind.Options{}).Err)
-			require.Equal(t, doubt, g.left(inDoubt))
-			_, asker, err := g.start(t.Context(), l)
-			require.NoError(t, err)
-			g.lose(errGone)
-			l.queues.finishCall(call, asker, nil)
-			cancel()
-			require.Nil(t, <-got)
-			err = <-failed
-			require.ErrorIs(t, err, context.Canceled, "in doubt: %v", doubt)
-			require.ErrorIs(t, err, ErrUnavailable)
-			require.ErrorIs(t, asker.Unlock(t.Context()), ErrLeaseLost)
+				unlock := func() { require.NoError(t, first.Unlock(t.Context())) }
+				steps := []func(){leave, unlock}
+				if last == "reader" {
+					steps = []func(){unlock, leave}
+				}
+				steps[0]()
+				synctest.Wait()
+				require.Empty(t, f.calls("release"))
+				steps[1]()
+				synctest.Wait()
+				require.Len(t, f.calls("release"), 1)
+			})
 		})
 	}
 }
 
-// The readers of a lost grant have unlocked before their followers are there: the last follower
-// releases what the server may still have of it.
-func TestFakeTimeFollowersOfALostGrant(t *testing.T) {
-	for name, last := range map[string]func(ctx context.Context, g *grant) bool{
-		"comes": func(ctx context.Context, g *grant) bool {
-			_, hold := g.derive(ctx, new(Hold), g.lock, nil)
-			defer hold.cancel(nil)
-			return g.admit(hold)
-		},
-		"leaves": func(_ context.Context, g *grant) bool { return g.admit(nil) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				c, _, f := newFake(t)
-				l := c.NewRWLock("a").Reader()
-				l.use(f)
-				g := l.newAttempt()
-				require.NoError(t, g.acquire(t.Context(), l.retries(), kind.Options{}).Err)
-				_, first, err := g.start(t.Context(), l)
-				require.NoError(t, err)
-				g.expect(2)
-				g.lose(errors.New("renewal failed"))
-				require.ErrorIs(t, first.Unlock(t.Context()), ErrLeaseLost)
-				require.False(t, g.admit(nil))
-				synctest.Wait()
-				require.Empty(t, f.calls("release"))
-				require.False(t, last(t.Context(), g))
-				synctest.Wait()
-				require.Len(t, f.calls("release"), 1)
-			})
+// A grant that may have been given without an answer is not shared: the next reader asks.
+func TestFakeTimeReadersShareNoDoubt(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, f := newReader(t)
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n == 1 {
+				return lua.Reply{}, errCut
+			}
+			return lua.Reply{Acquired: true}, nil
+		}
+		w, g, first := waitingReader(t, l)
+		require.True(t, g.left(inDoubt))
+		require.Equal(t, waiterBlocked, w.state)
+		_, hold, err := w.acquire(t.Context(), t.Context(), nil)
+		require.NoError(t, err)
+		require.NotEqual(t, first.Owner(), hold.Owner())
+		require.NoError(t, first.Unlock(t.Context()))
+		require.NoError(t, hold.Unlock(t.Context()))
+	})
+}
+
+// The holder of a lost grant has unlocked before the readers that were given the grant are there: the last
+// of them releases what the server may still have. Who comes asks for another grant.
+func TestFakeTimeReadersOfALostGrant(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		redistest.Bubble(t, func(t *testing.T) {
+			l, f := newReader(t)
+			w, g, first := waitingReader(t, l)
+			g.lose(errors.New("renewal failed"))
+			require.ErrorIs(t, first.Unlock(t.Context()), ErrLeaseLost)
+			synctest.Wait()
+			require.Empty(t, f.calls("release"))
+			var failure error
+			if !comes {
+				failure = context.Canceled
+			}
+			_, hold, err := w.acquire(t.Context(), t.Context(), failure)
+			synctest.Wait()
+			require.Len(t, f.calls("release"), 1)
+			require.ErrorIs(t, err, failure)
+			if comes {
+				require.NotEqual(t, g.owner, hold.Owner())
+				require.NoError(t, hold.Unlock(t.Context()))
+			}
 		})
 	}
 }

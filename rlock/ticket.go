@@ -111,7 +111,7 @@ func (w *waiter) granted(now time.Time) *grant {
 	g.sent, g.initialLease = sent, m.Claim
 	g.run = run{began: now, next: m.Next}
 	g.accept(m)
-	w.state, w.grant = waiterOwns, g
+	w.gets(waiterOwns, g)
 	return g
 }
 

@@ -77,9 +77,33 @@ func (w *waiter) wake() {
 	}
 }
 
-// contends reports whether the waiter asks the server. The first waiter of a client asks for all; each
-// waiter for a fair lock asks, as each ticket has a separate place. queues.mu is held.
-func (w *waiter) contends() bool { return w.lock.terms.fair || w.queue.first == w }
+// lane returns the waiter's lane.
+func (w *waiter) lane() *lane {
+	if w.lock.terms.shared {
+		return &w.queue.readers
+	}
+	return &w.queue.writers
+}
+
+// contends reports whether the waiter asks the server. The first waiter of a lane asks for all; each waiter
+// for a fair lock asks, as each ticket has a separate place, and so does a reader who cannot share the
+// grant of the first. queues.mu is held.
+func (w *waiter) contends() bool {
+	first := w.lane().first
+	return first == w || w.lock.terms.fair || w.lock.terms.shared && !w.lock.shares(first.lock)
+}
+
+// gets notes that the waiter has a grant: state is waiterGiven or waiterOwns. queues.mu is held.
+func (w *waiter) gets(state waiterState, g *grant) {
+	w.state, w.grant = state, g
+	w.queue.waiting--
+}
+
+// give hands a grant to the waiter. queues.mu is held.
+func (w *waiter) give(g *grant) {
+	w.gets(waiterGiven, g)
+	w.wake()
+}
 
 // await waits for the waiter's turn to ask, or for a hand-off. The error says why neither happened.
 func (w *waiter) await(ctx context.Context) error {
@@ -148,23 +172,28 @@ func (w *waiter) mustAsk() {
 func (w *waiter) leave() {
 	qs, q := w.lock.queues, w.queue
 	qs.mu.Lock()
-	left, wasFirst := w.disown(), q.first == w
+	lane := w.lane()
+	left, wasFirst := w.disown(), lane.first == w
 	var given *grant
-	if w.state == waiterGiven {
+	switch w.state {
+	case waiterGiven:
 		given = w.grant
+	case waiterOwns:
+	default:
+		q.waiting--
 	}
 	if wasFirst {
-		q.first = w.behind
+		lane.first = w.behind
 	} else {
 		w.before.behind = w.behind
 	}
 	if w.behind == nil {
-		q.last = w.before
+		lane.last = w.before
 	} else {
 		w.behind.before = w.before
 	}
 	w.before, w.behind = nil, nil
-	if next := q.first; next == nil {
+	if next := lane.first; next == nil {
 		qs.tidy(q)
 	} else {
 		if left != nil && next.takeOver(left, w) {
@@ -182,7 +211,11 @@ func (w *waiter) leave() {
 	if left != nil {
 		left.abandon(false)
 	}
-	if given != nil {
+	switch {
+	case given == nil:
+	case w.lock.terms.shared:
+		given.forgo()
+	default:
 		given.pass()
 	}
 }
@@ -214,6 +247,7 @@ func (w *waiter) renounce(g *grant) {
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
 	w.state, w.grant = waiterBlocked, nil
+	w.queue.waiting++
 	if own := w.place.attempt; own != nil && (own == g || slices.Contains(g.run.passed, own.owner)) {
 		delete(w.queue.tickets, own.owner)
 		w.place = place{}

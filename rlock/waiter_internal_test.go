@@ -85,9 +85,9 @@ func TestNext(t *testing.T) {
 			w.queue.unlocked()
 		}, then: sleeps, from: reaction - 50*time.Millisecond, to: reaction + time.Second/2},
 		"a hand-off":                    {happens: func(w *waiter) { w.state, w.grant = waiterGiven, &grant{} }, then: has},
-		"another comes to be before it": {happens: func(w *waiter) { w.queue.first = &waiter{} }, then: sleeps, from: maxPause, to: maxPause},
+		"another comes to be before it": {happens: func(w *waiter) { w.queue.writers.first = &waiter{} }, then: sleeps, from: maxPause, to: maxPause},
 		"and has no answer": {happens: func(w *waiter) {
-			w.queue.first, w.since = &waiter{}, now.Add(-time.Minute)
+			w.queue.writers.first, w.since = &waiter{}, now.Add(-time.Minute)
 			w.queue.news.since, w.queue.news.failed, w.queue.news.trouble = w.since, now, errCut
 		}, then: fails},
 	} {
@@ -99,7 +99,7 @@ func TestNext(t *testing.T) {
 				q := &queue{key: l.key, signal: live{}}
 				w := &waiter{lock: l, queue: q, since: now, state: waiterQueued, askAt: now.Add(time.Second), place: place{attempt: &grant{lock: l, owner: "mine"}}}
 				w.place.Place = lua.Place{Time: 1, First: true}
-				q.first, q.last, q.tickets, q.news.clock = w, w, map[string]*waiter{"mine": w}, moment{now, 1}
+				q.writers.first, q.writers.last, q.tickets, q.news.clock = w, w, map[string]*waiter{"mine": w}, moment{now, 1}
 				row.happens(w)
 				s := w.next(now, w.blocker())
 				require.Equal(t, row.then == has, s.grant != nil)

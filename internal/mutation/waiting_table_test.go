@@ -55,7 +55,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
-		"q.first != nil && q.news.askAt.After(later)", "false",
+		"first != nil && q.news.askAt.After(later)", "false && first != nil",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
@@ -129,14 +129,24 @@ var ofWaiting = []mutation{
 		"rlock", "TestHandoffToALeaver", quick,
 	},
 	{
-		"the last follower of a lost grant leaves it to its lease", "rlock", "grant.admit",
+		"the last reader of a lost grant leaves it to its lease", "rlock", "grant.forgo",
 		"case last && before == lost:", "case false:",
-		"rlock", "TestFakeTimeFollowersOfALostGrant", quick,
+		"rlock", "TestFakeTimeReadersOfALostGrant", quick,
 	},
 	{
-		"a follower whose time is over returns what it has", "rlock", "Lock.joinOrAsk",
-		"return ctx, nil, l.givenUp(wait, nil); case !call.left", "return held, hold, err; case !call.left",
-		"rlock", "TestFakeTimeFollowerWhoseTimeIsOver", quick,
+		"a reader that gives up leaves the grant that it was given to nobody", "rlock", "waiter.leave",
+		"given.forgo()", "",
+		"rlock", "TestFakeTimeGivenReaderLeaves", quick,
+	},
+	{
+		"readers share a grant in doubt", "rlock", "queue.share",
+		"g.state != owned || g.left(inDoubt)", "g.state != owned",
+		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
+	},
+	{
+		"a reader joins a grant although another waits", "rlock", "queues.shareable",
+		"q == nil || q.waiting > 0", "q == nil",
+		"rlock", "TestFakeTimeNobodyJoinsPastAWaitingWriter", quick,
 	},
 	{
 		"a fair waiter without a place does not ask", "rlock", "waiter.next",
@@ -190,7 +200,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock", "waiter.queueUp",
-		"q.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt)", "true",
+		"q.writers.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt)", "true",
 		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
 	},
 	{
