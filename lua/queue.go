@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	_ "embed"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -134,10 +135,21 @@ type Message struct {
 // Everybody is the owner in a message to all waiters of a client.
 const Everybody = "*"
 
-// ReadMessage reads a payload of a channel named by [GrantChannel], or what Release has
-// returned. Whatever is not of the form is no grant.
-func ReadMessage(payload string) Message {
-	words := strings.Split(payload, " ")
+// ReadMessages reads a payload of a channel named by [GrantChannel], or what a release has
+// returned: one message in each line. Those of plain locks have one.
+func ReadMessages(payload string) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		for line := range strings.SplitSeq(payload, "\n") {
+			if !yield(ReadMessage(line)) {
+				return
+			}
+		}
+	}
+}
+
+// ReadMessage reads a line of a payload. Whatever is not of the form is no grant.
+func ReadMessage(line string) Message {
+	words := strings.Split(line, " ")
 	m := Message{Owner: words[0]}
 	if len(words) < 5 || m.Owner == "" || m.Owner == Everybody {
 		return m

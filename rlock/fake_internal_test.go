@@ -132,13 +132,17 @@ func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.D
 	return lua.Reply{Acquired: true}, nil
 }
 
-func (f *fake) SetCount(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, holds kind.Count) error {
+func (f *fake) SetCount(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, holds kind.Count) (lua.Released, error) {
 	n := f.note("count", owner, holds.Exclusive)
 	if f.onCount != nil {
-		return f.onCount(ctx, n)
+		return lua.Released{}, f.onCount(ctx, n)
 	}
-	return nil
+	return lua.Released{}, nil
 }
+
+func (f *fake) GrantChannel() string { return lua.GrantChannel(f.Key(), f.client.id) }
+
+func (f *fake) UnlockChannel() string { return lua.UnlockChannel(f.Key()) }
 
 func (f *fake) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	n := f.note("release", owner, 0)

@@ -7,13 +7,15 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// hear delivers a message to its waiter. A message that grants the lock to an owner without a waiter
+// hear delivers messages to their waiters. A message that grants the lock to an owner without a waiter
 // passes the lock on.
 func (l *Lock) hear(payload string) {
-	m := lua.ReadMessage(payload)
-	var stranger string
-	l.withQueue(func(q *queue) { stranger = q.heard(m) })
-	if stranger != "" {
+	for m := range lua.ReadMessages(payload) {
+		var stranger string
+		l.withQueue(func(q *queue) { stranger = q.heard(m) })
+		if stranger == "" {
+			continue
+		}
 		left := l.leftBy(stranger).withTicket()
 		left.likely = true
 		if l.terms.fenced { // nobody has used the message's token

@@ -167,11 +167,14 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		g.lock.queues.askAnew(g)
 	}
 	p.Total = min(p.Total, g.entry.Until().Sub(p.Since))
-	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (struct{}, error) {
-		return struct{}{}, g.lock.wire.SetCount(ctx, r, g.owner, t.lease, t.count)
-	}, func(struct{}, error) { g.correct() })
+	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (lua.Released, error) {
+		return g.lock.freed(g.lock.wire.SetCount(ctx, r, g.owner, t.lease, t.count))
+	}, func(lua.Released, error) { g.correct() })
 	if a.Doubt || a.Open {
 		g.leaves(countUnderWay)
+	}
+	if t.count.Exclusive == 0 && !g.lock.terms.shared { // a downgrade: no message tells a writer that waits for this grant
+		g.lock.withQueue((*queue).askFirst)
 	}
 	switch {
 	case a.Err == nil:
@@ -179,9 +182,6 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 		g.mu.Lock()
 		c.told = max(c.told, t.changes)
 		g.mu.Unlock()
-		if t.count.Exclusive == 0 && !g.lock.terms.shared {
-			g.lock.queues.yielded(g)
-		}
 	case errors.Is(a.Err, lua.ErrNotOwner):
 		g.lose(errGone)
 	default:

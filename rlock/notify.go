@@ -25,7 +25,7 @@ func (w *waiter) listen(holder string) {
 	case !l.terms.tickets:
 		w.again = w.again || first && q.signal.Live() // a release before this moment was missed
 	case foreign && q.unlocks == nil:
-		q.unlocks = l.client.server.SubscribeToUnlocks(l.key, func() { l.withQueue((*queue).unlocked) }, l.changed)
+		q.unlocks = l.client.server.SubscribeToUnlocks(l.wire.UnlockChannel(), func() { l.withQueue((*queue).unlocked) }, l.changed)
 		w.again = w.again || q.unlocks.Live() // an announcement before this moment was missed
 	case !foreign && q.unlocks != nil:
 		q.unlocks.Close()

@@ -216,15 +216,10 @@ func (qs *queues) ended(g *grant) {
 	}
 }
 
-// yielded makes the first waiters ask: a writer of this client has become a reader. Nothing else may wake
-// them: a writer that waits for its own client's grant need not be subscribed, and a reader may be deaf.
-func (qs *queues) yielded(g *grant) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil {
-		for _, w := range q.firsts() {
-			w.mustAsk()
-		}
+// askFirst makes the first waiters ask, when a message to them may be lost, or is not sent.
+func (q *queue) askFirst() {
+	for _, w := range q.firsts() {
+		w.mustAsk()
 	}
 }
 

@@ -45,6 +45,9 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	}()
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	sent = true
+	if a.Doubt { // the answer that was lost may have been a message to waiters of this client
+		g.lock.withQueue((*queue).askFirst)
+	}
 	g.mu.Lock()
 	g.leaves(sealed)
 	g.mu.Unlock()
@@ -117,7 +120,12 @@ func (g *grant) requestRelease(ctx context.Context, s lua.Runner) (lua.Released,
 }
 
 func (l *Lock) requestRelease(ctx context.Context, s lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
-	r, err := l.wire.Release(ctx, s, owner, e)
+	return l.freed(l.wire.Release(ctx, s, owner, e))
+}
+
+// freed passes on what a request that frees the lock, or a part of it, says to the waiters of this
+// client.
+func (l *Lock) freed(r lua.Released, err error) (lua.Released, error) {
 	if r.Message != "" {
 		l.hear(r.Message)
 	}

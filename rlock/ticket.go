@@ -19,7 +19,7 @@ import (
 // in a row, when a subscription is not likely soon, and keeps the ticket.
 func (w *waiter) ticket() lua.Ticket {
 	q, hub := w.queue, w.lock.client.server.Hub
-	if q.signal == nil && hub.Active() && hub.Listens(lua.GrantChannel(q.key, w.lock.client.id)) {
+	if q.signal == nil && hub.Active() && hub.Listens(w.lock.wire.GrantChannel()) {
 		w.subscribe() // the subscription of the last wait still lingers
 	}
 	ticket := lua.Ticket{Claim: w.lock.claim()}
@@ -69,7 +69,7 @@ func (w *waiter) ticketPause(asked lua.Ticket, ttl time.Duration) time.Duration 
 	if !w.place.Held() { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
 	}
-	c, channel := w.lock.client, lua.GrantChannel(w.queue.key, w.lock.client.id)
+	c, channel := w.lock.client, w.lock.wire.GrantChannel()
 	if w.place.Absent { // the next message would reach nobody
 		c.server.Hub.Absent(channel, w.place.attempt.sent)
 	}

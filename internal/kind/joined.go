@@ -36,8 +36,8 @@ func (joined) Acquire(context.Context, lua.Runner, string, time.Duration, Option
 	return lua.Reply{}, errHolders
 }
 
-func (joined) SetCount(context.Context, lua.Runner, string, time.Duration, Count) error {
-	return errHolders
+func (joined) SetCount(context.Context, lua.Runner, string, time.Duration, Count) (lua.Released, error) {
+	return lua.Released{}, errHolders
 }
 
 // Release succeeds: there is nothing to give back.

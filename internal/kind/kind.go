@@ -38,8 +38,9 @@ type Kind interface {
 	// scripts of Acquire, SetCount and Release. A kind with several servers, or with a
 	// command behind each script, does not use r.
 	Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error)
-	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if owner holds nothing.
-	SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error
+	// SetCount makes n the hold count of owner; [lua.ErrNotOwner] if owner holds nothing. A writer that
+	// becomes a reader releases a part of the lock.
+	SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) (lua.Released, error)
 	// Release ends the grant of owner, and removes the remains of a refusal;
 	// [lua.ErrNotOwner] if owner holds nothing.
 	Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error)
@@ -48,6 +49,10 @@ type Kind interface {
 	// Subscribe subscribes to the channel of the server's messages to waiters: a waiter may
 	// have the lock.
 	Subscribe(e Events) Subscription
+	// GrantChannel names the channel of the messages for tickets, "" for a kind without tickets.
+	GrantChannel() string
+	// UnlockChannel names the channel of Redisson's announcements of a release.
+	UnlockChannel() string
 	// Force removes the lock, regardless of the owner.
 	Force(ctx context.Context) (bool, error)
 	// Inspect reads the lock.

@@ -73,8 +73,8 @@ func (p *Plain) Acquire(ctx context.Context, r lua.Runner, owner string, lease t
 	return reply, err
 }
 
-func (p *Plain) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error {
-	return lua.Count(ctx, r, p.Of(owner), lease, n.Exclusive)
+func (p *Plain) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) (lua.Released, error) {
+	return lua.Released{}, lua.Count(ctx, r, p.Of(owner), lease, n.Exclusive)
 }
 
 // Retain notes an idle grant on the server: the owner keeps the lock without a hold. The grant
@@ -97,8 +97,12 @@ func (p *Plain) Renewals(owner string, lease time.Duration) []Renewal {
 }
 
 func (p *Plain) Subscribe(e Events) Subscription {
-	return p.server.Hub.Subscribe(lua.GrantChannel(p.grant.Key, p.server.ID), e.Message, e.Changed)
+	return p.server.Hub.Subscribe(p.GrantChannel(), e.Message, e.Changed)
 }
+
+func (p *Plain) GrantChannel() string { return lua.GrantChannel(p.grant.Key, p.server.ID) }
+
+func (p *Plain) UnlockChannel() string { return lua.UnlockChannel(p.grant.Key) }
 
 func (p *Plain) Force(ctx context.Context) (bool, error) {
 	was, err := lua.ForceRelease(ctx, p.server.RDB, p.Of(""))
@@ -119,8 +123,8 @@ func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
 // SubscribeToUnlocks joins the channel of Redisson's release messages, as Redisson's clients know
 // nothing of tickets. The message of a lock with a queue, -0, is meant for Redisson, and
 // ignored.
-func (s *Server) SubscribeToUnlocks(key string, message, changed func()) Subscription {
-	return s.Hub.Subscribe(lua.UnlockChannel(key), func(payload string) {
+func (s *Server) SubscribeToUnlocks(channel string, message, changed func()) Subscription {
+	return s.Hub.Subscribe(channel, func(payload string) {
 		if payload != "-0" {
 			message()
 		}

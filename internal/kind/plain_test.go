@@ -116,7 +116,7 @@ func TestFakeTimePlainHears(t *testing.T) {
 		unlocks, changes := 0, 0
 		changed := func() { changes++ }
 		mine := NewQueued(f.Server, "lock", false).Subscribe(Events{Message: func(payload string) { grants = append(grants, payload) }, Changed: changed})
-		theirs := f.SubscribeToUnlocks("lock", func() { unlocks++ }, changed)
+		theirs := f.SubscribeToUnlocks(lua.UnlockChannel("lock"), func() { unlocks++ }, changed)
 		synctest.Wait()
 		require.Equal(t, 2, changes)
 		require.True(t, mine.Live())

@@ -103,17 +103,17 @@ func (q *Quorum) Key() string { return q.id }
 // Gathers is false: each server is asked separately.
 func (q *Quorum) Gathers(bool) bool { return false }
 
-func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease time.Duration, n Count) error {
-	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (struct{}, error) {
-		return struct{}{}, p.SetCount(ctx, p.server.Scripts, owner, lease, n)
+func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease time.Duration, n Count) (lua.Released, error) {
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.Released, error) {
+		return p.SetCount(ctx, p.server.Scripts, owner, lease, n)
 	}, decisive, decisive, nil)
 	switch done, refused := outcomes(votes); {
 	case done >= q.majority():
-		return nil
+		return lua.Released{}, nil
 	case refused >= q.majority():
-		return lua.ErrNotOwner
+		return lua.Released{}, lua.ErrNotOwner
 	}
-	return minority(q, request.Unknown, votes)
+	return lua.Released{}, minority(q, request.Unknown, votes)
 }
 
 // Release is done when a majority has answered. The remaining shares are released in the background,
@@ -227,6 +227,11 @@ func (q *Quorum) retake(ctx context.Context, n int, owner string, lease time.Dur
 		q.mu.Unlock()
 	}
 }
+
+// GrantChannel is empty: nobody knows who is next at a majority.
+func (q *Quorum) GrantChannel() string { return "" }
+
+func (q *Quorum) UnlockChannel() string { return q.nodes[0].UnlockChannel() }
 
 func (q *Quorum) Force(ctx context.Context) (bool, error) {
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) { return p.Force(ctx) }, answeredBy, answeredBy, nil)

@@ -67,8 +67,8 @@ func (rw *ReadWrite) Acquire(ctx context.Context, r lua.Runner, owner string, le
 	return reply, err
 }
 
-func (rw *ReadWrite) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) error {
-	return lua.CountRW(ctx, r, rw.of(owner), lease, n.Exclusive, n.Shared)
+func (rw *ReadWrite) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) (lua.Released, error) {
+	return lua.Released{}, lua.CountRW(ctx, r, rw.of(owner), lease, n.Exclusive, n.Shared)
 }
 
 func (rw *ReadWrite) Release(ctx context.Context, r lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
@@ -83,6 +83,10 @@ func (rw *ReadWrite) Renewals(owner string, lease time.Duration) []Renewal {
 func (rw *ReadWrite) Subscribe(e Events) Subscription {
 	return rw.server.Hub.Subscribe(rw.grant.Channel, func(string) { e.Released() }, e.Changed)
 }
+
+func (rw *ReadWrite) GrantChannel() string { return "" }
+
+func (rw *ReadWrite) UnlockChannel() string { return rw.grant.Channel }
 
 func (rw *ReadWrite) Force(ctx context.Context) (bool, error) {
 	return lua.ForceReleaseRW(ctx, rw.server.RDB, rw.of(""))

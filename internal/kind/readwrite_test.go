@@ -66,8 +66,9 @@ func TestFakeTimeSidesOfOneGrant(t *testing.T) {
 		for i, shared := range []bool{false, true} {
 			p := NewReadWrite(f.Server, "a{lock}", false, shared)
 			require.True(t, p.Gathers(true))
-			require.NoError(t, p.SetCount(t.Context(), f.Scripts, "me:1", time.Minute, Count{Exclusive: 3, Shared: 2}))
-			_, err := p.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
+			_, err := p.SetCount(t.Context(), f.Scripts, "me:1", time.Minute, Count{Exclusive: 3, Shared: 2})
+			require.NoError(t, err)
+			_, err = p.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
 			require.NoError(t, err)
 			r := p.Renewals("me:1", time.Minute)
 			require.Len(t, r, 1)

@@ -74,7 +74,8 @@ func TestFakeTimeRequestsWithoutReplicas(t *testing.T) {
 		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 2, Timeout: time.Second}
 		_, err := p.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
 		require.NoError(t, err)
-		require.NoError(t, p.SetCount(t.Context(), f.Scripts, "me:1", time.Minute, Count{Exclusive: 2}))
+		_, err = p.SetCount(t.Context(), f.Scripts, "me:1", time.Minute, Count{Exclusive: 2})
+		require.NoError(t, err)
 		sent := f.commands()
 		require.Len(t, sent, 2)
 		for _, words := range sent {
