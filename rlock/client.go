@@ -113,7 +113,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
 	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: classify}
 	c.server = kind.Server{
-		ID: c.id, RDB: rdb, Log: c.log, Scripts: c.scripts, Hub: hub, Channels: channels,
+		ID: c.id, RDB: rdb, Log: c.log, Scripts: c.scripts, Trailed: newCarrier(c, maxTrailed), Hub: hub, Channels: channels,
 		Owner: func() string { return c.newOwner("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep,
 		Closed: func() error {
 			if c.closed.Load() {

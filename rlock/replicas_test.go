@@ -3,11 +3,14 @@ package rlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -247,6 +250,28 @@ func TestReplicasOptionsThatCannotWork(t *testing.T) {
 	// No replica at all is not different from one that is away.
 	_, _, err = c.NewLock("a", rlock.WithReplicas(1, 10*time.Millisecond)).TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrNotReplicated)
+}
+
+// BenchmarkReplicas64 is BenchmarkReplicas for 64 goroutines, each with a lock of its own.
+func BenchmarkReplicas64(b *testing.B) {
+	master, _ := newReplicas(b, 2)
+	c := newClient(b, master, nil)
+	var n atomic.Int64
+	b.SetParallelism((63 + runtime.GOMAXPROCS(0)) / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(pb *testing.PB) {
+		mu := c.NewLock(fmt.Sprint("lock", n.Add(1)), rlock.WithReplicas(2, 500*time.Millisecond))
+		for pb.Next() {
+			held, hold, err := mu.Lock(context.Background())
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if err := hold.Unlock(held); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }
 
 // BenchmarkReplicas measures what WithReplicas costs: Lock and Unlock on a master

@@ -18,6 +18,7 @@ import (
 const (
 	maxSenders = 4 // of what callers wait for
 	maxSweeps  = 2 // of what they have left behind
+	maxTrailed = 4 // of attempts with a command behind each, and as many more overdue: see [request.Trailer]
 )
 
 // newCarrier returns a carrier that sends the scripts of a client, those for one server

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/pubsub"
 )
 
@@ -59,7 +61,7 @@ func newFake(t *testing.T, id string) *fake {
 	f.answers(func(context.Context, []any) any { return int64(1) })
 	rdb.AddHook(redistest.Answers(f.serve))
 	f.Server = &Server{
-		ID: id, RDB: rdb, Log: slog.New(slog.DiscardHandler), Scripts: rdb, Hub: pubsub.NewHub(f.wire, pubsub.Options{}), Channels: NewChannels(nil, id, nil, ShardingOff),
+		ID: id, RDB: rdb, Log: slog.New(slog.DiscardHandler), Scripts: rdb, Trailed: trailed(rdb), Hub: pubsub.NewHub(f.wire, pubsub.Options{}), Channels: NewChannels(nil, id, nil, ShardingOff),
 		Closed:     func() error { return nil },
 		Owner:      f.owner,
 		Background: func(f func()) { go f() },
@@ -71,6 +73,24 @@ func newFake(t *testing.T, id string) *fake {
 		assert.NoError(t, rdb.Close())
 	})
 	return f
+}
+
+// maxTrailed is how many pipelines with a trailer are under way at once in these tests.
+const maxTrailed = 4
+
+// trailed returns what sends scripts with a trailer.
+func trailed(rdb redis.UniversalClient) request.Carrier {
+	return request.NewCarrier(request.Config{
+		Client: rdb, Begin: func() {}, End: func() {}, Senders: maxTrailed, Callers: true,
+		Reload: func() {
+			if cluster, ok := rdb.(*redis.ClusterClient); ok {
+				cluster.ReloadState(context.Background())
+			}
+		},
+		Send: func(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder, _ bool) bool {
+			return lua.Send(ctx, rdb, cmds, false)
+		},
+	})
 }
 
 // newFakes returns servers a, b and c.
@@ -105,7 +125,9 @@ func (f *fake) serve(ctx context.Context, cmds ...redis.Cmder) (err error) {
 	}
 	f.mu.Unlock()
 	for _, cmd := range cmds {
-		switch value := answer(ctx, cmd.Args()).(type) {
+		words := cmd.Args()
+		cmd = unnoted(cmd)
+		switch value := answer(ctx, words).(type) {
 		case error:
 			cmd.SetErr(value)
 			err = value
@@ -122,6 +144,14 @@ func (f *fake) serve(ctx context.Context, cmds ...redis.Cmder) (err error) {
 		}
 	}
 	return err
+}
+
+// unnoted is the command in the note of package request, if cmd is such a note.
+func unnoted(cmd redis.Cmder) redis.Cmder {
+	if inner := reflect.Indirect(reflect.ValueOf(cmd)).FieldByName("Cmder"); inner.IsValid() {
+		return inner.Interface().(redis.Cmder)
+	}
+	return cmd
 }
 
 func (f *fake) sweep(k Kind, owner string, _ time.Duration, late, likely bool) {

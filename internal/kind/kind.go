@@ -97,7 +97,8 @@ type Subscription interface {
 type Server struct {
 	ID       string // of the client; names its channels
 	RDB      redis.UniversalClient
-	Scripts  lua.Runner // of requests with a waiting caller
+	Scripts  lua.Runner      // of requests with a waiting caller
+	Trailed  request.Carrier // of attempts with a command behind each script
 	Hub      *pubsub.Hub
 	Log      *slog.Logger
 	Channels *Channels
@@ -108,7 +109,6 @@ type Server struct {
 	Sweep      func(k Kind, owner string, lease time.Duration, late, likely bool) // releases the orphan of an owner, if any, in the background; late: not yet, as the request may still arrive; likely: the server has something of the owner, so a refusal is not the end
 	Sleep      func(ctx context.Context, d time.Duration) (ok bool)               // ends with ctx, or when the client closes
 
-	pipelines pipelines
 	redirects redirects
 	asked     atomic.Int64 // requests of quorum locks under way
 	overdue   atomic.Int64 // of the requests asked: answer not awaited by the poll

@@ -38,7 +38,7 @@ func (p *Replicated) Gathers(acquire bool) bool { return !acquire && p.Plain.Gat
 // Acquire asks how many replicas have the grant in the same round trip. Attempts that are made at
 // the same time ask together.
 func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
-	wait := &withTrailer{server: p.server, key: p.grant.Key, trailer: trailer{p.Want, p.Timeout}}
+	wait := &withTrailer{server: p.server, key: p.grant.Key, trailer: acknowledged(p.Want, p.Timeout)}
 	a, err := p.Plain.Acquire(ctx, wait, owner, lease, o)
 	if err != nil || !a.Acquired {
 		return a, err

@@ -77,13 +77,13 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a lua.Reply
 // taken a share of another server again by then, see [Quorum.Renewals]. An error beside an acquired
 // share means: the age of the server is unknown.
 func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, sent time.Time, bound time.Duration) (share, error) {
-	info := &withTrailer{server: p.server, key: p.grant.Key} // the trailer tells the age of the server
-	r, err := lua.Acquire(ctx, info, p.Of(owner), lease, 0)
+	wire := &withTrailer{server: p.server, key: p.grant.Key, trailer: info} // the trailer tells the age of the server
+	r, err := lua.Acquire(ctx, wire, p.Of(owner), lease, 0)
 	s := share{Reply: r}
 	if err != nil || !r.Acquired {
 		return s, err
 	}
-	text, err := info.last.(*redis.StringCmd).Result()
+	text, err := wire.last.(*redis.StringCmd).Result()
 	if err != nil {
 		return s, err
 	}

@@ -15,89 +15,66 @@ import (
 // trip. It is for one call.
 type withTrailer struct {
 	server  *Server
-	key     string      // of the lock: in a cluster, its node is asked
-	trailer trailer     // it has no key, so go-redis could not route it
-	last    redis.Cmder // the newest command, with its answer
+	key     string // of the lock: in a cluster, its node is asked
+	trailer request.Trailer
+	last    redis.Cmder // the trailer's newest command, with its answer
 }
 
-// trailer describes the last command of a pipeline: WAIT for a number of replicas to acknowledge
-// all earlier writes on the connection, within a time-out. The zero value asks INFO server.
-type trailer struct {
-	replicas int
-	timeout  time.Duration
+// overdue is the time of a pipeline beyond the replicas' time-out: then the connection may be dead, and
+// another pipeline is sent.
+const overdue = 500 * time.Millisecond
+
+// acknowledged asks how many replicas have a grant, within a time-out.
+func acknowledged(replicas int, timeout time.Duration) request.Trailer {
+	return request.Trailer{Replicas: replicas, Within: timeout, Bound: timeout + overdue}
 }
 
-// command makes the command: a [redis.IntCmd] about replicas, otherwise a [redis.StringCmd].
-func (t trailer) command(ctx context.Context) redis.Cmder {
-	if t == (trailer{}) {
-		return redis.NewStringCmd(ctx, "info", "server")
-	}
-	return redis.NewIntCmd(ctx, "wait", t.replicas, t.timeout.Milliseconds())
-}
-
-// bound is how long a pipeline may take.
-func (t trailer) bound() time.Duration {
-	if t == (trailer{}) {
-		return longestPoll
-	}
-	return MaxAttempt
-}
-
-// process is the server process for a pipeline.
-type process struct {
-	rdb   redis.UniversalClient // not that of a cluster, but of a node
-	guard bool                  // its connections may be READONLY: see [request.Guard]
-}
-
-// pipeline sends commands in one pipeline. Each has its own error: see [lua.Exec].
-func (p process) pipeline(ctx context.Context, cmds []redis.Cmder) {
-	pipe := p.rdb.Pipeline()
-	if p.guard {
-		pipe = request.Guard(pipe)
-	}
-	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, cmd) // only queues
-	}
-	_ = lua.Exec(ctx, pipe)
-}
+// info asks about the server itself.
+var info = request.Trailer{Bound: overdue}
 
 // Process runs script and trailer, and returns the script's error. In a cluster Process follows a
-// redirection to another node, once.
+// redirection to another node, once, in a pipeline of its own.
 func (t *withTrailer) Process(ctx context.Context, cmd redis.Cmder) error {
+	call := t.server.Trailed.Call(request.Options{Key: t.key, Bound: MaxAttempt, Trailer: t.trailer})
+	defer call.Put()
+	err := call.Process(ctx, cmd)
+	if err == nil {
+		t.last = call.Trailer()
+		return nil
+	}
+	addr, moved := redis.IsMovedError(err)
+	to, asked := redis.IsAskError(err)
 	cluster, ok := t.server.RDB.(*redis.ClusterClient)
-	if !ok {
-		return t.exec(ctx, process{t.server.RDB, false}, cmd)
+	if !ok || !moved && !asked {
+		return err
 	}
 	node, err := cluster.MasterForKey(ctx, t.key)
 	if err != nil {
-		cmd.SetErr(err)
 		return err
 	}
-	guard := cluster.Options().ReadOnly
-	err = t.exec(ctx, process{node, guard}, cmd)
-	addr, moved := redis.IsMovedError(err)
-	if moved {
-		cluster.ReloadState(ctx) // for the next attempt; in the background
-	}
-	var before []redis.Cmder
-	if to, asked := redis.IsAskError(err); asked {
-		addr, before = to, []redis.Cmder{redis.NewStatusCmd(ctx, "asking")}
-	}
-	if addr == "" {
-		return err
+	if asked {
+		addr = to
 	}
 	other, done := t.server.redirects.open(cluster, node, addr)
 	defer done()
-	cmd.SetErr(nil) // that is not the answer
-	err = t.exec(ctx, process{other, guard}, cmd, before...)
-	if _, back := redis.IsMovedError(err); back && before != nil && before[0].Err() != nil {
-		cmd.SetErr(before[0].Err()) // ASKING was refused, to a user without that right, and so the node sends it back
+	pipe := other.Pipeline()
+	if cluster.Options().ReadOnly {
+		pipe = request.Guard(pipe)
 	}
-	return cmd.Err()
-}
-
-func (t *withTrailer) exec(ctx context.Context, to process, cmd redis.Cmder, before ...redis.Cmder) error {
-	t.last = t.server.pipelines.exec(ctx, t.server.Background, to, t.trailer, append(before, cmd))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.trailer.Bound)
+	defer cancel()
+	asking := redis.NewStatusCmd(ctx, "asking")
+	if asked {
+		_ = pipe.Process(ctx, asking) // only queues, as below
+	}
+	cmd.SetErr(nil) // that is not the answer
+	_ = pipe.Process(ctx, cmd)
+	t.last = t.trailer.Command(ctx)
+	_ = pipe.Process(ctx, t.last)
+	_ = lua.Exec(ctx, pipe) // each command has its own error
+	if _, back := redis.IsMovedError(cmd.Err()); back && asking.Err() != nil {
+		cmd.SetErr(asking.Err()) // ASKING was refused, to a user without that right, and so the node sends it back
+	}
 	return cmd.Err()
 }
 

@@ -73,8 +73,8 @@ var ofSending = []mutation{
 		"internal/request", "TestFakeTimeHoldOfOneMaster", quick,
 	},
 	{
-		"a server that has become near keeps its many senders", "internal/request", "Group.pass",
-		"len(g.open) >= g.pace.senders { return false", "false { return false",
+		"a server that has become near keeps its many senders", "internal/request", "Group.more",
+		"len(g.open)-min(g.hung, g.Senders) >= g.pace.senders { return false", "len(g.open) >= g.Senders { return false",
 		"internal/request", "TestFakeTimeNearAgain", quick,
 	},
 	{
@@ -168,18 +168,18 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeManySharesAtOnce", quick,
 	},
 	{
-		"each request for a share has a connection", "internal/kind", "pipelines.start",
-		"to.ready.Len() > 0 && to.busy < maxPipelines", "to.ready.Len() > 0",
+		"each request for a share has a connection", "internal/request", "Group.more",
+		"g.starting > 0 || len(g.open)-min(g.hung, g.Senders) >= g.pace.senders", "g.starting > 0",
 		"internal/kind", "TestFakeTimeManySharesAtOnce", quick,
 	},
 	{
-		"each caller that waits for replicas has a connection", "internal/kind", "pipelines.start",
-		"to.ready.Len() > 0 && to.busy < maxPipelines", "to.ready.Len() > 0",
+		"each caller that waits for replicas has a connection", "internal/request", "Group.more",
+		"g.starting > 0 || len(g.open)-min(g.hung, g.Senders) >= g.pace.senders", "g.starting > 0",
 		"internal/kind", "TestFakeTimeManyWaitForReplicas", quick,
 	},
 	{
 		"what has a command behind it follows nobody", "internal/kind", "withTrailer.Process",
-		"if addr == \"\" {", "if true {",
+		"if !ok || !moved && !asked {", "if ok || !moved {",
 		"internal/kind", "TestFakeTimeTrailerFollowsItsScript", quick,
 	},
 	{
@@ -188,8 +188,8 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeTrailerFollowsItsScript", quick,
 	},
 	{
-		"a former master executes what has a command behind it", "internal/kind", "process.pipeline",
-		"if p.guard {", "if false {",
+		"a former master executes what has a command behind it", "internal/kind", "withTrailer.Process",
+		"if cluster.Options().ReadOnly {", "if false {",
 		"internal/kind", "TestFakeTimeTrailerFollowsItsScript", quick,
 	},
 	{
@@ -198,8 +198,8 @@ var ofSending = []mutation{
 		"internal/request", "TestFakeTimeTheFirstLoadsTheMap", quick,
 	},
 	{
-		"who leaves before replicas are asked is asked for all the same", "internal/kind", "pipelines.takeBack",
-		"if one.at == nil {", "if true {",
+		"who leaves before replicas are asked is asked for all the same", "internal/request", "Group.leave",
+		"case c.state == queued:", "case c.state == queued && c.opts.Trailer == (Trailer{}):",
 		"internal/kind", "TestFakeTimeLeavingBeforeReplicasAreAsked", quick,
 	},
 	{
@@ -208,8 +208,8 @@ var ofSending = []mutation{
 		"rlock", "TestFakeTimeWaitersWithoutReplicas", quick,
 	},
 	{
-		"a goroutine that a hook has ended counts as one that sends", "internal/kind", "pipelines.carry",
-		"case ended: to.busy--", "case ended:",
+		"a goroutine that a hook has ended counts as one that sends", "internal/request", "Group.carry",
+		"if more = g.pass(b); more && !answered {", "if !answered { return }; if more = g.pass(b); more && !answered {",
 		"internal/kind", "TestFakeTimeHookEndsThePipelineOfReplicas", quick,
 	},
 	{

@@ -29,6 +29,7 @@ type batch struct {
 	piped    bool     // it is sent as a pipeline even if it is one call
 	combined bool     // calls of the same script may be sent as one
 	note     note
+	trailer  redis.Cmder // the last command of the pipeline; nil: none
 
 	// Guarded by Group.mu.
 	deadline  time.Time // then the batch is abandoned
@@ -127,11 +128,6 @@ type callersKey struct{}
 func Callers(ctx context.Context) []context.Context {
 	callers, _ := ctx.Value(callersKey{}).([]context.Context)
 	return callers
-}
-
-// WithCallers returns the context of a request that is made for several callers.
-func WithCallers(ctx context.Context, callers []context.Context) context.Context {
-	return context.WithValue(ctx, callersKey{}, callers)
 }
 
 func (w *wait) cancel() {

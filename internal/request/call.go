@@ -36,6 +36,29 @@ type Options struct {
 	Repeat bool            // it may have been executed before
 	Leaves bool            // it may leave something that has to be released: it may be held back, see [Carrier]
 	Late   func(error)     // if set, gets the outcome if the caller has left before: maybe more than once
+
+	Trailer Trailer // ends the pipeline of the call; the zero value: nothing does
+}
+
+// Trailer is a last command about all calls of a pipeline, which must all have the same trailer.
+// A caller whose call was sent waits for the answer even when the context ends: the answer tells
+// what the server has granted.
+type Trailer struct {
+	Replicas int           // WAIT for so many replicas to have all writes before; 0: INFO server
+	Within   time.Duration // at most so long
+	Bound    time.Duration // then another pipeline may be sent; the calls of this one go on
+}
+
+// Command makes the command: a [redis.IntCmd] about replicas, otherwise a [redis.StringCmd]; nil
+// for the zero value.
+func (t Trailer) Command(ctx context.Context) redis.Cmder {
+	switch {
+	case t == (Trailer{}):
+		return nil
+	case t.Replicas == 0:
+		return redis.NewStringCmd(ctx, "info", "server")
+	}
+	return redis.NewIntCmd(ctx, "wait", t.Replicas, t.Within.Milliseconds())
 }
 
 type state int
@@ -88,6 +111,9 @@ func (c *Call) complete(s state, err error) {
 	c.state, c.err = s, err
 	c.done <- struct{}{}
 }
+
+// Trailer is the trailer's command with its answer, after a Process without error.
+func (c *Call) Trailer() redis.Cmder { return c.batch.trailer }
 
 // Put takes back a call that was made, for reuse. A call whose caller has left is still in use.
 func (c *Call) Put() {

@@ -49,7 +49,8 @@ type Group struct {
 	held     calls     // held back
 	hold     bool      // calls that may leave something behind are held back
 	starting int       // senders that have not taken a batch yet
-	open     []*batch  // under way
+	open     []*batch  // under way; abandoned ones only if they have a trailer
+	hung     int       // abandoned ones in open
 	alone    time.Time // until then scripts are not combined: the server has refused it
 	pace     pace
 	alarm    alarm
@@ -77,7 +78,7 @@ func (g *Group) process(c *Call) error {
 	// Both ask the context before mu is taken, and before the call is in the queue: the context may be
 	// one of the application's, and panic.
 	left, now := c.ctx.Done(), time.Now()
-	alone := g.obeys && !c.leaves(now.Add(loneBound))
+	alone := g.obeys && !c.leaves(now.Add(loneBound)) && c.opts.Trailer == (Trailer{})
 
 	var own *batch
 	g.mu.Lock()
@@ -112,12 +113,23 @@ func (g *Group) process(c *Call) error {
 
 // start starts a sender if there are calls to send and one more may send. mu is held.
 func (g *Group) start() {
-	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
-		return
+	if g.more() {
+		g.Begin()
+		go g.sender()
+	}
+}
+
+// more reports whether one more sender must send, and counts the sender as starting. None must if
+// nothing is queued, if another one is starting, or if enough are sending: the limit can have dropped
+// below the number of senders after a stall, when the server is near again. A hung batch with a
+// trailer takes no sender's place, until there are Senders of them: each keeps a connection, and the
+// application and the renewals need connections, too. mu is held.
+func (g *Group) more() bool {
+	if g.ready.n == 0 || g.starting > 0 || len(g.open)-min(g.hung, g.Senders) >= g.pace.senders {
+		return false
 	}
 	g.starting++
-	g.Begin()
-	go g.sender()
+	return true
 }
 
 // run is what a sender does: it sends the queue until that is empty. What does not fit into
@@ -131,21 +143,34 @@ func (g *Group) run() {
 		b := g.take(time.Now())
 		g.start()
 		g.mu.Unlock()
-		if b == nil {
-			return
-		}
-		g.send(b)
-		runtime.Gosched() // callers that were answered may make their next call, which the next batch then has
-		if !g.pass(b) {
+		if b == nil || !g.carry(b) {
 			return
 		}
 	}
 }
 
-// take makes a batch of the queue; nil if that is empty. mu is held.
+// carry sends a batch, and reports whether the same goroutine must send the next. If a hook of the
+// client ends the goroutine, the callers get ErrNoAnswer, and another goroutine sends the next.
+func (g *Group) carry(b *batch) (more bool) {
+	answered := false
+	defer func() {
+		g.settle(b, answered)
+		runtime.Gosched() // callers that were answered may make their next call, which the next batch then has
+		if more = g.pass(b); more && !answered {
+			g.Begin()
+			go g.sender()
+		}
+	}()
+	g.send(b)
+	answered = true
+	return more
+}
+
+// take makes a batch of the first call in the queue and those that may share its pipeline; nil if
+// the queue is empty. mu is held.
 func (g *Group) take(now time.Time) *batch {
-	n := min(g.ready.n, g.pace.limit)
-	if n == 0 {
+	next := g.ready.first
+	if next == nil {
 		return nil
 	}
 	b := &batch{ // not a used one: a hook of the client may still have its context
@@ -153,12 +178,16 @@ func (g *Group) take(now time.Time) *batch {
 		piped:    g.guard || now.Before(g.pace.scarce), combined: !now.Before(g.alone),
 		note: note{since: now},
 	}
-	b.calls = b.room[:0]
-	if n == 1 {
-		b.wait.values = g.ready.first.ctx
+	trailer := next.opts.Trailer
+	if b.trailer = trailer.Command(&b.wait); b.trailer != nil {
+		b.deadline, b.piped, b.combined = now.Add(trailer.Bound), true, false
 	}
-	for range n {
-		c := g.ready.first
+	b.calls = b.room[:0]
+	for next != nil && len(b.calls) < g.pace.limit {
+		c := next
+		if next = c.next; c.opts.Trailer != trailer {
+			continue
+		}
 		g.ready.remove(c)
 		c.state, c.batch = sent, b
 		if c.deadline.Before(b.deadline) { // the time in the queue does not shorten the time for the answer
@@ -168,7 +197,11 @@ func (g *Group) take(now time.Time) *batch {
 			}
 		}
 		b.calls = append(b.calls, c)
-		if g.Callers && n > 1 { // now, as a call that is over may be used again with another context
+	}
+	if len(b.calls) == 1 {
+		b.wait.values = b.calls[0].ctx
+	} else if g.Callers { // now, as a call that is over may be used again with another context
+		for _, c := range b.calls {
 			b.wait.callers = append(b.wait.callers, c.ctx)
 		}
 	}
@@ -180,17 +213,20 @@ func (g *Group) take(now time.Time) *batch {
 	return b
 }
 
-// send sends a batch, and ends its calls when the batch is over.
+// send sends a batch.
 func (g *Group) send(b *batch) {
 	if len(b.calls) == 1 && !b.piped {
 		b.note.Cmder = b.calls[0].cmd
 		_ = g.Client.Process(&b.wait, &b.note)
 	} else {
-		cmds := make([]redis.Cmder, len(b.calls))
+		cmds := make([]redis.Cmder, len(b.calls), len(b.calls)+1)
 		for i, c := range b.calls {
 			if cmds[i] = c.cmd; c.opts.Repeat {
 				cmds[i] = unjoined{c.cmd}
 			}
+		}
+		if b.trailer != nil {
+			cmds = append(cmds, b.trailer)
 		}
 		if g.Send(&b.wait, &marking{g.Client, &b.note, g.guard}, cmds, b.combined) {
 			g.mu.Lock()
@@ -198,14 +234,26 @@ func (g *Group) send(b *batch) {
 			g.mu.Unlock()
 		}
 	}
+}
 
+// settle ends the calls of a batch that was sent. It was not answered if a hook of the client has
+// ended the goroutine.
+func (g *Group) settle(b *batch, answered bool) {
 	var gone []*Call
 	now, took := time.Now(), b.note.took()
 	crowded := took == 0 && b.wait.Err() != nil
+	errorOf := func(c *Call) error {
+		if !answered {
+			return ErrNoAnswer
+		}
+		return c.cmd.Err()
+	}
 	g.mu.Lock()
-	if took != 0 {
+	switch {
+	case b.trailer != nil: // the replicas' time tells nothing of the server
+	case took != 0:
 		g.pace.answered(b, took)
-	} else {
+	default:
 		g.pace.unsent(b, now)
 	}
 	b.ended = true
@@ -217,33 +265,29 @@ func (g *Group) send(b *batch) {
 		case crowded:
 			c.complete(over, ErrCrowded)
 		default:
-			c.complete(over, b.note.errorOf(c.cmd.Err()))
+			c.complete(over, b.note.errorOf(errorOf(c)))
 		}
 	}
 	g.mu.Unlock()
 	for _, c := range gone {
-		if err := c.cmd.Err(); c.opts.Late != nil && (took != 0 || err == nil) { // else nothing was sent
+		if err := errorOf(c); c.opts.Late != nil && (took != 0 || err == nil) { // else nothing was sent
 			c.opts.Late(cmp.Or(err, ErrUnread))
 		}
 	}
 }
 
-// pass removes b from the batches under way, and reports whether its sender must send the next;
-// then the sender counts as starting. The sender may stop if nothing is queued, if another sender is
-// starting, or if enough are sending: the limit can have dropped below the number of senders after a
-// stall, when the server is near again.
+// pass removes b from the batches under way, and reports whether its sender must send the next.
 func (g *Group) pass(b *batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if b.abandoned {
+	switch {
+	case b.abandoned && b.trailer == nil: // another sender has taken the place of this one
 		return false
+	case b.abandoned:
+		g.hung--
 	}
 	g.open = slices.DeleteFunc(g.open, func(other *batch) bool { return other == b })
-	if g.ready.n == 0 || g.starting > 0 || len(g.open) >= g.pace.senders {
-		return false
-	}
-	g.starting++
-	return true
+	return g.more()
 }
 
 // lone sends a batch in the goroutine of its only caller.
@@ -255,6 +299,7 @@ func (g *Group) lone(b *batch) {
 		}
 	}()
 	g.send(b)
+	g.settle(b, true)
 }
 
 // Server implements [Carrier].

@@ -65,6 +65,9 @@ func (m *Masters) process(c *Call) error {
 				return err
 			}
 			if g = m.group(c.opts.Key); g == nil {
+				if c.opts.Trailer != (Trailer{}) {
+					return ErrCrowded
+				}
 				return m.alone(c)
 			}
 			c.opts.Bound = time.Until(until)
@@ -73,6 +76,9 @@ func (m *Masters) process(c *Call) error {
 		c.opts.Bound = time.Until(until)
 		switch {
 		case err == ErrReplaced && c.opts.Bound > 0:
+		case c.opts.Trailer != (Trailer{}): // go-redis cannot route the trailer: the caller follows a redirection
+			m.sentAway(err)
+			return err
 		case m.sentAway(err) && c.opts.Bound > 0:
 			return m.alone(c)
 		case m.readOnly && moved(err):

@@ -14,18 +14,20 @@ const (
 // moment.
 func (g *Group) leave(c *Call) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch c.state {
-	case queued:
+	switch {
+	case c.state == queued:
+		defer g.mu.Unlock()
 		c.in.remove(c)
 		c.state = over
 		return ErrNotSent
-	case sent:
+	case c.state == sent && c.batch.trailer == nil:
+		defer g.mu.Unlock()
 		c.state = left
 		c.batch.left++
 		c.batch.cancelUnawaited()
 		return ErrAbandoned
 	}
+	g.mu.Unlock()
 	<-c.done
 	return c.err
 }
@@ -51,14 +53,20 @@ func (g *Group) ring() {
 	g.expire(&g.held, now, elsewhere)
 	var gone []*Call
 	g.open = slices.DeleteFunc(g.open, func(b *batch) bool {
+		if b.ended || b.abandoned {
+			return false
+		}
 		gone = append(gone, b.check(now, elsewhere)...)
-		if !b.ended && !b.abandoned {
+		switch {
+		case !b.abandoned:
 			g.alarm.set(b.earliest())
+			return false
+		case b.trailer != nil:
+			g.hung++
+			return false
 		}
-		if b.abandoned {
-			g.pace.abandoned(b)
-		}
-		return b.abandoned
+		g.pace.abandoned(b)
+		return true
 	})
 	g.start()
 	g.mu.Unlock()
@@ -91,7 +99,7 @@ func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 // silent reports whether a batch has been without an answer for so long that another server may
 // have taken over. Group.mu is held.
 func (b *batch) silent(now time.Time) bool {
-	return !b.ended && !b.look.IsZero() && !now.Before(b.look)
+	return !b.ended && !b.abandoned && !b.look.IsZero() && !now.Before(b.look)
 }
 
 // check ends the calls of a batch that are overdue, or that another server is for by now. It
@@ -99,9 +107,6 @@ func (b *batch) silent(now time.Time) bool {
 // still waits for a connection is first told to stop waiting, when it is overdue or its callers soon
 // need to know whether it was sent. Group.mu is held.
 func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) {
-	if b.ended {
-		return nil
-	}
 	if b.silent(now) {
 		b.look = now.Add(lookPause)
 	} else {
@@ -120,6 +125,7 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 		switch {
 		case c.state == left && overdue:
 			gone = append(gone, c)
+		case overdue && b.trailer != nil: // its sender brings the answer, or the error
 		case c.state == sent && (overdue || !now.Before(c.deadline) || elsewhere(c)):
 			c.complete(left, ErrNoAnswer)
 			b.left++

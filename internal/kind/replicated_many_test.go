@@ -64,11 +64,8 @@ func TestFakeTimeManySharesAtOnce(t *testing.T) {
 		}
 		callers.Wait()
 		require.LessOrEqual(t, time.Since(began), 2*roundTrip)
-		require.LessOrEqual(t, peak.Load(), int64(len(all)*maxPipelines))
+		require.LessOrEqual(t, peak.Load(), int64(len(all)*maxTrailed))
 		synctest.Wait()
-		for _, f := range all {
-			require.Empty(t, f.pipelines.nodes)
-		}
 		all[0].votes(granting())
 		all[1].votes(held("x", lease))
 		all[2].votes(held("x", lease))
@@ -98,9 +95,8 @@ func TestFakeTimeManyWaitForReplicas(t *testing.T) {
 		}
 		all.Wait()
 		require.LessOrEqual(t, time.Since(began), 2*takes)
-		require.LessOrEqual(t, most(), int64(maxPipelines))
+		require.LessOrEqual(t, most(), int64(maxTrailed))
 		synctest.Wait()
-		require.Empty(t, f.pipelines.nodes)
 		scripts, waits := 0, 0
 		for _, words := range f.commands() {
 			switch words[0] {
@@ -136,7 +132,7 @@ func TestFakeTimeOtherReplicasAreWaitedForApart(t *testing.T) {
 			}
 		}
 		require.Equal(t, map[string]int{"1 1": 16, "2 2": 16, "1 3": 16, "2 4": 16}, scripts)
-		require.LessOrEqual(t, most(), int64(maxPipelines))
+		require.LessOrEqual(t, most(), int64(maxTrailed))
 	})
 }
 
@@ -147,7 +143,7 @@ func TestFakeTimeLeavingBeforeReplicasAreAsked(t *testing.T) {
 		slowReplicas(f, time.Second)
 		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
 		var all sync.WaitGroup
-		for range maxPipelines {
+		for range maxTrailed {
 			all.Go(func() { _, _ = p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{}) })
 			synctest.Wait()
 		}
@@ -156,7 +152,7 @@ func TestFakeTimeLeavingBeforeReplicasAreAsked(t *testing.T) {
 		_, err := p.Acquire(ctx, nil, "me:2", time.Minute, Options{})
 		require.Equal(t, request.ErrNotSent, err)
 		all.Wait()
-		require.Len(t, f.commands(), 2*maxPipelines)
+		require.Len(t, f.commands(), 2*maxTrailed)
 	})
 }
 
@@ -204,7 +200,7 @@ func TestFakeTimeConnectionsThatHangWhileReplicasAreAsked(t *testing.T) {
 		const hang = time.Minute
 		f := newFake(t, "me")
 		var hung atomic.Int64
-		silent := int64(maxPipelines)
+		silent := int64(maxTrailed)
 		f.answers(func(_ context.Context, words []any) any {
 			if words[0] == "wait" {
 				if hung.Add(1) <= silent {
@@ -222,7 +218,7 @@ func TestFakeTimeConnectionsThatHangWhileReplicasAreAsked(t *testing.T) {
 			_, err := p.Acquire(ctx, nil, "me:1", time.Minute, Options{})
 			assert.Equal(t, want, err)
 		}
-		for range maxPipelines {
+		for range maxTrailed {
 			all.Go(func() { acquire(time.Second, nil) })
 			synctest.Wait()
 		}
@@ -230,17 +226,16 @@ func TestFakeTimeConnectionsThatHangWhileReplicasAreAsked(t *testing.T) {
 		acquire(2*time.Second, nil)
 		require.Equal(t, p.Timeout+overdue, time.Since(began))
 
-		silent = 3 * maxPipelines // the next as well
-		hung.Store(maxPipelines)
-		for range maxPipelines {
+		silent = 3 * maxTrailed // the next as well
+		hung.Store(maxTrailed)
+		for range maxTrailed {
 			all.Go(func() { acquire(time.Second, nil) })
 			synctest.Wait()
 		}
-		acquire(10*time.Second, request.ErrNotSent)
-		require.EqualValues(t, 2*maxPipelines, hung.Load())
+		acquire(10*time.Second, request.ErrCrowded)
+		require.EqualValues(t, 2*maxTrailed, hung.Load())
 		all.Wait()
 		synctest.Wait()
-		require.Empty(t, f.pipelines.nodes)
 	})
 }
 
@@ -252,10 +247,12 @@ func TestFakeTimeHookRefusesWhatReplicasAreAskedFor(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		defer rdb.Close()
 		rdb.AddHook(breaker{broken})
-		f.Server.RDB = rdb
+		f.Server.RDB, f.Server.Trailed = rdb, trailed(rdb)
 		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
 		_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
-		require.Equal(t, broken, err)
+		require.ErrorIs(t, err, broken)
+		outcome, _ := Classify(err)
+		require.Equal(t, request.NotExecuted, outcome)
 	})
 }
 
@@ -283,12 +280,12 @@ func TestFakeTimeHookEndsThePipelineOfReplicas(t *testing.T) {
 		})
 		p := &Replicated{Plain: NewQueued(f.Server, "lock", false), Want: 1, Timeout: time.Second}
 		ends.Store(true)
-		for range 2 * maxPipelines { // one after the other, and then together
+		for range 2 * maxTrailed { // one after the other, and then together
 			_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
 			require.Equal(t, request.ErrNoAnswer, err)
 		}
 		var all sync.WaitGroup
-		for range 2 * maxPipelines {
+		for range 2 * maxTrailed {
 			all.Go(func() {
 				_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
 				assert.Equal(t, request.ErrNoAnswer, err)
@@ -296,7 +293,6 @@ func TestFakeTimeHookEndsThePipelineOfReplicas(t *testing.T) {
 		}
 		all.Wait()
 		synctest.Wait()
-		require.Empty(t, f.pipelines.nodes)
 		ends.Store(false)
 		_, err := p.Acquire(t.Context(), nil, "me:1", time.Minute, Options{})
 		require.NoError(t, err)
