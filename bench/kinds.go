@@ -45,7 +45,7 @@ func Contenders() []Contender {
 		},
 		{
 			Name: "multi", About: "two locks of this library as one",
-			New: newKind(func(c *rlock.Client, name string) *rlock.Lock {
+			New: newKind(func(c *rlock.Client, name string) *rlock.MultiLock {
 				return rlock.NewMultiLock(c.NewLock("{"+name+"}:1"), c.NewLock("{"+name+"}:2"))
 			}),
 			Cluster: true, Kinds: []Kind{Cycle},
@@ -66,10 +66,22 @@ func Contenders() []Contender {
 type kind struct {
 	rdb    redis.UniversalClient
 	client *rlock.Client
-	lock   func(c *rlock.Client, name string) *rlock.Lock
+	lock   func(ctx context.Context, c *rlock.Client, name string) (held context.Context, unlock func(context.Context) error, err error)
 }
 
-func newKind(lock func(*rlock.Client, string) *rlock.Lock) func(Target) (Locker, error) {
+// locker is a Lock or a MultiLock, with its type of hold.
+type locker[H interface{ Unlock(context.Context) error }] interface {
+	Lock(ctx context.Context) (context.Context, H, error)
+}
+
+func newKind[H interface{ Unlock(context.Context) error }, L locker[H]](of func(*rlock.Client, string) L) func(Target) (Locker, error) {
+	lock := func(ctx context.Context, c *rlock.Client, name string) (context.Context, func(context.Context) error, error) {
+		held, hold, err := of(c, name).Lock(ctx)
+		if err != nil {
+			return ctx, nil, err
+		}
+		return held, hold.Unlock, nil
+	}
 	return func(t Target) (Locker, error) {
 		rdb := t.Dial()
 		client, err := rlock.New(rdb, &rlock.Options{LeaseTime: t.Lease})
@@ -78,11 +90,7 @@ func newKind(lock func(*rlock.Client, string) *rlock.Lock) func(Target) (Locker,
 }
 
 func (k *kind) Lock(ctx context.Context, name string) (context.Context, func(context.Context) error, error) {
-	held, hold, err := k.lock(k.client, name).Lock(ctx)
-	if err != nil {
-		return ctx, nil, err
-	}
-	return held, hold.Unlock, nil
+	return k.lock(ctx, k.client, name)
 }
 
 func (k *kind) Close() error {

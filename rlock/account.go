@@ -15,59 +15,54 @@ import (
 // starts notes the beginning of a call that wants the lock. The context that it returns is for
 // the requests of the call.
 func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
-	if l.part {
-		return ctx, time.Now()
-	}
 	l.queues.counters.kinds[l.kind].started.Add(1)
-	if f := l.client.opts.Trace.Start; f != nil {
-		before := ctx
-		l.client.observe(func() { ctx = f(before, Attempt{l.name, l.kind.name()}) })
-		if ctx == nil {
-			ctx = before
-		}
-	}
-	return ctx, time.Now()
+	return l.client.traceStart(ctx, l.name, l.kind), time.Now()
 }
 
 // ends notes the end of such a call, with a hold or an error. w is its waiter, nil if it has not
 // queued. It is called last, when no other goroutine waits for the caller.
+//
+// A hold is an acquisition as soon as it is counted here, and its end is counted from then on. So a
+// member of a multi lock is none, as nobody calls ends for it. The grant may be lost before:
+//
+//	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
 func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error, w *waiter) {
-	if l.part {
-		return
-	}
-	o := outcomeOf(hold, err)
-	var waited time.Duration
-	if hold != nil && hold.counts { // to read the clock once more would double the cost of this function
-		waited = max(hold.grant.began.Sub(began), 0) // a reader joins a grant that may be older
-	} else {
+	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)
+	switch {
+	case hold == nil:
+		o, waited = failure(err), time.Since(began)
+	case hold.parent != nil || hold.grant.lock.joined():
 		waited = time.Since(began)
+	default: // to read the clock once more would double the cost of this function
+		g := hold.grant
+		g.mu.Lock()
+		hold.counts = true
+		lostBefore := g.state == lost
+		waited = max(g.began.Sub(began), 0) // a reader joins a grant that may be older
+		g.mu.Unlock()
+		if o = acquiredOutcome; g.run.count > 0 {
+			o = handedOffOutcome
+		}
+		if lostBefore {
+			n.kinds[l.kind].lost.Add(1)
+			n.holds.observe(time.Since(began) - waited)
+		}
 	}
-	n := &l.queues.counters
-	n.kinds[l.kind].calls[o].Add(1)
-	if o != nestedOutcome && o != errorOutcome {
-		n.waits.observe(waited)
-	}
+	n.called(l.kind, o, waited)
 	if w != nil && w.slept() {
 		n.woken(w.course.by)
 	}
-	if l.client.opts.Trace.Acquired != nil {
-		l.reportAcquired(ctx, Acquisition{Outcome: o.name(), Waited: waited, Err: err}, hold, w)
+	if l.client.opts.Trace.Acquired == nil {
+		return
 	}
-}
-
-// outcomeOf is the outcome of a call that returned h and err.
-func outcomeOf(h *Hold, err error) outcomeNumber {
-	switch {
-	case h == nil:
-		return failure(err)
-	case h.parts != nil && h.parts.counts():
-		return acquiredOutcome
-	case !h.counts: // nor does a multi lock itself
-		return nestedOutcome
-	case h.grant.run.count > 0:
-		return handedOffOutcome
+	a := Acquisition{Outcome: o.name(), Waited: waited, Err: err}
+	if hold != nil {
+		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
-	return acquiredOutcome
+	if w != nil {
+		a.Contended, a.Tries, a.Wakeups = w.slept(), w.course.tries, w.course.by
+	}
+	l.client.traceAcquired(ctx, l.name, l.kind, a)
 }
 
 // failure is the outcome of a call that has failed. If the caller has cancelled it, that is the
@@ -84,16 +79,22 @@ func failure(err error) outcomeNumber {
 	return errorOutcome
 }
 
-// reportAcquired calls Trace.Acquired.
-func (l *Lock) reportAcquired(ctx context.Context, a Acquisition, hold *Hold, w *waiter) {
-	a.Lock, a.Kind = l.name, l.kind.name()
-	if hold != nil {
-		a.Owner, a.Token = hold.Owner(), hold.Token()
+// traceStart calls Trace.Start.
+func (c *Client) traceStart(ctx context.Context, name string, kind kindNumber) context.Context {
+	started := ctx
+	if f := c.opts.Trace.Start; f != nil {
+		c.observe(func() { started = f(ctx, Attempt{name, kind.name()}) })
 	}
-	if w != nil {
-		a.Contended, a.Tries, a.Wakeups = w.slept(), w.course.tries, w.course.by
+	if started == nil {
+		return ctx
 	}
-	l.client.observe(func() { l.client.opts.Trace.Acquired(ctx, a) })
+	return started
+}
+
+// traceAcquired calls Trace.Acquired.
+func (c *Client) traceAcquired(ctx context.Context, name string, kind kindNumber, a Acquisition) {
+	a.Lock, a.Kind = name, kind.name()
+	c.observe(func() { c.opts.Trace.Acquired(ctx, a) })
 }
 
 // reportWaiting notes that a request was refused.
@@ -114,21 +115,23 @@ func (g *grant) countReleased(ctx context.Context, acquisitions int, end time.Ti
 	if err != nil {
 		o = OutcomeUnavailable
 	}
-	g.lock.countReleased(ctx, acquisitions, Release{Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0})
+	l := g.lock
+	l.client.countReleased(ctx, &l.queues.counters, l.kind, acquisitions, Release{
+		Lock: l.name, Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0,
+	})
 }
 
-func (l *Lock) countReleased(ctx context.Context, acquisitions int, r Release) {
-	n := &l.queues.counters
-	if k := &n.kinds[l.kind]; r.Outcome == OutcomeLost {
+func (c *Client) countReleased(ctx context.Context, n *counters, kind kindNumber, acquisitions int, r Release) {
+	if k := &n.kinds[kind]; r.Outcome == OutcomeLost {
 		k.lost.Add(int64(acquisitions))
 	} else {
 		k.released.Add(int64(acquisitions))
 	}
 	for range acquisitions {
 		n.holds.observe(r.Held)
-		if f := l.client.opts.Trace.Released; f != nil {
-			r.Lock, r.Kind = l.name, l.kind.name()
-			l.client.observe(func() { f(context.WithoutCancel(ctx), r) })
+		if f := c.opts.Trace.Released; f != nil {
+			r.Kind = kind.name()
+			c.observe(func() { f(context.WithoutCancel(ctx), r) })
 		}
 	}
 }

@@ -26,10 +26,7 @@ type step struct {
 func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context.Context, hold *Hold, err error) {
 	l := w.lock
 	err = failure
-	defer func() { // at the very end, when nobody waits for this call
-		err = ownHolder(ctx, err)
-		l.ends(wait, w.since, hold, err, w)
-	}()
+	defer func() { err = ownHolder(ctx, err) }()
 	defer l.client.done()
 	defer w.leave()
 	for err == nil {

@@ -166,7 +166,7 @@
 //
 //   - [Client.NewFairLock] grants in the order of arrival, over all processes.
 //   - [Client.NewRWLock] has readers and a writer, with Redisson's among them.
-//   - [NewMultiLock] holds several locks, or none.
+//   - [NewMultiLock] makes a [MultiLock], which holds several locks, or none.
 //   - [NewQuorumLock] is held by the owner on whom a majority of independent servers agrees.
 //
 // # When Redis does not answer

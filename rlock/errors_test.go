@@ -18,13 +18,13 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 	const bound = 50 * time.Millisecond
 	srv := newServer(t)
 	here, there := newClient(t, srv, nil), newClient(t, srv, nil)
-	type of = func(*rlock.Client) *rlock.Lock
-	plain := func(c *rlock.Client) *rlock.Lock { return c.NewLock("plain") }
-	fenced := func(c *rlock.Client) *rlock.Lock { return c.NewLock("fenced", rlock.WithFencing()) }
-	fair := func(c *rlock.Client) *rlock.Lock { return c.NewFairLock("fair") }
-	polling := func(c *rlock.Client) *rlock.Lock { return c.NewLock("polling", rlock.WithPolling(rlock.Polling{})) }
-	reader := func(c *rlock.Client) *rlock.Lock { return c.NewRWLock("rw").Reader() }
-	writer := func(c *rlock.Client) *rlock.Lock { return c.NewRWLock("rw").Writer() }
+	type of = func(*rlock.Client) rlock.Locker
+	plain := func(c *rlock.Client) rlock.Locker { return c.NewLock("plain") }
+	fenced := func(c *rlock.Client) rlock.Locker { return c.NewLock("fenced", rlock.WithFencing()) }
+	fair := func(c *rlock.Client) rlock.Locker { return c.NewFairLock("fair") }
+	polling := func(c *rlock.Client) rlock.Locker { return c.NewLock("polling", rlock.WithPolling(rlock.Polling{})) }
+	reader := func(c *rlock.Client) rlock.Locker { return c.NewRWLock("rw").Reader() }
+	writer := func(c *rlock.Client) rlock.Locker { return c.NewRWLock("rw").Writer() }
 	kinds := map[string]struct{ held, wanted of }{
 		"plain":                    {plain, plain},
 		"fenced":                   {fenced, fenced},
@@ -33,32 +33,27 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 		"reader, held by a writer": {writer, reader},
 		"writer, held by a reader": {reader, writer},
 		"writer, held by a writer": {writer, writer},
-		"multi": {plain, func(c *rlock.Client) *rlock.Lock {
-			return rlock.NewMultiLock(c.NewLock("q"), c.NewLock("r"), plain(c)) // waits for the plain one before it takes any
+		"multi": {plain, func(c *rlock.Client) rlock.Locker {
+			return rlock.NewMultiLock(c.NewLock("q"), c.NewLock("r"), c.NewLock("plain")) // waits for the plain one before it takes any
 		}},
 	}
-	ways := map[string]func(*rlock.Lock, context.Context, time.Duration) error{
-		"TryLock": func(l *rlock.Lock, ctx context.Context, _ time.Duration) error {
-			_, _, err := l.TryLock(ctx)
-			return err
+	ways := map[string]func(rlock.Locker, context.Context, time.Duration) error{
+		"TryDo": func(l rlock.Locker, ctx context.Context, _ time.Duration) error { return l.TryDo(ctx, nothing) },
+		"DoFor": func(l rlock.Locker, ctx context.Context, bound time.Duration) error {
+			return l.DoFor(ctx, bound, nothing)
 		},
-		"TryLockFor": func(l *rlock.Lock, ctx context.Context, bound time.Duration) error {
-			_, _, err := l.TryLockFor(ctx, bound)
-			return err
-		},
-		"Lock": func(l *rlock.Lock, ctx context.Context, bound time.Duration) error {
+		"Do": func(l rlock.Locker, ctx context.Context, bound time.Duration) error {
 			ctx, cancel := context.WithTimeout(ctx, bound)
 			defer cancel()
-			_, _, err := l.Lock(ctx)
-			return err
+			return l.Do(ctx, nothing)
 		},
 	}
 	for kind, of := range kinds {
-		held, hold := lock(t, t.Context(), of.held(here))
+		held, hold := lock(t, t.Context(), of.held(here).(*rlock.Lock))
 		mu, elsewhere := of.wanted(here), of.wanted(there)
 		for way, try := range ways {
 			t.Run(kind+"/"+way, func(t *testing.T) {
-				for name, l := range map[string]*rlock.Lock{"own client": mu, "another": elsewhere} {
+				for name, l := range map[string]rlock.Locker{"own client": mu, "another": elsewhere} {
 					err := try(l, t.Context(), bound)
 					for wait := 2 * bound; errors.Is(err, rlock.ErrUnavailable) && wait < time.Minute; wait *= 2 {
 						err = try(l, t.Context(), wait) // a busy machine may be too slow for an answer in time

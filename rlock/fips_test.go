@@ -25,11 +25,11 @@ func fips(args []string) {
 		}
 		clients[i] = c
 	}
-	for _, lockOf := range []func(*rlock.Client) *rlock.Lock{
-		func(c *rlock.Client) *rlock.Lock { return c.NewLock("plain", rlock.WithFencing()) },
-		func(c *rlock.Client) *rlock.Lock { return c.NewFairLock("fair") },
-		func(c *rlock.Client) *rlock.Lock { return c.NewRWLock("rw").Writer() },
-		func(c *rlock.Client) *rlock.Lock {
+	for _, lockOf := range []func(*rlock.Client) rlock.Locker{
+		func(c *rlock.Client) rlock.Locker { return c.NewLock("plain", rlock.WithFencing()) },
+		func(c *rlock.Client) rlock.Locker { return c.NewFairLock("fair") },
+		func(c *rlock.Client) rlock.Locker { return c.NewRWLock("rw").Writer() },
+		func(c *rlock.Client) rlock.Locker {
 			return rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))
 		},
 	} {

@@ -209,7 +209,6 @@ func (l *Lock) longUnnoticed() bool { return l.terms.fixed || l.terms.lease/3 > 
 func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
 	h.grant, h.lock, h.parent = g, l, parent
 	h.outer, _ = ctx.Value(holdKey{}).(*Hold)
-	h.counts = parent == nil && !l.part
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	h.scope = heldContext{ctx, h}
 	return &h.scope, h

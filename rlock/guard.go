@@ -30,25 +30,38 @@ import (
 //
 // Without options a call waits for the lock as long as the context allows. The returned function
 // is safe for concurrent use if lockFor and fn are.
-func Guard[A, R any](lockFor func(A) *Lock, fn func(context.Context, A) (R, error), opts ...GuardOption) func(context.Context, A) (R, error) {
+func Guard[A, R any, L Locker](lockFor func(A) L, fn func(context.Context, A) (R, error), opts ...GuardOption) func(context.Context, A) (R, error) {
 	g := newGuard(opts)
 	return func(ctx context.Context, arg A) (result R, err error) {
-		held, hold, err := g.lock(ctx, lockFor(arg))
-		if err != nil {
-			return result, err
-		}
-		defer hold.unlockInto(held, &err)
-		return fn(held, arg)
+		err = g.do(ctx, lockFor(arg), func(held context.Context) (err error) {
+			result, err = fn(held, arg)
+			return err
+		})
+		return result, err
 	}
 }
 
 // GuardDo is [Guard] for functions without a result.
-func GuardDo[A any](lockFor func(A) *Lock, fn func(context.Context, A) error, opts ...GuardOption) func(context.Context, A) error {
+func GuardDo[A any, L Locker](lockFor func(A) L, fn func(context.Context, A) error, opts ...GuardOption) func(context.Context, A) error {
 	guarded := Guard(lockFor, func(ctx context.Context, arg A) (struct{}, error) { return struct{}{}, fn(ctx, arg) }, opts...)
 	return func(ctx context.Context, arg A) error {
 		_, err := guarded(ctx, arg)
 		return err
 	}
+}
+
+// Locker is a [Lock] or a [MultiLock].
+type Locker interface {
+	Do(ctx context.Context, fn func(context.Context) error) error
+	DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error
+	TryDo(ctx context.Context, fn func(context.Context) error) error
+	sleep(ctx context.Context, d time.Duration) bool // of the client
+}
+
+func (l *Lock) sleep(ctx context.Context, d time.Duration) bool { return l.client.sleep(ctx, d) }
+
+func (m *MultiLock) sleep(ctx context.Context, d time.Duration) bool {
+	return m.members[0].sleep(ctx, d)
 }
 
 // GuardOption is a setting of a [Guard].
@@ -62,11 +75,9 @@ func WithWait(d time.Duration) GuardOption {
 		case d < 0:
 			g.err = fmt.Errorf("%w: WithWait: %v is negative", ErrInvalidOption, d)
 		case d == 0:
-			g.try = (*Lock).TryLock
+			g.try = Locker.TryDo
 		default:
-			g.try = func(l *Lock, ctx context.Context) (context.Context, *Hold, error) {
-				return l.TryLockFor(ctx, d)
-			}
+			g.try = func(l Locker, ctx context.Context, fn func(context.Context) error) error { return l.DoFor(ctx, d, fn) }
 		}
 	}
 }
@@ -89,7 +100,7 @@ func WithRetry(n int, pause time.Duration) GuardOption {
 
 // guard is how a guarded function gets its lock.
 type guard struct {
-	try     func(*Lock, context.Context) (context.Context, *Hold, error)
+	try     func(Locker, context.Context, func(context.Context) error) error
 	retries int
 	pause   time.Duration
 	err     error // why no call works
@@ -107,25 +118,30 @@ func newGuard(opts []GuardOption) *guard {
 	switch {
 	case g.try != nil:
 	case g.retries > 0: // a try that waits for ever leaves nothing to retry
-		g.try = (*Lock).TryLock
+		g.try = Locker.TryDo
 	default:
-		g.try = (*Lock).Lock
+		g.try = Locker.Do
 	}
 	return g
 }
 
-func (g *guard) lock(ctx context.Context, l *Lock) (context.Context, *Hold, error) {
+// do runs fn under the lock. An error of fn, whatever it is, leads to no further try.
+func (g *guard) do(ctx context.Context, l Locker, fn func(context.Context) error) error {
 	if g.err != nil {
-		return ctx, nil, g.err
+		return g.err
 	}
 	for n := 0; ; n++ {
-		held, hold, err := g.try(l, ctx)
+		ran := false
+		err := g.try(l, ctx, func(held context.Context) error {
+			ran = true
+			return fn(held)
+		})
 		busy, ok := errors.AsType[*NotAcquiredError](err)
-		if !ok || n == g.retries || ctx.Err() != nil {
-			return held, hold, err
+		if ran || !ok || n == g.retries || ctx.Err() != nil {
+			return err
 		}
-		if !l.client.sleep(ctx, g.pause-rand.N(g.pause)/2) && ctx.Err() != nil {
-			return ctx, nil, busy.because(ended(ctx))
+		if !l.sleep(ctx, g.pause-rand.N(g.pause)/2) && ctx.Err() != nil {
+			return busy.because(ended(ctx))
 		}
 	}
 }

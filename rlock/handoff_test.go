@@ -53,11 +53,14 @@ func TestFakeTimeHandoffBudget(t *testing.T) {
 			c := f.client(t, nil)
 			mu := c.NewLock("a", rlock.WithHandoff(3, time.Hour))
 			other := f.client(t, nil).NewLock("a")
-			first := mu
+			var held context.Context
+			var hold *rlock.Hold
+			var first unlocker
 			if multi {
-				first = rlock.NewMultiLock(mu, c.NewLock("b"))
+				held, first = lock(t, t.Context(), rlock.NewMultiLock(mu, c.NewLock("b")))
+			} else {
+				held, first = lock(t, t.Context(), mu)
 			}
-			held, hold := lock(t, t.Context(), first)
 			owner := mu.Owner(held)
 			waiters := []*waiting{begin(t.Context(), other)}
 			synctest.Wait()
@@ -66,8 +69,9 @@ func TestFakeTimeHandoffBudget(t *testing.T) {
 				synctest.Wait()
 			}
 			for _, i := range []int{1, 2, 3, 0, 4, 5} {
-				require.NoError(t, hold.Unlock(held))
+				require.NoError(t, first.Unlock(held))
 				held, hold = waiters[i].acquired(t)
+				first = hold
 				require.Equal(t, i > 0 && i < 4, hold.Owner() == owner, i)
 			}
 			require.NoError(t, hold.Unlock(held))

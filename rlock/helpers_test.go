@@ -51,8 +51,19 @@ func closeSoon(c *rlock.Client) error {
 	return c.Close(ctx)
 }
 
+type unlocker interface {
+	Unlock(ctx context.Context) error
+}
+
+// locker is a Lock or a MultiLock, with its type of hold.
+type locker[H unlocker] interface {
+	Lock(ctx context.Context) (context.Context, H, error)
+	TryLock(ctx context.Context) (context.Context, H, error)
+	TryLockFor(ctx context.Context, wait time.Duration) (context.Context, H, error)
+}
+
 // lock locks mu, which must be possible within half a minute.
-func lock(t tester, ctx context.Context, mu *rlock.Lock) (context.Context, *rlock.Hold) {
+func lock[H unlocker](t tester, ctx context.Context, mu locker[H]) (context.Context, H) {
 	t.Helper()
 	held, hold, err := mu.TryLockFor(ctx, 30*time.Second)
 	require.NoError(t, err)

@@ -17,12 +17,11 @@ type Hold struct {
 	lock   *Lock // whose options the hold has; waiters take over each other's grants
 	outer  *Hold // innermost hold, of any lock, that this one was taken under
 	parent *Hold // hold of the same grant that this one was taken under
-	counts bool  // it is an acquisition of its own
-	parts  *team // the holds of a multi lock's members; then no other field is set
 	scope  heldContext
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.
+	counts   bool // it is an acquisition of its own: see Lock.ends
 	unlocked bool
 	children int // holds with this parent that are not over
 }
@@ -57,9 +56,6 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	if ctx == nil { // a panic would leave a lock that is renewed and that nobody can unlock
 		ctx = context.Background()
-	}
-	if h.parts != nil {
-		return joined(h.unlockAll(ctx))
 	}
 	g := h.grant
 	g.check()
@@ -114,24 +110,19 @@ func (h *Hold) do(held context.Context, failed error, fn func(context.Context) e
 	if failed != nil {
 		return failed
 	}
-	defer h.unlockInto(held, &err)
+	defer func() { err = withUnlock(err, h.Unlock(held)) }()
 	return fn(held)
 }
 
-// unlockInto unlocks and joins an error to that of the work under the hold, unless the
-// work has returned it as its context's cause. The Unlock of a multi lock may have several.
-func (h *Hold) unlockInto(ctx context.Context, err *error) {
-	var errs []error
-	if h.parts != nil {
-		errs = h.unlockAll(ctx)
-	} else {
-		errs = append(errs, h.Unlock(ctx))
-	}
-	for _, part := range errs {
-		if part != nil && !contains(*err, part) {
-			*err = errors.Join(*err, part)
+// withUnlock joins the errors of an Unlock to the error of the work under the hold, unless the
+// work has returned them as the cause of its context.
+func withUnlock(work error, unlock ...error) error {
+	for _, err := range unlock {
+		if err != nil && !contains(work, err) {
+			work = errors.Join(work, err)
 		}
 	}
+	return work
 }
 
 // contains reports whether part is in the tree of err. Unlike errors.Is it asks no error
@@ -150,33 +141,17 @@ func contains(err, part error) bool {
 }
 
 // Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of
-// a grant have the same. "" for a multi lock, whose members have one each.
-func (h *Hold) Owner() string {
-	if h.parts != nil {
-		return ""
-	}
-	return h.grant.owner
-}
+// a grant have the same.
+func (h *Hold) Owner() string { return h.grant.owner }
 
 // Token returns the fencing token: greater than that of every earlier grant of
 // the name, equal for nested holds. Send it along with every write to a resource
 // that refuses smaller ones, and a holder that was stopped for longer than its
-// lease can do no harm there. 0 without [WithFencing], and for a multi lock.
-func (h *Hold) Token() int64 {
-	if h.parts != nil {
-		return 0
-	}
-	return h.grant.token
-}
+// lease can do no harm there. 0 without [WithFencing].
+func (h *Hold) Token() int64 { return h.grant.token }
 
-// Until returns the end of the trusted window as it stands, the earliest of a
-// multi lock. Renewals move it.
-func (h *Hold) Until() time.Time {
-	if h.parts != nil {
-		return h.untilParts()
-	}
-	return h.grant.entry.Until()
-}
+// Until returns the end of the trusted window as it stands. Renewals move it.
+func (h *Hold) Until() time.Time { return h.grant.entry.Until() }
 
 // unlocked is the cause of the context of a hold that was unlocked. It is that hold.
 type unlocked Hold

@@ -66,13 +66,13 @@ func TestHookThatEndsItsCaller(t *testing.T) {
 			hooked := srv.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 			hooked.AddHook(e.hook())
 			c := clientOn(t, hooked, &rlock.Options{LeaseTime: time.Minute})
-			for kind, of := range map[string]func(name string) *rlock.Lock{
-				"plain":  func(name string) *rlock.Lock { return c.NewLock(name) },
-				"fair":   func(name string) *rlock.Lock { return c.NewFairLock(name) },
-				"reader": func(name string) *rlock.Lock { return c.NewRWLock(name).Reader() },
-				"writer": func(name string) *rlock.Lock { return c.NewRWLock(name).Writer() },
-				"kept":   func(name string) *rlock.Lock { return c.NewLock(name, rlock.WithRetention(time.Millisecond)) },
-				"multi": func(name string) *rlock.Lock {
+			for kind, of := range map[string]func(name string) rlock.Locker{
+				"plain":  func(name string) rlock.Locker { return c.NewLock(name) },
+				"fair":   func(name string) rlock.Locker { return c.NewFairLock(name) },
+				"reader": func(name string) rlock.Locker { return c.NewRWLock(name).Reader() },
+				"writer": func(name string) rlock.Locker { return c.NewRWLock(name).Writer() },
+				"kept":   func(name string) rlock.Locker { return c.NewLock(name, rlock.WithRetention(time.Millisecond)) },
+				"multi": func(name string) rlock.Locker {
 					return rlock.NewMultiLock(c.NewLock(name), c.NewLock(name+"2"), c.NewFairLock(name+"3"))
 				},
 			} {

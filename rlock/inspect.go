@@ -121,9 +121,6 @@ func askOnce[T any](ctx context.Context, l *Lock, ask script[T]) (T, error) {
 		return none, err
 	}
 	defer l.client.done()
-	if l.members != nil {
-		return none, &lockError{l.name, ErrInvalidOption, errMembers}
-	}
 	if ctx.Err() != nil {
 		return none, fmt.Errorf("rlock: lock %s: %w", quote(l.name), ended(ctx))
 	}

@@ -37,7 +37,7 @@ import (
 // On an error nothing is held and the context passed in comes back: [ErrNotHeld] if the owner does not
 // hold the lock any more, [ErrInvalidOption] for a text that is no proof of this lock, a proof without
 // token for a lock [WithFencing], a lock [WithReplicas], as a proof says nothing of replicas, and for
-// kinds without joining: read/write, multi and quorum locks; [ErrUnavailable] and [ErrClosed] as by
+// kinds without joining: read/write and quorum locks; [ErrUnavailable] and [ErrClosed] as by
 // [Lock.Lock]. Join repeats its request as Lock does, as long as ctx allows.
 //
 // Joining is no acquisition: for [Trace] and [Stats] it is a call that ends as nested, and the loss of a
@@ -62,7 +62,7 @@ func (l *Lock) joinHolder(ctx context.Context, text string) (held context.Contex
 	}
 	defer l.client.done()
 	if ctx.Err() != nil {
-		return ctx, nil, l.tooLate(ctx)
+		return ctx, nil, tooLate(l.name, ctx)
 	}
 	wire, proofs, err := l.joinable(text)
 	if err != nil {
@@ -138,8 +138,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
 	return &Lock{
 		client: l.client, name: l.name, terms: terms{lease: lease},
-		wire: wire, key: l.key, queues: &l.client.joins, joined: true,
-		kind: l.kind, part: true,
+		wire: wire, key: l.key, queues: &l.client.joins, kind: l.kind,
 	}
 }
 

@@ -145,7 +145,6 @@ func TestJoinRefuses(t *testing.T) {
 			"a reader":          {rw.Reader(), proof, "only plain and fair locks can be joined"},
 			"a writer":          {rw.Writer(), proof, "only plain and fair locks can be joined"},
 			"a quorum lock":     {quorum, proof, "only plain and fair locks can be joined"},
-			"a multi lock":      {rlock.NewMultiLock(ours.NewLock("a")), proof, "only plain and fair locks can be joined"},
 			"a name that is no": {ours.NewLock(""), proof, "rlock"},
 		} {
 			ctx, none, err := tt.mu.Join(t.Context(), tt.proof)

@@ -23,9 +23,6 @@ type Lock struct {
 	terms   terms
 	purpose string     // shown by inspect and top
 	kind    kindNumber // under which calls are counted
-	members multi      // of a multi lock, which has nothing else
-	part    bool       // the lock is a member of a multi lock, which is counted in its place
-	joined  bool       // the grant belongs to another process: see Join
 
 	wire  kind.Kind // makes the requests
 	key   string    // of wire
@@ -63,7 +60,7 @@ func (l *Lock) Name() string { return l.name }
 // every 5 s after that, and when the holder's TTL ends; they are told by message when the
 // lock is theirs.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.lock(ctx, ctx)
+	return l.lock(ctx, ctx, false)
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When that is over
@@ -75,7 +72,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return l.lock(ctx, waiting)
+	return l.lock(ctx, waiting, false)
 }
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
@@ -85,25 +82,18 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.tryLock(ctx, ctx)
+	return l.lock(ctx, ctx, true)
 }
 
-// tryLock is TryLock; its requests have the context wait.
+// tryLock makes one attempt, and does not count the call. Its requests have the context wait.
 func (l *Lock) tryLock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
-	wait, began := l.starts(wait)
-	defer func() {
-		err = ownHolder(ctx, err)
-		l.ends(wait, began, hold, err, nil)
-	}()
+	defer func() { err = ownHolder(ctx, err) }()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
 	defer l.client.done()
 	if ctx.Err() != nil {
-		return ctx, nil, l.tooLate(ctx)
-	}
-	if l.members != nil {
-		return l.takeMembers(ctx, wait, true)
+		return ctx, nil, tooLate(l.name, ctx)
 	}
 	p := request.Policy{Attempt: l.bound(), Total: l.bound(), Once: true, Stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
@@ -175,35 +165,44 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 	return hold.do(held, err, fn)
 }
 
-// lock is what every call that may wait comes to. The wait ends with the context wait; the
-// context of the hold descends from ctx. All waiters of a client but the first, unless the lock
-// is fair, sleep in await, each on its own stack. A stack stays at its first size, 2 KB, as
-// long as the frames from here to await are small, so whatever needs more is called before or
-// after. The benchmark's scenario idle-100 shows the size as bytes/waiter.
-func (l *Lock) lock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
+// lock is a counted call. The wait ends with the context wait; the context of the hold descends from ctx.
+// once says not to wait.
+func (l *Lock) lock(ctx, wait context.Context, once bool) (held context.Context, hold *Hold, err error) {
 	region := trace.StartRegion(wait, "rlock.acquire") // package runtime/trace shows what a goroutine waits for
 	wait, began := l.starts(wait)
-	held, hold, err = l.unqueued(ctx, wait, began)
-	if err == errQueue {
-		w, asks := l.queues.enter(l, began)
-		if err = nil; !asks {
-			err = w.await(wait)
-		}
-		held, hold, err = w.acquire(ctx, wait, err)
+	var w *waiter
+	defer func() { // at the very end, when nobody waits for this call
+		l.ends(wait, began, hold, err, w)
+		region.End()
+	}()
+	if once {
+		return l.tryLock(ctx, wait)
 	}
-	region.End()
+	held, hold, w, err = l.acquire(ctx, wait, began)
 	return held, hold, err
 }
 
-// unqueued takes the lock if that is possible without a place in the queue: nested, as a
-// member of a multi lock, kept, or shared with another reader. Otherwise the error is
-// errQueue, the call goes on, and client.done must follow.
-func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, err error) {
-	defer func() {
-		if err != errQueue {
-			l.ends(wait, began, hold, err, nil)
-		}
-	}()
+// acquire may wait, and does not count the call. The waiter is nil if the call has not queued.
+//
+// All waiters of a client but the first, unless the lock is fair, sleep in await, each on a stack of its
+// own. A stack stays at its first size, 2 KB, as long as the frames from Lock to await are small, so
+// whatever needs more is called before or after. The benchmark's scenario idle-100 shows the size as
+// bytes/waiter.
+func (l *Lock) acquire(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, w *waiter, err error) {
+	if held, hold, err = l.unqueued(ctx, wait); err != errQueue {
+		return held, hold, nil, err
+	}
+	w, asks := l.queues.enter(l, began)
+	if err = nil; !asks {
+		err = w.await(wait)
+	}
+	held, hold, err = w.acquire(ctx, wait, err)
+	return held, hold, w, err
+}
+
+// unqueued takes the lock if that is possible without a place in the queue: nested, kept, or shared with
+// another reader. Otherwise the error is errQueue, the call goes on, and client.done must follow.
+func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -213,10 +212,7 @@ func (l *Lock) unqueued(ctx, wait context.Context, began time.Time) (held contex
 		}
 	}()
 	if wait.Err() != nil {
-		return ctx, nil, l.tooLate(wait)
-	}
-	if l.members != nil {
-		return l.lockMembers(ctx, wait)
+		return ctx, nil, tooLate(l.name, wait)
 	}
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err = l.nest(ctx, wait, in, l.retries()); err != errReleased {
@@ -261,16 +257,19 @@ func (l *Lock) refusedBy(r lua.Reply) *NotAcquiredError {
 	return l.refusal(r.Holder, r.TTL)
 }
 
+// joined reports whether the grant belongs to another process: see Join.
+func (l *Lock) joined() bool { return l.queues == &l.client.joins }
+
 // isClosed is the error of a call after Close.
 func (l *Lock) isClosed() error { return &lockError{l.name, ErrClosed, nil} }
 
 // tooLate is the error of a call whose context was over before it began. If that is because a
 // lock was lost, it is the LostError itself.
-func (l *Lock) tooLate(ctx context.Context) error {
+func tooLate(name string, ctx context.Context) error {
 	if loss, ok := errors.AsType[*LostError](context.Cause(ctx)); ok {
 		return loss
 	}
-	return &NotAcquiredError{Name: l.name, Err: ended(ctx)}
+	return &NotAcquiredError{Name: name, Err: ended(ctx)}
 }
 
 // bound is how long a single attempt may take.

@@ -298,7 +298,7 @@ func TestLossJoinsTheErrorOfDo(t *testing.T) {
 		"own and context's": func(ctx context.Context) error { return errors.Join(own, ctx.Err()) },
 		"yes to everything": func(context.Context) error { return agreeable{} },
 	}
-	for kind, mu := range map[string]*rlock.Lock{"lock": c.NewLock("a"), "multi": rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))} {
+	for kind, mu := range map[string]rlock.Locker{"lock": c.NewLock("a"), "multi": rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))} {
 		for name, fn := range works {
 			for _, awaited := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s, %s, awaited %v", kind, name, awaited), func(t *testing.T) {

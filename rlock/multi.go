@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/trace"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,8 +16,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// MultiLock is several locks as one: held when all members are. It holds no state of its own; see
+// [NewMultiLock].
+type MultiLock struct {
+	name    string  // of the members, with commas between
+	members []*Lock // in canonical order
+	err     error   // why no method of it works
+}
+
 // NewMultiLock returns a lock that consists of other locks, of any kinds and clients: held when all
-// members are. A failure leaves nothing. A member may be a multi lock, replaced by its members.
+// members are. A failure leaves nothing. The members of another multi lock become members by
+// [MultiLock.Members].
 //
 // The members are waited for in the order of their keys, whatever the order given, and only while the
 // members before are held: overlapping sets never wait for each other. (Locks with the same key go by the
@@ -33,52 +43,101 @@ import (
 // silent server for as long as UnlockTimeout.
 //
 // The returned context descends from the contexts of all members and ends when any member is lost, with
-// that member's [*LostError]; the other members are kept until Unlock, which releases all at once and
-// joins the errors. Below the context each member re-enters, alone or in another multi lock; a lock given
-// twice is held twice. Options, owners and tokens are the members': the Hold has no owner or token, but
-// locking a fenced member below tells the member's token. HoldCount is the least of the members'.
+// that member's [*LostError]; the other members are kept until Unlock. Below the context each member
+// re-enters, alone or in another multi lock; a lock given twice is held twice. Options, owners and tokens
+// are the members'.
 //
-// Inspect, ForceUnlock and UnlockOwner are [ErrInvalidOption], as a server has nothing but the members.
-// So is every method if there are no members, a member is nil or invalid, or two clients of one
-// connection, or of one address, stand for the same key, and so would wait for each other.
-func NewMultiLock(locks ...*Lock) *Lock {
-	l := noLock("", multiKind)
-	var m multi
+// Every method is [ErrInvalidOption] if there are no members, a member is nil or invalid, or two clients
+// of one connection, or of one address, stand for the same key, and so would wait for each other.
+func NewMultiLock(locks ...*Lock) *MultiLock {
+	m := &MultiLock{members: slices.Clone(locks)} // also if they are refused: with them, so is every other multi lock
+	refuse := func(why error) *MultiLock {
+		m.err = &lockError{"", ErrInvalidOption, why}
+		return m
+	}
 	for _, member := range locks {
-		if member == nil {
-			l.refuse(errors.New("a member of the multi lock is nil"))
-			return l
-		}
-		if member.members != nil {
-			m = append(m, member.members...)
-		} else {
-			part := *member
-			part.part = true
-			m = append(m, &part)
-		}
-		if member.err != nil {
-			l.err = member.err
+		switch {
+		case member == nil:
+			return refuse(errors.New("a member of the multi lock is nil"))
+		case member.err != nil:
+			m.err = member.err
+			return m
 		}
 	}
-	if l.err != nil {
-		return l
+	if len(locks) == 0 {
+		return refuse(errors.New("a multi lock without members"))
 	}
-	if len(m) == 0 {
-		l.refuse(errors.New("a multi lock without members"))
-		return l
-	}
-	slices.SortStableFunc(m, canonical)
-	names := make([]string, len(m))
-	for i, member := range m {
+	slices.SortStableFunc(m.members, canonical)
+	names := make([]string, len(m.members))
+	for i, member := range m.members {
 		names[i] = member.name
-		for _, other := range m[:i] {
+		for _, other := range m.members[:i] {
 			if member.client != other.client && member.key == other.key && member.sameServers(other) {
-				l.refuse(fmt.Errorf("two clients of one server have the lock %s, and would wait for each other: use locks of one client", quote(member.name)))
+				return refuse(fmt.Errorf("two clients of one server have the lock %s, and would wait for each other: use locks of one client", quote(member.name)))
 			}
 		}
 	}
-	l.client, l.name, l.members, l.queues = m[0].client, strings.Join(names, ","), m, m[0].queues
-	return l
+	m.name = strings.Join(names, ",")
+	return m
+}
+
+// Name returns the names of the members, with commas between.
+func (m *MultiLock) Name() string { return m.name }
+
+// Members returns the members in the order of waiting for them. So a multi lock of the members of
+// another one and of further locks is
+//
+//	rlock.NewMultiLock(append(others.Members(), further)...)
+func (m *MultiLock) Members() []*Lock { return slices.Clone(m.members) }
+
+// Lock is [Lock.Lock] of all members.
+func (m *MultiLock) Lock(ctx context.Context) (context.Context, *MultiHold, error) {
+	return m.lock(ctx, ctx, false)
+}
+
+// TryLockFor is [MultiLock.Lock] that waits no longer than wait, as [Lock.TryLockFor] does.
+func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *MultiHold, error) {
+	if wait <= 0 {
+		return m.TryLock(ctx)
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return m.lock(ctx, waiting, false)
+}
+
+// TryLock makes one attempt at each member, as [Lock.TryLock] does.
+func (m *MultiLock) TryLock(ctx context.Context) (context.Context, *MultiHold, error) {
+	return m.lock(ctx, ctx, true)
+}
+
+// Do is [Lock.Do] under all members.
+func (m *MultiLock) Do(ctx context.Context, fn func(context.Context) error) error {
+	held, hold, err := m.Lock(ctx)
+	return hold.do(held, err, fn)
+}
+
+// DoFor is [Lock.DoFor] under all members.
+func (m *MultiLock) DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error {
+	held, hold, err := m.TryLockFor(ctx, wait)
+	return hold.do(held, err, fn)
+}
+
+// TryDo is [Lock.TryDo] under all members.
+func (m *MultiLock) TryDo(ctx context.Context, fn func(context.Context) error) error {
+	held, hold, err := m.TryLock(ctx)
+	return hold.do(held, err, fn)
+}
+
+// HoldCount is the least [Lock.HoldCount] of the members.
+func (m *MultiLock) HoldCount(ctx context.Context) int {
+	if m.err != nil {
+		return 0
+	}
+	n := m.members[0].HoldCount(ctx)
+	for _, member := range m.members[1:] {
+		n = min(n, member.HoldCount(ctx))
+	}
+	return n
 }
 
 // canonical is the order of waiting for members, the same in all processes.
@@ -117,42 +176,66 @@ func (c *Client) address() string {
 	return ""
 }
 
-// multi are the members of a multi lock, in canonical order. The lock has no key of its own.
-type multi []*Lock
-
-var errMembers = errors.New("a multi lock has no data of its own on a server: inspect or unlock its members")
-
-// lockMembers waits for all members, as long as wait allows.
-func (l *Lock) lockMembers(ctx, wait context.Context) (context.Context, *Hold, error) {
-	for {
-		held, hold, err := l.takeMembers(ctx, wait, false)
-		if (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) && ctx.Err() == nil && wait.Err() == nil && !l.members.lostIn(ctx) {
-			continue // a member was lost while others were waited for
+// lock takes all members, and counts the call as one, for the client of the first member.
+func (m *MultiLock) lock(ctx, wait context.Context, once bool) (held context.Context, hold *MultiHold, err error) {
+	if m.err != nil {
+		return ctx, nil, m.err
+	}
+	region := trace.StartRegion(wait, "rlock.acquire")
+	defer region.End()
+	c, n, began := m.members[0].client, &m.members[0].queues.counters, time.Now()
+	n.kinds[multiKind].started.Add(1)
+	wait = c.traceStart(wait, m.name, multiKind)
+	defer func() {
+		err = ownHolder(ctx, err)
+		o, waited := nestedOutcome, time.Since(began)
+		switch {
+		case hold == nil:
+			o = failure(err)
+		case hold.counts():
+			o = acquiredOutcome
 		}
-		return held, hold, err
+		n.called(multiKind, o, waited)
+		if c.opts.Trace.Acquired != nil {
+			c.traceAcquired(wait, m.name, multiKind, Acquisition{Outcome: o.name(), Waited: waited, Err: err})
+		}
+	}()
+	if c.begin() != nil {
+		return ctx, nil, &lockError{m.name, ErrClosed, nil}
+	}
+	defer c.done()
+	if wait.Err() != nil {
+		return ctx, nil, tooLate(m.name, wait)
+	}
+	for {
+		held, hold, err = m.take(ctx, wait, once)
+		again := !once && (errors.Is(err, ErrLeaseLost) || errors.Is(err, errLate)) // a member was lost while others were waited for
+		if !again || ctx.Err() != nil || wait.Err() != nil || m.lostIn(ctx) {
+			return held, hold, err
+		}
 	}
 }
 
 // lostIn reports whether ctx owns a lost grant of a member. Under such a context that member cannot be
 // taken.
-func (m multi) lostIn(ctx context.Context) bool {
-	return slices.ContainsFunc(m, func(l *Lock) bool {
+func (m *MultiLock) lostIn(ctx context.Context) bool {
+	return slices.ContainsFunc(m.members, func(l *Lock) bool {
 		in := holdIn(ctx, l)
 		return in != nil && in.grant.lossOrNil() != nil
 	})
 }
 
-// takeMembers takes the members in order, several by one script where possible. once says not to wait.
-func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.Context, _ *Hold, err error) {
-	m, all := l.members, &Hold{parts: &team{lock: l}}
+// take takes the members in order, several by one script where possible. once says not to wait.
+func (m *MultiLock) take(ctx, wait context.Context, once bool) (held context.Context, _ *MultiHold, err error) {
+	all := &MultiHold{lock: m}
 	held = ctx
 	var refusal *NotAcquiredError // the newest refusal with the holder of a member
 	defer func() {
 		if err != nil {
 			held, err = ctx, cmp.Or(m.closed(), refusal.inform(err))
 		}
-		if len(all.parts.holds) < len(m) { // also after a panic: see send
-			all.abandon(m[0].client, wait)
+		if len(all.holds) < len(m.members) { // also after a panic: see send
+			all.abandon(wait)
 		}
 	}()
 	if err := m.closed(); err != nil {
@@ -160,8 +243,8 @@ func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.C
 	}
 	open, stop := m.whileOpen(wait)
 	defer stop()
-	for limit := len(m); len(all.parts.holds) < len(m); {
-		next := m[len(all.parts.holds):limit]
+	for limit := len(m.members); len(all.holds) < len(m.members); {
+		next := m.members[len(all.holds):limit]
 		if run := together(held, next); len(run) > 1 {
 			var busy int
 			busy, held, err = all.takeTogether(held, open, run, once)
@@ -176,97 +259,95 @@ func (l *Lock) takeMembers(ctx, wait context.Context, once bool) (held context.C
 				refusal = refused
 			}
 			if busy > 0 {
-				limit = len(all.parts.holds) + busy
+				limit = len(all.holds) + busy
 				continue
 			}
 		}
-		if held, err = all.takeOne(held, open, m[len(all.parts.holds)], once); err != nil {
+		if held, err = all.takeOne(held, open, m.members[len(all.holds)], once); err != nil {
 			return held, nil, err
 		}
-		limit = len(m)
+		limit = len(m.members)
 	}
-	all.parts.began = time.Now()
+	all.began = time.Now()
 	return held, all, nil
 }
 
-// takeOne takes a single member. Its requests have the values of wait.
-func (h *Hold) takeOne(held, wait context.Context, member *Lock, once bool) (context.Context, error) {
-	if held.Err() != nil {
-		return held, member.tooLate(held)
-	}
-	wait, stop := h.whileHeld(held, wait)
-	defer stop()
-	take := member.lock
-	if once {
-		take = member.tryLock
-	}
-	inner, part, err := take(held, wait)
-	if err == nil {
-		h.parts.holds = append(h.parts.holds, part)
-	}
-	return inner, err
+// MultiHold is one successful acquisition of a [MultiLock]: one hold of each member. Its methods are
+// safe for concurrent use, and may be called by any goroutine. It must not be copied.
+type MultiHold struct {
+	_        noCopy
+	lock     *MultiLock
+	holds    []*Hold
+	began    time.Time   // when all members were held
+	unlocked atomic.Bool // by the first Unlock
 }
 
-// abandon unlocks the parts, and waits for the unlocking no longer than wait allows.
-func (h *Hold) abandon(c *Client, wait context.Context) {
-	if len(h.parts.holds) == 0 {
-		return
+// Unlock unlocks all members at once, each as [Hold.Unlock] does, and joins the errors. A second call is
+// [ErrNotHeld].
+func (h *MultiHold) Unlock(ctx context.Context) error {
+	if h == nil { // the acquisition has failed
+		return ErrNotHeld
 	}
-	done := make(chan struct{})
-	c.background(func() {
-		defer close(done)
-		_ = h.unlockParts(context.WithoutCancel(wait)) // their leases end all the same
-	})
-	select {
-	case <-done:
-	case <-wait.Done():
-	}
+	return joined(h.unlock(ctx))
 }
 
-// team is the holds of a multi lock's members.
-type team struct {
-	lock  *Lock
-	holds []*Hold
-	began time.Time   // when all members were held
-	over  atomic.Bool // unlocked
+// Until returns the earliest end of the members' trusted windows as they stand.
+func (h *MultiHold) Until() time.Time {
+	until := h.holds[0].Until()
+	for _, part := range h.holds[1:] {
+		if t := part.Until(); t.Before(until) {
+			until = t
+		}
+	}
+	return until
 }
 
-// unlockAll is the Unlock of a multi lock. A second call is an error.
-func (h *Hold) unlockAll(ctx context.Context) []error {
-	t := h.parts
-	if !t.over.CompareAndSwap(false, true) {
-		return []error{&lockError{t.lock.name, ErrNotHeld, nil}}
+// Holds returns the holds of the members, in the order of [MultiLock.Members]: for their owners, tokens
+// and proofs. Unlock the MultiHold, not its parts.
+func (h *MultiHold) Holds() []*Hold { return slices.Clone(h.holds) }
+
+// do is [Hold.do].
+func (h *MultiHold) do(held context.Context, failed error, fn func(context.Context) error) (err error) {
+	if failed != nil {
+		return failed
+	}
+	defer func() { err = withUnlock(err, h.unlock(held)...) }()
+	return fn(held)
+}
+
+// counts reports whether the hold is an acquisition of its own: not if ctx owned all members before.
+func (h *MultiHold) counts() bool {
+	return slices.ContainsFunc(h.holds, func(part *Hold) bool { return part.parent == nil })
+}
+
+// unlock is Unlock with separate errors.
+func (h *MultiHold) unlock(ctx context.Context) []error {
+	if !h.unlocked.CompareAndSwap(false, true) {
+		return []error{&lockError{h.lock.name, ErrNotHeld, nil}}
+	}
+	if ctx == nil { // see Hold.Unlock
+		ctx = context.Background()
 	}
 	errs := h.unlockParts(ctx)
-	if t.counts() {
-		t.countReleased(ctx, joined(errs))
+	if h.counts() {
+		o, err := OutcomeReleased, joined(errs)
+		switch {
+		case errors.Is(err, ErrLeaseLost):
+			o = OutcomeLost
+		case err != nil:
+			o = OutcomeUnavailable
+		}
+		first := h.lock.members[0]
+		first.client.countReleased(ctx, &first.queues.counters, multiKind, 1, Release{Lock: h.lock.name, Outcome: o, Held: time.Since(h.began)})
 	}
 	return errs
 }
 
-// counts reports whether the multi lock is an acquisition of its own: not if ctx owned all members
-// before.
-func (t *team) counts() bool {
-	return slices.ContainsFunc(t.holds, func(part *Hold) bool { return part.parent == nil })
-}
-
-// countReleased notes the end of the multi lock.
-func (t *team) countReleased(ctx context.Context, err error) {
-	o := OutcomeReleased
-	switch {
-	case errors.Is(err, ErrLeaseLost):
-		o = OutcomeLost
-	case err != nil:
-		o = OutcomeUnavailable
-	}
-	t.lock.countReleased(ctx, 1, Release{Outcome: o, Held: time.Since(t.began)})
-}
-
 // unlockParts unlocks all parts at once, and returns the errors.
-func (h *Hold) unlockParts(ctx context.Context) []error {
-	errs := make([]error, len(h.parts.holds))
+func (h *MultiHold) unlockParts(ctx context.Context) []error {
+	errs := make([]error, len(h.holds))
 	var wg sync.WaitGroup
-	for i, part := range h.parts.holds {
+	for i, part := range h.holds {
 		wg.Go(func() { errs[i] = part.Unlock(ctx) })
 	}
 	wg.Wait()
@@ -282,21 +363,18 @@ func joined(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// untilParts is the earliest end of the members' trusted windows.
-func (h *Hold) untilParts() time.Time {
-	until := h.parts.holds[0].Until()
-	for _, part := range h.parts.holds[1:] {
-		if t := part.Until(); t.Before(until) {
-			until = t
-		}
+// abandon unlocks the parts, and waits for the unlocking no longer than wait allows.
+func (h *MultiHold) abandon(wait context.Context) {
+	if len(h.holds) == 0 {
+		return
 	}
-	return until
-}
-
-func (m multi) holdCount(ctx context.Context) int {
-	n := m[0].HoldCount(ctx)
-	for _, member := range m[1:] {
-		n = min(n, member.HoldCount(ctx))
+	done := make(chan struct{})
+	h.lock.members[0].client.background(func() {
+		defer close(done)
+		_ = h.unlockParts(context.WithoutCancel(wait)) // their leases end all the same
+	})
+	select {
+	case <-done:
+	case <-wait.Done():
 	}
-	return n
 }

@@ -32,8 +32,8 @@ func TestMultiUnderALostMember(t *testing.T) {
 	require.ErrorIs(t, err, rlock.ErrLeaseLost)
 	require.NoError(t, ctx.Err(), "it has not tried until the end")
 	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-	again, hold := lock(t, t.Context(), rlock.NewMultiLock(a, b))
-	require.NoError(t, hold.Unlock(again))
+	again, both := lock(t, t.Context(), rlock.NewMultiLock(a, b))
+	require.NoError(t, both.Unlock(again))
 }
 
 // Of two Unlocks at once one tells what has become of the lock, and the other that it was
@@ -143,14 +143,15 @@ func TestMultiWhoseLaterClientCloses(t *testing.T) {
 	c1, c2 := newClient(t, srv, opts), newClient(t, srv2, nil)
 	mu := rlock.NewMultiLock(c1.NewLock("a"), c2.NewLock("b"))
 	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
-	waiting := lockAsync(t.Context(), mu)
+	waiting := make(chan error, 1)
+	go func() { waiting <- mu.Do(t.Context(), nothing) }()
 	<-refused
 	require.NoError(t, closeSoon(c2))
-	g := <-waiting
-	require.ErrorIs(t, g.err, rlock.ErrClosed)
-	require.ErrorContains(t, g.err, `"b"`)
+	err := <-waiting
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	require.ErrorContains(t, err, `"b"`)
 	require.NoError(t, hold.Unlock(held))
-	_, _, err := mu.TryLock(t.Context())
+	_, _, err = mu.TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrClosed)
 	state, err := c1.NewLock("a").Inspect(t.Context())
 	require.NoError(t, err)

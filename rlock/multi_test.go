@@ -282,12 +282,12 @@ func TestMultiOptionsThatCannotWork(t *testing.T) {
 	rdb := srv.Client(t)
 	c, d := clientOn(t, rdb, nil), clientOn(t, rdb, nil)
 	a := c.NewLock("a")
-	for name, mu := range map[string]*rlock.Lock{
-		"nothing":        rlock.NewMultiLock(),
-		"nil":            rlock.NewMultiLock(a, nil),
-		"nested nothing": rlock.NewMultiLock(a, rlock.NewMultiLock()),
-		"invalid member": rlock.NewMultiLock(a, c.NewLock("")),
-		"two clients":    rlock.NewMultiLock(a, d.NewLock("a")),
+	for name, mu := range map[string]*rlock.MultiLock{
+		"nothing":         rlock.NewMultiLock(),
+		"nil":             rlock.NewMultiLock(a, nil),
+		"refused members": rlock.NewMultiLock(rlock.NewMultiLock(a, d.NewLock("a")).Members()...),
+		"invalid member":  rlock.NewMultiLock(a, c.NewLock("")),
+		"two clients":     rlock.NewMultiLock(a, d.NewLock("a")),
 	} {
 		for call, f := range map[string]func() error{
 			"Lock":       func() error { _, _, err := mu.Lock(t.Context()); return err },
@@ -295,22 +295,14 @@ func TestMultiOptionsThatCannotWork(t *testing.T) {
 			"TryLockFor": func() error { _, _, err := mu.TryLockFor(t.Context(), time.Second); return err },
 			"Do":         func() error { return mu.Do(t.Context(), func(context.Context) error { return nil }) },
 			"Guard": func() error {
-				_, err := rlock.Guard(func(int) *rlock.Lock { return mu }, func(context.Context, int) (int, error) { return 0, nil })(t.Context(), 1)
+				_, err := rlock.Guard(func(int) *rlock.MultiLock { return mu }, func(context.Context, int) (int, error) { return 0, nil })(t.Context(), 1)
 				return err
 			},
-			"Inspect": func() error { _, err := mu.Inspect(t.Context()); return err },
 		} {
 			require.ErrorIs(t, f(), rlock.ErrInvalidOption, "%s of %s", call, name)
 		}
 		require.Zero(t, mu.HoldCount(t.Context()), name)
 	}
-	both := rlock.NewMultiLock(a, c.NewLock("b"))
-	_, err := both.Inspect(t.Context())
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
-	_, err = both.ForceUnlock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
-	_, err = both.UnlockOwner(t.Context(), "me:1")
-	require.ErrorIs(t, err, rlock.ErrInvalidOption)
 	held, hold, err := rlock.NewMultiLock(a, c.NewLock("b"), a).TryLock(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, holds(t, rdb, "a"), "twice the same is held twice")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -56,7 +57,7 @@ func hashTag(key string) string {
 // takeTogether takes members by one script: all or, with an error, none; or none without an error if the
 // server has refused keys in different slots, so that the next call takes fewer. busy is the index of the
 // first member held by somebody else.
-func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
+func (h *MultiHold) takeTogether(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
 	first := run[0]
 	c := first.client
 	if err := first.begin(); err != nil {
@@ -66,7 +67,7 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 	wait, stop := h.whileHeld(held, wait)
 	defer stop()
 	if wait.Err() != nil {
-		return 0, held, first.tooLate(wait)
+		return 0, held, tooLate(first.name, wait)
 	}
 	grants, wanted, p := attempts(run, once)
 	done, acquired := 0, false
@@ -92,7 +93,7 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 			g.token = a.Value.Tokens[i]
 			var part *Hold
 			if held, part, err = g.start(held, run[i]); err == nil {
-				h.parts.holds = append(h.parts.holds, part)
+				h.holds = append(h.holds, part)
 				done++
 				continue
 			}
@@ -104,6 +105,25 @@ func (h *Hold) takeTogether(held, wait context.Context, run []*Lock, once bool) 
 		err = nil
 	}
 	return busy, held, err
+}
+
+// takeOne takes a single member. Its requests have the values of wait.
+func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool) (_ context.Context, err error) {
+	if held.Err() != nil {
+		return held, tooLate(member.name, held)
+	}
+	wait, stop := h.whileHeld(held, wait)
+	defer stop()
+	var part *Hold
+	if once {
+		held, part, err = member.tryLock(held, wait)
+	} else {
+		held, part, _, err = member.acquire(held, wait, time.Now())
+	}
+	if err == nil {
+		h.holds = append(h.holds, part)
+	}
+	return held, err
 }
 
 // attempts returns the new grants, the script's arguments for them, and the retry policy.
@@ -124,8 +144,8 @@ func attempts(run []*Lock, once bool) ([]*grant, []lua.Wanted, request.Policy) {
 
 // whileHeld returns the context of a request for further members: wait, ended also by the loss of a part,
 // or by the closing of a part's client, as Close waits for that part.
-func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop func()) {
-	if len(h.parts.holds) == 0 {
+func (h *MultiHold) whileHeld(held, wait context.Context) (_ context.Context, stop func()) {
+	if len(h.holds) == 0 {
 		return wait, func() {}
 	}
 	waiting, cancel := context.WithCancelCause(wait)
@@ -142,14 +162,14 @@ func (h *Hold) whileHeld(held, wait context.Context) (_ context.Context, stop fu
 
 // whileOpen returns the context of the requests for all members: wait, ended also, if the members have
 // several clients, by the closing of any client: a request knows only its own.
-func (m multi) whileOpen(wait context.Context) (_ context.Context, stop func()) {
-	first := m[0].client
-	if !slices.ContainsFunc(m, func(l *Lock) bool { return l.client != first }) {
+func (m *MultiLock) whileOpen(wait context.Context) (_ context.Context, stop func()) {
+	first := m.members[0].client
+	if !slices.ContainsFunc(m.members, func(l *Lock) bool { return l.client != first }) {
 		return wait, func() {}
 	}
 	open, cancel := context.WithCancelCause(wait)
 	var watched []*Client
-	for _, l := range m {
+	for _, l := range m.members {
 		if slices.Contains(watched, l.client) {
 			continue
 		}
@@ -167,8 +187,8 @@ func (m multi) whileOpen(wait context.Context) (_ context.Context, stop func()) 
 
 // closed is the error of a call that cannot have all members, because a member's client has closed; nil
 // if all are open.
-func (m multi) closed() error {
-	for _, l := range m {
+func (m *MultiLock) closed() error {
+	for _, l := range m.members {
 		if l.client.closed.Load() {
 			return l.isClosed()
 		}

@@ -20,20 +20,22 @@ func TestMultiLock(t *testing.T) {
 	require.Equal(t, "a,b,c", mu.Name())
 	for range 2 { // the second time the server knows the scripts
 		var held context.Context
-		var hold *rlock.Hold
+		var hold *rlock.MultiHold
 		commands := sent(t, srv, func() { held, hold = lock(t, t.Context(), mu) })
 		require.LessOrEqual(t, len(commands), 2)
 		require.Len(t, rdb.Keys(t.Context(), "?").Val(), 3)
 		require.Equal(t, 1, mu.HoldCount(held))
-		require.Empty(t, hold.Owner())
-		require.Zero(t, hold.Token())
+		for i, part := range hold.Holds() {
+			require.Equal(t, mu.Members()[i].Owner(held), part.Owner())
+			require.Equal(t, mu.Members()[i].Token(held), part.Token())
+		}
 		require.Positive(t, time.Until(hold.Until()))
 
 		_, inner := lock(t, held, c.NewLock("b"))
 		require.Equal(t, 2, holds(t, rdb, "b"))
 		require.Positive(t, inner.Token())
 		require.NoError(t, inner.Unlock(held))
-		nested, again := lock(t, held, rlock.NewMultiLock(mu, c.NewLock("d")))
+		nested, again := lock(t, held, rlock.NewMultiLock(append(mu.Members(), c.NewLock("d"))...))
 		require.Equal(t, 2, holds(t, rdb, "a"))
 		require.Equal(t, 1, holds(t, rdb, "d"))
 		require.Equal(t, 2, mu.HoldCount(nested))
@@ -100,17 +102,20 @@ func TestFakeTimeMultiWhoseMemberCloses(t *testing.T) {
 				c, d := f.client(t, nil), g.client(t, nil)
 				f.heldBy("b", redisson, time.Hour)
 				f.deafUp.Store(mode == "silent")
-				w := begin(t.Context(), rlock.NewMultiLock(c.NewLock("c"), c.NewLock("b"), d.NewLock("a")))
+				refused := make(chan error, 1)
+				go func() {
+					refused <- rlock.NewMultiLock(c.NewLock("c"), c.NewLock("b"), d.NewLock("a")).Do(t.Context(), nothing)
+				}()
 				time.Sleep(time.Second)
 				synctest.Wait()
 				require.True(t, g.Exists("a"))
 				began := time.Now()
 				require.NoError(t, d.Close(t.Context()))
-				<-w.done
+				err := <-refused
 				require.Zero(t, time.Since(began))
-				require.ErrorIs(t, w.err, rlock.ErrClosed)
-				require.NotErrorIs(t, w.err, rlock.ErrNotAcquired)
-				require.NotErrorIs(t, w.err, rlock.ErrUnavailable)
+				require.ErrorIs(t, err, rlock.ErrClosed)
+				require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+				require.NotErrorIs(t, err, rlock.ErrUnavailable)
 				require.False(t, g.Exists("a"))
 			})
 		})
@@ -121,17 +126,21 @@ func TestFakeTimeMultiWhoseMemberCloses(t *testing.T) {
 func TestFakeTimeMultiStartsOverWhileSilent(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f, g := newFakeRedis(t), newFakeRedis(t)
-		mu := rlock.NewMultiLock(f.client(t, nil).NewLock("a"), rlock.NewMultiLock(locksOf(g.client(t, nil), "b", "c")...))
+		mu := rlock.NewMultiLock(append(locksOf(g.client(t, nil), "b", "c"), f.client(t, nil).NewLock("a"))...)
 		held, hold := lock(t, t.Context(), mu)
 		require.NoError(t, hold.Unlock(held))
 		g.deafUp.Store(true)
-		w := begin(t.Context(), mu)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			held, hold = lock(t, t.Context(), mu)
+		}()
 		time.Sleep(time.Second)
 		require.True(t, f.Del("a"))
 		time.Sleep(10 * time.Second) // to the next renewal
 		require.True(t, f.Exists("a"), "it is taken again")
 		g.deafUp.Store(false)
-		held, hold = w.acquired(t)
+		<-done
 		require.NoError(t, held.Err())
 		require.NoError(t, hold.Unlock(held))
 	})

@@ -35,7 +35,7 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	if answered = true; err != nil {
 		g.retract(hold)
 		if ownershipEnded(ctx) { // the outer hold was unlocked meanwhile
-			err = l.tooLate(ctx)
+			err = tooLate(l.name, ctx)
 		}
 		return ctx, nil, err
 	}
@@ -245,7 +245,7 @@ func (g *grant) total(changes int) (t total, ok bool) {
 		return t, false
 	}
 	c.correcting = false
-	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // a grant that was passed on has no hold before it is taken
+	if g.state != owned || len(g.holds) == 0 || g.lock.joined() { // a grant that was passed on has no hold before it is taken
 		return t, false
 	}
 	t.changes = c.changes

@@ -68,7 +68,7 @@ const ticketSweep = 6 * time.Second
 // sweep makes the janitor release r soon. A grant to a ticket would block others for the claim.
 // A grant that was joined leaves nothing: its owner is that of the holder.
 func (r orphan) sweep() {
-	if r.lock.joined {
+	if r.lock.joined() {
 		return
 	}
 	if r.sweepShares(false) {

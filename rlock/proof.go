@@ -21,10 +21,9 @@ import (
 //
 // A proof is good as long as the grant is, for any reader. A grant with a given-out proof is not passed
 // on in memory: its last Unlock releases the lock on the server, and the proof is void. "" means nothing
-// to prove: the hold is unlocked or lost, or of a read/write, multi or quorum lock, none of them
-// joinable.
+// to prove: the hold is unlocked or lost, or of a read/write or quorum lock, none of them joinable.
 func (h *Hold) Proof() string {
-	if h == nil || h.parts != nil {
+	if h == nil {
 		return ""
 	}
 	g := h.grant
@@ -47,7 +46,7 @@ func (h *Hold) Proof() string {
 // Proof returns the proof of ctx's grant of the lock, as [Hold.Proof] does; "" if ctx does not own the
 // lock, or no longer. It sends nothing.
 func (l *Lock) Proof(ctx context.Context) string {
-	if l.err != nil || l.members != nil {
+	if l.err != nil {
 		return ""
 	}
 	if h := holdIn(ctx, l); h != nil {

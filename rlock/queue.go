@@ -179,7 +179,7 @@ func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
 	defer qs.mu.Unlock()
 	q := qs.of(g.lock.key)
 	for _, other := range q.grants {
-		if !g.lock.joined && (g.Exclusive() || other.Exclusive()) { // several may join a hold
+		if !g.lock.joined() && (g.Exclusive() || other.Exclusive()) { // several may join a hold
 			before = append(before, other)
 		}
 	}

@@ -32,7 +32,7 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 		}
 	}()
 	g.entry.Stop()
-	if g.lock.joined { // its holder releases it
+	if g.lock.joined() { // its holder releases it
 		return nil
 	}
 	g.residue.And(^uint32(lateAnswer)) // this release ends what is there by now: by the request of an earlier waiter, say

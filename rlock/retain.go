@@ -33,8 +33,8 @@ import (
 //
 // The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold was shorter
 // than that takes. All users of a name in a client should agree on d. A call with another d or other
-// options, or of a multi lock with a member kept alone, waits until the lock is released on the server;
-// such a TryLock is refused, and has the lock released. WithRetention is for locks from [Client.NewLock],
+// options waits until the lock is released on the server; such a TryLock is refused, and has the lock
+// released. WithRetention is for locks from [Client.NewLock],
 // not together with [WithoutRenewal], [WithReplicas] and [WithPolling]. A kept lock is passed on in
 // memory, also [WithoutHandoff]. After d the lock may still be passed on until the budget of
 // [WithHandoff] is used up.
@@ -216,7 +216,7 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 		}
 		return nil, nil
 	}
-	if g := k.parked; l.takes(g.lock) && l.part == g.lock.part { // holds of a part are counted in the multi lock
+	if g := k.parked; l.takes(g.lock) {
 		k.parked = nil
 		return g, nil
 	}

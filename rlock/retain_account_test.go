@@ -21,9 +21,8 @@ func balanced(t *testing.T, c *rlock.Client) {
 	}
 }
 
-// A lock that a client keeps is taken in memory by a plain Lock, and by a request to the
-// server as a member of a MultiLock. Either way each acquisition is counted once, for the
-// lock that was called, and so is its end.
+// A lock that a client keeps is taken in memory, by a plain Lock and as a member of a MultiLock. Either
+// way each acquisition is counted once, for the lock that was called, and so is its end.
 func TestRetainedLockInMultiLockIsCounted(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)

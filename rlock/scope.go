@@ -65,9 +65,6 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0
 	}
-	if l.members != nil {
-		return l.members.holdCount(ctx)
-	}
 	if h := holdIn(ctx, l); h != nil && h.grant.check() {
 		return h.count()
 	}
@@ -92,9 +89,9 @@ func (l *Lock) Owner(ctx context.Context) string {
 	return ""
 }
 
-// ownedIn returns ctx's grant of the lock, or nil. A multi lock has no grant.
+// ownedIn returns ctx's grant of the lock, or nil.
 func (l *Lock) ownedIn(ctx context.Context) *grant {
-	if l.err != nil || l.members != nil {
+	if l.err != nil {
 		return nil
 	}
 	if h := holdIn(ctx, l); h != nil && h.grant.check() {

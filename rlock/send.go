@@ -139,7 +139,7 @@ func (l *Lock) givenUp(ctx context.Context, trouble error) error {
 	case ctx.Err() == nil:
 		return &lockError{l.name, ErrClosed, trouble}
 	case ownershipEnded(ctx):
-		return l.tooLate(ctx)
+		return tooLate(l.name, ctx)
 	case trouble == nil:
 		return &lockError{l.name, ErrUnavailable, fmt.Errorf("no answer: %w", ended(ctx))}
 	}

@@ -75,4 +75,4 @@ func TestFakeTimeCallsLeaveASilentServer(t *testing.T) {
 }
 
 // errOf is the error of a call that returns a hold as well.
-func errOf(_ context.Context, _ *rlock.Hold, err error) error { return err }
+func errOf[H any](_ context.Context, _ H, err error) error { return err }

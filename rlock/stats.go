@@ -127,6 +127,14 @@ type kindCounters struct {
 	released, lost atomic.Int64
 }
 
+// called counts a call that has ended.
+func (c *counters) called(kind kindNumber, o outcomeNumber, waited time.Duration) {
+	c.kinds[kind].calls[o].Add(1)
+	if o != nestedOutcome && o != errorOutcome {
+		c.waits.observe(waited)
+	}
+}
+
 // woken counts the wake-ups of a call.
 func (c *counters) woken(by Wakeups) {
 	for i, n := range [...]int64{by.Message, by.TTL, by.Reconnect} {

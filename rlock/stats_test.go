@@ -56,14 +56,19 @@ func TestStatsAddUp(t *testing.T) {
 	rw := c.NewRWLock("rw")
 	locks := []*rlock.Lock{
 		c.NewLock("a"), c.NewLock("a", rlock.WithoutHandoff()), c.NewLock("b", rlock.WithFencing()), c.NewFairLock("fair"),
-		rw.Reader(), rw.Reader(), rw.Writer(), rlock.NewMultiLock(c.NewLock("a"), c.NewLock("m"), rw.Reader()), c.NewLock(""),
+		rw.Reader(), rw.Reader(), rw.Writer(), c.NewLock(""),
 	}
+	multi := rlock.NewMultiLock(c.NewLock("a"), c.NewLock("m"), rw.Reader())
 	var calls atomic.Int64
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
 			for range 60 {
-				useAtRandom(t, locks, &calls)
+				if i := rand.N(len(locks) + 1); i < len(locks) {
+					useAtRandom(t, locks[i], &calls)
+				} else {
+					useAtRandom(t, multi, &calls)
+				}
 			}
 		})
 	}
@@ -93,10 +98,10 @@ func TestStatsAddUp(t *testing.T) {
 	require.Positive(t, s.Kinds[0].Calls[rlock.OutcomeError])
 }
 
-// useAtRandom locks one of the locks in one of the ways, perhaps nested, and unlocks.
-func useAtRandom(t *testing.T, locks []*rlock.Lock, calls *atomic.Int64) {
-	mu, ctx := locks[rand.N(len(locks))], t.Context()
-	try := func(ctx context.Context, patience time.Duration) (context.Context, *rlock.Hold, error) {
+// useAtRandom locks in one of the ways, perhaps nested, and unlocks.
+func useAtRandom[H unlocker](t *testing.T, mu locker[H], calls *atomic.Int64) {
+	ctx := t.Context()
+	try := func(ctx context.Context, patience time.Duration) (context.Context, H, error) {
 		calls.Add(1)
 		switch rand.N(4) {
 		case 0:
@@ -149,7 +154,7 @@ func TestStatsOfLosses(t *testing.T) {
 			s := c.Stats()
 			return s.Losses[rlock.LossGone] == 1 && s.Losses[rlock.LossFixed] == 1 && s.Renewals > 0
 		})
-		for _, hold := range []*rlock.Hold{noticed, unnoticed, fixed, multi} {
+		for _, hold := range []unlocker{noticed, unnoticed, fixed, multi} {
 			require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
 		}
 		s := c.Stats()

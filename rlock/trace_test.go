@@ -261,9 +261,9 @@ func TestTraceOfAMultiLock(t *testing.T) {
 		Waiting: func(ctx context.Context, _ rlock.Refusal) { told <- ctx.Value(startKey{}) },
 	}})
 	_, theirs := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
-	w := begin(t.Context(), rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b")))
+	mine := make(chan error, 1)
+	go func() { mine <- rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b")).Do(t.Context(), nothing) }()
 	require.Equal(t, true, within(t, 30*time.Second, told))
 	require.NoError(t, theirs.Unlock(t.Context()))
-	_, hold := w.acquired(t)
-	require.NoError(t, hold.Unlock(t.Context()))
+	require.NoError(t, within(t, 30*time.Second, mine))
 }

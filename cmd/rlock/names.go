@@ -40,14 +40,6 @@ func (j *job) newLock(client *rlock.Client, name string) *rlock.Lock {
 // locks are those that `rlock run` takes.
 type locks []*rlock.Lock
 
-// all is held when each of them is.
-func (l locks) all() *rlock.Lock {
-	if len(l) == 1 {
-		return l[0]
-	}
-	return rlock.NewMultiLock(l...)
-}
-
 // inspect tells about the one that is waited for.
 func (l locks) inspect(ctx context.Context, name string) (rlock.State, error) {
 	return l[slices.IndexFunc(l, func(lock *rlock.Lock) bool { return lock.Name() == name })].Inspect(ctx)

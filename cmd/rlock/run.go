@@ -91,7 +91,7 @@ func (j *job) run(s *server) error {
 
 	notify(signals, ending...)
 	stop := p.expect(func() string { return s.missing(t.seen()) })
-	held, hold, err := j.acquire(wanted.all(), signals)
+	held, hold, err := j.acquire(rlock.NewMultiLock(wanted...), signals)
 	stop()
 	p.done()
 	if err != nil {
@@ -123,9 +123,9 @@ func runError(code int, lost, unreleased error) error {
 	return &exitError{code: code}
 }
 
-// acquire takes the lock, waiting for it as the flags say. A signal ends the
+// acquire takes the locks, waiting for it as the flags say. A signal ends the
 // wait, and is the error.
-func (j *job) acquire(lock *rlock.Lock, signals <-chan os.Signal) (context.Context, *rlock.Hold, error) {
+func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.Context, *rlock.MultiHold, error) {
 	ctx, interrupt := context.WithCancelCause(context.Background())
 	over, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -137,7 +137,7 @@ func (j *job) acquire(lock *rlock.Lock, signals <-chan os.Signal) (context.Conte
 		}
 	}()
 	var held context.Context
-	var hold *rlock.Hold
+	var hold *rlock.MultiHold
 	var err error
 	switch j.wait {
 	case noWait:
@@ -180,7 +180,7 @@ func (j *job) refused(s *server, err error) error {
 
 // work runs the command under the lock. The error says that the lock was lost
 // meanwhile, or that the command could not be started.
-func (j *job) work(held context.Context, hold *rlock.Hold, taken locks, s *server, signals chan os.Signal) (code int, err error) {
+func (j *job) work(held context.Context, hold *rlock.MultiHold, taken locks, s *server, signals chan os.Signal) (code int, err error) {
 	for _, lock := range slices.Backward(taken) { // the command sees the first as its own
 		enclosing{
 			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),

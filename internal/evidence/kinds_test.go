@@ -21,10 +21,10 @@ import (
 
 // kind makes the locks of client n: the first one excludes all others, a second
 // one is shared.
-type kind func(c *rlock.Client, n int) []*rlock.Lock
+type kind func(c *rlock.Client, n int) []rlock.Locker
 
 func one(lock func(*rlock.Client) *rlock.Lock) kind {
-	return func(c *rlock.Client, _ int) []*rlock.Lock { return []*rlock.Lock{lock(c)} }
+	return func(c *rlock.Client, _ int) []rlock.Locker { return []rlock.Locker{lock(c)} }
 }
 
 var kinds = map[string]kind{
@@ -37,16 +37,16 @@ var kinds = map[string]kind{
 		return c.NewLock(name, rlock.WithPolling(rlock.Polling{First: time.Millisecond, Longest: 20 * time.Millisecond}))
 	}),
 	"fair": one(func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(name, rlock.WithFencing()) }),
-	"read/write": func(c *rlock.Client, _ int) []*rlock.Lock {
+	"read/write": func(c *rlock.Client, _ int) []rlock.Locker {
 		rw := c.NewRWLock(name)
-		return []*rlock.Lock{rw.Writer(), rw.Reader()}
+		return []rlock.Locker{rw.Writer(), rw.Reader()}
 	},
-	"multi": func(c *rlock.Client, n int) []*rlock.Lock {
+	"multi": func(c *rlock.Client, n int) []rlock.Locker {
 		a, b := c.NewLock(name), c.NewFairLock(name+":b")
 		if n%2 == 0 { // in another order
-			return []*rlock.Lock{rlock.NewMultiLock(a, b)}
+			return []rlock.Locker{rlock.NewMultiLock(a, b)}
 		}
-		return []*rlock.Lock{rlock.NewMultiLock(b, a)}
+		return []rlock.Locker{rlock.NewMultiLock(b, a)}
 	},
 	"quorum": nil, // has clients of several servers
 }
@@ -76,7 +76,7 @@ func play(t *testing.T, kindName string, kind kind) {
 		srv := redistest.Start(t)
 		servers, proxies = append(servers, srv), append(proxies, netfault.New(t, srv.Addr()))
 	}
-	var locks [][]*rlock.Lock
+	var locks [][]rlock.Locker
 	for client := range clients {
 		var own []*rlock.Client
 		for _, p := range proxies {
@@ -85,7 +85,7 @@ func play(t *testing.T, kindName string, kind kind) {
 			own = append(own, newClient(t, rdb, &rlock.Options{LeaseTime: lease}))
 		}
 		if kind == nil {
-			locks = append(locks, []*rlock.Lock{rlock.NewQuorumLock(name, own)})
+			locks = append(locks, []rlock.Locker{rlock.NewQuorumLock(name, own)})
 		} else {
 			locks = append(locks, kind(own[0], client))
 		}
@@ -108,32 +108,33 @@ func play(t *testing.T, kindName string, kind kind) {
 			}
 			all.Go(func() {
 				for ctx.Err() == nil {
-					waiting, cancel := context.WithTimeout(ctx, time.Duration(1+rand.N(200))*time.Millisecond)
-					held, hold, err := mu.Lock(waiting)
-					cancel()
-					if err != nil {
+					granted := false
+					err := mu.DoFor(ctx, time.Duration(1+rand.N(200))*time.Millisecond, func(context.Context) error {
+						granted = true
+						if exclusive {
+							if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
+								t.Errorf("%d writers and %d readers inside", w, r)
+							}
+							guarded++
+							writers.Add(-1)
+						} else {
+							readers.Add(1)
+							if w := writers.Load(); w != 0 {
+								t.Errorf("%d writers beside a reader", w)
+							}
+							_ = guarded
+							readers.Add(-1)
+						}
+						return nil
+					})
+					switch {
+					case !granted:
 						left.Add(1)
 						continue
-					}
-					grants.Add(1)
-					if exclusive {
-						if w, r := writers.Add(1), readers.Load(); w != 1 || r != 0 {
-							t.Errorf("%d writers and %d readers inside", w, r)
-						}
-						guarded++
-						writers.Add(-1)
-					} else {
-						readers.Add(1)
-						if w := writers.Load(); w != 0 {
-							t.Errorf("%d writers beside a reader", w)
-						}
-						_ = guarded
-						readers.Add(-1)
-					}
-					// The lock is gone for its holder only if somebody took it away.
-					if err := hold.Unlock(held); errors.Is(err, rlock.ErrLeaseLost) {
+					case errors.Is(err, rlock.ErrLeaseLost): // the lock is gone for its holder only if somebody took it away
 						t.Errorf("lost: %v", err)
 					}
+					grants.Add(1)
 				}
 			})
 		}

@@ -33,7 +33,7 @@ var ofHandOffs = []mutation{
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},
 	{
-		"a hand-off has no budget after a multi lock", "rlock", "Hold.takeTogether",
+		"a hand-off has no budget after a multi lock", "rlock", "MultiHold.takeTogether",
 		"note(g, a)", "g.sent, g.initialLease = a.Sent, run[i].terms.lease",
 		"rlock", "TestFakeTimeHandoffBudget", quick,
 	},

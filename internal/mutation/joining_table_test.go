@@ -23,13 +23,13 @@ var ofJoining = []mutation{
 		"rlock", "TestFakeTimeJoinedUnderALongerNestedLease", quick,
 	},
 	{
-		"a multi lock waits although a later client has closed", "rlock", "multi.whileOpen",
+		"a multi lock waits although a later client has closed", "rlock", "MultiLock.whileOpen",
 		"cancel(l.isClosed())", "",
 		"rlock", "TestMultiWhoseLaterClientCloses", quick,
 	},
 	{
-		"a multi lock tries again what its context has lost", "rlock", "Lock.lockMembers",
-		"&& !l.members.lostIn(ctx)", "",
+		"a multi lock tries again what its context has lost", "rlock", "MultiLock.lock",
+		"|| m.lostIn(ctx)", "",
 		"rlock", "TestMultiUnderALostMember", quick,
 	},
 	{
@@ -38,8 +38,8 @@ var ofJoining = []mutation{
 		"rlock", "TestMultiOrderOfQuorumLocks", quick,
 	},
 	{
-		"each Unlock of a multi lock unlocks what it can", "rlock", "Hold.unlockAll",
-		"if !t.over.CompareAndSwap(false, true) {", "if t.over.Store(true); false {",
+		"each Unlock of a multi lock unlocks what it can", "rlock", "MultiHold.unlock",
+		"if !h.unlocked.CompareAndSwap(false, true) {", "if h.unlocked.Store(true); false {",
 		"rlock", "TestMultiUnlockTwiceAtOnce", quick,
 	},
 	{
@@ -69,7 +69,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"who has joined sets the hold count", "rlock", "grant.total",
-		"|| g.lock.joined {", "{",
+		"|| g.lock.joined() {", "{",
 		"rlock", "TestJoin", quick,
 	},
 	{
@@ -104,7 +104,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"who has joined cleans up in place of the holder", "rlock", "orphan.sweep",
-		"if r.lock.joined {", "if false {",
+		"if r.lock.joined() {", "if false {",
 		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
 	},
 	{

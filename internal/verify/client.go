@@ -96,10 +96,10 @@ func (c *client) do(s step) {
 		defer stop.Stop()
 	}
 	a := c.access(s)
-	mu := a.of(s.shared)
+	mu := a.taker(s.shared)
 	e := event{on: a.on, Kind: opLock, Shared: s.shared, Must: s.must}
 	var held context.Context
-	var hold *rlock.Hold
+	var hold unlocker
 	var err error
 	switch s.how {
 	case function:
@@ -138,7 +138,7 @@ func (c *client) function(ctx context.Context, a access, e event, s step) {
 	var last event
 	entered := false
 	c.p.called.Add(1)
-	err := a.of(s.shared).Do(ctx, func(held context.Context) error {
+	err := a.taker(s.shared).Do(ctx, func(held context.Context) error {
 		entered = true
 		in := c.enter(held, nil, a, e)
 		if in == nil {

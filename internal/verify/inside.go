@@ -26,14 +26,14 @@ type inside struct {
 var errLostAtOnce = errors.New("lost before it could be looked at")
 
 type holding struct {
-	*rlock.Hold
+	unlocker
 	shared bool
 }
 
 // enter closes the operation that acquired the locks. It returns nil if one of them is lost
 // already, of which the library tells nothing: its owner may be one whom the server had forgotten
 // before the call, and who was passed on to it. That is as if the caller had left.
-func (c *client) enter(ctx context.Context, hold *rlock.Hold, a access, grant event) *inside {
+func (c *client) enter(ctx context.Context, hold unlocker, a access, grant event) *inside {
 	in := &inside{c: c, access: a, shared: grant.Shared, ctx: ctx, on: slices.Clone(a.on), grant: grant}
 	if hold != nil {
 		in.holds = []holding{{hold, grant.Shared}}
@@ -43,10 +43,11 @@ func (c *client) enter(ctx context.Context, hold *rlock.Hold, a access, grant ev
 		switch {
 		case a.members != nil:
 			t.owner, t.token = a.members[i].Owner(ctx), a.members[i].Token(ctx)
-		case hold == nil:
+		case hold == nil: // Do keeps it
 			t.owner, t.token = a.of(grant.Shared).Owner(ctx), a.of(grant.Shared).Token(ctx)
 		default:
-			t.owner, t.token = hold.Owner(), hold.Token()
+			h := hold.(*rlock.Hold)
+			t.owner, t.token = h.Owner(), h.Token()
 		}
 		if t.owner == "" {
 			c.returned(grant, unknown, errLostAtOnce)
@@ -124,13 +125,13 @@ func (in *inside) await(told <-chan struct{}) {
 func (in *inside) nest(s step, shared bool) {
 	e := in.c.call(in.event(opNest, shared))
 	in.c.p.called.Add(1)
-	ctx, hold, err := in.access.of(shared).TryLockFor(in.ctx, s.wait)
+	ctx, hold, err := in.access.taker(shared).TryLockFor(in.ctx, s.wait)
 	if err != nil {
 		in.c.returned(e, refusal(err), err)
 		return
 	}
 	if in.access.members == nil { // otherwise it has none
-		e.on = []target{{in.on[0].lock, in.on[0].owner, hold.Token()}}
+		e.on = []target{{in.on[0].lock, in.on[0].owner, hold.(*rlock.Hold).Token()}}
 	}
 	in.c.returned(e, ok, nil)
 	in.ctx, in.holds = ctx, append(in.holds, holding{hold, shared})
@@ -140,7 +141,7 @@ func (in *inside) nest(s step, shared bool) {
 func (in *inside) rival() {
 	e := in.c.call(event{on: in.access.on, Kind: opTry})
 	in.c.p.called.Add(1)
-	ctx, hold, err := in.access.mu.TryLock(rlock.Detach(in.ctx))
+	ctx, hold, err := in.access.taker(false).TryLock(rlock.Detach(in.ctx))
 	if err != nil {
 		in.c.returned(e, refusal(err), err)
 		return

@@ -2,7 +2,9 @@ package verify
 
 import (
 	"cmp"
+	"context"
 	"slices"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -113,7 +115,7 @@ type target struct {
 // access is how a client goes about the locks of a step.
 type access struct {
 	on      []target
-	mu      *rlock.Lock   // what it locks
+	lock    *rlock.Lock   // nil if it has members
 	side    *rlock.Lock   // of a read/write lock: the reader
 	members []*rlock.Lock // of a multi lock
 }
@@ -123,7 +125,54 @@ func (a access) of(shared bool) *rlock.Lock {
 	if shared {
 		return a.side
 	}
-	return a.mu
+	return a.lock
+}
+
+// taker returns what takes the lock, or its reader.
+func (a access) taker(shared bool) taker {
+	if a.members != nil {
+		return several(rlock.NewMultiLock(a.members...))
+	}
+	return one(a.of(shared))
+}
+
+// taker is a Lock or a MultiLock.
+type taker interface {
+	rlock.Locker
+	Lock(ctx context.Context) (context.Context, unlocker, error)
+	TryLock(ctx context.Context) (context.Context, unlocker, error)
+	TryLockFor(ctx context.Context, wait time.Duration) (context.Context, unlocker, error)
+}
+
+// unlocker is a Hold or a MultiHold.
+type unlocker interface {
+	Unlock(ctx context.Context) error
+}
+
+func one(l *rlock.Lock) taker          { return typed[*rlock.Hold]{l} }
+func several(m *rlock.MultiLock) taker { return typed[*rlock.MultiHold]{m} }
+
+// returns is a lock whose calls return holds of type H.
+type returns[H unlocker] interface {
+	rlock.Locker
+	Lock(ctx context.Context) (context.Context, H, error)
+	TryLock(ctx context.Context) (context.Context, H, error)
+	TryLockFor(ctx context.Context, wait time.Duration) (context.Context, H, error)
+}
+
+// typed makes a taker of such a lock.
+type typed[H unlocker] struct{ returns[H] }
+
+func (t typed[H]) Lock(ctx context.Context) (context.Context, unlocker, error) {
+	return t.returns.Lock(ctx)
+}
+
+func (t typed[H]) TryLock(ctx context.Context) (context.Context, unlocker, error) {
+	return t.returns.TryLock(ctx)
+}
+
+func (t typed[H]) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, unlocker, error) {
+	return t.returns.TryLockFor(ctx, wait)
 }
 
 func (c *client) access(s step) (a access) {
@@ -141,28 +190,27 @@ func (c *client) access(s step) (a access) {
 	first, name := locks[0], a.on[0].lock
 	switch v := c.p.job.Lock; v {
 	case polling:
-		a.mu = first.NewLock(name, append(opts, rlock.WithPolling(rlock.Polling{First: 5 * ms, Longest: 100 * ms}))...)
+		a.lock = first.NewLock(name, append(opts, rlock.WithPolling(rlock.Polling{First: 5 * ms, Longest: 100 * ms}))...)
 	case fair:
-		a.mu = first.NewFairLock(name, opts...)
+		a.lock = first.NewFairLock(name, opts...)
 	case readWrite:
 		rw := first.NewRWLock(name, opts...)
-		a.mu, a.side = rw.Writer(), rw.Reader()
+		a.lock, a.side = rw.Writer(), rw.Reader()
 	case quorum:
-		a.mu = rlock.NewQuorumLock(name, locks, opts...)
+		a.lock = rlock.NewQuorumLock(name, locks, opts...)
 	case retained:
 		if !s.fixed {
 			opts = append(opts, rlock.WithRetention(retention))
 		}
-		a.mu = first.NewLock(name, opts...)
+		a.lock = first.NewLock(name, opts...)
 	default:
-		a.mu = first.NewLock(name, opts...)
 		if len(a.on) == 1 {
+			a.lock = first.NewLock(name, opts...)
 			break
 		}
 		for _, t := range a.on {
 			a.members = append(a.members, first.NewLock(t.lock, opts...))
 		}
-		a.mu = rlock.NewMultiLock(a.members...)
 	}
 	return a
 }

@@ -101,18 +101,18 @@ func learn(t *testing.T, v variety) map[string][]string {
 	return l.hashes
 }
 
-func (l *learner) lock(c *rlock.Client, opts ...rlock.LockOption) *rlock.Lock {
+func (l *learner) lock(c *rlock.Client, opts ...rlock.LockOption) taker {
 	switch l.v {
 	case polling:
-		return c.NewLock("learnt", append(opts, rlock.WithPolling(rlock.Polling{First: 5 * ms, Longest: 20 * ms}))...)
+		return one(c.NewLock("learnt", append(opts, rlock.WithPolling(rlock.Polling{First: 5 * ms, Longest: 20 * ms}))...))
 	case fair:
-		return c.NewFairLock("learnt", opts...)
+		return one(c.NewFairLock("learnt", opts...))
 	case readWrite:
-		return c.NewRWLock("learnt", opts...).Writer()
+		return one(c.NewRWLock("learnt", opts...).Writer())
 	case multi:
-		return rlock.NewMultiLock(c.NewLock("learnt", opts...), c.NewLock("too", opts...))
+		return several(rlock.NewMultiLock(c.NewLock("learnt", opts...), c.NewLock("too", opts...)))
 	}
-	return c.NewLock("learnt", opts...)
+	return one(c.NewLock("learnt", opts...))
 }
 
 // note files what was sent since the newest call. What is known to do something else

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// lockCall is a call of a method of a lock that may take it, or join a hold of it.
+// lockCall is a call of a method of a Lock or a MultiLock that may take it, or join a hold of it.
 type lockCall struct {
 	*ast.CallExpr
 	method string
@@ -24,7 +24,7 @@ var methods = map[string]int{"Lock": 1, "TryLock": 1, "TryLockFor": 2, "Join": 2
 // lockCall returns what a call is, nil if it is none.
 func (c *checker) lockCall(call *ast.CallExpr) *lockCall {
 	fn := c.function(call)
-	if fn == nil || receiver(fn) != "Lock" || methods[fn.Name()] == 0 || len(call.Args) != methods[fn.Name()] {
+	if fn == nil || receiver(fn) != "Lock" && receiver(fn) != "MultiLock" || methods[fn.Name()] == 0 || len(call.Args) != methods[fn.Name()] {
 		return nil
 	}
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)

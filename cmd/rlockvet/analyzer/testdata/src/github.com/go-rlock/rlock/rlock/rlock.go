@@ -10,10 +10,15 @@ import (
 type (
 	Client      struct{}
 	Lock        struct{}
+	MultiLock   struct{}
 	RWLock      struct{}
 	Hold        struct{}
+	MultiHold   struct{}
 	LockOption  func(*Lock)
 	GuardOption func()
+	Locker      interface {
+		Do(ctx context.Context, fn func(context.Context) error) error
+	}
 )
 
 var ErrNotAcquired = errors.New("not acquired")
@@ -51,14 +56,37 @@ func (*Hold) Proof() string                    { return "" }
 
 func Detach(ctx context.Context) context.Context { return ctx }
 
-func Guard[A, R any](lockFor func(A) *Lock, fn func(context.Context, A) (R, error), opts ...GuardOption) func(context.Context, A) (R, error) {
+func Guard[A, R any, L Locker](lockFor func(A) L, fn func(context.Context, A) (R, error), opts ...GuardOption) func(context.Context, A) (R, error) {
 	return nil
 }
 
-func GuardDo[A any](lockFor func(A) *Lock, fn func(context.Context, A) error, opts ...GuardOption) func(context.Context, A) error {
+func GuardDo[A any, L Locker](lockFor func(A) L, fn func(context.Context, A) error, opts ...GuardOption) func(context.Context, A) error {
 	return nil
 }
 
-func NewMultiLock(locks ...*Lock) *Lock { return nil }
+func NewMultiLock(locks ...*Lock) *MultiLock { return nil }
+
+func (*MultiLock) Lock(ctx context.Context) (context.Context, *MultiHold, error) {
+	return ctx, nil, nil
+}
+
+func (*MultiLock) TryLock(ctx context.Context) (context.Context, *MultiHold, error) {
+	return ctx, nil, nil
+}
+
+func (*MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *MultiHold, error) {
+	return ctx, nil, nil
+}
+
+func (*MultiLock) Do(ctx context.Context, fn func(context.Context) error) error    { return nil }
+func (*MultiLock) TryDo(ctx context.Context, fn func(context.Context) error) error { return nil }
+
+func (*MultiLock) DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error {
+	return nil
+}
+
+func (*MultiHold) Unlock(ctx context.Context) error { return nil }
+func (*MultiHold) Until() time.Time                 { return time.Time{} }
+func (*MultiHold) Holds() []*Hold                   { return nil }
 
 func WithoutRenewal() LockOption { return nil }

@@ -1,0 +1,30 @@
+package rlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+)
+
+// A grant is lost before its call is counted: the acquisition has an end nevertheless, and one only.
+func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, l, _ := newFake(t)
+		wait, began := l.starts(t.Context())
+		held, hold, w, err := l.acquire(t.Context(), wait, began)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		hold.grant.lose(errGone)
+		l.ends(wait, began, hold, nil, w)
+		require.ErrorIs(t, hold.Unlock(held), ErrLeaseLost)
+		s := c.Stats()
+		require.EqualValues(t, 1, s.Kinds[0].Acquired())
+		require.EqualValues(t, 1, s.Kinds[0].Lost)
+		require.Zero(t, s.Kinds[0].Released)
+		require.EqualValues(t, 1, s.Losses[LossGone])
+		require.Equal(t, time.Second, s.Holds.Sum)
+	})
+}
