@@ -120,7 +120,7 @@ func (g *grant) clear(now, later bool) {
 func (r orphan) job() janitor.Leftover {
 	l := r.lock
 	return janitor.Leftover{
-		Owner: r.owner, Key: l.key, Lease: l.terms.lease, Likely: r.likely, Release: r.request,
+		Owner: r.owner, Lease: l.terms.lease, Likely: r.likely, Release: r.request,
 		Server: l.client.scripts.Server(l.slot),
 	}
 }

@@ -32,7 +32,7 @@ type Janitor struct {
 	Hosting
 
 	mu    sync.Mutex               // guards what follows
-	jobs  map[name]*job            // nil before the first
+	jobs  map[string]*job          // by owner; nil before the first
 	parts map[request.Server]*part // those that have jobs; nil before the first
 	busy  int                      // jobs that somebody does
 	hasty bool                     // the client closes: nothing waits for its time
@@ -58,8 +58,7 @@ type Hosting struct {
 
 // Leftover is what an owner may have left on a server.
 type Leftover struct {
-	Owner   string
-	Key     string                          // of the lock
+	Owner   string                          // of one lock only: each acquisition has a new one
 	Server  request.Server                  // one value for each, as far as is known: another may have taken over, to which Release goes then
 	Lease   time.Duration                   // after which it has ended on its own
 	Likely  bool                            // the server has said that it has something of the owner, or has not answered
@@ -82,13 +81,13 @@ func (j *Janitor) SweepAgain(l Leftover) {
 	j.put(l, at, at.Add(l.Lease), true)
 }
 
-// put adds a job. One owner of a lock has one, which is done at the earliest of the times that
+// put adds a job. One owner has one, which is done at the earliest of the times that
 // were asked for. What releases it is that of the first call. late says that a request may still
 // arrive.
 func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	one := j.jobs[l.name()]
+	one := j.jobs[l.Owner]
 	switch {
 	case one == nil && len(j.jobs) >= maxJobs:
 		return

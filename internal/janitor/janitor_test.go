@@ -135,22 +135,6 @@ func TestFakeTimeLeftWhileItIsReleased(t *testing.T) {
 	})
 }
 
-// What an owner has left of another lock is another job: that of a quorum lock and of its
-// share on one server.
-func TestFakeTimeOneJobForEachLockOfAnOwner(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		h := newHost()
-		for _, key := range []string{"quorum", "share", "quorum"} {
-			left := h.left("me:1")
-			left.Key = key
-			h.SweepAgain(left)
-		}
-		h.open.Wait()
-		require.Equal(t, seconds(1, 1, 2, 2, 3, 3, 5, 5, 9, 9, 17, 17, 31, 31), h.sent["me:1"])
-		require.Empty(t, h.jobs)
-	})
-}
-
 // A short lease does not make requests arrive sooner, nor a long one later.
 func TestFakeTimeArrivalAfterAnyLease(t *testing.T) {
 	for lease, want := range map[time.Duration][]time.Duration{100 * time.Millisecond: seconds(1, 2), 24 * time.Hour: seconds(1, 2, 3, 5, 9, 17, 33, 61)} {

@@ -6,11 +6,6 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// name is that of a job.
-type name struct{ key, owner string }
-
-func (l Leftover) name() name { return name{l.Key, l.Owner} }
-
 // job is an owner to be released.
 type job struct {
 	Leftover
@@ -41,7 +36,7 @@ type part struct {
 // add makes a job, which is not in a schedule yet. mu is held.
 func (j *Janitor) add(l Leftover) *job {
 	if j.jobs == nil {
-		j.jobs, j.parts = make(map[name]*job), make(map[request.Server]*part)
+		j.jobs, j.parts = make(map[string]*job), make(map[request.Server]*part)
 	}
 	p := j.parts[l.Server]
 	if p == nil {
@@ -49,7 +44,7 @@ func (j *Janitor) add(l Leftover) *job {
 		j.parts[l.Server] = p
 	}
 	one := &job{Leftover: l, part: p}
-	j.jobs[l.name()] = one
+	j.jobs[l.Owner] = one
 	p.jobs++
 	return one
 }
@@ -86,7 +81,7 @@ func (one *job) repeat(now time.Time) {
 // drop forgets a job. mu is held.
 func (j *Janitor) drop(one *job) {
 	one.hurry(false)
-	delete(j.jobs, one.name())
+	delete(j.jobs, one.Owner)
 	if one.part.jobs--; one.part.jobs == 0 {
 		delete(j.parts, one.part.server)
 	}

@@ -43,11 +43,6 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
 	},
 	{
-		"the share of an owner is released in place of all", "internal/janitor", "Leftover.name",
-		"name{l.Key, l.Owner}", `name{"", l.Owner}`,
-		"internal/janitor", "TestFakeTimeOneJobForEachLockOfAnOwner", quick,
-	},
-	{
 		"what was not executed has left a ticket", "rlock", "grant.acquire",
 		"a.Doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
 		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
