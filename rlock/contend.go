@@ -171,7 +171,7 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	l := w.lock
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
-	if a.cut {
+	if a.Cut {
 		if refusal, _ := w.refused(wait); refusal != nil { // read once: the answer to another waiter may remove it
 			return nil, refusal
 		}
@@ -277,7 +277,7 @@ func (w *waiter) owns(g *grant) {
 }
 
 // queueUp notes a refusal, and when to ask again if no message arrives. An error ends the wait.
-func (w *waiter) queueUp(a answer[lua.Reply], refusal *NotAcquiredError, asked lua.Ticket) error {
+func (w *waiter) queueUp(a request.Answer[lua.Reply], refusal *NotAcquiredError, asked lua.Ticket) error {
 	l, q, now := w.lock, w.queue, time.Now()
 	w.lock.queues.mu.Lock()
 	defer w.lock.queues.mu.Unlock()
@@ -311,7 +311,7 @@ func (w *waiter) queueUp(a answer[lua.Reply], refusal *NotAcquiredError, asked l
 }
 
 // stand notes the waiter's place in the server's queue, from a refusal. queues.mu is held.
-func (w *waiter) stand(a answer[lua.Reply]) {
+func (w *waiter) stand(a request.Answer[lua.Reply]) {
 	q, before, taken := w.queue, w.place.Held(), w.place.attempt.queuedAt.here
 	if w.place.Place = a.Value.Place; w.place.Held() {
 		q.news.clock = moment{a.Sent, w.place.Time}

@@ -107,7 +107,7 @@ func (l *Lock) spareTokens(othersWait bool) int64 {
 }
 
 // acquire asks the server.
-func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) answer[lua.Reply] {
+func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) request.Answer[lua.Reply] {
 	owner := g.owner // it may change while an attempt that was left behind still reads it
 	p.Leaves = true
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
@@ -128,7 +128,7 @@ func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) a
 }
 
 // note notes how a request for the grant has ended.
-func note[T any](g *grant, a answer[T]) {
+func note[T any](g *grant, a request.Answer[T]) {
 	g.sent, g.initialLease, g.run = a.Sent, g.lock.terms.lease, run{began: a.Sent}
 	if a.Doubt {
 		g.leaves(inDoubt)

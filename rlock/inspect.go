@@ -115,7 +115,7 @@ func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 }
 
 // askOnce makes a request a single time, bounded like any attempt.
-func askOnce[T any](ctx context.Context, l *Lock, ask script[T]) (T, error) {
+func askOnce[T any](ctx context.Context, l *Lock, ask func(context.Context, lua.Runner) (T, error)) (T, error) {
 	var none T
 	if err := l.begin(); err != nil {
 		return none, err

@@ -44,20 +44,12 @@ func classify(err error) (o request.Outcome, final bool) {
 	return kind.Classify(err)
 }
 
-// script makes a request by r.
-type script[T any] func(ctx context.Context, r lua.Runner) (T, error)
-
-// answer is how a request ended. Its Err is [lua.ErrNotOwner], or an error that names the lock.
-type answer[T any] struct {
-	request.Answer[T]
-	cut bool // ctx ended, and nothing had failed until then
-}
-
-// send repeats a request until it is answered, cannot succeed, ctx is over or the policy
-// ends it. late, if set, gets what an attempt returned after its caller had left;
-// request.ErrUnread says that there was an answer that nobody has read. A hook of the client that
-// panics, or ends the goroutine, makes the caller leave: whoever sends has to clean up by defer.
-func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], late func(T, error)) answer[T] {
+// send repeats a request, which ask makes by a runner, until an answer, until the request cannot
+// succeed, or until ctx or the policy ends. The Err of the answer is [lua.ErrNotOwner], or an error
+// with the name of the lock. late, if set, gets the result of an attempt after the caller has left;
+// request.ErrUnread stands for an answer nobody has read. A hook of the client that panics, or ends
+// the goroutine, makes the caller leave: callers of send clean up by defer.
+func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(context.Context, lua.Runner) (T, error), late func(T, error)) request.Answer[T] {
 	p.Classify, p.Client = classify, l.client.server.RDB
 	gathers := l.gathers(p.Leaves) // what acquires may leave something
 	returned := false
@@ -67,7 +59,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 			late(none, request.ErrNoAnswer)
 		}
 	}()
-	r := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, err error) {
+	a := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, err error) {
 		if gathers {
 			o.Key = l.slot
 			if late != nil {
@@ -88,17 +80,16 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask script[T], 
 		return value, err
 	}, late)
 	returned = true
-	a := answer[T]{Answer: r}
-	switch r.End {
+	switch a.End {
 	case request.Done:
-		if r.Err != nil {
-			a.Err = l.translate(r.Err)
+		if a.Err != nil {
+			a.Err = l.translate(a.Err)
 		}
 	case request.Left:
-		a.cut = r.Err == nil && ctx.Err() != nil
-		a.Err = l.givenUp(ctx, r.Err)
+		a.Cut = a.Err == nil && ctx.Err() != nil
+		a.Err = l.givenUp(ctx, a.Err)
 	default:
-		a.Err = l.failed(r.Err)
+		a.Err = l.failed(a.Err)
 	}
 	return a
 }
@@ -124,7 +115,7 @@ func (c *Client) unanswered(err error) {
 
 // attempt makes a request in a goroutine of its own. It ends early when another master of a
 // cluster has taken over the lock's slot.
-func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask script[T], late func(T, error)) (T, error) {
+func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-chan struct{}, ask func(context.Context, lua.Runner) (T, error), late func(T, error)) (T, error) {
 	c := l.client
 	a := request.Alone{Background: l.background, Bound: bound, Stop: stop, Watch: c.reloads.Watch(c.server.RDB, l.slot)}
 	return request.Detached(ctx, a, func(ctx context.Context) (T, error) { return ask(ctx, c.scripts) }, late)

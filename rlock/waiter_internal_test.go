@@ -19,7 +19,7 @@ func TestNext(t *testing.T) {
 	const asks, sleeps, has, fails = "asks", "sleeps", "has the lock", "fails"
 	now, held := time.Now(), (*Hold)(nil)
 	refused := func(w *waiter, ttl time.Duration, p lua.Place) {
-		a := answer[lua.Reply]{Answer: request.Answer[lua.Reply]{Sent: now}}
+		a := request.Answer[lua.Reply]{Sent: now}
 		a.Value.TTL, a.Value.Place = ttl, p
 		require.NoError(t, w.queueUp(a, &NotAcquiredError{}, lua.Ticket{Claim: time.Second, Hears: 1}))
 	}

@@ -64,7 +64,7 @@ var ofRequests = []mutation{
 	// The trusted window.
 	{
 		"the window is counted from the reply", "rlock", "send",
-		"a := answer[T]{Answer: r}", "r.Sent = time.Now(); a := answer[T]{Answer: r}",
+		"returned = true", "returned = true; a.Sent = time.Now()",
 		"rlock", "TestFakeTimeWindowCountsFromTheAnsweredAttempt", quick,
 	},
 	{

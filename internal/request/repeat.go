@@ -47,6 +47,7 @@ type Answer[T any] struct {
 	Value T
 	Sent  time.Time // before the attempt that was answered went out
 	Err   error     // of the answer, or of the newest attempt that failed; nil if there was none
+	Cut   bool      // the context ended, and nothing had failed until then; set by package rlock
 	Unsettled
 }
 
