@@ -12,18 +12,19 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// starts notes the beginning of a call that wants the lock. The context that it returns is for
-// the requests of the call.
+// starts notes the beginning of a call for the lock. The returned context is for the requests of the
+// call.
 func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
 	l.queues.counters.kinds[l.kind].started.Add(1)
 	return l.client.traceStart(ctx, l.name, l.kind), time.Now()
 }
 
-// ends notes the end of such a call, with a hold or an error. w is its waiter, nil if it has not
-// queued. It is called last, when no other goroutine waits for the caller.
+// ends notes the end of such a call, with a hold or an error. w is the waiter, nil without a place
+// in the queue. ends is called last, when no goroutine waits for the caller.
 //
-// A hold is an acquisition as soon as it is counted here, and its end is counted from then on. So a
-// member of a multi lock is none, as nobody calls ends for it. The grant may be lost before:
+// A hold is an acquisition as soon as ends has counted the call, and has a counted end from then on. The
+// members of a multi lock are taken without ends, and so are no acquisitions. The grant may be lost
+// before:
 //
 //	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
 func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error, w *waiter) {
@@ -38,7 +39,7 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 		g.mu.Lock()
 		hold.counts = true
 		lostBefore := g.state == lost
-		waited = max(g.began.Sub(began), 0) // a reader joins a grant that may be older
+		waited = max(g.began.Sub(began), 0) // a reader may join an older grant
 		g.mu.Unlock()
 		if o = acquiredOutcome; g.run.count > 0 {
 			o = handedOffOutcome
@@ -52,21 +53,22 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if w != nil && w.slept() {
 		n.woken(w.course.by)
 	}
-	if l.client.opts.Trace.Acquired == nil {
+	f := l.client.opts.Trace.Acquired
+	if f == nil {
 		return
 	}
-	a := Acquisition{Outcome: o.name(), Waited: waited, Err: err}
+	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
 	if hold != nil {
 		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
 	if w != nil {
 		a.Contended, a.Tries, a.Wakeups = w.slept(), w.course.tries, w.course.by
 	}
-	l.client.traceAcquired(ctx, l.name, l.kind, a)
+	l.client.observe(func() { f(ctx, a) })
 }
 
-// failure is the outcome of a call that has failed. If the caller has cancelled it, that is the
-// outcome, whatever Redis or another holder did.
+// failure is the outcome of a failed call. After a cancellation by the caller, that is the outcome,
+// whatever Redis or another holder did.
 func failure(err error) outcomeNumber {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -91,13 +93,7 @@ func (c *Client) traceStart(ctx context.Context, name string, kind kindNumber) c
 	return started
 }
 
-// traceAcquired calls Trace.Acquired.
-func (c *Client) traceAcquired(ctx context.Context, name string, kind kindNumber, a Acquisition) {
-	a.Lock, a.Kind = name, kind.name()
-	c.observe(func() { c.opts.Trace.Acquired(ctx, a) })
-}
-
-// reportWaiting notes that a request was refused.
+// reportWaiting notes the refusal of a request.
 func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	l.client.records.Notice()
 	if f := l.client.opts.Trace.Waiting; f != nil {
@@ -106,7 +102,7 @@ func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	}
 }
 
-// countReleased notes that so many acquisitions of a grant have ended at end, by an Unlock.
+// countReleased notes the end of so many acquisitions of a grant, at end, by an Unlock.
 func (g *grant) countReleased(ctx context.Context, acquisitions int, end time.Time, err error) {
 	if acquisitions == 0 {
 		return
@@ -136,10 +132,10 @@ func (c *Client) countReleased(ctx context.Context, n *counters, kind kindNumber
 	}
 }
 
-// reportLost reports the loss of the grant, and counts it for so many acquisitions.
+// reportLost reports the loss of the grant, and counts the loss for so many acquisitions.
 func (g *grant) reportLost(err *LostError, acquisitions int) {
 	l, held := g.lock, time.Duration(0)
-	if !g.began.IsZero() { // as it is while the lock is kept
+	if !g.began.IsZero() { // zero while the lock is kept
 		held = time.Since(g.began)
 	}
 	cause := lapsed
@@ -152,13 +148,19 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		cause = fixedOver
 	}
 	n := &l.queues.counters
-	n.losses[cause].Add(int64(max(acquisitions, 1))) // a member of a multi lock has no acquisition, but its loss counts
+	n.losses[cause].Add(int64(max(acquisitions, 1))) // a member of a multi lock has no acquisition, but the loss counts
 	n.kinds[l.kind].lost.Add(int64(acquisitions))
 	for range acquisitions {
 		n.holds.observe(held)
 	}
-	l.client.reportLost(err)
-	if cause != closedUnder { // the record goes, and the lock is held until its lease ends
+	attrs := []any{"lock", err.Name, "owner", err.Owner, "error", err.Err}
+	if err.Token != 0 {
+		attrs = append(attrs, "token", err.Token)
+	}
+	if cause == closedUnder {
+		l.client.log.Warn("rlock: the client was closed before the lock was unlocked; its lease is not renewed any more", attrs...)
+	} else { // after Close the record goes, and the lock is held until the lease ends
+		l.client.log.Warn("rlock: lease lost", attrs...)
 		l.client.records.lost(g, cause.name())
 	}
 	if f := l.client.opts.Trace.Lost; f != nil {
@@ -177,7 +179,7 @@ func (c *Client) observe(call func()) {
 	call()
 }
 
-// report has a function of the trace called for somebody on whom other locks depend.
+// report has a function of the trace called by the goroutine for reports: locks depend on the caller.
 func (c *Client) report(call func()) {
 	c.reports.Do(func() { c.observe(call) })
 }
@@ -185,45 +187,15 @@ func (c *Client) report(call func()) {
 // LogValue is the lock, in the log lines of the watchdog.
 func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
 
-func (c *Client) reportLost(err *LostError) {
-	attrs := []any{"lock", err.Name, "owner", err.Owner, "error", err.Err}
-	if err.Token != 0 {
-		attrs = append(attrs, "token", err.Token)
-	}
-	if errors.Is(err.Err, ErrClosed) {
-		c.log.Warn("rlock: the client was closed before the lock was unlocked; its lease is not renewed any more", attrs...)
-	} else {
-		c.log.Warn("rlock: lease lost", attrs...)
-	}
-}
-
-// warnUnannounced says that the server refuses to announce a release. Whoever polls for a lock
-// expects that.
-func (c *Client) warnUnannounced(l *Lock, refusal error) {
-	if l.terms.polls {
-		return
-	}
-	c.warnPublish.Do(func() {
-		c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow it, see rlock doctor",
-			"lock", l.name, "error", refusal)
-	})
-}
-
-// warnOwnHolder says that a call waits for longer than a lease because its own client
-// holds the lock.
-func (c *Client) warnOwnHolder(l *Lock, mine *grant) {
-	c.warnOwnWaits.Do(func() {
-		c.log.Warn("rlock: a call has waited for longer than a lease for a lock that its own client holds; if it is made by the holder, it waits for itself: under a lock, use the context that Lock returned or Do passed on",
-			"lock", l.name, "owner", mine.owner)
-	})
-}
-
 // warn says that the waiter has waited for longer than a lease: for a grant of its own client,
-// mine, or for somebody else. That is said again when a wait of the queue is twice as long.
+// mine, or for somebody else. The log says so again when a wait of the queue is twice as long.
 func (w *waiter) warn(mine *grant) {
 	l := w.lock
 	if mine != nil {
-		l.client.warnOwnHolder(l, mine)
+		l.client.warnOwnWaits.Do(func() {
+			l.client.log.Warn("rlock: a call has waited for longer than a lease for a lock that its own client holds; if it is made by the holder, it waits for itself: under a lock, use the context that Lock returned or Do passed on",
+				"lock", l.name, "owner", mine.owner)
+		})
 		return
 	}
 	waited := time.Since(w.since)
@@ -238,8 +210,8 @@ func (w *waiter) warn(mine *grant) {
 	}
 }
 
-// warnWaiting says for how long a call has waited for somebody else's lock, and what that client
-// tells of itself on the server, if anything.
+// warnWaiting says for how long a call has waited for somebody else's lock, with that client's
+// record on the server, if any.
 func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 	attrs := []any{"lock", l.name, "waited", waited.Round(time.Second)}
 	if holder != "" {
@@ -247,7 +219,7 @@ func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), l.bound())
 		defer cancel()
 		id, _, _ := strings.Cut(holder, ":")
-		fields, _ := c.server.RDB.HGetAll(ctx, record.Key(c.opts.Prefix, id)).Result() // without it the owner has to do
+		fields, _ := c.server.RDB.HGetAll(ctx, record.Key(c.opts.Prefix, id)).Result() // without a record, the owner has to do
 		if r := record.Read(fields); len(fields) > 0 {
 			attrs = append(attrs, "host", r.Host, "program", r.Program, "pid", r.PID)
 			for _, e := range r.Entries {
@@ -260,12 +232,12 @@ func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 	c.log.Warn("rlock: a call has waited for longer than a lease: see rlock inspect", attrs...)
 }
 
-// Stats returns what the client has counted so far. It sends nothing, and may be called
+// Stats returns the client's counts so far. Stats sends nothing, and may be called
 // at any time and by any number of goroutines; the mutexes of the queues are held for as long
-// as it takes to look at each lock that is in use. What is counted meanwhile may be in one
-// of its numbers and not in another; when nothing is under way they agree.
+// as a look at each lock in use takes. An event meanwhile may be in some numbers only; when
+// nothing is under way, all agree.
 //
-// One line publishes it with package expvar:
+// To publish the counts with package expvar:
 //
 //	expvar.Publish("rlock", expvar.Func(func() any { return client.Stats() }))
 func (c *Client) Stats() Stats {
@@ -285,8 +257,8 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// kindStats sums up what was counted of one kind, nil if that is nothing. Ends are read
-// before beginnings, so that none is missing that belongs to an end.
+// kindStats sums up the counts of a kind, nil without any. Ends are read before beginnings: no end lacks
+// a beginning.
 func (c *Client) kindStats(number kindNumber) *KindStats {
 	s := &KindStats{Kind: number.name(), Calls: make(map[Outcome]int64)}
 	var started, ended int64
@@ -307,10 +279,10 @@ func (c *Client) kindStats(number kindNumber) *KindStats {
 	return s
 }
 
-// Callers returns the contexts of the calls for which go-redis sends a request with ctx,
-// as a hook sees it, if that is for several of them: their requests travel together, and
-// the context has the values of none. They are those that [Trace].Start has returned; a
-// client without it tells nothing. A request of one call has the values of its context.
+// Callers returns the contexts of the calls served by a request of go-redis with ctx, as seen
+// by a hook, if the request is for several calls: their requests travel together, and ctx has
+// the values of no call. The contexts are the results of [Trace].Start; a client without Start
+// tells nothing. A request of a single call has the values of that call's context.
 func Callers(ctx context.Context) []context.Context { return request.Callers(ctx) }
 
 // oldest returns for how long the oldest waiter has waited, and the oldest grant is held.
@@ -323,7 +295,7 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 		}
 		for _, g := range q.grants {
 			g.mu.Lock()
-			if g.state == owned && !g.began.IsZero() { // as it is while the grant is parked
+			if g.state == owned && !g.began.IsZero() { // zero while the grant is parked
 				hold = max(hold, now.Sub(g.began))
 			}
 			g.mu.Unlock()

@@ -312,10 +312,11 @@ func (w *waiter) queueUp(a request.Answer[lua.Reply], refusal *NotAcquiredError,
 
 // stand notes the waiter's place in the server's queue, from a refusal. queues.mu is held.
 func (w *waiter) stand(a request.Answer[lua.Reply]) {
-	q, before, taken := w.queue, w.place.Held(), w.place.attempt.queuedAt.here
+	q, before, taken := w.queue, w.place.Held(), w.place.queuedAt.here
 	if w.place.Place = a.Value.Place; w.place.Held() {
 		q.news.clock = moment{a.Sent, w.place.Time}
-		w.place.attempt.queuedAt = q.news.clock
+		w.place.queuedAt = q.news.clock
+		w.place.attempt.leaves(hadTicket)
 	}
 	if before && w.place.New && !taken.Before(q.news.forgotten) { // the server had forgotten the queue, or the tickets of this client
 		q.news.forgotten = a.Sent

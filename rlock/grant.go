@@ -19,32 +19,31 @@ import (
 type grant struct {
 	lock *Lock
 
-	// queues.mu guards these while the attempt is in the queue. Later only the goroutine that
-	// ends the grant writes to them.
+	// Guarded by queues.mu while the attempt is in the queue. Later only the goroutine ending the grant
+	// writes here.
 	owner        string
 	token        int64
-	sent         time.Time     // a moment before the attempt that acquired it was sent
-	initialLease time.Duration // length of the lease until its first renewal
-	queuedAt     moment        // when the newest ticket was taken; zero if there was none
+	sent         time.Time     // a moment before the request
+	initialLease time.Duration // length of the lease until the first renewal
 	run          run
 
 	entry *watchdog.Entry[*grant] // nil until the grant is held; does not change then
-	first Hold                    // the first hold, which saves an allocation; the zero value if nobody has taken the grant
+	first Hold                    // the first hold: a field saves an allocation; the zero value if nobody has taken the grant
 
 	residue atomic.Uint32 // a set of the bits of residue: see leaves and left
 
-	// exclusives counts the holds that exclude other owners. It is written with mu held, and
-	// read without.
+	// exclusives counts the holds of writers: these exclude further owners. Written with mu held, read
+	// without.
 	exclusives atomic.Int32
 
-	mu        sync.Mutex // guards what follows, and the state of the holds
+	mu        sync.Mutex // guards the rest, and the state of the holds
 	state     state
 	loss      *LostError // of a lost grant, else nil
-	began     time.Time  // when it was taken; zero while it is parked
-	holds     []*Hold    // those that are live
+	began     time.Time  // when somebody took the grant; zero while parked
+	holds     []*Hold    // the live holds
 	room      [1]*Hold   // of holds, until there are more
-	followers int        // readers that were given the grant, and have no hold yet
-	counting  *counting  // nil while the grant has had one hold only, of which its acquisition has told the server
+	followers int        // readers with the given grant, and without a hold yet
+	counting  *counting  // nil as long as the grant has had a single hold: the acquisition has told the server
 }
 
 type state int
@@ -52,7 +51,7 @@ type state int
 const (
 	asking   state = iota // not acquired yet
 	owned                 // acquired, and held
-	released              // given up, or its last hold was unlocked
+	released              // given up, or the last hold was unlocked
 	lost                  // ended against the holder's will
 )
 
@@ -65,16 +64,15 @@ var (
 	errHolderEnded = errors.New("the holder has unlocked it, or lost it") // of what was joined
 )
 
-// newOwner returns a name that was never used before: `<client id>:<n>`, with mark behind the id.
+// newOwner returns a new name, never used before: `<client id>:<n>`, with mark behind the id.
 func (c *Client) newOwner(mark string) string {
-	var room [48]byte // saves one of two allocations
+	var room [48]byte // saves an allocation
 	name := append(append(append(room[:0], c.id...), mark...), ':')
 	return string(strconv.AppendUint(name, c.given.Add(1), 10))
 }
 
-// newAttempt returns a grant with a new owner. The owner of a lock that polls has a mark: its
-// release is announced as Redisson announces one, so those that wait must treat it as a
-// foreign owner.
+// newAttempt returns a grant with a new owner. The owner of a polling lock has a mark: the release is
+// announced in Redisson's way, so waiters must treat the owner as foreign.
 func (l *Lock) newAttempt() *grant {
 	mark := ""
 	if l.terms.polls {
@@ -89,11 +87,10 @@ func (l *Lock) newGrant(owner string) *grant {
 	return g
 }
 
-// spareTokens is how many fencing tokens a grant asks for beside its own, for the holders
-// that it is passed on to. A lock that is kept may have many of them, so it asks for as many
-// as the server is willing to reserve ahead of its clock (lead in lua/token.lua). Otherwise
-// it asks only while others wait, for no more than can be used in the time of the budget: a
-// hand-off takes at least a microsecond.
+// spareTokens is the number of further fencing tokens asked for, for the next holders in this client. A
+// kept lock may have many holders, so the grant asks for as many tokens as the server reserves ahead of
+// the clock (lead in lua/token.lua). Otherwise the grant asks only while somebody waits, for no more than
+// the budget's time allows: a hand-off takes at least a microsecond.
 func (l *Lock) spareTokens(othersWait bool) int64 {
 	switch {
 	case !l.terms.fenced:
@@ -108,7 +105,7 @@ func (l *Lock) spareTokens(othersWait bool) int64 {
 
 // acquire asks the server.
 func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) request.Answer[lua.Reply] {
-	owner := g.owner // it may change while an attempt that was left behind still reads it
+	owner := g.owner // the field may change while an abandoned attempt still reads the owner
 	p.Leaves = true
 	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
 		return g.lock.wire.Acquire(ctx, r, owner, g.lock.terms.lease, o)
@@ -141,46 +138,16 @@ func note[T any](g *grant, a request.Answer[T]) {
 	}
 }
 
-// start makes an acquired grant an owned one, with its first hold, which is one of the lock
-// by. That need not be the grant's own lock, as waiters take over each other's attempts. The
-// error says that no time is left to hold the lock, or that the client is closed.
+// start makes an acquired grant owned, with a first hold of the lock by. The grant may have been asked for
+// by another Lock, as waiters take over each other's attempts. The error: no time is left to hold the
+// lock, or the client is closed.
 func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	if g.entry != nil { // handed off, or another reader's
 		return g.adopt(ctx, by)
 	}
-	held, hold, err := g.own(ctx, by)
-	if err != nil {
-		return ctx, nil, err
-	}
-	c, l := g.lock.client, g.lock
-	if l.longUnnoticed() {
-		c.records.Notice()
-	}
-	before, parked := l.queues.held(g)
-	for _, other := range before {
-		other.correct() // its request finds out that the grant is lost
-	}
-	if parked != nil { // it has no hold, for which correct would make a request
-		parked.drop()
-	}
-	if g.lossOrNil() != nil { // lost already: lose has told the queue before held has
-		l.queues.ended(g)
-	}
-	if c.opts.Identity.Prompt {
-		c.records.Hurry()
-	}
-	if c.closed.Load() { // too late for Close to have seen it
-		g.interrupt(ErrClosed)
-	}
-	return held, hold, nil
-}
-
-// own makes an acquired grant an owned one, which the watchdog renews. The queue does not
-// know of it yet.
-func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
 	c, l := g.lock.client, g.lock
 	held, hold := g.derive(ctx, &g.first, by, nil)
-	g.mu.Lock() // makes OnLost wait until the grant is complete
+	g.mu.Lock() // lose waits until the grant is complete
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.terms.lease, Sent: g.sent, Fixed: l.terms.fixed, OnLost: g.lose})
 	if err == nil {
 		g.entry, g.state, g.began = entry, owned, time.Now()
@@ -196,16 +163,34 @@ func (g *grant) own(ctx context.Context, by *Lock) (context.Context, *Hold, erro
 		hold.cancel(errLate)
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
 	}
+	if l.longUnnoticed() {
+		c.records.Notice()
+	}
+	before, parked := l.queues.held(g)
+	for _, other := range before {
+		other.correct() // the request finds out the loss
+	}
+	if parked != nil { // without a hold, correct would make no request
+		parked.drop()
+	}
+	if g.lossOrNil() != nil { // lost already: lose has told the queue before held has
+		l.queues.ended(g)
+	}
+	if c.opts.Identity.Prompt {
+		c.records.Hurry()
+	}
+	if c.closed.Load() { // too late for Close to have seen it
+		g.interrupt(ErrClosed)
+	}
 	return held, hold, nil
 }
 
-// longUnnoticed reports whether a hold may be a long one, for the record of the client, before
-// the first renewal notices that.
+// longUnnoticed reports whether a hold may be long, for the record of the client, before the first renewal
+// tells.
 func (l *Lock) longUnnoticed() bool { return l.terms.fixed || l.terms.lease/3 > longHold }
 
-// derive makes h, which is new, a hold of l. It is not added to the grant yet. mu must not be
-// held: deriving a context asks its parent whether it is over, and that may find that this
-// very grant is lost.
+// derive makes the new h a hold of l, and does not add h to the grant yet. mu must not be held: deriving
+// a context asks the parent context for its end, and so may find this very grant lost.
 func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (context.Context, *Hold) {
 	h.grant, h.lock, h.parent = g, l, parent
 	h.outer, _ = ctx.Value(holdKey{}).(*Hold)
@@ -222,7 +207,7 @@ func (g *grant) put(h *Hold) {
 	}
 }
 
-// Exclusive reports whether the grant excludes other owners.
+// Exclusive reports whether the grant excludes further owners.
 func (g *grant) Exclusive() bool { return g.exclusives.Load() > 0 }
 
 // until returns the end of the trusted window. Unlike entry, it may be used before start has

@@ -14,16 +14,16 @@ import (
 type Hold struct {
 	_      noCopy
 	grant  *grant
-	lock   *Lock // whose options the hold has; waiters take over each other's grants
-	outer  *Hold // innermost hold, of any lock, that this one was taken under
-	parent *Hold // hold of the same grant that this one was taken under
+	lock   *Lock // with the options of the hold; waiters take over each other's grants
+	outer  *Hold // innermost hold around this hold, of any lock
+	parent *Hold // innermost hold around this hold, of the same grant
 	scope  heldContext
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.
-	counts   bool // it is an acquisition of its own: see Lock.ends
+	counts   bool // an acquisition: see Lock.ends
 	unlocked bool
-	children int // holds with this parent that are not over
+	children int // holds with this parent, and not over
 }
 
 // noCopy lets go vet find copies.
@@ -32,29 +32,29 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// Unlock gives the hold back. The last one of a grant releases the lock, in one
-// round trip; an earlier one corrects the hold count. The hold's context ends,
+// Unlock gives the hold back. The last Unlock of a grant releases the lock, in a single
+// round trip; an earlier Unlock corrects the hold count. The hold's context ends,
 // with [ErrUnlocked], as soon as every hold taken under it is unlocked as well.
 //
-// Unlock ignores the end of ctx, of which only the values are used, and returns
-// within the client's UnlockTimeout. The error says what became of the lock:
+// Unlock ignores the end of ctx, uses the values only, and returns within the client's
+// UnlockTimeout. The error tells the state of the lock:
 //
-//   - nil: it is free, or held by the holds that remain.
-//   - [ErrLeaseLost]: it was lost before; what was left of it is released, and
+//   - nil: the lock is free, or held by the remaining holds.
+//   - [ErrLeaseLost]: the lock was lost before; the rest on the server is released, and
 //     nobody else's lock is touched.
 //   - [ErrUnavailable]: Redis did not answer. Renewal has stopped and the
-//     release goes on in the background; the lock is free after one lease at the
+//     release goes on in the background; the lock is free after a lease at the
 //     latest.
 //   - [ErrNotHeld]: this hold was unlocked before, or is nil. Nothing was sent.
 //
-// A deferred Unlock should keep the error, as only that says that the lock was lost:
+// A deferred Unlock should keep the error, as only the error tells the loss:
 //
 //	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
 func (h *Hold) Unlock(ctx context.Context) error {
 	if h == nil { // the acquisition has failed
 		return ErrNotHeld
 	}
-	if ctx == nil { // a panic would leave a lock that is renewed and that nobody can unlock
+	if ctx == nil { // a panic would leave a renewed lock, and nobody to unlock
 		ctx = context.Background()
 	}
 	g := h.grant
@@ -74,8 +74,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return err
 	case g.handOff():
 		end := time.Now()
-		if g.run.count == 0 { // later hand-offs of a run follow each other too quickly for it
-			runtime.Gosched() // let the new holder run at once: others wait for it, not for this goroutine
+		if g.run.count == 0 { // later hand-offs of a run follow too quickly for a pause
+			runtime.Gosched() // let the new holder run at once: waiters need the new holder, not this goroutine
 		}
 		g.countReleased(ctx, ended, end, nil)
 		return nil
@@ -85,27 +85,26 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return g.release(context.WithoutCancel(ctx), ended)
 }
 
-// uncount tells the server that the grant has one hold less.
+// uncount tells the server: the grant has a hold less.
 func (h *Hold) uncount(ctx context.Context) error {
 	g := h.grant
-	if h.parent == nil && h.covered() { // the server does not count readers that join others
+	if h.parent == nil && h.covered() { // the server does not count readers joined in memory
 		return nil
 	}
-	// The count is only shown: that it could not be corrected keeps nobody out,
-	// and the next request corrects it.
+	// The count is only shown: a wrong count keeps nobody out, and the next request corrects the count.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
 	defer cancel()
 	err := g.setCount(ctx, g.retry(g.lock.terms.lease))
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return err
-	case err != nil && !g.Exclusive(): // but a writer that has become a reader must be told as one
+	case err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade
 		g.correct()
 	}
 	return nil
 }
 
-// do runs fn with the context of the hold, and unlocks. If there is no hold, it returns failed.
+// do runs fn with the context of the hold, and unlocks. Without a hold, do returns failed.
 func (h *Hold) do(held context.Context, failed error, fn func(context.Context) error) (err error) {
 	if failed != nil {
 		return failed
@@ -114,8 +113,8 @@ func (h *Hold) do(held context.Context, failed error, fn func(context.Context) e
 	return fn(held)
 }
 
-// withUnlock joins the errors of an Unlock to the error of the work under the hold, unless the
-// work has returned them as the cause of its context.
+// withUnlock joins the errors of an Unlock to the error of the work under the hold, unless the work has
+// returned the same error, as the cause of the context.
 func withUnlock(work error, unlock ...error) error {
 	for _, err := range unlock {
 		if err != nil && !contains(work, err) {
@@ -125,8 +124,8 @@ func withUnlock(work error, unlock ...error) error {
 	return work
 }
 
-// contains reports whether part is in the tree of err. Unlike errors.Is it asks no error
-// for its opinion: one that says yes to everything must not hide a loss.
+// contains reports whether part is in the tree of err. Unlike errors.Is, contains asks no error
+// for an opinion: an error equal to everything must not hide a loss.
 func contains(err, part error) bool {
 	if err == part {
 		return true
@@ -144,21 +143,21 @@ func contains(err, part error) bool {
 // a grant have the same.
 func (h *Hold) Owner() string { return h.grant.owner }
 
-// Token returns the fencing token: greater than that of every earlier grant of
-// the name, equal for nested holds. Send it along with every write to a resource
-// that refuses smaller ones, and a holder that was stopped for longer than its
+// Token returns the fencing token: greater than the tokens of all earlier grants of
+// the name, equal for nested holds. Send the token along with every write to a resource
+// refusing smaller tokens, and a holder stopped for longer than the
 // lease can do no harm there. 0 without [WithFencing].
 func (h *Hold) Token() int64 { return h.grant.token }
 
-// Until returns the end of the trusted window as it stands. Renewals move it.
+// Until returns the present end of the trusted window. Renewals move the end.
 func (h *Hold) Until() time.Time { return h.grant.entry.Until() }
 
-// unlocked is the cause of the context of a hold that was unlocked. It is that hold.
+// unlocked is the cause of the context of an unlocked hold: the hold itself.
 type unlocked Hold
 
 func (u *unlocked) Error() string {
 	return fmt.Sprintf("rlock: lock %s was unlocked: go on with the context that was passed to Lock", quote(u.grant.lock.name))
 }
 
-// Is makes it match [ErrUnlocked].
+// Is makes the cause match [ErrUnlocked].
 func (u *unlocked) Is(target error) bool { return target == ErrUnlocked }

@@ -128,24 +128,14 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	case a.Value < 0:
 		return ctx, nil, &lockError{l.name, ErrUnavailable, errNoEnd}
 	}
-	return l.joinedLock(wire.Joined(), p.lease).newJoined(ctx, p, a.Sent, a.Value)
-}
-
-// joinedLock is the lock of a grant that belongs to another process. The joined lock has the key of l,
-// for l to nest, but nothing of the joined lock is sent, passed on or queued for. Its lease is the
-// holder's, and decides the rhythm of the questions and the early end, even if a nested hold of the
-// holder has a longer lease.
-func (l *Lock) joinedLock(wire kind.Kind, lease time.Duration) *Lock {
-	return &Lock{
-		client: l.client, name: l.name, terms: terms{lease: lease},
-		wire: wire, key: l.key, queues: &l.client.joins, kind: l.kind,
+	// The joined lock has the key of l, for l to nest, but nothing of the joined lock is sent, passed on or
+	// queued for. Its lease is the holder's, and decides the rhythm of the questions and the early end, even
+	// if a nested hold of the holder has a longer lease.
+	joined := &Lock{
+		client: l.client, name: l.name, terms: terms{lease: p.lease},
+		wire: wire.Joined(), key: l.key, queues: &l.client.joins, kind: l.kind,
 	}
-}
-
-// newJoined makes a grant from the server's answer to a request sent at sent: left is the rest of the
-// lease.
-func (l *Lock) newJoined(ctx context.Context, p proof, sent time.Time, left time.Duration) (context.Context, *Hold, error) {
-	g := l.newGrant(p.owner)
-	g.token, g.sent, g.initialLease = p.token, sent, left
-	return g.start(ctx, l)
+	g := joined.newGrant(p.owner)
+	g.token, g.sent, g.initialLease = p.token, a.Sent, a.Value // the rest of the lease
+	return g.start(ctx, joined)
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Lock is a named lock. It holds no state of its own; see [Client.NewLock].
+// Lock is a named lock without state of its own; see [Client.NewLock].
 type Lock struct {
 	client *Client
 	name   string
-	err    error // why no method of it works
+	err    error // why no method works
 
 	terms   terms
 	purpose string     // shown by inspect and top
-	kind    kindNumber // under which calls are counted
+	kind    kindNumber // for counting calls
 
 	wire  kind.Kind // makes the requests
 	key   string    // of wire
-	slot  string    // a key in the cluster slot of all its keys
-	peers []*Client // the other clients of a quorum lock
+	slot  string    // a key in the cluster slot of all keys of the lock
+	peers []*Client // the further clients of a quorum lock
 
-	queues *queues // the set that has the queue of key
+	queues *queues // with the queue of key
 }
 
 // Name returns the name the lock was made with.
@@ -38,12 +38,12 @@ func (l *Lock) Name() string { return l.name }
 // Lock waits for the lock as long as ctx allows. The returned context owns the
 // lock: use it for everything done under the lock, so that nested locking
 // re-enters and the work stops when the lock is lost. It descends from ctx, but
-// its end does not give the lock up: the lock is held, and renewed, until
+// the end of ctx does not give the lock up: the lock is held, and renewed, until
 // [Hold.Unlock]. To bound the waiting only, use [Lock.TryLockFor].
 //
-// Under a context that owns the lock, Lock re-enters: one more hold, one more
-// Unlock. Under the context that was passed in, which does not own it, Lock waits for
-// its own caller. After Unlock the returned context has ended; go on with the one
+// Under a context that owns the lock, Lock re-enters: a further hold, a further
+// Unlock. Under the context passed in, which does not own the lock, Lock waits for
+// its own caller. After Unlock the returned context has ended; go on with the context
 // passed in.
 //
 // On an error nothing is held and the context passed in comes back:
@@ -55,15 +55,14 @@ func (l *Lock) Name() string { return l.name }
 // [ErrClosed] or [ErrInvalidOption]. The context's own error is matched as well. Lock
 // returns soon after ctx ends, also while Redis is silent.
 //
-// An uncontended Lock, and a nested one, is one round trip; nested ones that are made at the
-// same time share one, or two. While calls wait, their client asks after 1, 2 and 4 s and
-// every 5 s after that, and when the holder's TTL ends; they are told by message when the
-// lock is theirs.
+// An uncontended Lock, and a nested Lock, is one round trip; simultaneous nested calls share
+// one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
+// and when the holder's TTL ends; a message tells a waiter that it has the lock.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return l.lock(ctx, ctx, false)
 }
 
-// TryLockFor is [Lock.Lock] that waits no longer than wait. When that is over
+// TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
 // the error matches [context.DeadlineExceeded] beside the sentinel. With a wait of zero
 // or less it is [Lock.TryLock].
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *Hold, error) {
@@ -77,8 +76,8 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
 // somebody else holds the lock. While a goroutine of this client is known to
-// hold it, nothing is sent. The attempt is repeated only while its outcome is
-// unknown, or it was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
+// hold it, nothing is sent. The attempt is repeated only while the outcome is
+// unknown, or the request was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
@@ -140,8 +139,8 @@ func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Co
 
 // Do runs fn while holding the lock, with the context that owns it, and unlocks
 // when fn returns, panics or exits its goroutine. If the lock could not be
-// acquired, fn is not run and the error is that of [Lock.Lock]. Otherwise it is
-// fn's error, joined by that of the Unlock: a [*LostError] if the lock was lost
+// acquired, fn is not run and the error is the error of [Lock.Lock]. Otherwise the error is
+// fn's, joined by the error of the Unlock: a [*LostError] if the lock was lost
 // while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock. So fn
 // need not return the context's cause, which is the same LostError.
 //
@@ -168,7 +167,7 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 // lock is a counted call. The wait ends with the context wait; the context of the hold descends from ctx.
 // once says not to wait.
 func (l *Lock) lock(ctx, wait context.Context, once bool) (held context.Context, hold *Hold, err error) {
-	region := trace.StartRegion(wait, "rlock.acquire") // package runtime/trace shows what a goroutine waits for
+	region := trace.StartRegion(wait, "rlock.acquire") // for package runtime/trace
 	wait, began := l.starts(wait)
 	var w *waiter
 	defer func() { // at the very end, when nobody waits for this call
@@ -232,7 +231,7 @@ func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *
 	return ctx, nil, errQueue
 }
 
-// begin admits a call. If it returns nil, client.done must follow.
+// begin admits a call. After nil, client.done must follow.
 func (l *Lock) begin() error {
 	if l.err != nil {
 		return l.err
@@ -243,13 +242,12 @@ func (l *Lock) begin() error {
 	return nil
 }
 
-// refusal is the error of a lock that an owner holds, as far as the server tells whose it
-// is.
+// refusal is the error of a held lock, with the owner as far as the server tells.
 func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
 	return &NotAcquiredError{Name: l.name, Holder: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
 }
 
-// refusedBy is the error of an attempt that the server has refused.
+// refusedBy is the error of a refused attempt.
 func (l *Lock) refusedBy(r lua.Reply) *NotAcquiredError {
 	if r.Writer {
 		return &NotAcquiredError{Name: l.name, writer: true}
@@ -263,8 +261,8 @@ func (l *Lock) joined() bool { return l.queues == &l.client.joins }
 // isClosed is the error of a call after Close.
 func (l *Lock) isClosed() error { return &lockError{l.name, ErrClosed, nil} }
 
-// tooLate is the error of a call whose context was over before it began. If that is because a
-// lock was lost, it is the LostError itself.
+// tooLate is the error of a call under an ended context. After the loss of a lock, the error is the
+// LostError itself.
 func tooLate(name string, ctx context.Context) error {
 	if loss, ok := errors.AsType[*LostError](context.Cause(ctx)); ok {
 		return loss
@@ -281,13 +279,13 @@ func (l *Lock) use(k kind.Kind) {
 	l.queues = l.client.queues.of(l.key)
 }
 
-// retries is how a call that may wait makes its requests.
+// retries is the policy of a waiting call's requests.
 func (l *Lock) retries() request.Policy {
 	return request.Policy{Attempt: l.bound(), Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing}
 }
 
-// gathers reports whether requests are sent together with those for other locks: those to
-// acquire, or all others.
+// gathers reports whether requests, to acquire or any further ones, are sent together with requests for
+// more locks.
 func (l *Lock) gathers(acquire bool) bool {
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:

@@ -23,7 +23,7 @@ func (g *grant) lose(err error) {
 	loss := g.loss
 	g.mu.Unlock()
 	if loss != nil {
-		g.interrupt(loss) // by every caller: each may rely on it when lose returns
+		g.interrupt(loss) // by every caller: all may rely on the end when lose returns
 	}
 	if first {
 		g.entry.Stop()
@@ -31,7 +31,7 @@ func (g *grant) lose(err error) {
 		switch {
 		case !idle:
 			g.reportLost(loss, acquisitions)
-		// It was parked, or not taken yet: no context depended on it.
+		// Parked, or not taken yet: no context depended on the grant.
 		case err == errGone:
 			g.reportUnseen()
 		case err != ErrClosed:
@@ -41,8 +41,8 @@ func (g *grant) lose(err error) {
 	}
 }
 
-// acquisitions returns how many calls have acquired the grant of which a hold is live: one, or one
-// for each reader that shares the grant. mu is held.
+// acquisitions returns the number of counted calls with a live hold of the grant: 1, or more of sharing
+// readers. mu is held.
 func (g *grant) acquisitions() (n int) {
 	seen := make(map[*Hold]bool, len(g.holds))
 	for _, h := range g.holds {
@@ -54,10 +54,10 @@ func (g *grant) acquisitions() (n int) {
 	return n
 }
 
-// errFixedOver is why a lease was lost that nobody renewed.
+// errFixedOver is the reason for the loss of an unrenewed lease.
 var errFixedOver = errors.New("the fixed lease is over")
 
-// lossReason is the error that the holder sees for one of the watchdog.
+// lossReason is the holder's error for an error of the watchdog.
 func (l *Lock) lossReason(err error, fixed bool) error {
 	refused := errors.Is(err, watchdog.ErrRefused) || err == errGone
 	switch {
@@ -75,8 +75,8 @@ func (l *Lock) lossReason(err error, fixed bool) error {
 	return fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
 }
 
-// check compares the clocks and reports whether the grant is still trusted. If it is not,
-// its contexts have ended when check returns, even if the watchdog has not run yet.
+// check compares the clocks and reports whether the grant is still trusted. If not, the contexts
+// have ended when check returns, even if the watchdog has not run yet.
 func (g *grant) check() bool {
 	if g.entry.Check() {
 		return true
@@ -87,7 +87,7 @@ func (g *grant) check() bool {
 	return false
 }
 
-// interrupt ends the contexts of all live holds, and of the holds that these are under.
+// interrupt ends the contexts of all live holds, and of the holds around.
 func (g *grant) interrupt(cause error) {
 	g.mu.Lock()
 	holds := slices.Clone(g.holds)
@@ -99,8 +99,8 @@ func (g *grant) interrupt(cause error) {
 	}
 }
 
-// sweepPassed removes the tickets of the owners that the lock was passed on to in memory, if
-// the release has not: otherwise the server may grant the lock to one of them.
+// sweepPassed removes the tickets of owners passed in memory, if the release has not: otherwise the server
+// may grant the lock to such an owner.
 func (g *grant) sweepPassed() {
 	for _, owner := range g.run.passed {
 		g.lock.leftBy(owner).withTicket().sweep()

@@ -16,12 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MultiLock is several locks as one: held when all members are. It holds no state of its own; see
+// MultiLock is several locks as one: held when all members are. Like a Lock it has no state; see
 // [NewMultiLock].
 type MultiLock struct {
 	name    string  // of the members, with commas between
 	members []*Lock // in canonical order
-	err     error   // why no method of it works
+	err     error   // why no method works
 }
 
 // NewMultiLock returns a lock that consists of other locks, of any kinds and clients: held when all
@@ -50,7 +50,7 @@ type MultiLock struct {
 // Every method is [ErrInvalidOption] if there are no members, a member is nil or invalid, or two clients
 // of one connection, or of one address, stand for the same key, and so would wait for each other.
 func NewMultiLock(locks ...*Lock) *MultiLock {
-	m := &MultiLock{members: slices.Clone(locks)} // also if they are refused: with them, so is every other multi lock
+	m := &MultiLock{members: slices.Clone(locks)} // also if refused: a multi lock of the same members is refused as well
 	refuse := func(why error) *MultiLock {
 		m.err = &lockError{"", ErrInvalidOption, why}
 		return m
@@ -85,7 +85,7 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 func (m *MultiLock) Name() string { return m.name }
 
 // Members returns the members in the order of waiting for them. So a multi lock of the members of
-// another one and of further locks is
+// another and of further locks is
 //
 //	rlock.NewMultiLock(append(others.Members(), further)...)
 func (m *MultiLock) Members() []*Lock { return slices.Clone(m.members) }
@@ -196,8 +196,10 @@ func (m *MultiLock) lock(ctx, wait context.Context, once bool) (held context.Con
 			o = acquiredOutcome
 		}
 		n.called(multiKind, o, waited)
-		if c.opts.Trace.Acquired != nil {
-			c.traceAcquired(wait, m.name, multiKind, Acquisition{Outcome: o.name(), Waited: waited, Err: err})
+		if f := c.opts.Trace.Acquired; f != nil {
+			c.observe(func() {
+				f(wait, Acquisition{Lock: m.name, Kind: KindMulti, Outcome: o.name(), Waited: waited, Err: err})
+			})
 		}
 	}()
 	if c.begin() != nil {
@@ -354,8 +356,7 @@ func (h *MultiHold) unlockParts(ctx context.Context) []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// joined is the error of several. A single error is unchanged, so that it is equal to the context's
-// cause.
+// joined is the error of several. A single error is unchanged, and so equal to the context's cause.
 func joined(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]
@@ -371,7 +372,7 @@ func (h *MultiHold) abandon(wait context.Context) {
 	done := make(chan struct{})
 	h.lock.members[0].client.background(func() {
 		defer close(done)
-		_ = h.unlockParts(context.WithoutCancel(wait)) // their leases end all the same
+		_ = h.unlockParts(context.WithoutCancel(wait)) // without success the leases end all the same
 	})
 	select {
 	case <-done:

@@ -69,7 +69,17 @@ func (h *MultiHold) takeTogether(held, wait context.Context, run []*Lock, once b
 	if wait.Err() != nil {
 		return 0, held, tooLate(first.name, wait)
 	}
-	grants, wanted, p := attempts(run, once)
+	p := first.retries()
+	p.Leaves = true
+	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
+	for i, l := range run {
+		p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
+		grants[i] = l.newAttempt()
+		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.terms.lease}
+	}
+	if p.Once = once; once {
+		p.Total = p.Attempt
+	}
 	done, acquired := 0, false
 	defer func() {
 		for _, g := range grants[done:] { // after a panic: see send
@@ -124,22 +134,6 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 		h.holds = append(h.holds, part)
 	}
 	return held, err
-}
-
-// attempts returns the new grants, the script's arguments for them, and the retry policy.
-func attempts(run []*Lock, once bool) ([]*grant, []lua.Wanted, request.Policy) {
-	p := run[0].retries()
-	p.Leaves = true
-	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
-	for i, l := range run {
-		p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
-		grants[i] = l.newAttempt()
-		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.terms.lease}
-	}
-	if p.Once = once; once {
-		p.Total = p.Attempt
-	}
-	return grants, wanted, p
 }
 
 // whileHeld returns the context of a request for further members: wait, ended also by the loss of a part,

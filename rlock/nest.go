@@ -42,9 +42,9 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	return held, hold, nil
 }
 
-// add adds a hold: a nested one, whose caller then sets the count on the server, or that of
-// another reader, for which nothing is sent. A reader is refused if no hold that is left has the
-// lease renewed as this reader wants it.
+// add adds a hold: a nested hold, and the caller then sets the count on the server; or the hold of another
+// reader, and nothing is sent. A reader is refused if no live hold has the lease renewed as this reader
+// wants.
 func (g *grant) add(h *Hold) error {
 	g.check()
 	g.mu.Lock()
@@ -74,8 +74,8 @@ func (g *grant) add(h *Hold) error {
 	return nil
 }
 
-// remove takes out a hold, and ends the contexts that no live hold is under any more. It
-// returns how many holds are left, and how many acquisitions have ended by it: none or one.
+// remove takes out a hold, and ends the contexts without a live hold below. left is the number of holds
+// left, ended the number of acquisitions ended by this Unlock: 0 or 1.
 func (g *grant) remove(h *Hold) (left, ended int, err error) {
 	g.mu.Lock()
 	if h.unlocked {
@@ -91,7 +91,7 @@ func (g *grant) remove(h *Hold) (left, ended int, err error) {
 	if !h.lock.terms.shared {
 		g.exclusives.Add(-1)
 	}
-	top := h // the first one that is not over
+	top := h // the first not over
 	for top != nil && top.over() {
 		if top = top.parent; top != nil {
 			top.children--
@@ -118,7 +118,7 @@ func (g *grant) remove(h *Hold) (left, ended int, err error) {
 // over reports whether no live hold needs the hold's context any more. grant.mu is held.
 func (h *Hold) over() bool { return h.unlocked && h.children == 0 }
 
-// first returns the outermost hold of the grant that h was taken under.
+// first returns the outermost hold of the grant around h.
 func (h *Hold) first() *Hold {
 	for h.parent != nil {
 		h = h.parent
@@ -126,27 +126,26 @@ func (h *Hold) first() *Hold {
 	return h
 }
 
-// counting is what the server is told of the holds of a grant by requests that set the hold count.
-// grant.mu guards it.
+// counting is the state of the requests for setting the hold count of a grant on the server. Guarded by
+// grant.mu.
 type counting struct {
-	turn       chan struct{} // held by the goroutine that makes such a request. It has capacity 1: a mutex that can be waited for with a context
+	turn       chan struct{} // held during such a request. Capacity 1: a mutex to wait for with a context
 	correcting bool          // a correction is to be made, and has not read the count yet
-	changes    int           // counts changes to the holds, and requests after which the server may know too little
-	told       int           // the value of changes that the server has certainly seen: the count there is out of date while told < changes
-	longest    time.Duration // the longest lease that was asked for
+	changes    int           // counts changes to the holds, and requests of unknown effect
+	told       int           // the value of changes certainly seen by the server: the count there is out of date while told < changes
+	longest    time.Duration // the longest lease asked for
 }
 
 // counts returns the counting of the grant. mu is held.
 func (g *grant) counts() *counting {
 	if g.counting == nil {
-		g.counting = &counting{turn: make(chan struct{}, 1), changes: 1, longest: g.lock.terms.lease} // of holds that were added and removed without it, the server knows nothing
+		g.counting = &counting{turn: make(chan struct{}, 1), changes: 1, longest: g.lock.terms.lease} // of earlier holds, added and removed without a counting, the server knows nothing
 	}
 	return g.counting
 }
 
 // setCount sets the hold count on the server to the number of live holds, and the lease to
-// the longest that they ask for. One request at a time does that, for all that have changed
-// the holds before it is sent.
+// the longest asked for. A single request at a time does so, for all changes before the request is sent.
 func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	p.Since = time.Now()
 	g.mu.Lock()
@@ -173,7 +172,7 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 	if a.Doubt || a.Open {
 		g.leaves(countUnderWay)
 	}
-	if t.count.Exclusive == 0 && !g.lock.terms.shared { // a downgrade: no message tells a writer that waits for this grant
+	if t.count.Exclusive == 0 && !g.lock.terms.shared { // a downgrade: no message tells a writer waiting for this grant
 		g.lock.withQueue((*queue).askFirst)
 	}
 	switch {
@@ -196,9 +195,9 @@ func (g *grant) setCount(ctx context.Context, p request.Policy) error {
 // errCounting says why a single attempt was not made.
 var errCounting = errors.New("an earlier request about the hold count has got no answer yet")
 
-// takeTurn waits until no other goroutine sets the count, as long as ctx and p.Stop allow, and
-// no longer than p.Total if p.Once is set. Whoever has the turn gives it back, by done, before
-// the trusted window is over.
+// takeTurn waits until no goroutine sets the count, as long as ctx and p.Stop allow, and
+// no longer than p.Total if p.Once is set. The turn is given back, by done, before the
+// trusted window is over.
 func (g *grant) takeTurn(ctx context.Context, turn chan struct{}, p request.Policy) (done func(), _ error) {
 	done = func() { <-turn }
 	select {
@@ -227,16 +226,16 @@ func (g *grant) takeTurn(ctx context.Context, turn chan struct{}, p request.Poli
 	return nil, g.lock.failed(errCounting)
 }
 
-// total is what the live holds of a grant add up to.
+// total is the sum of the live holds of a grant.
 type total struct {
 	count   kind.Count
 	lease   time.Duration // the longest
-	fixed   bool          // none of them has it renewed
+	fixed   bool          // no hold has the lease renewed
 	changes int           // of the holds until then
 }
 
-// total returns what the server should be told after so many changes. ok is false if that is
-// nothing: it knows of them by now, or the grant was joined, so that its count is the holder's.
+// total returns the sum to tell the server after so many changes. ok is false if there is nothing to tell:
+// the server knows by now, or the grant was joined, and the count is the holder's.
 func (g *grant) total(changes int) (t total, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,7 +244,7 @@ func (g *grant) total(changes int) (t total, ok bool) {
 		return t, false
 	}
 	c.correcting = false
-	if g.state != owned || len(g.holds) == 0 || g.lock.joined() { // a grant that was passed on has no hold before it is taken
+	if g.state != owned || len(g.holds) == 0 || g.lock.joined() { // a passed-on grant has no hold at first
 		return t, false
 	}
 	t.changes = c.changes
@@ -255,14 +254,13 @@ func (g *grant) total(changes int) (t total, ok bool) {
 	for _, h := range g.holds {
 		t.lease, t.fixed = max(t.lease, h.lock.terms.lease), t.fixed && h.lock.terms.fixed
 	}
-	if g.left(proofGiven) { // others may rely on the lease that the proof states
+	if g.left(proofGiven) { // processes may rely on the lease stated by the proof
 		t.lease = max(t.lease, g.lock.terms.lease)
 	}
 	return t, true
 }
 
-// correct sets the count in the background, after a request whose caller has left may have set
-// one that is out of date.
+// correct sets the count in the background, after an abandoned request may have set an outdated count.
 func (g *grant) correct() {
 	g.mu.Lock()
 	c := g.counts()
@@ -275,17 +273,17 @@ func (g *grant) correct() {
 	}
 }
 
-// retract takes back a nested hold for which the request about the count has failed.
+// retract takes back a nested hold after a failed request about the count.
 func (g *grant) retract(h *Hold) {
 	left, ended, err := g.remove(h)
 	switch {
-	case errors.Is(err, ErrLeaseLost) && left == 0: // the Unlocks of the other holds have left the rest to this one
+	case errors.Is(err, ErrLeaseLost) && left == 0: // the Unlocks of the earlier holds have left the rest to this Unlock
 		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	case err != nil:
 	case left > 0:
 		g.countReleased(context.Background(), ended, time.Now(), nil) // if the outer hold was unlocked meanwhile
 		g.correct()
-	default: // the others were unlocked meanwhile
+	default: // all further holds were unlocked meanwhile
 		g.lock.client.background(func() { _ = g.release(context.Background(), ended) })
 	}
 }

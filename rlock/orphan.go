@@ -10,39 +10,40 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// residue is what a grant may leave behind: on the server, on the way there, or with other
-// processes. Its values are bits.
+// residue is a set of things a grant may leave behind: on the server, on the way there, or with further
+// processes. The values are bits.
 type residue uint32
 
 const (
-	someTicket    residue = 1 << iota // a refused attempt may have left a ticket, which a release removes
-	lateAnswer                        // an attempt whose caller had left has left something on the server, which the next release of the grant ends
+	someTicket    residue = 1 << iota // a refused attempt may have left a ticket, for a release to remove
+	hadTicket                         // a refused attempt has had a ticket, and the server may still know the ticket
+	lateAnswer                        // an abandoned attempt has left something on the server, for the next release of the grant to end
 	inDoubt                           // an attempt to acquire may have been executed, or may still be, without an answer
 	unanswered                        // an attempt to acquire got no answer, not even a refusal
 	underWay                          // a caller left an attempt to acquire under way: grant.late gets the answer
-	countUnderWay                     // a request that sets the hold count may still be executed
-	proofGiven                        // a proof was given out, so other processes may rely on the owner
-	sealed                            // nothing is sent for the grant any more: who brings a late answer follows it up
+	countUnderWay                     // a request about the hold count may still be executed
+	proofGiven                        // a proof was given out, so further processes may rely on the owner
+	sealed                            // nothing is sent for the grant any more: the receiver of a late answer follows up
 )
 
-// leaves adds to what the grant may leave behind.
+// leaves adds to the residue of the grant.
 func (g *grant) leaves(r residue) { g.residue.Or(uint32(r)) }
 
 // left reports whether the grant may leave any of r behind.
 func (g *grant) left(r residue) bool { return residue(g.residue.Load())&r != 0 }
 
-// orphan is an owner that nobody holds, and that may have something on the server: the lock, a
-// ticket, or both. The janitor releases it.
+// orphan is an owner without a holder, but perhaps with something on the server: the lock, a ticket, or
+// both. The janitor releases the orphan.
 type orphan struct {
 	lock    *Lock
 	owner   string
 	ending  lua.Ending // of the release
 	expires time.Time  // when the lease should have ended on the server
-	ticket  bool       // there may be a ticket of the owner, which may outlive the lease
-	likely  bool       // the server has said that it has something, or an answer was lost
+	ticket  bool       // there may be a ticket of the owner, and tickets outlive the lease
+	likely  bool       // the server has said so, or an answer was lost
 }
 
-// leftBy is what an owner has left of which nothing more is known.
+// leftBy is the orphan of an owner without a grant.
 func (l *Lock) leftBy(owner string) orphan {
 	return orphan{lock: l, owner: owner, expires: time.Now().Add(l.terms.lease)}
 }
@@ -53,11 +54,11 @@ func (r orphan) withTicket() orphan {
 	return r
 }
 
-// orphan is the owner of the grant with what it may have left. The server is likely to have the
-// lock or a ticket if it has said so, or if an answer was lost.
+// orphan is the owner of the grant with its residue. The server is likely to have the lock or a ticket
+// after saying so, or after the loss of an answer.
 func (g *grant) orphan() orphan {
 	g.mu.Lock()
-	likely := g.entry != nil || !g.queuedAt.here.IsZero() || g.left(unanswered|lateAnswer)
+	likely := g.entry != nil || g.left(hadTicket|unanswered|lateAnswer)
 	g.mu.Unlock()
 	return orphan{g.lock, g.owner, g.alsoEnds(), g.expires(), g.left(someTicket), likely}
 }
@@ -66,7 +67,7 @@ func (g *grant) orphan() orphan {
 const ticketSweep = 6 * time.Second
 
 // sweep makes the janitor release r soon. A grant to a ticket would block others for the claim.
-// A grant that was joined leaves nothing: its owner is that of the holder.
+// A joined grant leaves nothing: the owner is the holder's.
 func (r orphan) sweep() {
 	if r.lock.joined() {
 		return
@@ -81,16 +82,16 @@ func (r orphan) sweep() {
 	r.lock.client.janitor.Sweep(r.job(), until)
 }
 
-// sweepAgain makes the janitor release it later as well, when an attempt that got no answer
-// has been executed or never will be.
+// sweepAgain makes the janitor release r later as well, when an unanswered attempt has been executed or
+// never will be.
 func (r orphan) sweepAgain() {
 	if !r.sweepShares(true) {
 		r.lock.client.janitor.SweepAgain(r.job())
 	}
 }
 
-// sweepShares makes the client of each server of a quorum lock release its share. It returns false
-// for any other lock.
+// sweepShares makes the client of each server of a quorum lock release a share. It returns false for any
+// further kind.
 func (r orphan) sweepShares(late bool) bool {
 	q, ok := r.lock.wire.(*kind.Quorum)
 	if ok {
@@ -99,7 +100,7 @@ func (r orphan) sweepShares(late bool) bool {
 	return ok
 }
 
-// clear makes the janitor release what is left: now, later, or both.
+// clear makes the janitor release the orphan: now, later, or both.
 func (r orphan) clear(now, later bool) {
 	if now {
 		r.sweep()
@@ -109,14 +110,14 @@ func (r orphan) clear(now, later bool) {
 	}
 }
 
-// clear does so for the grant, of which most often nothing is left.
+// clear does so for the grant. Most often nothing is left.
 func (g *grant) clear(now, later bool) {
 	if now || later {
 		g.orphan().clear(now, later)
 	}
 }
 
-// job is what the janitor has to know.
+// job is the orphan as the janitor knows orphans.
 func (r orphan) job() janitor.Leftover {
 	l := r.lock
 	return janitor.Leftover{
@@ -125,7 +126,7 @@ func (r orphan) job() janitor.Leftover {
 	}
 }
 
-// request makes one attempt to release, by the janitor's own pipelines, and another one for each
+// request makes one attempt to release, by the janitor's own pipelines, and again for each
 // stale connection.
 func (r orphan) request(ctx context.Context) error {
 	var stale request.Stale
@@ -151,8 +152,8 @@ func (r orphan) requestOnce(ctx context.Context) error {
 	return err
 }
 
-// sweep releases what an owner of a kind may have left or, if late is set, what a request
-// that got no answer may still make.
+// sweep releases the residue of an owner of a kind or, if late is set, of an unanswered request, perhaps
+// still to be executed.
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, likely bool) {
 	l := &Lock{client: c, terms: terms{lease: lease}}
 	l.use(k)
@@ -161,9 +162,9 @@ func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, lik
 	left.clear(!late, late)
 }
 
-// late gets the answer to an attempt to acquire whose caller has left.
+// late gets the answer to an abandoned attempt to acquire.
 func (g *grant) late(a lua.Reply, err error) {
-	if a.Owner != "" { // another owner than g's: what became of g says nothing about it
+	if a.Owner != "" { // not g's owner: the state of g says nothing about the orphan
 		g.lock.leftBy(a.Owner).sweep()
 		return
 	}
@@ -172,7 +173,7 @@ func (g *grant) late(a lua.Reply, err error) {
 		return
 	}
 	doubt := o == request.Unknown && err != request.ErrUnread
-	if g.keep(doubt) { // a waiter that took the attempt over may have the lock by now
+	if g.keep(doubt) { // a waiter with the attempt may have the lock by now
 		g.lock.askAgain(g.owner)
 		return
 	}
@@ -181,10 +182,9 @@ func (g *grant) late(a lua.Reply, err error) {
 	left.clear(true, doubt)
 }
 
-// keep notes that an attempt has left something on the server, which is released with the
-// grant. It returns false if the grant has been released or lost already.
+// keep notes residue of an attempt on the server, to be released with the grant. It returns false if the grant has been released or lost already.
 func (g *grant) keep(doubt bool) bool {
-	g.mu.Lock() // with sealed and lost: whoever sets these reads what was noted before
+	g.mu.Lock() // with sealed and lost: the setters of both read earlier notes
 	defer g.mu.Unlock()
 	if g.left(sealed) || g.state == lost {
 		return false

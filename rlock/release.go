@@ -10,19 +10,19 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// abandon ends an attempt that is not held. What it has acquired, or may have, is released.
+// abandon ends an attempt without a hold, and releases whatever the attempt has acquired, or may have.
 func (g *grant) abandon(acquired bool) {
 	g.mu.Lock()
 	g.state = released
 	g.leaves(sealed)
 	g.mu.Unlock()
-	if g.left(lateAnswer) { // never of a grant that was passed on: that requires that no request is under way or in doubt
+	if g.left(lateAnswer) { // never of a passed-on grant: no request was under way or in doubt then
 		g.leaves(someTicket)
 	}
 	g.clear(acquired || g.left(someTicket|inDoubt), g.left(inDoubt))
 }
 
-// release frees the lock after the last hold is gone, by which so many acquisitions have ended.
+// release frees the lock after the end of the last hold, and counts so many acquisitions as ended.
 func (g *grant) release(ctx context.Context, ended int) (err error) {
 	c := g.lock.client
 	defer func() {
@@ -32,10 +32,10 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 		}
 	}()
 	g.entry.Stop()
-	if g.lock.joined() { // its holder releases it
+	if g.lock.joined() { // the holder releases the lock
 		return nil
 	}
-	g.residue.And(^uint32(lateAnswer)) // this release ends what is there by now: by the request of an earlier waiter, say
+	g.residue.And(^uint32(lateAnswer)) // this release ends all residue by now: of an earlier waiter's request, say
 	sent := false
 	defer func() {
 		if !sent { // a panic: see send
@@ -45,7 +45,7 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	}()
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
 	sent = true
-	if a.Doubt { // the answer that was lost may have been a message to waiters of this client
+	if a.Doubt { // the lost answer may have had a message to waiters of this client
 		g.lock.withQueue((*queue).askFirst)
 	}
 	g.mu.Lock()
@@ -54,37 +54,36 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	g.clear(g.left(lateAnswer), g.left(inDoubt))
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
-		return g.wasGone(ended) // if an attempt to release was in doubt, that one may have released it
+		// Lost before the release. (After an attempt in doubt, that attempt may have released the lock.)
+		loss := &LostError{g.lock.name, g.owner, g.token, errGone}
+		g.sweepPassed()
+		if g.first.grant != nil { // somebody has held the lock
+			g.reportLost(loss, ended)
+		} else {
+			g.reportUnseen()
+		}
+		return loss
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
 		g.orphan().sweep()
 		g.sweepPassed()
 		return a.Err
 	}
-	if refusal := a.Value.PublishErr; refusal != nil {
-		c.warnUnannounced(g.lock, refusal)
+	if refusal := a.Value.PublishErr; refusal != nil && !g.lock.terms.polls { // whoever polls expects a refusal
+		c.warnPublish.Do(func() {
+			c.log.Warn("rlock: the server refuses to announce releases; who waits elsewhere notices them when it asks again: allow it, see rlock doctor",
+				"lock", g.lock.name, "error", refusal)
+		})
 	}
 	return nil
 }
 
-// wasGone is the end of a grant that was lost before its release: it returns the loss, and reports it.
-func (g *grant) wasGone(acquisitions int) error {
-	err := &LostError{g.lock.name, g.owner, g.token, errGone}
-	g.sweepPassed()
-	if g.first.grant != nil { // somebody has held it
-		g.reportLost(err, acquisitions)
-	} else {
-		g.reportUnseen()
-	}
-	return err
-}
-
-// retry is the policy of a request that is repeated for total, whether or not its caller waits.
+// retry is the policy of a request repeated for total, also without a waiting caller.
 func (g *grant) retry(total time.Duration) request.Policy {
 	return request.Policy{Attempt: g.lock.bound(), Total: total}
 }
 
 // expires returns when the lease should have ended on the server: drift after the trusted
-// window, and drift again as clocks may differ either way. That of a request which was executed
+// window, and drift again as clocks may differ either way. The lease of a request executed
 // late ends later by as much; only how long a release is repeated depends on this time.
 func (g *grant) expires() time.Time {
 	g.mu.Lock()
@@ -103,9 +102,9 @@ func (g *grant) expires() time.Time {
 // outlives the trusted window by the guard and the drift, and has no end if somebody has
 // removed the TTL of the key.
 func (g *grant) releaseRest(ctx context.Context) {
-	// That a quorum lock is gone was only said by a majority of its servers.
+	// Of a quorum lock only a majority of the servers has said so.
 	if !errors.Is(g.lossOrNil(), errGone) || g.lock.kind == quorumKind {
-		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt if that is over
+		p := g.retry(min(time.Until(g.expires()), g.lock.client.opts.UnlockTimeout)) // no attempt after the end of the lease
 		if a := send(ctx, g.lock, p, g.requestRelease, nil); a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner) {
 			g.orphan().sweep()
 		}
@@ -123,7 +122,7 @@ func (l *Lock) requestRelease(ctx context.Context, s lua.Runner, owner string, e
 	return l.freed(l.wire.Release(ctx, s, owner, e))
 }
 
-// freed passes on what a request that frees the lock, or a part of it, says to the waiters of this
+// freed passes on the message of a request for freeing the lock, or a part, to the waiters of this
 // client.
 func (l *Lock) freed(r lua.Released, err error) (lua.Released, error) {
 	if r.Message != "" {
@@ -135,19 +134,19 @@ func (l *Lock) freed(r lua.Released, err error) (lua.Released, error) {
 	return r, err
 }
 
-// alsoEnds is what a release of the grant ends with it: tickets, and the tokens that are reserved.
+// alsoEnds is the rest to end with a release of the grant: tickets, and reserved tokens.
 func (g *grant) alsoEnds() lua.Ending {
 	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
 	g.mu.Lock()
 	acquired := g.entry != nil
 	g.mu.Unlock()
-	if g.left(someTicket|underWay) && (!acquired || g.left(inDoubt)) { // otherwise the script that granted it has removed the ticket
+	if g.left(someTicket|underWay) && (!acquired || g.left(inDoubt)) { // otherwise the granting script has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	return e
 }
 
-// finish is the end of a grant that was owned.
+// finish is the end of an owned grant.
 func (g *grant) finish() {
 	g.lock.queues.ended(g)
 	g.lock.client.done()

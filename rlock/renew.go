@@ -18,7 +18,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 	}
 	c.records.Notice() // these holds are long
 
-	// A node that hangs must not keep back what another has said.
+	// A hanging node must not keep back the answers of another.
 	gone := func(lease int) { due[lease].Key.lose(watchdog.ErrRefused) }
 	held := func(lease int) bool { return due[lease].Key.owned() }
 	errs := kind.Renewer{Background: c.background, Reload: c.reloads.Reload, Gone: gone, Held: held, Places: &c.places}.Renew(ctx, leases)
@@ -28,7 +28,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 			c.reportRenewed(due[i], sent)
 		case err == kind.ErrRefused:
 			errs[i] = watchdog.ErrRefused
-		case found: // what was joined is renewed by its holder
+		case found: // a joined lease is renewed by the holder
 			errs[i] = watchdog.Left(left)
 		default:
 			c.reportNotRenewed(due[i].Key, err)
@@ -54,7 +54,7 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	c.report(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin}) })
 }
 
-// reportNotRenewed tells of an attempt whose outcome is unknown, unless the grant has ended
+// reportNotRenewed tells of an attempt of unknown outcome, unless the grant has ended
 // meanwhile.
 func (c *Client) reportNotRenewed(g *grant, err error) {
 	f := c.opts.Trace.NotRenewed

@@ -97,10 +97,10 @@ func (w *waiter) granted(now time.Time) *grant {
 	g, l := w.place.attempt, w.lock
 	sent, ok := w.queue.news.clock.before(m.Time)
 	if !ok {
-		sent, ok = g.queuedAt.before(m.Time)
+		sent, ok = w.place.queuedAt.before(m.Time)
 	}
 	switch {
-	case !ok, m.Time < g.queuedAt.there, sent.After(now), // by the clock of another server
+	case !ok, m.Time < w.place.queuedAt.there, sent.After(now), // by the clock of another server
 		now.Sub(sent) > m.Claim/2,             // too little of the claim is left
 		m.Claim < l.claim(),                   // the server wants to know whether anybody is there
 		l.terms.fixed, l.terms.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked

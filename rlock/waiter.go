@@ -51,6 +51,7 @@ const (
 // place is the waiter's attempt and its place on the server.
 type place struct {
 	attempt   *grant // the object of the waiter's requests; nil before the first request
+	queuedAt  moment // when the owner's newest ticket was taken; zero if there was none
 	lua.Place        // of the attempt's owner in the server's queue, from the newest refusal; zero if the owner has no ticket
 
 	message lua.Message // the newest message that grants the lock to the owner, until looked at

@@ -19,7 +19,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"a joined lease is as long as the longest that the server had", "rlock", "Lock.askToJoin",
-		"l.joinedLock(wire.Joined(), p.lease)", "l.joinedLock(wire.Joined(), max(p.lease, a.Value))",
+		"terms{lease: p.lease}", "terms{lease: max(p.lease, a.Value)}",
 		"rlock", "TestFakeTimeJoinedUnderALongerNestedLease", quick,
 	},
 	{
@@ -49,12 +49,12 @@ var ofJoining = []mutation{
 	},
 	{
 		"what was joined is trusted for a lease of the joiner's", "rlock", "Lock.askToJoin",
-		"newJoined(ctx, p, a.Sent, a.Value)", "newJoined(ctx, p, a.Sent, l.terms.lease)",
+		"p.token, a.Sent, a.Value", "p.token, a.Sent, l.terms.lease",
 		"rlock", "TestFakeTimeJoinedWhileRedisIsSilent", quick,
 	},
 	{
 		"the window of a join is counted from the answer", "rlock", "Lock.askToJoin",
-		"newJoined(ctx, p, a.Sent, a.Value)", "newJoined(ctx, p, time.Now(), a.Value)",
+		"p.token, a.Sent, a.Value", "p.token, time.Now(), a.Value",
 		"rlock", "TestFakeTimeLateAnswerToAJoin", quick,
 	},
 	{

@@ -105,7 +105,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a grant from before the ticket is taken", "rlock", "waiter.granted",
-		"m.Time < g.queuedAt.there,", "",
+		"m.Time < w.place.queuedAt.there,", "",
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
