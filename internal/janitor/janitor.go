@@ -1,5 +1,5 @@
-// Package janitor releases in the background what callers have left on a server: a grant
-// that arrived after its caller had gone, a release that got no answer.
+// Package janitor releases orphans in the background: a grant that arrived after the caller had
+// gone, a release without an answer.
 package janitor
 
 import (
@@ -11,79 +11,82 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// Janitor does the jobs of a client. They wait in a heap for their time; those that are
-// due are done at once, so that what sends them can put them into pipelines. While a
-// server is silent, a few try; its first answer brings all the others.
+// Janitor does the jobs of a client. Jobs wait in a heap for their time; all due jobs start at
+// once, so that the sender can put the releases into pipelines. While a server is silent, a few jobs
+// try; the first answer brings the rest.
 //
-// A job ends when the server has answered. That a lease is over does not end it: the request that
-// left something may have reached a server that stands still, which executes it when it goes
-// on, with a whole lease. Only a client that closes, and a server that refuses, are not waited for
-// longer than that.
+// A job ends when the server has answered, not with the lease: the request of the orphan may have
+// reached a stopped server, and the server executes the request on going on, with a whole lease.
+// Only a closing client, and a refusing server, end a job with the lease.
 //
-// Goroutines and memory are bounded. While maxReleases owners have something left on a server
-// that should be gone by now, no request of a [request.Carrier] is sent there that may leave
-// more: callers who come and go faster than a slow server answers would otherwise leave more
-// than can be released. Of maxJobs owners at most something is known to be left; what is
-// forgotten beyond that ends with its lease.
+// Goroutines and memory are bounded. While maxReleases orphans of a server are due, the
+// [request.Carrier] sends no further request there with a possible orphan: callers coming and going
+// faster than a slow server answers would leave more orphans than the server can release. The janitor
+// knows maxJobs owners at most; an orphan beyond that ends with the lease.
 //
-// Each server has its own jobs: one that is silent, a node of a cluster say, neither
-// delays what was left on the others nor holds back who asks them.
+// Each server has separate jobs: a silent node of a cluster neither delays the releases on another
+// node, nor holds back the callers there.
 type Janitor struct {
 	Hosting
 
 	mu    sync.Mutex               // guards what follows
 	jobs  map[string]*job          // by owner; nil before the first
-	parts map[request.Server]*part // those that have jobs; nil before the first
-	busy  int                      // jobs that somebody does
-	hasty bool                     // the client closes: nothing waits for its time
-	alarm *time.Timer              // runs work; nil if nothing is left
+	parts map[request.Server]*part // servers with jobs; nil before the first
+	busy  int                      // jobs under way
+	hasty bool                     // the client closes: no job waits for its time
+	alarm *time.Timer              // runs work; nil without jobs
 }
 
 const (
 	maxReleases = 128     // under way at once, and due before callers' requests are held back
-	maxProbes   = 16      // on a server that does not answer, and on each in any case
+	maxProbes   = 16      // on a silent server, and on each server in any case
 	maxJobs     = 1 << 14 // owners
 	maxRetry    = 50 * time.Millisecond
-	maxPrompt   = 600         // attempts in vain, of about half a minute, after which a server is asked by one at a time,
-	slowRetry   = time.Second // and not before that
-	minArrival  = time.Second // of a late request; the place in a queue that it takes may outlive a short lease
-	maxArrival  = time.Minute // a lock of a long lease is not to be blocked for hours by who has not got it
+	maxPrompt   = 600         // attempts in vain, of about half a minute: then one attempt at a time asks the server,
+	slowRetry   = time.Second // after such a pause
+	minArrival  = time.Second // of a late request; the ticket of such a request may outlive a short lease
+	maxArrival  = time.Minute // an orphan must not block a lock with a long lease for hours
 )
 
 // Hosting is what a [Janitor] needs of its client.
 type Hosting struct {
-	Begin, End func()                              // are called when there is something to wait for, and when there is not any more
+	Begin, End func()                              // called at the beginning and the end of anything Close must wait for
 	Classify   func(error) (request.Outcome, bool) // reads the error of a release
 }
 
 // Leftover is what an owner may have left on a server.
 type Leftover struct {
 	Owner   string                          // of one lock only: each acquisition has a new one
-	Server  request.Server                  // one value for each, as far as is known: another may have taken over, to which Release goes then
-	Lease   time.Duration                   // after which it has ended on its own
-	Likely  bool                            // the server has said that it has something of the owner, or has not answered
-	Release func(ctx context.Context) error // made once; answered also if there was nothing
+	Server  request.Server                  // the server as known today; after a failover, Release goes to the successor
+	Lease   time.Duration                   // ends the orphan without a release
+	Likely  bool                            // the server has confirmed an orphan, or has not answered
+	Release func(ctx context.Context) error // makes one attempt; answered also if the server had nothing
 }
 
-// Sweep releases l soon; until is when its lease has ended at the latest. At least one attempt is
-// made even after that, unless the client closes and the server is silent: somebody may have
-// removed the TTL of the lock.
+// Sweep releases l soon; until is the latest end of the lease. The janitor makes at least one attempt
+// even after until, unless the client closes and the server is silent: somebody may have removed the
+// TTL of the lock.
 func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), until, false) }
 
-// SweepAgain releases l after minArrival, and once a release was answered 1, 2, 4 … s after that,
-// for the last time after the lease, or maxArrival if that is shorter. It is for an owner of which
-// an attempt to acquire got no answer: that request may still be on its way, on a connection that
-// delivers late what it has, and only a release after its arrival removes what it made. So that is
-// nobody's for about as long as the request was late. A lock that is made after the last release
-// ends with its lease, as nobody renews it.
+// SweepAgain releases l after minArrival, and 1, 2, 4 … s after the first answered release, for the
+// last time after the lease, or after maxArrival if shorter. SweepAgain is for an attempt to acquire
+// without an answer: the request may still arrive, from a slow connection, and only a release after
+// the arrival frees the lock:
+//
+//	0 s    acquire a:1 goes out, and gets no answer
+//	1 s    release a:1: not the owner
+//	1.5 s  acquire a:1 arrives: a:1 is the owner, and nobody holds the lock
+//	2 s    release a:1: the lock is free
+//
+// So the lock is blocked for about as long as the request was late. A grant after the last release
+// ends with the lease, as nobody renews the lease.
 func (j *Janitor) SweepAgain(l Leftover) {
 	at := time.Now().Add(minArrival)
 	j.put(l, at, at.Add(l.Lease), true)
 }
 
-// put adds a job. One owner has one, which is done at the earliest of the times that
-// were asked for. What releases it is that of the first call. late says that a request may still
-// arrive.
+// put adds a job, or moves the owner's job to the earlier time. The Release of the first call counts.
+// late means: a request may still arrive.
 func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -109,7 +112,7 @@ func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 	j.arrange()
 }
 
-// Flush lets nothing wait for its time any more.
+// Flush makes all jobs due, now and later.
 func (j *Janitor) Flush() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -117,8 +120,7 @@ func (j *Janitor) Flush() {
 	j.arrange()
 }
 
-// arrange has work done when something is due. Close waits while there are jobs. mu
-// is held.
+// arrange sets the alarm for the next due job. Close waits while there are jobs. mu is held.
 func (j *Janitor) arrange() {
 	switch {
 	case len(j.jobs) > 0 && j.alarm == nil:
@@ -133,7 +135,7 @@ func (j *Janitor) arrange() {
 	}
 }
 
-// pause is how long nothing is to be done. mu is held.
+// pause is the time until a job is due. mu is held.
 func (j *Janitor) pause() time.Duration {
 	least := time.Hour // the end of a job sets the alarm anew
 	for _, p := range j.parts {
@@ -142,7 +144,7 @@ func (j *Janitor) pause() time.Duration {
 	return least
 }
 
-// pauseOn is how long nothing is to be done on a server. mu is held.
+// pauseOn is the time until a job on a server is due. mu is held.
 func (j *Janitor) pauseOn(p *part) time.Duration {
 	if len(p.due) == 0 || p.busy >= maxProbes && (p.trouble > 0 || j.busy >= maxReleases) || p.busy > 0 && p.trouble > maxPrompt {
 		return time.Hour

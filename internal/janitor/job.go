@@ -11,29 +11,29 @@ type job struct {
 	Leftover
 	part     *part
 	at       time.Time     // not before
-	until    time.Time     // then the lease of what was there has ended on its own
-	late     time.Duration // if positive, a request may still arrive: release once more so long after answered; 0 if none may
-	answered time.Time     // when the first release was, since that is known; zero if none was
-	redo     bool          // release again as soon as the release under way is answered: that may have been executed too early
-	soon     bool          // it is not to wait
+	until    time.Time     // then the lease has ended
+	late     time.Duration // if positive, a request may still arrive: release once more so long after answered
+	answered time.Time     // when the first release since the late request was answered; zero before
+	redo     bool          // release again after the release under way: the server may have executed that release too early
+	soon     bool          // due when last looked at
 	tried    bool
-	refused  int // how often, by a server that has something of the owner
-	index    int // in the schedule; -1 while it is done
+	refused  int // number of refusals by a server with a likely orphan
+	index    int // in the schedule; -1 while under way
 }
 
 // part is the jobs of one server. Janitor.mu guards it.
 type part struct {
 	server  request.Server
-	jobs    int       // as many there are
-	due     schedule  // those that nobody does
-	busy    int       // those that somebody does
-	soon    int       // those that are not to wait
-	held    bool      // callers' requests are held back
+	jobs    int       // all jobs
+	due     schedule  // jobs not under way
+	busy    int       // jobs under way
+	soon    int       // jobs with soon set
+	held    bool      // the carrier holds back callers' requests
 	trouble int       // attempts without an answer since the newest answer
 	retry   time.Time // while there is trouble: not before
 }
 
-// add makes a job, which is not in a schedule yet. mu is held.
+// add makes a job, not in a schedule yet. mu is held.
 func (j *Janitor) add(l Leftover) *job {
 	if j.jobs == nil {
 		j.jobs, j.parts = make(map[string]*job), make(map[request.Server]*part)
@@ -49,7 +49,7 @@ func (j *Janitor) add(l Leftover) *job {
 	return one
 }
 
-// hurry notes whether a job is to be done soon. mu is held.
+// hurry sets soon, and holds back or lets go the callers' requests. mu is held.
 func (one *job) hurry(soon bool) {
 	p := one.part
 	switch {
@@ -65,7 +65,7 @@ func (one *job) hurry(soon bool) {
 	}
 }
 
-// repeat puts the next release off, after one that was answered.
+// repeat sets the time of the next release, after an answered release.
 func (one *job) repeat(now time.Time) {
 	if one.answered.IsZero() {
 		one.answered = now
@@ -87,7 +87,7 @@ func (j *Janitor) drop(one *job) {
 	}
 }
 
-// pause is how long nothing is sent to the server after an attempt in vain. mu is held.
+// pause is the pause after an attempt in vain. mu is held.
 func (p *part) pause() time.Duration {
 	if p.trouble > maxPrompt {
 		return slowRetry
@@ -112,7 +112,7 @@ func (s schedule) Swap(a, b int) {
 	s[a].index, s[b].index = a, b
 }
 
-// Push and Pop make it a heap.Interface.
+// Push and Pop are for heap.Interface.
 
 func (s *schedule) Push(one any) {
 	one.(*job).index = len(*s)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// work starts what is due.
+// work starts the due jobs.
 func (j *Janitor) work() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -23,7 +23,7 @@ func (j *Janitor) work() {
 	}
 }
 
-// workOn starts what is due on a server. mu is held.
+// workOn starts the due jobs of a server. mu is held.
 func (j *Janitor) workOn(p *part) {
 	for j.pauseOn(p) == 0 {
 		one := heap.Pop(&p.due).(*job)
@@ -49,14 +49,13 @@ func (j *Janitor) do(one *job) {
 	err = one.Release(context.Background())
 }
 
-// tried notes how an attempt has ended. An answer says in any case that nothing is left; no answer
-// puts the job back. So does a refusal, as of a user who has lost the right to the key and may get
-// it back, if it is likely that something is left; but it does not count as one to be done soon,
-// nor as trouble. The job is dropped if its client of go-redis is closed, because that sends
-// nothing any more.
+// tried notes the end of an attempt. Any answer means: the orphan is gone. No answer puts the job back.
+// A refusal (the user has lost the right to the key, say, and may get the right back) also puts back
+// the job of a likely orphan, but counts neither as soon nor as trouble. A closed client of go-redis
+// sends no more requests, so the job is dropped.
 func (j *Janitor) tried(one *job, err error) {
 	o, final := j.Classify(err)
-	unable := closed(err) // as the line before without mu: methods of err may be the application's
+	unable := closed(err) // without mu, like the line before: methods of err may be the application's
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now, p := time.Now(), one.part
@@ -79,7 +78,7 @@ func (j *Janitor) tried(one *job, err error) {
 	case o == request.Answered || final:
 		j.released(one, now, redo)
 	default:
-		if !now.Before(p.retry) { // of several at once, one counts
+		if !now.Before(p.retry) { // several failures at once count as one
 			p.retry = now.Add(p.pause())
 			p.trouble++
 		}
@@ -89,8 +88,8 @@ func (j *Janitor) tried(one *job, err error) {
 	j.arrange()
 }
 
-// released sees to what is still to be done for an owner after a release that was answered. mu
-// is held.
+// released ends a job after an answered release, or puts the job back for a late request. mu is
+// held.
 func (j *Janitor) released(one *job, now time.Time, redo bool) {
 	switch {
 	case redo:
@@ -105,9 +104,8 @@ func (j *Janitor) released(one *job, now time.Time, redo bool) {
 	one.hurry(!one.at.After(now))
 }
 
-// closed reports whether a request was not sent because its client of go-redis is closed. It does
-// not look into errors of several servers, as errors.Is does: not all of their clients need be
-// closed.
+// closed reports whether a request was not sent because the client of go-redis is closed. closed does
+// not look into errors of several servers, as errors.Is does: some of the clients may be open.
 func closed(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if err == redis.ErrClosed {

@@ -1,10 +1,9 @@
-// Package record is what a client tells on the server about itself, for those who ask who
-// holds a lock and who waits: host, process, program, and what it has held or waited for
-// longer than a moment. A [Writer] tells it again and again, as long as there is anything
-// to tell. No lock depends on it, and the package knows none: it is given a snapshot to
-// write.
+// Package record writes and reads the record of a client on the server. The record answers the
+// questions who holds a lock and who waits: host, process, program, and the locks held or waited for
+// for longer than a moment. A [Writer] repeats the record as long as there are entries. No lock depends
+// on a record, and the package knows no locks: the client gives a snapshot to write.
 //
-// A record is a hash, whose fields are text. Whoever reads one takes what it knows: other
+// A record is a hash, and all fields are text. A reader leaves out unknown fields: other
 // versions may write more.
 package record
 
@@ -17,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// Lasts is how long a record is kept after it was written.
+// Lasts is the lifetime of a record after the writing.
 const Lasts = 30 * time.Second
 
 // Bounds of a record, whatever its client does.
@@ -27,10 +26,10 @@ const (
 	maxBytes   = 256 << 10 // of entries
 )
 
-// Key is the key of a client's record, List that of the list of clients.
+// Key is the key of a client's record.
 func Key(prefix, client string) string { return prefix + "rlock_client:" + client }
 
-// List is the key of the list of all clients that have a record.
+// List is the key of the list of all clients with a record.
 func List(prefix string) string { return prefix + "rlock_clients" }
 
 // Who is a client.
@@ -45,12 +44,11 @@ type Who struct {
 // What a client does with a lock.
 type What string
 
-// What a client does with a lock. Each is the beginning of a field, and the lock's name is
-// the rest.
+// What a client does with a lock: the beginning of a field's name. The lock's name is the rest.
 const (
 	Holds What = "hold"
 	Waits What = "wait"
-	Keeps What = "keep" // on the server, although nobody there holds it
+	Keeps What = "keep" // on the server, without a holder in the client
 	Lost  What = "lost"
 )
 
@@ -61,14 +59,14 @@ type Entry struct {
 
 	Kind    string
 	Purpose string
-	Owner   string    // of the oldest hold, or what is kept, or was lost
+	Owner   string    // of the oldest hold, of the kept lock, or of the loss
 	Cause   string    // of a loss
 	Since   time.Time // by the client's clock
-	Count   int       // holds, or calls that wait
+	Count   int       // holds, or waiting calls
 }
 
-// value returns what the field of the entry has: words, each with its name. The purpose is
-// the rest of it, and may have spaces.
+// value returns the text of the entry's field: words, each with a name. The purpose comes last, and may
+// have spaces.
 func (e *Entry) value() string {
 	b := make([]byte, 0, 128)
 	word := func(name, value string) {
@@ -87,7 +85,7 @@ func (e *Entry) value() string {
 	return string(b[:len(b)-1])
 }
 
-// read reads what a field has. Words of other versions are left out.
+// read reads the text of a field. Words of other versions are left out.
 func (e *Entry) read(value string) (ok bool) {
 	for rest := value; rest != ""; {
 		var word string
@@ -114,24 +112,24 @@ func (e *Entry) read(value string) (ok bool) {
 	return ok
 }
 
-// Rates are what a client has counted.
+// Rates are the counts of a client.
 type Rates struct {
-	Acquired  int64   // since it started
+	Acquired  int64   // since the start of the client
 	Lost      int64   // likewise
 	PerSecond float64 // acquired, of late
 }
 
-// Record is what a client tells.
+// Record is the record of a client.
 type Record struct {
 	Who
 	Rates
 	Written time.Time // by the client's clock
 	Entries []Entry
-	More    int // entries that are left out
+	More    int // number of entries left out
 }
 
 // Fields returns the fields of the hash, each followed by its value. Entries beyond the
-// bounds are left out and counted, those at the end first.
+// bounds are left out and counted, from the end.
 func (r *Record) Fields() []any {
 	var entries []any
 	size, more := 0, r.More
@@ -156,7 +154,7 @@ func (r *Record) Fields() []any {
 	return append(fields, entries...)
 }
 
-// Clean returns a text as a record has it: cut after 256 bytes, valid UTF-8.
+// Clean returns a text in the form for a record: cut after 256 bytes, valid UTF-8.
 func Clean(text string) string {
 	if len(text) > maxText {
 		end := maxText
@@ -174,7 +172,7 @@ func moment(milli int64) time.Time {
 	return time.UnixMilli(min(max(milli, 0), last))
 }
 
-// Read reads the fields of a hash. What it does not know, or cannot read, it leaves out.
+// Read reads the fields of a hash. Unknown and unreadable fields are left out.
 func Read(fields map[string]string) Record {
 	number := func(field string) int64 {
 		n, _ := strconv.ParseInt(fields[field], 10, 64)
@@ -201,8 +199,8 @@ func Read(fields map[string]string) Record {
 	return r
 }
 
-// Age returns how long ago an entry began, when the record is kept for another rest. The
-// clock of the reader has no part in it.
+// Age returns how long ago an entry began, from the rest of the record's lifetime. The clock of the
+// reader does not matter.
 func (r *Record) Age(e Entry, rest time.Duration) time.Duration {
 	return max(r.Written.Sub(e.Since)+max(Lasts-rest, 0), 0)
 }

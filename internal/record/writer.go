@@ -9,68 +9,67 @@ import (
 )
 
 const (
-	// Every is how often the server is asked to write a record, or to remove one, at most.
+	// Every is the shortest time between requests to write or remove a record.
 	Every = 10 * time.Second
-	// look is how long a writer waits at least, before it looks whether there is anything
-	// to tell.
+	// look is the shortest time until a writer takes a new snapshot.
 	look = time.Second
-	// peace is how long a writer leaves a server alone that refuses records.
+	// peace is the pause after a server has refused records.
 	peace = 10 * time.Minute
-	// bound is that of a request. One that takes longer ends by the time-outs of the
-	// client underneath.
+	// bound is the time for a request. A longer request ends by the time-outs of the client
+	// underneath.
 	bound = 2 * time.Second
 )
 
-// Snapshot is what there is to tell at a moment.
+// Snapshot is the content of a record at a moment.
 type Snapshot struct {
-	Entries []Entry   // none: there is nothing to tell
+	Entries []Entry   // none: no record is needed
 	Rates   Rates     // without PerSecond
-	Next    time.Time // when there may be something to tell, if nothing happens; zero: never
+	Next    time.Time // when there may be an entry, if nothing else happens; zero: never
 }
 
-// Source is where a record comes from, and where it goes.
+// Source takes snapshots, and sends records.
 type Source struct {
 	Who  func() Who                           // called once, before the first record is written
-	Take func(now time.Time) Snapshot         // what there is to tell
-	Send func(context.Context, *Record) error // writes the record, or removes it if that is nil
+	Take func(now time.Time) Snapshot         // takes a snapshot
+	Send func(context.Context, *Record) error // writes the record; nil: removes the record
 
-	Final   func(error) bool // says of an error of Send that the server refuses records
-	Refused func(error)      // is told so, once
+	Final   func(error) bool // whether an error of Send means that the server refuses records
+	Refused func(error)      // called once with such an error
 }
 
-// Writer writes the record of a client. It has a goroutine from the time when there may be
-// something to tell until there is nothing any more. It writes at most every ten seconds, after
-// a [Writer.Hurry] every second. It removes the record when there is nothing to tell, or by
-// Close, which leaves a record of the losses. A nil Writer does nothing.
+// Writer writes the record of a client. A Writer has a goroutine as long as there are entries, or may
+// be soon. The goroutine writes at most every ten seconds, after a [Writer.Hurry] every second, and
+// removes the record when no entries are left. Close removes the record as well, but leaves the losses.
+// A nil Writer does nothing.
 type Writer struct {
 	Source
 	state atomic.Int32 // idle, busy or noticed
 
 	mu      sync.Mutex    // guards what follows
-	ended   chan struct{} // closed when the newest goroutine ends; nil if there was none
+	ended   chan struct{} // closed when the newest goroutine ends; nil before the first
 	closed  bool
 	closing chan struct{}
-	hurry   chan struct{} // has one at most
+	hurry   chan struct{} // capacity 1
 
 	log
 }
 
-// log is what the goroutines of a Writer, one after another, remember.
+// log is the memory of a Writer's goroutines, one after another.
 type log struct {
 	who     *Who
-	sent    time.Time // when the server was last asked for something
-	hurried bool      // what is told next may follow soon
-	kept    bool      // a record may be there
+	sent    time.Time // of the newest request
+	hurried bool      // the next record may follow soon
+	kept    bool      // the server may have a record
 	refused time.Time // when the server last refused
 	before  Rates     // of the newest record
-	since   time.Time // when that was written
+	since   time.Time // when the newest record was written
 }
 
 // States of a Writer.
 const (
-	idle    = iota // there is no goroutine
-	busy           // there is one
-	noticed        // it has to look once more before it ends
+	idle    = iota // no goroutine
+	busy           // a goroutine
+	noticed        // a goroutine, to take one more snapshot before the end
 )
 
 // NewWriter returns a Writer.
@@ -78,7 +77,7 @@ func NewWriter(s Source) *Writer {
 	return &Writer{Source: s, closing: make(chan struct{}), hurry: make(chan struct{}, 1)}
 }
 
-// Hurry says that there is something to tell that should not wait. It waits for nothing.
+// Hurry announces an entry to be written soon. Hurry does not block.
 func (w *Writer) Hurry() {
 	if w == nil {
 		return
@@ -90,7 +89,7 @@ func (w *Writer) Hurry() {
 	w.Notice()
 }
 
-// Notice says that there may soon be something to tell. It waits for nothing.
+// Notice announces a possible entry. Notice does not block.
 func (w *Writer) Notice() {
 	if w == nil || w.state.Load() == noticed || w.state.CompareAndSwap(busy, noticed) {
 		return
@@ -104,8 +103,8 @@ func (w *Writer) Notice() {
 	go w.run(w.ended)
 }
 
-// Close ends the goroutine, which removes the record but for losses, and returns when that is
-// done, or with ctx. A request under way is waited for: the record has to be removed after it.
+// Close ends the goroutine, removes the record but for the losses, and returns with the end of that, or
+// of ctx. Close waits for a request under way: the removal must come after.
 func (w *Writer) Close(ctx context.Context) {
 	if w == nil {
 		return
@@ -163,8 +162,8 @@ func (w *Writer) run(ended chan struct{}) {
 	}
 }
 
-// leave removes the record. If there are losses to tell, one of these alone stays until its
-// time is over: a client often ends because of a loss, which would look like a release.
+// leave removes the record. A record of the losses alone stays for its lifetime: a client often ends
+// because of a loss, and without a record the loss would look like a release.
 func (w *Writer) leave(now time.Time) {
 	s := w.Take(now)
 	s.Entries = slices.DeleteFunc(s.Entries, func(e Entry) bool { return e.What != Lost })
@@ -176,7 +175,7 @@ func (w *Writer) leave(now time.Time) {
 	}
 }
 
-// peaceful returns for how long to leave the server alone, which has refused.
+// peaceful returns the rest of the pause after a refusal.
 func (w *Writer) peaceful(now time.Time) time.Duration {
 	if w.refused.IsZero() {
 		return 0
@@ -184,8 +183,8 @@ func (w *Writer) peaceful(now time.Time) time.Duration {
 	return peace - now.Sub(w.refused)
 }
 
-// turn looks what there is to tell, and tells it. It returns when to look again, 0 if
-// nothing is to be told.
+// turn takes a snapshot, and sends the record if due. turn returns the time until the next snapshot; 0
+// without entries.
 func (w *Writer) turn(now time.Time) time.Duration {
 	if left := w.peaceful(now); left > 0 {
 		return left
@@ -212,7 +211,7 @@ func (w *Writer) turn(now time.Time) time.Duration {
 	return max(s.Next.Sub(now), look)
 }
 
-// record is what a snapshot has, and what else there is to tell.
+// record makes the record of a snapshot.
 func (w *Writer) record(s Snapshot, now time.Time) *Record {
 	if w.who == nil {
 		who := w.Who()
@@ -228,8 +227,8 @@ func (w *Writer) record(s Snapshot, now time.Time) *Record {
 	return &Record{Who: *w.who, Rates: s.Rates, Written: now, Entries: s.Entries}
 }
 
-// send writes a record, or removes it. That may fail: the next one has all of it, and the
-// server removes what nobody writes any more.
+// send writes or removes a record. After a failure the next record has all entries, and an abandoned
+// record ends by the key's expiry.
 func (w *Writer) send(r *Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Logger returns a logger that leaves its records to q, which hands them to the
-// handler of log: not even whether a record is wanted is asked before.
+// Logger returns a logger that puts records into q, and q calls the handler of log. Even the
+// question whether the handler wants a record goes through q.
 func (q *Queue) Logger(log *slog.Logger) *slog.Logger {
 	if log.Handler() == slog.DiscardHandler {
 		return log

@@ -1,5 +1,5 @@
-// Package report calls functions of the user's, such as a logger, from a goroutine of
-// its own: what they are told about does not wait for them, however long they take.
+// Package report calls functions of the user, such as a logger, from a goroutine of the package: the
+// reporting code never waits for a slow function.
 package report
 
 import (
@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// limit is how many calls wait at most, beside as many that are being made.
+// limit is the most calls that wait, beside as many under way.
 const limit = 8192
 
 // Queue makes calls, one after another, in the order of [Queue.Do]. The zero value is
-// usable. It has a goroutine as long as there are calls to be made.
+// usable. A Queue has a goroutine as long as there are calls to make.
 type Queue struct {
-	// Dropped, if set, is called in its turn with the number of calls for which there
-	// was no room. It is set before the first Do.
+	// Dropped, if set, is called in order with the number of calls dropped for want of room.
+	// Dropped is set before the first Do.
 	Dropped func(n int)
 
 	mu      sync.Mutex // guards what follows; never held during a call
@@ -23,7 +23,7 @@ type Queue struct {
 	idle    chan struct{} // closed when the goroutine ends; nil if there is none
 }
 
-// Do has call made soon, and returns at once. If too many wait already, it is dropped
+// Do has call made soon, and returns at once. If too many calls wait already, call is dropped
 // and counted.
 func (q *Queue) Do(call func()) {
 	q.mu.Lock()
@@ -39,9 +39,9 @@ func (q *Queue) Do(call func()) {
 	}
 }
 
-// run makes calls until there are none. One that panics, or ends its goroutine, as FailNow
-// of a test does, ends this one: another goes on behind it. Who should be told of a panic may
-// be the logger that has caused it.
+// run makes calls until none are left. A call that panics, or ends the goroutine, as FailNow of a
+// test does, ends run: another goroutine makes the rest. The panic is not reported, as the logger may
+// have caused the panic.
 func (q *Queue) run() {
 	var calls []func()
 	over := false
@@ -68,7 +68,7 @@ func (q *Queue) run() {
 	}
 }
 
-// putBack has calls made before those that have come since, as far as there is room.
+// putBack puts calls before the newer calls, as far as there is room.
 func (q *Queue) putBack(calls []func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,8 +79,8 @@ func (q *Queue) putBack(calls []func()) {
 	}
 }
 
-// take returns all calls that wait, and how many were dropped behind them. If there
-// are none, the goroutine ends.
+// take returns all waiting calls, and the number of calls dropped since. Without calls, the goroutine
+// ends.
 func (q *Queue) take() (calls []func(), dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,8 +93,8 @@ func (q *Queue) take() (calls []func(), dropped int) {
 	return calls, dropped
 }
 
-// Wait returns when all calls have been made, or with the cause of ctx when that is
-// over. A call must not wait for its own queue.
+// Wait returns when all calls have been made, or when ctx ends, with the cause of ctx. A call must not
+// wait for the queue of the call.
 func (q *Queue) Wait(ctx context.Context) error {
 	q.mu.Lock()
 	idle := q.idle
