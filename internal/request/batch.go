@@ -11,13 +11,13 @@ import (
 
 const (
 	maxBatch    = 1024                   // calls in a pipeline
-	minBatch    = 16                     // that a slow server is sent in any case
-	fastAnswer  = 15 * time.Millisecond  // a server that answers within it may be waited for in the caller's own goroutine
-	near        = time.Millisecond       // a server that answers within it is near
-	nearSenders = 2                      // batches under way at once to a server that is near
-	least       = 250 * time.Millisecond // a batch is not given up before that
-	most        = 2 * time.Second        // and at the latest then
-	slower      = 8                      // times as long as the newest answer took: then a batch is given up
+	minBatch    = 16                     // calls in a pipeline to a slow server, in any case
+	fastAnswer  = 15 * time.Millisecond  // a caller may wait in its own goroutine for a server answering within fastAnswer
+	near        = time.Millisecond       // a server answering within near is near
+	nearSenders = 2                      // batches under way at once to a near server
+	least       = 250 * time.Millisecond // a batch is given up after that at the earliest
+	most        = 2 * time.Second        // and after that at the latest
+	slower      = 8                      // times the duration of the newest answer: then a batch is given up
 	scarceFor   = time.Minute            // how long single calls use the pool of pipelines
 )
 
@@ -25,29 +25,29 @@ const (
 type batch struct {
 	wait     wait
 	calls    []*Call
-	room     [1]*Call // of calls, if it is only one
-	piped    bool     // it is sent as a pipeline even if it is one call
-	combined bool     // calls of the same script may be sent as one
+	room     [1]*Call // of calls, for a single call
+	piped    bool     // sent as a pipeline even with a single call
+	combined bool     // calls of the same script may be sent as one script
 	note     note
 	trailer  redis.Cmder // the last command of the pipeline; nil: none
 
 	// Guarded by Group.mu.
 	deadline  time.Time // then the batch is abandoned
 	look      time.Time // when to ask whether another server has taken over; zero: never
-	left      int       // calls whose callers have left
-	late      int       // callers among these that left for want of an answer, or as another server took over
-	cancelled bool      // the batch was told to stop waiting for a connection
-	ended     bool      // its calls are over
-	abandoned bool      // nobody waits for the answer, and the next batch may be sent
+	left      int       // calls without a caller, as all of these have left
+	late      int       // among left: for want of an answer, or because another server took over
+	cancelled bool      // the wait for a connection was cancelled
+	ended     bool      // the calls are over
+	abandoned bool      // overdue: the next batch may be sent
 }
 
-// note is the first command of a pipeline. It notes when it is sent: go-redis asks for the
-// arguments of a command when it writes it, and then it has a connection. A hook of the
-// application may ask earlier; then that is the time.
+// note is the first command of a pipeline, and notes the time of sending: go-redis asks for the
+// arguments of a command in order to write, and has a connection then. A hook of the application may
+// ask earlier; then that time is noted.
 type note struct {
 	redis.Cmder
 	since time.Time
-	at    atomic.Int64 // nanoseconds after since, and one more; 0: not sent yet
+	at    atomic.Int64 // nanoseconds after since, plus 1; 0: not sent yet
 }
 
 func (n *note) Args() []any {
@@ -58,7 +58,7 @@ func (n *note) Args() []any {
 // sent reports whether the command may have been sent.
 func (n *note) sent() bool { return n.at.Load() != 0 }
 
-// errorOf is err, of a command that was to be sent with the first one: an unsentError if none was.
+// errorOf is err, of a command in the pipeline: an unsentError if the pipeline was not sent.
 func (n *note) errorOf(err error) error {
 	if err != nil && !n.sent() {
 		return &unsentError{err}
@@ -66,7 +66,7 @@ func (n *note) errorOf(err error) error {
 	return err
 }
 
-// took is the time since the command was sent, at least 1; 0 if it was not sent.
+// took is the time since the command was sent, at least 1; 0 if the command was not sent.
 func (n *note) took() time.Duration {
 	at := n.at.Load()
 	if at == 0 {
@@ -75,12 +75,12 @@ func (n *note) took() time.Duration {
 	return max(time.Since(n.since)-time.Duration(at-1), 1)
 }
 
-// wait is the context that a batch is sent with. It bounds the wait for a connection: it
-// ends when the batch is given up, or when all its callers have left. Only clients with
-// ContextTimeoutEnabled look at its deadline.
+// wait is the context of a batch, and bounds the wait for a connection: wait ends when the batch is
+// given up, or when all callers have left. Only clients with ContextTimeoutEnabled look at the
+// deadline.
 type wait struct {
-	values   context.Context   // that of the only caller; nil if there are several
-	callers  []context.Context // those of several callers; their values are not found here
+	values   context.Context   // of a single caller; nil with several callers
+	callers  []context.Context // of several callers; wait does not have the values of these
 	deadline time.Time         // zero: none
 
 	mu     sync.Mutex // guards what follows
@@ -123,8 +123,8 @@ func (w *wait) Value(key any) any {
 
 type callersKey struct{}
 
-// Callers returns the contexts of the callers for whom a request is made with ctx, nil if
-// it is that of one caller.
+// Callers returns the contexts of the callers of a pipeline sent with ctx, nil if ctx is the context of
+// one caller.
 func Callers(ctx context.Context) []context.Context {
 	callers, _ := ctx.Value(callersKey{}).([]context.Context)
 	return callers
@@ -139,25 +139,24 @@ func (w *wait) cancel() {
 	w.closed = true
 }
 
-// pace is how fast a server answers, and what follows from that for the batches that it is
-// sent. Group.mu guards it.
+// pace is the speed of a server, and the resulting limits for batches. Group.mu guards pace.
 type pace struct {
-	took    time.Duration // how long the newest answer took; 0 before the first
+	took    time.Duration // duration of the newest answer; 0 before the first
 	fast    bool          // a caller may wait for an answer in its own goroutine
-	allowed int           // how many batches may be under way at once
-	senders int           // how many may be under way at the present pace
-	limit   int           // calls in a batch
-	bound   time.Duration // how long a batch may take
+	allowed int           // most batches under way at once
+	senders int           // most batches under way at the present speed
+	limit   int           // most calls in a batch
+	bound   time.Duration // longest time of a batch
 	scarce  time.Time     // until then single calls use the pool of pipelines
 }
 
-// newPace returns the pace of a server of which nothing is known.
+// newPace returns the pace of an unknown server.
 func newPace(allowed int) pace {
 	return pace{allowed: allowed, senders: allowed, limit: maxBatch, bound: most}
 }
 
-// answered notes how long the answer to a batch took. If it came too late for most of the
-// calls, the server has too much to do.
+// answered notes the duration of an answer. An answer too late for most of the calls means: the server
+// has too much to do.
 func (p *pace) answered(b *batch, took time.Duration) {
 	p.took = max(took, 1)
 	p.fast = p.took < fastAnswer
@@ -167,7 +166,7 @@ func (p *pace) answered(b *batch, took time.Duration) {
 		p.senders = min(p.allowed, nearSenders)
 	}
 	switch {
-	case b.abandoned: // abandoned has changed the size
+	case b.abandoned: // the method abandoned has changed the limit
 	case b.late > len(b.calls)/2 && len(b.calls) > minBatch:
 		p.shrink(b)
 	case len(b.calls) == p.limit:
@@ -175,11 +174,11 @@ func (p *pace) answered(b *batch, took time.Duration) {
 	}
 }
 
-// unsent notes that there was no connection for a batch. A connection may take longer to make
-// than an answer, and go-redis drops one that it is making when its caller leaves. So the next
-// batch is not sent by a caller's own goroutine, and waits twice as long if this one has left
-// before it got a connection. For single commands go-redis has a separate pool, all
-// connections of which the application may be using.
+// unsent notes a batch without a connection. Making a connection may take longer than an answer, and
+// go-redis drops an unfinished connection when the caller leaves. So no caller sends the next batch in
+// its own goroutine, and the next batch has twice the time if this batch was cancelled without a
+// connection. go-redis has a separate pool for single commands, and the application may be using all
+// connections of that pool.
 func (p *pace) unsent(b *batch, now time.Time) {
 	p.fast = false
 	p.scarce = now.Add(scarceFor)
@@ -188,12 +187,12 @@ func (p *pace) unsent(b *batch, now time.Time) {
 	}
 }
 
-// abandoned notes that nobody waits for a batch any more. The server may have become slow, so this counts as
-// an answer that took twice as long as the newest.
+// abandoned notes that a batch was given up. The server may have become slow, so this counts as an
+// answer with twice the duration of the newest.
 func (p *pace) abandoned(b *batch) {
 	p.answered(b, min(max(2*p.took, fastAnswer), most))
 	p.shrink(b)
 }
 
-// shrink makes the next batches a quarter as large as one that was too much for the server.
+// shrink makes the next batches a quarter as large as b, which was too much for the server.
 func (p *pace) shrink(b *batch) { p.limit = max(min(p.limit, len(b.calls)/4), minBatch) }

@@ -8,34 +8,34 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Call is one request that a [Carrier] sends. Process sends one command at a time, and may be
-// called again after the answer. A call is for one goroutine.
+// Call is one request to a [Carrier]. Process sends one command at a time, and may be called again after
+// the answer. A call is for one goroutine.
 type Call struct {
-	pool *pool // that it belongs to
+	pool *pool
 	opts Options
 	ctx  context.Context // of the command
 	cmd  redis.Cmder
 	done chan struct{} // capacity 1; sent to when the call is over
 
-	// Guarded by the mu of the group that has the call.
+	// Guarded by the mu of the call's group.
 	state    state
-	batch    *batch    // that it is sent with
-	deadline time.Time // then it is over
-	err      error     // of the answer, or why there is none
-	in       *calls    // the queue that has the call; nil: none
-	prev     *Call     // before it there
-	next     *Call     // behind it
+	batch    *batch    // nil before the sending
+	deadline time.Time // then the call is over
+	err      error     // of the answer, or the reason for no answer
+	in       *calls    // the queue of the call; nil: none
+	prev     *Call     // neighbours in the queue
+	next     *Call
 }
 
-// Options are those of a call.
+// Options are the options of a call.
 type Options struct {
 	Key    string          // chooses the server, if the client has several
-	Bound  time.Duration   // how long it may take, and as long again if that was spent in the queue
-	End    time.Time       // then it is over in any case; zero: no such time
-	Stop   <-chan struct{} // ends it as the context of Process does; may be nil
-	Repeat bool            // it may have been executed before
-	Leaves bool            // it may leave something that has to be released: it may be held back, see [Carrier]
-	Late   func(error)     // if set, gets the outcome if the caller has left before: maybe more than once
+	Bound  time.Duration   // time for the call, and as much again if the queue has taken all of Bound
+	End    time.Time       // then the call is over in any case; zero: no such time
+	Stop   <-chan struct{} // ends the call as the context of Process does; may be nil
+	Repeat bool            // an earlier attempt may have been executed
+	Leaves bool            // the call may leave an orphan, and may be held back: see [Server]
+	Late   func(error)     // if set, gets the outcome after the caller has left: maybe more than once
 
 	Trailer Trailer // ends the pipeline of the call; the zero value: nothing does
 }
@@ -66,18 +66,18 @@ type state int
 const (
 	queued state = iota
 	sent
-	left // it was sent, and its caller has left
+	left // sent, and the caller has left
 	over
 )
 
-// home is a carrier as its calls see it.
+// home is the carrier of calls.
 type home interface {
-	// process sends the command of a call with others, and returns its error.
+	// process sends the command of a call in a batch, and returns the command's error.
 	process(c *Call) error
 	Pipeline() redis.Pipeliner
 }
 
-// pool is the calls of a carrier that can be used again, with their channels.
+// pool has the reusable calls of a carrier, with the channels.
 type pool struct {
 	home  home
 	spare sync.Pool
@@ -93,8 +93,8 @@ func (p *pool) Call(o Options) *Call {
 	return c
 }
 
-// Process sends cmd together with others, and returns its error, which may be one of this
-// package; then cmd must not be used.
+// Process sends cmd in a batch, and returns the error of cmd. After an error of this package, cmd must
+// not be used.
 func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	c.ctx, c.cmd = ctx, cmd
 	return c.pool.home.process(c)
@@ -106,7 +106,7 @@ func (c *Call) leaves(before time.Time) bool {
 	return ok && deadline.Before(before)
 }
 
-// complete ends a call, and wakes its caller. Group.mu is held.
+// complete ends a call, and wakes the caller. Group.mu is held.
 func (c *Call) complete(s state, err error) {
 	c.state, c.err = s, err
 	c.done <- struct{}{}
@@ -115,7 +115,7 @@ func (c *Call) complete(s state, err error) {
 // Trailer is the trailer's command with its answer, after a Process without error.
 func (c *Call) Trailer() redis.Cmder { return c.batch.trailer }
 
-// Put takes back a call that was made, for reuse. A call whose caller has left is still in use.
+// Put takes back a call for reuse, unless the caller has left: then a batch still uses the call.
 func (c *Call) Put() {
 	if c.state == left {
 		return
@@ -124,10 +124,10 @@ func (c *Call) Put() {
 	c.pool.spare.Put(c)
 }
 
-// Pipeline is that of the client.
+// Pipeline returns a pipeline of the client.
 func (c *Call) Pipeline() redis.Pipeliner { return c.pool.home.Pipeline() }
 
-// calls is a queue of calls, from which each can be taken out.
+// calls is a queue of calls. Any call can be taken out.
 type calls struct {
 	first, last *Call
 	n           int

@@ -8,18 +8,18 @@ import (
 
 // Alone says how [Detached] makes a request.
 type Alone struct {
-	Background func(func())    // runs a function in a goroutine that others wait for
-	Bound      time.Duration   // how long the request may take
+	Background func(func())    // runs a function in a goroutine; the client's Close waits for the goroutine
+	Bound      time.Duration   // time for the request
 	Stop       <-chan struct{} // ends the wait as ctx does; may be nil
 
 	// Watch, if set, is called at the beginning with the context of the request, own, and may
-	// end that early by end. The timer that it returns is stopped when the request is over.
+	// call end to end own early. The returned timer is stopped when the request is over.
 	Watch func(own context.Context, end func()) *time.Timer
 }
 
-// Detached makes a request in a goroutine of its own. When ctx is over, the bound has passed
-// or Stop is closed, it returns and leaves the request behind. The context of the request
-// ends then, and what the request returns goes to late, if set.
+// Detached makes a request in a separate goroutine. When ctx is over, the bound has passed or Stop is
+// closed, Detached returns without waiting for the request. The context of the request ends then, and
+// late, if set, gets the result of the request.
 func Detached[T any](ctx context.Context, a Alone, request func(context.Context) (T, error), late func(T, error)) (T, error) {
 	var none T
 	select {
@@ -50,27 +50,27 @@ func Detached[T any](ctx context.Context, a Alone, request func(context.Context)
 	}
 	deadline, _ := own.Deadline()
 	cancel()
-	if !d.leave(time.Until(deadline)) { // the answer came together with what ended the wait
+	if !d.leave(time.Until(deadline)) { // the answer came at the same moment as the end of the wait
 		return d.result()
 	}
 	return none, err
 }
 
-// detached is a request that may be left behind.
+// detached is a request whose caller may leave.
 type detached[T any] struct {
 	late func(T, error)
-	done chan struct{} // closed when there is an answer, unless it was left by then
+	done chan struct{} // closed by the answer, unless the caller has left
 
 	mu    sync.Mutex // guards what follows
 	value T
 	err   error
 	over  bool
 	left  bool
-	timer *time.Timer // tells late that there is no answer in time
+	timer *time.Timer // tells late: no answer in time
 }
 
-// result is what the request has returned to a caller who is still there: if it was not
-// sent, that is not because the caller has left.
+// result is the result of the request for a caller still there: if the request was not sent, the reason
+// is not that the caller has left.
 func (d *detached[T]) result() (T, error) {
 	if d.err == ErrNotSent {
 		return d.value, ErrCrowded
@@ -94,8 +94,8 @@ func (d *detached[T]) answer(value T, err error) {
 	}
 }
 
-// leave reports whether the request was not over. late hears of it after bound, if
-// there is no answer by then, and when there is one.
+// leave reports whether the request was not over. late gets ErrNoAnswer after bound, if there is no
+// answer by then, and later the answer.
 func (d *detached[T]) leave(bound time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

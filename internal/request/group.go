@@ -12,46 +12,45 @@ import (
 
 const (
 	loneBound = 75 * time.Millisecond // how long a caller waits for a batch that it sends itself
-	aloneFor  = time.Minute           // how long scripts are not combined after a server has refused it
+	aloneFor  = time.Minute           // how long scripts are not combined after the server has refused a combined script
 )
 
 // Group sends the commands of all calls in pipelines. While fewer than Senders goroutines
-// are sending, a call starts one more, which sends all that is in the queue when it runs.
-// When it has the answers it sends the queue again, until that is empty. No call waits so
-// that others can join it, and each has its own outcome. A server that is near gets fewer
-// batches at once: they are larger then, and cost less.
+// are sending, a call starts one more. The new goroutine sends the whole queue, waits for the
+// answers, and sends the queue again, until the queue is empty. No call waits for more calls to
+// share a pipeline, and each call has a separate outcome. A near server gets fewer batches at once:
+// the batches are larger then, and cost less.
 //
-// A batch that gets no answer is given up after several times as long as the newest
-// answer took, so that the calls behind it can be sent. How long an answer takes is
-// measured from when the batch was sent: the wait for a connection says nothing about
-// the server. The server still has to execute the batch, and its calls are made again. If
-// the next batches were as large, an overloaded server would answer none of them in time:
-// so they are a quarter as large, and grow again with each that is answered. The same
-// holds after a batch that was answered too late for most of its calls.
+// A batch without an answer is given up after several times the duration of the newest answer, so
+// the next calls can be sent. The duration counts from the sending of the batch: the wait for a
+// connection says nothing about the server. The server still has to execute the batch, and the calls
+// are made again. An overloaded server would answer no further batch of that size in time: so the
+// next batches are a quarter as large, and grow again with each answer. The same holds after a batch
+// answered too late for most of the calls.
 //
-// It pays from two callers on. 64 goroutines on two cores, shared with the server, took 27 µs for a
-// Lock with its Unlock (13.2 of the client's CPU, 6.7 of the server's), and 73 µs (46.5 and 25.6)
-// with each command sent by its caller: BenchmarkUncontended64 of package rlock.
+// A group pays from two callers on. 64 goroutines on two cores, shared with the server, took 27 µs
+// for a Lock with its Unlock (13.2 of the client's CPU, 6.7 of the server's), and 73 µs (46.5 and
+// 25.6) with each command sent by the caller: BenchmarkUncontended64 of package rlock.
 type Group struct {
 	Config
 	pool
-	first    string                // for a master of a cluster: the key that the group was made for
+	first    string                // for a master of a cluster: the key of the first call
 	replaced func(key string) bool // reports whether another server has taken over a key; nil: none can
 	guard    bool                  // the server may have become a replica, and the connection may be READONLY
 	obeys    bool                  // the client ends a command at the deadline of its context
 	sender   func()                // run, bound once for all senders
 
-	// mu guards what follows, and the fields of a batch and of a Call that say so. Order: Masters.mu,
-	// mu, then wait.mu or whatever Begin, Reload and the client's map of a cluster take. No function
-	// of the application is called under mu.
+	// mu guards the fields below, and fields of a batch and a Call as noted there. Order: Masters.mu,
+	// mu, then wait.mu or any mutex of Begin, Reload and the client's map of a cluster. No function of
+	// the application is called under mu.
 	mu       sync.Mutex
 	ready    calls     // sent next
 	held     calls     // held back
-	hold     bool      // calls that may leave something behind are held back
-	starting int       // senders that have not taken a batch yet
-	open     []*batch  // under way; abandoned ones only if they have a trailer
-	hung     int       // abandoned ones in open
-	alone    time.Time // until then scripts are not combined: the server has refused it
+	hold     bool      // calls with Leaves are held back
+	starting int       // senders without a batch yet
+	open     []*batch  // under way; an abandoned batch only with a trailer
+	hung     int       // abandoned batches in open
+	alone    time.Time // until then scripts are not combined: the server has refused a combined script
 	pace     pace
 	alarm    alarm
 }
@@ -68,15 +67,15 @@ func NewGroup(config Config) *Group {
 	return g
 }
 
-// process queues a call, sees to it that the queue is sent, and waits for the answer. A caller
-// sends its own batch if nothing else is under way: that saves the way to another goroutine and
-// back, a quarter of the client's CPU (BenchmarkLockAlone).
+// process queues a call, starts a sender if needed, and waits for the answer. If nothing else is under
+// way, the caller's goroutine sends the batch: without the way to another goroutine and back, a quarter
+// of the client's CPU is saved (BenchmarkLockAlone).
 func (g *Group) process(c *Call) error {
-	if c.ctx.Err() != nil { // a sender could be faster than its caller, who would have to fear that it was sent
+	if c.ctx.Err() != nil { // a sender could take the call before the caller leaves
 		return ErrNotSent
 	}
-	// Both ask the context before mu is taken, and before the call is in the queue: the context may be
-	// one of the application's, and panic.
+	// Both lines ask the context before mu is taken, and before the call is in the queue: a context of
+	// the application may panic.
 	left, now := c.ctx.Done(), time.Now()
 	alone := g.obeys && !c.leaves(now.Add(loneBound)) && c.opts.Trailer == (Trailer{})
 
@@ -111,7 +110,7 @@ func (g *Group) process(c *Call) error {
 	return g.leave(c)
 }
 
-// start starts a sender if there are calls to send and one more may send. mu is held.
+// start starts one more sender, if needed. mu is held.
 func (g *Group) start() {
 	if g.more() {
 		g.Begin()
@@ -119,11 +118,11 @@ func (g *Group) start() {
 	}
 }
 
-// more reports whether one more sender must send, and counts the sender as starting. None must if
-// nothing is queued, if another one is starting, or if enough are sending: the limit can have dropped
-// below the number of senders after a stall, when the server is near again. A hung batch with a
-// trailer takes no sender's place, until there are Senders of them: each keeps a connection, and the
-// application and the renewals need connections, too. mu is held.
+// more reports whether one more sender must send, and counts the sender as starting. No sender is
+// needed if nothing is queued, if a sender is starting, or if enough are sending: the limit can have
+// dropped below the number of senders after a stall, when the server is near again. A hung batch with
+// a trailer does not count until there are more than Senders hung batches: each keeps a connection,
+// and the application and the renewals need connections, too. mu is held.
 func (g *Group) more() bool {
 	if g.ready.n == 0 || g.starting > 0 || len(g.open)-min(g.hung, g.Senders) >= g.pace.senders {
 		return false
@@ -132,9 +131,8 @@ func (g *Group) more() bool {
 	return true
 }
 
-// run is what a sender does: it sends the queue until that is empty. What does not fit into
-// one batch is left to one more sender, if one more may send. A sender also ends when its
-// batch was abandoned, as another has taken its place.
+// run sends the queue until the queue is empty. Calls beyond one batch are for one more sender, if one
+// more may send. A sender also ends when the batch was abandoned, as another sender goes on.
 func (g *Group) run() {
 	defer g.End()
 	for {
@@ -149,13 +147,13 @@ func (g *Group) run() {
 	}
 }
 
-// carry sends a batch, and reports whether the same goroutine must send the next. If a hook of the
-// client ends the goroutine, the callers get ErrNoAnswer, and another goroutine sends the next.
+// carry sends a batch, and reports whether the same goroutine must send the next batch. If a hook of
+// the client ends the goroutine, the callers get ErrNoAnswer, and another goroutine sends the next batch.
 func (g *Group) carry(b *batch) (more bool) {
 	answered := false
 	defer func() {
 		g.settle(b, answered)
-		runtime.Gosched() // callers that were answered may make their next call, which the next batch then has
+		runtime.Gosched() // answered callers may make further calls, for the next batch
 		if more = g.pass(b); more && !answered {
 			g.Begin()
 			go g.sender()
@@ -166,14 +164,14 @@ func (g *Group) carry(b *batch) (more bool) {
 	return more
 }
 
-// take makes a batch of the first call in the queue and those that may share its pipeline; nil if
-// the queue is empty. mu is held.
+// take makes a batch of the first call in the queue and all calls with the same trailer; nil if the
+// queue is empty. mu is held.
 func (g *Group) take(now time.Time) *batch {
 	next := g.ready.first
 	if next == nil {
 		return nil
 	}
-	b := &batch{ // not a used one: a hook of the client may still have its context
+	b := &batch{ // never reused: a hook of the client may still have the context
 		deadline: now.Add(g.pace.bound),
 		piped:    g.guard || now.Before(g.pace.scarce), combined: !now.Before(g.alone),
 		note: note{since: now},
@@ -200,7 +198,7 @@ func (g *Group) take(now time.Time) *batch {
 	}
 	if len(b.calls) == 1 {
 		b.wait.values = b.calls[0].ctx
-	} else if g.Callers { // now, as a call that is over may be used again with another context
+	} else if g.Callers { // now, as an ended call may be reused with another context
 		for _, c := range b.calls {
 			b.wait.callers = append(b.wait.callers, c.ctx)
 		}
@@ -236,8 +234,8 @@ func (g *Group) send(b *batch) {
 	}
 }
 
-// settle ends the calls of a batch that was sent. It was not answered if a hook of the client has
-// ended the goroutine.
+// settle ends the calls of a sent batch. answered is false if a hook of the client has ended the
+// goroutine.
 func (g *Group) settle(b *batch, answered bool) {
 	var gone []*Call
 	now, took := time.Now(), b.note.took()
@@ -250,7 +248,7 @@ func (g *Group) settle(b *batch, answered bool) {
 	}
 	g.mu.Lock()
 	switch {
-	case b.trailer != nil: // the replicas' time tells nothing of the server
+	case b.trailer != nil: // the replicas' time does not tell the server's speed
 	case took != 0:
 		g.pace.answered(b, took)
 	default:
@@ -276,12 +274,12 @@ func (g *Group) settle(b *batch, answered bool) {
 	}
 }
 
-// pass removes b from the batches under way, and reports whether its sender must send the next.
+// pass removes b from the batches under way, and reports whether the sender must send the next batch.
 func (g *Group) pass(b *batch) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case b.abandoned && b.trailer == nil: // another sender has taken the place of this one
+	case b.abandoned && b.trailer == nil: // another sender goes on
 		return false
 	case b.abandoned:
 		g.hung--
@@ -290,7 +288,7 @@ func (g *Group) pass(b *batch) bool {
 	return g.more()
 }
 
-// lone sends a batch in the goroutine of its only caller.
+// lone sends a batch in the goroutine of the only caller.
 func (g *Group) lone(b *batch) {
 	defer func() { // also if a hook of the client panics
 		if g.pass(b) {
@@ -317,11 +315,11 @@ func (g *Group) Hold(on bool) {
 	g.start()
 }
 
-// alarm is one timer for everything that may take too long. Group.mu guards it.
+// alarm is one timer for all deadlines of a group. Group.mu guards alarm.
 type alarm struct {
 	ring  func()
 	timer *time.Timer // runs ring
-	next  time.Time   // when it fires; zero: it is not set
+	next  time.Time   // when timer fires; zero: not set
 }
 
 // set makes ring run at a time, or before.

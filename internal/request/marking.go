@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// marking is a client whose pipelines note when their first command is sent.
+// marking is a client whose pipelines note the sending of the first command.
 type marking struct {
 	redis.UniversalClient
 	note  *note
@@ -34,12 +34,11 @@ func (m *marked) Process(ctx context.Context, cmd redis.Cmder) error {
 	return m.Pipeliner.Process(ctx, cmd)
 }
 
-// Guard makes an empty pipeline one that no replica executes. A cluster client that reads from
-// replicas makes its connections READONLY, and on such a connection a replica runs a script, as
-// far as that only reads, on its own data. A master may have become a replica without the
-// client's knowledge. So the pipeline begins with READWRITE; the connection belongs to the
-// application, and is READONLY again in the end. For a user without the right to these commands
-// nothing changes.
+// Guard keeps replicas from executing an empty pipeline. A cluster client for reading from replicas has
+// READONLY connections, and on such a connection a replica runs the reading part of a script on the
+// replica's data. A master may have become a replica without the client's knowledge. So the pipeline
+// begins with READWRITE; the connection belongs to the application, and is READONLY again in the end.
+// For a user without the right to these commands nothing changes.
 func Guard(pipe redis.Pipeliner) redis.Pipeliner {
 	_ = pipe.Process(context.Background(), redis.NewStatusCmd(context.Background(), "readwrite")) // only queues
 	return &guarded{pipe}
@@ -52,5 +51,5 @@ func (g *guarded) Exec(ctx context.Context) ([]redis.Cmder, error) {
 	return g.Pipeliner.Exec(ctx)
 }
 
-// unjoined is a command that is not joined with others.
+// unjoined is a command never combined with another command.
 type unjoined struct{ redis.Cmder }

@@ -12,23 +12,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Masters sends the commands of each call to the master of a cluster that has the slot of
-// its key. There is a [Group] for each master, so that one that is silent, or has died, delays
-// no call to another. A replica is never asked.
+// Masters sends each call to the master of the key's slot. Each master has a [Group], so that a silent
+// or dead master delays no call to another master. A replica is never asked.
 //
-// The client's map of the cluster says which master has a slot. The map may be out of date,
-// or the slot may be moving: a call that a node redirects is sent again by itself, through
-// the client of the cluster, which then finds the right node and loads the map anew. When a
-// node is replaced while it gives no answer, the calls that its successor is for leave it.
+// The client's map of the cluster tells the master of a slot. The map may be out of date, or the slot
+// may be moving: a redirected call is sent again alone, through the client of the cluster, and go-redis
+// finds the right node and loads the map anew. When a silent node is replaced, the calls for the
+// successor leave the node's group.
 type Masters struct {
 	Config
 	pool
 	cluster  *redis.ClusterClient
-	readOnly bool        // the client's connections are for reading from replicas as well
+	readOnly bool        // the client also reads from replicas
 	known    atomic.Bool // the client has loaded its map
 
 	mu     sync.Mutex               // guards what follows
-	groups map[*redis.Client]*Group // of those that were asked
+	groups map[*redis.Client]*Group // of the masters asked so far
 }
 
 func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
@@ -40,8 +39,8 @@ func newMasters(config Config, cluster *redis.ClusterClient) *Masters {
 	return m
 }
 
-// Server implements [Carrier]. Each master is one, so that nobody is held back because of
-// what was left on another.
+// Server implements [Carrier]. Each master is a server, so that no caller is held back because of
+// orphans on another master.
 func (m *Masters) Server(key string) Server {
 	if g := m.group(key); g != nil {
 		return g
@@ -50,7 +49,7 @@ func (m *Masters) Server(key string) Server {
 }
 
 // nowhere is the server of a key as long as the client has no map. Calls are then sent one by
-// one, and none is held back.
+// one, and never held back.
 type nowhere struct{}
 
 func (nowhere) Hold(bool) {}
@@ -89,10 +88,10 @@ func (m *Masters) process(c *Call) error {
 	}
 }
 
-// sentAway reports whether the call was redirected, and has to look for the right node now. A
-// client that reads from replicas must not do that after MOVED: go-redis would first ask the
-// same node again, which may have become a replica, and a replica executes what such a client
-// sends. Its calls end with ErrReplaced, and are made again when there is a new map.
+// sentAway reports whether the call was redirected, and must look for the right node now. A client for
+// reading from replicas must not look after MOVED: go-redis would first ask the same node again; the
+// node may have become a replica, and a replica executes scripts of such a client. The calls end with
+// ErrReplaced, and are made again with a new map.
 func (m *Masters) sentAway(err error) bool {
 	if moved(err) {
 		m.Reload()
@@ -102,15 +101,15 @@ func (m *Masters) sentAway(err error) bool {
 	return asked || errors.Is(err, redis.ErrClosed) // the node has left the cluster
 }
 
-// moved reports whether a node says that another one has the slot.
+// moved reports whether err says that another node has the slot.
 func moved(err error) bool {
 	_, moved := redis.IsMovedError(err)
 	return moved
 }
 
-// group returns the group of the master of a key, nil if the master is not known yet. When it
-// makes a new one, it forgets those that are unused and whose master has lost the slot that
-// they were made for; such a group is made again when it is needed.
+// group returns the group of the master of a key, nil if the master is not known yet. Before making a
+// new group, group forgets each unused group whose master has lost the slot of the group's first key;
+// such a group is made again when needed.
 func (m *Masters) group(key string) *Group {
 	node := m.master(key)
 	if node == nil {
@@ -127,7 +126,7 @@ func (m *Masters) group(key string) *Group {
 	return g
 }
 
-// master is the master of a key by the client's map, nil if there is none. It does not block.
+// master is the master of a key by the client's map, nil without one. master does not block.
 func (m *Masters) master(key string) *redis.Client {
 	if !m.known.Load() { // go-redis would load the map now
 		return nil
@@ -155,9 +154,9 @@ func (g *Group) unused() bool {
 	return !g.hold && g.ready.n+g.held.n+len(g.open)+g.starting == 0
 }
 
-// load has the client load its map, from any node. To send the command by the client of the
-// cluster would do that as well, and then have any node say which commands there are: two nodes
-// that have nothing to do with the key, and may hang.
+// load has the client load the map, from any node. Sending the command by the client of the cluster
+// would also load the map, and then ask any node for the list of commands: two nodes unrelated to the
+// key, and each may hang.
 func (m *Masters) load(c *Call) error {
 	key := c.opts.Key
 	_, err := Detached(c.ctx, m.apart(c), func(ctx context.Context) (struct{}, error) {
@@ -176,7 +175,7 @@ func (m *Masters) load(c *Call) error {
 	return err
 }
 
-// alone sends a command by itself, by the client of the cluster.
+// alone sends the command of one call by the client of the cluster.
 func (m *Masters) alone(c *Call) error {
 	var late func(struct{}, error)
 	if tell := c.opts.Late; tell != nil {
@@ -189,7 +188,7 @@ func (m *Masters) alone(c *Call) error {
 	return err
 }
 
-// apart is how a call is made without a group.
+// apart returns the way of a call without a group.
 func (m *Masters) apart(c *Call) Alone {
 	background := func(f func()) {
 		m.Begin()

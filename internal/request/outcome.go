@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Outcome is what is known of a request.
+// Outcome is the fate of a request, as far as known.
 type Outcome int
 
 // Outcomes.
@@ -19,7 +19,7 @@ const (
 	Unknown                    // the request may have been executed, or may still be
 )
 
-// Outcomes of a request that go-redis has no error for.
+// Outcomes without an error of go-redis.
 var (
 	// ErrNotSent: the request was not sent, and the caller has left.
 	ErrNotSent = errors.New("not sent")
@@ -29,22 +29,21 @@ var (
 	ErrAbandoned = errors.New("abandoned")
 	// ErrNoAnswer: the request was, or may have been, sent, and there was no answer in time.
 	ErrNoAnswer = errors.New("no answer in time")
-	// ErrUnread: the answer came after the caller had left, and nobody has read the answer.
+	// ErrUnread: the answer came after the caller had left, and was not read.
 	ErrUnread = errors.New("the answer was not read")
 
 	// ErrReplaced: the request was not executed, as another server has taken over.
 	ErrReplaced = errors.New("not executed: another server has taken over")
 )
 
-// unsentError is the error of a request that was not sent, as there was no connection for it: one
-// could not be made, or not be set up.
+// unsentError is the error of an unsent request: a connection could not be made, or not be set up.
 type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
 
-// Classify reads the error of a request. final says that repeating it would not
-// help. What is not recognised counts as unknown; so does the end of a context, as
-// go-redis does not say whether the command had been sent by then.
+// Classify reads the error of a request. final means: repeating the request would not help. An
+// unrecognised error counts as unknown, and so does the end of a context, as go-redis does not tell
+// whether the command had been sent by then.
 func Classify(err error) (o Outcome, final bool) {
 	var netErr *net.OpError
 	var untrusted *tls.CertificateVerificationError
@@ -73,9 +72,9 @@ func Classify(err error) (o Outcome, final bool) {
 	}
 }
 
-// HasCode reports whether a reply is an error with one of the codes. Redis before
-// 7 wraps what a script runs into, `ERR Error running script …: -OOM …`, and what
-// a script has caught and passes on: `@user_script: 12: -READONLY …`.
+// HasCode reports whether a reply is an error with one of the codes. Redis before 7 wraps the error of
+// a script, `ERR Error running script …: -OOM …`, and an error caught and passed on by a script,
+// `@user_script: 12: -READONLY …`.
 func HasCode(reply redis.Error, codes ...string) bool {
 	text := reply.Error()
 	for _, code := range codes {
@@ -88,8 +87,8 @@ func HasCode(reply redis.Error, codes ...string) bool {
 	return false
 }
 
-// LacksRights reports whether a server has refused a command, or one in a script, because its
-// user may not use it.
+// LacksRights reports whether a server has refused a command, alone or in a script, for want of the
+// user's right.
 func LacksRights(err error) bool {
 	reply, ok := errors.AsType[redis.Error](err)
 	if !ok {

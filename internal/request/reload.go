@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// A client asks who the masters are every reloadPause at most. A question may hang on the
-	// very node that has failed, for as long as go-redis tries to reach it, and others are asked
-	// meanwhile; the pause grows by as much again with every hangingReloads of them.
+	// reloadPause is the shortest time between two questions for the masters. A question may hang on
+	// the failed node, for as long as go-redis tries to connect, and further questions go out
+	// meanwhile; the pause grows by reloadPause with every hangingReloads hanging questions.
 	reloadPause    = 200 * time.Millisecond
 	hangingReloads = 12
 
 	leavePause = 100 * time.Millisecond // how often a request without an answer looks for another master
 )
 
-// Reloads makes the client of a cluster look for its masters anew, because a request got no
-// answer. go-redis does so only before it repeats a request, which it must not do here; its
-// own map may be a minute old. Its ReloadState waits for a question that hangs. For a client
-// of a single server nothing is done.
+// Reloads makes the client of a cluster look for the masters anew, because a request got no answer.
+// go-redis looks only before repeating a request, and must not repeat requests here; the map of
+// go-redis may be a minute old. ReloadState of go-redis waits for a hanging question. For a client of a
+// single server nothing is done.
 type Reloads struct {
-	Background func(func()) // runs a function in a goroutine that others wait for
+	Background func(func()) // runs a function in a goroutine; the client's Close waits for the goroutine
 
 	mu     sync.Mutex // guards what follows
-	open   int        // questions that were not answered
+	open   int        // questions without an answer
 	newest time.Time
 }
 
@@ -56,8 +56,8 @@ func (r *Reloads) Reload(rdb redis.UniversalClient) {
 	})
 }
 
-// Watch returns a function for [Alone] that ends a request about key when its master has been
-// replaced, as the former one may stay silent; nil for a client of a single server.
+// Watch returns a function for [Alone]: the function ends a request about key when the master has been
+// replaced, as the former master may stay silent. Watch returns nil for a client of a single server.
 func (r *Reloads) Watch(rdb redis.UniversalClient, key string) func(own context.Context, end func()) *time.Timer {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {

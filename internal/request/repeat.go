@@ -8,25 +8,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Policy is how a request is repeated.
+// Policy says how a request is repeated.
 type Policy struct {
 	Attempt time.Duration   // bound of one attempt
-	Total   time.Duration   // bound of all together, counted from Since
+	Total   time.Duration   // bound of all attempts together, counted from Since
 	Since   time.Time       // zero: from the first attempt
-	Trouble error           // the error of others' attempts, if Since is earlier because of them
+	Trouble error           // of earlier attempts by another waiter, if Since counts from there
 	Leaves  bool            // see [Options]
-	Once    bool            // an attempt that was surely not executed is repeated only after ErrCrowded and ErrReplaced, and if Client's connection was stale
-	Stop    <-chan struct{} // ends it; nil for a request that has to be finished
+	Once    bool            // an attempt surely not executed is repeated only after ErrCrowded and ErrReplaced, and after a stale connection of Client
+	Stop    <-chan struct{} // ends the request; nil for a request to finish in any case
 
 	// Report, if set, is called with an error when an attempt got no answer, and with nil when
-	// a later one got one. It returns when the newest request of others that was answered was
-	// sent: Total counts from then.
+	// a later attempt was answered. Report returns the sending time of the newest answered request
+	// of another caller: Total counts from then.
 	Report func(error) time.Time
 
-	// Client, if set, makes the attempts. One that fails on a stale connection is repeated at once.
+	// Client, if set, makes the attempts. After a stale connection an attempt is repeated at once.
 	Client redis.UniversalClient
 
-	// Classify reads the error of an attempt. One without an error was answered.
+	// Classify reads the error of an attempt. An attempt without an error was answered.
 	Classify func(error) (o Outcome, final bool)
 }
 
@@ -36,9 +36,9 @@ type End int
 // Ends.
 const (
 	Done      End = iota // answered
-	Hopeless             // it cannot succeed
+	Hopeless             // cannot succeed
 	Exhausted            // Total has passed
-	Left                 // its caller has left: the context or Stop has ended it
+	Left                 // the caller has left, by the context or Stop
 )
 
 // Answer is how a repeated request ended.
@@ -46,29 +46,29 @@ type Answer[T any] struct {
 	End   End
 	Value T
 	Sent  time.Time // before the attempt that was answered went out
-	Err   error     // of the answer, or of the newest attempt that failed; nil if there was none
+	Err   error     // of the answer, or of the newest failed attempt; else nil
 	Cut   bool      // the context ended, and nothing had failed until then; set by package rlock
 	Unsettled
 }
 
-// Unsettled is what is not known of the attempts of a request, or of several.
+// Unsettled tells of attempts with an unknown outcome.
 type Unsettled struct {
-	Doubt bool // one may have been executed, or may still be, without an answer
-	Lost  bool // one got no answer, not even a refusal
-	Open  bool // the caller left the last one under way; late gets its outcome
+	Doubt bool // an attempt may have been executed, or may still be, without an answer
+	Lost  bool // an attempt got no answer, not even a refusal
+	Open  bool // the caller left the last attempt under way; late gets the outcome
 }
 
-// Add adds those of another request.
+// Add adds the attempts of another request.
 func (u *Unsettled) Add(o Unsettled) {
 	u.Doubt, u.Lost, u.Open = u.Doubt || o.Doubt, u.Lost || o.Lost, u.Open || o.Open
 }
 
-// Attempt makes a request once, with options that have no key yet. late, if set, gets what it
-// returned after its caller had left.
+// Attempt makes a request once, with options without a key. late, if set, gets the result after the
+// caller has left.
 type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (T, error)
 
-// Do repeats a request until it is answered, cannot succeed, ctx is over or the policy
-// ends it.
+// Do repeats a request until an answer, until the request cannot succeed, or until ctx or the policy
+// ends.
 func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, error)) (a Answer[T]) {
 	a.Err = p.Trouble
 	var stale Stale
@@ -88,7 +88,7 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 			return a
 		}
 		opts := Options{Bound: min(p.Attempt, remains), Stop: p.Stop, Repeat: n > 0, Leaves: p.Leaves}
-		if p.Report == nil { // otherwise the answers to others may defer the end
+		if p.Report == nil { // otherwise an answer to another caller may defer the end
 			opts.End = p.Since.Add(p.Total)
 		}
 		value, err := attempt(ctx, opts, late)
@@ -118,9 +118,9 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 	}
 }
 
-// failed notes the error of an attempt that was not answered, and what is known of that. It
-// reports whether it was the last attempt. followed says that an attempt whose caller leaves
-// is followed up, again that the next attempt follows at once, as this one tells nothing of the server.
+// failed notes the error of an attempt without an answer, and reports whether the attempt was the last.
+// followed means: late gets the outcome if the caller leaves. again means: the next attempt follows at
+// once, as a stale connection tells nothing of the server.
 func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed, again bool) (over bool) {
 	switch err {
 	case ErrAbandoned:

@@ -8,13 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Stale counts the attempts of one request that a stale connection may still cost. The zero value
-// is ready for the first one.
+// Stale counts the attempts of one request still allowed to fail on stale connections. The zero value
+// is ready for the first attempt.
 //
-// A server, proxy or load balancer closes connections that are idle for long, and a restart closes
-// all. go-redis looks at the descriptor of a connection before it reuses it, but cannot do that
-// with TLS, with the connection of a dialer that wraps, or on Windows. The first request on a
-// closed connection fails, go-redis drops the connection, and nothing is known of the server:
+// A server, proxy or load balancer closes long idle connections, and a restart closes all. go-redis
+// looks at the descriptor of a connection before reuse, but cannot look with TLS, with the wrapped
+// connection of a dialer, or on Windows. The first request on a closed connection fails, go-redis drops
+// the connection, and nothing is known of the server:
 //
 //	lease 1 s, 10 idle connections, all closed
 //	333 ms  renewal: EOF, pause 50 ms   ─┐ with pauses as for a server in trouble,
@@ -23,15 +23,15 @@ import (
 //	333 ms  renewal: EOF, EOF, … EOF, and renewed on a new connection 1 ms later
 //
 // So such an attempt is repeated at once, as often as there are idle connections, and once more on a
-// new one. An error of that one is news of the server. The same holds for READONLY: after a failover
-// by name, each idle connection may lead to the former master.
+// new connection. An error on the new connection tells of the server. The same holds for READONLY:
+// after a failover by name, each idle connection may lead to the former master.
 type Stale struct {
 	counted bool
 	left    int
 }
 
-// Again reports whether the request is to be made again at once, after an attempt that failed with
-// err. It sends nothing.
+// Again reports whether the request must be made again at once, after an attempt failed with err. Again
+// sends nothing.
 func (s *Stale) Again(rdb redis.UniversalClient, err error) bool {
 	if rdb == nil || !stale(err) {
 		return false
@@ -47,7 +47,7 @@ func (s *Stale) Again(rdb redis.UniversalClient, err error) bool {
 	return s.left >= 0
 }
 
-// stale reports whether err may be that of a stale connection. It does not look into errors of
+// stale reports whether err may come from a stale connection. stale does not look into errors of
 // several servers.
 func stale(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {

@@ -7,11 +7,11 @@ import (
 
 const (
 	grace     = 50 * time.Millisecond  // to stop waiting for a connection
-	lookPause = 100 * time.Millisecond // how often somebody looks whether another server is to answer
+	lookPause = 100 * time.Millisecond // between two looks at a silent server's successor
 )
 
-// leave ends the wait for a call, and returns its error. It may have been told at this
-// moment.
+// leave ends the wait of a caller, and returns the error of the call. The call may end at the same
+// moment; then leave returns the outcome.
 func (g *Group) leave(c *Call) error {
 	g.mu.Lock()
 	switch {
@@ -32,21 +32,21 @@ func (g *Group) leave(c *Call) error {
 	return c.err
 }
 
-// cancelUnawaited cancels a batch whose callers have all left. What was sent goes on. Group.mu is held.
+// cancelUnawaited cancels a batch after all callers have left. A sent batch goes on. Group.mu is held.
 func (b *batch) cancelUnawaited() {
 	if b.left == len(b.calls) {
 		b.wait.cancel()
 	}
 }
 
-// ring ends what has taken too long.
+// ring ends overdue calls and batches.
 func (g *Group) ring() {
 	now := time.Now()
 	g.mu.Lock()
 	g.alarm.next = time.Time{}
 	elsewhere := func(*Call) bool { return false }
 	if slices.ContainsFunc(g.open, func(b *batch) bool { return b.silent(now) }) {
-		g.Reload() // what the client knows may be out of date
+		g.Reload() // the client's map may be out of date
 		elsewhere = func(c *Call) bool { return g.replaced(c.opts.Key) }
 	}
 	g.expire(&g.ready, now, elsewhere)
@@ -77,8 +77,8 @@ func (g *Group) ring() {
 	}
 }
 
-// expire ends the calls of a queue that were not sent in time, and those that another server
-// is for by now. mu is held.
+// expire ends the calls of a queue not sent in time, and the calls for another server by now. mu is
+// held.
 func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 	for c := q.first; c != nil; {
 		next := c.next
@@ -96,16 +96,16 @@ func (g *Group) expire(q *calls, now time.Time, elsewhere func(*Call) bool) {
 	}
 }
 
-// silent reports whether a batch has been without an answer for so long that another server may
-// have taken over. Group.mu is held.
+// silent reports whether a batch has had no answer for so long that another server may have taken
+// over. Group.mu is held.
 func (b *batch) silent(now time.Time) bool {
 	return !b.ended && !b.abandoned && !b.look.IsZero() && !now.Before(b.look)
 }
 
-// check ends the calls of a batch that are overdue, or that another server is for by now. It
-// returns those whose callers had left before and that will get no answer in time. A batch that
-// still waits for a connection is first told to stop waiting, when it is overdue or its callers soon
-// need to know whether it was sent. Group.mu is held.
+// check ends the overdue calls of a batch, and the calls for another server by now. gone are the calls
+// of an abandoned batch whose callers had left before. A batch still waiting for a connection is
+// cancelled first, when overdue, or when the callers soon need to know whether the batch was sent.
+// Group.mu is held.
 func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) {
 	if b.silent(now) {
 		b.look = now.Add(lookPause)
@@ -125,7 +125,7 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 		switch {
 		case c.state == left && overdue:
 			gone = append(gone, c)
-		case overdue && b.trailer != nil: // its sender brings the answer, or the error
+		case overdue && b.trailer != nil: // the sender brings the answer, or the error
 		case c.state == sent && (overdue || !now.Before(c.deadline) || elsewhere(c)):
 			c.complete(left, ErrNoAnswer)
 			b.left++
@@ -136,8 +136,8 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 	return gone
 }
 
-// earliestNeed is when all callers that have not left need to know whether their calls were sent;
-// the deadline of the batch if all have left. Group.mu is held.
+// earliestNeed is when all callers still there need to know whether the calls were sent; the deadline
+// of the batch if all callers have left. Group.mu is held.
 func (b *batch) earliestNeed() time.Time {
 	at := b.deadline
 	if b.left < len(b.calls) {
@@ -154,7 +154,7 @@ func (b *batch) earliestNeed() time.Time {
 	return at
 }
 
-// earliest is when something of a batch is overdue. Group.mu is held.
+// earliest is the first deadline of a batch. Group.mu is held.
 func (b *batch) earliest() time.Time {
 	at := b.deadline
 	if !b.cancelled && !b.note.sent() {
