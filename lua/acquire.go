@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// CounterTTL is how long a fencing counter outlives its newest token. As long
-// as it exists, tokens grow even if the server's clock is set back; once it is
-// gone the clock alone orders them.
+// CounterTTL is the lifetime of a fencing counter after the newest token. As long as the
+// counter exists, tokens grow even if the server's clock is set back; without the counter
+// the clock alone orders tokens.
 const CounterTTL = 30 * 24 * time.Hour
 
 //go:embed kind.lua
@@ -29,7 +29,7 @@ var tryFastSource string
 //go:embed try.lua
 var trySource string
 
-// granting is what the scripts that grant begin with.
+// granting is the beginning of all granting scripts.
 func granting() string { return kindSource + tokenSource + grantSource }
 
 var (
@@ -44,23 +44,23 @@ type Reply struct {
 	// Of a grant.
 	Token int64     // fencing token, 0 without Counter
 	Spare int64     // tokens reserved behind Token: no other grant gets them
-	Sent  time.Time // if set, when the lease was asked for, in place of the time of the attempt; no script sets it
-	Owner string    // if set, the owner of the grant, in place of the one that asked; no script sets it
+	Sent  time.Time // if set, the sending time of the grant, in place of the attempt's; a script leaves Sent zero
+	Owner string    // if set, the owner of the grant, in place of the asking owner; a script leaves Owner empty
 
 	// Of a refusal.
 	TTL      time.Duration // the rest of the holder's lease; negative if the lease has no end
-	Holder   string        // the owner that holds the lock, if the kind tells
+	Holder   string        // the present owner, if the kind tells
 	Writer   bool          // only a waiting writer keeps the reader out, for the rest of its intent, TTL
 	Place    Place         // of the refused owner in the queue
 	Leftover bool          // the refusal has left a ticket or an intent, which a release removes
-	AskIn    time.Duration // if set, ask again after so long at most; no script sets it
+	AskIn    time.Duration // if set, ask again after so long at most; a script leaves AskIn zero
 }
 
-// Acquire takes the lock for g.Owner if it is free, whoever queues for it. If g.Owner
-// holds it already, because an earlier delivery was executed and its reply lost,
-// Acquire succeeds and the lease is at least the given one again; it then gets a
-// token of its own. spare is how many tokens to reserve behind that of the owner. It
-// costs one round trip, two if the server does not know the script yet.
+// Acquire takes a free lock for g.Owner, past any queue. If g.Owner holds the lock already,
+// because an earlier delivery was executed and the reply lost, Acquire succeeds: the lease is
+// at least the given lease again, and the token is new. spare is the number of tokens to
+// reserve behind the owner's token. Acquire costs a single round trip, and a second if the
+// server does not know the script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration, spare int64) (Reply, error) {
 	var answer reply
 	var err error
@@ -76,6 +76,5 @@ func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration, spare 
 	return answer.granted(fenced)
 }
 
-// millis is a lease as it is sent: at least 1, as PEXPIRE deletes a key that it is
-// told to keep for less.
+// millis is a lease as an argument: at least 1, as PEXPIRE of less deletes the key.
 func millis(lease time.Duration) int64 { return max(lease.Milliseconds(), 1) }

@@ -11,7 +11,7 @@ var acquireAllSource string
 
 var acquireAllScript = newScript("acquireall", granting()+recallSource+acquireAllSource, 1)
 
-// Wanted is a lock to acquire together with others.
+// Wanted is a lock of AcquireAll.
 type Wanted struct {
 	Grant Grant
 	Lease time.Duration
@@ -20,14 +20,14 @@ type Wanted struct {
 // ReplyAll is the answer to AcquireAll.
 type ReplyAll struct {
 	Acquired bool
-	Tokens   []int64       // fencing tokens, aligned with what was wanted
-	Busy     int           // if refused, the first one that is held
-	TTL      time.Duration // and what is left of its holder's lease; negative if it has no end
-	Holder   string        // and its owner
+	Tokens   []int64       // fencing tokens, aligned with wanted
+	Busy     int           // if refused, the index of the first held lock
+	TTL      time.Duration // and the rest of the holder's lease; negative for a lease without end
+	Holder   string        // and the holder's owner
 }
 
-// AcquireAll is [Acquire] for several locks, all different and, in a cluster, of
-// one slot: it takes all of them or none. One round trip, as for one.
+// AcquireAll is [Acquire] for several locks, all different and, in a cluster, of the same
+// slot: AcquireAll takes all locks or none, in a single round trip.
 func AcquireAll(ctx context.Context, r Runner, wanted []Wanted) (ReplyAll, error) {
 	var keys, counters []string
 	args := []any{len(wanted)}

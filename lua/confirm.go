@@ -11,17 +11,16 @@ var confirmSource string
 
 var confirmScript = newScript("confirm", confirmSource, 0)
 
-// Left is what [Renew] returns for a [Confirmation] of an owner that holds the lock: so
-// much was left of its lease; negative if that has no end. Code that does not know it
-// takes it for an error.
+// Left is the answer of [Renew] to a [Confirmation] of the present owner: the rest of the lease,
+// negative for a lease without end. Code without a case for Left sees an error.
 type Left time.Duration
 
-// Error says what is left.
+// Error tells the rest.
 func (l Left) Error() string { return "lua: " + time.Duration(l).String() + " of the lease left" }
 
-// Confirm asks whether g.Owner holds the lock, and returns what is left of its lease,
-// negative if that has no end. ErrNotOwner: there is no such grant. Nothing is changed,
-// but only a server that could change it answers.
+// Confirm asks whether g.Owner holds the lock, and returns the rest of the lease, negative for
+// a lease without end. ErrNotOwner: there is no such grant. Confirm changes nothing, but a server
+// without the right to change the lock (a replica) does not answer.
 func Confirm(ctx context.Context, r Runner, g Grant) (time.Duration, error) {
 	answer, err := confirmScript.run(ctx, r, []string{g.Key}, 0, g.Owner)
 	if err = owned(answer, err); err != nil {
@@ -30,8 +29,7 @@ func Confirm(ctx context.Context, r Runner, g Grant) (time.Duration, error) {
 	return answer.millis(1), nil
 }
 
-// Confirmation is [Confirm] among the renewals of [Renew], which answers it with [Left] or
-// ErrNotOwner.
+// Confirmation is [Confirm] among the renewals of [Renew]. The answer is [Left] or ErrNotOwner.
 func Confirmation(g Grant) Renewal {
 	return Renewal{Grant: g, other: &confirmScript}
 }

@@ -14,13 +14,13 @@ var inspectSource string
 
 var inspectScript = newScript("inspect", tokenSource+inspectSource, 1)
 
-// State is what the server knows of a lock.
+// State is the state of a lock on the server.
 type State struct {
-	Holds   map[string]int64 // hold count by owner, 0 for one that may be recalled; empty if free
-	Shared  map[string]int64 // those of Holds that others may share: reads
-	TTL     time.Duration    // what is left of the lease; negative if it has no end, 0 if free
+	Holds   map[string]int64 // hold count by owner, 0 for an idle owner, which may be recalled; empty if free
+	Shared  map[string]int64 // the shared holds of Holds: reads
+	TTL     time.Duration    // rest of the lease; negative for a lease without end, 0 if free
 	Token   int64            // newest fencing token, 0 without Counter
-	Waiters int64            // in the queue, and connections that listen for a release; -1 if the server does not tell
+	Waiters int64            // in the queue, and connections listening for a release; -1 if the server does not tell
 }
 
 // Inspect reads the lock of g; g.Owner is not used.
@@ -49,8 +49,7 @@ func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
 	return inspectScript.run(ctx, r, keys, numsub, cmp.Or(g.Channel, UnlockChannel(g.Key)), queue, counter)
 }
 
-// state reads the answer to an inspection, with a function for each field, whose
-// error says that it is none of a lock.
+// state reads the answer to an inspection. read reads a field, and fails for a field of no lock.
 func (r reply) state(key string, read func(s *State, field, value string) error) (State, error) {
 	if len(r.list) < 4 || !r.begins(1) {
 		return State{}, fmt.Errorf("lua: unexpected reply to the inspect script: %v", r.list)
@@ -71,7 +70,7 @@ func (r reply) state(key string, read func(s *State, field, value string) error)
 	return s, nil
 }
 
-// holdCount reads a field that is an owner.
+// holdCount reads the field of an owner.
 func holdCount(s *State, field, value string) (err error) {
 	s.Holds[field], err = strconv.ParseInt(value, 10, 64)
 	return err

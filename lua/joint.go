@@ -8,21 +8,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxParts bounds a joint script: the server does nothing else while it runs.
+// maxParts bounds a joint script: the server does nothing else meanwhile.
 const maxParts = 128
 
-// Send sends commands in one pipeline; each has its own outcome. If joined is set,
-// calls of the same script travel as one, if there are several and the script knows
-// how. They must not depend on each other, none may be a repetition, and the server must
-// be no cluster. One by one, the calls of 64 goroutines that lock and unlock cost the server
-// 10.7 µs in place of 6.7, and take 44 µs in place of 27: BenchmarkUncontended64 of package
-// rlock, two cores.
+// Send sends commands in a single pipeline; each has a separate outcome. If joined is set, several
+// calls of a joint script become parts of a single call. The calls must not depend on each other,
+// none may be a repetition, and the server must be no cluster. Without joint scripts, the calls of 64
+// goroutines that lock and unlock cost the server 10.7 µs in place of 6.7, and take 44 µs in place of
+// 27: BenchmarkUncontended64 of package rlock, two cores.
 //
-// Releases go first. They are never in one script with acquires: a server that is
-// short of memory, and refuses to acquire, lets a script go on that has written.
+// Releases go first. Releases and acquires never share a script: a server short of memory refuses to
+// acquire, but lets a script go on after a write.
 //
-// A server may refuse such a script and yet not all of its parts, for want of the
-// right to one key, say. Then they are sent one by one, and refused is true.
+// A server may refuse a joint script and yet not every part, for want of the right to a single key,
+// say. Then the parts are sent separately, and refused is true.
 func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refused bool) {
 	releases, requests, others := group(cmds, joined)
 	pipe := r.Pipeline()
@@ -36,7 +35,7 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 		_ = pipe.Process(ctx, cmd)
 	}
 	queue(requests)
-	err := Exec(ctx, pipe) // each command has its own
+	err := Exec(ctx, pipe) // each command has a separate error
 	for _, j := range append(releases, requests...) {
 		if len(j.parts) > 1 && j.settle(ctx, r, err) {
 			refused = true
@@ -45,7 +44,7 @@ func Send(ctx context.Context, r Runner, cmds []redis.Cmder, joined bool) (refus
 	return refused
 }
 
-// group sorts commands by how they travel: joined with others, or by themselves.
+// group sorts commands: releases and requests for joint scripts, and the rest to be sent alone.
 func group(cmds []redis.Cmder, joined bool) (releases, requests []*joint, others []redis.Cmder) {
 	for _, cmd := range cmds {
 		part, ok := cmd.(*once)
@@ -60,7 +59,7 @@ func group(cmds []redis.Cmder, joined bool) (releases, requests []*joint, others
 	return releases, requests, others
 }
 
-// refusal is an error reply that came as text.
+// refusal is an error reply in the form of text.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -72,11 +71,11 @@ func (r refusal) RedisError() {}
 type joint struct {
 	script  *script
 	parts   []*once
-	command *once // in place of the parts
+	command *once // sent in place of the parts
 }
 
-// join adds a command to those that it can travel with, or begins with it. It reports
-// false if the command can travel with no other.
+// join adds a command to a joint call of the same script, or begins a joint call. join reports false
+// if the script is not joint.
 func join(all *[]*joint, cmd *once) bool {
 	if cmd.script == nil || cmd.script.keys == 0 {
 		return false
@@ -91,7 +90,7 @@ func join(all *[]*joint, cmd *once) bool {
 	return true
 }
 
-// whole returns the command in place of the parts, which is that of the only one.
+// whole returns the command to send in place of the parts: a single part itself.
 func (j *joint) whole(ctx context.Context, verb string, script any) *once {
 	if len(j.parts) == 1 {
 		j.command = j.parts[0]
@@ -110,14 +109,13 @@ func (j *joint) whole(ctx context.Context, verb string, script any) *once {
 	return cmd
 }
 
-// settle gives each part its answer, that of Exec if there is none. If the server has refused
-// the script because of the company in which a part was, the parts are sent one by one,
-// and it reports true.
+// settle gives an answer to each part, the error of Exec without an answer. If the server has refused
+// the script because of the company of a part, settle sends the parts separately, and reports true.
 func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) {
-	if j.command.Err() != nil || j.command.Val() != nil { // err may be that of another command
+	if j.command.Err() != nil || j.command.Val() != nil { // err may be the error of another command
 		err = j.command.Err()
 	}
-	if err != nil && redis.HasErrorPrefix(err, unknownScript) && ctx.Err() == nil { // it was not executed; once ctx is over, nobody waits for it
+	if err != nil && redis.HasErrorPrefix(err, unknownScript) && ctx.Err() == nil { // the script was not executed; once ctx is over, nobody waits for an answer
 		err = r.Process(ctx, j.whole(ctx, "eval", j.script.source))
 	}
 	if ofCompany(err) {
@@ -132,7 +130,7 @@ func (j *joint) settle(ctx context.Context, r Runner, err error) (refused bool) 
 	return false
 }
 
-// distribute gives each part its answer, err if there is none.
+// distribute gives an answer to each part, err without an answer.
 func (j *joint) distribute(err error) {
 	replies, ok := j.command.Val().([]any)
 	if err == nil && (!ok || len(replies) != len(j.parts)) {
@@ -149,8 +147,8 @@ func (j *joint) distribute(err error) {
 	}
 }
 
-// ofCompany reports whether a server has refused to run a script because of what it
-// has beside one part: keys. All others would meet each part as well.
+// ofCompany reports whether a server has refused a script because of the keys of several parts. Any
+// other error would meet each part as well.
 func ofCompany(err error) bool {
 	for _, code := range []string{"NOPERM", "CROSSSLOT", "MOVED", "ASK"} {
 		if err != nil && redis.HasErrorPrefix(err, code) {

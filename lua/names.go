@@ -2,19 +2,18 @@ package lua
 
 import "strings"
 
-// Grant names one acquisition of a lock: its keys and its owner.
+// Grant names the keys and the owner of an acquisition.
 type Grant struct {
 	Key         string
-	Queue       string      // of those who wait, see [QueueOf]; "" for a lock that has none
+	Queue       string      // of the waiters, see [QueueOf]; "" for a lock without a queue
 	Counter     string      // fencing counter; "" for a lock without tokens
-	Channel     string      // where the release of a read/write lock is announced; that of others is [UnlockChannel]
-	Rivals      [2]string   // keys of Redisson's fair lock of that name: while they exist, Ask grants nothing; "" for a lock that is not fair
-	ChannelKind ChannelKind // of all its channels
-	Owner       string      // unique to this grant, never used again; has a colon in it, as Redisson's have, and no space
+	Channel     string      // for announcing the release of a read/write lock; "" for [UnlockChannel]
+	Rivals      [2]string   // keys of Redisson's fair lock of the same name: while such a key exists, Ask grants nothing; "" for a lock without fairness
+	ChannelKind ChannelKind // of all channels
+	Owner       string      // unique to this grant, never used again; with a colon, like Redisson's owners, and no space
 }
 
-// Related names a key or a channel that belongs to a lock, by Redisson's rule: it is
-// in the cluster slot of the lock.
+// Related names a key or a channel of a lock, by Redisson's rule: in the cluster slot of the lock.
 func Related(prefix, key string) string {
 	if strings.Contains(key, "{") {
 		return prefix + ":" + key
@@ -22,9 +21,9 @@ func Related(prefix, key string) string {
 	return prefix + ":{" + key + "}"
 }
 
-// Own names a key or a channel that only this library has. Unlike [Related] it gives no two
-// locks the same, as those called a and {a} would have: one of the form {a}, or {a} with
-// colons behind it, gets one more colon.
+// Own names a key or a channel of this library alone. By [Related] the locks a and {a} would have
+// the same name. Own gives different names: a lock {a}, or {a} followed by colons, gets a further
+// colon.
 func Own(prefix, key string) string {
 	name := Related(prefix, key)
 	if strings.LastIndexByte(key, '{') == 0 && strings.HasSuffix(strings.TrimRight(key, ":"), "}") {
@@ -36,25 +35,24 @@ func Own(prefix, key string) string {
 // QueueOf names the queue of a lock.
 func QueueOf(key string) string { return Own("rlock_queue", key) }
 
-// UnlockChannel is where releases are announced to Redisson's waiters.
+// UnlockChannel is the channel for announcing releases to Redisson's waiters.
 func UnlockChannel(key string) string { return Related("redisson_lock__channel", key) }
 
-// GrantChannel is where a client hears that the queue of a lock has granted it the
-// lock: see [Message].
+// GrantChannel is the channel for messages of a lock's queue to a client: see [Message].
 func GrantChannel(key, client string) string { return Own("rlock_channel", key) + ":" + client }
 
-// ChannelKind says which subscribers of a channel are told: those of SUBSCRIBE, those of
-// SSUBSCRIBE, or both, who otherwise know nothing of each other.
+// ChannelKind selects the subscribers of a channel: by SUBSCRIBE, by SSUBSCRIBE, or both. A message to
+// the first does not reach the second.
 type ChannelKind int
 
-// Kinds of channels. The sharded ones are for clusters of Redis 7 or later.
+// Kinds of channels. Sharded channels are for clusters of Redis 7 or later.
 const (
 	Ordinary ChannelKind = iota
 	Sharded
-	Both // the receivers that a script counts are those of Sharded, unless the server refuses it
+	Both // a script counts the receivers of Sharded, unless the server refuses SPUBLISH
 )
 
-// publish returns what announce.lua is told, a string.
+// publish returns the argument for announce.lua, a string.
 func (k ChannelKind) publish() any {
 	switch k {
 	case Sharded:

@@ -17,22 +17,22 @@ var (
 	enlistScript = newScript("enlist", enlistSource, 0)
 )
 
-// WriteRecord writes fields and their values to a hash, in place of whatever it has, for
-// so long. Without fields it removes the hash. It has nothing to do with locks: it is for
-// what their clients tell about themselves.
+// WriteRecord writes fields and values to a hash, in place of the former fields, for the time
+// lasts. Without fields WriteRecord removes the hash. Records are not part of locks: a client
+// tells about itself.
 func WriteRecord(ctx context.Context, r Runner, key string, lasts time.Duration, fields []any) error {
 	args := append(make([]any, 0, 1+len(fields)), lasts.Milliseconds())
 	return recordScript.runAnew(ctx, r, key, append(args, fields...)...)
 }
 
-// Enlist keeps a client for so long in the list of those that have a record, which ends
-// with its newest entry, and takes out whose time is over. 0 takes the client out.
+// Enlist keeps a client in the list of clients with a record for the time lasts, and takes out
+// expired clients. The list lasts as long as the newest entry. 0 takes the client out.
 func Enlist(ctx context.Context, r Runner, key, client string, lasts time.Duration) error {
 	return enlistScript.runAnew(ctx, r, key, client, lasts.Milliseconds())
 }
 
-// runAnew runs the script once more if it has removed its key and found that the slot of that
-// moves: the second time the key is made on the other node, as all new ones are.
+// runAnew runs the script once more if the script has removed the key while the slot moves: the
+// second run makes the key on the other node, like all new keys.
 func (s *script) runAnew(ctx context.Context, r Runner, key string, args ...any) error {
 	_, err := s.run(ctx, r, []string{key}, args...)
 	if err != nil && elsewhere(err) {

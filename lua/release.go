@@ -25,25 +25,24 @@ var (
 	forceScript = newScript("force", queueing()+forceSource, 0)
 )
 
-// Ending says what a grant leaves behind. The zero value is that of one without
+// Ending tells Release what else belongs to a grant. The zero value is for a grant without
 // tickets and tokens.
 type Ending struct {
 	Tickets        []string // owners whose tickets are taken out as well
-	Used, Reserved int64    // with Counter: the newest token used, and the last one that is reserved
+	Used, Reserved int64    // with Counter: the newest token used, and the last token reserved
 	Silent         bool     // nothing is announced; only for a lock without queue
-	Evict          bool     // g.Owner's client does not ask itself: its next waiter is told like any other
+	Evict          bool     // g.Owner's client does not ask itself: a message goes to the next waiter of any client
 }
 
 // Released is the answer to Release.
 type Released struct {
-	PublishErr error  // why the server refused to announce it; the lock is free all the same
-	Message    string // to an owner of g.Owner's client, which must bring it there: see [ReadMessage]
+	PublishErr error  // the reason for a refused announcement; the lock is free all the same
+	Message    string // to a waiter of g.Owner's client, for the caller to deliver: see [ReadMessage]
 }
 
-// Release ends the grant of g.Owner, whatever its hold count, and passes the lock on:
-// to the first in the queue that can hear of it, or to everybody. ErrNotOwner: g.Owner
-// did not hold it; an earlier delivery may have released it, and granted it to the
-// owner in Message.
+// Release ends the grant of g.Owner, at any hold count, and passes the lock on: to the first
+// subscribed waiter in the queue, or to everybody. ErrNotOwner: g.Owner did not hold the lock;
+// an earlier delivery may have released the lock, and granted the lock to the owner in Message.
 func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error) {
 	commands := g.ChannelKind.publish()
 	var answer reply
@@ -71,7 +70,7 @@ func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error)
 	return Released{PublishErr: g.refusal(answer.text(1)), Message: answer.text(2)}, nil
 }
 
-// refusal is the error of a server that does not announce something.
+// refusal is the error of a refused announcement.
 func (g Grant) refusal(text string) error {
 	if text == "" {
 		return nil
@@ -79,15 +78,15 @@ func (g Grant) refusal(text string) error {
 	return fmt.Errorf("channel %s: %s", cmp.Or(g.Channel, UnlockChannel(g.Key)), text)
 }
 
-// ForceRelease removes the lock, whoever holds it, and announces it. It reports
-// whether there was one. Do not repeat it after an unknown outcome: it would
+// ForceRelease removes the lock of any owner, announces the release, and reports whether
+// there was a lock. Do not repeat ForceRelease after an unknown outcome: a repetition would
 // remove the next grant as well.
 func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
 	answer, err := g.force(ctx, r)
 	return answer.done, err
 }
 
-// force removes the lock, whoever holds it, or one owner's.
+// force removes the lock of any owner, or of a given owner only.
 func (g Grant) force(ctx context.Context, r Runner, owner ...any) (reply, error) {
 	keys := []string{g.Key}
 	if g.Queue != "" {

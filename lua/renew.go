@@ -15,8 +15,8 @@ var renewSource string
 
 var renewScript = newScript("renew", renewSource, 0)
 
-// Renewal is a lease to extend: that of a plain lock, unless it comes from a
-// function of another kind of lock.
+// Renewal is a lease to extend, of a plain lock; functions of other kinds of locks return other
+// renewals.
 type Renewal struct {
 	Grant Grant
 	Lease time.Duration
@@ -33,7 +33,7 @@ func (r Renewal) command(ctx context.Context, f form) *once {
 	return r.script().command(ctx, f, append([]string{r.Grant.Key}, r.keys...), args)
 }
 
-// answer turns what the server said to cmd into an error.
+// answer turns the reply to cmd into an error.
 func (r Renewal) answer(cmd *once) error {
 	if err := cmd.Err(); err != nil {
 		return err
@@ -45,11 +45,11 @@ func (r Renewal) answer(cmd *once) error {
 	return err
 }
 
-// Renew extends leases in one pipeline. The errors are aligned with due; nil
-// means renewed, ErrNotOwner that there is nothing left to renew. A server that
-// does not know the script costs a second pipeline, and so does a cluster slot that
-// moves: there a script with two keys is refused if one of them does not exist, as the
-// read hold of a writer does not. It is then sent with the key of the lock alone.
+// Renew extends leases in a single pipeline. The errors are aligned with due; nil means renewed,
+// ErrNotOwner that there is nothing left to renew. A server without the script costs a second
+// pipeline, and so does a moving cluster slot: there a script with two keys is refused if a key
+// does not exist, such as the read hold of a writer. The script is then sent with the key of the
+// lock alone.
 func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	errs := make([]error, len(due))
 	all := make([]int, len(due))
@@ -69,8 +69,8 @@ func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	return errs
 }
 
-// renew sends the chosen renewals, fills in their errors and returns those that were not
-// executed, and can be otherwise.
+// renew sends the chosen renewals, fills in the errors, and returns the renewals to send once more in
+// another form, as the server has not executed these.
 func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, errs []error) (again []int) {
 	pipe := r.Pipeline()
 	cmds := make([]*once, len(chosen))

@@ -18,21 +18,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotOwner reports that the owner does not hold the lock: its lease ran out,
+// ErrNotOwner reports that the owner does not hold the lock: the lease ran out,
 // the lock was removed, or the same request was executed before.
 var ErrNotOwner = errors.New("lua: not the owner")
 
-// ConflictError reports that a key belongs to something that is not a lock, or to a
-// lock of another kind. Nothing was changed.
+// ConflictError reports that a key holds another kind of lock, or no lock. Nothing was
+// changed.
 type ConflictError struct{ Key, Type string }
 
-// Types of a [ConflictError], of keys that are locks.
+// Types of a [ConflictError], for keys of locks.
 const (
 	PlainLock     = "plain lock"
 	ReadWriteLock = "read/write lock"
 )
 
-// foreignField begins the Type of a hash whose field is no owner. The field follows, quoted.
+// foreignField begins the Type of a hash with a field of no owner. The field follows, quoted.
 const foreignField = "hash with the field "
 
 func (e *ConflictError) Error() string {
@@ -42,7 +42,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("lua: key %q holds a %s, not a lock", e.Key, e.Type)
 }
 
-// Runner is what a script needs of a client. Every redis.UniversalClient is one.
+// Runner sends scripts. Every redis.UniversalClient is a Runner.
 type Runner interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
@@ -53,25 +53,25 @@ var _ Runner = redis.UniversalClient(nil)
 //go:embed outcome.lua
 var outcomeSource string
 
-// script is a script, and what is known of its calls and answers.
+// script is a script, with the form of calls and answers.
 type script struct {
 	name, source string
 	sha          any  // a string, boxed once for all calls
-	ints         int  // how many integers must follow the status in a refusal
-	keys, args   int  // of a part, if several calls can travel as one script; else 0
-	releases     bool // gives something back
+	ints         int  // number of integers after the status in a refusal
+	keys, args   int  // of a part of a joint script; else 0
+	releases     bool // releases a lock
 }
 
 func newScript(name, source string, ints int) script {
-	var sum [sha1.Size]byte // names the script to the server, and protects nothing: so FIPS 140 has no say in it
+	var sum [sha1.Size]byte // names the script to the server, and protects nothing: so FIPS 140 does not matter
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(source)) })
 	return script{name: name, source: source, sha: hex.EncodeToString(sum[:]), ints: ints}
 }
 
-// newJoint returns a script for one call, or for several: each has so many keys and
-// arguments, from KEYS[k] and ARGV[a] on. fast comes before all else, and may have put
-// answers of some calls into replies: it saves 2.0 of 8.7 µs of the server for a free lock
-// with its release (BenchmarkUncontended64 of package rlock, two cores).
+// newJoint returns a script for a single call or for several calls, each with the given numbers of keys
+// and arguments, from KEYS[k] and ARGV[a] on. fast runs first, and may have put answers of some calls
+// into replies: fast saves 2.0 of 8.7 µs of the server for a free lock with the release
+// (BenchmarkUncontended64 of package rlock, two cores).
 func newJoint(name, fast, source, call string, keys, args, ints int) script {
 	s := newScript(name, fmt.Sprintf(`%s%s%s
 local function part(i)
@@ -87,8 +87,7 @@ return outcomes(#KEYS / %d, part, replies)
 	return s
 }
 
-// once is a command that go-redis does not repeat. It has room for its words, so that it
-// is one object.
+// once is a command that go-redis does not repeat. The room for the words saves an allocation.
 type once struct {
 	redis.Cmd
 	script *script
@@ -97,7 +96,7 @@ type once struct {
 
 func (*once) NoRetry() bool { return true }
 
-// newOnce returns a command of n words, which the caller fills in. The first key is at argKey.
+// newOnce returns a command of n words, for the caller to fill in. The first key is at argKey.
 func newOnce(ctx context.Context, s *script, n int) (cmd *once, words []any) {
 	cmd = &once{script: s}
 	words = slices.Grow(cmd.room[:0], n)[:n]
@@ -106,22 +105,22 @@ func newOnce(ctx context.Context, s *script, n int) (cmd *once, words []any) {
 	return cmd, words
 }
 
-// form is how a script is named in a call.
+// form is the form of a script in a call.
 type form int
 
 const (
-	byHash   form = iota // at first
+	byHash   form = iota // first
 	bySource             // if the server does not know the script
 )
 
 const (
-	argKey        = 3          // where the keys begin in a command
-	unknownScript = "NOSCRIPT" // the beginning of what a server says that does not know a script
-	slotMoves     = "TRYAGAIN" // likewise, of one that has some of several keys only, as their slot moves
+	argKey        = 3          // index of the first key in a command
+	unknownScript = "NOSCRIPT" // begins the reply of a server without the script
+	slotMoves     = "TRYAGAIN" // begins the reply of a server without all of several keys, as the slot moves
 )
 
-// run sends the script and returns its reply. A server that does not know the script has
-// not executed it, and gets the source.
+// run sends the script and returns the reply. A server without the script has executed nothing, and
+// gets the source.
 func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
 	cmd := s.command(ctx, byHash, keys, args)
 	err := r.Process(ctx, cmd)
@@ -149,8 +148,9 @@ func (s *script) command(ctx context.Context, f form, keys []string, args []any)
 	return cmd
 }
 
-// Exec sends a pipeline. Each command has its own error; that of a hook of the client, which
-// may have told it to none of them, is that of all, as it would be of a command alone.
+// Exec sends a pipeline. Each command has a separate error. A hook of the client may return an error
+// without setting an error of a command; then all commands get the hook's error, as a single command
+// would.
 func Exec(ctx context.Context, pipe redis.Pipeliner) error {
 	cmds, err := pipe.Exec(ctx)
 	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
@@ -161,10 +161,10 @@ func Exec(ctx context.Context, pipe redis.Pipeliner) error {
 	return err
 }
 
-// reply is what a script has answered.
+// reply is the reply of a script.
 type reply struct {
-	done bool  // it did what it was asked; otherwise it refused
-	list []any // a status, then integers and strings; nil if the status is all
+	done bool  // executed; otherwise refused
+	list []any // a status, then integers and strings; nil for a status alone
 }
 
 // Statuses of a reply.
@@ -174,8 +174,8 @@ const (
 	conflict int64 = -1
 )
 
-// read takes the answer of a command. Whatever is not of the form that the script
-// promises is an error: a strange answer must never look like a lock.
+// read reads the answer to a command. An answer in another form than the script's is an error: a
+// strange answer must never look like a lock.
 func (s *script) read(cmd *once) (reply, error) {
 	status := cmd.Val()
 	list, _ := status.([]any)
@@ -196,7 +196,7 @@ func (s *script) read(cmd *once) (reply, error) {
 	return reply{}, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.Val())
 }
 
-// begins reports whether so many integers come directly behind the status.
+// begins reports whether ints integers come directly behind the status.
 func (r reply) begins(ints int) bool {
 	for i := 1; i <= ints; i++ {
 		if i >= len(r.list) {
@@ -209,7 +209,7 @@ func (r reply) begins(ints int) bool {
 	return true
 }
 
-// granted reads the answer to an acquire. It insists on the token of a fenced lock.
+// granted reads the answer to an acquire. The token of a fenced lock is required.
 func (r reply) granted(fenced bool) (Reply, error) {
 	switch {
 	case !r.done:
@@ -225,7 +225,7 @@ func (r reply) granted(fenced bool) (Reply, error) {
 }
 
 // int and text are zero where the reply is shorter or of another type. No grant is read
-// through such a default: what a refusal does not tell costs a waiter one more request.
+// through such a default: a gap in a refusal costs a waiter a further request.
 func (r reply) int(i int) int64 {
 	if i >= len(r.list) {
 		return 0
@@ -234,7 +234,7 @@ func (r reply) int(i int) int64 {
 	return n
 }
 
-// token is an integer, or text if it is too large for the numbers of a script.
+// token is an integer, or text for a token beyond the numbers of a script.
 func (r reply) token(i int) (int64, bool) {
 	if i >= len(r.list) {
 		return 0, false
@@ -257,15 +257,14 @@ func (r reply) text(i int) string {
 	return s
 }
 
-// millis is a time of milliseconds; somebody else may have given a key one that is longer
-// than a Duration can be.
+// millis is a time in milliseconds; another program may have given a key a TTL beyond a Duration.
 func (r reply) millis(i int) time.Duration {
 	return time.Duration(min(r.int(i), longest)) * time.Millisecond
 }
 
-const longest = int64(math.MaxInt64 / 2 / time.Millisecond) // so that it can be added to another
+const longest = int64(math.MaxInt64 / 2 / time.Millisecond) // so that the sum of two is a Duration
 
-// owned turns the answer of a script that serves only the owner into an error.
+// owned turns the answer of a script for the owner alone into an error.
 func owned(r reply, err error) error {
 	if err == nil && !r.done {
 		return ErrNotOwner
