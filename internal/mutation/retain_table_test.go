@@ -19,7 +19,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"who wants a kept lock that was just unlocked is not seen", "rlock", "queue.takeParked",
-		"slices.ContainsFunc(q.grants, unlike)", "h := q.exclusive(); h != nil && slices.ContainsFunc([]*grant{h}, unlike)",
+		"slices.ContainsFunc(q.grants, unlike)", "h := q.holder(); h != nil && slices.ContainsFunc([]*grant{h}, unlike)",
 		"rlock", "TestRetainedLockIsNotKeptFromOtherOptions", quick,
 	},
 	{

@@ -120,7 +120,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those who queue do not hear of Close", "rlock", "queues.close",
-		"w.wake()", "",
+		"w.wake()", "_ = w",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
