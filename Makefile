@@ -36,6 +36,7 @@
 #                on private servers, or with URL=redis://… NODES=redis://…,redis://…
 # make bench-wide  one lock and up to 1,024 clients, and what waiting costs, beside other libraries, in about 12 minutes a
 #                round: bench-wide.md, bench-wide.json, docs/bench-wide.svg
+# make bench-quorum  a quorum lock beside a plain one, with 8 and 30 clients, on five servers: bench-quorum.json
 # make bench-budget  throughput against the longest wait for other budgets of hand-offs: budget.md, budget.svg
 
 GO    ?= go
@@ -45,7 +46,7 @@ PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
 INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
 
-.PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-wide redis spin prometheus fuzz fmt
+.PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-quorum bench-wide redis spin prometheus fuzz fmt
 
 help:
 	@sed -n '/^# /!q; s/^# //p' '$(CURDIR)/Makefile'
@@ -193,6 +194,10 @@ bench-budget: SCENARIOS = hot-8x8,hot-8x8-200us,foreign-*
 bench-budget: COMPARE = rlock,no-handoff,handoff-*
 bench-budget: PORTS = 7391
 bench-budget: FILES = --json budget.json --markdown budget.md --svg budget.svg
+bench-quorum: SCENARIOS = few-*
+bench-quorum: COMPARE = rlock,quorum
+bench-quorum: PORTS = 7391 7392 7393 7394 7395
+bench-quorum: FILES = --json bench-quorum.json
 bench-wide: SCENARIOS = wide-*,handoff-kill,idle-wide-100
 bench-wide: COMPARE = rlock,fair,pubsub,redislock,redislock-tuned,redsync,redsync-tuned,rueidislock,rueidislock-tuned
 bench-wide: PORTS = 7391
@@ -203,7 +208,7 @@ bench-wide: ROUNDS = 1
 ROUNDS ?= 3
 
 # A server that does not start, because its port is taken, would let another one be measured.
-bench-report bench-budget bench-wide: redis
+bench-report bench-budget bench-quorum bench-wide: redis
 	@set -e; dir=$$(mktemp -d); pids=; url='$(URL)'; nodes='$(NODES)'; \
 	trap 'set +e; kill $$pids 2>/dev/null; wait; rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
 	$(GO) build -C $(DIR) -o "$$dir/bench" .; \

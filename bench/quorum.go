@@ -3,14 +3,30 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock"
 )
 
 // quorumKinds are those of the scenarios in which locks on several servers take
 // part, and their floor.
-var quorumKinds = []Kind{Cycle, Contend, Wakeup}
+var quorumKinds = []Kind{Cycle, Contend, Wakeup, Wide}
+
+// quorumScenarios are one lock and a few clients, for a quorum beside a plain lock:
+// the wake-up is for how long the lock was free beside one that waited.
+func quorumScenarios() []Scenario {
+	scenario := func(processes, clients int) Scenario {
+		n := processes * clients
+		return Scenario{
+			Name: fmt.Sprintf("few-%d", n), About: fmt.Sprintf("%d clients in %d processes, one lock, held for 1ms", n, processes),
+			Kind: Wide, Processes: processes, Goroutines: clients, Clients: clients, Keys: 1, Section: time.Millisecond, Floor: 1,
+			Warmup: time.Second, Span: 5 * time.Second,
+		}
+	}
+	return []Scenario{scenario(8, 1), scenario(6, 5)}
+}
 
 func quorumContender() Contender {
 	return Contender{

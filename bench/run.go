@@ -17,6 +17,8 @@ type Sample struct {
 	Handoffs int64         `json:"handoffs"` // to another goroutine
 	Passed   int64         `json:"passed"`   // of them, to another process
 	Jain     float64       `json:"jain"`
+	Least    int64         `json:"least"` // acquisitions of a goroutine
+	Most     int64         `json:"most"`
 	Longest  time.Duration `json:"longest_ns"` // wait
 	Section  time.Duration `json:"section_ns"` // how long each of them is to be inside
 	Inside   time.Duration `json:"inside_ns"`  // how long all of them were, if there are sections

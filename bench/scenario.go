@@ -111,7 +111,7 @@ func Scenarios() []Scenario {
 		Scenario{Name: "idle-100", About: "100 goroutines wait 5 s for one lock", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 1, Floor: 1, Lease: idleLease, Span: 5 * time.Second},
 		Scenario{Name: "idle-100-locks", About: "100 goroutines wait 5 s for a lock each", Kind: Idle, Processes: 2, Goroutines: 100, Keys: 100 * crowd, Floor: 1, Lease: idleLease, Span: 5 * time.Second},
 	)
-	table = append(table, wideScenarios()...)
+	table = append(append(table, wideScenarios()...), quorumScenarios()...)
 	for _, n := range []int{10_000, 100_000} {
 		table = append(table, Scenario{
 			Name: fmt.Sprintf("held-%d", n), About: fmt.Sprintf("%d locks held for a lease of 30 s: three periods of renewal", n),

@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -64,6 +65,9 @@ func summarize(s Scenario, span time.Duration, tallies []*tally, used counters) 
 	}
 	sample.Messages = max(sample.Messages-sample.Probes, 0)
 	sample.Jain = jain(taken)
+	if len(taken) > 0 {
+		sample.Least, sample.Most = slices.Min(taken), slices.Max(taken)
+	}
 	sample.Raw, sample.Wakeups = percentiles(raw), percentiles(wakeups)
 	sample.latencies = s.correct(raw, span, timed)
 	sample.Latency = percentiles(sample.latencies)

@@ -28,8 +28,8 @@ var columns = map[Kind][]column{
 		show("passed/s", "share", "jain", "longest", "p50", "p99", "p99.9"), perCycle, present,
 	),
 	Wide: slices.Concat(
-		show("ops/s", "handoffs/s"), ratios("handoffs/s", scriptsName, plainName), show("share", "jain", "longest"),
-		show("wakeup p50"), ratios("wakeup p50", scriptsName, pingName), show("wakeup p99", "p50", "p99"),
+		show("ops/s", "handoffs/s"), ratios("handoffs/s", scriptsName, plainName), ratios("handoffs/s", rlockName), show("share", "jain", "least/most", "longest"),
+		show("wakeup p50"), ratios("wakeup p50", scriptsName, pingName), show("wakeup p99", "wakeup max", "p50", "p99"),
 		show("scripts/op", "scripts/handoff", "messages/handoff", "requests/handoff", "server CPU/handoff"), ratios("server CPU/handoff", scriptsName),
 		show("net/handoff", "probes/s each", "client CPU/op"), present,
 	),
