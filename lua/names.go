@@ -10,6 +10,7 @@ type Grant struct {
 	Channel     string      // for announcing the release of a read/write lock; "" for [UnlockChannel]
 	Rivals      [2]string   // keys of Redisson's fair lock of the same name: while such a key exists, Ask grants nothing; "" for a lock without fairness
 	ChannelKind ChannelKind // of all channels
+	Uncounted   bool        // of a quorum lock: the server does not know who is subscribed to its channels
 	Owner       string      // unique to this grant, never used again; with a colon, like Redisson's owners, and no space
 }
 

@@ -30,7 +30,6 @@ var (
 type Ending struct {
 	Tickets        []string // owners whose tickets are taken out as well
 	Used, Reserved int64    // with Counter: the newest token used, and the last token reserved
-	Silent         bool     // nothing is announced; only for a lock without queue
 	Evict          bool     // g.Owner's client does not ask itself: a message goes to the next waiter of any client
 }
 
@@ -49,9 +48,6 @@ func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error)
 	var err error
 	switch {
 	case g.Queue == "":
-		if e.Silent {
-			commands = ""
-		}
 		answer, err = releaseAloneScript.run(ctx, r, []string{g.Key}, g.Owner, commands)
 	case e.Evict:
 		answer, err = g.force(ctx, r, g.Owner)

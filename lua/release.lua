@@ -4,7 +4,7 @@
 -- queue     nil for a lock without a queue: the release is announced as Redisson does
 -- counter   fencing counter; nil for a lock without tokens
 -- owner
--- commands  PUBLISH, SPUBLISH, or both; without a queue also none
+-- commands  PUBLISH, SPUBLISH, or both
 -- tickets   tickets to take out: owners, with spaces between
 -- used      with a counter: the newest token used
 -- reserved  with a counter: the last reserved token
@@ -41,7 +41,7 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
         if held ~= 1 then
             return {0}
         end
-        failure = commands ~= '' and refusal(announce(commands, unlocks(key), '0'))
+        failure = refusal(announce(commands, unlocks(key), '0'))
     else
         if held == 1 and counter and used ~= reserved then
             restore(counter, used, reserved)

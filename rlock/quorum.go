@@ -22,6 +22,10 @@ import (
 // without majority is given back at once, and two clients with a split vote come back after random
 // pauses.
 //
+// Clients that wait have their turns one after the other, in the same order on all servers: an Unlock tells
+// the next client, and for 0.2 s nobody else gets the free lock. Meanwhile a TryLock fails. The order is
+// that of arrival, nearly: clients that come at the same time have no certain order.
+//
 // The trusted window counts from before the first request of the winning round. A renewal must reach a
 // majority; the grant is lost without such a renewal by the end of the window, or when a majority no
 // longer knows of the grant. While a majority renews, a server without its share, forgotten or never had,

@@ -248,7 +248,7 @@ func TestFakeTimeQuorumLateRequest(t *testing.T) {
 				held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
 				require.NoError(t, hold.Unlock(held))
 				time.Sleep(time.Second)
-				open := all[2].hold(isScript("try"))
+				open := all[2].hold(isScript("share"))
 				held, hold = lock(t, t.Context(), mu)
 				if unlocked {
 					require.NoError(t, hold.Unlock(held))

@@ -59,6 +59,10 @@ func scripts(name string) (words []string) {
 		case "release":
 			_, _ = lua.Release(ctx, &a, g, lua.Ending{})
 			_, _ = lua.Release(ctx, &a, alone, lua.Ending{})
+		case "share":
+			_, _, _ = lua.Share(ctx, &a, g, time.Second, lua.Turn{})
+		case "yield":
+			_, _ = lua.Yield(ctx, &a, g, lua.Turn{}, false)
 		case "count":
 			_ = lua.Count(ctx, &a, g, time.Second, 1)
 		case "inspect":

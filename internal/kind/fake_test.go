@@ -155,10 +155,10 @@ func unnoted(cmd redis.Cmder) redis.Cmder {
 }
 
 func (f *fake) sweep(k Kind, owner string, _ time.Duration, late, likely bool) {
-	p := k.(givenBack)
+	b := k.(givenBack)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.swept = append(f.swept, sweep{p.server.ID, owner, p.silent, late, likely, k.Gathers(false), time.Now()})
+	f.swept = append(f.swept, sweep{b.server.ID, owner, b.silent, late, likely, k.Gathers(false), time.Now()})
 }
 
 // commands returns what the server was sent since the last call.

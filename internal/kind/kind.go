@@ -109,6 +109,7 @@ type Server struct {
 	Sweep      func(k Kind, owner string, lease time.Duration, late, likely bool) // releases the orphan of an owner, if any, in the background; late: not yet, as the request may still arrive; likely: the server has something of the owner, so a refusal is not the end
 	Sleep      func(ctx context.Context, d time.Duration) (ok bool)               // ends with ctx, or when the client closes
 
+	waiting   waiting // for quorum locks whose host this is
 	redirects redirects
 	asked     atomic.Int64 // requests of quorum locks under way
 	overdue   atomic.Int64 // of the requests asked: answer not awaited by the poll

@@ -13,7 +13,6 @@ type Plain struct {
 	server *Server
 	grant  lua.Grant // without owner
 	fair   bool      // only the first in the queue may have the lock
-	silent bool      // releases are not announced
 }
 
 // NewPlain returns a lock without a queue: a refused client asks again.
@@ -45,6 +44,13 @@ func NewFair(s *Server, key string, fenced bool) *Plain {
 func (p *Plain) Of(owner string) lua.Grant {
 	g := p.grant
 	g.Owner, g.ChannelKind = owner, p.server.Channels.now()
+	return g
+}
+
+// shareOf is Of for a share of a quorum lock.
+func (p *Plain) shareOf(owner string) lua.Grant {
+	g, hears := p.Of(owner), p.server.Channels.Hearing()
+	g.Uncounted = hears == lua.Deaf || hears == lua.Uncounted
 	return g
 }
 
@@ -84,7 +90,6 @@ func (p *Plain) Retain(ctx context.Context, r lua.Runner, owner string) (kept bo
 }
 
 func (p *Plain) Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
-	e.Silent = p.silent
 	released, err := lua.Release(ctx, r, p.Of(owner), e)
 	if p.grant.Queue != "" && moving(err) {
 		return p.releaseApart(ctx, r, owner, e)

@@ -92,21 +92,6 @@ func TestFakeTimePlainAnswers(t *testing.T) {
 	}
 }
 
-// A client that was woken by the release of a mere share would take it only to give it back.
-func TestFakeTimePlainReleasesInSilence(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFake(t, "me")
-		p := NewPlain(f.Server, "lock", false)
-		for _, silent := range []bool{false, true} {
-			p.silent = silent
-			_, err := p.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
-			require.NoError(t, err)
-			words := f.commands()[0]
-			require.Equal(t, map[bool]any{false: "PUBLISH", true: ""}[silent], words[len(words)-1])
-		}
-	})
-}
-
 // Redisson's clients announce releases with other messages than this library, which has told its own
 // waiters otherwise.
 func TestFakeTimePlainHears(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
-	"github.com/go-rlock/rlock/pubsub"
 )
 
 // longestPoll is the longest wait of a poll for an answer.
@@ -258,25 +257,4 @@ func answeredBy[T any](votes []vote[T]) bool {
 func decisive[T any](votes []vote[T]) bool {
 	done, refused := outcomes(votes)
 	return done > len(votes)/2 || refused > len(votes)/2
-}
-
-// subscriptions are the subscriptions on all servers.
-type subscriptions []*pubsub.Subscription
-
-// Live reports whether the messages of a majority arrive: every release reaches a server in each
-// majority.
-func (all subscriptions) Live() bool {
-	live := 0
-	for _, s := range all {
-		if s.Live() {
-			live++
-		}
-	}
-	return live > len(all)/2
-}
-
-func (all subscriptions) Close() {
-	for _, s := range all {
-		s.Close()
-	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
-	"github.com/go-rlock/rlock/pubsub"
 )
 
 // taking is a request that server n answers after a while, with its number. It heeds no context, as
@@ -279,39 +278,6 @@ func TestVotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.answered, answeredBy(tt.votes))
 			require.Equal(t, tt.decisive, decisive(tt.votes))
-		})
-	}
-}
-
-// A release reaches a majority of the servers. So whoever hears a majority misses none, and a message
-// of any server wakes.
-func TestFakeTimeSignalsOfAQuorum(t *testing.T) {
-	for name, tt := range map[string]struct {
-		deaf int
-		live bool
-	}{"all hear": {0, true}, "one is deaf": {1, true}, "two are deaf": {2, false}} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				all, servers := newFakes(t)
-				for _, f := range all[:tt.deaf] {
-					f.wire.deaf = true
-				}
-				releases, changes := make(chan int, 9), make(chan int, 9)
-				s := NewQuorum(servers, "lock", false, lease).Subscribe(Events{Released: func() { releases <- 0 }, Changed: func() { changes <- 0 }})
-				time.Sleep(time.Millisecond)
-				require.Equal(t, tt.live, s.Live())
-				require.Len(t, changes, len(all)-tt.deaf)
-				for _, f := range all[tt.deaf:] {
-					f.wire.tell(pubsub.Event{Kind: pubsub.Message, Channel: lua.UnlockChannel("lock"), Payload: "0"})
-					<-releases
-				}
-				s.Close()
-				require.False(t, s.Live())
-				time.Sleep(time.Minute)
-				for _, f := range all {
-					require.False(t, f.Hub.Active(), "each server was left")
-				}
-			})
 		})
 	}
 }

@@ -120,8 +120,9 @@ func (q *Quorum) SetCount(ctx context.Context, _ lua.Runner, owner string, lease
 // until the end of their leases. The lock was lost only if a majority says so: the remaining servers
 // need not have been part of the grant. Without a majority nothing is done in the background, because
 // the caller repeats the whole release.
-func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
+func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
 	absent := q.finish(owner)
+	client, _, _ := strings.Cut(owner, ":") // whose tickets have got the lock
 	decided, done := make(chan struct{}), false
 	sweep := func(n int, v vote[lua.Released]) {
 		if v.outcome != request.Answered && !v.final && v.err != errNoShare {
@@ -132,7 +133,7 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 		if slices.Contains(absent, slices.Index(q.nodes, p)) {
 			return lua.Released{}, errNoShare
 		}
-		return p.Release(ctx, p.server.Scripts, owner, e)
+		return lua.Yield(ctx, p.server.Scripts, p.shareOf(owner), lua.Turn{Client: client}, false)
 	}, answeredBy, answeredBy, func(n int, v vote[lua.Released]) {
 		if <-decided; done {
 			sweep(n, v)
@@ -140,6 +141,9 @@ func (q *Quorum) Release(ctx context.Context, _ lua.Runner, owner string, e lua.
 	})
 	done = answeredBy(votes)
 	close(decided)
+	if t := q.host().waiting.of(q.id); t != nil && client == q.host().ID {
+		t.released()
+	}
 	if !done {
 		return lua.Released{}, minority(q, request.Unknown, votes)
 	}
@@ -228,13 +232,19 @@ func (q *Quorum) retake(ctx context.Context, n int, owner string, lease time.Dur
 	}
 }
 
-// GrantChannel is empty: nobody knows who is next at a majority.
+// GrantChannel is empty: no message grants a quorum lock, but only a round.
 func (q *Quorum) GrantChannel() string { return "" }
 
 func (q *Quorum) UnlockChannel() string { return q.nodes[0].UnlockChannel() }
 
 func (q *Quorum) Force(ctx context.Context) (bool, error) {
-	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) { return p.Force(ctx) }, answeredBy, answeredBy, nil)
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) {
+		was, err := p.Force(ctx)
+		if err == nil {
+			_, _ = lua.Yield(ctx, p.server.RDB, p.shareOf(nobody), lua.Turn{}, false) // a ticket gets the turn
+		}
+		return was, err
+	}, answeredBy, answeredBy, nil)
 	done, _ := outcomes(votes)
 	if done < q.majority() {
 		return false, minority(q, request.Unknown, votes)
@@ -250,7 +260,11 @@ func (q *Quorum) Force(ctx context.Context) (bool, error) {
 
 // Inspect shows the grant known to a majority, if there is one.
 func (q *Quorum) Inspect(ctx context.Context) (lua.State, error) {
-	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) { return p.Inspect(ctx) }, q.seen, q.seen, nil)
+	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (lua.State, error) {
+		g := p.shareOf("")
+		g.Queue = lua.QuorumOf(g.Key)
+		return lua.Inspect(ctx, p.server.RDB, g)
+	}, q.seen, q.seen, nil)
 	if !q.seen(votes) {
 		return lua.State{}, minority(q, request.Unknown, votes)
 	}
@@ -285,13 +299,4 @@ func (q *Quorum) seen(votes []vote[lua.State]) bool {
 	}
 	done, _ := outcomes(votes)
 	return done >= q.majority() && (most >= q.majority() || most+len(votes)-done < q.majority())
-}
-
-// Subscribe hears the releases on all servers.
-func (q *Quorum) Subscribe(e Events) Subscription {
-	var all subscriptions
-	for _, p := range q.nodes {
-		all = append(all, p.server.Hub.Subscribe(lua.UnlockChannel(p.grant.Key), func(string) { e.Released() }, e.Changed))
-	}
-	return all
 }

@@ -24,6 +24,7 @@ var ErrSameServer = errors.New("a quorum lock needs independent servers, and two
 type share struct {
 	lua.Reply
 	server     string        // the server's run id
+	number     int64         // of this client's ticket; 0 without
 	quarantine time.Duration // how long the share is not counted yet; 0 if counted
 }
 
@@ -31,8 +32,13 @@ type share struct {
 // the requests of an earlier round may still arrive: the late shares must not count for this round,
 // nor be released with this round. The caller's owner is not used.
 func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time.Duration, o Options) (lua.Reply, error) {
+	raised := false
 	for n := 0; ; n++ {
-		r, split, err := q.tryRound(ctx, lease)
+		r, split, disagree, err := q.tryRound(ctx, lease, o.Wait)
+		if err == nil && !r.Acquired && disagree && !raised {
+			raised = true
+			continue
+		}
 		if err != nil || r.Acquired || split == 0 {
 			return r, err
 		}
@@ -47,39 +53,58 @@ func (q *Quorum) Acquire(ctx context.Context, _ lua.Runner, _ string, lease time
 }
 
 // tryRound makes one round. If the round was refused although nobody is known to hold a majority,
-// split is the time until the last answer, else 0.
-func (q *Quorum) tryRound(ctx context.Context, lease time.Duration) (a lua.Reply, split time.Duration, err error) {
+// split is the time until the last answer, else 0. disagree: the numbers of this client's tickets differ.
+func (q *Quorum) tryRound(ctx context.Context, lease time.Duration, waits bool) (a lua.Reply, split time.Duration, disagree bool, err error) {
 	for _, p := range q.nodes {
 		if err := p.server.Closed(); err != nil {
-			return lua.Reply{}, 0, err
+			return lua.Reply{}, 0, false, err
 		}
+	}
+	var mine *turns
+	var ticket lua.Turn
+	if waits {
+		mine, ticket = q.ticket()
 	}
 	r := &round{owner: q.host().Owner(), decided: make(chan struct{})}
 	sent := time.Now()
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (share, error) {
-		return p.share(ctx, r.owner, lease, sent, q.bound())
-	}, q.settled, q.counted, func(n int, v vote[share]) { q.late(r, n, v) })
+		return p.share(ctx, r.owner, lease, ticket, sent, q.bound())
+	}, q.settled, q.counted, func(n int, v vote[share]) {
+		q.late(r, n, v)
+		if mine != nil {
+			mine.late(n, v.value.number)
+		}
+	})
 	t := q.count(votes)
 	err = t.err
 	if t.won && q.fenced && err == nil {
 		err = q.raise(ctx, t.token, votes)
 	}
 	q.decide(r, votes, t.won && err == nil)
-	switch {
-	case err != nil || !t.won:
-		return lua.Reply{TTL: t.ttl}, t.split, err
+	if err != nil || !t.won {
+		if mine != nil {
+			numbers := make([]int64, len(votes))
+			for n, v := range votes {
+				numbers[n] = v.value.number
+			}
+			disagree = mine.refused(numbers)
+		}
+		return lua.Reply{TTL: t.ttl}, t.split, disagree, err
 	}
-	return lua.Reply{Acquired: true, Token: t.token, Sent: sent, Owner: r.owner}, 0, nil
+	if mine != nil {
+		mine.granted()
+	}
+	return lua.Reply{Acquired: true, Token: t.token, Sent: sent, Owner: r.owner}, 0, false, nil
 }
 
 // share asks one server, for a round begun at sent. A share granted later than bound is not counted:
 // a stopped process finds such answers on going on, and a holder without a share on this server may have
 // taken a share of another server again by then, see [Quorum.Renewals]. An error beside an acquired
 // share means: the age of the server is unknown.
-func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, sent time.Time, bound time.Duration) (share, error) {
+func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, t lua.Turn, sent time.Time, bound time.Duration) (share, error) {
 	wire := &withTrailer{server: p.server, key: p.grant.Key, trailer: info} // the trailer tells the age of the server
-	r, err := lua.Acquire(ctx, wire, p.Of(owner), lease, 0)
-	s := share{Reply: r}
+	r, number, err := lua.Share(ctx, wire, p.shareOf(owner), lease, t)
+	s := share{Reply: r, number: number}
 	if err != nil || !r.Acquired {
 		return s, err
 	}
@@ -298,18 +323,24 @@ func (q *Quorum) giveBackDoubtful(r *round) {
 }
 
 // givenBack is a kind only for the release of a share, together with other orphans on the server.
-type givenBack struct{ *Plain }
+type givenBack struct {
+	*Plain
+	silent bool // nobody waits for the share
+}
 
 // Gathers is true: a quorum lock has no proxy between client and server.
 func (givenBack) Gathers(bool) bool { return true }
+
+func (b givenBack) Release(ctx context.Context, r lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
+	return lua.Yield(ctx, r, b.shareOf(owner), lua.Turn{}, b.silent)
+}
 
 // giveBack releases the share of an owner on one server, in the background: soon or, if the request
 // for the share may still be on the way, after the latest arrival. The server's own client does the
 // release: the clients of the remaining servers may be closed meanwhile.
 func (q *Quorum) giveBack(n int, owner string, announce, late, likely bool) {
-	p := *q.nodes[n]
-	p.silent = !announce
-	p.server.Sweep(givenBack{&p}, owner, q.lease, late, likely)
+	p := q.nodes[n]
+	p.server.Sweep(givenBack{p, !announce}, owner, q.lease, late, likely)
 }
 
 // Sweep releases the shares of an owner in the background, on each server separately. For late
@@ -320,5 +351,8 @@ func (q *Quorum) Sweep(owner string, late, likely bool) {
 		if !slices.Contains(absent, n) {
 			q.giveBack(n, owner, true, late, likely)
 		}
+	}
+	if !late && q.host().waiting.of(q.id) == nil { // nobody of the owner's client uses its tickets
+		q.leave(0)
 	}
 }

@@ -169,7 +169,7 @@ func TestFakeTimeShareGrantedTooLate(t *testing.T) {
 		redistest.Bubble(t, func(t *testing.T) {
 			f := newFake(t, "a")
 			f.votes(voter{takes: takes, reply: int64(1)})
-			s, err := NewPlain(f.Server, "lock", false).share(t.Context(), "a:1", lease, time.Now(), longestPoll)
+			s, err := NewPlain(f.Server, "lock", false).share(t.Context(), "a:1", lease, lua.Turn{}, time.Now(), longestPoll)
 			require.NoError(t, err)
 			require.True(t, s.Acquired)
 			require.Equal(t, counts, s.quarantine == 0)
@@ -259,7 +259,7 @@ func TestFakeTimeTokensAreRaised(t *testing.T) {
 						share = held("x", lease)
 					}
 					f.answers(func(ctx context.Context, words []any) any {
-						if words[0] == "info" || words[2] == 2 { // that script has two keys
+						if words[0] == "info" || words[2] == 3 { // that script has three keys
 							return share.says(ctx, f.ID, words)
 						}
 						raised[n] = words[4]
@@ -388,5 +388,18 @@ func TestFakeTimeWhoseReleaseIsRepeated(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, all[0].swept, 1)
 		require.False(t, all[0].swept[0].likely)
+	})
+}
+
+// A client that was woken by the release of a mere share would take it only to give it back.
+func TestFakeTimeShareIsGivenBackInSilence(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t, "me")
+		for _, silent := range []bool{false, true} {
+			_, err := givenBack{NewPlain(f.Server, "lock", false), silent}.Release(t.Context(), f.Scripts, "me:1", lua.Ending{})
+			require.NoError(t, err)
+			words := f.commands()[0]
+			require.Equal(t, map[bool]any{false: "PUBLISH", true: ""}[silent], words[len(words)-4])
+		}
 	})
 }

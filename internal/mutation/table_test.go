@@ -142,6 +142,36 @@ var ofRequests = []mutation{
 		"internal/kind", "TestFakeTimeRound", quick,
 	},
 	{
+		"a share is granted past whoever has the turn", "lua", "share.lua",
+		"local other, left = turn(queue, commands, counted, client, owner)", "local other, left = nil, 0",
+		"lua", "TestShareGoesToWhoHasTheTurn", quick,
+	},
+	{
+		"who misses a turn keeps the first ticket", "lua", "turn.lua",
+		"redis.call('zrem', queue, client)\n    end", "end",
+		"lua", "TestShareOfWhoDoesNotCome", quick,
+	},
+	{
+		"the tickets of a quorum lock have other numbers on each server", "internal/kind", "Quorum.Acquire",
+		"disagree && !raised", "disagree && raised",
+		"internal/kind", "TestFakeTimeTicketsHaveOneNumber", quick,
+	},
+	{
+		"the turn by one server is taken for that by a majority", "internal/kind", "turns.hear",
+		"told == t.q.majority()", "told == 1",
+		"internal/kind", "TestFakeTimeTurnOfAMajority", quick,
+	},
+	{
+		"who leaves a quorum lock keeps the turn", "internal/kind", "turns.Close",
+		"if leaves && number > 0 {", "if leaves && number < 0 {",
+		"internal/kind", "TestFakeTimeTicketsHaveOneNumber", quick,
+	},
+	{
+		"nobody asks in place of a stopped client that has the turn", "internal/kind", "turns.hear",
+		"t.sleep(turnPause)", "",
+		"rlock", "TestFakeTimeQuorumTurnOfAStoppedClient", quick,
+	},
+	{
 		"a minority is enough", "internal/kind", "Quorum.majority",
 		"return len(q.nodes)/2 + 1", "return len(q.nodes) / 2",
 		"internal/verify", "TestVerifyInShort/rows/quorum: connections cut", long,

@@ -1,0 +1,77 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"time"
+)
+
+//go:embed turn.lua
+var turnSource string
+
+//go:embed share.lua
+var shareSource string
+
+//go:embed yield.lua
+var yieldSource string
+
+// sharing is what the scripts for a share of a quorum lock begin with.
+func sharing() string { return granting() + announceSource + turnSource }
+
+var (
+	shareScript       = newJoint("share", "", sharing()+shareSource, "share(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+6))", 2, 7, 1)
+	shareFencedScript = newJoint("share", "", sharing()+shareSource, "share(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+6))", 3, 7, 1)
+
+	yieldScript = newJoint("release", "", sharing()+yieldSource, "yield(KEYS[k], KEYS[k+1], unpack(ARGV, a, a+4))", 2, 5, 0)
+)
+
+// Turn is how a client waits for a quorum lock. The zero value takes no ticket.
+type Turn struct {
+	Client string // the client's id, the same on all servers; [Everybody]: the client cannot be told, and takes the share from whoever has the turn
+	Number int64  // the number of the client's tickets on other servers; 0 if not known
+}
+
+// QuorumOf names the queue of a quorum lock's share.
+func QuorumOf(key string) string { return Own("rlock_quorum", key) }
+
+// Share takes the share of a quorum lock for g.Owner if the share is free, and no other client has the
+// turn. A refusal leaves a ticket of t.Client, and returns the number of the ticket. Otherwise Share is
+// as [Acquire].
+func Share(ctx context.Context, r Runner, g Grant, lease time.Duration, t Turn) (a Reply, number int64, err error) {
+	s, keys := &shareScript, []string{g.Key, QuorumOf(g.Key)}
+	if g.Counter != "" {
+		s, keys = &shareFencedScript, append(keys, g.Counter)
+	}
+	answer, err := s.run(ctx, r, keys, millis(lease), g.Owner, g.ChannelKind.publish(), g.counted(), t.Client, t.Number)
+	if err != nil {
+		return Reply{}, 0, err
+	}
+	a, err = answer.granted(g.Counter != "")
+	return a, answer.int(3), err
+}
+
+// counted is what the scripts of a share are told: 1 if the server knows who is subscribed.
+func (g Grant) counted() int {
+	if g.Uncounted {
+		return 0
+	}
+	return 1
+}
+
+// Yield ends the grant of a share as [Release] does, takes out the ticket of t.Client, if its number is
+// t.Number at most, or t.Number is 0, and gives the turn to the first ticket. If silent is set, Yield ends
+// the grant, and does nothing else.
+func Yield(ctx context.Context, r Runner, g Grant, t Turn, silent bool) (Released, error) {
+	commands := g.ChannelKind.publish()
+	if silent {
+		commands = ""
+	}
+	answer, err := yieldScript.run(ctx, r, []string{g.Key, QuorumOf(g.Key)}, g.Owner, commands, g.counted(), t.Client, t.Number)
+	switch {
+	case err != nil:
+		return Released{}, err
+	case !answer.done:
+		return Released{}, ErrNotOwner
+	}
+	return Released{PublishErr: g.refusal(answer.text(1))}, nil
+}
