@@ -82,8 +82,8 @@ func TestFakeTimeQuorumTurns(t *testing.T) {
 		even             bool // all clients have their turns
 		longest          time.Duration
 	}{
-		"3 servers, 8 clients":  {3, 8, nil, forever, true, 50 * time.Millisecond},
-		"5 servers, 30 clients": {5, 30, nil, forever, true, 50 * time.Millisecond},
+		"3 servers, 8 clients":  {3, 8, nil, forever, true, 300 * time.Millisecond},
+		"5 servers, 30 clients": {5, 30, nil, forever, true, 300 * time.Millisecond},
 		"one is silent":         {3, 8, func(all []*fakeRedis) { all[2].deafUp.Store(true) }, forever, true, 300 * time.Millisecond},
 		"requests and answers overtake one another": {3, 8, func(all []*fakeRedis) {
 			for _, f := range all {
