@@ -31,14 +31,6 @@ local function message(queue, owner, claim, answer, at)
     return table.concat(words, ' '), #behind == 0
 end
 
--- wake makes the first owner behind a place ask, if the owner is of another client.
-local function wake(queue, commands, place, home)
-    local next = redis.call('zrangebyscore', queue, '(' .. string.format('%.0f', place), '+inf', 'withscores', 'limit', 0, 1)
-    if next[1] and client(next[1]) ~= home then
-        tell(queue, commands, client(next[1]), next[2] % 4, next[1])
-    end
-end
-
 -- patience is the claim of a ticket after a lapse, in milliseconds, until its client has
 -- asked again; called is how many tickets a lapse may call.
 local patience, called = 400, 128

@@ -102,11 +102,20 @@ func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, 
 		return Reply{}, err
 	}
 	reply, err := answer.granted(fenced)
-	if taken := answer.int(5); !answer.done && waits && taken >= 0 {
-		reply.Place = Place{Time: answer.int(3), First: answer.int(4) == 1, New: taken == 1, Queue: answer.int(6), Absent: answer.int(7) == 1}
+	if !answer.done && waits {
+		reply.Place = answer.place()
 		reply.Leftover = reply.Place.Held()
 	}
 	return reply, err
+}
+
+// place reads where a refused owner stands.
+func (r reply) place() Place {
+	taken := r.int(5)
+	if taken < 0 {
+		return Place{}
+	}
+	return Place{Time: r.int(3), First: r.int(4) == 1, New: taken == 1, Queue: r.int(6), Absent: r.int(7) == 1}
 }
 
 // ServeApart serves the queue of a lock without the lock, which a node of a cluster may
@@ -135,8 +144,8 @@ type Message struct {
 // Everybody is the owner in a message to all waiters of a client.
 const Everybody = "*"
 
-// ReadMessages reads a payload of a channel named by [GrantChannel], or what a release has
-// returned: one message in each line. Those of plain locks have one.
+// ReadMessages reads a payload of a channel named by [GrantChannel] or [GrantChannelRW], or what a
+// release has returned: one message in each line. Those of plain locks have one.
 func ReadMessages(payload string) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		for line := range strings.SplitSeq(payload, "\n") {

@@ -79,7 +79,7 @@ end
 --   M, a replica now, gets the
 --   message from N: A hears it        and yet A has no grant
 local function absent(ours, how)
-    local found = how ~= 2 and redis.pcall('pubsub', how == 3 and 'shardnumsub' or 'numsub', ours)
+    local found = how ~= 0 and how ~= 2 and redis.pcall('pubsub', how == 3 and 'shardnumsub' or 'numsub', ours)
     return found and found[2] == 0 -- nil if it may not be asked
 end
 
@@ -141,4 +141,12 @@ local function stand(queue, owner, claim, how, shared)
         redis.call('pexpire', queue, keep)
     end
     return score, new
+end
+
+-- wake makes the first owner behind a place ask, if the owner is of another client.
+local function wake(queue, commands, place, home)
+    local next = redis.call('zrangebyscore', queue, '(' .. string.format('%.0f', place), '+inf', 'withscores', 'limit', 0, 1)
+    if next[1] and client(next[1]) ~= home then
+        tell(queue, commands, client(next[1]), next[2] % 4, next[1])
+    end
 end

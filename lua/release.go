@@ -36,7 +36,8 @@ type Ending struct {
 // Released is the answer to Release.
 type Released struct {
 	PublishErr error  // the reason for a refused announcement; the lock is free all the same
-	Message    string // to a waiter of g.Owner's client, for the caller to deliver: see [ReadMessage]
+	Message    string // to a waiter of g.Owner's client, for the caller to deliver: see [ReadMessages]
+	More       bool   // so many owners got a read/write lock that there may be more: another release, of any owner, serves them
 }
 
 // Release ends the grant of g.Owner, at any hold count, and passes the lock on: to the first

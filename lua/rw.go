@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,14 +15,20 @@ import (
 //go:embed rw.lua
 var rwSource string
 
-//go:embed rwread.lua
-var rwReadSource string
+//go:embed batch.lua
+var batchSource string
 
-//go:embed rwwrite.lua
-var rwWriteSource string
+//go:embed rwask_fast.lua
+var rwAskFastSource string
+
+//go:embed rwask.lua
+var rwAskSource string
 
 //go:embed rwcount.lua
 var rwCountSource string
+
+//go:embed rwrelease_fast.lua
+var rwReleaseFastSource string
 
 //go:embed rwrelease.lua
 var rwReleaseSource string
@@ -32,109 +39,141 @@ var rwRenewSource string
 //go:embed rwforce.lua
 var rwForceSource string
 
+// serving is what the scripts of read/write locks that know a queue begin with, behind token.lua.
+func serving() string { return announceSource + queueSource + rwSource + batchSource }
+
 var (
-	rwReadScript    = newScript("read", rwSource+tokenSource+rwReadSource, 1)
-	rwWriteScript   = newScript("write", rwSource+tokenSource+rwWriteSource, 1)
-	rwCountScript   = newScript("read/write count", announceSource+rwSource+rwCountSource, 0)
-	rwReleaseScript = newScript("read/write release", announceSource+rwSource+rwReleaseSource, 0)
+	rwAskScript     = newScript("read/write ask", tokenSource+rwAskFastSource+serving()+rwAskSource, 1)
+	rwCountScript   = newScript("read/write count", tokenSource+serving()+rwCountSource, 0)
+	rwReleaseScript = newScript("read/write release", rwReleaseFastSource+tokenSource+serving()+rwReleaseSource, 0)
 	rwRenewScript   = newScript("read/write renew", rwSource+rwRenewSource, 0)
-	rwForceScript   = newScript("read/write force", announceSource+rwSource+rwForceSource, 0)
+	rwForceScript   = newScript("read/write force", tokenSource+serving()+rwForceSource, 0)
 )
 
-// RW names one acquisition of a read/write lock, for reading or writing. The
-// data is that of Redisson's RReadWriteLock: the hash has a field `mode`, the
-// hold counts of an owner are in the fields `owner` and `owner:write`, and each
-// read hold has a key with a TTL of its own. An owner that ends in `:write` would
-// be taken for another's.
+// RW names one acquisition of a read/write lock. The data is that of Redisson's
+// RReadWriteLock: the hash has a field `mode`, the hold counts of an owner are in the
+// fields `owner` and `owner:write`, and each read hold has a key with a TTL of its own.
+// No owner ends in `:write`.
 //
-// The scripts touch the keys of other owners' read holds, which they cannot
-// declare. They are in the slot of the lock.
+// The scripts touch the keys of other owners' read holds, undeclared. These keys are in
+// the slot of the lock.
 type RW struct {
-	Grant
-	Intent string // key that a waiting writer keeps new readers out with
-	Holds  string // what the keys of read holds begin with; the owner follows
+	Grant         // Queue as [QueueOfRW], Channel as [UnlockChannelRW]
+	Holds  string // the beginning of the keys of read holds; the owner follows
+	Shared bool   // for reading; only AskRW looks at it
 }
+
+// QueueOfRW names the queue of a read/write lock. The name is not that of a plain lock's queue:
+// a name used for both kinds by mistake leaves each kind its tickets.
+func QueueOfRW(key string) string { return Own("rlock_rwqueue", key) }
+
+// UnlockChannelRW is the channel of releases for Redisson's waiters of a read/write lock.
+func UnlockChannelRW(key string) string { return Related("redisson_rwlock", key) }
+
+// GrantChannelRW is the channel of a client for the grants by the queue of a read/write
+// lock: see [ReadMessages].
+func GrantChannelRW(key, client string) string { return Own("rlock_rwchannel", key) + ":" + client }
 
 // hold names the key of the n-th read hold.
 func (g RW) hold(n int) string { return g.Holds + g.Owner + ":rwlock_timeout:" + strconv.Itoa(n) }
 
-// AcquireRead takes the lock for reading, if nobody holds it for writing or says
-// that it waits to. Token is that of the newest writer. It is otherwise as
-// [Acquire].
-func AcquireRead(ctx context.Context, r Runner, g RW, lease time.Duration) (Reply, error) {
-	keys := []string{g.Key, g.Intent, g.hold(1)}
+// AskRW takes the lock for g.Owner if the lock admits the owner and nobody was there before:
+// a writer if the lock is free, a reader also beside readers. Otherwise AskRW takes a ticket for
+// g.Owner, or keeps the ticket in its place, as [Ask] does; without a ticket the owner enters
+// only if nobody queues. Readers whose leases are over keep nobody out. A free lock goes to the
+// tickets before the owner's.
+//
+// Token is that of the newest writer if g.Owner reads. Writer is set if only a waiting writer
+// keeps the reader out.
+func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (Reply, error) {
+	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
-	answer, err := rwReadScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds)
+	claim, shared := int64(0), 0
+	if t.Claim > 0 {
+		claim = min(millis(t.Claim), MaxClaim.Milliseconds())
+	}
+	if g.Shared {
+		shared = 1
+	}
+	answer, err := rwAskScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, g.ChannelKind.publish(), shared, claim, int(t.Hears))
 	if err != nil {
 		return Reply{}, err
 	}
 	reply, err := answer.granted(true)
-	reply.Writer = !answer.done && answer.int(3) == 1
-	return reply, err
-}
-
-// AcquireWrite takes the lock for writing, if nobody holds it. Readers whose
-// leases are over do not. With an intent, a refusal by readers keeps new ones out
-// for so long, and Leftover says so: until g.Owner acquires or is released, or
-// somebody else ceases to write. It is otherwise as [Acquire].
-func AcquireWrite(ctx context.Context, r Runner, g RW, lease, intent time.Duration) (Reply, error) {
-	keys := []string{g.Key, g.Intent}
-	if g.Counter != "" {
-		keys = append(keys, g.Counter)
+	reply.Writer = !answer.done && answer.int(8) == 1
+	if !answer.done && claim > 0 {
+		reply.Place = answer.place()
+		reply.Leftover = reply.Place.Held()
 	}
-	answer, err := rwWriteScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, intent.Milliseconds())
-	if err != nil {
-		return Reply{}, err
-	}
-	reply, err := answer.granted(true)
-	reply.Leftover = !answer.done && answer.int(3) == 1
 	return reply, err
 }
 
 // runApart runs the script once more, with its first key alone, if a server has only some
-// of the keys as their slot moves. The others are found where they are together with it.
-// The first error is returned if that does not do: what is there may be together soon.
-func (s *script) runApart(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+// of the keys as their slot moves. The others are found where they are together with it, and the
+// queue is served apart. The first error is returned if that does not do: what is there may be
+// together soon.
+func (s *script) runApart(ctx context.Context, r Runner, g RW, tickets, keys []string, args ...any) (reply, error) {
 	answer, err := s.run(ctx, r, keys, args...)
 	if !redis.HasErrorPrefix(err, slotMoves) {
 		return answer, err
 	}
-	if answer, again := s.run(ctx, r, keys[:1], args...); again == nil || !elsewhere(again) {
-		return answer, again
+	apart, again := s.run(ctx, r, keys[:1], args...)
+	switch {
+	case again != nil && elsewhere(again):
+		return answer, err
+	case again == nil:
+		_ = ServeApart(ctx, r, g.Grant, tickets, true) // or whoever waits finds the lock free
 	}
-	return answer, err
+	return apart, again
 }
 
-// elsewhere tells of an error that a key of a script is not there because the slot moves: as
-// most servers put it, or Redis 8.
+// elsewhere reports whether a key of a script is not there because the slot moves: the error of
+// most servers, or of Redis 8.
 func elsewhere(err error) bool {
 	return strings.Contains(err.Error(), "non local key") || strings.Contains(err.Error(), "undeclared keys were accessed during rehashing")
 }
 
 // CountRW makes writes and reads the hold counts of g.Owner, which are not both 0, and extends
 // its leases to at least the given one. Less than 0 reads are none. A writer left with reads
-// only has become one reader among others, which is announced. [ErrNotOwner]: there is no such
-// grant, or it is for reading and writes is not 0.
-func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, reads int) error {
+// only has become one reader among others: readers at the head of the queue enter, as by
+// [ReleaseRW]. [ErrNotOwner]: there is no such grant, or it is for reading and writes is not 0.
+func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, reads int) (Released, error) {
 	reads = max(reads, 0)
-	keys := make([]string, 0, 2+reads)
-	keys = append(keys, g.Key, g.Intent)
+	keys, counter := append(make([]string, 0, 3+reads), g.Key, g.Queue), 0
+	if g.Counter != "" {
+		keys, counter = append(keys, g.Counter), 3
+	}
 	for n := range reads {
 		keys = append(keys, g.hold(n+1))
 	}
-	return owned(rwCountScript.runApart(ctx, r, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.ChannelKind.publish(), g.Channel, g.Intent))
-}
-
-// ReleaseRW ends all that g.Owner holds, takes back its intent, and announces
-// what concerns others. ErrNotOwner: g.Owner held nothing.
-func ReleaseRW(ctx context.Context, r Runner, g RW) (Released, error) {
-	answer, err := rwReleaseScript.runApart(ctx, r, []string{g.Key, g.Intent, g.hold(1)}, g.Owner, g.Holds, g.ChannelKind.publish(), g.Channel, g.Intent)
-	if err := owned(answer, err); err != nil {
+	answer, err := rwCountScript.runApart(ctx, r, g, nil, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.ChannelKind.publish(), g.Channel, counter)
+	if err = owned(answer, err); err != nil {
 		return Released{}, err
 	}
-	return Released{PublishErr: g.refusal(answer.text(2))}, nil
+	return g.released(answer), nil
+}
+
+// ReleaseRW ends the grant of g.Owner and takes out its ticket and those of e, and passes the lock
+// on: to the first tickets, as many as may have it together, or to everybody. Message is for waiters
+// of the own client. ErrNotOwner: g.Owner held nothing; an earlier delivery may have released it,
+// and granted the lock to waiters of its client. Of e only Tickets is looked at.
+func ReleaseRW(ctx context.Context, r Runner, g RW, e Ending) (Released, error) {
+	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
+	if g.Counter != "" {
+		keys = append(keys, g.Counter)
+	}
+	answer, err := rwReleaseScript.runApart(ctx, r, g, append(slices.Clip(e.Tickets), g.Owner), keys, g.Owner, g.Holds, g.ChannelKind.publish(), g.Channel, strings.Join(e.Tickets, " "))
+	if err != nil {
+		return Released{}, err
+	}
+	return g.released(answer), owned(answer, nil)
+}
+
+// released reads the answer to a release, or to a downgrade.
+func (g RW) released(answer reply) Released {
+	return Released{PublishErr: g.refusal(answer.text(1)), Message: answer.text(2), More: answer.int(3) == 1}
 }
 
 // RenewalRW is a lease of g to extend by [Renew]. The key of a read hold is declared for
@@ -143,10 +182,14 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 	return Renewal{Grant: g.Grant, Lease: lease, other: &rwRenewScript, keys: []string{g.hold(1)}, args: []any{g.Holds}}
 }
 
-// ForceReleaseRW removes the lock, whoever holds it, and any intent. It is
-// otherwise as [ForceRelease].
+// ForceReleaseRW removes the lock, whoever holds it, and passes it on. It is otherwise as
+// [ForceRelease].
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
-	answer, err := rwForceScript.runApart(ctx, r, []string{g.Key, g.Intent}, g.ChannelKind.publish(), g.Channel, g.Intent)
+	keys := append(make([]string, 0, 3), g.Key, g.Queue)
+	if g.Counter != "" {
+		keys = append(keys, g.Counter)
+	}
+	answer, err := rwForceScript.runApart(ctx, r, g, nil, keys, g.ChannelKind.publish(), g.Channel, g.Holds)
 	return answer.done, err
 }
 

@@ -72,27 +72,6 @@ local function drop(key)
     end
 end
 
--- intention returns the owner that says that it waits to write, nothing if none does; for a
--- key that is no string, which is nobody's intent, and may be a lock, nil and its type.
-local function intention(key)
-    local whose = redis.pcall('get', key)
-    if type(whose) ~= 'table' then
-        return whose or nil
-    elseif elsewhere(whose) then
-        return nil
-    end
-    local what = redis.call('type', key).ok
-    if what == 'none' or what == 'string' then -- not the key is at fault: fail with that
-        redis.call('get', key)
-    end
-    return nil, what
-end
-
--- retract ends anybody's intent, and tells whether there was one.
-local function retract(key)
-    return intention(key) and redis.call('del', key) == 1
-end
-
 -- left returns what is left of a reader's lease, nil if that is over. A reader whose hold
 -- is on another node, as the slot moves, counts as one for as long as the lock does.
 local function left(lock, prefix, owner, holds)
@@ -123,31 +102,54 @@ local function writer(lock)
     end
 end
 
--- readers takes those readers out whose leases are over, and returns when the
--- first and when the last of the others ends, and whose the first is; nothing if there is none. Redisson
--- leaves the fields of readers that died to the TTL of the hash, which others
--- prolong. A field that is no reader's stays, and keeps writers out.
-local function readers(lock, prefix)
-    local first, last, whose
-    local all = redis.call('hgetall', lock)
+-- few readers are looked at one by one; of more, a sample of 8, or 1, and of 64 if all of the sample
+-- have died: bound at most, as the server does nothing else meanwhile.
+local few, sample, bound = 16, 8, 1024
+
+-- examine looks at fields and values of the hash, and takes out readers whose leases are over:
+-- Redisson leaves the fields of readers that died to the TTL of the hash, which others prolong.
+-- It returns when the first of the others ends, and whose that is, or a foreign reader if there is
+-- such; and when the last ends. nil if there is none. A field that is no reader's stays, and keeps
+-- writers out.
+local function examine(lock, prefix, all)
+    local ttl, whose, last, strange
     for i = 1, #all, 2 do
         local owner, holds = all[i], tonumber(all[i + 1])
         if owner ~= 'mode' then
-            local ttl
+            local rest
             if holds and string.find(owner, ':', 1, true) then
-                ttl = left(lock, prefix, owner, holds)
+                rest = left(lock, prefix, owner, holds)
             else
-                ttl = redis.call('pttl', lock)
+                rest = redis.call('pttl', lock)
             end
-            if ttl then
-                if not first or ttl < first then
-                    first, whose = ttl, owner
+            if rest then
+                if not ttl or rest < ttl then
+                    ttl, whose = rest, owner
                 end
-                last = math.max(last or ttl, ttl)
+                strange = foreign(owner) and owner or strange
+                last = math.max(last or rest, rest)
             else
                 redis.call('hdel', lock, owner)
             end
         end
     end
-    return first, last, whose
+    return ttl, strange or whose, last
+end
+
+-- alive returns the same of all readers, or of a sample of so many, if there are many: one that
+-- lives keeps a writer out. nil if no reader lives. If too many have died to find out, it returns
+-- 1 and '': the writer asks again after a millisecond.
+local function alive(lock, prefix, some)
+    for _ = 1, bound, 64 do
+        local size = redis.call('hlen', lock) - 1
+        if size <= few then
+            return examine(lock, prefix, redis.call('hgetall', lock))
+        end
+        local ttl, whose, last = examine(lock, prefix, redis.call('hrandfield', lock, -some, 'withvalues'))
+        if ttl then
+            return ttl, whose, last
+        end
+        some = 64
+    end
+    return 1, ''
 end

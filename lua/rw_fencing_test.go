@@ -20,20 +20,20 @@ func TestReadWriteTokens(t *testing.T) {
 			return g
 		}
 		read := func(owner string) int64 {
-			r, err := lua.AcquireRead(t.Context(), rdb, fenced(owner), time.Minute)
+			r, err := lua.AskRW(t.Context(), rdb, reader(fenced(owner)), time.Minute, lua.Ticket{})
 			require.NoError(t, err)
 			require.True(t, r.Acquired)
 			return r.Token
 		}
 		write := func(owner string) int64 {
-			r, err := lua.AcquireWrite(t.Context(), rdb, fenced(owner), time.Minute, 0)
+			r, err := lua.AskRW(t.Context(), rdb, fenced(owner), time.Minute, lua.Ticket{})
 			require.NoError(t, err)
 			require.True(t, r.Acquired)
 			return r.Token
 		}
 		release := func(owners ...string) {
 			for _, owner := range owners {
-				_, err := lua.ReleaseRW(t.Context(), rdb, fenced(owner))
+				_, err := lua.ReleaseRW(t.Context(), rdb, fenced(owner), lua.Ending{})
 				require.NoError(t, err)
 			}
 		}
@@ -55,9 +55,12 @@ func TestReadWriteTokens(t *testing.T) {
 		release("a:4")
 		require.NoError(t, rdb.Set(t.Context(), fenced("").Counter, "garbage", 0).Err())
 		for _, err := range []error{
-			func() error { _, err := lua.AcquireRead(t.Context(), rdb, fenced("a:5"), time.Minute); return err }(),
 			func() error {
-				_, err := lua.AcquireWrite(t.Context(), rdb, fenced("a:5"), time.Minute, 0)
+				_, err := lua.AskRW(t.Context(), rdb, reader(fenced("a:5")), time.Minute, lua.Ticket{})
+				return err
+			}(),
+			func() error {
+				_, err := lua.AskRW(t.Context(), rdb, fenced("a:5"), time.Minute, lua.Ticket{})
 				return err
 			}(),
 		} {

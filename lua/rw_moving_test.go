@@ -18,14 +18,12 @@ import (
 func TestReadWriteWhileTheSlotMoves(t *testing.T) {
 	const s = time.Second
 	const split = "non local key"
-	lock, intent, first, second := "lock", rw("").Intent, holdKey("me:1", 1), holdKey("me:1", 2)
+	lock, queue, first, second := "lock", rw("").Queue, holdKey("me:1", 1), holdKey("me:1", 2)
 	reads := func(owner string, leases ...time.Duration) func(*testing.T, *redis.Client) {
 		return func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, owner, leases...) }
 	}
 	writes := func(t *testing.T, rdb *redis.Client) { putWriter(t, rdb, "me:1", 10*s) }
-	waits := func(t *testing.T, rdb *redis.Client) {
-		require.NoError(t, rdb.Set(t.Context(), intent, "w:1", 10*s).Err())
-	}
+	waits := func(t *testing.T, rdb *redis.Client) { putTicket(t, rdb, 'w', own("w:1")) }
 	nothing, all := []string{}, []string(nil)
 	cluster := redistest.StartCluster(t, 2, 0)
 	slot := cluster.Slot(lock)
@@ -47,12 +45,11 @@ func TestReadWriteWhileTheSlotMoves(t *testing.T) {
 		{"a reader whose second hold has not moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s, 10*s)}, []string{lock, first}, "renew", split, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 10s"},
 		{"a reader whose second hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s, 10*s)}, []string{second}, "renew", split, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 10s"},
 		{"a reader whose lease is over", []func(*testing.T, *redis.Client){reads("me:1", 0), reads("b:1", 10*s)}, nothing, "renew", split, "b:1=1,me:1=1,mode=read 20s; b:1#1 10s"},
-		{"a writer beside a reader whose hold has not moved", []func(*testing.T, *redis.Client){reads("b:1", 10*s), waits}, []string{lock, intent}, "write", "refused, 10s", "b:1=1,mode=read 10s; b:1#1 10s; intent of me:1"},
-		{"a writer beside a reader whose hold has moved", []func(*testing.T, *redis.Client){reads("b:1", 10*s), waits}, []string{holdKey("b:1", 1)}, "write", "refused, 10s", "b:1=1,mode=read 10s; b:1#1 10s; intent of me:1"},
+		{"a writer asks", []func(*testing.T, *redis.Client){reads("b:1", 10*s), waits}, []string{lock, queue}, "try", "TRYAGAIN", "b:1=1,mode=read 10s; b:1#1 10s; queue [" + own("w:1") + "]"},
 		{"a writer leaves, nothing has moved", []func(*testing.T, *redis.Client){writes}, nothing, "release", "done", ""},
 		{"a writer leaves, all has moved", []func(*testing.T, *redis.Client){writes}, all, "release", "done", ""},
-		{"a writer leaves, others wait", []func(*testing.T, *redis.Client){writes, waits}, []string{lock, intent}, "release", "done", ""},
-		{"a writer leaves, those who wait have moved", []func(*testing.T, *redis.Client){writes, waits}, []string{intent}, "release", "done", "; intent of w:1"},
+		{"a writer leaves, others wait", []func(*testing.T, *redis.Client){writes, waits}, []string{lock, queue}, "release", "done", "; queue [" + own("w:1") + "]"},
+		{"a writer leaves, those who wait have moved", []func(*testing.T, *redis.Client){writes, waits}, []string{queue}, "release", "done", "; queue [" + own("w:1") + "]"},
 		{"a reader leaves, nothing has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, nothing, "release", "done", ""},
 		{"a reader leaves, all has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, all, "release", "done", ""},
 		{"a reader leaves, its hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, []string{first}, "release", "done", "; me:1#1 10s"},

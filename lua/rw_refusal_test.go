@@ -16,7 +16,7 @@ import (
 func TestReadWriteOutOfMemory(t *testing.T) {
 	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
 	ctx := t.Context()
-	_, err := lua.AcquireWrite(ctx, rdb, rw("me:1"), 20*time.Second, 0)
+	_, err := lua.AskRW(ctx, rdb, rw("me:1"), 20*time.Second, lua.Ticket{})
 	require.NoError(t, err)
 	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	deliver := func(r rwRequest) {
@@ -30,10 +30,10 @@ func TestReadWriteOutOfMemory(t *testing.T) {
 	require.NoError(t, rdb.Del(ctx, holdKey("me:1", 1), holdKey("me:1", 2)).Err())
 	deliver(rwRequest{script: "renew"})
 	require.Equal(t, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s", showRW(t, rdb))
-	_, err = lua.AcquireRead(ctx, rdb, rw("b:1"), time.Minute)
+	_, err = lua.AskRW(ctx, rdb, reader(rw("b:1")), time.Minute, lua.Ticket{})
 	require.True(t, says(err, "OOM"), "%v", err)
 	deliver(rwRequest{script: "release"})
-	_, err = lua.AcquireWrite(ctx, rdb, rw("b:1"), time.Minute, 0)
+	_, err = lua.AskRW(ctx, rdb, rw("b:1"), time.Minute, lua.Ticket{})
 	require.True(t, says(err, "OOM"), "%v", err)
 	require.Empty(t, showRW(t, rdb))
 }

@@ -18,11 +18,13 @@ import (
 
 func rw(owner string) lua.RW {
 	return lua.RW{
-		Grant:  lua.Grant{Key: "lock", Channel: "redisson_rwlock:{lock}", Owner: owner},
-		Intent: "rlock_rwlock_intent:{lock}",
-		Holds:  "{lock}:",
+		Grant: lua.Grant{Key: "lock", Queue: lua.QueueOfRW("lock"), Channel: lua.UnlockChannelRW("lock"), Owner: owner},
+		Holds: "{lock}:",
 	}
 }
+
+// reader is the side of g for reading.
+func reader(g lua.RW) lua.RW { g.Shared = true; return g }
 
 func holdKey(owner string, n int) string { return fmt.Sprintf("{lock}:%s:rwlock_timeout:%d", owner, n) }
 
@@ -47,7 +49,18 @@ func putWriter(t require.TestingT, rdb *redis.Client, owner string, lease time.D
 	require.NoError(t, rdb.PExpire(ctx, "lock", lease).Err())
 }
 
-// showRW shows the lock, the keys of read holds, and the intent.
+// putTicket puts a ticket into the queue, behind all others: 'r' for a reader, 'w' for a writer.
+func putTicket(t require.TestingT, rdb *redis.Client, side byte, owner string) {
+	g := rw(owner)
+	ctx, place := context.Background(), float64(2+2*rdb.ZCard(context.Background(), g.Queue).Val())
+	if side == 'r' {
+		place++
+	}
+	require.NoError(t, rdb.ZAdd(ctx, g.Queue, redis.Z{Score: place*32768 + 6000*4, Member: owner}).Err())
+	require.NoError(t, rdb.PExpire(ctx, g.Queue, time.Minute).Err())
+}
+
+// showRW shows the lock, the keys of read holds, and the queue.
 func showRW(t require.TestingT, rdb *redis.Client) string {
 	ctx := context.Background()
 	all := []string{show(t, rdb, "lock")}
@@ -57,8 +70,8 @@ func showRW(t require.TestingT, rdb *redis.Client) string {
 	for _, key := range keys {
 		all = append(all, strings.NewReplacer("{lock}:", "", ":rwlock_timeout:", "#").Replace(key)+" "+showTTL(rdb.PTTL(ctx, key).Val()))
 	}
-	if intent := rdb.Get(ctx, rw("").Intent).Val(); intent != "" {
-		all = append(all, "intent of "+intent)
+	if tickets := rdb.ZRange(ctx, rw("").Queue, 0, -1).Val(); len(tickets) > 0 {
+		all = append(all, fmt.Sprint("queue ", tickets))
 	}
 	return strings.Join(all, "; ")
 }
@@ -75,24 +88,32 @@ func (r rwRequest) deliver(t require.TestingT, rdb lua.Runner) string {
 	ctx, g := context.Background(), rw(r.owner)
 	var err error
 	switch r.script {
-	case "read":
-		var reply lua.Reply
-		if reply, err = lua.AcquireRead(ctx, rdb, g, r.lease); err == nil && !reply.Acquired {
-			return "refused, " + showTTL(reply.TTL)
+	case "read", "write", "try read", "try":
+		var ticket lua.Ticket
+		if !strings.HasPrefix(r.script, "try") {
+			ticket.Claim = claim
 		}
-	case "write", "try":
-		intent := time.Minute
-		if r.script == "try" {
-			intent = 0
-		}
+		g.Shared = strings.HasSuffix(r.script, "read")
 		var reply lua.Reply
-		if reply, err = lua.AcquireWrite(ctx, rdb, g, r.lease, intent); err == nil && !reply.Acquired {
-			return fmt.Sprintf("refused, %s, intent %t", showTTL(reply.TTL), reply.Leftover)
+		if reply, err = lua.AskRW(ctx, rdb, g, r.lease, ticket); err == nil && !reply.Acquired {
+			text := fmt.Sprintf("refused, %s", showTTL(reply.TTL))
+			if reply.Holder != "" {
+				text += " of " + reply.Holder
+			}
+			for _, part := range []struct {
+				is   bool
+				text string
+			}{{reply.Place.First, ", first"}, {reply.Place.Held(), ", queued"}, {reply.Writer, ", a writer waits"}} {
+				if part.is {
+					text += part.text
+				}
+			}
+			return text
 		}
 	case "count":
-		err = lua.CountRW(ctx, rdb, g, r.lease, r.writes, r.reads)
+		_, err = lua.CountRW(ctx, rdb, g, r.lease, r.writes, r.reads)
 	case "release":
-		_, err = lua.ReleaseRW(ctx, rdb, g)
+		_, err = lua.ReleaseRW(ctx, rdb, g, lua.Ending{})
 	case "renew":
 		err = lua.Renew(ctx, rdb, []lua.Renewal{lua.RenewalRW(g, r.lease)})[0]
 	case "force":
@@ -118,10 +139,8 @@ func TestReadWriteAnswers(t *testing.T) {
 	writing := func(owner string, lease time.Duration) rdbFunc {
 		return func(t require.TestingT, rdb *redis.Client) { putWriter(t, rdb, owner, lease) }
 	}
-	intent := func(owner string) rdbFunc {
-		return func(t require.TestingT, rdb *redis.Client) {
-			require.NoError(t, rdb.Set(context.Background(), rw("").Intent, owner, 10*s).Err())
-		}
+	queued := func(side byte, owner string) rdbFunc {
+		return func(t require.TestingT, rdb *redis.Client) { putTicket(t, rdb, side, owner) }
 	}
 	both := func(all ...rdbFunc) rdbFunc {
 		return func(t require.TestingT, rdb *redis.Client) {
@@ -148,20 +167,24 @@ func TestReadWriteAnswers(t *testing.T) {
 		announced     []string
 	}{
 		{"read, free", request("read"), free, "done", mine, "", nil},
-		{"read, free but awaited", request("read"), intent("b:1"), "refused, 10s", "; intent of b:1", "", nil},
+		{"read, free but awaited", request("read"), queued('w', "b:1"), "refused, 10s of b:1, first, queued", "b:1:write=1,mode=write 10s; queue [me:1]", "", nil},
+		{"read, free, and another reader waits", request("read"), queued('r', "b:1"), "done", "b:1=1,me:1=1,mode=read 20s; b:1#1 10s; me:1#1 20s", "", nil},
 		{"read beside a longer lease", request("read"), reading("b:1", 30*s), "done", "b:1=1,me:1=1,mode=read 30s; b:1#1 30s; me:1#1 20s", "", nil},
 		{"read beside a shorter lease", request("read"), reading("b:1", 10*s), "done", "b:1=1,me:1=1,mode=read 20s; b:1#1 10s; me:1#1 20s", "", nil},
-		{"read beside an awaiting writer", request("read"), both(reading("b:1", 30*s), intent("c:1")), "refused, 10s", "b:1=1,mode=read 30s; b:1#1 30s; intent of c:1", "", nil},
-		{"read again beside an awaiting writer", request("read"), both(reading("me:1", 10*s), intent("c:1")), "done", mine + "; intent of c:1", "", nil},
-		{"read under a writer", request("read"), writing("b:1", 30*s), "refused, 30s", "b:1:write=1,mode=write 30s", "", nil},
+		{"read beside a waiting writer", request("read"), both(reading("b:1", 30*s), queued('w', "c:1")), "refused, 30s of b:1, queued, a writer waits", "b:1=1,mode=read 30s; b:1#1 30s; queue [c:1 me:1]", "", nil},
+		{"try to read beside a waiting writer", request("try read"), both(reading("b:1", 30*s), queued('w', "c:1")), "refused, 30s of b:1, a writer waits", "b:1=1,mode=read 30s; b:1#1 30s; queue [c:1]", "", nil},
+		{"read again beside a waiting writer", request("read"), both(reading("me:1", 10*s), queued('w', "c:1")), "done", mine + "; queue [c:1]", "", nil},
+		{"read under a writer", request("read"), writing("b:1", 30*s), "refused, 30s of b:1, first, queued", "b:1:write=1,mode=write 30s; queue [me:1]", "", nil},
+		{"read with a ticket", request("read"), both(queued('r', "me:1"), reading("b:1", 30*s)), "done", "b:1=1,me:1=1,mode=read 30s; b:1#1 30s; me:1#1 20s", "", nil},
 
 		{"write, free", request("write"), free, "done", "me:1:write=1,mode=write 20s", "", nil},
-		{"write, free but awaited", request("write"), intent("b:1"), "done", "me:1:write=1,mode=write 20s", "", nil},
+		{"write, free but awaited", request("write"), queued('w', "b:1"), "refused, 10s of b:1, first, queued", "b:1:write=1,mode=write 10s; queue [me:1]", "", nil},
+		{"write, free, and readers wait", request("try"), both(queued('r', "b:1"), queued('w', "c:1"), queued('r', "d:1")), "refused, 10s of d:1", "b:1=1,d:1=1,mode=read 10s; b:1#1 10s; d:1#1 10s; queue [c:1]", "", nil},
 		{"write again", request("write"), writing("me:1", 10*s), "done", "me:1:write=1,mode=write 20s", "", nil},
-		{"write under a writer", request("write"), writing("b:1", 30*s), "refused, 30s, intent false", "b:1:write=1,mode=write 30s", "", nil},
-		{"write under readers", request("write"), both(reading("b:1", 10*s, 30*s), reading("c:1", 40*s)), "refused, 30s, intent true", "b:1=2,c:1=1,mode=read 40s; b:1#1 10s; b:1#2 30s; c:1#1 40s; intent of me:1", "", nil},
-		{"try under readers", request("try"), reading("b:1", 30*s), "refused, 30s, intent false", "b:1=1,mode=read 30s; b:1#1 30s", "", nil},
-		{"write, one reader dead", request("write"), both(reading("b:1", 0, 0), reading("c:1", 30*s)), "refused, 30s, intent true", "c:1=1,mode=read 30s; c:1#1 30s; intent of me:1", "", nil},
+		{"write under a writer", request("write"), writing("b:1", 30*s), "refused, 30s of b:1, first, queued", "b:1:write=1,mode=write 30s; queue [me:1]", "", nil},
+		{"write under readers", request("write"), both(reading("b:1", 10*s, 30*s), reading("c:1", 40*s)), "refused, 30s of c:1, first, queued", "b:1=2,c:1=1,mode=read 40s; b:1#1 10s; b:1#2 30s; c:1#1 40s; queue [me:1]", "", nil},
+		{"try under readers", request("try"), reading("b:1", 30*s), "refused, 30s of b:1", "b:1=1,mode=read 30s; b:1#1 30s", "", nil},
+		{"write, one reader dead", request("write"), both(reading("b:1", 0, 0), reading("c:1", 30*s)), "refused, 30s of c:1, first, queued", "c:1=1,mode=read 30s; c:1#1 30s; queue [me:1]", "", nil},
 		{"write, all readers dead", request("write"), both(reading("c:1", 30*s), reading("b:1", 0, 0), func(t require.TestingT, rdb *redis.Client) {
 			require.NoError(t, rdb.Del(context.Background(), holdKey("c:1", 1)).Err())
 		}), "done", "me:1:write=1,mode=write 20s", "", nil},
@@ -174,19 +197,20 @@ func TestReadWriteAnswers(t *testing.T) {
 		{"count of a writer", count(2, 0), writing("me:1", 10*s), "done", "me:1:write=2,mode=write 20s", "", nil},
 		{"count of a writer who reads", count(1, 1), writing("me:1", 10*s), "done", "me:1:write=1,me:1=1,mode=write 20s; me:1#1 20s", "", nil},
 		{"count of a writer who read", count(1, 0), downgradable, "done", "me:1:write=1,mode=write 20s", "", nil},
-		{"downgrade", count(0, 1), downgradable, "done", mine, "", []string{"1"}},
-		{"downgrade, others wait", count(0, 1), both(downgradable, intent("b:1")), "done", mine, "", []string{"1"}},
+		{"downgrade", count(0, 1), downgradable, "done", mine, "", []string{"+1"}},
+		{"downgrade, a writer waits", count(0, 1), both(downgradable, queued('w', "b:1"), queued('r', "c:1")), "done", mine + "; queue [b:1 c:1]", "", []string{"+1"}},
 		{"count from before the downgrade", count(1, 1), reading("me:1", 20*s), notOwner, mine, "", nil},
 		{"count from before the downgrade, not reading", count(1, 0), reading("me:1", 20*s), notOwner, mine, "", nil},
 
 		{"release, free", request("release"), free, notOwner, "", "", nil},
-		{"release of the only reader", request("release"), reading("me:1", 10*s, 10*s), "done", "", notOwner, []string{"0"}},
+		{"release of the only reader", request("release"), reading("me:1", 10*s, 10*s), "done", "", notOwner, []string{"-0"}},
 		{"release beside a shorter lease", request("release"), both(reading("me:1", 60*s), reading("b:1", 20*s)), "done", "b:1=1,mode=read 20s; b:1#1 20s", notOwner, nil},
-		{"release beside dead readers", request("release"), both(reading("me:1", 60*s), reading("b:1", 0), reading("c:1", 0)), "done", "", notOwner, []string{"0"}},
-		{"release of a writer", request("release"), both(writing("me:1", 20*s), intent("b:1")), "done", "", notOwner, []string{"1"}},
-		{"release of a writer who reads", request("release"), downgradable, "done", "", notOwner, []string{"1"}},
-		{"release of who only waits", request("release"), both(reading("b:1", 20*s), intent("me:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s", "", []string{"0"}},
-		{"release beside somebody's wait", request("release"), both(reading("b:1", 20*s), intent("c:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s; intent of c:1", "", nil},
+		{"release beside dead readers", request("release"), both(reading("me:1", 60*s), reading("b:1", 0), reading("c:1", 0)), "done", "", notOwner, []string{"-0"}},
+		{"release of a writer", request("release"), writing("me:1", 20*s), "done", "", notOwner, []string{"+1"}},
+		{"release of a writer who reads", request("release"), downgradable, "done", "", notOwner, []string{"+1"}},
+		{"release of who only waits", request("release"), both(reading("b:1", 20*s), queued('w', "me:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s", "", nil},
+		{"release of a waiting writer before a reader", request("release"), both(reading("b:1", 20*s), queued('w', "me:1"), queued('r', "c:1")), notOwner, "b:1=1,c:1=1,mode=read 20s; b:1#1 20s; c:1#1 10s", "", nil},
+		{"release beside somebody's wait", request("release"), both(reading("b:1", 20*s), queued('w', "c:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s; queue [c:1]", "", nil},
 
 		{"renewal, free", request("renew"), free, notOwner, "", "", nil},
 		{"renewal of a reader", request("renew"), both(reading("me:1", 10*s, 30*s), reading("b:1", 40*s)), "done", "b:1=1,me:1=2,mode=read 40s; b:1#1 40s; me:1#1 20s; me:1#2 30s", "", nil},
@@ -196,8 +220,8 @@ func TestReadWriteAnswers(t *testing.T) {
 		{"renewal of a writer who reads", request("renew"), both(downgradable), "done", "me:1:write=1,me:1=1,mode=write 20s; me:1#1 20s", "", nil},
 
 		{"force, free", request("force"), free, "was held: false", "", "", nil},
-		{"force of a reader", request("force"), both(reading("b:1", 20*s), intent("c:1")), "was held: true", "; b:1#1 20s", "was held: false", []string{"1"}},
-		{"force of a writer", request("force"), writing("b:1", 20*s), "was held: true", "", "was held: false", []string{"1"}},
+		{"force of a reader", request("force"), reading("b:1", 20*s), "was held: true", "; b:1#1 20s", "was held: false", []string{"+1"}},
+		{"force of a writer", request("force"), writing("b:1", 20*s), "was held: true", "", "was held: false", []string{"+1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
@@ -219,7 +243,7 @@ func TestReadWriteConflicts(t *testing.T) {
 		t.Run(before, func(t *testing.T) {
 			onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 				put(t, rdb, "lock", before)
-				for _, script := range []string{"read", "write", "try", "force"} {
+				for _, script := range []string{"read", "write", "try", "try read", "force"} {
 					answer := rwRequest{script: script, owner: "me:1", lease: time.Minute}.deliver(t, rdb)
 					require.Contains(t, answer, `lua: key "lock" holds a `, script)
 				}
@@ -239,59 +263,16 @@ func TestReadWriteConflicts(t *testing.T) {
 		for _, script := range []string{"read", "write"} {
 			require.Contains(t, rwRequest{script: script, owner: "me:1", lease: time.Minute}.deliver(t, rdb), "refused, no end")
 		}
+		require.NoError(t, rdb.Del(t.Context(), rw("").Queue).Err())
 		require.NoError(t, rdb.Expire(t.Context(), "lock", 10*time.Second).Err())
 		require.Contains(t, rwRequest{script: "try", owner: "me:1", lease: time.Minute}.deliver(t, rdb), "refused, 10s")
 		require.Equal(t, "mode=read,name=bob 10s", show(t, rdb, "lock"))
 
 		require.NoError(t, rdb.Del(t.Context(), "lock").Err())
-		put(t, rdb, rw("").Intent, "list")
+		put(t, rdb, rw("").Queue, "list")
 		putReader(t, rdb, "b:1", time.Minute)
 		require.Contains(t, rwRequest{script: "write", owner: "me:1", lease: time.Minute}.deliver(t, rdb), "holds a list")
 	})
-}
-
-// What is not a string is nobody's intent, but a lock of that name, say. It is neither
-// waited for nor deleted.
-func TestReadWriteIntentConflicts(t *testing.T) {
-	const s = time.Second
-	intent := rw("").Intent
-	conflict := fmt.Sprintf("lua: key %q holds a hash", intent)
-	free := func(*testing.T, *redis.Client) {}
-	reader := func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, "me:1", 20*s) }
-	writer := func(t *testing.T, rdb *redis.Client) { putWriter(t, rdb, "me:1", 20*s) }
-	other := func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, "b:1", 20*s) }
-	for _, tc := range []struct {
-		name   string
-		call   rwRequest
-		before func(*testing.T, *redis.Client)
-		answer string // contains
-		after  string
-	}{
-		{"read", rwRequest{script: "read"}, free, conflict, ""},
-		{"read beside others", rwRequest{script: "read"}, other, conflict, "b:1=1,mode=read 20s; b:1#1 20s"},
-		{"read again", rwRequest{script: "read"}, reader, "done", "me:1=1,mode=read 20s; me:1#1 20s"},
-		{"write", rwRequest{script: "write"}, free, conflict, ""},
-		{"write beside others", rwRequest{script: "write"}, other, conflict, "b:1=1,mode=read 20s; b:1#1 20s"},
-		{"try", rwRequest{script: "try"}, free, conflict, ""},
-		{"write again", rwRequest{script: "write"}, writer, "done", "me:1:write=1,mode=write 20s"},
-		{"downgrade", rwRequest{script: "count", reads: 1}, writer, "done", "me:1=1,mode=read 20s; me:1#1 20s"},
-		{"release of a reader", rwRequest{script: "release"}, reader, "done", ""},
-		{"release of a writer", rwRequest{script: "release"}, writer, "done", ""},
-		{"release, free", rwRequest{script: "release"}, free, lua.ErrNotOwner.Error(), ""},
-		{"force of a writer", rwRequest{script: "force"}, writer, "was held: true", ""},
-		{"force, free", rwRequest{script: "force"}, free, "was held: false", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			onBothServers(t, func(t *testing.T, rdb *redis.Client) {
-				put(t, rdb, intent, "b:1=1 10s")
-				tc.before(t, rdb)
-				tc.call.owner, tc.call.lease = "me:1", 20*s
-				require.Contains(t, tc.call.deliver(t, rdb), tc.answer)
-				require.Equal(t, "b:1=1 10s", show(t, rdb, intent))
-				require.Equal(t, tc.after, showRW(t, rdb))
-			})
-		})
-	}
 }
 
 func TestReadWriteInspect(t *testing.T) {
@@ -318,7 +299,7 @@ func TestReleaseOfALoneReaderDeclaresItsKeys(t *testing.T) {
 	require.Equal(t, "done", r.deliver(t, rdb))
 	for _, c := range m.Commands() {
 		if c.Client == "lua" && len(c.Args) > 1 && !strings.EqualFold(c.Args[0], "publish") {
-			require.Contains(t, []string{"lock", rw("").Intent, holdKey("me:1", 1)}, c.Args[1], "%q", c.Args)
+			require.Contains(t, []string{"lock", rw("").Queue, holdKey("me:1", 1)}, c.Args[1], "%q", c.Args)
 		}
 	}
 }
@@ -326,6 +307,6 @@ func TestReleaseOfALoneReaderDeclaresItsKeys(t *testing.T) {
 // Less than no reads are none.
 func TestCountOfNegativeReads(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	g := lua.RW{Grant: lua.Grant{Key: "lock", Owner: "a:1"}, Intent: "intent", Holds: "holds:"}
-	require.ErrorIs(t, lua.CountRW(t.Context(), rdb, g, time.Second, 1, -3), lua.ErrNotOwner)
+	_, err := lua.CountRW(t.Context(), rdb, rw("a:1"), time.Second, 1, -3)
+	require.ErrorIs(t, err, lua.ErrNotOwner)
 }

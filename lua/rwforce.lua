@@ -1,22 +1,25 @@
--- Removes a read/write lock of any owner, and a writer's intent, and wakes all waiters. The
--- script names no owner, and must not be repeated blindly.
+-- Removes a read/write lock of any owner, and passes the lock on. The script names no owner, and must
+-- not be repeated blindly.
 --
 -- KEYS[1]  lock
--- KEYS     writer's intent: for servers that want it declared; not while the slot of a
---          cluster moves
+-- KEYS[2]  queue; the script has one key only while the slot of a cluster moves
+-- KEYS[3]  fencing counter; only for a fenced lock
 -- ARGV[1]  PUBLISH, SPUBLISH, or both
--- ARGV[2]  channel
--- ARGV[3]  writer's intent
+-- ARGV[2]  unlock channel
+-- ARGV[3]  beginning of the keys of read holds
 --
 -- reply    {1}              removed
 --          {0}              the lock was free
 --          {-1, key, type}  the key is no read/write lock
-local mode = look(KEYS[1], '')
+local l = {key = KEYS[1], queue = KEYS[2], counter = KEYS[3], commands = ARGV[1], unlocks = ARGV[2], prefix = ARGV[3], mode = 'none'}
+local mode = look(l.key, '')
 if stranger(mode) then
-    return {-1, KEYS[1], mode}
+    return {-1, l.key, mode}
 end
-local removed = redis.call('del', KEYS[1])
-if retract(ARGV[3]) or removed > 0 then
-    announce(ARGV[1], ARGV[2], '1')
+local removed = redis.call('del', l.key)
+if l.queue and first(l.queue) then
+    pass(l, nil, '+1')
+elseif removed > 0 then
+    announce(l.commands, l.unlocks, '+1')
 end
 return {removed}

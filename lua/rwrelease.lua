@@ -1,64 +1,91 @@
--- Ends an owner's grant of a read/write lock, whatever the hold counts say, and takes back the
--- owner's intent to write.
+-- Ends an owner's grant of a read/write lock, whatever the hold counts say, and its wait, and
+-- passes the lock on.
 --
 -- KEYS[1]  lock
--- KEYS     writer's intent, the owner's first read hold: for servers that want them
---          declared; not while the slot of a cluster moves
+-- KEYS[2]  queue; the lock has a key only while its slot moves, see apart.lua
+-- KEYS[3]  the owner's first read hold: for servers that want it declared
+-- KEYS[4]  fencing counter; only for a fenced lock
 -- ARGV[1]  owner
 -- ARGV[2]  beginning of the keys of read holds
 -- ARGV[3]  PUBLISH, SPUBLISH, or both
--- ARGV[4]  channel
--- ARGV[5]  writer's intent
+-- ARGV[4]  unlock channel
+-- ARGV[5]  more tickets to take out: owners, with spaces between
 --
--- reply    {1, receivers}  released; receivers 0 if there was nothing to announce
---          {1, -1, error}  released; the server refused the message
---          {0}             the owner does not hold the lock
-local _, shared, exclusive = look(KEYS[1], ARGV[1])
-if shared + exclusive == 0 then
-    if redis.pcall('get', ARGV[5]) == ARGV[1] then
-        redis.call('del', ARGV[5])
-        announce(ARGV[3], ARGV[4], '0')
+-- reply    {1}                      released
+--          {1, error, lines, more}  released; error, if not '', is why the server refuses the
+--                                   announcement; lines, if not '', are for waiters of the owner's
+--                                   client; more is 1 if more tickets are to be served by another
+--                                   release
+--          {0, '', '', more}        the owner does not hold the lock
+--
+-- A repetition, after a lost answer, changes nothing. Readers of the owner's client, of whom the lost
+-- answer told, ask for themselves.
+local owner = ARGV[1]
+local l = {key = KEYS[1], queue = KEYS[2], counter = KEYS[4], prefix = ARGV[2], commands = ARGV[3], unlocks = ARGV[4]}
+local led = false -- the first in the queue is among the tickets
+if l.queue then
+    for ticket in string.gmatch(ARGV[5], '%S+') do
+        led = led or first(l.queue) == ticket
+        redis.pcall('zrem', l.queue, ticket)
     end
+    redis.pcall('zrem', l.queue, owner) -- a late request may have left the own ticket
+end
+local mode, reads, writes = look(l.key, owner)
+local held, message = reads + writes > 0, '-0'
+local queued = l.queue and first(l.queue)
+if stranger(mode) or not held and not queued then
     return {0}
 end
-
--- occupied tells whether readers are left, whose last one the lock must outlive.
--- As Redisson does, it shortens the lock's TTL to that, but not if a reader picked
--- at random lasts half as long: those that come and go must not cost the more, the
--- more there are.
-local function occupied()
-    local ttl = redis.call('pttl', KEYS[1])
-    local some = redis.call('hrandfield', KEYS[1])
-    if some == 'mode' then
-        some = redis.call('hrandfield', KEYS[1])
+for n = 1, reads do
+    drop(hold(l.prefix, owner, n))
+end
+local holder = ''
+if writes > 0 then
+    message = '+1'
+    redis.call('del', l.key)
+    mode = 'none'
+elseif mode == 'read' then
+    local ttl, last
+    if held then
+        redis.call('hdel', l.key, owner)
     end
-    local one = some ~= 'mode' and redis.pcall('pttl', hold(ARGV[2], some, 1))
-    if type(one) == 'number' and one >= ttl / 2 then
-        return true
+    ttl, holder, last = alive(l.key, l.prefix, 1)
+    if not ttl then
+        redis.call('del', l.key)
+        mode = 'none'
+    elseif held and last and last >= 0 then
+        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but not if a
+        -- reader picked at random lasts half as long: those that come and go must not cost
+        -- the more, the more there are.
+        local whole = redis.call('pttl', l.key)
+        if last < whole / 2 and redis.call('hlen', l.key) - 1 > few then
+            last = select(3, examine(l.key, l.prefix, redis.call('hgetall', l.key)))
+        end
+        if last < whole / 2 or last < whole and redis.call('hlen', l.key) - 1 <= few then
+            redis.call('pexpire', l.key, math.max(last, 1))
+        end
     end
-    local _, last = readers(KEYS[1], ARGV[2])
-    if last and last >= 0 and last < ttl then
-        redis.call('pexpire', KEYS[1], math.max(last, 1))
-    end
-    return last
+elseif mode == 'write' then
+    holder = writer(l.key) or ''
 end
 
-for n = 1, shared do
-    drop(hold(ARGV[2], ARGV[1], n))
+l.mode = mode
+local own, failure, lines, count = held and client(owner) or nil, nil, nil, 0
+if not l.queue then
+    failure = mode == 'none' and refusal(announce(l.commands, l.unlocks, message))
+elseif mode == 'none' then
+    failure, lines, count = pass(l, own, message)
+elseif queued and mode == 'read' then -- a ticket that kept readers out may have gone
+    local _, text, _, granted = serve(l, own)
+    lines, count = text, granted
 end
-local message = '0'
-if exclusive > 0 then
-    message = '1'
-    retract(ARGV[5]) -- whoever waits now gets a chance; who still waits after it says so again
-else
-    redis.call('hdel', KEYS[1], ARGV[1])
-    if occupied() then
-        return {1, 0}
-    end
+-- Foreign owners who are left tell only those who listen to the unlock channel: the first does when
+-- it has asked.
+if queued and count == 0 and mode ~= 'none' and (held or led) and holder ~= '' and foreign(holder) then
+    lines = prompt(l.queue, l.commands, own, 1)
 end
-redis.call('del', KEYS[1])
-local receivers = announce(ARGV[3], ARGV[4], message)
-if type(receivers) == 'table' then
-    return {1, -1, receivers.err}
+local more = count == portion and 1 or 0
+if not held then
+    return {0, '', '', more}
 end
-return {1, receivers}
+return {1, failure or '', lines or '', more}

@@ -338,8 +338,8 @@ func TestTokensOfAllKindsGrow(t *testing.T) {
 			"write": func() []int64 {
 				g := writer
 				g.Owner = owner()
-				defer func() { _, _ = lua.ReleaseRW(ctx, rdb, g) }()
-				reply, err := lua.AcquireWrite(ctx, rdb, g, time.Minute, 0)
+				defer func() { _, _ = lua.ReleaseRW(ctx, rdb, g, lua.Ending{}) }()
+				reply, err := lua.AskRW(ctx, rdb, g, time.Minute, lua.Ticket{})
 				return acquired(reply, err)[:1]
 			},
 			"all": func() []int64 {

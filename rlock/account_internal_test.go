@@ -14,11 +14,11 @@ func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, _ := newFake(t)
 		wait, began := l.starts(t.Context())
-		held, hold, w, err := l.acquire(t.Context(), wait, began)
+		held, hold, err := l.lock(t.Context(), t.Context(), false)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		hold.grant.lose(errGone)
-		l.ends(wait, began, hold, nil, w)
+		l.ends(wait, began, hold, nil, nil)
 		require.ErrorIs(t, hold.Unlock(held), ErrLeaseLost)
 		s := c.Stats()
 		require.EqualValues(t, 1, s.Kinds[0].Acquired())

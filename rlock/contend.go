@@ -23,10 +23,15 @@ type step struct {
 
 // acquire is the rest of a call after its turn has come. failure, if set, is the error of the wait
 // before.
-func (w *waiter) acquire(ctx, wait context.Context, failure error) (held context.Context, hold *Hold, err error) {
+func (w *waiter) acquire(ctx, wait context.Context, failure error, counted bool) (held context.Context, hold *Hold, err error) {
 	l := w.lock
 	err = failure
-	defer func() { err = ownHolder(ctx, err) }()
+	defer func() { // at the very end, when nobody waits for this call
+		err = ownHolder(ctx, err)
+		if counted {
+			l.ends(wait, w.since, hold, err, w)
+		}
+	}()
 	defer l.client.done()
 	defer w.leave()
 	for err == nil {

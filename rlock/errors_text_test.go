@@ -73,7 +73,7 @@ func TestBusyBecauseAWriterWaits(t *testing.T) {
 	wait, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- newClient(t, srv, nil).NewRWLock("a").Writer().Do(wait, nothing) }()
-	require.Eventually(t, func() bool { return srv.Client(t).Exists(t.Context(), "rlock_rwlock_intent:{a}").Val() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return srv.Client(t).Exists(t.Context(), "rlock_rwqueue:{a}").Val() == 1 }, 10*time.Second, time.Millisecond)
 	reader := newClient(t, srv, nil).NewRWLock("a").Reader()
 	for _, err := range []error{reader.TryDo(t.Context(), nothing), reader.DoFor(t.Context(), time.Second, nothing)} {
 		require.ErrorIs(t, err, rlock.ErrNotAcquired)

@@ -59,7 +59,7 @@ func (l *Lock) Name() string { return l.name }
 // one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
 // and when the holder's TTL ends; a message tells a waiter that it has the lock.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.lock(ctx, ctx, false)
+	return l.lock(ctx, ctx, true)
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
@@ -71,7 +71,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return l.lock(ctx, waiting, false)
+	return l.lock(ctx, waiting, true)
 }
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
@@ -80,8 +80,10 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // unknown, or the request was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
-func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.lock(ctx, ctx, true)
+func (l *Lock) TryLock(ctx context.Context) (held context.Context, hold *Hold, err error) {
+	wait, began := l.starts(ctx)
+	defer func() { l.ends(wait, began, hold, err, nil) }() // when nobody waits for this call
+	return l.tryLock(ctx, wait)
 }
 
 // tryLock makes one attempt, and does not count the call. Its requests have the context wait.
@@ -164,44 +166,38 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 	return hold.do(held, err, fn)
 }
 
-// lock is a counted call. The wait ends with the context wait; the context of the hold descends from ctx.
-// once says not to wait.
-func (l *Lock) lock(ctx, wait context.Context, once bool) (held context.Context, hold *Hold, err error) {
-	region := trace.StartRegion(wait, "rlock.acquire") // for package runtime/trace
-	wait, began := l.starts(wait)
-	var w *waiter
-	defer func() { // at the very end, when nobody waits for this call
-		l.ends(wait, began, hold, err, w)
-		region.End()
-	}()
-	if once {
-		return l.tryLock(ctx, wait)
-	}
-	held, hold, w, err = l.acquire(ctx, wait, began)
-	return held, hold, err
-}
-
-// acquire may wait, and does not count the call. The waiter is nil if the call has not queued.
+// lock is what every call that may wait comes to; counted is false for a member of a multi lock. The wait
+// ends with the context wait; the context of the hold descends from ctx.
 //
 // All waiters of a client but the first, unless the lock is fair, sleep in await, each on a stack of its
 // own. A stack stays at its first size, 2 KB, as long as the frames from Lock to await are small, so
-// whatever needs more is called before or after. The benchmark's scenario idle-100 shows the size as
-// bytes/waiter.
-func (l *Lock) acquire(ctx, wait context.Context, began time.Time) (held context.Context, hold *Hold, w *waiter, err error) {
-	if held, hold, err = l.unqueued(ctx, wait); err != errQueue {
-		return held, hold, nil, err
+// whatever needs more, and every defer, is in a function that is called before or after await.
+// TestStackOfAWaiter measures that.
+func (l *Lock) lock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
+	region, began := trace.StartRegion(wait, "rlock.acquire"), time.Now() // for package runtime/trace
+	if counted {
+		wait, began = l.starts(wait)
 	}
-	w, asks := l.queues.enter(l, began)
-	if err = nil; !asks {
-		err = w.await(wait)
+	held, hold, err = l.unqueued(ctx, wait, began, counted)
+	if err == errQueue {
+		w, asks := l.queues.enter(l, began)
+		if err = nil; !asks {
+			err = w.await(wait)
+		}
+		held, hold, err = w.acquire(ctx, wait, err, counted)
 	}
-	held, hold, err = w.acquire(ctx, wait, err)
-	return held, hold, w, err
+	region.End()
+	return held, hold, err
 }
 
 // unqueued takes the lock if that is possible without a place in the queue: nested, kept, or shared with
 // another reader. Otherwise the error is errQueue, the call goes on, and client.done must follow.
-func (l *Lock) unqueued(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
+func (l *Lock) unqueued(ctx, wait context.Context, began time.Time, counted bool) (held context.Context, hold *Hold, err error) {
+	defer func() {
+		if counted && err != errQueue {
+			l.ends(wait, began, hold, err, nil)
+		}
+	}()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -128,7 +127,7 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	if once {
 		held, part, err = member.tryLock(held, wait)
 	} else {
-		held, part, _, err = member.acquire(held, wait, time.Now())
+		held, part, err = member.lock(held, wait, false)
 	}
 	if err == nil {
 		h.holds = append(h.holds, part)

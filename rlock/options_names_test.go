@@ -36,7 +36,7 @@ func TestNamesInBraces(t *testing.T) {
 				besideHeld, beside := lock(t, t.Context(), l.held(holder, names[1]))
 				waiter := begin(t.Context(), l.wanted(other, names[0]))
 				redistest.Eventually(t, "it waits", func() bool {
-					return rdb.Exists(t.Context(), lua.QueueOf(names[0]), lua.Own("rlock_rwlock_intent", names[0])).Val() > 0
+					return rdb.Exists(t.Context(), lua.QueueOf(names[0]), lua.QueueOfRW(names[0])).Val() > 0
 				})
 				require.NoError(t, beside.Unlock(besideHeld))
 

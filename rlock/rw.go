@@ -18,19 +18,22 @@ import (
 //   - Under the context of a reader, the writer is [ErrUpgrade] at once, also
 //     after a downgrade: two readers that waited for each other to leave would
 //     wait forever.
-//   - Readers of a client join one another: while the first reader asks, and until 2 ms after
-//     the request was sent, later readers enter without a request, and share the first reader's
-//     owner, lease and loss. Queued readers ask one after another, each when the reader before
-//     is in. With [WithoutHandoff] each reader asks.
-//   - Writers are not starved. While a writer waits for readers to leave, no new reader
-//     of this library enters, in any process, other than to join a reader inside: the writer
-//     waits only for the readers inside at its arrival. When a writer leaves, or
-//     becomes a reader, any waiter may be next, reader or writer. [Lock.TryLock] does not
-//     wait and keeps nobody out.
-//   - A writer that dies while waiting keeps new readers out for 10 s at most.
-//   - A reader that dies keeps writers out for the reader's own lease, however long other
-//     readers renew their leases; unless there is an old Redisson reader, such as 3.52: an
-//     old Redisson renews every reader of the lock.
+//   - Calls that wait stand in one queue on the server, readers and writers of all processes, as those for a
+//     plain lock do. Whoever frees the lock grants it to the first by a message, and wakes nobody else. If
+//     the first is a reader, all readers in the queue enter at once. As long as they are inside, further
+//     readers enter only while no writer waits. So a batch of readers passes a waiting writer once at most,
+//     and no side starves the other. [Lock.TryLock] does not queue: a reader enters only while no writer
+//     waits, a writer only while nobody queues.
+//   - Of each client the first waiting reader and the first waiting writer queue. The reader's grant is that of
+//     all waiting readers of the client, with one owner, lease and loss, and of those that come within 2 ms
+//     while none waits. With [WithoutHandoff] or [WithoutRenewal] each reader queues for itself.
+//   - A dead waiter is passed over by the script of the release, on a single server and with sharded channels
+//     in a cluster. A hanging one delays the others by its claim, the lease but at most 2.5 s, and until the
+//     next of them asks.
+//   - A dead reader keeps writers out for the reader's own lease, however long other readers renew their
+//     leases; unless there is an old Redisson reader, such as 3.52: an old Redisson renews every reader of the
+//     lock.
+//   - A lock [WithPolling] does not queue: a writer that polls enters when nobody is inside and nobody queues.
 //
 // So a reader must not wait, inside the lock, for a second reader to enter, unless the second reader
 // locks under the same context: a writer may wait between the two.
@@ -43,19 +46,19 @@ import (
 //
 // # Beside Redisson
 //
-// Readers in Java do not look for waiting writers: a stream of Java readers may starve a writer
+// Readers in Java do not look at the queue: a stream of Java readers may starve a writer
 // in Go. Redisson announces no downgrade: readers in Go come in at their next request, after
 // 5.5 s at the latest. And a reader in Java with a shorter lockWatchdogTimeout than the lease
 // time here cuts the lease of the whole lock down to the shorter one, with harm if that reader
-// then dies: give both sides the same time.
+// then dies: give both sides the same time. While somebody in Java waits for the lock, a release leaves it
+// to all, as Redisson does, and has the first in the queue ask.
 //
 // # On the server
 //
-// Beside Redisson's data there is one key, `rlock_rwlock_intent:{name}`, while a
-// writer waits for readers. Each read hold has a key with the lease of that hold.
-// Scripts look at the read holds of other owners without declaring the keys, as Redisson's scripts
-// do: the keys are in the slot of the lock. This is enough for Redis and its clusters, but
-// servers that insist on declared keys have to be told.
+// Beside Redisson's data there is the queue, `rlock_rwqueue:{name}`, while calls wait. Each read hold has
+// a key with the lease of that hold. Scripts look at the read holds of other owners without declaring the
+// keys, as Redisson's scripts do: the keys are in the slot of the lock. This is enough for Redis and its
+// clusters, but servers that insist on declared keys have to be told.
 type RWLock struct{ reader, writer *Lock }
 
 // NewRWLock returns the read/write lock of a name, otherwise like [Client.NewLock]. One name must
@@ -70,7 +73,7 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 		}
 		switch {
 		case l.terms.handoff.most > 0, l.terms.handoff.longest > 0:
-			l.refuse(errors.New("WithHandoff: a writer is not passed on in memory, and how long readers join one another is not to be set"))
+			l.refuse(errors.New("WithHandoff: a writer is passed on by the server, and how long readers join one another is not to be set"))
 		case l.terms.replicas.n > 0:
 			l.refuse(errors.New("WithReplicas: only plain locks can wait for replicas"))
 		case l.terms.retention > 0:
@@ -81,6 +84,7 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 		} else {
 			l.terms.handoff = handoff{}
 		}
+		l.terms.tickets = !l.terms.polls
 		l.use(kind.NewReadWrite(&c.server, c.opts.Prefix+name, l.terms.fenced, shared))
 		return l
 	}

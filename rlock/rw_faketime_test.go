@@ -12,35 +12,24 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A waiting writer costs as few commands as other waiters, and keeps new readers out all the
-// while. One that polls less often than every 5 s asks as often, so that they stay out.
-func TestFakeTimeWritersIntent(t *testing.T) {
-	t.Run("told", func(t *testing.T) { keepReadersOut(t, askedIn(time.Minute)) })
-	t.Run("asks", func(t *testing.T) {
-		keepReadersOut(t, int(time.Minute/keepAlive), rlock.WithPolling(rlock.Polling{First: 25 * time.Second}))
-	})
-}
-
-// keepReadersOut has a writer wait for a minute, and ask about so often.
-func keepReadersOut(t *testing.T, often int, opts ...rlock.LockOption) {
+// While a writer waits, no new reader enters, and the writer asks no more often than others do.
+func TestFakeTimeWaitingWriterKeepsReadersOut(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
-		one, other := f.client(t, nil).NewRWLock("a", opts...), f.client(t, nil).NewRWLock("a")
+		one, other := f.client(t, nil).NewRWLock("a"), f.client(t, nil).NewRWLock("a")
 		_, hold := lock(t, t.Context(), one.Reader())
 		waiting, leave := context.WithCancel(t.Context())
 		go one.Writer().Lock(waiting)
 		synctest.Wait()
-		before := len(f.scripts("rwwrite"))
-		go func() {
-			for range 600 {
-				_, _, err := other.Reader().TryLock(t.Context())
-				require.ErrorIs(t, err, rlock.ErrNotAcquired)
-				time.Sleep(100 * time.Millisecond)
-			}
-		}()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.InEpsilon(t, often, len(f.scripts("rwwrite"))-before, 0.1)
+		time.Sleep(time.Second)
+		before := len(f.scripts("rwask"))
+		const tries = 600
+		for range tries {
+			_, _, err := other.Reader().TryLock(t.Context())
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.InEpsilon(t, askedIn(time.Minute), len(f.scripts("rwask"))-before-tries, 0.3)
 		leave()
 		synctest.Wait()
 		_, second := lock(t, t.Context(), other.Reader())
@@ -50,20 +39,22 @@ func keepReadersOut(t *testing.T, often int, opts ...rlock.LockOption) {
 	})
 }
 
-// A writer that dies while it waits keeps readers out for 10 s, no longer.
-func TestFakeTimeDeadWritersIntent(t *testing.T) {
+// A writer that dies while it waits is passed over: nobody waits for it.
+func TestFakeTimeDeadWaitingWriter(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewRWLock("a")
-		_, hold := lock(t, t.Context(), mu.Reader())
-		require.NoError(t, f.Set(rwIntent, "5f2b6f0e-90d1-4b0c-9d0f-6c43b6ac4d5f:1"))
-		f.SetTTL(rwIntent, 10*time.Second)
-		began := f.now()
-		_, beside := lock2(t, f.client(t, nil).NewRWLock("a").Reader())
-		require.GreaterOrEqual(t, f.now()-began, 10*time.Second)
-		require.Less(t, f.now()-began, 10*time.Second+10*time.Millisecond)
+		_, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Reader())
+		_, err := f.ZAdd(rwQueue, float64((1*8192+2500)*8+1), "5f2b6f0e90d14b0c9d0f:1") // which hears by PUBLISH, and does not listen
+		require.NoError(t, err)
+		beside := begin(t.Context(), f.client(t, nil).NewRWLock("a").Reader())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		began := time.Now()
 		require.NoError(t, hold.Unlock(t.Context()))
-		require.NoError(t, beside.Unlock(t.Context()))
+		held, got := beside.acquired(t)
+		require.Less(t, time.Since(began), 10*time.Millisecond)
+		require.NoError(t, got.Unlock(held))
+		require.Empty(t, f.Keys())
 	})
 }
 
@@ -171,7 +162,7 @@ func TestFakeTimeWakeUpsOfAWriter(t *testing.T) {
 		before := c.Stats().Wakeups
 		require.Zero(t, before.Message, "nobody has released it")
 		require.Positive(t, before.Reconnect)
-		synctest.Wait() // its intent is taken back, which is announced
+		synctest.Wait() // its ticket is taken out
 
 		w := begin(t.Context(), c.NewRWLock("a").Writer())
 		time.Sleep(time.Second)

@@ -17,13 +17,13 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-const rwIntent = "rlock_rwlock_intent:{a}"
+const rwQueue = "rlock_rwqueue:{a}"
 
-// awaitIntent returns when a waiting writer keeps new readers out.
-func awaitIntent(tb testing.TB, rdb *redis.Client) {
+// awaitTicket returns when somebody waits in the queue of the lock a.
+func awaitTicket(tb testing.TB, rdb *redis.Client) {
 	tb.Helper()
-	redistest.Eventually(tb, "a writer waits for the readers", func() bool {
-		return rdb.Exists(context.Background(), rwIntent).Val() == 1
+	redistest.Eventually(tb, "a ticket in the queue", func() bool {
+		return rdb.Exists(context.Background(), rwQueue).Val() == 1
 	})
 }
 
@@ -38,7 +38,7 @@ func TestReadersShareAndExcludeWriters(t *testing.T) {
 	_, elsewhere := lock(t, ctx, other.Reader())
 	_, _, err := other.Writer().TryLock(ctx)
 	require.ErrorIs(t, err, rlock.ErrNotAcquired)
-	require.Zero(t, rdb.Exists(ctx, rwIntent).Val(), "TryLock keeps nobody out")
+	require.Zero(t, rdb.Exists(ctx, rwQueue).Val(), "TryLock does not queue")
 	require.Equal(t, map[string]string{"mode": "read", hold.Owner(): "1", beside.Owner(): "1", elsewhere.Owner(): "1"}, hgetall(t, rdb, "a"))
 	require.EqualValues(t, 1, rdb.Exists(ctx, "{a}:"+hold.Owner()+":rwlock_timeout:1").Val(), "Redisson's key of a read hold")
 
@@ -56,7 +56,7 @@ func TestReadersShareAndExcludeWriters(t *testing.T) {
 			return nil
 		})
 	})
-	awaitIntent(t, rdb)
+	awaitTicket(t, rdb)
 	require.NoError(t, hold.Unlock(held))
 	require.NoError(t, elsewhere.Unlock(ctx))
 	require.Empty(t, writer, "one reader is left")
@@ -106,9 +106,7 @@ func TestDowngradeWakesReaders(t *testing.T) {
 	for _, mu := range []*rlock.RWLock{one, one, other, other} {
 		waiting = append(waiting, async(func() error { return mu.Reader().Do(ctx, func(context.Context) error { return nil }) }))
 	}
-	redistest.Eventually(t, "both clients listen", func() bool {
-		return rdb.PubSubNumSub(ctx, "redisson_rwlock:{a}").Val()["redisson_rwlock:{a}"] == 2
-	})
+	redistest.Eventually(t, "both are in the queue", func() bool { return rdb.ZCard(ctx, rwQueue).Val() == 2 })
 	require.NoError(t, write.Unlock(writing))
 	for _, w := range waiting {
 		require.NoError(t, within(t, 10*time.Second, w))
@@ -243,19 +241,17 @@ func TestLeavingWriterWakesReaders(t *testing.T) {
 	_, hold := lock(t, ctx, one.Reader())
 	waiting, leave := context.WithCancel(ctx)
 	writer := async(func() error { _, _, err := one.Writer().Lock(waiting); return err })
-	awaitIntent(t, rdb)
+	awaitTicket(t, rdb)
 	_, _, err := other.Reader().TryLock(ctx)
 	require.ErrorIs(t, err, rlock.ErrNotAcquired, "a writer waits")
 	reader := async(func() error { return other.Reader().Do(ctx, func(context.Context) error { return nil }) })
-	redistest.Eventually(t, "both clients listen", func() bool {
-		return rdb.PubSubNumSub(ctx, "redisson_rwlock:{a}").Val()["redisson_rwlock:{a}"] == 2
-	})
+	redistest.Eventually(t, "both are in the queue", func() bool { return rdb.ZCard(ctx, rwQueue).Val() == 2 })
 	require.Empty(t, reader)
 	began := time.Now()
 	leave()
 	require.ErrorIs(t, <-writer, rlock.ErrNotAcquired)
 	require.NoError(t, within(t, 10*time.Second, reader))
-	require.Less(t, time.Since(began), 8*time.Second, "woken, before the intent ends")
+	require.Less(t, time.Since(began), 8*time.Second, "woken by the writer that leaves")
 	require.NoError(t, hold.Unlock(ctx))
 	redistest.Eventually(t, "nothing is left", func() bool { return len(lockKeys(t, rdb)) == 0 })
 }
@@ -275,7 +271,7 @@ func TestDeadReaderBlocksForItsLeaseOnly(t *testing.T) {
 	writer := async(func() error {
 		return newClient(t, srv, nil).NewRWLock("a").Writer().Do(ctx, func(context.Context) error { return nil })
 	})
-	awaitIntent(t, rdb)
+	awaitTicket(t, rdb)
 	require.NoError(t, hold.Unlock(ctx))
 	require.NoError(t, within(t, time.Minute, writer))
 }

@@ -48,7 +48,7 @@ func scripts(name string) (words []string) {
 		fair, alone := g, g
 		fair.Rivals = [2]string{"r", "s"}
 		alone.Queue = ""
-		rw := lua.RW{Grant: g, Intent: "i", Holds: "h"}
+		rw := lua.RW{Grant: g, Holds: "h"}
 		switch name {
 		case "try":
 			_, _ = lua.Acquire(ctx, &a, g, time.Second, 0)
@@ -73,14 +73,12 @@ func scripts(name string) (words []string) {
 			_, _ = lua.ForceRelease(ctx, &a, g)
 		case "floor":
 			_ = lua.Floor(ctx, &a, g, 1)
-		case "rwread":
-			_, _ = lua.AcquireRead(ctx, &a, rw, time.Second)
-		case "rwwrite":
-			_, _ = lua.AcquireWrite(ctx, &a, rw, time.Second, 0)
+		case "rwask": // of both sides
+			_, _ = lua.AskRW(ctx, &a, rw, time.Second, lua.Ticket{})
 		case "rwrelease":
-			_, _ = lua.ReleaseRW(ctx, &a, rw)
+			_, _ = lua.ReleaseRW(ctx, &a, rw, lua.Ending{})
 		case "rwcount":
-			_ = lua.CountRW(ctx, &a, rw, time.Second, 1, 0)
+			_, _ = lua.CountRW(ctx, &a, rw, time.Second, 1, 0)
 		case "retain":
 			_, _ = lua.Retain(ctx, &a, g)
 		case "renew":

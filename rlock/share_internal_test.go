@@ -49,7 +49,7 @@ func TestFakeTimeGivenReaderLeaves(t *testing.T) {
 				w, _, first := waitingReader(t, l)
 				require.Equal(t, waiterGiven, w.state)
 				leave := func() {
-					_, hold, err := w.acquire(t.Context(), t.Context(), context.Canceled)
+					_, hold, err := w.acquire(t.Context(), t.Context(), context.Canceled, true)
 					require.Nil(t, hold)
 					require.ErrorIs(t, err, context.Canceled)
 				}
@@ -82,7 +82,7 @@ func TestFakeTimeReadersShareNoDoubt(t *testing.T) {
 		w, g, first := waitingReader(t, l)
 		require.True(t, g.left(inDoubt))
 		require.Equal(t, waiterBlocked, w.state)
-		_, hold, err := w.acquire(t.Context(), t.Context(), nil)
+		_, hold, err := w.acquire(t.Context(), t.Context(), nil, true)
 		require.NoError(t, err)
 		require.NotEqual(t, first.Owner(), hold.Owner())
 		require.NoError(t, first.Unlock(t.Context()))
@@ -105,7 +105,7 @@ func TestFakeTimeReadersOfALostGrant(t *testing.T) {
 			if !comes {
 				failure = context.Canceled
 			}
-			_, hold, err := w.acquire(t.Context(), t.Context(), failure)
+			_, hold, err := w.acquire(t.Context(), t.Context(), failure, true)
 			synctest.Wait()
 			require.Len(t, f.calls("release"), 1)
 			require.ErrorIs(t, err, failure)

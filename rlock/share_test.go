@@ -22,11 +22,11 @@ func TestFakeTimeReadersJoin(t *testing.T) {
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewRWLock("a")
 		first, hold := lock(t, t.Context(), mu.Reader())
-		asked := len(f.scripts("rwread"))
+		asked := len(f.scripts("rwask"))
 		second, other := lock(t, t.Context(), mu.Reader())
 		third, last, err := mu.Reader().TryLock(t.Context())
 		require.NoError(t, err)
-		require.Len(t, f.scripts("rwread"), asked)
+		require.Len(t, f.scripts("rwask"), asked)
 		require.Equal(t, hold.Owner(), other.Owner())
 
 		_, brief := lock(t, t.Context(), mu.Reader())
@@ -67,7 +67,7 @@ func TestFakeTimeReadersWaitForOneAnswer(t *testing.T) {
 				_, hold := lock(t, t.Context(), mu.Reader()) // teaches the server the scripts
 				require.NoError(t, hold.Unlock(t.Context()))
 				time.Sleep(time.Second)
-				asked := len(f.scripts("rwread"))
+				asked := len(f.scripts("rwask"))
 				f.late.Store(int64(late))
 				start := time.Now()
 				leaving, leave := context.WithTimeout(t.Context(), late/2)
@@ -95,7 +95,7 @@ func TestFakeTimeReadersWaitForOneAnswer(t *testing.T) {
 					wg.Go(func() { enter(leaving) })
 				}
 				wg.Wait()
-				require.Len(t, f.scripts("rwread"), asked+asks)
+				require.Len(t, f.scripts("rwask"), asked+asks)
 				require.Less(t, time.Since(start), 10*late)
 				time.Sleep(10 * late) // what the one who left has been granted is released
 				require.Empty(t, f.Keys())

@@ -72,7 +72,7 @@ var commandRights = []right{
 	{"+zcard", locking, "does anybody queue", "zcard KEY"},
 	{"+zcount", locking | inspecting, "is anybody before a waiter; how many wait", "zcount KEY 0 0"},
 	{"+zrangebyscore", locking | recording, "who is behind the first, while Redisson holds the lock", "zrangebyscore KEY 0 0"},
-	{"+get", fencing | inspecting | sharing, "the newest token; whose intent", "get KEY"},
+	{"+get", fencing | inspecting, "the newest token", "get KEY"},
 	{"+set", fencing | sharing, "the next token; a read hold", "set KEY v nx xx"},
 	{"+incrby", fencing, "the tokens after it", "incrby KEY odd"},
 	{"+publish", waking | foreign, "unlock tells the next that it has the lock, or everybody; probes of the subscription", "publish CHANNEL 0"},
@@ -109,8 +109,9 @@ var relatives = []struct {
 	{"&redisson_lock__channel:NAME", foreign | watching, "unlock messages, Redisson's and for Redisson"},
 	{"~redisson_lock_queue:NAME", queueing, "is there a queue of Redisson's"},
 	{"~redisson_lock_timeout:NAME", queueing, "likewise"},
-	{"~rlock_rwlock_intent:NAME", sharing, "a writer waits"},
+	{"~rlock_rwqueue:NAME", sharing, "who waits to read or to write"},
 	{"~NAME:*", sharing, "leases of readers"},
+	{"&rlock_rwchannel:NAME:*", sharing, "each client's own channel, where it is told that it reads or writes"},
 	{"&redisson_rwlock:NAME", sharing | watching, "unlock messages of read/write locks"},
 }
 

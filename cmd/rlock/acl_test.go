@@ -111,9 +111,9 @@ func (w *aclWorld) share(ctx context.Context, mine, theirs *rlock.RWLock) error 
 		return err
 	}
 	name := mine.Writer().Name()
-	err = w.waits(ctx, mine.Writer(), relative("rlock_rwlock_intent", name))
+	err = w.waits(ctx, mine.Writer(), relative("rlock_rwqueue", name))
 	err = errors.Join(err, whileWaiting(ctx, mine.Writer(), func() bool {
-		return len(w.admin.PubSubChannels(ctx, relative("redisson_rwlock", name)).Val()) == 1
+		return len(w.admin.PubSubChannels(ctx, relative("rlock_rwchannel", name)+":*").Val()) == 1
 	}))
 	return errors.Join(err, hold.Unlock(ctx))
 }

@@ -24,7 +24,7 @@ type lockView struct {
 	Quoted string      `json:"name_quoted,omitempty"` // see quoted
 	Owners []ownerView `json:"owners"`                // empty: free
 	TTL    *int64      `json:"ttl_ms"`                // null: free, or no end
-	Queued *int64      `json:"queued,omitempty"`      // in `ls`; not there: not known, or there is no queue
+	Queued *int64      `json:"queued,omitempty"`      // in `ls`; not there: not known
 
 	Waiting []waitingView `json:"waiting,omitempty"` // those that tell it
 }

@@ -33,7 +33,7 @@ through all keys of the database in small steps, which does not block the
 server; locks that come or go meanwhile may be shown or not. A key is taken for a
 lock if it is a hash with fields like <client>:<number> and whole numbers in them.
 QUEUED is how many wait in the queue of the lock on the server: clients for a plain
-lock, calls for a fair one. A read/write lock has no queue.
+lock, calls for a fair one; of a read/write lock two for each client at most.
 WAIT and HOLDER are from what clients tell: the calls that wait for longer than a
 second, and host, program, process, purpose and time of who holds it, see "top".`,
 		Flags: []cli.Flag{jsonFlag()},
@@ -118,14 +118,14 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 	type reading struct {
 		fields *redis.ScanCmd
 		ttl    *redis.DurationCmd
-		queued *redis.IntCmd
+		queued queues
 	}
 	readings := make([]reading, len(keys))
 	pipe := s.rdb.Pipeline()
 	for i, key := range keys {
 		readings[i] = reading{
 			pipe.HScan(ctx, key, 0, "", pageSize), pipe.PTTL(ctx, key),
-			pipe.ZCount(ctx, lua.QueueOf(key), "1", "+inf"),
+			countQueues(ctx, pipe, key),
 		}
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -142,9 +142,7 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 		if holds, ok := parseHolds(page); ok && ttl != -2 {
 			v := newLockView(strings.TrimPrefix(keys[i], s.prefix), holds, ttl)
 			// Who may look at locks only is still shown those.
-			if n, err := r.queued.Result(); err == nil && !isReadWrite(page) {
-				v.Queued = &n
-			}
+			v.Queued = r.queued.of(page)
 			locks = append(locks, v)
 		}
 	}
@@ -177,15 +175,26 @@ func parseHolds(page []string) (map[string]int64, bool) {
 	return holds, len(holds) > 0
 }
 
-// isReadWrite says whether the fields and values of a lock are those of a read/write
-// lock, which has no queue.
-func isReadWrite(page []string) bool {
+// queues are the lengths of both queues that a name may have: what kind its lock is shows in the lock.
+type queues struct{ plain, readWrite *redis.IntCmd }
+
+// countQueues reads the lengths.
+func countQueues(ctx context.Context, pipe redis.Pipeliner, key string) queues {
+	return queues{pipe.ZCount(ctx, lua.QueueOf(key), "1", "+inf"), pipe.ZCount(ctx, lua.QueueOfRW(key), "1", "+inf")}
+}
+
+// of returns the length of the queue of a lock with these fields and values; nil if it is not known.
+func (q queues) of(page []string) *int64 {
+	count := q.plain
 	for i := 0; i < len(page); i += 2 {
 		if page[i] == "mode" {
-			return true
+			count = q.readWrite
 		}
 	}
-	return false
+	if count == nil || count.Err() != nil {
+		return nil
+	}
+	return new(count.Val())
 }
 
 // calls is how many calls wait, as their clients tell.

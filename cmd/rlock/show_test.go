@@ -286,7 +286,7 @@ func TestOtherKinds(t *testing.T) {
 
 	owner = lock((*rlock.RWLock).Writer)
 	require.Contains(t, outcome(t, f.URL(), "inspect", "rw").stdout, "owner    "+owner+", hold count 1, writes\n")
-	require.Regexp(t, owner+`:write +1 +\S+ +- +0 +\S.*\n$`, outcome(t, f.URL(), "ls").stdout)
+	require.Regexp(t, owner+`:write +1 +\S+ +0 +0 +\S.*\n$`, outcome(t, f.URL(), "ls").stdout)
 	require.Equal(t, result{stdout: "released rw\n"}, outcome(t, f.URL(), "unlock", "rw", "--owner", owner+":write"))
 	free()
 	lock((*rlock.RWLock).Reader)

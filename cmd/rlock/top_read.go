@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-rlock/rlock/internal/record"
-	"github.com/go-rlock/rlock/lua"
 )
 
 // topView is what `rlock top` shows.
@@ -168,14 +167,14 @@ func (s *server) readLocks(ctx context.Context, locks []*topLock, records client
 		type reading struct {
 			fields *redis.ScanCmd
 			ttl    *redis.DurationCmd
-			queued *redis.IntCmd
+			queued queues
 		}
 		pipe, readings := s.rdb.Pipeline(), make([]reading, to-from)
 		for i, l := range locks[from:to] {
 			key := s.prefix + l.Name
 			readings[i] = reading{fields: pipe.HScan(ctx, key, 0, "", pageSize), ttl: pipe.PTTL(ctx, key)}
 			if l.Waiters > 0 {
-				readings[i].queued = pipe.ZCount(ctx, lua.QueueOf(key), "1", "+inf")
+				readings[i].queued = countQueues(ctx, pipe, key)
 			}
 		}
 		_, _ = pipe.Exec(ctx) // each command has its own error
@@ -191,9 +190,7 @@ func (s *server) readLocks(ctx context.Context, locks []*topLock, records client
 				return err
 			}
 			l.hold(page, readings[i].ttl.Val(), records, holds)
-			if q := readings[i].queued; q != nil && q.Err() == nil && !isReadWrite(page) {
-				l.Queued = new(q.Val())
-			}
+			l.Queued = readings[i].queued.of(page)
 		}
 		return nil
 	})

@@ -211,6 +211,7 @@ func TestTopOfManyReaders(t *testing.T) {
 	}
 	require.NoError(t, rdb.HSet(ctx, "many", readers...).Err())
 	require.NoError(t, rdb.PExpire(ctx, "many", time.Hour).Err())
+	require.NoError(t, rdb.ZAdd(ctx, lua.QueueOfRW("many"), redis.Z{Score: 65536, Member: "c:2"}).Err())
 	r := record.Record{Written: time.Now(), Entries: []record.Entry{{What: record.Waits, Name: "many", Kind: "write", Since: time.Now()}}}
 	require.NoError(t, lua.WriteRecord(ctx, rdb, record.Key("", "c"), record.Lasts, r.Fields()))
 	require.NoError(t, lua.Enlist(ctx, rdb, record.List(""), "c", record.Lasts))
@@ -218,7 +219,7 @@ func TestTopOfManyReaders(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, v.Locks, 1)
 	require.Len(t, v.Locks[0].Holders, 2000)
-	require.Nil(t, v.Locks[0].Queued, "it has no queue")
+	require.EqualValues(t, 1, *v.Locks[0].Queued)
 	require.Equal(t, "read", v.Locks[0].Kind, "not that of who waits")
 }
 

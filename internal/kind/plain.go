@@ -126,11 +126,11 @@ func (p *Plain) Inspect(ctx context.Context) (lua.State, error) {
 }
 
 // SubscribeToUnlocks joins the channel of Redisson's release messages, as Redisson's clients know
-// nothing of tickets. The message of a lock with a queue, -0, is meant for Redisson, and
+// nothing of tickets. The messages of a lock with a queue, -0 and +1, are meant for Redisson, and
 // ignored.
 func (s *Server) SubscribeToUnlocks(channel string, message, changed func()) Subscription {
 	return s.Hub.Subscribe(channel, func(payload string) {
-		if payload != "-0" {
+		if payload != "-0" && payload != "+1" {
 			message()
 		}
 	}, changed)

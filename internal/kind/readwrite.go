@@ -8,28 +8,21 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Times of a waiting writer's intent. The intent is repeated before its end, at the cost
-// of one request each time.
-const (
-	intentTTL   = 10 * time.Second
-	intentEvery = intentTTL / 2
-)
-
-// ReadWrite is Redisson's RReadWriteLock, and an intent. Its sides differ in how
-// they acquire, as a grant of the writer may have holds of both.
+// ReadWrite is one side of Redisson's RReadWriteLock, with a queue of this library's waiters for
+// both sides. A grant of the writer may have holds of both sides, so the sides differ in Acquire
+// only.
 type ReadWrite struct {
 	server *Server
 	grant  lua.RW // without owner
-	shared bool
 }
 
-// NewReadWrite returns one side of a read/write lock, the one that many may hold at once
+// NewReadWrite returns one side of a read/write lock: the side for many holders at once
 // if shared is set.
 func NewReadWrite(s *Server, key string, fenced, shared bool) *ReadWrite {
-	rw := &ReadWrite{server: s, shared: shared, grant: lua.RW{
-		Grant:  lua.Grant{Key: key, Channel: lua.Related("redisson_rwlock", key)},
-		Intent: lua.Own("rlock_rwlock_intent", key),
+	rw := &ReadWrite{server: s, grant: lua.RW{
+		Grant:  lua.Grant{Key: key, Queue: lua.QueueOfRW(key), Channel: lua.UnlockChannelRW(key)},
 		Holds:  key + ":",
+		Shared: shared,
 	}}
 	if !strings.Contains(key, "{") { // Redisson's rule for what is behind a name
 		rw.grant.Holds = "{" + key + "}:"
@@ -52,39 +45,50 @@ func (rw *ReadWrite) Key() string { return notPlain + "rw:" + rw.grant.Key }
 
 func (rw *ReadWrite) Gathers(bool) bool { return true }
 
+// Acquire leaves the decision to the queue: an owner without a ticket passes nobody.
 func (rw *ReadWrite) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
-	if rw.shared {
-		return lua.AcquireRead(ctx, r, rw.of(owner), lease)
-	}
-	intent := intentTTL
-	if !o.Wait {
-		intent = 0
-	}
-	reply, err := lua.AcquireWrite(ctx, r, rw.of(owner), lease, intent)
-	if reply.Leftover {
-		reply.AskIn = intentEvery
-	}
-	return reply, err
+	return lua.AskRW(ctx, r, rw.of(owner), lease, o.Ticket)
 }
 
 func (rw *ReadWrite) SetCount(ctx context.Context, r lua.Runner, owner string, lease time.Duration, n Count) (lua.Released, error) {
-	return lua.Released{}, lua.CountRW(ctx, r, rw.of(owner), lease, n.Exclusive, n.Shared)
+	released, err := lua.CountRW(ctx, r, rw.of(owner), lease, n.Exclusive, n.Shared)
+	rw.serveMore(ctx, released.More)
+	return released, err
 }
 
-func (rw *ReadWrite) Release(ctx context.Context, r lua.Runner, owner string, _ lua.Ending) (lua.Released, error) {
-	return lua.ReleaseRW(ctx, r, rw.of(owner))
+func (rw *ReadWrite) Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
+	released, err := lua.ReleaseRW(ctx, r, rw.of(owner), e)
+	rw.serveMore(ctx, released.More)
+	return released, err
+}
+
+// serveMore serves the rest of a long queue in the background, a portion for each request: by a release
+// of an owner without a hold. If such a request fails, the waiters' own requests serve the queue.
+func (rw *ReadWrite) serveMore(ctx context.Context, more bool) {
+	if !more {
+		return
+	}
+	rw.server.Background(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), MaxAttempt)
+		defer cancel()
+		for more && ctx.Err() == nil {
+			released, _ := lua.ReleaseRW(ctx, rw.server.Scripts, rw.of(rw.server.Owner()), lua.Ending{})
+			more = released.More
+		}
+	})
 }
 
 func (rw *ReadWrite) Renewals(owner string, lease time.Duration) []Renewal {
 	return []Renewal{{RDB: rw.server.RDB, Renewal: lua.RenewalRW(rw.of(owner), lease)}}
 }
 
-// Subscribe hears every message: what lets one reader in lets in all.
 func (rw *ReadWrite) Subscribe(e Events) Subscription {
-	return rw.server.Hub.Subscribe(rw.grant.Channel, func(string) { e.Released() }, e.Changed)
+	return rw.server.Hub.Subscribe(rw.GrantChannel(), e.Message, e.Changed)
 }
 
-func (rw *ReadWrite) GrantChannel() string { return "" }
+func (rw *ReadWrite) GrantChannel() string {
+	return lua.GrantChannelRW(rw.grant.Key, rw.server.ID)
+}
 
 func (rw *ReadWrite) UnlockChannel() string { return rw.grant.Channel }
 
@@ -92,6 +96,15 @@ func (rw *ReadWrite) Force(ctx context.Context) (bool, error) {
 	return lua.ForceReleaseRW(ctx, rw.server.RDB, rw.of(""))
 }
 
+// Inspect reads the lock. While the slot of the lock moves, the number of waiters may be unknown.
 func (rw *ReadWrite) Inspect(ctx context.Context) (lua.State, error) {
-	return lua.InspectRW(ctx, rw.server.RDB, rw.of(""))
+	s, err := lua.InspectRW(ctx, rw.server.RDB, rw.of(""))
+	if !moving(err) {
+		return s, err
+	}
+	alone := rw.of("")
+	alone.Queue = ""
+	s, err = lua.InspectRW(ctx, rw.server.RDB, alone)
+	s.Waiters = -1
+	return s, err
 }

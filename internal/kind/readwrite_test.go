@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,49 +13,75 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-// A writer that waits keeps new readers out for a while, and asks again while that lasts: it has
-// left something then. One that does not wait leaves nothing.
-func TestFakeTimeIntentOfAWriter(t *testing.T) {
-	refused := func(kept int64) any { return []any{int64(0), int64(5000), "you:1", kept} }
+// Each side asks with its ticket, as the owner of a plain lock does, and tells what a refusal has
+// left.
+func TestFakeTimeSidesAsk(t *testing.T) {
+	ticket := lua.Ticket{Claim: 2 * time.Second, Hears: lua.Counted}
+	refused := []any{int64(0), int64(5000), "you:1", int64(7), int64(1), int64(1), int64(3), int64(0), int64(1)}
+	place := lua.Place{Time: 7, First: true, New: true, Queue: 3}
 	for name, tt := range map[string]struct {
-		wait   bool
+		shared bool
+		ticket lua.Ticket
 		reply  any
-		intent int64
+		words  []any // side, claim, and hearing
 		want   lua.Reply
 	}{
-		"refused by readers":    {true, refused(1), 10_000, lua.Reply{TTL: 5 * time.Second, Holder: "you:1", Leftover: true, AskIn: 5 * time.Second}},
-		"refused by a writer":   {true, refused(0), 10_000, lua.Reply{TTL: 5 * time.Second, Holder: "you:1"}},
-		"it does not wait":      {false, refused(0), 0, lua.Reply{TTL: 5 * time.Second, Holder: "you:1"}},
-		"granted, with a token": {true, []any{int64(1), int64(7)}, 10_000, lua.Reply{Acquired: true, Token: 7}},
+		"a writer waits":         {false, ticket, refused, []any{0, int64(2000), 1}, lua.Reply{TTL: 5 * time.Second, Holder: "you:1", Writer: true, Place: place, Leftover: true}},
+		"a reader waits":         {true, ticket, refused, []any{1, int64(2000), 1}, lua.Reply{TTL: 5 * time.Second, Holder: "you:1", Writer: true, Place: place, Leftover: true}},
+		"a reader does not wait": {true, lua.Ticket{}, refused, []any{1, int64(0), 0}, lua.Reply{TTL: 5 * time.Second, Holder: "you:1", Writer: true}},
+		"granted":                {false, ticket, []any{int64(1), int64(7)}, []any{0, int64(2000), 1}, lua.Reply{Acquired: true, Token: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				f := newFake(t, "me")
 				f.answers(func(context.Context, []any) any { return tt.reply })
-				a, err := NewReadWrite(f.Server, "lock", false, false).Acquire(t.Context(), f.Scripts, "me:1", time.Minute, Options{Wait: tt.wait})
+				a, err := NewReadWrite(f.Server, "lock", true, tt.shared).Acquire(t.Context(), f.Scripts, "me:1", time.Minute, Options{Ticket: tt.ticket})
 				require.NoError(t, err)
 				require.Equal(t, tt.want, a)
 				words := f.commands()[0]
-				require.Equal(t, []any{"lock", "rlock_rwlock_intent:{lock}"}, keysOf(words))
-				require.Equal(t, []any{int64(60_000), "me:1", "{lock}:", tt.intent}, words[5:])
+				require.Equal(t, []any{"lock", "rlock_rwqueue:{lock}", "{lock}:me:1:rwlock_timeout:1", "redisson_lock_token:{lock}"}, keysOf(words))
+				require.Equal(t, append([]any{int64(60_000), "me:1", "{lock}:", "PUBLISH"}, tt.words...), words[7:])
 			})
 		})
 	}
 }
 
-// A reader has no intent, and leaves nothing where it is refused.
-func TestFakeTimeReader(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFake(t, "me")
-		f.answers(func(context.Context, []any) any { return []any{int64(0), int64(5000), "", int64(1)} })
-		p := NewReadWrite(f.Server, "lock", true, true)
-		a, err := p.Acquire(t.Context(), f.Scripts, "me:1", time.Minute, Options{Wait: true})
-		require.NoError(t, err)
-		require.Equal(t, lua.Reply{TTL: 5 * time.Second, Writer: true}, a)
-		words := f.commands()[0]
-		require.Equal(t, []any{"lock", "rlock_rwlock_intent:{lock}", "{lock}:me:1:rwlock_timeout:1", "redisson_lock_token:{lock}"}, keysOf(words))
-		require.Equal(t, []any{int64(60_000), "me:1", "{lock}:"}, words[7:])
-	})
+// A release or a downgrade that has served a portion of a long queue has the rest served by releases of
+// owners without a hold.
+func TestFakeTimeLongQueueIsServedInPortions(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, f *fake, rw *ReadWrite) (lua.Released, error){
+		"release": func(t *testing.T, f *fake, rw *ReadWrite) (lua.Released, error) {
+			return rw.Release(t.Context(), f.Scripts, "me:9", lua.Ending{})
+		},
+		"downgrade": func(t *testing.T, f *fake, rw *ReadWrite) (lua.Released, error) {
+			return rw.SetCount(t.Context(), f.Scripts, "me:9", time.Minute, Count{Shared: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFake(t, "me")
+				n := 0
+				f.answers(func(context.Context, []any) any {
+					switch n++; n {
+					case 1:
+						return []any{int64(1), "", "me:2 1 2000 0 0", int64(1)}
+					case 2:
+						return []any{int64(0), "", "", int64(1)}
+					}
+					return []any{int64(0)}
+				})
+				released, err := call(t, f, NewReadWrite(f.Server, "lock", false, true))
+				require.NoError(t, err)
+				require.Equal(t, "me:2 1 2000 0 0", released.Message)
+				synctest.Wait()
+				sent := f.commands()
+				require.Len(t, sent, 3)
+				for _, words := range sent[1:] {
+					require.NotContains(t, words, "me:9", "it would end the hold")
+				}
+			})
+		})
+	}
 }
 
 // A writer's context may have holds of both sides, so both are counted, renewed and released by the
@@ -76,24 +103,42 @@ func TestFakeTimeSidesOfOneGrant(t *testing.T) {
 			asked[i] = f.commands()
 		}
 		require.Equal(t, asked[0], asked[1])
-		const key, intent, hold = "a{lock}", "rlock_rwlock_intent:a{lock}", "a{lock}:me:1:rwlock_timeout:" // by Redisson's rule for names with a hash tag
-		require.Equal(t, []any{key, intent, hold + "1", hold + "2"}, keysOf(asked[0][0]))
-		require.Equal(t, []any{key, intent, hold + "1"}, keysOf(asked[0][1]))
+		const key, queue, hold = "a{lock}", "rlock_rwqueue:a{lock}", "a{lock}:me:1:rwlock_timeout:" // by Redisson's rule for names with a hash tag
+		require.Equal(t, []any{key, queue, hold + "1", hold + "2"}, keysOf(asked[0][0]))
+		require.Equal(t, []any{key, queue, hold + "1"}, keysOf(asked[0][1]))
 		require.Equal(t, []any{key, hold + "1"}, keysOf(asked[0][2]))
 	})
 }
 
-// Every message wakes: what lets one reader in lets in all.
+// The messages for tickets come by a channel of the client.
 func TestFakeTimeReadWriteHears(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFake(t, "me")
-		releases, changes := make(chan int, 9), make(chan int, 9)
-		s := NewReadWrite(f.Server, "lock", false, true).Subscribe(Events{Released: func() { releases <- 0 }, Changed: func() { changes <- 0 }})
+		messages, changes := make(chan string, 9), make(chan int, 9)
+		rw := NewReadWrite(f.Server, "lock", false, true)
+		s := rw.Subscribe(Events{Message: func(payload string) { messages <- payload }, Changed: func() { changes <- 0 }})
 		<-changes // the subscription is confirmed
-		for range 3 {
-			f.wire.tell(pubsub.Event{Kind: pubsub.Message, Channel: "redisson_rwlock:{lock}", Payload: "0"})
-			<-releases
+		require.Equal(t, "rlock_rwchannel:{lock}:me", rw.GrantChannel())
+		require.Equal(t, "redisson_rwlock:{lock}", rw.UnlockChannel())
+		f.wire.tell(pubsub.Event{Kind: pubsub.Message, Channel: rw.GrantChannel(), Payload: "me:1"})
+		require.Equal(t, "me:1", <-messages)
+		s.Close()
+	})
+}
+
+// Of the announcements of a read/write lock, those of this library are for Redisson only.
+func TestFakeTimeReadWriteUnlocks(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(t, "me")
+		unlocks := 0
+		channel := NewReadWrite(f.Server, "lock", false, true).UnlockChannel()
+		s := f.SubscribeToUnlocks(channel, func() { unlocks++ }, func() {})
+		synctest.Wait()
+		for _, payload := range []string{"-0", "+1", "0", "1"} {
+			f.wire.tell(pubsub.Event{Kind: pubsub.Message, Channel: channel, Payload: payload})
 		}
+		synctest.Wait()
+		require.Equal(t, 2, unlocks)
 		s.Close()
 	})
 }

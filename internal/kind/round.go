@@ -102,7 +102,7 @@ func (q *Quorum) tryRound(ctx context.Context, lease time.Duration, waits bool) 
 // taken a share of another server again by then, see [Quorum.Renewals]. An error beside an acquired
 // share means: the age of the server is unknown.
 func (p *Plain) share(ctx context.Context, owner string, lease time.Duration, t lua.Turn, sent time.Time, bound time.Duration) (share, error) {
-	wire := &withTrailer{server: p.server, key: p.grant.Key, trailer: info} // the trailer tells the age of the server
+	wire := &withTrailer{server: p.server, key: p.grant.Key, trailer: info()} // the trailer tells the age of the server
 	r, number, err := lua.Share(ctx, wire, p.shareOf(owner), lease, t)
 	s := share{Reply: r, number: number}
 	if err != nil || !r.Acquired {

@@ -30,7 +30,7 @@ func acknowledged(replicas int, timeout time.Duration) request.Trailer {
 }
 
 // info asks about the server itself.
-var info = request.Trailer{Bound: overdue}
+func info() request.Trailer { return request.Trailer{Bound: overdue} }
 
 // Process runs script and trailer, and returns the script's error. In a cluster Process follows a
 // redirection to another node, once, in a pipeline of its own.

@@ -136,7 +136,7 @@ func TestFakeTimeTrailerWithoutAMap(t *testing.T) {
 		none := errors.New("no map")
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, none }})
 		defer func() { require.NoError(t, rdb.Close()) }()
-		f := &withTrailer{server: &Server{RDB: rdb, Trailed: trailed(rdb)}, key: "lock", trailer: info}
+		f := &withTrailer{server: &Server{RDB: rdb, Trailed: trailed(rdb)}, key: "lock", trailer: info()}
 		cmd := redis.NewCmd(t.Context(), "evalsha", "sha", 1, "lock")
 		require.ErrorIs(t, f.Process(t.Context(), cmd), none)
 	})

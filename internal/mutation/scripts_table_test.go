@@ -8,11 +8,6 @@ var ofScripts = []mutation{
 		"rlock", "TestMergedHolders", quick,
 	},
 	{
-		"a reader takes the mark of a waiting writer for a lease", "lua", "rwread.lua",
-		"return {0, intent, '', 1}", "return {0, intent, ''}",
-		"rlock", "TestBusyBecauseAWriterWaits", quick,
-	},
-	{
 		"clients on one machine have ids alike", "rlock", "newID",
 		"_, _ = rand.Read(id[time:])", "_, _ = rand.Read, time",
 		"rlock", "TestClientIDsAreRandom", quick,
@@ -44,7 +39,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"a foreign owner's release is taken for ours", "internal/kind", "Server.SubscribeToUnlocks",
-		"if payload != \"-0\" {", "if payload == \"-0\" {",
+		"if payload != \"-0\" && payload != \"+1\" {", "if payload == \"-0\" {",
 		"rlock", "TestForeignRelease", quick,
 	},
 	{
@@ -106,16 +101,6 @@ var ofScripts = []mutation{
 		"lua", "TestReadWriteWhileTheSlotMoves", quick,
 	},
 	{
-		"a lock that is named like an intent is deleted", "lua", "rw.lua",
-		"return intention(key) and redis.call('del', key) == 1", "return redis.call('del', key) == 1",
-		"lua", "TestReadWriteIntentConflicts", quick,
-	},
-	{
-		"a writer takes a lock for an intent", "lua", "rwwrite.lua",
-		"if not held then\n    awaited", "if false then\n    awaited",
-		"lua", "TestReadWriteIntentConflicts", quick,
-	},
-	{
 		"a replica says that the lock is held", "lua", "queue.lua",
 		"string.find(added.err, 'OOM ', 1, true) and 0 or added", "0",
 		"lua", "TestAskWhereNothingIsWritten", quick,
@@ -139,5 +124,86 @@ var ofScripts = []mutation{
 		"the own ticket outlives a release", "lua", "release.lua",
 		"    redis.pcall('zrem', queue, owner)\n    end\n    local held", "    end\n    local held",
 		"lua", "TestQueueInAnyOrder", quick,
+	},
+	// The queue of read/write locks.
+	{
+		"a reader is not told that a writer waits", "lua", "rwask.lua",
+		"local awaited = shared == 1 and l.mode ~= 'write'", "local awaited = false",
+		"lua", "TestReadWriteAnswers", quick,
+	},
+	{
+		"readers join those inside, past a waiting writer", "lua", "batch.lua",
+		"if count == 0 or not batch or not admits(l, 1) then", "if not admits(l, 1) then",
+		"lua", "TestReadWriteInAnyOrder", quick,
+	},
+	{
+		"a batch ends at the first writer", "lua", "batch.lua",
+		"if count == 0 or not batch or not admits(l, 1) then", "if true then",
+		"lua", "TestReadWriteBatch", quick,
+	},
+	{
+		"a client with one deaf ticket is dead in every way", "lua", "batch.lua",
+		"local ear = home .. how", "local ear = home",
+		"lua", "TestReadWriteInAnyOrder", quick,
+	},
+	{
+		"a client gets a message for each of its grants", "lua", "batch.lua",
+		"                if not lines[home] then\n", "                if true then\n",
+		"lua", "TestReadWriteBatch", quick,
+	},
+	{
+		"a dead writer at the head hides the readers behind", "lua", "batch.lua",
+		"if owner ~= asker and dead[ear] then", "if owner ~= asker and dead[ear] and admits(l, shared) then",
+		"lua", "TestReadWriteInAnyOrder", quick,
+	},
+	{
+		"the own ticket outlives the release of a read/write lock", "lua", "rwrelease.lua",
+		"    redis.pcall('zrem', l.queue, owner)", "    ",
+		"lua", "TestReadWriteInAnyOrder", quick,
+	},
+	{
+		"a repeated release of a read/write lock tells its own client by the answer", "lua", "rwrelease.lua",
+		"local own, failure, lines, count = held and client(owner) or nil,", "local own, failure, lines, count = client(owner),",
+		"lua", "TestReadWriteInAnyOrder", quick,
+	},
+	{
+		"nobody watches Redisson's readers who are left", "lua", "rwrelease.lua",
+		"if queued and count == 0 and mode ~= 'none' and", "if false and",
+		"lua", "TestReadWriteInAnyOrder", quick,
+	},
+	{
+		"what a refused message grants is not taken back", "lua", "batch.lua",
+		"                    take(l, g[1], g[4])\n", "",
+		"lua", "TestReadWriteRefusedChannel", quick,
+	},
+	{
+		"a writer looks at all readers", "lua", "rw.lua",
+		"if size <= few then", "if true then",
+		"lua", "TestReadWriteCrowd", quick,
+	},
+	{
+		"the dead keep a writer out", "lua", "rw.lua",
+		"                redis.call('hdel', lock, owner)\n", "                ttl, whose = 1, owner\n",
+		"lua", "TestReadWriteAnswers", quick,
+	},
+	{
+		"tokens that readers have are given back", "lua", "rwrelease.lua",
+		"elseif mode == 'read' then\n", "elseif mode == 'read' then\n    if l.counter and ARGV[6] ~= ARGV[7] then restore(l.counter, ARGV[6], ARGV[7]) end\n",
+		"lua", "TestReadWriteTokensByTheQueue", quick,
+	},
+	{
+		"a portion is all", "lua", "rwrelease.lua",
+		"local more = count == portion and 1 or 0", "local more = 0",
+		"lua", "TestReadWritePortions", quick,
+	},
+	{
+		"the rest of a long queue is served by the releasing owner", "internal/kind", "ReadWrite.serveMore",
+		"rw.of(rw.server.Owner())", "rw.of(\"me:9\")",
+		"internal/kind", "TestFakeTimeLongQueueIsServedInPortions", quick,
+	},
+	{
+		"a queue apart from its read/write lock is told nothing", "lua", "script.runApart",
+		"case again == nil:", "case false:",
+		"lua", "TestReadWriteQueueWhileTheSlotMoves", quick,
 	},
 }

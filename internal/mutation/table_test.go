@@ -122,7 +122,7 @@ var ofRequests = []mutation{
 
 	// Kinds of lock, as histories see them.
 	{
-		"readers do not look for a writer", "lua", "rwread.lua",
+		"readers do not look for a writer", "lua", "rwask.lua",
 		"if mode == 'write' or ttl == -1 then", "if ttl == -1 then",
 		"internal/verify", "TestVerifyInShort/rows/rw: any reply lost", long,
 	},

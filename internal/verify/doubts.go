@@ -57,6 +57,6 @@ func (b *builder) doubtful(o porcupine.Operation, shared bool) bool {
 	overlaps := func(s span, reach int64) bool { return s.call < o.Return && o.Call < s.ret+reach }
 	return b.young || b.variety == retained || slices.ContainsFunc(b.doubts, func(d span) bool { return overlaps(d, b.reach) }) ||
 		slices.ContainsFunc(b.waits, func(w wait) bool {
-			return (b.variety == fair || b.variety == readWrite && shared && !w.shared) && overlaps(w.span, 0)
+			return (b.variety == fair || b.variety == readWrite && !(shared && w.shared)) && overlaps(w.span, 0)
 		})
 }

@@ -62,9 +62,10 @@ var selection = map[variety][]string{
 		"Close while waiting and holding",
 	},
 	readWrite: {
-		"nothing", "server killed, restarted empty", "FLUSHALL", "CLIENT KILL, subscriptions", "connections cut",
-		"connections cut, unseen by the clients", "reply lost: count", "request late: release", "any reply lost", "process stopped for longer than its lease",
-		"process killed while it holds", "contexts cancelled, replies lost",
+		"nothing", "server killed, restarted empty", "FLUSHALL", "DEL", "CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut",
+		"connections cut, unseen by the clients", "reply lost: count", "reply lost: release", "request late: release", "request held back: release",
+		"any reply lost", "process stopped for longer than its lease", "process stopped for a moment", "ACL without SUBSCRIBE",
+		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
 	},
 	multi: {
 		"nothing", "server killed, restarted with its data", "server stopped for longer than leases", "connections cut",

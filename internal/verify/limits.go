@@ -19,10 +19,6 @@ var (
 		2 * costOfAFault.limit,
 		"a request of a waiter that has found out is lost as well",
 	}
-	costOfAnIntent = cost{
-		11 * time.Second,
-		"what a dead writer has left keeps readers out for 10 s; then it is one fault",
-	}
 )
 
 // slack is what all of it may take longer on a machine with all these processes.
@@ -32,11 +28,8 @@ const slack = 200 * ms
 func (f fault) patience() time.Duration { return f.cost().limit + slack }
 
 func (f fault) cost() cost {
-	switch {
-	case f.costs != nil:
+	if f.costs != nil {
 		return *f.costs
-	case f.lock == readWrite && f.kills:
-		return costOfAnIntent
 	}
 	return costOfAFault
 }

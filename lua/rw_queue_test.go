@@ -1,0 +1,271 @@
+package lua_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// queueUp has owners wait for the lock of g: 'r' in front for reading, 'w' for writing.
+func queueUp(t *testing.T, rdb *redis.Client, lock func(string) lua.RW, owners ...string) {
+	t.Helper()
+	for _, name := range owners {
+		g := lock(own(name[1:]))
+		g.Shared = name[0] == 'r'
+		reply, err := lua.AskRW(t.Context(), rdb, g, time.Minute, lua.Ticket{Claim: claim, Hears: lua.Counted})
+		require.NoError(t, err)
+		require.True(t, reply.Leftover, name)
+	}
+}
+
+// hearRW has clients listen, and returns what they hear: "b: grant b:1 for 6s".
+func hearRW(t *testing.T, rdb *redis.Client, clients string) func() string {
+	var all []func() []string
+	for _, c := range clients {
+		all = append(all, listen(t, rdb, lua.GrantChannelRW("lock", strings.Repeat(string(c), 20))))
+	}
+	return func() string {
+		var texts []string
+		for i, heard := range all {
+			for _, payload := range heard() {
+				texts = append(texts, string(clients[i])+": "+rwMessageText(payload))
+			}
+		}
+		return shorten(strings.Join(texts, "; "))
+	}
+}
+
+func rwMessageText(payload string) string {
+	var lines []string
+	for line := range strings.SplitSeq(payload, "\n") {
+		lines = append(lines, messageText(line))
+	}
+	return strings.Join(lines, ", ")
+}
+
+func lockRW(t *testing.T, rdb *redis.Client, g lua.RW) lua.Reply {
+	t.Helper()
+	reply, err := lua.AskRW(t.Context(), rdb, g, time.Minute, lua.Ticket{})
+	require.NoError(t, err)
+	require.True(t, reply.Acquired)
+	return reply
+}
+
+// A batch takes all readers of the queue along, past the writers among them. Each client gets one
+// message; that of the own client is the answer.
+func TestReadWriteBatch(t *testing.T) {
+	t.Parallel()
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		heard := hearRW(t, rdb, "abc")
+		lockRW(t, rdb, rw(own("a:1")))
+		queueUp(t, rdb, rw, "rb:1", "wc:2", "ra:3", "rb:4", "wb:5", "rc:6")
+		released, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{})
+		require.NoError(t, err)
+		require.False(t, released.More)
+		require.Equal(t, "grant a:3 for 6s", shorten(rwMessageText(released.Message)))
+		require.Equal(t, "b: grant b:1 for 6s, grant b:4 for 6s; c: grant c:6 for 6s", heard())
+		for _, owner := range []string{"b:1", "a:3", "b:4"} {
+			_, err = lua.ReleaseRW(t.Context(), rdb, rw(own(owner)), lua.Ending{})
+			require.NoError(t, err)
+		}
+		require.Empty(t, heard(), "a reader is left")
+		_, err = lua.ReleaseRW(t.Context(), rdb, rw(own("c:6")), lua.Ending{})
+		require.NoError(t, err)
+		require.Empty(t, heard(), "the own client is told by the answer")
+		require.Equal(t, "c:2:write=1,mode=write 10s; queue [b:5]", shorten(showRW(t, rdb)))
+	})
+}
+
+// A downgrade grants to readers at the head, which have the token of the writer: it still holds the lock, so
+// a greater one would have it refused where tokens are checked. The next writer has a greater one.
+func TestReadWriteTokensByTheQueue(t *testing.T) {
+	t.Parallel()
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		fenced := func(owner string) lua.RW {
+			g := rw(owner)
+			g.Counter = "redisson_lock_token:{lock}"
+			return g
+		}
+		heard := listen(t, rdb, lua.GrantChannelRW("lock", strings.Repeat("b", 20)))
+		message := func() lua.Message {
+			all := heard()
+			require.Len(t, all, 1)
+			return lua.ReadMessage(all[0])
+		}
+		first := lockRW(t, rdb, fenced(own("a:1")))
+		queueUp(t, rdb, fenced, "rb:1", "wb:2")
+		_, err := lua.CountRW(t.Context(), rdb, fenced(own("a:1")), time.Minute, 0, 1)
+		require.NoError(t, err)
+		reader := message()
+		require.Equal(t, own("b:1"), reader.Owner)
+		require.Equal(t, first.Token, reader.Token)
+		require.Zero(t, reader.Spare)
+
+		_, err = lua.ReleaseRW(t.Context(), rdb, fenced(own("a:1")), lua.Ending{})
+		require.NoError(t, err)
+		_, err = lua.ReleaseRW(t.Context(), rdb, fenced(own("b:1")), lua.Ending{})
+		require.NoError(t, err)
+		state, err := lua.InspectRW(t.Context(), rdb, fenced(""))
+		require.NoError(t, err)
+		require.Contains(t, state.Holds, own("b:2"))
+		require.Greater(t, state.Token, reader.Token)
+	})
+}
+
+// A long queue is served in portions: the answer says that there is more, and any release serves it.
+func TestReadWritePortions(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	lockRW(t, rdb, rw(own("a:1")))
+	for i := range 300 {
+		putTicket(t, rdb, 'r', own(fmt.Sprintf("b:%d", i)))
+	}
+	hearRW(t, rdb, "b")
+	var portions []int64
+	for n, owner := range []string{"a:1", "a:2", "a:3"} {
+		released, err := lua.ReleaseRW(t.Context(), rdb, rw(own(owner)), lua.Ending{})
+		require.Equal(t, n < 2, released.More, "%v", err)
+		portions = append(portions, rdb.HLen(t.Context(), "lock").Val()-1)
+	}
+	require.Equal(t, []int64{128, 256, 300}, portions)
+}
+
+// A writer that is refused looks at few of many readers, and a reader that leaves at one. A writer that
+// finds dead readers only takes them out, some at a time, and asks again at once.
+func TestReadWriteCrowd(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	commands := func(f func()) (n int64) {
+		require.NoError(t, rdb.ConfigResetStat(ctx).Err())
+		f()
+		for line := range strings.SplitSeq(rdb.Info(ctx, "commandstats").Val(), "\r\n") {
+			if rest, ok := strings.CutPrefix(line, "cmdstat_pttl:calls="); ok {
+				_, err := fmt.Sscanf(rest, "%d", &n)
+				require.NoError(t, err)
+			}
+		}
+		return n
+	}
+	var holds []string
+	for i := range 3000 {
+		putReader(t, rdb, own(fmt.Sprintf("b:%d", i)), 40*time.Second)
+		holds = append(holds, holdKey(own(fmt.Sprintf("b:%d", i)), 1))
+	}
+	write := func() (reply lua.Reply) {
+		reply, err := lua.AskRW(ctx, rdb, rw(own("a:1")), time.Minute, lua.Ticket{})
+		require.NoError(t, err)
+		return reply
+	}
+	require.Less(t, commands(func() { require.Greater(t, write().TTL, 30*time.Second) }), int64(12))
+	require.Less(t, commands(func() {
+		_, err := lua.ReleaseRW(ctx, rdb, rw(own("b:0")), lua.Ending{})
+		require.NoError(t, err)
+	}), int64(5))
+	require.NoError(t, rdb.Del(ctx, holds...).Err())
+	asked := 0
+	for reply := (lua.Reply{}); !reply.Acquired; asked++ {
+		var n int64
+		n = commands(func() { reply = write() })
+		require.Less(t, n, int64(1100))
+		require.Less(t, asked, 30)
+	}
+	require.Greater(t, asked, 2)
+}
+
+// A server that is out of memory grants to nobody in the queue; those who may have the lock are told to
+// ask, and keep their places.
+func TestReadWriteQueueOutOfMemory(t *testing.T) {
+	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
+	ctx := t.Context()
+	lockRW(t, rdb, rw(own("a:1")))
+	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	reply, err := lua.AskRW(ctx, rdb, reader(rw(own("c:1"))), time.Minute, lua.Ticket{Claim: claim, Hears: lua.Counted})
+	require.NoError(t, err)
+	require.False(t, reply.Acquired || reply.Place.Held(), "no memory for a ticket")
+	_, err = lua.ReleaseRW(ctx, rdb, rw(own("a:1")), lua.Ending{})
+	require.NoError(t, err)
+	require.Empty(t, showRW(t, rdb))
+}
+
+// If the server refuses messages, what they grant is taken back, and the tickets stay: the waiters find the
+// lock free by their own requests.
+func TestReadWriteRefusedChannel(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	for _, tc := range []struct {
+		name   string
+		before []string // tickets
+		denied string   // the client that may not be told
+		after  string
+		failed bool
+	}{
+		{"a writer", []string{"wb:1", "rc:1"}, "b", "; queue [b:1 c:1]", true},
+		{"all of a batch", []string{"rb:1", "rb:2"}, "b", "; queue [b:1 b:2]", true},
+		{"one client of a batch", []string{"rb:1", "rc:1", "wb:2"}, "b", "c:1=1,mode=read 10s; c:1#1 10s; queue [b:1 b:2]", true},
+		{"nobody", []string{"rb:1", "rc:1"}, "x", "b:1=1,c:1=1,mode=read 10s; b:1#1 10s; c:1#1 10s", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			require.NoError(t, admin.FlushAll(t.Context()).Err())
+			rules := []any{"~*", "+@all", "&redisson_rwlock:*"}
+			for _, c := range "bc" {
+				listen(t, admin, lua.GrantChannelRW("lock", strings.Repeat(string(c), 20)))
+				if string(c) != tc.denied {
+					rules = append(rules, "&"+lua.GrantChannelRW("lock", strings.Repeat(string(c), 20)))
+				}
+			}
+			rdb := user(t, s, rules...)
+			lockRW(t, admin, rw(own("a:1")))
+			queueUp(t, admin, rw, tc.before...)
+			released, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{})
+			require.NoError(t, err)
+			require.Equal(t, tc.failed, released.PublishErr != nil, "%v", released.PublishErr)
+			require.Equal(t, tc.after, shorten(showRW(t, admin)))
+			if len(rdb.ZRange(t.Context(), rw("").Queue, 0, -1).Val()) > 0 {
+				require.Positive(t, admin.PTTL(t.Context(), rw("").Queue).Val())
+			}
+		})
+	}
+}
+
+// While a slot moves, a node that has all keys of a release makes no key anew: the lock is left to the first
+// tickets, which are told to ask. If the keys are apart, the lock is released alone and the first is told.
+func TestReadWriteQueueWhileTheSlotMoves(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2, 0)
+	slot := cluster.Slot("lock")
+	rdb := cluster.Client(t)
+	for name, moved := range map[string][]string{"nothing has moved": {}, "the lock has moved": {"lock"}, "the queue has moved": {rw("").Queue}} {
+		t.Run(name, func(t *testing.T) {
+			from, to := cluster.Owner(slot), cluster.Another(slot)
+			source, target := from.Client(t), to.Client(t)
+			putReader(t, source, own("a:1"), 20*time.Second)
+			putTicket(t, source, 'w', own("b:1"))
+			putTicket(t, source, 'r', own("c:1"))
+			var heard []func() string
+			for _, node := range []*redis.Client{source, target} {
+				heard = append(heard, hearRW(t, node, "b"))
+			}
+			move := cluster.BeginMove(slot, to)
+			if len(moved) > 0 {
+				move.MoveKeys(moved...)
+			}
+			_, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{})
+			require.NoError(t, err)
+			move.MoveKeys()
+			move.Finish()
+			require.Contains(t, shorten(showRW(t, target)), "; queue [b:1 c:1]")
+			told := []string{heard[0](), heard[1]()}
+			require.True(t, slices.Contains(told, "b: wake b:1"), "%q", told)
+			for _, node := range cluster.Nodes {
+				require.NoError(t, node.Client(t).FlushAll(context.Background()).Err())
+			}
+		})
+	}
+}
