@@ -201,7 +201,9 @@ func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (con
 
 // put adds a hold. mu is held.
 func (g *grant) put(h *Hold) {
+	h.at = len(g.holds)
 	g.holds = append(g.holds, h)
+	h.first().under++
 	if !h.lock.terms.shared {
 		g.exclusives.Add(1)
 	}

@@ -163,9 +163,11 @@ func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, er
 		if g.began.IsZero() {
 			g.began = time.Now()
 		}
-		g.holds = append(g.holds, hold)
+		g.put(hold)
 		if by.terms.shared {
 			g.followers--
+		} else {
+			g.exclusives.Add(-1) // passOn has counted the hold
 		}
 	}
 	g.mu.Unlock()

@@ -24,6 +24,8 @@ type Hold struct {
 	counts   bool // an acquisition: see Lock.ends
 	unlocked bool
 	children int // holds with this parent, and not over
+	at       int // index in grant.holds
+	under    int // of an outermost hold: how many holds under it are live, with itself
 }
 
 // noCopy lets go vet find copies.

@@ -80,15 +80,22 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // unknown, or the request was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
-func (l *Lock) TryLock(ctx context.Context) (held context.Context, hold *Hold, err error) {
-	wait, began := l.starts(ctx)
-	defer func() { l.ends(wait, began, hold, err, nil) }() // when nobody waits for this call
-	return l.tryLock(ctx, wait)
+func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
+	return l.tryLock(ctx, ctx, true)
 }
 
 // tryLock makes one attempt, and does not count the call. Its requests have the context wait.
-func (l *Lock) tryLock(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
-	defer func() { err = ownHolder(ctx, err) }()
+func (l *Lock) tryLock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
+	began := time.Now()
+	if counted {
+		wait, began = l.starts(wait)
+	}
+	defer func() {
+		err = ownHolder(ctx, err)
+		if counted {
+			l.ends(wait, began, hold, err, nil)
+		}
+	}()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}

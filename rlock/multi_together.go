@@ -125,7 +125,7 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	defer stop()
 	var part *Hold
 	if once {
-		held, part, err = member.tryLock(held, wait)
+		held, part, err = member.tryLock(held, wait, false)
 	} else {
 		held, part, err = member.lock(held, wait, false)
 	}

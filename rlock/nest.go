@@ -87,7 +87,12 @@ func (g *grant) remove(h *Hold) (left, ended int, err error) {
 	if g.counting != nil {
 		g.counting.changes++
 	}
-	g.holds = slices.DeleteFunc(g.holds, func(other *Hold) bool { return other == h })
+	last := len(g.holds) - 1 // a grant may have very many holds: those of readers
+	g.holds[h.at] = g.holds[last]
+	g.holds[h.at].at = h.at
+	g.holds = slices.Delete(g.holds, last, last+1)
+	first := h.first()
+	first.under--
 	if !h.lock.terms.shared {
 		g.exclusives.Add(-1)
 	}
@@ -101,7 +106,7 @@ func (g *grant) remove(h *Hold) (left, ended int, err error) {
 	if g.state == lost {
 		err = g.loss
 	} else {
-		if first := h.first(); first.counts && !g.hasUnder(first) {
+		if first.counts && first.under == 0 {
 			ended = 1
 		}
 		if left == 0 {

@@ -196,7 +196,7 @@ func (g *grant) heldSince() time.Time {
 	return g.began
 }
 
-// recorded is the entry of a grant. Its purpose is that of the oldest hold, as the grant may
+// recorded is the entry of a grant. Its purpose is that of a hold, as the grant may
 // have been acquired by a waiter with another purpose.
 func (g *grant) recorded(what record.What, since time.Time) record.Entry {
 	e := g.lock.entry(what, g.owner, since)

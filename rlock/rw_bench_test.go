@@ -1,10 +1,12 @@
 package rlock_test
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -49,4 +51,35 @@ func everyoneLocks(b *testing.B, lockFor func(int) *rlock.Lock) {
 	all.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+}
+
+// Very many readers of one client share a grant, and each unlocks: go test -run xxx -bench ReadersOfOneGrant -benchtime 1x ./rlock
+func BenchmarkReadersOfOneGrant(b *testing.B) {
+	const readers = 16_000
+	mu := newClient(b, newServer(b), nil).NewRWLock("a").Reader()
+	for b.Loop() {
+		var held, left sync.WaitGroup
+		took := make([]time.Duration, readers)
+		held.Add(readers)
+		for i := range readers {
+			left.Go(func() {
+				ctx, hold, err := mu.Lock(b.Context())
+				held.Done()
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				held.Wait()
+				began := time.Now()
+				if err := hold.Unlock(ctx); err != nil {
+					b.Error(err)
+				}
+				took[i] = time.Since(began)
+			})
+		}
+		left.Wait()
+		slices.Sort(took)
+		b.ReportMetric(float64(took[readers*99/100])/1e6, "p99-ms")
+		b.ReportMetric(float64(took[readers/2])/1e6, "median-ms")
+	}
 }

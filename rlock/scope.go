@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"slices"
 )
 
 // heldContext is a context that owns a lock. The context is a field of the hold: this saves an
@@ -39,7 +38,7 @@ func holdIn(ctx context.Context, l *Lock) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
 	for ; h != nil; h = h.outer {
 		g := h.grant
-		if g.lock.client == l.client && g.lock.key == l.key && h.lasts() {
+		if g.lock.client == l.client && g.lock.key == l.key && h.count() > 0 {
 			return h
 		}
 	}
@@ -101,29 +100,10 @@ func (l *Lock) ownedIn(ctx context.Context) *grant {
 }
 
 // count returns the number of live holds under the same first hold.
-func (h *Hold) count() (n int) {
-	first := h.first()
+func (h *Hold) count() int {
 	h.grant.mu.Lock()
 	defer h.grant.mu.Unlock()
-	for _, other := range h.grant.holds {
-		if other.first() == first {
-			n++
-		}
-	}
-	return n
-}
-
-// lasts reports whether there is any live hold under the same first hold.
-func (h *Hold) lasts() bool {
-	first := h.first()
-	h.grant.mu.Lock()
-	defer h.grant.mu.Unlock()
-	return !h.unlocked || h.grant.hasUnder(first)
-}
-
-// hasUnder reports whether first, or a hold under it, is live. mu is held.
-func (g *grant) hasUnder(first *Hold) bool {
-	return slices.ContainsFunc(g.holds, func(h *Hold) bool { return h.first() == first })
+	return h.first().under
 }
 
 // count returns the number of live holds of the grant.
