@@ -116,3 +116,46 @@ func TestFakeTimeReadersOfALostGrant(t *testing.T) {
 		})
 	}
 }
+
+// The answer to a release that was lost may have named a reader of the same client. The reader asks at once,
+// and not when its own time comes.
+func TestFakeTimeReaderWhoseGrantWasInALostAnswer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, _, f := newFake(t)
+		rw := c.NewRWLock("a")
+		rw.reader.use(f)
+		rw.writer.use(f)
+		free := false // only read and written while all others are blocked
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n == 1 || free {
+				return lua.Reply{Acquired: true}, nil
+			}
+			return lua.Reply{TTL: time.Hour, Holder: "x:1"}, nil
+		}
+		f.onRelease = func(_ context.Context, n int) (lua.Released, error) {
+			switch n {
+			case 1:
+				return lua.Released{}, errCut
+			case 2: // the first attempt has released it
+				return lua.Released{}, lua.ErrNotOwner
+			}
+			return lua.Released{}, nil
+		}
+		held, hold, err := rw.Writer().Lock(t.Context())
+		require.NoError(t, err)
+		entered := make(chan *Hold)
+		go func() {
+			_, hold, err := rw.Reader().Lock(t.Context())
+			require.NoError(t, err)
+			entered <- hold
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		free = true
+		began := time.Now()
+		require.NoError(t, hold.Unlock(held))
+		reads := <-entered
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		require.NoError(t, reads.Unlock(t.Context()))
+	})
+}

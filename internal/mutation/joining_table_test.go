@@ -109,7 +109,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"an unlocked joined hold hides the one around it", "rlock", "holdIn",
-		"g.lock.key == l.key && h.lasts() {", "g.lock.key == l.key { if !h.lasts() { return nil }",
+		"g.lock.key == l.key && h.count() > 0 {", "g.lock.key == l.key { if h.count() == 0 { return nil }",
 		"rlock", "TestFakeTimeJoinedAndUnlockedUnderTheHold", quick,
 	},
 }

@@ -187,8 +187,8 @@ var ofScripts = []mutation{
 		"lua", "TestReadWriteAnswers", quick,
 	},
 	{
-		"tokens that readers have are given back", "lua", "rwrelease.lua",
-		"elseif mode == 'read' then\n", "elseif mode == 'read' then\n    if l.counter and ARGV[6] ~= ARGV[7] then restore(l.counter, ARGV[6], ARGV[7]) end\n",
+		"tokens are reserved for a writer that may become a reader", "lua", "batch.lua",
+		"token = following(l.counter, token)", "token = following(l.counter, token, shared == 0 and 1024 or 0)",
 		"lua", "TestReadWriteTokensByTheQueue", quick,
 	},
 	{

@@ -139,6 +139,11 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeGivenReaderLeaves", quick,
 	},
 	{
+		"nobody asks after a lost answer to a release", "rlock", "grant.release",
+		"if a.Doubt {", "if false {",
+		"rlock", "TestFakeTimeReaderWhoseGrantWasInALostAnswer", quick,
+	},
+	{
 		"readers share a grant in doubt", "rlock", "queue.share",
 		"g.state != owned || g.left(inDoubt)", "g.state != owned",
 		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
