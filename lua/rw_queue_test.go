@@ -112,12 +112,19 @@ func TestReadWriteTokensByTheQueue(t *testing.T) {
 
 		_, err = lua.ReleaseRW(t.Context(), rdb, fenced(own("a:1")), lua.Ending{})
 		require.NoError(t, err)
-		_, err = lua.ReleaseRW(t.Context(), rdb, fenced(own("b:1")), lua.Ending{})
+		released, err := lua.ReleaseRW(t.Context(), rdb, fenced(own("b:1")), lua.Ending{})
 		require.NoError(t, err)
-		state, err := lua.InspectRW(t.Context(), rdb, fenced(""))
+		writer := lua.ReadMessage(released.Message)
+		require.Equal(t, own("b:2"), writer.Owner)
+		require.Greater(t, writer.Token, reader.Token)
+
+		// Likewise of a writer that the queue has granted the lock.
+		queueUp(t, rdb, fenced, "rb:3")
+		released, err = lua.CountRW(t.Context(), rdb, fenced(own("b:2")), time.Minute, 0, 1)
 		require.NoError(t, err)
-		require.Contains(t, state.Holds, own("b:2"))
-		require.Greater(t, state.Token, reader.Token)
+		reader = lua.ReadMessage(released.Message)
+		require.Equal(t, own("b:3"), reader.Owner)
+		require.Equal(t, writer.Token, reader.Token)
 	})
 }
 
