@@ -179,9 +179,7 @@ func TestReadWriteCrowd(t *testing.T) {
 	require.NoError(t, rdb.Del(ctx, holds...).Err())
 	asked := 0
 	for reply := (lua.Reply{}); !reply.Acquired; asked++ {
-		var n int64
-		n = commands(func() { reply = write() })
-		require.Less(t, n, int64(1100))
+		require.Less(t, commands(func() { reply = write() }), int64(1100))
 		require.Less(t, asked, 30)
 	}
 	require.Greater(t, asked, 2)
