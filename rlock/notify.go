@@ -67,9 +67,8 @@ func (w *waiter) subscribe() {
 // How often the first waiter of a client asks without an event. The request keeps the queue on the server
 // alive, restores forgotten tickets, and finds a lock removed without a message and a holder that died
 // after its grant. The first such request comes after about a second, the next when the wait has doubled.
-// Many waiters for a plain or fair lock make about asksPerSecond requests in a second together, until each
-// makes one every keepAlive. The number of waiters for other kinds is not known: a release wakes all of
-// them anyway.
+// Many waiters make about asksPerSecond requests in a second together, until each makes one every keepAlive.
+// How many wait for a quorum lock is not known.
 const (
 	keepAlive     = 5 * time.Second // at the latest
 	minKeepAlive  = 900 * time.Millisecond

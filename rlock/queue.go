@@ -40,8 +40,8 @@ func (s *queueSet) close() (held, parked []*grant) {
 // both.
 
 // queues are the in-process queues of a client, by lock key. A queue exists while a goroutine waits
-// there, this client holds the lock, or a reader asks for followers as well. A client has several shards,
-// so that locks with different names seldom contend for the same mutex.
+// there, or this client holds the lock. A client has several shards, so that locks with different names
+// seldom contend for the same mutex.
 type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
@@ -54,7 +54,7 @@ type queues struct {
 const maxSpare = 32
 
 // queue is where the goroutines of a client wait for one lock: first come, first served. The first waiter
-// asks the server on behalf of all; for a fair lock each waiter asks for itself.
+// of a lane asks the server on behalf of the lane; for a fair lock each waiter asks for itself.
 //
 // The queue is no package of its own. It hands out grants, and a waiter's next step depends on the lock
 // and on the server's answers: a package would export seventeen names, and hide forty lines.
