@@ -256,7 +256,7 @@ func check(t *testing.T, model string, macros []string) (c checked) {
 		args = append(args, "-D"+macro)
 	}
 	command(t, dir, "spin", append(args, source)...)
-	command(t, dir, "gcc", "-O1", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", fmt.Sprintf("-DMEMLIM=%d", memory), "-o", "pan", "pan.c")
+	command(t, dir, "gcc", "-Og", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", fmt.Sprintf("-DMEMLIM=%d", memory), "-o", "pan", "pan.c")
 	c.output, c.took = command(t, dir, "./pan", "-b", fmt.Sprintf("-m%d", deepest))
 	if c.took > limit {
 		t.Errorf("%s: the search took %v: at most %v", model, c.took, limit)

@@ -123,6 +123,7 @@ hidden byte x, y;
 
 #define COUNTED(c) (!dead[c] || ghost[c])
 #define ADMITS(o)  (held == 0 || (!writing && SHARED(o)))
+#define SENT(request) (request == sent || request == bare)
 #define NOONE      CLIENTS          /* no client's release */
 
 /* The scripts. */
@@ -137,7 +138,7 @@ inline takeOut(at) { /* a ticket from the queue */
 	queue[length] = NOBODY
 }
 
-inline place(o) { /* at: where the ticket is */
+inline place(o) { /* k: where the ticket is, or the length */
 	k = 0;
 	do
 	:: k < length && queue[k] != o -> k++
@@ -237,10 +238,10 @@ inline send(own) { /* one message for each client, but the own client has it in 
 	skip
 }
 
-inline pass(own) { /* the lock is free */
+inline pass(own) { /* the lock may be free, or to be had by the readers in front */
 	if
-	:: length > 0 && listens -> prompt(own, CALLERS)
-	:: length > 0 && !listens -> serve(NOBODY, own, false)
+	:: length > 0 && held == 0 && listens -> prompt(own, CALLERS)
+	:: length > 0 && !(held == 0 && listens) && !writing -> serve(NOBODY, own, false)
 	:: else
 	fi
 }
@@ -294,7 +295,7 @@ inline request(o, ticket) { /* rwask */
 	fi
 }
 
-inline release(o) { /* rwrelease; gave says whether the answer is for the client */
+inline release(o) { /* rwrelease */
 	place(o);
 	if
 #ifdef OWN_LATE_TICKET_STAYS
@@ -311,15 +312,14 @@ inline release(o) { /* rwrelease; gave says whether the answer is for the client
 	:: had || length > 0 ->
 		writing = writing && !had;
 		held = held & ~BIT(o);
-		if
-		:: held == 0 -> pass(x)
 #ifdef WITHDRAWAL_DOES_NOT_SERVE
-		:: held != 0 && !writing && length > 0 && had -> serve(NOBODY, x, false)
-#else
-		:: held != 0 && !writing && length > 0 -> serve(NOBODY, x, false)
-#endif
+		if
+		:: held == 0 || had -> pass(x)
 		:: else
 		fi;
+#else
+		pass(x);
+#endif
 		send(x)
 	:: else
 	fi;
@@ -471,9 +471,13 @@ end:	do
 		exclusive = exclusive && relying != 0;
 		state[o] = gone; done++; sendRelease(o) }
 
-	:: d_step { ask[o] == sent || ask[o] == bare -> request(o, ask[o] == sent); ask[o] = (ask[o] == bare && result == no -> again : result) }
-	:: d_step { left[o] == sent || left[o] == bare -> request(o, left[o] == sent); left[o] = answered }
-	:: d_step { left[o] != none && left[o] != sent && left[o] != bare ->
+	:: d_step { SENT(ask[o]) || SENT(left[o]) -> /* never both: see woken */
+		request(o, ask[o] == sent || left[o] == sent);
+		if
+		:: SENT(left[o]) -> left[o] = answered
+		:: else -> ask[o] = (ask[o] == bare && result == no -> again : result)
+		fi }
+	:: d_step { left[o] != none && !SENT(left[o]) ->
 		left[o] = none;
 		if
 		:: state[o] == gone && !dead[CLIENT(o)] -> sendRelease(o)
@@ -522,7 +526,7 @@ inline die(kept) { /* client 1: what it sent may still arrive */
 		relying = relying & ~BIT(b);
 		state[b] = gone;
 		owed[b] = false; anew[b] = false;
-		ask[b] = (kept && (ask[b] == sent || ask[b] == bare) -> ask[b] : none);
+		ask[b] = (kept && SENT(ask[b]) -> ask[b] : none);
 		left[b] = (kept -> left[b] : none);
 		rel[b] = (kept -> rel[b] : none);
 		cnt[b] = (kept -> cnt[b] : none);
@@ -539,11 +543,7 @@ end:	do
 	:: d_step { rest[z] == sent ->
 		rest[z] = none;
 		count = 0;
-		if
-		:: length > 0 && held == 0 -> pass(NOONE)
-		:: length > 0 && held != 0 && !writing -> serve(NOBODY, NOONE, false)
-		:: else
-		fi;
+		pass(NOONE);
 		send(NOONE);
 		rest[z] = (count == PORTION && !dead[z] -> sent : none) }
 	od
