@@ -75,7 +75,7 @@ var commandRights = []right{
 	{"+get", fencing | inspecting, "the newest token", "get KEY"},
 	{"+set", fencing | sharing, "the next token; a read hold", "set KEY v nx xx"},
 	{"+incrby", fencing, "the tokens after it", "incrby KEY odd"},
-	{"+publish", waking | foreign, "unlock tells the next that it has the lock, or everybody; probes of the subscription", "publish CHANNEL 0"},
+	{"+publish", waking | foreign | sharing, "unlock tells the next that it has the lock, or everybody; probes of the subscription", "publish CHANNEL 0"},
 	{"+subscribe", waking | foreign | probing | sharing, "waiters listen", "subscribe CHANNEL"},
 	{"+unsubscribe", waking | foreign, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
 	{"+pubsub|numsub", inspecting, "how many connections wait; unlock asks as well, and does without: it takes a dead waiter for one that listens", "pubsub numsub CHANNEL"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,18 +100,34 @@ func (w *aclWorld) queue(ctx context.Context, mine, theirs *rlock.Lock) error {
 	return errors.Join(hold.Unlock(ctx), <-next)
 }
 
-// share reads, writes, and waits to write.
+// share reads, writes, reads while it writes, tells Redisson, and waits to write, behind many readers.
 func (w *aclWorld) share(ctx context.Context, mine, theirs *rlock.RWLock) error {
-	for _, side := range []*rlock.Lock{mine.Reader(), mine.Writer()} {
-		if err := side.Do(ctx, func(context.Context) error { return nil }); err != nil {
-			return err
-		}
+	name := mine.Writer().Name()
+	redisson := w.admin.Subscribe(ctx, relative("redisson_rwlock", name))
+	defer redisson.Close()
+	if _, err := redisson.Receive(ctx); err != nil {
+		return err
+	}
+	read := func(ctx context.Context) error {
+		return mine.Reader().Do(ctx, func(context.Context) error { return nil })
+	}
+	if err := errors.Join(read(ctx), mine.Writer().Do(ctx, read)); err != nil {
+		return err
+	}
+	if _, err := redisson.ReceiveTimeout(ctx, 3*time.Second); err != nil {
+		return fmt.Errorf("Redisson is not told: %w", err)
 	}
 	_, hold, err := theirs.Reader().Lock(ctx)
 	if err != nil {
 		return err
 	}
-	name := mine.Writer().Name()
+	var dead []any
+	for i := range 20 {
+		dead = append(dead, "dead:"+strconv.Itoa(i), 1)
+	}
+	if err := w.admin.HSet(ctx, aclPrefix+name, dead...).Err(); err != nil {
+		return errors.Join(err, hold.Unlock(ctx))
+	}
 	err = w.waits(ctx, mine.Writer(), relative("rlock_rwqueue", name))
 	err = errors.Join(err, whileWaiting(ctx, mine.Writer(), func() bool {
 		return len(w.admin.PubSubChannels(ctx, relative("rlock_rwchannel", name)+":*").Val()) == 1
