@@ -33,7 +33,7 @@ func survivors(t *testing.T, word string) (pids []int) {
 }
 
 // job starts rlock with a command whose processes can be found again.
-func (f *fixture) job(t *testing.T, name string, script string, env ...string) (p *program, left func() []int) {
+func (f *fixture) job(t *testing.T, name, killAfter, script string, env ...string) (p *program, left func() []int) {
 	t.Helper()
 	word := fmt.Sprintf("JOB=%d %s", os.Getpid(), t.Name())
 	t.Cleanup(func() {
@@ -41,7 +41,7 @@ func (f *fixture) job(t *testing.T, name string, script string, env ...string) (
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	cmd := prepare(t, f.URL(), "run", "--ttl", "10s", "-k", "500ms", name, "--", "sh", "-c", script)
+	cmd := prepare(t, f.URL(), "run", "--ttl", "1m", "-k", killAfter, name, "--", "sh", "-c", script)
 	cmd.Env = append(append(cmd.Env, word), env...)
 	return launch(t, cmd), func() []int { return survivors(t, word) }
 }
@@ -84,7 +84,7 @@ func TestNothingOfAJobOutlivesRlock(t *testing.T) {
 					redistest.Long(t, "it takes processors and processes from all tests beside it")
 				}
 				t.Parallel()
-				p, left := f.job(t, t.Name(), way.script+" & read x; exit 4", "WORK=echo ready; while :; do sleep 0.05; done")
+				p, left := f.job(t, t.Name(), "500ms", way.script+" & read x; exit 4", "WORK=echo ready; while :; do sleep 0.05; done")
 				p.says("ready")
 				end.end(p, t.Name())
 				require.Equal(t, end.code, p.exits())
@@ -99,7 +99,7 @@ func TestNothingOfAJobOutlivesRlock(t *testing.T) {
 func TestWhatHasLeftTheGroupIsTold(t *testing.T) {
 	f := newFixture(t)
 	const work = `trap 'sleep 0.3; "$SELF" inspect a | sed -n "s/^/told: /p;q"; exit' TERM; echo ready; while :; do sleep 0.02; done`
-	p, left := f.job(t, "a", `setsid sh -c "$WORK" & read x; exit 4`, "WORK="+work)
+	p, left := f.job(t, "a", "20s", `setsid sh -c "$WORK" & read x; exit 4`, "WORK="+work)
 	p.says("ready")
 	p.tell("")
 	require.NotContains(t, p.says("told:"), "free")
@@ -107,7 +107,7 @@ func TestWhatHasLeftTheGroupIsTold(t *testing.T) {
 	require.Empty(t, left())
 
 	// The shell runs its trap when what it waits for has ended.
-	p, left = f.job(t, "a", `trap 'echo trapped; exit 9' TERM; timeout 600 sh -c "$WORK"`, "WORK="+work)
+	p, left = f.job(t, "a", "20s", `trap 'echo trapped; exit 9' TERM; timeout 600 sh -c "$WORK"`, "WORK="+work)
 	p.says("ready")
 	p.signal(syscall.SIGTERM)
 	p.says("told:")
