@@ -158,13 +158,17 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 // ReleaseRW ends the grant of g.Owner and takes out its ticket and those of e, and passes the lock
 // on: to the first tickets, as many as may have it together, or to everybody. Message is for waiters
 // of the own client. ErrNotOwner: g.Owner held nothing; an earlier delivery may have released it,
-// and granted the lock to waiters of its client. Of e only Tickets is looked at.
+// and granted the lock to waiters of its client. Of e only Tickets and Evict are looked at.
 func ReleaseRW(ctx context.Context, r Runner, g RW, e Ending) (Released, error) {
 	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
-	answer, err := rwReleaseScript.runApart(ctx, r, g, append(slices.Clip(e.Tickets), g.Owner), keys, g.Owner, g.Holds, g.ChannelKind.publish(), g.Channel, strings.Join(e.Tickets, " "))
+	evict := 0
+	if e.Evict {
+		evict = 1
+	}
+	answer, err := rwReleaseScript.runApart(ctx, r, g, append(slices.Clip(e.Tickets), g.Owner), keys, g.Owner, g.Holds, g.ChannelKind.publish(), g.Channel, strings.Join(e.Tickets, " "), evict)
 	if err != nil {
 		return Released{}, err
 	}

@@ -85,6 +85,21 @@ func TestReadWriteBatch(t *testing.T) {
 	})
 }
 
+// Whoever ends the grant of another client's owner tells the waiters of that client by a message: the
+// answer would reach none of them.
+func TestReadWriteReleaseByAnotherClient(t *testing.T) {
+	t.Parallel()
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		heard := hearRW(t, rdb, "a")
+		lockRW(t, rdb, rw(own("a:1")))
+		queueUp(t, rdb, rw, "ra:2")
+		released, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{Evict: true})
+		require.NoError(t, err)
+		require.Empty(t, released.Message)
+		require.Equal(t, "a: grant a:2 for 6s", heard())
+	})
+}
+
 // A downgrade grants to readers at the head, which have the token of the writer: it still holds the lock, so
 // a greater one would have it refused where tokens are checked. The next writer has a greater one.
 func TestReadWriteTokensByTheQueue(t *testing.T) {

@@ -28,14 +28,17 @@ if stranger(mode) then
     return {-1, l.key, mode}
 end
 if reads + writes > 0 then -- the answer to an earlier delivery was lost, or a message
-    local token = l.counter and newest(l.counter) or '0'
-    if l.counter and not newest(l.counter) then
-        return strange(l.counter)
-    elseif l.counter and token == '0' then -- the counter has gone meanwhile
-        token = following(l.counter, token)
+    local token = '0'
+    if l.counter then
+        token = newest(l.counter)
+        if not token then
+            return strange(l.counter)
+        elseif token == '0' then -- the counter has gone meanwhile
+            token = following(l.counter, token)
+        end
     end
     extend(l.key, l.prefix, owner, reads, reads, lease)
-    return {1, number(token), 0}
+    return {1, number(token)}
 end
 local length = redis.pcall('zcard', l.queue)
 if type(length) == 'table' then

@@ -10,6 +10,7 @@
 -- ARGV[3]  PUBLISH, SPUBLISH, or both
 -- ARGV[4]  unlock channel
 -- ARGV[5]  more tickets to take out: owners, with spaces between
+-- ARGV[6]  1 if another client asks: waiters of the owner's client are told by a message as well
 --
 -- reply    {1}                      released
 --          {1, error, lines, more}  released; error, if not '', is why the server refuses the
@@ -70,7 +71,7 @@ elseif mode == 'write' then
 end
 
 l.mode = mode
-local own, failure, lines, count = held and client(owner) or nil, nil, nil, 0
+local own, failure, lines, count = held and ARGV[6] ~= '1' and client(owner) or nil, nil, nil, 0
 if not l.queue then
     failure = mode == 'none' and refusal(announce(l.commands, l.unlocks, message))
 elseif mode == 'none' then

@@ -14,9 +14,9 @@ import (
 
 // starts notes the beginning of a call for the lock. The returned context is for the requests of the
 // call.
-func (l *Lock) starts(ctx context.Context) (context.Context, time.Time) {
+func (l *Lock) starts(ctx context.Context) context.Context {
 	l.queues.counters.kinds[l.kind].started.Add(1)
-	return l.client.traceStart(ctx, l.name, l.kind), time.Now()
+	return l.client.traceStart(ctx, l.name, l.kind)
 }
 
 // ends notes the end of such a call, with a hold or an error. w is the waiter, nil without a place

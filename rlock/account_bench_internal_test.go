@@ -34,7 +34,7 @@ func benchmarkCounted(b *testing.B) {
 	defer w.leave()
 	b.ReportAllocs()
 	for b.Loop() {
-		wait, began := l.starts(ctx)
+		wait, began := l.starts(ctx), time.Now()
 		g.began = began // as one that was held, and passed on
 		l.ends(wait, began, hold, nil, w)
 		g.countReleased(ctx, 1, began, nil)

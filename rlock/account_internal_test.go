@@ -13,7 +13,7 @@ import (
 func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, _ := newFake(t)
-		wait, began := l.starts(t.Context())
+		wait, began := l.starts(t.Context()), time.Now()
 		held, hold, err := l.lock(t.Context(), t.Context(), false)
 		require.NoError(t, err)
 		time.Sleep(time.Second)

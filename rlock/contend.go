@@ -22,7 +22,7 @@ type step struct {
 }
 
 // acquire is the rest of a call after its turn has come. failure, if set, is the error of the wait
-// before.
+// before; counted as in Lock.lock.
 func (w *waiter) acquire(ctx, wait context.Context, failure error, counted bool) (held context.Context, hold *Hold, err error) {
 	l := w.lock
 	err = failure
@@ -163,9 +163,9 @@ func (w *waiter) next(now time.Time, mine *grant) step {
 }
 
 // blocker returns the own client's grant that the waiter waits for, nil if there is none. A waiter for a
-// fair lock has none: it waits in the server's queue. queues.mu is held.
+// fair lock has none, nor has a reader: both wait in the server's queue. queues.mu is held.
 func (w *waiter) blocker() *grant {
-	if w.lock.terms.fair || w.state == waiterAsking || w.state == waiterGiven {
+	if w.lock.terms.fair || w.lock.terms.shared || w.state == waiterAsking || w.state == waiterGiven {
 		return nil
 	}
 	return w.queue.holder()

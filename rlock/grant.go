@@ -32,8 +32,8 @@ type grant struct {
 
 	residue atomic.Uint32 // a set of the bits of residue: see leaves and left
 
-	// exclusives counts the holds of writers: these exclude further owners. Written with mu held, read
-	// without.
+	// exclusives counts the holds that exclude other owners: all but those of readers. Written with mu
+	// held, read without.
 	exclusives atomic.Int32
 
 	mu        sync.Mutex // guards the rest, and the state of the holds
@@ -42,7 +42,7 @@ type grant struct {
 	began     time.Time  // when somebody took the grant; zero while parked
 	holds     []*Hold    // the live holds
 	room      [1]*Hold   // of holds, until there are more
-	followers int        // readers with the given grant, and without a hold yet
+	followers int        // readers that were given the grant, and have no hold yet
 	counting  *counting  // nil as long as the grant has had a single hold: the acquisition has told the server
 }
 

@@ -55,7 +55,7 @@ var (
 
 // joinHolder is Join.
 func (l *Lock) joinHolder(ctx context.Context, text string) (held context.Context, hold *Hold, err error) {
-	wait, began := l.starts(ctx)
+	wait, began := l.starts(ctx), time.Now()
 	defer func() { l.ends(wait, began, hold, err, nil) }()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err

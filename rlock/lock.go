@@ -84,12 +84,12 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return l.tryLock(ctx, ctx, true)
 }
 
-// tryLock makes one attempt, and does not count the call. Its requests have the context wait.
+// tryLock makes one attempt; counted as in lock. Its requests have the context wait.
 func (l *Lock) tryLock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
-	began := time.Now()
 	if counted {
-		wait, began = l.starts(wait)
+		wait = l.starts(wait)
 	}
+	began := time.Now()
 	defer func() {
 		err = ownHolder(ctx, err)
 		if counted {
@@ -181,10 +181,11 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 // whatever needs more, and every defer, is in a function that is called before or after await.
 // TestStackOfAWaiter measures that.
 func (l *Lock) lock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
-	region, began := trace.StartRegion(wait, "rlock.acquire"), time.Now() // for package runtime/trace
+	region := trace.StartRegion(wait, "rlock.acquire") // for package runtime/trace
 	if counted {
-		wait, began = l.starts(wait)
+		wait = l.starts(wait)
 	}
+	began := time.Now()
 	held, hold, err = l.unqueued(ctx, wait, began, counted)
 	if err == errQueue {
 		w, asks := l.queues.enter(l, began)
@@ -287,8 +288,8 @@ func (l *Lock) retries() request.Policy {
 	return request.Policy{Attempt: l.bound(), Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing}
 }
 
-// gathers reports whether requests, to acquire or any further ones, are sent together with requests for
-// more locks.
+// gathers reports whether requests are sent together with those for other locks: requests to acquire, or
+// all the rest.
 func (l *Lock) gathers(acquire bool) bool {
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:

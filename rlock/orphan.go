@@ -91,7 +91,7 @@ func (r orphan) sweepAgain() {
 }
 
 // sweepShares makes the client of each server of a quorum lock release a share. It returns false for any
-// further kind.
+// other kind.
 func (r orphan) sweepShares(late bool) bool {
 	q, ok := r.lock.wire.(*kind.Quorum)
 	if ok {
@@ -182,7 +182,8 @@ func (g *grant) late(a lua.Reply, err error) {
 	left.clear(true, doubt)
 }
 
-// keep notes residue of an attempt on the server, to be released with the grant. It returns false if the grant has been released or lost already.
+// keep notes residue of an attempt on the server, to be released with the grant. It returns false if the
+// grant has been released or lost already.
 func (g *grant) keep(doubt bool) bool {
 	g.mu.Lock() // with sealed and lost: the setters of both read earlier notes
 	defer g.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // The readers of one lock must not be much slower than if each had a lock of its
-// own: 0.9 of that rate is what issue 5 asks for.
+// own.
 
 func BenchmarkReaders64(b *testing.B) {
 	c := newClient(b, newServer(b), nil)

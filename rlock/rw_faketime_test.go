@@ -44,7 +44,7 @@ func TestFakeTimeDeadWaitingWriter(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
 		_, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Reader())
-		_, err := f.ZAdd(rwQueue, float64((1*8192+2500)*8+1), "5f2b6f0e90d14b0c9d0f:1") // which hears by PUBLISH, and does not listen
+		_, err := f.ZAdd(rwQueue, float64((2*8192+2500)*4+1), "5f2b6f0e90d14b0c9d0f:1") // an even place, of one that hears by PUBLISH, and does not listen
 		require.NoError(t, err)
 		beside := begin(t.Context(), f.client(t, nil).NewRWLock("a").Reader())
 		time.Sleep(time.Second)

@@ -116,3 +116,20 @@ func TestFakeTimeWaitingReadersShareAGrant(t *testing.T) {
 		require.NoError(t, of.Unlock(held))
 	})
 }
+
+// A reader behind a writer of its own client has a place in the queue, and enters when that writer leaves.
+func TestFakeTimeReaderBehindItsOwnClientsWriter(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewRWLock("a")
+		held, hold := lock(t, t.Context(), mu.Writer())
+		reader := begin(t.Context(), mu.Reader())
+		time.Sleep(20 * time.Millisecond) // less than the first pause of a waiter without a place
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, hold.Unlock(held))
+		inside, reads := reader.acquired(t)
+		require.Less(t, time.Since(began), 5*time.Millisecond)
+		require.NoError(t, reads.Unlock(inside))
+	})
+}

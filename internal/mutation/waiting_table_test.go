@@ -144,6 +144,11 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeReaderWhoseGrantWasInALostAnswer", quick,
 	},
 	{
+		"a reader waits for its own client's writer without a place", "rlock", "waiter.blocker",
+		"w.lock.terms.shared || ", "",
+		"rlock", "TestFakeTimeReaderBehindItsOwnClientsWriter", quick,
+	},
+	{
 		"readers share a grant in doubt", "rlock", "queue.share",
 		"g.state != owned || g.left(inDoubt)", "g.state != owned",
 		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
