@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 )
@@ -188,4 +190,18 @@ func TestSuspendStopsWhatHasLeftTheGroup(t *testing.T) {
 	s.types("two\n")
 	require.Equal(t, 3, s.code())
 	require.False(t, alive(t, pid))
+}
+
+// The dead are not killed again, and again: with many of them, a look would take longer than their
+// successors take to fork.
+func TestTheDeadAreNotOfTheJob(t *testing.T) {
+	child := exec.Command("true")
+	require.NoError(t, child.Start())
+	pid := child.Process.Pid
+	require.NoError(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+	dead := look(pid)
+	require.True(t, dead.dead)
+	require.Equal(t, os.Getpid(), dead.parent)
+	require.NotContains(t, descendants(nil), process{pid, dead.start})
+	require.NoError(t, child.Wait())
 }

@@ -18,8 +18,8 @@ func newProcAttr() *syscall.SysProcAttr {
 // session they are in. So it has no child exactly when nothing runs below it any more.
 func adopt() bool { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil }
 
-// descendants returns the processes below this one, each with its group, but no stranger and
-// nothing below a stranger. There are none if /proc is not that of this process. A process that
+// descendants returns the processes below this one, each with its group, but no stranger, nothing
+// below a stranger, and none that is dead and not yet reaped. There are none if /proc is not that of this process. A process that
 // is forked meanwhile may be missing.
 func descendants(strangers map[process]int) map[process]int {
 	self := os.Getpid()
@@ -48,7 +48,7 @@ func descendants(strangers map[process]int) map[process]int {
 			at = all[at].parent
 		}
 		p := process{pid, s.start}
-		if _, strange := strangers[p]; at == self && !strange {
+		if _, strange := strangers[p]; at == self && !strange && !s.dead {
 			found[p] = s.group
 		}
 	}
@@ -59,6 +59,7 @@ func descendants(strangers map[process]int) map[process]int {
 type status struct {
 	parent, group int
 	start         string
+	dead          bool // and not yet reaped
 }
 
 func look(pid int) status {
@@ -70,7 +71,7 @@ func look(pid int) status {
 	}
 	parent, _ := strconv.Atoi(string(fields[1]))
 	group, _ := strconv.Atoi(string(fields[2]))
-	return status{parent, group, string(fields[19])}
+	return status{parent, group, string(fields[19]), fields[0][0] == 'Z'}
 }
 
 // signal is for this process, and none that has got its number: the handle is of whoever had

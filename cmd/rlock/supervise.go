@@ -144,13 +144,16 @@ func (c *command) enforce() {
 	}
 }
 
-// kill kills the job, until it finds nobody new: processes may start others meanwhile.
+// kill kills the job, until it finds nobody new: processes may start others meanwhile. The dead are
+// reaped between two looks: a job that forks and ends, again and again, would fill the process table,
+// and each look would take longer than the one before.
 func (c *command) kill() {
 	if c.killed == nil {
 		c.killed = make(map[process]bool)
 	}
 	for more := true; more; {
 		more = false
+		c.reap()
 		for p := range c.signal(syscall.SIGKILL) {
 			if !c.killed[p] {
 				c.killed[p], c.killAt, more = true, time.Now(), true
