@@ -123,9 +123,6 @@ end
 return {0, redis.pcall('pubsub', 'numsub', ARGV[1])[2] or -1}
 `
 
-// Probe sends the command in a pipeline, because pipelines have a connection pool of their own:
-// an application's exhausted pool is no reason to reconnect.
-//
 // Without a receiver, the probe was executed by another server than the sender of the messages.
 // After a replica's refusal, the replica may be the sender of the messages, unless a repeated
 // probe is received after all: then only old connections of the pool lead to the replica.
@@ -197,6 +194,23 @@ func (s *redisSource) ask(ctx context.Context) (audience, error) {
 	return audience{true, receivers.Val()}, err
 }
 
+// eval sends a probe by an idle connection for commands: a client that waits sends its probes and the
+// requests of its waiters by the same connection. Pipelines have a connection pool of their own: an
+// application's exhausted pool is no reason to reconnect.
+func (s *redisSource) eval(ctx context.Context, channel string, publish int) (once, error) {
+	answer := once{redis.NewCmd(ctx, "eval", writing, 0, channel, publish)}
+	if s.rdb.PoolStats().IdleConns > 0 {
+		half, cancel := context.WithTimeout(ctx, patience/4*probeInterval)
+		defer cancel()
+		if err := s.rdb.Process(half, answer); err == nil || half.Err() == nil && !errors.Is(err, redis.ErrPoolTimeout) {
+			return answer, err
+		}
+		answer = once{redis.NewCmd(ctx, "eval", writing, 0, channel, publish)} // somebody else has taken the connection
+	}
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Process(ctx, answer) })
+	return answer, err
+}
+
 func (s *redisSource) askByScript(ctx context.Context) (audience, error) {
 	channel, publish, sample := s.probe, 1, s.sample.Load()
 	switch {
@@ -206,10 +220,8 @@ func (s *redisSource) askByScript(ctx context.Context) (audience, error) {
 	default:
 		channel, publish = *sample, 0
 	}
-	answer := once{redis.NewCmd(ctx, "eval", writing, 0, channel, publish)}
-	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		return p.Process(ctx, answer)
-	}); err != nil {
+	answer, err := s.eval(ctx, channel, publish)
+	if err != nil {
 		return audience{}, err
 	}
 	numbers, err := answer.Int64Slice()

@@ -246,6 +246,22 @@ func TestRedisCluster(t *testing.T) {
 	assert.False(t, awake(first))
 }
 
+// A client that waits has a connection for messages, and another for requests and probes.
+func TestRedisProbeUsesAnIdleConnection(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+	before := s.Clients(t, "normal")
+	w := newWaiter(hub(t, rdb, pubsub.Options{}.Probing(100*time.Millisecond)), "a")
+	live(t, w)
+	published := s.CommandCalls(t)["publish"]
+	redistest.Eventually(t, "probes are published", func() bool {
+		return s.CommandCalls(t)["publish"] > published+5
+	})
+	assert.Len(t, s.Clients(t, "normal"), len(before))
+	assert.Len(t, s.Clients(t, "pubsub"), 1)
+}
+
 // The probe must not stand in a queue with the application's commands.
 func TestRedisProbeWithAnExhaustedPool(t *testing.T) {
 	s := redistest.Start(t)
