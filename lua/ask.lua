@@ -11,9 +11,9 @@
 -- spare     with a counter: how many tokens to reserve behind the owner's token
 --
 -- reply     as the reply of try.lua, but
---           {0, pttl, holder, time, first, new, length, absent}  refused
+--           {0, pttl, holder, time, before, new, length, absent}  refused
 --             time    the server's clock, in microseconds
---             first   1 if no ticket is before the owner's
+--             before  so many tickets are before the owner's; 1 without a ticket
 --             new     1 if the owner had no ticket before; -1 if the server has no memory for one
 --             length  so many tickets were in the queue, or a few less
 --             absent  1 if the owner's client hears by PUBLISH, and is not subscribed here
@@ -70,5 +70,5 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
     end
     recall(key, holder, held) -- behind the ticket, to which the lock then goes
     local deaf = how == '1' and absent(channel(queue) .. ':' .. client(owner), 1)
-    return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new, length, deaf and 1 or 0}
+    return {0, ttl, holder, tonumber(clock()), before, new, length, deaf and 1 or 0}
 end

@@ -64,9 +64,11 @@ const MaxClaim = 8 * time.Second
 // wants none, or the server has no memory left.
 type Place struct {
 	Time  int64 // the server's clock at that moment, in microseconds
-	First bool  // no ticket is before its own
+	First bool  // no ticket is before its own: Before is 0
 	New   bool  // it had none before
 	Queue int64 // how many tickets there are, about
+
+	Before int64 // how many are before its own
 
 	Absent bool // the client is subscribed to nothing there, though it is Counted
 }
@@ -115,7 +117,7 @@ func (r reply) place() Place {
 	if taken < 0 {
 		return Place{}
 	}
-	return Place{Time: r.int(3), First: r.int(4) == 1, New: taken == 1, Queue: r.int(6), Absent: r.int(7) == 1}
+	return Place{Time: r.int(3), First: r.int(4) == 0, Before: r.int(4), New: taken == 1, Queue: r.int(6), Absent: r.int(7) == 1}
 }
 
 // ServeApart serves the queue of a lock without the lock, which a node of a cluster may

@@ -15,7 +15,7 @@
 -- reply    {1, token}         acquired; the token of a reader is that of the newest writer, and that
 --                             of an unfenced lock 0. No token is reserved: readers read the counter,
 --                             and a writer that has become a reader would have a lesser one than they
---          {0, pttl, owner, time, first, new, length, absent, awaited}  refused; as ask.lua, and
+--          {0, pttl, owner, time, before, new, length, absent, awaited}  refused; as ask.lua, and
 --            pttl     the rest of the lease of one who holds the lock, -1 without an end; 1 if
 --                     the owner is to ask again at once
 --            owner    whose lease that is, a foreign one if such was seen; '' if unknown
@@ -98,4 +98,4 @@ if before == 0 and foreign(holder) then -- two of ours watch it, in case one die
 end
 local deaf = ARGV[7] == '1' and absent(channel(l.queue) .. ':' .. client(owner), 1)
 local awaited = shared == 1 and l.mode ~= 'write'
-return {0, ttl, holder, tonumber(clock()), before == 0 and 1 or 0, new, length, deaf and 1 or 0, awaited and 1 or 0}
+return {0, ttl, holder, tonumber(clock()), before, new, length, deaf and 1 or 0, awaited and 1 or 0}

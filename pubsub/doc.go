@@ -51,9 +51,9 @@
 // 500 ms without traffic the hub probes: the command client publishes a message to the
 // hub's own connection. [Hub.AllowSilence] makes the interval before a probe shorter or longer.
 // The longer everybody has been waiting, the rarer the probes: a quarter of the wait apart,
-// and at most 4 intervals, also on a connection with traffic. To a server without a
-// cluster the message goes in a script declared as writing, and a replica refuses such a
-// script. There are five cases.
+// and at most 4 intervals, also on a connection with traffic. An allowed silence may be longer, up
+// to 20 intervals. To a server without a cluster the message goes in a script declared as writing,
+// and a replica refuses such a script. There are five cases.
 //
 //	nobody received the probe  commands go to another server, as after a
 //	                           failover: the connection is given up at once

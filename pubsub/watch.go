@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	patience  = 8 // intervals without an answer until a connection is given up
-	maxProbes = 3 // in the time of patience: after 1, 2 and 4 intervals
-	deafness  = 3 // half intervals from the answer to a probe until the probe must have been heard
-	reprobe   = 4 // intervals until the next probe, also after traffic, and however long a silence is allowed
-	calm      = 4 // a wait may lose the fourth part of its time by rarer probes
-	inquiries = 2 // per interval, about the server in charge in place of a silent one
-	samples   = 8 // channels to look up
+	patience  = 8  // intervals without an answer until a connection is given up
+	maxProbes = 3  // in the time of patience: after 1, 2 and 4 intervals
+	deafness  = 3  // half intervals from the answer to a probe until the probe must have been heard
+	reprobe   = 4  // intervals until the next probe, also after traffic
+	rarest    = 20 // the same, at most, if a longer silence is allowed
+	calm      = 4  // a wait may lose the fourth part of its time by rarer probes
+	inquiries = 2  // per interval, about the server in charge in place of a silent one
+	samples   = 8  // channels to look up
 )
 
 // watch returns when the connection has been given up, or must be because the server is silent.
@@ -113,7 +114,7 @@ func (v *vigil) step(s sight) action {
 	if !s.awaited {
 		return action{sleep: v.interval}
 	}
-	if next := min(s.heard+v.pace(s), v.probed+reprobe*v.interval); v.probes > 0 && v.unheard == 0 && s.now < next {
+	if next := min(s.heard+v.pace(s), v.probed+v.slowest(s)); v.probes > 0 && v.unheard == 0 && s.now < next {
 		return action{sleep: next - s.now}
 	}
 	return v.question(s)
@@ -173,14 +174,19 @@ func (v *vigil) deaf(s sight) time.Duration {
 // pace is how long a connection may be silent before a probe: the longer everybody has been
 // waiting, the longer.
 func (v *vigil) pace(s sight) time.Duration {
-	return min(max((s.now-s.stirred)/calm, s.silence), reprobe*v.interval)
+	return min(max((s.now-s.stirred)/calm, s.silence), v.slowest(s))
+}
+
+// slowest is the longest time between two probes.
+func (v *vigil) slowest(s sight) time.Duration {
+	return min(max(s.silence, reprobe*v.interval), rarest*v.interval)
 }
 
 // AllowSilence says how long the listeners of a channel can do without a sign of a working
 // connection, before the hub probes the connection: longer if many clients wait for the same
 // event, as each of these clients sends probes. Listeners of other channels on the connection may
-// have the connection probed earlier. The default, also for d = 0, is 500 ms, the maximum 2 s.
-// The hub forgets d together with an unwanted channel.
+// have the connection probed earlier. The default, also for d = 0, is 500 ms, the maximum 10 s. The
+// hub forgets d together with an unwanted channel.
 func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,7 +30,8 @@ func TestDeafConnectionIsReplaced(t *testing.T) {
 		{777 * time.Millisecond, 200 * time.Millisecond, 1000 * time.Millisecond},
 		{20 * time.Second, 200 * time.Millisecond, 2750 * time.Millisecond},
 		{100 * time.Millisecond, 1500 * time.Millisecond, 2250 * time.Millisecond},
-		{100 * time.Millisecond, time.Minute, 2750 * time.Millisecond},
+		{100 * time.Millisecond, 3 * time.Second, 3750 * time.Millisecond},
+		{100 * time.Millisecond, time.Minute, 10750 * time.Millisecond},
 	} {
 		hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
 			s.set(func() { s.counts = true })

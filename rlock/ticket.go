@@ -56,6 +56,12 @@ const (
 	// second.
 	probesPerSecond = 400
 	minSilence      = 200 * time.Millisecond
+	// A client with so many tickets before its own probes once in farSilence: thousands of clients would
+	// take half of the server's time with their probes. Its requests, each keepAlive, say whether the
+	// server has the subscription. A connection that delivers nothing for another reason, and whose turn comes
+	// within farSilence, costs one claim.
+	near       = 256
+	farSilence = 10 * time.Second
 
 	// reaction is how long the rest give the first ticket to answer a message to all.
 	reaction = 100 * time.Millisecond
@@ -74,7 +80,11 @@ func (w *waiter) ticketPause(asked lua.Ticket, ttl time.Duration) time.Duration 
 		c.server.Hub.Absent(channel, w.place.attempt.sent)
 	}
 	// The client has just learned how many wait, and probes accordingly.
-	c.server.Hub.AllowSilence(channel, max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence))
+	silence := max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence)
+	if w.place.Before >= near && w.lane().first == w {
+		silence = farSilence
+	}
+	c.server.Hub.AllowSilence(channel, silence)
 	if !w.place.First && ttl >= 0 {
 		late := min(straggle, max(ttl/4, minPause))
 		d += late + rand.N(late*2)

@@ -84,9 +84,10 @@ func TestFakeTimeNothingIsLeftByWhatWasNotExecuted(t *testing.T) {
 }
 
 // Clients that wait for a lock probe their subscriptions the more seldom the more of them there
-// are: together 400 times a second, but each five times at most, and once in 2 s at least.
+// are: together 400 times a second, but each five times at most, and once in 2 s at least; once in 10 s if
+// 256 tickets are before that of the client.
 func TestFakeTimeProbesByTheLengthOfTheQueue(t *testing.T) {
-	for waiters, want := range map[int]struct{ least, most int }{1: {7, 11}, 200: {3, 6}, 1000: {1, 2}} {
+	for waiters, want := range map[int]struct{ least, most, later int }{1: {7, 11, 12}, 200: {3, 6, 11}, 256: {2, 5, 10}, 257: {1, 2, 2}, 1000: {1, 2, 2}} {
 		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)
 			f.holder("a", time.Hour)
@@ -99,18 +100,25 @@ func TestFakeTimeProbesByTheLengthOfTheQueue(t *testing.T) {
 			time.Sleep(time.Minute)
 			came := f.now()
 			go f.client(t, nil).NewFairLock("a").Lock(ctx)
-			time.Sleep(2 * time.Second)
-			probes := make(map[string]int) // of each client
-			f.mu.Lock()
-			for _, r := range f.log {
-				if r.at >= came && r.args[0] == "publish" && strings.Contains(r.args[1], "rlock-probe:") {
-					probes[r.args[1]]++
+			newest := func() int { // the probes of the newest client
+				probes, first := make(map[string]int), make(map[string]bool)
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				for _, r := range f.log {
+					if r.args[0] == "publish" && strings.Contains(r.args[1], "rlock-probe:") {
+						first[r.args[1]] = first[r.args[1]] || r.at < came
+						probes[r.args[1]]++
+					}
 				}
+				maps.DeleteFunc(probes, func(channel string, _ int) bool { return first[channel] })
+				return slices.Max(slices.Collect(maps.Values(probes)))
 			}
-			f.mu.Unlock()
-			newest := slices.Max(slices.Collect(maps.Values(probes)))
-			require.LessOrEqual(t, newest, want.most, "%d waiters", waiters)
-			require.GreaterOrEqual(t, newest, want.least, "%d waiters", waiters)
+			time.Sleep(2 * time.Second)
+			n := newest()
+			require.LessOrEqual(t, n, want.most, "%d waiters", waiters)
+			require.GreaterOrEqual(t, n, want.least, "%d waiters", waiters)
+			time.Sleep(20 * time.Second)
+			require.InDelta(t, want.later, newest()-n, 1, "%d waiters", waiters)
 			cancel()
 			synctest.Wait()
 		})

@@ -75,8 +75,8 @@ func TestFakeTimePlainAnswers(t *testing.T) {
 	}{
 		"granted":    {[]any{int64(1), int64(7), int64(3)}, lua.Reply{Acquired: true, Token: 7, Spare: 3}},
 		"refused":    {[]any{int64(0), int64(5000), "you:1", int64(9), int64(0), int64(-1)}, lua.Reply{TTL: 5 * time.Second, Holder: "you:1"}},
-		"a ticket":   {[]any{int64(0), int64(-1), "you:1", int64(9), int64(1), int64(1)}, lua.Reply{TTL: -time.Millisecond, Holder: "you:1", Place: lua.Place{Time: 9, First: true, New: true}, Leftover: true}},
-		"it had one": {[]any{int64(0), int64(0), "", int64(9), int64(0), int64(0), int64(5)}, lua.Reply{Place: lua.Place{Time: 9, Queue: 5}, Leftover: true}},
+		"a ticket":   {[]any{int64(0), int64(-1), "you:1", int64(9), int64(0), int64(1)}, lua.Reply{TTL: -time.Millisecond, Holder: "you:1", Place: lua.Place{Time: 9, First: true, New: true}, Leftover: true}},
+		"it had one": {[]any{int64(0), int64(0), "", int64(9), int64(3), int64(0), int64(5)}, lua.Reply{Place: lua.Place{Time: 9, Queue: 5, Before: 3}, Leftover: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {

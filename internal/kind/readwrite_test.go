@@ -17,7 +17,7 @@ import (
 // left.
 func TestFakeTimeSidesAsk(t *testing.T) {
 	ticket := lua.Ticket{Claim: 2 * time.Second, Hears: lua.Counted}
-	refused := []any{int64(0), int64(5000), "you:1", int64(7), int64(1), int64(1), int64(3), int64(0), int64(1)}
+	refused := []any{int64(0), int64(5000), "you:1", int64(7), int64(0), int64(1), int64(3), int64(0), int64(1)}
 	place := lua.Place{Time: 7, First: true, New: true, Queue: 3}
 	for name, tt := range map[string]struct {
 		shared bool
