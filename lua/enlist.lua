@@ -6,7 +6,7 @@
 -- ARGV[1]  client
 -- ARGV[2]  how long the client's record lasts, in milliseconds; 0 takes the client out
 --
--- reply    1                done
+-- reply    {1, listed}      done; so many clients are in the list
 --          {-1, key, type}  the key is no list of clients
 local kind = redis.call('type', KEYS[1]).ok
 if kind ~= 'none' and kind ~= 'zset' then
@@ -16,7 +16,9 @@ local time, lasts = redis.call('time'), tonumber(ARGV[2])
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if lasts > 0 then
     redis.call('zadd', KEYS[1], string.format('%.0f', now + lasts), ARGV[1])
-    redis.call('pexpire', KEYS[1], lasts)
+    if redis.call('pttl', KEYS[1]) < lasts then -- records of other clients may last for longer
+        redis.call('pexpire', KEYS[1], lasts)
+    end
 else
     redis.call('zrem', KEYS[1], ARGV[1])
 end
@@ -24,4 +26,4 @@ local over = redis.call('zrangebyscore', KEYS[1], '-inf', string.format('%.0f', 
 if #over > 0 then
     redis.call('zrem', KEYS[1], unpack(over))
 end
-return 1
+return {1, redis.call('zcard', KEYS[1])}

@@ -22,21 +22,24 @@ var (
 // tells about itself.
 func WriteRecord(ctx context.Context, r Runner, key string, lasts time.Duration, fields []any) error {
 	args := append(make([]any, 0, 1+len(fields)), lasts.Milliseconds())
-	return recordScript.runAnew(ctx, r, key, append(args, fields...)...)
+	_, err := recordScript.runAnew(ctx, r, key, append(args, fields...)...)
+	return err
 }
 
 // Enlist keeps a client in the list of clients with a record for the time lasts, and takes out
-// expired clients. The list lasts as long as the newest entry. 0 takes the client out.
-func Enlist(ctx context.Context, r Runner, key, client string, lasts time.Duration) error {
-	return enlistScript.runAnew(ctx, r, key, client, lasts.Milliseconds())
+// expired clients. The list lasts as long as the last entry. 0 takes the client out. listed is how many
+// clients the list has then.
+func Enlist(ctx context.Context, r Runner, key, client string, lasts time.Duration) (listed int64, err error) {
+	answer, err := enlistScript.runAnew(ctx, r, key, client, lasts.Milliseconds())
+	return answer.int(1), err
 }
 
 // runAnew runs the script once more if the script has removed the key while the slot moves: the
 // second run makes the key on the other node, like all new keys.
-func (s *script) runAnew(ctx context.Context, r Runner, key string, args ...any) error {
-	_, err := s.run(ctx, r, []string{key}, args...)
+func (s *script) runAnew(ctx context.Context, r Runner, key string, args ...any) (reply, error) {
+	answer, err := s.run(ctx, r, []string{key}, args...)
 	if err != nil && elsewhere(err) {
-		_, err = s.run(ctx, r, []string{key}, args...)
+		answer, err = s.run(ctx, r, []string{key}, args...)
 	}
-	return err
+	return answer, err
 }

@@ -19,7 +19,6 @@ import (
 const (
 	longWait  = time.Second
 	longHold  = 10 * time.Second // or a third of the lease, if that is shorter; zero for Identity.Prompt
-	lossTold  = record.Lasts     // so long
 	maxLosses = 100
 )
 
@@ -53,18 +52,19 @@ func (c *Client) keepRecords() {
 
 // sendRecord writes the record, or removes it. Record and list may be on different nodes
 // of a cluster, so that is two requests.
-func (c *Client) sendRecord(ctx context.Context, r *record.Record) error {
+func (c *Client) sendRecord(ctx context.Context, r *record.Record) (listed int64, err error) {
 	var fields []any
 	var lasts time.Duration
 	if r != nil {
-		fields, lasts = r.Fields(), record.Lasts
+		fields, lasts = r.Fields(), r.Lasts
 	}
 	rdb := c.server.RDB
-	err := lua.WriteRecord(ctx, rdb, record.Key(c.opts.Prefix, c.id), lasts, fields)
+	err = lua.WriteRecord(ctx, rdb, record.Key(c.opts.Prefix, c.id), lasts, fields)
 	if o, _ := request.Classify(err); r != nil && o != request.Answered {
-		return err
+		return 0, err
 	}
-	return cmp.Or(err, lua.Enlist(ctx, rdb, record.List(c.opts.Prefix), c.id, lasts))
+	listed, refusal := lua.Enlist(ctx, rdb, record.List(c.opts.Prefix), c.id, lasts)
+	return listed, cmp.Or(err, refusal)
 }
 
 // lost adds a loss to the record.
@@ -83,22 +83,22 @@ func (r *records) lost(g *grant, cause LossCause) {
 	r.Notice()
 }
 
-// recent returns the losses that the record still shows.
-func (r *records) recent(now time.Time) []record.Entry {
+// recent returns the losses that a record still shows: those of the time that a record lasts.
+func (r *records) recent(now time.Time, lasts time.Duration) []record.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.losses = slices.DeleteFunc(r.losses, func(e record.Entry) bool { return now.Sub(e.Since) > lossTold })
+	r.losses = slices.DeleteFunc(r.losses, func(e record.Entry) bool { return now.Sub(e.Since) > lasts })
 	return slices.Clone(r.losses)
 }
 
 // snapshot is what the record says now: long holds, long waits and losses, one entry of each for
 // a name, the oldest first.
-func (c *Client) snapshot(now time.Time) record.Snapshot {
+func (c *Client) snapshot(now time.Time, lasts time.Duration) record.Snapshot {
 	v := view{now: now, entries: make(map[entryKey]*record.Entry)}
 	for i := range c.queues.shards {
 		c.queues.shards[i].show(&v)
 	}
-	for _, e := range c.records.recent(now) {
+	for _, e := range c.records.recent(now, lasts) {
 		v.add(e)
 	}
 	s := record.Snapshot{Next: v.next}

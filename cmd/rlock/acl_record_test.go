@@ -15,6 +15,11 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
+func enlist(ctx context.Context, r lua.Runner, list, client string, lasts time.Duration) error {
+	_, err := lua.Enlist(ctx, r, list, client, lasts)
+	return err
+}
+
 // record writes a record, and removes it, as a client does.
 func (w *aclWorld) record(ctx context.Context) error {
 	key, list := record.Key(aclPrefix, "x"), record.List(aclPrefix)
@@ -22,8 +27,8 @@ func (w *aclWorld) record(ctx context.Context) error {
 	return errors.Join(
 		err,
 		lua.WriteRecord(ctx, w.user, key, time.Minute, []any{"host", "h"}),
-		lua.Enlist(ctx, w.user, list, "x", time.Minute),
-		lua.Enlist(ctx, w.user, list, "x", 0),
+		enlist(ctx, w.user, list, "x", time.Minute),
+		enlist(ctx, w.user, list, "x", 0),
 		lua.WriteRecord(ctx, w.user, key, 0, nil),
 	)
 }
@@ -33,7 +38,7 @@ func (w *aclWorld) observe(ctx context.Context, name string) error {
 	r := record.Record{Who: record.Who{Host: "h"}, Entries: []record.Entry{{What: record.Holds, Name: name, Owner: "x:1"}}}
 	err := errors.Join(
 		lua.WriteRecord(ctx, w.admin, record.Key(aclPrefix, "x"), time.Minute, r.Fields()),
-		lua.Enlist(ctx, w.admin, record.List(aclPrefix), "x", time.Minute),
+		enlist(ctx, w.admin, record.List(aclPrefix), "x", time.Minute),
 		w.admin.HSet(ctx, aclPrefix+name, "x:1", 1).Err(),
 	)
 	if err != nil {

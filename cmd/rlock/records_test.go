@@ -26,5 +26,5 @@ func tells(t *testing.T, rdb *redis.Client, what record.What, names ...string) {
 		}
 	}
 	require.NoError(t, lua.WriteRecord(ctx, rdb, record.Key("", "c"), record.Lasts, r.Fields()))
-	require.NoError(t, lua.Enlist(ctx, rdb, record.List(""), "c", record.Lasts))
+	require.NoError(t, enlist(ctx, rdb, record.List(""), "c", record.Lasts))
 }

@@ -143,7 +143,7 @@ func TestTop(t *testing.T) {
 	odd := "odd \x1b[31m\n\xff" + strings.Repeat("n", 10<<10)
 	tell := func(id string, r record.Record) {
 		require.NoError(t, lua.WriteRecord(ctx, rdb, record.Key("p:", id), record.Lasts, r.Fields()))
-		require.NoError(t, lua.Enlist(ctx, rdb, record.List("p:"), id, record.Lasts))
+		require.NoError(t, enlist(ctx, rdb, record.List("p:"), id, record.Lasts))
 	}
 	at := time.Now()
 	hold := func(name, owner string) record.Entry {
@@ -214,7 +214,7 @@ func TestTopOfManyReaders(t *testing.T) {
 	require.NoError(t, rdb.ZAdd(ctx, lua.QueueOfRW("many"), redis.Z{Score: 65536, Member: "c:2"}).Err())
 	r := record.Record{Written: time.Now(), Entries: []record.Entry{{What: record.Waits, Name: "many", Kind: "write", Since: time.Now()}}}
 	require.NoError(t, lua.WriteRecord(ctx, rdb, record.Key("", "c"), record.Lasts, r.Fields()))
-	require.NoError(t, lua.Enlist(ctx, rdb, record.List(""), "c", record.Lasts))
+	require.NoError(t, enlist(ctx, rdb, record.List(""), "c", record.Lasts))
 	v, err := (&server{rdb: rdb}).top(ctx, wantedBy(""))
 	require.NoError(t, err)
 	require.Len(t, v.Locks, 1)

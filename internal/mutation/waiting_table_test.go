@@ -179,6 +179,26 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
 	{
+		"a client far back probes as often as the first", "rlock", "waiter.ticketPause",
+		"w.place.Before >= near", "w.place.Before >= near<<20",
+		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
+	},
+	{
+		"no silence is longer than 2 s", "pubsub", "vigil.slowest",
+		"max(s.silence, reprobe*v.interval)", "reprobe*v.interval",
+		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
+	},
+	{
+		"a hundred thousand clients write a record each 10 s", "internal/record", "Writer.every",
+		"time.Duration(w.listed)*time.Second/perSecond", "0",
+		"internal/record", "TestManyClientsWriteLessOften", quick,
+	},
+	{
+		"a record of 30 s ends the list of longer ones", "lua", "enlist.lua",
+		"redis.call('pttl', KEYS[1]) < lasts", "true",
+		"lua", "TestEnlistTellsTheSizeOfTheList", quick,
+	},
+	{
 		"the silence that a channel allows is not looked at", "pubsub", "vigil.pace",
 		"(s.now-s.stirred)/calm, s.silence)", "(s.now-s.stirred)/calm, v.interval)",
 		"pubsub", "TestSilenceOfSeveralChannels", quick,
@@ -232,6 +252,11 @@ var ofWaiting = []mutation{
 		"a user without the channel of probes counts nothing", "pubsub", "redisSource.askByScript",
 		"channel, publish = *sample, 0", "return audience{receivers: -1}, nil",
 		"pubsub", "TestRedisCountsAChannelWithoutProbes", quick,
+	},
+	{
+		"each client that waits has a connection for probes alone", "pubsub", "redisSource.eval",
+		"s.rdb.PoolStats().IdleConns > 0", "s.rdb.PoolStats().IdleConns > 1000",
+		"pubsub", "TestRedisProbeUsesAnIdleConnection", quick,
 	},
 	{
 		"a server before Redis 7 is not probed", "pubsub", "isUnable",

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// Lasts is the lifetime of a record after the writing.
+// Lasts is the lifetime of a record after the writing, unless the record says another.
 const Lasts = 30 * time.Second
 
 // Bounds of a record, whatever its client does.
@@ -123,7 +123,8 @@ type Rates struct {
 type Record struct {
 	Who
 	Rates
-	Written time.Time // by the client's clock
+	Written time.Time     // by the client's clock
+	Lasts   time.Duration // after that, if it is longer than the constant
 	Entries []Entry
 	More    int // number of entries left out
 }
@@ -150,6 +151,9 @@ func (r *Record) Fields() []any {
 	}
 	if more > 0 {
 		fields = append(fields, "more", strconv.Itoa(more))
+	}
+	if r.Lasts > Lasts {
+		fields = append(fields, "lasts", strconv.FormatInt(r.Lasts.Milliseconds(), 10))
 	}
 	return append(fields, entries...)
 }
@@ -186,6 +190,9 @@ func Read(fields map[string]string) Record {
 		Rates:   Rates{Acquired: number("acquired"), Lost: number("lost")},
 		Written: moment(number("written")), More: int(number("more")),
 	}
+	if n := number("lasts"); n > 0 && n <= slowest.Milliseconds()*lives {
+		r.Lasts = time.Duration(n) * time.Millisecond
+	}
 	if rate, err := strconv.ParseFloat(fields["per_second"], 64); err == nil && rate >= 0 && !math.IsInf(rate, 1) {
 		r.PerSecond = rate
 	}
@@ -202,5 +209,5 @@ func Read(fields map[string]string) Record {
 // Age returns how long ago an entry began, from the rest of the record's lifetime. The clock of the
 // reader does not matter.
 func (r *Record) Age(e Entry, rest time.Duration) time.Duration {
-	return max(r.Written.Sub(e.Since)+max(Lasts-rest, 0), 0)
+	return max(r.Written.Sub(e.Since)+max(max(r.Lasts, Lasts)-rest, 0), 0)
 }

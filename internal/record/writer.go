@@ -9,8 +9,13 @@ import (
 )
 
 const (
-	// Every is the shortest time between requests to write or remove a record.
-	Every = 10 * time.Second
+	// Every is the shortest time between requests to write or remove a record, as long as perSecond
+	// clients or less write one in a second. More clients write less often, down to slowest: the list of
+	// clients is a single key.
+	Every     = 10 * time.Second
+	perSecond = 1000
+	slowest   = 5 * time.Minute
+	lives     = 3 // intervals until a record ends
 	// look is the shortest time until a writer takes a new snapshot.
 	look = time.Second
 	// peace is the pause after a server has refused records.
@@ -29,9 +34,9 @@ type Snapshot struct {
 
 // Source takes snapshots, and sends records.
 type Source struct {
-	Who  func() Who                           // called once, before the first record is written
-	Take func(now time.Time) Snapshot         // takes a snapshot
-	Send func(context.Context, *Record) error // writes the record; nil: removes the record
+	Who  func() Who                                               // called once, before the first record is written
+	Take func(now time.Time, lasts time.Duration) Snapshot        // takes a snapshot for a record that lasts so long
+	Send func(context.Context, *Record) (listed int64, err error) // writes the record, and counts those with one; nil: removes the record
 
 	Final   func(error) bool // whether an error of Send means that the server refuses records
 	Refused func(error)      // called once with such an error
@@ -58,6 +63,7 @@ type Writer struct {
 type log struct {
 	who     *Who
 	sent    time.Time // of the newest request
+	listed  int64     // clients with a record, by the newest answer
 	hurried bool      // the next record may follow soon
 	kept    bool      // the server may have a record
 	refused time.Time // when the server last refused
@@ -165,7 +171,7 @@ func (w *Writer) run(ended chan struct{}) {
 // leave removes the record. A record of the losses alone stays for its lifetime: a client often ends
 // because of a loss, and without a record the loss would look like a release.
 func (w *Writer) leave(now time.Time) {
-	s := w.Take(now)
+	s := w.Take(now, lives*w.every())
 	s.Entries = slices.DeleteFunc(s.Entries, func(e Entry) bool { return e.What != Lost })
 	switch {
 	case len(s.Entries) > 0 && w.peaceful(now) <= 0:
@@ -183,17 +189,22 @@ func (w *Writer) peaceful(now time.Time) time.Duration {
 	return peace - now.Sub(w.refused)
 }
 
+// every is the present time between records.
+func (w *Writer) every() time.Duration {
+	return min(max(Every, time.Duration(w.listed)*time.Second/perSecond), slowest)
+}
+
 // turn takes a snapshot, and sends the record if due. turn returns the time until the next snapshot; 0
 // without entries.
 func (w *Writer) turn(now time.Time) time.Duration {
 	if left := w.peaceful(now); left > 0 {
 		return left
 	}
-	every := Every
+	every := w.every()
+	s := w.Take(now, lives*every)
 	if w.hurried {
 		every, w.hurried = look, false
 	}
-	s := w.Take(now)
 	tell := len(s.Entries) > 0
 	if tell || w.kept {
 		if left := every - now.Sub(w.sent); !w.sent.IsZero() && left > 0 {
@@ -201,7 +212,7 @@ func (w *Writer) turn(now time.Time) time.Duration {
 		}
 		if tell {
 			w.send(w.record(s, now))
-			return Every
+			return w.every()
 		}
 		w.send(nil)
 	}
@@ -224,7 +235,7 @@ func (w *Writer) record(s Snapshot, now time.Time) *Record {
 		s.Rates.PerSecond = float64(s.Rates.Acquired-w.before.Acquired) / d
 	}
 	w.before, w.since = s.Rates, now
-	return &Record{Who: *w.who, Rates: s.Rates, Written: now, Entries: s.Entries}
+	return &Record{Who: *w.who, Rates: s.Rates, Written: now, Lasts: lives * w.every(), Entries: s.Entries}
 }
 
 // send writes or removes a record. After a failure the next record has all entries, and an abandoned
@@ -233,7 +244,10 @@ func (w *Writer) send(r *Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	w.sent, w.kept = time.Now(), r != nil
-	err := w.Send(ctx, r)
+	listed, err := w.Send(ctx, r)
+	if err == nil {
+		w.listed = listed
+	}
 	if err == nil || !w.Final(err) {
 		return
 	}

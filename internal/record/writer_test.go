@@ -30,6 +30,8 @@ type fixture struct {
 	err     error
 	hangs   time.Duration // each request
 	newest  *record.Record
+	listed  int64         // clients with a record
+	lasts   time.Duration // as the newest snapshot was told
 }
 
 var errFinal = errors.New("NOPERM")
@@ -61,14 +63,15 @@ func (f *fixture) unlocked(wait func()) {
 
 func (f *fixture) close(ctx context.Context) { f.unlocked(func() { f.Close(ctx) }) }
 
-func (f *fixture) take(time.Time) record.Snapshot {
+func (f *fixture) take(_ time.Time, lasts time.Duration) record.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks++
+	f.lasts = lasts
 	return f.tell
 }
 
-func (f *fixture) send(ctx context.Context, r *record.Record) error {
+func (f *fixture) send(ctx context.Context, r *record.Record) (listed int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if hangs := time.After(f.hangs); f.hangs > 0 {
@@ -79,7 +82,7 @@ func (f *fixture) send(ctx context.Context, r *record.Record) error {
 		}
 		f.mu.Lock()
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
 	if r == nil {
@@ -88,7 +91,7 @@ func (f *fixture) send(ctx context.Context, r *record.Record) error {
 		f.writes = append(f.writes, time.Since(f.start))
 		f.newest = r
 	}
-	return f.err
+	return f.listed, f.err
 }
 
 // after lets time pass.
@@ -102,6 +105,33 @@ func (f *fixture) after(d time.Duration) {
 const s = time.Second
 
 func entries() []record.Entry { return []record.Entry{{What: record.Holds, Name: "a"}} }
+
+// Of very many clients, each writes less often: a thousand records in a second together. A record lasts
+// three intervals, and says so to its readers.
+func TestManyClientsWriteLessOften(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Entries = entries()
+		f.listed = 10_000
+		f.Notice()
+		f.after(12 * s)
+		f.listed = 100_000
+		f.after(250 * s)
+		require.Equal(t, []time.Duration{1 * s, 11 * s, 21 * s, 121 * s, 221 * s}, f.writes)
+		require.Equal(t, 300*s, f.lasts)
+		fields := make(map[string]string)
+		for words := f.newest.Fields(); len(words) > 0; words = words[2:] {
+			fields[words[0].(string)] = words[1].(string)
+		}
+		r := record.Read(fields)
+		require.Equal(t, 300*s, r.Lasts)
+		require.Equal(t, 40*s, r.Age(record.Entry{Since: r.Written}, 260*s))
+		f.listed = 1 << 30
+		f.after(630 * s)
+		f.listed = 1
+		f.after(940 * s)
+		require.Equal(t, []time.Duration{321 * s, 621 * s, 921 * s, 931 * s}, f.writes[5:], "5 minutes at most")
+	})
+}
 
 // Nothing is sent, and nobody looks, as long as there is nothing to tell.
 func TestNothingToTell(t *testing.T) {
@@ -208,8 +238,8 @@ func TestCloseLeavesLosses(t *testing.T) {
 // Whoever notices something while the goroutine is about to end is not overlooked.
 func TestNoticedWhileItLooks(t *testing.T) {
 	onBubble(t, func(t *testing.T, f *fixture) {
-		f.Take = func(now time.Time) record.Snapshot {
-			got := f.take(now)
+		f.Take = func(now time.Time, lasts time.Duration) record.Snapshot {
+			got := f.take(now, lasts)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if f.looks == 1 {
@@ -245,9 +275,9 @@ func TestFailures(t *testing.T) {
 // A hook of the application that ends the goroutine costs that record, and no later one.
 func TestGoexit(t *testing.T) {
 	onBubble(t, func(t *testing.T, f *fixture) {
-		f.Send = func(context.Context, *record.Record) error {
+		f.Send = func(context.Context, *record.Record) (int64, error) {
 			runtime.Goexit()
-			return nil
+			return 0, nil
 		}
 		f.tell.Entries = entries()
 		f.Notice()
