@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxParts bounds a joint script: the server does nothing else meanwhile.
-const maxParts = 128
+// MaxParts bounds a script for several locks: the server does nothing else meanwhile.
+const MaxParts = 128
 
 // Send sends commands in a single pipeline; each has a separate outcome. If joined is set, several
 // calls of a joint script become parts of a single call. The calls must not depend on each other,
@@ -81,7 +81,7 @@ func join(all *[]*joint, cmd *once) bool {
 		return false
 	}
 	for _, j := range slices.Backward(*all) { // the newest has room
-		if j.script == cmd.script && len(j.parts) < maxParts {
+		if j.script == cmd.script && len(j.parts) < MaxParts {
 			j.parts = append(j.parts, cmd)
 			return true
 		}

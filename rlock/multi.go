@@ -32,11 +32,16 @@ type MultiLock struct {
 // members before are held: overlapping sets never wait for each other. (Locks with the same key go by the
 // address of their server as known to the client, quorum locks by the addresses of all their servers,
 // then as given; there, a writer comes before its reader. Processes that know a server by different
-// addresses, or by none, as a cluster, have to give such locks in the same order.) Free plain members of
-// one client are taken in one script, all or none, unless they are in different slots of a cluster: three
-// uncontended plain locks are one round trip. Fair members are taken alone, as other clients may queue.
-// Losing a member during the wait for another starts all over. Under a context that owns a lost member,
-// the error is [ErrLeaseLost]; after the close of any member's client, [ErrClosed].
+// addresses, or by none, as a cluster, have to give such locks in the same order.)
+//
+// Lock takes free plain members without waiting, 1,024 at once: all or none. Up to 128 on one server, or in
+// one slot of a cluster, are one script; several scripts are sent to all servers at the same time, which
+// takes one or two round trips. When one script is refused, what the others have taken is released, and
+// the busy member is waited for in the order above. So Lock may hold a free member for a moment while
+// another member is busy. TryLock sends one script after the other, in that order: of two calls at once,
+// one gets the first lock that both want. Fair members are taken alone, as other clients may queue. Losing
+// a member during the wait for another starts all over. Under a context that owns a lost member, the error
+// is [ErrLeaseLost]; after the close of any member's client, [ErrClosed].
 //
 // When a member cannot be had, the taken members are unlocked before the call returns; if the call's
 // context ends meanwhile, the unlocking goes on in the background. TryLock waits for the unlocking, on a
@@ -71,8 +76,8 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 	names := make([]string, len(m.members))
 	for i, member := range m.members {
 		names[i] = member.name
-		for _, other := range m.members[:i] {
-			if member.client != other.client && member.key == other.key && member.sameServers(other) {
+		for j := i - 1; j >= 0 && m.members[j].slot == member.slot; j-- { // sorted: only neighbours may have the same key
+			if other := m.members[j]; member.client != other.client && member.key == other.key && member.sameServers(other) {
 				return refuse(fmt.Errorf("two clients of one server have the lock %s, and would wait for each other: use locks of one client", quote(member.name)))
 			}
 		}
@@ -142,7 +147,10 @@ func (m *MultiLock) HoldCount(ctx context.Context) int {
 
 // canonical is the order of waiting for members, the same in all processes.
 func canonical(a, b *Lock) int {
-	switch order := cmp.Or(strings.Compare(a.slot, b.slot), slices.Compare(a.addresses(), b.addresses())); {
+	if order := strings.Compare(a.slot, b.slot); order != 0 {
+		return order
+	}
+	switch order := slices.Compare(a.addresses(), b.addresses()); {
 	case order != 0 || a.terms.shared == b.terms.shared:
 		return order
 	case a.terms.shared:
@@ -227,7 +235,18 @@ func (m *MultiLock) lostIn(ctx context.Context) bool {
 	})
 }
 
-// take takes the members in order, several by one script where possible. once says not to wait.
+// take takes the members in order, many at once where possible. once says not to wait.
+//
+// Nothing is waited for while members are held out of order: a refused attempt at several scripts is
+// released first. After a refusal one script is sent, then 2, 4, ..., so that the released members are
+// not many more than the taken ones. Two callers that refuse each other both go on with fewer scripts, and at
+// last with one member, for which one of them waits:
+//
+//	A takes a, B takes b     both want a and b
+//	A is refused b, B is refused a
+//	A and B release, and ask for a alone
+//	A has a; B waits for a, and holds nothing
+//	A takes b
 func (m *MultiLock) take(ctx, wait context.Context, once bool) (held context.Context, _ *MultiHold, err error) {
 	all := &MultiHold{lock: m}
 	held = ctx
@@ -245,21 +264,26 @@ func (m *MultiLock) take(ctx, wait context.Context, once bool) (held context.Con
 	}
 	open, stop := m.whileOpen(wait)
 	defer stop()
-	for limit := len(m.members); len(all.holds) < len(m.members); {
-		next := m.members[len(all.holds):limit]
-		if run := together(held, next); len(run) > 1 {
+	widest := maxTogether
+	if once { // otherwise two such calls could refuse each other, and both fail
+		widest = 1
+	}
+	for limit, most := len(m.members), widest; len(all.holds) < len(m.members); most = min(2*most, widest) {
+		next := m.members[len(all.holds):min(limit, len(all.holds)+maxTogether)]
+		if pieces := together(ctx, next, most); len(pieces) > 1 || len(pieces) == 1 && len(pieces[0]) > 1 {
 			var busy int
-			busy, held, err = all.takeTogether(held, open, run, once)
+			busy, held, err = all.takeTogether(held, open, pieces, once)
 			if err == nil {
 				continue
 			}
 			refused, ok := err.(*NotAcquiredError)
-			if !ok || once {
+			if once || !ok && (len(pieces) == 1 || open.Err() != nil) {
 				return held, nil, err
 			}
-			if refused.Holder != "" {
+			if ok && refused.Holder != "" {
 				refusal = refused
 			}
+			most = 1
 			if busy > 0 {
 				limit = len(all.holds) + busy
 				continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,22 +14,30 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// together returns the longest run of next members for one script: on one server, and as far as this
-// client knows, none held or waited for by its goroutines.
-func together(held context.Context, next []*Lock) []*Lock {
-	n := 0
-	for n < len(next) {
-		l := next[n]
+// maxTogether is how many members a call asks for at once: as many as one pipeline has requests, as each may
+// be one, sent by a goroutine of its own. While one attempt lasts, 20,000 members in two hundred scripts
+// would keep a slow server busy for longer than an answer may take.
+const maxTogether = 1024
+
+// together returns the longest run of next members that scripts may take: as far as this client knows,
+// none is held or waited for by its goroutines. The run is cut into pieces, at most as many as most. A
+// piece is on one server, or in one slot, and one script takes all of it or nothing.
+func together(ctx context.Context, next []*Lock, most int) (pieces [][]*Lock) {
+	for i, l := range next {
 		p, ok := l.wire.(*kind.Plain)
-		if !ok || !p.Joint() || l.client != next[0].client || holdIn(held, l) != nil || l.queues.busy(l) || l.queues.holder(l) != nil {
+		if !ok || !p.Joint() || holdIn(ctx, l) != nil || l.queues.busy(l) || l.queues.holder(l) != nil || i > 0 && l.key == next[i-1].key {
 			break
 		}
-		if n > 0 && (l.key == next[n-1].key || !sameSlot(l.client, l.key, next[0].key)) {
-			break
+		last := len(pieces) - 1
+		if last < 0 || len(pieces[last]) == lua.MaxParts || l.client != pieces[last][0].client || !sameSlot(l.client, l.key, pieces[last][0].key) {
+			if len(pieces) == most {
+				break
+			}
+			pieces, last = append(pieces, next[i:i]), last+1
 		}
-		n++
+		pieces[last] = pieces[last][:len(pieces[last])+1]
 	}
-	return next[:n]
+	return pieces
 }
 
 // sameSlot reports whether keys are known to be on one server, or in one cluster slot.
@@ -53,64 +62,116 @@ func hashTag(key string) string {
 	return key
 }
 
-// takeTogether takes members by one script: all or, with an error, none; or none without an error if the
-// server has refused keys in different slots, so that the next call takes fewer. busy is the index of the
-// first member held by somebody else.
-func (h *MultiHold) takeTogether(held, wait context.Context, run []*Lock, once bool) (busy int, _ context.Context, err error) {
-	first := run[0]
-	c := first.client
-	if err := first.begin(); err != nil {
-		return 0, held, err
+// piece is members for one script, and the answer.
+type piece struct {
+	run    []*Lock
+	grants []*grant // one for each of run
+	held   int      // so many of them have a hold
+	answer request.Answer[lua.ReplyAll]
+	busy   int // the first member of run held by somebody else
+	err    error
+	panics any // what a hook has panicked with
+}
+
+// ask asks for the members of a piece.
+func (t *piece) ask(wait context.Context, p request.Policy) {
+	first := t.run[0]
+	if t.err = first.begin(); t.err != nil {
+		return
 	}
-	defer c.done()
-	wait, stop := h.whileHeld(held, wait)
-	defer stop()
-	if wait.Err() != nil {
-		return 0, held, tooLate(first.name, wait)
+	defer first.client.done()
+	t.err = &lockError{first.name, ErrUnavailable, request.ErrNoAnswer} // if a hook ends the goroutine
+	p.Leaves, p.Stop = true, first.client.closing
+	wanted := make([]lua.Wanted, len(t.run))
+	for i, l := range t.run {
+		t.grants = append(t.grants, l.newAttempt())
+		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(t.grants[i].owner), Lease: l.terms.lease}
 	}
-	p := first.retries()
-	p.Leaves = true
-	grants, wanted := make([]*grant, len(run)), make([]lua.Wanted, len(run))
-	for i, l := range run {
-		p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
-		grants[i] = l.newAttempt()
-		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(grants[i].owner), Lease: l.terms.lease}
-	}
-	if p.Once = once; once {
-		p.Total = p.Attempt
-	}
-	done, acquired := 0, false
-	defer func() {
-		for _, g := range grants[done:] { // after a panic: see send
-			g.abandon(acquired)
-		}
-	}()
-	a := send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
+	t.answer = send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
 		return lua.AcquireAll(ctx, r, wanted)
 	}, func(r lua.ReplyAll, err error) {
-		for _, g := range grants {
+		for _, g := range t.grants {
 			g.late(lua.Reply{Acquired: r.Acquired}, err)
 		}
 	})
-	acquired = a.Err == nil && a.Value.Acquired
-	if err = a.Err; err == nil && !acquired {
-		busy, err = a.Value.Busy, run[a.Value.Busy].refusal(a.Value.Holder, a.Value.TTL)
+	if t.err = t.answer.Err; t.err == nil && !t.answer.Value.Acquired {
+		t.busy = t.answer.Value.Busy
+		t.err = t.run[t.busy].refusal(t.answer.Value.Holder, t.answer.Value.TTL)
 	}
-	for i, g := range grants {
-		note(g, a)
-		if err == nil {
-			g.token = a.Value.Tokens[i]
-			var part *Hold
-			if held, part, err = g.start(held, run[i]); err == nil {
-				h.holds = append(h.holds, part)
-				done++
-				continue
+	for i, g := range t.grants {
+		note(g, t.answer)
+		if t.err == nil {
+			g.token = t.answer.Value.Tokens[i]
+		}
+	}
+}
+
+// acquired reports whether the server has granted the members.
+func (t *piece) acquired() bool { return t.answer.Err == nil && t.answer.Value.Acquired }
+
+// takeTogether takes the members of all pieces: all or, with an error, none; or none without an error if
+// the server has refused keys in different slots, so that the next call takes fewer. busy is the index of
+// the first member that could not be had. Several pieces are asked for at once, for no longer than one
+// attempt; the error of a further attempt, in order, counts.
+func (h *MultiHold) takeTogether(held, wait context.Context, pieces [][]*Lock, once bool) (busy int, _ context.Context, err error) {
+	wait, stop := h.whileHeld(held, wait)
+	defer stop()
+	if wait.Err() != nil {
+		return 0, held, tooLate(pieces[0][0].name, wait)
+	}
+	p := pieces[0][0].retries()
+	all := make([]piece, len(pieces))
+	for i, run := range pieces {
+		all[i].run = run
+		for _, l := range run {
+			p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
+		}
+	}
+	if p.Once = once || len(pieces) > 1; p.Once {
+		p.Total = p.Attempt
+	}
+	defer func() {
+		for i := range all { // after a refusal, an error, or a panic: see send
+			for _, g := range all[i].grants[all[i].held:] {
+				g.abandon(all[i].acquired())
 			}
 		}
-		done++
-		g.abandon(acquired)
+	}()
+	if len(all) == 1 {
+		all[0].ask(wait, p)
+	} else {
+		var asked sync.WaitGroup
+		for i := range all {
+			asked.Go(func() {
+				defer func() { all[i].panics = recover() }()
+				all[i].ask(wait, p)
+			})
+		}
+		asked.Wait()
 	}
-	if c.learnsSlots(err) { // nothing was taken: the caller tries again, with fewer
+	before, taken, at := held, len(h.holds), 0
+	for i := range all {
+		t := &all[i]
+		if t.panics != nil {
+			panic(t.panics)
+		}
+		for ; t.err == nil && t.held < len(t.grants); t.held++ {
+			var part *Hold
+			if held, part, t.err = t.grants[t.held].start(held, t.run[t.held]); t.err != nil {
+				break
+			}
+			h.holds = append(h.holds, part)
+		}
+		if t.err != nil && err == nil {
+			busy, err = at+t.busy, t.err
+		}
+		at += len(t.run)
+	}
+	if err != nil && len(all) > 1 {
+		(&MultiHold{lock: h.lock, holds: h.holds[taken:]}).abandon(wait)
+		h.holds, held = h.holds[:taken:taken], before
+	}
+	if pieces[0][0].client.learnsSlots(err) { // nothing was taken: the caller tries again, with fewer
 		err = nil
 	}
 	return busy, held, err

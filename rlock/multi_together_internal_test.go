@@ -2,6 +2,8 @@ package rlock
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
 )
 
 // One script takes members up to the first that it must not take: it looks at no queue, and
@@ -22,6 +25,9 @@ func TestFakeTimeTogether(t *testing.T) {
 		ctx, hold, err := held.Lock(t.Context())
 		require.NoError(t, err)
 		mine := c.NewLock(held.name)
+		run := func(ctx context.Context, next []*Lock) []*Lock {
+			return slices.Concat(together(ctx, next, len(next))...)
+		}
 		for name, tt := range map[string]struct {
 			next []*Lock
 			want int
@@ -29,7 +35,7 @@ func TestFakeTimeTogether(t *testing.T) {
 			"all":                    {[]*Lock{a, b, c.NewLock("z", WithFencing())}, 3},
 			"one":                    {[]*Lock{a}, 1},
 			"the same twice":         {[]*Lock{a, a, b}, 1},
-			"another client's":       {[]*Lock{a, clientAt(t, "127.0.0.1:2", nil).NewLock("y")}, 1},
+			"another client's":       {[]*Lock{a, clientAt(t, "127.0.0.1:2", nil).NewLock("y")}, 2},
 			"a fair one":             {[]*Lock{a, c.NewFairLock("f"), b}, 1},
 			"a fair one first":       {[]*Lock{c.NewFairLock("f"), b}, 0},
 			"a reader":               {[]*Lock{a, c.NewRWLock("r").Reader()}, 1},
@@ -38,20 +44,48 @@ func TestFakeTimeTogether(t *testing.T) {
 			"one that is waited for": {[]*Lock{a, busy, b}, 1},
 			"one that is held":       {[]*Lock{a, mine, b}, 1},
 		} {
-			require.Len(t, together(t.Context(), tt.next), tt.want, name)
+			require.Len(t, run(t.Context(), tt.next), tt.want, name)
 		}
-		require.Len(t, together(ctx, []*Lock{a, mine}), 1)
+		require.Len(t, run(ctx, []*Lock{a, mine}), 1)
 		require.NoError(t, hold.Unlock(ctx))
-		require.Len(t, together(t.Context(), []*Lock{a, mine}), 2, "it is free again")
+		require.Len(t, run(t.Context(), []*Lock{a, mine}), 2, "it is free again")
 
 		f.renewals = hooked(t, renewing(int64(0)))
 		ctx, hold, err = held.Lock(t.Context())
 		require.NoError(t, err)
 		<-ctx.Done()
-		require.Len(t, together(t.Context(), []*Lock{a, mine}), 2)
-		require.Len(t, together(context.WithoutCancel(ctx), []*Lock{a, mine}), 1, "under that context nobody can have it")
+		require.Len(t, run(t.Context(), []*Lock{a, mine}), 2)
+		require.Len(t, run(context.WithoutCancel(ctx), []*Lock{a, mine}), 1, "under that context nobody can have it")
 		require.ErrorIs(t, hold.Unlock(ctx), ErrLeaseLost)
 	})
+}
+
+// A piece is of one server, or one slot of a cluster, and small enough for one script.
+func TestTogetherInPieces(t *testing.T) {
+	one, two, slots := clientAt(t, "127.0.0.1:1", nil), clientAt(t, "127.0.0.1:2", nil), clientAt(t, "127.0.0.1:3", nil)
+	slots.slotted.Store(true)
+	var many []*Lock
+	for i := range 2*lua.MaxParts + 1 {
+		many = append(many, one.NewLock(strconv.Itoa(i)))
+	}
+	for name, tt := range map[string]struct {
+		next []*Lock
+		want []int
+	}{
+		"small":           {many[:3], []int{3}},
+		"many":            {many, []int{lua.MaxParts, lua.MaxParts, 1}},
+		"another client":  {[]*Lock{one.NewLock("a"), one.NewLock("b"), two.NewLock("c"), one.NewLock("d")}, []int{2, 1, 1}},
+		"slots":           {[]*Lock{slots.NewLock("a"), slots.NewLock("{b}1"), slots.NewLock("{b}2")}, []int{1, 2}},
+		"nothing to take": {[]*Lock{one.NewFairLock("a"), one.NewLock("b")}, nil},
+	} {
+		for most := range 4 {
+			var got []int
+			for _, piece := range together(t.Context(), tt.next, most) {
+				got = append(got, len(piece))
+			}
+			require.True(t, slices.Equal(tt.want[:min(most, len(tt.want))], got), "%s, %d at most: %v", name, most, got)
+		}
+	}
 }
 
 // On a single server all keys are together; in a cluster those with the same hash tag are.

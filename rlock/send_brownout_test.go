@@ -92,14 +92,14 @@ func (s *slowSite) released(t *testing.T) (after []time.Duration) {
 	return after
 }
 
-func slowServer(t *testing.T) *slowSite {
+func slowServer(t testing.TB) *slowSite {
 	srv := newServer(t)
 	proxy := netfault.New(t, srv.Addr())
 	rdb := srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
 	return &slowSite{[]*redis.Client{srv.Client(t)}, []*netfault.Proxy{proxy}, rdb}
 }
 
-func slowCluster(t *testing.T) *slowSite {
+func slowCluster(t testing.TB) *slowSite {
 	cluster := redistest.StartCluster(t, 3, 0)
 	s, by := &slowSite{}, make(map[string]string)
 	for _, node := range cluster.Nodes {
@@ -120,7 +120,7 @@ func slowCluster(t *testing.T) *slowSite {
 // waiting when the server is well again.
 func TestBrownout(t *testing.T) {
 	redistest.Long(t, "compares times of a crowd")
-	for name, start := range map[string]func(*testing.T) *slowSite{"server": slowServer, "cluster": slowCluster} {
+	for name, start := range map[string]func(testing.TB) *slowSite{"server": slowServer, "cluster": slowCluster} {
 		t.Run(name, func(t *testing.T) { brownout(t, start(t)) })
 	}
 }

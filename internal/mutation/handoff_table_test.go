@@ -33,8 +33,8 @@ var ofHandOffs = []mutation{
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},
 	{
-		"a hand-off has no budget after a multi lock", "rlock", "MultiHold.takeTogether",
-		"note(g, a)", "g.sent, g.initialLease = a.Sent, run[i].terms.lease",
+		"a hand-off has no budget after a multi lock", "rlock", "piece.ask",
+		"note(g, t.answer)", "g.sent, g.initialLease = t.answer.Sent, t.run[i].terms.lease",
 		"rlock", "TestFakeTimeHandoffBudget", quick,
 	},
 	{

@@ -33,6 +33,26 @@ var ofJoining = []mutation{
 		"rlock", "TestMultiUnderALostMember", quick,
 	},
 	{
+		"a multi lock waits while it has members out of order", "rlock", "MultiHold.takeTogether",
+		"if err != nil && len(all) > 1 {", "if err != nil && len(all) > 1 && false {",
+		"rlock", "TestMultiOverMastersWaitsInOrder", quick,
+	},
+	{
+		"two TryLocks of the same locks refuse each other", "rlock", "MultiLock.take",
+		"widest = 1", "widest = maxTogether",
+		"rlock", "TestMultiOverMastersOneTryLockWins", quick,
+	},
+	{
+		"a multi lock takes thousands by one script", "rlock", "together",
+		"len(pieces[last]) == lua.MaxParts ||", "",
+		"rlock", "TestMultiOfManyLocks", quick,
+	},
+	{
+		"a panic in a goroutine of a multi lock is lost", "rlock", "MultiHold.takeTogether",
+		"panic(t.panics)", "t.err = errLate",
+		"rlock", "TestMultiWhoseHookEnds", quick,
+	},
+	{
 		"processes wait for quorum locks as their hosts are", "rlock", "Lock.addresses",
 		"range l.peers {", "range l.peers[:0] {",
 		"rlock", "TestMultiOrderOfQuorumLocks", quick,
