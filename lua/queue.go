@@ -19,6 +19,9 @@ var passSource string
 //go:embed ask.lua
 var askSource string
 
+//go:embed ask_fast.lua
+var askFastSource string
+
 //go:embed ask_fair.lua
 var askFairSource string
 
@@ -32,7 +35,7 @@ var apartSource string
 func queueing() string { return granting() + announceSource + queueSource + passSource }
 
 var (
-	askScript           = newJoint("ask", "", queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+4))", 2, 5, 1)
+	askScript           = newJoint("ask", askFastSource, queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+4))", 2, 5, 1)
 	askFencedScript     = newJoint("ask", "", queueing()+recallSource+askSource, "ask(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+5))", 3, 6, 1)
 	askFairScript       = newJoint("ask", "", queueing()+recallSource+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], nil, unpack(ARGV, a, a+4))", 4, 5, 1)
 	askFairFencedScript = newJoint("ask", "", queueing()+recallSource+askSource+askFairSource, "askfair(KEYS[k], KEYS[k+1], KEYS[k+2], KEYS[k+3], KEYS[k+4], unpack(ARGV, a, a+5))", 5, 6, 1)

@@ -18,9 +18,9 @@ var releaseSource string
 var forceSource string
 
 var (
-	releaseScript       = newJoint("release", releaseFastSource, queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], nil, unpack(ARGV, a, a+2))", 2, 3, 0)
-	releaseFencedScript = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], KEYS[k+2], unpack(ARGV, a, a+4))", 3, 5, 0)
-	releaseAloneScript  = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], nil, nil, unpack(ARGV, a, a+1))", 1, 2, 0)
+	releaseScript       = newJoint("release", releaseFastSource, queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], nil, freed, unpack(ARGV, a, a+2))", 2, 3, 0)
+	releaseFencedScript = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], KEYS[k+2], nil, unpack(ARGV, a, a+4))", 3, 5, 0)
+	releaseAloneScript  = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], nil, nil, nil, unpack(ARGV, a, a+1))", 1, 2, 0)
 
 	forceScript = newScript("force", queueing()+forceSource, 0)
 )

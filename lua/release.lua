@@ -3,6 +3,7 @@
 -- key       lock
 -- queue     nil for a lock without a queue: the release is announced as Redisson does
 -- counter   fencing counter; nil for a lock without tokens
+-- freed     true if the owner is removed already
 -- owner
 -- commands  PUBLISH, SPUBLISH, or both
 -- tickets   tickets to take out: owners, with spaces between
@@ -21,7 +22,7 @@
 --
 --   release a:1                   a:2 is next, the lock is granted to a:2; the answer is lost
 --   release a:1 again             {0, a:2}: the client of a:2 asks, and learns of the grant
-local function release(key, queue, counter, owner, commands, tickets, used, reserved)
+local function release(key, queue, counter, freed, owner, commands, tickets, used, reserved)
     local led = false -- the first in the queue is among them
     -- Before the last ticket goes, as a node whose slot moves tells nothing of what is gone.
     local queued = queue and redis.call('exists', queue) == 1
@@ -32,7 +33,7 @@ local function release(key, queue, counter, owner, commands, tickets, used, rese
     if queued then -- a late request may have left the own ticket
         redis.pcall('zrem', queue, owner)
     end
-    local held = redis.pcall('hdel', key, owner) -- with its last field the key is gone
+    local held = freed and 1 or redis.pcall('hdel', key, owner) -- with its last field the key is gone
     if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
         return held
     end

@@ -71,7 +71,8 @@ func newScript(name, source string, ints int) script {
 // newJoint returns a script for a single call or for several calls, each with the given numbers of keys
 // and arguments, from KEYS[k] and ARGV[a] on. fast runs first, and may have put answers of some calls
 // into replies: fast saves 2.0 of 8.7 µs of the server for a free lock with the release
-// (BenchmarkUncontended64 of package rlock, two cores).
+// (BenchmarkUncontended64 of package rlock, two cores), and 38 of 84 µs for a request that is refused with
+// the release that hands the lock over.
 func newJoint(name, fast, source, call string, keys, args, ints int) script {
 	s := newScript(name, fmt.Sprintf(`%s%s%s
 local function part(i)

@@ -125,6 +125,192 @@ var ofScripts = []mutation{
 		"    redis.pcall('zrem', queue, owner)\n    end\n    local held", "    end\n    local held",
 		"lua", "TestQueueInAnyOrder", quick,
 	},
+	// The short paths of a hand-over.
+	{
+		"the short path of a release misses a lapse", "lua", "release_fast.lua",
+		"head[1] == '!' .. owner and 3", "string.find(head[1] or '', '^!') and 3",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release leaves tickets that it was given", "lua", "release_fast.lua",
+		"ARGV[3 * i] == '' and command", "command",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release sends a message to the own client", "lua", "release_fast.lua",
+		"prefix ~= string.sub(owner, 1, #prefix)", "true",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release names no followers", "lua", "release_fast.lua",
+		"prefix ~= string.sub(behind or '', 1, #prefix)", "true",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release takes the own ticket for another", "lua", "release_fast.lua",
+		"behind ~= owner then", "true then",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release leaves the own ticket", "lua", "release_fast.lua",
+		"type(call('zrem', queue, owner)) == 'number' and call", "call",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release grants beside Redisson", "lua", "release_fast.lua",
+		"heard[2] == 0 and (heard", "(heard",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release grants to the dead", "lua", "release_fast.lua",
+		"heard[4] > 0 or how == 2", "true",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release lets anybody release", "lua", "release_fast.lua",
+		"== 'number' and call('hdel', key, owner) == 1", "== 'number' and call('hdel', key, owner)",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release keeps a queue of nobody", "lua", "release_fast.lua",
+		"behind and 60000 or claim", "60000",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release lets the queue expire", "lua", "release_fast.lua",
+		"behind and 60000 or claim", "claim",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release grants without a lease", "lua", "release_fast.lua",
+		"and call('pexpire', key, claim) == 1", "",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release leaves the record of a grant", "lua", "release_fast.lua",
+		"call('zrem', queue, next, '!' .. owner)", "call('zrem', queue, next)",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a release has no time", "lua", "release_fast.lua",
+		"and time[1]\n", "\n",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a release does not see that it may remove nothing", "lua", "release_fast.lua",
+		"type(call('zrem', queue, owner)) == 'number'", "call('zrem', queue, owner)",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a release does not see that it may make no record", "lua", "release_fast.lua",
+		"call('zadd', queue, 0, '!' .. next) == 1", "call('zadd', queue, 0, '!' .. next)",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a release loses a message", "lua", "release_fast.lua",
+		"type(call(command, ours, text)) == 'number'", "call(command, ours, text)",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a release loses a place", "lua", "release_fast.lua",
+		"                call('zadd', queue, head[at + 1], next)\n", "",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a release leaves a record of no grant", "lua", "release_fast.lua",
+		"                call('zrem', queue, '!' .. next)\n", "",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a release says that nobody held the lock", "lua", "release_fast.lua",
+		"                freed = true\n", "",
+		"lua", "TestShortPathsWhileTheSlotMoves", 3 * quick,
+	},
+	{
+		"the short path of a release does not see that it may grant nothing", "lua", "release_fast.lua",
+		"call('hset', key, next, '1') == 1", "call('hset', key, next, '1')",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a request leaves a ticket nobody wants", "lua", "ask_fast.lua",
+		"ARGV[4] ~= '0' and call", "call",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request waits for an application's key", "lua", "ask_fast.lua",
+		" and call('hlen', KEYS[1]) == 1", "",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request refuses the holder", "lua", "ask_fast.lua",
+		"if holder ~= owner and string", "if string",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request waits for an application's field", "lua", "ask_fast.lua",
+		"string.find(holder, ':', 1, true)", "true",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request does not ask for a kept lock", "lua", "ask_fast.lua",
+		"'^[1-9]%d*$'", "'^%d+$'",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request gives a new place to who has one", "lua", "ask_fast.lua",
+		"'nx', ", "",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request lets the queue expire", "lua", "ask_fast.lua",
+		"kept >= 30000 or", "true or",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request does not tell the first", "lua", "ask_fast.lua",
+		"before == 0 and 1 or 0", "0",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request does not tell who is absent", "lua", "ask_fast.lua",
+		"heard[2] == 0 and 1 or 0", "0",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request counts who cannot be counted", "lua", "ask_fast.lua",
+		"how == '1' and", "",
+		"lua", "TestShortPaths", quick,
+	},
+	{
+		"the short path of a request has no time", "lua", "ask_fast.lua",
+		"if time[1] and type", "if type",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a request does not know how long the queue lasts", "lua", "ask_fast.lua",
+		"type(kept) == 'number' and", "",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a request has no length", "lua", "ask_fast.lua",
+		"type(length) == 'number' and", "",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a request gives the first place", "lua", "ask_fast.lua",
+		"and not last.err\n", "\n",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a release overtakes others of its script", "lua", "release_fast.lua",
+		"elseif queued == 1 and #KEYS == 2 then", "elseif queued == 1 then",
+		"lua", "TestJoinedIsOneAfterTheOther", quick,
+	},
+	{
+		"the short path of a request answers one of several", "lua", "ask_fast.lua",
+		"#KEYS == 2 and ", "",
+		"lua", "TestJoinedIsOneAfterTheOther", quick,
+	},
 	// The queue of read/write locks.
 	{
 		"a reader is not told that a writer waits", "lua", "rwask.lua",

@@ -42,7 +42,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"a release is not announced", "lua", "release_fast.lua",
-		"call(command, channel, '-0')", "0",
+		"call(command, unlocks, '-0')", "0",
 		"lua", "TestCourses", quick,
 	},
 	{
