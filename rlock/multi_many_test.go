@@ -260,6 +260,39 @@ func TestMultiOverMastersOneIsSilent(t *testing.T) {
 	}
 }
 
+// An Unlock waits for a silent master no longer than UnlockTimeout, and frees what the others have at once.
+func TestMultiOverMastersUnlockBesideSilence(t *testing.T) {
+	redistest.Long(t, "has three masters")
+	t.Parallel()
+	s := slowCluster(t)
+	c := clientOn(t, s.rdb, &rlock.Options{UnlockTimeout: time.Second})
+	held, hold := lock(t, t.Context(), rlock.NewMultiLock(locksOf(c, lockNames(60)...)...))
+	s.proxies[1].DropUp(true)
+	began := time.Now()
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrUnavailable)
+	require.Less(t, time.Since(began), time.Second+slack)
+	require.Empty(t, s.nodes[0].Keys(t.Context(), "lock*").Val())
+	require.Empty(t, s.nodes[2].Keys(t.Context(), "lock*").Val())
+	heal(s.proxies[1])
+	s.freeSoon(t)
+}
+
+// A server looks at slots though its client is one of a single server: that is found out by the first scripts,
+// and then the slots are taken at once.
+func TestMultiOfManyLocksWhereSlotsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.StartCluster(t, 1, 0).Nodes[0].Client(t)
+	c, all := clientOn(t, rdb, nil), lockNames(300)
+	for range 2 {
+		held, hold := lock(t, t.Context(), rlock.NewMultiLock(locksOf(c, all...)...))
+		require.Len(t, rdb.Keys(t.Context(), "lock*").Val(), len(all))
+		require.NoError(t, hold.Unlock(held))
+		keysLeft(t, rdb)
+	}
+	require.NoError(t, rlock.NewMultiLock(locksOf(clientOn(t, rdb, nil), all...)...).TryDo(t.Context(), nothing))
+	keysLeft(t, rdb)
+}
+
 // A master out of memory grants nothing: the call says so, and gives back what the others have granted.
 func TestMultiOverMastersOneIsOutOfMemory(t *testing.T) {
 	redistest.Long(t, "has three masters")
