@@ -267,8 +267,8 @@ var ofScripts = []mutation{
 		"lua", "TestShortPaths", quick,
 	},
 	{
-		"the short path of a request does not tell the first", "lua", "ask_fast.lua",
-		"before == 0 and 1 or 0", "0",
+		"the short path of a request counts the record of a grant", "lua", "ask_fast.lua",
+		"call('zcount', queue, 1, '+inf')", "call('zcount', queue, 0, '+inf')",
 		"lua", "TestShortPaths", quick,
 	},
 	{
@@ -283,17 +283,22 @@ var ofScripts = []mutation{
 	},
 	{
 		"the short path of a request has no time", "lua", "ask_fast.lua",
-		"if time[1] and type", "if type",
+		"if time[1] and tonumber", "if tonumber",
 		"lua", "TestShortPathsRefused", 3 * quick,
 	},
 	{
 		"the short path of a request does not know how long the queue lasts", "lua", "ask_fast.lua",
-		"type(kept) == 'number' and", "",
+		"tonumber(kept) and", "",
 		"lua", "TestShortPathsRefused", 3 * quick,
 	},
 	{
 		"the short path of a request has no length", "lua", "ask_fast.lua",
-		"type(length) == 'number' and", "",
+		"tonumber(length) and", "",
+		"lua", "TestShortPathsRefused", 3 * quick,
+	},
+	{
+		"the short path of a request does not know who is before", "lua", "ask_fast.lua",
+		"tonumber(before) and", "",
 		"lua", "TestShortPathsRefused", 3 * quick,
 	},
 	{
