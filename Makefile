@@ -36,6 +36,8 @@
 #                on private servers, or with URL=redis://… NODES=redis://…,redis://…
 # make bench-wide  one lock and up to 1,024 clients, and what waiting costs, beside other libraries, in about 12 minutes a
 #                round: bench-wide.md, bench-wide.json, docs/bench-wide.svg
+# make bench-crowd  one lock and 3,000 clients, beside 1,024, in 2 minutes a round: bench-crowd.json; 20,000 with
+#                SCENARIOS=crowd-20000, if the server may open 80,000 files
 # make bench-quorum  a quorum lock beside a plain one, with 8 and 30 clients, on five servers: bench-quorum.json
 # make bench-budget  throughput against the longest wait for other budgets of hand-offs: budget.md, budget.svg
 
@@ -46,7 +48,7 @@ PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
 INTEGRATIONS := integrations/prometheus integrations/otel # modules of their own
 
-.PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-quorum bench-wide redis spin prometheus fuzz fmt
+.PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop compare bench bench-report bench-budget bench-quorum bench-wide bench-crowd redis spin prometheus fuzz fmt
 
 help:
 	@sed -n '/^# /!q; s/^# //p' '$(CURDIR)/Makefile'
@@ -205,15 +207,19 @@ bench-wide: FILES = --json bench-wide.json --markdown bench-wide.md --svg docs/b
 bench-wide: DIR = bench/compare
 bench-wide: BENCH = "$$dir/bench" --url "$$url"
 bench-wide: ROUNDS = 1
+bench-crowd: SCENARIOS = wide-1024,crowd-3000
+bench-crowd: COMPARE = rlock
+bench-crowd: PORTS = 7391
+bench-crowd: FILES = --json bench-crowd.json
 ROUNDS ?= 3
 
 # A server that does not start, because its port is taken, would let another one be measured.
-bench-report bench-budget bench-quorum bench-wide: redis
+bench-report bench-budget bench-quorum bench-wide bench-crowd: redis
 	@set -e; dir=$$(mktemp -d); pids=; url='$(URL)'; nodes='$(NODES)'; \
 	trap 'set +e; kill $$pids 2>/dev/null; wait; rm -rf "$$dir"' EXIT; trap 'exit 130' INT TERM; \
 	$(GO) build -C $(DIR) -o "$$dir/bench" .; \
 	if [ -z "$$url" ]; then for port in $(PORTS); do \
-		redis-server --port $$port --bind 127.0.0.1 --save '' --dir "$$dir" >"$$dir/$$port.log" & pids="$$pids $$!"; \
+		redis-server --port $$port --bind 127.0.0.1 --protected-mode no --maxclients 100000 --save '' --dir "$$dir" >"$$dir/$$port.log" & pids="$$pids $$!"; \
 		until redis-cli -p $$port ping >/dev/null 2>&1; do kill -0 $$!; sleep 0.1; done; sleep 0.2; kill -0 $$!; \
 		if [ -z "$$url" ]; then url=redis://127.0.0.1:$$port; else nodes="$$nodes$${nodes:+,}redis://127.0.0.1:$$port"; fi; \
 	done; fi; \

@@ -75,6 +75,7 @@ type Server struct {
 	TLSAny             bool     // any certificate will do
 	Pool               int      // connections for the commands of a client; 0: its default
 	Cluster            []string // addresses of its masters, if it is in one
+	From               net.IP   // the address of the client; nil: any. Not with TLS
 }
 
 // NewServer takes from the options of a client what leads to the server.
@@ -93,6 +94,9 @@ func (s Server) Options() *redis.Options {
 	o := &redis.Options{Network: s.Network, Addr: s.Addr, Username: s.Username, Password: s.Password, DB: s.DB, ContextTimeoutEnabled: true}
 	if s.Pool > 0 {
 		o.PoolSize, o.PipelinePoolSize = s.Pool, 1
+	}
+	if s.From != nil {
+		o.Dialer = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: s.From}}).DialContext
 	}
 	if s.TLS {
 		o.TLSConfig = &tls.Config{ServerName: s.TLSName, InsecureSkipVerify: s.TLSAny}

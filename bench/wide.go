@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -16,12 +18,14 @@ const (
 	wideSockets   = widePool + 2 // of a client at most: one more for pipelines, one for a subscription
 	spareFiles    = 64           // of a process, for all else
 	touchLimit    = time.Second
-	closers       = 16 // clients of a process that are closed at the same time
+	crowdFrom     = 2000 // clients: from there on each process dials from an address of its own
+	closers       = 16   // clients of a process that are closed at the same time
 )
 
 var (
 	wideClients  = []int{4, 64, 256, 1024}
 	wideSections = []time.Duration{0, time.Millisecond}
+	crowdClients = []int{3000, 20_000}
 )
 
 // wideScenarios are one lock and more and more clients; and what their waiting
@@ -31,6 +35,11 @@ func wideScenarios() (table []Scenario) {
 		for _, section := range wideSections {
 			table = append(table, wideScenario(n, section))
 		}
+	}
+	for _, n := range crowdClients {
+		s := wideScenario(n, 0)
+		s.Name, s.Span = fmt.Sprintf("crowd-%d", n), 30*time.Second
+		table = append(table, s)
 	}
 	return append(
 		table,
@@ -127,6 +136,17 @@ func (w *worker) open(contender Contender, target Target) error {
 		}
 	}
 	return nil
+}
+
+// from is the address that the clients of this process dial from; nil: any. From one address to one server
+// there are 28,000 connections at most, and the kernel searches long for one of the last. Linux has a
+// network of loopback addresses; Redis takes them with protected-mode no.
+func (w *worker) from(server Server) net.IP {
+	host, _, _ := net.SplitHostPort(server.Addr)
+	if w.Scenario.clients() < crowdFrom || host != "127.0.0.1" || server.TLS || runtime.GOOS != "linux" {
+		return nil
+	}
+	return net.IPv4(127, 0, 1, byte(w.Process+1))
 }
 
 // touch locks what nobody else wants. A client that gets it not in time stays as it

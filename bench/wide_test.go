@@ -3,7 +3,9 @@ package bench
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +49,28 @@ func TestRoomForConnections(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, result.Rows[2].Skipped, "raise its maxclients")
 	require.Len(t, result.Rows[1].Samples, 1)
+}
+
+// Thousands of clients on this machine do not share the ports of one address.
+func TestAddressesOfACrowd(t *testing.T) {
+	of := func(s Scenario, server Server) net.IP {
+		return (&worker{job: job{Scenario: s, Process: 1}}).from(server)
+	}
+	crowd, local := wideScenario(crowdFrom, 0), Server{Addr: "127.0.0.1:6379"}
+	require.Nil(t, of(wideScenario(1024, 0), local))
+	require.Nil(t, of(crowd, Server{Addr: "redis.example:6379"}))
+	require.Nil(t, of(crowd, Server{Addr: local.Addr, TLS: true}))
+	if runtime.GOOS != "linux" {
+		return
+	}
+	srv := redistest.Start(t)
+	local.Addr, local.From = srv.Addr(), of(crowd, local)
+	require.NoError(t, srv.Client(t).ConfigSet(t.Context(), "protected-mode", "no").Err())
+	rdb := local.dial()
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+	list := rdb.ClientList(t.Context()).Val()
+	require.NoError(t, rdb.Close())
+	require.Contains(t, list, " addr=127.0.1.2:")
 }
 
 // The pool is small where there are many clients, and otherwise that of the client.

@@ -112,6 +112,9 @@ func (w *worker) run(contenders []Contender) (*tally, error) {
 	}
 	defer w.region.close()
 	before := runtime.NumGoroutine()
+	for i, server := range w.Servers {
+		w.Servers[i].From = w.from(server)
+	}
 	target := Target{
 		Server: w.Servers[0], Servers: w.Servers, Lease: w.Scenario.lease(), Renew: w.Scenario.Kind == Held, published: new(atomic.Int64),
 	}
