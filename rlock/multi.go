@@ -238,9 +238,9 @@ func (m *MultiLock) lostIn(ctx context.Context) bool {
 // take takes the members in order, many at once where possible. once says not to wait.
 //
 // Nothing is waited for while members are held out of order: a refused attempt at several scripts is
-// released first. After a refusal one script is sent, then 2, 4, ..., so that the released members are
-// not many more than the taken ones. Two callers that refuse each other both go on with fewer scripts, and at
-// last with one member, for which one of them waits:
+// released first. After a refusal few scripts are sent at once, and twice as many with each success, so
+// that the released members are not many more than the taken ones. Two callers that refuse each other
+// both go on with fewer scripts, and at last with one member, for which one of them waits:
 //
 //	A takes a, B takes b     both want a and b
 //	A is refused b, B is refused a
@@ -277,17 +277,17 @@ func (m *MultiLock) take(ctx, wait context.Context, once bool) (held context.Con
 				continue
 			}
 			refused, ok := err.(*NotAcquiredError)
+			if !ok && open.Err() != nil && !errors.Is(err, open.Err()) { // the release has taken the rest of the time
+				err = pieces[0][0].givenUp(open, err)
+			}
 			if once || !ok && (len(pieces) == 1 || open.Err() != nil) {
 				return held, nil, err
 			}
 			if ok && refused.Holder != "" {
 				refusal = refused
 			}
-			most = 1
-			if busy > 0 {
-				limit = len(all.holds) + busy
-				continue
-			}
+			limit, most = len(all.holds)+busy, 1
+			continue
 		}
 		if held, err = all.takeOne(held, open, m.members[len(all.holds)], once); err != nil {
 			return held, nil, err

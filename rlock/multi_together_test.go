@@ -145,3 +145,27 @@ func TestFakeTimeMultiStartsOverWhileSilent(t *testing.T) {
 		require.NoError(t, hold.Unlock(held))
 	})
 }
+
+// One server is silent from the start, and the other when its lock is to be given back: the time of the call
+// ends then, and the error says both.
+func TestFakeTimeMultiRunsOutOfTimeBesideSilence(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f, g := newFakeRedis(t), newFakeRedis(t)
+		mu := rlock.NewMultiLock(f.client(t, nil).NewLock("a"), g.client(t, nil).NewLock("b"))
+		held, hold := lock(t, t.Context(), mu)
+		require.NoError(t, hold.Unlock(held))
+		g.deafUp.Store(true)
+		time.AfterFunc(time.Second, func() { f.deafUp.Store(true) })
+		began := time.Now()
+		_, _, err := mu.TryLockFor(t.Context(), 2500*time.Millisecond)
+		require.Equal(t, 2500*time.Millisecond, time.Since(began))
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+		f.deafUp.Store(false)
+		g.deafUp.Store(false)
+		time.Sleep(time.Minute)
+		require.False(t, f.Exists("a"))
+		require.False(t, g.Exists("b"))
+	})
+}
