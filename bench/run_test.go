@@ -263,7 +263,8 @@ func TestBudgetsAreDrawn(t *testing.T) {
 	require.Contains(t, picture.String(), ">1024<")
 }
 
-// A contender has one colour, in whichever row of a table it is.
+// A contender has one colour, in whichever row of a table it is; with tuned settings the same one, and
+// dashes. The first colour is this library's in every picture.
 func TestColours(t *testing.T) {
 	curve := []Point{{At: time.Millisecond, Share: 1}}
 	result := func(names ...string) Result {
@@ -273,14 +274,16 @@ func TestColours(t *testing.T) {
 		}
 		return r
 	}
-	r := Report{Results: []Result{result("PING", "2 scripts", "rlock", "fair"), result("rlock", "pubsub", "PING")}}
+	r := Report{Results: []Result{result("PING", "2 scripts", "pubsub", "rlock", "fair"), result("rlock", "pubsub-tuned", "pubsub", "PING")}}
 	var picture strings.Builder
 	require.NoError(t, r.WriteSVG(&picture))
 	colours := make(map[string][]string)
-	for _, m := range regexp.MustCompile(`fill="([^"]+)">(PING|2 scripts|rlock|fair|pubsub)<`).FindAllStringSubmatch(picture.String(), -1) {
+	for _, m := range regexp.MustCompile(`fill="([^"]+)">(PING|2 scripts|rlock|fair|pubsub|pubsub-tuned \(dashed\))<`).FindAllStringSubmatch(picture.String(), -1) {
 		colours[m[2]] = append(colours[m[2]], m[1])
 	}
-	require.Len(t, colours, 5)
+	require.Len(t, colours, 6)
+	require.Equal(t, palette[0], colours["rlock"][0])
+	require.Equal(t, colours["pubsub"][0], colours["pubsub-tuned (dashed)"][0])
 	used := make(map[string]bool)
 	for name, all := range colours {
 		require.Len(t, slices.Compact(all), 1, name)

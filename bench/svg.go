@@ -17,21 +17,28 @@ const (
 	top, bottom             = 36.0, 44.0
 )
 
-// palette is told apart by those who confuse red and green (Okabe and Ito).
-var palette = []string{"#999999", "#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"}
+// palette is told apart by those who confuse red and green (Okabe and Ito); greys is for floors.
+var (
+	palette = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9"}
+	greys   = []string{"#bbbbbb", "#777777"}
+)
+
+// look is how a contender is drawn.
+type look struct{ color, dashes, mark string }
 
 // panel is a diagram of lines over a logarithmic x axis.
 type panel struct {
 	title string
 	lines []line2d
 	logY  bool
+	at    []float64 // marks of the x axis, the ends with them; nil: powers of ten
 	xText func(float64) string
 	yText func(float64) string
 }
 
 type line2d struct {
 	name   string
-	look   int // of lines of that name, in all panels
+	look   look // of lines of that name, in all panels
 	points []dot
 }
 
@@ -69,23 +76,37 @@ func (r *Report) WriteSVG(out io.Writer) error {
 	return w.Flush()
 }
 
-// setLooks gives each contender one look in all panels, in the order of the tables.
+// setLooks gives each contender one look in all panels: this library the first colour, a peer with
+// tuned settings the colour of the peer and dashes, and a floor a grey.
 func (r *Report) setLooks(panels []panel) {
-	looks := make(map[string]int)
-	look := func(name string) int {
-		if _, ok := looks[name]; !ok {
-			looks[name] = len(looks)
+	looks, used := make(map[string]look), map[bool]int{}
+	see := func(name string, floor bool) look {
+		if l, ok := looks[name]; ok {
+			return l
 		}
-		return looks[name]
+		colors := palette
+		if floor {
+			colors = greys
+		}
+		l := look{color: colors[used[floor]%len(colors)], dashes: "none"}
+		if used[floor]++; used[floor] > len(colors) {
+			l.dashes, l.mark = "5 3", " (dashed)"
+		}
+		looks[name] = l
+		return l
 	}
+	see(rlockName, false)
 	for _, result := range r.Results {
 		for _, row := range result.Rows {
-			look(row.Contender)
+			peer, tuned := strings.CutSuffix(row.Contender, "-tuned")
+			if l := see(peer, row.Floor); tuned {
+				looks[row.Contender] = look{l.color, "5 3", " (dashed)"}
+			}
 		}
 	}
 	for _, p := range panels {
 		for i := range p.lines {
-			p.lines[i].look = look(p.lines[i].name)
+			p.lines[i].look = see(p.lines[i].name, false)
 		}
 	}
 }
@@ -146,28 +167,35 @@ func (r *Report) handoffPanel() panel {
 
 // bounds leaves out what has no place on a logarithmic axis, as a window in which nothing
 // happened, and returns those of the rest; minX is infinite if there is none.
-func (p panel) bounds() (minX, maxX, maxY float64) {
-	minX = math.Inf(1)
+func (p panel) bounds() (minX, maxX, minY, maxY float64) {
+	minX, minY = math.Inf(1), math.Inf(1)
 	for i, l := range p.lines {
 		p.lines[i].points = slices.DeleteFunc(l.points, func(d dot) bool {
 			return !(d.x > 0 && d.y >= 0) || math.IsInf(d.x, 0) || math.IsInf(d.y, 0)
 		})
 		for _, point := range p.lines[i].points {
-			minX, maxX, maxY = min(minX, point.x), max(maxX, point.x), max(maxY, point.y)
+			minX, maxX = min(minX, point.x), max(maxX, point.x)
+			minY, maxY = min(minY, point.y), max(maxY, point.y)
 		}
 	}
-	return minX, maxX, maxY
+	return minX, maxX, minY, maxY
 }
 
 func (p panel) draw(w io.Writer) {
-	minX, maxX, maxY := p.bounds()
+	minX, maxX, minY, maxY := p.bounds()
 	if math.IsInf(minX, 1) {
 		text(w, left, 20, "start", "#000", p.title+": nothing was measured")
 		return
 	}
-	minX, maxX = decade(minX, math.Floor), max(decade(maxX, math.Ceil), 10*decade(minX, math.Floor))
+	marks := p.at
+	if marks == nil {
+		marks = decades(minX, maxX)
+	}
+	minX, maxX = marks[0], marks[len(marks)-1]
+	levels := []float64{0, maxY / 4, maxY / 2, 3 * maxY / 4, maxY}
 	if p.logY {
-		maxY = max(decade(maxY, math.Ceil), 10)
+		levels = decades(max(minY, 1), maxY)
+		minY, maxY = levels[0], levels[len(levels)-1]
 	}
 	x := func(v float64) float64 {
 		return left + (panelWidth-left-right)*math.Log(v/minX)/math.Log(maxX/minX)
@@ -175,16 +203,16 @@ func (p panel) draw(w io.Writer) {
 	y := func(v float64) float64 {
 		share := v / maxY
 		if p.logY {
-			share = math.Log(v) / math.Log(maxY)
+			share = math.Log(v/minY) / math.Log(maxY/minY)
 		}
 		return panelHeight - bottom - (panelHeight-top-bottom)*share
 	}
 	text(w, left, 20, "start", "#000", p.title)
-	for v := minX; v <= maxX*1.01; v *= 10 {
+	for _, v := range marks {
 		rule(w, x(v), top, x(v), panelHeight-bottom)
 		text(w, x(v), panelHeight-bottom+16, "middle", "#333", p.xText(v))
 	}
-	for _, v := range p.ticksY(maxY) {
+	for _, v := range levels {
 		rule(w, left, y(v), panelWidth-right, y(v))
 		text(w, left-6, y(v)+4, "end", "#333", p.yText(v))
 	}
@@ -193,33 +221,25 @@ func (p panel) draw(w io.Writer) {
 		for _, point := range l.points {
 			fmt.Fprintf(&path, "%.1f,%.1f ", x(point.x), y(point.y))
 		}
-		color, dashes, mark := palette[l.look%len(palette)], "none", ""
-		if l.look >= len(palette) {
-			dashes, mark = "5 3", " (dashed)"
-		}
-		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.6" stroke-dasharray="%s" points="%s"/>`+"\n", color, dashes, strings.TrimSpace(path.String()))
+		color := l.look.color
+		fmt.Fprintf(w, `<polyline fill="none" stroke="%s" stroke-width="1.6" stroke-dasharray="%s" points="%s"/>`+"\n", color, l.look.dashes, strings.TrimSpace(path.String()))
 		for _, point := range l.points {
 			if point.label != "" {
 				fmt.Fprintf(w, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x(point.x), y(point.y), color)
 				text(w, x(point.x)+5, y(point.y)-5, "start", color, point.label)
 			}
 		}
-		text(w, panelWidth-right+10, top+10+16*float64(i), "start", color, l.name+mark)
+		text(w, panelWidth-right+10, top+10+16*float64(i), "start", color, l.name+l.look.mark)
 	}
 }
 
-func (p panel) ticksY(maxY float64) (ticks []float64) {
-	if !p.logY {
-		return []float64{0, maxY / 4, maxY / 2, 3 * maxY / 4, maxY}
+// decades returns the powers of ten from the last one below least to the first one above most: two or more.
+func decades(least, most float64) (marks []float64) {
+	first := math.Floor(math.Log10(least))
+	for i := first; i < first+2 || i <= math.Ceil(math.Log10(most)); i++ {
+		marks = append(marks, math.Pow(10, i))
 	}
-	for v := 1.0; v <= maxY*1.01; v *= 10 {
-		ticks = append(ticks, v)
-	}
-	return ticks
-}
-
-func decade(v float64, round func(float64) float64) float64 {
-	return math.Pow(10, round(math.Log10(v)))
+	return marks
 }
 
 func rule(w io.Writer, x1, y1, x2, y2 float64) {

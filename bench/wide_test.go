@@ -209,12 +209,14 @@ func TestWidePanels(t *testing.T) {
 		summarizeRows(rows)
 		r.Results = append(r.Results, Result{wideScenario(n, time.Millisecond), rows})
 	}
-	r.Results = append(r.Results, Result{Scenario: Scenario{Kind: Contend}})
+	r.Results = append(r.Results, Result{Scenario: Scenario{Kind: Contend}}, Result{Scenario: wideScenario(4, 0)})
 	panels := r.widePanels()
 	require.Len(t, panels, len(costs))
 	require.Len(t, panels[0].lines, 2, "no floor, and nobody that failed")
-	require.Equal(t, []dot{{x: 4, y: 12}, {x: 64, y: 192}}, panels[0].lines[0].points)
-	require.Equal(t, []dot{{x: 4, y: 400}, {x: 64, y: 6400}}, panels[1].lines[0].points, "in microseconds")
+	require.Equal(t, []float64{4, 64}, panels[0].at)
+	require.Equal(t, []dot{{x: 4, y: 10}, {x: 64, y: 10}}, panels[0].lines[0].points)
+	require.Equal(t, []dot{{x: 4, y: 400}, {x: 64, y: 6400}}, panels[2].lines[0].points, "in microseconds")
+	require.Equal(t, []dot{{x: 4, y: 12}, {x: 64, y: 192}}, panels[3].lines[0].points)
 	var picture strings.Builder
 	require.NoError(t, r.WriteSVG(&picture))
 	require.NotContains(t, picture.String(), "NaN")

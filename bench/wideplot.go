@@ -8,50 +8,46 @@ import (
 
 // cost is what a hand-over costs, as a picture shows it.
 type cost struct {
-	title  string
+	title  string // with what it means
 	metric string
 	scale  float64 // of the value, to be 1 or more
 	format func(float64) string
 }
 
 var costs = []cost{
-	{"requests per hand-over", "requests/handoff", 1, count}, // of this library, scripts
-	{"server CPU per hand-over", "server CPU/handoff", 1 / float64(time.Microsecond), func(us float64) string { return duration(us * float64(time.Microsecond)) }},
-	{"longest wait", "longest", 1 / float64(time.Millisecond), func(ms float64) string { return duration(ms * float64(time.Millisecond)) }},
+	{"hand-overs per second: higher is better", "handoffs/s", 1, count},
+	{"longest wait for the lock: lower is better", "longest", 1 / float64(time.Millisecond), func(ms float64) string { return duration(ms * float64(time.Millisecond)) }},
+	{"server CPU for each hand-over: lower is better", "server CPU/handoff", 1 / float64(time.Microsecond), func(us float64) string { return duration(us * float64(time.Microsecond)) }},
+	{"requests for each hand-over: lower is better", "requests/handoff", 1, count}, // of this library, scripts
 }
 
-// widePanels draw what a hand-over costs with more and more clients: for each
-// length of the critical section a panel per cost.
+// widePanels draw what a hand-over costs with more and more clients, a panel for each cost. A lock
+// that is held is what is usual: the picture is of the longest section that was played.
 func (r *Report) widePanels() (panels []panel) {
-	var sections []time.Duration
+	section := time.Duration(-1)
 	for _, result := range r.Results {
-		if s := result.Scenario; s.Kind == Wide && s.RTT == 0 && !slices.Contains(sections, s.Section) {
-			sections = append(sections, s.Section)
+		if s := result.Scenario; s.Kind == Wide && s.RTT == 0 {
+			section = max(section, s.Section)
 		}
 	}
-	slices.Sort(sections)
-	slices.Reverse(sections) // a lock that is held is what is usual
-	for _, section := range sections {
-		for _, c := range costs {
-			if p := r.widePanel(section, c); len(p.lines) > 0 {
-				panels = append(panels, p)
-			}
+	for _, c := range costs {
+		if p := r.widePanel(section, c); len(p.lines) > 0 {
+			panels = append(panels, p)
 		}
 	}
 	return panels
 }
 
 func (r *Report) widePanel(section time.Duration, c cost) panel {
-	held := "no section"
-	if section > 0 {
-		held = fmt.Sprintf("held for %v", section)
-	}
-	p := panel{title: fmt.Sprintf("%s, against clients that want the lock; %s", c.title, held), logY: true, xText: count, yText: c.format}
+	p := panel{title: fmt.Sprintf("%s (over clients with the same lock, held for %v)", c.title, section), logY: true, xText: count, yText: c.format}
 	lines := make(map[string]int)
 	for _, result := range r.Results {
 		s := result.Scenario
 		if s.Kind != Wide || s.RTT != 0 || s.Section != section {
 			continue
+		}
+		if x := float64(s.clients()); !slices.Contains(p.at, x) {
+			p.at = append(p.at, x)
 		}
 		for _, row := range result.Rows {
 			if row.Floor || row.Skipped != "" || row.Values["handoffs/s"].Value.Max == 0 { // nothing has a cost
@@ -70,6 +66,9 @@ func (r *Report) widePanel(section time.Duration, c cost) panel {
 			}
 			p.lines[n].points = append(p.lines[n].points, dot{x: float64(s.clients()), y: max(value*c.scale, 1)})
 		}
+	}
+	if slices.Sort(p.at); len(p.at) == 1 {
+		p.at = nil // no axis
 	}
 	return p
 }
