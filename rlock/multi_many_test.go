@@ -427,12 +427,12 @@ func TestMultiWhoseHookEnds(t *testing.T) {
 			mu := rlock.NewMultiLock(newClient(t, one, nil).NewLock("a"), clientOn(t, hooked, nil).NewLock("b"))
 			require.NoError(t, mu.Do(t.Context(), nothing)) // the servers know the scripts, and answer fast
 			armed.Store(true)
-			call := func() (err error, panicked any) {
+			call := func() (panicked any, err error) {
 				defer func() { panicked = recover() }()
-				return mu.Do(t.Context(), nothing), nil
+				return nil, mu.Do(t.Context(), nothing)
 			}
 			redistest.Eventually(t, "the goroutine of the call has sent the request itself, as the server answers fast", func() bool {
-				err, panicked := call()
+				panicked, err := call()
 				require.NoError(t, err)
 				require.Equal(t, name == "panic" && !armed.Load(), panicked == "hook", "%v", panicked)
 				return !armed.Load()
