@@ -19,15 +19,15 @@ func (l *Lock) starts(ctx context.Context) context.Context {
 	return l.client.traceStart(ctx, l.name, l.kind)
 }
 
-// ends notes the end of such a call, with a hold or an error. w is the waiter, nil without a place
-// in the queue. ends is called last, when no goroutine waits for the caller.
+// ends notes the end of such a call, with a hold or an error. c is the course of the wait, nil without a
+// place in the queue. ends is called last, when no goroutine waits for the caller.
 //
 // A hold is an acquisition as soon as ends has counted the call, and has a counted end from then on. The
 // members of a multi lock are taken without ends, and so are no acquisitions. The grant may be lost
 // before:
 //
 //	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
-func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error, w *waiter) {
+func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error, c *course) {
 	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)
 	switch {
 	case hold == nil:
@@ -50,8 +50,8 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 		}
 	}
 	n.called(l.kind, o, waited)
-	if w != nil && w.slept() {
-		n.woken(w.course.by)
+	if c != nil && c.slept {
+		n.woken(c.by)
 	}
 	f := l.client.opts.Trace.Acquired
 	if f == nil {
@@ -61,8 +61,8 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if hold != nil {
 		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
-	if w != nil {
-		a.Contended, a.Tries, a.Wakeups = w.slept(), w.course.tries, w.course.by
+	if c != nil {
+		a.Contended, a.Tries, a.Wakeups = c.slept, c.tries, c.by
 	}
 	l.client.observe(func() { f(ctx, a) })
 }
@@ -188,7 +188,7 @@ func (c *Client) report(call func()) {
 func (g *grant) LogValue() slog.Value { return slog.StringValue(g.lock.name) }
 
 // warn says that the waiter has waited for longer than a lease: for a grant of its own client,
-// mine, or for somebody else. The log says so again when a wait of the queue is twice as long.
+// mine, or for somebody else. The log says so again when a wait of the queue is twice as long. queues.mu is held.
 func (w *waiter) warn(mine *grant) {
 	l := w.lock
 	if mine != nil {
@@ -199,13 +199,10 @@ func (w *waiter) warn(mine *grant) {
 		return
 	}
 	waited := time.Since(w.since)
-	w.lock.queues.mu.Lock()
-	refusal, due := w.queue.news.refusal, waited >= 2*w.queue.news.warned
-	if due = due && refusal != nil; due {
-		w.queue.news.warned = waited
-	}
-	w.lock.queues.mu.Unlock()
-	if due {
+	n := &w.line.queue.news
+	refusal := n.refusal
+	if refusal != nil && waited >= 2*n.warned {
+		n.warned = waited
 		l.client.background(func() { l.client.warnWaiting(l, refusal.Holder, waited) })
 	}
 }
@@ -290,8 +287,10 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		for _, w := range q.firsts() { // the waiters behind came later
-			wait = max(wait, now.Sub(w.since))
+		for a := range q.askers() { // the waiters behind came later
+			if a.asking || a.line.first != nil {
+				wait = max(wait, now.Sub(a.oldest()))
+			}
 		}
 		for _, g := range q.grants {
 			g.mu.Lock()

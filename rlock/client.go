@@ -261,7 +261,7 @@ func (c *Client) Close(ctx context.Context) error {
 			g.interrupt(ErrClosed)
 		}
 		for _, g := range parked {
-			g.pass()
+			g.forgo()
 		}
 		c.janitor.Flush()
 	}

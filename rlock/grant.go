@@ -8,27 +8,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/kind"
-	"github.com/go-rlock/rlock/internal/request"
-	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
-// grant is one outermost acquisition: an owner, from its first attempt to its
-// last release.
+// grant is one acquisition: from the server's yes until the release or the loss. It has its lease from the first
+// moment, and is given to one call, or to several readers, before anybody takes it.
 type grant struct {
-	lock *Lock
-
-	// Guarded by queues.mu while the attempt is in the queue. Later only the goroutine ending the grant
-	// writes here.
+	lock         *Lock // as it was asked for
 	owner        string
 	token        int64
 	sent         time.Time     // a moment before the request
 	initialLease time.Duration // length of the lease until the first renewal
 	run          run
 
-	entry *watchdog.Entry[*grant] // nil until the grant is held; does not change then
-	first Hold                    // the first hold: a field saves an allocation; the zero value if nobody has taken the grant
+	entry *watchdog.Entry[*grant]
+	room0 Hold // the first hold: a field saves an allocation
 
 	residue atomic.Uint32 // a set of the bits of residue: see leaves and left
 
@@ -42,17 +36,16 @@ type grant struct {
 	began     time.Time  // when somebody took the grant; zero while parked
 	holds     []*Hold    // the live holds
 	room      [1]*Hold   // of holds, until there are more
-	followers int        // readers that were given the grant, and have no hold yet
+	followers int        // calls that were given the grant, and have no hold yet; 1 while parked
 	counting  *counting  // nil as long as the grant has had a single hold: the acquisition has told the server
 }
 
 type state int
 
 const (
-	asking   state = iota // not acquired yet
-	owned                 // acquired, and held
-	released              // given up, or the last hold was unlocked
-	lost                  // ended against the holder's will
+	owned    state = iota
+	released       // given up, or the last hold was unlocked
+	lost           // ended against the holder's will
 )
 
 var (
@@ -71,118 +64,124 @@ func (c *Client) newOwner(mark string) string {
 	return string(strconv.AppendUint(name, c.given.Add(1), 10))
 }
 
-// newAttempt returns a grant with a new owner. The owner of a polling lock has a mark: the release is
-// announced in Redisson's way, so waiters must treat the owner as foreign.
-func (l *Lock) newAttempt() *grant {
-	mark := ""
-	if l.terms.polls {
-		mark = "-poll"
-	}
-	return l.newGrant(l.client.newOwner(mark))
-}
-
+// newGrant returns a grant of the owner, given to one call, without a lease yet.
 func (l *Lock) newGrant(owner string) *grant {
-	g := &grant{lock: l, owner: owner}
+	g := &grant{lock: l, owner: owner, followers: 1}
 	g.holds = g.room[:0]
+	if !l.terms.shared {
+		g.exclusives.Store(1) // the hold that is to come
+	}
 	return g
 }
 
-// spareTokens is the number of further fencing tokens asked for, for the next holders in this client. A
-// kept lock may have many holders, so the grant asks for as many tokens as the server reserves ahead of
-// the clock (lead in lua/token.lua). Otherwise the grant asks only while somebody waits, for no more than
-// the budget's time allows: a hand-off takes at least a microsecond.
-func (l *Lock) spareTokens(othersWait bool) int64 {
-	switch {
-	case !l.terms.fenced:
-		return 0
-	case l.terms.retention > 0:
-		return maxHandoffs
-	case !othersWait || l.terms.handoff.most <= 0:
-		return 0
-	}
-	return min(int64(l.terms.handoff.most), max(l.terms.handoff.longest.Microseconds(), 1))
-}
-
-// acquire asks the server.
-func (g *grant) acquire(ctx context.Context, p request.Policy, o kind.Options) request.Answer[lua.Reply] {
-	owner := g.owner // the field may change while an abandoned attempt still reads the owner
-	p.Leaves = true
-	a := send(ctx, g.lock, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
-		return g.lock.wire.Acquire(ctx, r, owner, g.lock.terms.lease, o)
-	}, g.late)
-	note(g, a)
-	g.token, g.run.spare = a.Value.Token, a.Value.Spare
-	if a.Value.Owner != "" {
-		g.owner = a.Value.Owner
-	}
-	if sent := a.Value.Sent; !sent.IsZero() {
-		g.sent = sent
-	}
-	if a.Value.Leftover || a.Doubt && o.Ticket.Claim > 0 {
-		g.leaves(someTicket)
-	}
-	return a
-}
-
-// note notes how a request for the grant has ended.
-func note[T any](g *grant, a request.Answer[T]) {
-	g.sent, g.initialLease, g.run = a.Sent, g.lock.terms.lease, run{began: a.Sent}
-	if a.Doubt {
-		g.leaves(inDoubt)
-	}
-	if a.Lost {
-		g.leaves(unanswered)
-	}
-	if a.Open {
-		g.leaves(underWay)
-	}
-}
-
-// start makes an acquired grant owned, with a first hold of the lock by. The grant may have been asked for
-// by another Lock, as waiters take over each other's attempts. The error: no time is left to hold the
-// lock, or the client is closed.
-func (g *grant) start(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
-	if g.entry != nil { // handed off, or another reader's
-		return g.adopt(ctx, by)
-	}
+// watch gives the lease to the watchdog, and the grant to its queue. The error: no time is left, or the client is
+// closed. queues.mu is held.
+func (g *grant) watch(q *queue) error {
 	c, l := g.lock.client, g.lock
-	held, hold := g.derive(ctx, &g.first, by, nil)
 	g.mu.Lock() // lose waits until the grant is complete
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.terms.lease, Sent: g.sent, Fixed: l.terms.fixed, OnLost: g.lose})
-	if err == nil {
-		g.entry, g.state, g.began = entry, owned, time.Now()
+	g.entry = entry
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	c.active.Add(1)
+	q.add(g)
+	return nil
+}
+
+// tooLate is the error of a call that got an answer, but no grant, from watch.
+func (l *Lock) tooLate(err error) error {
+	if errors.Is(err, watchdog.ErrClosed) {
+		return l.isClosed()
+	}
+	return &lockError{l.name, ErrUnavailable, errLate}
+}
+
+// promise gives the grant to one more call. queues.mu is held.
+func (g *grant) promise() {
+	g.mu.Lock()
+	g.followers++
+	g.mu.Unlock()
+}
+
+// take adds the hold of a call that was given the grant, of its lock by. After an error, the call forgoes it.
+func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
+	h := &g.room0
+	if by.terms.shared { // others may take it at the same time
+		h = new(Hold)
+	}
+	held, hold := g.derive(ctx, h, by, nil)
+	g.check() // the lease may have ended, if this process stood still
+	g.mu.Lock()
+	var err error
+	switch {
+	case g.state == lost:
+		err = g.loss
+	case g.state == owned:
+		if g.began.IsZero() {
+			g.began = time.Now()
+		}
+		g.followers--
 		g.put(hold)
-		c.active.Add(1)
+		if !by.terms.shared {
+			g.exclusives.Add(-1) // newGrant has counted the hold
+		}
 	}
 	g.mu.Unlock()
-	switch {
-	case errors.Is(err, watchdog.ErrClosed):
-		hold.cancel(ErrClosed)
-		return ctx, nil, l.isClosed()
-	case err != nil:
-		hold.cancel(errLate)
-		return ctx, nil, &lockError{l.name, ErrUnavailable, errLate}
+	if err != nil {
+		hold.cancel(err)
+		return ctx, nil, err
 	}
-	if l.longUnnoticed() {
+	c := g.lock.client
+	if g.run.count == 0 && g.lock.longUnnoticed() {
 		c.records.Notice()
-	}
-	before, parked := l.queues.held(g)
-	for _, other := range before {
-		other.correct() // the request finds out the loss
-	}
-	if parked != nil { // without a hold, correct would make no request
-		parked.drop()
-	}
-	if g.lossOrNil() != nil { // lost already: lose has told the queue before held has
-		l.queues.ended(g)
 	}
 	if c.opts.Identity.Prompt {
 		c.records.Hurry()
 	}
-	if c.closed.Load() { // too late for Close to have seen it
+	if c.closed.Load() { // too late for Close to see this hold
 		g.interrupt(ErrClosed)
 	}
 	return held, hold, nil
+}
+
+// forgo notes that a call does not take the grant that it was given. The last to leave passes it on, or releases
+// it, or the rest of a lost grant: the Unlocks of earlier holds did not, as this call was expected.
+func (g *grant) forgo() {
+	g.mu.Lock()
+	g.followers--
+	last, before, used := len(g.holds)+g.followers == 0, g.state, !g.began.IsZero()
+	if last && before == owned {
+		g.state = released
+	}
+	g.mu.Unlock()
+	switch {
+	case last && before == owned:
+		if !g.handOff() {
+			g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
+		}
+	case last && before == lost && used:
+		g.lock.client.background(func() { g.releaseRest(context.Background()) })
+	}
+}
+
+// drop releases a parked grant, whoever waits.
+func (g *grant) drop() {
+	if g.giveUp() {
+		_ = g.release(context.Background(), 0)
+	}
+}
+
+// giveUp ends a parked grant. It returns false if the grant was lost before.
+func (g *grant) giveUp() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state != owned {
+		return false
+	}
+	g.state, g.followers = released, 0
+	return true
 }
 
 // longUnnoticed reports whether a hold may be long, for the record of the client, before the first renewal
@@ -211,14 +210,6 @@ func (g *grant) put(h *Hold) {
 
 // Exclusive reports whether the grant excludes further owners.
 func (g *grant) Exclusive() bool { return g.exclusives.Load() > 0 }
-
-// until returns the end of the trusted window. Unlike entry, it may be used before start has
-// returned.
-func (g *grant) until() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.entry.Until()
-}
 
 // lossOrNil returns the loss of a lost grant, as an error.
 func (g *grant) lossOrNil() error {

@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"context"
 	"slices"
 	"time"
 )
@@ -40,7 +39,10 @@ func (g *grant) handOff() bool {
 	case next != nil:
 		successor := g.passOn(q, next.lock, r, now)
 		if successor != nil {
-			next.give(successor)
+			if l.terms.fair {
+				next.line.asker.forget() // the release takes the ticket out
+			}
+			next.serve(successor, nil)
 		}
 		return successor != nil
 	case keeps && q.writers.first == nil:
@@ -66,20 +68,20 @@ func (g *grant) inBudget(now time.Time) bool {
 // tickets themselves.
 func (q *queue) next(g *grant) (*waiter, run) {
 	if !g.lock.terms.fair {
-		for w := q.writers.first; w != nil; w = w.behind {
-			if w.takes(g.lock) {
+		for w := q.writers.first; w != nil; w = w.next {
+			if w.lock.takes(g.lock) {
 				return w, g.run
 			}
 		}
 		return nil, run{}
 	}
 	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
-		switch w := q.tickets[g.run.next[0]]; {
-		case w == nil:
-		case w.takes(g.lock):
+		switch a := q.tickets[g.run.next[0]]; {
+		case a == nil:
+		case !a.asking && a.line.first != nil && a.line.first.lock.takes(g.lock):
 			r := g.run
-			r.next, r.passed = r.next[1:], append(r.passed, w.place.attempt.owner)
-			return w, r
+			r.next, r.passed = r.next[1:], append(r.passed, a.owner.name)
+			return a.line.first, r
 		default:
 			return nil, run{}
 		}
@@ -93,7 +95,7 @@ func (g *grant) park(q *queue, now time.Time) bool {
 	if successor == nil {
 		return false
 	}
-	q.kept.parked, q.kept.since, successor.began = successor, now, time.Time{}
+	q.kept.parked, q.kept.since = successor, now
 	return true
 }
 
@@ -110,9 +112,8 @@ func (g *grant) passable() bool {
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
 	successor.token, successor.sent, successor.initialLease = g.token, g.sent, g.initialLease
-	successor.state, successor.began, successor.run = owned, now, r
+	successor.run = r
 	successor.run.count++
-	successor.exclusives.Store(1) // the next holder's hold
 	if l.terms.fenced {
 		successor.token++
 		successor.run.spare--
@@ -135,7 +136,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 // unsettled reports whether a request about the grant may still be executed or answered. The last hold is
 // unlocked, so no new request begins.
 func (g *grant) unsettled() bool {
-	if g.left(inDoubt | underWay | countUnderWay | proofGiven) {
+	if g.left(inDoubt | countUnderWay | proofGiven) {
 		return true
 	}
 	g.mu.Lock()
@@ -144,68 +145,5 @@ func (g *grant) unsettled() bool {
 	return c != nil && (c.correcting || len(c.turn) > 0)
 }
 
-// takes reports whether the waiter can be given a grant of l. queues.mu is held.
-func (w *waiter) takes(l *Lock) bool {
-	return (w.state == waiterBlocked || w.state == waiterQueued) && w.lock.takes(l)
-}
-
-// adopt adds a hold of the lock by to a given grant.
-func (g *grant) adopt(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
-	h := &g.first
-	if h.grant != nil { // another reader's
-		h = new(Hold)
-	}
-	held, hold := g.derive(ctx, h, by, nil)
-	g.check() // the lease may have ended, if this process stood still
-	g.mu.Lock()
-	loss := g.loss
-	if loss == nil {
-		if g.began.IsZero() {
-			g.began = time.Now()
-		}
-		g.put(hold)
-		if by.terms.shared {
-			g.followers--
-		} else {
-			g.exclusives.Add(-1) // passOn has counted the hold
-		}
-	}
-	g.mu.Unlock()
-	if loss != nil {
-		hold.cancel(loss)
-		return ctx, nil, loss
-	}
-	if g.lock.client.closed.Load() { // too late for Close to see this hold
-		g.interrupt(ErrClosed)
-	}
-	return held, hold, nil
-}
-
-// pass hands an unused grant to the next waiter, or releases the grant.
-func (g *grant) pass() {
-	if g.giveUp() && !g.handOff() {
-		g.releaseEmpty()
-	}
-}
-
-// drop releases an unused grant, whoever waits.
-func (g *grant) drop() {
-	if g.giveUp() {
-		g.releaseEmpty()
-	}
-}
-
-// giveUp ends an unused grant. It returns false if the grant was lost before.
-func (g *grant) giveUp() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state != owned {
-		return false
-	}
-	g.state = released
-	return true
-}
-
-func (g *grant) releaseEmpty() {
-	g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
-}
+// takes reports whether a grant of other has the terms of l. A fixed lease serves a single call.
+func (l *Lock) takes(other *Lock) bool { return l.terms == other.terms && !l.terms.fixed }

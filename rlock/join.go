@@ -135,7 +135,16 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 		client: l.client, name: l.name, terms: terms{lease: p.lease},
 		wire: wire.Joined(), key: l.key, queues: &l.client.joins, kind: l.kind,
 	}
-	g := joined.newGrant(p.owner)
-	g.token, g.sent, g.initialLease = p.token, a.Sent, a.Value // the rest of the lease
-	return g.start(ctx, joined)
+	o := candidate{lock: joined, name: p.owner}
+	joined.queues.mu.Lock()
+	g, err := o.grant(a.Sent, a.Value, p.token, run{}) // the rest of the lease
+	joined.queues.mu.Unlock()
+	if err != nil {
+		return ctx, nil, joined.tooLate(err)
+	}
+	held, hold, err := g.take(ctx, joined)
+	if err != nil {
+		g.forgo()
+	}
+	return held, hold, err
 }

@@ -129,21 +129,40 @@ func (l *Lock) tryLock(ctx, wait context.Context, counted bool) (held context.Co
 
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Context, hold *Hold, err error) {
-	g, acquired := l.newAttempt(), false
+	o := l.newCandidate()
+	var g *grant
 	defer func() {
-		if hold == nil { // also after a panic: see send
-			g.abandon(acquired)
+		if g == nil { // also after a panic: see send
+			o.withdraw()
 		}
 	}()
-	a := g.acquire(wait, p, kind.Options{Spare: l.spareTokens(false)})
+	a := o.ask(wait, p, kind.Options{Spare: l.spareTokens(false)})
 	switch {
 	case a.Err != nil:
 		return ctx, nil, a.Err
 	case !a.Value.Acquired:
 		return ctx, nil, l.refusedBy(a.Value)
 	}
-	acquired = true
-	return g.start(ctx, l)
+	if g, err = l.enlist(&o, a.Sent, a.Value.Token, a.Value.Spare); err != nil {
+		return ctx, nil, err
+	}
+	if held, hold, err = g.take(ctx, l); err != nil {
+		g.forgo()
+	}
+	return held, hold, err
+}
+
+// enlist makes the grant of an owner that has asked beside the lines. After an error, the owner has the lock and is to
+// be withdrawn.
+func (l *Lock) enlist(o *candidate, sent time.Time, token, spare int64) (*grant, error) {
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	g, err := o.grant(sent, l.terms.lease, token, run{began: sent, spare: spare})
+	if err != nil {
+		o.acquired = true
+		return nil, l.tooLate(err)
+	}
+	return g, nil
 }
 
 // Do runs fn while holding the lock, with the context that owns it, and unlocks
@@ -176,34 +195,82 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 // lock is what every call that may wait comes to; counted is false for a member of a multi lock. The wait
 // ends with the context wait; the context of the hold descends from ctx.
 //
-// All waiters of a client but the first, unless the lock is fair, sleep in await, each on a stack of its
-// own. A stack stays at its first size, 2 KB, as long as the frames from Lock to await are small, so
-// whatever needs more, and every defer, is in a function that is called before or after await.
-// TestStackOfAWaiter measures that.
+// A call that waits has a stack of its own. A stack stays at its first size, 2 KB, as long as the frames from Lock
+// to waiter.wait are small, so whatever needs more, and every defer, is in a function that is called before or after.
 func (l *Lock) lock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
 	region := trace.StartRegion(wait, "rlock.acquire") // for package runtime/trace
 	if counted {
 		wait = l.starts(wait)
 	}
-	began := time.Now()
-	held, hold, err = l.unqueued(ctx, wait, began, counted)
+	c := call{wait: wait, began: time.Now(), counted: counted}
+	held, hold, err = l.unqueued(ctx, &c)
 	if err == errQueue {
-		w, asks := l.queues.enter(l, began)
-		if err = nil; !asks {
-			err = w.await(wait)
-		}
-		held, hold, err = w.acquire(ctx, wait, err, counted)
+		held, hold, err = l.queued(ctx, &c)
 	}
 	region.End()
 	return held, hold, err
 }
 
+// call is a call that may wait.
+type call struct {
+	wait    context.Context
+	began   time.Time
+	counted bool
+	course  course
+}
+
+// queued takes the lock in the queue, and ends the call.
+func (l *Lock) queued(ctx context.Context, c *call) (held context.Context, hold *Hold, err error) {
+	for hold == nil && err == nil {
+		var g *grant
+		if g, err = l.acquire(c); g != nil {
+			if held, hold, err = g.take(ctx, l); err != nil { // lost before it was taken: wait on
+				g.forgo()
+				err = nil
+			}
+		}
+	}
+	if err != nil {
+		held = ctx
+	}
+	err = l.endOf(ctx, c, hold, err)
+	return held, hold, err
+}
+
+// acquire returns a grant: the server's, or that of a goroutine of this client; neither a grant nor an error if the
+// grant came too late. Most locks are free, and nobody waits: then the call asks the server itself. Otherwise it waits
+// in the line, for which an asker asks.
+func (l *Lock) acquire(c *call) (g *grant, err error) {
+	w, a, err := l.queues.enter(l, c.wait, c.began)
+	if a != nil {
+		if g, w, err = a.askByCall(c); w == nil {
+			return g, err
+		}
+	}
+	if err == nil {
+		g, err = w.wait(c.wait)
+		c.course.add(w.course)
+	}
+	return g, err
+}
+
+// endOf is the end of a call that unqueued has begun.
+func (l *Lock) endOf(ctx context.Context, c *call, hold *Hold, err error) error {
+	l.client.done()
+	err = ownHolder(ctx, err)
+	if c.counted {
+		l.ends(c.wait, c.began, hold, err, &c.course)
+	}
+	return err
+}
+
 // unqueued takes the lock if that is possible without a place in the queue: nested, kept, or shared with
 // another reader. Otherwise the error is errQueue, the call goes on, and client.done must follow.
-func (l *Lock) unqueued(ctx, wait context.Context, began time.Time, counted bool) (held context.Context, hold *Hold, err error) {
+func (l *Lock) unqueued(ctx context.Context, c *call) (held context.Context, hold *Hold, err error) {
+	wait := c.wait
 	defer func() {
-		if counted && err != errQueue {
-			l.ends(wait, began, hold, err, nil)
+		if c.counted && err != errQueue {
+			l.ends(wait, c.began, hold, err, nil)
 		}
 	}()
 	if err := l.begin(); err != nil {

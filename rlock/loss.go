@@ -10,7 +10,7 @@ import (
 
 // lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
-	g.mu.Lock() // wait until own has completed the grant
+	g.mu.Lock() // wait until the grant is complete
 	entry := g.entry
 	g.mu.Unlock()
 	err = g.lock.lossReason(err, entry.Asks() == 0) // without mu: methods of err may be the application's

@@ -65,8 +65,8 @@ func hashTag(key string) string {
 // piece is members for one script, and the answer.
 type piece struct {
 	run    []*Lock
-	grants []*grant // one for each of run
-	held   int      // so many of them have a hold
+	owners []candidate // one for each of run
+	held   int         // so many of them have a grant
 	answer request.Answer[lua.ReplyAll]
 	busy   int // the first member of run held by somebody else
 	err    error
@@ -84,30 +84,43 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 	p.Leaves, p.Stop = true, first.client.closing
 	wanted := make([]lua.Wanted, len(t.run))
 	for i, l := range t.run {
-		t.grants = append(t.grants, l.newAttempt())
-		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(t.grants[i].owner), Lease: l.terms.lease}
+		t.owners = append(t.owners, l.newCandidate())
+		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(t.owners[i].name), Lease: l.terms.lease}
 	}
 	t.answer = send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
 		return lua.AcquireAll(ctx, r, wanted)
 	}, func(r lua.ReplyAll, err error) {
-		for _, g := range t.grants {
-			g.late(lua.Reply{Acquired: r.Acquired}, err)
+		for i, l := range t.run {
+			l.late(t.owners[i].name, lua.Reply{Acquired: r.Acquired}, err)
 		}
 	})
 	if t.err = t.answer.Err; t.err == nil && !t.answer.Value.Acquired {
 		t.busy = t.answer.Value.Busy
 		t.err = t.run[t.busy].refusal(t.answer.Value.Holder, t.answer.Value.TTL)
 	}
-	for i, g := range t.grants {
-		note(g, t.answer)
-		if t.err == nil {
-			g.token = t.answer.Value.Tokens[i]
-		}
+	for i := range t.owners {
+		t.owners[i].note(t.answer.Unsettled)
+		t.owners[i].acquired = t.acquired()
 	}
 }
 
 // acquired reports whether the server has granted the members.
 func (t *piece) acquired() bool { return t.answer.Err == nil && t.answer.Value.Acquired }
+
+// take takes the hold of the next member.
+func (t *piece) take(held context.Context) (context.Context, *Hold, error) {
+	l := t.run[t.held]
+	g, err := l.enlist(&t.owners[t.held], t.answer.Sent, t.answer.Value.Tokens[t.held], 0)
+	if err != nil {
+		return held, nil, err
+	}
+	t.held++
+	held, part, err := g.take(held, l)
+	if err != nil {
+		g.forgo()
+	}
+	return held, part, err
+}
 
 // takeTogether takes the members of all pieces: all or, with an error, none; or none without an error if
 // the server has refused keys in different slots, so that the next call takes fewer. busy is the index of
@@ -132,8 +145,8 @@ func (h *MultiHold) takeTogether(held, wait context.Context, pieces [][]*Lock, o
 	}
 	defer func() {
 		for i := range all { // after a refusal, an error, or a panic: see send
-			for _, g := range all[i].grants[all[i].held:] {
-				g.abandon(all[i].acquired())
+			for _, o := range all[i].owners[all[i].held:] {
+				o.withdraw()
 			}
 		}
 	}()
@@ -155,12 +168,11 @@ func (h *MultiHold) takeTogether(held, wait context.Context, pieces [][]*Lock, o
 		if t.panics != nil {
 			panic(t.panics)
 		}
-		for ; t.err == nil && t.held < len(t.grants); t.held++ {
+		for t.err == nil && t.held < len(t.owners) {
 			var part *Hold
-			if held, part, t.err = t.grants[t.held].start(held, t.run[t.held]); t.err != nil {
-				break
+			if held, part, t.err = t.take(held); t.err == nil {
+				h.holds = append(h.holds, part)
 			}
-			h.holds = append(h.holds, part)
 		}
 		if t.err != nil && err == nil {
 			busy, err = at+t.busy, t.err

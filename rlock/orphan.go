@@ -15,15 +15,10 @@ import (
 type residue uint32
 
 const (
-	someTicket    residue = 1 << iota // a refused attempt may have left a ticket, for a release to remove
-	hadTicket                         // a refused attempt has had a ticket, and the server may still know the ticket
-	lateAnswer                        // an abandoned attempt has left something on the server, for the next release of the grant to end
-	inDoubt                           // an attempt to acquire may have been executed, or may still be, without an answer
-	unanswered                        // an attempt to acquire got no answer, not even a refusal
-	underWay                          // a caller left an attempt to acquire under way: grant.late gets the answer
+	someTicket    residue = 1 << iota // a refused request may have left a ticket, for a release to remove
+	inDoubt                           // a request to acquire may have been executed, or may still be, without an answer
 	countUnderWay                     // a request about the hold count may still be executed
 	proofGiven                        // a proof was given out, so further processes may rely on the owner
-	sealed                            // nothing is sent for the grant any more: the receiver of a late answer follows up
 )
 
 // leaves adds to the residue of the grant.
@@ -54,13 +49,9 @@ func (r orphan) withTicket() orphan {
 	return r
 }
 
-// orphan is the owner of the grant with its residue. The server is likely to have the lock or a ticket
-// after saying so, or after the loss of an answer.
+// orphan is the owner of the grant with its residue.
 func (g *grant) orphan() orphan {
-	g.mu.Lock()
-	likely := g.entry != nil || g.left(hadTicket|unanswered|lateAnswer)
-	g.mu.Unlock()
-	return orphan{g.lock, g.owner, g.alsoEnds(), g.expires(), g.left(someTicket), likely}
+	return orphan{g.lock, g.owner, g.alsoEnds(), g.expires(), g.left(someTicket), true}
 }
 
 // ticketSweep is for how long at least the client tries to take out a ticket.
@@ -110,13 +101,6 @@ func (r orphan) clear(now, later bool) {
 	}
 }
 
-// clear does so for the grant. Most often nothing is left.
-func (g *grant) clear(now, later bool) {
-	if now || later {
-		g.orphan().clear(now, later)
-	}
-}
-
 // job is the orphan as the janitor knows orphans.
 func (r orphan) job() janitor.Leftover {
 	l := r.lock
@@ -160,39 +144,4 @@ func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, lik
 	left := l.leftBy(owner)
 	left.likely = likely
 	left.clear(!late, late)
-}
-
-// late gets the answer to an abandoned attempt to acquire.
-func (g *grant) late(a lua.Reply, err error) {
-	if a.Owner != "" { // not g's owner: the state of g says nothing about the orphan
-		g.lock.leftBy(a.Owner).sweep()
-		return
-	}
-	o, _ := classify(err)
-	if o == request.NotExecuted || err == nil && !a.Acquired && !a.Leftover {
-		return
-	}
-	doubt := o == request.Unknown && err != request.ErrUnread
-	if g.keep(doubt) { // a waiter with the attempt may have the lock by now
-		g.lock.askAgain(g.owner)
-		return
-	}
-	left := g.lock.leftBy(g.owner).withTicket()
-	left.likely = true
-	left.clear(true, doubt)
-}
-
-// keep notes residue of an attempt on the server, to be released with the grant. It returns false if the
-// grant has been released or lost already.
-func (g *grant) keep(doubt bool) bool {
-	g.mu.Lock() // with sealed and lost: the setters of both read earlier notes
-	defer g.mu.Unlock()
-	if g.left(sealed) || g.state == lost {
-		return false
-	}
-	g.leaves(lateAnswer)
-	if doubt {
-		g.leaves(inDoubt)
-	}
-	return true
 }

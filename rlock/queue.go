@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"context"
 	"hash/maphash"
 	"iter"
 	"slices"
@@ -53,51 +54,55 @@ type queues struct {
 // maxSpare is how many queues each shard keeps for reuse.
 const maxSpare = 32
 
-// queue is where the goroutines of a client wait for one lock: first come, first served. The first waiter
-// of a lane asks the server on behalf of the lane; for a fair lock each waiter asks for itself.
-//
-// The queue is no package of its own. It hands out grants, and a waiter's next step depends on the lock
-// and on the server's answers: a package would export seventeen names, and hide forty lines.
+// queue is what a client has of one lock: its grants, and the lines of its goroutines that wait.
 type queue struct {
 	key     string
-	writers lane     // the waiters for a lock that excludes all others
-	readers lane     // of a read/write lock
-	waiting int      // how many waiters have no grant yet
+	writers line     // of the calls for a lock that excludes all others
+	readers line     // of the calls that share a grant of a read/write lock
+	private []*line  // of calls that each have a ticket of their own, in the order of arrival
+	waiting int      // calls without a grant
 	grants  []*grant // the client's known grants of the lock, the newest last: a single grant, unless readers share
 
-	// The tickets of the waiters on the server, and the sources of changes there.
-	tickets map[string]*waiter // by the ticket's owner
-	signal  kind.Subscription  // made when the first waiter is refused
-	unlocks kind.Subscription  // Redisson's unlock channel, while a foreign owner holds the lock
+	// The tickets of the askers on the server, and the sources of changes there.
+	tickets map[string]*asker // by the ticket's owner
+	signal  kind.Subscription // made when the first asker is refused
+	unlocks kind.Subscription // Redisson's unlock channel, while a foreign owner holds the lock
 
 	news news // of the server
 
 	kept *kept // nil unless a grant of this client may be kept
 }
 
-// lane has the waiters of one side, first come, first served. They are linked by waiter.before and
-// waiter.behind: there may be very many, and any may leave.
-type lane struct{ first, last *waiter }
-
-// empty reports whether there is no waiter. queues.mu is held.
-func (q *queue) empty() bool { return q.writers.first == nil && q.readers.first == nil }
-
-// firsts are the first waiters of both lanes. queues.mu is held.
-func (q *queue) firsts() []*waiter {
-	return slices.DeleteFunc([]*waiter{q.writers.first, q.readers.first}, func(w *waiter) bool { return w == nil })
-}
-
-// waiters are those of both lanes. queues.mu is held.
-func (q *queue) waiters() iter.Seq[*waiter] {
-	return func(yield func(*waiter) bool) {
-		for _, w := range q.firsts() {
-			for ; w != nil; w = w.behind {
-				if !yield(w) {
-					return
-				}
+// lines are those with a waiter or an asker. queues.mu is held.
+func (q *queue) lines() iter.Seq[*line] {
+	return func(yield func(*line) bool) {
+		for _, ln := range [...]*line{&q.writers, &q.readers} {
+			if !ln.empty() && !yield(ln) {
+				return
+			}
+		}
+		for _, ln := range slices.Clone(q.private) { // a line may end meanwhile
+			if !yield(ln) {
+				return
 			}
 		}
 	}
+}
+
+// askers are those of all lines. queues.mu is held.
+func (q *queue) askers() iter.Seq[*asker] {
+	return func(yield func(*asker) bool) {
+		for ln := range q.lines() {
+			if ln.asker != nil && !yield(ln.asker) {
+				return
+			}
+		}
+	}
+}
+
+// empty reports whether nobody waits or asks. queues.mu is held.
+func (q *queue) empty() bool {
+	return q.writers.empty() && q.readers.empty() && len(q.private) == 0
 }
 
 // of returns the queue of a key. mu is held.
@@ -121,7 +126,7 @@ func (qs *queues) of(key string) *queue {
 // tidy drops the waiters' part of the queue if there are no waiters, and the queue if nobody needs it. mu
 // is held.
 func (qs *queues) tidy(q *queue) {
-	if !q.empty() {
+	if !q.empty() || qs.byKey[q.key] != q {
 		return
 	}
 	for _, s := range []kind.Subscription{q.signal, q.unlocks} {
@@ -135,68 +140,63 @@ func (qs *queues) tidy(q *queue) {
 	}
 	delete(qs.byKey, q.key)
 	if len(qs.spare) < maxSpare {
-		*q = queue{grants: q.grants[:0]}
+		*q = queue{grants: q.grants[:0], private: q.private[:0]}
 		qs.spare = append(qs.spare, q)
 	}
 }
 
-// enter takes the last place in the queue; leave must follow in any case. asks is true if the client has
-// no other waiter and no grant: the new waiter then asks the server at once.
-func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
-	w = &waiter{lock: l, since: began}
+// enter takes the last place in a line. If nobody is there, and the client has no grant, it returns an asker
+// instead: the call asks by itself at first.
+func (qs *queues) enter(l *Lock, ctx context.Context, began time.Time) (*waiter, *asker, error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	if l.client.closed.Load() { // too late for Close to see this call
+		return nil, nil, l.isClosed()
+	}
 	q := qs.of(l.key)
-	w.queue = q
-	lane := w.lane()
-	if asks = lane.first == nil && (l.terms.shared || len(q.grants) == 0); asks {
-		w.state = waiterAsking
-	}
-	if w.before = lane.last; w.before == nil {
-		lane.first = w
-	} else {
-		w.before.behind = w
-	}
-	lane.last = w
+	ln := q.line(l)
 	q.waiting++
+	if ln.empty() && (l.ownPlace() || len(q.grants) == 0) {
+		ln.asker = newAsker(ln, l, began)
+		ln.asker.asking = true
+		return nil, ln.asker, nil
+	}
+	w := ln.push(l, ctx, began, false)
 	if q.kept != nil {
 		mine, other := q.takeParked(l)
 		if mine != nil {
-			w.give(mine)
+			w.serve(mine, nil)
+			return w, nil, nil
 		}
 		if other != nil {
-			l.client.background(other.pass)
+			l.client.background(other.forgo)
 		}
 	}
-	return w, asks
+	if ln.asker == nil {
+		ln.asker = newAsker(ln, l, began)
+		ln.asker.turn()
+	}
+	return w, nil, nil
 }
 
-// held records a new grant, and listens to recalls if the grant may be kept. before are this client's
-// earlier grants that the new grant proves lost: the server would not have granted both. parked is the
-// earlier parked grant, now unparked.
-func (qs *queues) held(g *grant) (before []*grant, parked *grant) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q := qs.of(g.lock.key)
+// add records a new grant, and listens to recalls if the grant may be kept. Earlier grants of this client that
+// the new one proves lost find that out: the server would not have granted both. mu is held.
+func (q *queue) add(g *grant) {
 	for _, other := range q.grants {
 		if !g.lock.joined() && (g.Exclusive() || other.Exclusive()) { // several may join a hold
-			before = append(before, other)
+			other.correct()
 		}
 	}
 	q.grants = append(q.grants, g)
-	if g.lock.terms.shared {
-		q.share(g)
-	}
 	switch k := q.kept; {
-	case k != nil && k.parked != nil:
-		parked = k.stop()
+	case k != nil && k.parked != nil: // without a hold, correct makes no request
+		g.lock.client.background(k.stop().drop)
 	case k == nil && g.lock.terms.retention > 0:
 		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
 	}
-	return before, parked
 }
 
-// ended notes that a grant of this client is over, and wakes the first waiter.
+// ended notes that a grant of this client is over, and has the asker go on.
 func (qs *queues) ended(g *grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -204,22 +204,25 @@ func (qs *queues) ended(g *grant) {
 		if i := slices.Index(q.grants, g); i >= 0 {
 			q.grants = slices.Delete(q.grants, i, i+1)
 		}
-		// Only the last reader of all processes frees the lock; the server announces that.
-		if first := q.writers.first; first != nil && !g.lock.terms.shared {
-			first.wake()
-		}
 		if q.kept != nil && q.kept.owner == g.owner {
 			q.kept.end()
 			q.kept = nil
+		}
+		// Only the last reader of all processes frees the lock; the server announces that.
+		if a := q.writers.asker; a != nil && !g.lock.terms.shared {
+			a.again = a.again || !a.place.Held() // no message will come
+			a.turn()
 		}
 		qs.tidy(q)
 	}
 }
 
-// askFirst makes the first waiters ask, when a message to them may be lost, or is not sent.
+// askFirst has those ask who ask for all, when a message may be lost, or is not sent. mu is held.
 func (q *queue) askFirst() {
-	for _, w := range q.firsts() {
-		w.mustAsk()
+	for a := range q.askers() {
+		if a.leads() {
+			a.mustAsk()
+		}
 	}
 }
 
@@ -248,18 +251,23 @@ func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	return q != nil && !q.empty()
+	return q != nil && q.waiting > 0
 }
 
-// close wakes all waiters. It returns all grants, and separately the parked grants, for the caller to
+// close ends all waits. It returns all grants, and separately the parked grants, for the caller to
 // release.
 func (qs *queues) close() (held, parked []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		held = append(held, q.grants...)
-		for w := range q.waiters() {
-			w.wake()
+		for ln := range q.lines() {
+			for ln.first != nil {
+				ln.first.serve(nil, ln.first.lock.isClosed())
+			}
+			if ln.asker != nil {
+				ln.asker.turn()
+			}
 		}
 		if k := q.kept; k != nil && k.parked != nil {
 			parked = append(parked, k.stop())

@@ -10,18 +10,6 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// abandon ends an attempt without a hold, and releases whatever the attempt has acquired, or may have.
-func (g *grant) abandon(acquired bool) {
-	g.mu.Lock()
-	g.state = released
-	g.leaves(sealed)
-	g.mu.Unlock()
-	if g.left(lateAnswer) { // never of a passed-on grant: no request was under way or in doubt then
-		g.leaves(someTicket)
-	}
-	g.clear(acquired || g.left(someTicket|inDoubt), g.left(inDoubt))
-}
-
 // release frees the lock after the end of the last hold, and counts so many acquisitions as ended.
 func (g *grant) release(ctx context.Context, ended int) (err error) {
 	c := g.lock.client
@@ -35,7 +23,6 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	if g.lock.joined() { // the holder releases the lock
 		return nil
 	}
-	g.residue.And(^uint32(lateAnswer)) // this release ends all residue by now: of an earlier waiter's request, say
 	sent := false
 	defer func() {
 		if !sent { // a panic: see send
@@ -48,16 +35,15 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	if a.Doubt { // the lost answer may have had a message to waiters of this client
 		g.lock.withQueue((*queue).askFirst)
 	}
-	g.mu.Lock()
-	g.leaves(sealed)
-	g.mu.Unlock()
-	g.clear(g.left(lateAnswer), g.left(inDoubt))
+	if g.left(inDoubt) {
+		g.orphan().sweepAgain()
+	}
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// Lost before the release. (After an attempt in doubt, that attempt may have released the lock.)
 		loss := &LostError{g.lock.name, g.owner, g.token, errGone}
 		g.sweepPassed()
-		if g.first.grant != nil { // somebody has held the lock
+		if !g.heldSince().IsZero() { // somebody has held the lock
 			g.reportLost(loss, ended)
 		} else {
 			g.reportUnseen()
@@ -88,9 +74,6 @@ func (g *grant) retry(total time.Duration) request.Policy {
 func (g *grant) expires() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.entry == nil {
-		return time.Now().Add(g.lock.terms.lease)
-	}
 	longest := g.lock.terms.lease
 	if g.counting != nil {
 		longest = g.counting.longest
@@ -137,10 +120,7 @@ func (l *Lock) freed(r lua.Released, err error) (lua.Released, error) {
 // alsoEnds is the rest to end with a release of the grant: tickets, and reserved tokens.
 func (g *grant) alsoEnds() lua.Ending {
 	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
-	g.mu.Lock()
-	acquired := g.entry != nil
-	g.mu.Unlock()
-	if g.left(someTicket|underWay) && (!acquired || g.left(inDoubt)) { // otherwise the granting script has removed the ticket
+	if g.left(someTicket) && g.left(inDoubt) { // otherwise the granting script has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	return e

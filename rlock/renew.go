@@ -38,7 +38,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 }
 
 func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
-	l, before := d.Key.lock, d.Key.until()
+	l, before := d.Key.lock, d.Key.entry.Until()
 	margin := max(time.Until(before), 0)
 	n := &l.queues.counters
 	n.renewals.Add(1)
@@ -62,7 +62,7 @@ func (c *Client) reportNotRenewed(g *grant, err error) {
 		return
 	}
 	if l := g.lock; g.owned() {
-		until := g.until()
+		until := g.entry.Until()
 		c.report(func() { f(FailedRenewal{l.name, l.kind.name(), g.owner, g.token, until, err}) })
 	}
 }

@@ -133,7 +133,7 @@ func (qs *queues) mayKeep(g *grant) *kept {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[g.lock.key]
-	if q == nil || !q.empty() || q.kept == nil {
+	if q == nil || q.waiting > 0 || q.kept == nil {
 		return nil
 	}
 	k := q.kept
@@ -230,14 +230,14 @@ func (l *Lock) retake(ctx context.Context) (_ context.Context, _ *Hold, givenBac
 	var mine, other *grant
 	l.withQueue(func(q *queue) { mine, other = q.takeParked(l) })
 	if other != nil {
-		other.pass()
+		other.forgo()
 	}
 	if mine == nil {
 		return ctx, nil, other != nil
 	}
-	held, hold, err := mine.start(ctx, l)
+	held, hold, err := mine.take(ctx, l)
 	if err != nil { // the grant was lost meanwhile
-		mine.abandon(true)
+		mine.forgo()
 		return ctx, nil, false
 	}
 	return held, hold, false
@@ -273,6 +273,6 @@ func (l *Lock) recall(meant func(*kept) bool) {
 		}
 	})
 	if g != nil {
-		g.pass()
+		g.forgo()
 	}
 }

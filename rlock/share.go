@@ -7,40 +7,20 @@ import (
 )
 
 // Readers of a client share a grant, with a single owner on the server. Those that wait get the grant of
-// the first (queue.share); later ones join for a short time (Lock.shareGrant). 64 sharing readers take
+// the first (line.share); later ones join for a short time (Lock.shareGrant). 64 sharing readers take
 // 1.2 µs for a Lock with its Unlock, 33 µs if each asks: BenchmarkReaders64, two cores.
 
 // share gives a new grant to the waiting readers that can have it. The grant lasts until each of them has
 // taken it and has unlocked, or has left. queues.mu is held.
-func (q *queue) share(g *grant) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state != owned || g.left(inDoubt) {
+func (ln *line) share(g *grant) {
+	if !g.lock.terms.shared || g.left(inDoubt) {
 		return
 	}
-	for w := q.readers.first; w != nil; w = w.behind {
-		if (w.state == waiterBlocked || w.state == waiterQueued) && w.lock.shares(g.lock) {
-			w.give(g)
-			g.followers++
+	for w, next := ln.first, (*waiter)(nil); w != nil; w = next {
+		if next = w.next; w.lock.shares(g.lock) {
+			g.promise()
+			w.serve(g, nil)
 		}
-	}
-}
-
-// forgo notes that a reader does not take the grant that was given. The last to leave a grant releases the
-// grant, or the rest of a lost grant: the Unlocks of the earlier holds did not, as a reader was expected.
-func (g *grant) forgo() {
-	g.mu.Lock()
-	g.followers--
-	last, before := len(g.holds)+g.followers == 0, g.state
-	if last && before == owned {
-		g.state = released
-	}
-	g.mu.Unlock()
-	switch {
-	case last && before == owned:
-		g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
-	case last && before == lost:
-		g.lock.client.background(func() { g.releaseRest(context.Background()) })
 	}
 }
 

@@ -1,0 +1,446 @@
+package rlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// asker asks the server for a lock on behalf of the waiters of a line: one owner, one ticket, one request at a time.
+// Nobody else knows of them. A request belongs to the line, never to a waiter: a waiter that leaves takes nothing
+// along but its place. queues.mu guards what changes.
+//
+//	           refused: a timer until askAt
+//	asking ◄──────────────────────────────────────► waiting for an event, or askAt
+//	   │ granted by the answer                          │ granted by a message
+//	   └───────► the first waiter has the grant ◄───────┘
+//
+// Events: a message without a grant, a change of the subscription, the end of a grant of this client. After one
+// that comes while a request is under way the asker asks once more, as the answer may be older.
+//
+// An asker has no goroutine, but for the time of a request.
+type asker struct {
+	line  *line
+	lock  *Lock     // with whose terms the owner asks
+	since time.Time // when the first call in the line began
+	owner candidate // has no name before the first request, and after a grant
+
+	asking  bool
+	cancel  context.CancelFunc // of a request that no call makes by itself
+	again   bool               // an event since the newest request was sent
+	place   lua.Place          // of the owner in the server's queue, from the newest refusal; zero if the owner has no ticket
+	taken   moment             // when the owner's newest ticket was taken; zero if there was none
+	message lua.Message        // grants the lock to the owner, and came while a request was under way
+	silent  int                // refusals in a row while no message could arrive
+	askAt   time.Time          // when to ask if nothing happens
+	timer   *time.Timer
+
+	course course
+}
+
+func newAsker(ln *line, l *Lock, began time.Time) *asker {
+	return &asker{line: ln, lock: l, since: began}
+}
+
+// next decides what the asker does next. The first true row counts:
+//
+//	nobody waits any more                              end
+//	its client has the lock, and askAt is not over     wait until then, or until the trusted window ends
+//	no request yet, or an event since the newest       ask
+//	askAt is over                                      ask
+//	otherwise                                          wait until then
+//
+// mine is the own client's grant that the line waits for, nil if there is none.
+func (a *asker) next(now time.Time, mine *grant) (ask bool, pause time.Duration) {
+	if a.line.first == nil {
+		return false, 0
+	}
+	if mine != nil {
+		if a.askAt.IsZero() { // nothing tells that the lock was removed on the server
+			a.askAt = now.Add(keepAlive)
+		}
+		if until := mine.entry.Until(); a.askAt.After(now) && until.After(now) {
+			return false, min(max(until.Sub(now), minPause), a.askAt.Sub(now))
+		}
+	}
+	if a.again || a.owner.name == "" {
+		return true, 0
+	}
+	pause = a.askAt.Sub(now)
+	if a.lock.terms.fair && a.silent == 0 && a.place.Held() { // the client's first asks for all with a place
+		pause = maxPause
+		if q := a.line.queue; a.leads() {
+			pause = q.news.askAt.Sub(now)
+		}
+	}
+	return pause <= 0, max(pause, 0)
+}
+
+// leads reports whether no asker of its client is before this one. queues.mu is held.
+func (a *asker) leads() bool {
+	return !a.line.private || a.line.queue.private[0] == a.line
+}
+
+// turn has the asker do what is next. queues.mu is held.
+func (a *asker) turn() {
+	if a.asking || a.line.asker != a {
+		return
+	}
+	if a.message.Granted && a.line.first != nil {
+		if g := a.accept(time.Now()); g != nil {
+			a.pass(g)
+		}
+	}
+	var mine *grant
+	if !a.lock.ownPlace() {
+		mine = a.line.queue.holder()
+	}
+	switch ask, pause := a.next(time.Now(), mine); {
+	case pause > 0:
+		a.alarm(pause, mine)
+	case !ask:
+		a.end()
+	default:
+		w := a.line.first
+		a.asking = true
+		var ctx context.Context
+		ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
+		a.lock.client.background(func() { a.askForLine(ctx) })
+	}
+}
+
+// alarm wakes the asker after a pause. queues.mu is held.
+func (a *asker) alarm(pause time.Duration, mine *grant) {
+	if w := a.line.first; time.Since(w.since) > w.lock.terms.lease {
+		w.warn(mine)
+	}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(pause, a.wake)
+		return
+	}
+	a.timer.Reset(pause)
+}
+
+// wake is called when a pause is over.
+func (a *asker) wake() {
+	qs := a.lock.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if a.line.asker == a && !a.asking {
+		a.course.by.TTL++
+		a.turn()
+	}
+}
+
+// mustAsk has the asker ask as soon as possible. queues.mu is held.
+func (a *asker) mustAsk() {
+	a.again = true
+	a.turn()
+}
+
+// end is called when nobody waits any more. queues.mu is held.
+func (a *asker) end() {
+	q := a.line.queue
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.withdraw()
+	a.line.asker = nil
+	if a.line.private {
+		first := q.private[0] == a.line
+		q.private = slices.DeleteFunc(q.private, func(ln *line) bool { return ln == a.line })
+		if first && len(q.private) > 0 { // this one may have been asking for all
+			next := q.private[0].asker
+			next.again = next.again || q.news.trouble != nil
+			next.turn()
+		}
+	}
+	a.lock.queues.tidy(q)
+}
+
+// left is told that a waiter is out of the line. queues.mu is held.
+func (a *asker) left(w *waiter) {
+	w.course.tries, w.course.by = a.course.tries, a.course.by
+	a.course = course{}
+	if a.line.first != nil {
+		return
+	}
+	if a.asking {
+		if a.cancel != nil {
+			a.cancel()
+		}
+		return
+	}
+	if a.owner.name != "" || a.line.private || a.lock.client.closed.Load() {
+		a.turn()
+	} // otherwise the next waiter finds an asker whose timer is set
+}
+
+// askByCall makes the first request of a call. After a refusal, the call is the first waiter of the line.
+func (a *asker) askByCall(c *call) (g *grant, w *waiter, err error) {
+	qs, l, answered := a.lock.queues, a.lock, false
+	defer func() {
+		qs.mu.Lock()
+		a.asking = false
+		if answered && g == nil && err == nil {
+			w = a.line.push(l, c.wait, c.began, true)
+		} else {
+			a.line.queue.waiting--
+			c.course.tries, a.course = c.course.tries+a.course.tries, course{}
+		}
+		if g != nil {
+			a.line.share(g)
+		}
+		a.turn()
+		qs.mu.Unlock()
+		if !answered { // a panic: see send
+			_ = l.endOf(c.wait, c, nil, nil)
+		}
+	}()
+	g, err = a.ask(c.wait)
+	answered, err = true, l.failure(c.wait, err)
+	return g, nil, err
+}
+
+// askForLine makes a request for the waiters.
+func (a *asker) askForLine(ctx context.Context) {
+	qs := a.lock.queues
+	var err error = unanswered{error: request.ErrNoAnswer} // if a hook ends the goroutine
+	var g *grant
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked{value: v}
+		}
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
+		a.asking = false
+		a.cancel()
+		a.cancel = nil
+		switch {
+		case g != nil:
+			a.pass(g)
+		case err != nil:
+			a.again = true
+			if first := a.line.first; first != nil && ctx.Err() == nil {
+				a.silent = 0
+				first.serve(nil, err)
+			}
+		}
+		a.turn()
+	}()
+	g, err = a.ask(ctx)
+}
+
+// pass gives the first waiter a grant, or gives the grant back if all have left. queues.mu is held.
+func (a *asker) pass(g *grant) {
+	if !a.line.give(g) {
+		a.lock.client.background(g.forgo)
+	}
+}
+
+// ask makes one request, repeated only without an answer.
+func (a *asker) ask(ctx context.Context) (*grant, error) {
+	l, qs := a.lock, a.lock.queues
+	qs.mu.Lock()
+	o, p := a.prepare()
+	l = a.lock
+	owner := a.owner
+	qs.mu.Unlock()
+	r := owner.ask(ctx, p, o)
+	var refusal *NotAcquiredError
+	if r.Err == nil && !r.Value.Acquired {
+		refusal = l.refusedBy(r.Value)
+		l.reportWaiting(ctx, refusal)
+	}
+	why := error(nil)
+	if r.Cut {
+		why = ended(ctx)
+	}
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	a.owner = owner
+	switch {
+	case r.Err != nil:
+		return nil, a.failed(r, why)
+	case r.Value.Acquired:
+		return a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare}), nil
+	}
+	return nil, a.refused(r, refusal, o.Ticket)
+}
+
+// prepare returns the options of the next request, and its retry policy. queues.mu is held.
+func (a *asker) prepare() (kind.Options, request.Policy) {
+	q, first, others := a.line.queue, a.line.first, a.line.first != nil
+	if first != nil {
+		if a.owner.name != "" && first.lock.terms != a.lock.terms { // the owner has asked with the terms of one who has left
+			a.withdraw()
+		}
+		if a.owner.name == "" {
+			a.lock = first.lock
+		}
+		a.since, others = first.since, first.next != nil
+	}
+	if a.owner.name == "" {
+		a.owner = a.lock.newCandidate()
+	}
+	a.again = false
+	a.course.tries++
+	p := a.lock.retries()
+	p.Report = a.report
+	if p.Since = q.news.silentSince(a.since, time.Now()); !p.Since.IsZero() {
+		p.Trouble = q.news.trouble
+	}
+	o := kind.Options{Wait: true, Spare: a.lock.spareTokens(others)}
+	if a.lock.terms.tickets {
+		o.Ticket = a.ticket()
+	}
+	return o, p
+}
+
+// report is called with an error when an attempt got no answer, and with nil when a later attempt got one. Those
+// who have waited in vain for as long as requests are repeated get the error.
+func (a *asker) report(err error) time.Time {
+	qs := a.lock.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	n := &a.line.queue.news
+	if err == nil {
+		n.answered(time.Time{})
+		return n.newest
+	}
+	n.fails(err)
+	a.giveUp(time.Now())
+	return n.newest
+}
+
+// giveUp ends the waits of those who have had no answer for too long. queues.mu is held.
+func (a *asker) giveUp(now time.Time) {
+	n := &a.line.queue.news
+	for w, next := a.line.first, (*waiter)(nil); w != nil; w = next {
+		next = w.next
+		since := n.silentSince(w.since, now)
+		if n.trouble != nil && !since.IsZero() && now.Sub(since) >= w.lock.retries().Total {
+			w.serve(nil, unanswered{error: n.trouble})
+		}
+	}
+}
+
+// failed notes a request that failed, and returns its error. queues.mu is held.
+func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
+	q, err := a.line.queue, r.Err
+	if short, ok := errors.AsType[*NotReplicatedError](err); ok {
+		q.news.short = replicaShortage{short, time.Now()}
+		a.owner.ticket = false // the owner was released
+		a.withdraw()
+	}
+	switch r.End {
+	case request.Left: // late gets the answer, and the owner is not asked for again
+		a.withdraw()
+		if r.Cut {
+			return a.lock.why(q, why, err)
+		}
+	case request.Exhausted:
+		a.giveUp(time.Now())
+	}
+	return err
+}
+
+// granted makes the owner's grant, for one call to take; nil if the answer came when the lease was as good as over.
+// queues.mu is held.
+func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run) *grant {
+	q := a.line.queue
+	g, err := a.owner.grant(sent, lease, token, r)
+	if err != nil {
+		a.owner.acquired = true
+		a.withdraw()
+		a.again = true
+		return nil
+	}
+	q.news.answered(g.sent)
+	if short := &q.news.short; short.err != nil && a.lock.terms.replicas.n >= short.err.Want { // enough replicas are there
+		*short = replicaShortage{}
+	}
+	a.forget()
+	a.again, a.silent, a.askAt = false, 0, time.Time{}
+	return g
+}
+
+// withdraw takes back what the owner may have on the server. The next request is for another owner. queues.mu is
+// held.
+func (a *asker) withdraw() {
+	if m := a.message; m.Granted { // the owner may hold the lock by this message
+		a.owner.acquired, a.owner.ticket = true, true
+		if a.lock.terms.fenced {
+			a.owner.token, a.owner.spare = m.Token, m.Spare
+		}
+	}
+	a.owner.withdraw()
+	a.forget()
+}
+
+// forget detaches the owner. queues.mu is held.
+func (a *asker) forget() {
+	delete(a.line.queue.tickets, a.owner.name)
+	a.owner, a.place, a.taken, a.message = candidate{}, lua.Place{}, moment{}, lua.Message{}
+}
+
+// refused notes a refusal, and when to ask again if no message arrives. An error ends the wait of the first.
+// queues.mu is held.
+func (a *asker) refused(r request.Answer[lua.Reply], refusal *NotAcquiredError, asked lua.Ticket) error {
+	l, q, now := a.lock, a.line.queue, time.Now()
+	a.listen(r.Value.Holder)
+	q.news.answered(r.Sent)
+	q.news.refusal = refusal
+	if r.Value.Holder == "" && r.Value.TTL == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
+		q.cannotTell()
+	}
+	a.stand(r)
+	most := cmp.Or(r.Value.AskIn, math.MaxInt64)
+	if !a.hears() {
+		a.silent++
+		pause, err := a.silentPause(refusal)
+		if a.place.First { // all other tickets wait for this one
+			pause = min(pause, firstPause)
+		}
+		a.askAt = now.Add(min(pause, most, untilExpiry(r.Value.TTL)))
+		return err
+	}
+	a.silent = 0
+	pause := min(untilExpiry(r.Value.TTL), a.unprompted())
+	if l.terms.tickets {
+		pause = a.ticketPause(r, asked)
+	}
+	a.askAt = now.Add(min(pause, most))
+	if a.leads() || q.news.askAt.IsZero() || a.askAt.Before(q.news.askAt) { // later calls do not delay the request: their own say nothing of the other tickets
+		q.news.askAt = a.askAt
+	}
+	return nil
+}
+
+// stand notes the owner's place in the server's queue, from a refusal. queues.mu is held.
+func (a *asker) stand(r request.Answer[lua.Reply]) {
+	q, before, taken := a.line.queue, a.place.Held(), a.taken.here
+	if a.place = r.Value.Place; a.place.Held() {
+		a.taken = moment{r.Sent, a.place.Time}
+		q.news.clock = a.taken
+	}
+	if before && a.place.New && !taken.Before(q.news.forgotten) { // the server had forgotten the queue, or the tickets of this client
+		q.news.forgotten = r.Sent
+		q.askAll()
+	}
+}
+
+// oldest returns when the oldest call in the line began. queues.mu is held.
+func (a *asker) oldest() time.Time {
+	if w := a.line.first; w != nil && w.since.Before(a.since) {
+		return w.since
+	}
+	return a.since
+}

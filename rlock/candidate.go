@@ -1,0 +1,99 @@
+package rlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// candidate is an owner that asks for a lock and has no grant: its name, and what it may have left on the server.
+// A name is not asked for any more after a request that was left, or was granted.
+type candidate struct {
+	lock     *Lock
+	name     string
+	sent     time.Time // of the grant, if set: in place of the request
+	ticket   bool      // a request may have left a ticket
+	likely   bool      // the server has said so, or an answer was lost
+	doubt    bool      // a request may have been executed, or may still be, without an answer
+	acquired bool      // it has the lock, and nobody wants it
+
+	token, spare int64 // of a message that nobody has used
+}
+
+// newCandidate returns an owner with a new name. The owner of a polling lock has a mark: the release is announced in
+// Redisson's way, so waiters must treat the owner as foreign.
+func (l *Lock) newCandidate() candidate {
+	mark := ""
+	if l.terms.polls {
+		mark = "-poll"
+	}
+	return candidate{lock: l, name: l.client.newOwner(mark)}
+}
+
+// ask asks the server.
+func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options) request.Answer[lua.Reply] {
+	p.Leaves = true
+	l, name := o.lock, o.name // the name may change while an abandoned attempt still reads it
+	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
+		return l.wire.Acquire(ctx, r, name, l.terms.lease, opts)
+	}, func(r lua.Reply, err error) { l.late(name, r, err) })
+	o.note(a.Unsettled)
+	if a.Value.Owner != "" {
+		o.name = a.Value.Owner
+	}
+	o.sent = a.Value.Sent
+	o.ticket = o.ticket || a.Value.Leftover || a.Open || a.Doubt && opts.Ticket.Claim > 0
+	o.likely = o.likely || a.Value.Place.Held()
+	return a
+}
+
+// note notes how a request has ended.
+func (o *candidate) note(u request.Unsettled) {
+	o.doubt, o.likely = o.doubt || u.Doubt, o.likely || u.Lost
+}
+
+// grant makes the grant of an acquired lock. queues.mu is held. After an error, the owner is to be withdrawn.
+func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r run) (*grant, error) {
+	g := o.lock.newGrant(o.name)
+	g.sent, g.initialLease, g.token, g.run = sent, lease, token, r
+	if !o.sent.IsZero() {
+		g.sent = o.sent
+	}
+	if o.doubt {
+		g.leaves(inDoubt)
+	}
+	if o.ticket {
+		g.leaves(someTicket)
+	}
+	return g, g.watch(o.lock.queues.of(o.lock.key))
+}
+
+// withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
+func (o *candidate) withdraw() {
+	if now := o.acquired || o.ticket && o.likely || o.doubt; now {
+		left := o.lock.leftBy(o.name)
+		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare
+		if left.likely = o.likely || o.acquired; o.ticket {
+			left = left.withTicket()
+		}
+		left.clear(true, o.doubt)
+	}
+}
+
+// late gets the answer to a request that its caller has left.
+func (l *Lock) late(owner string, r lua.Reply, err error) {
+	if r.Owner != "" {
+		l.leftBy(r.Owner).sweep()
+		return
+	}
+	o, _ := classify(err)
+	if o == request.NotExecuted || err == nil && !r.Acquired && !r.Leftover {
+		return
+	}
+	left := l.leftBy(owner).withTicket()
+	left.likely = true
+	left.clear(true, o == request.Unknown && err != request.ErrUnread)
+}

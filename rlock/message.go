@@ -1,0 +1,196 @@
+package rlock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/lua"
+)
+
+// hear delivers messages to their waiters. A message that grants the lock to an owner without a waiter
+// passes the lock on.
+func (l *Lock) hear(payload string) {
+	for m := range lua.ReadMessages(payload) {
+		var stranger string
+		l.withQueue(func(q *queue) { stranger = q.heard(m) })
+		if stranger == "" {
+			continue
+		}
+		left := l.leftBy(stranger).withTicket()
+		left.likely = true
+		if l.terms.fenced { // nobody has used the message's token
+			left.ending.Used, left.ending.Reserved = m.Token, m.Token+m.Spare
+		}
+		left.sweep()
+	}
+}
+
+// released is called after the announcement of a release to all waiters. The first
+// waiters ask for all.
+func (l *Lock) released() {
+	l.withQueue(func(q *queue) {
+		for a := range q.askers() {
+			if a.leads() {
+				a.course.by.Message++
+				a.mustAsk()
+			}
+		}
+	})
+}
+
+// changed is called when the subscription of the waiters was lost, or confirmed.
+func (l *Lock) changed() { l.withQueue((*queue).changed) }
+
+// withQueue runs f with the queue of the lock, or with an empty one if there is none, while
+// the mutex is held.
+func (l *Lock) withQueue(f func(q *queue)) {
+	qs := l.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.byKey[l.key]
+	if q == nil {
+		q = &queue{}
+	}
+	f(q)
+}
+
+// heard delivers a message to its waiter. If the message grants the lock to an owner without a waiter and
+// without a grant, heard returns that owner, a stranger: the lock has to be passed on.
+func (q *queue) heard(m lua.Message) (stranger string) {
+	a := q.tickets[m.Owner]
+	switch {
+	case m.Owner == lua.Everybody:
+		for _, a := range q.tickets {
+			a.course.by.Message++
+			a.mustAsk()
+		}
+	case a != nil && m.Granted:
+		a.message = m
+		a.course.by.Message++
+		a.turn()
+	case a != nil:
+		a.course.by.Message++
+		a.mustAsk()
+	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
+		return m.Owner
+	}
+	return ""
+}
+
+// changed makes all refused waiters ask, because messages may have been missed, or can be received from
+// now on. The answer to a request under way may be older than the change, so its waiter asks once more.
+// queues.mu is held.
+func (q *queue) changed() {
+	for a := range q.askers() {
+		a.again = a.again || a.asking
+	}
+	q.askAll()
+}
+
+// cannotTell notes that the server has refused to tell a waiter that the lock is free: the user may not
+// publish, the server has no memory left, or the slot of the lock moves. The lock is then nobody's until
+// the first ticket asks, and any waiter may have the first ticket: from now on each waiter asks for
+// itself, as without a subscription. queues.mu is held.
+func (q *queue) cannotTell() {
+	known := !q.news.tells()
+	q.news.untold = time.Now()
+	if !known {
+		q.askAll()
+	}
+}
+
+// askAll makes each refused waiter ask. A waiter with a ticket that waits for a grant of its own client
+// asks after that grant. queues.mu is held.
+func (q *queue) askAll() {
+	for a := range q.askers() {
+		if !a.asking && a.owner.name != "" {
+			a.course.by.Reconnect++
+			a.mustAsk()
+		}
+	}
+}
+
+// unlocked is called when a foreign owner has announced its release. The waiter with the first ticket of
+// the server's queue asks at once, and so do waiters with a request under way, whose answer may be older
+// than the release. The rest ask after the reaction time; for a fair lock the first waiter of their
+// client asks for the rest.
+func (q *queue) unlocked() {
+	later := time.Now().Add(reaction)
+	sooner := func(at *time.Time) bool {
+		if !at.After(later) {
+			return false
+		}
+		*at = later
+		return true
+	}
+	for _, a := range q.tickets {
+		switch {
+		case a.place.First, a.asking:
+			a.course.by.Message++
+			a.mustAsk()
+		case sooner(&a.askAt):
+			a.turn()
+		}
+	}
+	if sooner(&q.news.askAt) && len(q.private) > 0 {
+		q.private[0].asker.turn()
+	}
+}
+
+// accept returns the grant from a message, if trusted. Otherwise the asker has to ask. queues.mu is
+// held.
+//
+// The trusted window of such a grant begins no later than the server's grant. A message older than the
+// owner's newest place in the queue is not trusted: that grant may have lapsed, and the owner queues
+// anew.
+//
+//	ticket taken, place at 10 ─► granted by a message at 20 ─► the claim lapses unseen
+//	the waiter asks: a new place at 30 ─► the message of 20 arrives: 20 < 30, not trusted
+func (a *asker) accept(now time.Time) *grant {
+	m, l := a.message, a.lock
+	a.message = lua.Message{} // a message is looked at only once
+	sent, ok := a.line.queue.news.clock.before(m.Time)
+	if !ok {
+		sent, ok = a.taken.before(m.Time)
+	}
+	switch {
+	case !ok, m.Time < a.taken.there, sent.After(now), // by the clock of another server
+		now.Sub(sent) > m.Claim/2,             // too little of the claim is left
+		m.Claim < l.claim(),                   // the server wants to know whether anybody is there
+		l.terms.fixed, l.terms.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
+		l.terms.fenced && m.Token == 0: // the client that released has no counter
+		a.again = true
+		return nil
+	}
+	r := run{began: now, next: m.Next}
+	if !l.terms.fenced { // a lock without fencing takes no token
+		return a.granted(sent, m.Claim, 0, r)
+	}
+	r.spare = m.Spare
+	return a.granted(sent, m.Claim, m.Token, r)
+}
+
+// moment is a point in time on two clocks: a request sent at here, on the local clock, was executed
+// at there, in microseconds of the server's clock. So there is not earlier than here.
+//
+//	here = 10.000 s, there = S     an ask is sent, and executed
+//	message: granted at S + 5 s    before(S + 5 s) = 10.000 s + 5 s − 50 ms − 2 ms = 14.948 s:
+//	                               surely not after the grant, so the trusted window counts from there
+type moment struct {
+	here  time.Time
+	there int64
+}
+
+// longestReckoning is how much later than a moment a derived time may be.
+const longestReckoning = 30 * time.Second
+
+// before returns a time on the local clock, not after the server's time t, and whether there is such
+// a time. The clocks may run at different rates, within the allowance of a lease. As for a
+// lease, the server's clock is assumed not to jump ahead.
+func (m moment) before(t int64) (time.Time, bool) {
+	passed := time.Duration(t-m.there) * time.Microsecond
+	if m.here.IsZero() || passed < 0 || passed > longestReckoning {
+		return time.Time{}, false
+	}
+	return m.here.Add(max(passed-passed/100-2*time.Millisecond, 0)), true
+}

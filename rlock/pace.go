@@ -1,0 +1,213 @@
+package rlock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/rs/xid"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// ticket returns the next request's ticket, used if the lock is not free, and registers the asker under
+// the ticket before the server can know of the ticket. queues.mu is held.
+//
+// The first request has a ticket if the client listens to the channel already, a sign that it has waited
+// for the lock a moment ago, and for a fair lock: the ticket decides the place of the call. Otherwise the
+// first request has none: most locks are free. An unsubscribed waiter takes a ticket after two refusals
+// in a row, when a subscription is not likely soon, and keeps the ticket.
+func (a *asker) ticket() lua.Ticket {
+	q, s := a.line.queue, &a.lock.client.server
+	if q.signal == nil && s.Hub.Active() && s.Hub.Listens(a.lock.wire.GrantChannel()) {
+		a.subscribe() // the subscription of the last wait still lingers
+	}
+	ticket := lua.Ticket{Claim: a.lock.claim()}
+	switch {
+	case q.signal != nil && q.signal.Live():
+		ticket.Hears = s.Channels.Hearing()
+	case !a.lock.terms.fair && a.silent < 2 && !a.place.Held():
+		return lua.Ticket{}
+	}
+	if q.tickets == nil {
+		q.tickets = make(map[string]*asker)
+	}
+	q.tickets[a.owner.name] = a
+	return ticket
+}
+
+const (
+	deafPause = time.Second // between the requests of a waiter that is subscribed but has no ticket
+
+	// longestClaim is for how long the lock is nobody's after a grant to a dead waiter that looks alive.
+	// The holder has to renew within longestClaim: a server that stands still for longer, just after the
+	// grant, costs the hold.
+	longestClaim = 2500 * time.Millisecond
+
+	// firstPause is how often the first in the server's queue asks while unsubscribed.
+	firstPause = 100 * time.Millisecond
+	// straggle is how much later than the first ticket the rest ask for a lock after the end of the
+	// holder's lease: their turn comes only if the first is dead as well. If the lease is short for a
+	// call, the rest wait a quarter of that lease more.
+	straggle = 200 * time.Millisecond
+	// Waiting clients probe their subscriptions. All clients waiting for a lock probe together at most
+	// this often a second, until the hub allows no longer silence: from 800 clients on each probes once
+	// in 2 s. With few waiters, each probes after minSilence, so that a deaf client is noticed within a
+	// second.
+	probesPerSecond = 400
+	minSilence      = 200 * time.Millisecond
+	// A client with so many tickets before its own probes once in farSilence: thousands of clients would
+	// take half of the server's time with their probes. Its requests, each keepAlive, say whether the
+	// server has the subscription. A connection that delivers nothing for another reason, and whose turn comes
+	// within farSilence, costs one claim.
+	near       = 256
+	farSilence = 10 * time.Second
+
+	// reaction is how long the rest give the first ticket to answer a message to all.
+	reaction = 100 * time.Millisecond
+)
+
+// ticketPause is how long a subscribed waiter sleeps after a refusal if no message arrives. The holder's
+// lease ends after ttl. queues.mu is held.
+func (a *asker) ticketPause(r request.Answer[lua.Reply], asked lua.Ticket) time.Duration {
+	ttl := r.Value.TTL
+	a.again = a.again || asked.Hears == lua.Deaf // the ticket says deaf, and the waiter can hear now
+	d := untilExpiry(ttl)
+	if !a.place.Held() { // the server had no memory for a ticket, and will send no message
+		return min(d, deafPause)
+	}
+	c, channel := a.lock.client, a.lock.wire.GrantChannel()
+	if a.place.Absent { // the next message would reach nobody
+		c.server.Hub.Absent(channel, r.Sent)
+	}
+	// The client has just learned how many wait, and probes accordingly.
+	silence := max(time.Duration(a.place.Queue)*time.Second/probesPerSecond, minSilence)
+	if a.place.Before >= near && a.leads() {
+		silence = farSilence
+	}
+	c.server.Hub.AllowSilence(channel, silence)
+	if !a.place.First && ttl >= 0 {
+		late := min(straggle, max(ttl/4, minPause))
+		d += late + rand.N(late*2)
+	}
+	return min(d, a.unprompted())
+}
+
+// claim is the lease with which the server may grant the lock to a ticket.
+func (l *Lock) claim() time.Duration { return min(longestClaim, l.terms.lease) }
+
+// spareTokens is the number of further fencing tokens asked for, for the next holders in this client. A
+// kept lock may have many holders, so the grant asks for as many tokens as the server reserves ahead of
+// the clock (lead in lua/token.lua). Otherwise the grant asks only while somebody waits, for no more than
+// the budget's time allows: a hand-off takes at least a microsecond.
+func (l *Lock) spareTokens(othersWait bool) int64 {
+	switch {
+	case !l.terms.fenced:
+		return 0
+	case l.terms.retention > 0:
+		return maxHandoffs
+	case !othersWait || l.terms.handoff.most <= 0:
+		return 0
+	}
+	return min(int64(l.terms.handoff.most), max(l.terms.handoff.longest.Microseconds(), 1))
+}
+
+// ours reports whether an owner belongs to this library and does not poll, so that the owner's release
+// passes the lock on. Owners of Redisson begin with a UUID.
+func ours(owner string) bool {
+	client, _, _ := strings.Cut(owner, ":")
+	return len(client) == len(xid.ID{}.String()) && !strings.Contains(client, "-")
+}
+
+// listen subscribes an asker, refused because of holder, to messages for its ticket, or to messages for
+// all waiters. While a client of Redisson holds a lock with tickets, it listens to the unlock
+// channel as well: Redisson's release knows nothing of tickets. queues.mu is held.
+func (a *asker) listen(holder string) {
+	l, q, foreign := a.lock, a.line.queue, holder != "" && !ours(holder)
+	if l.terms.polls {
+		return
+	}
+	first := q.signal == nil
+	a.subscribe()
+	switch {
+	case !l.terms.tickets:
+		a.again = a.again || first && q.signal.Live() // a release before this moment was missed
+	case foreign && q.unlocks == nil:
+		q.unlocks = l.client.server.SubscribeToUnlocks(l.wire.UnlockChannel(), func() { l.withQueue((*queue).unlocked) }, l.changed)
+		a.again = a.again || q.unlocks.Live() // an announcement before this moment was missed
+	case !foreign && q.unlocks != nil:
+		q.unlocks.Close()
+		q.unlocks = nil
+	}
+}
+
+// hears reports whether messages reach the asker now. A polling one does not hear, even while the
+// client listens for another waiter. queues.mu is held.
+func (a *asker) hears() bool {
+	s := a.line.queue.signal
+	return !a.lock.terms.polls && s != nil && s.Live() && a.line.queue.news.tells()
+}
+
+var errTries = errors.New("no more tries")
+
+// silentPause is how long an unsubscribed asker waits after a refusal, counted in silent: 50 ms
+// after the first, then 100 ms, and so on up to 1 s, or by the lock's polling options. An error ends the
+// wait. queues.mu is held.
+func (a *asker) silentPause(refusal *NotAcquiredError) (time.Duration, error) {
+	n, l := a.silent, a.lock
+	switch {
+	case !l.terms.polls:
+		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
+	case n == l.terms.polling.Tries:
+		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
+	}
+	return l.terms.polling.after(n), nil
+}
+
+// subscribe joins the channel of the lock. queues.mu is held.
+func (a *asker) subscribe() {
+	if q := a.line.queue; q.signal == nil {
+		l := a.lock
+		q.signal = l.wire.Subscribe(kind.Events{Message: l.hear, Released: l.released, Changed: l.changed})
+	}
+}
+
+// How often the first waiter of a client asks without an event. The request keeps the queue on the server
+// alive, restores forgotten tickets, and finds a lock removed without a message and a holder that died
+// after its grant. The first such request comes after about a second, the next when the wait has doubled.
+// Many waiters make about asksPerSecond requests in a second together, until each makes one every keepAlive.
+// How many wait for a quorum lock is not known.
+const (
+	keepAlive     = 5 * time.Second // at the latest
+	minKeepAlive  = 900 * time.Millisecond
+	asksPerSecond = 20
+)
+
+// unprompted is how long a waiter sleeps at most until it asks of its own accord. queues.mu is
+// held.
+func (a *asker) unprompted() time.Duration {
+	d := max(time.Since(a.since), time.Duration(a.place.Queue)*time.Second/asksPerSecond, minKeepAlive)
+	d = min(d, keepAlive)
+	return d + rand.N(d/10)
+}
+
+// Bounds of a pause.
+const (
+	minPause = 5 * time.Millisecond // a holder's TTL may read 0
+	maxPause = 30 * time.Second     // against whatever else may swallow a message
+	ttlPause = time.Second          // a key without TTL: it is foreign, or broken
+)
+
+// untilExpiry is how long to wait for a key that expires after ttl: a millisecond longer, because the
+// server tells whole milliseconds, and up to 4 ms more at random, so that processes with the same TTL do
+// not ask together.
+func untilExpiry(ttl time.Duration) time.Duration {
+	if ttl < 0 {
+		return ttlPause
+	}
+	return min(max(ttl, minPause)+time.Millisecond+rand.N(4*time.Millisecond), maxPause)
+}
