@@ -95,7 +95,9 @@ func (a *asker) turn() {
 	}
 	if a.message.Granted && a.line.first != nil {
 		if g := a.accept(time.Now()); g != nil {
-			a.pass(g)
+			if a.pass(g); a.line.asker != a { // that was the last waiter
+				return
+			}
 		}
 	}
 	var mine *grant
@@ -112,7 +114,7 @@ func (a *asker) turn() {
 		a.asking = true
 		var ctx context.Context
 		ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
-		a.lock.client.background(func() { a.askForLine(ctx) })
+		a.lock.client.background(func() { a.askForLine(ctx, w) })
 	}
 }
 
@@ -189,6 +191,9 @@ func (a *asker) askByCall(c *call) (g *grant, w *waiter, err error) {
 	defer func() {
 		qs.mu.Lock()
 		a.asking = false
+		if !answered { // a panic: late gets what the request has left
+			a.forget()
+		}
 		if answered && g == nil && err == nil {
 			w = a.line.push(l, c.wait, c.began, true)
 		} else {
@@ -209,17 +214,21 @@ func (a *asker) askByCall(c *call) (g *grant, w *waiter, err error) {
 	return g, nil, err
 }
 
-// askForLine makes a request for the waiters.
-func (a *asker) askForLine(ctx context.Context) {
+// askForLine makes a request for the waiters. An error is for the first of them.
+func (a *asker) askForLine(ctx context.Context, first *waiter) {
 	qs := a.lock.queues
 	var err error = unanswered{error: request.ErrNoAnswer} // if a hook ends the goroutine
 	var g *grant
+	answered := false
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicked{value: v}
 		}
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
+		if !answered { // late gets what the request has left
+			a.forget()
+		}
 		a.asking = false
 		a.cancel()
 		a.cancel = nil
@@ -228,7 +237,7 @@ func (a *asker) askForLine(ctx context.Context) {
 			a.pass(g)
 		case err != nil:
 			a.again = true
-			if first := a.line.first; first != nil && ctx.Err() == nil {
+			if first.waits() && ctx.Err() == nil {
 				a.silent = 0
 				first.serve(nil, err)
 			}
@@ -236,6 +245,7 @@ func (a *asker) askForLine(ctx context.Context) {
 		a.turn()
 	}()
 	g, err = a.ask(ctx)
+	answered = true
 }
 
 // pass gives the first waiter a grant, or gives the grant back if all have left. queues.mu is held.
@@ -278,7 +288,7 @@ func (a *asker) ask(ctx context.Context) (*grant, error) {
 // prepare returns the options of the next request, and its retry policy. queues.mu is held.
 func (a *asker) prepare() (kind.Options, request.Policy) {
 	q, first, others := a.line.queue, a.line.first, a.line.first != nil
-	if first != nil {
+	if first != nil && a.cancel != nil { // not if a call asks by itself
 		if a.owner.name != "" && first.lock.terms != a.lock.terms { // the owner has asked with the terms of one who has left
 			a.withdraw()
 		}
@@ -344,7 +354,10 @@ func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
 	case request.Left: // late gets the answer, and the owner is not asked for again
 		a.withdraw()
 		if r.Cut {
-			return a.lock.why(q, why, err)
+			known := a.lock.why(q, why, err)
+			if _, nothing := known.(unanswered); !nothing {
+				return known
+			}
 		}
 	case request.Exhausted:
 		a.giveUp(time.Now())

@@ -45,7 +45,7 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 		o.name = a.Value.Owner
 	}
 	o.sent = a.Value.Sent
-	o.ticket = o.ticket || a.Value.Leftover || a.Open || a.Doubt && opts.Ticket.Claim > 0
+	o.ticket = o.ticket || a.Value.Leftover || a.Doubt && opts.Ticket.Claim > 0
 	o.likely = o.likely || a.Value.Place.Held()
 	return a
 }
@@ -73,7 +73,7 @@ func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r ru
 
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
 func (o *candidate) withdraw() {
-	if now := o.acquired || o.ticket && o.likely || o.doubt; now {
+	if o.acquired || o.ticket || o.doubt {
 		left := o.lock.leftBy(o.name)
 		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare
 		if left.likely = o.likely || o.acquired; o.ticket {

@@ -166,6 +166,7 @@ func (qs *queues) enter(l *Lock, ctx context.Context, began time.Time) (*waiter,
 		mine, other := q.takeParked(l)
 		if mine != nil {
 			w.serve(mine, nil)
+			w.course = course{}
 			return w, nil, nil
 		}
 		if other != nil {

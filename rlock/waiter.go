@@ -96,6 +96,9 @@ func (ln *line) push(l *Lock, ctx context.Context, began time.Time, first bool) 
 	return w
 }
 
+// waits reports whether the waiter is in the line. queues.mu is held.
+func (w *waiter) waits() bool { return w.grant == nil && w.err == nil }
+
 // serve takes a waiter out of the line, with a grant or an error. queues.mu is held.
 func (w *waiter) serve(g *grant, err error) {
 	ln := w.line
@@ -148,7 +151,7 @@ func (w *waiter) leave(ctx context.Context) {
 	qs, end := w.lock.queues, ended(ctx)
 	qs.mu.Lock()
 	g := w.grant
-	if g == nil && w.err == nil {
+	if w.waits() {
 		w.serve(nil, w.lock.why(w.line.queue, end, &NotAcquiredError{Name: w.lock.name, Err: end}))
 		qs.tidy(w.line.queue)
 	}
