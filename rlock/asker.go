@@ -201,7 +201,7 @@ func (a *asker) askByCall(c *call) (g *grant, w *waiter, err error) {
 			c.course.tries, a.course = c.course.tries+a.course.tries, course{}
 		}
 		if g != nil {
-			a.line.share(g)
+			a.line.share(g, nil)
 		}
 		a.turn()
 		qs.mu.Unlock()

@@ -118,7 +118,7 @@ func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, err
 	switch {
 	case g.state == lost:
 		err = g.loss
-	case g.state == owned:
+	default: // it is not released as long as a call may take it
 		if g.began.IsZero() {
 			g.began = time.Now()
 		}

@@ -127,8 +127,8 @@ func (ln *line) give(g *grant) bool {
 		w = w.next
 	}
 	if w != nil {
+		ln.share(g, w) // before w can unlock
 		w.serve(g, nil)
-		ln.share(g)
 	}
 	return w != nil
 }
