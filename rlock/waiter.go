@@ -153,7 +153,6 @@ func (w *waiter) leave(ctx context.Context) {
 	g := w.grant
 	if w.waits() {
 		w.serve(nil, w.lock.why(w.line.queue, end, &NotAcquiredError{Name: w.lock.name, Err: end}))
-		qs.tidy(w.line.queue)
 	}
 	qs.mu.Unlock()
 	if g != nil {
