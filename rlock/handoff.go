@@ -27,7 +27,7 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.writers.first == nil && q.kept == nil || l.client.closed.Load() { // nobody can take it
+	if q == nil || q.waiting == 0 && q.kept == nil || l.client.closed.Load() { // nobody can take it
 		return false
 	}
 	now := time.Now()
