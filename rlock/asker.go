@@ -28,9 +28,10 @@ import (
 // An asker has no goroutine, but for the time of a request.
 type asker struct {
 	line  *line
-	lock  *Lock     // with whose terms the owner asks
-	since time.Time // when the first call in the line began
-	owner candidate // has no name before the first request, and after a grant
+	lock  *Lock      // with whose terms the owner asks
+	since time.Time  // when the first call in the line began
+	owner *candidate // nil before the first request, and after a grant
+	room  candidate  // the first owner: saves an allocation
 
 	asking  bool
 	cancel  context.CancelFunc // of a request that no call makes by itself
@@ -70,7 +71,7 @@ func (a *asker) next(now time.Time, mine *grant) (ask bool, pause time.Duration)
 			return false, min(max(until.Sub(now), minPause), a.askAt.Sub(now))
 		}
 	}
-	if a.again || a.owner.name == "" {
+	if a.again || a.owner == nil {
 		return true, 0
 	}
 	pause = a.askAt.Sub(now)
@@ -180,7 +181,7 @@ func (a *asker) left(w *waiter) {
 		}
 		return
 	}
-	if a.owner.name != "" || a.line.private || a.lock.client.closed.Load() {
+	if a.owner != nil || a.line.private || a.lock.client.closed.Load() {
 		a.turn()
 	} // otherwise the next waiter finds an asker whose timer is set
 }
@@ -191,8 +192,8 @@ func (a *asker) askByCall(c *call) (g *grant, w *waiter, err error) {
 	defer func() {
 		qs.mu.Lock()
 		a.asking = false
-		if !answered { // a panic: late gets what the request has left
-			a.forget()
+		if !answered { // a panic: see send
+			a.withdraw()
 		}
 		if answered && g == nil && err == nil {
 			w = a.line.push(l, c.wait, c.began, true)
@@ -226,8 +227,8 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 		}
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		if !answered { // late gets what the request has left
-			a.forget()
+		if !answered { // see send
+			a.withdraw()
 		}
 		a.asking = false
 		a.cancel()
@@ -275,7 +276,6 @@ func (a *asker) ask(ctx context.Context) (*grant, error) {
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	a.owner = owner
 	switch {
 	case r.Err != nil:
 		return nil, a.failed(r, why)
@@ -289,16 +289,20 @@ func (a *asker) ask(ctx context.Context) (*grant, error) {
 func (a *asker) prepare() (kind.Options, request.Policy) {
 	q, first, others := a.line.queue, a.line.first, a.line.first != nil
 	if first != nil && a.cancel != nil { // not if a call asks by itself
-		if a.owner.name != "" && first.lock.terms != a.lock.terms { // the owner has asked with the terms of one who has left
+		if a.owner != nil && first.lock.terms != a.lock.terms { // the owner has asked with the terms of one who has left
 			a.withdraw()
 		}
-		if a.owner.name == "" {
+		if a.owner == nil {
 			a.lock = first.lock
 		}
 		a.since, others = first.since, first.next != nil
 	}
-	if a.owner.name == "" {
-		a.owner = a.lock.newCandidate()
+	if a.owner == nil {
+		a.owner = &a.room
+		if a.room.lock != nil {
+			a.owner = new(candidate)
+		}
+		a.owner.init(a.lock)
 	}
 	a.again = false
 	a.course.tries++
@@ -388,6 +392,9 @@ func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run)
 // withdraw takes back what the owner may have on the server. The next request is for another owner. queues.mu is
 // held.
 func (a *asker) withdraw() {
+	if a.owner == nil {
+		return
+	}
 	if m := a.message; m.Granted { // the owner may hold the lock by this message
 		a.owner.acquired, a.owner.ticket = true, true
 		if a.lock.terms.fenced {
@@ -400,8 +407,10 @@ func (a *asker) withdraw() {
 
 // forget detaches the owner. queues.mu is held.
 func (a *asker) forget() {
-	delete(a.line.queue.tickets, a.owner.name)
-	a.owner, a.place, a.taken, a.message = candidate{}, lua.Place{}, moment{}, lua.Message{}
+	if a.owner != nil {
+		delete(a.line.queue.tickets, a.owner.name)
+	}
+	a.owner, a.place, a.taken, a.message = nil, lua.Place{}, moment{}, lua.Message{}
 }
 
 // refused notes a refusal, and when to ask again if no message arrives. An error ends the wait of the first.

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
@@ -9,10 +10,11 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// candidate is an owner that asks for a lock and has no grant: its name, and what it may have left on the server.
-// A name is not asked for any more after a request that was left, or was granted.
+// candidate is an owner that asks for a lock: its name, and what it may have left on the server. A name is not asked
+// for any more after a request that was left, or was granted.
 type candidate struct {
 	lock     *Lock
+	over     atomic.Bool // neither asked for nor granted any more: what comes for it now is to be released
 	name     string
 	sent     time.Time // of the grant, if set: in place of the request
 	ticket   bool      // a request may have left a ticket
@@ -23,14 +25,15 @@ type candidate struct {
 	token, spare int64 // of a message that nobody has used
 }
 
-// newCandidate returns an owner with a new name. The owner of a polling lock has a mark: the release is announced in
+// init gives the owner a new name. The owner of a polling lock has a mark: the release is announced in
 // Redisson's way, so waiters must treat the owner as foreign.
-func (l *Lock) newCandidate() candidate {
+func (o *candidate) init(l *Lock) *candidate {
 	mark := ""
 	if l.terms.polls {
 		mark = "-poll"
 	}
-	return candidate{lock: l, name: l.client.newOwner(mark)}
+	o.lock, o.name = l, l.client.newOwner(mark)
+	return o
 }
 
 // ask asks the server.
@@ -39,7 +42,7 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 	l, name := o.lock, o.name // the name may change while an abandoned attempt still reads it
 	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
 		return l.wire.Acquire(ctx, r, name, l.terms.lease, opts)
-	}, func(r lua.Reply, err error) { l.late(name, r, err) })
+	}, func(r lua.Reply, err error) { o.late(name, r, err) })
 	o.note(a.Unsettled)
 	if a.Value.Owner != "" {
 		o.name = a.Value.Owner
@@ -58,6 +61,7 @@ func (o *candidate) note(u request.Unsettled) {
 // grant makes the grant of an acquired lock. queues.mu is held. After an error, the owner is to be withdrawn.
 func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r run) (*grant, error) {
 	g := o.lock.newGrant(o.name)
+	g.from = o
 	g.sent, g.initialLease, g.token, g.run = sent, lease, token, r
 	if !o.sent.IsZero() {
 		g.sent = o.sent
@@ -73,6 +77,7 @@ func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r ru
 
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
 func (o *candidate) withdraw() {
+	o.over.Store(true)
 	if o.acquired || o.ticket || o.doubt {
 		left := o.lock.leftBy(o.name)
 		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare
@@ -83,17 +88,23 @@ func (o *candidate) withdraw() {
 	}
 }
 
-// late gets the answer to a request that its caller has left.
-func (l *Lock) late(owner string, r lua.Reply, err error) {
+// late gets the answer to an attempt that nobody waits for any more. While the owner is asked for again, or has the
+// lock, the doubt about that attempt is known, and the owner's release ends what it has left.
+func (o *candidate) late(owner string, r lua.Reply, err error) {
+	l := o.lock
 	if r.Owner != "" {
 		l.leftBy(r.Owner).sweep()
 		return
 	}
-	o, _ := classify(err)
-	if o == request.NotExecuted || err == nil && !r.Acquired && !r.Leftover {
+	outcome, _ := classify(err)
+	if outcome == request.NotExecuted || err == nil && !r.Acquired && !r.Leftover {
+		return
+	}
+	if !o.over.Load() {
+		l.askAgain(owner)
 		return
 	}
 	left := l.leftBy(owner).withTicket()
 	left.likely = true
-	left.clear(true, o == request.Unknown && err != request.ErrUnread)
+	left.clear(true, outcome == request.Unknown && err != request.ErrUnread)
 }

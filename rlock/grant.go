@@ -16,6 +16,7 @@ import (
 type grant struct {
 	lock         *Lock // as it was asked for
 	owner        string
+	from         *candidate
 	token        int64
 	sent         time.Time     // a moment before the request
 	initialLease time.Duration // length of the lease until the first renewal
@@ -32,12 +33,13 @@ type grant struct {
 
 	mu        sync.Mutex // guards the rest, and the state of the holds
 	state     state
-	loss      *LostError // of a lost grant, else nil
-	began     time.Time  // when somebody took the grant; zero while parked
-	holds     []*Hold    // the live holds
-	room      [1]*Hold   // of holds, until there are more
-	followers int        // calls that were given the grant, and have no hold yet; 1 while parked
-	counting  *counting  // nil as long as the grant has had a single hold: the acquisition has told the server
+	loss      *LostError    // of a lost grant, else nil
+	began     time.Time     // when somebody took the grant; zero while parked
+	holds     []*Hold       // the live holds
+	room      [1]*Hold      // of holds, until there are more
+	followers int           // calls that were given the grant, and have no hold yet; 1 while parked
+	told      *told         // the request about the count that is under way, else nil
+	longest   time.Duration // the longest lease asked for
 }
 
 type state int
@@ -66,7 +68,7 @@ func (c *Client) newOwner(mark string) string {
 
 // newGrant returns a grant of the owner, given to one call, without a lease yet.
 func (l *Lock) newGrant(owner string) *grant {
-	g := &grant{lock: l, owner: owner, followers: 1}
+	g := &grant{lock: l, owner: owner, followers: 1, longest: l.terms.lease}
 	g.holds = g.room[:0]
 	if !l.terms.shared {
 		g.exclusives.Store(1) // the hold that is to come

@@ -111,7 +111,7 @@ func (g *grant) passable() bool {
 // returns nil if the lease was set by a nested hold with other options, unlocked last. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 	successor := l.newGrant(g.owner)
-	successor.token, successor.sent, successor.initialLease = g.token, g.sent, g.initialLease
+	successor.from, successor.token, successor.sent, successor.initialLease = g.from, g.token, g.sent, g.initialLease
 	successor.run = r
 	successor.run.count++
 	if l.terms.fenced {
@@ -141,8 +141,7 @@ func (g *grant) unsettled() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := g.counting
-	return c != nil && (c.correcting || len(c.turn) > 0)
+	return g.told != nil
 }
 
 // takes reports whether a grant of other has the terms of l. A fixed lease serves a single call.

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/go-rlock/rlock/internal/request"
 )
 
 // Hold is one successful acquisition of a lock. Its methods are safe for
@@ -96,12 +98,12 @@ func (h *Hold) uncount(ctx context.Context) error {
 	// The count is only shown: a wrong count keeps nobody out, and the next request corrects the count.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout)
 	defer cancel()
-	err := g.setCount(ctx, g.retry(g.lock.terms.lease))
+	err := g.recount(ctx, request.Policy{})
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return err
 	case err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade
-		g.correct()
+		g.tell(ctx)
 	}
 	return nil
 }

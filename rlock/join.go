@@ -135,7 +135,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 		client: l.client, name: l.name, terms: terms{lease: p.lease},
 		wire: wire.Joined(), key: l.key, queues: &l.client.joins, kind: l.kind,
 	}
-	o := candidate{lock: joined, name: p.owner}
+	o := &candidate{lock: joined, name: p.owner}
 	joined.queues.mu.Lock()
 	g, err := o.grant(a.Sent, a.Value, p.token, run{}) // the rest of the lease
 	joined.queues.mu.Unlock()

@@ -129,7 +129,7 @@ func (l *Lock) tryLock(ctx, wait context.Context, counted bool) (held context.Co
 
 // try makes one attempt.
 func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Context, hold *Hold, err error) {
-	o := l.newCandidate()
+	o := new(candidate).init(l)
 	var g *grant
 	defer func() {
 		if g == nil { // also after a panic: see send
@@ -143,7 +143,7 @@ func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Co
 	case !a.Value.Acquired:
 		return ctx, nil, l.refusedBy(a.Value)
 	}
-	if g, err = l.enlist(&o, a.Sent, a.Value.Token, a.Value.Spare); err != nil {
+	if g, err = l.enlist(o, a.Sent, a.Value.Token, a.Value.Spare); err != nil {
 		return ctx, nil, err
 	}
 	if held, hold, err = g.take(ctx, l); err != nil {

@@ -27,6 +27,7 @@ func (g *grant) lose(err error) {
 	}
 	if first {
 		g.entry.Stop()
+		g.from.over.Store(true)
 		g.sweepPassed()
 		switch {
 		case !idle:

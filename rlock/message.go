@@ -25,6 +25,15 @@ func (l *Lock) hear(payload string) {
 	}
 }
 
+// askAgain has the asker with owner's ticket ask.
+func (l *Lock) askAgain(owner string) {
+	l.withQueue(func(q *queue) {
+		if a := q.tickets[owner]; a != nil {
+			a.mustAsk()
+		}
+	})
+}
+
 // released is called after the announcement of a release to all waiters. The first
 // waiters ask for all.
 func (l *Lock) released() {
@@ -103,7 +112,7 @@ func (q *queue) cannotTell() {
 // asks after that grant. queues.mu is held.
 func (q *queue) askAll() {
 	for a := range q.askers() {
-		if !a.asking && a.owner.name != "" {
+		if !a.asking && a.owner != nil {
 			a.course.by.Reconnect++
 			a.mustAsk()
 		}

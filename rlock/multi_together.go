@@ -82,16 +82,17 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 	defer first.client.done()
 	t.err = &lockError{first.name, ErrUnavailable, request.ErrNoAnswer} // if a hook ends the goroutine
 	p.Leaves, p.Stop = true, first.client.closing
+	t.owners = make([]candidate, len(t.run))
 	wanted := make([]lua.Wanted, len(t.run))
 	for i, l := range t.run {
-		t.owners = append(t.owners, l.newCandidate())
+		t.owners[i].init(l)
 		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(t.owners[i].name), Lease: l.terms.lease}
 	}
 	t.answer = send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
 		return lua.AcquireAll(ctx, r, wanted)
 	}, func(r lua.ReplyAll, err error) {
-		for i, l := range t.run {
-			l.late(t.owners[i].name, lua.Reply{Acquired: r.Acquired}, err)
+		for i := range t.owners {
+			t.owners[i].late(t.owners[i].name, lua.Reply{Acquired: r.Acquired}, err)
 		}
 	})
 	if t.err = t.answer.Err; t.err == nil && !t.answer.Value.Acquired {
@@ -145,8 +146,8 @@ func (h *MultiHold) takeTogether(held, wait context.Context, pieces [][]*Lock, o
 	}
 	defer func() {
 		for i := range all { // after a refusal, an error, or a panic: see send
-			for _, o := range all[i].owners[all[i].held:] {
-				o.withdraw()
+			for rest := all[i].owners[all[i].held:]; len(rest) > 0; rest = rest[1:] {
+				rest[0].withdraw()
 			}
 		}
 	}()

@@ -185,12 +185,12 @@ func (qs *queues) enter(l *Lock, ctx context.Context, began time.Time) (*waiter,
 func (q *queue) add(g *grant) {
 	for _, other := range q.grants {
 		if !g.lock.joined() && (g.Exclusive() || other.Exclusive()) { // several may join a hold
-			other.correct()
+			other.tell(context.Background())
 		}
 	}
 	q.grants = append(q.grants, g)
 	switch k := q.kept; {
-	case k != nil && k.parked != nil: // without a hold, correct makes no request
+	case k != nil && k.parked != nil: // without a hold, nothing is told
 		g.lock.client.background(k.stop().drop)
 	case k == nil && g.lock.terms.retention > 0:
 		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}

@@ -35,6 +35,7 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	if a.Doubt { // the lost answer may have had a message to waiters of this client
 		g.lock.withQueue((*queue).askFirst)
 	}
+	g.from.over.Store(true)
 	if g.left(inDoubt) {
 		g.orphan().sweepAgain()
 	}
@@ -74,11 +75,7 @@ func (g *grant) retry(total time.Duration) request.Policy {
 func (g *grant) expires() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	longest := g.lock.terms.lease
-	if g.counting != nil {
-		longest = g.counting.longest
-	}
-	return g.entry.Until().Add(longest/50 + 4*time.Millisecond)
+	return g.entry.Until().Add(g.longest/50 + 4*time.Millisecond)
 }
 
 // releaseRest releases what a lost grant may still have on the server: the lease there

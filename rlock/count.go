@@ -1,0 +1,131 @@
+package rlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// told is one request that sets the hold count of a grant on the server, for all changes before it is sent. The grant
+// makes it, not a caller: one that leaves leaves no request behind that might set an older count. Guarded by grant.mu.
+type told struct {
+	done chan struct{} // closed when it was answered
+	err  error
+	next *told // for the changes while it is under way; nil: none
+}
+
+var errCounting = errors.New("the request about the hold count has got no answer yet")
+
+// recount has the server know the number of live holds, and the longest lease asked for. It waits as long as ctx and the
+// policy of the call allow.
+func (g *grant) recount(ctx context.Context, p request.Policy) error {
+	t := g.tell(ctx)
+	var over <-chan time.Time
+	if p.Once {
+		timer := time.NewTimer(p.Total)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-t.done:
+	case <-over:
+		return g.lock.failed(errCounting)
+	case <-ctx.Done():
+		return g.lock.givenUp(ctx, nil)
+	case <-p.Stop:
+		return g.lock.givenUp(ctx, nil)
+	}
+	if !g.check() {
+		return g.lossOrNil()
+	}
+	return g.lock.failure(ctx, t.err)
+}
+
+// tell has the count told in the background. Requests have the values of ctx.
+func (g *grant) tell(ctx context.Context) *told {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := &told{done: make(chan struct{})}
+	switch {
+	case g.told == nil:
+		g.told = t
+		g.lock.client.background(func() { g.tellAll(context.WithoutCancel(ctx), t) })
+	case g.told.next == nil:
+		g.told.next = t
+	default:
+		t = g.told.next
+	}
+	return t
+}
+
+// tellAll makes the requests about the count, one after the other.
+func (g *grant) tellAll(ctx context.Context, t *told) {
+	for t != nil {
+		t.err = g.tellOnce(ctx)
+		close(t.done)
+		g.mu.Lock()
+		t = t.next
+		g.told = t
+		g.mu.Unlock()
+	}
+}
+
+// tellOnce makes one request about the count.
+func (g *grant) tellOnce(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // of a hook
+			g.leaves(countUnderWay)
+			err = panicked{value: v}
+		}
+	}()
+	n, lease, fixed := g.total()
+	if n == (kind.Count{}) {
+		return nil
+	}
+	l := g.lock
+	if l.terms.retention > 0 {
+		l.queues.askAnew(g)
+	}
+	a := send(ctx, l, g.retry(time.Until(g.entry.Until())), func(ctx context.Context, r lua.Runner) (lua.Released, error) {
+		return l.freed(l.wire.SetCount(ctx, r, g.owner, lease, n))
+	}, nil)
+	if a.Doubt {
+		g.leaves(countUnderWay)
+	}
+	if n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant
+		l.withQueue((*queue).askFirst)
+	}
+	switch {
+	case a.Err == nil:
+		g.entry.Rearm(a.Sent, lease, fixed)
+	case errors.Is(a.Err, lua.ErrNotOwner):
+		g.lose(errGone)
+	default:
+		g.entry.Rearm(time.Time{}, lease, fixed) // renew as the live holds ask, but trust no later end of the window
+	}
+	return a.Err
+}
+
+// total is the sum of the live holds: their count, the longest lease, and whether no hold has the lease renewed. The
+// count is zero if there is nothing to tell, or the grant was joined, and the count is the holder's.
+func (g *grant) total() (n kind.Count, lease time.Duration, fixed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state != owned || len(g.holds) == 0 || g.lock.joined() { // a passed-on grant has no hold at first
+		return n, 0, false
+	}
+	n.Exclusive = int(g.exclusives.Load())
+	n.Shared = len(g.holds) - n.Exclusive
+	fixed = true
+	for _, h := range g.holds {
+		lease, fixed = max(lease, h.lock.terms.lease), fixed && h.lock.terms.fixed
+	}
+	if g.left(proofGiven) { // processes may rely on the lease stated by the proof
+		lease = max(lease, g.lock.terms.lease)
+	}
+	return n, lease, fixed
+}
