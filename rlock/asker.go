@@ -94,6 +94,9 @@ func (a *asker) turn() {
 	if a.asking || a.line.asker != a {
 		return
 	}
+	if first := a.line.first; first != nil && !a.serves(first) {
+		a.withdraw()
+	}
 	if a.message.Granted && a.line.first != nil {
 		if g := a.accept(time.Now()); g != nil {
 			if a.pass(g); a.line.asker != a { // that was the last waiter
@@ -168,11 +171,17 @@ func (a *asker) end() {
 	a.lock.queues.tidy(q)
 }
 
+// serves reports whether the owner asks with the terms of the waiter, and not with those of one that has left.
+func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms == a.lock.terms }
+
 // left is told that a waiter is out of the line. queues.mu is held.
 func (a *asker) left(w *waiter) {
 	w.course.tries, w.course.by = a.course.tries, a.course.by
 	a.course = course{}
-	if a.line.first != nil {
+	if first := a.line.first; first != nil {
+		if !a.serves(first) && !a.asking {
+			a.turn()
+		}
 		return
 	}
 	if a.asking {
@@ -238,7 +247,7 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 			a.pass(g)
 		case err != nil:
 			a.again = true
-			if first.waits() && ctx.Err() == nil {
+			if first.waits() {
 				a.silent = 0
 				first.serve(nil, err)
 			}
@@ -289,9 +298,6 @@ func (a *asker) ask(ctx context.Context) (*grant, error) {
 func (a *asker) prepare() (kind.Options, request.Policy) {
 	q, first, others := a.line.queue, a.line.first, a.line.first != nil
 	if first != nil && a.cancel != nil { // not if a call asks by itself
-		if a.owner != nil && first.lock.terms != a.lock.terms { // the owner has asked with the terms of one who has left
-			a.withdraw()
-		}
 		if a.owner == nil {
 			a.lock = first.lock
 		}
