@@ -357,7 +357,7 @@ func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
 	q, err := a.line.queue, r.Err
 	if short, ok := errors.AsType[*NotReplicatedError](err); ok {
 		q.news.short = replicaShortage{short, time.Now()}
-		a.owner.ticket = false // the owner was released
+		a.owner.acquired = true // it is not released yet
 		a.withdraw()
 	}
 	switch r.End {
