@@ -175,9 +175,7 @@ func (a *asker) end() {
 func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms == a.lock.terms }
 
 // left is told that a waiter is out of the line. queues.mu is held.
-func (a *asker) left(w *waiter) {
-	w.course.tries, w.course.by = a.course.tries, a.course.by
-	a.course = course{}
+func (a *asker) left() {
 	if first := a.line.first; first != nil {
 		if !a.serves(first) && !a.asking {
 			a.turn()

@@ -113,10 +113,15 @@ func (w *waiter) serve(g *grant, err error) {
 		w.next.prev = w.prev
 	}
 	ln.queue.waiting--
+	a := ln.asker
+	if a != nil {
+		w.course.add(a.course)
+		a.course = course{}
+	}
 	w.grant, w.err = g, err
 	close(w.served)
-	if a := ln.asker; a != nil {
-		a.left(w)
+	if a != nil {
+		a.left()
 	}
 }
 
