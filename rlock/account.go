@@ -19,15 +19,16 @@ func (l *Lock) starts(ctx context.Context) context.Context {
 	return l.client.traceStart(ctx, l.name, l.kind)
 }
 
-// ends notes the end of such a call, with a hold or an error. c is the course of the wait, nil without a
-// place in the queue. ends is called last, when no goroutine waits for the caller.
+// ends notes the end of such a call, with a hold or an error. ends is called last, when no
+// goroutine waits for the caller.
 //
 // A hold is an acquisition as soon as ends has counted the call, and has a counted end from then on. The
 // members of a multi lock are taken without ends, and so are no acquisitions. The grant may be lost
 // before:
 //
 //	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
-func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error, c *course) {
+func (l *Lock) ends(c *call, hold *Hold, err error) {
+	ctx, began := c.wait, c.began
 	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)
 	switch {
 	case hold == nil:
@@ -50,8 +51,8 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 		}
 	}
 	n.called(l.kind, o, waited)
-	if c != nil && c.slept {
-		n.woken(c.by)
+	if c.course.slept {
+		n.woken(c.course.by)
 	}
 	f := l.client.opts.Trace.Acquired
 	if f == nil {
@@ -61,9 +62,7 @@ func (l *Lock) ends(ctx context.Context, began time.Time, hold *Hold, err error,
 	if hold != nil {
 		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
-	if c != nil {
-		a.Contended, a.Tries, a.Wakeups = c.slept, c.tries, c.by
-	}
+	a.Contended, a.Tries, a.Wakeups = c.course.slept, c.course.tries, c.course.by
 	l.client.observe(func() { f(ctx, a) })
 }
 

@@ -213,9 +213,6 @@ func (a *asker) askByCall(c *call) (g *grant, w *waiter, err error) {
 		}
 		a.turn()
 		qs.mu.Unlock()
-		if !answered { // a panic: see send
-			_ = l.endOf(c.wait, c, nil, nil)
-		}
 	}()
 	g, err = a.ask(c.wait)
 	answered, err = true, l.failure(c.wait, err)

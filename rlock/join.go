@@ -55,8 +55,9 @@ var (
 
 // joinHolder is Join.
 func (l *Lock) joinHolder(ctx context.Context, text string) (held context.Context, hold *Hold, err error) {
-	wait, began := l.starts(ctx), time.Now()
-	defer func() { l.ends(wait, began, hold, err, nil) }()
+	c := call{wait: l.starts(ctx), began: time.Now()}
+	wait := c.wait
+	defer func() { l.ends(&c, hold, err) }()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}

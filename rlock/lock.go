@@ -59,7 +59,7 @@ func (l *Lock) Name() string { return l.name }
 // one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
 // and when the holder's TTL ends; a message tells a waiter that it has the lock.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.lock(ctx, ctx, true)
+	return l.counted(ctx, ctx, false)
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
@@ -71,7 +71,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return l.lock(ctx, waiting, true)
+	return l.counted(ctx, waiting, false)
 }
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
@@ -81,25 +81,37 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.tryLock(ctx, ctx, true)
+	return l.counted(ctx, ctx, true)
 }
 
-// tryLock makes one attempt; counted as in lock. Its requests have the context wait.
-func (l *Lock) tryLock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
-	if counted {
-		wait = l.starts(wait)
-	}
-	began := time.Now()
-	defer func() {
+// call is a call for a lock.
+type call struct {
+	wait   context.Context // of the wait, and of requests
+	began  time.Time
+	course course
+}
+
+// counted makes a call that statistics and the trace are told of. A multi lock makes those for its members without.
+func (l *Lock) counted(ctx, wait context.Context, once bool) (held context.Context, hold *Hold, err error) {
+	defer trace.StartRegion(wait, "rlock.acquire").End() // for package runtime/trace
+	c := call{wait: l.starts(wait), began: time.Now()}
+	defer func() { // at the very end, when nobody waits for this call
 		err = ownHolder(ctx, err)
-		if counted {
-			l.ends(wait, began, hold, err, nil)
-		}
+		l.ends(&c, hold, err)
 	}()
+	if once {
+		return l.tryLock(ctx, &c)
+	}
+	return l.lock(ctx, &c)
+}
+
+// tryLock is TryLock.
+func (l *Lock) tryLock(ctx context.Context, c *call) (held context.Context, hold *Hold, err error) {
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
 	defer l.client.done()
+	wait := c.wait
 	if ctx.Err() != nil {
 		return ctx, nil, tooLate(l.name, ctx)
 	}
@@ -192,49 +204,34 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 	return hold.do(held, err, fn)
 }
 
-// lock is what every call that may wait comes to; counted is false for a member of a multi lock. The wait
-// ends with the context wait; the context of the hold descends from ctx.
+// lock is what every call that may wait comes to.
 //
 // A call that waits has a stack of its own. A stack stays at its first size, 2 KB, as long as the frames from Lock
-// to waiter.wait are small, so whatever needs more, and every defer, is in a function that is called before or after.
-func (l *Lock) lock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
-	region := trace.StartRegion(wait, "rlock.acquire") // for package runtime/trace
-	if counted {
-		wait = l.starts(wait)
+// to waiter.wait are small, so whatever needs more is in a function that is called before or after.
+func (l *Lock) lock(ctx context.Context, c *call) (context.Context, *Hold, error) {
+	if err := l.begin(); err != nil {
+		return ctx, nil, err
 	}
-	c := call{wait: wait, began: time.Now(), counted: counted}
-	held, hold, err = l.unqueued(ctx, &c)
-	if err == errQueue {
-		held, hold, err = l.queued(ctx, &c)
+	defer l.client.done()
+	if c.wait.Err() != nil {
+		return ctx, nil, tooLate(l.name, c.wait)
 	}
-	region.End()
-	return held, hold, err
-}
-
-// call is a call that may wait.
-type call struct {
-	wait    context.Context
-	began   time.Time
-	counted bool
-	course  course
-}
-
-// queued takes the lock in the queue, and ends the call.
-func (l *Lock) queued(ctx context.Context, c *call) (held context.Context, hold *Hold, err error) {
-	for hold == nil && err == nil {
-		var g *grant
-		if g, err = l.acquire(c); g != nil {
-			if held, hold, err = g.take(ctx, l); err != nil { // lost before it was taken: wait on
-				g.forgo()
-				err = nil
-			}
+	if held, hold, err := l.atOnce(ctx, c.wait); err != errQueue {
+		return held, hold, err
+	}
+	for {
+		g, err := l.acquire(c)
+		if err != nil {
+			return ctx, nil, err
 		}
+		if g == nil {
+			continue
+		}
+		if held, hold, err := g.take(ctx, l); err == nil {
+			return held, hold, nil
+		}
+		g.forgo() // lost before it was taken: wait on
 	}
-	if err != nil {
-		held = ctx
-	}
-	err = l.endOf(ctx, c, hold, err)
-	return held, hold, err
 }
 
 // acquire returns a grant: the server's, or that of a goroutine of this client; neither a grant nor an error if the
@@ -254,36 +251,9 @@ func (l *Lock) acquire(c *call) (g *grant, err error) {
 	return g, err
 }
 
-// endOf is the end of a call that unqueued has begun.
-func (l *Lock) endOf(ctx context.Context, c *call, hold *Hold, err error) error {
-	l.client.done()
-	err = ownHolder(ctx, err)
-	if c.counted {
-		l.ends(c.wait, c.began, hold, err, &c.course)
-	}
-	return err
-}
-
-// unqueued takes the lock if that is possible without a place in the queue: nested, kept, or shared with
-// another reader. Otherwise the error is errQueue, the call goes on, and client.done must follow.
-func (l *Lock) unqueued(ctx context.Context, c *call) (held context.Context, hold *Hold, err error) {
-	wait := c.wait
-	defer func() {
-		if c.counted && err != errQueue {
-			l.ends(wait, c.began, hold, err, nil)
-		}
-	}()
-	if err := l.begin(); err != nil {
-		return ctx, nil, err
-	}
-	defer func() {
-		if err != errQueue {
-			l.client.done()
-		}
-	}()
-	if wait.Err() != nil {
-		return ctx, nil, tooLate(l.name, wait)
-	}
+// atOnce takes the lock if that is possible without a place in the queue: nested, kept, or shared with
+// another reader. Otherwise the error is errQueue.
+func (l *Lock) atOnce(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
 	if in := holdIn(ctx, l); in != nil {
 		if held, hold, err = l.nest(ctx, wait, in, l.retries()); err != errReleased {
 			return held, hold, err
@@ -291,13 +261,12 @@ func (l *Lock) unqueued(ctx context.Context, c *call) (held context.Context, hol
 	}
 	switch {
 	case l.terms.retention > 0:
-		if held, hold, _ := l.retake(ctx); hold != nil {
-			return held, hold, nil
-		}
+		held, hold, _ = l.retake(ctx)
 	case l.terms.shared:
-		if held, hold := l.shareGrant(ctx); hold != nil {
-			return held, hold, nil
-		}
+		held, hold = l.shareGrant(ctx)
+	}
+	if hold != nil {
+		return held, hold, nil
 	}
 	return ctx, nil, errQueue
 }

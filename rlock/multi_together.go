@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -198,10 +199,11 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	wait, stop := h.whileHeld(held, wait)
 	defer stop()
 	var part *Hold
+	c := call{wait: wait, began: time.Now()}
 	if once {
-		held, part, err = member.tryLock(held, wait, false)
+		held, part, err = member.tryLock(held, &c)
 	} else {
-		held, part, err = member.lock(held, wait, false)
+		held, part, err = member.lock(held, &c)
 	}
 	if err == nil {
 		h.holds = append(h.holds, part)
