@@ -53,7 +53,7 @@ func (g *grant) tell(ctx context.Context) *told {
 	switch {
 	case g.told == nil:
 		g.told = t
-		g.lock.client.background(func() { g.tellAll(context.WithoutCancel(ctx), t) })
+		g.lock.client.background(func() { g.tellNow(context.WithoutCancel(ctx), t) })
 	case g.told.next == nil:
 		g.told.next = t
 	default:
@@ -62,26 +62,30 @@ func (g *grant) tell(ctx context.Context) *told {
 	return t
 }
 
-// tellAll makes the requests about the count, one after the other.
-func (g *grant) tellAll(ctx context.Context, t *told) {
-	for t != nil {
-		t.err = g.tellOnce(ctx)
+// tellNow makes the request, and then the next.
+func (g *grant) tellNow(ctx context.Context, t *told) {
+	t.err = unanswered{error: request.ErrNoAnswer} // if a hook ends the goroutine
+	answered := false
+	defer func() {
+		if v := recover(); v != nil {
+			t.err = panicked{value: v}
+		}
+		if !answered {
+			g.leaves(countUnderWay)
+		}
 		close(t.done)
 		g.mu.Lock()
-		t = t.next
-		g.told = t
-		g.mu.Unlock()
-	}
-}
-
-// tellOnce makes one request about the count.
-func (g *grant) tellOnce(ctx context.Context) (err error) {
-	defer func() {
-		if v := recover(); v != nil { // of a hook
-			g.leaves(countUnderWay)
-			err = panicked{value: v}
+		defer g.mu.Unlock()
+		if g.told = t.next; t.next != nil {
+			g.lock.client.background(func() { g.tellNow(ctx, t.next) })
 		}
 	}()
+	t.err = g.tellTotal(ctx)
+	answered = true
+}
+
+// tellTotal has the server know the sum of the live holds.
+func (g *grant) tellTotal(ctx context.Context) error {
 	n, lease, fixed := g.total()
 	if n == (kind.Count{}) {
 		return nil
