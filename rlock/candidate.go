@@ -39,10 +39,12 @@ func (o *candidate) init(l *Lock) *candidate {
 // ask asks the server.
 func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options) request.Answer[lua.Reply] {
 	p.Leaves = true
-	l, name := o.lock, o.name // the name may change while an abandoned attempt still reads it
+	l, name, doubt := o.lock, o.name, o.doubt // the name may change while an abandoned attempt still reads it
+	o.doubt = true                            // if a hook ends the goroutine
 	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
 		return l.wire.Acquire(ctx, r, name, l.terms.lease, opts)
 	}, func(r lua.Reply, err error) { o.late(name, r, err) })
+	o.doubt = doubt
 	o.note(a.Unsettled)
 	if a.Value.Owner != "" {
 		o.name = a.Value.Owner

@@ -86,7 +86,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 	t.owners = make([]candidate, len(t.run))
 	wanted := make([]lua.Wanted, len(t.run))
 	for i, l := range t.run {
-		t.owners[i].init(l)
+		t.owners[i].init(l).doubt = true // if a hook ends the goroutine
 		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(t.owners[i].name), Lease: l.terms.lease}
 	}
 	t.answer = send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
@@ -101,6 +101,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 		t.err = t.run[t.busy].refusal(t.answer.Value.Holder, t.answer.Value.TTL)
 	}
 	for i := range t.owners {
+		t.owners[i].doubt = false
 		t.owners[i].note(t.answer.Unsettled)
 		t.owners[i].acquired = t.acquired()
 	}
