@@ -292,7 +292,8 @@ func (a *asker) ask(ctx context.Context) (*grant, error) {
 // prepare returns the options of the next request, and its retry policy. queues.mu is held.
 func (a *asker) prepare() (kind.Options, request.Policy) {
 	q, first, others := a.line.queue, a.line.first, a.line.first != nil
-	if first != nil && a.cancel != nil { // not if a call asks by itself
+	forLine := a.cancel != nil // not if a call asks by itself
+	if forLine && first != nil {
 		if a.owner == nil {
 			a.lock = first.lock
 		}
@@ -309,8 +310,10 @@ func (a *asker) prepare() (kind.Options, request.Policy) {
 	a.course.tries++
 	p := a.lock.retries()
 	p.Report = a.report
-	if p.Since = q.news.silentSince(a.since, time.Now()); !p.Since.IsZero() {
-		p.Trouble = q.news.trouble
+	if forLine {
+		if p.Since = q.news.silentSince(a.since, time.Now()); !p.Since.IsZero() {
+			p.Trouble = q.news.trouble
+		}
 	}
 	o := kind.Options{Wait: true, Spare: a.lock.spareTokens(others)}
 	if a.lock.terms.tickets {
