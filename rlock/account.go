@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/trace"
 	"strings"
 	"time"
 
@@ -12,11 +13,11 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// starts notes the beginning of a call for the lock. The returned context is for the requests of the
-// call.
-func (l *Lock) starts(ctx context.Context) context.Context {
+// starts notes the beginning of a call for the lock.
+func (l *Lock) starts(wait context.Context) *call {
+	region := trace.StartRegion(wait, "rlock.acquire")
 	l.queues.counters.kinds[l.kind].started.Add(1)
-	return l.client.traceStart(ctx, l.name, l.kind)
+	return &call{wait: l.client.traceStart(wait, l.name, l.kind), began: time.Now(), region: region}
 }
 
 // ends notes the end of such a call, with a hold or an error. ends is called last, when no
@@ -27,7 +28,14 @@ func (l *Lock) starts(ctx context.Context) context.Context {
 // before:
 //
 //	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
-func (l *Lock) ends(c *call, hold *Hold, err error) {
+func (l *Lock) ends(ctx context.Context, c *call, hold *Hold, err error) error {
+	c.region.End()
+	err = ownHolder(ctx, err)
+	l.counts(c, hold, err)
+	return err
+}
+
+func (l *Lock) counts(c *call, hold *Hold, err error) {
 	ctx, began := c.wait, c.began
 	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)
 	switch {

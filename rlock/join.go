@@ -55,9 +55,9 @@ var (
 
 // joinHolder is Join.
 func (l *Lock) joinHolder(ctx context.Context, text string) (held context.Context, hold *Hold, err error) {
-	c := call{wait: l.starts(ctx), began: time.Now()}
+	c := l.starts(ctx)
 	wait := c.wait
-	defer func() { l.ends(&c, hold, err) }()
+	defer func() { err = l.ends(ctx, c, hold, err) }()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}

@@ -89,20 +89,17 @@ type call struct {
 	wait   context.Context // of the wait, and of requests
 	began  time.Time
 	course course
+	region *trace.Region // for package runtime/trace
 }
 
 // counted makes a call that statistics and the trace are told of. A multi lock makes those for its members without.
 func (l *Lock) counted(ctx, wait context.Context, once bool) (held context.Context, hold *Hold, err error) {
-	defer trace.StartRegion(wait, "rlock.acquire").End() // for package runtime/trace
-	c := call{wait: l.starts(wait), began: time.Now()}
-	defer func() { // at the very end, when nobody waits for this call
-		err = ownHolder(ctx, err)
-		l.ends(&c, hold, err)
-	}()
+	c := l.starts(wait)
+	defer func() { err = l.ends(ctx, c, hold, err) }() // at the very end, when nobody waits for this call
 	if once {
-		return l.tryLock(ctx, &c)
+		return l.tryLock(ctx, c)
 	}
-	return l.lock(ctx, &c)
+	return l.lock(ctx, c)
 }
 
 // tryLock is TryLock.
