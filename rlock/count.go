@@ -96,7 +96,7 @@ func (g *grant) tellTotal(ctx context.Context) error {
 	}
 	a := send(ctx, l, g.retry(time.Until(g.entry.Until())), func(ctx context.Context, r lua.Runner) (lua.Released, error) {
 		return l.freed(l.wire.SetCount(ctx, r, g.owner, lease, n))
-	}, nil)
+	}, func(lua.Released, error) { g.tell(context.Background()) }) // it may have set an older count
 	if a.Doubt {
 		g.leaves(countUnderWay)
 	}
