@@ -14,7 +14,7 @@ import (
 // for any more after a request that was left, or was granted.
 type candidate struct {
 	lock     *Lock
-	over     atomic.Bool // neither asked for nor granted any more: what comes for it now is to be released
+	fate     atomic.Uint32 // a set of the bits below
 	name     string
 	sent     time.Time // of the grant, if set: in place of the request
 	ticket   bool      // a request may have left a ticket
@@ -24,6 +24,15 @@ type candidate struct {
 
 	token, spare int64 // of a message that nobody has used
 }
+
+const (
+	ownerOver  = 1 << iota // neither asked for nor granted any more: what comes for it now is to be released
+	ownerLate              // an attempt that nobody waits for has left something, for the next release to end
+	ownerDoubt             // such an attempt may still be executed
+)
+
+// ends notes that the owner is over, and returns what has come late before.
+func (o *candidate) ends() uint32 { return o.fate.Or(ownerOver) }
 
 // init gives the owner a new name. The owner of a polling lock has a mark: the release is announced in
 // Redisson's way, so waiters must treat the owner as foreign.
@@ -79,7 +88,9 @@ func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r ru
 
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
 func (o *candidate) withdraw() {
-	o.over.Store(true)
+	came := o.ends()
+	late := came&ownerLate != 0
+	o.acquired, o.ticket, o.doubt = o.acquired || late, o.ticket || late, o.doubt || came&ownerDoubt != 0
 	if o.acquired || o.ticket || o.doubt {
 		left := o.lock.leftBy(o.name)
 		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare
@@ -102,11 +113,15 @@ func (o *candidate) late(owner string, r lua.Reply, err error) {
 	if outcome == request.NotExecuted || err == nil && !r.Acquired && !r.Leftover {
 		return
 	}
-	if !o.over.Load() {
+	doubt, came := outcome == request.Unknown && err != request.ErrUnread, uint32(ownerLate)
+	if doubt {
+		came |= ownerDoubt
+	}
+	if o.fate.Or(came)&ownerOver == 0 {
 		l.askAgain(owner)
 		return
 	}
 	left := l.leftBy(owner).withTicket()
 	left.likely = true
-	left.clear(true, outcome == request.Unknown && err != request.ErrUnread)
+	left.clear(true, doubt)
 }

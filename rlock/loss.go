@@ -27,7 +27,7 @@ func (g *grant) lose(err error) {
 	}
 	if first {
 		g.entry.Stop()
-		g.from.over.Store(true)
+		g.from.ends()
 		g.sweepPassed()
 		switch {
 		case !idle:

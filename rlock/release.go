@@ -23,6 +23,7 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	if g.lock.joined() { // the holder releases the lock
 		return nil
 	}
+	g.from.fate.And(^uint32(ownerLate)) // this release ends what has come by now
 	sent := false
 	defer func() {
 		if !sent { // a panic: see send
@@ -35,7 +36,9 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 	if a.Doubt { // the lost answer may have had a message to waiters of this client
 		g.lock.withQueue((*queue).askFirst)
 	}
-	g.from.over.Store(true)
+	if g.from.ends()&ownerLate != 0 {
+		g.orphan().sweep()
+	}
 	if g.left(inDoubt) {
 		g.orphan().sweepAgain()
 	}
