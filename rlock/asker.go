@@ -58,18 +58,13 @@ func newAsker(ln *line, l *Lock, began time.Time) *asker {
 //	askAt is over                                      ask
 //	otherwise                                          wait until then
 //
-// mine is the own client's grant that the line waits for, nil if there is none.
-func (a *asker) next(now time.Time, mine *grant) (ask bool, pause time.Duration) {
-	if a.line.first == nil {
+// held is the end of the trusted window of the own client's grant that the line waits for, zero if there is none.
+func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
+	switch {
+	case a.line.first == nil:
 		return false, 0
-	}
-	if mine != nil {
-		if a.askAt.IsZero() { // nothing tells that the lock was removed on the server
-			a.askAt = now.Add(keepAlive)
-		}
-		if until := mine.entry.Until(); a.askAt.After(now) && until.After(now) {
-			return false, min(max(until.Sub(now), minPause), a.askAt.Sub(now))
-		}
+	case held.After(now) && a.askAt.After(now):
+		return false, min(max(held.Sub(now), minPause), a.askAt.Sub(now))
 	}
 	if a.again || a.owner == nil {
 		return true, 0
@@ -104,11 +99,12 @@ func (a *asker) turn() {
 			}
 		}
 	}
-	var mine *grant
-	if !a.lock.ownPlace() {
-		mine = a.line.queue.holder()
+	now := time.Now()
+	mine, held := a.blocker()
+	if mine != nil && a.askAt.IsZero() { // nothing tells that the lock was removed on the server
+		a.askAt = now.Add(keepAlive)
 	}
-	switch ask, pause := a.next(time.Now(), mine); {
+	switch ask, pause := a.next(now, held); {
 	case pause > 0:
 		a.alarm(pause, mine)
 	case !ask:
@@ -120,6 +116,19 @@ func (a *asker) turn() {
 		ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
 		a.lock.client.background(func() { a.askForLine(ctx, w) })
 	}
+}
+
+// blocker returns the grant of this client that the line waits for, and the end of its trusted window; nil if there is
+// none. queues.mu is held.
+func (a *asker) blocker() (*grant, time.Time) {
+	if a.lock.ownPlace() {
+		return nil, time.Time{}
+	}
+	mine := a.line.queue.holder()
+	if mine == nil {
+		return nil, time.Time{}
+	}
+	return mine, mine.entry.Until()
 }
 
 // alarm wakes the asker after a pause. queues.mu is held.
@@ -249,7 +258,12 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 		}
 		a.turn()
 	}()
-	g, err = a.ask(ctx)
+	if first.ctx.Err() != nil { // it is leaving, and perhaps the whole line is: then ctx ends
+		a.lock.client.sleep(ctx, minPause)
+	}
+	if err = nil; ctx.Err() == nil {
+		g, err = a.ask(ctx)
+	}
 	answered = true
 }
 
@@ -333,8 +347,9 @@ func (a *asker) report(err error) time.Time {
 		n.answered(time.Time{})
 		return n.newest
 	}
-	n.fails(err)
-	a.giveUp(time.Now())
+	now := time.Now()
+	n.fails(err, now)
+	a.giveUp(now)
 	return n.newest
 }
 

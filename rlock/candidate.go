@@ -59,7 +59,7 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 		o.name = a.Value.Owner
 	}
 	o.sent = a.Value.Sent
-	o.ticket = o.ticket || a.Value.Leftover || a.Doubt && opts.Ticket.Claim > 0
+	o.ticket = o.ticket || a.Value.Leftover || o.doubt && opts.Ticket.Claim > 0
 	o.likely = o.likely || a.Value.Place.Held()
 	return a
 }

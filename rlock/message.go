@@ -156,9 +156,25 @@ func (q *queue) unlocked() {
 //	ticket taken, place at 10 ─► granted by a message at 20 ─► the claim lapses unseen
 //	the waiter asks: a new place at 30 ─► the message of 20 arrives: 20 < 30, not trusted
 func (a *asker) accept(now time.Time) *grant {
-	m, l := a.message, a.lock
+	m := a.message
 	a.message = lua.Message{} // a message is looked at only once
-	sent, ok := a.line.queue.news.clock.before(m.Time)
+	sent, ok := a.trusts(m, now)
+	if !ok {
+		a.again = true
+		return nil
+	}
+	r := run{began: now, next: m.Next}
+	if !a.lock.terms.fenced { // a lock without fencing takes no token
+		return a.granted(sent, m.Claim, 0, r)
+	}
+	r.spare = m.Spare
+	return a.granted(sent, m.Claim, m.Token, r)
+}
+
+// trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.
+func (a *asker) trusts(m lua.Message, now time.Time) (sent time.Time, ok bool) {
+	l := a.lock
+	sent, ok = a.line.queue.news.clock.before(m.Time)
 	if !ok {
 		sent, ok = a.taken.before(m.Time)
 	}
@@ -168,13 +184,7 @@ func (a *asker) accept(now time.Time) *grant {
 		m.Claim < l.claim(),                   // the server wants to know whether anybody is there
 		l.terms.fixed, l.terms.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
 		l.terms.fenced && m.Token == 0: // the client that released has no counter
-		a.again = true
-		return nil
+		return time.Time{}, false
 	}
-	r := run{began: now, next: m.Next}
-	if !l.terms.fenced { // a lock without fencing takes no token
-		return a.granted(sent, m.Claim, 0, r)
-	}
-	r.spare = m.Spare
-	return a.granted(sent, m.Claim, m.Token, r)
+	return sent, true
 }

@@ -25,9 +25,8 @@ type news struct {
 	forgotten time.Time
 }
 
-// fails notes that a request got no answer.
-func (n *news) fails(err error) {
-	now := time.Now()
+// fails notes that a request got no answer, which is known now.
+func (n *news) fails(err error, now time.Time) {
 	if !n.silent(now) {
 		n.since, n.refusal = now, nil
 	}

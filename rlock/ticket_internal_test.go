@@ -2,7 +2,6 @@ package rlock
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,8 +23,8 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// A message that grants the lock is trusted if it is known when that was at the
-// earliest, and not for longer than the claim from then on. Otherwise the waiter asks.
+// A message that grants the lock is trusted if it is known when that was at the earliest, and not for longer than the
+// claim from then on. Otherwise the asker asks.
 func TestGrantByMessage(t *testing.T) {
 	const second = 1e6 // of the server
 	for name, test := range map[string]struct {
@@ -55,69 +54,75 @@ func TestGrantByMessage(t *testing.T) {
 				c, _, f := newFake(t)
 				l := c.NewLock("a", test.opts...)
 				if test.late {
-					l = c.NewFairLock("a") // two of its waiters may ask at a time
+					l = c.NewFairLock("a") // two of its calls may ask at a time
 				}
 				l.use(f)
 				const there = 100 * second
-				w := f.withTicket(t, l, there)
-				defer w.leave()
+				a, w := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: there}})
+				defer w.leave(t.Context())
 				if test.late {
-					defer f.withTicket(t, l, there-2).leave()
+					_, other := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: there - 2}})
+					defer other.leave(t.Context())
 				}
 				sent := time.Now()
-				time.Sleep(test.after)
-				l.hear(fmt.Sprint(w.place.attempt.owner, " ", int64(there)+test.time, " 5000 ", test.token, " 9"))
-				s := w.step()
-				require.Equal(t, test.trusted, s.grant != nil)
-				require.Equal(t, !test.trusted, s.ask)
-				if g := s.grant; g != nil {
-					require.Equal(t, sent.Add(test.since), g.sent)
+				now := sent.Add(test.after)
+				m := lua.Message{Owner: a.owner.name, Granted: true, Time: there + test.time, Claim: 5 * time.Second, Token: test.token, Spare: 9}
+				since, trusted := a.trusts(m, now)
+				require.Equal(t, test.trusted, trusted)
+				if !trusted {
+					return
+				}
+				require.Equal(t, sent.Add(test.since), since)
+				l.withQueue(func(q *queue) {
+					a.message = m
+					g := a.accept(now)
+					require.False(t, a.message.Granted, "it is looked at once")
+					require.Equal(t, since, g.sent)
 					require.Equal(t, 5*time.Second, g.initialLease)
 					require.Equal(t, l.terms.fenced, g.token == 7)
 					require.Equal(t, l.terms.fenced, g.run.spare == 9)
-				}
-				require.False(t, w.place.message.Granted, "it is looked at once")
+					c.background(g.forgo)
+				})
 			})
 		})
 	}
 }
 
-// withTicket returns a waiter that is refused, and has a ticket since then by the server's clock.
-func (f *fake) withTicket(t *testing.T, l *Lock, there int64) *waiter {
-	w, _ := l.queues.enter(l, time.Now())
-	for range 3 { // who hears nothing takes a ticket when it was refused two times
-		f.refuse(t, w, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: there}})
-	}
-	return w
-}
-
-// What was reserved for a waiter that leaves before it has looked at the message is given
-// back with the lock. A grant that it has by a request keeps its token.
+// What was reserved for a waiter that leaves before a message was looked at is given back with the lock. A grant
+// by a request keeps its token.
 func TestTokensOfAMessageThatNobodyLookedAt(t *testing.T) {
 	for _, owned := range []bool{false, true} {
 		redistest.Bubble(t, func(t *testing.T) {
 			c, _, f := newFake(t)
 			l := c.NewLock("a", WithFencing())
 			l.use(f)
-			w := f.withTicket(t, l, 1)
-			g := w.place.attempt
-			l.hear(g.owner + " 2 6000 7 1024")
-			if owned {
-				f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{Acquired: true, Token: 3}, nil }
-				got, err := w.ask(t.Context())
-				require.NoError(t, err)
-				require.Same(t, g, got)
+			a, w := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1}})
+			owner := a.owner.name
+			asked := make(chan struct{})
+			f.onAcquire = func(context.Context, int) (lua.Reply, error) {
+				<-asked
+				if owned {
+					return lua.Reply{Acquired: true, Token: 3}, nil
+				}
+				return lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1}}, nil
 			}
-			w.leave()
+			l.withQueue((*queue).askAll)
+			synctest.Wait() // a request is under way
+			l.hear(owner + " 2 6000 7 1024")
+			if !owned {
+				w.leave(t.Context())
+			}
+			close(asked)
 			synctest.Wait()
 			if owned {
+				<-w.served
+				require.EqualValues(t, 3, w.grant.token)
 				require.Empty(t, f.calls("release"))
-				require.EqualValues(t, 3, g.token)
+				w.grant.forgo()
 				return
 			}
 			require.Len(t, f.calls("release"), 1)
-			require.EqualValues(t, 7, g.token)
-			require.EqualValues(t, 1024, g.run.spare)
+			require.Equal(t, []lua.Ending{{Tickets: []string{owner}, Used: 7, Reserved: 7 + 1024}}, f.ends)
 		})
 	}
 }

@@ -9,27 +9,39 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
 )
 
-// waitingReader is a reader of a lock in its queue, behind another one that has acquired grant.
+// waitingReader is a reader that came while another one asked, which has acquired grant.
 func waitingReader(t *testing.T, l *Lock) (w *waiter, g *grant, first *Hold) {
 	t.Helper()
-	leader, asks := l.queues.enter(l, time.Now())
-	require.True(t, asks)
-	require.NoError(t, l.begin())
-	w, asks = l.queues.enter(l, time.Now())
-	require.False(t, asks)
-	g = l.newAttempt()
-	require.NoError(t, g.acquire(t.Context(), l.retries(), kind.Options{}).Err)
-	leader.place.attempt = g
-	leader.owns(g)
-	_, first, err := g.start(t.Context(), l)
+	_, a, err := l.queues.enter(l, t.Context(), time.Now())
 	require.NoError(t, err)
-	leader.leave()
+	w = behind(t, l)
+	g, _, err = a.askByCall(&call{wait: t.Context(), began: time.Now()})
+	require.NoError(t, err)
+	_, first, err = g.take(t.Context(), l)
+	require.NoError(t, err)
 	return w, g, first
+}
+
+// served has w take its grant, or leave without.
+func served(t *testing.T, w *waiter, leaves bool) *Hold {
+	t.Helper()
+	if leaves {
+		w.leave(t.Context())
+		require.Nil(t, w.grant)
+		return nil
+	}
+	<-w.served
+	require.NoError(t, w.err)
+	_, hold, err := w.grant.take(t.Context(), w.lock)
+	if err != nil {
+		w.grant.forgo()
+		return nil
+	}
+	return hold
 }
 
 func newReader(t *testing.T) (*Lock, *fake) {
@@ -47,12 +59,8 @@ func TestFakeTimeGivenReaderLeaves(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				l, f := newReader(t)
 				w, _, first := waitingReader(t, l)
-				require.Equal(t, waiterGiven, w.state)
-				leave := func() {
-					_, hold, err := w.acquire(t.Context(), t.Context(), context.Canceled, true)
-					require.Nil(t, hold)
-					require.ErrorIs(t, err, context.Canceled)
-				}
+				<-w.served
+				leave := func() { require.Nil(t, served(t, w, true)) }
 				unlock := func() { require.NoError(t, first.Unlock(t.Context())) }
 				steps := []func(){leave, unlock}
 				if last == "reader" {
@@ -81,9 +89,7 @@ func TestFakeTimeReadersShareNoDoubt(t *testing.T) {
 		}
 		w, g, first := waitingReader(t, l)
 		require.True(t, g.left(inDoubt))
-		require.Equal(t, waiterBlocked, w.state)
-		_, hold, err := w.acquire(t.Context(), t.Context(), nil, true)
-		require.NoError(t, err)
+		hold := served(t, w, false)
 		require.NotEqual(t, first.Owner(), hold.Owner())
 		require.NoError(t, first.Unlock(t.Context()))
 		require.NoError(t, hold.Unlock(t.Context()))
@@ -101,18 +107,9 @@ func TestFakeTimeReadersOfALostGrant(t *testing.T) {
 			require.ErrorIs(t, first.Unlock(t.Context()), ErrLeaseLost)
 			synctest.Wait()
 			require.Empty(t, f.calls("release"))
-			var failure error
-			if !comes {
-				failure = context.Canceled
-			}
-			_, hold, err := w.acquire(t.Context(), t.Context(), failure, true)
+			require.Nil(t, served(t, w, !comes), "it has to ask for another")
 			synctest.Wait()
 			require.Len(t, f.calls("release"), 1)
-			require.ErrorIs(t, err, failure)
-			if comes {
-				require.NotEqual(t, g.owner, hold.Owner())
-				require.NoError(t, hold.Unlock(t.Context()))
-			}
 		})
 	}
 }

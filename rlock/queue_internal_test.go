@@ -93,37 +93,33 @@ func TestFakeTimeBusyIsNotUnavailable(t *testing.T) {
 	})
 }
 
-// Waiters leave a queue from its ends and from the middle. The first is always the one that came
-// before all others.
+// Waiters leave a line from its ends and from the middle. The first is always the one that came before all others.
 func TestOrderOfWaiters(t *testing.T) {
-	redistest.Bubble(t, testOrderOfWaiters)
-}
-
-func testOrderOfWaiters(t *testing.T) {
-	_, l, _ := newFake(t)
-	all := make([]*waiter, 5)
-	for i := range all {
-		var asks bool
-		all[i], asks = l.queues.enter(l, time.Now())
-		require.Equal(t, i == 0, asks)
-	}
-	q := all[0].queue
-	for _, gone := range []int{2, 0, 4, 3, 1} {
-		all[gone].leave()
-		all[gone] = nil
-		left, queued := slices.DeleteFunc(slices.Clone(all), func(w *waiter) bool { return w == nil }), []*waiter{}
-		for w := q.writers.first; w != nil; w = w.behind {
-			queued = append(queued, w)
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		a, first := f.enter(t, l, lua.Reply{TTL: time.Hour})
+		all := []*waiter{first}
+		for range 4 {
+			all = append(all, behind(t, l))
 		}
-		require.Equal(t, left, queued)
-		if len(left) > 0 {
-			require.Same(t, left[len(left)-1], q.writers.last)
+		q := a.line.queue
+		for _, gone := range []int{2, 0, 4, 3, 1} {
+			all[gone].leave(t.Context())
+			all[gone] = nil
+			left, queued := slices.DeleteFunc(slices.Clone(all), func(w *waiter) bool { return w == nil }), []*waiter{}
+			for w := q.writers.first; w != nil; w = w.next {
+				queued = append(queued, w)
+			}
+			require.Equal(t, left, queued)
+			if len(left) > 0 {
+				require.Same(t, left[len(left)-1], q.writers.last)
+			}
 		}
-	}
-	require.Nil(t, q.writers.first)
-	require.Nil(t, q.writers.last)
-	require.Empty(t, l.queues.byKey)
-	require.Equal(t, []*queue{q}, l.queues.spare, "it is used again")
+		require.Nil(t, q.writers.first)
+		require.Nil(t, q.writers.last)
+		require.Empty(t, l.queues.byKey)
+		require.Equal(t, []*queue{q}, l.queues.spare, "it is used again")
+	})
 }
 
 // The holder is the newest grant that excludes others.
@@ -136,17 +132,6 @@ func TestHolderOfAQueue(t *testing.T) {
 	require.Same(t, newer, (&queue{grants: []*grant{writer, newer, reader}}).holder())
 }
 
-// Who does not sleep needs no wake-up. Several are one.
-func TestWakeups(t *testing.T) {
-	w := &waiter{}
-	w.wake()
-	require.False(t, w.slept())
-	w.woken = make(chan struct{}, 1)
-	w.wake()
-	w.wake()
-	require.Len(t, w.woken, 1)
-}
-
 // A waiter comes and goes behind many others.
 func BenchmarkLeave(b *testing.B) {
 	for _, n := range []int{1, 100_000} {
@@ -156,12 +141,15 @@ func BenchmarkLeave(b *testing.B) {
 			c, err := New(rdb, nil)
 			require.NoError(b, err)
 			l := c.NewLock("a")
-			for range n {
-				l.queues.enter(l, time.Now())
+			enter := func() *waiter {
+				w, _, _ := l.queues.enter(l, b.Context(), time.Now())
+				return w
+			}
+			for range n + 1 { // the first is not refused yet
+				enter()
 			}
 			for b.Loop() {
-				w, _ := l.queues.enter(l, time.Now())
-				w.leave()
+				enter().leave(b.Context())
 			}
 		})
 	}

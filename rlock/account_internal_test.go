@@ -13,12 +13,12 @@ import (
 func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, _ := newFake(t)
-		wait, began := l.starts(t.Context()), time.Now()
-		held, hold, err := l.lock(t.Context(), t.Context(), false)
+		call := l.starts(t.Context())
+		held, hold, err := l.lock(t.Context(), call)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		hold.grant.lose(errGone)
-		l.ends(wait, began, hold, nil, nil)
+		require.NoError(t, l.ends(t.Context(), call, hold, nil))
 		require.ErrorIs(t, hold.Unlock(held), ErrLeaseLost)
 		s := c.Stats()
 		require.EqualValues(t, 1, s.Kinds[0].Acquired())

@@ -20,8 +20,10 @@ func TestFakeTimeTogether(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, held, f := newFake(t)
 		a, b, busy := c.NewLock("x"), c.NewLock("y"), c.NewLock("busy")
-		w, _ := busy.queues.enter(busy, time.Now())
-		defer w.leave()
+		busy.use(elsewhere{f, "busy", f.renewals})
+		_, w := f.enter(t, busy, lua.Reply{TTL: time.Hour})
+		defer w.leave(t.Context())
+		f.onAcquire = nil
 		ctx, hold, err := held.Lock(t.Context())
 		require.NoError(t, err)
 		mine := c.NewLock(held.name)

@@ -30,11 +30,12 @@ type fake struct {
 	onRelease func(ctx context.Context, n int) (lua.Released, error)
 
 	mu   sync.Mutex // guards what follows
-	log  []call
+	log  []noted
 	ends []lua.Ending // of the releases
 }
 
-type call struct {
+// noted is a recorded call.
+type noted struct {
 	at    time.Duration
 	name  string
 	owner string
@@ -67,7 +68,7 @@ func newFake(t *testing.T) (*Client, *Lock, *fake) {
 func (f *fake) note(name, owner string, holds int) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log = append(f.log, call{time.Since(f.start), name, owner, holds})
+	f.log = append(f.log, noted{time.Since(f.start), name, owner, holds})
 	for _, c := range f.log {
 		if c.name == name {
 			n++
@@ -77,7 +78,7 @@ func (f *fake) note(name, owner string, holds int) (n int) {
 }
 
 // calls returns the recorded calls of a name.
-func (f *fake) calls(name string) (all []call) {
+func (f *fake) calls(name string) (all []noted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.log {
@@ -113,13 +114,23 @@ type live struct{}
 func (live) Live() bool { return true }
 func (live) Close()     {}
 
-// refuse has a waiter ask, and gives it that answer.
-func (f *fake) refuse(t *testing.T, w *waiter, answer lua.Reply) {
+// silentSignal is one by which nothing would be heard.
+type silentSignal struct{}
+
+func (silentSignal) Live() bool { return false }
+func (silentSignal) Close()     {}
+
+// enter has a call begin that asks by itself, and gives it that answer: a refusal, so it waits.
+func (f *fake) enter(t *testing.T, l *Lock, answer lua.Reply) (a *asker, w *waiter) {
 	t.Helper()
 	f.onAcquire = func(context.Context, int) (lua.Reply, error) { return answer, nil }
-	g, err := w.ask(t.Context())
+	_, a, err := l.queues.enter(l, t.Context(), time.Now())
+	require.NoError(t, err)
+	require.NotNil(t, a)
+	g, w, err := a.askByCall(&call{wait: t.Context(), began: time.Now()})
 	require.NoError(t, err)
 	require.Nil(t, g)
+	return a, w
 }
 
 func (f *fake) Acquire(ctx context.Context, _ lua.Runner, owner string, _ time.Duration, _ kind.Options) (lua.Reply, error) {
@@ -173,11 +184,4 @@ func deadline(t *testing.T, d time.Duration, cause error) context.Context {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), d, cause)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// step is what the waiter does next.
-func (w *waiter) step() step {
-	w.lock.queues.mu.Lock()
-	defer w.lock.queues.mu.Unlock()
-	return w.next(time.Now(), w.blocker())
 }

@@ -23,20 +23,18 @@ func BenchmarkAccounting(b *testing.B) {
 func benchmarkCounted(b *testing.B) {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:1"})
 	defer rdb.Close()
-	c, err := New(rdb, nil)
+	client, err := New(rdb, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	l := c.NewLock("a")
+	l := client.NewLock("a")
 	g := l.newGrant("")
-	ctx, hold := g.derive(b.Context(), &g.first, l, nil)
-	w, _ := l.queues.enter(l, time.Now())
-	defer w.leave()
+	ctx, hold := g.derive(b.Context(), &g.room0, l, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		wait, began := l.starts(ctx), time.Now()
-		g.began = began // as one that was held, and passed on
-		l.ends(wait, began, hold, nil, w)
-		g.countReleased(ctx, 1, began, nil)
+		c := l.starts(ctx)
+		g.began = c.began // as one that was held, and passed on
+		_ = l.ends(ctx, c, hold, nil)
+		g.countReleased(ctx, 1, c.began, nil)
 	}
 }

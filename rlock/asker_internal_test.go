@@ -1,0 +1,285 @@
+package rlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
+)
+
+// The table of asker.next, each row with the rows above it excluded.
+func TestNext(t *testing.T) {
+	now := time.Now()
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	const end, asks, waits = "end", "asks", "waits"
+	type state struct {
+		nobody, noOwner, again bool
+		held, askAt            time.Duration // from now
+		fair, behind, deaf     bool
+	}
+	for name, row := range map[string]struct {
+		state
+		then  string
+		pause time.Duration
+	}{
+		"nobody waits":                                {state{nobody: true}, end, 0},
+		"nobody waits, after an event":                {state{nobody: true, again: true}, end, 0},
+		"its client has the lock":                     {state{held: 10 * time.Second, askAt: 5 * time.Second}, waits, 5 * time.Second},
+		"its client has the lock, no request yet":     {state{held: 10 * time.Second, askAt: 5 * time.Second, noOwner: true}, waits, 5 * time.Second},
+		"its client has the lock, after an event":     {state{held: 10 * time.Second, askAt: 5 * time.Second, again: true}, waits, 5 * time.Second},
+		"its client has the lock, but not for long":   {state{held: time.Second, askAt: 5 * time.Second}, waits, time.Second},
+		"its client has the lock for a moment":        {state{held: time.Microsecond, askAt: 5 * time.Second}, waits, minPause},
+		"its client has the lock, and askAt is over":  {state{held: 10 * time.Second}, asks, 0},
+		"its client's window is over, after an event": {state{held: -1, askAt: 5 * time.Second, again: true}, asks, 0},
+		"its client's window is over":                 {state{held: -1, askAt: 5 * time.Second}, waits, 5 * time.Second},
+		"no request yet":                              {state{noOwner: true, askAt: 5 * time.Second}, asks, 0},
+		"an event":                                    {state{again: true, askAt: 5 * time.Second}, asks, 0},
+		"askAt is over":                               {state{askAt: -1}, asks, 0},
+		"otherwise":                                   {state{askAt: 5 * time.Second}, waits, 5 * time.Second},
+		"fair, the first of its client":               {state{fair: true, askAt: 5 * time.Second}, waits, 3 * time.Second},
+		"fair, behind another of its client":          {state{fair: true, behind: true, askAt: -1}, waits, maxPause},
+		"fair, behind another, after an event":        {state{fair: true, behind: true, again: true}, asks, 0},
+		"fair, and cannot hear":                       {state{fair: true, behind: true, deaf: true, askAt: time.Second}, waits, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := &queue{}
+			a := &asker{lock: &Lock{terms: terms{fair: row.fair}}, line: &line{queue: q, first: &waiter{}, private: row.fair}, owner: &candidate{}, again: row.again, askAt: in(row.askAt)}
+			a.place.Time, q.news.askAt = 1, in(3*time.Second)
+			if q.private = []*line{a.line}; row.behind {
+				q.private = []*line{{}, a.line}
+			}
+			if row.nobody {
+				a.line.first = nil
+			}
+			if row.noOwner {
+				a.owner = nil
+			}
+			if row.deaf {
+				a.silent = 1
+			}
+			held := time.Time{}
+			if row.held != 0 {
+				held = in(row.held)
+			}
+			ask, pause := a.next(now, held)
+			require.Equal(t, row.then == asks, ask)
+			require.Equal(t, row.pause, pause)
+		})
+	}
+}
+
+// Each event in each state of an asker whose owner has the first ticket: what comes of it. "once more": the answer to
+// the request under way may be older than the event, so the asker asks again after a refusal.
+func TestEvents(t *testing.T) {
+	const stays, asks, again, has, later = "stays", "asks", "once more", "has the lock", "asks soon"
+	granting := func(claim time.Duration) lua.Message {
+		return lua.Message{Owner: "mine", Granted: true, Time: 2, Claim: claim}
+	}
+	for name, row := range map[string]struct {
+		happens                 func(q *queue, a *asker)
+		waiting, asking, behind string // the result while it waits, has a request under way, waits for its own client's grant
+	}{
+		"a grant by a message":                     {func(q *queue, _ *asker) { q.heard(granting(longestClaim)) }, has, has, has},
+		"a grant by a message that is not trusted": {func(q *queue, _ *asker) { q.heard(granting(time.Millisecond)) }, asks, again, stays},
+		"a message without a grant":                {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: "mine"}) }, asks, again, stays},
+		"a message to another":                     {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: "other"}) }, stays, stays, stays},
+		"the loss of all places":                   {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: lua.Everybody}) }, asks, again, stays},
+		"the subscription was lost, or confirmed":  {func(q *queue, _ *asker) { q.changed() }, asks, again, stays},
+		"a message to another may be lost":         {func(q *queue, _ *asker) { q.askAll() }, asks, stays, stays},
+		"the server may not tell":                  {func(q *queue, _ *asker) { q.cannotTell() }, asks, stays, stays},
+		"a foreign release":                        {func(q *queue, _ *asker) { q.unlocked() }, asks, again, stays},
+		"a foreign release, another ticket first":  {func(q *queue, a *asker) { a.place.First = false; q.unlocked() }, later, again, later},
+		"its pause is over":                        {func(_ *queue, a *asker) { a.askAt = time.Now(); a.turn() }, asks, stays, asks},
+		"the only waiter leaves":                   {func(_ *queue, a *asker) { a.line.first.serve(nil, errCut) }, "ends", "ends", "ends"},
+	} {
+		for state, want := range map[string]string{"waiting": row.waiting, "asking": row.asking, "behind": row.behind} {
+			t.Run(name+", "+state, func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					_, l, f := newFake(t)
+					l.terms.tickets = true
+					f.signal = live{}
+					refusal := lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1, First: true}}
+					a, w := f.enter(t, l, refusal)
+					synctest.Wait() // it has taken a ticket
+					answer := make(chan struct{})
+					f.onAcquire = func(context.Context, int) (lua.Reply, error) { <-answer; return refusal, nil }
+					var own *grant
+					l.withQueue(func(q *queue) {
+						a.owner.name, q.tickets = "mine", map[string]*asker{"mine": a}
+						a.askAt = time.Now().Add(keepAlive)
+						switch state {
+						case "asking":
+							a.again = true
+							a.turn()
+						case "behind":
+							var err error
+							own, err = new(candidate).init(l).grant(time.Now(), l.terms.lease, 0, run{})
+							require.NoError(t, err)
+						}
+					})
+					synctest.Wait()
+					before := len(f.calls("acquire"))
+					l.withQueue(func(q *queue) {
+						if row.happens(q, a); q.signal == nil { // it has ended
+							q.signal = live{}
+						}
+					})
+					synctest.Wait()
+					got := "ends"
+					switch {
+					case w.grant != nil:
+						got = has
+					case len(f.calls("acquire")) > before:
+						got = asks
+					case a.line.asker == a && state != "asking":
+						if got = stays; time.Until(a.askAt) < time.Second {
+							got = later
+						}
+					}
+					close(answer)
+					synctest.Wait()
+					if state == "asking" && w.waits() {
+						if got = stays; len(f.calls("acquire")) > before {
+							got = again
+						}
+					}
+					if w.grant != nil {
+						got = has
+						w.grant.forgo()
+					}
+					require.Equal(t, want, got)
+					f.onAcquire = nil
+					w.leave(t.Context())
+					if own != nil {
+						own.forgo()
+					}
+				})
+			})
+		}
+	}
+}
+
+// The pause after a refusal, of an asker that has waited for a moment, hears, and has a ticket.
+func TestPauseAfterARefusal(t *testing.T) {
+	for name, row := range map[string]struct {
+		ttl      time.Duration
+		place    lua.Place
+		deaf     int           // refusals before, without a subscription
+		waited   time.Duration // before
+		from, to time.Duration
+	}{
+		"no subscription": {time.Hour, lua.Place{Time: 2}, 1, 0, 50 * time.Millisecond, 50 * time.Millisecond},
+		"no subscription, the fifth time, first ticket": {time.Hour, lua.Place{Time: 2, First: true}, 5, 0, firstPause, firstPause},
+		"the holder's TTL ends soon":                    {100 * time.Millisecond, lua.Place{Time: 2, First: true}, 0, 0, 101 * time.Millisecond, 105 * time.Millisecond},
+		"the holder's TTL ends soon, another is first":  {200 * time.Millisecond, lua.Place{Time: 2}, 0, 0, 250 * time.Millisecond, 360 * time.Millisecond},
+		"the key has no TTL":                            {-1, lua.Place{Time: 2, First: true}, 0, time.Minute, ttlPause, ttlPause},
+		"no memory for a ticket":                        {time.Hour, lua.Place{}, 0, 0, deafPause, deafPause},
+		"the first request of its own accord":           {time.Hour, lua.Place{Time: 2, First: true}, 0, 0, minKeepAlive, minKeepAlive * 11 / 10},
+		"it has waited for long":                        {time.Hour, lua.Place{Time: 2, First: true}, 0, time.Minute, keepAlive, keepAlive * 11 / 10},
+		"many wait":                                     {time.Hour, lua.Place{Time: 2, First: true, Queue: 60}, 0, 0, 3 * time.Second, 3300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				_, l, f := newFake(t)
+				l.terms.tickets = true
+				f.signal = live{}
+				a, w := f.enter(t, l, lua.Reply{TTL: time.Hour})
+				defer w.leave(t.Context())
+				l.withQueue(func(q *queue) {
+					a.since = time.Now().Add(-row.waited)
+					if row.deaf > 0 {
+						q.signal, f.signal, a.silent = silentSignal{}, nil, row.deaf-1
+					}
+					r := request.Answer[lua.Reply]{Sent: time.Now(), Value: lua.Reply{TTL: row.ttl, Place: row.place}}
+					require.NoError(t, a.refused(r, &NotAcquiredError{}, lua.Ticket{Claim: time.Second, Hears: 1}))
+					require.GreaterOrEqual(t, time.Until(a.askAt), row.from)
+					require.LessOrEqual(t, time.Until(a.askAt), row.to)
+				})
+			})
+		})
+	}
+}
+
+// What an owner may have left on the server when nobody asks for it any more, in each order of the withdrawal and a late
+// answer: what is released then.
+func TestWithdraw(t *testing.T) {
+	acquired, refused, ticket := lua.Reply{Acquired: true}, lua.Reply{TTL: time.Hour}, lua.Reply{TTL: time.Hour, Leftover: true}
+	type answer struct {
+		reply lua.Reply
+		err   error
+	}
+	for name, row := range map[string]struct {
+		before    func(*candidate)
+		late      *answer   // nil: none
+		now, soon bool      // a release, and another a second later, as the doubt is not over
+		tickets   bool
+	}{
+		"nothing":                     {},
+		"a ticket":                    {before: func(o *candidate) { o.ticket = true }, now: true, tickets: true},
+		"a grant that nobody wants":   {before: func(o *candidate) { o.acquired = true }, now: true},
+		"a doubt":                     {before: func(o *candidate) { o.doubt = true }, now: true, soon: true},
+		"late: refused":               {late: &answer{refused, nil}},
+		"late: refused with a ticket": {late: &answer{ticket, nil}, now: true, tickets: true},
+		"late: acquired":              {late: &answer{acquired, nil}, now: true, tickets: true},
+		"late: not executed":          {late: &answer{lua.Reply{}, request.ErrNotSent}},
+		"late: unread":                {late: &answer{lua.Reply{}, request.ErrUnread}, now: true, tickets: true},
+		"late: unknown":               {late: &answer{lua.Reply{}, errCut}, now: true, soon: true, tickets: true},
+	} {
+		for _, order := range []string{"the answer first", "the withdrawal first"} {
+			t.Run(name+", "+order, func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					_, l, f := newFake(t)
+					o := new(candidate).init(l)
+					if row.before != nil {
+						row.before(o)
+					}
+					late := func() {
+						if row.late != nil {
+							o.late(o.name, row.late.reply, row.late.err)
+						}
+					}
+					if order == "the answer first" {
+						late()
+						o.withdraw()
+					} else {
+						o.withdraw()
+						late()
+					}
+					synctest.Wait()
+					require.Equal(t, row.now, len(f.calls("release")) > 0)
+					if row.now {
+						require.Equal(t, row.tickets, len(f.ends[0].Tickets) > 0)
+					}
+					n := len(f.calls("release"))
+					time.Sleep(1500 * time.Millisecond)
+					require.Equal(t, row.soon, len(f.calls("release")) > n)
+				})
+			})
+		}
+	}
+}
+
+// What comes late for an owner that has the lock is ended by the release of the lock, not before: an earlier release would
+// release a live grant.
+func TestFakeTimeLateAnswerOfALiveOwner(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		o := hold.grant.from
+		o.late(o.name, lua.Reply{Acquired: true}, nil)
+		time.Sleep(time.Second)
+		require.Empty(t, f.calls("release"))
+		require.NoError(t, hold.Unlock(held))
+		require.Len(t, f.calls("release"), 1)
+		o.late(o.name, lua.Reply{Acquired: true}, nil)
+		synctest.Wait()
+		require.Len(t, f.calls("release"), 2)
+	})
+}
