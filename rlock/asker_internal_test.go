@@ -216,8 +216,8 @@ func TestWithdraw(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		before    func(*candidate)
-		late      *answer   // nil: none
-		now, soon bool      // a release, and another a second later, as the doubt is not over
+		late      *answer // nil: none
+		now, soon bool    // a release, and another a second later, as the doubt is not over
 		tickets   bool
 	}{
 		"nothing":                     {},

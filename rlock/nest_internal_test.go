@@ -60,6 +60,30 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 	})
 }
 
+// A request about the hold count is repeated, and the first attempt, an older count perhaps, is answered after all: the
+// count is told again.
+func TestFakeTimeLateCountIsCorrected(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		f.onCount = func(_ context.Context, n int) error {
+			if n == 1 {
+				time.Sleep(l.bound() * 3 / 2) // go-redis heeds no context
+			}
+			return nil
+		}
+		_, inner, err := l.Lock(held)
+		require.NoError(t, err)
+		require.Len(t, f.calls("count"), 2)
+		sleepLong(time.Minute)
+		require.Len(t, f.calls("count"), 3)
+		require.Equal(t, l.bound()*3/2, f.times("count")[2])
+		require.NoError(t, inner.Unlock(held))
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
 // Under a context that does not end with the grant, the loss still ends the call.
 func TestFakeTimeNestedLockDoesNotOutwaitTheLease(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

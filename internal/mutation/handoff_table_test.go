@@ -19,22 +19,22 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a grant is passed on while a count is under way", "rlock", "grant.unsettled",
-		"c != nil && (c.correcting || len(c.turn) > 0)", "c == nil && c != nil",
+		"return g.told != nil", "return false",
 		"rlock", "TestFakeTimeNoHandoffWhileCounting", quick,
 	},
 	{
 		"a grant is passed on while an attempt of its owner is under way", "rlock", "grant.unsettled",
-		"| underWay", "",
+		"inDoubt | countUnderWay", "countUnderWay",
 		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
 	},
 	{
-		"the successor of a lost grant keeps an owner that is released", "rlock", "waiter.renounce",
-		"|| slices.Contains(g.run.passed, own.owner))", ")",
+		"the places of a run that is lost stay", "rlock", "grant.lose",
+		"g.sweepPassed()", "",
 		"rlock", "TestFakeTimeFairHeirOfALostGrant", quick,
 	},
 	{
-		"a hand-off has no budget after a multi lock", "rlock", "piece.ask",
-		"note(g, t.answer)", "g.sent, g.initialLease = t.answer.Sent, t.run[i].terms.lease",
+		"a hand-off has no budget after a multi lock", "rlock", "Lock.enlist",
+		"run{began: sent, spare: spare}", "run{spare: spare}",
 		"rlock", "TestFakeTimeHandoffBudget", quick,
 	},
 	{

@@ -69,12 +69,12 @@ var ofJoining = []mutation{
 	},
 	{
 		"what was joined is trusted for a lease of the joiner's", "rlock", "Lock.askToJoin",
-		"p.token, a.Sent, a.Value", "p.token, a.Sent, l.terms.lease",
+		"a.Sent, a.Value, p.token", "a.Sent, l.terms.lease, p.token",
 		"rlock", "TestFakeTimeJoinedWhileRedisIsSilent", quick,
 	},
 	{
 		"the window of a join is counted from the answer", "rlock", "Lock.askToJoin",
-		"p.token, a.Sent, a.Value", "p.token, time.Now(), a.Value",
+		"a.Sent, a.Value, p.token", "time.Now(), a.Value, p.token",
 		"rlock", "TestFakeTimeLateAnswerToAJoin", quick,
 	},
 	{

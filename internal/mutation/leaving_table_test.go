@@ -8,13 +8,18 @@ var ofLeaving = []mutation{
 		"watchdog", "TestStopIsFinal", quick,
 	},
 	{
-		"what a caller left behind is not released", "rlock", "grant.abandon",
-		"acquired || g.left(someTicket|inDoubt)", "acquired",
+		"what a caller left behind is not released", "rlock", "candidate.withdraw",
+		"if o.acquired || o.ticket || o.doubt {", "if o.acquired {",
 		"rlock", "TestFakeTimeCloseSendsCleanUpsAtOnce", quick,
 	},
 	{
-		"a late answer is not followed up", "rlock", "grant.late",
-		"if g.keep(doubt) {", "if g.keep(doubt) || true {",
+		"an answer between the leaving and the withdrawal is lost", "rlock", "candidate.withdraw",
+		"came&ownerLate != 0", "false",
+		"rlock", "TestWithdraw", quick,
+	},
+	{
+		"a late answer is not followed up", "rlock", "candidate.late",
+		"if o.fate.Or(came)&ownerOver == 0 {", "if o.fate.Or(came)&ownerOver == 0 || true {",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
@@ -23,9 +28,9 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
-		"a late answer releases what Unlock is about to release", "rlock", "grant.keep",
-		"g.left(sealed) ||", "g.state == released ||",
-		"rlock", "TestFakeTimeLateAnswerDuringUnlock", quick,
+		"a late answer releases what Unlock is about to release", "rlock", "candidate.late",
+		"if o.fate.Or(came)&ownerOver == 0 {", "if o.fate.Or(came)&ownerOver == 0 && false {",
+		"rlock", "TestFakeTimeLateAnswerOfALiveOwner", quick,
 	},
 	{
 		"a ticket is given up with the lease", "rlock", "orphan.sweep",
@@ -38,13 +43,13 @@ var ofLeaving = []mutation{
 		"internal/janitor", "TestFakeTimeTooLate", quick,
 	},
 	{
-		"the ticket of a request that nobody waited for stays", "rlock", "grant.alsoEnds",
-		"g.left(someTicket|underWay)", "g.left(someTicket)",
+		"the ticket of a request that nobody waited for stays", "rlock", "candidate.ask",
+		"o.doubt && opts.Ticket.Claim > 0", "a.Doubt && opts.Ticket.Claim > 0",
 		"rlock", "TestFakeTimeTicketOfACallThatHasLeft", quick,
 	},
 	{
-		"what was not executed has left a ticket", "rlock", "grant.acquire",
-		"a.Doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
+		"what was not executed has left a ticket", "rlock", "candidate.ask",
+		"o.doubt && opts.Ticket.Claim > 0", "opts.Ticket.Claim > 0",
 		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
 	},
 }

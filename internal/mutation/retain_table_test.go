@@ -48,8 +48,8 @@ var ofRetention = []mutation{
 		"rlock", "TestFakeTimeRetentionEnds", quick,
 	},
 	{
-		"a parked grant outlives the next one", "rlock", "grant.start",
-		"if parked != nil {", "if parked != nil && false {",
+		"a parked grant outlives the next one", "rlock", "queue.add",
+		"case k != nil && k.parked != nil:", "case false:",
 		"rlock", "TestFakeTimeParkedGrantEndsWithTheNext", quick,
 	},
 	{
@@ -63,8 +63,8 @@ var ofRetention = []mutation{
 		"rlock", "TestFakeTimeRetainUnanswered", quick,
 	},
 	{
-		"a hold count hides that the lock is kept", "rlock", "grant.setCount",
-		"g.lock.queues.askAnew(g)", "",
+		"a hold count hides that the lock is kept", "rlock", "grant.tellTotal",
+		"l.queues.askAnew(g)", "",
 		"rlock", "TestRetainedLockNests", quick,
 	},
 	{

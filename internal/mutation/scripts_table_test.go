@@ -34,7 +34,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"a long wait is told at each look", "rlock", "waiter.warn",
-		"waited >= 2*w.queue.news.warned", "waited >= w.queue.news.warned",
+		"waited >= 2*n.warned", "waited >= n.warned",
 		"rlock", "TestFakeTimeLongWaitIsLogged", quick,
 	},
 	{

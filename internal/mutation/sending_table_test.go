@@ -203,7 +203,7 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeLeavingBeforeReplicasAreAsked", quick,
 	},
 	{
-		"who gives up is not told that replicas are away", "rlock", "waiter.refused",
+		"who gives up is not told that replicas are away", "rlock", "Lock.why",
 		"case short != nil:", "case false:",
 		"rlock", "TestFakeTimeWaitersWithoutReplicas", quick,
 	},

@@ -105,13 +105,13 @@ var ofRequests = []mutation{
 		"pubsub", "TestBrokenConnectionIsReplaced", quick,
 	},
 	{
-		"a head that leaves takes its wake-up along", "rlock", "waiter.leave",
-		"if wasFirst && (w.lock.terms.shared", "if false && (w.lock.terms.shared",
+		"a head that leaves takes its wake-up along", "rlock", "asker.askForLine",
+		"a.turn()", "",
 		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{
-		"who waits behind one in trouble sleeps on", "rlock", "waiter.leave",
-		"if wasFirst && q.news.trouble != nil", "if false",
+		"who waits behind one in trouble sleeps on", "rlock", "asker.end",
+		"next.again = next.again || q.news.trouble != nil", "",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
@@ -246,8 +246,8 @@ var ofRequests = []mutation{
 		"lua", "TestCourses", quick,
 	},
 	{
-		"a call is taken for a grant", "rlock", "waiter.granted",
-		"m.Claim < l.claim()", "false",
+		"a call is taken for a grant", "rlock", "asker.trusts",
+		"m.Claim < l.claim(),", "",
 		"rlock", "TestFakeTimeCallIsAnswered", quick,
 	},
 	{

@@ -4,23 +4,28 @@ package mutation
 // that wake them.
 var ofWaiting = []mutation{
 	{
-		"a waiter relies on messages that the server refuses to send", "rlock", "waiter.hears",
-		"s.Live() && w.queue.news.tells()", "s.Live()",
+		"a waiter relies on messages that the server refuses to send", "rlock", "asker.hears",
+		"s.Live() && a.line.queue.news.tells()", "s.Live()",
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
 	{
-		"the ticket is lost on inheritance", "rlock", "waiter.takeOver",
-		"w.place.attempt != nil || !from.place.Held() ||", "true ||",
+		"the ticket is lost on inheritance", "rlock", "asker.serves",
+		"w.lock.terms == a.lock.terms", "false",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
-		"a leaver does not withdraw", "rlock", "waiter.leave",
-		"left.abandon(false)", "_ = left",
+		"a leaver does not withdraw", "rlock", "asker.end",
+		"a.withdraw()", "",
 		"rlock", "TestPlaceIsInherited", quick,
+	},
+	{
+		"a line that leaves as a whole is asked for", "rlock", "asker.askForLine",
+		"a.lock.client.sleep(ctx, minPause)", "",
+		"rlock", "TestFakeTimeQueueLeavesAtOnce", quick,
 	},
 	{
 		"a wake-up is ignored", "rlock", "queue.heard",
-		"case w != nil: w.course.by.Message++; w.mustAsk()", "case w != nil:",
+		"case a != nil: a.course.by.Message++; a.mustAsk()", "case a != nil:",
 		"rlock", "TestHeard", quick,
 	},
 	{
@@ -35,32 +40,32 @@ var ofWaiting = []mutation{
 	},
 	{
 		"nobody asks when messages may have been missed", "rlock", "queue.askAll",
-		"if w.state == waiterQueued || w.state != waiterAsking && w.place.Held() {", "if false {",
+		"if !a.asking && a.owner != nil {", "if false {",
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
 		"who waits for its own client forgets that messages may have been missed", "rlock", "queue.askAll",
-		"|| w.state != waiterAsking && w.place.Held()", "",
+		"&& a.owner != nil", "&& a.owner != nil && q.holder() == nil",
 		"rlock", "TestFakeTimeResubscribedWhileReleasing", quick,
 	},
 	{
 		"an answer from before a loss of messages is trusted", "rlock", "queue.changed",
-		"w.again = w.again || w.state == waiterAsking", "w.again = w.again || false",
+		"a.again = a.again || a.asking", "a.again = a.again || false",
 		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
 	},
 	{
 		"an answer from before a foreign release is trusted", "rlock", "queue.unlocked",
-		"case w.place.First, w.state == waiterAsking:", "case w.place.First:",
+		"case a.place.First, a.asking:", "case a.place.First:",
 		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
 	},
 	{
 		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
-		"first != nil && q.news.askAt.After(later)", "false && first != nil",
+		"sooner(&q.news.askAt) && len(q.private) > 0", "false && len(q.private) > 0",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
-		"a waiter that polls relies on what its client hears", "rlock", "waiter.hears",
-		"!w.lock.terms.polls && ", "",
+		"a waiter that polls relies on what its client hears", "rlock", "asker.hears",
+		"!a.lock.terms.polls && ", "",
 		"rlock", "TestFakeTimePollingBesideListeners", quick,
 	},
 	{
@@ -74,8 +79,8 @@ var ofWaiting = []mutation{
 		"internal/verify", "TestVerifyInShort/rows/DEL of queues, nothing is cut", long,
 	},
 	{
-		"a crowd asks as often as a few", "rlock", "waiter.unprompted",
-		"time.Duration(w.place.Queue)*time.Second/asksPerSecond,", "",
+		"a crowd asks as often as a few", "rlock", "asker.unprompted",
+		"time.Duration(a.place.Queue)*time.Second/asksPerSecond,", "",
 		"rlock", "TestFakeTimeManyAskRarely", quick,
 	},
 	{
@@ -89,7 +94,7 @@ var ofWaiting = []mutation{
 		"pubsub", "TestDeafConnectionIsReplaced", quick,
 	},
 	{
-		"a waiter without a ticket sleeps as if it had one", "rlock", "waiter.ticketPause",
+		"a waiter without a ticket sleeps as if it had one", "rlock", "asker.ticketPause",
 		"return min(d, deafPause)", "return d",
 		"rlock", "TestWaiterWithoutATicket", quick,
 	},
@@ -99,13 +104,13 @@ var ofWaiting = []mutation{
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"a grant by message is taken however old", "rlock", "waiter.granted",
+		"a grant by message is taken however old", "rlock", "asker.trusts",
 		"now.Sub(sent) > m.Claim/2,", "",
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"a grant from before the ticket is taken", "rlock", "waiter.granted",
-		"m.Time < w.place.queuedAt.there,", "",
+		"a grant from before the ticket is taken", "rlock", "asker.trusts",
+		"m.Time < a.taken.there,", "",
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
@@ -115,27 +120,27 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those behind the first do not hear a foreign owner's release", "rlock", "queue.unlocked",
-		"case w.askAt.After(later):", "case false:",
+		"case sooner(&a.askAt):", "case false:",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 	{
 		"those who queue do not hear of Close", "rlock", "queues.close",
-		"w.wake()", "_ = w",
+		"ln.first.serve(nil, ln.first.lock.isClosed())", "break",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
 		"a leaver keeps the grant it was given", "rlock", "waiter.leave",
-		"given.pass()", "_ = given",
+		"g.forgo()", "_ = g",
 		"rlock", "TestHandoffToALeaver", quick,
 	},
 	{
 		"the last reader of a lost grant leaves it to its lease", "rlock", "grant.forgo",
-		"case last && before == lost:", "case false:",
+		"case last && before == lost && used:", "case false && used:",
 		"rlock", "TestFakeTimeReadersOfALostGrant", quick,
 	},
 	{
-		"a reader that gives up leaves the grant that it was given to nobody", "rlock", "waiter.leave",
-		"given.forgo()", "",
+		"a reader that gives up leaves the grant that it was given to nobody", "rlock", "grant.forgo",
+		"g.followers--", "",
 		"rlock", "TestFakeTimeGivenReaderLeaves", quick,
 	},
 	{
@@ -144,13 +149,13 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeReaderWhoseGrantWasInALostAnswer", quick,
 	},
 	{
-		"a reader waits for its own client's writer without a place", "rlock", "waiter.blocker",
-		"w.lock.terms.shared || ", "",
+		"a reader waits for its own client's writer without a place", "rlock", "asker.blocker",
+		"a.lock.ownPlace()", "a.lock.terms.fair",
 		"rlock", "TestFakeTimeReaderBehindItsOwnClientsWriter", quick,
 	},
 	{
-		"readers share a grant in doubt", "rlock", "queue.share",
-		"g.state != owned || g.left(inDoubt)", "g.state != owned",
+		"readers share a grant in doubt", "rlock", "line.share",
+		"|| g.left(inDoubt)", "",
 		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
 	},
 	{
@@ -159,28 +164,28 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeNobodyJoinsPastAWaitingWriter", quick,
 	},
 	{
-		"a fair waiter without a place does not ask", "rlock", "waiter.next",
-		"l.terms.fair && w.place.silent == 0 && w.place.Held()", "l.terms.fair && w.place.silent == 0",
+		"a fair waiter without a place does not ask", "rlock", "asker.next",
+		"&& a.place.Held()", "",
 		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
 	},
 	{
-		"a message from the future is trusted", "rlock", "waiter.granted",
+		"a message from the future is trusted", "rlock", "asker.trusts",
 		"sent.After(now),", "",
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"a short lease waits for an answer as long as the lease before it", "rlock", "waiter.asked",
-		"if other.unanswered(time.Now()) {", "if false {",
+		"a short lease waits for an answer as long as the lease before it", "rlock", "asker.giveUp",
+		">= w.lock.retries().Total", ">= a.lock.retries().Total",
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
-		"a crowd of clients probes as often as one", "rlock", "waiter.ticketPause",
-		"max(time.Duration(w.place.Queue)*time.Second/probesPerSecond, minSilence)", "minSilence",
+		"a crowd of clients probes as often as one", "rlock", "asker.ticketPause",
+		"max(time.Duration(a.place.Queue)*time.Second/probesPerSecond, minSilence)", "minSilence",
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
 	{
-		"a client far back probes as often as the first", "rlock", "waiter.ticketPause",
-		"w.place.Before >= near", "w.place.Before >= near<<20",
+		"a client far back probes as often as the first", "rlock", "asker.ticketPause",
+		"a.place.Before >= near", "a.place.Before >= near<<20",
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
 	{
@@ -204,8 +209,8 @@ var ofWaiting = []mutation{
 		"pubsub", "TestSilenceOfSeveralChannels", quick,
 	},
 	{
-		"methods of an error run under the mutex of the queues", "rlock", "waiter.next",
-		"return step{err: q.news.trouble}", "return step{err: l.failed(q.news.trouble)}",
+		"methods of an error run under the mutex of the queues", "rlock", "asker.giveUp",
+		"unanswered{error: n.trouble}", "w.lock.failed(n.trouble)",
 		"rlock", "TestFakeTimeErrorsAreReadWithoutTheMutex", quick,
 	},
 	{
@@ -224,17 +229,17 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeTermsOfReaders", quick,
 	},
 	{
-		"a lock without fencing has the token of the one before", "rlock", "grant.accept",
-		"if g.lock.terms.fenced {", "if true {",
+		"a lock without fencing has the token of the one before", "rlock", "asker.accept",
+		"if !a.lock.terms.fenced {", "if false {",
 		"rlock", "TestGrantByMessage", quick,
 	},
 	{
-		"each new call for a fair lock puts off when its client asks", "rlock", "waiter.queueUp",
-		"q.writers.first == w || q.news.askAt.IsZero() || w.askAt.Before(q.news.askAt)", "true",
+		"each new call for a fair lock puts off when its client asks", "rlock", "asker.refused",
+		"a.leads() || q.news.askAt.IsZero() || a.askAt.Before(q.news.askAt)", "true",
 		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
 	},
 	{
-		"each waiter of a forgotten queue has all others ask again", "rlock", "waiter.stand",
+		"each waiter of a forgotten queue has all others ask again", "rlock", "asker.stand",
 		"!taken.Before(q.news.forgotten)", "taken != q.news.forgotten.Add(1)",
 		"rlock", "TestFakeTimeFairQueueIsLostByMany", quick,
 	},
@@ -264,8 +269,8 @@ var ofWaiting = []mutation{
 		"pubsub", "TestRedisProbeWithoutScript", quick,
 	},
 	{
-		"a waiter ignores that its client listens elsewhere", "rlock", "waiter.ticketPause",
-		"if w.place.Absent {", "if false {",
+		"a waiter ignores that its client listens elsewhere", "rlock", "asker.ticketPause",
+		"if a.place.Absent {", "if false {",
 		"rlock", "TestFormerMasterLivesOn", quick,
 	},
 	{
