@@ -46,8 +46,8 @@ func (l *Lock) counts(c *call, hold *Hold, err error) {
 	default: // to read the clock once more would double the cost of this function
 		g := hold.grant
 		g.mu.Lock()
-		hold.counts = true
 		lostBefore := g.state == lost
+		hold.counts = !lostBefore
 		waited = max(g.began.Sub(began), 0) // a reader may join an older grant
 		g.mu.Unlock()
 		if o = acquiredOutcome; g.run.count > 0 {
@@ -109,33 +109,41 @@ func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
 	}
 }
 
-// countReleased notes the end of so many acquisitions of a grant, at end, by an Unlock.
-func (g *grant) countReleased(ctx context.Context, acquisitions int, end time.Time, err error) {
-	if acquisitions == 0 {
+// ended notes the end of the acquisition that ends with h, if any: at end, or now if that is zero, by an Unlock with the
+// error err.
+func (h *Hold) ended(ctx context.Context, end time.Time, err error) {
+	if !h.ends {
 		return
 	}
-	o := OutcomeReleased
-	if err != nil {
+	if end.IsZero() {
+		end = time.Now()
+	}
+	g, o := h.grant, OutcomeReleased
+	l, held := g.lock, end.Sub(g.began)
+	switch {
+	case errors.Is(err, ErrLeaseLost): // the trace has been told, by reportLost
+		l.queues.counters.kinds[l.kind].lost.Add(1)
+		l.queues.counters.holds.observe(held)
+		return
+	case err != nil:
 		o = OutcomeUnavailable
 	}
-	l := g.lock
-	l.client.countReleased(ctx, &l.queues.counters, l.kind, acquisitions, Release{
-		Lock: l.name, Owner: g.owner, Token: g.token, Outcome: o, Held: end.Sub(g.began), HandedOff: g.run.count > 0,
+	l.client.countReleased(ctx, &l.queues.counters, l.kind, Release{
+		Lock: l.name, Owner: g.owner, Token: g.token, Outcome: o, Held: held, HandedOff: g.run.count > 0,
 	})
 }
 
-func (c *Client) countReleased(ctx context.Context, n *counters, kind kindNumber, acquisitions int, r Release) {
+// countReleased notes the end of an acquisition of a lock or a multi lock.
+func (c *Client) countReleased(ctx context.Context, n *counters, kind kindNumber, r Release) {
 	if k := &n.kinds[kind]; r.Outcome == OutcomeLost {
-		k.lost.Add(int64(acquisitions))
+		k.lost.Add(1)
 	} else {
-		k.released.Add(int64(acquisitions))
+		k.released.Add(1)
 	}
-	for range acquisitions {
-		n.holds.observe(r.Held)
-		if f := c.opts.Trace.Released; f != nil {
-			r.Kind = kind.name()
-			c.observe(func() { f(context.WithoutCancel(ctx), r) })
-		}
+	n.holds.observe(r.Held)
+	if f := c.opts.Trace.Released; f != nil {
+		r.Kind = kind.name()
+		c.observe(func() { f(context.WithoutCancel(ctx), r) })
 	}
 }
 

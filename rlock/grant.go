@@ -161,7 +161,7 @@ func (g *grant) forgo() {
 	switch {
 	case last && before == owned:
 		if !g.handOff() {
-			g.lock.client.background(func() { _ = g.release(context.Background(), 0) })
+			g.lock.client.background(func() { _ = g.release(context.Background()) })
 		}
 	case last && before == lost && used:
 		g.lock.client.background(func() { g.releaseRest(context.Background()) })
@@ -171,7 +171,7 @@ func (g *grant) forgo() {
 // drop releases a parked grant, whoever waits.
 func (g *grant) drop() {
 	if g.giveUp() {
-		_ = g.release(context.Background(), 0)
+		_ = g.release(context.Background())
 	}
 }
 

@@ -23,7 +23,8 @@ type Hold struct {
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.
-	counts   bool // an acquisition: see Lock.ends
+	counts   bool // an acquisition that is not over: see Lock.ends
+	ends     bool // the acquisition has ended with this hold: see Hold.ended
 	unlocked bool
 	children int // holds with this parent, and not over
 	at       int // index in grant.holds
@@ -54,7 +55,7 @@ func (*noCopy) Unlock() {}
 // A deferred Unlock should keep the error, as only the error tells the loss:
 //
 //	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
-func (h *Hold) Unlock(ctx context.Context) error {
+func (h *Hold) Unlock(ctx context.Context) (err error) {
 	if h == nil { // the acquisition has failed
 		return ErrNotHeld
 	}
@@ -63,30 +64,30 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	g := h.grant
 	g.check()
-	left, ended, err := g.remove(h)
-	switch {
-	case err != nil:
+	left, err := g.remove(h)
+	if err != nil {
 		if left == 0 && errors.Is(err, ErrLeaseLost) {
 			g.releaseRest(context.WithoutCancel(ctx))
 		}
 		return err
+	}
+	end, failed := time.Time{}, error(nil)
+	defer func() { h.ended(ctx, end, failed) }() // last, as nobody may wait for the user's functions
+	switch {
 	case left > 0:
-		err := h.uncount(ctx)
-		if ended > 0 {
-			g.countReleased(ctx, ended, time.Now(), nil)
-		}
-		return err
+		return h.uncount(ctx)
 	case g.handOff():
-		end := time.Now()
+		end = time.Now()
 		if g.run.count == 0 { // later hand-offs of a run follow too quickly for a pause
 			runtime.Gosched() // let the new holder run at once: waiters need the new holder, not this goroutine
 		}
-		g.countReleased(ctx, ended, end, nil)
 		return nil
 	case g.lock.terms.retention > 0:
-		return g.keepOrRelease(ctx, ended)
+		failed = g.keepOrRelease(ctx)
+	default:
+		failed = g.release(context.WithoutCancel(ctx))
 	}
-	return g.release(context.WithoutCancel(ctx), ended)
+	return failed
 }
 
 // uncount tells the server: the grant has a hold less.

@@ -42,13 +42,11 @@ func (g *grant) lose(err error) {
 	}
 }
 
-// acquisitions returns the number of counted calls with a live hold of the grant: 1, or more of sharing
-// readers. mu is held.
+// acquisitions ends those of the live holds, and returns their number: 1, or more of sharing readers. mu is held.
 func (g *grant) acquisitions() (n int) {
-	seen := make(map[*Hold]bool, len(g.holds))
 	for _, h := range g.holds {
-		if first := h.first(); first.counts && !seen[first] {
-			seen[first] = true
+		if first := h.first(); first.counts {
+			first.counts = false
 			n++
 		}
 	}

@@ -364,7 +364,7 @@ func (h *MultiHold) unlock(ctx context.Context) []error {
 			o = OutcomeUnavailable
 		}
 		first := h.lock.members[0]
-		first.client.countReleased(ctx, &first.queues.counters, multiKind, 1, Release{Lock: h.lock.name, Outcome: o, Held: time.Since(h.began)})
+		first.client.countReleased(ctx, &first.queues.counters, multiKind, Release{Lock: h.lock.name, Outcome: o, Held: time.Since(h.began)})
 	}
 	return errs
 }

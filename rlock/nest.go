@@ -71,13 +71,13 @@ func (g *grant) add(h *Hold) error {
 }
 
 // remove takes out a hold, and ends the contexts without a live hold below. left is the number of holds
-// left, ended the number of acquisitions ended by this Unlock: 0 or 1.
-func (g *grant) remove(h *Hold) (left, ended int, err error) {
+// left. If the acquisition ends with this hold, whoever unlocks it tells that: see Hold.ended.
+func (g *grant) remove(h *Hold) (left int, err error) {
 	g.mu.Lock()
 	if h.unlocked {
 		left = len(g.holds)
 		g.mu.Unlock()
-		return left, 0, &lockError{g.lock.name, ErrNotHeld, nil}
+		return left, &lockError{g.lock.name, ErrNotHeld, nil}
 	}
 	h.unlocked = true
 	last := len(g.holds) - 1 // a grant may have very many holds: those of readers
@@ -99,8 +99,8 @@ func (g *grant) remove(h *Hold) (left, ended int, err error) {
 	if g.state == lost {
 		err = g.loss
 	} else {
-		if first.counts && first.under == 0 {
-			ended = 1
+		if first.under == 0 {
+			h.ends, first.counts = first.counts, false
 		}
 		if left == 0 {
 			g.state = released
@@ -110,7 +110,7 @@ func (g *grant) remove(h *Hold) (left, ended int, err error) {
 	for p := h; p != top; p = p.parent {
 		p.cancel((*unlocked)(p))
 	}
-	return left, ended, err
+	return left, err
 }
 
 // over reports whether no live hold needs the hold's context any more. grant.mu is held.
@@ -126,15 +126,16 @@ func (h *Hold) first() *Hold {
 
 // retract takes back a nested hold after a failed request about the count.
 func (g *grant) retract(h *Hold) {
-	left, ended, err := g.remove(h)
+	left, err := g.remove(h)
+	ctx := context.Background()
 	switch {
 	case errors.Is(err, ErrLeaseLost) && left == 0: // the Unlocks of the earlier holds have left the rest to this Unlock
-		g.lock.client.background(func() { g.releaseRest(context.Background()) })
+		g.lock.client.background(func() { g.releaseRest(ctx) })
 	case err != nil:
 	case left > 0:
-		g.countReleased(context.Background(), ended, time.Now(), nil) // if the outer hold was unlocked meanwhile
-		g.tell(context.Background())
+		h.ended(ctx, time.Now(), nil) // if the outer hold was unlocked meanwhile
+		g.tell(ctx)
 	default: // all further holds were unlocked meanwhile
-		g.lock.client.background(func() { _ = g.release(context.Background(), ended) })
+		g.lock.client.background(func() { h.ended(ctx, time.Time{}, g.release(ctx)) })
 	}
 }

@@ -10,15 +10,10 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// release frees the lock after the end of the last hold, and counts so many acquisitions as ended.
-func (g *grant) release(ctx context.Context, ended int) (err error) {
+// release frees the lock after the end of the last hold.
+func (g *grant) release(ctx context.Context) error {
 	c := g.lock.client
-	defer func() {
-		g.finish()
-		if !errors.Is(err, ErrLeaseLost) {
-			g.countReleased(ctx, ended, time.Now(), err) // last, as nobody may wait for the user's functions
-		}
-	}()
+	defer g.finish()
 	g.entry.Stop()
 	if g.lock.joined() { // the holder releases the lock
 		return nil
@@ -48,7 +43,7 @@ func (g *grant) release(ctx context.Context, ended int) (err error) {
 		loss := &LostError{g.lock.name, g.owner, g.token, errGone}
 		g.sweepPassed()
 		if !g.heldSince().IsZero() { // somebody has held the lock
-			g.reportLost(loss, ended)
+			g.reportLost(loss, 0) // the hold ends with that: see Hold.ended
 		} else {
 			g.reportUnseen()
 		}

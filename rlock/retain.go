@@ -86,17 +86,14 @@ func (k *kept) allows(g *grant) bool {
 	return k != nil && k.owner == g.owner && k.state == keptAgreed
 }
 
-// keepOrRelease keeps or releases a grant whose last hold was unlocked and for which handOff has failed;
-// ended as in release.
-func (g *grant) keepOrRelease(ctx context.Context, ended int) (err error) {
+// keepOrRelease keeps or releases a grant whose last hold was unlocked and for which handOff has failed.
+func (g *grant) keepOrRelease(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
 	kept := false
 	defer func() {
-		if kept {
-			g.countReleased(ctx, ended, time.Now(), nil)
-		} else { // also after a panic: see send
-			err = g.release(ctx, ended)
+		if !kept { // also after a panic: see send
+			err = g.release(ctx)
 		}
 	}()
 	kept = g.keepOnServer(ctx) && g.handOff()
