@@ -14,10 +14,10 @@ import (
 )
 
 // starts notes the beginning of a call for the lock.
-func (l *Lock) starts(wait context.Context) *call {
+func (l *Lock) starts(wait context.Context) *waiter {
 	region := trace.StartRegion(wait, "rlock.acquire")
 	l.queues.counters.kinds[l.kind].started.Add(1)
-	return &call{wait: l.client.traceStart(wait, l.name, l.kind), began: time.Now(), region: region}
+	return &waiter{lock: l, ctx: l.client.traceStart(wait, l.name, l.kind), since: time.Now(), region: region}
 }
 
 // ends notes the end of such a call, with a hold or an error. ends is called last, when no
@@ -28,15 +28,15 @@ func (l *Lock) starts(wait context.Context) *call {
 // before:
 //
 //	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
-func (l *Lock) ends(ctx context.Context, c *call, hold *Hold, err error) error {
-	c.region.End()
+func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
+	w.region.End()
 	err = ownHolder(ctx, err)
-	l.counts(c, hold, err)
+	w.counts(hold, err)
 	return err
 }
 
-func (l *Lock) counts(c *call, hold *Hold, err error) {
-	ctx, began := c.wait, c.began
+func (w *waiter) counts(hold *Hold, err error) {
+	l, ctx, began := w.lock, w.ctx, w.since
 	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)
 	switch {
 	case hold == nil:
@@ -59,8 +59,8 @@ func (l *Lock) counts(c *call, hold *Hold, err error) {
 		}
 	}
 	n.called(l.kind, o, waited)
-	if c.course.slept {
-		n.woken(c.course.by)
+	if w.course.slept {
+		n.woken(w.course.by)
 	}
 	f := l.client.opts.Trace.Acquired
 	if f == nil {
@@ -70,7 +70,7 @@ func (l *Lock) counts(c *call, hold *Hold, err error) {
 	if hold != nil {
 		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
-	a.Contended, a.Tries, a.Wakeups = c.course.slept, c.course.tries, c.course.by
+	a.Contended, a.Tries, a.Wakeups = w.course.slept, w.course.tries, w.course.by
 	l.client.observe(func() { f(ctx, a) })
 }
 

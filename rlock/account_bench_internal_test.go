@@ -28,14 +28,14 @@ func benchmarkCounted(b *testing.B) {
 		b.Fatal(err)
 	}
 	l := client.NewLock("a")
-	g := l.newGrant("")
+	g := new(candidate).init(l).newGrant(l, time.Now(), l.terms.lease, 0, run{})
 	ctx, hold := g.derive(b.Context(), &g.room0, l, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		c := l.starts(ctx)
-		g.began = c.began // as one that was held, and passed on
-		_ = l.ends(ctx, c, hold, nil)
+		g.began = c.since // as one that was held, and passed on
+		_ = c.ends(ctx, hold, nil)
 		hold.ends = true
-		hold.ended(ctx, c.began, nil)
+		hold.ended(ctx, c.since, nil)
 	}
 }

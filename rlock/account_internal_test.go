@@ -14,11 +14,11 @@ func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, _ := newFake(t)
 		call := l.starts(t.Context())
-		held, hold, err := l.lock(t.Context(), call)
+		held, hold, err := call.lockFor(t.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		hold.grant.lose(errGone)
-		require.NoError(t, l.ends(t.Context(), call, hold, nil))
+		require.NoError(t, call.ends(t.Context(), hold, nil))
 		require.ErrorIs(t, hold.Unlock(held), ErrLeaseLost)
 		s := c.Stats()
 		require.EqualValues(t, 1, s.Kinds[0].Acquired())

@@ -203,29 +203,29 @@ func (a *asker) left() {
 }
 
 // askByCall makes the first request of a call. After a refusal, the call is the first waiter of the line.
-func (a *asker) askByCall(c *call) (g *grant, w *waiter, err error) {
-	qs, l, answered := a.lock.queues, a.lock, false
+func (a *asker) askByCall(w *waiter) (g *grant, err error) {
+	qs, answered := a.lock.queues, false
 	defer func() {
 		qs.mu.Lock()
+		defer qs.mu.Unlock()
 		a.asking = false
 		if !answered { // a panic: see send
 			a.withdraw()
 		}
 		if answered && g == nil && err == nil {
-			w = a.line.push(l, c.wait, c.began, true)
+			a.line.push(w, true)
 		} else {
 			a.line.queue.waiting--
-			c.course.tries, a.course = c.course.tries+a.course.tries, course{}
+			w.course.tries, a.course = w.course.tries+a.course.tries, course{}
 		}
 		if g != nil {
 			a.line.share(g, nil)
 		}
 		a.turn()
-		qs.mu.Unlock()
 	}()
-	g, err = a.ask(c.wait)
-	answered, err = true, l.failure(c.wait, err)
-	return g, nil, err
+	g, err = a.ask(w.ctx)
+	answered, err = true, a.lock.failure(w.ctx, err)
+	return g, err
 }
 
 // askForLine makes a request for the waiters. An error is for the first of them.

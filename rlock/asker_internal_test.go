@@ -155,7 +155,7 @@ func TestEvents(t *testing.T) {
 					}
 					require.Equal(t, want, got)
 					f.onAcquire = nil
-					w.leave(t.Context())
+					w.leave()
 					if own != nil {
 						own.forgo()
 					}
@@ -190,7 +190,7 @@ func TestPauseAfterARefusal(t *testing.T) {
 				l.terms.tickets = true
 				f.signal = live{}
 				a, w := f.enter(t, l, lua.Reply{TTL: time.Hour})
-				defer w.leave(t.Context())
+				defer w.leave()
 				l.withQueue(func(q *queue) {
 					a.since = time.Now().Add(-row.waited)
 					if row.deaf > 0 {

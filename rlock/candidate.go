@@ -71,12 +71,10 @@ func (o *candidate) note(u request.Unsettled) {
 
 // grant makes the grant of an acquired lock. queues.mu is held. After an error, the owner is to be withdrawn.
 func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r run) (*grant, error) {
-	g := o.lock.newGrant(o.name)
-	g.from = o
-	g.sent, g.initialLease, g.token, g.run = sent, lease, token, r
 	if !o.sent.IsZero() {
-		g.sent = o.sent
+		sent = o.sent
 	}
+	g := o.newGrant(o.lock, sent, lease, token, r)
 	if o.doubt {
 		g.leaves(inDoubt)
 	}

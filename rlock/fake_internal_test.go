@@ -120,14 +120,20 @@ type silentSignal struct{}
 func (silentSignal) Live() bool { return false }
 func (silentSignal) Close()     {}
 
+// newWaiter is a call that begins now.
+func newWaiter(t *testing.T, l *Lock) *waiter {
+	return &waiter{lock: l, ctx: t.Context(), since: time.Now()}
+}
+
 // enter has a call begin that asks by itself, and gives it that answer: a refusal, so it waits.
 func (f *fake) enter(t *testing.T, l *Lock, answer lua.Reply) (a *asker, w *waiter) {
 	t.Helper()
 	f.onAcquire = func(context.Context, int) (lua.Reply, error) { return answer, nil }
-	_, a, err := l.queues.enter(l, t.Context(), time.Now())
+	w = newWaiter(t, l)
+	_, a, err := l.queues.enter(w)
 	require.NoError(t, err)
 	require.NotNil(t, a)
-	g, w, err := a.askByCall(&call{wait: t.Context(), began: time.Now()})
+	g, err := a.askByCall(w)
 	require.NoError(t, err)
 	require.Nil(t, g)
 	return a, w

@@ -52,8 +52,6 @@ const (
 
 var (
 	errLate        = errors.New("the answer came when the lease was as good as over")
-	errQueue       = errors.New("the lock can only be had by waiting in the queue")
-	errTerms       = errors.New("the lease is not renewed as this reader wants it")
 	errReleased    = errors.New("the last hold was unlocked meanwhile")
 	errGone        = errors.New("the server knows of no such holder: the lock expired, or was removed or taken over")
 	errHolderEnded = errors.New("the holder has unlocked it, or lost it") // of what was joined
@@ -66,9 +64,9 @@ func (c *Client) newOwner(mark string) string {
 	return string(strconv.AppendUint(name, c.given.Add(1), 10))
 }
 
-// newGrant returns a grant of the owner, given to one call, without a lease yet.
-func (l *Lock) newGrant(owner string) *grant {
-	g := &grant{lock: l, owner: owner, followers: 1, longest: l.terms.lease}
+// newGrant returns a grant of the owner to one call of l, not watched yet.
+func (o *candidate) newGrant(l *Lock, sent time.Time, lease time.Duration, token int64, r run) *grant {
+	g := &grant{lock: l, owner: o.name, from: o, sent: sent, initialLease: lease, token: token, run: r, followers: 1, longest: l.terms.lease}
 	g.holds = g.room[:0]
 	if !l.terms.shared {
 		g.exclusives.Store(1) // the hold that is to come

@@ -110,14 +110,12 @@ func (g *grant) passable() bool {
 // lease: otherwise a run of short holds could go on without noticing the loss of the lease. It also
 // returns nil if the lease was set by a nested hold with other options, unlocked last. queues.mu is held.
 func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
-	successor := l.newGrant(g.owner)
-	successor.from, successor.token, successor.sent, successor.initialLease = g.from, g.token, g.sent, g.initialLease
-	successor.run = r
-	successor.run.count++
-	if l.terms.fenced {
-		successor.token++
-		successor.run.spare--
+	token := g.token
+	if r.count++; l.terms.fenced {
+		token++
+		r.spare--
 	}
+	successor := g.from.newGrant(l, g.sent, g.initialLease, token, r)
 	successor.mu.Lock() // OnLost waits until the grant is complete
 	defer successor.mu.Unlock()
 	entry, ok := g.entry.Pass(successor, successor.lose, now, g.initialLease/2, g.lock.terms.lease)

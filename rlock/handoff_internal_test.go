@@ -16,7 +16,8 @@ import (
 // behind is a waiter behind the client's own holder, whom no asker asks for.
 func behind(t *testing.T, l *Lock) *waiter {
 	t.Helper()
-	w, a, err := l.queues.enter(l, t.Context(), time.Now())
+	w := newWaiter(t, l)
+	_, a, err := l.queues.enter(w)
 	require.NoError(t, err)
 	require.Nil(t, a)
 	return w

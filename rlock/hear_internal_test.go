@@ -20,7 +20,7 @@ func TestUnlockedByAForeignOwner(t *testing.T) {
 		l.use(f)
 		asker := func(after time.Duration, first bool) *asker {
 			a, w := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1, First: first}})
-			t.Cleanup(func() { w.leave(t.Context()) })
+			t.Cleanup(func() { w.leave() })
 			a.askAt = time.Now().Add(after)
 			return a
 		}

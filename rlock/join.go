@@ -55,9 +55,9 @@ var (
 
 // joinHolder is Join.
 func (l *Lock) joinHolder(ctx context.Context, text string) (held context.Context, hold *Hold, err error) {
-	c := l.starts(ctx)
-	wait := c.wait
-	defer func() { err = l.ends(ctx, c, hold, err) }()
+	call := l.starts(ctx)
+	wait := call.ctx
+	defer func() { err = call.ends(ctx, hold, err) }()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}

@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"errors"
-	"runtime/trace"
 	"strings"
 	"time"
 
@@ -58,20 +57,24 @@ func (l *Lock) Name() string { return l.name }
 // An uncontended Lock, and a nested Lock, is one round trip; simultaneous nested calls share
 // one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
 // and when the holder's TTL ends; a message tells a waiter that it has the lock.
-func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.counted(ctx, ctx, false)
+func (l *Lock) Lock(ctx context.Context) (held context.Context, hold *Hold, err error) {
+	w := l.starts(ctx)
+	defer func() { err = w.ends(ctx, hold, err) }()
+	return w.lockFor(ctx)
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
 // the error matches [context.DeadlineExceeded] beside the sentinel. With a wait of zero
 // or less it is [Lock.TryLock].
-func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *Hold, error) {
+func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (held context.Context, hold *Hold, err error) {
 	if wait <= 0 {
 		return l.TryLock(ctx)
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return l.counted(ctx, waiting, false)
+	w := l.starts(waiting)
+	defer func() { err = w.ends(ctx, hold, err) }()
+	return w.lockFor(ctx)
 }
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
@@ -80,85 +83,105 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 // unknown, or the request was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
-func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.counted(ctx, ctx, true)
+func (l *Lock) TryLock(ctx context.Context) (held context.Context, hold *Hold, err error) {
+	w := l.starts(ctx)
+	w.once = true
+	defer func() { err = w.ends(ctx, hold, err) }()
+	return w.lockFor(ctx)
 }
 
-// call is a call for a lock.
-type call struct {
-	wait   context.Context // of the wait, and of requests
-	began  time.Time
-	course course
-	region *trace.Region // for package runtime/trace
-}
-
-// counted makes a call that statistics and the trace are told of. A multi lock makes those for its members without.
-func (l *Lock) counted(ctx, wait context.Context, once bool) (held context.Context, hold *Hold, err error) {
-	c := l.starts(wait)
-	defer func() { err = l.ends(ctx, c, hold, err) }() // at the very end, when nobody waits for this call
-	if once {
-		return l.tryLock(ctx, c)
-	}
-	return l.lock(ctx, c)
-}
-
-// tryLock is TryLock.
-func (l *Lock) tryLock(ctx context.Context, c *call) (held context.Context, hold *Hold, err error) {
+// lockFor is what every call comes to: the hold of w for ctx. Statistics and the trace are told around it, by starts and
+// ends; a multi lock makes the calls for its members without.
+//
+// A call that waits has a stack of its own, which stays small as long as the frames from Lock to waiter.wait are small,
+// so whatever needs more is in a function that is called before or after.
+func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold, err error) {
+	l := w.lock
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
 	defer l.client.done()
-	wait := c.wait
-	if ctx.Err() != nil {
-		return ctx, nil, tooLate(l.name, ctx)
+	if w.ctx.Err() != nil {
+		return ctx, nil, tooLate(l.name, w.ctx)
 	}
-	p := request.Policy{Attempt: l.bound(), Total: l.bound(), Once: true, Stop: l.client.closing}
 	if in := holdIn(ctx, l); in != nil {
-		if held, hold, err := l.nest(ctx, wait, in, p); err != errReleased {
+		if held, hold, err = w.nest(ctx, in); err != errReleased {
 			return held, hold, err
 		}
 	}
-	if holder := l.queues.holder(l); holder != nil && holder.check() {
-		held, hold, givenBack := l.retake(ctx)
-		if hold != nil {
+	for {
+		g, err := w.acquire()
+		if err != nil {
+			return ctx, nil, err
+		}
+		if g == nil {
+			continue
+		}
+		if held, hold, err = g.take(ctx, l); err == nil {
 			return held, hold, nil
 		}
-		refusal := l.refusal(holder.owner, time.Until(holder.entry.Until()))
-		if givenBack {
-			refusal.Local = false
-			return ctx, nil, refusal.because(errKeptOtherwise)
+		if g.forgo(); w.once { // lost before it was taken
+			return ctx, nil, err
 		}
-		return ctx, nil, refusal
 	}
-	if held, hold := l.shareGrant(ctx); hold != nil {
-		return held, hold, nil
-	}
-	return l.try(ctx, wait, p)
 }
 
-// try makes one attempt.
-func (l *Lock) try(ctx, wait context.Context, p request.Policy) (held context.Context, hold *Hold, err error) {
+// acquire returns a grant: the server's, or that of a goroutine of this client; neither a grant nor an error if the
+// grant came too late. Most locks are free, and nobody waits: then the call asks the server itself. Otherwise it waits
+// in the line, for which an asker asks.
+func (w *waiter) acquire() (g *grant, err error) {
+	if w.once {
+		return w.try()
+	}
+	g, a, err := w.lock.queues.enter(w)
+	if a != nil {
+		g, err = a.askByCall(w)
+	}
+	if g != nil || err != nil || w.served == nil {
+		return g, err
+	}
+	return w.wait()
+}
+
+// try makes one attempt, without a place in the line.
+func (w *waiter) try() (*grant, error) {
+	l := w.lock
+	var mine, other, holder *grant
+	l.withQueue(func(q *queue) {
+		mine, other = q.atHand(l)
+		holder = q.holder()
+	})
+	if mine != nil {
+		return mine, nil
+	}
+	if other != nil {
+		other.forgo()
+	}
+	if holder != nil && holder.check() {
+		refusal := l.refusal(holder.owner, time.Until(holder.entry.Until()))
+		if other != nil {
+			refusal.Local = false
+			return nil, refusal.because(errKeptOtherwise)
+		}
+		return nil, refusal
+	}
 	o := new(candidate).init(l)
-	var g *grant
+	withdrawn := true // also after a panic: see send
 	defer func() {
-		if g == nil { // also after a panic: see send
+		if withdrawn {
 			o.withdraw()
 		}
 	}()
-	a := o.ask(wait, p, kind.Options{Spare: l.spareTokens(false)})
+	a := o.ask(w.ctx, w.retries(), kind.Options{Spare: l.spareTokens(false)})
 	switch {
 	case a.Err != nil:
-		return ctx, nil, a.Err
+		return nil, a.Err
 	case !a.Value.Acquired:
-		return ctx, nil, l.refusedBy(a.Value)
+		return nil, l.refusedBy(a.Value)
 	}
-	if g, err = l.enlist(o, a.Sent, a.Value.Token, a.Value.Spare); err != nil {
-		return ctx, nil, err
-	}
-	if held, hold, err = g.take(ctx, l); err != nil {
-		g.forgo()
-	}
-	return held, hold, err
+	g, err := l.enlist(o, a.Sent, a.Value.Token, a.Value.Spare)
+	withdrawn = err != nil
+	return g, err
 }
 
 // enlist makes the grant of an owner that has asked beside the lines. After an error, the owner has the lock and is to
@@ -199,73 +222,6 @@ func (l *Lock) DoFor(ctx context.Context, wait time.Duration, fn func(context.Co
 func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := l.TryLock(ctx)
 	return hold.do(held, err, fn)
-}
-
-// lock is what every call that may wait comes to.
-//
-// A call that waits has a stack of its own. A stack stays at its first size, 2 KB, as long as the frames from Lock
-// to waiter.wait are small, so whatever needs more is in a function that is called before or after.
-func (l *Lock) lock(ctx context.Context, c *call) (context.Context, *Hold, error) {
-	if err := l.begin(); err != nil {
-		return ctx, nil, err
-	}
-	defer l.client.done()
-	if c.wait.Err() != nil {
-		return ctx, nil, tooLate(l.name, c.wait)
-	}
-	if held, hold, err := l.atOnce(ctx, c.wait); err != errQueue {
-		return held, hold, err
-	}
-	for {
-		g, err := l.acquire(c)
-		if err != nil {
-			return ctx, nil, err
-		}
-		if g == nil {
-			continue
-		}
-		if held, hold, err := g.take(ctx, l); err == nil {
-			return held, hold, nil
-		}
-		g.forgo() // lost before it was taken: wait on
-	}
-}
-
-// acquire returns a grant: the server's, or that of a goroutine of this client; neither a grant nor an error if the
-// grant came too late. Most locks are free, and nobody waits: then the call asks the server itself. Otherwise it waits
-// in the line, for which an asker asks.
-func (l *Lock) acquire(c *call) (g *grant, err error) {
-	w, a, err := l.queues.enter(l, c.wait, c.began)
-	if a != nil {
-		if g, w, err = a.askByCall(c); w == nil {
-			return g, err
-		}
-	}
-	if err == nil {
-		g, err = w.wait(c.wait)
-		c.course.add(w.course)
-	}
-	return g, err
-}
-
-// atOnce takes the lock if that is possible without a place in the queue: nested, kept, or shared with
-// another reader. Otherwise the error is errQueue.
-func (l *Lock) atOnce(ctx, wait context.Context) (held context.Context, hold *Hold, err error) {
-	if in := holdIn(ctx, l); in != nil {
-		if held, hold, err = l.nest(ctx, wait, in, l.retries()); err != errReleased {
-			return held, hold, err
-		}
-	}
-	switch {
-	case l.terms.retention > 0:
-		held, hold, _ = l.retake(ctx)
-	case l.terms.shared:
-		held, hold = l.shareGrant(ctx)
-	}
-	if hold != nil {
-		return held, hold, nil
-	}
-	return ctx, nil, errQueue
 }
 
 // begin admits a call. After nil, client.done must follow.
@@ -319,6 +275,15 @@ func (l *Lock) use(k kind.Kind) {
 // retries is the policy of a waiting call's requests.
 func (l *Lock) retries() request.Policy {
 	return request.Policy{Attempt: l.bound(), Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing}
+}
+
+// retries is the policy of the call's requests.
+func (w *waiter) retries() request.Policy {
+	p := w.lock.retries()
+	if w.once {
+		p.Total, p.Once = p.Attempt, true
+	}
+	return p
 }
 
 // gathers reports whether requests are sent together with those for other locks: requests to acquire, or

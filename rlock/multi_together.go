@@ -26,7 +26,7 @@ const maxTogether = 1024
 func together(ctx context.Context, next []*Lock, most int) (pieces [][]*Lock) {
 	for i, l := range next {
 		p, ok := l.wire.(*kind.Plain)
-		if !ok || !p.Joint() || holdIn(ctx, l) != nil || l.queues.busy(l) || l.queues.holder(l) != nil || i > 0 && l.key == next[i-1].key {
+		if !ok || !p.Joint() || holdIn(ctx, l) != nil || l.queues.busy(l) || i > 0 && l.key == next[i-1].key {
 			break
 		}
 		last := len(pieces) - 1
@@ -200,12 +200,8 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	wait, stop := h.whileHeld(held, wait)
 	defer stop()
 	var part *Hold
-	c := call{wait: wait, began: time.Now()}
-	if once {
-		held, part, err = member.tryLock(held, &c)
-	} else {
-		held, part, err = member.lock(held, &c)
-	}
+	call := &waiter{lock: member, ctx: wait, once: once, since: time.Now()}
+	held, part, err = call.lockFor(held)
 	if err == nil {
 		h.holds = append(h.holds, part)
 	}

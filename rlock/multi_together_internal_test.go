@@ -22,7 +22,7 @@ func TestFakeTimeTogether(t *testing.T) {
 		a, b, busy := c.NewLock("x"), c.NewLock("y"), c.NewLock("busy")
 		busy.use(elsewhere{f, "busy", f.renewals})
 		_, w := f.enter(t, busy, lua.Reply{TTL: time.Hour})
-		defer w.leave(t.Context())
+		defer w.leave()
 		f.onAcquire = nil
 		ctx, hold, err := held.Lock(t.Context())
 		require.NoError(t, err)

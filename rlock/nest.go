@@ -5,13 +5,11 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/go-rlock/rlock/internal/request"
 )
 
 // nest adds a hold to the grant of in, a hold found in ctx.
-func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (context.Context, *Hold, error) {
-	g := in.grant
+func (w *waiter) nest(ctx context.Context, in *Hold) (context.Context, *Hold, error) {
+	l, g := w.lock, in.grant
 	if l.terms.fenced && g.token == 0 {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("the lock is held here already, without fencing: make the outer lock WithFencing as well")}
 	}
@@ -29,7 +27,7 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 			g.retract(hold)
 		}
 	}()
-	err := g.recount(wait, p)
+	err := g.recount(w.ctx, w.retries())
 	if answered = true; err != nil {
 		g.retract(hold)
 		if ownershipEnded(ctx) { // the outer hold was unlocked meanwhile
@@ -40,9 +38,7 @@ func (l *Lock) nest(ctx, wait context.Context, in *Hold, p request.Policy) (cont
 	return held, hold, nil
 }
 
-// add adds a hold: a nested hold, and the caller then sets the count on the server; or the hold of another
-// reader, and nothing is sent. A reader is refused if no live hold has the lease renewed as this reader
-// wants.
+// add adds a nested hold. The caller then sets the count on the server.
 func (g *grant) add(h *Hold) error {
 	g.check()
 	g.mu.Lock()
@@ -55,9 +51,6 @@ func (g *grant) add(h *Hold) error {
 	}
 	if !h.lock.terms.shared && !g.Exclusive() {
 		return &lockError{g.lock.name, ErrUpgrade, nil}
-	}
-	if h.parent == nil && len(g.holds) > 0 && !slices.ContainsFunc(g.holds, func(other *Hold) bool { return other.renewsFor(h) }) {
-		return errTerms
 	}
 	for h.parent != nil && h.parent.over() {
 		h.parent = h.parent.parent

@@ -30,10 +30,11 @@ func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 					})
 					return lua.Reply{Acquired: granted, TTL: time.Second}, nil
 				}
-				_, a, err := l.queues.enter(l, t.Context(), time.Now())
+				w := newWaiter(t, l)
+				_, a, err := l.queues.enter(w)
 				require.NoError(t, err)
 				q := a.line.queue
-				g, w, err := a.askByCall(&call{wait: t.Context(), began: time.Now()})
+				g, err := a.askByCall(w)
 				require.NoError(t, err)
 				require.Equal(t, granted, g != nil)
 				require.True(t, q.news.since.IsZero())
@@ -41,7 +42,7 @@ func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 				if granted {
 					g.forgo()
 				} else {
-					w.leave(t.Context())
+					w.leave()
 				}
 			})
 		})
@@ -178,7 +179,7 @@ func TestFakeTimeWhoGivesUp(t *testing.T) {
 		require.Equal(t, []bool{false, true, false}, given())
 		require.ErrorIs(t, short.failure(t.Context(), all[1].err), ErrUnavailable)
 		a.report(nil)
-		first.leave(t.Context())
-		all[2].leave(t.Context())
+		first.leave()
+		all[2].leave()
 	})
 }

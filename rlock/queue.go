@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
 )
@@ -145,39 +144,48 @@ func (qs *queues) tidy(q *queue) {
 	}
 }
 
-// enter takes the last place in a line. If nobody is there, and the client has no grant, it returns an asker
-// instead: the call asks by itself at first.
-func (qs *queues) enter(l *Lock, ctx context.Context, began time.Time) (*waiter, *asker, error) {
+// enter returns a grant that is at hand, or takes the last place in a line. If nobody is there, and the client has no
+// grant, it returns an asker instead: the call asks by itself at first.
+func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
+	l := w.lock
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if l.client.closed.Load() { // too late for Close to see this call
 		return nil, nil, l.isClosed()
 	}
 	q := qs.of(l.key)
+	mine, other := q.atHand(l)
+	if mine != nil {
+		return mine, nil, nil
+	}
+	if other != nil {
+		l.client.background(other.forgo)
+	}
 	ln := q.line(l)
 	q.waiting++
 	if ln.empty() && (l.ownPlace() || len(q.grants) == 0) {
-		ln.asker = newAsker(ln, l, began)
+		ln.asker = newAsker(ln, l, w.since)
 		ln.asker.asking = true
 		return nil, ln.asker, nil
 	}
-	w := ln.push(l, ctx, began, false)
-	if q.kept != nil {
-		mine, other := q.takeParked(l)
-		if mine != nil {
-			w.serve(mine, nil)
-			w.course = course{}
-			return w, nil, nil
-		}
-		if other != nil {
-			l.client.background(other.forgo)
-		}
-	}
+	ln.push(w, false)
 	if ln.asker == nil {
-		ln.asker = newAsker(ln, l, began)
+		ln.asker = newAsker(ln, l, w.since)
 		ln.asker.turn()
 	}
-	return w, nil, nil
+	return nil, nil, nil
+}
+
+// atHand returns a grant of this client that l can have without a request: a parked one, or that of another reader. A
+// parked grant that is of no use for l is other, for the caller to give back. queues.mu is held.
+func (q *queue) atHand(l *Lock) (mine, other *grant) {
+	switch {
+	case q.kept != nil:
+		return q.takeParked(l)
+	case l.terms.shared:
+		return q.shareable(l), nil
+	}
+	return nil, nil
 }
 
 // add records a new grant, and listens to recalls if the grant may be kept. Earlier grants of this client that
@@ -227,16 +235,6 @@ func (q *queue) askFirst() {
 	}
 }
 
-// holder returns this client's exclusive grant of the lock, nil if there is none.
-func (qs *queues) holder(l *Lock) *grant {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.byKey[l.key]; q != nil {
-		return q.holder()
-	}
-	return nil
-}
-
 // holder returns the newest exclusive grant of the client, nil if there is none. mu is held.
 func (q *queue) holder() *grant {
 	for _, g := range slices.Backward(q.grants) {
@@ -247,12 +245,12 @@ func (q *queue) holder() *grant {
 	return nil
 }
 
-// busy reports whether any goroutine of this client waits for the lock.
+// busy reports whether any goroutine of this client waits for the lock, or has it alone.
 func (qs *queues) busy(l *Lock) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.byKey[l.key]
-	return q != nil && q.waiting > 0
+	return q != nil && (q.waiting > 0 || q.holder() != nil)
 }
 
 // close ends all waits. It returns all grants, and separately the parked grants, for the caller to

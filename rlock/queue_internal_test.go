@@ -104,7 +104,7 @@ func TestOrderOfWaiters(t *testing.T) {
 		}
 		q := a.line.queue
 		for _, gone := range []int{2, 0, 4, 3, 1} {
-			all[gone].leave(t.Context())
+			all[gone].leave()
 			all[gone] = nil
 			left, queued := slices.DeleteFunc(slices.Clone(all), func(w *waiter) bool { return w == nil }), []*waiter{}
 			for w := q.writers.first; w != nil; w = w.next {
@@ -142,14 +142,15 @@ func BenchmarkLeave(b *testing.B) {
 			require.NoError(b, err)
 			l := c.NewLock("a")
 			enter := func() *waiter {
-				w, _, _ := l.queues.enter(l, b.Context(), time.Now())
+				w := &waiter{lock: l, ctx: b.Context(), since: time.Now()}
+				_, _, _ = l.queues.enter(w)
 				return w
 			}
 			for range n + 1 { // the first is not refused yet
 				enter()
 			}
 			for b.Loop() {
-				enter().leave(b.Context())
+				enter().leave()
 			}
 		})
 	}

@@ -222,24 +222,6 @@ func (q *queue) takeParked(l *Lock) (mine, other *grant) {
 
 var errKeptOtherwise = errors.New("this client keeps it for calls with other options than this one, and releases it now: try again")
 
-// retake takes the parked lock. A parked grant unusable for l is given back.
-func (l *Lock) retake(ctx context.Context) (_ context.Context, _ *Hold, givenBack bool) {
-	var mine, other *grant
-	l.withQueue(func(q *queue) { mine, other = q.takeParked(l) })
-	if other != nil {
-		other.forgo()
-	}
-	if mine == nil {
-		return ctx, nil, other != nil
-	}
-	held, hold, err := mine.take(ctx, l)
-	if err != nil { // the grant was lost meanwhile
-		mine.forgo()
-		return ctx, nil, false
-	}
-	return held, hold, false
-}
-
 // end stops the timer and the subscription. queues.mu is held.
 func (k *kept) end() {
 	if k.timer != nil {

@@ -16,10 +16,11 @@ import (
 // waitingReader is a reader that came while another one asked, which has acquired grant.
 func waitingReader(t *testing.T, l *Lock) (w *waiter, g *grant, first *Hold) {
 	t.Helper()
-	_, a, err := l.queues.enter(l, t.Context(), time.Now())
+	leader := newWaiter(t, l)
+	_, a, err := l.queues.enter(leader)
 	require.NoError(t, err)
 	w = behind(t, l)
-	g, _, err = a.askByCall(&call{wait: t.Context(), began: time.Now()})
+	g, err = a.askByCall(leader)
 	require.NoError(t, err)
 	_, first, err = g.take(t.Context(), l)
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func waitingReader(t *testing.T, l *Lock) (w *waiter, g *grant, first *Hold) {
 func served(t *testing.T, w *waiter, leaves bool) *Hold {
 	t.Helper()
 	if leaves {
-		w.leave(t.Context())
+		w.leave()
 		require.Nil(t, w.grant)
 		return nil
 	}

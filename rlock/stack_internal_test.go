@@ -15,7 +15,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// A goroutine that waits behind another of its client keeps a stack of 4 KB: there may be very many of them.
+// A goroutine that waits behind another of its client keeps a stack of 4 KB at most: there may be very
+// many of them.
 func TestStackOfAWaiter(t *testing.T) {
 	if redistest.RaceEnabled {
 		t.Skip("the race detector needs more")

@@ -59,10 +59,10 @@ func TestGrantByMessage(t *testing.T) {
 				l.use(f)
 				const there = 100 * second
 				a, w := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: there}})
-				defer w.leave(t.Context())
+				defer w.leave()
 				if test.late {
 					_, other := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: there - 2}})
-					defer other.leave(t.Context())
+					defer other.leave()
 				}
 				sent := time.Now()
 				now := sent.Add(test.after)
@@ -110,7 +110,7 @@ func TestTokensOfAMessageThatNobodyLookedAt(t *testing.T) {
 			synctest.Wait() // a request is under way
 			l.hear(owner + " 2 6000 7 1024")
 			if !owned {
-				w.leave(t.Context())
+				w.leave()
 			}
 			close(asked)
 			synctest.Wait()

@@ -2,6 +2,7 @@ package rlock
 
 import (
 	"context"
+	"runtime/trace"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -15,18 +16,21 @@ type line struct {
 	private     bool   // of a single call, which has a place of its own on the server
 }
 
-// waiter is a call in a line: a place, and nothing else. It is in the line, or served. queues.mu guards what
-// changes before served is closed.
+// waiter is a call for a lock. If it has to wait it has a place in a line, and nothing else: it is in the line, or served.
 type waiter struct {
-	lock       *Lock
+	lock   *Lock
+	ctx    context.Context // of the wait: requests have its values
+	once   bool            // it does not wait
+	since  time.Time       // when the call began
+	course course
+	region *trace.Region // for package runtime/trace
+
+	// Of the place. queues.mu guards what changes before served is closed.
 	line       *line
-	ctx        context.Context // of the wait: requests have its values
-	since      time.Time       // when the call began
 	prev, next *waiter
-	served     chan struct{} // closed when there is a grant or an error, and the waiter is out of the line
+	served     chan struct{} // closed when there is a grant or an error, and the waiter is out of the line; nil before it waits
 	grant      *grant
 	err        error
-	course     course
 }
 
 // course is the reported course of a wait.
@@ -76,8 +80,9 @@ func (q *queue) line(l *Lock) *line {
 }
 
 // push adds a waiter: the last, or the first if it has asked by itself already. queues.mu is held.
-func (ln *line) push(l *Lock, ctx context.Context, began time.Time, first bool) *waiter {
-	w := &waiter{lock: l, line: ln, ctx: ctx, since: began, served: make(chan struct{}), course: course{slept: true}}
+func (ln *line) push(w *waiter, first bool) {
+	w.line, w.prev, w.next, w.served, w.grant, w.err = ln, nil, nil, make(chan struct{}), nil, nil
+	w.course.slept = true
 	if first {
 		w.next = ln.first
 	} else {
@@ -93,7 +98,6 @@ func (ln *line) push(l *Lock, ctx context.Context, began time.Time, first bool) 
 	} else {
 		w.next.prev = w
 	}
-	return w
 }
 
 // waits reports whether the waiter is in the line. queues.mu is held.
@@ -139,21 +143,21 @@ func (ln *line) give(g *grant) bool {
 }
 
 // wait waits to be served.
-func (w *waiter) wait(ctx context.Context) (*grant, error) {
+func (w *waiter) wait() (*grant, error) {
 	select { // few cases: each takes memory during the wait
 	case <-w.served:
-	case <-ctx.Done():
-		w.leave(ctx)
+	case <-w.ctx.Done():
+		w.leave()
 	}
 	if w.err != nil {
-		return nil, w.lock.failure(ctx, w.err)
+		return nil, w.lock.failure(w.ctx, w.err)
 	}
 	return w.grant, nil
 }
 
 // leave takes out a waiter whose context has ended. It forgoes a grant of that very moment.
-func (w *waiter) leave(ctx context.Context) {
-	qs, end := w.lock.queues, ended(ctx)
+func (w *waiter) leave() {
+	qs, end := w.lock.queues, ended(w.ctx)
 	qs.mu.Lock()
 	g := w.grant
 	if w.waits() {

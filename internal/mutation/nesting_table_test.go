@@ -28,8 +28,8 @@ var ofNesting = []mutation{
 		"rlock", "TestFakeTimeNestedTryLockIsBounded", quick,
 	},
 	{
-		"a reader joins a lease that nobody renews", "rlock", "grant.add",
-		"if h.parent == nil && len(g.holds) > 0 &&", "if false &&",
+		"a reader joins a lease that nobody renews", "rlock", "grant.expects",
+		"|| !renewed", "|| false && !renewed",
 		"rlock", "TestFakeTimeTermsOfReaders", quick,
 	},
 	{
@@ -38,7 +38,7 @@ var ofNesting = []mutation{
 		"rlock", "TestFakeTimeJoinedUnderAShorterHold", quick,
 	},
 	{
-		"a nested hold outlives the panic of a hook", "rlock", "Lock.nest",
+		"a nested hold outlives the panic of a hook", "rlock", "waiter.nest",
 		"if !answered {", "if !answered && false {",
 		"rlock", "TestHookThatEndsItsCaller/panic_false_plain_nested_Lock", quick,
 	},

@@ -159,8 +159,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
 	},
 	{
-		"a reader joins a grant although another waits", "rlock", "queues.shareable",
-		"q == nil || q.waiting > 0", "q == nil",
+		"a reader joins a grant although another waits", "rlock", "queue.shareable",
+		"q.waiting > 0", "false",
 		"rlock", "TestFakeTimeNobodyJoinsPastAWaitingWriter", quick,
 	},
 	{
@@ -225,7 +225,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a fixed lease is renewed as the readers who have left wanted it", "rlock", "Hold.covered",
-		"other.first() != first && other.renewsFor(h)", "other.first() != first",
+		"other.first() != first && other.renewsFor(h.lock)", "other.first() != first",
 		"rlock", "TestFakeTimeTermsOfReaders", quick,
 	},
 	{
