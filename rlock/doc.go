@@ -75,7 +75,7 @@
 // # Waiting
 //
 // The goroutines of a client that want the same lock queue in memory, first come,
-// first served, and the first goroutine asks the server for all. Clients queue on the
+// first served, and one request at a time is made for all of them. Clients queue on the
 // server: in a sorted set beside the lock, `rlock_queue:{name}`, with a ticket for
 // each client waiting for a plain lock, and for each call waiting for a fair lock.
 // The script that releases a lock passes the lock on to the first ticket: the script writes the
@@ -102,22 +102,20 @@
 //	SUBSCRIBE ────────────► confirmed: b:2 asks again
 //	acquire, a ticket ────► granted
 //
-// A waiter is in one of these states. Except while asking, a waiter may be given a grant of
-// the same client in memory:
+// A waiter is in the line, or served. An asker asks for the line: it has the owner, the ticket and the one request
+// under way, so a waiter that leaves takes nothing along. A waiter may be given a grant of the same client at any time.
 //
-//	blocked ──► asking ──► queued ──► (has the lock, or gives up)
-//	             ▲            │
-//	             └────────────┘ wake-up, doubt, or time
+//	        refused
+//	asking ◄────────► waiting for a message, an event, or time
+//	   │                     │
+//	   └──► the first waiter ◄┘
+//	        has the lock
 //
-//	blocked  another waiter is before it, or its client holds the lock
-//	asking   a request is under way
-//	queued   the server refused: it sleeps until a message or a timer wakes it
-//
-// A queued waiter asks again after a message without a grant; when the subscription was
+// The asker asks again after a message without a grant; when the subscription was
 // lost or is confirmed anew; at the end of the holder's TTL (the first ticket at once, the
 // others 0.2 to 0.6 s later); and without a message after 1, 2 and 4 s and then every
-// 5 s, later if many wait. Such a request repairs any loss on the server. A waiter
-// without a subscription asks after 50 ms, doubling to 1 s, and each 100 ms with the
+// 5 s, later if many wait. Such a request repairs any loss on the server. Without a
+// subscription it asks after 50 ms, doubling to 1 s, and each 100 ms with the
 // first ticket.
 //
 // And the lock:
