@@ -90,6 +90,14 @@ func (g *grant) watch(q *queue) error {
 	return nil
 }
 
+// until is the end of the trusted window, for a renewal: one may begin before watch or passOn has set the entry, both of
+// which hold mu meanwhile.
+func (g *grant) until() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.entry.Until()
+}
+
 // tooLate is the error of a call that got an answer, but no grant, from watch.
 func (l *Lock) tooLate(err error) error {
 	if errors.Is(err, watchdog.ErrClosed) {
