@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -56,6 +57,37 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 		require.Equal(t, 2, counts[0].holds)
 		require.Equal(t, []time.Duration{0, time.Second}, f.times("count"), "one request at a time: the second after the answer to the first")
 		require.Equal(t, 1, counts[1].holds)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// A nested call that comes while a request about the count is under way waits for the next one: the first does not count it.
+func TestFakeTimeNestedCallWhileCounting(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		answer := make(chan struct{})
+		f.onCount = func(context.Context, int) error { <-answer; return nil }
+		nested := make(chan *Hold, 2)
+		for range 2 {
+			go func() {
+				_, inner, err := l.Lock(held)
+				assert.NoError(t, err)
+				nested <- inner
+			}()
+			synctest.Wait()
+		}
+		require.Len(t, f.calls("count"), 1)
+		answer <- struct{}{}
+		first := <-nested
+		synctest.Wait()
+		require.Empty(t, nested, "the server does not know of it yet")
+		close(answer)
+		second := <-nested
+		require.Equal(t, 3, f.calls("count")[1].holds)
+		require.NoError(t, first.Unlock(held))
+		require.NoError(t, second.Unlock(held))
 		require.NoError(t, hold.Unlock(held))
 	})
 }

@@ -10,7 +10,7 @@ var ofNesting = []mutation{
 	{
 		"a nested call relies on a request that was made before it", "rlock", "grant.tell",
 		"g.told.next = t", "t = g.told",
-		"rlock", "TestNestedDepth", quick,
+		"rlock", "TestFakeTimeNestedCallWhileCounting", quick,
 	},
 	{
 		"nested calls ask one after the other", "rlock", "grant.tell",
