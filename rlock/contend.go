@@ -177,8 +177,11 @@ func (w *waiter) ask(wait context.Context) (*grant, error) {
 	g, o, p := w.prepare()
 	a := g.acquire(wait, p, o)
 	if a.Cut {
-		if refusal, _ := w.refused(wait); refusal != nil { // read once: the answer to another waiter may remove it
+		switch refusal, trouble := w.refused(wait); { // read once: the answer to another waiter may remove it
+		case refusal != nil:
 			return nil, refusal
+		case trouble != nil: // the request is young, but those of the waiters before had no answer either
+			a.Err = l.givenUp(wait, nil)
 		}
 	}
 	switch {
@@ -207,7 +210,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 	w.lock.queues.mu.Lock()
 	last, mine := w.queue.news.refusal, w.queue.holder()
 	short, trouble := w.queue.news.short.of(w.lock.name, w.lock.terms.replicas.n, why), w.queue.news.trouble
-	if trouble == nil && w.queue.news.newest.IsZero() { // another waiter asks for all
+	if trouble == nil && w.queue.news.newest.IsZero() && time.Since(w.since) >= answerTime { // another waiter asks for all
 		trouble = request.ErrNoAnswer
 	}
 	w.lock.queues.mu.Unlock()

@@ -47,7 +47,8 @@ func (l *Lock) Name() string { return l.name }
 // passed in.
 //
 // On an error nothing is held and the context passed in comes back:
-// [ErrNotAcquired] if ctx ended while somebody else held the lock, or before;
+// [ErrNotAcquired] if ctx ended while somebody else held the lock, or before, or less
+// than 5 ms after the first request was sent, because Redis may still answer it;
 // [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended, or
 // none to any waiter of this client for as long as the lease lasts (at least 5 s);
 // [ErrLeaseLost] under the context of a lost grant; [ErrUpgrade] for a writer under the

@@ -87,7 +87,11 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 		}
 	case request.Left:
 		a.Cut = a.Err == nil && ctx.Err() != nil
-		a.Err = l.givenUp(ctx, a.Err)
+		if a.Cut && p.Leaves && time.Since(a.Sent) < answerTime { // of a request to acquire
+			a.Err = tooLate(l.name, ctx)
+		} else {
+			a.Err = l.givenUp(ctx, a.Err)
+		}
 	default:
 		a.Err = l.failed(a.Err)
 	}
@@ -120,6 +124,15 @@ func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-ch
 	a := request.Alone{Background: l.background, Bound: bound, Stop: stop, Watch: c.reloads.Watch(c.server.RDB, l.slot)}
 	return request.Detached(ctx, a, func(ctx context.Context) (T, error) { return ask(ctx, c.scripts) }, late)
 }
+
+// answerTime is how long Redis has to answer before a call can say that Redis did not answer. If the
+// context of the call ends sooner, that says nothing about Redis, so the error is the same as if the
+// context had ended just before the request. For example, a loop calls Lock until a deadline:
+//
+//	Redis answers each request within 0.1 ms
+//	the last call sends its request 0.05 ms before the deadline
+//	the call returns without an answer: ErrNotAcquired, because Redis is well
+const answerTime = 5 * time.Millisecond
 
 // givenUp is the error of a call that ended without an answer: because ctx is over or, if it
 // is not, because the client closes. trouble is the error of the last attempt, if it failed.
