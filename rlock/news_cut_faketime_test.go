@@ -30,8 +30,10 @@ func TestFakeTimeContextEndsWhileARequestIsUnderWay(t *testing.T) {
 		return []*fakeRedis{f}, f.client(t, nil).NewLock("a"), waits(f.client(t, nil).NewLock("a", opts...))
 	}
 	kinds := map[string]func(t *testing.T) (servers []*fakeRedis, other *rlock.Lock, call lockFor){
-		"plain":   func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) { return plain(t) },
-		"polling": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) { return plain(t, rlock.WithPolling(rlock.Polling{})) },
+		"plain": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) { return plain(t) },
+		"polling": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			return plain(t, rlock.WithPolling(rlock.Polling{}))
+		},
 		"Lock": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
 			f := newFakeRedis(t)
 			mu := f.client(t, nil).NewLock("a")

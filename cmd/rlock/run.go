@@ -205,13 +205,3 @@ func (j *job) work(held context.Context, hold *rlock.MultiHold, taken locks, s *
 	}
 	return status.ExitStatus(), nil
 }
-
-// notify is [signal.Notify], but what this process was told to ignore, as by
-// nohup, stays ignored.
-func notify(c chan<- os.Signal, signals ...os.Signal) {
-	for _, sig := range signals {
-		if !signal.Ignored(sig) {
-			signal.Notify(c, sig)
-		}
-	}
-}
