@@ -200,6 +200,7 @@ func (w *aclWorld) broken(names ...string) (broken feature) {
 // TestRights takes each item out of the line in turn: what the table says is
 // broken then, and nothing else but what needs that.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	line := aclLine("u", aclPrefix, aclPrefix+"*", lockUser|readUser|database|queueing|sharing|replicating)
 	for _, r := range append(rightsFor(aclPrefix, aclPrefix+"*"), right{item: "nothing"}) {
 		if r.needs&(clustered|sharding|moving) == r.needs && r.needs != 0 {
