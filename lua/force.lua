@@ -11,12 +11,11 @@
 --          {0}              the lock was free, or another owner holds it
 --          {-1, key, type}  the key is no lock
 local what, holder = kind(KEYS[1])
-if what == 'none' then
-    return {0}
-elseif what ~= 'lock' then
+if what ~= 'none' and what ~= 'lock' then
     return {-1, KEYS[1], what}
-elseif ARGV[2] and holder ~= ARGV[2] then
-    return {0}
+elseif what == 'none' or ARGV[2] and holder ~= ARGV[2] then
+    local refused = nothing(KEYS[1], ARGV[2] or '')
+    return refused ~= 0 and refused or {0}
 end
 redis.call('del', KEYS[1])
 if not KEYS[2] then

@@ -34,8 +34,11 @@ end
 local mode, reads, writes = look(l.key, owner)
 local held, message = reads + writes > 0, '-0'
 local queued = l.queue and first(l.queue)
-if stranger(mode) or not held and not queued then
-    return {0}
+if not held then
+    local refused = nothing(l.key, owner .. ':write')
+    if refused ~= 0 or stranger(mode) or not queued then
+        return refused ~= 0 and refused or {0}
+    end
 end
 for n = 1, reads do
     drop(hold(l.prefix, owner, n))
