@@ -289,3 +289,46 @@ func TestReadWriteQueueWhileTheSlotMoves(t *testing.T) {
 		})
 	}
 }
+
+// The readers' leases differ, as most of them were granted by a message: for 2.5 s until the renewal. What a
+// reader's release costs does not depend on how many others there are. The TTL of the lock is that of the last
+// reader as long as there are few, and no shorter than that otherwise.
+func TestReadWriteReleaseBesideReadersOfMixedLeases(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	release := func(n int) {
+		t.Helper()
+		_, err := lua.ReleaseRW(ctx, rdb, rw(own(fmt.Sprintf("b:%d", n))), lua.Ending{})
+		require.NoError(t, err)
+	}
+	for _, queued := range []bool{false, true} {
+		require.NoError(t, rdb.FlushAll(ctx).Err())
+		const readers = 1000
+		for i := range readers {
+			putReader(t, rdb, own(fmt.Sprintf("b:%d", i)), []time.Duration{30 * time.Second, 2500 * time.Millisecond, time.Minute}[i%3])
+		}
+		if queued {
+			queueUp(t, rdb, rw, "wc:1")
+		}
+		last := readers - 1
+		require.NoError(t, rdb.ConfigResetStat(ctx).Err())
+		for ; last >= readers-100; last-- {
+			release(last)
+		}
+		var looked, releases int
+		stats := rdb.Info(ctx, "commandstats").Val()
+		for name, n := range map[string]*int{"pttl": &looked, "evalsha": &releases} {
+			_, rest, _ := strings.Cut(stats, "cmdstat_"+name+":calls=")
+			_, err := fmt.Sscanf(rest, "%d", n)
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, releases, 100)
+		require.LessOrEqual(t, looked, 5*100, "queued %v", queued)
+		require.Greater(t, rdb.PTTL(ctx, "lock").Val(), 50*time.Second)
+		for ; last > 2; last-- {
+			release(last)
+		}
+		release(2)
+		require.InDelta(t, 30*time.Second, rdb.PTTL(ctx, "lock").Val(), float64(10*time.Second))
+	}
+}

@@ -58,14 +58,10 @@ elseif mode == 'read' then
         redis.call('del', l.key)
         mode = 'none'
     elseif held and last and last >= 0 then
-        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but not if a
-        -- reader picked at random lasts half as long: those that come and go must not cost
-        -- the more, the more there are.
-        local whole = redis.call('pttl', l.key)
-        if last < whole / 2 and redis.call('hlen', l.key) - 1 > few then
-            last = select(3, examine(l.key, l.prefix, redis.call('hgetall', l.key)))
-        end
-        if last < whole / 2 or last < whole and redis.call('hlen', l.key) - 1 <= few then
+        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but not if there are
+        -- more than a few, as it would look at all of them. The TTL then only keeps writers in Java
+        -- out for longer if the last readers die.
+        if redis.call('hlen', l.key) - 1 <= few and last < redis.call('pttl', l.key) then
             redis.call('pexpire', l.key, math.max(last, 1))
         end
     end
