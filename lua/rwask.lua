@@ -40,10 +40,13 @@ if reads + writes > 0 then -- the answer to an earlier delivery was lost, or a m
     extend(l.key, l.prefix, owner, reads, reads, lease)
     return {1, number(token)}
 end
-local length = redis.pcall('zcard', l.queue)
-if type(length) == 'table' then
-    local what = redis.call('type', l.queue).ok
-    return what ~= 'zset' and what ~= 'none' and {-1, l.queue, what} or length
+local length, none = tickets(l.queue)
+if none then
+    return none
+end
+local _, _, record = first(l.queue)
+if record then
+    length = length - 1
 end
 
 -- The dead keep nobody out: the lock is free if no reader lives.
@@ -61,6 +64,9 @@ if mode ~= 'none' then
     end
 end
 l.mode = mode
+if mode == 'none' and record then
+    settle(l.queue, l.commands, owner)
+end
 if length == 0 and admits(l, shared) then -- as most locks
     return give(l, owner, shared, lease)
 end
@@ -84,7 +90,9 @@ if mode ~= 'write' then
             redis.call('zrem', l.queue, owner)
         end
         return failure
-    elseif count == portion or l.mode == 'none' then -- others follow; or the server refuses to hand it over
+    elseif l.mode == 'none' then -- the server refuses to hand it over: it is free, and the first may ask
+        ttl, holder = 0, ''
+    elseif count == portion then -- others follow
         ttl, holder = 1, ''
     elseif count > 0 then
         ttl, holder = redis.call('pttl', l.key), l.holder
@@ -92,10 +100,6 @@ if mode ~= 'write' then
         ttl, holder = redis.call('pttl', l.key), ''
     end
 end
-local before = place > 0 and redis.call('zcount', l.queue, '-inf', '(' .. string.format('%.0f', place)) or 1
-if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies
-    wake(l.queue, l.commands, place, client(owner))
-end
-local deaf = ARGV[7] == '1' and absent(channel(l.queue) .. ':' .. client(owner), 1)
-local awaited = shared == 1 and l.mode ~= 'write'
-return {0, ttl, holder, tonumber(clock()), before, new, length, deaf and 1 or 0, awaited and 1 or 0}
+local answer = refused(l.queue, l.commands, owner, place, new, length, ARGV[7], ttl, holder)
+answer[9] = shared == 1 and l.mode ~= 'write' and 1 or 0
+return answer

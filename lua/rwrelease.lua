@@ -29,15 +29,15 @@ if l.queue then
         led = led or first(l.queue) == ticket
         redis.pcall('zrem', l.queue, ticket)
     end
-    redis.pcall('zrem', l.queue, owner) -- a late request may have left the own ticket
+    redis.pcall('zrem', l.queue, owner, '!' .. owner .. ':') -- a late request may have left the own ticket
 end
 local mode, reads, writes = look(l.key, owner)
 local held, message = reads + writes > 0, '-0'
 local queued = l.queue and first(l.queue)
 if not held then
-    local refused = nothing(l.key, owner .. ':write')
-    if refused ~= 0 or stranger(mode) or not queued then
-        return refused ~= 0 and refused or {0}
+    local answer = nothing(l.key, owner .. ':write')
+    if answer ~= 0 or stranger(mode) or not queued then
+        return answer ~= 0 and answer or {0}
     end
 end
 for n = 1, reads do
@@ -74,6 +74,7 @@ local own, failure, lines, count = held and ARGV[6] ~= '1' and client(owner) or 
 if not l.queue then
     failure = mode == 'none' and refusal(announce(l.commands, l.unlocks, message))
 elseif mode == 'none' then
+    settle(l.queue, l.commands, owner)
     failure, lines, count = pass(l, own, message)
 elseif queued and mode == 'read' then -- a ticket that kept readers out may have gone
     local _, text, _, granted = serve(l, own)
