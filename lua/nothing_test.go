@@ -66,12 +66,15 @@ func TestOnlyAMasterSaysNotTheOwner(t *testing.T) {
 		},
 	} {
 		for data, fill := range map[string]func(t *testing.T, rdb *redis.Client){
-			"empty":                  func(*testing.T, *redis.Client) {},
-			"another holder":         func(t *testing.T, rdb *redis.Client) { put(t, rdb, "lock", own("b:1")+"=1 20s") },
-			"another reader":         func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, own("b:1"), 20*time.Second) },
-			"another writer":         func(t *testing.T, rdb *redis.Client) { putWriter(t, rdb, own("b:1"), 20*time.Second) },
-			"a ticket, and no lock":  func(t *testing.T, rdb *redis.Client) { putTicket(t, rdb, 'w', own("b:1")) },
-			"a ticket, and a reader": func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, own("b:1"), 20*time.Second); putTicket(t, rdb, 'w', own("b:2")) },
+			"empty":                 func(*testing.T, *redis.Client) {},
+			"another holder":        func(t *testing.T, rdb *redis.Client) { put(t, rdb, "lock", own("b:1")+"=1 20s") },
+			"another reader":        func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, own("b:1"), 20*time.Second) },
+			"another writer":        func(t *testing.T, rdb *redis.Client) { putWriter(t, rdb, own("b:1"), 20*time.Second) },
+			"a ticket, and no lock": func(t *testing.T, rdb *redis.Client) { putTicket(t, rdb, 'w', own("b:1")) },
+			"a ticket, and a reader": func(t *testing.T, rdb *redis.Client) {
+				putReader(t, rdb, own("b:1"), 20*time.Second)
+				putTicket(t, rdb, 'w', own("b:2"))
+			},
 		} {
 			t.Run(name+"/"+data, func(t *testing.T) {
 				t.Parallel()

@@ -105,6 +105,7 @@ func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (
 	reply.Writer = !answer.done && answer.int(8) == 1
 	if !answer.done && claim > 0 {
 		reply.Place = answer.place()
+		reply.Place.Mute = answer.int(9) == 1
 		reply.Leftover = reply.Place.Held()
 	}
 	return reply, err

@@ -15,11 +15,12 @@
 -- reply    {1, token}         acquired; the token of a reader is that of the newest writer, and that
 --                             of an unfenced lock 0. No token is reserved: readers read the counter,
 --                             and a writer that has become a reader would have a lesser one than they
---          {0, pttl, owner, time, before, new, length, absent, awaited}  refused; as ask.lua, and
+--          {0, pttl, owner, time, before, new, length, absent, awaited, mute}  refused; as ask.lua, and
 --            pttl     the rest of the lease of one who holds the lock, -1 without an end; 1 if
 --                     the owner is to ask again at once
 --            owner    whose lease that is, a foreign one if such was seen; '' if unknown
 --            awaited  1 if readers may have the lock, and a waiting writer keeps this one out
+--            mute     1 if the server refuses messages for tickets: the owner asks by a timer
 --          {-1, key, type}    the key is no read/write lock
 local owner, lease, shared, waits = ARGV[2], tonumber(ARGV[1]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local l = {key = KEYS[1], queue = KEYS[2], counter = KEYS[4], prefix = ARGV[3], commands = ARGV[4]}
@@ -82,6 +83,15 @@ if mode ~= 'write' then
     local mine, _, failure, count = serve(l, nil, owner, lease)
     if not mine and admits(l, shared) and not first(l.queue) then -- nobody is before the owner
         mine = give(l, owner, shared, lease)
+    elseif not mine and l.mode == 'none' and waits and new == 0 and failure and failure.err then
+        -- The server refuses messages, so the tickets in front cannot be told. The lock goes to whoever
+        -- asks and has waited: it would be nobody's until the first ticket does.
+        mine = give(l, owner, shared, lease)
+        if mine[1] == 1 then
+            redis.call('zrem', l.queue, owner)
+        else
+            mine = nil
+        end
     end
     if mine then
         return mine
@@ -102,4 +112,6 @@ if mode ~= 'write' then
 end
 local answer = refused(l.queue, l.commands, owner, place, new, length, ARGV[7], ttl, holder)
 answer[9] = shared == 1 and l.mode ~= 'write' and 1 or 0
+-- Nobody listens to this channel.
+answer[10] = waits and refusal(announce(l.commands, channel(l.queue) .. ':', '')) and 1 or 0
 return answer

@@ -75,16 +75,24 @@ func TestReplicaWithoutTheDataCostsNoHold(t *testing.T) {
 		lock    func(all ...*rlock.Client) locker[unlocker]
 		under   func(all ...*rlock.Client) *rlock.Lock // nests under it, after an Unlock if that downgrades
 	}{
-		"plain":  {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewLock("a")} }},
-		"fenced": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewLock("a", rlock.WithFencing())} }},
-		"fair":   {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewFairLock("a")} }},
+		"plain": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewLock("a")} }},
+		"fenced": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] {
+			return anyLock[*rlock.Hold]{all[0].NewLock("a", rlock.WithFencing())}
+		}},
+		"fair": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewFairLock("a")} }},
 		"polling": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] {
 			return anyLock[*rlock.Hold]{all[0].NewLock("a", rlock.WithPolling(rlock.Polling{}))}
 		}},
-		"reader": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewRWLock("a").Reader()} }},
-		"writer": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewRWLock("a").Writer()} }},
+		"reader": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] {
+			return anyLock[*rlock.Hold]{all[0].NewRWLock("a").Reader()}
+		}},
+		"writer": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] {
+			return anyLock[*rlock.Hold]{all[0].NewRWLock("a").Writer()}
+		}},
 		"downgrade": {
-			servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] { return anyLock[*rlock.Hold]{all[0].NewRWLock("a").Writer()} },
+			servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] {
+				return anyLock[*rlock.Hold]{all[0].NewRWLock("a").Writer()}
+			},
 			under: func(all ...*rlock.Client) *rlock.Lock { return all[0].NewRWLock("a").Reader() },
 		},
 		"multi": {servers: 1, lock: func(all ...*rlock.Client) locker[unlocker] {
@@ -156,7 +164,9 @@ func TestReplicaWithoutTheDataCostsNoHold(t *testing.T) {
 			arrived("Unlock")
 			for _, srv := range all {
 				rdb := srv.Client(t)
-				redistest.Eventually(t, "the lock is released", func() bool { return len(lockKeys(t, rdb)) == 0 || name == "fenced" && rdb.Exists(t.Context(), "a").Val() == 0 })
+				redistest.Eventually(t, "the lock is released", func() bool {
+					return len(lockKeys(t, rdb)) == 0 || name == "fenced" && rdb.Exists(t.Context(), "a").Val() == 0
+				})
 			}
 		})
 	}
@@ -165,7 +175,9 @@ func TestReplicaWithoutTheDataCostsNoHold(t *testing.T) {
 // anyLock is a lock of any kind, whose holds can be unlocked.
 type anyLock[H unlocker] struct{ of locker[H] }
 
-func (a anyLock[H]) Lock(ctx context.Context) (context.Context, unlocker, error) { return a.of.Lock(ctx) }
+func (a anyLock[H]) Lock(ctx context.Context) (context.Context, unlocker, error) {
+	return a.of.Lock(ctx)
+}
 
 func (a anyLock[H]) TryLock(ctx context.Context) (context.Context, unlocker, error) {
 	return a.of.TryLock(ctx)
