@@ -13,7 +13,7 @@ var countSource string
 var retainSource string
 
 var (
-	countScript  = newScript("count", countSource, 0)
+	countScript  = newScript("count", nothingSource+countSource, 0)
 	retainScript = newScript("retain", announceSource+retainSource, 0)
 )
 

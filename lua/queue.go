@@ -74,6 +74,7 @@ type Place struct {
 	Before int64 // how many are before its own
 
 	Absent bool // the client is subscribed to nothing there, though it is Counted
+	Mute   bool // of a read/write lock: the server refuses the messages to tickets
 }
 
 // Held reports whether the owner has a ticket.

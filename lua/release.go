@@ -22,7 +22,7 @@ var (
 	releaseFencedScript = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], KEYS[k+2], nil, unpack(ARGV, a, a+4))", 3, 5, 0)
 	releaseAloneScript  = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], nil, nil, nil, unpack(ARGV, a, a+1))", 1, 2, 0)
 
-	forceScript = newScript("force", queueing()+forceSource, 0)
+	forceScript = newScript("force", queueing()+nothingSource+forceSource, 0)
 )
 
 // Ending tells Release what else belongs to a grant. The zero value is for a grant without

@@ -44,9 +44,9 @@ func serving() string { return announceSource + queueSource + rwSource + batchSo
 
 var (
 	rwAskScript     = newScript("read/write ask", tokenSource+rwAskFastSource+serving()+rwAskSource, 1)
-	rwCountScript   = newScript("read/write count", tokenSource+serving()+rwCountSource, 0)
-	rwReleaseScript = newScript("read/write release", rwReleaseFastSource+tokenSource+serving()+rwReleaseSource, 0)
-	rwRenewScript   = newScript("read/write renew", rwSource+rwRenewSource, 0)
+	rwCountScript   = newScript("read/write count", tokenSource+serving()+nothingSource+rwCountSource, 0)
+	rwReleaseScript = newScript("read/write release", rwReleaseFastSource+tokenSource+serving()+nothingSource+rwReleaseSource, 0)
+	rwRenewScript   = newScript("read/write renew", nothingSource+rwSource+rwRenewSource, 0)
 	rwForceScript   = newScript("read/write force", tokenSource+serving()+rwForceSource, 0)
 )
 
@@ -105,6 +105,7 @@ func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (
 	reply.Writer = !answer.done && answer.int(8) == 1
 	if !answer.done && claim > 0 {
 		reply.Place = answer.place()
+		reply.Place.Mute = answer.int(9) == 1
 		reply.Leftover = reply.Place.Held()
 	}
 	return reply, err

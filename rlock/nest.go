@@ -254,11 +254,19 @@ func (g *grant) total(changes int) (t total, ok bool) {
 	}
 	t.changes = c.changes
 	t.count.Exclusive = int(g.exclusives.Load())
-	t.count.Shared = len(g.holds) - t.count.Exclusive
 	t.fixed = true
+	together := 0 // 1 for all readers who share the grant: the server keeps, and renews, a key for each read hold
 	for _, h := range g.holds {
 		t.lease, t.fixed = max(t.lease, h.lock.terms.lease), t.fixed && h.lock.terms.fixed
+		switch {
+		case !h.lock.terms.shared:
+		case h.parent == nil:
+			together = 1
+		default:
+			t.count.Shared++
+		}
 	}
+	t.count.Shared += together
 	if g.left(proofGiven) { // processes may rely on the lease stated by the proof
 		t.lease = max(t.lease, g.lock.terms.lease)
 	}

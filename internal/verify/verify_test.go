@@ -47,3 +47,23 @@ func TestVerifyInShort(t *testing.T) {
 	require.True(t, total.clean())
 	require.Positive(t, total.grants)
 }
+
+// Read/write locks have the queue of plain locks, and so the rows of plain locks, but for those that are
+// listed with a reason. Of the rows that strike once and look at a single waiter they have those that name them.
+func TestReadWriteLocksHaveTheRowsOfPlainLocks(t *testing.T) {
+	var names []string
+	for _, f := range matrix() {
+		names = append(names, f.name)
+	}
+	for _, f := range plainRows() {
+		runs := slices.Contains(names, "rw: "+f.name)
+		if !f.alone {
+			require.Equal(t, notReadWrite[f.name] == "", runs, f.name)
+		} else if slices.Contains(f.also, readWrite) {
+			require.True(t, runs, f.name)
+		}
+	}
+	for name := range notReadWrite {
+		require.Contains(t, names, name)
+	}
+}
