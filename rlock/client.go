@@ -111,7 +111,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
 	c.reloads.Background = c.background
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
-	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: classify}
+	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: c.classify}
 	c.server = kind.Server{
 		ID: c.id, RDB: rdb, Log: c.log, Scripts: c.scripts, Trailed: newCarrier(c, maxTrailed), Hub: hub, Channels: channels,
 		Owner: func() string { return c.newOwner("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep,
