@@ -75,7 +75,9 @@ type Client struct {
 // A [redis.Ring] is refused, because it moves keys to other shards when one is
 // down, and so is a [redis.AutoPipeliner], because it repeats commands on its
 // own; give the client underneath it. A cluster client with [redis.ClusterOptions].MaxRedirects
-// -1 is refused as well. The error is [ErrInvalidOption].
+// -1 is refused as well. The error is [ErrInvalidOption]. New cannot look into a client of another type,
+// which wraps one of these, and accepts it. With such a wrapper you must make sure yourself that there is
+// no Ring, no AutoPipeliner and no MaxRedirects of -1 in it.
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:

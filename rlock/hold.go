@@ -11,6 +11,9 @@ import (
 
 // Hold is one successful acquisition of a lock. Its methods are safe for
 // concurrent use, and may be called by any goroutine. It must not be copied.
+//
+// A failed acquisition returns a nil Hold. Its methods may be called as well: Unlock returns
+// [ErrNotHeld], the others return the zero value.
 type Hold struct {
 	_      noCopy
 	grant  *grant
@@ -143,16 +146,31 @@ func contains(err, part error) bool {
 
 // Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of
 // a grant have the same.
-func (h *Hold) Owner() string { return h.grant.owner }
+func (h *Hold) Owner() string {
+	if h == nil {
+		return ""
+	}
+	return h.grant.owner
+}
 
 // Token returns the fencing token: greater than the tokens of all earlier grants of
 // the name, equal for nested holds. Send the token along with every write to a resource
 // refusing smaller tokens, and a holder stopped for longer than the
 // lease can do no harm there. 0 without [WithFencing].
-func (h *Hold) Token() int64 { return h.grant.token }
+func (h *Hold) Token() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.grant.token
+}
 
 // Until returns the present end of the trusted window. Renewals move the end.
-func (h *Hold) Until() time.Time { return h.grant.entry.Until() }
+func (h *Hold) Until() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
+	return h.grant.entry.Until()
+}
 
 // unlocked is the cause of the context of an unlocked hold: the hold itself.
 type unlocked Hold

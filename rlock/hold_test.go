@@ -343,3 +343,17 @@ func TestDo(t *testing.T) {
 		require.Zero(t, holds(t, rdb, "a"))
 	})
 }
+
+// A refused call returns a nil hold, of which no method panics.
+func TestNilHold(t *testing.T) {
+	var h *rlock.Hold
+	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
+	require.Empty(t, h.Owner())
+	require.Zero(t, h.Token())
+	require.Zero(t, h.Until())
+	require.Empty(t, h.Proof())
+	var m *rlock.MultiHold
+	require.ErrorIs(t, m.Unlock(t.Context()), rlock.ErrNotHeld)
+	require.Zero(t, m.Until())
+	require.Empty(t, m.Holds())
+}
