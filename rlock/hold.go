@@ -90,6 +90,38 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return g.release(context.WithoutCancel(ctx), ended)
 }
 
+// Leave is [Hold.Unlock] without the release: the last hold of a grant leaves the lock on the server until its
+// lease ends. It is for a lock made [WithoutRenewal] that is to keep others out for the whole lease, however
+// soon the work is done. [Client.Close] does not wait for a lease that was left, but for one that was simply
+// not unlocked. For the last hold nothing is sent.
+//
+// The errors are those of Unlock, and [ErrInvalidOption] if the lock is renewed: then the hold goes on, and
+// must be unlocked.
+func (h *Hold) Leave(ctx context.Context) error {
+	switch {
+	case h == nil:
+		return ErrNotHeld
+	case !h.grant.lock.terms.fixed:
+		return &lockError{h.grant.lock.name, ErrInvalidOption, errors.New("only a lock WithoutRenewal can be left: unlock it")}
+	case ctx == nil: // see Unlock
+		ctx = context.Background()
+	}
+	g := h.grant
+	g.check()
+	left, ended, err := g.remove(h)
+	switch {
+	case err != nil:
+		return err
+	case left > 0:
+		err = h.uncount(ctx)
+	default:
+		g.entry.Stop()
+		g.finish()
+	}
+	g.countReleased(ctx, ended, time.Now(), nil)
+	return err
+}
+
 // uncount tells the server: the grant has a hold less.
 func (h *Hold) uncount(ctx context.Context) error {
 	g := h.grant

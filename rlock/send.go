@@ -155,6 +155,8 @@ func ownershipEnded(ctx context.Context) bool {
 func (l *Lock) advise(err error) error {
 	var reply redis.Error
 	switch {
+	case err == nil: // no attempt was made: the lease was over
+		return nil
 	case request.NoAddress(err):
 		return fmt.Errorf("%w (this address cannot be: give host:port, and a URL by redis.ParseURL)", err)
 	case request.NotRedis(err):
