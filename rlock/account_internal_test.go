@@ -14,7 +14,7 @@ func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, _ := newFake(t)
 		wait, began := l.starts(t.Context()), time.Now()
-		held, hold, err := l.lock(t.Context(), t.Context(), false)
+		held, hold, err := l.lock(t.Context(), t.Context(), false, false)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		hold.grant.lose(errGone)

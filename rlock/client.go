@@ -75,7 +75,9 @@ type Client struct {
 // A [redis.Ring] is refused, because it moves keys to other shards when one is
 // down, and so is a [redis.AutoPipeliner], because it repeats commands on its
 // own; give the client underneath it. A cluster client with [redis.ClusterOptions].MaxRedirects
-// -1 is refused as well. The error is [ErrInvalidOption].
+// -1 is refused as well. The error is [ErrInvalidOption]. New cannot look into a client of another type,
+// which wraps one of these, and accepts it. With such a wrapper you must make sure yourself that there is
+// no Ring, no AutoPipeliner and no MaxRedirects of -1 in it.
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:
@@ -111,7 +113,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
 	c.reloads.Background = c.background
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
-	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: classify}
+	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: c.classify}
 	c.server = kind.Server{
 		ID: c.id, RDB: rdb, Log: c.log, Scripts: c.scripts, Trailed: newCarrier(c, maxTrailed), Hub: hub, Channels: channels,
 		Owner: func() string { return c.newOwner("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep,

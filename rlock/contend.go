@@ -229,7 +229,7 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.lock.queues, w.queue, w.lock
 	p := l.retries()
-	p.Report = w.asked
+	p.Report, p.Patient = w.asked, w.patient
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if p.Since = q.news.silentSince(w.since, time.Now()); !p.Since.IsZero() {
@@ -264,6 +264,30 @@ func (w *waiter) asked(err error) time.Time {
 		}
 	}
 	return q.news.newest
+}
+
+// patience is for how long a call that waits goes on after a refusal to serve it, counted from the first
+// refusal since the newest answer.
+const patience = 5 * time.Second
+
+// patient reports whether the waiter asks again after the server has refused to serve it: the user is being
+// made anew, say, or gets another password. The waiter keeps its place meanwhile, as its ticket stays on the
+// server. Only a waiter that sleeps in a queue the server has served before is patient: otherwise the
+// user's rights or the password are probably wrong, and the caller must know at once. The waiters of a queue
+// give up together:
+//
+//	0 s   the first waiter is refused, and asks again
+//	3 s   it leaves, so the second waiter asks, is refused, and asks again
+//	5 s   the second waiter fails; the third asks, is refused, and fails at once
+func (w *waiter) patient(err error) bool {
+	lasts := stays(err) // without the mutex: methods of the error may be the application's
+	w.lock.queues.mu.Lock()
+	defer w.lock.queues.mu.Unlock()
+	n := &w.queue.news
+	if n.denied.IsZero() {
+		n.denied = time.Now()
+	}
+	return !lasts && (w.served || n.served && w.slept()) && time.Since(n.denied) < patience
 }
 
 // unanswered reports whether the waiter has had no answer for its total retry time. queues.mu is held.

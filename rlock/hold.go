@@ -11,6 +11,9 @@ import (
 
 // Hold is one successful acquisition of a lock. Its methods are safe for
 // concurrent use, and may be called by any goroutine. It must not be copied.
+//
+// A failed acquisition returns a nil Hold. Its methods may be called as well: Unlock returns
+// [ErrNotHeld], the others return the zero value.
 type Hold struct {
 	_      noCopy
 	grant  *grant
@@ -87,6 +90,38 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return g.release(context.WithoutCancel(ctx), ended)
 }
 
+// Leave is [Hold.Unlock] without the release: the last hold of a grant leaves the lock on the server until its
+// lease ends. It is for a lock made [WithoutRenewal] that is to keep others out for the whole lease, however
+// soon the work is done. [Client.Close] does not wait for a lease that was left, but for one that was simply
+// not unlocked. For the last hold nothing is sent.
+//
+// The errors are those of Unlock, and [ErrInvalidOption] if the lock is renewed: then the hold goes on, and
+// must be unlocked.
+func (h *Hold) Leave(ctx context.Context) error {
+	switch {
+	case h == nil:
+		return ErrNotHeld
+	case !h.grant.lock.terms.fixed:
+		return &lockError{h.grant.lock.name, ErrInvalidOption, errors.New("only a lock WithoutRenewal can be left: unlock it")}
+	case ctx == nil: // see Unlock
+		ctx = context.Background()
+	}
+	g := h.grant
+	g.check()
+	left, ended, err := g.remove(h)
+	switch {
+	case err != nil:
+		return err
+	case left > 0:
+		err = h.uncount(ctx)
+	default:
+		g.entry.Stop()
+		g.finish()
+	}
+	g.countReleased(ctx, ended, time.Now(), nil)
+	return err
+}
+
 // uncount tells the server: the grant has a hold less.
 func (h *Hold) uncount(ctx context.Context) error {
 	g := h.grant
@@ -143,16 +178,31 @@ func contains(err, part error) bool {
 
 // Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of
 // a grant have the same.
-func (h *Hold) Owner() string { return h.grant.owner }
+func (h *Hold) Owner() string {
+	if h == nil {
+		return ""
+	}
+	return h.grant.owner
+}
 
 // Token returns the fencing token: greater than the tokens of all earlier grants of
 // the name, equal for nested holds. Send the token along with every write to a resource
 // refusing smaller tokens, and a holder stopped for longer than the
 // lease can do no harm there. 0 without [WithFencing].
-func (h *Hold) Token() int64 { return h.grant.token }
+func (h *Hold) Token() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.grant.token
+}
 
 // Until returns the present end of the trusted window. Renewals move the end.
-func (h *Hold) Until() time.Time { return h.grant.entry.Until() }
+func (h *Hold) Until() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
+	return h.grant.entry.Until()
+}
 
 // unlocked is the cause of the context of an unlocked hold: the hold itself.
 type unlocked Hold

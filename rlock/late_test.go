@@ -270,3 +270,23 @@ func TestHookThatSendsTwice(t *testing.T) {
 	all.Wait()
 	require.Zero(t, holds(t, rdb, "a"))
 }
+
+// Answers that take longer than an attempt waits for are never used: docs/guarantees.md says so.
+func TestFakeTimeAnswersAfterTheBound(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		for late, gets := range map[time.Duration]bool{1900 * time.Millisecond: true, 3 * time.Second: false} {
+			f := newFakeRedis(t)
+			f.teach(t)
+			mu := f.client(t, nil).NewLock("a")
+			f.late.Store(int64(late))
+			held, hold, err := mu.TryLockFor(t.Context(), time.Minute)
+			if gets {
+				require.NoError(t, err)
+				require.NoError(t, hold.Unlock(held))
+				continue
+			}
+			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			f.heal()
+		}
+	})
+}

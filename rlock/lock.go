@@ -50,7 +50,9 @@ func (l *Lock) Name() string { return l.name }
 // [ErrNotAcquired] if ctx ended while somebody else held the lock, or before, or less
 // than 5 ms after the first request was sent, because Redis may still answer it;
 // [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended, or
-// none to any waiter of this client for as long as the lease lasts (at least 5 s);
+// none to any waiter of this client for as long as the lease lasts (at least 5 s), or cannot be reached
+// at this address by this client, as the error then says. A call that already waits, and was served before,
+// fails 5 s after the first refusal to serve it only;
 // [ErrLeaseLost] under the context of a lost grant; [ErrUpgrade] for a writer under the
 // context of a reader; [ErrNotReplicated] of a lock [WithReplicas]; [ErrKeyConflict],
 // [ErrClosed] or [ErrInvalidOption]. The context's own error is matched as well. Lock
@@ -60,7 +62,7 @@ func (l *Lock) Name() string { return l.name }
 // one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
 // and when the holder's TTL ends; a message tells a waiter that it has the lock.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.lock(ctx, ctx, true)
+	return l.lock(ctx, ctx, true, false)
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
@@ -72,7 +74,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return l.lock(ctx, waiting, true)
+	return l.lock(ctx, waiting, true, false)
 }
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
@@ -174,14 +176,15 @@ func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error 
 	return hold.do(held, err, fn)
 }
 
-// lock is what every call that may wait comes to; counted is false for a member of a multi lock. The wait
-// ends with the context wait; the context of the hold descends from ctx.
+// lock is what every call that may wait comes to; counted is false for a member of a multi lock, and
+// served says that another member was asked for with success: see waiter.patient. The wait ends with the
+// context wait; the context of the hold descends from ctx.
 //
 // All waiters of a client but the first, unless the lock is fair, sleep in await, each on a stack of its
 // own. A stack stays at its first size, 2 KB, as long as the frames from Lock to await are small, so
 // whatever needs more, and every defer, is in a function that is called before or after await.
 // TestStackOfAWaiter measures that.
-func (l *Lock) lock(ctx, wait context.Context, counted bool) (held context.Context, hold *Hold, err error) {
+func (l *Lock) lock(ctx, wait context.Context, counted, served bool) (held context.Context, hold *Hold, err error) {
 	region := trace.StartRegion(wait, "rlock.acquire") // for package runtime/trace
 	if counted {
 		wait = l.starts(wait)
@@ -190,6 +193,7 @@ func (l *Lock) lock(ctx, wait context.Context, counted bool) (held context.Conte
 	held, hold, err = l.unqueued(ctx, wait, began, counted)
 	if err == errQueue {
 		w, asks := l.queues.enter(l, began)
+		w.served = served // only this goroutine reads it
 		if err = nil; !asks {
 			err = w.await(wait)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -129,6 +130,14 @@ func (h *MultiHold) takeTogether(held, wait context.Context, pieces [][]*Lock, o
 	}
 	if p.Once = once || len(pieces) > 1; p.Once {
 		p.Total = p.Attempt
+	} else if len(h.holds) > 0 { // the call has been answered before: see waiter.patient
+		var denied time.Time
+		p.Patient = func(err error) bool {
+			if denied.IsZero() {
+				denied = time.Now()
+			}
+			return !stays(err) && time.Since(denied) < patience
+		}
 	}
 	defer func() {
 		for i := range all { // after a refusal, an error, or a panic: see send
@@ -188,7 +197,7 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	if once {
 		held, part, err = member.tryLock(held, wait, false)
 	} else {
-		held, part, err = member.lock(held, wait, false)
+		held, part, err = member.lock(held, wait, false, len(h.holds) > 0)
 	}
 	if err == nil {
 		h.holds = append(h.holds, part)

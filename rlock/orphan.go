@@ -168,7 +168,7 @@ func (g *grant) late(a lua.Reply, err error) {
 		g.lock.leftBy(a.Owner).sweep()
 		return
 	}
-	o, _ := classify(err)
+	o, _ := g.lock.client.classify(err)
 	if o == request.NotExecuted || err == nil && !a.Acquired && !a.Leftover {
 		return
 	}

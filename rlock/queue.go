@@ -159,6 +159,7 @@ func (qs *queues) enter(l *Lock, began time.Time) (w *waiter, asks bool) {
 	}
 	lane.last = w
 	q.waiting++
+	q.news.served = q.news.served || len(q.grants) > 0
 	if q.kept != nil {
 		mine, other := q.takeParked(l)
 		if mine != nil {

@@ -37,11 +37,18 @@ func newCarrier(c *Client, senders int) request.Carrier {
 
 // classify reads the error of a request. final says that repeating it would not
 // help.
-func classify(err error) (o request.Outcome, final bool) {
+func (c *Client) classify(err error) (o request.Outcome, final bool) {
 	if errors.Is(err, ErrClosed) {
 		return request.NotExecuted, true
 	}
-	return kind.Classify(err)
+	return c.server.Classify(err)
+}
+
+// stays reports whether nobody can remove the cause of a final error while a call waits: the client is
+// closed, or the keys are in different slots.
+func stays(err error) bool {
+	var reply redis.Error
+	return errors.Is(err, redis.ErrClosed) || errors.Is(err, ErrClosed) || errors.As(err, &reply) && request.HasCode(reply, "CROSSSLOT")
 }
 
 // send repeats a request, which ask makes by a runner, until an answer, until the request cannot
@@ -50,7 +57,7 @@ func classify(err error) (o request.Outcome, final bool) {
 // request.ErrUnread stands for an answer nobody has read. A hook of the client that panics, or ends
 // the goroutine, makes the caller leave: callers of send clean up by defer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(context.Context, lua.Runner) (T, error), late func(T, error)) request.Answer[T] {
-	p.Classify, p.Client = classify, l.client.server.RDB
+	p.Classify, p.Client = l.client.classify, l.client.server.RDB
 	gathers := l.gathers(p.Leaves) // what acquires may leave something
 	returned := false
 	defer func() {
@@ -112,7 +119,7 @@ func (l *Lock) failed(err error) error {
 // unanswered makes the client of a cluster look for the masters anew if err says that a
 // request got no answer.
 func (c *Client) unanswered(err error) {
-	if o, _ := classify(err); o != request.Answered && err != request.ErrAbandoned && err != request.ErrNotSent {
+	if o, _ := c.classify(err); o != request.Answered && err != request.ErrAbandoned && err != request.ErrNotSent {
 		c.reloads.Reload(c.server.RDB)
 	}
 }
@@ -160,7 +167,14 @@ func ownershipEnded(ctx context.Context) bool {
 // advise adds to a refusal what an operator can do about it.
 func (l *Lock) advise(err error) error {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
+	switch {
+	case err == nil: // no attempt was made: the lease was over
+		return nil
+	case request.NoAddress(err):
+		return fmt.Errorf("%w (this address cannot be: give host:port, and a URL by redis.ParseURL)", err)
+	case request.NotRedis(err):
+		return fmt.Errorf("%w (what answers is not Redis: check host and port)", err)
+	case !errors.As(err, &reply):
 		return err
 	}
 	_, cluster := l.client.server.RDB.(*redis.ClusterClient)

@@ -25,6 +25,7 @@ type waiter struct {
 	queue          *queue
 	before, behind *waiter   // in the queue; nil at its ends
 	since          time.Time // when the call began
+	served         bool      // the call is for a multi lock, and another member was asked for with success
 
 	state waiterState
 	grant *grant        // while the state is given or owns

@@ -90,7 +90,7 @@ func cast[T any](ctx context.Context, q *Quorum, p *Plain, send func(context.Con
 	if v.err == request.ErrNotSent {
 		v.err = request.ErrCrowded // the poll has ended; the caller may still wait, and ask again
 	}
-	v.outcome, v.final = Classify(v.err)
+	v.outcome, v.final = p.server.Classify(v.err)
 	if q.heard(p.server, v.outcome, v.err, time.Since(began)); v.outcome == request.Answered {
 		p.server.silent.Store(false)
 	} else if time.Since(began) >= bound {

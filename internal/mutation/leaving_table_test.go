@@ -47,4 +47,9 @@ var ofLeaving = []mutation{
 		"a.Doubt && o.Ticket.Claim > 0", "o.Ticket.Claim > 0",
 		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
 	},
+	{
+		"Close waits for a fixed lease that was left", "rlock", "Hold.Leave",
+		"g.entry.Stop(); g.finish()", "g.entry.Stop()",
+		"rlock", "TestFakeTimeLeave", quick,
+	},
 }

@@ -283,4 +283,24 @@ var ofWaiting = []mutation{
 		"if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {", "if false {",
 		"rlock", "TestSlotsOfPlainServers", quick,
 	},
+	{
+		"a waiter is impatient with a refusal to serve it", "rlock", "waiter.prepare",
+		"p.Report, p.Patient = w.asked, w.patient", "p.Report = w.asked",
+		"rlock", "TestFakeTimeShortRefusals", quick,
+	},
+	{
+		"a first call is patient with a refusal to serve it", "rlock", "waiter.patient",
+		"n.served && w.slept()", "n.served",
+		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
+	},
+	{
+		"a refusal to serve waiters is repeated for ever", "rlock", "waiter.patient",
+		"time.Since(n.denied) < patience", "true",
+		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
+	},
+	{
+		"an ordinary client follows redirections in vain", "internal/kind", "Server.Classify",
+		`request.HasCode(reply, "MOVED", "ASK")`, "false",
+		"internal/kind", "TestClassifyRedirections", quick,
+	},
 }

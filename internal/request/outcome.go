@@ -50,16 +50,17 @@ func Classify(err error) (o Outcome, final bool) {
 	var reply redis.Error
 	if unsent, ok := errors.AsType[*unsentError](err); ok {
 		_, final = Classify(unsent.error)
-		return NotExecuted, final
+		return NotExecuted, final || NotRedis(unsent)
 	}
 	switch {
 	case err == nil:
 		return Answered, true
 	case errors.Is(err, redis.ErrClosed), errors.Is(err, ErrNotSent), errors.As(err, &untrusted):
 		return NotExecuted, true
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, ErrCrowded), errors.Is(err, ErrReplaced),
-		errors.As(err, &netErr) && netErr.Op == "dial":
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, ErrCrowded), errors.Is(err, ErrReplaced):
 		return NotExecuted, false
+	case errors.As(err, &netErr) && netErr.Op == "dial":
+		return NotExecuted, NoAddress(netErr)
 	case !errors.As(err, &reply):
 		return Unknown, false
 	case HasCode(reply, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS",
@@ -70,6 +71,22 @@ func Classify(err error) (o Outcome, final bool) {
 	default:
 		return Unknown, true // NOPERM, say, which may strike in the middle of a script
 	}
+}
+
+// NoAddress reports whether a connection could not be made because the address is malformed, or names an
+// unknown port or network. A host name that is not found is no such error: it may be known a moment later.
+func NoAddress(err error) bool {
+	var malformed *net.AddrError
+	var network net.UnknownNetworkError
+	var lookup *net.DNSError
+	return errors.As(err, &malformed) || errors.As(err, &network) || errors.As(err, &lookup) && lookup.Err == "unknown port"
+}
+
+// NotRedis reports whether a reply is not of the protocol of Redis. If a connection could not be set up for
+// that reason, another service has the address; otherwise this connection alone may be out of step.
+func NotRedis(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "redis: can't parse ") || strings.Contains(text, "redis: invalid reply: ")
 }
 
 // HasCode reports whether a reply is an error with one of the codes. Redis before 7 wraps the error of

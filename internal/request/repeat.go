@@ -23,6 +23,10 @@ type Policy struct {
 	// of another caller: Total counts from then.
 	Report func(error) time.Time
 
+	// Patient, if set, reports whether a request is repeated after an error that would be the end
+	// otherwise: a person may be about to remove the cause.
+	Patient func(error) bool
+
 	// Client, if set, makes the attempts. After a stale connection an attempt is repeated at once.
 	Client redis.UniversalClient
 
@@ -139,7 +143,7 @@ func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed, aga
 		return false
 	}
 	p.report(err)
-	if final || p.Once && o == NotExecuted && err != ErrCrowded && err != ErrReplaced {
+	if final && (p.Patient == nil || !p.Patient(err)) || p.Once && o == NotExecuted && err != ErrCrowded && err != ErrReplaced {
 		a.End = Hopeless
 	}
 	return a.End == Hopeless
