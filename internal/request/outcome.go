@@ -32,6 +32,10 @@ var (
 	// ErrUnread: the answer came after the caller had left, and was not read.
 	ErrUnread = errors.New("the answer was not read")
 
+	// ErrDeadConnection: there was no answer, but there was one by another connection meanwhile. The
+	// request can be made again at once.
+	ErrDeadConnection = errors.New("no answer by this connection, but by another")
+
 	// ErrReplaced: the request was not executed, as another server has taken over.
 	ErrReplaced = errors.New("not executed: another server has taken over")
 )
