@@ -225,7 +225,13 @@ func (r Renewer) race(ctx context.Context, p *part) []error {
 		return &answers{errs}, silence(errs)
 	}
 	a, err := request.Race(ctx, r.Copies, func() (*answers, error) { return ask(ctx, p.rdb) },
-		func(ctx context.Context, n int) (*answers, error) { return ask(ctx, r.Copies.Lane(rdb, n)) })
+		func(ctx context.Context, n int) (*answers, error) {
+			lane, err := r.Copies.Lane(ctx, rdb, n)
+			if err != nil {
+				return nil, err
+			}
+			return ask(ctx, lane)
+		})
 	if a == nil { // a hook of the client has ended the goroutine
 		return slices.Repeat([]error{err}, len(p.renewals))
 	}

@@ -70,8 +70,12 @@ func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
 	answered, err := Race(ctx, c.Copies, func() (redis.Cmder, error) {
 		return nil, process(ctx, c.Client, cmd)
 	}, func(ctx context.Context, n int) (redis.Cmder, error) {
+		lane, err := c.Copies.Lane(ctx, c.Client, n)
+		if err != nil {
+			return nil, err
+		}
 		other := twin.Twin(ctx)
-		return other, process(ctx, c.Copies.Lane(c.Client, n), other)
+		return other, process(ctx, lane, other)
 	})
 	if answered != nil {
 		twin.Take(answered)

@@ -17,7 +17,7 @@ const (
 	mostAtOnce = 4                      // copies in a round
 	mostAhead  = 64                     // copies without a success, of one client
 	earnedIn   = time.Second            // after that the client may send one copy more
-	ownTime    = 400 * time.Millisecond // a copy waits that long for the answer of a fast server
+	pingTime   = 400 * time.Millisecond // how long a PING waits for the answer of a fast server
 	longest    = time.Hour              // of a request without a bound
 )
 
@@ -240,29 +240,39 @@ type Lane struct {
 	piped bool // by the pool of pipelines
 }
 
-// Lane returns the way of copy n. Copies go in turn by the pool with more idle connections, and by the
-// other: one after another may be dead, and new ones may not be had. A connection that gives a copy no
-// answer is closed before the default of go-redis, 5 s: otherwise dead ones soon take up all places of
-// the pool.
-func (k *Copies) Lane(rdb redis.UniversalClient, n int) Lane {
+// Lane returns the way of copy n, after the server has answered a PING on that way. Copies go in turn by
+// the pool with more idle connections, and by the other: one after another may be dead, and new ones may
+// not be had.
+//
+// The PING finds the dead connections, and go-redis drops those: so it has a time-out of its own. A
+// request would keep each dead connection for 5 s, by default, and soon all places of the pool. The client
+// with that time-out has no hooks of the application, which a PING can do without. The next request by
+// the pool takes the connection that has been given back last.
+func (k *Copies) Lane(ctx context.Context, rdb redis.UniversalClient, n int) (Lane, error) {
 	stats := rdb.PoolStats()
 	singles, pipelines := stats.IdleConns, uint32(0)
 	if stats.PipelineStats != nil {
 		pipelines = stats.PipelineStats.IdleConns
 	}
 	even := n%2 == 0
-	l := Lane{UniversalClient: rdb, piped: even}
+	piped := even
 	if singles != pipelines {
-		l.piped = (pipelines > singles) == even
+		piped = (pipelines > singles) == even
 	}
-	if client, ok := rdb.(*redis.Client); ok {
-		limit := severalFor * max(k.newest(), ownTime/severalFor)
-		if client.Options().ReadTimeout > limit { // 0: the connections may refuse deadlines
-			l.UniversalClient = client.WithTimeout(limit)
+	limit := max(severalFor*k.newest(), pingTime)
+	if client, ok := rdb.(*redis.Client); ok && client.Options().ReadTimeout > limit { // 0: the connections may refuse deadlines
+		ping := unrepeated{redis.NewStatusCmd(ctx, "ping")}
+		if err := (Lane{client.WithTimeout(limit), piped}).Process(ctx, ping); !IsAnswer(err) {
+			return Lane{}, err
 		}
 	}
-	return l
+	return Lane{rdb, piped}, nil
 }
+
+// unrepeated is a command that go-redis does not repeat.
+type unrepeated struct{ redis.Cmder }
+
+func (unrepeated) NoRetry() bool { return true }
 
 // Process sends a command.
 func (l Lane) Process(ctx context.Context, cmd redis.Cmder) error {

@@ -64,7 +64,10 @@ func (g *Group) copy(b *batch, now time.Time) {
 
 // sendCopy sends copy n of a command, followed by a trailer.
 func (g *Group) sendCopy(ctx context.Context, n int, first Twin, trailer Trailer) (t twins, err error) {
-	lane := g.Copies.Lane(g.Client, n)
+	lane, err := g.Copies.Lane(ctx, g.Client, n)
+	if err != nil {
+		return t, err
+	}
 	t = twins{first.Twin(ctx), trailer.Command(ctx)}
 	if t.trailer == nil && !g.guard {
 		return t, process(ctx, lane, t.cmd)
