@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -240,33 +241,42 @@ type Lane struct {
 	piped bool // by the pool of pipelines
 }
 
-// Lane returns the way of copy n, after the server has answered a PING on that way. Copies go in turn by
-// the pool with more idle connections, and by the other: one after another may be dead, and new ones may
-// not be had.
+// Lane returns the way of copy n. Copies go in turn by the pool with more idle connections, and by the
+// other: one after another may be dead, and new ones may not be had.
 //
-// The PING finds the dead connections, and go-redis drops those: so it has a time-out of its own. A
-// request would keep each dead connection for 5 s, by default, and soon all places of the pool. The client
-// with that time-out has no hooks of the application, which a PING can do without. The next request by
-// the pool takes the connection that has been given back last.
+// A request keeps a dead connection for 5 s, by default. If idle connections take up all places of a pool,
+// all may be dead, and there is no room for a new one. Then a PING goes first, with a time-out of its own,
+// as go-redis drops a connection without an answer. The client with that time-out has no hooks of the
+// application, which a PING can do without.
 func (k *Copies) Lane(ctx context.Context, rdb redis.UniversalClient, n int) (Lane, error) {
-	stats := rdb.PoolStats()
-	singles, pipelines := stats.IdleConns, uint32(0)
-	if stats.PipelineStats != nil {
-		pipelines = stats.PipelineStats.IdleConns
+	singles, even := rdb.PoolStats(), n%2 == 0
+	pipelines := (*redis.PoolStats)(singles.PipelineStats)
+	if pipelines == nil {
+		pipelines = &redis.PoolStats{}
 	}
-	even := n%2 == 0
-	piped := even
-	if singles != pipelines {
-		piped = (pipelines > singles) == even
+	l := Lane{rdb, even}
+	if singles.IdleConns != pipelines.IdleConns {
+		l.piped = (pipelines.IdleConns > singles.IdleConns) == even
+	}
+	client, ok := rdb.(*redis.Client)
+	if !ok {
+		return l, nil
+	}
+	opts := client.Options()
+	pool, size := singles, opts.PoolSize
+	if l.piped {
+		pool, size = pipelines, cmp.Or(opts.PipelinePoolSize, redis.DefaultPipelinePoolSize)
 	}
 	limit := max(severalFor*k.newest(), pingTime)
-	if client, ok := rdb.(*redis.Client); ok && client.Options().ReadTimeout > limit { // 0: the connections may refuse deadlines
-		ping := unrepeated{redis.NewStatusCmd(ctx, "ping")}
-		if err := (Lane{client.WithTimeout(limit), piped}).Process(ctx, ping); !IsAnswer(err) {
-			return Lane{}, err
-		}
+	if pool.IdleConns == 0 || int(pool.TotalConns) < size || opts.ReadTimeout <= limit { // 0: connections may refuse deadlines
+		return l, nil
 	}
-	return Lane{rdb, piped}, nil
+	ping := unrepeated{redis.NewStatusCmd(ctx, "ping")}
+	err := Lane{client.WithTimeout(limit), l.piped}.Process(ctx, ping)
+	if IsAnswer(err) {
+		err = nil
+	}
+	return l, err
 }
 
 // unrepeated is a command that go-redis does not repeat.
