@@ -16,7 +16,7 @@ const (
 	severalFor = 4                      // and after as many times the newest round trip
 	nextRound  = 50 * time.Millisecond  // from one round of copies to the next
 	mostAtOnce = 4                      // copies in a round
-	mostAhead  = 64                     // copies without a success, of one client
+	mostAhead  = 48                     // copies without a success, of one client
 	earnedIn   = time.Second            // after that the client may send one copy more
 	pingTime   = 400 * time.Millisecond // how long a PING waits for the answer of a fast server
 	longest    = time.Hour              // of a request without a bound
@@ -38,8 +38,8 @@ const (
 //
 // A slow server must not get more to do. So a copy waits for several times the newest round trip, and
 // all copies of a client have one budget: mostAhead at once, and then one in a second. Copies count only
-// while they are no use. After an answer in the usual time by a copy, when the first request still has
-// none, the connection was at fault: the budget gets those copies back.
+// while they are no use. If a copy is answered soon, when the first request still has no answer, the
+// connection was at fault: the budget gets the copies of that request back.
 //
 // A nil Copies sends none.
 type Copies struct {
@@ -167,13 +167,13 @@ func (r *race[T]) run(ctx context.Context, wait time.Duration, again func(ctx co
 	defer cancel()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	left := ctx.Done()
+	began, left := time.Now(), ctx.Done()
 	open, sent, round := 1, 0, 1
 	for {
 		select {
 		case a := <-r.answers:
 			if IsAnswer(a.err) {
-				if a.copied && a.took <= patience(r.trip, longest) {
+				if a.copied && a.took <= max(patience(r.trip, longest), time.Since(began)/2) {
 					r.giveBack(sent)
 				}
 				return a
