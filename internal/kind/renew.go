@@ -220,8 +220,12 @@ func (r Renewer) race(ctx context.Context, p *part) []error {
 		rdb = master
 	}
 	type answers struct{ errs []error }
-	ask := func(ctx context.Context, by lua.Runner) (*answers, error) {
+	ask := func(ctx context.Context, by redis.UniversalClient) (*answers, error) {
+		by, errorOf := request.Noting(by)
 		errs := lua.Renew(ctx, by, p.renewals)
+		for i, err := range errs {
+			errs[i] = errorOf(err)
+		}
 		return &answers{errs}, silence(errs)
 	}
 	a, err := request.Race(ctx, r.Copies, func() (*answers, error) { return ask(ctx, p.rdb) },

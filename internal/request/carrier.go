@@ -64,18 +64,22 @@ func obeys(o *redis.Options) bool {
 // Process implements [Carrier].
 func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
 	twin, ok := cmd.(Twin)
+	first := &note{Cmder: cmd, since: time.Now()}
 	if !ok {
-		return process(ctx, c.Client, cmd)
+		return process(ctx, c.Client, first)
 	}
 	answered, err := Race(ctx, c.Copies, func() (redis.Cmder, error) {
-		return nil, process(ctx, c.Client, cmd)
+		return nil, process(ctx, c.Client, first)
 	}, func(ctx context.Context, n int) (redis.Cmder, error) {
+		if !first.sent() && !hasIdle(c.Client) || !doubt(ctx) {
+			return nil, ErrNotSent
+		}
 		lane, err := c.Copies.Lane(ctx, c.Client, n)
 		if err != nil {
 			return nil, err
 		}
 		other := twin.Twin(ctx)
-		return other, process(ctx, lane, other)
+		return other, process(ctx, lane, &note{Cmder: other, since: time.Now()})
 	})
 	if answered != nil {
 		twin.Take(answered)
@@ -83,12 +87,11 @@ func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// process sends cmd by rdb.
-func process(ctx context.Context, rdb redis.UniversalClient, cmd redis.Cmder) error {
-	n := note{Cmder: cmd, since: time.Now()}
-	err := rdb.Process(ctx, &n)
+// process sends a command by rdb.
+func process(ctx context.Context, rdb redis.UniversalClient, n *note) error {
+	err := rdb.Process(ctx, n)
 	if err != nil && ctx.Err() != nil && !n.sent() {
-		cmd.SetErr(ErrNotSent)
+		n.SetErr(ErrNotSent)
 		return ErrNotSent
 	}
 	return n.errorOf(err)

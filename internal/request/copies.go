@@ -185,12 +185,7 @@ func (r *race[T]) run(ctx context.Context, wait time.Duration, again func(ctx co
 				return failed
 			}
 		case <-timer.C:
-			n := r.take(round)
-			if n > 0 && !doubt(ctx) { // in this order: who has left since has been told of the copies
-				r.giveBack(n)
-				continue
-			}
-			for range n {
+			for range r.take(round) {
 				number := sent
 				r.launch(true, func() (T, error) { return again(own, number) })
 				open, sent = open+1, sent+1
@@ -226,7 +221,8 @@ func (d *doubtful) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// doubt tells [Doubtful] that copies are sent, and reports whether ctx goes on.
+// doubt tells [Doubtful] that copies are sent, and reports whether ctx goes on. In this order: whoever
+// leaves has been told of the copies, or none is sent.
 func doubt(ctx context.Context) bool {
 	if d, ok := ctx.Value(doubtKey{}).(*doubtful); ok {
 		d.copied.Store(true)
@@ -277,6 +273,13 @@ func (k *Copies) Lane(ctx context.Context, rdb redis.UniversalClient, n int) (La
 		err = nil
 	}
 	return l, err
+}
+
+// hasIdle reports whether a client has an idle connection. A request that still waits for a connection
+// gets a copy only then: otherwise the copy would wait, too, and the request would be in doubt for nothing.
+func hasIdle(rdb redis.UniversalClient) bool {
+	stats := rdb.PoolStats()
+	return stats.IdleConns > 0 || stats.PipelineStats != nil && stats.PipelineStats.IdleConns > 0
 }
 
 // unrepeated is a command that go-redis does not repeat.

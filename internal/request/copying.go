@@ -35,6 +35,10 @@ func (g *Group) copy(b *batch, now time.Time) {
 	if b.abandoned || b.copyAt.IsZero() || now.Before(b.copyAt) {
 		return
 	}
+	if !b.note.sent() && !hasIdle(g.Client) {
+		b.copyAt = now.Add(nextRound)
+		return
+	}
 	b.copyAt = time.Time{}
 	i := slices.IndexFunc(b.calls, func(c *Call) bool { return c.state == sent })
 	if i < 0 {
@@ -70,7 +74,7 @@ func (g *Group) sendCopy(ctx context.Context, n int, first Twin, trailer Trailer
 	}
 	t = twins{first.Twin(ctx), trailer.Command(ctx)}
 	if t.trailer == nil && !g.guard {
-		return t, process(ctx, lane, t.cmd)
+		return t, process(ctx, lane, &note{Cmder: t.cmd, since: time.Now()})
 	}
 	sending := note{since: time.Now()}
 	cmds := []redis.Cmder{t.cmd}

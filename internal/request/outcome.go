@@ -45,6 +45,12 @@ type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
 
+// Unsent reports whether err says that a request was not sent for want of a connection.
+func Unsent(err error) bool {
+	_, unsent := errors.AsType[*unsentError](err)
+	return unsent || errors.Is(err, ErrCrowded)
+}
+
 // Classify reads the error of a request. final means: repeating the request would not help. An
 // unrecognised error counts as unknown, and so does the end of a context, as go-redis does not tell
 // whether the command had been sent by then.
