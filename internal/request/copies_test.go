@@ -41,7 +41,7 @@ func TestFakeTimeCopyGetsTheAnswer(t *testing.T) {
 			began := time.Now()
 			n, err := silent(newCopies(), dead, 5*time.Second)
 			require.NoError(t, err)
-			require.Equal(t, dead+1, n)
+			require.Greater(t, n, dead, "any copy of the round that gets through")
 			require.Equal(t, want*time.Millisecond, time.Since(began), "%d dead", dead)
 			synctest.Wait()
 		}
