@@ -53,7 +53,7 @@ func TestDependencies(t *testing.T) {
 	for name, allowed := range map[string][]string{
 		"watchdog": nil,
 		"lua":      goRedis,
-		"pubsub":   goRedis,
+		"pubsub":   slices.Concat(goRedis, inModule("internal/request")),
 		"rlock": slices.Concat(goRedis, deps(t, "github.com/rs/xid"), inModule(
 			"internal/janitor", "internal/kind", "internal/record", "internal/report", "internal/request", "lua", "pubsub", "watchdog",
 		)),

@@ -39,6 +39,7 @@ type Client struct {
 	scripts request.Carrier // of what callers wait for
 	sweeps  request.Carrier // of what callers have left behind
 	reloads request.Reloads
+	copies  request.Copies
 	slotted atomic.Bool // a server that is no cluster for go-redis refuses keys of several slots
 
 	queues  queueSet
@@ -111,7 +112,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	}
 	c.log = c.reports.Logger(o.Logger)
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
-	c.reloads.Background = c.background
+	c.reloads.Background, c.copies.Background = c.background, c.background
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
 	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: c.classify}
 	c.server = kind.Server{

@@ -27,8 +27,8 @@ func newCarrier(c *Client, senders int) request.Carrier {
 	_, single := c.server.RDB.(*redis.Client)
 	return request.NewCarrier(request.Config{
 		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
-		Callers: c.opts.Trace.Start != nil,
-		Reload:  func() { c.reloads.Reload(c.server.RDB) },
+		Callers: c.opts.Trace.Start != nil, Copies: &c.copies,
+		Reload: func() { c.reloads.Reload(c.server.RDB) },
 		Send: func(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder, combined bool) bool {
 			return lua.Send(ctx, rdb, cmds, combined && single)
 		},
@@ -57,7 +57,9 @@ func stays(err error) bool {
 // request.ErrUnread stands for an answer nobody has read. A hook of the client that panics, or ends
 // the goroutine, makes the caller leave: callers of send clean up by defer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(context.Context, lua.Runner) (T, error), late func(T, error)) request.Answer[T] {
-	p.Classify, p.Client = l.client.classify, l.client.server.RDB
+	if p.Classify = l.client.classify; l.kind != quorumKind { // otherwise each server's client makes attempts
+		p.Client = l.client.server.RDB
+	}
 	gathers := l.gathers(p.Leaves) // what acquires may leave something
 	returned := false
 	defer func() {
@@ -66,7 +68,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 			late(none, request.ErrNoAnswer)
 		}
 	}()
-	a := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, err error) {
+	a := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, copied bool, err error) {
 		if gathers {
 			o.Key = l.slot
 			if late != nil {
@@ -78,13 +80,16 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 			call := l.client.scripts.Call(o)
 			defer call.Put()
 			value, err = ask(ctx, call)
+			copied = call.Copied()
 		} else {
+			ctx, doubtful := request.Doubtful(ctx)
 			value, err = attempt(ctx, l, o.Bound, o.Stop, ask, late)
+			copied = doubtful()
 		}
 		if err != nil {
 			l.client.unanswered(err)
 		}
-		return value, err
+		return value, copied, err
 	}, late)
 	returned = true
 	switch a.End {

@@ -136,6 +136,20 @@ func (p *Proxy) setDrop(d *direction, on bool, only []string) {
 	}
 }
 
+// Forget makes the present connections swallow everything from now on, and returns how many there are.
+// Nobody is told, as a firewall tells nobody that has forgotten its connections. New ones are well.
+func (p *Proxy) Forget() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if !c.clientGone && !c.forgotten {
+			c.forgotten = true
+			n++
+		}
+	}
+	return n
+}
+
 // Refuse resets new connections as soon as they are accepted.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()

@@ -30,6 +30,7 @@ type batch struct {
 	combined bool     // calls of the same script may be sent as one script
 	note     note
 	trailer  redis.Cmder // the last command of the pipeline; nil: none
+	replicas bool        // the trailer waits for replicas: its answer does not tell the server's speed
 
 	// Guarded by Group.mu.
 	deadline  time.Time // then the batch is abandoned
@@ -39,6 +40,8 @@ type batch struct {
 	cancelled bool      // the wait for a connection was cancelled
 	ended     bool      // the calls are over
 	abandoned bool      // overdue: the next batch may be sent
+	copyAt    time.Time // when to send copies of a call; zero: not, or not any more
+	copying   *copying  // the copies; nil before copyAt
 }
 
 // note is the first command of a pipeline, and notes the time of sending: go-redis asks for the
@@ -141,6 +144,8 @@ func (w *wait) cancel() {
 
 // pace is the speed of a server, and the resulting limits for batches. Group.mu guards pace.
 type pace struct {
+	trip    time.Duration // newest round trip; 0 before the first
+	tripOf  int           // the calls of that round trip
 	took    time.Duration // duration of the newest answer; 0 before the first
 	fast    bool          // a caller may wait for an answer in its own goroutine
 	allowed int           // most batches under way at once
@@ -172,6 +177,11 @@ func (p *pace) answered(b *batch, took time.Duration) {
 	case len(b.calls) == p.limit:
 		p.limit = min(2*p.limit, maxBatch)
 	}
+}
+
+// expected is how long a batch of n calls takes. A longer one may take longer.
+func (p *pace) expected(n int) time.Duration {
+	return p.trip * time.Duration(max(n, p.tripOf)) / time.Duration(max(p.tripOf, 1))
 }
 
 // unsent notes a batch without a connection. Making a connection may take longer than an answer, and

@@ -32,6 +32,10 @@ var (
 	// ErrUnread: the answer came after the caller had left, and was not read.
 	ErrUnread = errors.New("the answer was not read")
 
+	// ErrDeadConnection: there was no answer, but there was one by another connection meanwhile. The
+	// request can be made again at once.
+	ErrDeadConnection = errors.New("no answer by this connection, but by another")
+
 	// ErrReplaced: the request was not executed, as another server has taken over.
 	ErrReplaced = errors.New("not executed: another server has taken over")
 )
@@ -40,6 +44,12 @@ var (
 type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
+
+// Unsent reports whether err says that a request was not sent for want of a connection.
+func Unsent(err error) bool {
+	_, unsent := errors.AsType[*unsentError](err)
+	return unsent || errors.Is(err, ErrCrowded)
+}
 
 // Classify reads the error of a request. final means: repeating the request would not help. An
 // unrecognised error counts as unknown, and so does the end of a context, as go-redis does not tell

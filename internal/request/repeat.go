@@ -27,7 +27,8 @@ type Policy struct {
 	// otherwise: a person may be about to remove the cause.
 	Patient func(error) bool
 
-	// Client, if set, makes the attempts. After a stale connection an attempt is repeated at once.
+	// Client, if set, makes the attempts. After a stale connection an attempt is repeated at once. A
+	// request to several servers has none.
 	Client redis.UniversalClient
 
 	// Classify reads the error of an attempt. An attempt without an error was answered.
@@ -68,8 +69,8 @@ func (u *Unsettled) Add(o Unsettled) {
 }
 
 // Attempt makes a request once, with options without a key. late, if set, gets the result after the
-// caller has left.
-type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (T, error)
+// caller has left. copied means: the request was sent more than once, see [Copies].
+type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (value T, copied bool, err error)
 
 // Do repeats a request until an answer, until the request cannot succeed, or until ctx or the policy
 // ends.
@@ -95,7 +96,10 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 		if p.Report == nil { // otherwise an answer to another caller may defer the end
 			opts.End = p.Since.Add(p.Total)
 		}
-		value, err := attempt(ctx, opts, late)
+		value, copied, err := attempt(ctx, opts, late)
+		if copied { // all but one may still be executed
+			a.Doubt, a.Lost = true, true
+		}
 		o, final := Answered, true
 		if err != nil {
 			o, final = p.Classify(err)
