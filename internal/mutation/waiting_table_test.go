@@ -254,7 +254,7 @@ var ofWaiting = []mutation{
 		"pubsub", "TestRedisCountsAChannelWithoutProbes", quick,
 	},
 	{
-		"each client that waits has a connection for probes alone", "pubsub", "redisSource.eval",
+		"each client that waits has a connection for probes alone", "pubsub", "redisSource.evalOnce",
 		"s.rdb.PoolStats().IdleConns > 0", "s.rdb.PoolStats().IdleConns > 1000",
 		"pubsub", "TestRedisProbeUsesAnIdleConnection", quick,
 	},
