@@ -17,7 +17,7 @@ import (
 const module = "github.com/go-rlock/rlock"
 
 // library are the packages that end up in a user's program.
-var library = []string{"rlock", "lua", "pubsub", "watchdog", "internal/janitor", "internal/kind", "internal/record", "internal/report", "internal/request"}
+var library = []string{"rlock", "lua", "pubsub", "watchdog", "internal/janitor", "internal/kind", "internal/reach", "internal/record", "internal/report", "internal/request"}
 
 // golist runs go list in the module's root and returns the lines it prints.
 func golist(t *testing.T, args ...string) []string {
@@ -55,11 +55,12 @@ func TestDependencies(t *testing.T) {
 		"lua":      goRedis,
 		"pubsub":   goRedis,
 		"rlock": slices.Concat(goRedis, deps(t, "github.com/rs/xid"), inModule(
-			"internal/janitor", "internal/kind", "internal/record", "internal/report", "internal/request", "lua", "pubsub", "watchdog",
+			"internal/janitor", "internal/kind", "internal/reach", "internal/record", "internal/report", "internal/request", "lua", "pubsub", "watchdog",
 		)),
 		"internal/request": goRedis,
 		"internal/janitor": slices.Concat(goRedis, inModule("internal/request")),
 		"internal/kind":    slices.Concat(goRedis, inModule("internal/request", "lua", "pubsub")),
+		"internal/reach":   slices.Concat(goRedis, inModule("lua", "pubsub")),
 		"internal/record":  nil,
 		"internal/report":  nil,
 	} {
