@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -35,7 +36,8 @@ var errNoScript = errors.New("a Script is for holds of plain and fair locks")
 //   - [ErrLeaseLost]: the server knows of no such holder. Nothing was executed, and the context of the
 //     hold has ended.
 //   - [ErrNotHeld]: the hold was unlocked before. Nothing was sent.
-//   - a [redis.Error]: the error reply of the script.
+//   - a [redis.Error]: the error reply of the script. An error of your own must not begin with a code by
+//     which Redis refuses a script, such as BUSY or TRYAGAIN: then the script is executed again.
 //   - [ErrUnavailable]: there was no answer within 2 s, or within the time of ctx. The script may have been
 //     executed, or may still be, but not after another owner has the lock.
 //   - [ErrInvalidOption] for holds of read/write and quorum locks, and [ErrClosed].
@@ -58,7 +60,8 @@ func (s *Script) Run(ctx context.Context, h *Hold, keys []string, args ...any) (
 	}
 	args = append([]any{g.owner}, args...)
 	p := request.Policy{
-		Attempt: kind.MaxAttempt, Total: kind.MaxAttempt, Stop: l.client.closing, Client: l.client.server.RDB,
+		// Without Client: an attempt that failed on a closed connection may have been executed.
+		Attempt: kind.MaxAttempt, Total: kind.MaxAttempt, Stop: l.client.closing,
 		Classify: func(err error) (request.Outcome, bool) {
 			o, final := classify(err)
 			return o, final || o == request.Unknown // the script may not be safe to repeat
@@ -82,7 +85,7 @@ func (l *Lock) script(ctx context.Context, p request.Policy, run func(context.Co
 	}
 	defer l.client.done()
 	if ctx.Err() != nil {
-		return nil, l.givenUp(ctx, nil)
+		return nil, l.noAnswer(ctx, nil)
 	}
 	type answer struct {
 		reply   any
@@ -101,13 +104,22 @@ func (l *Lock) script(ctx context.Context, p request.Policy, run func(context.Co
 	}, nil)
 	switch {
 	case a.End == request.Left:
-		return nil, l.givenUp(ctx, a.Err)
+		return nil, l.noAnswer(ctx, a.Err)
 	case a.End != request.Done:
 		return nil, l.failed(a.Err)
 	case a.Err != nil:
 		return nil, a.Err
 	}
 	return a.Value.reply, a.Value.refusal
+}
+
+// noAnswer is the error of a script that was left because ctx or the client has ended. If ctx ended by the
+// loss of a hold, the error does not match [ErrLeaseLost], because the script may have been executed before.
+func (l *Lock) noAnswer(ctx context.Context, trouble error) error {
+	if ownershipEnded(ctx) {
+		return &lockError{l.name, ErrUnavailable, fmt.Errorf("no answer: %w: %v", ctx.Err(), context.Cause(ctx))}
+	}
+	return l.givenUp(ctx, trouble)
 }
 
 func init() {
