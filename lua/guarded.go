@@ -29,7 +29,7 @@ func (s *Script) Run(ctx context.Context, r Runner, keys []string, args ...any) 
 	switch {
 	case err == redis.Nil:
 		return nil, nil
-	case err != nil && redis.HasErrorPrefix(err, "NOTHELD"):
+	case err != nil && redis.HasErrorPrefix(err, "RLOCKNOTHELD"):
 		return nil, ErrNotOwner
 	case err != nil:
 		return nil, err
