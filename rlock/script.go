@@ -38,8 +38,9 @@ var errNoScript = errors.New("a Script is for holds of plain and fair locks")
 //   - [ErrNotHeld]: the hold was unlocked before. Nothing was sent.
 //   - a [redis.Error]: the error reply of the script. An error of your own must not begin with a code by
 //     which Redis refuses a script, such as BUSY or TRYAGAIN: then the script is executed again.
-//   - [ErrUnavailable]: there was no answer within 2 s, or within the time of ctx. The script may have been
-//     executed, or may still be, but not after another owner has the lock.
+//   - [ErrUnavailable]: there was no answer within 2 s, or within the time of ctx, or the connection was
+//     closed. The script may have been executed, or may still be, but not after another owner has the lock.
+//     go-redis replaces connections that were closed while they were idle. With TLS it cannot see them.
 //   - [ErrInvalidOption] for holds of read/write and quorum locks, and [ErrClosed].
 //
 // As after [Hold.Proof], the grant is not passed on in memory: the next goroutine with the lock has
