@@ -25,6 +25,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/go-rlock/rlock/internal/companion"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/rlock"
@@ -137,7 +139,7 @@ const (
 // [rlock.ErrLeaseLost] or [rlock.ErrUnavailable] if the resignation tells so. If the leadership was lost
 // before fn returned, nil and the error of the context do not end Run, but any other error does. Without a leadership
 // Run returns when ctx ends or the client is closed, and with an error that does not pass: a name or option
-// that cannot work, a key that holds other data, or a right that the user of Redis does not have. While
+// that cannot work, a key that holds other data, a wrong password, or a right that the user of Redis does not have. While
 // Redis does not respond, Run tries again every 5 s or sooner.
 func (e *Election) Run(ctx context.Context, fn func(context.Context, *Term) error) error {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -160,7 +162,7 @@ func (e *Election) Run(ctx context.Context, fn func(context.Context, *Term) erro
 
 // passes reports whether the reason of an error may be gone later.
 func passes(err error) bool {
-	if request.LacksRights(err) {
+	if reply, ok := errors.AsType[redis.Error](err); ok && (request.LacksRights(reply) || request.HasCode(reply, "NOAUTH", "WRONGPASS")) {
 		return false
 	}
 	return errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrLeaseLost) || errors.Is(err, rlock.ErrNotReplicated)
