@@ -100,9 +100,14 @@ func TestLeadWaits(t *testing.T) {
 	require.Equal(t, exitNotALock, outcome(t, f.URL(), "lead", "text", "--", "true").code)
 	require.Equal(t, exitUnavailable, outcome(t, strings.Replace(f.URL(), "redis://", "redis://nobody:wrong@", 1), "lead", "a", "--", "true").code)
 	for _, args := range [][]string{
-		{"lead", "a"}, {"lead", "a", "b", "--", "true"}, {"lead", "--takeover-delay", "x", "a", "--", "true"},
-		{"lead", "--takeover-delay", "-1s", "a", "--", "true"}, {"lead", "--value", strings.Repeat("x", 64<<10+1), "a", "--", "true"},
-		{"leader"}, {"leader", "a", "b"}, {"leader", ""},
+		{"lead", "a"},
+		{"lead", "a", "b", "--", "true"},
+		{"lead", "--takeover-delay", "x", "a", "--", "true"},
+		{"lead", "--takeover-delay", "-1s", "a", "--", "true"},
+		{"lead", "--value", strings.Repeat("x", 64<<10+1), "a", "--", "true"},
+		{"leader"},
+		{"leader", "a", "b"},
+		{"leader", ""},
 	} {
 		r := outcome(t, f.URL(), args...)
 		require.Equal(t, exitUsage, r.code, "%q: %s", args, r.stderr)
