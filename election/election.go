@@ -212,9 +212,7 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, *Term, error)
 		}
 	}
 	if err != nil {
-		// Without a note of a resignation: the leader before may still work, and the next candidate
-		// must wait for it as well.
-		return ctx, nil, errors.Join(err, hold.Unlock(held))
+		return ctx, nil, errors.Join(err, t.Resign(held))
 	}
 	e.term.Store(t)
 	return held, t, nil

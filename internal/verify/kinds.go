@@ -167,13 +167,15 @@ type candidate struct{ *election.Election }
 func (c candidate) Lock(ctx context.Context) (context.Context, unlocker, error) {
 	held, term, err := c.Campaign(ctx)
 	if err != nil {
-		return ctx, nil, fmt.Errorf("no term: %v", err) // it may have been lost, which is nothing that a lock call says
+		return ctx, nil, fmt.Errorf("%w: no term: %v", rlock.ErrUnavailable, err) // it may have been lost, which no lock call says
 	}
 	return held, leadership{c.Election, term}, nil
 }
 
 // TryLock waits: a campaign does.
-func (c candidate) TryLock(ctx context.Context) (context.Context, unlocker, error) { return c.Lock(ctx) }
+func (c candidate) TryLock(ctx context.Context) (context.Context, unlocker, error) {
+	return c.Lock(ctx)
+}
 
 // TryLockFor bounds the campaign, and not the term.
 func (c candidate) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, unlocker, error) {
