@@ -19,11 +19,10 @@ type Leader struct {
 	Term  int64  // number of the term, at least 1; 0: no process leads
 }
 
-var (
-	//go:embed leader.lua
-	leaderSource string
-	leaderScript = companion.NewScript(leaderSource)
-)
+//go:embed leader.lua
+var leaderSource string
+
+var leaderScript = companion.NewScript(leaderSource)
 
 // Leader asks Redis who leads, in one round trip. [ErrNoLeader]: no process leads, or the new leader does not
 // work yet. [rlock.ErrUnavailable]: Redis did not respond within the lease, at least 5 s, or until

@@ -29,14 +29,15 @@ func (t *Term) Until() time.Time { return t.hold.Until() }
 // Proof returns a text with which another process can work under this term. See [rlock.Lock.Join].
 func (t *Term) Proof() string { return t.hold.Proof() }
 
-var (
-	//go:embed proclaim.lua
-	proclaimSource string
-	proclaimScript = companion.NewScript(proclaimSource)
+//go:embed proclaim.lua
+var proclaimSource string
 
-	//go:embed resign.lua
-	resignSource string
-	resignScript = companion.NewScript(resignSource)
+//go:embed resign.lua
+var resignSource string
+
+var (
+	proclaimScript = companion.NewScript(proclaimSource)
+	resignScript   = companion.NewScript(resignSource)
 
 	// live has package rlock find out that the lock was lost, and end the context of the hold.
 	live = rlock.NewScript("return 1")
