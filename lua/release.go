@@ -44,7 +44,7 @@ type Released struct {
 // subscribed waiter in the queue, or to everybody. ErrNotOwner: g.Owner did not hold the lock;
 // an earlier delivery may have released the lock, and granted the lock to the owner in Message.
 func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error) {
-	commands := g.ChannelKind.publish()
+	commands := g.ChannelKind.Publish()
 	var answer reply
 	var err error
 	switch {
@@ -92,5 +92,5 @@ func (g Grant) force(ctx context.Context, r Runner, owner ...any) (reply, error)
 			keys = append(keys, g.Counter)
 		}
 	}
-	return forceScript.run(ctx, r, keys, append([]any{g.ChannelKind.publish()}, owner...)...)
+	return forceScript.run(ctx, r, keys, append([]any{g.ChannelKind.Publish()}, owner...)...)
 }

@@ -97,7 +97,7 @@ func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (
 	if g.Shared {
 		shared = 1
 	}
-	answer, err := rwAskScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, g.ChannelKind.publish(), shared, claim, int(t.Hears))
+	answer, err := rwAskScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, g.ChannelKind.Publish(), shared, claim, int(t.Hears))
 	if err != nil {
 		return Reply{}, err
 	}
@@ -149,7 +149,7 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 	for n := range reads {
 		keys = append(keys, g.hold(n+1))
 	}
-	answer, err := rwCountScript.runApart(ctx, r, g, nil, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.ChannelKind.publish(), g.Channel, counter)
+	answer, err := rwCountScript.runApart(ctx, r, g, nil, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.ChannelKind.Publish(), g.Channel, counter)
 	if err = owned(answer, err); err != nil {
 		return Released{}, err
 	}
@@ -169,7 +169,7 @@ func ReleaseRW(ctx context.Context, r Runner, g RW, e Ending) (Released, error) 
 	if e.Evict {
 		evict = 1
 	}
-	answer, err := rwReleaseScript.runApart(ctx, r, g, append(slices.Clip(e.Tickets), g.Owner), keys, g.Owner, g.Holds, g.ChannelKind.publish(), g.Channel, strings.Join(e.Tickets, " "), evict)
+	answer, err := rwReleaseScript.runApart(ctx, r, g, append(slices.Clip(e.Tickets), g.Owner), keys, g.Owner, g.Holds, g.ChannelKind.Publish(), g.Channel, strings.Join(e.Tickets, " "), evict)
 	if err != nil {
 		return Released{}, err
 	}
@@ -194,7 +194,7 @@ func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
-	answer, err := rwForceScript.runApart(ctx, r, g, nil, keys, g.ChannelKind.publish(), g.Channel, g.Holds)
+	answer, err := rwForceScript.runApart(ctx, r, g, nil, keys, g.ChannelKind.Publish(), g.Channel, g.Holds)
 	return answer.done, err
 }
 

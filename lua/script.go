@@ -141,15 +141,20 @@ const (
 	slotMoves     = "TRYAGAIN" // begins the reply of a server without all of several keys, as the slot moves
 )
 
-// run sends the script and returns the reply. A server without the script has executed nothing, and
-// gets the source.
-func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+// send sends the script. A server without the script has executed nothing, and gets the source.
+func (s *script) send(ctx context.Context, r Runner, keys []string, args []any) (*once, error) {
 	cmd := s.command(ctx, byHash, keys, args)
 	err := r.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, unknownScript) {
 		cmd = s.command(ctx, bySource, keys, args)
 		err = r.Process(ctx, cmd)
 	}
+	return cmd, err
+}
+
+// run sends the script and returns the reply.
+func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+	cmd, err := s.send(ctx, r, keys, args)
 	if err != nil {
 		return reply{}, err
 	}

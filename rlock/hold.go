@@ -176,8 +176,10 @@ func contains(err, part error) bool {
 	return false
 }
 
-// Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of
-// a grant have the same.
+// Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of a grant have the same
+// owner. A goroutine to which the lock is passed on in memory has the owner of the goroutine before. So
+// whoever guards a write by the owner needs a [Script], or a lock [WithoutHandoff], or must have called
+// [Hold.Proof].
 func (h *Hold) Owner() string {
 	if h == nil {
 		return ""

@@ -81,6 +81,8 @@ func (w *aclWorld) works(f feature, name string) error {
 		return w.queue(ctx, mine.NewFairLock(name), theirs.NewFairLock(name))
 	case sharing:
 		return w.share(ctx, mine.NewRWLock(name), theirs.NewRWLock(name))
+	case electing:
+		return elect(ctx, mine, name)
 	case replicating:
 		return replicate(ctx, mine.NewLock(name, rlock.WithReplicas(1, 10*time.Millisecond)))
 	}

@@ -45,6 +45,8 @@ const (
 func newJob(cmd *cli.Command, argv []string) (*job, error) {
 	names, command := separate(cmd.Args().Slice(), argv)
 	switch {
+	case cmd.Name == "lead" && len(command) > 0 && len(names) > 1:
+		return nil, usagef(cmd, "want one NAME")
 	case len(command) == 0 && len(names) > 1:
 		return nil, usagef(cmd, `want "--" between NAME and COMMAND`)
 	case len(command) == 0, len(names) == 0:

@@ -85,6 +85,7 @@ func newApp(args []string) *cli.Command {
 		ConfigureShellCompletionCommand: completionCommand,
 		Commands: []*cli.Command{
 			runCommand(args),
+			leadCommand(args), leaderCommand(),
 			inspectCommand(),
 			lsCommand(),
 			topCommand(), watchCommand(),

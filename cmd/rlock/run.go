@@ -98,7 +98,14 @@ func (j *job) run(s *server) error {
 		signal.Stop(signals) // nobody may read why
 		return j.refused(s, err)
 	}
-	code, lost := j.work(held, hold, wanted, s, signals)
+	var taken []enclosing
+	for _, lock := range slices.Backward(wanted) { // the command sees the first as its own
+		taken = append(taken, enclosing{
+			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
+			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
+		})
+	}
+	code, lost := j.work(held, hold.Until, taken, signals)
 	unreleased := hold.Unlock(context.Background())
 	if lost != nil || unreleased != nil {
 		// Nobody may read it. Who has nothing to say ends with code, however late a signal comes.
@@ -127,15 +134,7 @@ func runError(code int, lost, unreleased error) error {
 // wait, and is the error.
 func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.Context, *rlock.MultiHold, error) {
 	ctx, interrupt := context.WithCancelCause(context.Background())
-	over, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		select {
-		case sig := <-signals:
-			interrupt(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
-		case <-over:
-		}
-	}()
+	stop := interruptedBy(signals, interrupt)
 	var held context.Context
 	var hold *rlock.MultiHold
 	var err error
@@ -147,8 +146,7 @@ func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.
 	default:
 		held, hold, err = lock.TryLockFor(ctx, j.wait)
 	}
-	close(over)
-	<-stopped
+	stop()
 	if ctx.Err() != nil {
 		if err == nil {
 			_ = hold.Unlock(ctx) // the signal is what is reported
@@ -156,6 +154,23 @@ func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.
 		return nil, nil, context.Cause(ctx)
 	}
 	return held, hold, err
+}
+
+// interruptedBy has a signal end a wait, with the error as its cause, until stop is called.
+func interruptedBy(signals <-chan os.Signal, interrupt context.CancelCauseFunc) (stop func()) {
+	over, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case sig := <-signals:
+			interrupt(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
+		case <-over:
+		}
+	}()
+	return func() {
+		close(over)
+		<-stopped
+	}
 }
 
 // refused is the error of a lock that was not acquired. That a wait was over
@@ -178,16 +193,13 @@ func (j *job) refused(s *server, err error) error {
 	return &exitError{j.busy, errors.New(text)}
 }
 
-// work runs the command under the lock. The error says that the lock was lost
+// work runs the command under locks, which are trusted until then. The error says that a lock was lost
 // meanwhile, or that the command could not be started.
-func (j *job) work(held context.Context, hold *rlock.MultiHold, taken locks, s *server, signals chan os.Signal) (code int, err error) {
-	for _, lock := range slices.Backward(taken) { // the command sees the first as its own
-		enclosing{
-			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
-			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
-		}.export()
+func (j *job) work(held context.Context, until func() time.Time, taken []enclosing, signals chan os.Signal) (code int, err error) {
+	for _, e := range taken {
+		e.export()
 	}
-	l := newLeash(held, hold.Until, j.killAfter, j.lease)
+	l := newLeash(held, until, j.killAfter, j.lease)
 	notify(signals, jobControl...)
 	c, err := start(j.path, j.argv, l)
 	if err != nil {

@@ -29,6 +29,13 @@ func TestHasCode(t *testing.T) {
 		require.False(t, final, text)
 	}
 	require.False(t, HasCode(answer("@user_script: 1: no READONLY at the beginning"), "READONLY"))
+
+	// An error of a command in a script, which has been executed up to there.
+	full := answer("BUSYGROUP Consumer Group name already exists script: f_fab, on @user_script:1.")
+	require.False(t, HasCode(full, "BUSY"))
+	outcome, final := Classify(full)
+	require.Equal(t, Unknown, outcome)
+	require.True(t, final)
 }
 
 // An address that cannot be, and another service at the address, are the end: repeating helps neither. A

@@ -167,6 +167,8 @@ func (s *step) vary(r *rand.Rand, j *job, a agenda) {
 	switch j.Lock {
 	case readWrite:
 		s.shared = r.IntN(3) > 0
+	case elected: // a term has no other, and a campaign waits
+		s.how, s.rival, s.fixed, s.nested = waiting, false, false, 0
 	case multi:
 		s.locks = r.Perm(len(a.locks))[:1+r.IntN(len(a.locks))]
 	}
