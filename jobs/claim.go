@@ -1,0 +1,220 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/companion"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// The companion of a job's lock has the newest fire that a host has claimed, or with AtLeastOnce has
+// finished:
+//
+//	fire  its time, in milliseconds since 1970
+//	next  the fire after it, 0 without one, by which another schedule is noticed
+//	by    the claim that won, or the owner that has finished
+//
+// All scripts reply {outcome, server's time, fire, next} with the fire and the next before the script.
+var (
+	// A claim has one key on purpose: a script with two fails while a cluster slot moves. It may be
+	// executed twice, because the second time finds its own "by"; and late, because of the deadline:
+	//
+	//	host A: claims the fire of 3:00, the request is held up     host B: (is down)
+	//	host A: gives up at 3:00:05
+	//	         the request arrives at 3:10 and claims nothing     host B: starts at 3:15, claims 3:00, runs
+	claim = companion.NewScript(`
+local t, old = now(), redis.call('hmget', KEYS[1], 'fire', 'next', 'by')
+local fire, outcome = tonumber(old[1] or 0), 0
+if fire > tonumber(ARGV[1]) or fire == tonumber(ARGV[1]) and old[3] ~= ARGV[2] then
+    outcome = 0 -- another host's
+elseif t > tonumber(ARGV[3]) and fire < tonumber(ARGV[1]) then
+    outcome = 2 -- too late
+else
+    -- Also what is there already, since replicas acknowledge only what is written.
+    redis.call('hset', KEYS[1], 'is', 'fire', 'fire', ARGV[1], 'next', ARGV[4], 'by', ARGV[2])
+    redis.call('pexpire', KEYS[1], ARGV[5])
+    outcome = 1
+end
+return {outcome, t, fire, tonumber(old[2] or 0)}
+`)
+
+	finish = companion.NewScript(`
+local t, old = now(), redis.call('hmget', KEYS[1], 'fire', 'next')
+local fire, outcome = tonumber(old[1] or 0), 0
+if held(ARGV[2]) then
+    if fire < tonumber(ARGV[1]) then
+        redis.call('hset', KEYS[1], 'is', 'fire', 'fire', ARGV[1], 'next', ARGV[3], 'by', ARGV[2])
+        redis.call('pexpire', KEYS[1], ARGV[4])
+    end
+    outcome = 1
+end
+return {outcome, t, fire, tonumber(old[2] or 0)}
+`)
+
+	read = companion.NewScript(`
+local old = redis.call('hmget', KEYS[1], 'fire', 'next')
+return {1, now(), tonumber(old[1] or 0), tonumber(old[2] or 0)}
+`)
+)
+
+const (
+	refused = iota // of claim: another host's; of finish: the lock was lost
+	done
+	tooLate
+)
+
+// patience is how long a claim is tried. After that it has no effect.
+const patience = 5 * time.Second
+
+// claim claims a fire for the attempt by, and reports whether it did. The same attempt may claim again.
+func (j *Job) claim(ctx context.Context, fire time.Time, by string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for again := false; ; {
+		now, err := j.now(ctx)
+		if err != nil {
+			return false, err
+		}
+		outcome, _, err := j.send(ctx, j.companion.RunReplicated, claim, fire,
+			by, now.Add(patience).UnixMilli(), millis(j.schedule.Next(fire)), j.life(fire))
+		switch {
+		case errors.Is(err, rlock.ErrNotReplicated) && sleep(ctx, 50*time.Millisecond): // another host must not claim it after a failover, nor may this one run it yet
+		case err != nil:
+			return false, err
+		case outcome != tooLate:
+			return outcome == done, nil
+		case again:
+			return false, fmt.Errorf("%w: job %s: the claim of a fire came too late: requests take longer than %v, or the clock of the server jumps",
+				rlock.ErrUnavailable, strconv.Quote(j.name), patience)
+		default: // the server's clock was set forward, and the reply has corrected ours
+			again = true
+		}
+	}
+}
+
+// finished reports whether a fire is finished, or a newer one.
+func (j *Job) finished(ctx context.Context, fire time.Time) (bool, error) {
+	_, newest, err := j.send(ctx, j.companion.Run, read, fire)
+	return !newest.Before(fire), err
+}
+
+// finish notes that a fire is finished, if the owner still holds the lock.
+func (j *Job) finish(ctx context.Context, fire time.Time, owner string) error {
+	outcome, _, err := j.send(ctx, j.companion.RunHeld, finish, fire, owner, millis(j.schedule.Next(fire)), j.life(fire))
+	if err == nil && outcome == refused {
+		err = fmt.Errorf("%w: job %s: the fire of %v is not noted as finished", rlock.ErrLeaseLost, strconv.Quote(j.name), fire)
+	}
+	return err
+}
+
+// send runs a script, and returns its outcome and the newest fire before it. The reply also sets the clock, and shows
+// whether another host has another schedule.
+func (j *Job) send(ctx context.Context, run func(context.Context, *companion.Script, ...any) (any, error), s *companion.Script, fire time.Time, args ...any) (int64, time.Time, error) {
+	asked := time.Now()
+	reply, err := run(ctx, s, append([]any{millis(fire)}, args...)...)
+	if err != nil {
+		return refused, time.Time{}, err
+	}
+	n := make([]int64, 4)
+	for i, v := range reply.([]any) {
+		n[i] = v.(int64)
+	}
+	j.clock.set(time.UnixMilli(n[1]), asked)
+	if f, next := millis(fire), millis(j.schedule.Next(fire)); f != 0 && n[2] != 0 && other(f, next, n[2], n[3]) && j.told.CompareAndSwap(false, true) {
+		j.companion.Log().Warn("rlock: another host has another schedule for the job: the newest fire counts, whichever schedule it is of",
+			"job", j.name, "fire", fire, "other fire", time.UnixMilli(n[2]))
+	}
+	return n[0], fromMillis(n[2]), nil
+}
+
+// other reports whether a fire and the one after it are of another schedule than an old fire and the one after that. next
+// is 0 without one. It may not notice, until the schedules have fires close enough to each other.
+func other(fire, next, old, oldNext int64) bool {
+	switch {
+	case fire == old:
+		return next != oldNext
+	case fire > old:
+		return oldNext == 0 || fire < oldNext
+	}
+	return next == 0 || next > old
+}
+
+// life is how long Redis keeps the note of a fire, in milliseconds: nobody asks for the fire when there is
+// a newer one.
+func (j *Job) life(fire time.Time) int64 {
+	life := horizon
+	if next := j.schedule.Next(fire); !next.IsZero() {
+		life = time.Hour + 2*next.Sub(fire)
+	}
+	return life.Milliseconds()
+}
+
+// millis is the time for Redis, 0 for the zero time.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// clock is the server's clock, reckoned from the newest reply.
+type clock struct {
+	mu    sync.Mutex    // guards what follows
+	base  time.Time     // when the reply came
+	shift time.Duration // of the server's clock from this host's wall clock
+}
+
+// fresh is for how long a reply is good for: the rates of two clocks differ by a few milliseconds in that
+// time.
+const fresh = 10 * time.Minute
+
+// set notes the server's time in the reply to a request of asked.
+func (c *clock) set(server, asked time.Time) {
+	answered := time.Now()
+	took := answered.Sub(asked)
+	shift := server.Sub(answered.Round(0)) + took/2
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// A reply that took long says less than what is known already, unless that contradicts it.
+	if took > 50*time.Millisecond && c.known(answered) && (c.shift-shift).Abs() <= took/2 {
+		return
+	}
+	c.base, c.shift = answered, shift
+}
+
+// read returns the server's time, and false if that must be asked for.
+func (c *clock) read() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	return c.base.Round(0).Add(now.Sub(c.base) + c.shift), c.known(now)
+}
+
+// known reports whether the newest reply is good for now. mu is held.
+func (c *clock) known(now time.Time) bool {
+	// The monotonic clock stands still while a machine is suspended, and the wall clock may be set.
+	passed, wall := now.Sub(c.base), now.Round(0).Sub(c.base.Round(0))
+	return !c.base.IsZero() && passed < fresh && (wall-passed).Abs() <= 10*time.Millisecond
+}
+
+// now returns the server's time. That is one round trip if there was no reply for ten minutes.
+func (j *Job) now(ctx context.Context) (time.Time, error) {
+	if now, ok := j.clock.read(); ok {
+		return now, nil
+	}
+	_, _, err := j.send(ctx, j.companion.Run, read, time.Time{})
+	now, _ := j.clock.read() // also if the wall clock is being set
+	return now, err
+}
