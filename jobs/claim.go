@@ -80,8 +80,8 @@ func (j *Job) claim(ctx context.Context, fire time.Time, by string) (bool, error
 		if err != nil {
 			return false, err
 		}
-		outcome, _, err := j.send(ctx, j.companion.RunReplicated, claim, fire,
-			by, now.Add(patience).UnixMilli(), millis(j.schedule.Next(fire)), j.life(fire))
+		outcome, _, err := j.send(ctx, j.companion.RunReplicated, claim,
+			millis(fire), by, now.Add(patience).UnixMilli(), millis(j.schedule.Next(fire)), j.life(fire))
 		switch {
 		case errors.Is(err, rlock.ErrNotReplicated) && sleep(ctx, 50*time.Millisecond): // another host must not claim it after a failover, nor may this one run it yet
 		case err != nil:
@@ -99,24 +99,24 @@ func (j *Job) claim(ctx context.Context, fire time.Time, by string) (bool, error
 
 // finished reports whether a fire is finished, or a newer one.
 func (j *Job) finished(ctx context.Context, fire time.Time) (bool, error) {
-	_, newest, err := j.send(ctx, j.companion.Run, read, fire)
+	_, newest, err := j.send(ctx, j.companion.Run, read)
 	return !newest.Before(fire), err
 }
 
 // finish notes that a fire is finished, if the owner still holds the lock.
 func (j *Job) finish(ctx context.Context, fire time.Time, owner string) error {
-	outcome, _, err := j.send(ctx, j.companion.RunHeld, finish, fire, owner, millis(j.schedule.Next(fire)), j.life(fire))
+	outcome, _, err := j.send(ctx, j.companion.RunHeld, finish, millis(fire), owner, millis(j.schedule.Next(fire)), j.life(fire))
 	if err == nil && outcome == refused {
 		err = fmt.Errorf("%w: job %s: the fire of %v is not noted as finished", rlock.ErrLeaseLost, strconv.Quote(j.name), fire)
 	}
 	return err
 }
 
-// send runs a script, and returns its outcome and the newest fire before it. The reply also sets the clock, and shows
-// whether another host has another schedule.
-func (j *Job) send(ctx context.Context, run func(context.Context, *companion.Script, ...any) (any, error), s *companion.Script, fire time.Time, args ...any) (int64, time.Time, error) {
+// send runs a script, and returns its outcome and the newest fire before it. The reply also sets the clock,
+// and shows whether that fire is of another schedule.
+func (j *Job) send(ctx context.Context, run func(context.Context, *companion.Script, ...any) (any, error), s *companion.Script, args ...any) (int64, time.Time, error) {
 	asked := time.Now()
-	reply, err := run(ctx, s, append([]any{millis(fire)}, args...)...)
+	reply, err := run(ctx, s, args...)
 	if err != nil {
 		return refused, time.Time{}, err
 	}
@@ -125,23 +125,16 @@ func (j *Job) send(ctx context.Context, run func(context.Context, *companion.Scr
 		n[i] = v.(int64)
 	}
 	j.clock.set(time.UnixMilli(n[1]), asked)
-	if f, next := millis(fire), millis(j.schedule.Next(fire)); f != 0 && n[2] != 0 && other(f, next, n[2], n[3]) && j.told.CompareAndSwap(false, true) {
-		j.companion.Log().Warn("rlock: another host has another schedule for the job: the newest fire counts, whichever schedule it is of",
-			"job", j.name, "fire", fire, "other fire", time.UnixMilli(n[2]))
+	if n[2] == 0 {
+		return n[0], time.Time{}, nil
 	}
-	return n[0], fromMillis(n[2]), nil
-}
-
-// other reports whether a fire and the one after it are of another schedule than an old fire and the one after that. next
-// is 0 without one. It may not notice, until the schedules have fires close enough to each other.
-func other(fire, next, old, oldNext int64) bool {
-	switch {
-	case fire == old:
-		return next != oldNext
-	case fire > old:
-		return oldNext == 0 || fire < oldNext
+	newest := time.UnixMilli(n[2])
+	same := millis(j.schedule.Next(newest.Add(-time.Millisecond))) == n[2] && millis(j.schedule.Next(newest)) == n[3]
+	if !same && j.told.CompareAndSwap(false, true) {
+		j.companion.Log().Warn("rlock: the newest fire of the job is of another schedule: all hosts must have the same, also the same time zone; after a change of the schedule this is normal",
+			"job", j.name, "fire", newest)
 	}
-	return next == 0 || next > old
+	return n[0], newest, nil
 }
 
 // life is how long Redis keeps the note of a fire, in milliseconds: nobody asks for the fire when there is
@@ -160,13 +153,6 @@ func millis(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMilli()
-}
-
-func fromMillis(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
 }
 
 // clock is the server's clock, reckoned from the newest reply.
@@ -214,7 +200,7 @@ func (j *Job) now(ctx context.Context) (time.Time, error) {
 	if now, ok := j.clock.read(); ok {
 		return now, nil
 	}
-	_, _, err := j.send(ctx, j.companion.Run, read, time.Time{})
+	_, _, err := j.send(ctx, j.companion.Run, read)
 	now, _ := j.clock.read() // also if the wall clock is being set
 	return now, err
 }

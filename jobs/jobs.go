@@ -289,7 +289,7 @@ func (j *Job) Newest(ctx context.Context) (time.Time, error) {
 	if j.err != nil {
 		return time.Time{}, j.err
 	}
-	_, newest, err := j.send(ctx, j.companion.Run, read, time.Time{})
+	_, newest, err := j.send(ctx, j.companion.Run, read)
 	return newest, err
 }
 
