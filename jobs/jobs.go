@@ -169,18 +169,12 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 				if !next.Equal(fire) {
 					fire, by = next, rand.Text()
 				}
-				var run *Run
-				if run, err = j.begin(ctx, fire, by); err == nil {
-					failed, unended := run.work(fn)
-					if failed != nil && !run.cut(failed) && ctx.Err() == nil {
-						return failed
-					}
-					if unended != nil {
-						j.companion.Log().Warn("rlock: the run of a job did not end as it should", "job", j.name, "fire", fire, "error", unended)
-					}
+				var failed error
+				if failed, err = j.attempt(ctx, fire, by, fn); failed != nil {
+					return failed
 				}
-				if err == nil || errors.Is(err, ErrClaimed) || errors.Is(err, ErrRunning) {
-					decided, err = fire, nil
+				if err == nil {
+					decided = fire
 				}
 			}
 		}
@@ -199,6 +193,26 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// attempt runs fn for a fire if this host has it. failed is the error of fn that ends Run. Without an err, nothing is left
+// to do for the fire.
+func (j *Job) attempt(ctx context.Context, fire time.Time, by string, fn func(context.Context, time.Time) error) (failed, err error) {
+	run, err := j.begin(ctx, fire, by)
+	switch {
+	case errors.Is(err, ErrClaimed), errors.Is(err, ErrRunning):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	failed, unended := run.work(fn)
+	if unended != nil {
+		j.companion.Log().Warn("rlock: the run of a job did not end as it should", "job", j.name, "fire", fire, "error", unended)
+	}
+	if run.cut(failed) || ctx.Err() != nil {
+		failed = nil
+	}
+	return failed, nil
 }
 
 // due returns the first fire after another. If that is over, and others as well, it returns the newest of

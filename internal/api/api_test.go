@@ -17,6 +17,7 @@ import (
 
 	// So that go test does not take the result of a time before they changed.
 	_ "github.com/go-rlock/rlock/bench"
+	_ "github.com/go-rlock/rlock/jobs"
 	_ "github.com/go-rlock/rlock/lua"
 	_ "github.com/go-rlock/rlock/pubsub"
 	_ "github.com/go-rlock/rlock/rlock"
@@ -28,7 +29,7 @@ var update = flag.Bool("update", false, "write api/*.txt")
 
 const module = "github.com/go-rlock/rlock/"
 
-var public = []string{"rlock", "watchdog", "pubsub", "lua", "rlocktest", "bench"}
+var public = []string{"rlock", "watchdog", "pubsub", "lua", "jobs", "rlocktest", "bench"}
 
 func TestAPI(t *testing.T) {
 	compiled := exports(t)
