@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,49 +18,27 @@ import (
 //
 //	fire  its time, in milliseconds since 1970
 //	next  the fire after it, 0 without one, by which another schedule is noticed
-//	by    the claim that won, or the owner that has finished
+//	by    the claim that won, or the owner that has finished the fire
 //
-// All scripts reply {outcome, server's time, fire, next} with the fire and the next before the script.
+// A claim has one key on purpose: a script with two fails while a cluster slot moves. It may be executed
+// twice, because the second time finds its own "by". It may be executed late, because of the deadline:
+//
+//	host A: claims the fire of 3:00, the request is held up
+//	host A: gives up at 3:00:05
+//	Redis:  executes the request at 3:10, and claims nothing
+//	host B: starts at 3:15, claims the fire of 3:00, and runs
 var (
-	// A claim has one key on purpose: a script with two fails while a cluster slot moves. It may be
-	// executed twice, because the second time finds its own "by"; and late, because of the deadline:
-	//
-	//	host A: claims the fire of 3:00, the request is held up     host B: (is down)
-	//	host A: gives up at 3:00:05
-	//	         the request arrives at 3:10 and claims nothing     host B: starts at 3:15, claims 3:00, runs
-	claim = companion.NewScript(`
-local t, old = now(), redis.call('hmget', KEYS[1], 'fire', 'next', 'by')
-local fire, outcome = tonumber(old[1] or 0), 0
-if fire > tonumber(ARGV[1]) or fire == tonumber(ARGV[1]) and old[3] ~= ARGV[2] then
-    outcome = 0 -- another host's
-elseif t > tonumber(ARGV[3]) and fire < tonumber(ARGV[1]) then
-    outcome = 2 -- too late
-else
-    -- Also what is there already, since replicas acknowledge only what is written.
-    redis.call('hset', KEYS[1], 'is', 'fire', 'fire', ARGV[1], 'next', ARGV[4], 'by', ARGV[2])
-    redis.call('pexpire', KEYS[1], ARGV[5])
-    outcome = 1
-end
-return {outcome, t, fire, tonumber(old[2] or 0)}
-`)
+	//go:embed claim.lua
+	claimSource string
+	claim       = companion.NewScript(claimSource)
 
-	finish = companion.NewScript(`
-local t, old = now(), redis.call('hmget', KEYS[1], 'fire', 'next')
-local fire, outcome = tonumber(old[1] or 0), 0
-if held(ARGV[2]) then
-    if fire < tonumber(ARGV[1]) then
-        redis.call('hset', KEYS[1], 'is', 'fire', 'fire', ARGV[1], 'next', ARGV[3], 'by', ARGV[2])
-        redis.call('pexpire', KEYS[1], ARGV[4])
-    end
-    outcome = 1
-end
-return {outcome, t, fire, tonumber(old[2] or 0)}
-`)
+	//go:embed finish.lua
+	finishSource string
+	finish       = companion.NewScript(finishSource)
 
-	read = companion.NewScript(`
-local old = redis.call('hmget', KEYS[1], 'fire', 'next')
-return {1, now(), tonumber(old[1] or 0), tonumber(old[2] or 0)}
-`)
+	//go:embed read.lua
+	readSource string
+	read       = companion.NewScript(readSource)
 )
 
 const (

@@ -251,3 +251,38 @@ func TestFakeTimeLateClaim(t *testing.T) {
 		require.True(t, ran)
 	})
 }
+
+// A host whose work on an old fire was held up does not claim it after a later one.
+func TestLateHost(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := rlocktest.NewServer(t)
+		slow := jobs.New(s.Locks(nil), "report", jobs.Every(time.Hour), jobs.WithEarly(0))
+		early := jobs.New(s.Locks(nil), "report", jobs.Every(time.Hour), jobs.WithEarly(time.Hour))
+		time.Sleep(50 * time.Minute)
+		fire, err := early.Claim(t.Context())
+		require.NoError(t, err)
+		require.True(t, fire.After(time.Now()))
+		_, err = slow.Claim(t.Context())
+		require.ErrorIs(t, err, jobs.ErrClaimed)
+	})
+}
+
+// An answer that took 2 s says less of the clock than the one before, which took no time.
+func TestFakeTimeSlowAnswer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := rlocktest.NewServer(t)
+		begin := time.Now().Truncate(time.Hour)
+		job := jobs.New(s.Locks(nil), "report", jobs.Every(10*time.Second), jobs.WithEarly(0))
+		time.Sleep(time.Until(begin.Add(time.Hour)))
+		_, err := job.Newest(t.Context())
+		require.NoError(t, err)
+		s.Hang()
+		time.AfterFunc(1900*ms, s.Heal)
+		_, err = job.Newest(t.Context()) // the server answered at its end: half of the way is 950 ms too much
+		require.NoError(t, err)
+		time.Sleep(time.Until(begin.Add(time.Hour + 10*time.Second - 500*ms)))
+		fire, err := job.Claim(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, begin.Add(time.Hour).UnixMilli(), fire.UnixMilli())
+	})
+}

@@ -478,3 +478,18 @@ func TestRunEndsWithTheSchedule(t *testing.T) {
 	require.NoError(t, jobs.New(host(t, s.Addr()), "j", once(time.Now().Add(200*ms))).Run(t.Context(), f.note))
 	require.Len(t, f.ran, 1)
 }
+
+// The reply to a claim is lost, so it is repeated: the fire is this host's.
+func TestRepeatedClaim(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := netfault.New(t, s.Addr())
+	job := jobs.New(host(t, p.Addr()), "j", jobs.Every(time.Hour))
+	_, err := job.Newest(t.Context())
+	require.NoError(t, err)
+	p.CutReplies(1, netfault.Arg("rlock_companion:{j}"))
+	ran, err := job.Do(t.Context(), nothing)
+	require.NoError(t, err)
+	require.True(t, ran)
+	require.EqualValues(t, 1, p.Stats().RepliesCut)
+}
