@@ -47,22 +47,24 @@ const (
 	tooLate
 )
 
-// patience is how long a claim is tried. After that it has no effect.
+// patience is how long a claim is tried, or until its caller's ctx ends. After that it has no effect.
 const patience = 5 * time.Second
 
 // claim claims a fire for the attempt by, and reports whether it did. The same attempt may claim again.
 func (j *Job) claim(ctx context.Context, fire time.Time, by string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	end, _ := ctx.Deadline()
 	for again := false; ; {
 		now, err := j.now(ctx)
 		if err != nil {
 			return false, err
 		}
 		outcome, _, err := j.send(ctx, j.companion.RunReplicated, claim,
-			millis(fire), by, now.Add(patience).UnixMilli(), millis(j.schedule.Next(fire)), j.life(fire))
+			millis(fire), by, now.Add(time.Until(end)).UnixMilli(), millis(j.schedule.Next(fire)), j.life(fire))
 		switch {
-		case errors.Is(err, rlock.ErrNotReplicated) && sleep(ctx, 50*time.Millisecond): // another host must not claim it after a failover, nor may this one run it yet
+		case errors.Is(err, rlock.ErrNotReplicated) && sleep(ctx, 50*time.Millisecond):
+			// It may be claimed at the master, where no other host can claim it. So this host must go on.
 		case err != nil:
 			return false, err
 		case outcome != tooLate:

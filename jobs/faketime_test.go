@@ -17,8 +17,8 @@ import (
 	"github.com/go-rlock/rlock/rlocktest"
 )
 
-// Each host has a scheduler that calls Do at each fire by its own clock, for an hour. The clocks differ, and the
-// schedulers are late by a random time.
+// Each host has a scheduler that calls Do at each fire by its own clock, for an hour. The clocks differ,
+// and the schedulers are late by a random time.
 func TestFakeTimeAnHourOfDo(t *testing.T) {
 	minute := jobs.Every(time.Minute)
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestFakeTimeMissed(t *testing.T) {
 		}
 		time.Sleep(30 * time.Minute)
 		require.Equal(t, []time.Duration{time.Hour}, lives(time.Hour)) // until 1:30
-		time.Sleep(2 * time.Hour)                                     // 3:30
+		time.Sleep(2 * time.Hour)                                      // 3:30
 		require.Equal(t, []time.Duration{3 * time.Hour}, lives(10*time.Minute))
 		time.Sleep(2 * time.Hour) // 5:40
 		require.Empty(t, lives(time.Minute, jobs.WithLate(30*time.Minute)))
@@ -191,7 +191,8 @@ func TestFakeTimeEarly(t *testing.T) {
 	}
 }
 
-// The hosts other than the holder wait until the next fire, and one of them repeats the run of a host that loses its lock.
+// The hosts other than the holder wait until the next fire, and one of them repeats the run of a host that
+// loses its lock.
 func TestFakeTimeAtLeastOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := rlocktest.NewServer(t)

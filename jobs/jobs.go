@@ -86,8 +86,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 }
 
 // WithEarly sets by how much a call of [Job.Do], [Job.Begin] or [Job.Claim] may come before its fire,
-// because the clock of the caller's scheduler is ahead of the server's. The default is 10 s. It is never more than
-// half of the time from one fire to the next.
+// because the clock of the caller's scheduler is ahead of the server's. The default is 10 s. It is never
+// more than half of the time from one fire to the next.
 func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d } }
 
 // WithLate drops a fire that nobody has claimed until d after it. By default, and with 0, there is no
@@ -95,13 +95,14 @@ func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d }
 func WithLate(d time.Duration) Option { return func(o *options) { o.late = d } }
 
 // AtLeastOnce counts a fire as finished when the work has returned, with or without an error, and not
-// before it begins. If the host dies or loses its lock before that, another host runs the fire again. To be there in
-// that case, the other hosts wait for the lock until the next fire: a call of [Job.Do] may take that long.
+// before it begins. If the host dies or loses its lock before that, another host runs the fire again. To be
+// there in that case, the other hosts wait for the lock until the next fire: a call of [Job.Do] may take
+// that long.
 func AtLeastOnce() Option { return func(o *options) { o.least = true } }
 
-// New returns a job. It sends nothing. The name is that of a lock too, see [rlock.Client.NewLock]; the prefix of the
-// client stands before it. A name, schedule or option that cannot work is [rlock.ErrInvalidOption] from every
-// method.
+// New returns a job. It sends nothing. The name is that of a lock too, see [rlock.Client.NewLock]; the
+// prefix of the client stands before it. A name, schedule or option that cannot work is
+// [rlock.ErrInvalidOption] from every method.
 //
 // If hosts have different schedules for one name, a fire runs if it is later than all claimed before,
 // whichever schedule it is of. The Logger of the client gets a warning, once.
@@ -134,13 +135,15 @@ func (j *Job) refuse(why error) {
 // claims the fire, and calls fn if this host has it. ctx of fn owns the lock: it ends if the lock is lost,
 // and fn must return then.
 //
-// Run returns when ctx ends, with the cause of that; when fn returns an error, with that error, unless it is only that
-// of the end of ctx after the lock was lost; or when the schedule has no more fires, with nil. Run does not return while Redis
-// cannot be reached: it goes on trying, and then runs the newest fire that no host has claimed. So does a Run
-// that begins when fires were missed by all hosts; not if the job has never run. See [WithLate].
+// Run returns when ctx ends, with the cause of that; when fn returns an error, with that error, unless it
+// is only that of the end of ctx after the lock was lost; or when the schedule has no more fires, with nil.
+// Run does not return while Redis cannot be reached: it goes on trying, and then runs the newest fire that
+// no host has claimed. So does a Run that begins when fires were missed by all hosts; not if the job has
+// never run. See [WithLate].
 //
-// Beside the calls of fn, a fire costs one round trip. A fire that this host has costs three. The clock costs one every
-// ten minutes. End ctx before you close the client: Run may not notice the Close for ten minutes.
+// Beside the calls of fn, a fire costs one round trip. A fire that this host has costs three. The clock
+// costs one every ten minutes. End ctx before you close the client: Run may not notice the Close for ten
+// minutes.
 func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Time) error) error {
 	if j.err != nil {
 		return j.err
@@ -195,8 +198,8 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 	}
 }
 
-// attempt runs fn for a fire if this host has it. failed is the error of fn that ends Run. Without an err, nothing is left
-// to do for the fire.
+// attempt runs fn for a fire if this host has it. failed is the error of fn that ends Run. Without an err,
+// nothing is left to do for the fire.
 func (j *Job) attempt(ctx context.Context, fire time.Time, by string, fn func(context.Context, time.Time) error) (failed, err error) {
 	run, err := j.begin(ctx, fire, by)
 	switch {
@@ -238,8 +241,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Do is for another scheduler, such as cron, gocron or a timer of systemd, that calls it at each fire on
-// each host. If this host is the first to call for the fire, Do calls fn, and ran is true. ctx of fn owns the lock. If
-// another host has the fire, Do returns false and no error.
+// each host. If this host is the first to call for the fire, Do calls fn, and ran is true. ctx of fn owns
+// the lock. If another host has the fire, Do returns false and no error.
 //
 // Do means the newest fire by the clock of the server, or the next one if that is nearer than [WithEarly].
 // So a call may be early or late by a few seconds, and no fire is skipped.
@@ -248,8 +251,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // [rlock.ErrUnavailable] if Redis did not answer for up to 5 s, and then no later call may run this fire;
 // [rlock.ErrNotReplicated], [rlock.ErrKeyConflict], [rlock.ErrClosed] or [rlock.ErrInvalidOption].
 //
-// It costs one round trip if another host has the fire, and three otherwise. [AtLeastOnce] costs one or five. The clock
-// costs one more in the first call, and every ten minutes.
+// It costs one round trip if another host has the fire, and three otherwise. [AtLeastOnce] costs one or
+// five. The clock costs one more in the first call, and every ten minutes.
 func (j *Job) Do(ctx context.Context, fn func(ctx context.Context, fire time.Time) error) (ran bool, err error) {
 	_, run, err := j.Begin(ctx)
 	switch {
@@ -347,8 +350,8 @@ func (j *Job) begin(ctx context.Context, fire time.Time, by string) (*Run, error
 			if err != nil {
 				return nil, err
 			}
-			// No longer: the host that gets the lock then runs the next fire. No less: if a second host dies as well, there
-			// must be a third one.
+			// No longer: the host that gets the lock then runs the next fire. No less: if a second host
+			// dies as well, there must be a third one.
 			acquire = func(ctx context.Context) (context.Context, *rlock.Hold, error) {
 				return j.lock.TryLockFor(ctx, max(next.Sub(now), 0))
 			}
@@ -384,9 +387,9 @@ type Run struct {
 // Fire returns the moment at which the schedule has the job run.
 func (r *Run) Fire() time.Time { return r.fire }
 
-// End releases the lock, after the work has ended. With [AtLeastOnce] it notes first that the fire is finished. The
-// error is that of [rlock.Hold.Unlock], or says that the fire could not be noted, so that it may run again. Only the
-// values of ctx are used.
+// End releases the lock, after the work has ended. With [AtLeastOnce] it notes first that the fire is
+// finished. The error is that of [rlock.Hold.Unlock], or says that the fire could not be noted, so that it
+// may run again. Only the values of ctx are used.
 func (r *Run) End(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var unnoted error

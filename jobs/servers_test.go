@@ -31,9 +31,9 @@ func follow(t *testing.T, replica, master *redistest.Server) {
 	})
 }
 
-// Five schedulers that call Do each second, one after the other, for a minute. Every fifth fire is claimed at a master whose
-// replica does not hear of it, and which dies then; the replica takes over. Without WithReplicas the hosts that call later
-// claim that fire again.
+// Five schedulers that call Do each second, one after the other, for a minute. Every fifth fire is claimed
+// at a master whose replica does not hear of it, and which dies then; the replica takes over. Without
+// WithReplicas the hosts that call later claim that fire again.
 func TestFailoversWithReplicas(t *testing.T) {
 	redistest.Long(t, "a fire for each of 60 seconds")
 	t.Parallel()
@@ -88,7 +88,8 @@ func TestFailoversWithReplicas(t *testing.T) {
 	require.Equal(t, 60, ran)
 }
 
-// A claim has one key, so a slot that moves does not keep it from being made. The lock and the note of AtLeastOnce wait.
+// A claim has one key, so a slot that moves does not keep it from being made. The lock and the note of
+// AtLeastOnce wait.
 func TestClusterAndSlotMove(t *testing.T) {
 	redistest.Long(t, "a cluster of three")
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/jobs"
 )
 
-// enqueue puts a task for each fire into a queue of asynq. A host that dies between the two leaves the fire to another, and the id
-// keeps the task from being there twice.
+// enqueue puts a task for each fire into a queue of asynq. A host that dies between the two leaves the fire
+// to another, and the id keeps the task from being there twice.
 func enqueue(ctx context.Context, job *jobs.Job, client *asynq.Client, task string) error {
 	return job.Run(ctx, func(ctx context.Context, fire time.Time) error {
 		at := strconv.FormatInt(fire.UnixMilli(), 10)

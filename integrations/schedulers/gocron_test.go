@@ -12,8 +12,8 @@ import (
 	"github.com/go-rlock/rlock/jobs"
 )
 
-// Each host has a scheduler of gocron, which begins at a moment of its own. The work has the context of the lock, so this
-// is better than a Locker.
+// Each host has a scheduler of gocron, which begins at a moment of its own. The work has the context of the
+// lock, so this is better than a Locker.
 func TestGocronTask(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -43,7 +43,8 @@ func TestGocronTask(t *testing.T) {
 	f.await(t, 4)
 }
 
-// Locker makes each fire of a job of gocron run on one host only: gocron.WithDistributedJobLocker(Locker{job}).
+// Locker makes each fire of a job of gocron run on one host only:
+// gocron.WithDistributedJobLocker(Locker{job}).
 type Locker struct{ Job *jobs.Job }
 
 // Lock implements [gocron.Locker]. gocron skips the run if there is an error.

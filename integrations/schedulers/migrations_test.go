@@ -101,7 +101,8 @@ func TestMigrate(t *testing.T) {
 	require.ErrorIs(t, m.Up(), migrate.ErrNoChange, "nobody holds the lock")
 }
 
-// Migrations is a lock for goose: goose.WithLocker(&Migrations{Mutex: locks.NewLock("migrations")}). Each provider has its own.
+// Migrations is a lock for goose: goose.WithLocker(&Migrations{Mutex: locks.NewLock("migrations")}). Each
+// provider has its own.
 type Migrations struct {
 	Mutex *rlock.Lock
 	hold  *rlock.Hold

@@ -5,7 +5,7 @@ var ofJobs = []mutation{
 	{
 		"a fire is claimed again", "jobs", "claim.lua",
 		"or fire == tonumber(ARGV[1]) and old[3] ~= ARGV[2] then", "then",
-		"jobs", "TestFakeTimeAnHourOfRun", quick,
+		"jobs", "TestNamesWithBraces", quick,
 	},
 	{
 		"a fire before the newest one is claimed", "jobs", "claim.lua",

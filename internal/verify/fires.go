@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// fireRows are the rows of histories of fires: each history is a job of package jobs, and each client is a host with that job. Every
-// second history runs its fires at least once.
+// fireRows are the rows of histories of fires: each history is a job of package jobs, and each client is a
+// host with that job. Every second history runs its fires at least once.
 func fireRows() (rows []fault) {
 	for _, f := range slices.Concat(plainRows(), claimFaults) {
 		switch {
@@ -123,9 +123,9 @@ type occasions struct {
 	ended int
 }
 
-// judgeFires looks for what must not be in the history of a job: a fire begun twice; or, at least once, one that was begun,
-// not finished, and left so until the next fire. That may happen in some rows, which are not strict. Nor may
-// a server forget in others. It also counts the runs and their losses.
+// judgeFires looks for what must not be in the history of a job: a fire begun twice; or, at least once, one
+// that was begun, not finished, and left so until the next fire. That may happen in some rows, which are
+// not strict. Nor may a server forget in others. It also counts the runs and their losses.
 func (h *history) judgeFires(events []event, least, strict bool, until int64) {
 	fires := make(map[int64]*occasions)
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
