@@ -51,24 +51,25 @@ func TestJudgeFires(t *testing.T) {
 		name          string
 		events        []event
 		least, strict bool
-		gone          []span
+		gone, stalls  []span
 		wrong         string
 	}{
-		{"one after the other", []event{begin(1, 10), end(2, 10), begin(3, 20), end(9, 20)}, false, true, nil, ""},
-		{"twice", []event{begin(1, 10), end(2, 10), begin(3, 10), end(9, 10)}, false, false, nil, "begun 2 times"},
-		{"twice, cut", []event{begin(1, 10), lose(2, 10), begin(3, 10), end(9, 10)}, false, false, nil, "begun 2 times"},
-		{"twice, forgotten between", []event{begin(1, 10), begin(3, 10), end(9, 10)}, false, false, []span{{2, 2}}, ""},
-		{"twice, forgotten before", []event{begin(5, 10), begin(7, 10), end(9, 10)}, false, false, []span{{2, 2}}, "begun 2 times"},
-		{"cut short", []event{begin(1, 10), begin(3, 20), end(9, 20)}, false, true, nil, ""},
-		{"at least once, repeated", []event{begin(1, 10), begin(2, 10), end(3, 10), begin(4, 20), end(9, 20)}, true, true, nil, ""},
-		{"at least once, left", []event{begin(1, 10), lose(2, 10), begin(4, 20), end(9, 20)}, true, true, nil, "never finished"},
-		{"at least once, left, in a row that allows it", []event{begin(1, 10), begin(4, 20), end(9, 20)}, true, false, nil, ""},
-		{"at least once, the newest", []event{begin(1, 10), end(2, 10), begin(9, 20)}, true, true, nil, ""},
-		{"nothing after healing", []event{begin(1, 10), end(2, 10)}, false, false, nil, "no fire was run"},
-		{"nothing at all", nil, false, false, nil, "no fire was run"},
+		{"one after the other", []event{begin(1, 10), end(2, 10), begin(3, 20), end(9, 20)}, false, true, nil, nil, ""},
+		{"twice", []event{begin(1, 10), end(2, 10), begin(3, 10), end(9, 10)}, false, false, nil, nil, "begun 2 times"},
+		{"twice, cut", []event{begin(1, 10), lose(2, 10), begin(3, 10), end(9, 10)}, false, false, nil, nil, "begun 2 times"},
+		{"twice, forgotten between", []event{begin(1, 10), begin(3, 10), end(9, 10)}, false, false, []span{{2, 2}}, nil, ""},
+		{"twice, forgotten before", []event{begin(5, 10), begin(7, 10), end(9, 10)}, false, false, []span{{2, 2}}, nil, "begun 2 times"},
+		{"cut short", []event{begin(1, 10), begin(3, 20), end(9, 20)}, false, true, nil, nil, ""},
+		{"at least once, repeated", []event{begin(1, 10), begin(2, 10), end(3, 10), begin(4, 20), end(9, 20)}, true, true, nil, nil, ""},
+		{"at least once, left", []event{begin(1, 10), lose(2, 10), begin(4, 20), end(9, 20)}, true, true, nil, nil, "never finished"},
+		{"at least once, left, as a process stood still", []event{begin(1, 10), begin(4, 20), end(9, 20)}, true, true, nil, []span{{2, 3}}, ""},
+		{"at least once, left, in a row that allows it", []event{begin(1, 10), begin(4, 20), end(9, 20)}, true, false, nil, nil, ""},
+		{"at least once, the newest", []event{begin(1, 10), end(2, 10), begin(9, 20)}, true, true, nil, nil, ""},
+		{"nothing after healing", []event{begin(1, 10), end(2, 10)}, false, false, nil, nil, "no fire was run"},
+		{"nothing at all", nil, false, false, nil, nil, "no fire was run"},
 	} {
 		h := &history{gone: c.gone}
-		h.judgeFires(c.events, c.least, c.strict, 9)
+		h.judgeFires(c.events, c.least, c.strict, c.stalls, 9)
 		if c.wrong == "" {
 			require.Empty(t, h.wrong, c.name)
 		} else {

@@ -122,7 +122,7 @@ func (w *world) round(n int, size size) figures {
 		_ = os.Remove(path) // a killed party's may not be there
 	}
 	if w.row.fires {
-		w.judge(&f, events, healed)
+		w.judge(&f, events, stalls, healed)
 		return f
 	}
 	all := assemble(events, w.gone, w.job.longest(), w.row.rules())
