@@ -287,3 +287,27 @@ func TestFakeTimeSlowAnswer(t *testing.T) {
 		require.Equal(t, begin.Add(time.Hour).UnixMilli(), fire.UnixMilli())
 	})
 }
+
+// The only host loses its lock in a run: it repeats the fire itself.
+func TestFakeTimeAtLeastOnceAlone(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := rlocktest.NewServer(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var began []time.Time
+		var host sync.WaitGroup
+		host.Go(func() {
+			_ = jobs.New(s.Locks(nil), "report", jobs.Every(time.Hour), jobs.AtLeastOnce()).Run(ctx, func(ctx context.Context, fire time.Time) error {
+				if began = append(began, fire); len(began) == 1 {
+					s.Evict("report")
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			})
+		})
+		time.Sleep(time.Hour + 30*time.Minute)
+		cancel()
+		host.Wait()
+		require.Len(t, began, 2)
+		require.True(t, began[0].Equal(began[1]))
+	})
+}

@@ -215,6 +215,9 @@ func (j *Job) attempt(ctx context.Context, fire time.Time, by string, fn func(co
 	if run.cut(failed) || ctx.Err() != nil {
 		failed = nil
 	}
+	if j.least { // it may be unfinished, and this host the only one
+		return failed, unended
+	}
 	return failed, nil
 }
 
