@@ -212,6 +212,9 @@ func (j *Job) attempt(ctx context.Context, fire time.Time, by string, fn func(co
 	if unended != nil {
 		j.companion.Log().Warn("rlock: the run of a job did not end as it should", "job", j.name, "fire", fire, "error", unended)
 	}
+	if cause := context.Cause(run.held); errors.Is(failed, context.Canceled) && errors.Is(cause, rlock.ErrClosed) {
+		failed = cause
+	}
 	if run.cut(failed) || ctx.Err() != nil {
 		failed = nil
 	}
