@@ -23,11 +23,6 @@ var ofJobs = []mutation{
 		"jobs", "TestFakeTimeLateClaim", quick,
 	},
 	{
-		"a former holder notes a fire as finished", "jobs", "finish.lua",
-		"if held(ARGV[2]) then", "if true then",
-		"jobs", "TestErrors", quick,
-	},
-	{
 		"a call before the fire means the fire before", "jobs", "Job.meant",
 		"next.Sub(now) <= early", "false",
 		"jobs", "TestFakeTimeAnHourOfDo", quick,
