@@ -110,7 +110,7 @@ tidy: # asks for modules that no build needs
 lint: vet portable vulnerable
 
 # In which no function may have more than 20 ways through it.
-CORE := rlock lua watchdog pubsub internal/request internal/kind internal/janitor internal/record internal/report
+CORE := rlock lua watchdog pubsub jobs internal/request internal/kind internal/janitor internal/record internal/report
 
 vet:
 	@echo "vet, rlockvet, staticcheck, actionlint, gocyclo, gofumpt"
@@ -127,7 +127,7 @@ vet:
 		if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 
 # What does not need a Unix.
-PORTABLE := ./rlock ./watchdog ./pubsub ./lua ./rlocktest ./bench ./internal/request ./internal/report ./internal/netfault ./internal/redistest ./examples/...
+PORTABLE := ./rlock ./watchdog ./pubsub ./lua ./jobs ./rlocktest ./bench ./internal/request ./internal/report ./internal/netfault ./internal/redistest ./examples/...
 
 portable:
 	@echo "vet for macOS and Windows"
@@ -145,7 +145,7 @@ vulnerable:
 	else echo "govulncheck is left out: its database, vuln.go.dev, cannot be reached"; fi
 
 verify: redis
-	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify$$'
+	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify(Fires)?$$'
 	RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestFakeTimeQuorumHistories$$' ./rlock
 
 N ?= 300

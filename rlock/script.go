@@ -118,7 +118,7 @@ func (l *Lock) script(ctx context.Context, p request.Policy, run func(context.Co
 	case a.End != request.Done:
 		return nil, l.failed(a.Err)
 	case a.Err != nil:
-		return nil, a.Err
+		return nil, l.translate(a.Err)
 	}
 	return a.Value.reply, a.Value.refusal
 }
@@ -145,6 +145,21 @@ func init() {
 			Run: func(ctx context.Context, s *lua.Script, keys []string, args ...any) (any, error) {
 				return l.script(ctx, p, func(ctx context.Context, r lua.Runner) (any, error) { return s.Run(ctx, r, keys, args...) })
 			},
+			RunReplicated: func(ctx context.Context, s *lua.Script, keys []string, args ...any) (any, error) {
+				return l.script(ctx, p, func(ctx context.Context, r lua.Runner) (reply any, err error) {
+					run := func(r lua.Runner) error {
+						reply, err = s.Run(ctx, r, keys, args...)
+						return err
+					}
+					if replicated, ok := l.wire.(*kind.Replicated); ok {
+						err = replicated.Acknowledged(run)
+						return reply, err
+					}
+					err = run(r)
+					return reply, err
+				})
+			},
+			Log:       l.client.log,
 			Subscribe: l.client.server.Hub.Subscribe,
 			Publish:   func() any { return l.client.server.Channels.Now().Publish() },
 		}, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/go-rlock/rlock/jobs"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -28,6 +29,7 @@ func runCommand(argv []string) *cli.Command {
 			&cli.BoolFlag{Name: "no-wait", Aliases: []string{"n"}, HideDefault: true, Usage: "fail at once if somebody else holds the lock"},
 			&cli.StringFlag{Name: "wait", Aliases: []string{"w"}, DefaultText: "no limit", Usage: "wait no longer than `D`"},
 			&cli.StringFlag{Name: "conflict-exit-code", Aliases: []string{"E"}, DefaultText: "75", Usage: "exit with `N` if somebody else holds the lock"},
+			&cli.StringFlag{Name: "once-per", Usage: "run once for each multiple of `D` since 1970 in UTC, on whichever host asks first; others exit with 0"},
 			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed at each third of it"},
 			&cli.StringFlag{Name: "lease", Usage: "a fixed lease of length `D`, not renewed"},
 			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
@@ -68,6 +70,9 @@ func (j *job) run(s *server) error {
 		return err
 	}
 	defer closeWithin(client, closeTimeout)
+	if claimed, err := j.claim(client); !claimed {
+		return err
+	}
 	var wanted locks // and not held by a run around this one
 	var outer *enclosing
 	for _, name := range j.names {
@@ -113,6 +118,26 @@ func (j *job) run(s *server) error {
 	}
 	return runError(code, lost, unreleased)
 }
+
+// claim reports whether it is this run's turn, as --once-per says.
+func (j *job) claim(client *rlock.Client) (bool, error) {
+	if j.oncePer == 0 {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
+	defer cancel()
+	_, err := jobs.New(client, j.names[0], jobs.Every(j.oncePer)).Claim(ctx)
+	if errors.Is(err, jobs.ErrClaimed) {
+		if !j.quiet {
+			fmt.Fprintf(os.Stderr, "rlock: %s was begun elsewhere for this %v: the command is not run\n", printable(j.names[0]), j.oncePer)
+		}
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// claimTimeout is how long a claim is tried.
+const claimTimeout = 5 * time.Second
 
 // runError is the error of a run whose command has ended with code, or lost its lock.
 func runError(code int, lost, unreleased error) error {

@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
@@ -59,6 +60,9 @@ func (c *Companion) Key() string { return Key(c.lock.Key) }
 // Channel names the channel of the companion.
 func (c *Companion) Channel() string { return lua.Own("rlock_channel", c.lock.Key) + ":companion" }
 
+// Log returns the logger of the client.
+func (c *Companion) Log() *slog.Logger { return c.lock.Log }
+
 // Publish returns the first argument of announce in a script.
 func (c *Companion) Publish() any { return c.lock.Publish() }
 
@@ -71,16 +75,24 @@ func (c *Companion) Subscribe(message func(payload string), changed func()) *pub
 // [rlock.ErrKeyConflict] if the key holds other data, [rlock.ErrUnavailable] or [rlock.ErrClosed]. With
 // an error, the script may have been executed, or may still be.
 func (c *Companion) Run(ctx context.Context, s *Script, args ...any) (any, error) {
-	return c.run(ctx, s, []string{c.Key()}, args)
+	return c.run(ctx, c.lock.Run, s, []string{c.Key()}, args)
+}
+
+// RunReplicated is Run for a write. If the lock is [rlock.WithReplicas], the replicas must acknowledge the
+// write, or the error is [rlock.ErrNotReplicated]. A repetition must write again.
+func (c *Companion) RunReplicated(ctx context.Context, s *Script, args ...any) (any, error) {
+	return c.run(ctx, c.lock.RunReplicated, s, []string{c.Key()}, args)
 }
 
 // RunHeld is Run with the lock as second key, for a script that asks held.
 func (c *Companion) RunHeld(ctx context.Context, s *Script, args ...any) (any, error) {
-	return c.run(ctx, s, []string{c.Key(), c.lock.Key}, args)
+	return c.run(ctx, c.lock.Run, s, []string{c.Key(), c.lock.Key}, args)
 }
 
-func (c *Companion) run(ctx context.Context, s *Script, keys []string, args []any) (any, error) {
-	reply, err := c.lock.Run(ctx, s.script, keys, append([]any{c.is}, args...)...)
+type run func(ctx context.Context, s *lua.Script, keys []string, args ...any) (any, error)
+
+func (c *Companion) run(ctx context.Context, run run, s *Script, keys []string, args []any) (any, error) {
+	reply, err := run(ctx, s.script, keys, append([]any{c.is}, args...)...)
 	refusal, refused := errors.AsType[redis.Error](err)
 	switch {
 	case refused && strings.HasPrefix(refusal.Error(), "NOTMINE "):

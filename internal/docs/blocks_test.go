@@ -31,6 +31,8 @@ var around = map[string]string{
 	"e":         `var e *election.Election`,
 	"schedule":  `func schedule(ctx context.Context) error { panic(0) }`,
 	"forwardTo": `func forwardTo(addr string) { panic(0) }`,
+	"job":       `var job *jobs.Job`,
+	"report":    `func report(ctx context.Context, from, to time.Time) error { panic(0) }`,
 	"rdb":       `var rdb *redis.Client`,
 	"a":         `var a, b, c *rlock.Client`,
 	"Order":     `type Order struct{ ID string }`,
@@ -61,6 +63,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/go-rlock/rlock/election"
+	"github.com/go-rlock/rlock/jobs"
 	"github.com/go-rlock/rlock/rlock"
 )
 `
@@ -104,7 +107,7 @@ type checker struct {
 func newChecker(t *testing.T) *checker {
 	t.Helper()
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		"database/sql", "expvar", "net/http", "testing/synctest", "github.com/go-rlock/rlock/election", "github.com/go-rlock/rlock/rlock", "github.com/go-rlock/rlock/rlocktest")
+		"database/sql", "expvar", "net/http", "testing/synctest", "sync/atomic", "github.com/go-rlock/rlock/election", "github.com/go-rlock/rlock/jobs", "github.com/go-rlock/rlock/rlock", "github.com/go-rlock/rlock/rlocktest")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ package reach
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/pubsub"
@@ -20,6 +21,14 @@ type Lock struct {
 	// error is one of package rlock, with the lock's name: ErrUnavailable, ErrClosed, or lua.ErrNotOwner
 	// of a guarded script.
 	Run func(ctx context.Context, s *lua.Script, keys []string, args ...any) (any, error)
+
+	// RunReplicated is Run. If the lock is WithReplicas, the replicas must also acknowledge what the script
+	// has written, or the error is ErrNotReplicated. A repetition must write again, because replicas
+	// acknowledge what a connection has written.
+	RunReplicated func(ctx context.Context, s *lua.Script, keys []string, args ...any) (any, error)
+
+	// Log is the logger of the lock's client.
+	Log *slog.Logger
 
 	// Subscribe subscribes to a channel, on the connection for the client's waiters: see
 	// [pubsub.Hub.Subscribe]. With sharded channels the channel must be in the cluster slot of the lock.

@@ -32,6 +32,7 @@ type job struct {
 	Hasty     bool   // half of the calls give up after 20 ms
 	Crowd     bool   // there are thousands of clients
 	Alone     bool   // nobody gives up
+	Fires     bool   // see fireRows
 }
 
 // random is a source that depends on the seed and on what it is for.
