@@ -3,6 +3,7 @@ package once_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -125,11 +126,12 @@ func TestLockDeletedDuringARun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	a, b := once.New(host(t, s.Addr()), once.Options{}), once.New(host(t, s.Addr()), once.Options{})
-	for name, late := range map[string]func(*once.Run) error{
+	for end, late := range map[string]func(*once.Run) error{
 		"finish": func(r *once.Run) error { return r.Finish(t.Context(), []byte("of a")) },
 		"fail":   func(r *once.Run) error { return r.Fail(t.Context()) },
 	} {
 		for _, finished := range []bool{false, true} {
+			name := fmt.Sprint(end, finished)
 			run, _, err := a.Begin(t.Context(), name, "")
 			require.NoError(t, err)
 			require.NoError(t, s.Client(t).Del(t.Context(), name).Err())
@@ -146,7 +148,6 @@ func TestLockDeletedDuringARun(t *testing.T) {
 			_, value, err := a.Begin(t.Context(), name, "")
 			require.NoError(t, err)
 			require.Equal(t, "of b", string(value))
-			require.NoError(t, a.Forget(t.Context(), name))
 		}
 	}
 
@@ -168,6 +169,7 @@ func TestLockDeletedDuringARun(t *testing.T) {
 func TestEndsOfARun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
+	rdb := s.Client(t)
 	locks := host(t, s.Addr())
 	for _, strict := range []bool{false, true} {
 		g := once.New(locks, once.Options{Strict: strict})
@@ -205,7 +207,8 @@ func TestEndsOfARun(t *testing.T) {
 		run = begin()
 		require.NoError(t, g.Forget(t.Context(), name), "and the run goes on")
 		require.NoError(t, run.Finish(t.Context(), []byte("result")))
-		require.NoError(t, run.Finish(t.Context(), []byte("result")), "again")
+		redistest.Eventually(t, "the lock is free", func() bool { return rdb.Exists(context.Background(), name).Val() == 0 })
+		require.NoError(t, run.Finish(t.Context(), []byte("result")), "as if the first reply was lost, and then the lock")
 		_, result, err := g.Begin(t.Context(), name, "print")
 		require.NoError(t, err)
 		require.Equal(t, "result", string(result))
@@ -214,6 +217,25 @@ func TestEndsOfARun(t *testing.T) {
 		_, err = g.Do(t.Context(), name, gives("another"))
 		require.ErrorIs(t, err, once.ErrMismatch)
 	}
+}
+
+// The fingerprint of a run that has ended is not that of the run in progress, which has not yet told its own.
+func TestFingerprintOfAnotherRun(t *testing.T) {
+	t.Parallel()
+	locks := host(t, redistest.Start(t).Addr())
+	g := once.New(locks, once.Options{})
+	run, _, err := g.Begin(t.Context(), "x", "former")
+	require.NoError(t, err)
+	require.NoError(t, run.Abandon(t.Context()))
+	held, hold, err := locks.NewLock("x").Lock(t.Context()) // as the next run does first
+	require.NoError(t, err)
+	_, _, err = g.Begin(t.Context(), "x", "next")
+	_, busy := errors.AsType[*once.InFlightError](err)
+	require.True(t, busy, "%v", err)
+	require.NoError(t, hold.Unlock(held))
+	run, _, err = g.Begin(t.Context(), "x", "next")
+	require.NoError(t, err)
+	require.NoError(t, run.Fail(t.Context()))
 }
 
 // An end works after the end of the contexts: what a run has done does not depend on who waits for it.
