@@ -28,15 +28,21 @@ func nth(n int64) netfault.Match {
 	}
 }
 
+// warm lets the server get to know the scripts, so that each of them is one request.
+func warm(t testing.TB, s *redistest.Server) {
+	g := once.New(host(t, s.Addr()), once.Options{})
+	_, err := g.Do(t.Context(), "warm", gives(""))
+	require.NoError(t, err)
+	redistest.Eventually(t, "the lock is free", func() bool { return s.Client(t).Exists(context.Background(), "warm").Val() == 0 })
+}
+
 // The lock is released behind the caller's back: its last request has no answer yet when Do returns.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := netfault.New(t, s.Addr())
 	g := once.New(host(t, proxy.Addr()), once.Options{})
-	_, err := g.Do(t.Context(), "warm", gives("")) // the server gets to know the scripts
-	require.NoError(t, err)
-	redistest.Eventually(t, "the lock is free", func() bool { return s.Client(t).Exists(context.Background(), "warm").Val() == 0 })
+	warm(t, s)
 	m := s.Monitor(t)
 	requests := func() (n int) {
 		for _, c := range m.Commands() {
@@ -47,7 +53,7 @@ func TestRoundTrips(t *testing.T) {
 		return n
 	}
 	held := proxy.Hold(nth(5))
-	_, err = g.Do(t.Context(), "x", gives("result"))
+	_, err := g.Do(t.Context(), "x", gives("result"))
 	require.NoError(t, err)
 	require.Equal(t, 4, requests(), "first")
 	require.NoError(t, held.Wait(t.Context()))
@@ -63,6 +69,7 @@ func TestRoundTrips(t *testing.T) {
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
+	warm(t, s)
 	for n := int64(1); n <= 5; n++ {
 		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) {
 			proxy := netfault.New(t, s.Addr())
@@ -86,6 +93,7 @@ func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client(t)
+	warm(t, s)
 	for n := int64(1); n <= 5; n++ {
 		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) {
 			t.Parallel()
@@ -118,6 +126,7 @@ func TestLateRequests(t *testing.T) {
 func TestResultBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
+	warm(t, s)
 	proxy := netfault.New(t, s.Addr())
 	a, b := once.New(host(t, proxy.Addr()), once.Options{}), once.New(host(t, s.Addr()), once.Options{})
 	held := proxy.Hold(nth(2))
@@ -321,15 +330,15 @@ func crowd(t *testing.T, killed bool) {
 	s := redistest.Start(t)
 	proxy := netfault.New(t, s.Addr())
 	proxy.Delay(rtt/2, rtt/2)
+	warm(t, s)
 	var run *once.Run
 	var child *redistest.Child
 	if killed {
 		child = redistest.Spawn(t, "computes", s.Addr(), "tolerant", "x")
 		child.Expect("computes", 20*time.Second)
 	} else {
+		var err error
 		g := once.New(host(t, proxy.Addr()), once.Options{Lease: time.Minute}) // the hosts need not look for a dead one meanwhile
-		_, err := g.Do(t.Context(), "warm", gives(""))                         // the server gets to know the scripts
-		require.NoError(t, err)
 		run, _, err = g.Begin(t.Context(), "x", "")
 		require.NoError(t, err)
 	}

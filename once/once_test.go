@@ -257,7 +257,8 @@ func TestEndsOfARunWithoutContext(t *testing.T) {
 func TestFunctionFails(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, b := once.New(host(t, s.Addr()), once.Options{Strict: true}), once.New(host(t, s.Addr()), once.Options{Strict: true})
+	opts := once.Options{Strict: true, Lease: time.Minute}
+	a, b := once.New(host(t, s.Addr()), opts), once.New(host(t, s.Addr()), opts)
 	failed := errors.New("failed")
 	started, goOn := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
@@ -277,13 +278,16 @@ func TestFunctionFails(t *testing.T) {
 			require.ErrorIs(t, err, failed)
 		})
 	}
+	var end time.Time
 	all.Go(func() {
 		value, err := b.Do(t.Context(), "x", gives("of b"))
 		require.NoError(t, err)
 		require.Equal(t, "of b", string(value))
+		require.Less(t, time.Since(end), 4*time.Second, "woken by a message, not by the timer for lost ones")
 	})
 	subscribed(t, s, "x", 1)
 	time.Sleep(20 * time.Millisecond) // the calls of a have joined, or will get the result of b
+	end = time.Now()
 	close(goOn)
 }
 
