@@ -17,6 +17,7 @@ import (
 
 	// So that go test does not take the result of a time before they changed.
 	_ "github.com/go-rlock/rlock/bench"
+	_ "github.com/go-rlock/rlock/idempotency"
 	_ "github.com/go-rlock/rlock/lua"
 	_ "github.com/go-rlock/rlock/once"
 	_ "github.com/go-rlock/rlock/pubsub"
@@ -29,7 +30,7 @@ var update = flag.Bool("update", false, "write api/*.txt")
 
 const module = "github.com/go-rlock/rlock/"
 
-var public = []string{"rlock", "watchdog", "pubsub", "lua", "rlocktest", "bench", "once"}
+var public = []string{"rlock", "watchdog", "pubsub", "lua", "rlocktest", "bench", "once", "idempotency"}
 
 func TestAPI(t *testing.T) {
 	compiled := exports(t)
