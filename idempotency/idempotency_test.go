@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -51,12 +52,15 @@ func host(t testing.TB, addr string, opts idempotency.Options, h http.Handler) s
 		opts.Scope = user
 	}
 	guarded := idempotency.New(locks, opts).Wrap(h)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var requests atomic.Int64
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Served-By", "outer")
+		w.Header().Set("Request-Id", fmt.Sprint(requests.Add(1), addr))
 		w.Header().Set("Secret", "of the outer handler")
 		guarded.ServeHTTP(w, r)
 	}))
-	web.Config.ErrorLog = nil
+	web.Config.ErrorLog = log.New(io.Discard, "", 0) // panics
+	web.Start()
 	t.Cleanup(func() {
 		web.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -142,6 +146,7 @@ func TestReplay(t *testing.T) {
 	require.Empty(t, first.header.Get("Idempotent-Replayed"))
 	require.Empty(t, first.header.Get("Late"))
 
+	n := 0
 	for _, key := range []string{`"k"`, "k", ` "k" `, `"k";a=1;b="x;y"; c`, `"\k"`} {
 		again := post(t, b+"/pay", key, "10")
 		if key == `"\k"` {
@@ -156,6 +161,8 @@ func TestReplay(t *testing.T) {
 			require.Equal(t, first.header.Values(name), again.header.Values(name), name)
 		}
 		require.NotEmpty(t, again.header.Get("Date"))
+		n++
+		require.Equal(t, fmt.Sprint(n, s.Addr()), again.header.Get("Request-Id"), "what is of the outer handler is not that of the first request")
 	}
 	require.EqualValues(t, 1, c.calls.Load())
 }
@@ -290,8 +297,7 @@ func TestEnds(t *testing.T) {
 		case "/panics":
 			panic(http.ErrAbortHandler)
 		case "/invalid":
-			defer func() { _ = recover(); panic(http.ErrAbortHandler) }()
-			w.WriteHeader(0)
+			w.WriteHeader(1000)
 		case "/nothing":
 		default:
 			var status int
