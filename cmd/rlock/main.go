@@ -85,6 +85,7 @@ func newApp(args []string) *cli.Command {
 		ConfigureShellCompletionCommand: completionCommand,
 		Commands: []*cli.Command{
 			runCommand(args),
+			holdCommand(),
 			inspectCommand(),
 			lsCommand(),
 			topCommand(), watchCommand(),
