@@ -71,12 +71,12 @@ func isPipe(f *os.File) bool {
 
 // holding is the line that says that the locks are held.
 type holding struct {
-	Names []string  `json:"names"`
-	Owner string    `json:"owner"` // this and the next are those of the first name
-	Token int64     `json:"token"`
-	Proof string    `json:"proof,omitzero"`
-	Until time.Time `json:"until"`
-	Locks []heldLock  `json:"locks,omitzero"` // of each name, if there are several
+	Names []string   `json:"names"`
+	Owner string     `json:"owner"` // this and the next are those of the first name
+	Token int64      `json:"token"`
+	Proof string     `json:"proof,omitzero"`
+	Until time.Time  `json:"until"`
+	Locks []heldLock `json:"locks,omitzero"` // of each name, if there are several
 }
 
 type heldLock struct {
