@@ -176,7 +176,10 @@ func (l *lockers) close() error {
 // close gives everything back and returns what is left: a number of goroutines,
 // and an error or nil.
 func (p *partner) close() (left int, err error) {
-	err = errors.Join(p.locks.Load().close(), p.settle(append(p.retired, p.locks.Load())))
+	err = p.locks.Load().close()
+	if p.job.Lock != results { // whose calls of locks nobody has counted
+		err = errors.Join(err, p.settle(append(p.retired, p.locks.Load())))
+	}
 	p.retired = nil
 	for _, rdb := range p.rdbs {
 		_ = rdb.Close()
