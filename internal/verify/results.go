@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/once"
@@ -98,8 +99,14 @@ func (w *world) checkResults(f *figures, events []event) {
 // resultHistory is what happened to one name.
 type resultHistory struct {
 	given                   []given
-	runs                    []span // until its context was last seen alive
+	runs                    []resultRun
 	calls, losses, unserved int
+}
+
+// resultRun is the time of a function until its context was last seen alive.
+type resultRun struct {
+	span
+	asked int64 // when its call began: the lock was acquired after that
 }
 
 // given is a result that a call has returned.
@@ -114,7 +121,7 @@ func readResults(events []event) (h resultHistory) {
 		switch {
 		case e.Kind == opRun && !e.Return:
 			runs[e.ID] = len(h.runs)
-			h.runs = append(h.runs, span{e.At, e.Seen})
+			h.runs = append(h.runs, resultRun{span{e.At, e.Seen}, calls[strings.TrimSuffix(e.ID, " run")].At})
 		case e.Kind == opRun:
 			h.runs[runs[e.ID]].ret = e.Seen
 			if e.Result == lost {
@@ -133,7 +140,13 @@ func readResults(events []event) (h resultHistory) {
 }
 
 // check returns what must not be. If the server has forgotten everything, there may be another result. If it
-// has forgotten the lock alone, two runs may overlap, but only one result is stored.
+// has forgotten the lock alone, two runs may overlap, but only one result is stored:
+//
+//	a has the lock, and asks whether there is a result
+//	the lock is deleted
+//	b has the lock, and its function begins
+//	a is told that there is no result, and its function begins
+//	b stores its result; a stores nothing
 func (h resultHistory) check(name string, gone []oblivion) (wrong []string) {
 	forgotten := func(from, to int64, lock bool) bool {
 		return slices.ContainsFunc(gone, func(g oblivion) bool {
@@ -154,7 +167,7 @@ func (h resultHistory) check(name string, gone []oblivion) (wrong []string) {
 	}
 	for i, a := range h.runs {
 		for _, b := range h.runs[:i] {
-			if from, to := max(a.call, b.call), min(a.ret, b.ret); from < to && !forgotten(min(a.call, b.call), to, true) {
+			if from, to := max(a.call, b.call), min(a.ret, b.ret); from < to && !forgotten(min(a.asked, b.asked), to, true) {
 				wrong = append(wrong, fmt.Sprintf("two runs of %s at a time", name))
 			}
 		}
