@@ -12,6 +12,7 @@
 # make firstpage  what a reader meets who follows a free Lock, a free Unlock and a Lock that waits: functions, files, lines, branches
 #                and types; prints a table, in half a minute
 # make api       writes down the exported API (api/*.txt) after a change of it
+# make vectors   writes protocol/: what each request of the protocol does, for clients in other languages
 # make man       writes docs/rlock.1 from the help of the command
 # make pictures  writes docs/top.svg and docs/watch.svg, what those commands show
 # make release   static binaries for Linux and macOS, deb, rpm, bills of materials and checksums, in dist/
@@ -49,7 +50,7 @@ PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
 INTEGRATIONS := integrations/prometheus integrations/otel integrations/schedulers # modules of their own
 
-.PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api man pictures release image verify soak mutate model topology interop bench-interop compare bench bench-report bench-budget bench-quorum bench-wide bench-crowd redis spin prometheus fuzz fmt
+.PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api vectors man pictures release image verify soak mutate model topology interop bench-interop compare bench bench-report bench-budget bench-quorum bench-wide bench-crowd redis spin prometheus fuzz fmt
 
 help:
 	@sed -n '/^# /!q; s/^# //p' '$(CURDIR)/Makefile'
@@ -238,6 +239,9 @@ api:
 
 pictures:
 	$(GO) test -count=1 -run '^TestPictures$$' ./cmd/rlock -update
+
+vectors:
+	$(GO) test -count=1 -run '^TestVectors$$' ./lua -update
 
 man:
 	$(GO) test -count=1 -run '^TestManual$$' ./cmd/rlock -update

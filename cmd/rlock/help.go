@@ -38,11 +38,11 @@ Exit status:
    64   wrong usage
    65   the key in Redis holds something that is not such a lock
    69   Redis cannot be reached, or refuses
-   75   "run": somebody else holds the lock
-   79   "run": the lock was lost
+   75   "run", "hold": somebody else holds the lock
+   79   "run", "hold": the lock was lost
    126  "run", "lead": the command cannot be run
    127  "run", "lead": the command was not found
-   128+N  "run", "lead": signal N ended the command, or the wait; "bench", "doctor": it ended them
+   128+N  "run", "lead": signal N ended the command, or the wait; "hold": the wait; "bench", "doctor": it ended them
 
 Environment:
    RLOCK_URL  the server, unless --url is given. A password belongs here or into
@@ -56,6 +56,7 @@ Examples:
    rlock run nightly-report -- /usr/local/bin/report
    rlock run -n nightly-report -- /usr/local/bin/report
    rlock lead scheduler -- /usr/local/bin/scheduler
+   rlock hold nightly-report
    rlock ls 'nightly-*'
    rlock inspect --json nightly-report
    rlock top

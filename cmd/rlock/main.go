@@ -86,6 +86,7 @@ func newApp(args []string) *cli.Command {
 		Commands: []*cli.Command{
 			runCommand(args),
 			leadCommand(args), leaderCommand(),
+			holdCommand(),
 			inspectCommand(),
 			lsCommand(),
 			topCommand(), watchCommand(),

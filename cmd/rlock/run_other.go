@@ -28,5 +28,17 @@ func unixOnly(name, usage string) *cli.Command {
 	}
 }
 
+// holdCommand: its end is that of a pipe, or a signal.
+func holdCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "hold",
+		Usage: "hold a lock for a program in any language (Unix only)",
+		Action: func(context.Context, *cli.Command) error {
+			return errors.New("hold needs a Unix: signals")
+		},
+		SkipFlagParsing: true,
+	}
+}
+
 // width is that of no terminal.
 func width(*os.File) int { return 0 }

@@ -41,6 +41,8 @@
 // lock each member is a plain lock with a history of its own, and clients lock them
 // in any number and order. A quorum lock is a plain lock on three servers: what
 // strikes the server of other rows strikes one of three, and some rows strike two.
+// Histories of results, of package once, have a workload and a check of their own:
+// see results.go.
 // Grants of a fair lock must follow the order of its queue, as far as a history can
 // tell: see inOrder.
 package verify

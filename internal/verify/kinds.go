@@ -24,9 +24,10 @@ const (
 	multi     variety = "multi"
 	quorum    variety = "quorum"
 	elected   variety = "election" // terms of leaders, which hold a plain lock
+	results   variety = "once"     // of package once, under plain locks
 )
 
-var varieties = []variety{plain, polling, fair, retained, readWrite, multi, quorum, elected}
+var varieties = []variety{plain, polling, fair, retained, readWrite, multi, quorum, elected, results}
 
 func (v variety) String() string { return cmp.Or(string(v), "plain") }
 
@@ -70,6 +71,12 @@ var selection = map[variety][]string{
 		"nothing", "server killed, restarted with its data", "server stopped for longer than leases", "connections cut",
 		"reply lost: acquire", "request held back: acquire", "any reply lost", "process killed while it holds",
 		"contexts cancelled, replies lost", "Close while waiting and holding",
+	},
+	results: {
+		"nothing", "server killed, restarted empty", "server killed, restarted with its data", "server stopped for longer than leases", "FLUSHALL", "DEL",
+		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "connections cut, unseen by the clients", "any reply lost",
+		"process stopped for longer than its lease", "process stopped for a moment", "process killed while it holds",
+		"process killed while it waits", "contexts cancelled, replies lost", "Close while waiting and holding", "ACL without SUBSCRIBE",
 	},
 	quorum: { // they strike one server of three
 		"nothing", "server killed, restarted empty", "server stopped for longer than leases", "connections cut",

@@ -60,6 +60,8 @@ func (j *job) agenda(history int) agenda {
 	switch {
 	case j.Lock == multi:
 		n = members
+	case j.Lock == results:
+		n = j.resultsFor()
 	case j.Crowd: // of which there is but one
 		n, a.fenced = 3, j.Round%2 == 0
 	}

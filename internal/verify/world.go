@@ -121,8 +121,12 @@ func (w *world) round(n int, size size) figures {
 	for _, path := range w.journal {
 		_ = os.Remove(path) // a killed party's may not be there
 	}
-	if w.row.fires {
+	switch {
+	case w.row.fires:
 		w.judge(&f, events, stalls, healed)
+		return f
+	case w.row.lock == results:
+		w.checkResults(&f, events)
 		return f
 	}
 	all := assemble(events, w.gone, w.job.longest(), w.row.rules())
