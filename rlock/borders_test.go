@@ -64,7 +64,7 @@ func TestDependencies(t *testing.T) {
 		"internal/request": goRedis,
 		"internal/janitor": slices.Concat(goRedis, inModule("internal/request")),
 		"internal/kind":    slices.Concat(goRedis, inModule("internal/request", "lua", "pubsub")),
-		"internal/reach":   slices.Concat(goRedis, inModule("lua", "pubsub")),
+		"internal/reach":   slices.Concat(goRedis, inModule("internal/request", "lua", "pubsub")),
 		"internal/record":  nil,
 		"internal/report":  nil,
 	} {

@@ -35,12 +35,13 @@ type Client struct {
 	given atomic.Uint64 // owners named so far
 	opts  Options
 
-	server  kind.Server     // what the kinds see of the client
-	scripts request.Carrier // of what callers wait for
-	sweeps  request.Carrier // of what callers have left behind
-	reloads request.Reloads
-	copies  request.Copies
-	slotted atomic.Bool // a server that is no cluster for go-redis refuses keys of several slots
+	server   kind.Server     // what the kinds see of the client
+	scripts  request.Carrier // of what callers wait for
+	sweeps   request.Carrier // of what callers have left behind
+	reloads  request.Reloads
+	copies   request.Copies
+	classify func(error) (o request.Outcome, final bool) // outcomeOf: a field saves each request an allocation
+	slotted  atomic.Bool                                 // a server that is no cluster for go-redis refuses keys of several slots
 
 	queues  queueSet
 	joins   queues // of what was joined: nobody waits in them
@@ -113,6 +114,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.log = c.reports.Logger(o.Logger)
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
 	c.reloads.Background, c.copies.Background = c.background, c.background
+	c.classify = c.outcomeOf
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
 	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: c.classify}
 	c.server = kind.Server{

@@ -229,9 +229,12 @@ func (w *waiter) refused(ctx context.Context) (refusal, trouble error) {
 func (w *waiter) prepare() (*grant, kind.Options, request.Policy) {
 	qs, q, l := w.lock.queues, w.queue, w.lock
 	p := l.retries()
-	p.Report, p.Patient = w.asked, w.patient
+	p.Report = w.asked
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	if w.served || q.news.served { // a free lock has no such queue, and is spared the allocation
+		p.Patient = w.patient
+	}
 	if p.Since = q.news.silentSince(w.since, time.Now()); !p.Since.IsZero() {
 		p.Trouble = q.news.trouble
 	}

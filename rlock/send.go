@@ -35,9 +35,9 @@ func newCarrier(c *Client, senders int) request.Carrier {
 	})
 }
 
-// classify reads the error of a request. final says that repeating it would not
+// outcomeOf reads the error of a request. final says that repeating it would not
 // help.
-func (c *Client) classify(err error) (o request.Outcome, final bool) {
+func (c *Client) outcomeOf(err error) (o request.Outcome, final bool) {
 	if errors.Is(err, ErrClosed) {
 		return request.NotExecuted, true
 	}

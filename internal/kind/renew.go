@@ -224,7 +224,9 @@ func (r Renewer) race(ctx context.Context, p *part) []error {
 		by, errorOf := request.Noting(by)
 		errs := lua.Renew(ctx, by, p.renewals)
 		for i, err := range errs {
-			errs[i] = errorOf(err)
+			if o, _ := Classify(err); o != request.Answered {
+				errs[i] = errorOf(err)
+			}
 		}
 		return &answers{errs}, silence(errs)
 	}

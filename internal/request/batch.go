@@ -33,15 +33,16 @@ type batch struct {
 	replicas bool        // the trailer waits for replicas: its answer does not tell the server's speed
 
 	// Guarded by Group.mu.
-	deadline  time.Time // then the batch is abandoned
-	look      time.Time // when to ask whether another server has taken over; zero: never
-	left      int       // calls without a caller, as all of these have left
-	late      int       // among left: for want of an answer, or because another server took over
-	cancelled bool      // the wait for a connection was cancelled
-	ended     bool      // the calls are over
-	abandoned bool      // overdue: the next batch may be sent
-	copyAt    time.Time // when to send copies of a call; zero: not, or not any more
-	copying   *copying  // the copies; nil before copyAt
+	deadline  time.Time     // then the batch is abandoned
+	look      time.Time     // when to ask whether another server has taken over; zero: never
+	left      int           // calls without a caller, as all of these have left
+	late      int           // among left: for want of an answer, or because another server took over
+	cancelled bool          // the wait for a connection was cancelled
+	ended     bool          // the calls are over
+	abandoned bool          // overdue: the next batch may be sent
+	patience  time.Duration // how long the sent batch waits for the answer before copies; does not change
+	copyAt    time.Time     // when to look whether copies of a call are due; zero: not, or not any more
+	copying   *copying      // the copies; nil before copyAt
 }
 
 // note is the first command of a pipeline, and notes the time of sending: go-redis asks for the
@@ -56,6 +57,14 @@ type note struct {
 func (n *note) Args() []any {
 	n.at.CompareAndSwap(0, int64(time.Since(n.since))+1)
 	return n.Cmder.Args()
+}
+
+// SetVal answers the command, as a hook that stands for a server does. A script has this method, and so must
+// what stands for the script.
+func (n *note) SetVal(value any) {
+	if cmd, ok := n.Cmder.(interface{ SetVal(any) }); ok {
+		cmd.SetVal(value)
+	}
 }
 
 // sent reports whether the command may have been sent.

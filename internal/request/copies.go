@@ -18,6 +18,7 @@ const (
 	mostAtOnce = 4                      // copies in a round
 	mostAhead  = 48                     // copies without a success, of one client
 	earnedIn   = time.Second            // after that the client may send one copy more
+	dialing    = 500 * time.Millisecond // a request that is not sent yet gets a copy after that at the latest
 	pingTime   = 400 * time.Millisecond // how long a PING waits for the answer of a fast server
 	longest    = time.Hour              // of a request without a bound
 )

@@ -30,13 +30,22 @@ func (b *batch) copied() redis.Cmder {
 	return b.calls[0].cmd
 }
 
-// copy begins to send copies of the first call whose caller waits, when it is time. mu is held.
+// copy begins to send copies of the first call whose caller waits, when it is time: when the batch has had no
+// answer for the patience since it was sent, or has not been sent for the time of making a connection. A
+// first request on a new connection to a server 50 ms away is not late: it has waited for three round trips
+// before it was sent. mu is held.
 func (g *Group) copy(b *batch, now time.Time) {
 	if b.abandoned || b.copyAt.IsZero() || now.Before(b.copyAt) {
 		return
 	}
-	if !b.note.sent() && !hasIdle(g.Client) {
-		b.copyAt = now.Add(nextRound)
+	due := b.note.since.Add(min(dialing, b.deadline.Sub(b.note.since)/2))
+	if at := b.note.at.Load(); at != 0 {
+		due = b.note.since.Add(time.Duration(at) + b.patience)
+	} else if due.Before(now) && !hasIdle(g.Client) {
+		due = now.Add(nextRound)
+	}
+	if now.Before(due) {
+		b.copyAt = due
 		return
 	}
 	b.copyAt = time.Time{}

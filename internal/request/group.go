@@ -211,7 +211,8 @@ func (g *Group) take(now time.Time) *batch {
 		b.look = now.Add(lookPause)
 	}
 	if g.Copies != nil {
-		b.copyAt = now.Add(trailer.Within + patience(g.pace.expected(len(b.calls)), b.deadline.Sub(now)-trailer.Within))
+		b.patience = trailer.Within + patience(g.pace.expected(len(b.calls)), b.deadline.Sub(now)-trailer.Within)
+		b.copyAt = now.Add(b.patience)
 	}
 	g.open = append(g.open, b)
 	g.alarm.set(b.earliest())
