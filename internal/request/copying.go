@@ -41,7 +41,7 @@ func (g *Group) copy(b *batch, now time.Time) {
 	due := b.note.since.Add(min(dialing, b.deadline.Sub(b.note.since)/2))
 	if at := b.note.at.Load(); at != 0 {
 		due = b.note.since.Add(time.Duration(at) + b.patience)
-	} else if due.Before(now) && !hasIdle(g.Client) {
+	} else if !now.Before(due) && !hasIdle(g.Client) {
 		due = now.Add(nextRound)
 	}
 	if now.Before(due) {
