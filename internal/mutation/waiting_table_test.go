@@ -285,7 +285,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a waiter is impatient with a refusal to serve it", "rlock", "waiter.prepare",
-		"p.Report, p.Patient = w.asked, w.patient", "p.Report = w.asked",
+		"p.Patient = w.patient", "_ = w.patient",
 		"rlock", "TestFakeTimeShortRefusals", quick,
 	},
 	{
