@@ -146,7 +146,7 @@ vulnerable:
 	else echo "govulncheck is left out: its database, vuln.go.dev, cannot be reached"; fi
 
 verify: redis
-	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestVerify(Fires)?$$'
+	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 40m -run 'TestVerify(Fires)?$$'
 	RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestFakeTimeQuorumHistories$$' ./rlock
 
 N ?= 300
