@@ -208,6 +208,10 @@ func (w *aclWorld) expiry(ctx context.Context, mine *rlock.Lock) error {
 	if err := w.takeAsRedisson(ctx, mine.Name(), 500*time.Millisecond); err != nil {
 		return err
 	}
+	// A call that waits goes on for some seconds after a refusal, so the lock may be free before the call fails.
+	if _, _, err := mine.TryLockFor(ctx, 300*time.Millisecond); !errors.Is(err, rlock.ErrNotAcquired) {
+		return fmt.Errorf("behind Redisson: %w", err)
+	}
 	if err := <-w.waiter(ctx, mine); err != nil {
 		return fmt.Errorf("after Redisson: %w", err)
 	}
