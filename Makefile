@@ -69,7 +69,7 @@ test: redis
 
 test-all: redis prometheus lint tidy
 	@$(TEST) -vet=off -race -timeout 20m $(PKGS)
-	@$(TEST) -vet=off -run '^(TestAllocations.*|TestStackOfAWaiter)$$' ./rlock # the race detector takes memory as well
+	@$(TEST) -vet=off -run '^(TestAllocations.*|TestStackOfAWaiter)$$' ./rlock # the race detector takes memory, and time
 	@cd bench/compare && $(TEST) ./...
 	@for module in $(INTEGRATIONS); do (cd $$module && $(TEST) -race ./...) || exit; done
 	@cd cmd/rlockvet && $(TEST) ./...
