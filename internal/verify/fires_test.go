@@ -16,7 +16,7 @@ func TestVerifyFires(t *testing.T) {
 		t.Skip("the whole matrix takes minutes: make verify")
 	}
 	start := time.Now()
-	total := verify(t, fireRows(), size{rounds: 2, further: 2, histories: 10, clients: 3, steps: 4, fault: 1200 * ms})
+	total := verify(t, fireRows(), size{rounds: 2, further: 1, histories: 10, clients: 3, steps: 4, fault: 1200 * ms})
 	fmt.Printf("%v\n", time.Since(start).Round(time.Second))
 	require.True(t, total.clean())
 	if os.Getenv("RLOCK_SEED") == "" {

@@ -17,7 +17,7 @@ func TestVerify(t *testing.T) {
 	}
 	rows := matrix()
 	start := time.Now()
-	total := verify(t, rows, size{rounds: 3, further: 2, histories: 14, clients: 4, steps: 4, fault: 1200 * ms})
+	total := verify(t, rows, size{rounds: 3, further: 1, histories: 14, clients: 4, steps: 4, fault: 1200 * ms})
 	fmt.Printf("%v\n", time.Since(start).Round(time.Second))
 	require.True(t, total.clean())
 	if os.Getenv("RLOCK_SEED") == "" { // a replay may be of one row
