@@ -89,6 +89,9 @@ var selection = map[variety][]string{
 var notReadWrite = map[string]string{
 	"crowd of 2,000":              "readers of a crowd enter together, so nothing is left of the order that the row looks at",
 	"crowd of 2,000, server slow": "likewise",
+	"reply lost: queue":           "no request of a read/write lock is for the queue alone",
+	"request late: queue":         "likewise",
+	"request held back: queue":    "likewise",
 }
 
 // ownFaults are those that other kinds do not know.
