@@ -1,5 +1,5 @@
 // Package companion keeps data beside a lock: who leads, which fire of a job was claimed, a result. The
-// data is a hash of its own in the cluster slot of the lock, the companion. Package election, jobs and
+// data is a hash of its own in the cluster slot of the lock, the companion. Packages election, jobs and
 // once use one key and one channel for each name, so a user of Redis needs one more key pattern for all
 // three. The field "is" says whose data it is; another package's data, or foreign data, is not touched.
 package companion
