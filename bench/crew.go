@@ -32,7 +32,7 @@ func muster(ctx context.Context, j job, region *region) (*crew, error) {
 	for j.Process = range j.Scenario.workers() {
 		m, err := hire(c.ctx, j)
 		if err != nil {
-			return c, err
+			return c, c.why(err)
 		}
 		c.members = append(c.members, m)
 		go func() { // ends with the member
@@ -43,6 +43,15 @@ func muster(ctx context.Context, j job, region *region) (*crew, error) {
 		}()
 	}
 	return c, c.all("get ready", int64(len(c.members)), region.ready.Load)
+}
+
+// why returns the reason for the failure of a step: if a member has failed, ctx has ended, and the
+// step only says that.
+func (c *crew) why(err error) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	return err
 }
 
 // dismiss kills whoever is still there.

@@ -179,13 +179,15 @@ func (c *crew) measure(nodes []*node) (m measurement, err error) {
 		return m, err
 	}
 	if m.before, err = readAll(c.ctx, nodes); err != nil {
-		return m, err
+		return m, c.why(err)
 	}
 	if m.window, err = c.waitForWindow(begin); err != nil {
 		return m, err
 	}
-	m.after, err = readAll(c.ctx, nodes)
-	return m, err
+	if m.after, err = readAll(c.ctx, nodes); err != nil {
+		return m, c.why(err)
+	}
+	return m, nil
 }
 
 // waitForWindow returns when the window is over, which for Kill is when all is

@@ -12,8 +12,11 @@ for ticket in string.gmatch(ARGV[2], '%S+') do
     redis.pcall('zrem', queue, ticket)
 end
 if ARGV[3] == '1' then
-    local owner, score = first(queue)
-    while owner and (score == 0 or tell(queue, ARGV[1], client(owner), score % 4, owner) == false) do
+    local owner, score, record = first(queue)
+    if record then
+        redis.call('zrem', queue, record)
+    end
+    while owner and tell(queue, ARGV[1], client(owner), score % 4, owner) == false do
         redis.call('zrem', queue, owner)
         owner, score = first(queue)
     end

@@ -28,10 +28,9 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
             return again(key, counter, lease, ttl, spare)
         end
     end
-    local length = redis.pcall('zcard', queue)
-    if type(length) == 'table' then
-        local what = redis.call('type', queue).ok
-        return what ~= 'zset' and what ~= 'none' and {-1, queue, what} or length
+    local length, none = tickets(queue)
+    if none then
+        return none
     end
     if ttl == -2 then
         if length == 0 then
@@ -64,11 +63,6 @@ local function ask(key, queue, counter, lease, owner, commands, claim, how, spar
             ttl, holder = 0, ''
         end
     end
-    local before = place > 0 and redis.call('zcount', queue, 1, '(' .. string.format('%.0f', place)) or 1
-    if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies
-        wake(queue, commands, place, client(owner))
-    end
     recall(key, holder, held) -- behind the ticket, to which the lock then goes
-    local deaf = how == '1' and absent(channel(queue) .. ':' .. client(owner), 1)
-    return {0, ttl, holder, tonumber(clock()), before, new, length, deaf and 1 or 0}
+    return refused(queue, commands, owner, place, new, length, how, ttl, holder)
 end

@@ -67,8 +67,8 @@ end
 -- to the first writer, or to so many tickets. The tickets of absent clients go. It returns the lines
 -- for the client own; and why the server refuses a message.
 local function prompt(queue, commands, own, most)
-    local owner, score = first(queue)
-    local lines, homes, n, failure = {}, {}, 0, nil
+    local owner, score, record = first(queue)
+    local lines, homes, n, ahead, failure = {}, {}, 0, record and 1 or 0, nil
     while owner and n < most and (n == 0 or sharedOf(score) == 1) do
         local home, how = client(owner), score % 4
         if home ~= own and absent(channel(queue) .. ':' .. home, how) then
@@ -80,7 +80,7 @@ local function prompt(queue, commands, own, most)
             lines[home] = lines[home] and lines[home] .. '\n' .. owner or owner
             n = sharedOf(score) == 1 and n + 1 or most
         end
-        local next = redis.pcall('zrange', queue, n, n, 'withscores') -- fails if it is gone, and its slot moves
+        local next = redis.pcall('zrange', queue, n + ahead, n + ahead, 'withscores') -- fails if it is gone, and its slot moves
         owner, score = next[1], tonumber(next[2])
     end
     for _, h in ipairs(homes) do
@@ -88,6 +88,19 @@ local function prompt(queue, commands, own, most)
         failure = type(told) == 'table' and told.err or failure
     end
     return own and lines[own], failure
+end
+
+-- note makes an owner, granted the lock by the queue for claim, the one of the record: see queue.lua. Of a
+-- batch it is the last. If another reader of the batch lapses, and this one has left, nobody is called for
+-- it: the next grant that lapses does that. A queue without tickets does not outlive the claim.
+local function note(queue, record, owner, claim)
+    if record then
+        redis.call('zrem', queue, record)
+    end
+    redis.pcall('zadd', queue, 5, '!' .. owner .. ':') -- fails if the queue is gone, and its slot moves
+    if redis.pcall('zcard', queue) == 1 then
+        redis.call('pexpire', queue, claim)
+    end
 end
 
 -- serve grants the lock to the first tickets, for as long as the lock admits them, and sends each
@@ -112,7 +125,9 @@ end
 -- refuses, as an error or as the answer to an owner; and how many were granted: if that is a
 -- portion, more may follow.
 local function serve(l, own, asker, lease, begins)
-    local queue, found, i, stays, count = l.queue, redis.pcall('zrange', l.queue, 0, 0, 'withscores'), 1, 0, 0
+    local queue, i, count, _, _, record = l.queue, 1, 0, first(l.queue)
+    local stays = record and 1 or 0
+    local found = redis.pcall('zrange', queue, stays, stays, 'withscores')
     local batch, at, mine, failure = begins or l.mode == 'none', nil, nil, nil
     local lines, homes, given, dead = {}, {}, {}, {}
     while found[i] and count < portion do
@@ -168,24 +183,32 @@ local function serve(l, own, asker, lease, begins)
             found, i = redis.pcall('zrange', queue, stays, stays + 63, 'withscores'), 1
         end
     end
+    local mute = {} -- clients that the server refuses to tell
     for _, h in ipairs(homes) do
         local told = h[1] == own or tell(queue, l.commands, h[1], h[2], lines[h[1]])
         if type(told) == 'table' then
-            failure = told
-            for _, g in ipairs(given) do
-                if g[3] == h[1] then
-                    redis.pcall('zadd', queue, string.format('%.0f', g[2]), g[1]) -- fails if it is gone, and its slot moves
-                    take(l, g[1], g[4])
-                end
-            end
-            redis.call('pexpire', queue, keep)
+            failure, mute[h[1]] = told, true
         end
+    end
+    local last
+    for _, g in ipairs(given) do
+        if mute[g[3]] then
+            redis.pcall('zadd', queue, string.format('%.0f', g[2]), g[1]) -- fails if it is gone, and its slot moves
+            take(l, g[1], g[4])
+            redis.call('pexpire', queue, keep)
+        else
+            last = g
+        end
+    end
+    if last then
+        note(queue, record, last[1], math.floor(last[2] / 4) % 8192)
     end
     return mine, own and lines[own], failure, count
 end
 
 -- pass gives the lock, which is free, to the first in the queue; or leaves it to all, and announces
--- that. It returns why the server refuses to announce the lock, if it does; the lines for own; and
+-- that. It and serve are not those of pass.lua, which have one owner to tell, and tokens and followers in
+-- its message: the hand-over of a plain lock would pay for what a batch needs. It returns why the server refuses to announce the lock, if it does; the lines for own; and
 -- how many were granted.
 local function pass(l, own, message)
     if first(l.queue) then

@@ -9,7 +9,7 @@ import (
 //go:embed confirm.lua
 var confirmSource string
 
-var confirmScript = newScript("confirm", confirmSource, 0)
+var confirmScript = newScript("confirm", nothingSource+confirmSource, 0)
 
 // Left is the answer of [Renew] to a [Confirmation] of the present owner: the rest of the lease,
 // negative for a lease without end. Code without a case for Left sees an error.

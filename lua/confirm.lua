@@ -7,7 +7,7 @@
 -- reply    {1, pttl}  the owner holds the lock; -1 without TTL
 --          0  the owner does not hold the lock (nor does a key of another type)
 if redis.call('type', KEYS[1]).ok ~= 'hash' or redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
-    return 0
+    return nothing(KEYS[1], ARGV[2])
 end
 -- There is no such field. A replica, whose answer may be old, refuses to look for it, and
 -- so does a server that would refuse a renewal.

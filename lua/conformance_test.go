@@ -14,19 +14,21 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Every answer of every script by an owner "me:1", and what it leaves. A repeated
-// call may get another answer but changes nothing, except that of force.
-func TestAnswers(t *testing.T) {
+// answer is what one call answers, and what it leaves.
+type answer struct {
+	call, before  string
+	answer, after string
+	again         string // answer to the repeated call
+	announced     bool
+}
+
+// answers are for TestAnswers and TestVectors.
+func answers() []answer {
 	const (
 		notOwner = "lua: not the owner"
 		conflict = `lua: key "lock" holds a `
 	)
-	table := []struct {
-		call, before  string
-		answer, after string
-		again         string // answer to the repeated call
-		announced     bool
-	}{
+	return []answer{
 		{"acquire 20s", "", "acquired", "me:1=1 20s", "acquired", false},
 		{"acquire 20s", "me:1=2 10s", "acquired", "me:1=2 20s", "acquired", false},
 		{"acquire 20s", "me:1=2 30s", "acquired", "me:1=2 30s", "acquired", false},
@@ -93,6 +95,12 @@ func TestAnswers(t *testing.T) {
 		{"inspect 20s", "other:1=2", "map[other:1:2], no end, 1 waiting", "other:1=2", "map[other:1:2], no end, 1 waiting", false},
 		{"inspect 20s", "list", conflict + "list, not a lock", "list", conflict + "list, not a lock", false},
 	}
+}
+
+// Every answer of every script by an owner "me:1", and what it leaves. A repeated
+// call may get another answer but changes nothing, except that of force.
+func TestAnswers(t *testing.T) {
+	table := answers()
 	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		g := grant("me:1")
 		heard := listen(t, rdb, lua.UnlockChannel(g.Key))

@@ -9,7 +9,7 @@
 -- reply    1  done
 --          0  the owner does not hold the lock (nor does a key of another type)
 if redis.call('type', KEYS[1]).ok ~= 'hash' or redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
-    return 0
+    return nothing(KEYS[1], ARGV[2])
 end
 -- PEXPIRE first and always: a server out of memory refuses HSET as a script's
 -- first write but not as its second.

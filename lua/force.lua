@@ -11,21 +11,20 @@
 --          {0}              the lock was free, or another owner holds it
 --          {-1, key, type}  the key is no lock
 local what, holder = kind(KEYS[1])
-if what == 'none' then
-    return {0}
-elseif what ~= 'lock' then
+if what ~= 'none' and what ~= 'lock' then
     return {-1, KEYS[1], what}
-elseif ARGV[2] and holder ~= ARGV[2] then
-    return {0}
+elseif what == 'none' or ARGV[2] and holder ~= ARGV[2] then
+    local answer = nothing(KEYS[1], ARGV[2] or '')
+    return answer ~= 0 and answer or {0}
 end
 redis.call('del', KEYS[1])
 if not KEYS[2] then
     announce(ARGV[1], unlocks(KEYS[1]), '0')
     return {1}
 end
-local owner, score = first(KEYS[2])
-if score == 0 then
-    redis.call('zrem', KEYS[2], owner)
+local _, _, record = first(KEYS[2])
+if record then
+    redis.call('zrem', KEYS[2], record)
 end
 pass(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
 return {1}

@@ -13,7 +13,7 @@ var countSource string
 var retainSource string
 
 var (
-	countScript  = newScript("count", countSource, 0)
+	countScript  = newScript("count", nothingSource+countSource, 0)
 	retainScript = newScript("retain", announceSource+retainSource, 0)
 )
 
@@ -27,6 +27,6 @@ func Count(ctx context.Context, r Runner, g Grant, lease time.Duration, n int) e
 // recalls the lock: g.Owner's client gets a [Message] with the name of g.Owner. kept is false
 // if nothing was changed: somebody waits for the lock, or g.Owner does not hold the lock.
 func Retain(ctx context.Context, r Runner, g Grant) (kept bool, err error) {
-	answer, err := retainScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, g.ChannelKind.publish())
+	answer, err := retainScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, g.ChannelKind.Publish())
 	return answer.done, err
 }

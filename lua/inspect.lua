@@ -17,7 +17,7 @@ if kind ~= 'none' and kind ~= 'hash' then
     return {-1, KEYS[1], kind}
 end
 local queue, counter = KEYS[tonumber(ARGV[3])], KEYS[tonumber(ARGV[4])]
-local tickets = queue and redis.pcall('zcount', queue, 1, '+inf') or 0
+local tickets = queue and redis.pcall('zcount', queue, 32768, '+inf') or 0
 if type(tickets) == 'table' then
     local what = redis.call('type', queue).ok
     return what ~= 'zset' and what ~= 'none' and {-1, queue, what} or tickets

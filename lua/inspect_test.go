@@ -50,7 +50,7 @@ func TestInspect(t *testing.T) {
 func TestInspectCountsWaiters(t *testing.T) {
 	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
 		put(t, rdb, "lock", "me:1=1 10s")
-		require.NoError(t, rdb.ZAdd(t.Context(), lua.QueueOf("lock"), redis.Z{Score: 5, Member: "you:1"}, redis.Z{Score: 6, Member: "you:2"}).Err())
+		require.NoError(t, rdb.ZAdd(t.Context(), lua.QueueOf("lock"), redis.Z{Score: 32773, Member: "you:1"}, redis.Z{Score: 65542, Member: "you:2"}).Err())
 		for listeners := range int64(3) {
 			for tickets, g := range map[int64]lua.Grant{2: grant(""), 0: {Key: "lock"}} {
 				s, err := lua.Inspect(t.Context(), rdb, g)

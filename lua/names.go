@@ -53,8 +53,9 @@ const (
 	Both // a script counts the receivers of Sharded, unless the server refuses SPUBLISH
 )
 
-// publish returns the argument for announce.lua, a string.
-func (k ChannelKind) publish() any {
+// Publish returns the command by which a script reaches the subscribers, or both with a space between: an
+// argument of scripts, and a string.
+func (k ChannelKind) Publish() any {
 	switch k {
 	case Sharded:
 		return "SPUBLISH"

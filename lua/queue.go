@@ -74,6 +74,7 @@ type Place struct {
 	Before int64 // how many are before its own
 
 	Absent bool // the client is subscribed to nothing there, though it is Counted
+	Mute   bool // of a read/write lock: the server refuses the messages to tickets
 }
 
 // Held reports whether the owner has a ticket.
@@ -91,7 +92,7 @@ func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, 
 		claim = min(millis(t.Claim), MaxClaim.Milliseconds())
 	}
 	args := make([]any, 5, 6)
-	args[0], args[1], args[2], args[3], args[4] = millis(lease), g.Owner, g.ChannelKind.publish(), claim, int(t.Hears)
+	args[0], args[1], args[2], args[3], args[4] = millis(lease), g.Owner, g.ChannelKind.Publish(), claim, int(t.Hears)
 	fair, fenced := g.Rivals[0] != "", g.Counter != ""
 	if fair {
 		s, keys = &askFairScript, append(keys, g.Rivals[:]...)
@@ -131,7 +132,7 @@ func ServeApart(ctx context.Context, r Runner, g Grant, tickets []string, releas
 	if released {
 		ask = 1
 	}
-	_, err := apartScript.run(ctx, r, []string{g.Queue}, g.ChannelKind.publish(), strings.Join(tickets, " "), ask)
+	_, err := apartScript.run(ctx, r, []string{g.Queue}, g.ChannelKind.Publish(), strings.Join(tickets, " "), ask)
 	return err
 }
 

@@ -14,10 +14,15 @@
 --   2  by PUBLISH in a cluster: the client may be subscribed on any of its nodes
 --   3  by SPUBLISH: the node knows who is subscribed
 --
--- In the queue of a plain lock the member '!' .. owner, with score 0, is no ticket, but the record
--- of the newest grant by the queue, until that owner releases the lock. If the lock is free and the
--- record still there, the grant has lapsed. If no ticket is left, the key expires after one claim:
--- a late request of a caller who gave up leaves nothing for longer.
+-- The first member may be no ticket, but the record of the newest grant by the queue, until that
+-- owner releases the lock. If the lock is free and the record still there, the grant has lapsed. If
+-- no ticket is left, the key expires after one claim: a late request of a caller who gave up leaves
+-- nothing for longer. The record is
+--
+--   '!' .. owner          with score 0, of a plain lock
+--   '!' .. owner .. ':'   with score 5, of a read/write lock. An older version of this library knows
+--                         no record there: it finds the ticket of a client that nobody listens for,
+--                         takes it out, and goes on to the next
 --
 -- Names, of a plain lock and of a read/write lock:
 --
@@ -43,7 +48,7 @@ local function channel(queue)
 end
 
 local function client(owner)
-    return string.match(owner, '^!?(.*):')
+    return string.match(owner, '^!?([^:]*):')
 end
 
 -- foreigners tells whether somebody listens on the unlock channel: a client that cannot queue.
@@ -97,10 +102,25 @@ local function tell(queue, commands, home, how, message)
     return type(heard) ~= 'table' or heard
 end
 
--- first returns the first ticket with its score; nil without a ticket, or if the key is no queue.
+-- first returns the first ticket with its score, nil without a ticket, or if the key is no queue; and
+-- the record, if there is one.
 local function first(queue)
-    local found = redis.pcall('zrange', queue, 0, 0, 'withscores')
+    local found = redis.pcall('zrange', queue, 0, 1, 'withscores')
+    if found[1] and string.sub(found[1], 1, 1) == '!' then
+        return found[3], tonumber(found[4]), found[1]
+    end
     return found[1], tonumber(found[2])
+end
+
+-- tickets returns about how many tickets a queue has; nil, and the answer to give, if the key is no
+-- queue, or the server refuses to look.
+local function tickets(queue)
+    local length = redis.pcall('zcard', queue)
+    if type(length) == 'table' then
+        local what = redis.call('type', queue).ok
+        return nil, what ~= 'zset' and what ~= 'none' and {-1, queue, what} or length
+    end
+    return length
 end
 
 -- stand gives an owner the last place, or keeps the place of its ticket. It returns the score, and
@@ -149,4 +169,63 @@ local function wake(queue, commands, place, home)
     if next[1] and client(next[1]) ~= home then
         tell(queue, commands, client(next[1]), next[2] % 4, next[1])
     end
+end
+
+-- patience is the claim of a ticket after a lapse, in milliseconds, until its client has
+-- asked again; called is how many tickets a lapse may call.
+local patience, called = 400, 128
+
+-- settle ends the record of the newest grant by the queue, as the lock is free. If the record's owner is not of the client
+-- that asks or releases now, the grant has lapsed: that client is dead, or deaf, and loses its
+-- tickets. One that stands still looks like one that waits, and seldom stands alone, so each
+-- client in front is called: asked to ask again, and given no more than patience until then.
+-- The next lapse takes the tickets of all clients that have not answered the call. Who
+-- does not hear is not called, and asks at its own times.
+--
+--   a, b, c have stopped, d waits   a:1 b:1 c:1 d:1
+--   the grant to a:1 lapses         b:1 is granted the lock for patience; b, c, d are called
+--   d:1 asks                        its claim is a full one again
+--   the grant to b:1 lapses         c:1 goes with b:1, and d:1 has the lock
+local function settle(queue, commands, asker)
+    local _, _, record = first(queue)
+    if not record then
+        return
+    end
+    redis.call('zrem', queue, record)
+    local lapsed, home = client(record), client(asker)
+    if lapsed == home then
+        return
+    end
+    local tickets = redis.pcall('zrange', queue, 0, -1, 'withscores') -- fails if it is gone, and its slot moves
+    local function claimOf(i) return math.floor(tickets[i + 1] / 4) % 8192 end
+    local lives, told = {[home] = true}, {}
+    for i = 1, #tickets, 2 do
+        if claimOf(i) ~= patience then
+            lives[client(tickets[i])] = true
+        end
+    end
+    for i = 1, #tickets, 2 do
+        local other = client(tickets[i])
+        if other == lapsed or not lives[other] then
+            redis.call('zrem', queue, tickets[i])
+            told[other] = true
+        elseif other ~= home and i < 2 * called and claimOf(i) > patience and tickets[i + 1] % 4 ~= 0 then
+            redis.call('zadd', queue, string.format('%.0f', tickets[i + 1] - (claimOf(i) - patience) * 4), tickets[i])
+            told[other] = true
+        end
+    end
+    for other in pairs(told) do
+        announce(commands, channel(queue) .. ':' .. other, '*')
+    end
+end
+
+-- refused is the answer to an owner that does not get the lock, with its place in the queue, which is new
+-- or not. The holder's lease lasts for ttl: see ask.lua.
+local function refused(queue, commands, owner, place, new, length, how, ttl, holder)
+    local before = place > 0 and redis.call('zcount', queue, 32768, '(' .. string.format('%.0f', place)) or 1
+    if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies
+        wake(queue, commands, place, client(owner))
+    end
+    local deaf = how == '1' and absent(channel(queue) .. ':' .. client(owner), 1)
+    return {0, ttl, holder, tonumber(clock()), before, new, length, deaf and 1 or 0}
 end

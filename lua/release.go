@@ -22,7 +22,7 @@ var (
 	releaseFencedScript = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], KEYS[k+1], KEYS[k+2], nil, unpack(ARGV, a, a+4))", 3, 5, 0)
 	releaseAloneScript  = newJoint("release", "", queueing()+releaseSource, "release(KEYS[k], nil, nil, nil, unpack(ARGV, a, a+1))", 1, 2, 0)
 
-	forceScript = newScript("force", queueing()+forceSource, 0)
+	forceScript = newScript("force", queueing()+nothingSource+forceSource, 0)
 )
 
 // Ending tells Release what else belongs to a grant. The zero value is for a grant without
@@ -44,7 +44,7 @@ type Released struct {
 // subscribed waiter in the queue, or to everybody. ErrNotOwner: g.Owner did not hold the lock;
 // an earlier delivery may have released the lock, and granted the lock to the owner in Message.
 func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error) {
-	commands := g.ChannelKind.publish()
+	commands := g.ChannelKind.Publish()
 	var answer reply
 	var err error
 	switch {
@@ -92,5 +92,5 @@ func (g Grant) force(ctx context.Context, r Runner, owner ...any) (reply, error)
 			keys = append(keys, g.Counter)
 		}
 	}
-	return forceScript.run(ctx, r, keys, append([]any{g.ChannelKind.publish()}, owner...)...)
+	return forceScript.run(ctx, r, keys, append([]any{g.ChannelKind.Publish()}, owner...)...)
 }

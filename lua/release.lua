@@ -51,7 +51,8 @@ local function release(key, queue, counter, freed, owner, commands, tickets, use
             failure = refusal(announce(commands, unlocks(key), '-0'))
             return failure and {1, failure} or 1
         end
-        if held ~= 1 and not (first(queue) and redis.call('exists', key) == 0) then -- nothing to pass on
+        local ticket, _, record = first(queue)
+        if held ~= 1 and not ((ticket or record) and redis.call('exists', key) == 0) then -- nothing to pass on
             local _, next = kind(key)
             if led and next and foreign(next) then -- whose release only the first in the queue hears
                 wake(queue, commands, 0, client(owner))

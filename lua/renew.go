@@ -10,10 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+//go:embed nothing.lua
+var nothingSource string
+
 //go:embed renew.lua
 var renewSource string
 
-var renewScript = newScript("renew", renewSource, 0)
+var renewScript = newScript("renew", nothingSource+renewSource, 0)
 
 // Renewal is a lease to extend, of a plain lock; functions of other kinds of locks return other
 // renewals.

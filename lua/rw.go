@@ -44,9 +44,9 @@ func serving() string { return announceSource + queueSource + rwSource + batchSo
 
 var (
 	rwAskScript     = newScript("read/write ask", tokenSource+rwAskFastSource+serving()+rwAskSource, 1)
-	rwCountScript   = newScript("read/write count", tokenSource+serving()+rwCountSource, 0)
-	rwReleaseScript = newScript("read/write release", rwReleaseFastSource+tokenSource+serving()+rwReleaseSource, 0)
-	rwRenewScript   = newScript("read/write renew", rwSource+rwRenewSource, 0)
+	rwCountScript   = newScript("read/write count", tokenSource+serving()+nothingSource+rwCountSource, 0)
+	rwReleaseScript = newScript("read/write release", rwReleaseFastSource+tokenSource+serving()+nothingSource+rwReleaseSource, 0)
+	rwRenewScript   = newScript("read/write renew", nothingSource+rwSource+rwRenewSource, 0)
 	rwForceScript   = newScript("read/write force", tokenSource+serving()+rwForceSource, 0)
 )
 
@@ -97,7 +97,7 @@ func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (
 	if g.Shared {
 		shared = 1
 	}
-	answer, err := rwAskScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, g.ChannelKind.publish(), shared, claim, int(t.Hears))
+	answer, err := rwAskScript.run(ctx, r, keys, millis(lease), g.Owner, g.Holds, g.ChannelKind.Publish(), shared, claim, int(t.Hears))
 	if err != nil {
 		return Reply{}, err
 	}
@@ -105,6 +105,7 @@ func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (
 	reply.Writer = !answer.done && answer.int(8) == 1
 	if !answer.done && claim > 0 {
 		reply.Place = answer.place()
+		reply.Place.Mute = answer.int(9) == 1
 		reply.Leftover = reply.Place.Held()
 	}
 	return reply, err
@@ -148,7 +149,7 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 	for n := range reads {
 		keys = append(keys, g.hold(n+1))
 	}
-	answer, err := rwCountScript.runApart(ctx, r, g, nil, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.ChannelKind.publish(), g.Channel, counter)
+	answer, err := rwCountScript.runApart(ctx, r, g, nil, keys, millis(lease), g.Owner, g.Holds, writes, reads, g.ChannelKind.Publish(), g.Channel, counter)
 	if err = owned(answer, err); err != nil {
 		return Released{}, err
 	}
@@ -168,7 +169,7 @@ func ReleaseRW(ctx context.Context, r Runner, g RW, e Ending) (Released, error) 
 	if e.Evict {
 		evict = 1
 	}
-	answer, err := rwReleaseScript.runApart(ctx, r, g, append(slices.Clip(e.Tickets), g.Owner), keys, g.Owner, g.Holds, g.ChannelKind.publish(), g.Channel, strings.Join(e.Tickets, " "), evict)
+	answer, err := rwReleaseScript.runApart(ctx, r, g, append(slices.Clip(e.Tickets), g.Owner), keys, g.Owner, g.Holds, g.ChannelKind.Publish(), g.Channel, strings.Join(e.Tickets, " "), evict)
 	if err != nil {
 		return Released{}, err
 	}
@@ -193,7 +194,7 @@ func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 	if g.Counter != "" {
 		keys = append(keys, g.Counter)
 	}
-	answer, err := rwForceScript.runApart(ctx, r, g, nil, keys, g.ChannelKind.publish(), g.Channel, g.Holds)
+	answer, err := rwForceScript.runApart(ctx, r, g, nil, keys, g.ChannelKind.Publish(), g.Channel, g.Holds)
 	return answer.done, err
 }
 

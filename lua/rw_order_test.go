@@ -29,6 +29,7 @@ type rwTicket struct {
 	owner  string
 	shared bool
 	how    lua.Hearing
+	called bool // after a lapse, and its client has not asked since
 }
 
 // rwState is what the server has of a read/write lock. Names are short.
@@ -36,6 +37,7 @@ type rwState struct {
 	fields  map[string]string
 	holds   map[string]bool // keys
 	tickets []rwTicket
+	record  string // owner of the newest grant by the queue
 }
 
 func (s rwState) mode() string { return s.fields["mode"] }
@@ -119,8 +121,15 @@ func (o *rwOrder) look() rwState {
 		s.holds[shorten(strings.TrimPrefix(key, "{lock}:"))] = true
 	}
 	for _, z := range o.rdb.ZRangeWithScores(ctx, lua.QueueOfRW("lock"), 0, -1).Val() {
-		n := int64(z.Score)
-		s.tickets = append(s.tickets, rwTicket{shorten(z.Member.(string)), n/32768%2 == 1, lua.Hearing(n % 4)})
+		n, member := int64(z.Score), z.Member.(string)
+		if isRecord(member) {
+			if s.record != "" || len(s.tickets) > 0 {
+				o.fail("a second record, or one behind a ticket")
+			}
+			s.record = shorten(strings.Trim(member, "!:"))
+			continue
+		}
+		s.tickets = append(s.tickets, rwTicket{shorten(member), n/32768%2 == 1, lua.Hearing(n % 4), n/4%8192 == 400})
 	}
 	return s
 }
@@ -152,14 +161,40 @@ func (o *rwOrder) deliver(r rwOrderRequest) (done bool, reply lua.Reply, message
 	return done, reply, released.Message
 }
 
+// settled returns the clients whose tickets a request may take out, as a grant has lapsed: that of the grant,
+// and those that were called by the lapse before and have not asked since.
+func (s rwState) settled(r rwOrderRequest) (gone map[string]bool) {
+	if s.record == "" || clientOf(s.record) == clientOf(r.owner) {
+		return nil
+	}
+	gone = make(map[string]bool)
+	for _, t := range s.tickets {
+		if called, ok := gone[clientOf(t.owner)]; t.called && (called || !ok) {
+			gone[clientOf(t.owner)] = true
+		} else {
+			gone[clientOf(t.owner)] = false
+		}
+	}
+	gone[clientOf(s.record)], gone[clientOf(r.owner)] = true, false
+	return gone
+}
+
 // told returns who was granted the lock by messages, and who is to ask. A client gets one message at
-// most.
-func (o *rwOrder) told(r rwOrderRequest, answer string) (granted, prompted []string) {
+// most, besides the call to all of its waiters after a lapse.
+func (o *rwOrder) told(r rwOrderRequest, before rwState, answer string) (granted, prompted []string) {
 	var payloads []string
 	for client, heard := range o.heard {
 		messages := heard()
 		if client == "redisson" {
 			continue
+		}
+		if i := slices.Index(messages, lua.Everybody); i >= 0 {
+			messages = slices.Delete(messages, i, i+1)
+			for _, t := range before.tickets {
+				if clientOf(t.owner) == client {
+					prompted = append(prompted, t.owner)
+				}
+			}
 		}
 		if len(messages) > 1 {
 			o.fail("client %s got several messages: %q", client, messages)
@@ -196,7 +231,7 @@ func (o *rwOrder) step(r rwOrderRequest, again bool) {
 	before := o.look()
 	done, reply, answer := o.deliver(r)
 	after := o.look()
-	granted, prompted := o.told(r, answer)
+	granted, prompted := o.told(r, before, answer)
 	o.log = append(o.log, fmt.Sprintf("%+v\n    before %v\n    done %v %+v, granted %v, prompted %v, Redisson listens %v\n    after  %v",
 		r, before, done, reply, granted, prompted, o.subs["redisson"] != nil, after))
 	acquired := r.script == "ask" && done && !before.holdsIt(r.owner)
@@ -237,6 +272,9 @@ func (o *rwOrder) step(r rwOrderRequest, again bool) {
 	if r.script == "release" && (after.holdsIt(r.owner) || after.waits(r.owner)) {
 		o.fail("a released owner has the lock, or a ticket")
 	}
+	if r.script == "release" && after.record == r.owner {
+		o.fail("the grant of a released owner counts as lapsed later")
+	}
 	o.order(r, acquired, before, after, news)
 
 	// Redisson's clients get their chance: nothing that was freed is granted.
@@ -250,7 +288,7 @@ func (o *rwOrder) step(r rwOrderRequest, again bool) {
 		for _, s := range []*rwState{&after, &third} { // the answer to a release may have reached a client that is not subscribed
 			s.tickets = slices.DeleteFunc(s.tickets, func(t rwTicket) bool { return t.how%2 == 1 && !o.hears(t.owner) })
 		}
-		if granted, _ := o.told(r, ""); third.String() != after.String() || len(granted) > 0 {
+		if granted, _ := o.told(r, after, ""); third.String() != after.String() || len(granted) > 0 {
 			o.fail("repeated: granted %v, %v", granted, third)
 		}
 	}
@@ -302,9 +340,12 @@ func (o *rwOrder) shape(r rwOrderRequest, done bool, before, after rwState) {
 // passed: a batch of readers that begins passes writers, once.
 func (o *rwOrder) order(r rwOrderRequest, acquired bool, before, after rwState, news []string) {
 	var kept []string
+	gone := before.settled(r)
 	for i, t := range before.tickets {
 		if after.waits(t.owner) {
 			kept = append(kept, t.owner)
+		} else if gone[clientOf(t.owner)] {
+			continue
 		} else if !slices.Contains(news, t.owner) && t.owner != r.owner && !slices.Contains(r.tickets, t.owner) && (t.how%2 == 0 || o.hears(t.owner)) {
 			o.fail("the ticket of %s was lost", t.owner)
 		}

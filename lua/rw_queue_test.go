@@ -289,3 +289,152 @@ func TestReadWriteQueueWhileTheSlotMoves(t *testing.T) {
 		})
 	}
 }
+
+// The readers' leases differ, as most of them were granted by a message: for 2.5 s until the renewal. What a
+// reader's release costs does not depend on how many others there are. The TTL of the lock is that of the last
+// reader as long as there are few, and no shorter than that otherwise.
+func TestReadWriteReleaseBesideReadersOfMixedLeases(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	release := func(n int) {
+		t.Helper()
+		_, err := lua.ReleaseRW(ctx, rdb, rw(own(fmt.Sprintf("b:%d", n))), lua.Ending{})
+		require.NoError(t, err)
+	}
+	for _, queued := range []bool{false, true} {
+		require.NoError(t, rdb.FlushAll(ctx).Err())
+		const readers = 1000
+		for i := range readers {
+			putReader(t, rdb, own(fmt.Sprintf("b:%d", i)), []time.Duration{30 * time.Second, 2500 * time.Millisecond, time.Minute}[i%3])
+		}
+		if queued {
+			queueUp(t, rdb, rw, "wc:1")
+		}
+		last := readers - 1
+		require.NoError(t, rdb.ConfigResetStat(ctx).Err())
+		for ; last >= readers-100; last-- {
+			release(last)
+		}
+		var looked, releases int
+		stats := rdb.Info(ctx, "commandstats").Val()
+		for name, n := range map[string]*int{"pttl": &looked, "evalsha": &releases} {
+			_, rest, _ := strings.Cut(stats, "cmdstat_"+name+":calls=")
+			_, err := fmt.Sscanf(rest, "%d", n)
+			require.NoError(t, err)
+		}
+		require.GreaterOrEqual(t, releases, 100)
+		require.LessOrEqual(t, looked, 5*100, "queued %v", queued)
+		require.Greater(t, rdb.PTTL(ctx, "lock").Val(), 50*time.Second)
+		for ; last > 2; last-- {
+			release(last)
+		}
+		release(2)
+		require.InDelta(t, 30*time.Second, rdb.PTTL(ctx, "lock").Val(), float64(10*time.Second))
+	}
+}
+
+// lapse ends the lease of whoever holds the lock.
+func lapse(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	for _, key := range append(rdb.Keys(t.Context(), "{lock}:*").Val(), "lock") {
+		require.NoError(t, rdb.Del(t.Context(), key).Err())
+	}
+}
+
+// Clients stand still one behind the other. The first costs its claim. Then all are called, and the next has
+// the lock for no longer than it takes to answer; whoever has not answered loses its tickets, of both sides.
+func TestReadWriteLapses(t *testing.T) {
+	t.Parallel()
+	ticket := lua.Ticket{Claim: claim, Hears: lua.Counted}
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		ask := func(who string) (answer string) {
+			t.Helper()
+			g := rw(own(who[1:]))
+			g.Shared = who[0] == 'r'
+			reply, err := lua.AskRW(t.Context(), rdb, g, time.Minute, ticket)
+			require.NoError(t, err)
+			if reply.Acquired {
+				return "has it"
+			}
+			return shorten(fmt.Sprintf("%d before, %s has it", reply.Place.Before, reply.Holder))
+		}
+		heard := hearRW(t, rdb, "abcdex")
+		lockRW(t, rdb, rw(own("a:1")))
+		queueUp(t, rdb, rw, "wb:1", "wc:1", "rb:2", "wd:1", "re:1", "wx:1", "rx:2")
+		require.NoError(t, rdb.PExpire(t.Context(), "lock", time.Minute).Err())
+		_, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{})
+		require.NoError(t, err)
+		require.Equal(t, "b: grant b:1 for 6s", heard())
+
+		lapse(t, rdb)
+		require.Equal(t, "2 before, c:1 has it", ask("wx:1"), "b has lost its tickets")
+		require.Equal(t, "b: wake *; c: grant c:1 for 400ms; c: wake *; d: wake *; e: wake *", sorted(heard()))
+		require.Equal(t, "1 before, c:1 has it", ask("re:1"))
+		require.Empty(t, heard())
+
+		lapse(t, rdb)
+		require.Equal(t, "has it", ask("re:1"), "c and d have not answered: readers are a batch")
+		require.Equal(t, "d: wake *; x: grant x:2 for 400ms; x: wake *", sorted(heard()))
+		require.Contains(t, shorten(showRW(t, rdb)), "e:1=1,mode=read,x:2=1 1m0s; e:1#1 1m0s; ")
+		require.Contains(t, shorten(showRW(t, rdb)), "; queue [x:1]")
+
+		// A reader of the batch lapses after the others have left. It was the newest, so its client has no place.
+		_, err = lua.ReleaseRW(t.Context(), rdb, rw(own("e:1")), lua.Ending{})
+		require.NoError(t, err)
+		lapse(t, rdb)
+		require.Equal(t, "has it", ask("wd:2"))
+		require.Equal(t, "x: wake *", heard())
+		require.Empty(t, rdb.ZRange(t.Context(), rw("").Queue, 0, -1).Val())
+	})
+}
+
+// An owner that releases the lock has not let its grant lapse, and nobody is called for it, whatever ends
+// the grant. What is left of the queue then ends with it.
+func TestReadWriteReleaseIsNoLapse(t *testing.T) {
+	t.Parallel()
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		ctx := t.Context()
+		for name, end := range map[string]func(owner string) error{
+			"release": func(owner string) error { _, err := lua.ReleaseRW(ctx, rdb, rw(owner), lua.Ending{}); return err },
+			"release by another client": func(owner string) error {
+				_, err := lua.ReleaseRW(ctx, rdb, rw(owner), lua.Ending{Evict: true})
+				return err
+			},
+			"force": func(string) error { _, err := lua.ForceReleaseRW(ctx, rdb, rw("")); return err },
+			"release without the queue": func(owner string) error { // as its slot moves
+				err := rdb.Del(ctx, "lock", holdKey(owner, 1)).Err()
+				require.NoError(t, lua.ServeApart(ctx, rdb, rw(owner).Grant, nil, true))
+				return err
+			},
+		} {
+			for _, side := range "rw" {
+				require.NoError(t, rdb.FlushAll(ctx).Err())
+				heard := hearRW(t, rdb, "bcd")
+				lockRW(t, rdb, rw(own("a:1")))
+				queueUp(t, rdb, rw, string(side)+"b:1")
+				_, err := lua.ReleaseRW(ctx, rdb, rw(own("a:1")), lua.Ending{})
+				require.NoError(t, err)
+				require.LessOrEqual(t, rdb.PTTL(ctx, rw("").Queue).Val(), claim, "nobody waits: the record outlives no claim")
+				queueUp(t, rdb, rw, "wc:1", "wd:1")
+				heard()
+				require.NoError(t, end(own("b:1")), name)
+				require.NotContains(t, heard(), "*", name)
+				for _, owner := range []string{"c:1", "d:1"} {
+					_, err = lua.AskRW(ctx, rdb, rw(own(owner)), time.Minute, lua.Ticket{Claim: claim, Hears: lua.Counted})
+					require.NoError(t, err)
+					require.NotContains(t, heard(), "*", name)
+					_, err = lua.ReleaseRW(ctx, rdb, rw(own(owner)), lua.Ending{})
+					require.NoError(t, err)
+				}
+				require.Zero(t, rdb.Exists(ctx, "lock", rw("").Queue).Val(), name)
+			}
+		}
+	})
+}
+
+// sorted sorts what several clients hear.
+func sorted(heard string) string {
+	all := strings.Split(heard, "; ")
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}

@@ -65,3 +65,31 @@ func TestReadWriteRefusedCommand(t *testing.T) {
 		})
 	}
 }
+
+// A server that refuses messages cannot tell the tickets in front. Each answer says so, and the free lock
+// goes to whoever has waited and asks. A new call takes its place behind them.
+func TestReadWriteWhereMessagesAreRefused(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	hearRW(t, admin, "bc")
+	rdb := user(t, s, "~*", "&*", "+@all", "-publish")
+	ticket := lua.Ticket{Claim: claim, Hears: lua.Counted}
+	ask := func(rdb lua.Runner, owner string) lua.Reply {
+		t.Helper()
+		reply, err := lua.AskRW(t.Context(), rdb, rw(own(owner)), time.Minute, ticket)
+		require.NoError(t, err)
+		return reply
+	}
+	lockRW(t, rdb, rw(own("a:1")))
+	require.False(t, ask(admin, "b:1").Place.Mute)
+	require.True(t, ask(rdb, "b:1").Place.Mute)
+	require.True(t, ask(rdb, "c:1").Place.Mute)
+	_, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{})
+	require.NoError(t, err)
+	require.Equal(t, "; queue [b:1 c:1]", shorten(showRW(t, admin)))
+	fresh := ask(rdb, "a:2")
+	require.False(t, fresh.Acquired, "it has passed those who wait")
+	require.Zero(t, fresh.TTL)
+	require.True(t, ask(rdb, "c:1").Acquired)
+	require.Equal(t, "c:1:write=1,mode=write 1m0s; queue [b:1 a:2]", shorten(showRW(t, admin)))
+}

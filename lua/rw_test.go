@@ -60,7 +60,7 @@ func putTicket(t require.TestingT, rdb *redis.Client, side byte, owner string) {
 	require.NoError(t, rdb.PExpire(ctx, g.Queue, time.Minute).Err())
 }
 
-// showRW shows the lock, the keys of read holds, and the queue.
+// showRW shows the lock, the keys of read holds, and the tickets of the queue.
 func showRW(t require.TestingT, rdb *redis.Client) string {
 	ctx := context.Background()
 	all := []string{show(t, rdb, "lock")}
@@ -70,11 +70,15 @@ func showRW(t require.TestingT, rdb *redis.Client) string {
 	for _, key := range keys {
 		all = append(all, strings.NewReplacer("{lock}:", "", ":rwlock_timeout:", "#").Replace(key)+" "+showTTL(rdb.PTTL(ctx, key).Val()))
 	}
-	if tickets := rdb.ZRange(ctx, rw("").Queue, 0, -1).Val(); len(tickets) > 0 {
+	tickets := slices.DeleteFunc(rdb.ZRange(ctx, rw("").Queue, 0, -1).Val(), isRecord)
+	if len(tickets) > 0 {
 		all = append(all, fmt.Sprint("queue ", tickets))
 	}
 	return strings.Join(all, "; ")
 }
+
+// isRecord reports whether a member of a queue is the record of a grant: see queue.lua.
+func isRecord(member string) bool { return member[0] == '!' }
 
 // rwRequest is a script call as it may lie about in the network.
 type rwRequest struct {

@@ -15,11 +15,12 @@
 -- reply    {1, token}         acquired; the token of a reader is that of the newest writer, and that
 --                             of an unfenced lock 0. No token is reserved: readers read the counter,
 --                             and a writer that has become a reader would have a lesser one than they
---          {0, pttl, owner, time, before, new, length, absent, awaited}  refused; as ask.lua, and
+--          {0, pttl, owner, time, before, new, length, absent, awaited, mute}  refused; as ask.lua, and
 --            pttl     the rest of the lease of one who holds the lock, -1 without an end; 1 if
 --                     the owner is to ask again at once
 --            owner    whose lease that is, a foreign one if such was seen; '' if unknown
 --            awaited  1 if readers may have the lock, and a waiting writer keeps this one out
+--            mute     1 if the server refuses messages for tickets: the owner asks by a timer
 --          {-1, key, type}    the key is no read/write lock
 local owner, lease, shared, waits = ARGV[2], tonumber(ARGV[1]), tonumber(ARGV[5]), ARGV[6] ~= '0'
 local l = {key = KEYS[1], queue = KEYS[2], counter = KEYS[4], prefix = ARGV[3], commands = ARGV[4]}
@@ -40,10 +41,13 @@ if reads + writes > 0 then -- the answer to an earlier delivery was lost, or a m
     extend(l.key, l.prefix, owner, reads, reads, lease)
     return {1, number(token)}
 end
-local length = redis.pcall('zcard', l.queue)
-if type(length) == 'table' then
-    local what = redis.call('type', l.queue).ok
-    return what ~= 'zset' and what ~= 'none' and {-1, l.queue, what} or length
+local length, none = tickets(l.queue)
+if none then
+    return none
+end
+local _, _, record = first(l.queue)
+if record then
+    length = length - 1
 end
 
 -- The dead keep nobody out: the lock is free if no reader lives.
@@ -61,6 +65,9 @@ if mode ~= 'none' then
     end
 end
 l.mode = mode
+if mode == 'none' and record then
+    settle(l.queue, l.commands, owner)
+end
 if length == 0 and admits(l, shared) then -- as most locks
     return give(l, owner, shared, lease)
 end
@@ -76,6 +83,15 @@ if mode ~= 'write' then
     local mine, _, failure, count = serve(l, nil, owner, lease)
     if not mine and admits(l, shared) and not first(l.queue) then -- nobody is before the owner
         mine = give(l, owner, shared, lease)
+    elseif not mine and l.mode == 'none' and waits and new == 0 and failure and failure.err then
+        -- The server refuses messages, so the tickets in front cannot be told. The lock goes to whoever
+        -- asks and has waited: it would be nobody's until the first ticket does.
+        mine = give(l, owner, shared, lease)
+        if mine[1] == 1 then
+            redis.call('zrem', l.queue, owner)
+        else
+            mine = nil
+        end
     end
     if mine then
         return mine
@@ -84,7 +100,9 @@ if mode ~= 'write' then
             redis.call('zrem', l.queue, owner)
         end
         return failure
-    elseif count == portion or l.mode == 'none' then -- others follow; or the server refuses to hand it over
+    elseif l.mode == 'none' then -- the server refuses to hand it over: it is free, and the first may ask
+        ttl, holder = 0, ''
+    elseif count == portion then -- others follow
         ttl, holder = 1, ''
     elseif count > 0 then
         ttl, holder = redis.call('pttl', l.key), l.holder
@@ -92,10 +110,8 @@ if mode ~= 'write' then
         ttl, holder = redis.call('pttl', l.key), ''
     end
 end
-local before = place > 0 and redis.call('zcount', l.queue, '-inf', '(' .. string.format('%.0f', place)) or 1
-if before == 0 and foreign(holder) then -- two of ours watch it, in case one dies
-    wake(l.queue, l.commands, place, client(owner))
-end
-local deaf = ARGV[7] == '1' and absent(channel(l.queue) .. ':' .. client(owner), 1)
-local awaited = shared == 1 and l.mode ~= 'write'
-return {0, ttl, holder, tonumber(clock()), before, new, length, deaf and 1 or 0, awaited and 1 or 0}
+local answer = refused(l.queue, l.commands, owner, place, new, length, ARGV[7], ttl, holder)
+answer[9] = shared == 1 and l.mode ~= 'write' and 1 or 0
+-- Nobody listens to this channel.
+answer[10] = waits and refusal(announce(l.commands, channel(l.queue) .. ':', '')) and 1 or 0
+return answer

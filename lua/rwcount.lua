@@ -23,7 +23,7 @@ local l = {key = KEYS[1], queue = KEYS[2], counter = KEYS[tonumber(ARGV[8])], pr
 local writing = owner .. ':write'
 local _, shared, exclusive = look(l.key, owner)
 if shared + exclusive == 0 or writes > 0 and exclusive == 0 then
-    return 0
+    return nothing(l.key, writing)
 end
 extend(l.key, l.prefix, owner, shared, reads, tonumber(ARGV[1]))
 for n = reads + 1, shared do

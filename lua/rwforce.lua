@@ -17,7 +17,14 @@ if stranger(mode) then
     return {-1, l.key, mode}
 end
 local removed = redis.call('del', l.key)
-if l.queue and first(l.queue) then
+local ticket, _, record
+if l.queue then
+    ticket, _, record = first(l.queue)
+end
+if record then
+    redis.call('zrem', l.queue, record)
+end
+if ticket then
     pass(l, nil, '+1')
 elseif removed > 0 then
     announce(l.commands, l.unlocks, '+1')

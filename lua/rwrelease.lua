@@ -29,13 +29,16 @@ if l.queue then
         led = led or first(l.queue) == ticket
         redis.pcall('zrem', l.queue, ticket)
     end
-    redis.pcall('zrem', l.queue, owner) -- a late request may have left the own ticket
+    redis.pcall('zrem', l.queue, owner, '!' .. owner .. ':') -- a late request may have left the own ticket
 end
 local mode, reads, writes = look(l.key, owner)
 local held, message = reads + writes > 0, '-0'
 local queued = l.queue and first(l.queue)
-if stranger(mode) or not held and not queued then
-    return {0}
+if not held then
+    local answer = nothing(l.key, owner .. ':write')
+    if answer ~= 0 or stranger(mode) or not queued then
+        return answer ~= 0 and answer or {0}
+    end
 end
 for n = 1, reads do
     drop(hold(l.prefix, owner, n))
@@ -55,14 +58,10 @@ elseif mode == 'read' then
         redis.call('del', l.key)
         mode = 'none'
     elseif held and last and last >= 0 then
-        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but not if a
-        -- reader picked at random lasts half as long: those that come and go must not cost
-        -- the more, the more there are.
-        local whole = redis.call('pttl', l.key)
-        if last < whole / 2 and redis.call('hlen', l.key) - 1 > few then
-            last = select(3, examine(l.key, l.prefix, redis.call('hgetall', l.key)))
-        end
-        if last < whole / 2 or last < whole and redis.call('hlen', l.key) - 1 <= few then
+        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but not if there are
+        -- more than a few, as it would look at all of them. The TTL then only keeps writers in Java
+        -- out for longer if the last readers die.
+        if redis.call('hlen', l.key) - 1 <= few and last < redis.call('pttl', l.key) then
             redis.call('pexpire', l.key, math.max(last, 1))
         end
     end
@@ -75,6 +74,7 @@ local own, failure, lines, count = held and ARGV[6] ~= '1' and client(owner) or 
 if not l.queue then
     failure = mode == 'none' and refusal(announce(l.commands, l.unlocks, message))
 elseif mode == 'none' then
+    settle(l.queue, l.commands, owner)
     failure, lines, count = pass(l, own, message)
 elseif queued and mode == 'read' then -- a ticket that kept readers out may have gone
     local _, text, _, granted = serve(l, own)

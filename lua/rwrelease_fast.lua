@@ -1,6 +1,6 @@
 -- Stands before the rest of rwrelease: nobody queues, and no token is given back. Then a writer
 -- without a read hold leaves, or the last reader, or a reader beside others, one of whom, picked at
--- random, lasts half as long as the lock. What fails here is left to the functions below, and fails there in the same way.
+-- random, lives, and lasts half as long as the lock if they are few: see rw.lua. What fails here is left to the functions below, and fails there in the same way.
 if KEYS[2] and ARGV[5] == '' and not string.find(ARGV[3], ' ', 1, true) and redis.pcall('exists', KEYS[2]) == 0 then
     local call, lock, owner = redis.pcall, KEYS[1], ARGV[1]
     local found = call('hmget', lock, 'mode', owner, owner .. ':write')
@@ -17,7 +17,7 @@ if KEYS[2] and ARGV[5] == '' and not string.find(ARGV[3], ' ', 1, true) and redi
             some = call('hrandfield', lock)
         end
         local ttl = type(some) == 'string' and some ~= 'mode' and some ~= owner and call('pttl', ARGV[2] .. some .. ':rwlock_timeout:1')
-        if type(ttl) == 'number' and ttl >= call('pttl', lock) / 2 and type(call('del', KEYS[3])) == 'number' and call('hdel', lock, owner) == 1 then
+        if type(ttl) == 'number' and ttl > 0 and (size > 18 or ttl >= call('pttl', lock) / 2) and type(call('del', KEYS[3])) == 'number' and call('hdel', lock, owner) == 1 then
             return {1}
         end
     end

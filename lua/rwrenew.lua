@@ -11,7 +11,7 @@
 --          0  the owner does not hold the lock
 local _, shared, exclusive = look(KEYS[1], ARGV[2])
 if shared + exclusive == 0 then
-    return 0
+    return nothing(KEYS[1], ARGV[2] .. ':write')
 end
 extend(KEYS[1], ARGV[3], ARGV[2], shared, shared, tonumber(ARGV[1]))
 return 1

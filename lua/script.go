@@ -92,10 +92,31 @@ return outcomes(#KEYS / %d, part, replies)
 type once struct {
 	redis.Cmd
 	script *script
+	twin   *once // has the answer; nil: the command itself has
 	room   [8]any
 }
 
 func (*once) NoRetry() bool { return true }
+
+// Twin returns the same command once more, for sending both at the same time.
+func (c *once) Twin(ctx context.Context) redis.Cmder {
+	twin := &once{script: c.script}
+	twin.Cmd = *redis.NewCmd(ctx, c.Args()...)
+	twin.SetFirstKeyPos(argKey)
+	return twin
+}
+
+// Take makes the answer to a twin the answer to the command. go-redis may still write an answer into the
+// command itself.
+func (c *once) Take(twin redis.Cmder) { c.twin, _ = twin.(*once) }
+
+// Val is the answer.
+func (c *once) Val() any {
+	if c.twin != nil {
+		return c.twin.Val()
+	}
+	return c.Cmd.Val()
+}
 
 // newOnce returns a command of n words, for the caller to fill in. The first key is at argKey.
 func newOnce(ctx context.Context, s *script, n int) (cmd *once, words []any) {
@@ -120,15 +141,20 @@ const (
 	slotMoves     = "TRYAGAIN" // begins the reply of a server without all of several keys, as the slot moves
 )
 
-// run sends the script and returns the reply. A server without the script has executed nothing, and
-// gets the source.
-func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+// send sends the script. A server without the script has executed nothing, and gets the source.
+func (s *script) send(ctx context.Context, r Runner, keys []string, args []any) (*once, error) {
 	cmd := s.command(ctx, byHash, keys, args)
 	err := r.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, unknownScript) {
 		cmd = s.command(ctx, bySource, keys, args)
 		err = r.Process(ctx, cmd)
 	}
+	return cmd, err
+}
+
+// run sends the script and returns the reply.
+func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+	cmd, err := s.send(ctx, r, keys, args)
 	if err != nil {
 		return reply{}, err
 	}

@@ -42,7 +42,7 @@ func Share(ctx context.Context, r Runner, g Grant, lease time.Duration, t Turn) 
 	if g.Counter != "" {
 		s, keys = &shareFencedScript, append(keys, g.Counter)
 	}
-	answer, err := s.run(ctx, r, keys, millis(lease), g.Owner, g.ChannelKind.publish(), g.counted(), t.Client, t.Number)
+	answer, err := s.run(ctx, r, keys, millis(lease), g.Owner, g.ChannelKind.Publish(), g.counted(), t.Client, t.Number)
 	if err != nil {
 		return Reply{}, 0, err
 	}
@@ -62,7 +62,7 @@ func (g Grant) counted() int {
 // t.Number at most, or t.Number is 0, and gives the turn to the first ticket. If silent is set, Yield ends
 // the grant, and does nothing else.
 func Yield(ctx context.Context, r Runner, g Grant, t Turn, silent bool) (Released, error) {
-	commands := g.ChannelKind.publish()
+	commands := g.ChannelKind.Publish()
 	if silent {
 		commands = ""
 	}

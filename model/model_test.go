@@ -207,24 +207,30 @@ var runs = []struct {
 	{"rw, message for a holder releases", "rwqueue", "W0=1 R1=1 W2=1 VISITS=1 MESSAGE_FOR_A_HOLDER_RELEASES", "beside"},
 }
 
+// TestModel searches as many variants at once as there are cores, prints a line when a search ends, because
+// a run may be cut, and the table in the order of the runs.
 func TestModel(t *testing.T) {
-	var table strings.Builder
-	fmt.Fprintf(&table, "\n%-9s  %-42s  %10s  %6s  %6s  %s\n", "model", "variant", "states", "time", "MB", "verdict")
-	for _, run := range runs {
-		t.Run(run.name, func(t *testing.T) {
-			c := check(t, run.model, strings.Fields(run.macros))
-			verdict := "holds"
-			if c.failed != "" {
-				verdict = "found: " + properties[c.failed]
-			}
-			if c.failed != run.breaks {
-				verdict = "UNEXPECTED " + verdict
-				t.Errorf("%s, %s: want the assertion on %q to fail, not that on %q:\n%s", run.model, run.macros, run.breaks, c.failed, c.output)
-			}
-			fmt.Fprintf(&table, "%-9s  %-42s  %10d  %5.1fs  %6.0f  %s\n", run.model, run.name, c.states, c.took.Seconds(), c.megabytes, verdict)
-		})
-	}
-	fmt.Println(table.String())
+	lines := make([]string, len(runs))
+	t.Run("all", func(t *testing.T) {
+		for i, run := range runs {
+			t.Run(run.name, func(t *testing.T) {
+				t.Parallel()
+				c := check(t, run.model, strings.Fields(run.macros))
+				verdict := "holds"
+				if c.failed != "" {
+					verdict = "found: " + properties[c.failed]
+				}
+				if c.failed != run.breaks {
+					verdict = "UNEXPECTED " + verdict
+					t.Errorf("%s, %s: want the assertion on %q to fail, not that on %q:\n%s", run.model, run.macros, run.breaks, c.failed, c.output)
+				}
+				lines[i] = fmt.Sprintf("%-9s  %-42s  %10d  %5.1fs  %6.0f  %s\n", run.model, run.name, c.states, c.took.Seconds(), c.megabytes, verdict)
+				fmt.Print(lines[i])
+			})
+		}
+	})
+	fmt.Printf("\n%-9s  %-42s  %10s  %6s  %6s  %s\n", "model", "variant", "states", "time", "MB", "verdict")
+	fmt.Println(strings.Join(lines, ""))
 }
 
 // checked is the outcome of a complete search, or of one that found a violation.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	requests "github.com/go-rlock/rlock/internal/request" // request is a type here
 )
 
 const (
@@ -38,6 +40,7 @@ type Hub struct {
 	servers Servers
 	opts    Options
 	work
+	copies requests.Copies // of probes
 
 	active atomic.Int64 // len(channels)
 
@@ -79,6 +82,7 @@ func NewHub(servers Servers, opts Options) *Hub {
 		warned:   make(map[string]bool),
 	}
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
+	h.copies.Background = h.wg.Go // only goroutines of the hub send probes
 	return h
 }
 

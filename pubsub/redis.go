@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	requests "github.com/go-rlock/rlock/internal/request" // request is a type here
 )
 
 // Redis returns the [Servers] of ordinary channels: SUBSCRIBE and PUBLISH.
@@ -194,21 +196,49 @@ func (s *redisSource) ask(ctx context.Context) (audience, error) {
 	return audience{true, receivers.Val()}, err
 }
 
-// eval sends a probe by an idle connection for commands: a client that waits sends its probes and the
+// eval sends a probe, and copies of a probe without an answer.
+func (s *redisSource) eval(ctx context.Context, channel string, publish int) (once, error) {
+	k := copiesOf(ctx)
+	probe := func() once { return once{redis.NewCmd(ctx, "eval", writing, 0, channel, publish)} }
+	return requests.Race(ctx, k, func() (once, error) { return s.evalOnce(ctx, probe) },
+		func(ctx context.Context, n int) (once, error) {
+			lane, err := k.Lane(ctx, s.rdb, n)
+			if err != nil {
+				return once{}, err
+			}
+			answer := probe()
+			return answer, lane.Process(ctx, answer)
+		})
+}
+
+// evalOnce sends a probe by an idle connection for commands: a client that waits sends its probes and the
 // requests of its waiters by the same connection. Pipelines have a connection pool of their own: an
 // application's exhausted pool is no reason to reconnect.
-func (s *redisSource) eval(ctx context.Context, channel string, publish int) (once, error) {
-	answer := once{redis.NewCmd(ctx, "eval", writing, 0, channel, publish)}
+func (s *redisSource) evalOnce(ctx context.Context, probe func() once) (once, error) {
+	answer := probe()
 	if s.rdb.PoolStats().IdleConns > 0 {
 		half, cancel := context.WithTimeout(ctx, patience/4*probeInterval)
 		defer cancel()
 		if err := s.rdb.Process(half, answer); err == nil || half.Err() == nil && !errors.Is(err, redis.ErrPoolTimeout) {
 			return answer, err
 		}
-		answer = once{redis.NewCmd(ctx, "eval", writing, 0, channel, publish)} // somebody else has taken the connection
+		answer = probe() // somebody else has taken the connection
 	}
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Process(ctx, answer) })
 	return answer, err
+}
+
+type copiesKey struct{}
+
+// withCopies has a probe send copies.
+func withCopies(ctx context.Context, k *requests.Copies) context.Context {
+	return context.WithValue(ctx, copiesKey{}, k)
+}
+
+// copiesOf returns nil if there are to be none.
+func copiesOf(ctx context.Context) *requests.Copies {
+	k, _ := ctx.Value(copiesKey{}).(*requests.Copies)
+	return k
 }
 
 func (s *redisSource) askByScript(ctx context.Context) (audience, error) {

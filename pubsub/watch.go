@@ -255,7 +255,7 @@ func (c *conn) probe(now time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, patience/2*c.hub.opts.probe)
 	defer cancel()
-	sent, err := src.Probe(ctx)
+	sent, err := src.Probe(withCopies(ctx, &c.hub.copies)) // as connections of the pool may be dead, while this one is well
 	if err != nil {
 		c.giveUp(err)
 		return

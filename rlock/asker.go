@@ -223,7 +223,7 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 		}
 		a.turn()
 	}()
-	g, err = a.ask(w.ctx)
+	g, err = a.ask(w.ctx, w)
 	answered, err = true, a.lock.failure(w.ctx, err)
 	return g, err
 }
@@ -262,7 +262,7 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 		a.lock.client.sleep(ctx, minPause)
 	}
 	if err = nil; ctx.Err() == nil {
-		g, err = a.ask(ctx)
+		g, err = a.ask(ctx, first)
 	}
 	answered = true
 }
@@ -274,11 +274,11 @@ func (a *asker) pass(g *grant) {
 	}
 }
 
-// ask makes one request, repeated only without an answer.
-func (a *asker) ask(ctx context.Context) (*grant, error) {
+// ask makes one request for w, and for those behind it. It is repeated only without an answer.
+func (a *asker) ask(ctx context.Context, w *waiter) (*grant, error) {
 	l, qs := a.lock, a.lock.queues
 	qs.mu.Lock()
-	o, p := a.prepare()
+	o, p := a.prepare(w)
 	l = a.lock
 	owner := a.owner
 	qs.mu.Unlock()
@@ -303,8 +303,8 @@ func (a *asker) ask(ctx context.Context) (*grant, error) {
 	return nil, a.refused(r, refusal, o.Ticket)
 }
 
-// prepare returns the options of the next request, and its retry policy. queues.mu is held.
-func (a *asker) prepare() (kind.Options, request.Policy) {
+// prepare returns the options of the next request, which w waits for, and its retry policy. queues.mu is held.
+func (a *asker) prepare(w *waiter) (kind.Options, request.Policy) {
 	q, first, others := a.line.queue, a.line.first, a.line.first != nil
 	forLine := a.cancel != nil // not if a call asks by itself
 	if forLine && first != nil {
@@ -324,6 +324,9 @@ func (a *asker) prepare() (kind.Options, request.Policy) {
 	a.course.tries++
 	p := a.lock.retries()
 	p.Report = a.report
+	if w.answered || forLine && q.news.served { // most locks are free, and their calls are spared the allocation
+		p.Patient = a.patient
+	}
 	if forLine {
 		if p.Since = q.news.silentSince(a.since, time.Now()); !p.Since.IsZero() {
 			p.Trouble = q.news.trouble
@@ -365,6 +368,30 @@ func (a *asker) giveUp(now time.Time) {
 	}
 }
 
+// patience is for how long a call that waits goes on after a refusal to serve it, counted from the first
+// refusal since the newest answer.
+const patience = 5 * time.Second
+
+// patient reports whether the asker asks again after the server has refused to serve it: the user is being
+// made anew, say, or gets another password. The ticket stays on the server, and so does the place of all who
+// wait. Only those are patient who wait where the server has served before: otherwise the user's rights or the
+// password are probably wrong, and the caller must know at once. The waiters give up together:
+//
+//	0 s   a request for the first waiter is refused, and repeated
+//	3 s   the first waiter leaves; the request goes on for the second
+//	5 s   the second fails; a request for the third is refused, and the third fails at once
+func (a *asker) patient(err error) bool {
+	lasts := stays(err) // without the mutex: methods of the error may be the application's
+	qs := a.lock.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	n := &a.line.queue.news
+	if n.denied.IsZero() {
+		n.denied = time.Now()
+	}
+	return !lasts && time.Since(n.denied) < patience
+}
+
 // failed notes a request that failed, and returns its error. queues.mu is held.
 func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
 	q, err := a.line.queue, r.Err
@@ -377,10 +404,7 @@ func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
 	case request.Left: // late gets the answer, and the owner is not asked for again
 		a.withdraw()
 		if r.Cut {
-			known := a.lock.why(q, why, err)
-			if _, nothing := known.(unanswered); !nothing {
-				return known
-			}
+			return a.lock.why(q, a.since, why, err)
 		}
 	case request.Exhausted:
 		a.giveUp(time.Now())

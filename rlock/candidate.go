@@ -107,7 +107,7 @@ func (o *candidate) late(owner string, r lua.Reply, err error) {
 		l.leftBy(r.Owner).sweep()
 		return
 	}
-	outcome, _ := classify(err)
+	outcome, _ := l.client.classify(err)
 	if outcome == request.NotExecuted || err == nil && !r.Acquired && !r.Leftover {
 		return
 	}

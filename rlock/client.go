@@ -35,11 +35,13 @@ type Client struct {
 	given atomic.Uint64 // owners named so far
 	opts  Options
 
-	server  kind.Server     // what the kinds see of the client
-	scripts request.Carrier // of what callers wait for
-	sweeps  request.Carrier // of what callers have left behind
-	reloads request.Reloads
-	slotted atomic.Bool // a server that is no cluster for go-redis refuses keys of several slots
+	server   kind.Server     // what the kinds see of the client
+	scripts  request.Carrier // of what callers wait for
+	sweeps   request.Carrier // of what callers have left behind
+	reloads  request.Reloads
+	copies   request.Copies
+	classify func(error) (o request.Outcome, final bool) // outcomeOf: a field saves each request an allocation
+	slotted  atomic.Bool                                 // a server that is no cluster for go-redis refuses keys of several slots
 
 	queues  queueSet
 	joins   queues // of what was joined: nobody waits in them
@@ -75,7 +77,9 @@ type Client struct {
 // A [redis.Ring] is refused, because it moves keys to other shards when one is
 // down, and so is a [redis.AutoPipeliner], because it repeats commands on its
 // own; give the client underneath it. A cluster client with [redis.ClusterOptions].MaxRedirects
-// -1 is refused as well. The error is [ErrInvalidOption].
+// -1 is refused as well. The error is [ErrInvalidOption]. New cannot look into a client of another type,
+// which wraps one of these, and accepts it. With such a wrapper you must make sure yourself that there is
+// no Ring, no AutoPipeliner and no MaxRedirects of -1 in it.
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:
@@ -109,9 +113,10 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	}
 	c.log = c.reports.Logger(o.Logger)
 	hub := pubsub.NewHub(channels, pubsub.Options{Logger: c.log})
-	c.reloads.Background = c.background
+	c.reloads.Background, c.copies.Background = c.background, c.background
+	c.classify = c.outcomeOf
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
-	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: classify}
+	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: c.classify}
 	c.server = kind.Server{
 		ID: c.id, RDB: rdb, Log: c.log, Scripts: c.scripts, Trailed: newCarrier(c, maxTrailed), Hub: hub, Channels: channels,
 		Owner: func() string { return c.newOwner("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep,

@@ -336,6 +336,10 @@ func lockOf(c *rlock.Client, kind string, opts ...rlock.LockOption) *rlock.Lock 
 		return c.NewLock("a", opts...)
 	case "fair":
 		return c.NewFairLock("a", opts...)
+	case "reader":
+		return c.NewRWLock("a", opts...).Reader()
+	case "writer":
+		return c.NewRWLock("a", opts...).Writer()
 	}
 	panic(fmt.Sprint("no kind ", kind))
 }

@@ -13,6 +13,9 @@ import (
 
 // Hold is one successful acquisition of a lock. Its methods are safe for
 // concurrent use, and may be called by any goroutine. It must not be copied.
+//
+// A failed acquisition returns a nil Hold. Its methods may be called as well: Unlock returns
+// [ErrNotHeld], the others return the zero value.
 type Hold struct {
 	_      noCopy
 	grant  *grant
@@ -55,7 +58,7 @@ func (*noCopy) Unlock() {}
 // A deferred Unlock should keep the error, as only the error tells the loss:
 //
 //	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
-func (h *Hold) Unlock(ctx context.Context) (err error) {
+func (h *Hold) Unlock(ctx context.Context) error {
 	if h == nil { // the acquisition has failed
 		return ErrNotHeld
 	}
@@ -88,6 +91,38 @@ func (h *Hold) Unlock(ctx context.Context) (err error) {
 		failed = g.release(context.WithoutCancel(ctx))
 	}
 	return failed
+}
+
+// Leave is [Hold.Unlock] without the release: the last hold of a grant leaves the lock on the server until its
+// lease ends. It is for a lock made [WithoutRenewal] that is to keep others out for the whole lease, however
+// soon the work is done. [Client.Close] does not wait for a lease that was left, but for one that was simply
+// not unlocked. For the last hold nothing is sent.
+//
+// The errors are those of Unlock, and [ErrInvalidOption] if the lock is renewed: then the hold goes on, and
+// must be unlocked.
+func (h *Hold) Leave(ctx context.Context) error {
+	switch {
+	case h == nil:
+		return ErrNotHeld
+	case !h.grant.lock.terms.fixed:
+		return &lockError{h.grant.lock.name, ErrInvalidOption, errors.New("only a lock WithoutRenewal can be left: unlock it")}
+	case ctx == nil: // see Unlock
+		ctx = context.Background()
+	}
+	g := h.grant
+	g.check()
+	left, err := g.remove(h)
+	switch {
+	case err != nil:
+		return err
+	case left > 0:
+		err = h.uncount(ctx)
+	default:
+		g.entry.Stop()
+		g.finish()
+	}
+	h.ended(ctx, time.Now(), nil)
+	return err
 }
 
 // uncount tells the server: the grant has a hold less.
@@ -144,18 +179,35 @@ func contains(err, part error) bool {
 	return false
 }
 
-// Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of
-// a grant have the same.
-func (h *Hold) Owner() string { return h.grant.owner }
+// Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of a grant have the same
+// owner. A goroutine to which the lock is passed on in memory has the owner of the goroutine before. So
+// whoever guards a write by the owner needs a [Script], or a lock [WithoutHandoff], or must have called
+// [Hold.Proof].
+func (h *Hold) Owner() string {
+	if h == nil {
+		return ""
+	}
+	return h.grant.owner
+}
 
 // Token returns the fencing token: greater than the tokens of all earlier grants of
 // the name, equal for nested holds. Send the token along with every write to a resource
 // refusing smaller tokens, and a holder stopped for longer than the
 // lease can do no harm there. 0 without [WithFencing].
-func (h *Hold) Token() int64 { return h.grant.token }
+func (h *Hold) Token() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.grant.token
+}
 
 // Until returns the present end of the trusted window. Renewals move the end.
-func (h *Hold) Until() time.Time { return h.grant.entry.Until() }
+func (h *Hold) Until() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
+	return h.grant.entry.Until()
+}
 
 // unlocked is the cause of the context of an unlocked hold: the hold itself.
 type unlocked Hold

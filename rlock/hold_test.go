@@ -343,3 +343,61 @@ func TestDo(t *testing.T) {
 		require.Zero(t, holds(t, rdb, "a"))
 	})
 }
+
+// A refused call returns a nil hold, of which no method panics.
+func TestNilHold(t *testing.T) {
+	var h *rlock.Hold
+	require.ErrorIs(t, h.Unlock(t.Context()), rlock.ErrNotHeld)
+	require.ErrorIs(t, h.Leave(t.Context()), rlock.ErrNotHeld)
+	require.Empty(t, h.Owner())
+	require.Zero(t, h.Token())
+	require.Zero(t, h.Until())
+	require.Empty(t, h.Proof())
+	var m *rlock.MultiHold
+	require.ErrorIs(t, m.Unlock(t.Context()), rlock.ErrNotHeld)
+	require.Zero(t, m.Until())
+	require.Empty(t, m.Holds())
+}
+
+// A fixed lease that was left keeps others out until it ends; Close does not wait for it. Only the last hold
+// leaves the lock. A renewed lock cannot be left.
+func TestFakeTimeLeave(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c, other := f.client(t, nil), f.client(t, nil).NewLock("a")
+		mu := c.NewLock("a", rlock.WithoutRenewal(), rlock.WithLeaseTime(10*time.Second))
+		held, hold := lock(t, t.Context(), mu)
+		_, nested := lock(t, held, mu)
+		require.NoError(t, nested.Leave(t.Context()))
+		require.NoError(t, held.Err())
+		require.NoError(t, hold.Leave(t.Context()))
+		require.ErrorIs(t, context.Cause(held), rlock.ErrUnlocked)
+		require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrNotHeld)
+		_, _, err := mu.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+
+		_, renewed := lock(t, t.Context(), c.NewLock("b"))
+		require.ErrorIs(t, renewed.Leave(t.Context()), rlock.ErrInvalidOption)
+		require.NoError(t, renewed.Unlock(t.Context()))
+
+		began := time.Now()
+		require.NoError(t, c.Close(t.Context()))
+		require.Equal(t, began, time.Now())
+		_, _, err = other.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.Zero(t, c.Stats().Losses[rlock.LossFixed])
+		_, hold = lock(t, t.Context(), other)
+		require.Greater(t, time.Since(began), 9*time.Second)
+		require.NoError(t, hold.Unlock(t.Context()))
+	})
+}
+
+// An Unlock after the end of the lease makes no request, and its error has no cause to give advice about.
+func TestFakeTimeUnlockLongAfterTheLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a", rlock.WithoutRenewal()))
+		time.Sleep(time.Hour)
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	})
+}

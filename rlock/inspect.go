@@ -125,7 +125,7 @@ func askOnce[T any](ctx context.Context, l *Lock, ask func(context.Context, lua.
 		return none, fmt.Errorf("rlock: lock %s: %w", quote(l.name), ended(ctx))
 	}
 	value, err := attempt(ctx, l, kind.MaxAttempt, l.client.closing, ask, nil)
-	switch o, _ := classify(err); {
+	switch o, _ := l.client.classify(err); {
 	case err == nil:
 		return value, nil
 	case o == request.Answered:

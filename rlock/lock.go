@@ -46,9 +46,12 @@ func (l *Lock) Name() string { return l.name }
 // passed in.
 //
 // On an error nothing is held and the context passed in comes back:
-// [ErrNotAcquired] if ctx ended while somebody else held the lock, or before;
+// [ErrNotAcquired] if ctx ended while somebody else held the lock, or before, or less
+// than 5 ms after the first request was sent, because Redis may still answer it;
 // [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended, or
-// none to any waiter of this client for as long as the lease lasts (at least 5 s);
+// none to any waiter of this client for as long as the lease lasts (at least 5 s), or cannot be reached
+// at this address by this client, as the error then says. A call that already waits, and was served before,
+// fails 5 s after the first refusal to serve it only;
 // [ErrLeaseLost] under the context of a lost grant; [ErrUpgrade] for a writer under the
 // context of a reader; [ErrNotReplicated] of a lock [WithReplicas]; [ErrKeyConflict],
 // [ErrClosed] or [ErrInvalidOption]. The context's own error is matched as well. Lock
@@ -57,24 +60,20 @@ func (l *Lock) Name() string { return l.name }
 // An uncontended Lock, and a nested Lock, is one round trip; simultaneous nested calls share
 // one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
 // and when the holder's TTL ends; a message tells a waiter that it has the lock.
-func (l *Lock) Lock(ctx context.Context) (held context.Context, hold *Hold, err error) {
-	w := l.starts(ctx)
-	defer func() { err = w.ends(ctx, hold, err) }()
-	return w.lockFor(ctx)
+func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
+	return l.starts(ctx).counted(ctx)
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
 // the error matches [context.DeadlineExceeded] beside the sentinel. With a wait of zero
 // or less it is [Lock.TryLock].
-func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (held context.Context, hold *Hold, err error) {
+func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *Hold, error) {
 	if wait <= 0 {
 		return l.TryLock(ctx)
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	w := l.starts(waiting)
-	defer func() { err = w.ends(ctx, hold, err) }()
-	return w.lockFor(ctx)
+	return l.starts(waiting).counted(ctx)
 }
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
@@ -83,9 +82,14 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (held context
 // unknown, or the request was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
 // has not passed; then the error is [ErrUnavailable]. For the rest see
 // [Lock.Lock].
-func (l *Lock) TryLock(ctx context.Context) (held context.Context, hold *Hold, err error) {
+func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	w := l.starts(ctx)
 	w.once = true
+	return w.counted(ctx)
+}
+
+// counted is a call whose beginning starts has noted, for statistics and the trace.
+func (w *waiter) counted(ctx context.Context) (held context.Context, hold *Hold, err error) {
 	defer func() { err = w.ends(ctx, hold, err) }()
 	return w.lockFor(ctx)
 }

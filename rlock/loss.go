@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -71,7 +72,11 @@ func (l *Lock) lossReason(err error, fixed bool) error {
 	case fixed:
 		return fmt.Errorf("%w (%w)", errFixedOver, err)
 	}
-	return fmt.Errorf("it was not renewed in time: Redis was silent, or this process stood still (%w)", err)
+	why := "Redis was silent"
+	if request.Unsent(err) {
+		why = "there was no connection to Redis"
+	}
+	return fmt.Errorf("it was not renewed in time: %s, or this process stood still (%w)", why, err)
 }
 
 // check compares the clocks and reports whether the grant is still trusted. If not, the contexts

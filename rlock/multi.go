@@ -299,7 +299,8 @@ func (m *MultiLock) take(ctx, wait context.Context, once bool) (held context.Con
 }
 
 // MultiHold is one successful acquisition of a [MultiLock]: one hold of each member. Its methods are
-// safe for concurrent use, and may be called by any goroutine. It must not be copied.
+// safe for concurrent use, and may be called by any goroutine. It must not be copied. The methods of a nil
+// MultiHold, which a failed acquisition returns, do as those of a nil [Hold].
 type MultiHold struct {
 	_        noCopy
 	lock     *MultiLock
@@ -319,6 +320,9 @@ func (h *MultiHold) Unlock(ctx context.Context) error {
 
 // Until returns the earliest end of the members' trusted windows as they stand.
 func (h *MultiHold) Until() time.Time {
+	if h == nil {
+		return time.Time{}
+	}
 	until := h.holds[0].Until()
 	for _, part := range h.holds[1:] {
 		if t := part.Until(); t.Before(until) {
@@ -330,7 +334,12 @@ func (h *MultiHold) Until() time.Time {
 
 // Holds returns the holds of the members, in the order of [MultiLock.Members]: for their owners, tokens
 // and proofs. Unlock the MultiHold, not its parts.
-func (h *MultiHold) Holds() []*Hold { return slices.Clone(h.holds) }
+func (h *MultiHold) Holds() []*Hold {
+	if h == nil {
+		return nil
+	}
+	return slices.Clone(h.holds)
+}
 
 // do is [Hold.do].
 func (h *MultiHold) do(held context.Context, failed error, fn func(context.Context) error) (err error) {

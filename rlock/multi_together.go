@@ -125,6 +125,30 @@ func (t *piece) take(held context.Context) (context.Context, *Hold, error) {
 	return held, part, err
 }
 
+// policy is the policy of a request for the members of all pieces.
+func (h *MultiHold) policy(pieces [][]*Lock, once bool) request.Policy {
+	p := pieces[0][0].retries()
+	for _, run := range pieces {
+		for _, l := range run {
+			p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
+		}
+	}
+	if p.Once = once || len(pieces) > 1; p.Once {
+		p.Total = p.Attempt
+		return p
+	}
+	if len(h.holds) > 0 { // the call has been answered before: see asker.patient
+		var denied time.Time
+		p.Patient = func(err error) bool {
+			if denied.IsZero() {
+				denied = time.Now()
+			}
+			return !stays(err) && time.Since(denied) < patience
+		}
+	}
+	return p
+}
+
 // takeTogether takes the members of all pieces: all or, with an error, none; or none without an error if
 // the server has refused keys in different slots, so that the next call takes fewer. busy is the index of
 // the first member that could not be had. Several pieces are asked for at once, for no longer than one
@@ -135,16 +159,10 @@ func (h *MultiHold) takeTogether(held, wait context.Context, pieces [][]*Lock, o
 	if wait.Err() != nil {
 		return 0, held, tooLate(pieces[0][0].name, wait)
 	}
-	p := pieces[0][0].retries()
+	p := h.policy(pieces, once)
 	all := make([]piece, len(pieces))
 	for i, run := range pieces {
 		all[i].run = run
-		for _, l := range run {
-			p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
-		}
-	}
-	if p.Once = once || len(pieces) > 1; p.Once {
-		p.Total = p.Attempt
 	}
 	defer func() {
 		for i := range all { // after a refusal, an error, or a panic: see send
@@ -200,7 +218,7 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	wait, stop := h.whileHeld(held, wait)
 	defer stop()
 	var part *Hold
-	call := &waiter{lock: member, ctx: wait, once: once, since: time.Now()}
+	call := &waiter{lock: member, ctx: wait, once: once, since: time.Now(), answered: len(h.holds) > 0}
 	held, part, err = call.lockFor(held)
 	if err == nil {
 		h.holds = append(h.holds, part)

@@ -163,7 +163,7 @@ func TestFakeTimeUnlockIsBoundedInACrowd(t *testing.T) {
 // their Unlocks: none waits for those before it one after the other.
 func TestFakeTimeNestedCallsShareARequest(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
-		const calls, late = 50, 150 * time.Millisecond
+		const calls, late = 50, 80 * time.Millisecond // too short for copies
 		f := newFakeRedis(t)
 		mu := f.client(t, nil).NewLock("a")
 		held, hold := lock(t, t.Context(), mu)

@@ -17,6 +17,8 @@ type news struct {
 	trouble error             // the newest error since then
 	failed  time.Time         // when trouble came
 	newest  time.Time         // when the newest answered request was sent
+	served  bool              // the server has answered a waiter, or granted the lock to this client, since the first waiter came
+	denied  time.Time         // when the server first refused to serve a waiter; zero if the newest request was answered
 	short   replicaShortage   // of grants
 	untold  time.Time         // when the server has last refused to tell a waiter that the lock is free; see queue.cannotTell
 
@@ -28,7 +30,7 @@ type news struct {
 // fails notes that a request got no answer, which is known now.
 func (n *news) fails(err error, now time.Time) {
 	if !n.silent(now) {
-		n.since, n.refusal = now, nil
+		n.since, n.refusal, n.denied = now, nil, time.Time{}
 	}
 	n.trouble, n.failed = err, now
 }
@@ -64,7 +66,7 @@ func (n *news) tells() bool { return n.untold.IsZero() || time.Since(n.untold) >
 // answered notes an answer of the server. sent is when its request was sent, perhaps before the newest
 // failure; zero if the answer will be noted once more.
 func (n *news) answered(sent time.Time) {
-	n.since, n.trouble = time.Time{}, nil
+	n.since, n.denied, n.trouble, n.served = time.Time{}, time.Time{}, nil, true
 	if sent.After(n.newest) {
 		n.newest = sent
 	}

@@ -117,7 +117,8 @@ func WithLeaseTime(d time.Duration) LockOption {
 // WithoutRenewal makes the lease a fixed one: it is not renewed, and the held
 // context ends with the trusted window. As nothing is sent meanwhile, a lock that
 // somebody removes by force is noticed only then, or by Unlock. A nested hold that is
-// renewed renews the whole grant as long as it lives.
+// renewed renews the whole grant as long as it lives. To keep others out until the lease ends, end the hold
+// by [Hold.Leave] instead of Unlock.
 func WithoutRenewal() LockOption {
 	return func(o *lockOptions) error { o.terms.fixed = true; return nil }
 }

@@ -35,7 +35,7 @@ const (
 // served among its goroutines. Polling gives up promptness: a freed lock is noticed after up to a pause,
 // and of several clients the first to ask gets the lock. Beside queueing clients, polling clients get the
 // lock only when nobody waits, as a release hands the lock to the next in the queue without a free
-// moment. Meanwhile a polling call keeps the calls behind it in its own client waiting, also calls that
+// moment. The exception is a hand-off in memory by a holder of the same client, see [WithHandoff]. Meanwhile a polling call keeps the calls behind it in its own client waiting, also calls that
 // do not poll. Have all users of a lock poll, or none. Owners of such locks are named `<client
 // id>-poll:<n>`; to queueing clients they are foreign, as Redisson's are, and their releases are heard on
 // the unlock channel.

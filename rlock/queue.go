@@ -163,6 +163,7 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 	}
 	ln := q.line(l)
 	q.waiting++
+	q.news.served = q.news.served || len(q.grants) > 0
 	if ln.empty() && (l.ownPlace() || len(q.grants) == 0) {
 		ln.asker = newAsker(ln, l, w.since)
 		ln.asker.asking = true

@@ -95,6 +95,9 @@ func TestFakeTimeQuorumTurns(t *testing.T) {
 		}, false, 300 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if tt.clients > 8 {
+				redistest.Long(t, "thirty clients of five servers need a processor for seconds, while no other test runs")
+			}
 			redistest.Bubble(t, func(t *testing.T) {
 				var all []*fakeRedis
 				for n := range tt.servers {

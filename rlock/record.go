@@ -41,7 +41,7 @@ func (c *Client) keepRecords() {
 		Take: c.snapshot,
 		Send: c.sendRecord,
 		Final: func(err error) bool {
-			_, final := classify(err)
+			_, final := c.classify(err)
 			return final && !errors.Is(err, redis.ErrClosed) // which its user did
 		},
 		Refused: func(err error) {

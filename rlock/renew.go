@@ -21,7 +21,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 	// A hanging node must not keep back the answers of another.
 	gone := func(lease int) { due[lease].Key.lose(watchdog.ErrRefused) }
 	held := func(lease int) bool { return due[lease].Key.owned() }
-	errs := kind.Renewer{Background: c.background, Reload: c.reloads.Reload, Gone: gone, Held: held, Places: &c.places}.Renew(ctx, leases)
+	errs := kind.Renewer{Background: c.background, Reload: c.reloads.Reload, Gone: gone, Held: held, Places: &c.places, Copies: &c.copies}.Renew(ctx, leases)
 	for i, err := range errs {
 		switch left, found := err.(lua.Left); {
 		case err == nil:

@@ -218,6 +218,6 @@ func TestFakeTimeRenewalsOfAQuorumThatCrowd(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, 20, slow.most)
+		require.GreaterOrEqual(t, slow.most, 20, "and copies of some")
 	})
 }

@@ -29,7 +29,7 @@ import (
 //     while none waits. With [WithoutHandoff] or [WithoutRenewal] each reader queues for itself.
 //   - A dead waiter is passed over by the script of the release, on a single server and with sharded channels
 //     in a cluster. A hanging one delays the others by its claim, the lease but at most 2.5 s, and until the
-//     next of them asks.
+//     next of them asks. Several hanging ones delay them by about 3.3 s together.
 //   - A dead reader keeps writers out for the reader's own lease, however long other readers renew their
 //     leases; unless there is an old Redisson reader, such as 3.52: an old Redisson renews every reader of the
 //     lock.

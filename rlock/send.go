@@ -27,21 +27,28 @@ func newCarrier(c *Client, senders int) request.Carrier {
 	_, single := c.server.RDB.(*redis.Client)
 	return request.NewCarrier(request.Config{
 		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
-		Callers: c.opts.Trace.Start != nil,
-		Reload:  func() { c.reloads.Reload(c.server.RDB) },
+		Callers: c.opts.Trace.Start != nil, Copies: &c.copies,
+		Reload: func() { c.reloads.Reload(c.server.RDB) },
 		Send: func(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder, combined bool) bool {
 			return lua.Send(ctx, rdb, cmds, combined && single)
 		},
 	})
 }
 
-// classify reads the error of a request. final says that repeating it would not
+// outcomeOf reads the error of a request. final says that repeating it would not
 // help.
-func classify(err error) (o request.Outcome, final bool) {
+func (c *Client) outcomeOf(err error) (o request.Outcome, final bool) {
 	if errors.Is(err, ErrClosed) {
 		return request.NotExecuted, true
 	}
-	return kind.Classify(err)
+	return c.server.Classify(err)
+}
+
+// stays reports whether nobody can remove the cause of a final error while a call waits: the client is
+// closed, or the keys are in different slots.
+func stays(err error) bool {
+	var reply redis.Error
+	return errors.Is(err, redis.ErrClosed) || errors.Is(err, ErrClosed) || errors.As(err, &reply) && request.HasCode(reply, "CROSSSLOT")
 }
 
 // send repeats a request, which ask makes by a runner, until an answer, until the request cannot
@@ -50,7 +57,9 @@ func classify(err error) (o request.Outcome, final bool) {
 // request.ErrUnread stands for an answer nobody has read. A hook of the client that panics, or ends
 // the goroutine, makes the caller leave: callers of send clean up by defer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(context.Context, lua.Runner) (T, error), late func(T, error)) request.Answer[T] {
-	p.Classify, p.Client = classify, l.client.server.RDB
+	if p.Classify = l.client.classify; l.kind != quorumKind { // otherwise each server's client makes attempts
+		p.Client = l.client.server.RDB
+	}
 	gathers := l.gathers(p.Leaves) // what acquires may leave something
 	returned := false
 	defer func() {
@@ -59,7 +68,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 			late(none, request.ErrNoAnswer)
 		}
 	}()
-	a := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, err error) {
+	a := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, copied bool, err error) {
 		if gathers {
 			o.Key = l.slot
 			if late != nil {
@@ -71,13 +80,16 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 			call := l.client.scripts.Call(o)
 			defer call.Put()
 			value, err = ask(ctx, call)
+			copied = call.Copied()
 		} else {
+			ctx, doubtful := request.Doubtful(ctx)
 			value, err = attempt(ctx, l, o.Bound, o.Stop, ask, late)
+			copied = doubtful()
 		}
 		if err != nil {
 			l.client.unanswered(err)
 		}
-		return value, err
+		return value, copied, err
 	}, late)
 	returned = true
 	switch a.End {
@@ -87,7 +99,11 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 		}
 	case request.Left:
 		a.Cut = a.Err == nil && ctx.Err() != nil
-		a.Err = l.givenUp(ctx, a.Err)
+		if a.Cut && p.Leaves && time.Since(a.Sent) < answerTime { // of a request to acquire
+			a.Err = tooLate(l.name, ctx)
+		} else {
+			a.Err = l.givenUp(ctx, a.Err)
+		}
 	default:
 		a.Err = l.failed(a.Err)
 	}
@@ -108,7 +124,7 @@ func (l *Lock) failed(err error) error {
 // unanswered makes the client of a cluster look for the masters anew if err says that a
 // request got no answer.
 func (c *Client) unanswered(err error) {
-	if o, _ := classify(err); o != request.Answered && err != request.ErrAbandoned && err != request.ErrNotSent {
+	if o, _ := c.classify(err); o != request.Answered && err != request.ErrAbandoned && err != request.ErrNotSent {
 		c.reloads.Reload(c.server.RDB)
 	}
 }
@@ -120,6 +136,15 @@ func attempt[T any](ctx context.Context, l *Lock, bound time.Duration, stop <-ch
 	a := request.Alone{Background: l.background, Bound: bound, Stop: stop, Watch: c.reloads.Watch(c.server.RDB, l.slot)}
 	return request.Detached(ctx, a, func(ctx context.Context) (T, error) { return ask(ctx, c.scripts) }, late)
 }
+
+// answerTime is how long Redis has to answer before a call can say that Redis did not answer. If the
+// context of the call ends sooner, that says nothing about Redis, so the error is the same as if the
+// context had ended just before the request. For example, a loop calls Lock until a deadline:
+//
+//	Redis answers each request within 0.1 ms
+//	the last call sends its request 0.05 ms before the deadline
+//	the call returns without an answer: ErrNotAcquired, because Redis is well
+const answerTime = 5 * time.Millisecond
 
 // givenUp is the error of a call that ended without an answer: because ctx is over or, if it
 // is not, because the client closes. trouble is the error of the last attempt, if it failed.
@@ -147,7 +172,14 @@ func ownershipEnded(ctx context.Context) bool {
 // advise adds to a refusal what an operator can do about it.
 func (l *Lock) advise(err error) error {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
+	switch {
+	case err == nil: // no attempt was made: the lease was over
+		return nil
+	case request.NoAddress(err):
+		return fmt.Errorf("%w (this address cannot be: give host:port, and a URL by redis.ParseURL)", err)
+	case request.NotRedis(err):
+		return fmt.Errorf("%w (what answers is not Redis: check host and port)", err)
+	case !errors.As(err, &reply):
 		return err
 	}
 	_, cluster := l.client.server.RDB.(*redis.ClusterClient)

@@ -2,6 +2,8 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -382,4 +384,59 @@ func TestFakeTimePatientReaderAmongHastyOnes(t *testing.T) {
 		enough()
 		all.Wait()
 	})
+}
+
+// Of readers who share a grant one nests: the server counts the nested hold, and one for all others. What
+// that costs the server, and each renewal, does not depend on how many share the grant.
+func TestNestedReaderOfManyWhoShare(t *testing.T) {
+	t.Parallel()
+	const readers = 2000
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	ctx := t.Context()
+	written, write := lock(t, ctx, newClient(t, srv, nil).NewRWLock("a").Writer())
+	mu := newClient(t, srv, nil).NewRWLock("a").Reader()
+	all := make([]*waiting, readers)
+	for i := range all {
+		all[i] = begin(ctx, mu)
+	}
+	awaitHearing(t, rdb, "a", 1)
+	require.NoError(t, write.Unlock(written))
+	held, hold := all[0].acquired(t)
+	leave := make([]func() error, 0, readers)
+	for _, w := range all[1:] {
+		with, beside := w.acquired(t)
+		require.Equal(t, hold.Owner(), beside.Owner())
+		leave = append(leave, func() error { return beside.Unlock(with) })
+	}
+	used := func(what string, f func()) {
+		t.Helper()
+		require.NoError(t, rdb.ConfigResetStat(ctx).Err())
+		f()
+		n := 0
+		for _, stat := range strings.Fields(rdb.Info(ctx, "commandstats").Val()) {
+			var calls int
+			name, rest, _ := strings.Cut(stat, ":")
+			if name == "cmdstat_set" || name == "cmdstat_pttl" || name == "cmdstat_del" {
+				_, err := fmt.Sscanf(rest, "calls=%d", &calls)
+				require.NoError(t, err)
+				n += calls
+			}
+		}
+		require.Less(t, n, 10, what)
+	}
+	var inside context.Context
+	var nested *rlock.Hold
+	used("nested call", func() { inside, nested = lock(t, held, mu) })
+	require.Equal(t, 2, mu.HoldCount(inside), "of its own")
+	require.Equal(t, "2", rdb.HGet(ctx, "a", hold.Owner()).Val())
+	require.Len(t, rdb.Keys(ctx, "{a}:*").Val(), 2)
+
+	require.NoError(t, hold.Unlock(held)) // the nested one stays
+	for _, unlock := range leave {
+		require.NoError(t, unlock())
+	}
+	require.NoError(t, inside.Err())
+	used("nested Unlock, the last", func() { require.NoError(t, nested.Unlock(inside)) })
+	requireNothing(t, rdb, "a")
 }

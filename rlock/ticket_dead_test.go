@@ -115,26 +115,34 @@ func TestDeadBeforeItHears(t *testing.T) {
 func TestFrozenClientsInFront(t *testing.T) {
 	redistest.Long(t, "waits for a claim to end")
 	t.Parallel()
-	for _, kind := range []string{"plain", "fair"} {
-		for _, n := range []int{3, 20} {
-			t.Run(fmt.Sprint(kind, ", ", n), func(t *testing.T) {
+	for name, tt := range map[string]struct {
+		frozen []string // in turn
+		lives  string
+	}{
+		"plain":               {[]string{"plain"}, "plain"},
+		"fair":                {[]string{"fair"}, "fair"},
+		"writers":             {[]string{"writer"}, "writer"},
+		"readers and writers": {[]string{"writer", "reader"}, "writer"},
+	} {
+		for _, n := range []int{3, 10, 20} {
+			t.Run(fmt.Sprint(name, ", ", n), func(t *testing.T) {
 				t.Parallel()
 				srv := newServer(t)
 				rdb := srv.Client(t)
 				proxy := netfault.New(t, srv.Addr())
-				held, hold := lock(t, t.Context(), lockOf(newClient(t, srv, nil), kind))
+				held, hold := lock(t, t.Context(), lockOf(newClient(t, srv, nil), tt.lives))
 				var all []*waiting
-				wait := func(c *rlock.Client) {
+				wait := func(c *rlock.Client, kind string) {
 					all = append(all, begin(t.Context(), lockOf(c, kind)))
 					awaitHearing(t, rdb, "a", len(all))
 				}
-				for range n {
+				for i := range n {
 					far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 					t.Cleanup(func() { require.NoError(t, far.Close()) })
-					wait(clientOn(t, far, nil))
+					wait(clientOn(t, far, nil), tt.frozen[i%len(tt.frozen)])
 				}
 				for range 3 {
-					wait(newClient(t, srv, nil))
+					wait(newClient(t, srv, nil), tt.lives)
 				}
 				proxy.DropUp(true)
 				proxy.DropDown(true)

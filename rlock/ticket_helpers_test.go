@@ -41,14 +41,16 @@ type ticket struct {
 	hears bool
 }
 
-// tickets returns those of a lock, in their order.
+// tickets returns those of a plain lock or a read/write lock, in their order.
 func tickets(tb tester, rdb redis.UniversalClient, name string) (all []ticket) {
 	tb.Helper()
-	members, err := rdb.ZRangeWithScores(context.Background(), "rlock_queue:{"+name+"}", 0, -1).Result()
-	require.NoError(tb, err)
-	for _, m := range members {
-		if score := int64(m.Score); score > 0 { // otherwise it is a record of the newest grant
-			all = append(all, ticket{m.Member.(string), score / 4 / 8192, time.Duration(score/4%8192) * time.Millisecond, score%4 != 0})
+	for _, queue := range []string{lua.QueueOf(name), lua.QueueOfRW(name)} {
+		members, err := rdb.ZRangeWithScores(context.Background(), queue, 0, -1).Result()
+		require.NoError(tb, err)
+		for _, m := range members {
+			if score, owner := int64(m.Score), m.Member.(string); owner[0] != '!' { // otherwise it is the record of the newest grant
+				all = append(all, ticket{owner, score / 4 / 8192, time.Duration(score/4%8192) * time.Millisecond, score%4 != 0})
+			}
 		}
 	}
 	return all
@@ -102,7 +104,7 @@ func awaitListener(tb testing.TB, rdb redis.UniversalClient, name string) {
 func requireNothing(tb testing.TB, rdb redis.UniversalClient, name string) {
 	tb.Helper()
 	redistest.Eventually(tb, "nothing is left of "+name, func() bool {
-		return rdb.Exists(context.Background(), name).Val()+rdb.Exists(context.Background(), "rlock_queue:{"+name+"}").Val() == 0
+		return rdb.Exists(context.Background(), name).Val()+rdb.Exists(context.Background(), lua.QueueOf(name)).Val()+rdb.Exists(context.Background(), lua.QueueOfRW(name)).Val() == 0
 	})
 }
 

@@ -18,12 +18,13 @@ type line struct {
 
 // waiter is a call for a lock. If it has to wait it has a place in a line, and nothing else: it is in the line, or served.
 type waiter struct {
-	lock   *Lock
-	ctx    context.Context // of the wait: requests have its values
-	once   bool            // it does not wait
-	since  time.Time       // when the call began
-	course course
-	region *trace.Region // for package runtime/trace
+	lock     *Lock
+	ctx      context.Context // of the wait: requests have its values
+	once     bool            // it does not wait
+	answered bool            // for a multi lock, of which another member was asked for with success
+	since    time.Time       // when the call began
+	course   course
+	region   *trace.Region // for package runtime/trace
 
 	// Of the place. queues.mu guards what changes before served is closed.
 	line       *line
@@ -161,7 +162,7 @@ func (w *waiter) leave() {
 	qs.mu.Lock()
 	g := w.grant
 	if w.waits() {
-		w.serve(nil, w.lock.why(w.line.queue, end, &NotAcquiredError{Name: w.lock.name, Err: end}))
+		w.serve(nil, w.lock.why(w.line.queue, w.since, end, &NotAcquiredError{Name: w.lock.name, Err: end}))
 	}
 	qs.mu.Unlock()
 	if g != nil {
@@ -170,12 +171,12 @@ func (w *waiter) leave() {
 	}
 }
 
-// why is the error of a call that gives up: its own client holds the lock (known without the server), or grants
+// why is the error of a call that began at began and gives up: its own client holds the lock (known without the server), or grants
 // have too few replicas, or else the newest refusal; unknown if nothing is known. queues.mu is held.
-func (l *Lock) why(q *queue, end, unknown error) error {
+func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 	n := &q.news
 	trouble := n.trouble
-	if trouble == nil && n.newest.IsZero() { // another call asks for all
+	if trouble == nil && n.newest.IsZero() && time.Since(began) >= answerTime { // another call asks for all
 		trouble = request.ErrNoAnswer
 	}
 	mine, short := q.holder(), n.short.of(l.name, l.terms.replicas.n, end)

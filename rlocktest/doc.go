@@ -38,6 +38,9 @@
 // A test plays several processes by taking several clients from [Server.Locks]:
 // each is an owner of its own and waits for the others' locks through Redis.
 //
+// Package jobs, which stands on locks, works on this server too: a week of fires passes in a moment. So
+// does the server's own time, TIME, by which it computes the fires.
+//
 // # What it is not
 //
 // The server is miniredis, which imitates the commands and runs the scripts in

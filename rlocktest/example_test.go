@@ -3,11 +3,13 @@ package rlocktest_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/jobs"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlocktest"
 )
@@ -70,6 +72,27 @@ func TestJobStopsBeforeAnotherCanStart(t *testing.T) {
 		// Run has tried to unlock since then.
 		if d := job.Stopped.Sub(start); d > rlock.DefaultLeaseTime {
 			t.Errorf("stopped only after %v", d)
+		}
+	})
+}
+
+// A week of fires of package jobs.
+func TestAReportForEachDay(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		server := rlocktest.NewServer(t)
+		var reports atomic.Int64
+		for range 3 { // hosts
+			job := jobs.New(server.Locks(nil), "report", jobs.Every(24*time.Hour))
+			go func() {
+				_ = job.Run(t.Context(), func(context.Context, time.Time) error {
+					reports.Add(1)
+					return nil
+				})
+			}()
+		}
+		time.Sleep(7*24*time.Hour + time.Minute)
+		if n := reports.Load(); n != 7 {
+			t.Errorf("%d reports", n)
 		}
 	})
 }

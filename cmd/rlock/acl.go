@@ -31,6 +31,7 @@ const (
 	observing                       // `rlock top`, and what inspect and ls tell of clients
 	watching                        // `rlock watch` hears releases
 	moving                          // a lock whose slot moves to another node of a cluster
+	electing                        // elections, jobs and shared results: data next to a lock
 )
 
 // The users that docs/acl.md knows.
@@ -81,8 +82,8 @@ var commandRights = []right{
 	{"+pubsub|numsub", inspecting, "how many connections wait; unlock asks as well, and does without: it takes a dead waiter for one that listens", "pubsub numsub CHANNEL"},
 	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
 	{"+hscan", listing | observing, "reads the holders", "hscan KEY 0"},
-	{"+hget", sharing, "one field: a writer", "hget KEY f"},
-	{"+hmget", sharing, "mode and holds", "hmget KEY mode"},
+	{"+hget", sharing | electing, "one field: a writer; of the data next to a lock, whose it is", "hget KEY f"},
+	{"+hmget", sharing | electing, "mode and holds; the data next to a lock", "hmget KEY mode"},
 	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
 	{"+select", database, "a database other than 0", ""},           // or there is no connection
 	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
@@ -112,6 +113,7 @@ var relatives = []struct {
 	{"~rlock_rwqueue:NAME", sharing, "who waits to read or to write"},
 	{"~NAME:*", sharing, "leases of readers"},
 	{"&rlock_rwchannel:NAME:*", sharing, "each client's own channel, where it is told that it reads or writes"},
+	{"~rlock_companion:NAME", electing, "the data next to a lock: who leads, which fire was claimed, a result"},
 	{"&redisson_rwlock:NAME", sharing | watching, "unlock messages of read/write locks"},
 }
 
@@ -223,7 +225,7 @@ func aclGlob(prefix, glob string) string {
 // String lists the names of the features.
 func (f feature) String() string {
 	var names []string
-	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas", "records", "top", "watch", "moving slot"} {
+	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas", "records", "top", "watch", "moving slot", "election"} {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}

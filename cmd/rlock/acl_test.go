@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/election"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -135,6 +136,23 @@ func (w *aclWorld) share(ctx context.Context, mine, theirs *rlock.RWLock) error 
 	return errors.Join(err, hold.Unlock(ctx))
 }
 
+// elect leads, changes the value, reads it, and resigns.
+func elect(ctx context.Context, locks *rlock.Client, name string) error {
+	e := election.New(locks, name, "a")
+	held, term, err := e.Campaign(ctx)
+	if err != nil {
+		return err
+	}
+	if err := term.Proclaim(held, "b"); err != nil {
+		return errors.Join(err, term.Resign(ctx))
+	}
+	leader, err := e.Leader(ctx)
+	if err == nil && leader.Value != "b" {
+		err = fmt.Errorf("the leader is %v", leader)
+	}
+	return errors.Join(err, term.Resign(ctx))
+}
+
 // replicate asks for a replica, which there is not.
 func replicate(ctx context.Context, mu *rlock.Lock) error {
 	_, _, err := mu.TryLock(ctx)
@@ -181,7 +199,7 @@ func within(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-var aclFeatures = []feature{locking, fencing, waking, foreign, probing, inspecting, listing, database, queueing, sharing, replicating, recording, observing, watching}
+var aclFeatures = []feature{locking, fencing, waking, foreign, probing, inspecting, listing, database, queueing, sharing, electing, replicating, recording, observing, watching}
 
 // broken returns the features that do not work with all of the names.
 func (w *aclWorld) broken(names ...string) (broken feature) {
@@ -200,7 +218,8 @@ func (w *aclWorld) broken(names ...string) (broken feature) {
 // TestRights takes each item out of the line in turn: what the table says is
 // broken then, and nothing else but what needs that.
 func TestRights(t *testing.T) {
-	line := aclLine("u", aclPrefix, aclPrefix+"*", lockUser|readUser|database|queueing|sharing|replicating)
+	t.Parallel()
+	line := aclLine("u", aclPrefix, aclPrefix+"*", lockUser|readUser|database|queueing|sharing|electing|replicating)
 	for _, r := range append(rightsFor(aclPrefix, aclPrefix+"*"), right{item: "nothing"}) {
 		if r.needs&(clustered|sharding|moving) == r.needs && r.needs != 0 {
 			continue // see TestRightsInACluster, and TestRightsWhileASlotMoves
@@ -217,7 +236,10 @@ func TestRights(t *testing.T) {
 			broken := newACLWorld(t, line, r.item).broken(names...)
 			follows := r.needs
 			if r.needs&locking != 0 {
-				follows |= fencing | waking | foreign | probing | queueing | sharing | replicating
+				follows |= fencing | waking | foreign | probing | queueing | sharing | electing | replicating
+			}
+			if r.needs&fencing != 0 {
+				follows |= electing
 			}
 			require.Equal(t, r.needs, broken&r.needs, "said to break without it")
 			require.Zero(t, broken&^follows, "not said to break without it")
@@ -230,7 +252,7 @@ func TestUsersMayDoNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, user := range []feature{lockUser, readUser} {
 		w := newACLWorld(t, aclLine("u", aclPrefix, aclPrefix+"*", user), "")
-		require.Equal(t, database|queueing|sharing|replicating|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
+		require.Equal(t, database|queueing|sharing|electing|replicating|(lockUser|readUser)&^user, w.broken("x", "{t}x"))
 		for _, command := range []string{
 			"get other", "hset other f v x", "publish other 0", "keys *", "flushall", "config get save", "info", "acl whoami",
 			"script flush", "del redisson_lock_token:{other}", "pexpire other 1", "hincrby app:x f 1", "set other v",
@@ -251,7 +273,7 @@ func TestRightsToAllNames(t *testing.T) {
 	redistest.Long(t, "waits for what is forbidden")
 	t.Parallel()
 	w := newACLWorld(t, aclLine("u", "", "*", lockUser), "")
-	require.Equal(t, listing|database|sharing|replicating|observing|watching, w.broken("x", "{t}x")) // fair locks need other keys only
+	require.Equal(t, listing|database|sharing|electing|replicating|observing|watching, w.broken("x", "{t}x")) // fair locks need other keys only
 }
 
 func TestACLPatterns(t *testing.T) {
@@ -279,7 +301,7 @@ func TestACLDocument(t *testing.T) {
 	unwrapped := strings.ReplaceAll(doc, " \\\n    ", " ")
 	require.Contains(t, unwrapped, aclLine("rlock", "app:", "app:*", lockUser)+"\n")
 	require.Contains(t, unwrapped, aclLine("rlock-reader", "app:", "app:*", readUser)+"\n")
-	for _, kind := range []feature{queueing, sharing, clustered | sharding | moving, replicating} {
+	for _, kind := range []feature{queueing, sharing, electing, clustered | sharding | moving, replicating} {
 		require.Contains(t, unwrapped, "ACL SETUSER rlock "+aclItems("app:", "app:*", kind)+"\n")
 	}
 	for _, r := range rightsFor("app:", "app:*") {

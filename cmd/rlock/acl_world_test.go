@@ -81,6 +81,8 @@ func (w *aclWorld) works(f feature, name string) error {
 		return w.queue(ctx, mine.NewFairLock(name), theirs.NewFairLock(name))
 	case sharing:
 		return w.share(ctx, mine.NewRWLock(name), theirs.NewRWLock(name))
+	case electing:
+		return elect(ctx, mine, name)
 	case replicating:
 		return replicate(ctx, mine.NewLock(name, rlock.WithReplicas(1, 10*time.Millisecond)))
 	}
@@ -205,6 +207,10 @@ const redissonOwner = "8743c9c0-0795-4907-87fd-6c719a6b4586:61"
 func (w *aclWorld) expiry(ctx context.Context, mine *rlock.Lock) error {
 	if err := w.takeAsRedisson(ctx, mine.Name(), 500*time.Millisecond); err != nil {
 		return err
+	}
+	// A call that waits goes on for some seconds after a refusal, so the lock may be free before the call fails.
+	if _, _, err := mine.TryLockFor(ctx, 300*time.Millisecond); !errors.Is(err, rlock.ErrNotAcquired) {
+		return fmt.Errorf("behind Redisson: %w", err)
 	}
 	if err := <-w.waiter(ctx, mine); err != nil {
 		return fmt.Errorf("after Redisson: %w", err)

@@ -29,19 +29,20 @@ Options:{{range .VisibleFlags}}
    {{.}}{{end}}
 
 Exit status:
-   0    done; "run": that of its command
+   0    done; "run", "lead": that of its command
    1    "unlock": nothing was released; "inspect -q": the lock is free;
+        "leader": nobody leads;
         "demo": a scene failed; "bench": a run went wrong;
         "doctor": there are warnings; the output cannot be written
    2    "doctor": something is broken, or the server cannot be reached
    64   wrong usage
    65   the key in Redis holds something that is not such a lock
    69   Redis cannot be reached, or refuses
-   75   "run": somebody else holds the lock
-   79   "run": the lock was lost
-   126  "run": the command cannot be run
-   127  "run": the command was not found
-   128+N  "run": signal N ended the command, or the wait; "bench", "doctor": it ended them
+   75   "run", "hold": somebody else holds the lock
+   79   "run", "hold": the lock was lost
+   126  "run", "lead": the command cannot be run
+   127  "run", "lead": the command was not found
+   128+N  "run", "lead": signal N ended the command, or the wait; "hold": the wait; "bench", "doctor": it ended them
 
 Environment:
    RLOCK_URL  the server, unless --url is given. A password belongs here or into
@@ -54,6 +55,8 @@ Environment:
 Examples:
    rlock run nightly-report -- /usr/local/bin/report
    rlock run -n nightly-report -- /usr/local/bin/report
+   rlock lead scheduler -- /usr/local/bin/scheduler
+   rlock hold nightly-report
    rlock ls 'nightly-*'
    rlock inspect --json nightly-report
    rlock top

@@ -14,7 +14,7 @@ var interrupts = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, sysc
 func untilInterrupt(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	signals, over := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, interrupts...)
+	notify(signals, interrupts...)
 	go func() {
 		defer close(over)
 		select {
@@ -27,5 +27,15 @@ func untilInterrupt(ctx context.Context) (_ context.Context, stop func()) {
 		signal.Stop(signals)
 		end(nil)
 		<-over
+	}
+}
+
+// notify is [signal.Notify], but what this process was told to ignore, as by
+// nohup, stays ignored.
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	for _, sig := range signals {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
 	}
 }

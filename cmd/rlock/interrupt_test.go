@@ -22,3 +22,17 @@ func TestInterruptedDoctor(t *testing.T) {
 		requireEmpty(t, srv)
 	}
 }
+
+// A command that goes on until it is interrupted ignores HUP under nohup.
+func TestInterruptIgnoredUnderNohup(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := launch(t, wrap(prepare(t, f.URL()), `trap '' HUP; exec "$SELF" top --json --interval 100ms`))
+	p.says("{")
+	p.signal(syscall.SIGHUP)
+	for range 3 {
+		p.says("{")
+	}
+	p.signal(syscall.SIGTERM)
+	require.Zero(t, p.end().code)
+}

@@ -28,6 +28,7 @@ type job struct {
 	path      string // of the command's executable
 	argv      []string
 	wait      time.Duration // or noWait, noLimit
+	oncePer   time.Duration // 0: each time
 	lease     time.Duration
 	fixed     bool // the lease is not renewed
 	killAfter time.Duration
@@ -45,6 +46,8 @@ const (
 func newJob(cmd *cli.Command, argv []string) (*job, error) {
 	names, command := separate(cmd.Args().Slice(), argv)
 	switch {
+	case cmd.Name == "lead" && len(command) > 0 && len(names) > 1:
+		return nil, usagef(cmd, "want one NAME")
 	case len(command) == 0 && len(names) > 1:
 		return nil, usagef(cmd, `want "--" between NAME and COMMAND`)
 	case len(command) == 0, len(names) == 0:
@@ -87,6 +90,15 @@ func (j *job) parse(cmd *cli.Command) (err error) {
 	}
 	if cmd.Bool("no-wait") {
 		j.wait = noWait
+	}
+	if j.oncePer, err = duration(cmd, "once-per", 0); err != nil {
+		return err
+	}
+	switch {
+	case cmd.IsSet("once-per") && j.oncePer == 0:
+		return errors.New("--once-per: 0 is no period: use at least 10ms")
+	case j.oncePer != 0 && len(j.names) > 1:
+		return errors.New("--once-per is for one NAME")
 	}
 	if j.fixed = cmd.IsSet("lease"); j.fixed {
 		j.lease, err = duration(cmd, "lease", 0)

@@ -58,6 +58,7 @@ func (p *program) exits() int {
 
 // Nothing of a job runs when rlock has ended, in whatever way it has left the command's group.
 func TestNothingOfAJobOutlivesRlock(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for _, way := range []struct{ name, script string }{
 		{"a group of its own", `timeout 600 sh -c "$WORK"`},

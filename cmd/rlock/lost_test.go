@@ -138,6 +138,7 @@ func TestLostOnlyFoundOutAtTheEnd(t *testing.T) {
 // Between KILL and the end of the lease is a fiftieth of it: the lease is long enough
 // for that to outlast what a busy machine takes to notice the death.
 func TestDeadBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		args   []string

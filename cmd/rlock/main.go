@@ -85,6 +85,8 @@ func newApp(args []string) *cli.Command {
 		ConfigureShellCompletionCommand: completionCommand,
 		Commands: []*cli.Command{
 			runCommand(args),
+			leadCommand(args), leaderCommand(),
+			holdCommand(),
 			inspectCommand(),
 			lsCommand(),
 			topCommand(), watchCommand(),

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,6 +37,11 @@ func TestMain(m *testing.M) {
 	patientLook = limit
 	if os.Getenv(asProgram) != "" {
 		main()
+	}
+	// Under nohup rlock would inherit that HUP is ignored, and tests which send it would wait in vain. A
+	// signal with a handler is not ignored, so what these tests start gets its default.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "8")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/go-rlock/rlock/jobs"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -28,6 +29,7 @@ func runCommand(argv []string) *cli.Command {
 			&cli.BoolFlag{Name: "no-wait", Aliases: []string{"n"}, HideDefault: true, Usage: "fail at once if somebody else holds the lock"},
 			&cli.StringFlag{Name: "wait", Aliases: []string{"w"}, DefaultText: "no limit", Usage: "wait no longer than `D`"},
 			&cli.StringFlag{Name: "conflict-exit-code", Aliases: []string{"E"}, DefaultText: "75", Usage: "exit with `N` if somebody else holds the lock"},
+			&cli.StringFlag{Name: "once-per", Usage: "run once for each multiple of `D` since 1970 in UTC, on whichever host asks first; others exit with 0"},
 			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed at each third of it"},
 			&cli.StringFlag{Name: "lease", Usage: "a fixed lease of length `D`, not renewed"},
 			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
@@ -68,6 +70,9 @@ func (j *job) run(s *server) error {
 		return err
 	}
 	defer closeWithin(client, closeTimeout)
+	if claimed, err := j.claim(client); !claimed {
+		return err
+	}
 	var wanted locks // and not held by a run around this one
 	var outer *enclosing
 	for _, name := range j.names {
@@ -98,7 +103,14 @@ func (j *job) run(s *server) error {
 		signal.Stop(signals) // nobody may read why
 		return j.refused(s, err)
 	}
-	code, lost := j.work(held, hold, wanted, s, signals)
+	var taken []enclosing
+	for _, lock := range slices.Backward(wanted) { // the command sees the first as its own
+		taken = append(taken, enclosing{
+			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
+			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
+		})
+	}
+	code, lost := j.work(held, hold.Until, taken, signals)
 	unreleased := hold.Unlock(context.Background())
 	if lost != nil || unreleased != nil {
 		// Nobody may read it. Who has nothing to say ends with code, however late a signal comes.
@@ -106,6 +118,26 @@ func (j *job) run(s *server) error {
 	}
 	return runError(code, lost, unreleased)
 }
+
+// claim reports whether it is this run's turn, as --once-per says.
+func (j *job) claim(client *rlock.Client) (bool, error) {
+	if j.oncePer == 0 {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
+	defer cancel()
+	_, err := jobs.New(client, j.names[0], jobs.Every(j.oncePer)).Claim(ctx)
+	if errors.Is(err, jobs.ErrClaimed) {
+		if !j.quiet {
+			fmt.Fprintf(os.Stderr, "rlock: %s was begun elsewhere for this %v: the command is not run\n", printable(j.names[0]), j.oncePer)
+		}
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// claimTimeout is how long a claim is tried.
+const claimTimeout = 5 * time.Second
 
 // runError is the error of a run whose command has ended with code, or lost its lock.
 func runError(code int, lost, unreleased error) error {
@@ -127,15 +159,7 @@ func runError(code int, lost, unreleased error) error {
 // wait, and is the error.
 func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.Context, *rlock.MultiHold, error) {
 	ctx, interrupt := context.WithCancelCause(context.Background())
-	over, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		select {
-		case sig := <-signals:
-			interrupt(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
-		case <-over:
-		}
-	}()
+	stop := interruptedBy(signals, interrupt)
 	var held context.Context
 	var hold *rlock.MultiHold
 	var err error
@@ -147,8 +171,7 @@ func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.
 	default:
 		held, hold, err = lock.TryLockFor(ctx, j.wait)
 	}
-	close(over)
-	<-stopped
+	stop()
 	if ctx.Err() != nil {
 		if err == nil {
 			_ = hold.Unlock(ctx) // the signal is what is reported
@@ -156,6 +179,23 @@ func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.
 		return nil, nil, context.Cause(ctx)
 	}
 	return held, hold, err
+}
+
+// interruptedBy has a signal end a wait, with the error as its cause, until stop is called.
+func interruptedBy(signals <-chan os.Signal, interrupt context.CancelCauseFunc) (stop func()) {
+	over, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case sig := <-signals:
+			interrupt(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
+		case <-over:
+		}
+	}()
+	return func() {
+		close(over)
+		<-stopped
+	}
 }
 
 // refused is the error of a lock that was not acquired. That a wait was over
@@ -178,16 +218,13 @@ func (j *job) refused(s *server, err error) error {
 	return &exitError{j.busy, errors.New(text)}
 }
 
-// work runs the command under the lock. The error says that the lock was lost
+// work runs the command under locks, which are trusted until then. The error says that a lock was lost
 // meanwhile, or that the command could not be started.
-func (j *job) work(held context.Context, hold *rlock.MultiHold, taken locks, s *server, signals chan os.Signal) (code int, err error) {
-	for _, lock := range slices.Backward(taken) { // the command sees the first as its own
-		enclosing{
-			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
-			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
-		}.export()
+func (j *job) work(held context.Context, until func() time.Time, taken []enclosing, signals chan os.Signal) (code int, err error) {
+	for _, e := range taken {
+		e.export()
 	}
-	l := newLeash(held, hold.Until, j.killAfter, j.lease)
+	l := newLeash(held, until, j.killAfter, j.lease)
 	notify(signals, jobControl...)
 	c, err := start(j.path, j.argv, l)
 	if err != nil {
@@ -204,14 +241,4 @@ func (j *job) work(held context.Context, hold *rlock.MultiHold, taken locks, s *
 		return exitSignal + int(status.Signal()), nil
 	}
 	return status.ExitStatus(), nil
-}
-
-// notify is [signal.Notify], but what this process was told to ignore, as by
-// nohup, stays ignored.
-func notify(c chan<- os.Signal, signals ...os.Signal) {
-	for _, sig := range signals {
-		if !signal.Ignored(sig) {
-			signal.Notify(c, sig)
-		}
-	}
 }

@@ -14,6 +14,15 @@ Waiting:
    ends it withdraws its request, which takes a second more while Redis is silent. If
    Redis refuses, as for a wrong password, it ends at once. A signal ends the wait.
 
+Once for each hour, or day:
+   A lock alone does not keep a second host from running the same job again after
+   the first. With --once-per D the run claims the newest multiple of D first, or
+   the next one if that is nearer than 10s and half of D, by the clock of Redis. If
+   another run has claimed it, COMMAND is not run, and rlock exits with 0. Give the
+   period of the job, and the same on all hosts. A claim is not given back: if the
+   lock is not free then (-n, -w), or the run fails, the run is not repeated. If
+   Redis gives no answer, rlock ends with 69 after 5s.
+
 The command:
    It runs in a process group of its own, in the foreground if rlock is there and
    not part of a pipeline. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH
@@ -70,6 +79,9 @@ Environment of COMMAND:
 Examples:
    # cron, on every host: never two at a time
    0 3 * * *  rlock run -n -q -E 0 nightly-report -- report --yesterday
+
+   # cron, on every host: each night once
+   0 3 * * *  rlock run --once-per 24h -q nightly-report -- report --yesterday
 
    # wait at most a minute for a deployment that runs
    rlock run -w 1m deploy:web -- ./deploy.sh

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -190,9 +189,6 @@ func TestRunInterruptedWhileItWaits(t *testing.T) {
 	f := newFixture(t)
 	unlock := f.hold("a")
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if signal.Ignored(sig) { // under nohup; rlock goes on ignoring it
-			continue
-		}
 		p := begin(t, f.URL(), "run", "-q", "a", "--", "echo", "ran")
 		f.awaitWaiter("a")
 		p.signal(sig)
@@ -230,6 +226,14 @@ func TestRunKeepsWhatNohupIgnores(t *testing.T) {
 	r := p.end()
 	require.Contains(t, r.stdout, "read\n")
 	require.Zero(t, r.code)
+
+	unlock := f.hold("a")
+	p = launch(t, wrap(prepare(t, f.URL()), `trap '' HUP; exec "$SELF" run -q a -- echo ran`))
+	f.awaitWaiter("a")
+	p.signal(syscall.SIGHUP)
+	time.Sleep(100 * time.Millisecond) // it would have ended
+	unlock()
+	require.Equal(t, result{stdout: "ran\n"}, p.end())
 }
 
 func TestRunTellsItsCommandWhatItHolds(t *testing.T) {

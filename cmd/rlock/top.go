@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +89,7 @@ func runTop(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer t.server.close()
-	ctx, stop := signal.NotifyContext(ctx, interrupts...)
+	ctx, stop := untilInterrupt(ctx)
 	defer stop()
 	first, err := t.look(ctx)
 	if err != nil {

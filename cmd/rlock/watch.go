@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -88,7 +87,7 @@ func runWatch(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Bool("json") {
 		w.show = func(e event) error { return printEventJSON(out, e) }
 	}
-	ctx, stop := signal.NotifyContext(ctx, interrupts...)
+	ctx, stop := untilInterrupt(ctx)
 	defer stop()
 	defer exitAfter(ctx)()
 	return ended(ctx, w.run(ctx, glob))

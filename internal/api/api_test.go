@@ -17,7 +17,11 @@ import (
 
 	// So that go test does not take the result of a time before they changed.
 	_ "github.com/go-rlock/rlock/bench"
+	_ "github.com/go-rlock/rlock/election"
+	_ "github.com/go-rlock/rlock/idempotency"
+	_ "github.com/go-rlock/rlock/jobs"
 	_ "github.com/go-rlock/rlock/lua"
+	_ "github.com/go-rlock/rlock/once"
 	_ "github.com/go-rlock/rlock/pubsub"
 	_ "github.com/go-rlock/rlock/rlock"
 	_ "github.com/go-rlock/rlock/rlocktest"
@@ -28,7 +32,7 @@ var update = flag.Bool("update", false, "write api/*.txt")
 
 const module = "github.com/go-rlock/rlock/"
 
-var public = []string{"rlock", "watchdog", "pubsub", "lua", "rlocktest", "bench"}
+var public = []string{"rlock", "watchdog", "pubsub", "lua", "election", "jobs", "once", "idempotency", "rlocktest", "bench"}
 
 func TestAPI(t *testing.T) {
 	compiled := exports(t)

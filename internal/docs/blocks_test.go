@@ -28,6 +28,11 @@ var (
 var around = map[string]string{
 	"locks":     `var locks *rlock.Client`,
 	"mu":        `var mu *rlock.Lock`,
+	"e":         `var e *election.Election`,
+	"schedule":  `func schedule(ctx context.Context) error { panic(0) }`,
+	"forwardTo": `func forwardTo(addr string) { panic(0) }`,
+	"job":       `var job *jobs.Job`,
+	"report":    `func report(ctx context.Context, from, to time.Time) error { panic(0) }`,
 	"rdb":       `var rdb *redis.Client`,
 	"a":         `var a, b, c *rlock.Client`,
 	"Order":     `type Order struct{ ID string }`,
@@ -43,6 +48,12 @@ var around = map[string]string{
 	"r":         `var r *http.Request`,
 	"Label":     `type Label struct{}`,
 	"warehouse": `var warehouse interface{ Ship(context.Context, Order) (Label, error) }`,
+	"fetch":     `func fetch(ctx context.Context, currency string) ([]byte, error) { panic(0) }`,
+	"pay":       `var pay http.Handler`,
+	"charge":    `func charge(context.Context) ([]byte, error) { panic(0) }`,
+	"payments":  `var payments *once.Group`,
+	"accountOf": `func accountOf(*http.Request) string { panic(0) }`,
+	"mux":       `var mux *http.ServeMux`,
 	"nodes":     `var sentinels, nodes []string`,
 }
 
@@ -57,6 +68,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/go-rlock/rlock/election"
+	"github.com/go-rlock/rlock/jobs"
+	"github.com/go-rlock/rlock/idempotency"
+	"github.com/go-rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock"
 )
 `
@@ -100,7 +115,8 @@ type checker struct {
 func newChecker(t *testing.T) *checker {
 	t.Helper()
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
-		"database/sql", "expvar", "net/http", "testing/synctest", "github.com/go-rlock/rlock/rlock", "github.com/go-rlock/rlock/rlocktest")
+		"database/sql", "expvar", "net/http", "testing/synctest", "sync/atomic", "github.com/go-rlock/rlock/election", "github.com/go-rlock/rlock/jobs",
+		"github.com/go-rlock/rlock/once", "github.com/go-rlock/rlock/idempotency", "github.com/go-rlock/rlock/rlock", "github.com/go-rlock/rlock/rlocktest")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
 	require.NoError(t, err)

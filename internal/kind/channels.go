@@ -75,9 +75,9 @@ func (c *Channels) shardProbe() string {
 	return "redisson_lock__channel:rlock-probe:" + c.id + ":"
 }
 
-// now returns the kind of channel for a message. now does not block: until the cluster has
+// Now returns the kind of channel for a message. Now does not block: until the cluster has
 // answered, messages go to both kinds.
-func (c *Channels) now() lua.ChannelKind {
+func (c *Channels) Now() lua.ChannelKind {
 	if p := c.found.Load(); p != nil {
 		return p.ChannelKind
 	}

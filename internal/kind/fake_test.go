@@ -197,9 +197,10 @@ func requireSwept(t *testing.T, all []*fake, owner string, want []string) {
 	}
 }
 
-// wire is the connection of a subscriber. It confirms each subscription at once, unless it is deaf.
+// wire is the connection of a subscriber. It confirms each subscription at once, or late, unless it is deaf.
 type wire struct {
 	deaf bool
+	late time.Duration
 
 	mu     sync.Mutex // guards events
 	events chan pubsub.Event
@@ -216,8 +217,12 @@ func (w *wire) Open(context.Context, string, string) (pubsub.Source, error) {
 }
 
 func (w *wire) Subscribe(channel string) error {
-	if !w.deaf {
-		w.tell(pubsub.Event{Kind: pubsub.Subscribed, Channel: channel})
+	switch confirmed := (pubsub.Event{Kind: pubsub.Subscribed, Channel: channel}); {
+	case w.deaf:
+	case w.late > 0:
+		time.AfterFunc(w.late, func() { w.tell(confirmed) })
+	default:
+		w.tell(confirmed)
 	}
 	return nil
 }

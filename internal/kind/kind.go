@@ -134,6 +134,17 @@ func (s *Server) address() string {
 // MaxAttempt bounds a single attempt, regardless of the time-outs in the client underneath.
 const MaxAttempt = 2 * time.Second
 
+// Classify is the function Classify for a request of the server's client. That client must know a cluster
+// as one to be sent to the right node.
+func (s *Server) Classify(err error) (o request.Outcome, final bool) {
+	o, final = Classify(err)
+	if _, alone := s.RDB.(*redis.Client); alone && !final {
+		reply, ok := errors.AsType[redis.Error](err)
+		final = ok && request.HasCode(reply, "MOVED", "ASK")
+	}
+	return o, final
+}
+
 // Classify reads the error of a request. final means: repeating the request would not help.
 func Classify(err error) (o request.Outcome, final bool) {
 	if err == nil || errors.Is(err, lua.ErrNotOwner) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,31 @@ func TestClassify(t *testing.T) {
 		})
 	}
 }
+
+// An ordinary client cannot follow a cluster's redirection, whether a request was for one server or
+// for a majority; a cluster's client may, when it has looked at the map.
+func TestClassifyRedirections(t *testing.T) {
+	alone := &Server{RDB: redis.NewClient(&redis.Options{})}
+	cluster := &Server{RDB: redis.NewClusterClient(&redis.ClusterOptions{})}
+	defer func() { require.NoError(t, alone.RDB.Close()); require.NoError(t, cluster.RDB.Close()) }()
+	for reply, final := range map[string]bool{"MOVED 1 127.0.0.1:1": true, "ASK 1 127.0.0.1:1": true, "LOADING": false} {
+		for s, may := range map[*Server]bool{alone: true, cluster: false} {
+			o, f := s.Classify(refusal(reply))
+			require.Equal(t, request.NotExecuted, o)
+			require.Equal(t, final && may, f, reply)
+		}
+	}
+	q := NewQuorum([]*Server{alone, alone, alone}, "a", false, time.Minute)
+	for n, node := range q.nodes {
+		v := cast(t.Context(), q, node, func(context.Context, *Plain) (int, error) { return 0, refusal("MOVED 1 127.0.0.1:1") })
+		require.True(t, v.final, n)
+	}
+}
+
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
 
 // Keys tell locks of one client apart that must not nest in one another.
 func TestKeys(t *testing.T) {

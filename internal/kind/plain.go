@@ -43,7 +43,7 @@ func NewFair(s *Server, key string, fenced bool) *Plain {
 // Of returns the grant of an owner, for scripts over several locks.
 func (p *Plain) Of(owner string) lua.Grant {
 	g := p.grant
-	g.Owner, g.ChannelKind = owner, p.server.Channels.now()
+	g.Owner, g.ChannelKind = owner, p.server.Channels.Now()
 	return g
 }
 

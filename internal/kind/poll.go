@@ -27,7 +27,7 @@ type vote[T any] struct {
 	err     error
 	outcome request.Outcome // of err, read once: the error's methods may be the application's, and block
 	final   bool            // repeating the request would not help
-	doubt   bool            // an attempt on a stale connection, before the answered attempt, may have been executed
+	doubt   bool            // an attempt on a stale connection, before the answered attempt, may have been executed, or a copy
 	took    time.Duration   // until the vote came
 }
 
@@ -80,6 +80,8 @@ func cast[T any](ctx context.Context, q *Quorum, p *Plain, send func(context.Con
 	if !p.server.admit(bound) {
 		return vote[T]{err: errCrowded, outcome: request.NotExecuted}
 	}
+	ctx, copied := request.Doubtful(ctx)
+	defer func() { v.doubt = v.doubt || copied() }()
 	for stale := (request.Stale{}); ; {
 		v.value, v.err = send(ctx, p)
 		if ctx.Err() != nil || !stale.Again(p.server.RDB, v.err) {
@@ -90,7 +92,7 @@ func cast[T any](ctx context.Context, q *Quorum, p *Plain, send func(context.Con
 	if v.err == request.ErrNotSent {
 		v.err = request.ErrCrowded // the poll has ended; the caller may still wait, and ask again
 	}
-	v.outcome, v.final = Classify(v.err)
+	v.outcome, v.final = p.server.Classify(v.err)
 	if q.heard(p.server, v.outcome, v.err, time.Since(began)); v.outcome == request.Answered {
 		p.server.silent.Store(false)
 	} else if time.Since(began) >= bound {

@@ -35,7 +35,7 @@ func NewReadWrite(s *Server, key string, fenced, shared bool) *ReadWrite {
 
 func (rw *ReadWrite) of(owner string) lua.RW {
 	g := rw.grant
-	g.Owner, g.ChannelKind = owner, rw.server.Channels.now()
+	g.Owner, g.ChannelKind = owner, rw.server.Channels.Now()
 	return g
 }
 

@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,6 +68,7 @@ type Renewer struct {
 	Gone       func(lease int)             // called for a refused lease while other nodes are still asked, maybe more than once
 	Held       func(lease int) bool        // whether a lease is still held; asked before a share is taken again
 	Places     *Places                     // of all renewals of the client
+	Copies     *request.Copies             // of the client; may be nil
 }
 
 // Renew makes the renewals of each of several leases, until ctx ends. Renew returns one error
@@ -203,12 +205,56 @@ func (r Renewer) send(ctx context.Context, p *part) []error {
 		defer release()
 	}
 	for stale := (request.Stale{}); ; {
-		errs := lua.Renew(ctx, p.rdb, p.renewals)
+		errs := r.race(ctx, p)
 		again := slices.ContainsFunc(errs, func(err error) bool { return stale.Again(p.rdb, err) })
 		if !again || ctx.Err() != nil {
 			return errs
 		}
 	}
+}
+
+// race asks one node, and asks by further connections if there is no answer.
+func (r Renewer) race(ctx context.Context, p *part) []error {
+	rdb := p.rdb
+	if master, ok := p.node.master.(*redis.Client); ok {
+		rdb = master
+	}
+	type answers struct{ errs []error }
+	ask := func(ctx context.Context, by redis.UniversalClient) (*answers, error) {
+		by, errorOf := request.Noting(by)
+		errs := lua.Renew(ctx, by, p.renewals)
+		for i, err := range errs {
+			if o, _ := Classify(err); o != request.Answered {
+				errs[i] = errorOf(err)
+			}
+		}
+		return &answers{errs}, silence(errs)
+	}
+	a, err := request.Race(ctx, r.Copies, func() (*answers, error) { return ask(ctx, p.rdb) },
+		func(ctx context.Context, n int) (*answers, error) {
+			lane, err := r.Copies.Lane(ctx, rdb, n)
+			if err != nil {
+				return nil, err
+			}
+			return ask(ctx, lane)
+		})
+	if a == nil { // a hook of the client has ended the goroutine
+		return slices.Repeat([]error{err}, len(p.renewals))
+	}
+	return a.errs
+}
+
+// silence is the first error if the node has answered nothing, else nil. A redirection is no answer: a
+// copy asks one node of a cluster.
+func silence(errs []error) error {
+	for _, err := range errs {
+		_, left := err.(lua.Left)
+		_, moved := redis.IsMovedError(err)
+		if o, _ := Classify(err); o == request.Answered || left || request.IsAnswer(err) && !moved {
+			return nil
+		}
+	}
+	return fmt.Errorf("no renewal was answered: %w", errs[0])
 }
 
 // note adds the answers of one node.

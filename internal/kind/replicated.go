@@ -38,16 +38,37 @@ func (p *Replicated) Gathers(acquire bool) bool { return !acquire && p.Plain.Gat
 // Acquire asks how many replicas have the grant in the same round trip. Attempts that are made at
 // the same time ask together.
 func (p *Replicated) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o Options) (lua.Reply, error) {
-	wait := &withTrailer{server: p.server, key: p.grant.Key, trailer: acknowledged(p.Want, p.Timeout)}
+	wait := p.wait()
 	a, err := p.Plain.Acquire(ctx, wait, owner, lease, o)
 	if err != nil || !a.Acquired {
 		return a, err
 	}
+	if err := p.enough(wait); err != nil {
+		// It is not released here: the attempt may be given up meanwhile and repeated for the same
+		// owner, and a release that comes late would take what the repetition was granted.
+		return lua.Reply{Leftover: true}, err
+	}
+	return a, nil
+}
+
+// Acknowledged makes the request run, about keys in the slot of the lock, and asks in the same round
+// trip how many replicas have what the request has written: [NotReplicated] if they are too few.
+func (p *Replicated) Acknowledged(run func(lua.Runner) error) error {
+	wait := p.wait()
+	if err := run(wait); err != nil {
+		return err
+	}
+	return p.enough(wait)
+}
+
+func (p *Replicated) wait() *withTrailer {
+	return &withTrailer{server: p.server, key: p.grant.Key, trailer: acknowledged(p.Want, p.Timeout)}
+}
+
+func (p *Replicated) enough(wait *withTrailer) error {
 	got, err := wait.last.(*redis.IntCmd).Result()
 	if err == nil && got >= int64(p.Want) {
-		return a, nil
+		return nil
 	}
-	// It is not released here: the attempt may be given up meanwhile and repeated for the same
-	// owner, and a release that comes late would take what the repetition was granted.
-	return lua.Reply{Leftover: true}, &NotReplicated{Want: p.Want, Got: int(got), Err: err}
+	return &NotReplicated{Want: p.Want, Got: int(got), Err: err}
 }

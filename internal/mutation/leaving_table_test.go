@@ -52,4 +52,9 @@ var ofLeaving = []mutation{
 		"o.doubt && opts.Ticket.Claim > 0", "opts.Ticket.Claim > 0",
 		"rlock", "TestFakeTimeNothingIsLeftByWhatWasNotExecuted", quick,
 	},
+	{
+		"Close waits for a fixed lease that was left", "rlock", "Hold.Leave",
+		"g.entry.Stop(); g.finish()", "g.entry.Stop()",
+		"rlock", "TestFakeTimeLeave", quick,
+	},
 }

@@ -139,7 +139,9 @@ func TestMutations(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				made++
-				fmt.Fprintf(w, "%s\t%s\t%v\n", m.name, verdict, time.Since(start).Round(100*time.Millisecond))
+				took := time.Since(start).Round(100 * time.Millisecond)
+				fmt.Printf("%3d of %d  %s: %s, %v\n", made, len(chosen), m.name, verdict, took) // a run may be cut
+				fmt.Fprintf(w, "%s\t%s\t%v\n", m.name, verdict, took)
 			})
 		}
 		innocent(t, chosen)

@@ -4,7 +4,7 @@ package mutation
 var ofScripts = []mutation{
 	{
 		"two holders side by side both renew", "lua", "renew.lua",
-		" or redis.call('hlen', KEYS[1]) ~= 1 then", " then",
+		"elseif redis.call('hlen', KEYS[1]) ~= 1 then", "elseif false then",
 		"rlock", "TestMergedHolders", quick,
 	},
 	{
@@ -116,7 +116,7 @@ var ofScripts = []mutation{
 		"lua", "TestAskOfAReplicaIsRefused", quick,
 	},
 	{
-		"who asks is not told that its client listens elsewhere", "lua", "ask.lua",
+		"who asks is not told that its client listens elsewhere", "lua", "queue.lua",
 		"local deaf = how == '1' and", "local deaf = false and",
 		"lua", "TestAskTellsWhoIsAbsent", quick,
 	},
@@ -319,7 +319,7 @@ var ofScripts = []mutation{
 	// The queue of read/write locks.
 	{
 		"a reader is not told that a writer waits", "lua", "rwask.lua",
-		"local awaited = shared == 1 and l.mode ~= 'write'", "local awaited = false",
+		"answer[9] = shared == 1 and l.mode ~= 'write' and 1 or 0", "answer[9] = 0",
 		"lua", "TestReadWriteAnswers", quick,
 	},
 	{
@@ -349,7 +349,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"the own ticket outlives the release of a read/write lock", "lua", "rwrelease.lua",
-		"    redis.pcall('zrem', l.queue, owner)", "    ",
+		"    redis.pcall('zrem', l.queue, owner, '!' .. owner .. ':')", "    redis.pcall('zrem', l.queue, '!' .. owner .. ':')",
 		"lua", "TestReadWriteInAnyOrder", quick,
 	},
 	{
@@ -364,7 +364,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"what a refused message grants is not taken back", "lua", "batch.lua",
-		"                    take(l, g[1], g[4])\n", "",
+		"            take(l, g[1], g[4])\n", "",
 		"lua", "TestReadWriteRefusedChannel", quick,
 	},
 	{
@@ -381,6 +381,41 @@ var ofScripts = []mutation{
 		"tokens are reserved for a writer that may become a reader", "lua", "batch.lua",
 		"token = following(l.counter, token)", "token = following(l.counter, token, shared == 0 and 1024 or 0)",
 		"lua", "TestReadWriteTokensByTheQueue", quick,
+	},
+	{
+		"a replica says that an owner holds nothing", "lua", "nothing.lua",
+		"if type(removed) == 'table' and not", "if false and not",
+		"lua", "TestOnlyAMasterSaysNotTheOwner", quick,
+	},
+	{
+		"a replica ends a hold of a read/write lock", "lua", "rwrelease.lua",
+		"local answer = nothing(l.key, owner .. ':write')", "local answer = 0",
+		"lua", "TestOnlyAMasterSaysNotTheOwner", quick,
+	},
+	{
+		"frozen writers cost a claim each", "lua", "rwask.lua",
+		"    settle(l.queue, l.commands, owner)\n", "",
+		"lua", "TestReadWriteLapses", quick,
+	},
+	{
+		"a released grant of a read/write lock counts as lapsed", "lua", "rwrelease.lua",
+		"redis.pcall('zrem', l.queue, owner, '!' .. owner .. ':')", "redis.pcall('zrem', l.queue, owner)",
+		"lua", "TestReadWriteReleaseIsNoLapse", quick,
+	},
+	{
+		"a reader that leaves looks at all others", "lua", "rwrelease_fast.lua",
+		"(size > 18 or ttl >=", "(ttl >=",
+		"lua", "TestReadWriteReleaseBesideReadersOfMixedLeases", quick,
+	},
+	{
+		"a lock whose next owner cannot be told is nobody's", "lua", "rwask.lua",
+		"waits and new == 0 and failure and failure.err", "false",
+		"lua", "TestReadWriteWhereMessagesAreRefused", quick,
+	},
+	{
+		"the server counts all readers who share a grant", "rlock", "grant.total",
+		"			together = 1\n", "			t.count.Shared++\n",
+		"rlock", "TestNestedReaderOfManyWhoShare", quick,
 	},
 	{
 		"a portion is all", "lua", "rwrelease.lua",

@@ -53,6 +53,21 @@ var ofSending = []mutation{
 		"rlock", "TestStaleConnectionsDelayNoCall", quick,
 	},
 	{
+		"copies are sent without end", "internal/request", "Copies.take",
+		"n = min(n, mostAhead-k.spent)", "",
+		"internal/request", "TestFakeTimeCopiesHaveABudget", quick,
+	},
+	{
+		"copies that were some use count", "internal/request", "race.run",
+		"r.giveBack(sent)", "",
+		"internal/request", "TestFakeTimeCopiesHaveABudget", quick,
+	},
+	{
+		"a request without an answer gets no copy", "internal/request", "race.run",
+		"for range r.take(round) {", "for range 0 {",
+		"internal/request", "TestFakeTimeCopyGetsTheAnswer", quick,
+	},
+	{
 		"renewals pause after a stale connection", "internal/kind", "Renewer.send",
 		"if !again || ctx.Err() != nil {", "if true || again {",
 		"rlock", "TestStaleConnectionsAreNoNewsOfTheServer", quick,

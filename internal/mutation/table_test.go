@@ -10,7 +10,7 @@ const (
 	long  = time.Minute // many take part
 )
 
-var mutations = slices.Concat(ofRequests, ofScripts, ofSending, ofWaiting, ofHandOffs, ofLeaving, ofNesting, ofRetention, ofJoining)
+var mutations = slices.Concat(ofRequests, ofScripts, ofSending, ofWaiting, ofHandOffs, ofLeaving, ofNesting, ofRetention, ofJoining, ofJobs)
 
 // ofRequests are mistakes in what goes over the wire, and in who may trust it.
 var ofRequests = []mutation{
@@ -216,32 +216,32 @@ var ofRequests = []mutation{
 		"lua", "TestCourses", quick,
 	},
 	{
-		"the record of a grant is not removed", "lua", "pass.lua",
-		"    redis.call('zrem', queue, owner)\n    local lapsed", "    local lapsed",
+		"the record of a grant is not removed", "lua", "queue.lua",
+		"    redis.call('zrem', queue, record)\n    local lapsed", "    local lapsed",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"whoever let a grant lapse keeps its other places", "lua", "pass.lua",
+		"whoever let a grant lapse keeps its other places", "lua", "queue.lua",
 		"if lapsed == home then", "if true then",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"the loss of all places is not told", "lua", "pass.lua",
+		"the loss of all places is not told", "lua", "queue.lua",
 		"            redis.call('zrem', queue, tickets[i])\n            told[other] = true", "            redis.call('zrem', queue, tickets[i])",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"a lapse calls nobody", "lua", "pass.lua",
+		"a lapse calls nobody", "lua", "queue.lua",
 		"elseif other ~= home and i < 2 * called", "elseif false and i < 2 * called",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"who has not answered a call keeps its place", "lua", "pass.lua",
+		"who has not answered a call keeps its place", "lua", "queue.lua",
 		"if other == lapsed or not lives[other] then", "if other == lapsed then",
 		"lua", "TestCourses", quick,
 	},
 	{
-		"who cannot hear a call loses its place", "lua", "pass.lua",
+		"who cannot hear a call loses its place", "lua", "queue.lua",
 		" and claimOf(i) > patience and tickets[i + 1] % 4 ~= 0 then", " and claimOf(i) > patience then",
 		"lua", "TestCourses", quick,
 	},
@@ -271,7 +271,7 @@ var ofRequests = []mutation{
 		"lua", "TestCourses", quick,
 	},
 	{
-		"whoever asks beside a foreign owner does not rouse the second", "lua", "ask.lua",
+		"whoever asks beside a foreign owner does not rouse the second", "lua", "queue.lua",
 		"if before == 0 and foreign(holder) then", "if false then",
 		"lua", "TestCourses", quick,
 	},

@@ -259,7 +259,7 @@ var ofWaiting = []mutation{
 		"pubsub", "TestRedisCountsAChannelWithoutProbes", quick,
 	},
 	{
-		"each client that waits has a connection for probes alone", "pubsub", "redisSource.eval",
+		"each client that waits has a connection for probes alone", "pubsub", "redisSource.evalOnce",
 		"s.rdb.PoolStats().IdleConns > 0", "s.rdb.PoolStats().IdleConns > 1000",
 		"pubsub", "TestRedisProbeUsesAnIdleConnection", quick,
 	},
@@ -287,5 +287,25 @@ var ofWaiting = []mutation{
 		"servers that are no cluster share one subscription", "internal/kind", "Channels.ordinary",
 		"if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {", "if false {",
 		"rlock", "TestSlotsOfPlainServers", quick,
+	},
+	{
+		"a waiter is impatient with a refusal to serve it", "rlock", "asker.prepare",
+		"p.Patient = a.patient", "_ = a.patient",
+		"rlock", "TestFakeTimeShortRefusals", quick,
+	},
+	{
+		"a first call is patient with a refusal to serve it", "rlock", "asker.prepare",
+		"forLine && q.news.served", "q.news.served",
+		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
+	},
+	{
+		"a refusal to serve waiters is repeated for ever", "rlock", "asker.patient",
+		"time.Since(n.denied) < patience", "true",
+		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
+	},
+	{
+		"an ordinary client follows redirections in vain", "internal/kind", "Server.Classify",
+		`request.HasCode(reply, "MOVED", "ASK")`, "request.HasCode(reply)",
+		"internal/kind", "TestClassifyRedirections", quick,
 	},
 }

@@ -20,6 +20,7 @@ type conn struct {
 
 	// Guarded by p.mu:
 	clientGone bool
+	forgotten  bool // swallows everything, in both directions
 	aborted    bool
 	sent       map[string]bool // commands seen from the client
 	subscribed bool            // in RESP2, where messages look like replies
@@ -109,7 +110,7 @@ func (c *conn) direction(l *link) *direction {
 // drops reports whether data on its way over l is to be swallowed now. p.mu is held.
 func (c *conn) drops(l *link) bool {
 	d := c.direction(l)
-	return d.drop && c.hasSent(d.only)
+	return c.forgotten || d.drop && c.hasSent(d.only)
 }
 
 // swallows does the same for data, and remembers the gap. p.mu is held.

@@ -142,3 +142,19 @@ func TestCutAll(t *testing.T) {
 	}
 	require.NoError(t, through(t, s, p).Ping(t.Context()).Err())
 }
+
+// A forgotten connection is silent, and nobody closes it; a new one is well.
+func TestForget(t *testing.T) {
+	s := redistest.Start(t)
+	p := netfault.New(t, s.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: 200 * time.Millisecond, MaxRetries: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+	require.Equal(t, 1, p.Forget())
+	require.Zero(t, p.Forget())
+	err := rdb.Ping(t.Context()).Err()
+	var silence net.Error
+	require.ErrorAs(t, err, &silence)
+	require.True(t, silence.Timeout())
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+}

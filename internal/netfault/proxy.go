@@ -101,7 +101,8 @@ func (p *Proxy) accept() {
 // Addr returns the host:port to connect to instead of the server's.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Heal switches all faults off. Requests that are held back or late already stay so.
+// Heal switches all faults off, and resets forgotten connections. Requests that are held back or late already
+// stay so.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,6 +111,11 @@ func (p *Proxy) Heal() {
 	p.setDelay(0, 0)
 	p.setDrop(&p.up, false, nil)
 	p.setDrop(&p.down, false, nil)
+	for c := range p.conns {
+		if c.forgotten { // the keep-alive of TCP finds out
+			c.abort()
+		}
+	}
 }
 
 // DropUp swallows the data of clients, and leaves the connections open: a close does not get
@@ -134,6 +140,20 @@ func (p *Proxy) setDrop(d *direction, on bool, only []string) {
 	for c := range p.conns {
 		c.retryEnd()
 	}
+}
+
+// Forget makes the present connections swallow everything from now on, and returns how many there are.
+// Nobody is told, as a firewall tells nobody that has forgotten its connections. New ones are well.
+func (p *Proxy) Forget() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if !c.clientGone && !c.forgotten {
+			c.forgotten = true
+			n++
+		}
+	}
+	return n
 }
 
 // Refuse resets new connections as soon as they are accepted.

@@ -30,15 +30,19 @@ type batch struct {
 	combined bool     // calls of the same script may be sent as one script
 	note     note
 	trailer  redis.Cmder // the last command of the pipeline; nil: none
+	replicas bool        // the trailer waits for replicas: its answer does not tell the server's speed
 
 	// Guarded by Group.mu.
-	deadline  time.Time // then the batch is abandoned
-	look      time.Time // when to ask whether another server has taken over; zero: never
-	left      int       // calls without a caller, as all of these have left
-	late      int       // among left: for want of an answer, or because another server took over
-	cancelled bool      // the wait for a connection was cancelled
-	ended     bool      // the calls are over
-	abandoned bool      // overdue: the next batch may be sent
+	deadline  time.Time     // then the batch is abandoned
+	look      time.Time     // when to ask whether another server has taken over; zero: never
+	left      int           // calls without a caller, as all of these have left
+	late      int           // among left: for want of an answer, or because another server took over
+	cancelled bool          // the wait for a connection was cancelled
+	ended     bool          // the calls are over
+	abandoned bool          // overdue: the next batch may be sent
+	patience  time.Duration // how long the sent batch waits for the answer before copies; does not change
+	copyAt    time.Time     // when to look whether copies of a call are due; zero: not, or not any more
+	copying   *copying      // the copies; nil before copyAt
 }
 
 // note is the first command of a pipeline, and notes the time of sending: go-redis asks for the
@@ -53,6 +57,14 @@ type note struct {
 func (n *note) Args() []any {
 	n.at.CompareAndSwap(0, int64(time.Since(n.since))+1)
 	return n.Cmder.Args()
+}
+
+// SetVal answers the command, as a hook that stands for a server does. A script has this method, and so must
+// what stands for the script.
+func (n *note) SetVal(value any) {
+	if cmd, ok := n.Cmder.(interface{ SetVal(any) }); ok {
+		cmd.SetVal(value)
+	}
 }
 
 // sent reports whether the command may have been sent.
@@ -141,6 +153,8 @@ func (w *wait) cancel() {
 
 // pace is the speed of a server, and the resulting limits for batches. Group.mu guards pace.
 type pace struct {
+	trip    time.Duration // newest round trip; 0 before the first
+	tripOf  int           // the calls of that round trip
 	took    time.Duration // duration of the newest answer; 0 before the first
 	fast    bool          // a caller may wait for an answer in its own goroutine
 	allowed int           // most batches under way at once
@@ -172,6 +186,11 @@ func (p *pace) answered(b *batch, took time.Duration) {
 	case len(b.calls) == p.limit:
 		p.limit = min(2*p.limit, maxBatch)
 	}
+}
+
+// expected is how long a batch of n calls takes. A longer one may take longer.
+func (p *pace) expected(n int) time.Duration {
+	return p.trip * time.Duration(max(n, p.tripOf)) / time.Duration(max(p.tripOf, 1))
 }
 
 // unsent notes a batch without a connection. Making a connection may take longer than an answer, and

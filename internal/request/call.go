@@ -22,6 +22,8 @@ type Call struct {
 	batch    *batch    // nil before the sending
 	deadline time.Time // then the call is over
 	err      error     // of the answer, or the reason for no answer
+	copied   bool      // sent more than once
+	answer   *twins    // a copy has got the answer; nil: none has
 	in       *calls    // the queue of the call; nil: none
 	prev     *Call     // neighbours in the queue
 	next     *Call
@@ -100,6 +102,20 @@ func (c *Call) Process(ctx context.Context, cmd redis.Cmder) error {
 	return c.pool.home.process(c)
 }
 
+// Copied reports whether a command was sent more than once: see [Copies].
+func (c *Call) Copied() bool { return c.copied }
+
+// end returns the error of an ended call. If a copy has got the answer, the command tells that answer.
+func (c *Call) end() error {
+	if c.copied {
+		doubt(c.ctx)
+	}
+	if c.answer != nil {
+		c.cmd.(Twin).Take(c.answer.cmd)
+	}
+	return c.err
+}
+
 // leaves reports whether the caller's context ends before a time.
 func (c *Call) leaves(before time.Time) bool {
 	deadline, ok := c.ctx.Deadline()
@@ -113,14 +129,19 @@ func (c *Call) complete(s state, err error) {
 }
 
 // Trailer is the trailer's command with its answer, after a Process without error.
-func (c *Call) Trailer() redis.Cmder { return c.batch.trailer }
+func (c *Call) Trailer() redis.Cmder {
+	if c.answer != nil {
+		return c.answer.trailer
+	}
+	return c.batch.trailer
+}
 
 // Put takes back a call for reuse, unless the caller has left: then a batch still uses the call.
 func (c *Call) Put() {
 	if c.state == left {
 		return
 	}
-	c.ctx, c.opts, c.cmd, c.err, c.batch = nil, Options{}, nil, nil, nil
+	c.ctx, c.opts, c.cmd, c.err, c.batch, c.copied, c.answer = nil, Options{}, nil, nil, nil, false, nil
 	c.pool.spare.Put(c)
 }
 

@@ -36,6 +36,7 @@ type Config struct {
 	Reload     func() // for a cluster: has the client look for the masters anew, in the background; often called
 	Senders    int    // batches under way at once to a server
 	Callers    bool   // a pipeline of several callers has the contexts of all: see [Callers]
+	Copies     *Copies
 
 	// Send sends several commands in one pipeline of rdb, some of the commands as one script if
 	// combined is set. Send reports whether the server has refused such a script.
@@ -62,10 +63,35 @@ func obeys(o *redis.Options) bool {
 
 // Process implements [Carrier].
 func (c *Config) Process(ctx context.Context, cmd redis.Cmder) error {
-	n := note{Cmder: cmd, since: time.Now()}
-	err := c.Client.Process(ctx, &n)
+	twin, ok := cmd.(Twin)
+	first := &note{Cmder: cmd, since: time.Now()}
+	if !ok {
+		return process(ctx, c.Client, first)
+	}
+	answered, err := Race(ctx, c.Copies, func() (redis.Cmder, error) {
+		return nil, process(ctx, c.Client, first)
+	}, func(ctx context.Context, n int) (redis.Cmder, error) {
+		if !first.sent() && !hasIdle(c.Client) || !doubt(ctx) {
+			return nil, ErrNotSent
+		}
+		lane, err := c.Copies.Lane(ctx, c.Client, n)
+		if err != nil {
+			return nil, err
+		}
+		other := twin.Twin(ctx)
+		return other, process(ctx, lane, &note{Cmder: other, since: time.Now()})
+	})
+	if answered != nil {
+		twin.Take(answered)
+	}
+	return err
+}
+
+// process sends a command by rdb.
+func process(ctx context.Context, rdb redis.UniversalClient, n *note) error {
+	err := rdb.Process(ctx, n)
 	if err != nil && ctx.Err() != nil && !n.sent() {
-		cmd.SetErr(ErrNotSent)
+		n.SetErr(ErrNotSent)
 		return ErrNotSent
 	}
 	return n.errorOf(err)

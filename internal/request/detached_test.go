@@ -122,13 +122,14 @@ func TestFakeTimeNotSentIsNotLeft(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		n := 0
 		a := Do(t.Context(), Policy{Attempt: time.Second, Total: time.Minute, Classify: Classify},
-			func(ctx context.Context, opts Options, late func(int, error)) (int, error) {
-				return Detached(ctx, Alone{Background: func(f func()) { go f() }, Bound: opts.Bound}, func(context.Context) (int, error) {
+			func(ctx context.Context, opts Options, late func(int, error)) (int, bool, error) {
+				value, err := Detached(ctx, Alone{Background: func(f func()) { go f() }, Bound: opts.Bound}, func(context.Context) (int, error) {
 					if n++; n < 3 {
 						return 0, ErrNotSent
 					}
 					return n, nil
 				}, late)
+				return value, false, err
 			}, nil)
 		require.Equal(t, Done, a.End)
 		require.Equal(t, 3, a.Value)

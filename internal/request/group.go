@@ -81,7 +81,7 @@ func (g *Group) process(c *Call) error {
 
 	var own *batch
 	g.mu.Lock()
-	c.state, c.err, c.deadline = queued, nil, now.Add(c.opts.Bound)
+	c.state, c.err, c.deadline, c.answer = queued, nil, now.Add(c.opts.Bound), nil
 	g.alarm.set(c.deadline)
 	switch {
 	case g.hold && c.opts.Leaves:
@@ -89,7 +89,7 @@ func (g *Group) process(c *Call) error {
 	case alone && g.pace.fast && g.starting == 0 && len(g.open) == 0:
 		g.ready.push(c)
 		own = g.take(now)
-		own.deadline = now.Add(min(loneBound, c.opts.Bound))
+		own.deadline, own.copyAt = now.Add(min(loneBound, c.opts.Bound)), time.Time{}
 		own.wait.deadline = own.deadline
 		g.alarm.set(own.deadline)
 	default:
@@ -103,11 +103,15 @@ func (g *Group) process(c *Call) error {
 	}
 	select {
 	case <-c.done:
-		return c.err
+		return c.end()
 	case <-left:
 	case <-c.opts.Stop:
 	}
-	return g.leave(c)
+	err := g.leave(c)
+	if err == ErrAbandoned && c.copied {
+		doubt(c.ctx)
+	}
+	return err
 }
 
 // start starts one more sender, if needed. mu is held.
@@ -178,7 +182,7 @@ func (g *Group) take(now time.Time) *batch {
 	}
 	trailer := next.opts.Trailer
 	if b.trailer = trailer.Command(&b.wait); b.trailer != nil {
-		b.deadline, b.piped, b.combined = now.Add(trailer.Bound), true, false
+		b.deadline, b.piped, b.combined, b.replicas = now.Add(trailer.Bound), true, false, trailer.Replicas > 0
 	}
 	b.calls = b.room[:0]
 	for next != nil && len(b.calls) < g.pace.limit {
@@ -205,6 +209,10 @@ func (g *Group) take(now time.Time) *batch {
 	}
 	if g.replaced != nil {
 		b.look = now.Add(lookPause)
+	}
+	if g.Copies != nil {
+		b.patience = trailer.Within + patience(g.pace.expected(len(b.calls)), b.deadline.Sub(now)-trailer.Within)
+		b.copyAt = now.Add(b.patience)
 	}
 	g.open = append(g.open, b)
 	g.alarm.set(b.earliest())
@@ -247,6 +255,13 @@ func (g *Group) settle(b *batch, answered bool) {
 		return c.cmd.Err()
 	}
 	g.mu.Lock()
+	calls, first := b.waiting(), b.copied()
+	if b.copying != nil {
+		defer b.copying.race.tell(result[twins]{}) // after mu is given back
+	}
+	if took != 0 && answered && !b.replicas && IsAnswer(first.Err()) {
+		g.pace.trip, g.pace.tripOf = took, len(b.calls)
+	}
 	switch {
 	case b.trailer != nil: // the replicas' time does not tell the server's speed
 	case took != 0:
@@ -255,7 +270,7 @@ func (g *Group) settle(b *batch, answered bool) {
 		g.pace.unsent(b, now)
 	}
 	b.ended = true
-	for _, c := range b.calls {
+	for _, c := range calls {
 		switch {
 		case c.state == left:
 			gone = append(gone, c)

@@ -110,8 +110,8 @@ func TestFakeTimeOverload(t *testing.T) {
 			for range callers {
 				all.Go(func() {
 					p := Policy{Attempt: bound, Total: time.Minute, Classify: Classify}
-					a := Do(t.Context(), p, func(ctx context.Context, opts Options, _ func(bool, error)) (bool, error) {
-						return true, askOrLate(ctx, g, "good", opts.Bound, nil)
+					a := Do(t.Context(), p, func(ctx context.Context, opts Options, _ func(bool, error)) (bool, bool, error) {
+						return true, false, askOrLate(ctx, g, "good", opts.Bound, nil)
 					}, nil)
 					assert.Equal(t, Done, a.End)
 				})

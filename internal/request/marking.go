@@ -2,6 +2,7 @@ package request
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,6 +12,13 @@ type marking struct {
 	redis.UniversalClient
 	note  *note
 	guard bool // see [Guard]
+}
+
+// Noting returns rdb for one pipeline, and a function that gives an error of that pipeline another type if
+// nothing was sent: see [Unsent].
+func Noting(rdb redis.UniversalClient) (redis.UniversalClient, func(error) error) {
+	n := &note{since: time.Now()}
+	return &marking{rdb, n, false}, n.errorOf
 }
 
 func (m *marking) Pipeline() redis.Pipeliner {

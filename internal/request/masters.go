@@ -182,9 +182,14 @@ func (m *Masters) alone(c *Call) error {
 		late = func(_ struct{}, err error) { tell(cmp.Or(err, ErrUnread)) }
 	}
 	cmd := c.cmd // the call may be another's by then
-	_, err := Detached(c.ctx, m.apart(c), func(ctx context.Context) (struct{}, error) {
+	ctx, copied := Doubtful(c.ctx)
+	_, err := Detached(ctx, m.apart(c), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, m.Process(ctx, cmd)
 	}, late)
+	if copied() {
+		c.copied = true
+		doubt(c.ctx)
+	}
 	return err
 }
 

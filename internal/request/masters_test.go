@@ -272,10 +272,10 @@ func TestFakeTimeMovedForOneThatReadsFromReplicas(t *testing.T) {
 			f.owners[0] = "10.0.0.4:1"
 			attempts := 0
 			p := Policy{Attempt: time.Second, Total: time.Second, Once: true, Classify: Classify}
-			a := Do(t.Context(), p, func(ctx context.Context, o Options, _ func(int, error)) (int, error) {
+			a := Do(t.Context(), p, func(ctx context.Context, o Options, _ func(int, error)) (int, bool, error) {
 				attempts++
 				o.Key = "b"
-				return 0, f.askOn(ctx, o, "good")
+				return 0, false, f.askOn(ctx, o, "good")
 			}, nil)
 			require.NoError(t, a.Err)
 			require.Equal(t, Done, a.End)

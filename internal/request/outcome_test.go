@@ -1,6 +1,10 @@
 package request
 
 import (
+	"errors"
+	"io"
+	"net"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,4 +29,37 @@ func TestHasCode(t *testing.T) {
 		require.False(t, final, text)
 	}
 	require.False(t, HasCode(answer("@user_script: 1: no READONLY at the beginning"), "READONLY"))
+
+	// An error of a command in a script, which has been executed up to there.
+	full := answer("BUSYGROUP Consumer Group name already exists script: f_fab, on @user_script:1.")
+	require.False(t, HasCode(full, "BUSY"))
+	outcome, final := Classify(full)
+	require.Equal(t, Unknown, outcome)
+	require.True(t, final)
+}
+
+// An address that cannot be, and another service at the address, are the end: repeating helps neither. A
+// name that is not found, and a broken reply on a connection that was set up, may be another moment's.
+func TestHopelessAddresses(t *testing.T) {
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	web := errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`)
+	for _, tt := range []struct {
+		err   error
+		final bool
+	}{
+		{dial(&net.AddrError{Err: "missing port in address"}), true},
+		{dial(net.UnknownNetworkError("foo")), true},
+		{dial(&net.DNSError{Err: "unknown port", Name: "tcp/foo", IsNotFound: true}), true},
+		{dial(&net.DNSError{Err: "no such host", IsNotFound: true}), false},
+		{dial(os.ErrDeadlineExceeded), false},
+		{&unsentError{web}, true},
+		{&unsentError{io.EOF}, false},
+	} {
+		o, final := Classify(tt.err)
+		require.Equal(t, NotExecuted, o, tt.err)
+		require.Equal(t, tt.final, final, tt.err)
+	}
+	o, final := Classify(web)
+	require.Equal(t, Unknown, o)
+	require.False(t, final)
 }

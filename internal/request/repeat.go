@@ -23,7 +23,12 @@ type Policy struct {
 	// of another caller: Total counts from then.
 	Report func(error) time.Time
 
-	// Client, if set, makes the attempts. After a stale connection an attempt is repeated at once.
+	// Patient, if set, reports whether a request is repeated after an error that would be the end
+	// otherwise: a person may be about to remove the cause.
+	Patient func(error) bool
+
+	// Client, if set, makes the attempts. After a stale connection an attempt is repeated at once. A
+	// request to several servers has none.
 	Client redis.UniversalClient
 
 	// Classify reads the error of an attempt. An attempt without an error was answered.
@@ -64,8 +69,8 @@ func (u *Unsettled) Add(o Unsettled) {
 }
 
 // Attempt makes a request once, with options without a key. late, if set, gets the result after the
-// caller has left.
-type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (T, error)
+// caller has left. copied means: the request was sent more than once, see [Copies].
+type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (value T, copied bool, err error)
 
 // Do repeats a request until an answer, until the request cannot succeed, or until ctx or the policy
 // ends.
@@ -91,7 +96,10 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 		if p.Report == nil { // otherwise an answer to another caller may defer the end
 			opts.End = p.Since.Add(p.Total)
 		}
-		value, err := attempt(ctx, opts, late)
+		value, copied, err := attempt(ctx, opts, late)
+		if copied { // all but one may still be executed
+			a.Doubt, a.Lost = true, true
+		}
 		o, final := Answered, true
 		if err != nil {
 			o, final = p.Classify(err)
@@ -139,7 +147,7 @@ func (a *Answer[T]) failed(p *Policy, err error, o Outcome, final, followed, aga
 		return false
 	}
 	p.report(err)
-	if final || p.Once && o == NotExecuted && err != ErrCrowded && err != ErrReplaced {
+	if final && (p.Patient == nil || !p.Patient(err)) || p.Once && o == NotExecuted && err != ErrCrowded && err != ErrReplaced {
 		a.End = Hopeless
 	}
 	return a.End == Hopeless

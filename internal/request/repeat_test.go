@@ -23,8 +23,8 @@ func TestFakeTimeTotalCountsFromTheNewestAnswer(t *testing.T) {
 					}
 					return start.Add(others)
 				}}
-				a := Do(t.Context(), p, func(context.Context, Options, func(int, error)) (int, error) {
-					return 0, ErrNoAnswer
+				a := Do(t.Context(), p, func(context.Context, Options, func(int, error)) (int, bool, error) {
+					return 0, false, ErrNoAnswer
 				}, nil)
 				require.Equal(t, Exhausted, a.End)
 				require.True(t, a.Doubt)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,6 +26,9 @@ import (
 // So such an attempt is repeated at once, as often as there are idle connections, and once more on a
 // new connection. An error on the new connection tells of the server. The same holds for READONLY:
 // after a failover by name, each idle connection may lead to the former master.
+//
+// go-redis may find out before it sends anything: on a connection that was idle for 5 s it looks for
+// messages first. Then the connection is stale all the same.
 type Stale struct {
 	counted bool
 	left    int
@@ -33,7 +37,12 @@ type Stale struct {
 // Again reports whether the request must be made again at once, after an attempt failed with err. Again
 // sends nothing.
 func (s *Stale) Again(rdb redis.UniversalClient, err error) bool {
-	if rdb == nil || !stale(err) {
+	switch {
+	case rdb == nil: // several clients have made the attempt
+		return false
+	case err == ErrDeadConnection: // a copy has found a sound one
+		return true
+	case !stale(err):
 		return false
 	}
 	if !s.counted {
@@ -47,21 +56,21 @@ func (s *Stale) Again(rdb redis.UniversalClient, err error) bool {
 	return s.left >= 0
 }
 
-// stale reports whether err may come from a stale connection. stale does not look into errors of
-// several servers.
+// stale reports whether err may come from a stale connection. go-redis returns an error with two
+// wrapped errors if it finds out before sending.
 func stale(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		switch e := err.(type) {
-		case *net.OpError:
-			return (e.Op == "read" || e.Op == "write") && !e.Timeout()
-		case *unsentError:
-			return false
-		case redis.Error:
-			return HasCode(e, "READONLY")
-		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF || err == io.ErrClosedPipe {
-			return true
-		}
+	switch e := err.(type) {
+	case nil:
+		return false
+	case *net.OpError:
+		return (e.Op == "read" || e.Op == "write") && !e.Timeout()
+	case redis.Error:
+		return HasCode(e, "READONLY")
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), stale)
 	}
-	return false
+	if err == io.EOF || err == io.ErrUnexpectedEOF || err == io.ErrClosedPipe {
+		return true
+	}
+	return stale(errors.Unwrap(err))
 }

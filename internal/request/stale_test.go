@@ -34,11 +34,13 @@ func TestErrorsOfStaleConnections(t *testing.T) {
 		&net.OpError{Op: "write", Err: syscall.EPIPE}:        true,
 		read(os.ErrDeadlineExceeded):                         false,
 		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}:  false,
-		&unsentError{io.EOF}:                                 false,
+		&unsentError{io.EOF}:                                 true,
 		replyError("READONLY You can't write"):               true,
 		replyError("LOADING"):                                false,
-		errors.Join(io.EOF, io.EOF):                          false,
-		context.DeadlineExceeded:                             false,
+		errors.Join(io.EOF, os.ErrDeadlineExceeded):          true,
+		errors.Join(errors.New("connection unusable"), fmt.Errorf("pipeline push drain: %w", io.EOF)): true,
+		&unsentError{&net.OpError{Op: "dial", Err: io.EOF}}:                                           false,
+		context.DeadlineExceeded: false,
 	} {
 		require.Equal(t, want, stale(err), "%v", err)
 	}
@@ -53,11 +55,11 @@ func TestFakeTimeServerThatEndsEachConnection(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
 		p := Policy{Attempt: time.Second, Total: 10 * time.Second, Client: rdb, Classify: Classify}
-		a := Do(t.Context(), p, func(context.Context, Options, func(int, error)) (int, error) {
+		a := Do(t.Context(), p, func(context.Context, Options, func(int, error)) (int, bool, error) {
 			if at = append(at, time.Since(began)); len(at) > 1000 {
-				return 0, nil
+				return 0, false, nil
 			}
-			return 0, io.EOF
+			return 0, false, io.EOF
 		}, nil)
 		require.Equal(t, Exhausted, a.End)
 		require.True(t, a.Doubt)
@@ -77,12 +79,12 @@ func TestFakeTimeStaleConnectionLeavesDoubt(t *testing.T) {
 			n := 0
 			began := time.Now()
 			p := Policy{Attempt: time.Second, Total: time.Second, Once: true, Client: rdb, Classify: Classify}
-			a := Do(t.Context(), p, func(_ context.Context, o Options, _ func(int, error)) (int, error) {
+			a := Do(t.Context(), p, func(_ context.Context, o Options, _ func(int, error)) (int, bool, error) {
 				if n++; n == 1 {
-					return 0, first
+					return 0, false, first
 				}
 				require.True(t, o.Repeat)
-				return n, nil
+				return n, false, nil
 			}, nil)
 			require.Equal(t, Done, a.End)
 			require.Equal(t, 2, a.Value)

@@ -29,13 +29,17 @@ func (g *Group) leave(c *Call) error {
 	}
 	g.mu.Unlock()
 	<-c.done
-	return c.err
+	return c.end()
 }
 
-// cancelUnawaited cancels a batch after all callers have left. A sent batch goes on. Group.mu is held.
+// cancelUnawaited cancels a batch after all callers have left. A sent batch goes on. No copies are sent
+// for a caller who has left. Group.mu is held.
 func (b *batch) cancelUnawaited() {
 	if b.left == len(b.calls) {
 		b.wait.cancel()
+	}
+	if b.copying != nil && b.copying.call.state != sent {
+		b.copying.stop()
 	}
 }
 
@@ -57,6 +61,7 @@ func (g *Group) ring() {
 			return false
 		}
 		gone = append(gone, b.check(now, elsewhere)...)
+		g.copy(b, now)
 		switch {
 		case !b.abandoned:
 			g.alarm.set(b.earliest())
@@ -121,7 +126,7 @@ func (b *batch) check(now time.Time, elsewhere func(*Call) bool) (gone []*Call) 
 		}
 	}
 	b.abandoned = overdue
-	for _, c := range b.calls {
+	for _, c := range b.waiting() {
 		switch {
 		case c.state == left && overdue:
 			gone = append(gone, c)
@@ -143,7 +148,7 @@ func (b *batch) earliestNeed() time.Time {
 	if b.left < len(b.calls) {
 		at = time.Time{}
 	}
-	for _, c := range b.calls {
+	for _, c := range b.waiting() {
 		if c.state != sent {
 			continue
 		}
@@ -162,10 +167,12 @@ func (b *batch) earliest() time.Time {
 			at = need
 		}
 	}
-	if !b.look.IsZero() && b.look.Before(at) {
-		at = b.look
+	for _, t := range []time.Time{b.look, b.copyAt} {
+		if !t.IsZero() && t.Before(at) {
+			at = t
+		}
 	}
-	for _, c := range b.calls {
+	for _, c := range b.waiting() {
 		if c.state == sent && c.deadline.Before(at) {
 			at = c.deadline
 		}

@@ -1,7 +1,7 @@
 // Package verify lets clients in several processes contend for locks while something
 // goes wrong, writes down what each of them called and was told, and checks the histories
 // against a model of a lock and of a fencing token. So for each kind of lock: plain,
-// polling, fair, retained, read/write (rw), multi and quorum. It is for tests.
+// polling, fair, retained, read/write (rw), multi and quorum, and for terms of elections. It is for tests.
 //
 //	make verify           every kind of fault, thousands of histories, a table
 //	make soak D=10m       a mixed load with random faults for that long
@@ -41,6 +41,8 @@
 // lock each member is a plain lock with a history of its own, and clients lock them
 // in any number and order. A quorum lock is a plain lock on three servers: what
 // strikes the server of other rows strikes one of three, and some rows strike two.
+// Histories of results, of package once, have a workload and a check of their own:
+// see results.go.
 // Grants of a fair lock must follow the order of its queue, as far as a history can
 // tell: see inOrder.
 package verify

@@ -23,6 +23,7 @@ type fault struct {
 	harmless bool          // no request is lost, so a refused TryLock proves that somebody holds the lock
 	young    bool          // see rules
 	alone    bool          // see aloneFaults
+	fires    bool          // of jobs: see fireRows
 	costs    *cost         // nil: that of one fault
 	also     []variety     // kinds of lock, besides plain
 	setUp    func(*world)

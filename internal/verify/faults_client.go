@@ -18,9 +18,11 @@ var clientFaults = []fault{
 		strike: again(50*ms, 200*ms, func(w *world) { w.freeze(400*ms, 1200*ms) }),
 	},
 	killed("process killed while it holds", func(e event) (opens, closes bool) {
-		return e.Kind == opLock && e.Return && e.Result == ok, e.Kind == opUnlock
+		return e.Kind == opLock && e.Return && e.Result == ok || e.Kind == opRun, e.Kind == opUnlock || e.Kind == opRun && e.Return
 	}),
-	killed("process killed while it waits", func(e event) (opens, closes bool) { return e.Kind == opLock, e.Return }),
+	killed("process killed while it waits", func(e event) (opens, closes bool) {
+		return e.Kind == opLock || e.Kind == opResult, e.Return
+	}),
 	{
 		name: "process killed in the middle of an unlock", kills: true,
 		strike: func(ctx context.Context, w *world) {

@@ -23,6 +23,7 @@ var networkFaults = []fault{
 	{name: "black hole", strike: outages(func(p *netfault.Proxy) { p.DropUp(true); p.DropDown(true) })},
 	{name: "requests swallowed", strike: outages(func(p *netfault.Proxy) { p.DropUp(true) })},
 	{name: "replies swallowed", strike: outages(func(p *netfault.Proxy) { p.DropDown(true) })},
+	{name: "connections forgotten", strike: again(100*ms, 600*ms, func(w *world) { w.proxy().Forget() })},
 	{name: "subscriptions deaf", harmless: true, strike: outages(func(p *netfault.Proxy) { p.DropDown(true, "subscribe") })},
 	{name: "subscriptions mute", harmless: true, strike: outages(func(p *netfault.Proxy) { p.DropUp(true, "subscribe") })},
 }

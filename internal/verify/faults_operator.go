@@ -34,8 +34,12 @@ var operatorFaults = []fault{
 			require.NoError(w, err)
 			again(10*ms, 60*ms, func(w *world) {
 				lock := w.anyLock()
+				mu := locks.NewLock(lock)
+				if w.row.lock == readWrite {
+					mu = locks.NewRWLock(lock).Writer()
+				}
 				w.forgets(lock, func() {
-					_, err := locks.NewLock(lock).ForceUnlock(context.Background())
+					_, err := mu.ForceUnlock(context.Background())
 					require.NoError(w, err)
 				})
 			})(ctx, w)

@@ -70,6 +70,19 @@ func (f *figures) wake() (median, worst time.Duration) {
 	return f.wakes[len(f.wakes)/2].Round(10 * time.Microsecond), f.wakes[len(f.wakes)-1].Round(ms)
 }
 
+// line is what a row says when it ends, as the nth of all.
+func (f *figures) line(n, all int, name string, failed bool, took time.Duration) string {
+	text := fmt.Sprintf("%3d of %d  ok    %s: %d grants, %v", n, all, name, f.grants, took.Round(ms))
+	if failed || !f.clean() {
+		text = fmt.Sprintf("%3d of %d  FAIL  %s: %d grants, %d violations, %d missed, %d goroutines, %d connections, %d keys, %v",
+			n, all, name, f.grants, f.violations, f.missed, f.goroutines, f.connections, f.keys, took.Round(ms))
+	}
+	if len(f.notes) > 0 {
+		text += "\n            " + f.notes[0]
+	}
+	return text
+}
+
 // row is a line of the table.
 type row struct {
 	name string

@@ -43,7 +43,7 @@ func (c *client) enter(ctx context.Context, hold unlocker, a access, grant event
 		switch {
 		case a.members != nil:
 			t.owner, t.token = a.members[i].Owner(ctx), a.members[i].Token(ctx)
-		case hold == nil: // Do keeps it
+		case hold == nil, a.leads != nil: // Do keeps it
 			t.owner, t.token = a.of(grant.Shared).Owner(ctx), a.of(grant.Shared).Token(ctx)
 		default:
 			h := hold.(*rlock.Hold)
@@ -93,6 +93,9 @@ func (in *inside) work(s step) {
 	}
 	if s.rival {
 		in.rival()
+	}
+	if in.access.leads != nil {
+		in.holds[0].unlocker.(leadership).proclaim(in.ctx)
 	}
 	values := in.read()
 	if s.stays {

@@ -42,7 +42,9 @@ const (
 	opLost   kind = "lost"   // the holder saw that its context had ended by loss
 	opRead   kind = "read"   // of the resource that the lock protects
 	opWrite  kind = "write"
-	opStall  kind = "stall" // of a process: no operation; until Seen
+	opResult kind = "result" // of package once
+	opRun    kind = "run"    // of its function
+	opStall  kind = "stall"  // of a process: no operation; until Seen
 )
 
 type result string

@@ -3,9 +3,12 @@ package verify
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/go-rlock/rlock/election"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -20,9 +23,11 @@ const (
 	readWrite variety = "rw"
 	multi     variety = "multi"
 	quorum    variety = "quorum"
+	elected   variety = "election" // terms of leaders, which hold a plain lock
+	results   variety = "once"     // of package once, under plain locks
 )
 
-var varieties = []variety{plain, polling, fair, retained, readWrite, multi, quorum}
+var varieties = []variety{plain, polling, fair, retained, readWrite, multi, quorum, elected, results}
 
 func (v variety) String() string { return cmp.Or(string(v), "plain") }
 
@@ -47,7 +52,8 @@ func (v variety) strays() bool { return v == multi || v == quorum }
 // selection has the faults that each further kind is looked at under: those that
 // its own protocol could get wrong, and some of every group. Locks that are kept are looked at
 // under all: recalls are lost with subscriptions and replies, and whoever keeps a lock may
-// lose it in any way; but nobody keeps one for which a crowd waits.
+// lose it in any way; but nobody keeps one for which a crowd waits. Elections are looked at under all
+// as well, but for those that strike nested holds, and the first request of a waiter alone.
 var selection = map[variety][]string{
 	polling: {
 		"nothing", "server killed, restarted empty", "connections cut", "any reply lost", "ACL without SUBSCRIBE",
@@ -61,21 +67,32 @@ var selection = map[variety][]string{
 		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
 		"Close while waiting and holding",
 	},
-	readWrite: {
-		"nothing", "server killed, restarted empty", "FLUSHALL", "DEL", "CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut",
-		"connections cut, unseen by the clients", "reply lost: count", "reply lost: release", "request late: release", "request held back: release",
-		"any reply lost", "process stopped for longer than its lease", "process stopped for a moment", "ACL without SUBSCRIBE",
-		"process killed while it holds", "process killed while it waits", "contexts cancelled, replies lost",
-	},
 	multi: {
 		"nothing", "server killed, restarted with its data", "server stopped for longer than leases", "connections cut",
 		"reply lost: acquire", "request held back: acquire", "any reply lost", "process killed while it holds",
 		"contexts cancelled, replies lost", "Close while waiting and holding",
 	},
+	results: {
+		"nothing", "server killed, restarted empty", "server killed, restarted with its data", "server stopped for longer than leases", "FLUSHALL", "DEL",
+		"CLIENT KILL, subscriptions", "subscriptions deaf", "connections cut", "connections cut, unseen by the clients", "any reply lost",
+		"process stopped for longer than its lease", "process stopped for a moment", "process killed while it holds",
+		"process killed while it waits", "contexts cancelled, replies lost", "Close while waiting and holding", "ACL without SUBSCRIBE",
+	},
 	quorum: { // they strike one server of three
 		"nothing", "server killed, restarted empty", "server stopped for longer than leases", "connections cut",
 		"connections cut, unseen by the clients", "black hole", "replies swallowed", "process killed while it holds", "contexts cancelled, replies lost",
 	},
+}
+
+// notReadWrite are the rows of plain locks that are none of read/write locks, which have the same queue,
+// with the reasons. TestReadWriteLocksHaveTheRowsOfPlainLocks looks whether each row is here or runs.
+var notReadWrite = map[string]string{
+	"crowd of 2,000":              "readers of a crowd enter together, so nothing is left of the order that the row looks at",
+	"crowd of 2,000, server slow": "likewise",
+	"force-unlock":                "its histories do not fit the model, and it is not known yet whether the model or the lock is wrong",
+	"reply lost: queue":           "no request of a read/write lock is for the queue alone",
+	"request late: queue":         "likewise",
+	"request held back: queue":    "likewise",
 }
 
 // ownFaults are those that other kinds do not know.
@@ -85,7 +102,9 @@ var ownFaults = map[variety][]fault{retained: retainedFaults, quorum: majorityFa
 func furtherKinds() (rows []fault) {
 	for _, v := range varieties[1:] {
 		for _, f := range plainRows() {
-			if v == retained && !f.alone && !f.crowd || slices.Contains(selection[v], f.name) || slices.Contains(f.also, v) {
+			if v == retained && !f.alone && !f.crowd || slices.Contains(selection[v], f.name) || slices.Contains(f.also, v) ||
+				v == readWrite && !f.alone && notReadWrite[f.name] == "" ||
+				v == elected && !f.alone && !f.crowd && !strings.HasSuffix(f.name, ": count") && !strings.HasSuffix(f.name, ": queue") {
 				rows = append(rows, f.of(v))
 			}
 		}
@@ -119,6 +138,7 @@ type access struct {
 	lock    *rlock.Lock   // nil if it has members
 	side    *rlock.Lock   // of a read/write lock: the reader
 	members []*rlock.Lock // of a multi lock
+	leads   *election.Election
 }
 
 // of returns the lock, or its reader.
@@ -131,15 +151,18 @@ func (a access) of(shared bool) *rlock.Lock {
 
 // taker returns what takes the lock, or its reader.
 func (a access) taker(shared bool) taker {
-	if a.members != nil {
+	switch {
+	case a.members != nil:
 		return several(rlock.NewMultiLock(a.members...))
+	case a.leads != nil:
+		return candidate{a.leads}
 	}
 	return one(a.of(shared))
 }
 
-// taker is a Lock or a MultiLock.
+// taker is a Lock or a MultiLock, or a candidate.
 type taker interface {
-	rlock.Locker
+	Do(ctx context.Context, fn func(context.Context) error) error
 	Lock(ctx context.Context) (context.Context, unlocker, error)
 	TryLock(ctx context.Context) (context.Context, unlocker, error)
 	TryLockFor(ctx context.Context, wait time.Duration) (context.Context, unlocker, error)
@@ -152,6 +175,52 @@ type unlocker interface {
 
 func one(l *rlock.Lock) taker          { return typed[*rlock.Hold]{l} }
 func several(m *rlock.MultiLock) taker { return typed[*rlock.MultiHold]{m} }
+
+// candidate takes the leadership, as a lock.
+type candidate struct{ *election.Election }
+
+func (c candidate) Lock(ctx context.Context) (context.Context, unlocker, error) {
+	held, term, err := c.Campaign(ctx)
+	if err != nil {
+		return ctx, nil, fmt.Errorf("%w: no term: %v", rlock.ErrUnavailable, err) // it may have been lost, which no lock call says
+	}
+	return held, leadership{c.Election, term}, nil
+}
+
+// TryLock waits: a campaign does.
+func (c candidate) TryLock(ctx context.Context) (context.Context, unlocker, error) {
+	return c.Lock(ctx)
+}
+
+// TryLockFor bounds the campaign, and not the term.
+func (c candidate) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, unlocker, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(ctx, cancel) // with that of the step
+	defer time.AfterFunc(wait, cancel).Stop()
+	return c.Lock(ctx)
+}
+
+func (c candidate) Do(ctx context.Context, fn func(context.Context) error) error {
+	return c.Run(ctx, func(ctx context.Context, _ *election.Term) error { return fn(ctx) })
+}
+
+// leadership is a term, as a hold.
+type leadership struct {
+	e *election.Election
+	*election.Term
+}
+
+func (l leadership) Unlock(ctx context.Context) error { return l.Resign(ctx) }
+
+// proclaim changes the value and reads it, as leaders and observers do meanwhile. Nothing is required of the
+// answers: a failover may forget them.
+func (l leadership) proclaim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 300*ms)
+	defer cancel()
+	if l.Proclaim(ctx, "again") == nil {
+		_, _ = l.e.Leader(ctx)
+	}
+}
 
 // returns is a lock whose calls return holds of type H.
 type returns[H unlocker] interface {
@@ -199,6 +268,12 @@ func (c *client) access(s step) (a access) {
 		a.lock, a.side = rw.Writer(), rw.Reader()
 	case quorum:
 		a.lock = rlock.NewQuorumLock(name, locks, opts...)
+	case elected:
+		options := []election.Option{election.WithLease(c.agenda.lease)}
+		if !c.agenda.fenced {
+			options = append(options, election.WithTakeoverDelay(50*ms))
+		}
+		a.leads, a.lock = election.New(first, name, "first", options...), first.NewLock(name) // the lock knows the owner
 	case retained:
 		if !s.fixed {
 			opts = append(opts, rlock.WithRetention(retention))

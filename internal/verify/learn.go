@@ -28,6 +28,9 @@ var lessons struct {
 }
 
 func lesson(t *testing.T, v variety) map[string][]string {
+	if v == results {
+		v = plain
+	}
 	lessons.mu.Lock()
 	defer lessons.mu.Unlock()
 	if lessons.hashes == nil {

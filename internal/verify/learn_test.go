@@ -21,7 +21,7 @@ func TestLearn(t *testing.T) {
 			for _, what := range []string{"acquire", "count", "release", "renew"} {
 				require.NotEmpty(t, hashes[what], what)
 			}
-			require.Equal(t, v == plain || v == retained || v == multi, len(hashes["queue"]) > 0)
+			require.Equal(t, v != polling && v != fair && v != readWrite, len(hashes["queue"]) > 0)
 		})
 	}
 }

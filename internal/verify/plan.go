@@ -32,6 +32,7 @@ type job struct {
 	Hasty     bool   // half of the calls give up after 20 ms
 	Crowd     bool   // there are thousands of clients
 	Alone     bool   // nobody gives up
+	Fires     bool   // see fireRows
 }
 
 // random is a source that depends on the seed and on what it is for.
@@ -59,6 +60,8 @@ func (j *job) agenda(history int) agenda {
 	switch {
 	case j.Lock == multi:
 		n = members
+	case j.Lock == results:
+		n = j.resultsFor()
 	case j.Crowd: // of which there is but one
 		n, a.fenced = 3, j.Round%2 == 0
 	}
@@ -167,6 +170,8 @@ func (s *step) vary(r *rand.Rand, j *job, a agenda) {
 	switch j.Lock {
 	case readWrite:
 		s.shared = r.IntN(3) > 0
+	case elected: // a term has no other, and a campaign waits
+		s.how, s.rival, s.fixed, s.nested = waiting, false, false, 0
 	case multi:
 		s.locks = r.Perm(len(a.locks))[:1+r.IntN(len(a.locks))]
 	}

@@ -35,7 +35,7 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// verify runs rows of the matrix and prints the table.
+// verify runs rows of the matrix, prints a line when a row ends, because a run may be cut, and the table at the end.
 func verify(t *testing.T, rows []fault, s size) figures {
 	seed := seed(t)
 	resources := redistest.Start(t)
@@ -49,9 +49,11 @@ func verify(t *testing.T, rows []fault, s size) figures {
 				t.Parallel()
 				w := newWorld(t, r, seed, resources.Addr())
 				var f figures
+				began := time.Now()
 				defer func() { // what there is, if a round fails
 					mu.Lock()
 					table[r.name] = f
+					fmt.Println(f.line(len(table), len(rows), r.name, t.Failed(), time.Since(began)))
 					mu.Unlock()
 				}()
 				s := r.size(s)

@@ -17,7 +17,7 @@ func TestVerify(t *testing.T) {
 	}
 	rows := matrix()
 	start := time.Now()
-	total := verify(t, rows, size{rounds: 3, further: 2, histories: 14, clients: 4, steps: 4, fault: 1200 * ms})
+	total := verify(t, rows, size{rounds: 3, further: 1, histories: 14, clients: 4, steps: 4, fault: 1200 * ms})
 	fmt.Printf("%v\n", time.Since(start).Round(time.Second))
 	require.True(t, total.clean())
 	if os.Getenv("RLOCK_SEED") == "" { // a replay may be of one row
@@ -46,4 +46,24 @@ func TestVerifyInShort(t *testing.T) {
 	total := verify(t, rows, size{rounds: 1, further: 1, histories: 6, clients: 4, steps: 4, fault: 800 * ms})
 	require.True(t, total.clean())
 	require.Positive(t, total.grants)
+}
+
+// Read/write locks have the queue of plain locks, and so the rows of plain locks, but for those that are
+// listed with a reason. Of the rows that strike once and look at a single waiter they have those that name them.
+func TestReadWriteLocksHaveTheRowsOfPlainLocks(t *testing.T) {
+	var names []string
+	for _, f := range matrix() {
+		names = append(names, f.name)
+	}
+	for _, f := range plainRows() {
+		runs := slices.Contains(names, "rw: "+f.name)
+		if !f.alone {
+			require.Equal(t, notReadWrite[f.name] == "", runs, f.name)
+		} else if slices.Contains(f.also, readWrite) {
+			require.True(t, runs, f.name)
+		}
+	}
+	for name := range notReadWrite {
+		require.Contains(t, names, name)
+	}
 }

@@ -121,6 +121,14 @@ func (w *world) round(n int, size size) figures {
 	for _, path := range w.journal {
 		_ = os.Remove(path) // a killed party's may not be there
 	}
+	switch {
+	case w.row.fires:
+		w.judge(&f, events, stalls, healed)
+		return f
+	case w.row.lock == results:
+		w.checkResults(&f, events)
+		return f
+	}
 	all := assemble(events, w.gone, w.job.longest(), w.row.rules())
 	leases, courses := w.job.leases(), coursesOf(all, w.row.lock)
 	for _, h := range all {
@@ -152,7 +160,7 @@ func (w *world) begin(n int, size size) {
 	}
 	w.job = job{
 		Row: w.row.name, Round: n, Seed: w.seed, Histories: size.histories, Clients: size.clients, Steps: size.steps,
-		Lock: w.row.lock, Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel, Hasty: w.row.hasty, Crowd: w.row.crowd, Alone: w.row.alone,
+		Lock: w.row.lock, Leases: leases, Store: w.store, Kind: w.row.kind, Cancel: w.row.cancel, Hasty: w.row.hasty, Crowd: w.row.crowd, Alone: w.row.alone, Fires: w.row.fires,
 	}
 	w.grown()
 	w.gone, w.journal, w.struck, w.freed = nil, nil, span{}, false

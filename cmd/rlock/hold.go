@@ -1,0 +1,161 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-rlock/rlock/rlock"
+)
+
+func holdCommand() *cli.Command {
+	return &cli.Command{
+		Name:          "hold",
+		Usage:         "hold a lock for a program in any language",
+		UsageText:     "rlock hold [options] NAME...",
+		Description:   holdDescription,
+		ShellComplete: completeName,
+		Flags: append(kindFlags(),
+			&cli.BoolFlag{Name: "no-wait", Aliases: []string{"n"}, HideDefault: true, Usage: "fail at once if somebody else holds the lock"},
+			&cli.StringFlag{Name: "wait", Aliases: []string{"w"}, DefaultText: "no limit", Usage: "wait no longer than `D`"},
+			&cli.StringFlag{Name: "conflict-exit-code", Aliases: []string{"E"}, DefaultText: "75", Usage: "exit with `N` if somebody else holds the lock"},
+			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed at each third of it"},
+			&cli.StringFlag{Name: "purpose", DefaultText: "hold", Usage: "say what for, to those who ask by top and inspect: `TEXT`"},
+			&cli.BoolFlag{Name: "until-signal", HideDefault: true, Usage: "do not read standard input: hold until a signal"},
+		),
+		CustomHelpTemplate: commandHelp + holdHelp,
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			j := &job{names: cmd.Args().Slice(), purpose: cmd.String("purpose")}
+			if len(j.names) == 0 {
+				return usagef(cmd, "want NAME")
+			}
+			if err := j.parse(cmd); err != nil {
+				return usagef(cmd, "%w", err)
+			}
+			if j.purpose == "" {
+				j.purpose = "hold"
+			}
+			var stdin io.Reader
+			if !cmd.Bool("until-signal") {
+				if !isPipe(os.Stdin) {
+					return usagef(cmd, "standard input is no pipe: its other end tells when to release the lock. Or use --until-signal")
+				}
+				stdin = os.Stdin
+			}
+			s, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			return j.hold(s, stdin, cmd.Root().Writer)
+		},
+	}
+}
+
+// isPipe reports whether a file ends when the processes at its other end have gone. A terminal and /dev/null
+// do not, and a regular file has ended from the start.
+func isPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
+}
+
+// holding is the line that says that the locks are held.
+type holding struct {
+	Names []string   `json:"names"`
+	Owner string     `json:"owner"` // this and the next are those of the first name
+	Token int64      `json:"token"`
+	Proof string     `json:"proof,omitzero"`
+	Until time.Time  `json:"until"`
+	Locks []heldLock `json:"locks,omitzero"` // of each name, if there are several
+}
+
+type heldLock struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+	Token int64  `json:"token"`
+	Proof string `json:"proof,omitzero"`
+}
+
+// hold is all of `rlock hold`. It ends when stdin ends, which is nil if there is none, or by a signal.
+func (j *job) hold(s *server, stdin io.Reader, out io.Writer) error {
+	// A reader that is gone must not end this process before the lock is released.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signals := make(chan os.Signal, 16)
+	notify(signals, ending...)
+	if stdin != nil {
+		go func() { // it ends with stdin, or with the process
+			_, _ = io.Copy(io.Discard, stdin)
+			signals <- syscall.SIGHUP // who has started this process has hung up
+		}()
+	}
+	client, err := rlock.New(s.rdb, &rlock.Options{Prefix: s.prefix, Identity: rlock.Identity{Prompt: true}})
+	if err != nil {
+		return err
+	}
+	defer closeWithin(client, closeTimeout)
+	var wanted locks
+	for _, name := range j.names {
+		lock := j.newLock(client, name)
+		switch outer, err := reenter(lock, client.NewLock(name), s, j.kind); {
+		case err != nil:
+			return err
+		case outer != nil:
+			return &exitError{exitUsage, fmt.Errorf("lock %q: the rlock run around this process holds it already", name)}
+		}
+		wanted = append(wanted, lock)
+	}
+	held, hold, err := j.acquire(rlock.NewMultiLock(wanted...), signals)
+	if err != nil {
+		return j.refused(s, err)
+	}
+	line := holding{Until: hold.Until()}
+	for _, lock := range wanted {
+		line.Names = append(line.Names, lock.Name())
+		line.Locks = append(line.Locks, heldLock{lock.Name(), lock.Owner(held), lock.Token(held), lock.Proof(held)})
+	}
+	first := line.Locks[0]
+	line.Owner, line.Token, line.Proof = first.Owner, first.Token, first.Proof
+	if len(wanted) == 1 {
+		line.Locks = nil
+	}
+	unread := json.NewEncoder(out).Encode(line)
+	if unread == nil {
+		select {
+		case <-held.Done():
+		case <-signals:
+		}
+	}
+	// The loss is told before the Unlock, which may take a while. If the lease is not renewed, it is told
+	// before the lease ends, so before anybody else can hold the lock.
+	lost := held.Err() != nil
+	if lost {
+		err = context.Cause(held)
+		sayLost(out, err)
+	}
+	unreleased := hold.Unlock(context.Background())
+	switch {
+	case lost:
+		return err
+	case errors.Is(unreleased, rlock.ErrLeaseLost):
+		sayLost(out, unreleased)
+		return unreleased
+	case unread != nil:
+		return unread
+	}
+	return runError(0, nil, unreleased)
+}
+
+// sayLost ignores the error: nobody may read it.
+func sayLost(out io.Writer, why error) {
+	_ = json.NewEncoder(out).Encode(map[string]string{"lost": trimmed(why)})
+}

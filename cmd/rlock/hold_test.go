@@ -1,0 +1,190 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// holds reads the first line of rlock hold.
+func (p *program) holds() (line holding) {
+	p.t.Helper()
+	require.NoError(p.t, json.Unmarshal([]byte(`{"names":`+p.says(`{"names":`)), &line))
+	return line
+}
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	p := begin(t, srv.URL(), "hold", "a")
+	before := time.Now()
+	line := p.holds()
+	require.Equal(t, []string{"a"}, line.Names)
+	require.Equal(t, "1", rdb.HGet(t.Context(), "a", line.Owner).Val())
+	require.Positive(t, line.Token)
+	require.WithinDuration(t, before.Add(rlock.DefaultLeaseTime), line.Until, 10*time.Second)
+	require.Empty(t, line.Locks)
+
+	// A Go program may join the lock.
+	locks, err := rlock.New(rdb, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, locks.Close(t.Context())) }()
+	_, joined, err := locks.NewLock("a").Join(t.Context(), line.Proof)
+	require.NoError(t, err)
+	require.NoError(t, joined.Unlock(t.Context()))
+
+	require.Equal(t, exitBusy, outcome(t, srv.URL(), "hold", "-n", "--until-signal", "a").code)
+	require.Equal(t, 3, outcome(t, srv.URL(), "hold", "-w", "100ms", "-E", "3", "--until-signal", "a").code)
+	p.tell("what is written is ignored")
+	require.EqualValues(t, 1, rdb.Exists(t.Context(), "a").Val())
+	require.NoError(t, p.stdin.Close())
+	require.Equal(t, 0, p.end().code)
+	require.Zero(t, rdb.Exists(t.Context(), "a").Val())
+}
+
+func TestHoldOfSeveralNames(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	p := begin(t, srv.URL(), "--prefix", "p:", "hold", "--exclusive", "b", "a")
+	line := p.holds()
+	require.Equal(t, []string{"b", "a"}, line.Names)
+	require.Len(t, line.Locks, 2)
+	require.Equal(t, line.Owner, line.Locks[0].Owner)
+	require.Empty(t, line.Proof, "a read/write lock has none")
+	require.EqualValues(t, 2, rdb.Exists(t.Context(), "p:a", "p:b").Val())
+	require.NoError(t, p.stdin.Close())
+	require.Equal(t, 0, p.end().code)
+	require.Zero(t, rdb.Exists(t.Context(), "p:a", "p:b").Val())
+}
+
+func TestHoldEndsBySignal(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := begin(t, srv.URL(), "hold", "a")
+	p.holds()
+	waits := begin(t, srv.URL(), "hold", "a")
+	hungUp := begin(t, srv.URL(), "hold", "a")
+	require.NoError(t, hungUp.stdin.Close())
+	require.Equal(t, 128+int(syscall.SIGHUP), hungUp.end().code, "the other program has gone before")
+	redistest.Eventually(t, "the second waits", func() bool { return len(srv.Clients(t, "pubsub")) == 1 })
+	waits.signal(syscall.SIGTERM)
+	require.Equal(t, result{code: 128 + int(syscall.SIGTERM)}, waits.end())
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, 0, p.end().code)
+	require.Zero(t, srv.Client(t).Exists(t.Context(), "a").Val())
+}
+
+func TestHoldWantsAPipe(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	file, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { _ = null.Close() }()
+	for _, stdin := range []*os.File{null, file} {
+		cmd := prepare(t, srv.URL(), "hold", "a")
+		cmd.Stdin = stdin
+		out, err := cmd.CombinedOutput()
+		require.Equal(t, exitUsage, cmd.ProcessState.ExitCode(), "%v", err)
+		require.Contains(t, string(out), "--until-signal")
+	}
+	require.Equal(t, exitUsage, outcome(t, srv.URL(), "hold").code)
+	require.Equal(t, exitUsage, outcome(t, srv.URL(), "hold", "").code)
+
+	cmd := prepare(t, srv.URL(), "hold", "--until-signal", "a")
+	p := launch(t, cmd)
+	p.holds()
+	require.NoError(t, p.stdin.Close())
+	time.Sleep(100 * time.Millisecond)
+	require.EqualValues(t, 1, srv.Client(t).Exists(t.Context(), "a").Val(), "standard input is not read")
+	p.signal(syscall.SIGINT)
+	require.Equal(t, 0, p.end().code)
+
+	under := outcome(t, srv.URL(), "run", "a", "--", "sh", "-c", `"$SELF" hold --until-signal a`)
+	require.Equal(t, exitUsage, under.code)
+	require.Contains(t, under.stderr, "holds it already")
+}
+
+// The loss can be read before anybody else can hold the lock: the server is silent, and the line comes before
+// the lease ends, which is later than the stop by the whole lease if it was renewed just before.
+func TestHoldIsLost(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := begin(t, srv.URL(), "hold", "--ttl", "2s", "a")
+	p.holds()
+	srv.Stop()
+	p.says(`{"lost":"`)
+	srv.Cont()
+	ttl := srv.Client(t).PTTL(t.Context(), "a").Val()
+	require.Equal(t, exitLost, p.end().code)
+	t.Log("rest of the lease when the loss was read:", ttl)
+
+	p = begin(t, srv.URL(), "hold", "--ttl", "1s", "b")
+	p.holds()
+	require.NoError(t, srv.Client(t).Del(t.Context(), "b").Err())
+	p.says(`{"lost":"`)
+	r := p.end()
+	require.Equal(t, exitLost, r.code)
+	require.Contains(t, r.stderr, "lost")
+
+	// Nobody may read it any longer.
+	p = begin(t, srv.URL(), "hold", "c")
+	p.holds()
+	require.NoError(t, srv.Client(t).Del(t.Context(), "c").Err())
+	require.NoError(t, p.stdin.Close())
+	require.Equal(t, exitLost, p.end().code, "the Unlock has found it")
+}
+
+// A parent is killed. Nothing tells it to release the lock but the end of the pipe.
+func TestHoldOfAKilledParent(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not there")
+	}
+	srv := redistest.Start(t)
+	rdb := srv.Client(t)
+	kills := 100
+	if testing.Short() {
+		kills = 3
+	}
+	var free []time.Duration
+	for range kills {
+		cmd := prepare(t, srv.URL())
+		cmd.Path, cmd.Args = bash, []string{"bash", "-c", `
+			coproc LOCK { exec "$SELF" hold a; }
+			read -r line <&"${LOCK[0]}"
+			echo "$line"; echo "pid $LOCK_PID"
+			read -r forever`}
+		parent := launch(t, cmd)
+		parent.holds()
+		pid := parent.says("pid ")
+		killed := time.Now()
+		parent.signal(syscall.SIGKILL)
+		for rdb.Exists(t.Context(), "a").Val() != 0 {
+			require.Less(t, time.Since(killed), limit)
+			time.Sleep(time.Millisecond)
+		}
+		free = append(free, time.Since(killed))
+		_ = parent.cmd.Wait()
+		redistest.Eventually(t, "the process has ended", func() bool { return !alive(t, pid) })
+	}
+	slices.Sort(free)
+	t.Logf("%d parents killed: the lock was free after p50 %v, p95 %v, longest %v", kills, free[kills/2], free[kills*95/100], free[kills-1])
+	require.LessOrEqual(t, free[kills*95/100], 200*time.Millisecond)
+}
