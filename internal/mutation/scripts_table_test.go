@@ -414,7 +414,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"the server counts all readers who share a grant", "rlock", "grant.total",
-		"			together = 1\n", "			t.count.Shared++\n",
+		"			together = 1\n", "			n.Shared++\n",
 		"rlock", "TestNestedReaderOfManyWhoShare", quick,
 	},
 	{
