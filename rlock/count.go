@@ -11,11 +11,15 @@ import (
 )
 
 // told is one request that sets the hold count of a grant on the server, for all changes before it is sent. The grant
-// makes it, not a caller: one that leaves leaves no request behind that might set an older count. Guarded by grant.mu.
+// makes it, not a caller, so two never overlap. If all callers leave, the request is left as well: it gets no more
+// copies, and late tells when the attempt under way has been executed. Guarded by grant.mu.
 type told struct {
-	done chan struct{} // closed when it was answered
-	err  error
-	next *told // for the changes while it is under way; nil: none
+	ctx   context.Context // with the values of the first call
+	leave context.CancelFunc
+	calls int           // that wait for it
+	done  chan struct{} // closed when it was answered, or left
+	err   error
+	next  *told // for the changes while it is under way; nil: none
 }
 
 var errCounting = errors.New("the request about the hold count has got no answer yet")
@@ -30,19 +34,26 @@ func (g *grant) recount(ctx context.Context, p request.Policy) error {
 		defer timer.Stop()
 		over = timer.C
 	}
+	var err error
 	select {
 	case <-t.done:
+		if !g.check() {
+			return g.lossOrNil()
+		}
+		return g.lock.failure(ctx, t.err)
 	case <-over:
-		return g.lock.failed(errCounting)
+		err = g.lock.failed(errCounting)
 	case <-ctx.Done():
-		return g.lock.givenUp(ctx, nil)
+		err = g.lock.givenUp(ctx, nil)
 	case <-p.Stop:
-		return g.lock.givenUp(ctx, nil)
+		err = g.lock.givenUp(ctx, nil)
 	}
-	if !g.check() {
-		return g.lossOrNil()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.calls--; t.calls == 0 {
+		t.leave()
 	}
-	return g.lock.failure(ctx, t.err)
+	return err
 }
 
 // tell has the count told in the background. Requests have the values of ctx.
@@ -50,20 +61,22 @@ func (g *grant) tell(ctx context.Context) *told {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := &told{done: make(chan struct{})}
+	t.ctx, t.leave = context.WithCancel(context.WithoutCancel(ctx))
 	switch {
 	case g.told == nil:
 		g.told = t
-		g.lock.client.background(func() { g.tellNow(context.WithoutCancel(ctx), t) })
+		g.lock.client.background(func() { g.tellNow(t) })
 	case g.told.next == nil:
 		g.told.next = t
 	default:
 		t = g.told.next
 	}
+	t.calls++
 	return t
 }
 
 // tellNow makes the request, and then the next.
-func (g *grant) tellNow(ctx context.Context, t *told) {
+func (g *grant) tellNow(t *told) {
 	t.err = unanswered{error: request.ErrNoAnswer} // if a hook ends the goroutine
 	answered := false
 	defer func() {
@@ -73,14 +86,15 @@ func (g *grant) tellNow(ctx context.Context, t *told) {
 		if !answered {
 			g.leaves(countUnderWay)
 		}
+		t.leave()
 		close(t.done)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.told = t.next; t.next != nil {
-			g.lock.client.background(func() { g.tellNow(ctx, t.next) })
+			g.lock.client.background(func() { g.tellNow(t.next) })
 		}
 	}()
-	t.err = g.tellTotal(ctx)
+	t.err = g.tellTotal(t.ctx)
 	answered = true
 }
 
@@ -97,7 +111,7 @@ func (g *grant) tellTotal(ctx context.Context) error {
 	a := send(ctx, l, g.retry(time.Until(g.entry.Until())), func(ctx context.Context, r lua.Runner) (lua.Released, error) {
 		return l.freed(l.wire.SetCount(ctx, r, g.owner, lease, n))
 	}, func(lua.Released, error) { g.tell(context.Background()) }) // it may have set an older count
-	if a.Doubt {
+	if a.Doubt || a.Open {
 		g.leaves(countUnderWay)
 	}
 	if n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant

@@ -55,8 +55,9 @@ func TestFakeTimeCancelledNestedLockIsCorrected(t *testing.T) {
 
 		counts := f.calls("count")
 		require.Equal(t, 2, counts[0].holds)
-		require.Equal(t, []time.Duration{0, time.Second}, f.times("count"), "one request at a time: the second after the answer to the first")
+		require.Equal(t, []time.Duration{0, 100 * time.Millisecond, time.Second}, f.times("count"), "once at once, once after the late answer")
 		require.Equal(t, 1, counts[1].holds)
+		require.Equal(t, 1, counts[2].holds)
 		require.NoError(t, hold.Unlock(held))
 	})
 }
