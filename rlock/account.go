@@ -214,7 +214,7 @@ func (w *waiter) warn(mine *grant) {
 		return
 	}
 	waited := time.Since(w.since)
-	n := &w.line.queue.news
+	n := &w.asker.queue.news
 	refusal := n.refusal
 	if refusal != nil && waited >= 2*n.warned {
 		n.warned = waited
@@ -303,7 +303,7 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		for a := range q.askers() { // the waiters behind came later
-			if a.asking || a.line.first != nil {
+			if a.asking || a.first != nil {
 				wait = max(wait, now.Sub(a.oldest()))
 			}
 		}

@@ -28,7 +28,8 @@ func benchmarkCounted(b *testing.B) {
 		b.Fatal(err)
 	}
 	l := client.NewLock("a")
-	g := new(candidate).init(l).newGrant(l, time.Now(), l.terms.lease, 0, run{})
+	o := new(candidate).init(l)
+	g := o.first.init(l, o, time.Now(), l.terms.lease, 0, run{})
 	ctx, hold := g.derive(b.Context(), &g.room0, l, nil)
 	b.ReportAllocs()
 	for b.Loop() {

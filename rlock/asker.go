@@ -13,9 +13,9 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// asker asks the server for a lock on behalf of the waiters of a line: one owner, one ticket, one request at a time.
-// Nobody else knows of them. A request belongs to the line, never to a waiter: a waiter that leaves takes nothing
-// along but its place. queues.mu guards what changes.
+// asker asks the server for a lock on behalf of the calls that wait in its line, first come, first served: one owner,
+// one ticket, one request at a time. Nobody else knows of them. A request belongs to the line, never to a waiter: a
+// waiter that leaves takes nothing along but its place. queues.mu guards what changes.
 //
 //	           refused: a timer until askAt
 //	asking ◄──────────────────────────────────────► waiting for an event, or askAt
@@ -27,11 +27,13 @@ import (
 //
 // An asker has no goroutine, but for the time of a request.
 type asker struct {
-	line  *line
-	lock  *Lock      // with whose terms the owner asks
+	queue       *queue
+	first, last *waiter
+	private     bool // of a single call, which has a place of its own on the server
+
+	lock  *Lock      // with whose terms the owner asks; nil if nobody waits, or asks
 	since time.Time  // when the first call in the line began
 	owner *candidate // nil before the first request, and after a grant
-	room  candidate  // the first owner: saves an allocation
 
 	asking  bool
 	cancel  context.CancelFunc // of a request that no call makes by itself
@@ -46,10 +48,6 @@ type asker struct {
 	course course
 }
 
-func newAsker(ln *line, l *Lock, began time.Time) *asker {
-	return &asker{line: ln, lock: l, since: began}
-}
-
 // next decides what the asker does next. The first true row counts:
 //
 //	nobody waits any more                              end
@@ -61,7 +59,7 @@ func newAsker(ln *line, l *Lock, began time.Time) *asker {
 // held is the end of the trusted window of the own client's grant that the line waits for, zero if there is none.
 func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
 	switch {
-	case a.line.first == nil:
+	case a.first == nil:
 		return false, 0
 	case held.After(now) && a.askAt.After(now):
 		return false, min(max(held.Sub(now), minPause), a.askAt.Sub(now))
@@ -72,7 +70,7 @@ func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
 	pause = a.askAt.Sub(now)
 	if a.lock.terms.fair && a.silent == 0 && a.place.Held() { // the client's first asks for all with a place
 		pause = maxPause
-		if q := a.line.queue; a.leads() {
+		if q := a.queue; a.leads() {
 			pause = q.news.askAt.Sub(now)
 		}
 	}
@@ -81,20 +79,20 @@ func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
 
 // leads reports whether no asker of its client is before this one. queues.mu is held.
 func (a *asker) leads() bool {
-	return !a.line.private || a.line.queue.private[0] == a.line
+	return !a.private || a.queue.private[0] == a
 }
 
 // turn has the asker do what is next. queues.mu is held.
 func (a *asker) turn() {
-	if a.asking || a.line.asker != a {
+	if a.asking || a.lock == nil {
 		return
 	}
-	if first := a.line.first; first != nil && !a.serves(first) {
+	if first := a.first; first != nil && !a.serves(first) {
 		a.withdraw()
 	}
-	if a.message.Granted && a.line.first != nil {
+	if a.message.Granted && a.first != nil {
 		if g := a.accept(time.Now()); g != nil {
-			if a.pass(g); a.line.asker != a { // that was the last waiter
+			if a.pass(g); a.lock == nil { // that was the last waiter
 				return
 			}
 		}
@@ -110,7 +108,7 @@ func (a *asker) turn() {
 	case !ask:
 		a.end()
 	default:
-		w := a.line.first
+		w := a.first
 		a.asking = true
 		var ctx context.Context
 		ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
@@ -124,7 +122,7 @@ func (a *asker) blocker() (*grant, time.Time) {
 	if a.lock.ownPlace() {
 		return nil, time.Time{}
 	}
-	mine := a.line.queue.holder()
+	mine := a.queue.holder()
 	if mine == nil {
 		return nil, time.Time{}
 	}
@@ -133,22 +131,22 @@ func (a *asker) blocker() (*grant, time.Time) {
 
 // alarm wakes the asker after a pause. queues.mu is held.
 func (a *asker) alarm(pause time.Duration, mine *grant) {
-	if w := a.line.first; time.Since(w.since) > w.lock.terms.lease {
+	if w := a.first; time.Since(w.since) > w.lock.terms.lease {
 		w.warn(mine)
 	}
 	if a.timer == nil {
-		a.timer = time.AfterFunc(pause, a.wake)
+		qs := a.lock.queues
+		a.timer = time.AfterFunc(pause, func() { a.wake(qs) })
 		return
 	}
 	a.timer.Reset(pause)
 }
 
-// wake is called when a pause is over.
-func (a *asker) wake() {
-	qs := a.lock.queues
+// wake is called when a pause is over, and perhaps once more after end has stopped the timer.
+func (a *asker) wake(qs *queues) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if a.line.asker == a && !a.asking {
+	if a.lock != nil && !a.asking {
 		a.course.by.TTL++
 		a.turn()
 	}
@@ -162,22 +160,22 @@ func (a *asker) mustAsk() {
 
 // end is called when nobody waits any more. queues.mu is held.
 func (a *asker) end() {
-	q := a.line.queue
+	q, qs := a.queue, a.lock.queues
 	if a.timer != nil {
 		a.timer.Stop()
 	}
 	a.withdraw()
-	a.line.asker = nil
-	if a.line.private {
-		first := q.private[0] == a.line
-		q.private = slices.DeleteFunc(q.private, func(ln *line) bool { return ln == a.line })
-		if first && len(q.private) > 0 { // this one may have been asking for all
-			next := q.private[0].asker
-			next.again = next.again || q.news.trouble != nil
-			next.turn()
-		}
+	first := a.private && a.leads()
+	if a.private {
+		q.private = slices.DeleteFunc(q.private, func(other *asker) bool { return other == a })
 	}
-	a.lock.queues.tidy(q)
+	*a = asker{}
+	if first && len(q.private) > 0 { // this one may have been asking for all
+		next := q.private[0]
+		next.again = next.again || q.news.trouble != nil
+		next.turn()
+	}
+	qs.tidy(q)
 }
 
 // serves reports whether the owner asks with the terms of the waiter, and not with those of one that has left.
@@ -185,7 +183,7 @@ func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms =
 
 // left is told that a waiter is out of the line. queues.mu is held.
 func (a *asker) left() {
-	if first := a.line.first; first != nil {
+	if first := a.first; first != nil {
 		if !a.serves(first) && !a.asking {
 			a.turn()
 		}
@@ -197,7 +195,7 @@ func (a *asker) left() {
 		}
 		return
 	}
-	if a.owner != nil || a.line.private || a.lock.client.closed.Load() {
+	if a.owner != nil || a.private || a.lock.client.closed.Load() {
 		a.turn()
 	} // otherwise the next waiter finds an asker whose timer is set
 }
@@ -213,13 +211,13 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 			a.withdraw()
 		}
 		if answered && g == nil && err == nil {
-			a.line.push(w, true)
+			a.push(w, true)
 		} else {
-			a.line.queue.waiting--
+			a.queue.waiting--
 			w.course.tries, a.course = w.course.tries+a.course.tries, course{}
 		}
 		if g != nil {
-			a.line.share(g, nil)
+			a.share(g, nil)
 		}
 		a.turn()
 	}()
@@ -269,7 +267,7 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 
 // pass gives the first waiter a grant, or gives the grant back if all have left. queues.mu is held.
 func (a *asker) pass(g *grant) {
-	if !a.line.give(g) {
+	if !a.give(g) {
 		a.lock.client.background(g.forgo)
 	}
 }
@@ -305,7 +303,7 @@ func (a *asker) ask(ctx context.Context, w *waiter) (*grant, error) {
 
 // prepare returns the options of the next request, which w waits for, and its retry policy. queues.mu is held.
 func (a *asker) prepare(w *waiter) (kind.Options, request.Policy) {
-	q, first, others := a.line.queue, a.line.first, a.line.first != nil
+	q, first, others := a.queue, a.first, a.first != nil
 	forLine := a.cancel != nil // not if a call asks by itself
 	if forLine && first != nil {
 		if a.owner == nil {
@@ -314,11 +312,7 @@ func (a *asker) prepare(w *waiter) (kind.Options, request.Policy) {
 		a.since, others = first.since, first.next != nil
 	}
 	if a.owner == nil {
-		a.owner = &a.room
-		if a.room.lock != nil {
-			a.owner = new(candidate)
-		}
-		a.owner.init(a.lock)
+		a.owner = new(candidate).init(a.lock)
 	}
 	a.again = false
 	a.course.tries++
@@ -345,7 +339,7 @@ func (a *asker) report(err error) time.Time {
 	qs := a.lock.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	n := &a.line.queue.news
+	n := &a.queue.news
 	if err == nil {
 		n.answered(time.Time{})
 		return n.newest
@@ -358,8 +352,8 @@ func (a *asker) report(err error) time.Time {
 
 // giveUp ends the waits of those who have had no answer for too long. queues.mu is held.
 func (a *asker) giveUp(now time.Time) {
-	n := &a.line.queue.news
-	for w, next := a.line.first, (*waiter)(nil); w != nil; w = next {
+	n := &a.queue.news
+	for w, next := a.first, (*waiter)(nil); w != nil; w = next {
 		next = w.next
 		since := n.silentSince(w.since, now)
 		if n.trouble != nil && !since.IsZero() && now.Sub(since) >= w.lock.retries().Total {
@@ -385,7 +379,7 @@ func (a *asker) patient(err error) bool {
 	qs := a.lock.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	n := &a.line.queue.news
+	n := &a.queue.news
 	if n.denied.IsZero() {
 		n.denied = time.Now()
 	}
@@ -394,7 +388,7 @@ func (a *asker) patient(err error) bool {
 
 // failed notes a request that failed, and returns its error. queues.mu is held.
 func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
-	q, err := a.line.queue, r.Err
+	q, err := a.queue, r.Err
 	if short, ok := errors.AsType[*NotReplicatedError](err); ok {
 		q.news.short = replicaShortage{short, time.Now()}
 		a.owner.acquired = true // it is not released yet
@@ -415,7 +409,7 @@ func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
 // granted makes the owner's grant, for one call to take; nil if the answer came when the lease was as good as over.
 // queues.mu is held.
 func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run) *grant {
-	q := a.line.queue
+	q := a.queue
 	g, err := a.owner.grant(sent, lease, token, r)
 	if err != nil {
 		a.owner.acquired = true
@@ -451,7 +445,7 @@ func (a *asker) withdraw() {
 // forget detaches the owner. queues.mu is held.
 func (a *asker) forget() {
 	if a.owner != nil {
-		delete(a.line.queue.tickets, a.owner.name)
+		delete(a.queue.tickets, a.owner.name)
 	}
 	a.owner, a.place, a.taken, a.message = nil, lua.Place{}, moment{}, lua.Message{}
 }
@@ -459,7 +453,7 @@ func (a *asker) forget() {
 // refused notes a refusal, and when to ask again if no message arrives. An error ends the wait of the first.
 // queues.mu is held.
 func (a *asker) refused(r request.Answer[lua.Reply], refusal *NotAcquiredError, asked lua.Ticket) error {
-	l, q, now := a.lock, a.line.queue, time.Now()
+	l, q, now := a.lock, a.queue, time.Now()
 	a.listen(r.Value.Holder)
 	q.news.answered(r.Sent)
 	q.news.refusal = refusal
@@ -491,7 +485,7 @@ func (a *asker) refused(r request.Answer[lua.Reply], refusal *NotAcquiredError, 
 
 // stand notes the owner's place in the server's queue, from a refusal. queues.mu is held.
 func (a *asker) stand(r request.Answer[lua.Reply]) {
-	q, before, taken := a.line.queue, a.place.Held(), a.taken.here
+	q, before, taken := a.queue, a.place.Held(), a.taken.here
 	if a.place = r.Value.Place; a.place.Held() {
 		a.taken = moment{r.Sent, a.place.Time}
 		q.news.clock = a.taken
@@ -504,7 +498,7 @@ func (a *asker) stand(r request.Answer[lua.Reply]) {
 
 // oldest returns when the oldest call in the line began. queues.mu is held.
 func (a *asker) oldest() time.Time {
-	if w := a.line.first; w != nil && w.since.Before(a.since) {
+	if w := a.first; w != nil && w.since.Before(a.since) {
 		return w.since
 	}
 	return a.since

@@ -49,13 +49,13 @@ func TestNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &queue{}
-			a := &asker{lock: &Lock{terms: terms{fair: row.fair}}, line: &line{queue: q, first: &waiter{}, private: row.fair}, owner: &candidate{}, again: row.again, askAt: in(row.askAt)}
+			a := &asker{lock: &Lock{terms: terms{fair: row.fair}}, queue: q, first: &waiter{}, private: row.fair, owner: &candidate{}, again: row.again, askAt: in(row.askAt)}
 			a.place.Time, q.news.askAt = 1, in(3*time.Second)
-			if q.private = []*line{a.line}; row.behind {
-				q.private = []*line{{}, a.line}
+			if q.private = []*asker{a}; row.behind {
+				q.private = []*asker{{}, a}
 			}
 			if row.nobody {
-				a.line.first = nil
+				a.first = nil
 			}
 			if row.noOwner {
 				a.owner = nil
@@ -96,7 +96,7 @@ func TestEvents(t *testing.T) {
 		"a foreign release":                        {func(q *queue, _ *asker) { q.unlocked() }, asks, again, stays},
 		"a foreign release, another ticket first":  {func(q *queue, a *asker) { a.place.First = false; q.unlocked() }, later, again, later},
 		"its pause is over":                        {func(_ *queue, a *asker) { a.askAt = time.Now(); a.turn() }, asks, stays, asks},
-		"the only waiter leaves":                   {func(_ *queue, a *asker) { a.line.first.serve(nil, errCut) }, "ends", "ends", "ends"},
+		"the only waiter leaves":                   {func(_ *queue, a *asker) { a.first.serve(nil, errCut) }, "ends", "ends", "ends"},
 	} {
 		for state, want := range map[string]string{"waiting": row.waiting, "asking": row.asking, "behind": row.behind} {
 			t.Run(name+", "+state, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestEvents(t *testing.T) {
 						got = has
 					case len(f.calls("acquire")) > before:
 						got = asks
-					case a.line.asker == a && state != "asking":
+					case a.lock != nil && state != "asking":
 						if got = stays; time.Until(a.askAt) < time.Second {
 							got = later
 						}

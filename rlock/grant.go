@@ -64,9 +64,10 @@ func (c *Client) newOwner(mark string) string {
 	return string(strconv.AppendUint(name, c.given.Add(1), 10))
 }
 
-// newGrant returns a grant of the owner to one call of l, not watched yet.
-func (o *candidate) newGrant(l *Lock, sent time.Time, lease time.Duration, token int64, r run) *grant {
-	g := &grant{lock: l, owner: o.name, from: o, sent: sent, initialLease: lease, token: token, run: r, followers: 1, longest: l.terms.lease}
+// init makes g a grant of the owner to one call of l, not watched yet.
+func (g *grant) init(l *Lock, o *candidate, sent time.Time, lease time.Duration, token int64, r run) *grant {
+	g.lock, g.owner, g.from, g.token, g.run = l, o.name, o, token, r
+	g.sent, g.initialLease, g.longest, g.followers = sent, lease, l.terms.lease, 1
 	g.holds = g.room[:0]
 	if !l.terms.shared {
 		g.exclusives.Store(1) // the hold that is to come
@@ -133,7 +134,7 @@ func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, err
 		g.followers--
 		g.put(hold)
 		if !by.terms.shared {
-			g.exclusives.Add(-1) // newGrant has counted the hold
+			g.exclusives.Add(-1) // init has counted the hold
 		}
 	}
 	g.mu.Unlock()

@@ -40,7 +40,7 @@ func (g *grant) handOff() bool {
 		successor := g.passOn(q, next.lock, r, now)
 		if successor != nil {
 			if l.terms.fair {
-				next.line.asker.forget() // the release takes the ticket out
+				next.asker.forget() // the release takes the ticket out
 			}
 			next.serve(successor, nil)
 		}
@@ -78,10 +78,10 @@ func (q *queue) next(g *grant) (*waiter, run) {
 	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
 		switch a := q.tickets[g.run.next[0]]; {
 		case a == nil:
-		case !a.asking && a.line.first != nil && a.line.first.lock.takes(g.lock):
+		case !a.asking && a.first != nil && a.first.lock.takes(g.lock):
 			r := g.run
 			r.next, r.passed = r.next[1:], append(r.passed, a.owner.name)
-			return a.line.first, r
+			return a.first, r
 		default:
 			return nil, run{}
 		}
@@ -115,7 +115,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 		token++
 		r.spare--
 	}
-	successor := g.from.newGrant(l, g.sent, g.initialLease, token, r)
+	successor := new(grant).init(l, g.from, g.sent, g.initialLease, token, r)
 	successor.mu.Lock() // OnLost waits until the grant is complete
 	defer successor.mu.Unlock()
 	entry, ok := g.entry.Pass(successor, successor.lose, now, g.initialLease/2, g.lock.terms.lease)

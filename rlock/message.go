@@ -142,7 +142,7 @@ func (q *queue) unlocked() {
 		}
 	}
 	if sooner(&q.news.askAt) && len(q.private) > 0 {
-		q.private[0].asker.turn()
+		q.private[0].turn()
 	}
 }
 
@@ -174,7 +174,7 @@ func (a *asker) accept(now time.Time) *grant {
 // trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.
 func (a *asker) trusts(m lua.Message, now time.Time) (sent time.Time, ok bool) {
 	l := a.lock
-	sent, ok = a.line.queue.news.clock.before(m.Time)
+	sent, ok = a.queue.news.clock.before(m.Time)
 	if !ok {
 		sent, ok = a.taken.before(m.Time)
 	}

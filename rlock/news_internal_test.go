@@ -33,7 +33,7 @@ func TestFakeTimeAnAnswerEndsTheTroubleOfAll(t *testing.T) {
 				w := newWaiter(t, l)
 				_, a, err := l.queues.enter(w)
 				require.NoError(t, err)
-				q := a.line.queue
+				q := a.queue
 				g, err := a.askByCall(w)
 				require.NoError(t, err)
 				require.Equal(t, granted, g != nil)

@@ -22,7 +22,7 @@ import (
 // first request has none: most locks are free. An unsubscribed waiter takes a ticket after two refusals
 // in a row, when a subscription is not likely soon, and keeps the ticket.
 func (a *asker) ticket() lua.Ticket {
-	q, s := a.line.queue, &a.lock.client.server
+	q, s := a.queue, &a.lock.client.server
 	if q.signal == nil && s.Hub.Active() && s.Hub.Listens(a.lock.wire.GrantChannel()) {
 		a.subscribe() // the subscription of the last wait still lingers
 	}
@@ -127,7 +127,7 @@ func ours(owner string) bool {
 // all waiters. While a client of Redisson holds a lock with tickets, it listens to the unlock
 // channel as well: Redisson's release knows nothing of tickets. queues.mu is held.
 func (a *asker) listen(holder string) {
-	l, q, foreign := a.lock, a.line.queue, holder != "" && !ours(holder)
+	l, q, foreign := a.lock, a.queue, holder != "" && !ours(holder)
 	if l.terms.polls {
 		return
 	}
@@ -148,8 +148,8 @@ func (a *asker) listen(holder string) {
 // hears reports whether messages reach the asker now. A polling one does not hear, even while the
 // client listens for another waiter. queues.mu is held.
 func (a *asker) hears() bool {
-	s := a.line.queue.signal
-	return !a.lock.terms.polls && s != nil && s.Live() && a.line.queue.news.tells()
+	s := a.queue.signal
+	return !a.lock.terms.polls && s != nil && s.Live() && a.queue.news.tells()
 }
 
 var errTries = errors.New("no more tries")
@@ -170,7 +170,7 @@ func (a *asker) silentPause(refusal *NotAcquiredError) (time.Duration, error) {
 
 // subscribe joins the channel of the lock. queues.mu is held.
 func (a *asker) subscribe() {
-	if q := a.line.queue; q.signal == nil {
+	if q := a.queue; q.signal == nil {
 		l := a.lock
 		q.signal = l.wire.Subscribe(kind.Events{Message: l.hear, Released: l.released, Changed: l.changed})
 	}

@@ -56,9 +56,9 @@ const maxSpare = 32
 // queue is what a client has of one lock: its grants, and the lines of its goroutines that wait.
 type queue struct {
 	key     string
-	writers line     // of the calls for a lock that excludes all others
-	readers line     // of the calls that share a grant of a read/write lock
-	private []*line  // of calls that each have a ticket of their own, in the order of arrival
+	writers asker    // for the calls for a lock that excludes all others
+	readers asker    // for the calls that share a grant of a read/write lock
+	private []*asker // for calls that each have a ticket of their own, in the order of arrival
 	waiting int      // calls without a grant
 	grants  []*grant // the client's known grants of the lock, the newest last: a single grant, unless readers share
 
@@ -72,27 +72,16 @@ type queue struct {
 	kept *kept // nil unless a grant of this client may be kept
 }
 
-// lines are those with a waiter or an asker. queues.mu is held.
-func (q *queue) lines() iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		for _, ln := range [...]*line{&q.writers, &q.readers} {
-			if !ln.empty() && !yield(ln) {
-				return
-			}
-		}
-		for _, ln := range slices.Clone(q.private) { // a line may end meanwhile
-			if !yield(ln) {
-				return
-			}
-		}
-	}
-}
-
-// askers are those of all lines. queues.mu is held.
+// askers are those for whom somebody waits, or who ask. queues.mu is held.
 func (q *queue) askers() iter.Seq[*asker] {
 	return func(yield func(*asker) bool) {
-		for ln := range q.lines() {
-			if ln.asker != nil && !yield(ln.asker) {
+		for _, a := range [...]*asker{&q.writers, &q.readers} {
+			if !a.empty() && !yield(a) {
+				return
+			}
+		}
+		for _, a := range slices.Clone(q.private) { // one may end meanwhile
+			if !a.empty() && !yield(a) {
 				return
 			}
 		}
@@ -161,18 +150,20 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 	if other != nil {
 		l.client.background(other.forgo)
 	}
-	ln := q.line(l)
+	a := q.asker(l)
 	q.waiting++
 	q.news.served = q.news.served || len(q.grants) > 0
-	if ln.empty() && (l.ownPlace() || len(q.grants) == 0) {
-		ln.asker = newAsker(ln, l, w.since)
-		ln.asker.asking = true
-		return nil, ln.asker, nil
+	begins := a.empty()
+	if begins {
+		a.lock, a.since = l, w.since
+		if l.ownPlace() || len(q.grants) == 0 {
+			a.asking = true
+			return nil, a, nil
+		}
 	}
-	ln.push(w, false)
-	if ln.asker == nil {
-		ln.asker = newAsker(ln, l, w.since)
-		ln.asker.turn()
+	a.push(w, false)
+	if begins {
+		a.turn()
 	}
 	return nil, nil, nil
 }
@@ -219,7 +210,7 @@ func (qs *queues) ended(g *grant) {
 			q.kept = nil
 		}
 		// Only the last reader of all processes frees the lock; the server announces that.
-		if a := q.writers.asker; a != nil && !g.lock.terms.shared {
+		if a := &q.writers; !a.empty() && !g.lock.terms.shared {
 			a.again = a.again || !a.place.Held() // no message will come
 			a.turn()
 		}
@@ -261,13 +252,11 @@ func (qs *queues) close() (held, parked []*grant) {
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		held = append(held, q.grants...)
-		for ln := range q.lines() {
-			for ln.first != nil {
-				ln.first.serve(nil, ln.first.lock.isClosed())
+		for a := range q.askers() {
+			for a.first != nil {
+				a.first.serve(nil, a.first.lock.isClosed())
 			}
-			if ln.asker != nil {
-				ln.asker.turn()
-			}
+			a.turn()
 		}
 		if k := q.kept; k != nil && k.parked != nil {
 			parked = append(parked, k.stop())

@@ -102,7 +102,7 @@ func TestOrderOfWaiters(t *testing.T) {
 		for range 4 {
 			all = append(all, behind(t, l))
 		}
-		q := a.line.queue
+		q := a.queue
 		for _, gone := range []int{2, 0, 4, 3, 1} {
 			all[gone].leave()
 			all[gone] = nil

@@ -181,11 +181,11 @@ func (qs *queues) show(v *view) {
 				v.add(g.recorded(what, since))
 			}
 		}
-		for ln := range q.lines() {
-			if a := ln.asker; a.asking && a.cancel == nil && v.long(a.since, longWait, true) { // a call that asks by itself
+		for a := range q.askers() {
+			if a.asking && a.cancel == nil && v.long(a.since, longWait, true) { // a call that asks by itself
 				v.add(a.lock.entry(record.Waits, "", a.since))
 			}
-			for w := ln.first; w != nil; w = w.next {
+			for w := a.first; w != nil; w = w.next {
 				if v.long(w.since, longWait, true) {
 					v.add(w.lock.entry(record.Waits, "", w.since))
 				}

@@ -8,15 +8,8 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// line is where calls of a client wait, first come, first served. Its asker asks the server for them.
-type line struct {
-	queue       *queue
-	first, last *waiter
-	asker       *asker // nil if nobody waits, or asks
-	private     bool   // of a single call, which has a place of its own on the server
-}
-
-// waiter is a call for a lock. If it has to wait it has a place in a line, and nothing else: it is in the line, or served.
+// waiter is a call for a lock. If it has to wait it has a place in the line of an asker, and
+// nothing else: it is in the line, or served.
 type waiter struct {
 	lock     *Lock
 	ctx      context.Context // of the wait: requests have its values
@@ -27,7 +20,7 @@ type waiter struct {
 	region   *trace.Region // for package runtime/trace
 
 	// Of the place. queues.mu guards what changes before served is closed.
-	line       *line
+	asker      *asker
 	prev, next *waiter
 	served     chan struct{} // closed when there is a grant or an error, and the waiter is out of the line; nil before it waits
 	grant      *grant
@@ -60,42 +53,43 @@ type panicked struct {
 	value any
 }
 
-func (ln *line) empty() bool { return ln.first == nil && ln.asker == nil }
+// empty reports whether nobody waits, or asks. queues.mu is held.
+func (a *asker) empty() bool { return a.first == nil && a.lock == nil }
 
 // ownPlace reports whether each client's calls wait in the server's queue also while the client has a grant.
 func (l *Lock) ownPlace() bool { return l.terms.fair || l.terms.shared }
 
-// line returns the line for a call. Each call for a fair lock has one of its own, as each ticket has a separate
+// asker returns the asker for a call. Each call for a fair lock has one of its own, as each ticket has a separate
 // place, and so does a reader who cannot share the grant of the others. queues.mu is held.
-func (q *queue) line(l *Lock) *line {
-	q.writers.queue, q.readers.queue = q, q
+func (q *queue) asker(l *Lock) *asker {
+	a := &q.writers
 	switch {
-	case l.terms.shared && l.shares(l) && (q.readers.empty() || l.shares(q.readers.asker.lock)):
-		return &q.readers
-	case !l.ownPlace():
-		return &q.writers
+	case l.terms.shared && l.shares(l) && (q.readers.empty() || l.shares(q.readers.lock)):
+		a = &q.readers
+	case l.ownPlace():
+		a = &asker{private: true}
+		q.private = append(q.private, a)
 	}
-	ln := &line{queue: q, private: true}
-	q.private = append(q.private, ln)
-	return ln
+	a.queue = q
+	return a
 }
 
 // push adds a waiter: the last, or the first if it has asked by itself already. queues.mu is held.
-func (ln *line) push(w *waiter, first bool) {
-	w.line, w.prev, w.next, w.served, w.grant, w.err = ln, nil, nil, make(chan struct{}), nil, nil
+func (a *asker) push(w *waiter, first bool) {
+	w.asker, w.prev, w.next, w.served, w.grant, w.err = a, nil, nil, make(chan struct{}), nil, nil
 	w.course.slept = true
 	if first {
-		w.next = ln.first
+		w.next = a.first
 	} else {
-		w.prev = ln.last
+		w.prev = a.last
 	}
 	if w.prev == nil {
-		ln.first = w
+		a.first = w
 	} else {
 		w.prev.next = w
 	}
 	if w.next == nil {
-		ln.last = w
+		a.last = w
 	} else {
 		w.next.prev = w
 	}
@@ -106,38 +100,33 @@ func (w *waiter) waits() bool { return w.grant == nil && w.err == nil }
 
 // serve takes a waiter out of the line, with a grant or an error. queues.mu is held.
 func (w *waiter) serve(g *grant, err error) {
-	ln := w.line
+	a := w.asker
 	if w.prev == nil {
-		ln.first = w.next
+		a.first = w.next
 	} else {
 		w.prev.next = w.next
 	}
 	if w.next == nil {
-		ln.last = w.prev
+		a.last = w.prev
 	} else {
 		w.next.prev = w.prev
 	}
-	ln.queue.waiting--
-	a := ln.asker
-	if a != nil {
-		w.course.add(a.course)
-		a.course = course{}
-	}
+	a.queue.waiting--
+	w.course.add(a.course)
+	a.course = course{}
 	w.grant, w.err = g, err
 	close(w.served)
-	if a != nil {
-		a.left()
-	}
+	a.left()
 }
 
 // give hands a new grant to the first waiter with its terms, and to all readers who share it. queues.mu is held.
-func (ln *line) give(g *grant) bool {
-	w := ln.first
+func (a *asker) give(g *grant) bool {
+	w := a.first
 	for w != nil && w.lock.terms != g.lock.terms {
 		w = w.next
 	}
 	if w != nil {
-		ln.share(g, w) // before w can unlock
+		a.share(g, w) // before w can unlock
 		w.serve(g, nil)
 	}
 	return w != nil
@@ -162,7 +151,7 @@ func (w *waiter) leave() {
 	qs.mu.Lock()
 	g := w.grant
 	if w.waits() {
-		w.serve(nil, w.lock.why(w.line.queue, w.since, end, &NotAcquiredError{Name: w.lock.name, Err: end}))
+		w.serve(nil, w.lock.why(w.asker.queue, w.since, end, &NotAcquiredError{Name: w.lock.name, Err: end}))
 	}
 	qs.mu.Unlock()
 	if g != nil {
