@@ -17,7 +17,10 @@ import (
 func (l *Lock) starts(wait context.Context) *waiter {
 	region := trace.StartRegion(wait, "rlock.acquire")
 	l.queues.counters.kinds[l.kind].started.Add(1)
-	return &waiter{lock: l, ctx: l.client.traceStart(wait, l.name, l.kind), since: time.Now(), region: region}
+	if l.client.opts.Trace.Start != nil {
+		wait = l.client.traceStart(wait, l.name, l.kind)
+	}
+	return &waiter{lock: l, ctx: wait, since: time.Now(), region: region}
 }
 
 // ends notes the end of such a call, with a hold or an error. ends is called last, when no
@@ -30,16 +33,11 @@ func (l *Lock) starts(wait context.Context) *waiter {
 //	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
 func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	w.region.End()
-	err = ownHolder(ctx, err)
-	w.counts(hold, err)
-	return err
-}
-
-func (w *waiter) counts(hold *Hold, err error) {
-	l, ctx, began := w.lock, w.ctx, w.since
+	l, began := w.lock, w.since
 	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)
 	switch {
 	case hold == nil:
+		err = ownHolder(ctx, err)
 		o, waited = failure(err), time.Since(began)
 	case hold.parent != nil || hold.grant.lock.joined():
 		waited = time.Since(began)
@@ -64,14 +62,15 @@ func (w *waiter) counts(hold *Hold, err error) {
 	}
 	f := l.client.opts.Trace.Acquired
 	if f == nil {
-		return
+		return err
 	}
 	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
 	if hold != nil {
 		a.Owner, a.Token = hold.Owner(), hold.Token()
 	}
 	a.Contended, a.Tries, a.Wakeups = w.course.slept, w.course.tries, w.course.by
-	l.client.observe(func() { f(ctx, a) })
+	l.client.observe(func() { f(w.ctx, a) })
+	return err
 }
 
 // failure is the outcome of a failed call. After a cancellation by the caller, that is the outcome,
@@ -228,7 +227,7 @@ func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 	attrs := []any{"lock", l.name, "waited", waited.Round(time.Second)}
 	if holder != "" {
 		attrs = append(attrs, "owner", holder)
-		ctx, cancel := context.WithTimeout(context.Background(), l.bound())
+		ctx, cancel := context.WithTimeout(context.Background(), l.bound)
 		defer cancel()
 		id, _, _ := strings.Cut(holder, ":")
 		fields, _ := c.server.RDB.HGetAll(ctx, record.Key(c.opts.Prefix, id)).Result() // without a record, the owner has to do

@@ -30,7 +30,7 @@ func benchmarkCounted(b *testing.B) {
 	l := client.NewLock("a")
 	o := new(candidate).init(l)
 	g := o.first.init(l, o, time.Now(), l.terms.lease, 0, run{})
-	ctx, hold := g.derive(b.Context(), &g.room0, l, nil)
+	ctx, hold := g.derive(b.Context(), new(Hold), l, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		c := l.starts(ctx)

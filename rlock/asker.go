@@ -109,7 +109,10 @@ func (a *asker) turn() {
 		a.end()
 	default:
 		w := a.first
-		a.asking = true
+		if a.owner == nil {
+			a.lock = w.lock
+		}
+		a.since, a.asking = w.since, true
 		var ctx context.Context
 		ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
 		a.lock.client.background(func() { a.askForLine(ctx, w) })
@@ -212,17 +215,25 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 		}
 		if answered && g == nil && err == nil {
 			a.push(w, true)
-		} else {
-			a.queue.waiting--
-			w.course.tries, a.course = w.course.tries+a.course.tries, course{}
+			a.turn()
+			return
 		}
-		if g != nil {
+		a.queue.waiting--
+		w.course.tries, a.course = w.course.tries+a.course.tries, course{}
+		switch {
+		case g != nil && g.lock.terms.shared:
 			a.share(g, nil)
+			a.turn()
+		case a.first == nil:
+			a.end()
+		default:
+			a.turn()
 		}
-		a.turn()
 	}()
 	g, err = a.ask(w.ctx, w)
-	answered, err = true, a.lock.failure(w.ctx, err)
+	if answered = true; err != nil {
+		err = a.lock.failure(w.ctx, err)
+	}
 	return g, err
 }
 
@@ -303,31 +314,25 @@ func (a *asker) ask(ctx context.Context, w *waiter) (*grant, error) {
 
 // prepare returns the options of the next request, which w waits for, and its retry policy. queues.mu is held.
 func (a *asker) prepare(w *waiter) (kind.Options, request.Policy) {
-	q, first, others := a.queue, a.first, a.first != nil
-	forLine := a.cancel != nil // not if a call asks by itself
-	if forLine && first != nil {
-		if a.owner == nil {
-			a.lock = first.lock
-		}
-		a.since, others = first.since, first.next != nil
-	}
+	l, q := a.lock, a.queue
 	if a.owner == nil {
-		a.owner = new(candidate).init(a.lock)
+		a.owner = new(candidate).init(l)
 	}
 	a.again = false
 	a.course.tries++
-	p := a.lock.retries()
+	p := l.policy
 	p.Report = a.report
-	if w.answered || forLine && q.news.served { // most locks are free, and their calls are spared the allocation
+	if a.cancel != nil { // for all who wait
+		p.Since, p.Trouble = q.news.silence(a.since, time.Now())
+	}
+	if w.answered || a.cancel != nil && q.news.served { // most locks are free, and their calls are spared the allocation
 		p.Patient = a.patient
 	}
-	if forLine {
-		if p.Since = q.news.silentSince(a.since, time.Now()); !p.Since.IsZero() {
-			p.Trouble = q.news.trouble
-		}
+	o := kind.Options{Wait: true}
+	if l.terms.fenced {
+		o.Spare = l.spareTokens(q.waiting > 1)
 	}
-	o := kind.Options{Wait: true, Spare: a.lock.spareTokens(others)}
-	if a.lock.terms.tickets {
+	if l.terms.fair || q.signal != nil || l.terms.tickets && l.client.server.Hub.Active() {
 		o.Ticket = a.ticket()
 	}
 	return o, p
@@ -356,7 +361,7 @@ func (a *asker) giveUp(now time.Time) {
 	for w, next := a.first, (*waiter)(nil); w != nil; w = next {
 		next = w.next
 		since := n.silentSince(w.since, now)
-		if n.trouble != nil && !since.IsZero() && now.Sub(since) >= w.lock.retries().Total {
+		if n.trouble != nil && !since.IsZero() && now.Sub(since) >= w.lock.policy.Total {
 			w.serve(nil, unanswered{error: n.trouble})
 		}
 	}

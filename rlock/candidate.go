@@ -8,6 +8,7 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/watchdog"
 )
 
 // candidate is an owner that asks for a lock: its name, and what it may have left on the server. A name is not asked
@@ -71,19 +72,29 @@ func (o *candidate) note(u request.Unsettled) {
 	o.doubt, o.likely = o.doubt || u.Doubt, o.likely || u.Lost
 }
 
-// grant makes the grant of an acquired lock. queues.mu is held. After an error, the owner is to be withdrawn.
+// grant makes the grant of an acquired lock: the watchdog has the lease from now on, and the queue the grant. queues.mu is
+// held. After an error, which means that no time is left or the client is closed, the owner is to be withdrawn.
 func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r run) (*grant, error) {
 	if !o.sent.IsZero() {
 		sent = o.sent
 	}
-	g := o.first.init(o.lock, o, sent, lease, token, r)
+	l, c := o.lock, o.lock.client
+	g := o.first.init(l, o, sent, lease, token, r)
 	if o.doubt {
 		g.leaves(inDoubt)
 	}
 	if o.ticket {
 		g.leaves(someTicket)
 	}
-	return g, g.watch(o.lock.queues.of(o.lock.key))
+	g.mu.Lock() // lose waits until the grant is complete
+	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: lease, Renew: l.terms.lease, Sent: sent, Fixed: l.terms.fixed, OnLost: g.lose})
+	g.entry = entry
+	g.mu.Unlock()
+	if err == nil {
+		c.active.Add(1)
+		l.queues.of(l.key).add(g)
+	}
+	return g, err
 }
 
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.

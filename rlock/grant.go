@@ -23,7 +23,6 @@ type grant struct {
 	run          run
 
 	entry *watchdog.Entry[*grant]
-	room0 Hold // the first hold: a field saves an allocation
 
 	residue atomic.Uint32 // a set of the bits of residue: see leaves and left
 
@@ -75,23 +74,7 @@ func (g *grant) init(l *Lock, o *candidate, sent time.Time, lease time.Duration,
 	return g
 }
 
-// watch gives the lease to the watchdog, and the grant to its queue. The error: no time is left, or the client is
-// closed. queues.mu is held.
-func (g *grant) watch(q *queue) error {
-	c, l := g.lock.client, g.lock
-	g.mu.Lock() // lose waits until the grant is complete
-	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: g.initialLease, Renew: l.terms.lease, Sent: g.sent, Fixed: l.terms.fixed, OnLost: g.lose})
-	g.entry = entry
-	g.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	c.active.Add(1)
-	q.add(g)
-	return nil
-}
-
-// until is the end of the trusted window, for a renewal: one may begin before watch or passOn has set the entry, both of
+// until is the end of the trusted window, for a renewal: one may begin before candidate.grant or passOn has set the entry, both of
 // which hold mu meanwhile.
 func (g *grant) until() time.Time {
 	g.mu.Lock()
@@ -99,7 +82,7 @@ func (g *grant) until() time.Time {
 	return g.entry.Until()
 }
 
-// tooLate is the error of a call that got an answer, but no grant, from watch.
+// tooLate is the error of a call that got an answer, but no grant, from candidate.grant.
 func (l *Lock) tooLate(err error) error {
 	if errors.Is(err, watchdog.ErrClosed) {
 		return l.isClosed()
@@ -114,12 +97,8 @@ func (g *grant) promise() {
 	g.mu.Unlock()
 }
 
-// take adds the hold of a call that was given the grant, of its lock by. After an error, the call forgoes it.
-func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
-	h := &g.room0
-	if by.terms.shared { // others may take it at the same time
-		h = new(Hold)
-	}
+// take makes h the hold of a call that was given the grant, of its lock by. After an error, the call forgoes it.
+func (g *grant) take(ctx context.Context, h *Hold, by *Lock) (context.Context, *Hold, error) {
 	held, hold := g.derive(ctx, h, by, nil)
 	g.check() // the lease may have ended, if this process stood still
 	g.mu.Lock()
@@ -143,11 +122,8 @@ func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, err
 		return ctx, nil, err
 	}
 	c := g.lock.client
-	if g.run.count == 0 && g.lock.longUnnoticed() {
-		c.records.Notice()
-	}
-	if c.opts.Identity.Prompt {
-		c.records.Hurry()
+	if g.lock.recorded {
+		c.records.taken(g)
 	}
 	if c.closed.Load() { // too late for Close to see this hold
 		g.interrupt(ErrClosed)

@@ -118,7 +118,7 @@ const lateJoins = 3
 
 // askToJoin asks the server once, repeated only without an answer.
 func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof) (context.Context, *Hold, error) {
-	a := send(wait, l, l.retries(), func(ctx context.Context, r lua.Runner) (time.Duration, error) {
+	a := send(wait, l, l.policy, func(ctx context.Context, r lua.Runner) (time.Duration, error) {
 		return wire.Confirm(ctx, r, p.owner)
 	}, nil)
 	switch {
@@ -134,8 +134,10 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	// if a nested hold of the holder has a longer lease.
 	joined := &Lock{
 		client: l.client, name: l.name, terms: terms{lease: p.lease},
-		wire: wire.Joined(), key: l.key, queues: &l.client.joins, kind: l.kind,
+		kind: l.kind,
 	}
+	joined.use(wire.Joined())
+	joined.key, joined.queues = l.key, &l.client.joins
 	o := &candidate{lock: joined, name: p.owner}
 	joined.queues.mu.Lock()
 	g, err := o.grant(a.Sent, a.Value, p.token, run{}) // the rest of the lease
@@ -143,7 +145,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	if err != nil {
 		return ctx, nil, joined.tooLate(err)
 	}
-	held, hold, err := g.take(ctx, joined)
+	held, hold, err := g.take(ctx, new(Hold), joined)
 	if err != nil {
 		g.forgo()
 	}

@@ -60,12 +60,12 @@ func TestFakeTimeLateAnswerDuringUnlock(t *testing.T) {
 		c, l, f := newFake(t)
 		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
 			if n == 1 {
-				time.Sleep(l.bound() * 3 / 2)
+				time.Sleep(l.bound * 3 / 2)
 			}
 			return lua.Reply{Acquired: true}, nil
 		}
 		f.onRelease = func(_ context.Context, n int) (lua.Released, error) {
-			time.Sleep(l.bound() * 3 / 4) // the late answer comes meanwhile
+			time.Sleep(l.bound * 3 / 4) // the late answer comes meanwhile
 			if n > 1 {
 				return lua.Released{}, lua.ErrNotOwner
 			}

@@ -29,7 +29,17 @@ type Lock struct {
 	peers []*Client // the further clients of a quorum lock
 
 	queues *queues // with the queue of key
+
+	// What follows from the above. See use.
+	bound    time.Duration  // how long a single attempt may take
+	claim    time.Duration  // with which the server may grant the lock to a ticket
+	policy   request.Policy // of a waiting call's requests
+	gathers  gathers
+	recorded bool // a hold may have to be recorded before the first renewal tells
 }
+
+// gathers says which requests are sent together with those for other locks.
+type gathers struct{ acquire, rest bool }
 
 // Name returns the name the lock was made with.
 func (l *Lock) Name() string { return l.name }
@@ -121,7 +131,7 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 		if g == nil {
 			continue
 		}
-		if held, hold, err = g.take(ctx, l); err == nil {
+		if held, hold, err = g.take(ctx, &w.hold, l); err == nil {
 			return held, hold, nil
 		}
 		if g.forgo(); w.once { // lost before it was taken
@@ -176,7 +186,11 @@ func (w *waiter) try() (*grant, error) {
 			o.withdraw()
 		}
 	}()
-	a := o.ask(w.ctx, w.retries(), kind.Options{Spare: l.spareTokens(false)})
+	opts := kind.Options{}
+	if l.terms.fenced {
+		opts.Spare = l.spareTokens(false)
+	}
+	a := o.ask(w.ctx, w.retries(), opts)
 	switch {
 	case a.Err != nil:
 		return nil, a.Err
@@ -267,35 +281,24 @@ func tooLate(name string, ctx context.Context) error {
 	return &NotAcquiredError{Name: name, Err: ended(ctx)}
 }
 
-// bound is how long a single attempt may take.
-func (l *Lock) bound() time.Duration { return min(l.terms.lease/3, kind.MaxAttempt) }
-
-// use makes k the kind of the lock.
+// use makes k the kind of the lock, and decides what is the same for all its calls.
 func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	l.queues = l.client.queues.of(l.key)
-}
-
-// retries is the policy of a waiting call's requests.
-func (l *Lock) retries() request.Policy {
-	return request.Policy{Attempt: l.bound(), Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing}
+	l.bound, l.claim = min(l.terms.lease/3, kind.MaxAttempt), min(longestClaim, l.terms.lease)
+	l.policy = request.Policy{Attempt: l.bound, Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing}
+	l.recorded = l.longUnnoticed() || l.client.opts.Identity.Prompt
+	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
+	case *redis.Client, *redis.ClusterClient:
+		l.gathers = gathers{k.Gathers(true), k.Gathers(false)}
+	}
 }
 
 // retries is the policy of the call's requests.
 func (w *waiter) retries() request.Policy {
-	p := w.lock.retries()
+	p := w.lock.policy
 	if w.once {
 		p.Total, p.Once = p.Attempt, true
 	}
 	return p
-}
-
-// gathers reports whether requests are sent together with those for other locks: requests to acquire, or
-// all the rest.
-func (l *Lock) gathers(acquire bool) bool {
-	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
-	case *redis.Client, *redis.ClusterClient:
-		return l.wire.Gathers(acquire)
-	}
-	return false
 }

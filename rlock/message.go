@@ -181,7 +181,7 @@ func (a *asker) trusts(m lua.Message, now time.Time) (sent time.Time, ok bool) {
 	switch {
 	case !ok, m.Time < a.taken.there, sent.After(now), // by the clock of another server
 		now.Sub(sent) > m.Claim/2,             // too little of the claim is left
-		m.Claim < l.claim(),                   // the server wants to know whether anybody is there
+		m.Claim < l.claim,                     // the server wants to know whether anybody is there
 		l.terms.fixed, l.terms.replicas.n > 0, // a fixed lease must be granted in full, and replicas must be asked
 		l.terms.fenced && m.Token == 0: // the client that released has no counter
 		return time.Time{}, false

@@ -67,6 +67,7 @@ func hashTag(key string) string {
 type piece struct {
 	run    []*Lock
 	owners []candidate // one for each of run
+	holds  []Hold      // what they get
 	held   int         // so many of them have a grant
 	answer request.Answer[lua.ReplyAll]
 	busy   int // the first member of run held by somebody else
@@ -83,7 +84,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 	defer first.client.done()
 	t.err = &lockError{first.name, ErrUnavailable, request.ErrNoAnswer} // if a hook ends the goroutine
 	p.Leaves, p.Stop = true, first.client.closing
-	t.owners = make([]candidate, len(t.run))
+	t.owners, t.holds = make([]candidate, len(t.run)), make([]Hold, len(t.run))
 	wanted := make([]lua.Wanted, len(t.run))
 	for i, l := range t.run {
 		t.owners[i].init(l).doubt = true // if a hook ends the goroutine
@@ -117,8 +118,8 @@ func (t *piece) take(held context.Context) (context.Context, *Hold, error) {
 	if err != nil {
 		return held, nil, err
 	}
+	held, part, err := g.take(held, &t.holds[t.held], l)
 	t.held++
-	held, part, err := g.take(held, l)
 	if err != nil {
 		g.forgo()
 	}
@@ -127,10 +128,10 @@ func (t *piece) take(held context.Context) (context.Context, *Hold, error) {
 
 // policy is the policy of a request for the members of all pieces.
 func (h *MultiHold) policy(pieces [][]*Lock, once bool) request.Policy {
-	p := pieces[0][0].retries()
+	p := pieces[0][0].policy
 	for _, run := range pieces {
 		for _, l := range run {
-			p.Attempt = min(p.Attempt, l.bound()) // an answer must not come too late for any member
+			p.Attempt = min(p.Attempt, l.bound) // an answer must not come too late for any member
 		}
 	}
 	if p.Once = once || len(pieces) > 1; p.Once {

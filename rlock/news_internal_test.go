@@ -157,7 +157,7 @@ func TestFakeTimeWhoGivesUp(t *testing.T) {
 		c, l, f := newFake(t)
 		short := c.NewLock("a", WithLeaseTime(time.Second))
 		short.use(f)
-		require.Less(t, short.retries().Total, l.retries().Total)
+		require.Less(t, short.policy.Total, l.policy.Total)
 		a, first := f.enter(t, l, lua.Reply{TTL: time.Hour})
 		all := []*waiter{first, behind(t, short), behind(t, l)}
 		given := func() (given []bool) {
@@ -170,7 +170,7 @@ func TestFakeTimeWhoGivesUp(t *testing.T) {
 		}
 		f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }
 		began := time.Now()
-		for time.Since(began) < short.retries().Total {
+		for time.Since(began) < short.policy.Total {
 			a.report(errCut)
 			require.Equal(t, []bool{false, false, false}, given())
 			time.Sleep(time.Second)

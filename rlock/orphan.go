@@ -126,11 +126,11 @@ func (r orphan) requestOnce(ctx context.Context) error {
 	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
 		return l.requestRelease(ctx, s, r.owner, r.ending)
 	}
-	if !l.gathers(false) {
-		_, err := attempt(ctx, l, l.bound(), nil, release, nil)
+	if !l.gathers.rest {
+		_, err := attempt(ctx, l, l.bound, nil, release, nil)
 		return err
 	}
-	call := l.client.sweeps.Call(request.Options{Key: l.slot, Bound: l.bound()})
+	call := l.client.sweeps.Call(request.Options{Key: l.slot, Bound: l.bound})
 	defer call.Put()
 	_, err := release(ctx, call)
 	return err

@@ -26,7 +26,7 @@ func (a *asker) ticket() lua.Ticket {
 	if q.signal == nil && s.Hub.Active() && s.Hub.Listens(a.lock.wire.GrantChannel()) {
 		a.subscribe() // the subscription of the last wait still lingers
 	}
-	ticket := lua.Ticket{Claim: a.lock.claim()}
+	ticket := lua.Ticket{Claim: a.lock.claim}
 	switch {
 	case q.signal != nil && q.signal.Live():
 		ticket.Hears = s.Channels.Hearing()
@@ -97,17 +97,12 @@ func (a *asker) ticketPause(r request.Answer[lua.Reply], asked lua.Ticket) time.
 	return min(d, a.unprompted())
 }
 
-// claim is the lease with which the server may grant the lock to a ticket.
-func (l *Lock) claim() time.Duration { return min(longestClaim, l.terms.lease) }
-
 // spareTokens is the number of further fencing tokens asked for, for the next holders in this client. A
 // kept lock may have many holders, so the grant asks for as many tokens as the server reserves ahead of
 // the clock (lead in lua/token.lua). Otherwise the grant asks only while somebody waits, for no more than
 // the budget's time allows: a hand-off takes at least a microsecond.
 func (l *Lock) spareTokens(othersWait bool) int64 {
 	switch {
-	case !l.terms.fenced:
-		return 0
 	case l.terms.retention > 0:
 		return maxHandoffs
 	case !othersWait || l.terms.handoff.most <= 0:

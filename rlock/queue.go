@@ -180,20 +180,17 @@ func (q *queue) atHand(l *Lock) (mine, other *grant) {
 	return nil, nil
 }
 
-// add records a new grant, and listens to recalls if the grant may be kept. Earlier grants of this client that
-// the new one proves lost find that out: the server would not have granted both. mu is held.
+// add records a new grant. Earlier grants of this client that the new one proves lost find that out: the server would not
+// have granted both. mu is held.
 func (q *queue) add(g *grant) {
 	for _, other := range q.grants {
-		if !g.lock.joined() && (g.Exclusive() || other.Exclusive()) { // several may join a hold
+		if g.Exclusive() || other.Exclusive() {
 			other.tell(context.Background())
 		}
 	}
 	q.grants = append(q.grants, g)
-	switch k := q.kept; {
-	case k != nil && k.parked != nil: // without a hold, nothing is told
-		g.lock.client.background(k.stop().drop)
-	case k == nil && g.lock.terms.retention > 0:
-		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
+	if q.kept != nil || g.lock.terms.retention > 0 {
+		q.keep(g)
 	}
 }
 

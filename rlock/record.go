@@ -67,6 +67,16 @@ func (c *Client) sendRecord(ctx context.Context, r *record.Record) (listed int64
 	return listed, cmp.Or(err, refusal)
 }
 
+// taken is told of a hold that may have to be in the record before the first renewal.
+func (r *records) taken(g *grant) {
+	if g.run.count == 0 && g.lock.longUnnoticed() {
+		r.Notice()
+	}
+	if g.lock.client.opts.Identity.Prompt {
+		r.Hurry()
+	}
+}
+
 // lost adds a loss to the record.
 func (r *records) lost(g *grant, cause LossCause) {
 	if r.Writer == nil {

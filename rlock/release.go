@@ -64,7 +64,7 @@ func (g *grant) release(ctx context.Context) error {
 
 // retry is the policy of a request repeated for total, also without a waiting caller.
 func (g *grant) retry(total time.Duration) request.Policy {
-	return request.Policy{Attempt: g.lock.bound(), Total: total}
+	return request.Policy{Attempt: g.lock.bound, Total: total}
 }
 
 // expires returns when the lease should have ended on the server: drift after the trusted

@@ -113,7 +113,7 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	if k == nil {
 		return false
 	}
-	total := min(l.bound(), l.client.opts.UnlockTimeout/2) // the release must have its time as well
+	total := min(l.bound, l.client.opts.UnlockTimeout/2) // the release must have its time as well
 	p := request.Policy{Attempt: total, Total: total, Once: true}
 	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) {
 		return l.wire.(*kind.Plain).Retain(ctx, r, g.owner)
@@ -165,6 +165,16 @@ func (qs *queues) askAnew(g *grant) {
 	defer qs.mu.Unlock()
 	if q := qs.byKey[g.lock.key]; q != nil && q.kept.allows(g) {
 		q.kept.state = keptAsked
+	}
+}
+
+// keep listens to recalls if the new grant may be kept, and gives back the grant parked before. queues.mu is held.
+func (q *queue) keep(g *grant) {
+	switch k := q.kept; {
+	case k != nil && k.parked != nil: // without a hold, nothing is told
+		g.lock.client.background(k.stop().drop)
+	case k == nil:
+		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
 	}
 }
 

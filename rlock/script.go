@@ -138,7 +138,7 @@ func init() {
 		if l.err != nil {
 			return reach.Lock{}, l.err
 		}
-		p := l.retries()
+		p := l.policy
 		p.Client, p.Classify = l.client.server.RDB, l.client.classify
 		return reach.Lock{
 			Key: l.key,

@@ -60,7 +60,10 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 	if p.Classify = l.client.classify; l.kind != quorumKind { // otherwise each server's client makes attempts
 		p.Client = l.client.server.RDB
 	}
-	gathers := l.gathers(p.Leaves) // what acquires may leave something
+	gathers := l.gathers.rest
+	if p.Leaves { // as what acquires may do
+		gathers = l.gathers.acquire
+	}
 	returned := false
 	defer func() {
 		if !returned && late != nil {

@@ -18,6 +18,7 @@ type waiter struct {
 	since    time.Time       // when the call began
 	course   course
 	region   *trace.Region // for package runtime/trace
+	hold     Hold          // what it gets: a field saves an allocation
 
 	// Of the place. queues.mu guards what changes before served is closed.
 	asker      *asker
