@@ -39,7 +39,7 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	case hold == nil:
 		err = ownHolder(ctx, err)
 		o, waited = failure(err), time.Since(began)
-	case hold.parent != nil || hold.grant.lock.joined():
+	case hold.parent != nil || hold.grant.lock.joined:
 		waited = time.Since(began)
 	default: // to read the clock once more would double the cost of this function
 		g := hold.grant

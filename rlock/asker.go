@@ -92,13 +92,19 @@ func (a *asker) turn() {
 	}
 	if a.message.Granted && a.first != nil {
 		if g := a.accept(time.Now()); g != nil {
-			if a.pass(g); a.lock == nil { // that was the last waiter
+			if a.give(g); a.lock == nil { // that was the last waiter
 				return
 			}
 		}
 	}
 	now := time.Now()
-	mine, held := a.blocker()
+	var mine *grant // that the line waits for
+	var held time.Time
+	if len(a.queue.grants) > 0 && !a.lock.ownPlace() {
+		if mine = a.queue.holder(); mine != nil {
+			held = mine.entry.Until()
+		}
+	}
 	if mine != nil && a.askAt.IsZero() { // nothing tells that the lock was removed on the server
 		a.askAt = now.Add(keepAlive)
 	}
@@ -117,19 +123,6 @@ func (a *asker) turn() {
 		ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
 		a.lock.client.background(func() { a.askForLine(ctx, w) })
 	}
-}
-
-// blocker returns the grant of this client that the line waits for, and the end of its trusted window; nil if there is
-// none. queues.mu is held.
-func (a *asker) blocker() (*grant, time.Time) {
-	if a.lock.ownPlace() {
-		return nil, time.Time{}
-	}
-	mine := a.queue.holder()
-	if mine == nil {
-		return nil, time.Time{}
-	}
-	return mine, mine.entry.Until()
 }
 
 // alarm wakes the asker after a pause. queues.mu is held.
@@ -167,7 +160,9 @@ func (a *asker) end() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
-	a.withdraw()
+	if a.owner != nil {
+		a.withdraw()
+	}
 	first := a.private && a.leads()
 	if a.private {
 		q.private = slices.DeleteFunc(q.private, func(other *asker) bool { return other == a })
@@ -257,7 +252,7 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 		a.cancel = nil
 		switch {
 		case g != nil:
-			a.pass(g)
+			a.give(g)
 		case err != nil:
 			a.again = true
 			if first.waits() {
@@ -274,13 +269,6 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 		g, err = a.ask(ctx, first)
 	}
 	answered = true
-}
-
-// pass gives the first waiter a grant, or gives the grant back if all have left. queues.mu is held.
-func (a *asker) pass(g *grant) {
-	if !a.give(g) {
-		a.lock.client.background(g.forgo)
-	}
 }
 
 // ask makes one request for w, and for those behind it. It is repeated only without an answer.
@@ -322,8 +310,10 @@ func (a *asker) prepare(w *waiter) (kind.Options, request.Policy) {
 	a.course.tries++
 	p := l.policy
 	p.Report = a.report
-	if a.cancel != nil { // for all who wait
-		p.Since, p.Trouble = q.news.silence(a.since, time.Now())
+	if q.news.trouble != nil && a.cancel != nil { // for all who wait
+		if p.Since = q.news.silentSince(a.since, time.Now()); !p.Since.IsZero() {
+			p.Trouble = q.news.trouble
+		}
 	}
 	if w.answered || a.cancel != nil && q.news.served { // most locks are free, and their calls are spared the allocation
 		p.Patient = a.patient

@@ -40,7 +40,10 @@ func (g *grant) recount(ctx context.Context, p request.Policy) error {
 		if !g.check() {
 			return g.lossOrNil()
 		}
-		return g.lock.failure(ctx, t.err)
+		if t.err != nil {
+			return g.lock.failure(ctx, t.err)
+		}
+		return nil
 	case <-over:
 		err = g.lock.failed(errCounting)
 	case <-ctx.Done():
@@ -133,7 +136,7 @@ func (g *grant) tellTotal(ctx context.Context) error {
 func (g *grant) total() (n kind.Count, lease time.Duration, fixed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state != owned || len(g.holds) == 0 || g.lock.joined() { // a passed-on grant has no hold at first
+	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // a passed-on grant has no hold at first
 		return n, 0, false
 	}
 	n.Exclusive = int(g.exclusives.Load())

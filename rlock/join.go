@@ -134,7 +134,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	// if a nested hold of the holder has a longer lease.
 	joined := &Lock{
 		client: l.client, name: l.name, terms: terms{lease: p.lease},
-		kind: l.kind,
+		kind: l.kind, joined: true,
 	}
 	joined.use(wire.Joined())
 	joined.key, joined.queues = l.key, &l.client.joins

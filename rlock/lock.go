@@ -22,6 +22,7 @@ type Lock struct {
 	terms   terms
 	purpose string     // shown by inspect and top
 	kind    kindNumber // for counting calls
+	joined  bool       // by Join: the grant belongs to another process
 
 	wire  kind.Kind // makes the requests
 	key   string    // of wire
@@ -265,9 +266,6 @@ func (l *Lock) refusedBy(r lua.Reply) *NotAcquiredError {
 	}
 	return l.refusal(r.Holder, r.TTL)
 }
-
-// joined reports whether the grant belongs to another process: see Join.
-func (l *Lock) joined() bool { return l.queues == &l.client.joins }
 
 // isClosed is the error of a call after Close.
 func (l *Lock) isClosed() error { return &lockError{l.name, ErrClosed, nil} }

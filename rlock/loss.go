@@ -61,13 +61,13 @@ var errFixedOver = errors.New("the fixed lease is over")
 func (l *Lock) lossReason(err error, fixed bool) error {
 	refused := errors.Is(err, watchdog.ErrRefused) || err == errGone
 	switch {
-	case refused && l.joined():
+	case refused && l.joined:
 		return errHolderEnded
 	case refused:
 		return errGone
 	case errors.Is(err, watchdog.ErrClosed):
 		return ErrClosed
-	case l.joined():
+	case l.joined:
 		return fmt.Errorf("it was not confirmed in time: its holder does not renew it, Redis was silent, or this process stood still (%w)", err)
 	case fixed:
 		return fmt.Errorf("%w (%w)", errFixedOver, err)

@@ -91,7 +91,9 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 // queues.mu is held.
 func (q *queue) changed() {
 	for a := range q.askers() {
-		a.again = a.again || a.asking
+		if a.asking {
+			a.again = true
+		}
 	}
 	q.askAll()
 }

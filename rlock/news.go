@@ -48,14 +48,6 @@ func (n *news) silentSince(came, now time.Time) time.Time {
 	return came
 }
 
-// silence returns that time, and the newest error since then.
-func (n *news) silence(came, now time.Time) (since time.Time, trouble error) {
-	if since = n.silentSince(came, now); !since.IsZero() {
-		trouble = n.trouble
-	}
-	return since, trouble
-}
-
 // longestFailure is longer than the time from a failed attempt to the end of the next attempt.
 const longestFailure = 2*kind.MaxAttempt + 500*time.Millisecond
 

@@ -57,56 +57,39 @@ func (g *grant) orphan() orphan {
 // ticketSweep is for how long at least the client tries to take out a ticket.
 const ticketSweep = 6 * time.Second
 
-// sweep makes the janitor release r soon. A grant to a ticket would block others for the claim.
-// A joined grant leaves nothing: the owner is the holder's.
-func (r orphan) sweep() {
-	if r.lock.joined() {
-		return
-	}
-	if r.sweepShares(false) {
-		return
-	}
-	until := r.expires
-	if least := time.Now().Add(ticketSweep); r.ticket && until.Before(least) {
-		until = least
-	}
-	r.lock.client.janitor.Sweep(r.job(), until)
-}
+// sweep makes the janitor release r soon.
+func (r orphan) sweep() { r.clear(true, false) }
 
-// sweepAgain makes the janitor release r later as well, when an unanswered attempt has been executed or
-// never will be.
-func (r orphan) sweepAgain() {
-	if !r.sweepShares(true) {
-		r.lock.client.janitor.SweepAgain(r.job())
-	}
-}
-
-// sweepShares makes the client of each server of a quorum lock release a share. It returns false for any
-// other kind.
-func (r orphan) sweepShares(late bool) bool {
-	q, ok := r.lock.wire.(*kind.Quorum)
-	if ok {
-		q.Sweep(r.owner, late, r.likely)
-	}
-	return ok
-}
-
-// clear makes the janitor release the orphan: now, later, or both.
+// clear makes the janitor release r soon, and later as well, when an unanswered attempt has been executed or never will
+// be, or only one of both. A grant to a ticket would block others for the claim. A joined grant leaves nothing: the owner
+// is the holder's. The client of each server of a quorum lock releases a share.
 func (r orphan) clear(now, later bool) {
-	if now {
-		r.sweep()
-	}
-	if later {
-		r.sweepAgain()
-	}
-}
-
-// job is the orphan as the janitor knows orphans.
-func (r orphan) job() janitor.Leftover {
 	l := r.lock
-	return janitor.Leftover{
+	if l.joined {
+		return
+	}
+	if quorum, ok := l.wire.(*kind.Quorum); ok {
+		if now {
+			quorum.Sweep(r.owner, false, r.likely)
+		}
+		if later {
+			quorum.Sweep(r.owner, true, r.likely)
+		}
+		return
+	}
+	job := janitor.Leftover{
 		Owner: r.owner, Lease: l.terms.lease, Likely: r.likely, Release: r.request,
 		Server: l.client.scripts.Server(l.slot),
+	}
+	if now {
+		until := r.expires
+		if least := time.Now().Add(ticketSweep); r.ticket && until.Before(least) {
+			until = least
+		}
+		l.client.janitor.Sweep(job, until)
+	}
+	if later {
+		l.client.janitor.SweepAgain(job)
 	}
 }
 

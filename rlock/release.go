@@ -15,7 +15,7 @@ func (g *grant) release(ctx context.Context) error {
 	c := g.lock.client
 	defer g.finish()
 	g.entry.Stop()
-	if g.lock.joined() { // the holder releases the lock
+	if g.lock.joined { // the holder releases the lock
 		return nil
 	}
 	g.from.fate.And(^uint32(ownerLate)) // this release ends what has come by now
@@ -35,7 +35,7 @@ func (g *grant) release(ctx context.Context) error {
 		g.orphan().sweep()
 	}
 	if g.left(inDoubt) {
-		g.orphan().sweepAgain()
+		g.orphan().clear(false, true)
 	}
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
@@ -88,7 +88,7 @@ func (g *grant) releaseRest(ctx context.Context) {
 		}
 	}
 	if g.left(inDoubt) {
-		g.orphan().sweepAgain()
+		g.orphan().clear(false, true)
 	}
 }
 

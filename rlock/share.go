@@ -12,7 +12,7 @@ import (
 // share gives a new grant to the waiting readers that can have it, besides the one it is for. The grant lasts until each of them has
 // taken it and has unlocked, or has left. queues.mu is held.
 func (a *asker) share(g *grant, besides *waiter) {
-	if !g.lock.terms.shared || g.left(inDoubt) {
+	if g.left(inDoubt) {
 		return
 	}
 	for w, next := a.first, (*waiter)(nil); w != nil; w = next {

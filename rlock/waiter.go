@@ -120,17 +120,21 @@ func (w *waiter) serve(g *grant, err error) {
 	a.left()
 }
 
-// give hands a new grant to the first waiter with its terms, and to all readers who share it. queues.mu is held.
-func (a *asker) give(g *grant) bool {
+// give hands a new grant to the first waiter with its terms, and to all readers who share it, or gives the grant back if
+// all have left. queues.mu is held.
+func (a *asker) give(g *grant) {
 	w := a.first
 	for w != nil && w.lock.terms != g.lock.terms {
 		w = w.next
 	}
-	if w != nil {
-		a.share(g, w) // before w can unlock
-		w.serve(g, nil)
+	if w == nil {
+		g.lock.client.background(g.forgo)
+		return
 	}
-	return w != nil
+	if g.lock.terms.shared {
+		a.share(g, w) // before w can unlock
+	}
+	w.serve(g, nil)
 }
 
 // wait waits to be served.
@@ -169,7 +173,10 @@ func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 	if trouble == nil && n.newest.IsZero() && time.Since(began) >= answerTime { // another call asks for all
 		trouble = request.ErrNoAnswer
 	}
-	mine, short := q.holder(), n.short.of(l.name, l.terms.replicas.n, end)
+	mine, short := q.holder(), error(nil)
+	if l.terms.replicas.n > 0 {
+		short = n.short.of(l.name, l.terms.replicas.n, end)
+	}
 	switch {
 	case mine != nil:
 		return l.refusal(mine.owner, time.Until(mine.entry.Until())).because(end)
