@@ -14,12 +14,12 @@ import (
 // makes it, not a caller, so two never overlap. If all callers leave, the request is left as well: it gets no more
 // copies, and late tells when the attempt under way has been executed. Guarded by grant.mu.
 type told struct {
-	ctx   context.Context // with the values of the first call
-	leave context.CancelFunc
-	calls int           // that wait for it
-	done  chan struct{} // closed when it was answered, or left
-	err   error
-	next  *told // for the changes while it is under way; nil: none
+	ctx    context.Context // with the values of the first call
+	cancel context.CancelFunc
+	calls  int           // that wait for it
+	done   chan struct{} // closed when it was answered, or left
+	err    error
+	next   *told // for the changes while it is under way; nil: none
 }
 
 var errCounting = errors.New("the request about the hold count has got no answer yet")
@@ -54,7 +54,7 @@ func (g *grant) recount(ctx context.Context, p request.Policy) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.calls--; t.calls == 0 {
-		t.leave()
+		t.cancel()
 	}
 	return err
 }
@@ -64,7 +64,7 @@ func (g *grant) tell(ctx context.Context) *told {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := &told{done: make(chan struct{})}
-	t.ctx, t.leave = context.WithCancel(context.WithoutCancel(ctx))
+	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	switch {
 	case g.told == nil:
 		g.told = t
@@ -89,7 +89,7 @@ func (g *grant) tellNow(t *told) {
 		if !answered {
 			g.leaves(countUnderWay)
 		}
-		t.leave()
+		t.cancel()
 		close(t.done)
 		g.mu.Lock()
 		defer g.mu.Unlock()
