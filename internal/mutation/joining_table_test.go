@@ -89,7 +89,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"who has joined sets the hold count", "rlock", "grant.total",
-		"|| g.lock.joined() {", "{",
+		"|| g.lock.joined {", "{",
 		"rlock", "TestJoin", quick,
 	},
 	{
@@ -123,8 +123,8 @@ var ofJoining = []mutation{
 		"rlock", "TestFakeTimeJoinedAfterALongerNestedLease", quick,
 	},
 	{
-		"who has joined cleans up in place of the holder", "rlock", "orphan.sweep",
-		"if r.lock.joined() {", "if false {",
+		"who has joined cleans up in place of the holder", "rlock", "orphan.clear",
+		"if l.joined {", "if false {",
 		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
 	},
 	{

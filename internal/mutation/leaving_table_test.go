@@ -24,7 +24,7 @@ var ofLeaving = []mutation{
 	},
 	{
 		"a late attempt is not released once more", "rlock", "orphan.clear",
-		"if later {", "if false {",
+		"if later { l.client.janitor", "if false { l.client.janitor",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
@@ -33,7 +33,7 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeLateAnswerOfALiveOwner", quick,
 	},
 	{
-		"a ticket is given up with the lease", "rlock", "orphan.sweep",
+		"a ticket is given up with the lease", "rlock", "orphan.clear",
 		"r.ticket && until.Before(least)", "false",
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},

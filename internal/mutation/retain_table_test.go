@@ -48,7 +48,7 @@ var ofRetention = []mutation{
 		"rlock", "TestFakeTimeRetentionEnds", quick,
 	},
 	{
-		"a parked grant outlives the next one", "rlock", "queue.add",
+		"a parked grant outlives the next one", "rlock", "queue.keep",
 		"case k != nil && k.parked != nil:", "case false:",
 		"rlock", "TestFakeTimeParkedGrantEndsWithTheNext", quick,
 	},

@@ -247,7 +247,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"a call is taken for a grant", "rlock", "asker.trusts",
-		"m.Claim < l.claim(),", "",
+		"m.Claim < l.claim,", "",
 		"rlock", "TestFakeTimeCallIsAnswered", quick,
 	},
 	{

@@ -5,7 +5,7 @@ package mutation
 var ofWaiting = []mutation{
 	{
 		"a waiter relies on messages that the server refuses to send", "rlock", "asker.hears",
-		"s.Live() && a.line.queue.news.tells()", "s.Live()",
+		"s.Live() && a.queue.news.tells()", "s.Live()",
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
 	{
@@ -50,7 +50,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"an answer from before a loss of messages is trusted", "rlock", "queue.changed",
-		"a.again = a.again || a.asking", "a.again = a.again || false",
+		"a.again = true", "_ = a",
 		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
 	},
 	{
@@ -125,7 +125,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those who queue do not hear of Close", "rlock", "queues.close",
-		"ln.first.serve(nil, ln.first.lock.isClosed())", "break",
+		"a.first.serve(nil, a.first.lock.isClosed())", "break",
 		"rlock", "TestFakeTimeCloseEndsTheNextInLine", quick,
 	},
 	{
@@ -149,13 +149,13 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeReaderWhoseGrantWasInALostAnswer", quick,
 	},
 	{
-		"a reader waits for its own client's writer without a place", "rlock", "asker.blocker",
-		"a.lock.ownPlace()", "a.lock.terms.fair",
+		"a reader waits for its own client's writer without a place", "rlock", "asker.turn",
+		"!a.lock.ownPlace()", "!a.lock.terms.fair",
 		"rlock", "TestFakeTimeReaderBehindItsOwnClientsWriter", quick,
 	},
 	{
-		"readers share a grant in doubt", "rlock", "line.share",
-		"|| g.left(inDoubt)", "",
+		"readers share a grant in doubt", "rlock", "asker.share",
+		"if g.left(inDoubt) {", "if false {",
 		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
 	},
 	{
@@ -175,7 +175,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a short lease waits for an answer as long as the lease before it", "rlock", "asker.giveUp",
-		">= w.lock.retries().Total", ">= a.lock.retries().Total",
+		">= w.lock.policy.Total", ">= a.lock.policy.Total",
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
@@ -295,7 +295,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a first call is patient with a refusal to serve it", "rlock", "asker.prepare",
-		"forLine && q.news.served", "q.news.served",
+		"a.cancel != nil && q.news.served", "q.news.served",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
