@@ -301,7 +301,7 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		for a := range q.askers() { // the waiters behind came later
+		for _, a := range q.askers { // the waiters behind came later
 			if a.asking || a.first != nil {
 				wait = max(wait, now.Sub(a.oldest()))
 			}

@@ -79,7 +79,17 @@ func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
 
 // leads reports whether no asker of its client is before this one. queues.mu is held.
 func (a *asker) leads() bool {
-	return !a.private || a.queue.private[0] == a
+	return !a.private || a.queue.leader() == a
+}
+
+// leader returns the first asker with a place of its own, nil if there is none: it asks for all of them. queues.mu is held.
+func (q *queue) leader() *asker {
+	for _, a := range q.askers {
+		if a.private {
+			return a
+		}
+	}
+	return nil
 }
 
 // turn has the asker do what is next. queues.mu is held.
@@ -163,13 +173,10 @@ func (a *asker) end() {
 	if a.owner != nil {
 		a.withdraw()
 	}
-	first := a.private && a.leads()
-	if a.private {
-		q.private = slices.DeleteFunc(q.private, func(other *asker) bool { return other == a })
-	}
+	led := q.leader() == a
+	q.askers = slices.DeleteFunc(q.askers, func(other *asker) bool { return other == a })
 	*a = asker{}
-	if first && len(q.private) > 0 { // this one may have been asking for all
-		next := q.private[0]
+	if next := q.leader(); led && next != nil { // the one that ends may have been asking for all
 		next.again = next.again || q.news.trouble != nil
 		next.turn()
 	}

@@ -51,8 +51,8 @@ func TestNext(t *testing.T) {
 			q := &queue{}
 			a := &asker{lock: &Lock{terms: terms{fair: row.fair}}, queue: q, first: &waiter{}, private: row.fair, owner: &candidate{}, again: row.again, askAt: in(row.askAt)}
 			a.place.Time, q.news.askAt = 1, in(3*time.Second)
-			if q.private = []*asker{a}; row.behind {
-				q.private = []*asker{{}, a}
+			if q.askers = []*asker{a}; row.behind {
+				q.askers = []*asker{{private: true}, a}
 			}
 			if row.nobody {
 				a.first = nil

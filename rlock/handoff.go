@@ -45,7 +45,7 @@ func (g *grant) handOff() bool {
 			next.serve(successor, nil)
 		}
 		return successor != nil
-	case keeps && q.writers.first == nil:
+	case keeps && q.waiting == 0:
 		return g.park(q, now)
 	}
 	return false
@@ -68,9 +68,11 @@ func (g *grant) inBudget(now time.Time) bool {
 // tickets themselves.
 func (q *queue) next(g *grant) (*waiter, run) {
 	if !g.lock.terms.fair {
-		for w := q.writers.first; w != nil; w = w.next {
-			if w.lock.takes(g.lock) {
-				return w, g.run
+		for _, a := range q.askers {
+			for w := a.first; w != nil; w = w.next {
+				if w.lock.takes(g.lock) {
+					return w, g.run
+				}
 			}
 		}
 		return nil, run{}

@@ -38,7 +38,7 @@ func (l *Lock) askAgain(owner string) {
 // waiters ask for all.
 func (l *Lock) released() {
 	l.withQueue(func(q *queue) {
-		for a := range q.askers() {
+		for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 			if a.leads() {
 				a.course.by.Message++
 				a.mustAsk()
@@ -90,7 +90,7 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 // now on. The answer to a request under way may be older than the change, so its waiter asks once more.
 // queues.mu is held.
 func (q *queue) changed() {
-	for a := range q.askers() {
+	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 		if a.asking {
 			a.again = true
 		}
@@ -113,7 +113,7 @@ func (q *queue) cannotTell() {
 // askAll makes each refused waiter ask. A waiter with a ticket that waits for a grant of its own client
 // asks after that grant. queues.mu is held.
 func (q *queue) askAll() {
-	for a := range q.askers() {
+	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 		if !a.asking && a.owner != nil {
 			a.course.by.Reconnect++
 			a.mustAsk()
@@ -143,8 +143,8 @@ func (q *queue) unlocked() {
 			a.turn()
 		}
 	}
-	if sooner(&q.news.askAt) && len(q.private) > 0 {
-		q.private[0].turn()
+	if leader := q.leader(); sooner(&q.news.askAt) && leader != nil {
+		leader.turn()
 	}
 }
 

@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"hash/maphash"
-	"iter"
 	"slices"
 	"sync"
 
@@ -56,9 +55,8 @@ const maxSpare = 32
 // queue is what a client has of one lock: its grants, and the lines of its goroutines that wait.
 type queue struct {
 	key     string
-	writers asker    // for the calls for a lock that excludes all others
-	readers asker    // for the calls that share a grant of a read/write lock
-	private []*asker // for calls that each have a ticket of their own, in the order of arrival
+	askers  []*asker // those for whom somebody waits, or who ask, in the order of arrival: see queue.asker
+	room    asker    // the first of them: a field saves an allocation
 	waiting int      // calls without a grant
 	grants  []*grant // the client's known grants of the lock, the newest last: a single grant, unless readers share
 
@@ -70,27 +68,6 @@ type queue struct {
 	news news // of the server
 
 	kept *kept // nil unless a grant of this client may be kept
-}
-
-// askers are those for whom somebody waits, or who ask. queues.mu is held.
-func (q *queue) askers() iter.Seq[*asker] {
-	return func(yield func(*asker) bool) {
-		for _, a := range [...]*asker{&q.writers, &q.readers} {
-			if !a.empty() && !yield(a) {
-				return
-			}
-		}
-		for _, a := range slices.Clone(q.private) { // one may end meanwhile
-			if !a.empty() && !yield(a) {
-				return
-			}
-		}
-	}
-}
-
-// empty reports whether nobody waits or asks. queues.mu is held.
-func (q *queue) empty() bool {
-	return q.writers.empty() && q.readers.empty() && len(q.private) == 0
 }
 
 // of returns the queue of a key. mu is held.
@@ -114,7 +91,7 @@ func (qs *queues) of(key string) *queue {
 // tidy drops the waiters' part of the queue if there are no waiters, and the queue if nobody needs it. mu
 // is held.
 func (qs *queues) tidy(q *queue) {
-	if !q.empty() || qs.byKey[q.key] != q {
+	if len(q.askers) > 0 || qs.byKey[q.key] != q {
 		return
 	}
 	for _, s := range []kind.Subscription{q.signal, q.unlocks} {
@@ -128,7 +105,7 @@ func (qs *queues) tidy(q *queue) {
 	}
 	delete(qs.byKey, q.key)
 	if len(qs.spare) < maxSpare {
-		*q = queue{grants: q.grants[:0], private: q.private[:0]}
+		*q = queue{grants: q.grants[:0], askers: q.askers[:0]}
 		qs.spare = append(qs.spare, q)
 	}
 }
@@ -150,16 +127,12 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 	if other != nil {
 		l.client.background(other.forgo)
 	}
-	a := q.asker(l)
+	a, begins := q.asker(w)
 	q.waiting++
 	q.news.served = q.news.served || len(q.grants) > 0
-	begins := a.empty()
-	if begins {
-		a.lock, a.since = l, w.since
-		if l.ownPlace() || len(q.grants) == 0 {
-			a.asking = true
-			return nil, a, nil
-		}
+	if begins && (l.ownPlace() || len(q.grants) == 0) {
+		a.asking = true
+		return nil, a, nil
 	}
 	a.push(w, false)
 	if begins {
@@ -207,7 +180,8 @@ func (qs *queues) ended(g *grant) {
 			q.kept = nil
 		}
 		// Only the last reader of all processes frees the lock; the server announces that.
-		if a := &q.writers; !a.empty() && !g.lock.terms.shared {
+		if i := slices.IndexFunc(q.askers, func(a *asker) bool { return !a.lock.ownPlace() }); i >= 0 && !g.lock.terms.shared {
+			a := q.askers[i]
 			a.again = a.again || !a.place.Held() // no message will come
 			a.turn()
 		}
@@ -217,7 +191,7 @@ func (qs *queues) ended(g *grant) {
 
 // askFirst has those ask who ask for all, when a message may be lost, or is not sent. mu is held.
 func (q *queue) askFirst() {
-	for a := range q.askers() {
+	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 		if a.leads() {
 			a.mustAsk()
 		}
@@ -249,7 +223,7 @@ func (qs *queues) close() (held, parked []*grant) {
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		held = append(held, q.grants...)
-		for a := range q.askers() {
+		for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 			for a.first != nil {
 				a.first.serve(nil, a.first.lock.isClosed())
 			}

@@ -107,16 +107,16 @@ func TestOrderOfWaiters(t *testing.T) {
 			all[gone].leave()
 			all[gone] = nil
 			left, queued := slices.DeleteFunc(slices.Clone(all), func(w *waiter) bool { return w == nil }), []*waiter{}
-			for w := q.writers.first; w != nil; w = w.next {
+			for w := a.first; w != nil; w = w.next {
 				queued = append(queued, w)
 			}
 			require.Equal(t, left, queued)
 			if len(left) > 0 {
-				require.Same(t, left[len(left)-1], q.writers.last)
+				require.Same(t, left[len(left)-1], a.last)
 			}
 		}
-		require.Nil(t, q.writers.first)
-		require.Nil(t, q.writers.last)
+		require.Nil(t, a.first)
+		require.Nil(t, a.last)
 		require.Empty(t, l.queues.byKey)
 		require.Equal(t, []*queue{q}, l.queues.spare, "it is used again")
 	})

@@ -191,7 +191,7 @@ func (qs *queues) show(v *view) {
 				v.add(g.recorded(what, since))
 			}
 		}
-		for a := range q.askers() {
+		for _, a := range q.askers {
 			if a.asking && a.cancel == nil && v.long(a.since, longWait, true) { // a call that asks by itself
 				v.add(a.lock.entry(record.Waits, "", a.since))
 			}

@@ -54,25 +54,30 @@ type panicked struct {
 	value any
 }
 
-// empty reports whether nobody waits, or asks. queues.mu is held.
-func (a *asker) empty() bool { return a.first == nil && a.lock == nil }
-
 // ownPlace reports whether each client's calls wait in the server's queue also while the client has a grant.
 func (l *Lock) ownPlace() bool { return l.terms.fair || l.terms.shared }
 
-// asker returns the asker for a call. Each call for a fair lock has one of its own, as each ticket has a separate
-// place, and so does a reader who cannot share the grant of the others. queues.mu is held.
-func (q *queue) asker(l *Lock) *asker {
-	a := &q.writers
-	switch {
-	case l.terms.shared && l.shares(l) && (q.readers.empty() || l.shares(q.readers.lock)):
-		a = &q.readers
-	case l.ownPlace():
-		a = &asker{private: true}
-		q.private = append(q.private, a)
+// asker returns the asker in whose line a call waits, and whether it is a new one. Each call for a fair lock has an asker
+// of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
+// queues.mu is held.
+func (q *queue) asker(w *waiter) (a *asker, begins bool) {
+	l := w.lock
+	private := l.terms.fair || l.terms.shared && !l.shares(l)
+	for _, a := range q.askers {
+		if private || a.private || a.lock.terms.shared != l.terms.shared {
+			continue
+		}
+		if !l.terms.shared || l.shares(a.lock) {
+			return a, false
+		}
+		private = true
 	}
-	a.queue = q
-	return a
+	if a = &q.room; a.lock != nil {
+		a = new(asker)
+	}
+	*a = asker{queue: q, lock: l, since: w.since, private: private}
+	q.askers = append(q.askers, a)
+	return a, true
 }
 
 // push adds a waiter: the last, or the first if it has asked by itself already. queues.mu is held.
