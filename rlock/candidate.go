@@ -56,20 +56,14 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (lua.Reply, error) {
 		return l.wire.Acquire(ctx, r, name, l.terms.lease, opts)
 	}, func(r lua.Reply, err error) { o.late(name, r, err) })
-	o.doubt = doubt
-	o.note(a.Unsettled)
+	o.doubt = doubt || a.Doubt
 	if a.Value.Owner != "" {
 		o.name = a.Value.Owner
 	}
 	o.sent = a.Value.Sent
 	o.ticket = o.ticket || a.Value.Leftover || o.doubt && opts.Ticket.Claim > 0
-	o.likely = o.likely || a.Value.Place.Held()
+	o.likely = o.likely || a.Lost || a.Value.Place.Held()
 	return a
-}
-
-// note notes how a request has ended.
-func (o *candidate) note(u request.Unsettled) {
-	o.doubt, o.likely = o.doubt || u.Doubt, o.likely || u.Lost
 }
 
 // grant makes the grant of an acquired lock: the watchdog has the lease from now on, and the queue the grant. queues.mu is
@@ -100,8 +94,9 @@ func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r ru
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
 func (o *candidate) withdraw() {
 	came := o.ends()
-	late := came&ownerLate != 0
-	o.acquired, o.ticket, o.doubt = o.acquired || late, o.ticket || late, o.doubt || came&ownerDoubt != 0
+	if o.doubt = o.doubt || came&ownerDoubt != 0; came&ownerLate != 0 {
+		o.acquired, o.ticket = true, true
+	}
 	if o.acquired || o.ticket || o.doubt {
 		left := o.lock.leftBy(o.name)
 		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare

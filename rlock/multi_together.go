@@ -102,8 +102,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 		t.err = t.run[t.busy].refusal(t.answer.Value.Holder, t.answer.Value.TTL)
 	}
 	for i := range t.owners {
-		t.owners[i].doubt = false
-		t.owners[i].note(t.answer.Unsettled)
+		t.owners[i].doubt, t.owners[i].likely = t.answer.Doubt, t.answer.Lost
 		t.owners[i].acquired = t.acquired()
 	}
 }

@@ -35,12 +35,6 @@ type course struct {
 	by    Wakeups
 }
 
-func (c *course) add(other course) {
-	c.slept = c.slept || other.slept
-	c.tries += other.tries
-	c.by.add(other.by)
-}
-
 // unanswered is the error of a call without an answer, for its lock to make a text of: methods of the error may
 // be the application's, and are not called under the mutex.
 type unanswered struct {
@@ -118,7 +112,8 @@ func (w *waiter) serve(g *grant, err error) {
 		w.next.prev = w.prev
 	}
 	a.queue.waiting--
-	w.course.add(a.course)
+	w.course.tries += a.course.tries
+	w.course.by.add(a.course.by)
 	a.course = course{}
 	w.grant, w.err = g, err
 	close(w.served)
