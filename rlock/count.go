@@ -69,7 +69,7 @@ func (g *grant) tell(ctx context.Context) *told {
 	case g.told == nil:
 		g.told = t
 		g.lock.client.background(func() { g.tellNow(t) })
-	case g.told.next == nil:
+	case g.told.next == nil || g.told.next.calls == 0: // all who waited for that one have left
 		g.told.next = t
 	default:
 		t = g.told.next

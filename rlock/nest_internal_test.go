@@ -93,6 +93,39 @@ func TestFakeTimeNestedCallWhileCounting(t *testing.T) {
 	})
 }
 
+// While a request about the count is under way, a nested call waits for the next one, and leaves. Nobody waits for that
+// next request any more, but the call that comes then does not rely on it: it has one of its own.
+func TestFakeTimeNestedCallBehindOneThatLeft(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		answer := make(chan struct{})
+		f.onCount = func(context.Context, int) error { <-answer; return nil }
+		nested := make(chan *Hold, 2)
+		nest := func(ctx context.Context, want error) {
+			go func() {
+				_, inner, err := l.Lock(ctx)
+				assert.ErrorIs(t, err, want)
+				nested <- inner
+			}()
+			synctest.Wait()
+		}
+		nest(held, nil)
+		ctx, leave := context.WithCancel(held)
+		nest(ctx, context.Canceled)
+		leave()
+		require.Nil(t, <-nested)
+		nest(held, nil)
+		close(answer)
+		for range 2 {
+			require.NoError(t, (<-nested).Unlock(held))
+		}
+		require.NoError(t, hold.Unlock(held))
+		require.Equal(t, 3, f.calls("count")[1].holds)
+	})
+}
+
 // A request about the hold count is repeated, and the first attempt, an older count perhaps, is answered after all: the
 // count is told again.
 func TestFakeTimeLateCountIsCorrected(t *testing.T) {
