@@ -32,6 +32,9 @@ func (l *Lock) starts(wait context.Context) *waiter {
 //
 //	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
 func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
+	if w.region == nil { // a member of a multi lock
+		return err
+	}
 	w.region.End()
 	l, began := w.lock, w.since
 	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)

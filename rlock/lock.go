@@ -72,7 +72,7 @@ func (l *Lock) Name() string { return l.name }
 // one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
 // and when the holder's TTL ends; a message tells a waiter that it has the lock.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return l.starts(ctx).counted(ctx)
+	return l.starts(ctx).lockFor(ctx)
 }
 
 // TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
@@ -84,7 +84,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return l.starts(waiting).counted(ctx)
+	return l.starts(waiting).lockFor(ctx)
 }
 
 // TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
@@ -96,22 +96,17 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	w := l.starts(ctx)
 	w.once = true
-	return w.counted(ctx)
-}
-
-// counted is a call whose beginning starts has noted, for statistics and the trace.
-func (w *waiter) counted(ctx context.Context) (held context.Context, hold *Hold, err error) {
-	defer func() { err = w.ends(ctx, hold, err) }()
 	return w.lockFor(ctx)
 }
 
-// lockFor is what every call comes to: the hold of w for ctx. Statistics and the trace are told around it, by starts and
-// ends; a multi lock makes the calls for its members without.
+// lockFor is what every call comes to: the hold of w for ctx. Statistics and the trace are told of it, by starts and
+// ends, but not of the calls that a multi lock makes for its members.
 //
 // A call that waits has a stack of its own, which stays small as long as the frames from Lock to waiter.wait are small,
-// so whatever needs more is in a function that is called before or after.
+// so whatever needs more is in a function that is called before or after. TestStackOfAWaiter measures that.
 func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold, err error) {
 	l := w.lock
+	defer func() { err = w.ends(ctx, hold, err) }() // last
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
