@@ -124,15 +124,29 @@ func (a *asker) turn() {
 	case !ask:
 		a.end()
 	default:
-		w := a.first
-		if a.owner == nil {
-			a.lock = w.lock
-		}
-		a.since, a.asking = w.since, true
-		var ctx context.Context
-		ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
-		a.lock.client.background(func() { a.askForLine(ctx, w) })
+		a.asks(now)
 	}
+}
+
+// asks has a goroutine make a request for the line. queues.mu is held.
+func (a *asker) asks(now time.Time) {
+	w, n := a.first, &a.queue.news
+	if a.owner == nil {
+		a.lock = w.lock
+	}
+	a.since, a.asking = w.since, true
+	p := a.lock.policy
+	if n.served || w.answered {
+		p.Patient = a.patient
+	}
+	if n.trouble != nil {
+		if p.Since = n.silentSince(a.since, now); !p.Since.IsZero() {
+			p.Trouble = n.trouble
+		}
+	}
+	var ctx context.Context
+	ctx, a.cancel = context.WithCancel(context.WithoutCancel(w.ctx)) // requests have the values of the first call
+	a.lock.client.background(func() { a.askForLine(ctx, w, p) })
 }
 
 // alarm wakes the asker after a pause. queues.mu is held.
@@ -232,7 +246,11 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 			a.turn()
 		}
 	}()
-	g, err = a.ask(w.ctx, w)
+	p := w.lock.policy
+	if w.answered { // most locks are free, and their calls are spared the allocation
+		p.Patient = a.patient
+	}
+	g, err = a.ask(w.ctx, p)
 	if answered = true; err != nil {
 		err = a.lock.failure(w.ctx, err)
 	}
@@ -240,7 +258,7 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 }
 
 // askForLine makes a request for the waiters. An error is for the first of them.
-func (a *asker) askForLine(ctx context.Context, first *waiter) {
+func (a *asker) askForLine(ctx context.Context, first *waiter, p request.Policy) {
 	qs := a.lock.queues
 	var err error = unanswered{error: request.ErrNoAnswer} // if a hook ends the goroutine
 	var g *grant
@@ -273,19 +291,19 @@ func (a *asker) askForLine(ctx context.Context, first *waiter) {
 		a.lock.client.sleep(ctx, minPause)
 	}
 	if err = nil; ctx.Err() == nil {
-		g, err = a.ask(ctx, first)
+		g, err = a.ask(ctx, p)
 	}
 	answered = true
 }
 
-// ask makes one request for w, and for those behind it. It is repeated only without an answer.
-func (a *asker) ask(ctx context.Context, w *waiter) (*grant, error) {
+// ask makes one request, repeated only without an answer, by the policy.
+func (a *asker) ask(ctx context.Context, p request.Policy) (*grant, error) {
 	l, qs := a.lock, a.lock.queues
 	qs.mu.Lock()
-	o, p := a.prepare(w)
-	l = a.lock
+	o := a.prepare()
 	owner := a.owner
 	qs.mu.Unlock()
+	p.Report = a.report
 	r := owner.ask(ctx, p, o)
 	var refusal *NotAcquiredError
 	if r.Err == nil && !r.Value.Acquired {
@@ -307,24 +325,14 @@ func (a *asker) ask(ctx context.Context, w *waiter) (*grant, error) {
 	return nil, a.refused(r, refusal, o.Ticket)
 }
 
-// prepare returns the options of the next request, which w waits for, and its retry policy. queues.mu is held.
-func (a *asker) prepare(w *waiter) (kind.Options, request.Policy) {
+// prepare returns the options of the next request. queues.mu is held.
+func (a *asker) prepare() kind.Options {
 	l, q := a.lock, a.queue
 	if a.owner == nil {
 		a.owner = new(candidate).init(l)
 	}
 	a.again = false
 	a.course.tries++
-	p := l.policy
-	p.Report = a.report
-	if q.news.trouble != nil && a.cancel != nil { // for all who wait
-		if p.Since = q.news.silentSince(a.since, time.Now()); !p.Since.IsZero() {
-			p.Trouble = q.news.trouble
-		}
-	}
-	if w.answered || a.cancel != nil && q.news.served { // most locks are free, and their calls are spared the allocation
-		p.Patient = a.patient
-	}
 	o := kind.Options{Wait: true}
 	if l.terms.fenced {
 		o.Spare = l.spareTokens(q.waiting > 1)
@@ -332,7 +340,7 @@ func (a *asker) prepare(w *waiter) (kind.Options, request.Policy) {
 	if l.terms.fair || q.signal != nil || l.terms.tickets && l.client.server.Hub.Active() {
 		o.Ticket = a.ticket()
 	}
-	return o, p
+	return o
 }
 
 // report is called with an error when an attempt got no answer, and with nil when a later attempt got one. Those

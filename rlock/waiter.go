@@ -58,13 +58,13 @@ func (q *queue) asker(w *waiter) (a *asker, begins bool) {
 	l := w.lock
 	private := l.terms.fair || l.terms.shared && !l.shares(l)
 	for _, a := range q.askers {
-		if private || a.private || a.lock.terms.shared != l.terms.shared {
-			continue
-		}
-		if !l.terms.shared || l.shares(a.lock) {
+		switch {
+		case private, a.private, a.lock.terms.shared != l.terms.shared:
+		case !l.terms.shared, l.shares(a.lock):
 			return a, false
+		default:
+			private = true
 		}
-		private = true
 	}
 	if a = &q.room; a.lock != nil {
 		a = new(asker)

@@ -60,7 +60,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
-		"sooner(&q.news.askAt) && len(q.private) > 0", "false && len(q.private) > 0",
+		"sooner(&q.news.askAt) && leader != nil", "leader != nil && false",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
@@ -289,13 +289,13 @@ var ofWaiting = []mutation{
 		"rlock", "TestSlotsOfPlainServers", quick,
 	},
 	{
-		"a waiter is impatient with a refusal to serve it", "rlock", "asker.prepare",
+		"a waiter is impatient with a refusal to serve it", "rlock", "asker.asks",
 		"p.Patient = a.patient", "_ = a.patient",
 		"rlock", "TestFakeTimeShortRefusals", quick,
 	},
 	{
-		"a first call is patient with a refusal to serve it", "rlock", "asker.prepare",
-		"a.cancel != nil && q.news.served", "q.news.served",
+		"a first call is patient with a refusal to serve it", "rlock", "asker.askByCall",
+		"if w.answered {", "if a.queue.news.served {",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
