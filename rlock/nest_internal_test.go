@@ -118,6 +118,7 @@ func TestFakeTimeNestedCallBehindOneThatLeft(t *testing.T) {
 		require.Nil(t, <-nested)
 		nest(held, nil)
 		close(answer)
+		synctest.Wait()
 		for range 2 {
 			require.NoError(t, (<-nested).Unlock(held))
 		}
