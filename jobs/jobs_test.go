@@ -484,8 +484,11 @@ func TestRepeatedClaim(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := netfault.New(t, s.Addr())
-	job := jobs.New(host(t, p.Addr()), "j", jobs.Every(time.Hour))
-	_, err := job.Newest(t.Context())
+	locks := host(t, p.Addr())
+	job := jobs.New(locks, "j", jobs.Every(time.Hour))
+	_, err := jobs.New(locks, "warm", jobs.Every(time.Hour)).Claim(t.Context()) // the server learns the script, or the reply that is lost is NOSCRIPT
+	require.NoError(t, err)
+	_, err = job.Newest(t.Context())
 	require.NoError(t, err)
 	p.CutReplies(1, netfault.Arg("rlock_companion:{j}"))
 	ran, err := job.Do(t.Context(), nothing)
