@@ -48,7 +48,7 @@ TOOLS := $(GO) run -modfile='$(CURDIR)/tools/go.mod'
 # go test takes packages in this order: those that take longest first, so that none of them is left alone in the end.
 PKGS  ?= ./rlock ./cmd/rlock ./internal/evidence ./pubsub ./bench ./...
 
-INTEGRATIONS := integrations/prometheus integrations/otel integrations/schedulers # modules of their own
+INTEGRATIONS := integrations/prometheus integrations/otel integrations/schedulers examples/services # modules of their own
 
 .PHONY: help build vulnerable courses flaky firstpage servers servers-short test test-all lint vet portable tidy api vectors man pictures release image verify soak mutate model topology interop bench-interop compare bench bench-report bench-budget bench-quorum bench-wide bench-crowd redis spin prometheus fuzz fmt
 
