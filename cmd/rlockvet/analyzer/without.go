@@ -83,7 +83,10 @@ func (w *walker) unlocks(n ast.Node) bool {
 	return w.find(n, func(n ast.Node) bool {
 		e, ok := n.(*ast.CallExpr)
 		return ok && w.isUnlock(e, w.hold)
-	}) && !w.find(n, func(n ast.Node) bool { return w.captures(n, w.hold) })
+	}) && !w.find(n, func(n ast.Node) bool {
+		e, ok := n.(*ast.BinaryExpr) // done && hold.Unlock(ctx) == nil
+		return w.captures(n, w.hold) || ok && (e.Op == token.LAND || e.Op == token.LOR) && w.mentions(e, w.hold)
+	})
 }
 
 // goesOn reports work that is also done without the lock, once.
@@ -264,15 +267,21 @@ func (w *walker) assignsCtx(n ast.Node) bool {
 // another context, unlocks a hold, or takes notes.
 func (w *walker) isHarmless(call *ast.CallExpr) bool {
 	fn := w.callee(call)
-	path, name := fn[:strings.LastIndexByte(fn, '.')+1], strings.ToLower(fn[strings.LastIndexByte(fn, '.')+1:])
-	if path == "context." || strings.HasPrefix(path, "github.com/go-rlock/rlock/rlock.") && methods[fn[len(path):]] == 0 {
+	i := strings.LastIndexByte(fn, '.') + 1
+	path, name := strings.TrimSuffix(fn[:i], "."), fn[i:]
+	switch path {
+	case "context":
 		return true
+	case library:
+		return methods[name] == 0
 	}
-	for _, of := range []string{"log", "trace", "metric", "pprof", "otel"} {
-		if strings.Contains(path, of) && path != library+"." {
+	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '.' || r == '-' }) {
+		switch part {
+		case "log", "slog", "zap", "zerolog", "logrus", "logger", "logging", "otel", "trace", "tracing", "metric", "metrics", "pprof":
 			return true
 		}
 	}
+	name = strings.ToLower(name)
 	for _, verb := range []string{"log", "debug", "info", "warn", "error", "trace", "print", "count", "record", "observe"} {
 		if strings.HasPrefix(name, verb) {
 			return true

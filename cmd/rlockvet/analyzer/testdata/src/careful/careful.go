@@ -346,3 +346,61 @@ func droppedInside(ctx context.Context, mu *rlock.Lock) error {
 		return work(ctx)
 	})
 }
+
+// Whether it is unlocked is not known.
+func perhaps(ctx context.Context, mu *rlock.Lock, done bool) error {
+	ctx, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	if done && hold.Unlock(ctx) == nil {
+		return nil
+	}
+	return errors.Join(work(ctx), hold.Unlock(ctx))
+}
+
+func switchedOn(ctx context.Context, mu *rlock.Lock) error {
+	ctx, hold, err := mu.TryLock(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, rlock.ErrNotAcquired):
+		log.Print(err)
+		return nil
+	default:
+		return err
+	}
+	return errors.Join(work(ctx), hold.Unlock(ctx))
+}
+
+func polled(ctx context.Context, mu *rlock.Lock) error {
+	var held context.Context
+	var hold *rlock.Hold
+	err := rlock.ErrNotAcquired
+	for errors.Is(err, rlock.ErrNotAcquired) && ctx.Err() == nil {
+		held, hold, err = mu.TryLock(ctx)
+		time.Sleep(time.Second)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(held), hold.Unlock(ctx))
+}
+
+func selected(ctx context.Context, mu *rlock.Lock, stop chan struct{}) error {
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		select {
+		case <-stop:
+			return nil
+		default:
+			return err
+		}
+	}
+	err = work(held)
+	select {
+	case <-stop:
+	case <-held.Done():
+		err = context.Cause(held)
+	}
+	return errors.Join(err, hold.Unlock(ctx))
+}
