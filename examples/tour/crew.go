@@ -39,14 +39,14 @@ type event struct {
 }
 
 // newCrew starts workers, each with a wire of its own to Redis.
-func newCrew(ctx context.Context, out io.Writer, server string, names ...string) (*crew, error) {
+func newCrew(ctx context.Context, out io.Writer, url, addr string, names ...string) (*crew, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := &crew{out: out, began: time.Now(), events: make(chan event, 100)}
 	for _, name := range names {
-		if err := c.start(ctx, program, name, server); err != nil {
+		if err := c.start(ctx, program, name, url, addr); err != nil {
 			c.dismiss()
 			return nil, err
 		}
@@ -54,12 +54,12 @@ func newCrew(ctx context.Context, out io.Writer, server string, names ...string)
 	return c, nil
 }
 
-func (c *crew) start(ctx context.Context, program, name, server string) error {
+func (c *crew) start(ctx context.Context, program, name, server, addr string) error {
 	to, err := url.Parse(server)
 	if err != nil {
 		return err
 	}
-	wire, err := newWire(to.Host)
+	wire, err := newWire(addr)
 	if err != nil {
 		return err
 	}

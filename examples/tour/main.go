@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -54,10 +55,13 @@ func tour(ctx context.Context, out io.Writer, url string) error {
 	}
 	defer closeServer()
 	fmt.Fprintf(out, "Three workers want one lock, with a lease of %v. Redis is at %s.\n\n", lease, opts.Addr)
+	if opts.Network != "tcp" || opts.TLSConfig != nil {
+		return errors.New("the tour cuts a TCP connection without TLS: a redis:// URL is needed")
+	}
 	if url == "" {
 		url = "redis://" + opts.Addr
 	}
-	c, err := newCrew(ctx, out, url, "worker-a", "worker-b", "worker-c")
+	c, err := newCrew(ctx, out, url, opts.Addr, "worker-a", "worker-b", "worker-c")
 	if err != nil {
 		return err
 	}

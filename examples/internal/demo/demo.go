@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -50,5 +51,13 @@ func Server(url string) (opts *redis.Options, stop func(), err error) {
 		return nil, nil, err
 	}
 	opts.ContextTimeoutEnabled = true
+	rdb := redis.NewClient(opts)
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := rdb.Ping(ctx).Err(); err != nil { // at once, and not when a host in the show gives up
+		stop()
+		return nil, nil, fmt.Errorf("no Redis at %s: %w", opts.Addr, err)
+	}
 	return opts, stop, nil
 }
