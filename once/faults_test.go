@@ -21,6 +21,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// unhurried is a lease with which a single attempt has two seconds: a loaded machine takes some of that.
+const unhurried = time.Minute
+
 // nth matches the nth script from now on.
 func nth(n int64) netfault.Match {
 	var seen atomic.Int64
@@ -42,7 +45,7 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := netfault.New(t, s.Addr())
-	g := once.New(host(t, proxy.Addr()), once.Options{})
+	g := once.New(host(t, proxy.Addr()), once.Options{Lease: unhurried})
 	warm(t, s)
 	m := s.Monitor(t)
 	requests := func() (n int) {
@@ -74,7 +77,7 @@ func TestLostReplies(t *testing.T) {
 	for n := int64(1); n <= 5; n++ {
 		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) {
 			proxy := netfault.New(t, s.Addr())
-			a, b := once.New(host(t, proxy.Addr()), once.Options{Strict: true}), once.New(host(t, s.Addr()), once.Options{Strict: true})
+			a, b := once.New(host(t, proxy.Addr()), once.Options{Strict: true, Lease: unhurried}), once.New(host(t, s.Addr()), once.Options{Strict: true, Lease: unhurried})
 			name := "lost " + strconv.FormatInt(n, 10)
 			ran := 0
 			proxy.CutReplies(1, nth(n))
@@ -129,7 +132,7 @@ func TestResultBeforeTheLock(t *testing.T) {
 	s := redistest.Start(t)
 	warm(t, s)
 	proxy := netfault.New(t, s.Addr())
-	a, b := once.New(host(t, proxy.Addr()), once.Options{}), once.New(host(t, s.Addr()), once.Options{})
+	a, b := once.New(host(t, proxy.Addr()), once.Options{Lease: unhurried}), once.New(host(t, s.Addr()), once.Options{Lease: unhurried})
 	held := proxy.Hold(nth(2))
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -151,7 +154,7 @@ func TestUnknownBeforeTheLock(t *testing.T) {
 	s := redistest.Start(t)
 	warm(t, s)
 	proxy := netfault.New(t, s.Addr())
-	strict := once.Options{Strict: true}
+	strict := once.Options{Strict: true, Lease: unhurried}
 	a, b := once.New(host(t, proxy.Addr()), strict), once.New(host(t, s.Addr()), strict)
 	held := proxy.Hold(nth(2))
 	var all sync.WaitGroup
@@ -173,7 +176,7 @@ func TestLockDeletedBeforeTheRun(t *testing.T) {
 	s := redistest.Start(t)
 	warm(t, s)
 	proxy := netfault.New(t, s.Addr())
-	a, b := once.New(host(t, proxy.Addr()), once.Options{}), once.New(host(t, s.Addr()), once.Options{})
+	a, b := once.New(host(t, proxy.Addr()), once.Options{Lease: unhurried}), once.New(host(t, s.Addr()), once.Options{Lease: unhurried})
 	held := proxy.Hold(nth(3))
 	var all sync.WaitGroup
 	defer all.Wait()
