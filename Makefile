@@ -111,7 +111,7 @@ tidy: # asks for modules that no build needs
 lint: vet portable vulnerable
 
 # In which no function may have more than 20 ways through it.
-CORE := rlock lua watchdog pubsub jobs internal/request internal/kind internal/janitor internal/record internal/report
+CORE := rlock lua watchdog pubsub election jobs once idempotency internal/companion internal/request internal/kind internal/janitor internal/record internal/report
 
 vet:
 	@echo "vet, rlockvet, staticcheck, actionlint, gocyclo, gofumpt"
@@ -128,7 +128,7 @@ vet:
 		if [ -n "$$unformatted" ]; then echo "not formatted (gofumpt -w):"; echo "$$unformatted"; exit 1; fi
 
 # What does not need a Unix.
-PORTABLE := ./rlock ./watchdog ./pubsub ./lua ./jobs ./rlocktest ./bench ./internal/request ./internal/report ./internal/netfault ./internal/redistest ./examples/...
+PORTABLE := ./rlock ./watchdog ./pubsub ./lua ./election ./jobs ./once ./idempotency ./rlocktest ./bench ./internal/request ./internal/report ./internal/netfault ./internal/redistest ./examples/...
 
 portable:
 	@echo "vet for macOS and Windows"
