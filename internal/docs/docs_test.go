@@ -78,9 +78,9 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The README is read to its end only if it is short.
+// The README is read to its end only if it is short. Its words are counted as by wc -w: a limit of lines made them long.
 func TestReadmeIsShort(t *testing.T) {
-	require.LessOrEqual(t, strings.Count(read(t, os.DirFS("../.."), "README.md"), "\n"), 225)
+	require.LessOrEqual(t, len(strings.Fields(read(t, os.DirFS("../.."), "README.md"))), 1900)
 }
 
 // What is wrong is found, and nothing else.
