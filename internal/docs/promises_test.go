@@ -71,7 +71,7 @@ var promises = map[string][]string{
 		"TestFakeTimeRecordsOnABadServer",
 	},
 	"P27": {"TestHandoffLetsOthersIn", "TestVerify"},
-	"P28": {"TestStoppedWhileAcquiring", "TestFakeTimeAbandonedAcquireIsReleasedTwice", "TestFakeTimeArrivalAfterAnyLease"},
+	"P28": {"TestWaiterIsServedWhenTheHolderIsKilled", "TestStoppedWhileAcquiring", "TestFakeTimeAbandonedAcquireIsReleasedTwice", "TestFakeTimeArrivalAfterAnyLease"},
 	"P29": {
 		"TestFakeTimeSilentServerIsAskedLess", "TestManyLocksAndWaiters", "TestSilentServerAndAThousandWaiters",
 		"TestGoroutinesOfHastyCallers",
