@@ -83,7 +83,7 @@ var commandRights = []right{
 	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
 	{"+hscan", listing | observing, "reads the holders", "hscan KEY 0"},
 	{"+hget", sharing | electing, "one field: a writer; of the data next to a lock, whose it is", "hget KEY f"},
-	{"+hmget", sharing | electing, "mode and holds; the data next to a lock", "hmget KEY mode"},
+	{"+hmget", sharing | electing | observing, "mode and holds; the data next to a lock", "hmget KEY mode"},
 	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
 	{"+select", database, "a database other than 0", ""},           // or there is no connection
 	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
@@ -113,7 +113,7 @@ var relatives = []struct {
 	{"~rlock_rwqueue:NAME", sharing, "who waits to read or to write"},
 	{"~NAME:*", sharing, "leases of readers"},
 	{"&rlock_rwchannel:NAME:*", sharing, "each client's own channel, where it is told that it reads or writes"},
-	{"~rlock_companion:NAME", electing, "the data next to a lock: who leads, which fire was claimed, a result"},
+	{"~rlock_companion:NAME", electing | observing, "the data next to a lock: who leads, which fire was claimed, a result"},
 	{"&redisson_rwlock:NAME", sharing | watching, "unlock messages of read/write locks"},
 }
 
