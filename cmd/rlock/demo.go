@@ -28,6 +28,7 @@ func demoCommand() *cli.Command {
 		Description: `Plays scenes with several processes on an embedded server, says what was
 expected and measures what happened. The embedded server is for demonstration
 only: it lives in the memory of this process, and no other command uses it.`,
+		CustomHelpTemplate: localHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() || cmd.IsSet("url") || cmd.IsSet("prefix") {
 				return usagef(cmd, "the demo has a server of its own and takes no arguments")
