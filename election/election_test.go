@@ -216,6 +216,7 @@ func TestRun(t *testing.T) {
 			require.NoError(t, rdb.Del(ctx, "e").Err())
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), rlock.ErrLeaseLost)
+			require.ErrorIs(t, e.IsLeader(t.Context()), election.ErrNotLeader, "though it has not resigned")
 			time.Sleep(300 * time.Millisecond)
 			return returns(ctx)
 		}))

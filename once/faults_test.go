@@ -18,6 +18,7 @@ import (
 	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/once"
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // nth matches the nth script from now on.
@@ -142,6 +143,54 @@ func TestResultBeforeTheLock(t *testing.T) {
 	require.NoError(t, err)
 	redistest.Eventually(t, "the lock is free", func() bool { return s.Client(t).Exists(context.Background(), "x").Val() == 0 })
 	require.NoError(t, held.Deliver(t.Context()))
+}
+
+// The same with a run that ends without a result. With Strict, no other run may follow it.
+func TestUnknownBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	warm(t, s)
+	proxy := netfault.New(t, s.Addr())
+	strict := once.Options{Strict: true}
+	a, b := once.New(host(t, proxy.Addr()), strict), once.New(host(t, s.Addr()), strict)
+	held := proxy.Hold(nth(2))
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		_, err := a.Do(t.Context(), "x", gives("of a"))
+		require.ErrorIs(t, err, once.ErrUnknown)
+	})
+	require.NoError(t, held.Wait(t.Context()))
+	run, _, err := b.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.NoError(t, run.Abandon(t.Context()))
+	require.NoError(t, held.Deliver(t.Context()))
+}
+
+// The lock is deleted while the request that begins the run is on its way, and another host has it.
+func TestLockDeletedBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	warm(t, s)
+	proxy := netfault.New(t, s.Addr())
+	a, b := once.New(host(t, proxy.Addr()), once.Options{}), once.New(host(t, s.Addr()), once.Options{})
+	held := proxy.Hold(nth(3))
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		_, err := a.Do(t.Context(), "x", func(context.Context) ([]byte, error) {
+			t.Error("the other host runs")
+			return nil, nil
+		})
+		require.ErrorIs(t, err, rlock.ErrLeaseLost)
+	})
+	require.NoError(t, held.Wait(t.Context()))
+	require.NoError(t, s.Client(t).Del(t.Context(), "x").Err())
+	run, _, err := b.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.NoError(t, held.Deliver(t.Context()))
+	all.Wait()
+	require.NoError(t, run.Finish(t.Context(), []byte("of b")))
 }
 
 // A run ends when a call has read that it is in progress, and before that call listens. The channel is

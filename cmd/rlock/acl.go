@@ -83,7 +83,7 @@ var commandRights = []right{
 	{"+scan", listing, "iterates over the keys", "scan 0 count 1"},
 	{"+hscan", listing | observing, "reads the holders", "hscan KEY 0"},
 	{"+hget", sharing | electing, "reads a writer, or whose the data next to a lock is", "hget KEY f"},
-	{"+hmget", sharing | electing, "reads mode and holds, or data next to a lock", "hmget KEY mode"},
+	{"+hmget", sharing | electing | observing, "reads mode and holds, or data next to a lock", "hmget KEY mode"},
 	{"+hrandfield", sharing, "finds another reader", "hrandfield KEY"},
 	{"+select", database, "selects a database other than 0", ""},  // or there is no connection
 	{"+cluster|slots", clustered, "finds the node of a slot", ""}, // likewise
@@ -113,7 +113,7 @@ var relatives = []struct {
 	{"~rlock_rwqueue:NAME", sharing, "waiting readers and writers"},
 	{"~NAME:*", sharing, "leases of readers"},
 	{"&rlock_rwchannel:NAME:*", sharing, "a channel per client: notifies it that it holds the lock"},
-	{"~rlock_companion:NAME", electing, "data next to a lock: the leader, the claimed run, the result"},
+	{"~rlock_companion:NAME", electing | observing, "data next to a lock: the leader, the claimed run, the result"},
 	{"&redisson_rwlock:NAME", sharing | watching, "unlock messages of read/write locks"},
 }
 

@@ -28,8 +28,9 @@ rights, scripts, clocks and round trips, locks and unlocks a lock of its own nam
 rlock-doctor:ID, and says what each means for locks and what to do about it. It
 changes nothing else. What it may not ask it reports as "not checked".
 
-The rights are those of plain locks. Fair and read/write locks (rlock run --fair,
---shared, --exclusive) need more, which docs/acl.md lists and the doctor does not try.
+The rights are those of plain locks, and of elections, jobs and shared results, which
+a user may do without. Fair and read/write locks (rlock run --fair, --shared,
+--exclusive) need more, which docs/acl.md lists and the doctor does not try.
 
 --name is for users who may use some names only: the ACL rights are those for
 locks that match GLOB (*, ?), behind --prefix, and its own lock is among them.

@@ -383,6 +383,16 @@ var ofScripts = []mutation{
 		"lua", "TestReadWriteTokensByTheQueue", quick,
 	},
 	{
+		"a writer whom a release without counter has granted the lock has the token of the one before", "lua", "batch.lua",
+		"counter and 5 or bare", "5",
+		"lua", "TestReadWriteTokenAfterAReleaseWithoutCounter", quick,
+	},
+	{
+		"a writer that repeats its request has another token each time", "lua", "rwask.lua",
+		"            redis.call('zadd', l.queue, 5, record)\n", "",
+		"lua", "TestReadWriteTokenAfterAReleaseWithoutCounter", quick,
+	},
+	{
 		"a replica says that an owner holds nothing", "lua", "nothing.lua",
 		"if type(removed) == 'table' and not", "if false and not",
 		"lua", "TestOnlyAMasterSaysNotTheOwner", quick,
