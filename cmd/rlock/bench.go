@@ -49,7 +49,7 @@ scenarios that were finished; others as in "rlock --help".`,
 			&cli.StringFlag{Name: "duration", DefaultText: benchDuration.String(), Usage: "measure for `D` in each run, where the scenario does not say"},
 			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
 			&cli.StringFlag{Name: "markdown", Usage: "write the summary, which ends the output, to `FILE` as well"},
-			&cli.StringFlag{Name: "svg", Usage: "draw latencies, hand-offs against waiters, the cost of a hand-over against clients, and throughput against the longest wait of other budgets (handoff-*), to `FILE`"},
+			&cli.StringFlag{Name: "svg", Usage: "draw up to six diagrams to `FILE`: hand-offs, their cost, and latencies"},
 			&cli.BoolFlag{Name: "list", HideDefault: true, Usage: "list scenarios and contenders"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
