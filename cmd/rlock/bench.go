@@ -26,10 +26,8 @@ checks mutual exclusion. The server and the machine must do nothing else. Keys b
 with "rlock-bench:" and expire. The quorum lock takes part if --node names more
 servers. If one of them has been up for less than a lease of 30 s, rlock waits.
 
-With --cluster, the lock and the floor run on all masters, and what a server needs is
-the sum over them. With --processes, several client processes of this machine run
-each scenario, and the output shows each of them as well. To load a large cluster,
-start it on several machines at the same time.
+With --cluster, the lock and the floor run on all masters. With --processes, several
+client processes of this machine run each scenario.
 
 One FILE can be "-", the standard output. The tables then go to the standard error.
 
@@ -37,8 +35,8 @@ One FILE can be "-", the standard output. The tables then go to the standard err
 bench/compare measures other libraries.
 
 Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
-failed, and the table says which; 128+N signal N ended it, and the tables have the
-scenarios that were finished; others as in "rlock --help".`,
+failed; 128+N signal N ended it, and the tables have the scenarios that were
+finished; others as in "rlock --help".`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "scenario", Usage: "run those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s; of a cluster or several processes: " + strings.Join(benchSpread, ",")},
 			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders that match `PATTERN`; see --list", DefaultText: "all but handoff-*"},

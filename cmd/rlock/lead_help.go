@@ -20,14 +20,9 @@ If Redis does not respond:
    with 69 only if Redis refuses, because of a wrong password or a missing right.
 
 Exit status:
-   that of COMMAND, 128+N if signal N ended it; otherwise
-   64   wrong usage
-   65   the key in Redis has data that is not an election; it was not changed
+   As for "rlock run", except:
    69   Redis refuses; COMMAND was not run
    79   the lock was lost, which was noticed after COMMAND had ended by itself
-   126  COMMAND cannot be run
-   127  COMMAND was not found
-   128+N  signal N ended the wait; this host does not lead
 
 Environment of COMMAND:
    As for "rlock run". RLOCK_TOKEN is the number of the term, which is greater than

@@ -8,41 +8,33 @@ Names that begin with "-" follow a "--" of their own.`
 
 const runHelp = `
 Waiting:
-   Without -n and -w rlock waits without limit, and does not poll. A signal ends the
-   wait. If Redis does not respond, rlock ends with 69: with -n after 2s, with -w when
-   the wait ends, otherwise after the length of the lease, at least 5s. It takes a
-   second more to withdraw its request. If Redis refuses, for example because of a
-   wrong password, rlock ends at once.
+   Without -n and -w rlock waits without limit, and does not poll. If Redis does not
+   respond, rlock ends with 69: with -n after 2s, with -w when the wait ends, otherwise
+   after the length of the lease, at least 5s. It takes a second more to withdraw its
+   request. If Redis refuses, as for a wrong password, rlock ends at once.
 
 Once for each hour, or day:
    A lock does not prevent a second run after the first. With --once-per D the run
    first claims the newest multiple of D by the clock of Redis, or the next one if
-   that is nearer than 10s and half of D. If another run has claimed it, rlock exits
-   with 0 and does not run COMMAND. D is the period of the job, the same on all hosts.
-   A claim is not given back: if the lock is not free then (-n, -w), or COMMAND fails,
-   the run is not repeated. If Redis does not respond, rlock ends with 69 after 5s.
+   that is nearer than 10s and half of D. If it has been claimed, rlock exits with 0
+   and does not run COMMAND. Give all hosts the same D, the period of the job. A claim
+   is not given back, even if the lock is not free then (-n, -w) or COMMAND fails.
 
 The command:
-   It runs in a process group of its own, in the foreground if rlock is there and
-   not part of a pipeline. HUP, INT, QUIT, TERM, USR1, USR2, TSTP, CONT and WINCH
-   are passed on to the group. On Linux, HUP, INT, QUIT, TERM and CONT also go to
-   descendants that have left it. If rlock was started to ignore HUP or INT, COMMAND
-   ignores them as well.
-   When COMMAND ends, its descendants that still run (Linux: in any group or session,
-   elsewhere: in its group) get TERM and, after the time of -k, KILL. Then the lock is
-   released. Start a daemon that must outlive COMMAND with systemctl or systemd-run.
-   As process 1 of a container rlock reaps orphans.
+   It runs in a process group of its own. Signals are passed on to the group, and on
+   Linux HUP, INT, QUIT, TERM and CONT also to descendants that have left it. When
+   COMMAND ends, what it has started and still runs (Linux: in any group or session)
+   gets TERM and, after the time of -k, KILL. Then the lock is released. Start a daemon
+   that must outlive COMMAND with systemctl or systemd-run.
 
 If the lock is lost:
-   A lock is lost if renewals fail, if --lease ends, or if it is removed by force. All
-   of these processes then get TERM, and KILL after the time of -k. They are dead before
-   the lease ends, so before another client can hold the lock. The exception is a lock
-   that was removed: rlock notices it at the next renewal, or with --lease when the
-   lease ends. With a longer -k, TERM comes earlier and renewals have less time.
-   If rlock itself is killed, COMMAND is killed with it (Linux), but its descendants and
-   a set-user-ID program are not. While rlock is stopped by SIGSTOP, nothing is
-   supervised. If something must never happen twice, check RLOCK_TOKEN, which grows
-   with every grant.
+   All of these processes get TERM, and KILL after the time of -k. They are dead before
+   another client can hold the lock. The exception is a lock that was removed by force:
+   rlock notices it at the next renewal, or with --lease when the lease ends. With a
+   longer -k, TERM comes earlier and renewals have less time.
+   If rlock itself is killed, COMMAND is killed with it (Linux), but not what COMMAND
+   has started. While rlock is stopped by SIGSTOP, nothing is supervised. If something
+   must never happen twice, check RLOCK_TOKEN, which grows with every grant.
 
 Nesting:
    If COMMAND calls "rlock run NAME" with the same NAME, that run does not wait. It
