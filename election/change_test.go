@@ -55,8 +55,7 @@ func changes(t *testing.T, addr string, n int, settle time.Duration) (took []tim
 	return took
 }
 
-// A change takes three ways to the server and back: the note of the resignation, the unlock and its message, and
-// the first value of the next leader.
+// The time on a real server. TestFakeTimeRoundTrips has the round trips, without what the machine adds.
 func TestChangeOfLeader(t *testing.T) {
 	redistest.Long(t, "140 changes")
 	srv := redistest.Start(t)

@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -93,8 +94,11 @@ const maxValue = 64 << 10
 // has the same name and no value.
 func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	var s settings
+	none := slices.ContainsFunc(opts, func(o Option) bool { return o == nil })
 	for _, o := range opts {
-		o(&s)
+		if o != nil {
+			o(&s)
+		}
 	}
 	// An owner must be one candidate for one term, so the lock is not passed on in memory.
 	s.lock = append(s.lock, rlock.WithFencing(), rlock.WithoutHandoff(), rlock.WithPurpose("election"))
@@ -102,6 +106,8 @@ func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	e.data, e.err = companion.Of(e.lock, "election")
 	switch {
 	case e.err != nil:
+	case none:
+		e.err = e.invalid("an option is nil")
 	case s.delay < 0:
 		e.err = e.invalid("a takeover delay of %v: it must not be negative", s.delay)
 	default:

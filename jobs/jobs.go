@@ -80,7 +80,8 @@ func WithLease(d time.Duration) Option {
 
 // WithReplicas makes a claim, and the lock, count only when at least n replicas have it within timeout, as
 // [rlock.WithReplicas] does. Without it, a failover to a replica that lacks the newest claim lets another
-// host run that fire again.
+// host run that fire again. While there are too few replicas, a claim is sent again for 5 s. If the next
+// fire is claimed meanwhile, that one runs, and the fire before does not.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(o *options) { o.lock = append(o.lock, rlock.WithReplicas(n, timeout)) }
 }

@@ -334,6 +334,13 @@ func TestDoctorLeavesNothing(t *testing.T) {
 
 func connections(n *node) finding { return n.checkConnections()[0] }
 
+// A number stands alone: "longest of 20 500µs" reads like one.
+func TestRoundTripText(t *testing.T) {
+	trips := slices.Repeat([]time.Duration{400 * time.Microsecond}, 19)
+	text := (&node{}).roundTrips(append(trips, 500*time.Microsecond)).Text
+	require.Equal(t, "median 400µs, longest 500µs, of 20: Lock and Unlock take one each", text)
+}
+
 func TestClockChecks(t *testing.T) {
 	n := &node{}
 	at := func(node string, offset, within time.Duration) reading { return reading{node, offset, within} }

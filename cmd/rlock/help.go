@@ -1,9 +1,16 @@
 package main
 
 // The help of each command is commandHelp, which urfave/cli fills in, followed
-// by what the command adds to it.
+// by what the command adds to it. A command that does not connect to a server has
+// localHelp, without the options of the connection.
 const (
-	commandHelp = `{{.FullName}} - {{.Usage}}
+	commandHelp = localOptions + `{{range .VisiblePersistentFlags}}
+   {{.}}{{end}}
+`
+
+	localHelp = localOptions + "\n"
+
+	localOptions = `{{.FullName}} - {{.Usage}}
 
 Usage:
    {{if .UsageText}}{{.UsageText}}{{else}}{{.FullName}}{{end}}
@@ -11,9 +18,7 @@ Usage:
 {{.}}
 {{end}}
 Options:{{range .VisibleFlags}}
-   {{.}}{{end}}{{range .VisiblePersistentFlags}}
-   {{.}}{{end}}
-`
+   {{.}}{{end}}`
 
 	rootHelp = `{{.Name}} - {{.Usage}}
 

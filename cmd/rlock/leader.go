@@ -16,6 +16,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// leaderTimeout is how long a server may take to say who leads. The library would try for as long as a lease.
+const leaderTimeout = 5 * time.Second
+
 func leaderCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "leader",
@@ -50,6 +53,8 @@ Exit status: 0 if there is a leader, 1 if there is none; others as in "rlock --h
 			if cmd.Bool("watch") {
 				return watchLeader(ctx, cmd, e, func(l election.Leader) error { return printChange(out, time.Now(), name, l, asJSON) })
 			}
+			ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+			defer cancel()
 			l, err := e.Leader(ctx)
 			switch {
 			case errors.Is(err, election.ErrNoLeader):

@@ -393,6 +393,16 @@ var ofScripts = []mutation{
 		"lua", "TestReadWriteTokenAfterAReleaseWithoutCounter", quick,
 	},
 	{
+		"a thread in Java that does not wait yet misses a writer's release", "lua", "announce.lua",
+		"if message == '+1' then", "if false then",
+		"lua", "TestReadWriteMessagesOfAWriter", quick,
+	},
+	{
+		"a thread in Java that does not wait yet misses a writer's release, with an empty queue", "lua", "rwrelease_fast.lua",
+		"if not reads then", "if false then",
+		"lua", "TestReadWriteMessagesOfAWriter", quick,
+	},
+	{
 		"a replica says that an owner holds nothing", "lua", "nothing.lua",
 		"if type(removed) == 'table' and not", "if false and not",
 		"lua", "TestOnlyAMasterSaysNotTheOwner", quick,
