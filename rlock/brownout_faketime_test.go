@@ -25,8 +25,12 @@ func TestFakeTimeBrownoutGetsFewCopies(t *testing.T) {
 		rtt     time.Duration
 		early   int // repeated requests while nothing shows that the server is slow
 	}{
-		{1, time.Millisecond, 0}, {20, time.Millisecond, 0}, {1, 10 * time.Millisecond, 0}, {20, 10 * time.Millisecond, 10},
-		{1, 50 * time.Millisecond, budget + 10 + 2}, {1, 100 * time.Millisecond, budget + 10 + 2},
+		{1, time.Millisecond, 0},
+		{20, time.Millisecond, 0},
+		{1, 10 * time.Millisecond, 0},
+		{20, 10 * time.Millisecond, 10},
+		{1, 50 * time.Millisecond, budget + 10 + 2},
+		{1, 100 * time.Millisecond, budget + 10 + 2},
 	} {
 		t.Run(fmt.Sprint(test.callers, " ", test.rtt), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
