@@ -145,14 +145,14 @@ func inspectCommand() *cli.Command {
 		Name:      "inspect",
 		Usage:     "show who holds a lock",
 		UsageText: "rlock inspect [--json | -q] NAME...",
-		Description: `Shows the owners of the lock, their hold counts, what is left of the lease, the
-newest fencing token and how many wait: places in the queue, and connections
-that listen for a release. A read/write lock is known by its data; its owners
-read or write. It also shows what the clients of holders and of waiters tell, see
-"top", and what is kept next to the lock: who leads an election, the newest fire of a
-job, the size of a result. Of several names, --json prints a value for each.
+		Description: `Shows the owners of the lock, their hold counts, the remaining lease, the newest
+fencing token and the number of waiters: tickets in the queue, and connections that
+listen for a release. A read/write lock is recognized by its data. It also shows the
+records of holders and waiters (see "top"), and the data next to the lock: the leader
+of an election, the newest fire of a job, the size of a result. With several names,
+--json prints a value for each.
 
-Exit status: 0 whether the locks are held or free; with -q 1 if one of them is free;
+Exit status: 0 if the locks are held or free; with -q 1 if one of them is free;
 others as in "rlock --help".`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{

@@ -26,9 +26,9 @@ func leaderCommand() *cli.Command {
 		UsageText: "rlock leader [--json] [--watch] NAME",
 		Description: `Shows the value of the leader, the number of its term and the owner of its lock. With
 --watch it prints a line for the present leader, one for each change, and one when
-nobody leads. A leader that has died is shown until its lease is over.
+there is none. A leader that has died is shown until its lease ends.
 
-Exit status: 0 if there is a leader, 1 if nobody leads; others as in "rlock --help".`,
+Exit status: 0 if there is a leader, 1 if there is none; others as in "rlock --help".`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
 			jsonFlag(),

@@ -1,5 +1,5 @@
 // Package golangci makes the analyzer a linter of golangci-lint, named rlock: "golangci-lint
-// custom" builds a golangci-lint with it. docs/vet.md shows both files that are needed.
+// custom" builds a golangci-lint with it. docs/testing.md shows both files that are needed.
 package golangci
 
 import (

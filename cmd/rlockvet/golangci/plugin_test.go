@@ -14,7 +14,7 @@ import (
 
 // TestPlugin: what golangci-lint gets by the name in its settings finds the mistakes.
 func TestPlugin(t *testing.T) {
-	docs, err := os.ReadFile("../../../docs/vet.md")
+	docs, err := os.ReadFile("../../../docs/testing.md")
 	name := "rlock"
 	if err == nil { // else the repository is not here
 		name = regexp.MustCompile(`(?s)custom:\s+(\w+):\s+type: module`).FindStringSubmatch(string(docs))[1]

@@ -307,7 +307,7 @@ func proven(ctx context.Context, mu *rlock.Lock, tell func(string)) error {
 	return work(held)
 }
 
-// Reported wrongly, as docs/vet.md says: exclusive has one value only.
+// Reported wrongly, as docs/testing.md says: exclusive has one value only.
 func conditional(ctx context.Context, mu *rlock.Lock, exclusive bool) (err error) {
 	var hold *rlock.Hold
 	if exclusive {
