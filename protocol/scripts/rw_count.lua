@@ -99,16 +99,28 @@ end
 -- announce sends a message by PUBLISH, by SPUBLISH, or by both in this order ("PUBLISH
 -- SPUBLISH"). It returns how many connections the last permitted command has reached, or why
 -- the server permits none.
+--
+-- After +1, which a writer of a read/write lock leaves with, it sends -0. Redisson reads them as 1 and 0. A 1 wakes
+-- all threads that wait in a client, but is lost to one that has been refused and does not wait yet. A 0 wakes one
+-- thread, and stays for the next if none waits:
+--
+--   Java asks, and is refused: 30 s are left
+--                                              the writer leaves: 1 wakes nobody, 0 stays
+--   Java begins to wait, for 30 s at most      0: Java asks again at once
 local function announce(commands, channel, message)
-    if not string.find(commands, ' ', 1, true) then -- most often
-        return redis.pcall(commands, channel, message)
-    end
     local receivers
-    for command in string.gmatch(commands, '%a+') do
-        local reply = redis.pcall(command, channel, message)
-        if type(receivers) ~= 'number' or type(reply) == 'number' then
-            receivers = reply
+    if not string.find(commands, ' ', 1, true) then -- most often
+        receivers = redis.pcall(commands, channel, message)
+    else
+        for command in string.gmatch(commands, '%a+') do
+            local reply = redis.pcall(command, channel, message)
+            if type(receivers) ~= 'number' or type(reply) == 'number' then
+                receivers = reply
+            end
         end
+    end
+    if message == '+1' then
+        announce(commands, channel, '-0')
     end
     return receivers
 end
@@ -144,9 +156,9 @@ end
 -- nothing for longer. The record is
 --
 --   '!' .. owner          with score 0, of a plain lock
---   '!' .. owner .. ':'   with score 5, of a read/write lock. An older version of this library knows
---                         no record there: it finds the ticket of a client that nobody listens for,
---                         takes it out, and goes on to the next
+--   '!' .. owner .. ':'   with score 5, or 9, of a read/write lock: see note. An older version of this
+--                         library knows no record there: it finds the ticket of a client that
+--                         nobody listens for, takes it out, and goes on to the next
 --
 -- Names, of a plain lock and of a read/write lock:
 --
@@ -600,14 +612,18 @@ local function prompt(queue, commands, own, most)
     return own and lines[own], failure
 end
 
+-- bare is the score of a record, in place of 5, if the script that granted the lock knew no counter: the owner
+-- has no token, and the newest one is that of the writer before. See rwask.lua.
+local bare = 9
+
 -- note makes an owner, granted the lock by the queue for claim, the one of the record: see queue.lua. Of a
 -- batch it is the last. If another reader of the batch lapses, and this one has left, nobody is called for
 -- it: the next grant that lapses does that. A queue without tickets does not outlive the claim.
-local function note(queue, record, owner, claim)
+local function note(queue, record, owner, claim, counter)
     if record then
         redis.call('zrem', queue, record)
     end
-    redis.pcall('zadd', queue, 5, '!' .. owner .. ':') -- fails if the queue is gone, and its slot moves
+    redis.pcall('zadd', queue, counter and 5 or bare, '!' .. owner .. ':') -- fails if the queue is gone, and its slot moves
     if redis.pcall('zcard', queue) == 1 then
         redis.call('pexpire', queue, claim)
     end
@@ -711,7 +727,7 @@ local function serve(l, own, asker, lease, begins)
         end
     end
     if last then
-        note(queue, record, last[1], math.floor(last[2] / 4) % 8192)
+        note(queue, record, last[1], math.floor(last[2] / 4) % 8192, l.counter)
     end
     return mine, own and lines[own], failure, count
 end
