@@ -113,8 +113,7 @@ func TestDeadBeforeItHears(t *testing.T) {
 // Clients stand still one behind the other, as the pods of a machine that is frozen. Only the first
 // costs a claim. Those that live keep their places.
 func TestFrozenClientsInFront(t *testing.T) {
-	redistest.Long(t, "waits for a claim to end")
-	t.Parallel()
+	redistest.Long(t, "waits for a claim to end; not beside other tests, as a client that stands still itself is late for its claim")
 	for name, tt := range map[string]struct {
 		frozen []string // in turn
 		lives  string
