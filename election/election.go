@@ -22,7 +22,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -74,8 +73,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 }
 
 // WithTakeoverDelay makes a new leader wait for d before it begins, unless the leader before has
-// resigned: it may have died, it may be cut off, or somebody deleted the lock, and then it may work for
-// a while. During the wait nobody leads, as far as [Election.Leader] and [Election.IsLeader] can tell. The
+// resigned: it may have died, it may be cut off, or a user deleted the lock, and then it may work for
+// a while. During the wait there is no leader, as far as [Election.Leader] and [Election.IsLeader] can tell. The
 // first leader waits too if Redis knows of none before, because Redis may have lost its data.
 //
 // Choose the time that your work needs to stop when its context ends, and a third of the lease, which is
@@ -94,9 +93,11 @@ const maxValue = 64 << 10
 // has the same name and no value.
 func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	var s settings
-	none := slices.ContainsFunc(opts, func(o Option) bool { return o == nil })
+	none := false
 	for _, o := range opts {
-		if o != nil {
+		if o == nil {
+			none = true
+		} else {
 			o(&s)
 		}
 	}

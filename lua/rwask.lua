@@ -39,11 +39,11 @@ if reads + writes > 0 then -- the answer to an earlier delivery was lost, or a m
     extend(l.key, l.prefix, owner, reads, reads, lease) -- first, as a server out of memory refuses a script its first SET only
     if l.counter then
         local record = '!' .. owner .. ':'
-        local none = writes > 0 and redis.pcall('zscore', l.queue, record) == tostring(bare)
-        if none or token == '0' then -- the grant had no token; or the counter has gone meanwhile
+        local without = writes > 0 and redis.pcall('zscore', l.queue, record) == tostring(bare)
+        if without or token == '0' then -- the grant had no token, or the counter has gone since
             token = following(l.counter, token)
         end
-        if none then -- a repetition gets the same token
+        if without then -- a repetition gets the same token
             redis.call('zadd', l.queue, 5, record)
         end
     end

@@ -23,9 +23,9 @@ const (
 	longest    = time.Hour              // of a request without a bound
 )
 
-// Copies sends a request without an answer once more beside the first, by another connection: the
+// Copies sends a request without an answer once more while the first is in progress, by another connection: the
 // server may be well, and only the connection dead. A firewall, NAT or load balancer forgets idle
-// connections without a word, and so does a host that is gone. Nobody closes such a connection, so
+// connections silently, and so does a host that is gone. Neither side closes such a connection, so
 // only the missing answer tells. The first request is not given up: a slow server answers it. Whichever
 // is answered first counts, and all may be executed, as every script is safe to repeat.
 //
@@ -83,7 +83,7 @@ func (k *Copies) giveBack(n int) {
 }
 
 // answered notes a round trip of a request that is not sent by a [Group]. The servers of a cluster are
-// not told apart, so a longer trip counts for some time.
+// not distinguished, so a longer trip counts for some time.
 func (k *Copies) answered(took time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +96,7 @@ func (k *Copies) newest() time.Duration {
 	return k.trip
 }
 
-// Race makes a request by first and, as long as there is no answer, by again beside it: in rounds, until
+// Race makes a request by first and, as long as there is no answer, by again at the same time: in rounds, until
 // ctx ends. again gets the number of the copy, from 0 on. The first answer ends the race: no error, or an
 // error reply of Redis. Without any answer Race returns the error of first; after the end of ctx Race
 // sends no more, and waits. Copies without an answer are left to themselves: see [Doubtful].
@@ -123,7 +123,7 @@ type race[T any] struct {
 	*Copies
 	began   time.Time // of the first request
 	answers chan result[T]
-	over    chan struct{} // closed when nobody wants an answer any more
+	over    chan struct{} // closed when no answer is wanted any more
 }
 
 func newRace[T any](k *Copies, began time.Time) *race[T] {
@@ -225,7 +225,7 @@ func (d *doubtful) Value(key any) any {
 }
 
 // doubt tells [Doubtful] that copies are sent, and reports whether ctx goes on. In this order: whoever
-// leaves has been told of the copies, or none is sent.
+// leaves knows of the copies, or none is sent.
 func doubt(ctx context.Context) bool {
 	if d, ok := ctx.Value(doubtKey{}).(*doubtful); ok {
 		d.copied.Store(true)
