@@ -278,18 +278,36 @@ func TestColours(t *testing.T) {
 	var picture strings.Builder
 	require.NoError(t, r.WriteSVG(&picture))
 	colours := make(map[string][]string)
-	for _, m := range regexp.MustCompile(`fill="([^"]+)">(PING|2 scripts|rlock|fair|pubsub|pubsub-tuned \(dashed\))<`).FindAllStringSubmatch(picture.String(), -1) {
+	for _, m := range regexp.MustCompile(`fill="([^"]+)">(PING|2 scripts|rlock|fair|pubsub|pubsub-tuned)<`).FindAllStringSubmatch(picture.String(), -1) {
 		colours[m[2]] = append(colours[m[2]], m[1])
 	}
 	require.Len(t, colours, 6)
 	require.Equal(t, palette[0], colours["rlock"][0])
-	require.Equal(t, colours["pubsub"][0], colours["pubsub-tuned (dashed)"][0])
+	require.Equal(t, colours["pubsub"][0], colours["pubsub-tuned"][0])
 	used := make(map[string]bool)
 	for name, all := range colours {
 		require.Len(t, slices.Compact(all), 1, name)
 		used[all[0]] = true
 	}
 	require.Len(t, used, 5)
+}
+
+// A picture has six panels at most, those that a reader wants first.
+func TestMostPanels(t *testing.T) {
+	var r Report
+	for _, name := range []string{"a", "b", "wakeup-remote", "c", "d", "e", "hot-8x8", "f"} {
+		r.Results = append(r.Results, Result{
+			Scenario: Scenario{Name: name, Kind: Cycle},
+			Rows:     []Row{{Contender: "rlock", Curve: []Point{{At: time.Millisecond, Share: 1}}}},
+		})
+	}
+	var picture strings.Builder
+	require.NoError(t, r.WriteSVG(&picture))
+	var titles []string
+	for _, m := range regexp.MustCompile(`>([^<]+): share of latencies below<`).FindAllStringSubmatch(picture.String(), -1) {
+		titles = append(titles, m[1])
+	}
+	require.Equal(t, []string{"hot-8x8", "wakeup-remote", "a", "b", "c", "d"}, titles)
 }
 
 // A window in which nothing happened has no place on a logarithmic axis.

@@ -17,6 +17,11 @@ const (
 	top, bottom             = 36.0, 44.0
 )
 
+// mostPanels can still be read on a page. The latencies of the scenarios in shown come first.
+const mostPanels = 6
+
+var shown = []string{"uncontended-1", "uncontended-64", "hot-8x8", "hot-8x8-200us", "wakeup-remote"}
+
 // palette is told apart by those who confuse red and green (Okabe and Ito); greys is for floors.
 var (
 	palette = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9"}
@@ -24,7 +29,7 @@ var (
 )
 
 // look is how a contender is drawn.
-type look struct{ color, dashes, mark string }
+type look struct{ color, dashes string }
 
 // panel is a diagram of lines over a logarithmic x axis.
 type panel struct {
@@ -50,20 +55,21 @@ type dot struct {
 
 // WriteSVG draws how many hand-offs there are with more and more waiters, what a hand-over
 // costs with more and more clients, and what hand-offs cost others with a larger and larger
-// budget, where scenarios and contenders for that have been played; and the latencies of each
-// scenario.
+// budget, where scenarios and contenders for that have been played; and the latencies of
+// scenarios, as long as there is room.
 func (r *Report) WriteSVG(out io.Writer) error {
 	var panels []panel
 	if p := r.handoffPanel(); len(p.lines) > 0 {
 		panels = append(panels, p)
 	}
 	panels = slices.Concat(panels, r.widePanels(), r.budgetPanels(), r.latencyPanels())
+	panels = panels[:min(len(panels), mostPanels)]
 	r.setLooks(panels)
 	w := bufio.NewWriter(out)
 	columns := min(max(len(panels), 1), 2)
 	width := panelWidth * float64(columns)
 	height := panelHeight*float64((len(panels)+columns-1)/columns) + 24
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="15">`+"\n", width, height)
 	fmt.Fprintf(w, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	for i, p := range panels {
 		fmt.Fprintf(w, `<g transform="translate(%g %g)">`+"\n", panelWidth*float64(i%columns), panelHeight*float64(i/columns))
@@ -90,7 +96,7 @@ func (r *Report) setLooks(panels []panel) {
 		}
 		l := look{color: colors[used[floor]%len(colors)], dashes: "none"}
 		if used[floor]++; used[floor] > len(colors) {
-			l.dashes, l.mark = "5 3", " (dashed)"
+			l.dashes = "5 3"
 		}
 		looks[name] = l
 		return l
@@ -100,7 +106,7 @@ func (r *Report) setLooks(panels []panel) {
 		for _, row := range result.Rows {
 			peer, tuned := strings.CutSuffix(row.Contender, "-tuned")
 			if l := see(peer, row.Floor); tuned {
-				looks[row.Contender] = look{l.color, "5 3", " (dashed)"}
+				looks[row.Contender] = look{l.color, "5 3"}
 			}
 		}
 	}
@@ -112,7 +118,15 @@ func (r *Report) setLooks(panels []panel) {
 }
 
 func (r *Report) latencyPanels() (panels []panel) {
-	for _, result := range r.Results {
+	rank := func(result Result) int { // a scenario that is not shown is last
+		if n := slices.Index(shown, result.Scenario.Name); n >= 0 {
+			return n
+		}
+		return len(shown)
+	}
+	results := slices.Clone(r.Results)
+	slices.SortStableFunc(results, func(a, b Result) int { return rank(a) - rank(b) })
+	for _, result := range results {
 		if k := result.Scenario.Kind; k == Idle || k == Wide || k == Kill {
 			continue // there are none, or the picture is of something else
 		}
@@ -229,7 +243,10 @@ func (p panel) draw(w io.Writer) {
 				text(w, x(point.x)+5, y(point.y)-5, "start", color, point.label)
 			}
 		}
-		text(w, panelWidth-right+10, top+10+16*float64(i), "start", color, l.name+l.look.mark)
+		legend := top + 10 + 18*float64(i)
+		fmt.Fprintf(w, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="1.6" stroke-dasharray="%s"/>`+"\n",
+			panelWidth-right+8, legend-5, panelWidth-right+26, legend-5, color, l.look.dashes)
+		text(w, panelWidth-right+30, legend, "start", color, l.name)
 	}
 }
 

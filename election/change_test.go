@@ -16,9 +16,19 @@ import (
 )
 
 // changes has two candidates lead in turn, and returns how long each change took, from Resign to the context of
-// the next leader, in order.
-func changes(t *testing.T, addr string, n int) (took []time.Duration) {
+// the next leader, in order. The clients have several connections from the start, as they have in a process that
+// has run for a while: one connection may be busy with a probe, and a new one takes two round trips.
+func changes(t *testing.T, addr string, n int, settle time.Duration) (took []time.Duration) {
 	a, b := election.New(newLocks(t, addr, time.Minute), "e", "a"), election.New(newLocks(t, addr, time.Minute), "e", "b")
+	for _, e := range []*election.Election{a, b} {
+		held, term := campaign(t, t.Context(), e) // the server learns the scripts
+		var calls sync.WaitGroup
+		for range 5 {
+			calls.Go(func() { _, _ = e.Leader(t.Context()) })
+		}
+		calls.Wait()
+		require.NoError(t, term.Resign(held))
+	}
 	type won struct {
 		held context.Context
 		term *election.Term
@@ -32,7 +42,7 @@ func changes(t *testing.T, addr string, n int) (took []time.Duration) {
 			held, term, err := b.Campaign(t.Context())
 			next <- won{held, term, time.Now(), err}
 		}()
-		time.Sleep(200 * time.Millisecond) // b waits, and is subscribed
+		time.Sleep(settle) // b waits, and is subscribed
 		began := time.Now()
 		go func() { require.NoError(t, term.Resign(held)) }()
 		w := <-next
@@ -45,19 +55,20 @@ func changes(t *testing.T, addr string, n int) (took []time.Duration) {
 	return took
 }
 
+// The time on a real server. TestFakeTimeRoundTrips has the round trips, without what the machine adds.
 func TestChangeOfLeader(t *testing.T) {
-	redistest.Long(t, "a hundred changes, alone on the machine")
+	redistest.Long(t, "140 changes")
 	srv := redistest.Start(t)
-	took := changes(t, srv.Addr(), 100)
+	took := changes(t, srv.Addr(), 100, 200*time.Millisecond)
 	t.Logf("without a delay: p50 %v, p99 %v", took[50], took[98])
 	require.LessOrEqual(t, took[50], 20*time.Millisecond) // the p99 is that of an idle machine only
 
-	const rtt = 20 * time.Millisecond
+	const rtt = 100 * time.Millisecond // long beside what a loaded machine adds
 	proxy := netfault.New(t, srv.Addr())
 	proxy.Delay(rtt/2, rtt/2)
-	took = changes(t, proxy.Addr(), 50)
-	t.Logf("with a round trip of %v: p50 %v, p99 %v", rtt, took[25], took[49])
-	require.LessOrEqual(t, took[25], rtt*7/2)
+	took = changes(t, proxy.Addr(), 40, 6*rtt)
+	t.Logf("with a round trip of %v: p50 %.2f round trips, longest %.2f", rtt, took[20].Seconds()/rtt.Seconds(), took[39].Seconds()/rtt.Seconds())
+	require.LessOrEqual(t, took[20], rtt*7/2)
 }
 
 // Of 100 candidates in as many clients, each change concerns two.

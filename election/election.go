@@ -73,8 +73,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 }
 
 // WithTakeoverDelay makes a new leader wait for d before it begins, unless the leader before has
-// resigned: it may have died, it may be cut off, or somebody deleted the lock, and then it may work for
-// a while. During the wait nobody leads, as far as [Election.Leader] and [Election.IsLeader] can tell. The
+// resigned: it may have died, it may be cut off, or a user deleted the lock, and then it may work for
+// a while. During the wait there is no leader, as far as [Election.Leader] and [Election.IsLeader] can tell. The
 // first leader waits too if Redis knows of none before, because Redis may have lost its data.
 //
 // Choose the time that your work needs to stop when its context ends, and a third of the lease, which is
@@ -93,8 +93,13 @@ const maxValue = 64 << 10
 // has the same name and no value.
 func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	var s settings
+	none := false
 	for _, o := range opts {
-		o(&s)
+		if o == nil {
+			none = true
+		} else {
+			o(&s)
+		}
 	}
 	// An owner must be one candidate for one term, so the lock is not passed on in memory.
 	s.lock = append(s.lock, rlock.WithFencing(), rlock.WithoutHandoff(), rlock.WithPurpose("election"))
@@ -102,6 +107,8 @@ func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	e.data, e.err = companion.Of(e.lock, "election")
 	switch {
 	case e.err != nil:
+	case none:
+		e.err = e.invalid("an option is nil")
 	case s.delay < 0:
 		e.err = e.invalid("a takeover delay of %v: it must not be negative", s.delay)
 	default:

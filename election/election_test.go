@@ -104,6 +104,7 @@ func TestBadInput(t *testing.T) {
 		"a takeover delay of -1s": election.New(locks, "e", "a", election.WithTakeoverDelay(-time.Second)),
 		"lease":                   election.New(locks, "e", "a", election.WithLease(-time.Second)),
 		"replicas":                election.New(locks, "e", "a", election.WithReplicas(-1, time.Second)),
+		"an option is nil":        election.New(locks, "e", "a", nil),
 	} {
 		for name, call := range map[string]func() error{
 			"Run": func() error {
@@ -216,6 +217,7 @@ func TestRun(t *testing.T) {
 			require.NoError(t, rdb.Del(ctx, "e").Err())
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), rlock.ErrLeaseLost)
+			require.ErrorIs(t, e.IsLeader(t.Context()), election.ErrNotLeader, "though it has not resigned")
 			time.Sleep(300 * time.Millisecond)
 			return returns(ctx)
 		}))

@@ -82,6 +82,7 @@ var cases = []struct {
 	{name: "late unlock after expiry", directed: late, kinds: plain, patient: true},
 
 	{name: "read/write under load", mixed: readWriteLoad},
+	{name: "a writer leaves before a thread in Java waits", mixed: early},
 	{name: "writer to writer", directed: handOver(50), kinds: writerToWriter},
 	{name: "writer to reader", directed: handOver(50), kinds: writerToReader},
 	{name: "writer to 3 readers of a client, the last of them", directed: crew, kinds: writerToReader},

@@ -192,7 +192,7 @@ func TestFakeTimeEarly(t *testing.T) {
 }
 
 // The hosts other than the holder wait until the next fire, and one of them repeats the run of a host that
-// loses its lock.
+// loses its lock and does nothing more, as if it had died.
 func TestFakeTimeAtLeastOnce(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		s := rlocktest.NewServer(t)
@@ -200,6 +200,7 @@ func TestFakeTimeAtLeastOnce(t *testing.T) {
 		var mu sync.Mutex // guards began and ended
 		start := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
 		var hosts sync.WaitGroup
 		for range 3 {
 			job := jobs.New(s.Locks(nil), "report", jobs.Every(time.Hour), jobs.AtLeastOnce())
@@ -215,6 +216,7 @@ func TestFakeTimeAtLeastOnce(t *testing.T) {
 						mu.Unlock()
 						return nil
 					case <-ctx.Done():
+						<-over
 						return ctx.Err()
 					}
 				})
@@ -225,6 +227,7 @@ func TestFakeTimeAtLeastOnce(t *testing.T) {
 		s.Evict("report")
 		time.Sleep(2 * time.Hour)
 		cancel()
+		close(over)
 		hosts.Wait()
 		require.Equal(t, []time.Duration{time.Hour, time.Hour, 2 * time.Hour, 3 * time.Hour}, began)
 		require.Equal(t, []time.Duration{time.Hour, 2 * time.Hour}, ended[:2])

@@ -6,7 +6,7 @@
 //
 // A fire is a moment at which the schedule says that the job must run. A lock alone keeps two runs
 // apart, but it does not keep a second host from running the same fire again when the first host has
-// finished. So a host claims the fire before it runs the work: Redis notes the newest claimed fire beside
+// finished. So a host claims the fire before it runs the work: Redis notes the newest claimed fire next to
 // the lock, and refuses a second claim of that fire and of all earlier ones. All hosts compute the fire
 // from the schedule and the clock of the Redis server, so their own clocks may be wrong.
 //
@@ -80,7 +80,8 @@ func WithLease(d time.Duration) Option {
 
 // WithReplicas makes a claim, and the lock, count only when at least n replicas have it within timeout, as
 // [rlock.WithReplicas] does. Without it, a failover to a replica that lacks the newest claim lets another
-// host run that fire again.
+// host run that fire again. While there are too few replicas, a claim is sent again for 5 s. If the next
+// fire is claimed by then, that one runs, and the fire before does not.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(o *options) { o.lock = append(o.lock, rlock.WithReplicas(n, timeout)) }
 }
@@ -90,7 +91,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // more than half of the time from one fire to the next.
 func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d } }
 
-// WithLate drops a fire that nobody has claimed until d after it. By default, and with 0, there is no
+// WithLate drops a fire that no host has claimed until d after it. By default, and with 0, there is no
 // limit: if all hosts were down, the first one that is back runs the newest missed fire.
 func WithLate(d time.Duration) Option { return func(o *options) { o.late = d } }
 

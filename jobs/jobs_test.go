@@ -484,12 +484,37 @@ func TestRepeatedClaim(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := netfault.New(t, s.Addr())
-	job := jobs.New(host(t, p.Addr()), "j", jobs.Every(time.Hour))
-	_, err := job.Newest(t.Context())
+	locks := host(t, p.Addr())
+	job := jobs.New(locks, "j", jobs.Every(time.Hour))
+	_, err := jobs.New(locks, "warm", jobs.Every(time.Hour)).Claim(t.Context()) // the server learns the script, or the reply that is lost is NOSCRIPT
+	require.NoError(t, err)
+	_, err = job.Newest(t.Context())
 	require.NoError(t, err)
 	p.CutReplies(1, netfault.Arg("rlock_companion:{j}"))
 	ran, err := job.Do(t.Context(), nothing)
 	require.NoError(t, err)
 	require.True(t, ran)
 	require.EqualValues(t, 1, p.Stats().RepliesCut)
+}
+
+// A host whose lock was deleted in its run, and that does not know it yet, does not note the fire as finished. Its
+// work may have been cut short, so another host runs the fire again, and that run is the one that counts.
+func TestFinishedByTheHolderOnly(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	hour := jobs.Every(time.Hour)
+	a, b := jobs.New(host(t, s.Addr()), "j", hour, jobs.AtLeastOnce()), jobs.New(host(t, s.Addr()), "j", hour, jobs.AtLeastOnce())
+	_, run, err := a.Begin(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Client(t).Del(t.Context(), "j").Err())
+	require.ErrorIs(t, run.End(t.Context()), rlock.ErrLeaseLost)
+	newest, err := b.Newest(t.Context())
+	require.NoError(t, err)
+	require.True(t, newest.IsZero(), "%v counts as finished", newest)
+	ran, err := b.Do(t.Context(), nothing)
+	require.NoError(t, err)
+	require.True(t, ran)
+	newest, err = a.Newest(t.Context())
+	require.NoError(t, err)
+	require.True(t, newest.Equal(run.Fire()))
 }

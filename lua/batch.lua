@@ -90,14 +90,18 @@ local function prompt(queue, commands, own, most)
     return own and lines[own], failure
 end
 
+-- bare is the score of a record, in place of 5, if the script that granted the lock knew no counter: the owner
+-- has no token, and the newest one is that of the writer before. See rwask.lua.
+local bare = 9
+
 -- note makes an owner, granted the lock by the queue for claim, the one of the record: see queue.lua. Of a
 -- batch it is the last. If another reader of the batch lapses, and this one has left, nobody is called for
 -- it: the next grant that lapses does that. A queue without tickets does not outlive the claim.
-local function note(queue, record, owner, claim)
+local function note(queue, record, owner, claim, counter)
     if record then
         redis.call('zrem', queue, record)
     end
-    redis.pcall('zadd', queue, 5, '!' .. owner .. ':') -- fails if the queue is gone, and its slot moves
+    redis.pcall('zadd', queue, counter and 5 or bare, '!' .. owner .. ':') -- fails if the queue is gone, and its slot moves
     if redis.pcall('zcard', queue) == 1 then
         redis.call('pexpire', queue, claim)
     end
@@ -201,7 +205,7 @@ local function serve(l, own, asker, lease, begins)
         end
     end
     if last then
-        note(queue, record, last[1], math.floor(last[2] / 4) % 8192)
+        note(queue, record, last[1], math.floor(last[2] / 4) % 8192, l.counter)
     end
     return mine, own and lines[own], failure, count
 end

@@ -20,7 +20,9 @@ func NewScript(source string) *Script { return &Script{newScript("given", source
 // NewGuarded returns a script that acts only while an owner holds the lock KEYS[1]. The owner is the
 // first argument of Run, and is no element of the script's ARGV. If the owner does not hold the lock,
 // the script is not begun, and the error of Run is [ErrNotOwner].
-func NewGuarded(source string) *Script { return NewScript(fmt.Sprintf(guardedSource, source)) }
+func NewGuarded(source string) *Script {
+	return NewScript(nothingSource + fmt.Sprintf(guardedSource, source))
+}
 
 // Run sends the script in one round trip, in two if the server does not know the script, and returns the
 // reply unread. A nil reply is no error. go-redis does not repeat the request.

@@ -20,9 +20,9 @@
 -- nothing for longer. The record is
 --
 --   '!' .. owner          with score 0, of a plain lock
---   '!' .. owner .. ':'   with score 5, of a read/write lock. An older version of this library knows
---                         no record there: it finds the ticket of a client that nobody listens for,
---                         takes it out, and goes on to the next
+--   '!' .. owner .. ':'   with score 5, or 9, of a read/write lock: see note. An older version of this
+--                         library knows no record there: it finds the ticket of a client that
+--                         nobody listens for, takes it out, and goes on to the next
 --
 -- Names, of a plain lock and of a read/write lock:
 --

@@ -438,3 +438,51 @@ func sorted(heard string) string {
 	slices.Sort(all)
 	return strings.Join(all, "; ")
 }
+
+// A writer leaves with +1, which wakes all threads of Redisson that wait, and -0, which stays for one that does
+// not wait yet: see announce.lua. So does one that becomes a reader, or is removed by force, whether
+// somebody is in the queue or not. A reader leaves with -0.
+func TestReadWriteMessagesOfAWriter(t *testing.T) {
+	t.Parallel()
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		me := rw(own("me:1"))
+		release := func() error {
+			_, err := lua.ReleaseRW(t.Context(), rdb, me, lua.Ending{})
+			return err
+		}
+		downgrade := func() error {
+			_, err := lua.CountRW(t.Context(), rdb, me, time.Minute, 0, 1)
+			return err
+		}
+		force := func() error {
+			_, err := lua.ForceReleaseRW(t.Context(), rdb, me)
+			return err
+		}
+		heard := listen(t, rdb, lua.UnlockChannelRW("lock"))
+		hearRW(t, rdb, "b")
+		for name, test := range map[string]struct {
+			holder lua.RW
+			leave  func() error
+			queue  []string
+			want   []string
+		}{
+			"release":                      {me, release, nil, []string{"+1", "-0"}},
+			"release, a writer waits":      {me, release, []string{"wb:1"}, []string{"+1", "-0"}},
+			"downgrade":                    {me, downgrade, nil, []string{"+1", "-0"}},
+			"downgrade, a reader waits":    {me, downgrade, []string{"rb:1"}, []string{"+1", "-0"}},
+			"downgrade, a writer waits":    {me, downgrade, []string{"wb:1"}, []string{"+1", "-0"}},
+			"force":                        {me, force, nil, []string{"+1", "-0"}},
+			"force, a writer waits":        {me, force, []string{"wb:1"}, []string{"+1", "-0"}},
+			"reader":                       {reader(me), release, nil, []string{"-0"}},
+			"reader, while a writer waits": {reader(me), release, []string{"wb:1"}, []string{"-0"}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				require.NoError(t, rdb.FlushAll(t.Context()).Err())
+				lockRW(t, rdb, test.holder)
+				queueUp(t, rdb, rw, test.queue...)
+				require.NoError(t, test.leave())
+				require.Equal(t, test.want, heard())
+			})
+		}
+	})
+}

@@ -201,8 +201,8 @@ func TestReadWriteAnswers(t *testing.T) {
 		{"count of a writer", count(2, 0), writing("me:1", 10*s), "done", "me:1:write=2,mode=write 20s", "", nil},
 		{"count of a writer who reads", count(1, 1), writing("me:1", 10*s), "done", "me:1:write=1,me:1=1,mode=write 20s; me:1#1 20s", "", nil},
 		{"count of a writer who read", count(1, 0), downgradable, "done", "me:1:write=1,mode=write 20s", "", nil},
-		{"downgrade", count(0, 1), downgradable, "done", mine, "", []string{"+1"}},
-		{"downgrade, a writer waits", count(0, 1), both(downgradable, queued('w', "b:1"), queued('r', "c:1")), "done", mine + "; queue [b:1 c:1]", "", []string{"+1"}},
+		{"downgrade", count(0, 1), downgradable, "done", mine, "", []string{"+1", "-0"}},
+		{"downgrade, a writer waits", count(0, 1), both(downgradable, queued('w', "b:1"), queued('r', "c:1")), "done", mine + "; queue [b:1 c:1]", "", []string{"+1", "-0"}},
 		{"count from before the downgrade", count(1, 1), reading("me:1", 20*s), notOwner, mine, "", nil},
 		{"count from before the downgrade, not reading", count(1, 0), reading("me:1", 20*s), notOwner, mine, "", nil},
 
@@ -210,8 +210,8 @@ func TestReadWriteAnswers(t *testing.T) {
 		{"release of the only reader", request("release"), reading("me:1", 10*s, 10*s), "done", "", notOwner, []string{"-0"}},
 		{"release beside a shorter lease", request("release"), both(reading("me:1", 60*s), reading("b:1", 20*s)), "done", "b:1=1,mode=read 20s; b:1#1 20s", notOwner, nil},
 		{"release beside dead readers", request("release"), both(reading("me:1", 60*s), reading("b:1", 0), reading("c:1", 0)), "done", "", notOwner, []string{"-0"}},
-		{"release of a writer", request("release"), writing("me:1", 20*s), "done", "", notOwner, []string{"+1"}},
-		{"release of a writer who reads", request("release"), downgradable, "done", "", notOwner, []string{"+1"}},
+		{"release of a writer", request("release"), writing("me:1", 20*s), "done", "", notOwner, []string{"+1", "-0"}},
+		{"release of a writer who reads", request("release"), downgradable, "done", "", notOwner, []string{"+1", "-0"}},
 		{"release of who only waits", request("release"), both(reading("b:1", 20*s), queued('w', "me:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s", "", nil},
 		{"release of a waiting writer before a reader", request("release"), both(reading("b:1", 20*s), queued('w', "me:1"), queued('r', "c:1")), notOwner, "b:1=1,c:1=1,mode=read 20s; b:1#1 20s; c:1#1 10s", "", nil},
 		{"release beside somebody's wait", request("release"), both(reading("b:1", 20*s), queued('w', "c:1")), notOwner, "b:1=1,mode=read 20s; b:1#1 20s; queue [c:1]", "", nil},
@@ -224,8 +224,8 @@ func TestReadWriteAnswers(t *testing.T) {
 		{"renewal of a writer who reads", request("renew"), both(downgradable), "done", "me:1:write=1,me:1=1,mode=write 20s; me:1#1 20s", "", nil},
 
 		{"force, free", request("force"), free, "was held: false", "", "", nil},
-		{"force of a reader", request("force"), reading("b:1", 20*s), "was held: true", "; b:1#1 20s", "was held: false", []string{"+1"}},
-		{"force of a writer", request("force"), writing("b:1", 20*s), "was held: true", "", "was held: false", []string{"+1"}},
+		{"force of a reader", request("force"), reading("b:1", 20*s), "was held: true", "; b:1#1 20s", "was held: false", []string{"+1", "-0"}},
+		{"force of a writer", request("force"), writing("b:1", 20*s), "was held: true", "", "was held: false", []string{"+1", "-0"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {

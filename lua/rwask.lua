@@ -34,11 +34,19 @@ if reads + writes > 0 then -- the answer to an earlier delivery was lost, or a m
         token = newest(l.counter)
         if not token then
             return strange(l.counter)
-        elseif token == '0' then -- the counter has gone meanwhile
-            token = following(l.counter, token)
         end
     end
-    extend(l.key, l.prefix, owner, reads, reads, lease)
+    extend(l.key, l.prefix, owner, reads, reads, lease) -- first, as a server out of memory refuses a script its first SET only
+    if l.counter then
+        local record = '!' .. owner .. ':'
+        local without = writes > 0 and redis.pcall('zscore', l.queue, record) == tostring(bare)
+        if without or token == '0' then -- the grant had no token, or the counter has gone since
+            token = following(l.counter, token)
+        end
+        if without then -- a repetition gets the same token
+            redis.call('zadd', l.queue, 5, record)
+        end
+    end
     return {1, number(token)}
 end
 local length, none = tickets(l.queue)

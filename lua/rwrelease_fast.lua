@@ -9,6 +9,9 @@ if KEYS[2] and ARGV[5] == '' and not string.find(ARGV[3], ' ', 1, true) and redi
     if size == 2 then
         if (not reads or type(call('del', KEYS[3])) == 'number') and call('del', lock) == 1 then
             local heard = call(ARGV[3], ARGV[4], reads and '-0' or '+1')
+            if not reads then
+                call(ARGV[3], ARGV[4], '-0') -- see announce.lua
+            end
             return type(heard) == 'table' and {1, heard.err} or {1}
         end
     elseif size and reads then

@@ -212,7 +212,8 @@ func TestVectors(t *testing.T) {
 	r := &recorder{t: t, rdb: rdb, sources: map[string]string{}, scripts: map[string]string{}}
 	rdb.AddHook(r)
 	ctx := t.Context()
-	files := map[string][]vector{"queue": r.queue()} // before anybody listens as Redisson's waiters do
+	files := map[string][]vector{"queue": r.queue(), "readwrite_queue": r.readWriteQueue()} // before anybody listens as Redisson's waiters do
+	files["readwrite"] = r.readWrite()
 	locks := map[string]func(string) lua.Grant{"plain": grant, "fenced": fenced, "fair": fair}
 	for _, kind := range []string{"plain", "fenced", "fair"} { // the first to use a script gives it a name
 		lock := locks[kind]
@@ -273,6 +274,90 @@ func (r *recorder) queue() (all []vector) {
 	step("a:1 releases, and b:1 is told that it holds the lock", "release", func() { _, _ = lua.Release(ctx, r.rdb, fenced("a:1"), lua.Ending{}) })
 	step("b:1 renews the claim, and has its lease", "ask", ask("b:1"))
 	step("b:1 releases, and nobody waits", "release", func() { _, _ = lua.Release(ctx, r.rdb, fenced("b:1"), lua.Ending{}) })
+	return all
+}
+
+// readWrite has each request for a read/write lock in each state of the lock.
+func (r *recorder) readWrite() (all []vector) {
+	ctx, me := r.t.Context(), rw("me:1")
+	asks := func(g lua.RW) func() {
+		return func() { _, _ = lua.AskRW(ctx, r.rdb, g, 20*time.Second, lua.Ticket{}) }
+	}
+	requests := []struct {
+		title, script string
+		call          func()
+	}{
+		{"ask to read", "rw_ask", asks(reader(me))},
+		{"ask to write", "rw_ask", asks(me)},
+		{"count 1 write and 2 reads", "rw_count", func() { _, _ = lua.CountRW(ctx, r.rdb, me, 20*time.Second, 1, 2) }},
+		{"count 2 reads", "rw_count", func() { _, _ = lua.CountRW(ctx, r.rdb, me, 20*time.Second, 0, 2) }},
+		{"renew", "rw_renew", func() { _ = lua.Renew(ctx, r.rdb, []lua.Renewal{lua.RenewalRW(me, 20*time.Second)}) }},
+		{"release", "rw_release", func() { _, _ = lua.ReleaseRW(ctx, r.rdb, me, lua.Ending{}) }},
+		{"force", "rw_force", func() { _, _ = lua.ForceReleaseRW(ctx, r.rdb, me) }},
+	}
+	states := []struct {
+		title string
+		put   func()
+	}{
+		{"free", func() {}},
+		{"read by me:1", func() { putReader(r.t, r.rdb, "me:1", 10*time.Second) }},
+		{"read by other:1", func() { putReader(r.t, r.rdb, "other:1", 10*time.Second) }},
+		{"read by me:1 and other:1", func() {
+			putReader(r.t, r.rdb, "me:1", 10*time.Second)
+			putReader(r.t, r.rdb, "other:1", 10*time.Second)
+		}},
+		{"read by other:1, whose lease is over", func() {
+			putReader(r.t, r.rdb, "other:1", 0)
+			require.NoError(r.t, r.rdb.PExpire(ctx, "lock", 10*time.Second).Err())
+		}},
+		{"written by me:1", func() { putWriter(r.t, r.rdb, "me:1", 10*time.Second) }},
+		{"written by other:1", func() { putWriter(r.t, r.rdb, "other:1", 10*time.Second) }},
+		{"a plain lock", func() { put(r.t, r.rdb, "lock", "other:1=1 10s") }},
+		{"a list", func() { put(r.t, r.rdb, "lock", "list") }},
+	}
+	for _, request := range requests {
+		for _, state := range states {
+			if request.title == "release" && state.title == "read by me:1 and other:1" {
+				continue // the script looks at any reader: the reply has one of two forms
+			}
+			require.NoError(r.t, r.rdb.FlushDB(ctx).Err())
+			state.put()
+			v := r.vector(fmt.Sprintf("%s, the lock is %s", request.title, state.title), []string{lua.UnlockChannelRW("lock")}, request.call)
+			r.name(&v, request.script)
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// readWriteQueue is the way of tickets: two readers are granted the lock together, and a writer after them.
+func (r *recorder) readWriteQueue() (all []vector) {
+	ctx := r.t.Context()
+	require.NoError(r.t, r.rdb.FlushDB(ctx).Err())
+	channels := []string{lua.GrantChannelRW("lock", "a"), lua.GrantChannelRW("lock", "b"), lua.GrantChannelRW("lock", "c"), lua.GrantChannelRW("lock", "w")}
+	ask := func(g lua.RW) func() {
+		return func() {
+			_, _ = lua.AskRW(ctx, r.rdb, g, 20*time.Second, lua.Ticket{Claim: 6 * time.Second, Hears: lua.Counted})
+		}
+	}
+	release := func(owner string) func() {
+		return func() { _, _ = lua.ReleaseRW(ctx, r.rdb, rw(owner), lua.Ending{}) }
+	}
+	step := func(title, script string, call func()) {
+		v := r.vector(title, channels, call)
+		r.name(&v, script)
+		all = append(all, v)
+	}
+	ask(rw("w:1"))()
+	step("a:1 asks to read while w:1 writes, and stands in the queue", "rw_ask", ask(reader(rw("a:1"))))
+	step("b:1 asks to read, and stands behind", "rw_ask", ask(reader(rw("b:1"))))
+	step("c:1 asks to write, and stands behind both", "rw_ask", ask(rw("c:1")))
+	step("w:1 releases, and a:1 and b:1 are told that they read", "rw_release", release("w:1"))
+	step("a:1 renews the claim, and has its lease", "rw_ask", ask(reader(rw("a:1"))))
+	release("a:1")() // the reply has one of two forms, see readWrite
+	step("b:1 releases, and c:1 is told that it writes", "rw_release", release("b:1"))
+	step("c:1 renews the claim", "rw_ask", ask(rw("c:1")))
+	step("c:1 releases, and nobody waits", "rw_release", release("c:1"))
 	return all
 }
 

@@ -18,7 +18,11 @@ import (
 	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/once"
+	"github.com/go-rlock/rlock/rlock"
 )
+
+// unhurried is a lease with which a single attempt has two seconds: a loaded machine takes some of that.
+const unhurried = time.Minute
 
 // nth matches the nth script from now on.
 func nth(n int64) netfault.Match {
@@ -26,6 +30,14 @@ func nth(n int64) netfault.Match {
 	return func(args []string) bool {
 		return strings.HasPrefix(strings.ToLower(args[0]), "eval") && seen.Add(1) == n
 	}
+}
+
+// calm lets the client of a group find its server slow. Then a request that is late on a loaded machine does not go out once
+// more by another connection in the next second, and does not change the numbers of the requests.
+func calm(t testing.TB, proxy *netfault.Proxy, g *once.Group) {
+	proxy.Delay(400*time.Millisecond, 0)
+	require.NoError(t, g.Forget(t.Context(), "slow"))
+	proxy.Delay(0, 0)
 }
 
 // warm lets the server get to know the scripts, so that each of them is one request.
@@ -41,8 +53,9 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	proxy := netfault.New(t, s.Addr())
-	g := once.New(host(t, proxy.Addr()), once.Options{})
+	g := once.New(host(t, proxy.Addr()), once.Options{Lease: unhurried})
 	warm(t, s)
+	calm(t, proxy, g)
 	m := s.Monitor(t)
 	requests := func() (n int) {
 		for _, c := range m.Commands() {
@@ -73,7 +86,7 @@ func TestLostReplies(t *testing.T) {
 	for n := int64(1); n <= 5; n++ {
 		t.Run(strconv.FormatInt(n, 10), func(t *testing.T) {
 			proxy := netfault.New(t, s.Addr())
-			a, b := once.New(host(t, proxy.Addr()), once.Options{Strict: true}), once.New(host(t, s.Addr()), once.Options{Strict: true})
+			a, b := once.New(host(t, proxy.Addr()), once.Options{Strict: true, Lease: unhurried}), once.New(host(t, s.Addr()), once.Options{Strict: true, Lease: unhurried})
 			name := "lost " + strconv.FormatInt(n, 10)
 			ran := 0
 			proxy.CutReplies(1, nth(n))
@@ -128,7 +141,8 @@ func TestResultBeforeTheLock(t *testing.T) {
 	s := redistest.Start(t)
 	warm(t, s)
 	proxy := netfault.New(t, s.Addr())
-	a, b := once.New(host(t, proxy.Addr()), once.Options{}), once.New(host(t, s.Addr()), once.Options{})
+	a, b := once.New(host(t, proxy.Addr()), once.Options{Lease: unhurried}), once.New(host(t, s.Addr()), once.Options{Lease: unhurried})
+	calm(t, proxy, a)
 	held := proxy.Hold(nth(2))
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -142,6 +156,56 @@ func TestResultBeforeTheLock(t *testing.T) {
 	require.NoError(t, err)
 	redistest.Eventually(t, "the lock is free", func() bool { return s.Client(t).Exists(context.Background(), "x").Val() == 0 })
 	require.NoError(t, held.Deliver(t.Context()))
+}
+
+// The same with a run that ends without a result. With Strict, no other run may follow it.
+func TestUnknownBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	warm(t, s)
+	proxy := netfault.New(t, s.Addr())
+	strict := once.Options{Strict: true, Lease: unhurried}
+	a, b := once.New(host(t, proxy.Addr()), strict), once.New(host(t, s.Addr()), strict)
+	calm(t, proxy, a)
+	held := proxy.Hold(nth(2))
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		_, err := a.Do(t.Context(), "x", gives("of a"))
+		require.ErrorIs(t, err, once.ErrUnknown)
+	})
+	require.NoError(t, held.Wait(t.Context()))
+	run, _, err := b.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.NoError(t, run.Abandon(t.Context()))
+	require.NoError(t, held.Deliver(t.Context()))
+}
+
+// The lock is deleted while the request that begins the run is on its way, and another host has it.
+func TestLockDeletedBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	warm(t, s)
+	proxy := netfault.New(t, s.Addr())
+	a, b := once.New(host(t, proxy.Addr()), once.Options{Lease: unhurried}), once.New(host(t, s.Addr()), once.Options{Lease: unhurried})
+	calm(t, proxy, a)
+	held := proxy.Hold(nth(3))
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
+		_, err := a.Do(t.Context(), "x", func(context.Context) ([]byte, error) {
+			t.Error("the other host runs")
+			return nil, nil
+		})
+		require.ErrorIs(t, err, rlock.ErrLeaseLost)
+	})
+	require.NoError(t, held.Wait(t.Context()))
+	require.NoError(t, s.Client(t).Del(t.Context(), "x").Err())
+	run, _, err := b.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.NoError(t, held.Deliver(t.Context()))
+	all.Wait()
+	require.NoError(t, run.Finish(t.Context(), []byte("of b")))
 }
 
 // A run ends when a call has read that it is in progress, and before that call listens. The channel is

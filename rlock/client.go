@@ -214,7 +214,7 @@ func noLock(name string, kind kindNumber) *Lock {
 func (l *Lock) replicated(p *kind.Plain) kind.Kind {
 	// An attempt may ask twice, if the server has to learn the script.
 	if most := min(l.terms.lease/10, 500*time.Millisecond); l.terms.replicas.timeout > most && l.err == nil {
-		l.refuse(fmt.Errorf("WithReplicas: %v is too long for this lease: at most %v", l.terms.replicas.timeout, most))
+		l.refuse(fmt.Errorf("WithReplicas: %v is too long: at most a tenth of the lease of %v, and 500ms, so %v here", l.terms.replicas.timeout, l.terms.lease, most))
 	}
 	if most := readTimeout(l.client.server.RDB); most > 0 && l.terms.replicas.timeout >= most && l.err == nil {
 		l.refuse(fmt.Errorf("WithReplicas: %v is too long for the ReadTimeout of the client, which is %v: go-redis would give the answer up", l.terms.replicas.timeout, most))

@@ -195,10 +195,11 @@ func fill(nodes []*redis.Client, commands, pipelines int) {
 
 // However many connections are dead, and in whichever way, no hold is lost while the servers are well: the
 // renewal finds a sound connection, or makes one, or does without one more. Leases of a second are too
-// short for that.
+// short for that. So are leases of 3 s where the connection to the Sentinel is dead as well: for a new
+// connection go-redis asks that Sentinel first, and waits for its ReadTimeout, which is 5 s by default.
 func TestDeadConnectionsCostNoHold(t *testing.T) {
 	leases, counts := []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second}, []int{1, 4, 10, 20}
-	if testing.Short() || redistest.RaceEnabled { // 384 rows at once leave no processor to a race detector
+	if testing.Short() || redistest.RaceEnabled { // 380 rows at once leave no processor to a race detector
 		leases, counts = leases[1:2], []int{10}
 	}
 	for name, start := range deadSites {
@@ -213,6 +214,9 @@ func TestDeadConnectionsCostNoHold(t *testing.T) {
 				for _, lease := range leases {
 					for _, n := range counts {
 						for _, readme := range []bool{false, true} {
+							if name == "sentinel" && how == "swallowed" && lease < 5*time.Second && !readme {
+								continue
+							}
 							row := fmt.Sprintf("%s, %v, %d, README %v", how, lease, n, readme)
 							rows.Go(func() { heldOverDeadConnections(t, row, site, strike, lease, n, readme) })
 						}

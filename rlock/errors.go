@@ -18,7 +18,8 @@ var (
 	ErrNotAcquired = errors.New("rlock: not acquired")
 
 	// ErrLeaseLost: the grant ended against the holder's will. Stop the work under the
-	// lock. The error is a [*LostError].
+	// lock. The error is a [*LostError]. Ask for it before [context.Canceled]: if a function
+	// under Do returns the error of its context, the error of Do matches both.
 	ErrLeaseLost = errors.New("rlock: lease lost")
 
 	// ErrNotHeld: this hold was unlocked before; of [Lock.Join], the owner of the proof

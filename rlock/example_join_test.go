@@ -27,7 +27,7 @@ func ExampleLock_Join() {
 			http.Error(w, fmt.Sprint("not held: ", errors.Is(err, rlock.ErrNotHeld)), http.StatusConflict)
 			return
 		}
-		defer hold.Unlock(ctx) // ends ctx, and sends nothing
+		defer func() { _ = hold.Unlock(ctx) }() // ends ctx, and sends nothing
 
 		_ = mu.Do(ctx, func(ctx context.Context) error { // nests, as in the caller's process
 			fmt.Fprint(w, "booked with a token: ", mu.Token(ctx) > 0)

@@ -3,6 +3,7 @@ package rlock_test
 import (
 	"context"
 	"crypto/fips140"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// fips locks, waits, and unlocks in a process that may use approved cryptography only.
+// fips locks, waits, unlocks and runs a Script in a process that may use approved cryptography only.
 func fips(args []string) {
 	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
 	var clients [2]*rlock.Client
@@ -43,6 +44,16 @@ func fips(args []string) {
 		if other := <-inside; err != nil || other != nil {
 			panic(fmt.Sprint(err, other))
 		}
+	}
+	script := rlock.NewScript(`return redis.call('incr', KEYS[2])`)
+	ctx, hold, err := clients[0].NewLock("script").Lock(context.Background())
+	for range 2 { // by its source, and by its hash
+		if err == nil {
+			_, err = script.Run(ctx, hold, []string{"count"})
+		}
+	}
+	if err = errors.Join(err, hold.Unlock(ctx)); err != nil {
+		panic(err)
 	}
 	fmt.Println("enforced", fips140.Enforced())
 }

@@ -95,6 +95,20 @@ func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
 	}
 }
 
+// Whoever asks for the end of the context first takes a lost lock for a caller that has left.
+func TestFakeTimeLossMatchesCanceledAsWell(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		err := f.client(t, nil).NewLock("a").Do(t.Context(), func(ctx context.Context) error {
+			f.Del("a")
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, rlock.ErrLeaseLost)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
 func TestFakeTimeFixedLease(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)

@@ -26,14 +26,22 @@ func ExampleClient_NewRWLock() {
 		return hold.Unlock(held) == nil
 	}
 
-	writing, write, _ := prices.Writer().Lock(context.Background())
+	writing, write, err := prices.Writer().Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	fmt.Println("writing; others read:", try(theirs.Reader()))
 
-	reading, read, _ := prices.Reader().Lock(writing)
+	reading, read, err := prices.Reader().Lock(writing)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	_ = write.Unlock(writing)
 	fmt.Println("only reading; others read:", try(theirs.Reader()), "write:", try(theirs.Writer()))
 
-	_, _, err := prices.Writer().Lock(reading)
+	_, _, err = prices.Writer().Lock(reading)
 	fmt.Println("no way back:", errors.Is(err, rlock.ErrUpgrade))
 	_ = read.Unlock(reading)
 	fmt.Println("free; others write:", try(theirs.Writer()))

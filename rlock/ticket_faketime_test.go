@@ -125,6 +125,36 @@ func TestFakeTimeProbesByTheLengthOfTheQueue(t *testing.T) {
 	}
 }
 
+// Whoever waits sends a request after one, two, and four seconds, and two probes in a second, five at first.
+func TestFakeTimeWaitingSendsLittle(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.holder("a", time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go f.client(t, nil).NewLock("a").Lock(ctx)
+		time.Sleep(900 * time.Millisecond) // it is in the queue
+		began := f.now()
+		time.Sleep(4 * time.Second)
+		asks, probes := 0, 0
+		f.mu.Lock()
+		for _, r := range f.log {
+			switch {
+			case r.at < began:
+			case r.args[0] == "publish" && strings.Contains(r.args[1], "rlock-probe:"):
+				probes++
+			case r.args[0] == "evalsha" && slices.Contains(r.args, "rlock_queue:{a}"):
+				asks++
+			}
+		}
+		f.mu.Unlock()
+		require.InDelta(t, 2, asks, 1)
+		require.InDelta(t, 6, probes, 2)
+		cancel()
+		synctest.Wait()
+	})
+}
+
 // One call fails and leaves, while the others of its client have their tickets and wait. They
 // ask again after 5 s, and the server answers: the old failure says nothing about them.
 func TestFakeTimeAFailureOfAnotherCall(t *testing.T) {

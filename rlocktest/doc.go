@@ -38,8 +38,9 @@
 // A test plays several processes by taking several clients from [Server.Locks]:
 // each is an owner of its own and waits for the others' locks through Redis.
 //
-// Package jobs, which stands on locks, works on this server too: a week of fires passes in a moment. So
-// does the server's own time, TIME, by which it computes the fires.
+// Packages election, jobs, once and idempotency, which stand on locks, work on this server too: leaders change when
+// [Server.Evict] removes their lock, a week of fires passes in a moment, and results reach the end of their TTL. So
+// does the server's own time, TIME, by which jobs computes the fires.
 //
 // # What it is not
 //

@@ -53,47 +53,47 @@ type right struct {
 // proves every line: what it says is needed, and nothing else is. What fair and
 // read/write locks need beside their own rows is in those of the others.
 var commandRights = []right{
-	{"+evalsha", locking | inspecting | recording, "every request is a script, named by its hash", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
-	{"+eval", locking | inspecting | recording, "sends the script itself to a server that does not know it yet", "eval return 1 KEY"},
-	{"+type", locking | inspecting | recording, "tells a lock from an application's key", "type KEY"},
-	{"+hlen", locking, "likewise: a lock has one field", "hlen KEY"},
-	{"+hgetall", locking | inspecting | observing, "the holder", "hgetall KEY"},
-	{"+hexists", locking, "is it still the holder, before renewal and nesting", "hexists KEY f"},
-	{"+hset", locking | recording, "the hold count", "hset KEY f v odd"},
-	{"+pttl", locking | inspecting | listing | observing | recording, "what is left of the lease", "pttl KEY"},
-	{"+pexpire", locking | recording, "the lease, and its renewal", "pexpire KEY 1"},
-	{"+hdel", locking, "unlock", "hdel KEY f"},
-	{"+del", locking | recording, "forced unlock; takes a lock back that could not be given a lease", "del KEY"},
-	{"+exists", locking, "does anybody queue, is the lock free", "exists KEY"},
-	{"+time", locking | recording, "when a lock was passed on; tokens follow the server's clock", "time"},
-	{"+zadd", locking | recording, "a waiter takes a place in the queue", "zadd KEY xx 0 m"},
-	{"+zrem", locking | recording, "gives it up, or gets the lock", "zrem KEY m"},
-	{"+zrange", locking | observing, "who is next, who is last", "zrange KEY 0 0"},
-	{"+zscore", locking, "where a waiter stands", "zscore KEY m"},
-	{"+zcard", locking | recording, "does anybody queue", "zcard KEY"},
-	{"+zcount", locking | inspecting, "is anybody before a waiter; how many wait", "zcount KEY 0 0"},
-	{"+zrangebyscore", locking | recording, "who is behind the first, while Redisson holds the lock", "zrangebyscore KEY 0 0"},
-	{"+get", fencing | inspecting, "the newest token", "get KEY"},
-	{"+set", fencing | sharing, "the next token; a read hold", "set KEY v nx xx"},
-	{"+incrby", fencing, "the tokens after it", "incrby KEY odd"},
-	{"+publish", waking | foreign | sharing, "unlock tells the next that it has the lock, or everybody; probes of the subscription", "publish CHANNEL 0"},
-	{"+subscribe", waking | foreign | probing | sharing, "waiters listen", "subscribe CHANNEL"},
-	{"+unsubscribe", waking | foreign, "who has stopped to wait is not counted any longer", "unsubscribe CHANNEL"},
-	{"+pubsub|numsub", inspecting, "how many connections wait; unlock asks as well, and does without: it takes a dead waiter for one that listens", "pubsub numsub CHANNEL"},
-	{"+scan", listing, "goes through the keys", "scan 0 count 1"},
+	{"+evalsha", locking | inspecting | recording, "runs a script by its hash, as every request does", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
+	{"+eval", locking | inspecting | recording, "sends a script that the server does not know yet", "eval return 1 KEY"},
+	{"+type", locking | inspecting | recording, "distinguishes a lock from other data", "type KEY"},
+	{"+hlen", locking, "the same: a lock has one field", "hlen KEY"},
+	{"+hgetall", locking | inspecting | observing, "reads the holder", "hgetall KEY"},
+	{"+hexists", locking, "checks the holder before a renewal or a nested lock", "hexists KEY f"},
+	{"+hset", locking | recording, "writes the owner and the hold count", "hset KEY f v odd"},
+	{"+pttl", locking | inspecting | listing | observing | recording, "reads the remaining lease", "pttl KEY"},
+	{"+pexpire", locking | recording, "sets and renews the lease", "pexpire KEY 1"},
+	{"+hdel", locking, "unlocks", "hdel KEY f"},
+	{"+del", locking | recording, "force-unlocks; removes a lock that cannot be given a lease", "del KEY"},
+	{"+exists", locking, "checks whether the lock is free, and its queue empty", "exists KEY"},
+	{"+time", locking | recording, "hand-offs and tokens use the server's clock", "time"},
+	{"+zadd", locking | recording, "adds a waiter to the queue", "zadd KEY xx 0 m"},
+	{"+zrem", locking | recording, "removes a waiter from the queue", "zrem KEY m"},
+	{"+zrange", locking | observing, "reads the first and the last waiter", "zrange KEY 0 0"},
+	{"+zscore", locking, "reads the place of a waiter", "zscore KEY m"},
+	{"+zcard", locking | recording, "checks whether the queue is empty", "zcard KEY"},
+	{"+zcount", locking | inspecting, "counts waiters, and those ahead of one", "zcount KEY 0 0"},
+	{"+zrangebyscore", locking | recording, "reads the waiters behind the first while Redisson holds the lock", "zrangebyscore KEY 0 0"},
+	{"+get", fencing | inspecting, "reads the newest token", "get KEY"},
+	{"+set", fencing | sharing, "writes a token, or a read hold", "set KEY v nx xx"},
+	{"+incrby", fencing, "increments the token", "incrby KEY odd"},
+	{"+publish", waking | foreign | sharing, "notifies waiters; probes the subscription", "publish CHANNEL 0"},
+	{"+subscribe", waking | foreign | probing | sharing, "receives messages while waiting", "subscribe CHANNEL"},
+	{"+unsubscribe", waking | foreign, "ends the subscription, so that unlock no longer counts the waiter", "unsubscribe CHANNEL"},
+	{"+pubsub|numsub", inspecting, "counts subscribers; without it, unlock takes a dead waiter for a live one", "pubsub numsub CHANNEL"},
+	{"+scan", listing, "iterates over the keys", "scan 0 count 1"},
 	{"+hscan", listing | observing, "reads the holders", "hscan KEY 0"},
-	{"+hget", sharing | electing, "one field: a writer; of the data next to a lock, whose it is", "hget KEY f"},
-	{"+hmget", sharing | electing, "mode and holds; the data next to a lock", "hmget KEY mode"},
-	{"+hrandfield", sharing, "any other reader", "hrandfield KEY"},
-	{"+select", database, "a database other than 0", ""},           // or there is no connection
-	{"+cluster|slots", clustered, "which node has which slot", ""}, // likewise
-	{"+asking", moving, "while a slot moves, requests follow its keys to the other node", "asking"},
-	{"+pubsub|shardnumsub", clustered | sharding, "has it sharded channels, and how many connections wait there", "pubsub shardnumsub"},
-	{"+spublish", sharding, "unlock tells the waiters; probes of the subscription", "spublish CHANNEL 0"},
-	{"+ssubscribe", sharding, "waiters listen", "ssubscribe CHANNEL"},
-	{"+sunsubscribe", sharding, "who has stopped to wait is not counted any longer", "sunsubscribe CHANNEL"},
-	{"+psubscribe", watching, "releases of all locks", ""},
-	{"+wait", replicating, "how many replicas have the grant", "wait 0 1"},
+	{"+hget", sharing | electing, "reads a writer, or whose the data next to a lock is", "hget KEY f"},
+	{"+hmget", sharing | electing | observing, "reads mode and holds, or data next to a lock", "hmget KEY mode"},
+	{"+hrandfield", sharing, "finds another reader", "hrandfield KEY"},
+	{"+select", database, "selects a database other than 0", ""},  // or there is no connection
+	{"+cluster|slots", clustered, "finds the node of a slot", ""}, // likewise
+	{"+asking", moving, "follows keys to another node while their slot moves", "asking"},
+	{"+pubsub|shardnumsub", clustered | sharding, "detects sharded channels, and counts subscribers", "pubsub shardnumsub"},
+	{"+spublish", sharding, "notifies waiters; probes the subscription", "spublish CHANNEL 0"},
+	{"+ssubscribe", sharding, "receives messages while waiting", "ssubscribe CHANNEL"},
+	{"+sunsubscribe", sharding, "ends the subscription, so that unlock no longer counts the waiter", "sunsubscribe CHANNEL"},
+	{"+psubscribe", watching, "receives the releases of all locks", ""},
+	{"+wait", replicating, "counts the replicas that have the lock", "wait 0 1"},
 }
 
 // relatives are the keys and channels that belong to a lock, as rules; NAME is
@@ -104,16 +104,16 @@ var relatives = []struct {
 	needs feature
 	why   string
 }{
-	{"~rlock_queue:NAME", locking | inspecting, "who waits"},
-	{"~redisson_lock_token:NAME", fencing | inspecting, "fencing counters"},
-	{"&rlock_channel:NAME:*", waking, "each client's own channel, where it is told that it has the lock"},
-	{"&redisson_lock__channel:NAME", foreign | watching, "unlock messages, Redisson's and for Redisson"},
-	{"~redisson_lock_queue:NAME", queueing, "is there a queue of Redisson's"},
-	{"~redisson_lock_timeout:NAME", queueing, "likewise"},
-	{"~rlock_rwqueue:NAME", sharing, "who waits to read or to write"},
+	{"~rlock_queue:NAME", locking | inspecting, "waiters"},
+	{"~redisson_lock_token:NAME", fencing | inspecting, "fencing tokens"},
+	{"&rlock_channel:NAME:*", waking, "a channel per client: notifies it that it holds the lock"},
+	{"&redisson_lock__channel:NAME", foreign | watching, "unlock messages from and for Redisson"},
+	{"~redisson_lock_queue:NAME", queueing, "detects a queue of Redisson"},
+	{"~redisson_lock_timeout:NAME", queueing, "the same"},
+	{"~rlock_rwqueue:NAME", sharing, "waiting readers and writers"},
 	{"~NAME:*", sharing, "leases of readers"},
-	{"&rlock_rwchannel:NAME:*", sharing, "each client's own channel, where it is told that it reads or writes"},
-	{"~rlock_companion:NAME", electing, "the data next to a lock: who leads, which fire was claimed, a result"},
+	{"&rlock_rwchannel:NAME:*", sharing, "a channel per client: notifies it that it holds the lock"},
+	{"~rlock_companion:NAME", electing | observing, "data next to a lock: the leader, the claimed run, the result"},
 	{"&redisson_rwlock:NAME", sharing | watching, "unlock messages of read/write locks"},
 }
 
@@ -146,20 +146,20 @@ func rightsFor(prefix, glob string) []right {
 			}
 		case wild(glob):
 			add(as("{NAME}", r.why))
-			add(as("NAME", r.why+", for names with a hash tag: a{b}"))
+			add(as("NAME", r.why)) // for names with a hash tag
 		default:
 			add(as("{NAME}", r.why))
 		}
 	}
 	for _, r := range []right{
-		{"~" + aclGlob(record.Key(prefix, ""), "*"), recording | observing, "who the clients are, what they hold and wait for", useOf("~PREFIX" + record.Key("", "x"))},
-		{"~" + aclGlob(record.List(prefix), ""), recording | observing, "which clients there are", useOf("~PREFIX" + record.List(""))},
+		{"~" + aclGlob(record.Key(prefix, ""), "*"), recording | observing, "records of clients: what they hold and wait for", useOf("~PREFIX" + record.Key("", "x"))},
+		{"~" + aclGlob(record.List(prefix), ""), recording | observing, "the list of clients", useOf("~PREFIX" + record.List(""))},
 	} {
 		add(r)
 	}
 	for _, probe := range []right{
-		{"&redisson_lock__channel:{rlock-probe:*}", probing, "each client's own channel, for probes", ""},
-		{"&redisson_lock__channel:rlock-probe:*", sharding, "one for each node, where channels are sharded", ""},
+		{"&redisson_lock__channel:{rlock-probe:*}", probing, "a channel per client, for probes", ""},
+		{"&redisson_lock__channel:rlock-probe:*", sharding, "a channel per node, for probes by sharded channels", ""},
 	} {
 		covering := slices.IndexFunc(rights, func(r right) bool { return r.item == "&redisson_lock__channel:*" })
 		if covering >= 0 {

@@ -11,8 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/companion"
 	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/lua"
+	"github.com/go-rlock/rlock/rlock"
 )
 
 func enlist(ctx context.Context, r lua.Runner, list, client string, lasts time.Duration) error {
@@ -33,18 +35,24 @@ func (w *aclWorld) record(ctx context.Context) error {
 	)
 }
 
-// observe looks at a lock that a client tells of.
+// observe looks at a lock that a client tells of, and at what is next to it.
 func (w *aclWorld) observe(ctx context.Context, name string) error {
 	r := record.Record{Who: record.Who{Host: "h"}, Entries: []record.Entry{{What: record.Holds, Name: name, Owner: "x:1"}}}
 	err := errors.Join(
 		lua.WriteRecord(ctx, w.admin, record.Key(aclPrefix, "x"), time.Minute, r.Fields()),
 		enlist(ctx, w.admin, record.List(aclPrefix), "x", time.Minute),
 		w.admin.HSet(ctx, aclPrefix+name, "x:1", 1).Err(),
+		w.admin.HSet(ctx, companion.Key(aclPrefix+name), "is", "election", "owner", "x:1", "term", 7, "value", "v").Err(),
 	)
+	defer w.admin.Del(ctx, companion.Key(aclPrefix+name))
 	if err != nil {
 		return err
 	}
-	v, err := (&server{rdb: w.user, prefix: aclPrefix}).top(ctx, wantedBy("*"))
+	s := &server{rdb: w.user, prefix: aclPrefix}
+	if seen := s.companion(ctx, rlock.State{Name: name, Holds: map[string]int64{"x:1": 1}}); seen.Election == nil || seen.Election.Term != 7 {
+		return fmt.Errorf("next to the lock: %+v", seen)
+	}
+	v, err := s.top(ctx, wantedBy("*"))
 	if err == nil && (len(v.Locks) != 1 || len(v.Locks[0].Holders) != 1 || v.Locks[0].Holders[0].Host != "h") {
 		return fmt.Errorf("seen: %+v", v)
 	}

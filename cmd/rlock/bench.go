@@ -20,40 +20,34 @@ func benchCommand() *cli.Command {
 		Name:      "bench",
 		Usage:     "measure the lock under contention",
 		UsageText: "rlock bench [--scenario PATTERN,…] [--compare NAME,…] [options]",
-		Description: `Plays scenarios in alternating rounds: each contender, and beside them what a
-bare PING and two bare scripts cost, which is the floor that ratios refer to.
-Every run happens in processes of its own; mutual exclusion is checked in all of
-them. Use a server that does nothing else, on a machine that does nothing else.
-Keys begin with "rlock-bench:" and expire. The quorum lock takes part if --node
-names more servers; all of them must have been up for a lease of 30 s, which is
-waited for.
+		Description: `Runs scenarios in alternating rounds: each kind of lock, a bare PING, and two bare
+scripts, which are the floor of all ratios. Every run has processes of its own and
+checks mutual exclusion. The server and the machine must do nothing else. Keys begin
+with "rlock-bench:" and expire. The quorum lock takes part if --node names more
+servers. If one of them has been up for less than a lease of 30 s, rlock waits.
 
-With --cluster, or a URL that says so, a cluster is measured: the lock beside the
-same two scripts, on all masters; what a server needs is the sum over them. With
---processes, so many client processes of this machine play each scenario, and the
-output has each of them as well as all together. To load a large cluster, start it
-on several machines at the same time.
+With --cluster, the lock and the floor run on all masters. With --processes, several
+client processes of this machine run each scenario.
 
-FILE may be "-", for one of the options: the standard output; the tables go to the
-standard error then.
+One FILE can be "-", the standard output. The tables then go to the standard error.
 
-How it measures, and what the columns mean: go doc github.com/go-rlock/rlock/bench.
-Other libraries are compared by the module in bench/compare.
+"go doc github.com/go-rlock/rlock/bench" explains the columns. The module in
+bench/compare measures other libraries.
 
 Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
-failed: the table says which; 128+N signal N ended it, and the tables have the
-scenarios that were done; others as in "rlock --help".`,
+failed; 128+N signal N ended it, and the tables have the scenarios that were
+finished; others as in "rlock --help".`,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "scenario", Usage: "play those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s; of a cluster or several processes: " + strings.Join(benchSpread, ",")},
+			&cli.StringSliceFlag{Name: "scenario", Usage: "run those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s; of a cluster or several processes: " + strings.Join(benchSpread, ",")},
 			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders that match `PATTERN`; see --list", DefaultText: "all but handoff-*"},
 			&cli.StringSliceFlag{Name: "node", Usage: "a further server, by its `URL`: two or four of them, for the quorum lock"},
-			&cli.IntFlag{Name: "processes", Usage: "play with `N` client processes, what one plays otherwise: uncontended-* and hot-*", DefaultText: "as the scenario says"},
-			&cli.BoolFlag{Name: "capacity", HideDefault: true, Usage: "measure what the server needs for each pair, hand-over, renewal, held lock and waiting client, and calculate from that what 1 to 100 masters can do"},
-			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "play each scenario `N` times"},
+			&cli.IntFlag{Name: "processes", Usage: "run uncontended-* and hot-* in `N` client processes", DefaultText: "as the scenario says"},
+			&cli.BoolFlag{Name: "capacity", HideDefault: true, Usage: "measure what the server needs per operation, and calculate what 1 to 100 masters can do"},
+			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "run each scenario `N` times"},
 			&cli.StringFlag{Name: "duration", DefaultText: benchDuration.String(), Usage: "measure for `D` in each run, where the scenario does not say"},
 			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
 			&cli.StringFlag{Name: "markdown", Usage: "write the summary, which ends the output, to `FILE` as well"},
-			&cli.StringFlag{Name: "svg", Usage: "draw latencies, hand-offs against waiters, the cost of a hand-over against clients, and throughput against the longest wait of other budgets (handoff-*), to `FILE`"},
+			&cli.StringFlag{Name: "svg", Usage: "draw up to six diagrams to `FILE`: hand-offs, their cost, and latencies"},
 			&cli.BoolFlag{Name: "list", HideDefault: true, Usage: "list scenarios and contenders"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {

@@ -26,7 +26,7 @@ const completionMost = 100 // names of locks
 func completionCommand(cmd *cli.Command) {
 	cmd.Usage = "print a script for the completion of commands, options and names: bash, zsh, fish"
 	cmd.UsageText = "rlock completion bash | zsh | fish"
-	cmd.Description, cmd.CustomHelpTemplate = "", commandHelp
+	cmd.Description, cmd.CustomHelpTemplate = "", localHelp
 	cmd.Hidden, cmd.HideHelpCommand = false, true
 	cmd.ShellComplete, cmd.OnUsageError = complete, onUsageError
 	cmd.Action = func(_ context.Context, cmd *cli.Command) error {
@@ -35,7 +35,7 @@ func completionCommand(cmd *cli.Command) {
 	cmd.Commands = nil
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		cmd.Commands = append(cmd.Commands, &cli.Command{
-			Name: shell, Usage: "for " + shell, CustomHelpTemplate: commandHelp,
+			Name: shell, Usage: "for " + shell, CustomHelpTemplate: localHelp,
 			ShellComplete: complete, OnUsageError: onUsageError,
 			Action: noArguments(func(cmd *cli.Command) error {
 				script, err := completionScripts.ReadFile("completion/rlock." + shell)

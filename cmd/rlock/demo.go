@@ -25,9 +25,10 @@ func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "show in 20 seconds what a lock does, without Redis",
-		Description: `Plays scenes with several processes on an embedded server, says what was
-expected and measures what happened. The embedded server is for demonstration
-only: it lives in the memory of this process, and no other command uses it.`,
+		Description: `Runs scenes with several processes on an embedded server, and prints what was
+expected and what was measured. The embedded server is for demonstration only: it
+is in the memory of this process, and other commands cannot use it.`,
+		CustomHelpTemplate: localHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() || cmd.IsSet("url") || cmd.IsSet("prefix") {
 				return usagef(cmd, "the demo has a server of its own and takes no arguments")

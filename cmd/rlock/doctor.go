@@ -23,18 +23,19 @@ func doctorCommand() *cli.Command {
 		Name:      "doctor",
 		Usage:     "check whether a server is fit for locks",
 		UsageText: "rlock doctor [--name GLOB] [--json]",
-		Description: `Looks at version, memory, persistence, replication, cluster, Sentinels, ACL
-rights, scripts, clocks and round trips, locks and unlocks a lock of its own named
-rlock-doctor:ID, and says what each means for locks and what to do about it. It
-changes nothing else. What it may not ask it reports as "not checked".
+		Description: `Checks version, memory, persistence, replication, cluster, Sentinels, ACL rights,
+scripts, clocks and round trips, locks and unlocks a lock named rlock-doctor:ID, and
+says what each means for locks and what to do about it. It changes nothing else. A
+check that it may not make is reported as "not checked".
 
-The rights are those of plain locks. Fair and read/write locks (rlock run --fair,
---shared, --exclusive) need more, which docs/acl.md lists and the doctor does not try.
+The rights are those of plain locks, and of elections, jobs and shared results, which
+are optional. Fair and read/write locks (rlock run --fair, --shared, --exclusive)
+need more rights. The doctor does not try them, but docs/acl.md lists them.
 
---name is for users who may use some names only: the ACL rights are those for
-locks that match GLOB (*, ?), behind --prefix, and its own lock is among them.
+If the user may use some names only, give --name: the rights are then those for locks
+that match GLOB (*, ?), after --prefix, and the lock of the doctor is one of them.
 
-Exit status: 0 all is well, as far as it was checked; 1 there are warnings;
+Exit status: 0 all checks that were made are well; 1 there are warnings;
 2 something is broken, or the server cannot be reached; 64 wrong usage.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "name", Value: "*", Usage: "check the rights to locks whose names match `GLOB`"},
@@ -80,7 +81,7 @@ JSON:
            clock, clocks, lock
    nodes   which of several servers; may be missing
    level   ok, not checked, warning, broken
-   text    what is the case, and what it means for locks
+   text    what was found, and what it means for locks
    advice  what to do; may be missing
    values  what was measured, such as median_ms; may be missing
    Names and levels stay; texts may change.

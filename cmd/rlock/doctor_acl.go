@@ -27,6 +27,7 @@ var consequences = []struct {
 	{replicating, warning, "locks WithReplicas are refused"},
 	{recording, warning, "rlock top, inspect and ls are not told who this user's clients are, what they hold and what they wait for; their locks are as before"},
 	{inspecting, warning, "rlock inspect is refused, or does not know who waits; a release that may not ask who listens announces itself to find out"},
+	{electing, fine, "elections, jobs, shared results and idempotency keys are refused; locks need none of it"},
 }
 
 // checkRights tries every right that a lock needs, as the user that is
@@ -70,7 +71,7 @@ func (d *doctor) rightsOn(ctx context.Context, n *node) (findings []finding) {
 		wanted &^= sharding
 	}
 	for _, r := range rightsFor(d.prefix, d.glob) {
-		if r.needs&wanted == 0 || r.try == "" {
+		if r.needs&(wanted|electing) == 0 || r.try == "" {
 			continue
 		}
 		err := d.try(ctx, n.rdb, r.try)
@@ -85,8 +86,12 @@ func (d *doctor) rightsOn(ctx context.Context, n *node) (findings []finding) {
 	if d.glob == "*" && slices.ContainsFunc(missing, func(r right) bool { return r.item == "~*" }) {
 		findings = append(findings, n.finding("acl", warning, "this user may not use all names, and which it may use is not known").advise(nameThem))
 		missing = slices.DeleteFunc(missing, func(r right) bool { return r.item[0] != '+' })
-	} else if len(missing) == 0 {
-		return []finding{n.finding("acl", fine, "every command, key and channel that plain locks under %s need is permitted; what fair and read/write locks need beside was not tried", d.glob)}
+	} else if !slices.ContainsFunc(missing, func(r right) bool { return r.needs&wanted != 0 }) {
+		kinds := "plain locks, elections, jobs and shared results"
+		if len(missing) > 0 {
+			kinds = "plain locks"
+		}
+		findings = append(findings, n.finding("acl", fine, "every command, key and channel that %s under %s need is permitted; what fair and read/write locks need beside was not tried", kinds, d.glob))
 	}
 	user, err := n.rdb.Do(ctx, "acl", "whoami").Text()
 	if err != nil {
@@ -103,7 +108,7 @@ func (d *doctor) rightsOn(ctx context.Context, n *node) (findings []finding) {
 			continue
 		}
 		level, text := c.level, "no right to "+strings.Join(items, " ")+": "+c.text
-		if n.role == "replica" {
+		if n.role == "replica" && level != fine {
 			level, text = warning, "once this replica has become a master, "+text
 		}
 		findings = append(findings, n.finding("acl", level, "%s", text).advise("ACL SETUSER %s %s", user, strings.Join(items, " ")))

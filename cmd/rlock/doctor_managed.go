@@ -13,7 +13,7 @@ type service struct {
 	within  string // a part of the host name, beside its end; may be empty
 	suffix  string // the end of the host name
 	name    string
-	section string // of docs/managed.md
+	section string // of docs/compatibility.md
 	matters string // what to know before anything else
 }
 
@@ -64,7 +64,7 @@ func (d *doctor) checkService() {
 	for _, host := range d.hosts() {
 		if s, ok := serviceOf(host); ok {
 			d.report.add(finding{Check: "service", Level: fine, Text: s.name + ", by the name of the host: " + s.matters}.
-				advise("docs/managed.md#%s", s.section))
+				advise("docs/compatibility.md#%s", s.section))
 			return
 		}
 	}

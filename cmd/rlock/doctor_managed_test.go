@@ -112,11 +112,11 @@ func TestServiceOf(t *testing.T) {
 
 // Each service has a section on the page.
 func TestServicesAreOnThePage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/managed.md")
+	page, err := os.ReadFile("../../docs/compatibility.md")
 	require.NoError(t, err)
 	for _, s := range services {
 		title := strings.ToLower(strings.ReplaceAll(s.section, "-", " "))
-		require.Contains(t, strings.ToLower(string(page)), "\n## "+title+"\n")
+		require.Contains(t, strings.ToLower(string(page)), "\n### "+title+"\n")
 		require.Contains(t, string(page), "`"+s.suffix+"`")
 	}
 }
@@ -142,7 +142,7 @@ func TestDoctorNamesTheService(t *testing.T) {
 		require.Len(t, d.report.Findings, 1)
 		require.Equal(t, fine, d.report.worst())
 		require.Equal(t, tc.text, d.report.about("service").Text)
-		require.Contains(t, d.report.about("service").Advice, "docs/managed.md#a")
+		require.Contains(t, d.report.about("service").Advice, "docs/compatibility.md#a")
 	}
 }
 

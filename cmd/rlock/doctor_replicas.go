@@ -13,7 +13,7 @@ import (
 func (n *node) checkReplicas() []finding {
 	if n.merging {
 		return []finding{n.finding("replicas", broken, "an Active-Active database: it merges writes of several masters, and each grants a lock that another has granted").
-			advise("use a database without Active-Active for locks: docs/managed.md")}
+			advise("use a database without Active-Active for locks: docs/compatibility.md#managed-services")}
 	}
 	if n.role == "replica" {
 		return nil

@@ -334,6 +334,13 @@ func TestDoctorLeavesNothing(t *testing.T) {
 
 func connections(n *node) finding { return n.checkConnections()[0] }
 
+// A number stands alone: "longest of 20 500µs" reads like one.
+func TestRoundTripText(t *testing.T) {
+	trips := slices.Repeat([]time.Duration{400 * time.Microsecond}, 19)
+	text := (&node{}).roundTrips(append(trips, 500*time.Microsecond)).Text
+	require.Equal(t, "median 400µs, longest 500µs, of 20: Lock and Unlock take one each", text)
+}
+
 func TestClockChecks(t *testing.T) {
 	n := &node{}
 	at := func(node string, offset, within time.Duration) reading { return reading{node, offset, within} }
@@ -444,5 +451,42 @@ func TestHelloFields(t *testing.T) {
 		require.NotEmpty(t, fields["version"])
 		require.Equal(t, "standalone", fields["mode"])
 		require.Equal(t, "master", fields["role"])
+	}
+}
+
+// The rights of elections, jobs and results are tried. That they are missing is said, and is no fault.
+func TestDoctorTriesTheRightsOfElections(t *testing.T) {
+	w := newACLWorld(t, aclLine("u", aclPrefix, aclPrefix+"*", lockUser|electing), "")
+	acl := func() (all []finding) {
+		code, r := examined(t, "redis://u:PASSWORD@"+w.srv.Addr(), "--prefix", aclPrefix)
+		require.Zero(t, code, "%+v", r.Findings)
+		for _, f := range r.Findings {
+			if f.Check == "acl" {
+				all = append(all, f)
+			}
+		}
+		return all
+	}
+	found := acl()
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Text, "that plain locks, elections, jobs and shared results under app:* need is permitted")
+	for _, r := range rightsFor(aclPrefix, aclPrefix+"*") {
+		if r.needs&electing == 0 {
+			continue
+		}
+		var args []any
+		for word := range strings.FieldsSeq(aclLine("u", aclPrefix, aclPrefix+"*", lockUser|electing)) {
+			if word != r.item {
+				args = append(args, word)
+			}
+		}
+		require.NoError(t, w.admin.Do(t.Context(), args...).Err())
+		found := acl()
+		require.Len(t, found, 2)
+		require.Contains(t, found[0].Text, "that plain locks under app:* need is permitted")
+		require.Equal(t, finding{
+			Check: "acl", Level: fine, Text: "no right to " + r.item + ": elections, jobs, shared results and idempotency keys are refused; locks need none of it",
+			Advice: "ACL SETUSER USER " + r.item,
+		}, found[1])
 	}
 }

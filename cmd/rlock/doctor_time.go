@@ -37,7 +37,7 @@ func (d *doctor) checkRoundTrips(ctx context.Context) {
 func (n *node) roundTrips(trips []time.Duration) finding {
 	slices.Sort(trips)
 	median, longest := trips[len(trips)/2], trips[len(trips)-1]
-	f := n.finding("round trip", fine, "median %s, longest of %d %s: Lock and Unlock take one each", exact(median), len(trips), exact(longest))
+	f := n.finding("round trip", fine, "median %s, longest %s, of %d: Lock and Unlock take one each", exact(median), exact(longest), len(trips))
 	if longest > slowTrip {
 		f.Level = warning
 		f = f.advise("leases well above %s, or nearer to the server", brief(10*longest))

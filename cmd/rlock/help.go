@@ -1,9 +1,16 @@
 package main
 
 // The help of each command is commandHelp, which urfave/cli fills in, followed
-// by what the command adds to it.
+// by what the command adds to it. A command that does not connect to a server has
+// localHelp, without the options of the connection.
 const (
-	commandHelp = `{{.FullName}} - {{.Usage}}
+	commandHelp = localOptions + `{{range .VisiblePersistentFlags}}
+   {{.}}{{end}}
+`
+
+	localHelp = localOptions + "\n"
+
+	localOptions = `{{.FullName}} - {{.Usage}}
 
 Usage:
    {{if .UsageText}}{{.UsageText}}{{else}}{{.FullName}}{{end}}
@@ -11,9 +18,7 @@ Usage:
 {{.}}
 {{end}}
 Options:{{range .VisibleFlags}}
-   {{.}}{{end}}{{range .VisiblePersistentFlags}}
-   {{.}}{{end}}
-`
+   {{.}}{{end}}`
 
 	rootHelp = `{{.Name}} - {{.Usage}}
 
@@ -23,7 +28,7 @@ Usage:
 Commands:{{range .VisibleCommands}}
    {{.Name}}` + "\t" + `{{.Usage}}{{end}}
 
-   "rlock COMMAND --help" tells the rest; "rlock demo" needs no Redis.
+   "rlock COMMAND --help" has the rest; "rlock demo" needs no Redis.
 
 Options:{{range .VisibleFlags}}
    {{.}}{{end}}
@@ -31,22 +36,22 @@ Options:{{range .VisibleFlags}}
 Exit status:
    0    done; "run", "lead": that of its command
    1    "unlock": nothing was released; "inspect -q": the lock is free;
-        "leader": nobody leads;
+        "leader": there is no leader;
         "demo": a scene failed; "bench": a run went wrong;
         "doctor": there are warnings; the output cannot be written
    2    "doctor": something is broken, or the server cannot be reached
    64   wrong usage
-   65   the key in Redis holds something that is not such a lock
+   65   the key in Redis has data that is not such a lock
    69   Redis cannot be reached, or refuses
-   75   "run", "hold": somebody else holds the lock
+   75   "run", "hold": another client holds the lock
    79   "run", "hold": the lock was lost
    126  "run", "lead": the command cannot be run
    127  "run", "lead": the command was not found
    128+N  "run", "lead": signal N ended the command, or the wait; "hold": the wait; "bench", "doctor": it ended them
 
 Environment:
-   RLOCK_URL  the server, unless --url is given. A password belongs here or into
-              REDIS_URL: everybody who may list processes can read --url.
+   RLOCK_URL  the server, unless --url is given. Put a password here or into
+              REDIS_URL, because everybody who can list processes can read --url.
    REDIS_URL  the server, unless one of the others is given.
    RLOCK_PASSWORD           for a URL without, as in redis://USER@HOST
    RLOCK_SENTINEL_PASSWORD  of the Sentinels

@@ -145,13 +145,14 @@ func inspectCommand() *cli.Command {
 		Name:      "inspect",
 		Usage:     "show who holds a lock",
 		UsageText: "rlock inspect [--json | -q] NAME...",
-		Description: `Shows the owners of the lock, their hold counts, what is left of the lease, the
-newest fencing token and how many wait: places in the queue, and connections
-that listen for a release. A read/write lock is known by its data; its owners
-read or write. It also shows what the clients of holders and of waiters tell, see
-"top". Of several names, --json prints a value for each.
+		Description: `Shows the owners of the lock, their hold counts, the remaining lease, the newest
+fencing token and the number of waiters: tickets in the queue, and connections that
+listen for a release. A read/write lock is recognized by its data. It also shows the
+records of holders and waiters (see "top"), and the data next to the lock: the leader
+of an election, the newest fire of a job, the size of a result. With several names,
+--json prints a value for each.
 
-Exit status: 0 whether the locks are held or free; with -q 1 if one of them is free;
+Exit status: 0 if the locks are held or free; with -q 1 if one of them is free;
 others as in "rlock --help".`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
@@ -173,7 +174,7 @@ others as in "rlock --help".`,
 					before = "\n"
 				}
 				records, _ := s.records(ctx) // who may look at locks only is still shown those
-				return printState(out, state, records, asJSON, time.Now())
+				return printState(out, state, records, s.companion(ctx, state), asJSON, time.Now())
 			})
 		},
 	}
@@ -229,7 +230,7 @@ func find(ctx context.Context, client *rlock.Client, name string) (*rlock.Lock, 
 	return nil, state, err
 }
 
-func printState(w io.Writer, state rlock.State, records clientRecords, asJSON bool, now time.Time) error {
+func printState(w io.Writer, state rlock.State, records clientRecords, beside companionView, asJSON bool, now time.Time) error {
 	one := []lockView{newLockView(state.Name, state.Holds, state.TTL)}
 	explain(one, records)
 	v := one[0]
@@ -245,13 +246,15 @@ func printState(w io.Writer, state rlock.State, records clientRecords, asJSON bo
 			lockView
 			Token   int64 `json:"token"`
 			Waiters int64 `json:"waiters"`
-		}{v, state.Token, state.Waiters})
-	}
-	if len(v.Owners) == 0 {
-		_, err := fmt.Fprintf(w, "%s is free\n", printable(v.Name))
-		return err
+			companionView
+		}{v, state.Token, state.Waiters, beside})
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(v.Owners) == 0 {
+		fmt.Fprintf(t, "%s is free\n", printable(v.Name))
+		beside.print(t, now)
+		return t.Flush()
+	}
 	fmt.Fprintf(t, "lock\t%s\n", printable(v.Name))
 	for _, o := range v.Owners {
 		fmt.Fprintf(t, "owner\t%s, hold count %d", printable(o.Owner), o.Holds)
@@ -276,5 +279,6 @@ func printState(w io.Writer, state rlock.State, records clientRecords, asJSON bo
 	for i := range v.Waiting {
 		fmt.Fprintf(t, "waiter\t%s\n", v.Waiting[i].tells())
 	}
+	beside.print(t, now)
 	return t.Flush()
 }

@@ -95,8 +95,8 @@ func (j *job) parse(cmd *cli.Command) (err error) {
 		return err
 	}
 	switch {
-	case cmd.IsSet("once-per") && j.oncePer == 0:
-		return errors.New("--once-per: 0 is no period: use at least 10ms")
+	case cmd.IsSet("once-per") && j.oncePer < 10*time.Millisecond:
+		return fmt.Errorf("--once-per: %v is too short a period: use at least 10ms", j.oncePer)
 	case j.oncePer != 0 && len(j.names) > 1:
 		return errors.New("--once-per is for one NAME")
 	}

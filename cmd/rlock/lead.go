@@ -28,9 +28,9 @@ func leadCommand(argv []string) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "value", DefaultText: "the name of the host", Usage: "what \"rlock leader\" shows: `TEXT`, such as an address"},
 			&cli.StringFlag{Name: "takeover-delay", DefaultText: "none", Usage: "wait for `D` if the leader before has not resigned"},
-			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed at each third of it"},
+			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed after each third of it"},
 			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "say nothing about waiting"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "print nothing about waiting"},
 		},
 		CustomHelpTemplate: commandHelp + leadHelp,
 		Action: func(_ context.Context, cmd *cli.Command) error {

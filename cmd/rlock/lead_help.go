@@ -5,38 +5,28 @@ all hosts that do the same, COMMAND runs on one. If the leadership is lost, COMM
 and everything that it has started are ended before another host can lead, and
 rlock waits for the next term. When COMMAND ends by itself, rlock resigns, another
 host follows at once, and rlock ends with the status of COMMAND.
-What "rlock run --help" says about the command, and about the loss of the lock,
-holds for "lead". Go programs take part in the same election: package election.`
+"rlock run --help" explains how COMMAND is run and stopped. Go programs can take part
+in the same election with package election.`
 
 const leadHelp = `
 The takeover delay:
-   The lock may be removed by hand, and this host notices that at the next renewal,
-   within a third of the lease. COMMAND works until then, beside the next leader. If
-   that must not be, give all hosts the same --takeover-delay D: a third of the lease,
-   and the time that COMMAND needs to stop. A leader then waits for D, unless the
-   one before has resigned.
+   If the lock is removed by hand, this host notices it within a third of the lease.
+   Until then, COMMAND can run next to that of the next leader. To prevent this, give
+   all hosts the same --takeover-delay D: a third of the lease, plus the time that
+   COMMAND needs to stop. A leader then waits for D, unless the one before has resigned.
 
 If Redis does not respond:
-   rlock tries again for as long as it runs, every 5s or sooner, and says so once.
-   Only a refusal ends it, with 69: a wrong password, or a right that is missing.
+   rlock retries as long as it runs, at least every 5s, and prints one message. It ends
+   with 69 only if Redis refuses, because of a wrong password or a missing right.
 
 Exit status:
-   that of COMMAND, 128+N if signal N ended it; otherwise
-   64   wrong usage
-   65   the key in Redis holds something that is not an election; it was not touched
+   As for "rlock run", except:
    69   Redis refuses; COMMAND was not run
-   79   the lock was lost, which was noticed when COMMAND had ended by itself
-   126  COMMAND cannot be run
-   127  COMMAND was not found
-   128+N  signal N ended the wait; this host does not lead
+   79   the lock was lost, which was noticed after COMMAND had ended by itself
 
 Environment of COMMAND:
-   RLOCK_NAME   NAME
-   RLOCK_OWNER  the owner of the lock in Redis
-   RLOCK_TOKEN  number of the term: greater than those of all earlier terms
-   RLOCK_HELD   all locks around COMMAND, for nesting
-   RLOCK_PROOF  their proofs, by which a Go program joins one: Lock.Join of the
-                library
+   As for "rlock run". RLOCK_TOKEN is the number of the term, which is greater than
+   those of all earlier terms.
 
 Examples:
    # one scheduler for all hosts, which the service manager restarts when it ends

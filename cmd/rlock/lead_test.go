@@ -139,6 +139,15 @@ func TestLeadWithoutRedis(t *testing.T) {
 	require.Equal(t, 9, p.end().code)
 }
 
+// Who asks does not wait for as long as a lease.
+func TestLeaderOfAnUnreachableServer(t *testing.T) {
+	t.Parallel()
+	redistest.Long(t, "waits for 5 s")
+	began := time.Now()
+	require.Equal(t, exitUnavailable, outcome(t, "redis://127.0.0.1:1", "leader", "a").code)
+	require.Less(t, time.Since(began), rlock.DefaultLeaseTime/2)
+}
+
 func TestLeaderWatch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -16,6 +16,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
+// leaderTimeout is how long a server may take to say who leads. The library would try for as long as a lease.
+const leaderTimeout = 5 * time.Second
+
 func leaderCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "leader",
@@ -23,9 +26,9 @@ func leaderCommand() *cli.Command {
 		UsageText: "rlock leader [--json] [--watch] NAME",
 		Description: `Shows the value of the leader, the number of its term and the owner of its lock. With
 --watch it prints a line for the present leader, one for each change, and one when
-nobody leads. A leader that has died is shown until its lease is over.
+there is none. A leader that has died is shown until its lease ends.
 
-Exit status: 0 if there is a leader, 1 if nobody leads; others as in "rlock --help".`,
+Exit status: 0 if there is a leader, 1 if there is none; others as in "rlock --help".`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
 			jsonFlag(),
@@ -50,6 +53,8 @@ Exit status: 0 if there is a leader, 1 if nobody leads; others as in "rlock --he
 			if cmd.Bool("watch") {
 				return watchLeader(ctx, cmd, e, func(l election.Leader) error { return printChange(out, time.Now(), name, l, asJSON) })
 			}
+			ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+			defer cancel()
 			l, err := e.Leader(ctx)
 			switch {
 			case errors.Is(err, election.ErrNoLeader):

@@ -28,14 +28,14 @@ func lsCommand() *cli.Command {
 		Name:      "ls",
 		Usage:     "list the locks that are held",
 		UsageText: "rlock ls [--json] [GLOB]",
-		Description: `Lists the locks whose names match GLOB, in Redis' own form: *, ?, [abc]. It goes
-through all keys of the database in small steps, which does not block the
-server; locks that come or go meanwhile may be shown or not. A key is taken for a
-lock if it is a hash with fields like <client>:<number> and whole numbers in them.
-QUEUED is how many wait in the queue of the lock on the server: clients for a plain
-lock, calls for a fair one; of a read/write lock two for each client at most.
-WAIT and HOLDER are from what clients tell: the calls that wait for longer than a
-second, and host, program, process, purpose and time of who holds it, see "top".`,
+		Description: `Lists the locks whose names match GLOB, a pattern of Redis: *, ?, [abc]. It scans all
+keys of the database in small steps and does not block the server. A lock that is
+acquired or released during the scan may be missing. A key is taken for a lock if it is
+a hash with fields like <client>:<number> and whole numbers in them.
+QUEUED is the number of tickets in the queue: one per client for a plain lock, one per
+call for a fair lock, up to two per client for a read/write lock. WAIT and HOLDER are
+from the records of clients (see "top"): calls that wait for longer than a second, and
+host, program, process, purpose and time of the holder.`,
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {

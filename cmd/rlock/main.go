@@ -95,7 +95,8 @@ func newApp(args []string) *cli.Command {
 			demoCommand(),
 			demoActorCommand(),
 			benchCommand(), benchWorkerCommand(),
-			{Name: "version", Usage: "print the version", Action: noArguments(func(cmd *cli.Command) error {
+			manCommand(),
+			{Name: "version", Usage: "print the version", CustomHelpTemplate: localHelp, Action: noArguments(func(cmd *cli.Command) error {
 				cli.ShowVersion(cmd.Root())
 				return nil
 			})},

@@ -15,7 +15,7 @@ import (
 func kindFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "fair", HideDefault: true, Usage: "wait in the order of arrival, with all others that are fair"},
-		&cli.BoolFlag{Name: "shared", Aliases: []string{"s"}, HideDefault: true, Usage: "take read/write locks as a reader, beside other readers"},
+		&cli.BoolFlag{Name: "shared", Aliases: []string{"s"}, HideDefault: true, Usage: "take read/write locks as a reader, together with other readers"},
 		&cli.BoolFlag{Name: "exclusive", Aliases: []string{"x"}, HideDefault: true, Usage: "take read/write locks as a writer, which excludes readers"},
 	}
 }

@@ -15,8 +15,12 @@ import (
 	"github.com/rs/xid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/election"
+	"github.com/go-rlock/rlock/internal/companion"
 	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/jobs"
+	"github.com/go-rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -46,10 +50,10 @@ func TestInspectGolden(t *testing.T) {
 		},
 	} {
 		var out bytes.Buffer
-		require.NoError(t, printState(&out, tc.state, nil, false, time.Now()))
+		require.NoError(t, printState(&out, tc.state, nil, companionView{}, false, time.Now()))
 		require.Equal(t, tc.text, out.String())
 		out.Reset()
-		require.NoError(t, printState(&out, tc.state, nil, true, time.Now()))
+		require.NoError(t, printState(&out, tc.state, nil, companionView{}, true, time.Now()))
 		var compact bytes.Buffer
 		require.NoError(t, json.Compact(&compact, out.Bytes()))
 		require.Equal(t, tc.json, strings.TrimSpace(compact.String()))
@@ -61,12 +65,12 @@ func TestInspectSaysSinceWhen(t *testing.T) {
 	owner, since := xid.NewWithTime(now.Add(-time.Hour)).String()+":1", now.Add(-90*time.Second)
 	state := rlock.State{Name: "a", Holds: map[string]int64{owner: 1}, Token: since.UnixMicro(), TTL: time.Second, Waiters: -1}
 	var out bytes.Buffer
-	require.NoError(t, printState(&out, state, nil, true, now))
+	require.NoError(t, printState(&out, state, nil, companionView{}, true, now))
 	var view struct{ Owners []struct{ Since time.Time } }
 	require.NoError(t, json.Unmarshal(out.Bytes(), &view))
 	require.True(t, since.Equal(view.Owners[0].Since), out.String())
 	out.Reset()
-	require.NoError(t, printState(&out, state, nil, false, now))
+	require.NoError(t, printState(&out, state, nil, companionView{}, false, now))
 	require.Contains(t, out.String(), ", since "+since.Local().Format(time.DateTime)+" (1m30s)\n")
 }
 
@@ -392,4 +396,79 @@ func TestJSONOfANameThatIsNotUTF8(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, printEventJSON(&out, event{Lock: name}))
 	require.Contains(t, out.String(), `"lock_quoted":"\"a\\xff\""`)
+}
+
+// What is next to a lock, in the states that a user meets.
+func TestInspectShowsTheCompanion(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := t.Context()
+	client := f.client
+	inspect := func(name string) string {
+		r := outcome(t, f.URL(), "inspect", name)
+		require.Zero(t, r.code, r.stderr)
+		return r.stdout
+	}
+	view := func(name string) (v companionView) {
+		require.NoError(t, json.Unmarshal([]byte(outcome(t, f.URL(), "inspect", "--json", name).stdout), &v))
+		return v
+	}
+
+	require.Equal(t, companionView{}, view("e"))
+	held, term, err := election.New(client, "e", "10.0.0.7\n").Campaign(ctx)
+	require.NoError(t, err)
+	require.Contains(t, inspect("e"), fmt.Sprintf("\nelection  term %d, led by \"10.0.0.7\\n\"\n", term.Number()))
+	require.Equal(t, companionView{Election: &electionView{Term: term.Number(), Value: "10.0.0.7\n"}}, view("e"))
+	require.NoError(t, f.Client(t).Del(ctx, "e").Err())
+	candidate, cancel := context.WithCancel(ctx)
+	waits := make(chan error)
+	go func() {
+		_, _, err := election.New(client, "e", "b", election.WithTakeoverDelay(time.Hour)).Campaign(candidate)
+		waits <- err
+	}()
+	redistest.Eventually(t, "the next one waits", func() bool { return view("e").Election.Waits })
+	require.Contains(t, inspect("e"), "\nelection  the holder waits, because the leader before has not resigned\n")
+	cancel()
+	require.ErrorIs(t, <-waits, context.Canceled)
+	require.ErrorIs(t, term.Resign(held), rlock.ErrLeaseLost)
+	require.Equal(t, "e is free\nelection  nobody leads\n", inspect("e"))
+
+	for _, least := range []bool{false, true} {
+		var opts []jobs.Option
+		state := "claimed"
+		if least {
+			opts, state = []jobs.Option{jobs.AtLeastOnce()}, "finished"
+		}
+		var fire time.Time
+		_, err = jobs.New(client, state, jobs.Every(time.Hour), opts...).Do(ctx, func(_ context.Context, at time.Time) error {
+			fire = at
+			return nil
+		})
+		require.NoError(t, err)
+		require.Regexp(t, "^"+state+` is free\njob  fire of `+fire.Format(time.DateTime)+` \(.+\) `+state+`, the next is `+fire.Add(time.Hour).Format(time.DateTime)+"\n$", inspect(state))
+		v := view(state).Job
+		require.True(t, v.Fire.Equal(fire) && v.Next.Equal(fire.Add(time.Hour)), v)
+		require.Equal(t, least, v.Finished)
+	}
+
+	results := once.New(client, once.Options{TTL: time.Hour})
+	run, _, err := results.Begin(ctx, "r", "")
+	require.NoError(t, err)
+	require.Contains(t, inspect("r"), "\nresult   is being computed\n")
+	require.NoError(t, run.Abandon(ctx))
+	require.Regexp(t, `^r is free\nresult  a run has ended without one; its trace stays for another (1h0m0s|59m\d+s)\n$`, inspect("r"))
+	_, err = results.Do(ctx, "r", func(context.Context) ([]byte, error) { return make([]byte, 1234), nil })
+	require.NoError(t, err)
+	redistest.Eventually(t, "the lock is free", func() bool { return len(f.state("r").Holds) == 0 })
+	require.Regexp(t, `^r is free\nresult  1234 bytes, for another (1h0m0s|59m\d+s)\n$`, inspect("r"))
+
+	// Foreign data at that key is not shown.
+	for name, put := range map[string]func(string) error{
+		"text": func(key string) error { return f.Client(t).Set(ctx, key, "x", 0).Err() },
+		"hash": func(key string) error { return f.Client(t).HSet(ctx, key, "is", "mine", "fire", "7").Err() },
+	} {
+		require.NoError(t, put(companion.Key(name)))
+		require.Equal(t, name+" is free\n", inspect(name))
+		require.Equal(t, companionView{}, view(name))
+	}
 }

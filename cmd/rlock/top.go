@@ -21,23 +21,22 @@ func topCommand() *cli.Command {
 		Name:      "top",
 		Usage:     "show who holds locks for long, and who waits",
 		UsageText: "rlock top [--once] [--json] [--sort COLUMN] [--interval D] [GLOB]",
-		Description: `Shows the locks that clients tell about: those that were held when their first
+		Description: `Shows the locks in the records of clients: those that were held when their first
 renewal was due, or for 10s, those of "rlock run", and those that a call waits for
-longer than a second; with GLOB only those whose names match. Each client writes a record every 10s at
-most: what has begun since then is missing, and calls that have ended since then
-are still shown. Who holds a lock, and what is left of its lease, is asked at each
-look. A lock of a client without a record, such as Redisson, is shown when others
-wait for it. The keyspace is not scanned.
+longer than a second. With GLOB it shows only the names that match. Each client writes
+its record up to every 10s, so newer holds and waits are missing, and calls that have
+ended since are still shown. The holder and its remaining lease are read each time. A
+lock of a client without a record, such as Redisson, is shown if others wait for it. The
+keyspace is not scanned.
 
-HELD is how long the holder has had it, or "kept" if its client keeps it for its own
-next use and nobody holds it. TTL is what is left of its lease, WAIT how many calls
-wait, ACQ/S how many locks of any name the holder's client acquires in a second. Below the
-locks are those that were lost within half a minute. On a terminal: s sorts by the next
-column, / filters, q quits, h tells all keys. Elsewhere it prints plain lines, again and
-again.`,
+HELD is the time since the holder acquired it, or "kept" if its client keeps it for its
+next use. TTL is the remaining lease, WAIT the number of calls that wait, and ACQ/S the
+number of locks of any name that the holder's client acquires per second. Below are the
+locks that were lost in the last half minute. On a terminal: s sorts by the next column,
+/ filters, q quits, h shows all keys. Elsewhere it prints plain lines repeatedly.`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "look once and end"},
-			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line for each look"},
+			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "print once and end"},
+			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line each time"},
 			&cli.StringFlag{Name: "sort", Value: "wait", Usage: "sort by `COLUMN`: " + strings.Join(topOrders(), ", ")},
 			intervalFlag(topInterval),
 		},

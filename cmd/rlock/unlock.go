@@ -15,15 +15,14 @@ func unlockCommand() *cli.Command {
 		Name:      "unlock",
 		Usage:     "free a lock whose holder is gone",
 		UsageText: "rlock unlock NAME --owner ID | NAME... --force",
-		Description: `Frees the lock and wakes a waiter. A holder that is still alive notices at its
-next renewal, a third of its lease later at the latest, or when a lease that is
-not renewed is over; until then two may work at the same time. --owner frees the
-lock only if that owner still holds it, so it cannot hit whoever came next: take
-it from "rlock inspect". A read/write lock is known by its data: --force ends all
-readers, or the writer.
+		Description: `Releases the lock and wakes a waiter. A holder that is still alive notices at its
+next renewal, within a third of its lease, or when a lease that is not renewed ends.
+Until then two clients can work at the same time. --owner releases the lock only if that
+owner still holds it, and not if the next one does. "rlock inspect" shows the owner. A
+read/write lock is recognized by its data: --force ends all readers, or the writer.
 
-Exit status: 0 the lock was freed; 1 one was not: it is free, or held by another
-owner; others as in "rlock --help". After 69 it may have been freed all the same.`,
+Exit status: 0 the lock was released; 1 one was not, because it is free or held by
+another owner; others as in "rlock --help". After 69 it may have been released.`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "owner", Usage: "free the lock only if the owner `ID` holds it"},

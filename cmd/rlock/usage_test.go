@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,9 +106,16 @@ func TestHelp(t *testing.T) {
 		require.Empty(t, r.stderr)
 		require.NotContains(t, r.stdout, "%!")
 		require.True(t, strings.HasSuffix(r.stdout, "\n"), r.stdout)
-		for _, flag := range append(cmd.Flags, newApp(nil).Flags...) {
+		for _, flag := range cmd.Flags {
 			require.Contains(t, r.stdout, "--"+flag.Names()[0], cmd.Name)
 		}
+		connects := !slices.Contains([]string{"demo", "man", "version"}, cmd.Name)
+		for _, flag := range serverFlags() { // only where they do something
+			require.Equal(t, connects, strings.Contains(r.stdout, "--"+flag.Names()[0]), "%s %s", cmd.Name, flag)
+		}
+	}
+	for _, args := range [][]string{{"completion"}, {"completion", "bash"}} {
+		require.NotContains(t, inProcess(append(args, "--help")...).stdout, "--url", args)
 	}
 }
 

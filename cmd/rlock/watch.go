@@ -23,20 +23,20 @@ func watchCommand() *cli.Command {
 		UsageText: "rlock watch [--json] [--interval D] [GLOB]",
 		Description: `Prints a line for each event of the locks whose names match GLOB:
 
-   released  somebody has announced that the lock is free; of a read/write lock also
-             that a writer has become a reader, or has given up waiting
-   held      who holds a lock for long, when that is first seen
+   released  a message says that the lock was released; if it is a read/write lock,
+             also that a writer has become a reader or has given up waiting
+   held      a lock is held for long, when this is first seen
    passed    another owner holds it now
-   free      nobody holds it any more, and no release was heard
+   free      it is no longer held, and there was no message
    waits     calls of a client wait for longer than a second
    lost      a holder has lost it, and why
 
-Releases are messages of the server, and come at once. A release that hands the lock
-to the next in the queue is a message to that one only, and is seen as passed. All
-else is from the records of clients, which are written every 10s, and from looks at
-the locks that they name, every D. So locks that are held for short are seen only
-when they are released, and what happens between two looks is not seen. In a cluster
-with sharded channels no releases are heard at all.`,
+Releases are messages and are printed at once. If a release hands the lock to the next
+waiter, only that waiter gets a message, and "passed" is printed. Everything else is
+from the records of clients, which are written every 10s, and from their locks, which
+are read every D. So a lock that is held briefly appears only when it is released, and
+what happens between two reads does not appear. In a cluster with sharded channels
+there are no messages.`,
 		Flags: []cli.Flag{
 			jsonFlag(),
 			intervalFlag(watchInterval),

@@ -1,9 +1,12 @@
-// Rlockvet finds three mistakes around locks of package rlock:
+// Rlockvet finds mistakes around locks of package rlock:
 //
 //   - the outer context under a lock. A lock call under it does not re-enter; one of
 //     the same lock waits for its own caller;
 //   - the dropped context. A lost lease cannot end the work;
-//   - the missing Unlock.
+//   - the missing Unlock, and the deferred one whose error nobody gets;
+//   - work that goes on although the lock call has failed;
+//   - work under the context of a lock after its Unlock;
+//   - a context that is declared in a branch, where the lock is held for longer.
 //
 // It reads the code of one function at a time, and rather says nothing than something
 // wrong. What exactly it finds is documented in package analyzer.

@@ -22,7 +22,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// beside is a client with redisotel beside this package, as docs/operations.md has it.
+// beside is a client with redisotel beside this package, as docs/monitoring.md has it.
 type beside struct {
 	spans   *tracetest.SpanRecorder
 	tracer  trace.Tracer
@@ -120,7 +120,7 @@ func (b *beside) parents() map[trace.SpanID]sdktrace.ReadOnlySpan {
 	return all
 }
 
-// What docs/operations.md says of the spans of redisotel. On a busy machine a request may be
+// What docs/monitoring.md says of the spans of redisotel. On a busy machine a request may be
 // made twice, and what it has left is cleaned up.
 func TestRedisotel(t *testing.T) {
 	for name, cluster := range map[string]bool{"server": false, "cluster": true} {

@@ -18,8 +18,9 @@ do
         return redis.error_reply('NOTMINE ' .. (is or 'hash'))
     end
 end
--- Reports whether an owner holds the lock. Only a master may say that he does not: a replica may lack
--- the newest grant, and refuses the write, which changes nothing, as there is no such field.
+-- Reports whether an owner holds the lock. Only a master may say that it does not: a replica may lack
+-- the newest grant, and refuses the write, which changes nothing, as there is no such field. As in
+-- lua/nothing.lua, but a refusal ends the script.
 local function held(owner)
     local kind = redis.call('type', KEYS[2]).ok
     if kind == 'hash' and redis.call('hexists', KEYS[2], owner) == 1 then

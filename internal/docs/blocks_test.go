@@ -41,7 +41,6 @@ var around = map[string]string{
 	"work":      `func work(context.Context) error { panic(0) }`,
 	"book":      `var book, show, check, transfer, post = work, work, work, work, work`,
 	"db":        `var db *sql.DB`,
-	"url":       `var url string`,
 	"body":      `var body io.Reader`,
 	"send":      `func send(*http.Request) error { panic(0) }`,
 	"w":         `var w http.ResponseWriter`,

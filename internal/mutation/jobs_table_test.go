@@ -47,4 +47,9 @@ var ofJobs = []mutation{
 		"max(next.Sub(now), 0)", "max(next.Sub(now)/100, 0)",
 		"jobs", "TestFakeTimeAtLeastOnce", quick,
 	},
+	{
+		"a run whose lock was lost finishes its fire", "jobs", "finish.lua",
+		"if held(ARGV[2]) then", "if true then",
+		"jobs", "TestFinishedByTheHolderOnly", quick,
+	},
 }

@@ -383,6 +383,26 @@ var ofScripts = []mutation{
 		"lua", "TestReadWriteTokensByTheQueue", quick,
 	},
 	{
+		"a writer whom a release without counter has granted the lock has the token of the one before", "lua", "batch.lua",
+		"counter and 5 or bare", "5",
+		"lua", "TestReadWriteTokenAfterAReleaseWithoutCounter", quick,
+	},
+	{
+		"a writer that repeats its request has another token each time", "lua", "rwask.lua",
+		"            redis.call('zadd', l.queue, 5, record)\n", "",
+		"lua", "TestReadWriteTokenAfterAReleaseWithoutCounter", quick,
+	},
+	{
+		"a thread in Java that does not wait yet misses a writer's release", "lua", "announce.lua",
+		"if message == '+1' then", "if false then",
+		"lua", "TestReadWriteMessagesOfAWriter", quick,
+	},
+	{
+		"a thread in Java that does not wait yet misses a writer's release, with an empty queue", "lua", "rwrelease_fast.lua",
+		"if not reads then", "if false then",
+		"lua", "TestReadWriteMessagesOfAWriter", quick,
+	},
+	{
 		"a replica says that an owner holds nothing", "lua", "nothing.lua",
 		"if type(removed) == 'table' and not", "if false and not",
 		"lua", "TestOnlyAMasterSaysNotTheOwner", quick,

@@ -10,7 +10,7 @@ const (
 	long  = time.Minute // many take part
 )
 
-var mutations = slices.Concat(ofRequests, ofScripts, ofSending, ofWaiting, ofHandOffs, ofLeaving, ofNesting, ofRetention, ofJoining, ofJobs)
+var mutations = slices.Concat(ofRequests, ofScripts, ofSending, ofWaiting, ofHandOffs, ofLeaving, ofNesting, ofRetention, ofJoining, ofJobs, ofElections, ofResults)
 
 // ofRequests are mistakes in what goes over the wire, and in who may trust it.
 var ofRequests = []mutation{

@@ -23,9 +23,9 @@ const (
 	longest    = time.Hour              // of a request without a bound
 )
 
-// Copies sends a request without an answer once more beside the first, by another connection: the
+// Copies sends a request without an answer once more while the first is in progress, by another connection: the
 // server may be well, and only the connection dead. A firewall, NAT or load balancer forgets idle
-// connections without a word, and so does a host that is gone. Nobody closes such a connection, so
+// connections silently, and so does a host that is gone. Neither side closes such a connection, so
 // only the missing answer tells. The first request is not given up: a slow server answers it. Whichever
 // is answered first counts, and all may be executed, as every script is safe to repeat.
 //
@@ -39,8 +39,9 @@ const (
 //
 // A slow server must not get more to do. So a copy waits for several times the newest round trip, and
 // all copies of a client have one budget: mostAhead at once, and then one in a second. Copies count only
-// while they are no use. If a copy is answered soon, when the first request still has no answer, the
-// connection was at fault: the budget gets the copies of that request back.
+// while they are no use. If a copy takes a third of the time for which the first request has had no answer,
+// or less, the connection was at fault: the budget gets the copies of that request back. If the server is
+// slow, a copy takes as long as the first request, or half as long if that still makes its connection.
 //
 // A nil Copies sends none.
 type Copies struct {
@@ -82,7 +83,7 @@ func (k *Copies) giveBack(n int) {
 }
 
 // answered notes a round trip of a request that is not sent by a [Group]. The servers of a cluster are
-// not told apart, so a longer trip counts for some time.
+// not distinguished, so a longer trip counts for some time.
 func (k *Copies) answered(took time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,7 +96,7 @@ func (k *Copies) newest() time.Duration {
 	return k.trip
 }
 
-// Race makes a request by first and, as long as there is no answer, by again beside it: in rounds, until
+// Race makes a request by first and, as long as there is no answer, by again at the same time: in rounds, until
 // ctx ends. again gets the number of the copy, from 0 on. The first answer ends the race: no error, or an
 // error reply of Redis. Without any answer Race returns the error of first; after the end of ctx Race
 // sends no more, and waits. Copies without an answer are left to themselves: see [Doubtful].
@@ -103,13 +104,14 @@ func Race[T any](ctx context.Context, k *Copies, first func() (T, error), again 
 	if k == nil {
 		return first()
 	}
-	r := newRace[T](k, k.newest())
+	trip := k.newest()
+	r := newRace[T](k, time.Now())
 	bound := longest
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = time.Until(deadline)
 	}
 	r.launch(false, first)
-	a := r.run(ctx, patience(r.trip, bound), again)
+	a := r.run(ctx, patience(trip, bound), again)
 	if !a.copied && IsAnswer(a.err) {
 		k.answered(a.took)
 	}
@@ -119,13 +121,13 @@ func Race[T any](ctx context.Context, k *Copies, first func() (T, error), again 
 // race is one request with its copies.
 type race[T any] struct {
 	*Copies
-	trip    time.Duration // newest round trip before
+	began   time.Time // of the first request
 	answers chan result[T]
-	over    chan struct{} // closed when nobody wants an answer any more
+	over    chan struct{} // closed when no answer is wanted any more
 }
 
-func newRace[T any](k *Copies, trip time.Duration) *race[T] {
-	return &race[T]{k, trip, make(chan result[T]), make(chan struct{})}
+func newRace[T any](k *Copies, began time.Time) *race[T] {
+	return &race[T]{k, began, make(chan result[T]), make(chan struct{})}
 }
 
 // result is how a request, or a copy, has ended.
@@ -168,13 +170,13 @@ func (r *race[T]) run(ctx context.Context, wait time.Duration, again func(ctx co
 	defer cancel()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	began, left := time.Now(), ctx.Done()
+	left := ctx.Done()
 	open, sent, round := 1, 0, 1
 	for {
 		select {
 		case a := <-r.answers:
 			if IsAnswer(a.err) {
-				if a.copied && a.took <= max(patience(r.trip, longest), time.Since(began)/2) {
+				if a.copied && a.took <= time.Since(r.began)/3 {
 					r.giveBack(sent)
 				}
 				return a
@@ -223,7 +225,7 @@ func (d *doubtful) Value(key any) any {
 }
 
 // doubt tells [Doubtful] that copies are sent, and reports whether ctx goes on. In this order: whoever
-// leaves has been told of the copies, or none is sent.
+// leaves knows of the copies, or none is sent.
 func doubt(ctx context.Context) bool {
 	if d, ok := ctx.Value(doubtKey{}).(*doubtful); ok {
 		d.copied.Store(true)

@@ -60,7 +60,7 @@ func (g *Group) copy(b *batch, now time.Time) {
 	}
 	c.copied = true
 	own, stop := context.WithDeadline(context.WithoutCancel(c.ctx), b.deadline) // calls nothing of the application
-	b.copying = &copying{c, first, newRace[twins](g.Copies, g.pace.expected(len(b.calls))), stop, b.calls}
+	b.copying = &copying{c, first, newRace[twins](g.Copies, b.note.since), stop, b.calls}
 	trailer := c.opts.Trailer
 	g.Begin()
 	go func() {

@@ -25,6 +25,7 @@ func TestCheckerOfReaders(t *testing.T) {
 	alsoRead := both(0, "n", opNest, "A", ok).shared()
 	lostA := script{{Client: 0, ID: "x", Kind: opLost, Grant: "A"}}
 	flushed := []oblivion{{span{int64(25 * ms), int64(26 * ms)}, ""}}
+	forced := []oblivion{{span{int64(25 * ms), int64(26 * ms)}, "a"}}
 	try := func(r result) script { return both(2, "T", opTry, "", r) }
 
 	for _, test := range []struct {
@@ -68,6 +69,17 @@ func TestCheckerOfReaders(t *testing.T) {
 		{"a reader has the first token", join(readB.token(6), leaveB), nil, true},
 		{"a reader has a token of its own, of a counter that the server forgot", join(writeA.token(5), unlockA, readB.token(6), leaveB), flushed, true},
 		{"a writer has the token of a reader", join(readA.token(5), leaveA, writeB.token(5), unlockB), nil, false},
+
+		{"a writer beside one whose lock was removed by force", join(writeA.token(5), writeB.token(6), unlockA, unlockB), forced, true},
+		{"a writer has the token of one whose lock was removed by force", join(writeA.token(5), writeB.token(5), unlockA, unlockB), forced, false},
+		{"a writer has an older token than one whose lock was removed by force", join(writeA.token(5), writeB.token(4), unlockA, unlockB), forced, false},
+		{"a writer has the token of readers whose lock was removed by force", join(readA.token(5), writeB.token(5), leaveA, unlockB), forced, false},
+		{"two writers after a removal by force", join(writeA.token(5), writeB.token(6), both(2, "C", opLock, "", ok).token(7), unlockB), forced, false},
+		{"a reader beside a writer after a removal by force", join(readA.token(5), writeB.token(6), both(2, "C", opLock, "", ok).token(6).shared(), unlockB), forced, false},
+		{"a reader joins readers whose lock was removed by force", join(readA.token(5).of("o"), writeB.token(6), both(2, "C", opLock, "", ok).token(5).of("o").shared(), unlockB), forced, true},
+		{"a reader joins readers beside a writer", join(readA.token(5).of("o"), writeB.token(6), both(2, "C", opLock, "", ok).token(5).of("o").shared(), unlockB), nil, false},
+		{"a writer whose lock was removed by force still writes, and no other does", join(writeA.token(5), touch("r", opRead, "A", ok, 0), touch("w", opWrite, "A", ok, 1), unlockA), forced, true},
+		{"a writer whose lock was removed by force writes past the next one", join(writeA.token(5), touch("r", opRead, "A", ok, 0), writeB.token(6), touch("q", opRead, "B", ok, 0), touch("w", opWrite, "A", ok, 1)), forced, false},
 	} {
 		t.Run(test.name, func(t *testing.T) { judge(t, readWrite, test.events, test.gone, test.ok) })
 	}

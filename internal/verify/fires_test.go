@@ -16,7 +16,7 @@ func TestVerifyFires(t *testing.T) {
 		t.Skip("the whole matrix takes minutes: make verify")
 	}
 	start := time.Now()
-	total := verify(t, fireRows(), size{rounds: 2, further: 1, histories: 10, clients: 3, steps: 4, fault: 1200 * ms})
+	total := verify(t, fireRows(), size{rounds: 2, further: 1, histories: 10, clients: 3, steps: 4, fault: 2500 * ms})
 	fmt.Printf("%v\n", time.Since(start).Round(time.Second))
 	require.True(t, total.clean())
 	if os.Getenv("RLOCK_SEED") == "" {
@@ -24,7 +24,7 @@ func TestVerifyFires(t *testing.T) {
 	}
 }
 
-// Two rows, as a plain go test takes.
+// A few rows, as a plain go test takes.
 func TestVerifyFiresInShort(t *testing.T) {
 	names := []string{"fires: connections cut", "fires: reply lost: claim", "fires: a hook that sends everything twice", "fires: process killed while it holds"}
 	if testing.Short() {
@@ -37,7 +37,7 @@ func TestVerifyFiresInShort(t *testing.T) {
 		}
 	}
 	require.Len(t, rows, len(names))
-	total := verify(t, rows, size{rounds: 1, further: 1, histories: 6, clients: 4, steps: 4, fault: 800 * ms})
+	total := verify(t, rows, size{rounds: 1, further: 1, histories: 6, clients: 4, steps: 4, fault: 2 * time.Second})
 	require.True(t, total.clean())
 	require.Positive(t, total.grants)
 }

@@ -89,7 +89,6 @@ var selection = map[variety][]string{
 var notReadWrite = map[string]string{
 	"crowd of 2,000":              "readers of a crowd enter together, so nothing is left of the order that the row looks at",
 	"crowd of 2,000, server slow": "likewise",
-	"force-unlock":                "its histories do not fit the model, and it is not known yet whether the model or the lock is wrong",
 	"reply lost: queue":           "no request of a read/write lock is for the queue alone",
 	"request late: queue":         "likewise",
 	"request held back: queue":    "likewise",

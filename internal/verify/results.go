@@ -32,7 +32,9 @@ func (c *client) share() {
 	}
 	<-c.p.healed
 	for _, name := range c.agenda.locks {
-		c.result(name, last(c.r, &c.p.job, c.agenda))
+		s := last(c.r, &c.p.job, c.agenda)
+		s.again = 5 // a machine that stands still costs each call that waits for the run that is lost
+		c.result(name, s)
 	}
 }
 

@@ -199,16 +199,28 @@ end
 -- announce sends a message by PUBLISH, by SPUBLISH, or by both in this order ("PUBLISH
 -- SPUBLISH"). It returns how many connections the last permitted command has reached, or why
 -- the server permits none.
+--
+-- After +1, which a writer of a read/write lock leaves with, it sends -0. Redisson reads them as 1 and 0. A 1 wakes
+-- all threads that wait in a client, but is lost to one that has been refused and does not wait yet. A 0 wakes one
+-- thread, and stays for the next if none waits:
+--
+--   Java asks, and is refused: 30 s are left
+--                                              the writer leaves: 1 wakes nobody, 0 stays
+--   Java begins to wait, for 30 s at most      0: Java asks again at once
 local function announce(commands, channel, message)
-    if not string.find(commands, ' ', 1, true) then -- most often
-        return redis.pcall(commands, channel, message)
-    end
     local receivers
-    for command in string.gmatch(commands, '%a+') do
-        local reply = redis.pcall(command, channel, message)
-        if type(receivers) ~= 'number' or type(reply) == 'number' then
-            receivers = reply
+    if not string.find(commands, ' ', 1, true) then -- most often
+        receivers = redis.pcall(commands, channel, message)
+    else
+        for command in string.gmatch(commands, '%a+') do
+            local reply = redis.pcall(command, channel, message)
+            if type(receivers) ~= 'number' or type(reply) == 'number' then
+                receivers = reply
+            end
         end
+    end
+    if message == '+1' then
+        announce(commands, channel, '-0')
     end
     return receivers
 end
@@ -244,9 +256,9 @@ end
 -- nothing for longer. The record is
 --
 --   '!' .. owner          with score 0, of a plain lock
---   '!' .. owner .. ':'   with score 5, of a read/write lock. An older version of this library knows
---                         no record there: it finds the ticket of a client that nobody listens for,
---                         takes it out, and goes on to the next
+--   '!' .. owner .. ':'   with score 5, or 9, of a read/write lock: see note. An older version of this
+--                         library knows no record there: it finds the ticket of a client that
+--                         nobody listens for, takes it out, and goes on to the next
 --
 -- Names, of a plain lock and of a read/write lock:
 --

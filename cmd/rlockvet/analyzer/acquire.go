@@ -30,14 +30,17 @@ func (c *checker) checkFunc(fn ast.Node) {
 	if body == nil {
 		return
 	}
-	for _, a := range c.acquisitions(body) {
+	all := c.acquisitions(body)
+	for _, a := range all {
 		c.checkDropped(a)
 		v := c.local(a.hold, fn)
 		if v == nil {
 			continue
 		}
+		c.checkBlankError(body, a, v)
+		c.checkDeferred(body, a, v)
 		if deferred, anytime := c.captured(body, a, v); !anytime {
-			c.walk(fn, a, v, deferred)
+			c.walk(fn, a, all, v, deferred)
 		}
 	}
 }

@@ -30,6 +30,45 @@
 // ask for its token, owner, time or proof. A hold that is passed on, stored or captured is
 // somebody else's to unlock, and a lock [WithoutRenewal] may be left to its lease.
 //
+// # Going on without the lock
+//
+//	ctx, hold, _ := mu.TryLock(ctx)
+//	if err != nil { log.Print(err) }
+//	if errors.Is(err, rlock.ErrNotAcquired) { return nil } // Redis may also be away
+//
+// each with work after it that is done with the lock as well: a call that is given the
+// context of the lock, or a deferred Unlock. A way out that only such a failure takes may
+// work without the lock. So may one on which a variable gets a value, which may tell that way from the
+// others later.
+//
+// # The ended context
+//
+//	err = hold.Unlock(ctx)
+//	...
+//	err = notify(ctx)         // ctx was returned by Lock, and has ended
+//
+// A call that is given the context of a lock after the Unlock, or one made from it; the next
+// call of Lock in a loop; and a return of it, with a deferred Unlock. Calls that do not mind
+// are left out: of package context, and of functions that log, measure or trace by their name
+// or package.
+//
+// # The context of a branch
+//
+//	if exclusive {
+//		ctx, hold, err := mu.Lock(ctx) // of this block only
+//		...
+//		defer ...                      // unlocks when the function ends
+//	}
+//	err = work(ctx)                    // the context that was there before
+//
+// # The dropped error of Unlock
+//
+//	defer hold.Unlock(ctx)
+//
+// and a deferred function literal with such a line. Only the error tells that the lock was lost
+// meanwhile. An assignment to _ says that it is dropped on purpose. A nested hold is lost with
+// the outer one, so its error may be dropped.
+//
 // # Join
 //
 // Lock.Join is a lock call like Lock: its context has to be used, and its hold unlocked,
@@ -43,6 +82,7 @@
 // call; goroutines, which may lock under the outer context, to wait for those who hold it;
 // locks behind interfaces and wrappers of one's own; errors in fields, or that are looked at
 // in other ways than comparison with nil, errors.Is, and NoError of package require.
+// A context of a branch whose Unlock is not deferred there, but stored in a function.
 //
 // Of tests only a call that waits for its own caller is reported: they drop what they
 // expect to be refused, and leave locks to their end.
@@ -51,7 +91,8 @@
 //
 // A Lock in one "if exclusive" and its Unlock in another one: the ways on which a condition
 // has two outcomes are followed, unless it is one on the error or the hold. The second one
-// can be "if hold != nil".
+// can be "if hold != nil". A lock without which the work may be done as well, as it only saves
+// work: a comment says so, see the command.
 //
 // [WithoutRenewal]: https://pkg.go.dev/github.com/go-rlock/rlock/rlock#WithoutRenewal
 package analyzer
@@ -68,13 +109,14 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Analyzer finds the outer context, the dropped context and the missing Unlock.
+// Analyzer finds the mistakes that the package describes.
 var Analyzer = &analysis.Analyzer{
 	Name: "rlock",
 	Doc: `find mistakes around locks of package rlock
 
 It reports lock calls under a context that does not own the lock which is held there,
-dropped contexts of locks, and missing calls of Unlock.`,
+dropped contexts of locks, missing calls of Unlock and dropped errors of it, work that goes
+on without the lock, and work under a context that has ended or is not that of the lock.`,
 	URL:      "https://pkg.go.dev/github.com/go-rlock/rlock/cmd/rlockvet/analyzer",
 	Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer},
 	Run:      run,

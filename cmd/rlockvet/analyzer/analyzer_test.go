@@ -13,7 +13,7 @@ import (
 )
 
 func TestAnalyzer(t *testing.T) {
-	analysistest.Run(t, analysistest.TestData(), analyzer.Analyzer, "three", "outer", "dropped", "unlock", "fine", "several")
+	analysistest.Run(t, analysistest.TestData(), analyzer.Analyzer, "three", "outer", "dropped", "unlock", "fine", "several", "trial", "careful", "without")
 }
 
 // TestStandIn: what the analyzer is tried on has the names and types of the library.

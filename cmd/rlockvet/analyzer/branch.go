@@ -30,13 +30,27 @@ func either(a, b verdict) verdict {
 
 // branch returns what a path knows after a condition.
 func (w *walker) branch(before knowledge, cond ast.Expr, outcome bool) knowledge {
-	switch w.verdict(before, cond, outcome) {
-	case failed:
-		return over
-	case held:
-		if w.asks(before) {
-			return sure
+	says := w.verdict(before, cond, outcome)
+	switch before {
+	case refused, without: // a way on which it is held does not exist, and one that is not understood need not
+		if says == held || !w.isUnderstood(cond) {
+			return over
 		}
+		return before
+	case ended:
+		if says == failed {
+			return over
+		}
+		return before
+	}
+	switch {
+	case says == failed && before == fresh:
+		return refused
+	case says == failed:
+		return over
+	case says == held && w.asks(before):
+		return sure
+	case says == held:
 		return reused
 	}
 	if !w.isUnderstood(cond) {
@@ -98,7 +112,7 @@ func (w *walker) besideNil(cond *ast.BinaryExpr) ast.Expr {
 // asks says whether the error is still that of the lock call. If the lock is held, it is nil:
 // a way on which it is looked at again, and is not, does not exist.
 func (w *walker) asks(before knowledge) bool {
-	return before == fresh || before == doubt || before == sure
+	return before == fresh || before == doubt || before == sure || before == refused
 }
 
 // isUnderstood says whether a condition asks for the error only in ways that verdict

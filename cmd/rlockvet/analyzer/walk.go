@@ -14,12 +14,15 @@ import (
 type knowledge int
 
 const (
-	fresh  knowledge = iota // its error was not looked at
-	doubt                   // it was, and what it said is not known
-	blind                   // nor can it be known any more
-	sure                    // the lock is held, and the error is nil
-	reused                  // the lock is held, and the variable has another error
-	over                    // the lock is not held
+	fresh   knowledge = iota // its error was not looked at
+	doubt                    // it was, and what it said is not known
+	blind                    // nor can it be known any more
+	sure                     // the lock is held, and the error is nil
+	reused                   // the lock is held, and the variable has another error
+	over                     // the lock is not held, or nothing more is to be found
+	refused                  // the lock call has failed, which its error says
+	without                  // it has failed, and the variable has another error
+	ended                    // the hold is unlocked, and the context of the lock has ended
 )
 
 // state is where a path is, and what it knows.
@@ -27,7 +30,9 @@ type state struct {
 	block    *cfg.Block
 	knows    knowledge
 	deferred bool // the hold is unlocked in the end
+	certain  bool // ... on all ways
 	moved    bool // the outer context, or what it comes from, has another value
+	unlocked int  // the line of the Unlock, of a hold that is unlocked
 }
 
 // walker follows the paths on which a lock is held.
@@ -35,19 +40,26 @@ type walker struct {
 	*checker
 	a         *acquisition
 	hold, err *types.Var
+	ctx       *types.Var      // of the lock, nil if it is not in a variable of its own
 	outer     map[string]bool // the names of what the outer context comes from
 	held      section
 	seen      map[state]bool
 	leaked    bool
+	reached   map[ast.Node]bool // with the lock, as far as is known
+	failed    []state           // where ways begin on which the lock call has failed
+	nested    []*acquisition    // the lock calls of the function
 }
 
 // walk follows all ways from a lock call, whose hold may be unlocked in the end by what was
 // deferred before.
-func (c *checker) walk(fn ast.Node, a *acquisition, hold *types.Var, deferred bool) {
+func (c *checker) walk(fn ast.Node, a *acquisition, all []*acquisition, hold *types.Var, deferred bool) {
 	w := &walker{
 		checker: c, a: a, hold: hold, err: c.variable(a.err), outer: c.parts(c.origin(a.ctx)),
 		held: section{lock: a.lock, outer: a.ctx, inside: "the context that Lock returned"},
-		seen: make(map[state]bool),
+		seen: make(map[state]bool), reached: make(map[ast.Node]bool), nested: all,
+	}
+	if a.held != nil && !isBlank(a.held) && !c.isMoved(a.held) {
+		w.ctx = c.variable(a.held)
 	}
 	s := state{knows: fresh, deferred: deferred}
 	switch {
@@ -70,6 +82,9 @@ func (c *checker) walk(fn ast.Node, a *acquisition, hold *types.Var, deferred bo
 			if n == a.stmt {
 				s.block = b
 				w.follow(s, b.Nodes[i+1:])
+				for _, s := range w.failed { // after all others, so that it is known what they share
+					w.follow(s, s.block.Nodes)
+				}
 				return
 			}
 		}
@@ -84,6 +99,7 @@ func (w *walker) follow(s state, nodes []ast.Node) {
 		}
 	}
 	if ret := s.block.Return(); ret != nil {
+		w.checkReturned(s, ret)
 		w.leak(s, ret)
 		return
 	}
@@ -99,27 +115,47 @@ func (w *walker) follow(s state, nodes []ast.Node) {
 			to.knows = w.branch(s.knows, cond, i == 0)
 		}
 		to.block = next
-		if to.knows != over && !w.seen[to] {
-			w.seen[to] = true
-			w.follow(to, next.Nodes)
+		if to.knows == over || w.seen[to] {
+			continue
 		}
+		w.seen[to] = true
+		if to.knows == refused && s.knows != refused {
+			w.failed = append(w.failed, to)
+			continue
+		}
+		w.follow(to, next.Nodes)
 	}
 }
 
 // node returns what a path knows after a node; no block if it ends there.
 func (w *walker) node(s state, n ast.Node) state {
+	switch s.knows {
+	case refused, without:
+		return w.unguarded(s, n)
+	case ended:
+		return w.afterEnd(s, n)
+	}
 	if n == w.a.stmt { // in a loop
 		w.leak(s, n)
 		return state{}
 	}
+	w.reached[n] = true
+	if s.knows == fresh && w.works(n) {
+		w.goesOn(n)
+	}
+	w.checkShadowed(s, n)
 	if w.isKnown(s) && !s.moved && !w.ends(n) {
 		w.checkCalls(n, w.held)
 	}
 	switch {
 	case w.defers(n):
-		s.deferred = true
+		s.deferred, s.certain = true, s.certain || w.unlocks(n)
 	case w.ends(n):
-		return state{}
+		if !w.unlocks(n) || w.ctx == nil {
+			return state{}
+		}
+		s.knows, s.unlocked = ended, w.line(n.Pos()).no
+		return s
 	}
 	return w.passed(s, n)
 }
@@ -164,7 +200,7 @@ func (w *walker) reassigned(k knowledge, looks bool) knowledge {
 
 // looked returns what is known after a node that may look at the error.
 func (w *walker) looked(k knowledge, n ast.Node) knowledge {
-	if w.isCondition(n) || !w.mentions(n, w.err) {
+	if w.isCondition(n) || !w.mentions(n, w.err) || w.isNote(n) {
 		return k
 	}
 	switch n := n.(type) {

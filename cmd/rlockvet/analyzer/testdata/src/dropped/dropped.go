@@ -18,7 +18,7 @@ func joined(ctx context.Context, mu *rlock.Lock, proof string) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)
+	defer func() { _ = hold.Unlock(ctx) }()
 	return work(ctx)
 }
 
@@ -27,12 +27,12 @@ func nestedInJoined(ctx context.Context, mu *rlock.Lock, proof string) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(held)
+	defer func() { _ = hold.Unlock(held) }()
 	_, inner, err := mu.Lock(held) // held ends with the lock
 	if err != nil {
 		return err
 	}
-	defer inner.Unlock(held)
+	defer func() { _ = inner.Unlock(held) }()
 	return work(held)
 }
 
@@ -41,17 +41,17 @@ func nested(ctx context.Context, mu, other *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)
+	defer func() { _ = hold.Unlock(ctx) }()
 	_, inner, err := mu.Lock(held) // held ends with the lock
 	if err != nil {
 		return err
 	}
-	defer inner.Unlock(ctx)
+	defer func() { _ = inner.Unlock(ctx) }()
 	_, more, err := other.Lock(held) // want `the context that other.Lock returns is dropped`
 	if err != nil {
 		return err
 	}
-	defer more.Unlock(ctx)
+	defer func() { _ = more.Unlock(ctx) }()
 	return work(held)
 }
 
@@ -63,7 +63,7 @@ func nestedInDo(ctx context.Context, mu *rlock.Lock) error {
 		if err != nil {
 			return err
 		}
-		defer hold.Unlock(ctx)
+		defer func() { _ = hold.Unlock(ctx) }()
 		return mu.Do(ctx, func(context.Context) error { return work(ctx) })
 	})
 }

@@ -170,7 +170,7 @@ func another(ctx context.Context, mu *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)
+	defer func() { _ = hold.Unlock(ctx) }()
 	ctx = held
 	return mu.Do(ctx, work)
 }
@@ -310,7 +310,7 @@ func movedInside(ctx context.Context, mu, other *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)
+	defer func() { _ = hold.Unlock(ctx) }()
 	return other.Do(held, func(inner context.Context) error {
 		ctx = inner
 		return mu.Do(ctx, work)
@@ -332,7 +332,7 @@ func movedOrigin(ctx context.Context, mu *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(short)
+	defer func() { _ = hold.Unlock(short) }()
 	ctx = held
 	return mu.Do(ctx, work)
 }
@@ -486,7 +486,7 @@ func handled(_ http.ResponseWriter, r *http.Request, mu, other *rlock.Lock) erro
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(r.Context())
+	defer func() { _ = hold.Unlock(r.Context()) }()
 	r = r.WithContext(held)
 	return errors.Join(mu.Do(r.Context(), work), other.Do(r.Context(), work))
 }
@@ -503,7 +503,7 @@ func (s *shop) kept(mu *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(s.ctx)
+	defer func() { _ = hold.Unlock(s.ctx) }()
 	s.ctx = held
 	return mu.Do(s.ctx, work)
 }

@@ -139,7 +139,7 @@ func afterJoin(ctx context.Context, mu, other *rlock.Lock, proof string) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(held)
+	defer func() { _ = hold.Unlock(held) }()
 	_ = other.Do(held, work)
 	_ = other.Do(ctx, work) // want `other.Do under ctx, which does not own .* does not end with its loss; use held`
 	return mu.Do(ctx, work) // want `mu.Do under ctx waits for the lock that is held here, which ctx does not own; use held`
@@ -152,7 +152,7 @@ func joinInDo(ctx context.Context, mu, other *rlock.Lock, proof string) error {
 		if err != nil {
 			return err
 		}
-		defer hold.Unlock(again)
+		defer func() { _ = hold.Unlock(again) }()
 		_, more, err := other.Join(ctx, proof) // want `other.Join under ctx, which does not own the lock that is held here, does not end with its loss; use held`
 		if err != nil {
 			return err
@@ -212,7 +212,7 @@ func handled(r, other *http.Request, mu *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(r.Context())
+	defer func() { _ = hold.Unlock(r.Context()) }()
 	other = other.WithContext(held)
 	return mu.Do(r.Context(), work) // want `mu.Do under r.Context\(\) waits for the lock that is held here, which r.Context\(\) does not own; use held`
 }
@@ -239,7 +239,7 @@ func (s *shop) kept(mu *rlock.Lock) {
 	if err != nil {
 		return
 	}
-	defer hold.Unlock(s.ctx)
+	defer func() { _ = hold.Unlock(s.ctx) }()
 	s.err = work(held)
 	s.err = mu.Do(s.ctx, work) // want `mu.Do under s.ctx waits`
 }

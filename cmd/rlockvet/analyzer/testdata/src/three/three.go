@@ -26,7 +26,7 @@ func (s *shop) droppedContext(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)
+	defer func() { _ = hold.Unlock(ctx) }()
 	return reserve(ctx)
 }
 

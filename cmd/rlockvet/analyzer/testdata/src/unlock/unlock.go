@@ -90,7 +90,7 @@ func overwritten(ctx context.Context, a, b *rlock.Lock) error {
 }
 
 func unchecked(ctx context.Context, mu *rlock.Lock) {
-	held, hold, _ := mu.Lock(ctx) // want `not unlocked before the return in line 95`
+	held, hold, _ := mu.Lock(ctx) // want `the error of mu.Lock is dropped: without the lock, the work goes on as well`
 	if work(held) != nil {
 		return
 	}
@@ -155,7 +155,7 @@ func deferredOther(ctx context.Context, a, b *rlock.Lock) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)       // of a
+	defer hold.Unlock(ctx)       // want `the error of the deferred hold.Unlock is dropped`
 	ctx, hold, err = b.Lock(ctx) // want `hold of b.Lock is not unlocked before the return in line 163`
 	if err != nil {
 		return err
@@ -307,7 +307,7 @@ func proven(ctx context.Context, mu *rlock.Lock, tell func(string)) error {
 	return work(held)
 }
 
-// Reported wrongly, as docs/vet.md says: exclusive has one value only.
+// Reported wrongly, as docs/testing.md says: exclusive has one value only.
 func conditional(ctx context.Context, mu *rlock.Lock, exclusive bool) (err error) {
 	var hold *rlock.Hold
 	if exclusive {
@@ -345,5 +345,16 @@ func declaredInALoop(ctx context.Context, mu *rlock.Lock, n int) error {
 			continue
 		}
 		return hold.Unlock(ctx)
+	}
+}
+
+// The hold tells as well.
+func heldLooked(ctx context.Context, mu *rlock.Lock) {
+	held, hold, _ := mu.TryLock(ctx) // want `not unlocked before the return in line 360`
+	if hold == nil {
+		return
+	}
+	if work(held) == nil {
+		hold.Unlock(ctx)
 	}
 }
