@@ -20,7 +20,9 @@ func (l *Lock) starts(wait context.Context) *waiter {
 	if l.client.opts.Trace.Start != nil {
 		wait = l.client.traceStart(wait, l.name, l.kind)
 	}
-	return &waiter{lock: l, ctx: wait, since: time.Now(), region: region}
+	w := waiters.Get().(*waiter)
+	*w = waiter{lock: l, ctx: wait, since: time.Now(), region: region}
+	return w
 }
 
 // ends notes the end of such a call, with a hold or an error. ends is called last, when no

@@ -265,6 +265,48 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
+// A request for the line may outlast the call that was first when it was sent: that call is not used again meanwhile,
+// or its successor would get the error.
+func TestFakeTimeErrorForACallThatHasLeft(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		_, l, f := newFake(t)
+		refusal := lua.Reply{TTL: time.Hour, Holder: "x:1"}
+		a, first := f.enter(t, l, refusal)
+		wait, leave := context.WithCancel(t.Context())
+		first.ctx = wait
+		answer := make(chan struct{})
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n > 2 {
+				return refusal, nil
+			}
+			<-answer
+			return lua.Reply{}, &lua.ConflictError{Key: "a", Type: "string"}
+		}
+		join := func(w *waiter) *waiter {
+			_, own, err := l.queues.enter(w)
+			require.NoError(t, err)
+			require.Nil(t, own)
+			return w
+		}
+		second := join(newWaiter(t, l))
+		l.withQueue((*queue).askFirst)
+		synctest.Wait()
+		leave()
+		_, err := first.wait()
+		require.ErrorIs(t, err, ErrNotAcquired)
+		first.free()
+		third := join(l.starts(t.Context()))
+		close(answer)
+		synctest.Wait()
+		l.withQueue(func(*queue) {
+			require.True(t, third.waits() && second.waits())
+			second.serve(nil, errCut)
+			third.serve(nil, errCut)
+			require.Nil(t, a.first)
+		})
+	})
+}
+
 // What comes late for an owner that has the lock is ended by the release of the lock, not before: an earlier release would
 // release a live grant.
 func TestFakeTimeLateAnswerOfALiveOwner(t *testing.T) {

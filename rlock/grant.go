@@ -24,6 +24,9 @@ type grant struct {
 
 	entry *watchdog.Entry[*grant]
 
+	first Hold        // of the first to take the grant: a field saves an allocation
+	used  atomic.Bool // first is in use
+
 	residue atomic.Uint32 // a set of the bits of residue: see leaves and left
 
 	// exclusives counts the holds that exclude other owners: all but those of readers. Written with mu
@@ -97,8 +100,12 @@ func (g *grant) promise() {
 	g.mu.Unlock()
 }
 
-// take makes h the hold of a call that was given the grant, of its lock by. After an error, the call forgoes it.
-func (g *grant) take(ctx context.Context, h *Hold, by *Lock) (context.Context, *Hold, error) {
+// take makes a hold for a call that was given the grant, of its lock by. After an error, the call forgoes it.
+func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
+	h := &g.first
+	if !g.used.CompareAndSwap(false, true) { // a further reader
+		h = new(Hold)
+	}
 	held, hold := g.derive(ctx, h, by, nil)
 	g.check() // the lease may have ended, if this process stood still
 	g.mu.Lock()

@@ -106,7 +106,10 @@ func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 // so whatever needs more is in a function that is called before or after. TestStackOfAWaiter measures that.
 func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold, err error) {
 	l := w.lock
-	defer func() { err = w.ends(ctx, hold, err) }() // last
+	defer func() { // last
+		err = w.ends(ctx, hold, err)
+		w.free()
+	}()
 	if err := l.begin(); err != nil {
 		return ctx, nil, err
 	}
@@ -127,7 +130,7 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 		if g == nil {
 			continue
 		}
-		if held, hold, err = g.take(ctx, &w.hold, l); err == nil {
+		if held, hold, err = g.take(ctx, l); err == nil {
 			return held, hold, nil
 		}
 		if g.forgo(); w.once { // lost before it was taken

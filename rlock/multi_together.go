@@ -67,7 +67,6 @@ func hashTag(key string) string {
 type piece struct {
 	run    []*Lock
 	owners []candidate // one for each of run
-	holds  []Hold      // what they get
 	held   int         // so many of them have a grant
 	answer request.Answer[lua.ReplyAll]
 	busy   int // the first member of run held by somebody else
@@ -84,7 +83,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 	defer first.client.done()
 	t.err = &lockError{first.name, ErrUnavailable, request.ErrNoAnswer} // if a hook ends the goroutine
 	p.Leaves, p.Stop = true, first.client.closing
-	t.owners, t.holds = make([]candidate, len(t.run)), make([]Hold, len(t.run))
+	t.owners = make([]candidate, len(t.run))
 	wanted := make([]lua.Wanted, len(t.run))
 	for i, l := range t.run {
 		t.owners[i].init(l).doubt = true // if a hook ends the goroutine
@@ -117,7 +116,7 @@ func (t *piece) take(held context.Context) (context.Context, *Hold, error) {
 	if err != nil {
 		return held, nil, err
 	}
-	held, part, err := g.take(held, &t.holds[t.held], l)
+	held, part, err := g.take(held, l)
 	t.held++
 	if err != nil {
 		g.forgo()
@@ -218,7 +217,8 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	wait, stop := h.whileHeld(held, wait)
 	defer stop()
 	var part *Hold
-	call := &waiter{lock: member, ctx: wait, once: once, since: time.Now(), answered: len(h.holds) > 0}
+	call := waiters.Get().(*waiter)
+	*call = waiter{lock: member, ctx: wait, once: once, since: time.Now(), answered: len(h.holds) > 0}
 	held, part, err = call.lockFor(held)
 	if err == nil {
 		h.holds = append(h.holds, part)

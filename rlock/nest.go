@@ -16,7 +16,7 @@ func (w *waiter) nest(ctx context.Context, in *Hold) (context.Context, *Hold, er
 	if l.terms.replicas.n > g.lock.terms.replicas.n {
 		return ctx, nil, &lockError{l.name, ErrInvalidOption, errors.New("the lock is held here already, with fewer replicas: make the outer lock WithReplicas of as many")}
 	}
-	held, hold := g.derive(ctx, &w.hold, l, in)
+	held, hold := g.derive(ctx, new(Hold), l, in)
 	if err := g.add(hold); err != nil {
 		hold.cancel(err)
 		return ctx, nil, err

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"runtime/trace"
+	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -18,7 +19,6 @@ type waiter struct {
 	since    time.Time       // when the call began
 	course   course
 	region   *trace.Region // for package runtime/trace
-	hold     Hold          // what it gets: a field saves an allocation
 
 	// Of the place. queues.mu guards what changes before served is closed.
 	asker      *asker
@@ -26,6 +26,17 @@ type waiter struct {
 	served     chan struct{} // closed when there is a grant or an error, and the waiter is out of the line; nil before it waits
 	grant      *grant
 	err        error
+}
+
+// waiters are calls that have ended, for reuse: most calls take a free lock, or one at hand, and no place in a line.
+var waiters = sync.Pool{New: func() any { return new(waiter) }}
+
+// free gives a call back that has ended. Others may still know one that was in a line: see asker.askForLine.
+func (w *waiter) free() {
+	if w.served == nil {
+		*w = waiter{}
+		waiters.Put(w)
+	}
 }
 
 // course is the reported course of a wait.
