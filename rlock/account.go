@@ -20,7 +20,7 @@ func (l *Lock) starts(wait context.Context) *waiter {
 	if l.client.opts.Trace.Start != nil {
 		wait = l.client.traceStart(wait, l.name, l.kind)
 	}
-	w := waiters.Get().(*waiter)
+	w := l.client.calls.Get().(*waiter)
 	*w = waiter{lock: l, ctx: wait, since: time.Now(), region: region}
 	return w
 }
@@ -28,11 +28,8 @@ func (l *Lock) starts(wait context.Context) *waiter {
 // ends notes the end of such a call, with a hold or an error. ends is called last, when no
 // goroutine waits for the caller.
 //
-// A hold is an acquisition as soon as ends has counted the call, and has a counted end from then on. The
-// members of a multi lock are taken without ends, and so are no acquisitions. The grant may be lost
-// before:
-//
-//	start ─► lose counts no acquisition ─► ends finds the grant lost, and counts the loss
+// A hold is an acquisition from the moment in which it is taken, and so has a counted end even if the grant is lost
+// before ends counts the call. The members of a multi lock are no acquisitions.
 func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	if w.region == nil { // a member of a multi lock
 		return err
@@ -47,18 +44,9 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	case hold.parent != nil || hold.grant.lock.joined:
 		waited = time.Since(began)
 	default: // to read the clock once more would double the cost of this function
-		g := hold.grant
-		g.mu.Lock()
-		lostBefore := g.state == lost
-		hold.counts = !lostBefore
-		waited = max(g.began.Sub(began), 0) // a reader may join an older grant
-		g.mu.Unlock()
-		if o = acquiredOutcome; g.run.count > 0 {
+		waited = max(hold.grant.began.Sub(began), 0) // a reader may join an older grant
+		if o = acquiredOutcome; hold.grant.run.count > 0 {
 			o = handedOffOutcome
-		}
-		if lostBefore {
-			n.kinds[l.kind].lost.Add(1)
-			n.holds.observe(time.Since(began) - waited)
 		}
 	}
 	n.called(l.kind, o, waited)
@@ -70,9 +58,7 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 		return err
 	}
 	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
-	if hold != nil {
-		a.Owner, a.Token = hold.Owner(), hold.Token()
-	}
+	a.Owner, a.Token = hold.Owner(), hold.Token()
 	a.Contended, a.Tries, a.Wakeups = w.course.slept, w.course.tries, w.course.by
 	l.client.observe(func() { f(w.ctx, a) })
 	return err

@@ -14,7 +14,9 @@ func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, _ := newFake(t)
 		call := l.starts(t.Context())
-		held, hold, err := newWaiter(t, l).lockFor(t.Context()) // not counted: as of a multi lock
+		g, err := call.acquire()
+		require.NoError(t, err)
+		held, hold, err := g.take(t.Context(), l, true)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		hold.grant.lose(errGone)

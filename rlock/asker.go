@@ -110,7 +110,7 @@ func (a *asker) turn() {
 	now := time.Now()
 	var mine *grant // that the line waits for
 	var held time.Time
-	if len(a.queue.grants) > 0 && !a.lock.ownPlace() {
+	if len(a.queue.grants) > 0 && !a.lock.ownPlace {
 		if mine = a.queue.holder(); mine != nil {
 			held = mine.entry.Until()
 		}
@@ -187,14 +187,21 @@ func (a *asker) end() {
 	if a.owner != nil {
 		a.withdraw()
 	}
-	led := q.leader() == a
+	led := a.private && q.leader() == a
 	q.askers = slices.DeleteFunc(q.askers, func(other *asker) bool { return other == a })
 	*a = asker{}
-	if next := q.leader(); led && next != nil { // the one that ends may have been asking for all
+	if led {
+		q.follow()
+	}
+	qs.tidy(q)
+}
+
+// follow has the next leader go on: the one that has ended may have been asking for all. queues.mu is held.
+func (q *queue) follow() {
+	if next := q.leader(); next != nil {
 		next.again = next.again || q.news.trouble != nil
 		next.turn()
 	}
-	qs.tidy(q)
 }
 
 // serves reports whether the owner asks with the terms of the waiter, and not with those of one that has left.
@@ -222,14 +229,15 @@ func (a *asker) left() {
 // askByCall makes the first request of a call. After a refusal, the call is the first waiter of the line.
 func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 	qs, answered := a.lock.queues, false
+	err = request.ErrNoAnswer // if a hook panics: see send
 	defer func() {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
 		a.asking = false
-		if !answered { // a panic: see send
+		if !answered {
 			a.withdraw()
 		}
-		if answered && g == nil && err == nil {
+		if g == nil && err == nil {
 			a.push(w, true)
 			a.turn()
 			return
@@ -305,24 +313,15 @@ func (a *asker) ask(ctx context.Context, p request.Policy) (*grant, error) {
 	qs.mu.Unlock()
 	p.Report = a.report
 	r := owner.ask(ctx, p, o)
-	var refusal *NotAcquiredError
-	if r.Err == nil && !r.Value.Acquired {
-		refusal = l.refusedBy(r.Value)
-		l.reportWaiting(ctx, refusal)
-	}
-	why := error(nil)
-	if r.Cut {
-		why = ended(ctx)
+	switch {
+	case r.Err != nil:
+		return nil, a.failed(ctx, r)
+	case !r.Value.Acquired:
+		return nil, a.refused(ctx, r, o.Ticket)
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	switch {
-	case r.Err != nil:
-		return nil, a.failed(r, why)
-	case r.Value.Acquired:
-		return a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare}), nil
-	}
-	return nil, a.refused(r, refusal, o.Ticket)
+	return a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare}), nil
 }
 
 // prepare returns the options of the next request. queues.mu is held.
@@ -396,9 +395,11 @@ func (a *asker) patient(err error) bool {
 	return !lasts && time.Since(n.denied) < patience
 }
 
-// failed notes a request that failed, and returns its error. queues.mu is held.
-func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
-	q, err := a.queue, r.Err
+// failed notes a request that failed, and returns its error.
+func (a *asker) failed(ctx context.Context, r request.Answer[lua.Reply]) error {
+	q, qs, err, end := a.queue, a.lock.queues, r.Err, ended(ctx)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
 	if short, ok := errors.AsType[*NotReplicatedError](err); ok {
 		q.news.short = replicaShortage{short, time.Now()}
 		a.owner.acquired = true // it is not released yet
@@ -408,7 +409,7 @@ func (a *asker) failed(r request.Answer[lua.Reply], why error) error {
 	case request.Left: // late gets the answer, and the owner is not asked for again
 		a.withdraw()
 		if r.Cut {
-			return a.lock.why(q, a.since, why, err)
+			return a.lock.why(q, a.since, end, err)
 		}
 	case request.Exhausted:
 		a.giveUp(time.Now())
@@ -461,9 +462,12 @@ func (a *asker) forget() {
 }
 
 // refused notes a refusal, and when to ask again if no message arrives. An error ends the wait of the first.
-// queues.mu is held.
-func (a *asker) refused(r request.Answer[lua.Reply], refusal *NotAcquiredError, asked lua.Ticket) error {
+func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) error {
 	l, q, now := a.lock, a.queue, time.Now()
+	refusal := l.refusedBy(r.Value)
+	l.reportWaiting(ctx, refusal)
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
 	q.news.answered(r.Sent)
 	q.news.refusal = refusal

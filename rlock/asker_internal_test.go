@@ -196,11 +196,11 @@ func TestPauseAfterARefusal(t *testing.T) {
 					if row.deaf > 0 {
 						q.signal, f.signal, a.silent = silentSignal{}, nil, row.deaf-1
 					}
-					r := request.Answer[lua.Reply]{Sent: time.Now(), Value: lua.Reply{TTL: row.ttl, Place: row.place}}
-					require.NoError(t, a.refused(r, &NotAcquiredError{}, lua.Ticket{Claim: time.Second, Hears: 1}))
-					require.GreaterOrEqual(t, time.Until(a.askAt), row.from)
-					require.LessOrEqual(t, time.Until(a.askAt), row.to)
 				})
+				r := request.Answer[lua.Reply]{Sent: time.Now(), Value: lua.Reply{TTL: row.ttl, Place: row.place}}
+				require.NoError(t, a.refused(t.Context(), r, lua.Ticket{Claim: time.Second, Hears: 1}))
+				require.GreaterOrEqual(t, time.Until(a.askAt), row.from)
+				require.LessOrEqual(t, time.Until(a.askAt), row.to)
 			})
 		})
 	}

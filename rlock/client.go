@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -44,7 +43,8 @@ type Client struct {
 	slotted  atomic.Bool                                 // a server that is no cluster for go-redis refuses keys of several slots
 
 	queues  queueSet
-	joins   queues // of what was joined: nobody waits in them
+	calls   sync.Pool // of waiters: see waiter.free
+	joins   queues    // of what was joined: nobody waits in them
 	dog     *watchdog.Scheduler[*grant]
 	places  kind.Places // for renewals
 	janitor janitor.Janitor
@@ -100,8 +100,10 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{opts: o}
-	c.id, c.queues.seed = newID(), maphash.MakeSeed()
+	c := &Client{opts: o, calls: sync.Pool{New: newCall}}
+	c.id = newID()
+	c.queues.init()
+	c.joins.init()
 	c.quiet, c.closing = make(chan struct{}, 1), make(chan struct{})
 	c.server.RDB = rdb
 	channels, err := c.channels(o.ShardedPubSub)
@@ -206,7 +208,7 @@ func (c *Client) newLock(name string, opts []LockOption) *Lock {
 
 // noLock is a lock of no client, for an error of its constructor.
 func noLock(name string, kind kindNumber) *Lock {
-	c := &Client{}
+	c := &Client{calls: sync.Pool{New: newCall}}
 	return &Lock{client: c, name: name, kind: kind, queues: &c.queues.shards[0]}
 }
 

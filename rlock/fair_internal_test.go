@@ -27,14 +27,14 @@ func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
 		l.hear(fmt.Sprint(first.owner.name, " 3 6000 0 0 ", owner))
 		<-holder.served
 		require.NoError(t, holder.err)
-		_, hold, err := holder.grant.take(t.Context(), l)
+		_, hold, err := holder.grant.take(t.Context(), l, true)
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock(t.Context()))
 		<-w.served
 		g := w.grant
 		require.NotNil(t, g, "it was passed on")
 		g.lose(errGone)
-		_, _, err = g.take(t.Context(), l)
+		_, _, err = g.take(t.Context(), l, true)
 		require.ErrorIs(t, err, ErrLeaseLost)
 		g.forgo()
 		time.Sleep(time.Second)

@@ -100,8 +100,9 @@ func (g *grant) promise() {
 	g.mu.Unlock()
 }
 
-// take makes a hold for a call that was given the grant, of its lock by. After an error, the call forgoes it.
-func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, error) {
+// take makes a hold for a call that was given the grant, of its lock by; counts says that it is an acquisition. After an
+// error, the call forgoes the grant.
+func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Context, *Hold, error) {
 	h := &g.first
 	if !g.used.CompareAndSwap(false, true) { // a further reader
 		h = new(Hold)
@@ -118,6 +119,7 @@ func (g *grant) take(ctx context.Context, by *Lock) (context.Context, *Hold, err
 			g.began = time.Now()
 		}
 		g.followers--
+		hold.counts = counts
 		g.put(hold)
 		if !by.terms.shared {
 			g.exclusives.Add(-1) // init has counted the hold

@@ -69,7 +69,7 @@ func TestFakeTimeHeirTakesWhatIsLost(t *testing.T) {
 			for g.lossOrNil() == nil {
 				runtime.Gosched()
 			}
-			_, _, err = g.take(t.Context(), l)
+			_, _, err = g.take(t.Context(), l, true)
 			require.ErrorIs(t, err, ErrLeaseLost)
 			g.forgo()
 			synctest.Wait()
@@ -95,7 +95,7 @@ func TestFakeTimeCountBeforeTheHeir(t *testing.T) {
 
 		<-successor.tell(t.Context()).done
 		require.Empty(t, f.calls("count"))
-		held, next, err := successor.take(t.Context(), successor.lock)
+		held, next, err := successor.take(t.Context(), successor.lock, true)
 		require.NoError(t, err)
 		time.Sleep(5 * l.terms.lease)
 		require.NoError(t, held.Err(), "it is renewed")

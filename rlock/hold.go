@@ -26,7 +26,7 @@ type Hold struct {
 	cancel context.CancelCauseFunc
 
 	// Guarded by grant.mu.
-	counts   bool // an acquisition that is not over: see Lock.ends
+	counts   bool // an acquisition that is not over: see waiter.ends
 	ends     bool // the acquisition has ended with this hold: see Hold.ended
 	unlocked bool
 	children int // holds with this parent, and not over

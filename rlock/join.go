@@ -145,7 +145,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	if err != nil {
 		return ctx, nil, joined.tooLate(err)
 	}
-	held, hold, err := g.take(ctx, joined)
+	held, hold, err := g.take(ctx, joined, false)
 	if err != nil {
 		g.forgo()
 	}

@@ -36,6 +36,8 @@ type Lock struct {
 	claim    time.Duration  // with which the server may grant the lock to a ticket
 	policy   request.Policy // of a waiting call's requests
 	gathers  gathers
+	ownPlace bool // calls wait in the server's queue also while their client has a grant
+	private  bool // each call has a place of its own there
 	recorded bool // a hold may have to be recorded before the first renewal tells
 }
 
@@ -127,10 +129,7 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 		if err != nil {
 			return ctx, nil, err
 		}
-		if g == nil {
-			continue
-		}
-		if held, hold, err = g.take(ctx, l); err == nil {
+		if held, hold, err = g.take(ctx, l, w.region != nil); err == nil {
 			return held, hold, nil
 		}
 		if g.forgo(); w.once { // lost before it was taken
@@ -139,8 +138,7 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 	}
 }
 
-// acquire returns a grant: the server's, or that of a goroutine of this client; neither a grant nor an error if the
-// grant came too late. Most locks are free, and nobody waits: then the call asks the server itself. Otherwise it waits
+// acquire returns a grant: the server's, or that of a goroutine of this client. Most locks are free, and nobody waits: then the call asks the server itself. Otherwise it waits
 // in the line, for which an asker asks.
 func (w *waiter) acquire() (g *grant, err error) {
 	if w.once {
@@ -150,7 +148,7 @@ func (w *waiter) acquire() (g *grant, err error) {
 	if a != nil {
 		g, err = a.askByCall(w)
 	}
-	if g != nil || err != nil || w.served == nil {
+	if g != nil || err != nil {
 		return g, err
 	}
 	return w.wait()
@@ -159,20 +157,18 @@ func (w *waiter) acquire() (g *grant, err error) {
 // try makes one attempt, without a place in the line.
 func (w *waiter) try() (*grant, error) {
 	l := w.lock
-	var mine, other, holder *grant
+	var mine, holder *grant
+	var givenBack bool
 	l.withQueue(func(q *queue) {
-		mine, other = q.atHand(l)
+		mine, givenBack = q.atHand(l)
 		holder = q.holder()
 	})
 	if mine != nil {
 		return mine, nil
 	}
-	if other != nil {
-		other.forgo()
-	}
 	if holder != nil && holder.check() {
 		refusal := l.refusal(holder.owner, time.Until(holder.entry.Until()))
-		if other != nil {
+		if givenBack {
 			refusal.Local = false
 			return nil, refusal.because(errKeptOtherwise)
 		}
@@ -282,7 +278,11 @@ func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	l.queues = l.client.queues.of(l.key)
 	l.bound, l.claim = min(l.terms.lease/3, kind.MaxAttempt), min(longestClaim, l.terms.lease)
-	l.policy = request.Policy{Attempt: l.bound, Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing}
+	l.policy = request.Policy{Attempt: l.bound, Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing, Classify: l.client.classify}
+	if l.kind != quorumKind { // otherwise each server's client makes attempts
+		l.policy.Client = l.client.server.RDB
+	}
+	l.ownPlace, l.private = l.terms.fair || l.terms.shared, l.terms.fair || l.terms.shared && !l.shares(l)
 	l.recorded = l.longUnnoticed() || l.client.opts.Identity.Prompt
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:

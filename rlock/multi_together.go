@@ -116,7 +116,7 @@ func (t *piece) take(held context.Context) (context.Context, *Hold, error) {
 	if err != nil {
 		return held, nil, err
 	}
-	held, part, err := g.take(held, l)
+	held, part, err := g.take(held, l, false)
 	t.held++
 	if err != nil {
 		g.forgo()
@@ -217,7 +217,7 @@ func (h *MultiHold) takeOne(held, wait context.Context, member *Lock, once bool)
 	wait, stop := h.whileHeld(held, wait)
 	defer stop()
 	var part *Hold
-	call := waiters.Get().(*waiter)
+	call := member.client.calls.Get().(*waiter)
 	*call = waiter{lock: member, ctx: wait, once: once, since: time.Now(), answered: len(h.holds) > 0}
 	held, part, err = call.lockFor(held)
 	if err == nil {

@@ -140,6 +140,15 @@ func (a *asker) listen(holder string) {
 	}
 }
 
+// hush ends the subscriptions. queues.mu is held.
+func (q *queue) hush() {
+	q.signal.Close()
+	if q.unlocks != nil { // which comes later
+		q.unlocks.Close()
+	}
+	q.signal, q.unlocks = nil, nil
+}
+
 // hears reports whether messages reach the asker now. A polling one does not hear, even while the
 // client listens for another waiter. queues.mu is held.
 func (a *asker) hears() bool {

@@ -15,6 +15,16 @@ type queueSet struct {
 	seed   maphash.Seed // of the hash that chooses a shard
 }
 
+// init makes the maps.
+func (s *queueSet) init() {
+	s.seed = maphash.MakeSeed()
+	for i := range s.shards {
+		s.shards[i].init()
+	}
+}
+
+func (qs *queues) init() { qs.byKey = make(map[string]*queue) }
+
 // of returns the shard of a key.
 func (s *queueSet) of(key string) *queues {
 	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
@@ -74,9 +84,6 @@ type queue struct {
 func (qs *queues) of(key string) *queue {
 	q := qs.byKey[key]
 	if q == nil {
-		if qs.byKey == nil {
-			qs.byKey = make(map[string]*queue)
-		}
 		if last := len(qs.spare) - 1; last >= 0 {
 			q, qs.spare = qs.spare[last], qs.spare[:last]
 		} else {
@@ -94,12 +101,10 @@ func (qs *queues) tidy(q *queue) {
 	if len(q.askers) > 0 || qs.byKey[q.key] != q {
 		return
 	}
-	for _, s := range []kind.Subscription{q.signal, q.unlocks} {
-		if s != nil {
-			s.Close()
-		}
+	if q.signal != nil {
+		q.hush()
 	}
-	q.signal, q.unlocks, q.tickets, q.news = nil, nil, nil, news{}
+	q.tickets, q.news = nil, news{}
 	if len(q.grants) > 0 {
 		return
 	}
@@ -120,17 +125,13 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 		return nil, nil, l.isClosed()
 	}
 	q := qs.of(l.key)
-	mine, other := q.atHand(l)
-	if mine != nil {
+	if mine, _ := q.atHand(l); mine != nil {
 		return mine, nil, nil
-	}
-	if other != nil {
-		l.client.background(other.forgo)
 	}
 	a, begins := q.asker(w)
 	q.waiting++
 	q.news.served = q.news.served || len(q.grants) > 0
-	if begins && (l.ownPlace() || len(q.grants) == 0) {
+	if begins && (l.ownPlace || len(q.grants) == 0) {
 		a.asking = true
 		return nil, a, nil
 	}
@@ -142,15 +143,15 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 }
 
 // atHand returns a grant of this client that l can have without a request: a parked one, or that of another reader. A
-// parked grant that is of no use for l is other, for the caller to give back. queues.mu is held.
-func (q *queue) atHand(l *Lock) (mine, other *grant) {
+// parked grant that is of no use for l is given back. queues.mu is held.
+func (q *queue) atHand(l *Lock) (mine *grant, givenBack bool) {
 	switch {
 	case q.kept != nil:
 		return q.takeParked(l)
 	case l.terms.shared:
-		return q.shareable(l), nil
+		return q.shareable(l), false
 	}
-	return nil, nil
+	return nil, false
 }
 
 // add records a new grant. Earlier grants of this client that the new one proves lost find that out: the server would not
@@ -180,7 +181,7 @@ func (qs *queues) ended(g *grant) {
 			q.kept = nil
 		}
 		// Only the last reader of all processes frees the lock; the server announces that.
-		if i := slices.IndexFunc(q.askers, func(a *asker) bool { return !a.lock.ownPlace() }); i >= 0 && !g.lock.terms.shared {
+		if i := slices.IndexFunc(q.askers, func(a *asker) bool { return !a.lock.ownPlace }); i >= 0 && !g.lock.terms.shared {
 			a := q.askers[i]
 			a.again = a.again || !a.place.Held() // no message will come
 			a.turn()

@@ -64,7 +64,9 @@ func (g *grant) release(ctx context.Context) error {
 
 // retry is the policy of a request repeated for total, also without a waiting caller.
 func (g *grant) retry(total time.Duration) request.Policy {
-	return request.Policy{Attempt: g.lock.bound, Total: total}
+	p := g.lock.policy
+	p.Total, p.Stop = total, nil
+	return p
 }
 
 // expires returns when the lease should have ended on the server: drift after the trusted

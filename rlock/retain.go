@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
-	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -113,8 +112,8 @@ func (g *grant) keepOnServer(ctx context.Context) bool {
 	if k == nil {
 		return false
 	}
-	total := min(l.bound, l.client.opts.UnlockTimeout/2) // the release must have its time as well
-	p := request.Policy{Attempt: total, Total: total, Once: true}
+	p := g.retry(min(l.bound, l.client.opts.UnlockTimeout/2)) // the release must have its time as well
+	p.Attempt, p.Once = p.Total, true
 	a := send(ctx, l, p, func(ctx context.Context, r lua.Runner) (bool, error) {
 		return l.wire.(*kind.Plain).Retain(ctx, r, g.owner)
 	}, nil)
@@ -208,26 +207,23 @@ func (l *Lock) expire(k *kept) {
 	l.recall(func(other *kept) bool { return other == k })
 }
 
-// takeParked returns the parked grant: as mine if l can use the grant, otherwise as other, for the caller
-// to give back. A kept grant that is held, and unusable for l, is recalled: otherwise its holders could
-// go on handing the grant to each other. queues.mu is held.
-func (q *queue) takeParked(l *Lock) (mine, other *grant) {
+// takeParked returns the parked grant if l can use it, and gives it back otherwise. A kept grant that is held, and
+// unusable for l, is recalled: otherwise its holders could go on handing the grant to each other. queues.mu is held.
+func (q *queue) takeParked(l *Lock) (mine *grant, givenBack bool) {
 	k := q.kept
-	if k == nil {
-		return nil, nil
-	}
 	if k.parked == nil {
 		unlike := func(g *grant) bool { return g.owner == k.owner && !l.takes(g.lock) }
 		if slices.ContainsFunc(q.grants, unlike) { // also if its last hold was just unlocked
 			k.state = keptOver
 		}
-		return nil, nil
+		return nil, false
 	}
 	if g := k.parked; l.takes(g.lock) {
 		k.parked = nil
-		return g, nil
+		return g, false
 	}
-	return nil, k.stop()
+	l.client.background(k.stop().forgo)
+	return nil, true
 }
 
 var errKeptOtherwise = errors.New("this client keeps it for calls with other options than this one, and releases it now: try again")

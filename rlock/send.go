@@ -52,14 +52,11 @@ func stays(err error) bool {
 }
 
 // send repeats a request, which ask makes by a runner, until an answer, until the request cannot
-// succeed, or until ctx or the policy ends. The Err of the answer is [lua.ErrNotOwner], or an error
+// succeed, or until ctx or the policy, one made from l.policy, ends. The Err of the answer is [lua.ErrNotOwner], or an error
 // with the name of the lock. late, if set, gets the result of an attempt after the caller has left;
 // request.ErrUnread stands for an answer nobody has read. A hook of the client that panics, or ends
 // the goroutine, makes the caller leave: callers of send clean up by defer.
 func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(context.Context, lua.Runner) (T, error), late func(T, error)) request.Answer[T] {
-	if p.Classify = l.client.classify; l.kind != quorumKind { // otherwise each server's client makes attempts
-		p.Client = l.client.server.RDB
-	}
 	gathers := l.gathers.rest
 	if p.Leaves { // as what acquires may do
 		gathers = l.gathers.acquire
@@ -95,11 +92,17 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 		return value, copied, err
 	}, late)
 	returned = true
+	if a.End == request.Done && a.Err == nil {
+		return a
+	}
+	return explained(ctx, l, p, a)
+}
+
+// explained is an answer with the error for the caller, with the name of the lock.
+func explained[T any](ctx context.Context, l *Lock, p request.Policy, a request.Answer[T]) request.Answer[T] {
 	switch a.End {
 	case request.Done:
-		if a.Err != nil {
-			a.Err = l.translate(a.Err)
-		}
+		a.Err = l.translate(a.Err)
 	case request.Left:
 		a.Cut = a.Err == nil && ctx.Err() != nil
 		if a.Cut && p.Leaves && time.Since(a.Sent) < answerTime { // of a request to acquire

@@ -22,7 +22,7 @@ func waitingReader(t *testing.T, l *Lock) (w *waiter, g *grant, first *Hold) {
 	w = behind(t, l)
 	g, err = a.askByCall(leader)
 	require.NoError(t, err)
-	_, first, err = g.take(t.Context(), l)
+	_, first, err = g.take(t.Context(), l, true)
 	require.NoError(t, err)
 	return w, g, first
 }
@@ -37,7 +37,7 @@ func served(t *testing.T, w *waiter, leaves bool) *Hold {
 	}
 	<-w.served
 	require.NoError(t, w.err)
-	_, hold, err := w.grant.take(t.Context(), w.lock)
+	_, hold, err := w.grant.take(t.Context(), w.lock, true)
 	if err != nil {
 		w.grant.forgo()
 		return nil

@@ -3,7 +3,6 @@ package rlock
 import (
 	"context"
 	"runtime/trace"
-	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -28,14 +27,14 @@ type waiter struct {
 	err        error
 }
 
-// waiters are calls that have ended, for reuse: most calls take a free lock, or one at hand, and no place in a line.
-var waiters = sync.Pool{New: func() any { return new(waiter) }}
+func newCall() any { return new(waiter) }
 
-// free gives a call back that has ended. Others may still know one that was in a line: see asker.askForLine.
+// free has a call that has ended used again: most calls take a free lock, or one at hand, and have no place in a line.
+// Others may still know one that was in a line: see asker.askForLine.
 func (w *waiter) free() {
-	if w.served == nil {
+	if calls := &w.lock.client.calls; w.served == nil {
 		*w = waiter{}
-		waiters.Put(w)
+		calls.Put(w)
 	}
 }
 
@@ -59,15 +58,11 @@ type panicked struct {
 	value any
 }
 
-// ownPlace reports whether each client's calls wait in the server's queue also while the client has a grant.
-func (l *Lock) ownPlace() bool { return l.terms.fair || l.terms.shared }
-
 // asker returns the asker in whose line a call waits, and whether it is a new one. Each call for a fair lock has an asker
 // of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
 // queues.mu is held.
 func (q *queue) asker(w *waiter) (a *asker, begins bool) {
-	l := w.lock
-	private := l.terms.fair || l.terms.shared && !l.shares(l)
+	l, private := w.lock, w.lock.private
 	for _, a := range q.askers {
 		switch {
 		case private, a.private, a.lock.terms.shared != l.terms.shared:

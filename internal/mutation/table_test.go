@@ -110,7 +110,7 @@ var ofRequests = []mutation{
 		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{
-		"who waits behind one in trouble sleeps on", "rlock", "asker.end",
+		"who waits behind one in trouble sleeps on", "rlock", "queue.follow",
 		"next.again = next.again || q.news.trouble != nil", "",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},

@@ -150,7 +150,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a reader waits for its own client's writer without a place", "rlock", "asker.turn",
-		"!a.lock.ownPlace()", "!a.lock.terms.fair",
+		"!a.lock.ownPlace", "!a.lock.terms.fair",
 		"rlock", "TestFakeTimeReaderBehindItsOwnClientsWriter", quick,
 	},
 	{
