@@ -16,7 +16,7 @@ import (
 // starts notes the beginning of a call for the lock.
 func (l *Lock) starts(wait context.Context) *waiter {
 	region := trace.StartRegion(wait, "rlock.acquire")
-	l.queues.counters.kinds[l.kind].started.Add(1)
+	l.queues.counters.begins(l.kind)
 	if l.client.opts.Trace.Start != nil {
 		wait = l.client.traceStart(wait, l.name, l.kind)
 	}
@@ -59,7 +59,8 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	}
 	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
 	a.Owner, a.Token = hold.Owner(), hold.Token()
-	a.Contended, a.Tries, a.Wakeups = w.course.slept, w.course.tries, w.course.by
+	a.Contended, a.Tries = w.course.slept, w.course.tries
+	a.Wakeups = Wakeups{w.course.by[byMessage], w.course.by[byTimer], w.course.by[byReconnect]}
 	l.client.observe(func() { f(w.ctx, a) })
 	return err
 }

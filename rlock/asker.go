@@ -167,7 +167,7 @@ func (a *asker) wake(qs *queues) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if a.lock != nil && !a.asking {
-		a.course.by.TTL++
+		a.woken(byTimer)
 		a.turn()
 	}
 }
@@ -177,6 +177,16 @@ func (a *asker) mustAsk() {
 	a.again = true
 	a.turn()
 }
+
+// goOn has the asker go on after the end of a grant of its client. Without a place, no message will come. queues.mu is
+// held.
+func (a *asker) goOn() {
+	a.again = a.again || !a.place.Held()
+	a.turn()
+}
+
+// woken counts a wake-up. queues.mu is held.
+func (a *asker) woken(by wakeup) { a.course.by[by]++ }
 
 // end is called when nobody waits any more. queues.mu is held.
 func (a *asker) end() {
@@ -242,8 +252,7 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 			a.turn()
 			return
 		}
-		a.queue.waiting--
-		w.course.tries, a.course = w.course.tries+a.course.tries, course{}
+		w.out(a)
 		switch {
 		case g != nil && g.lock.terms.shared:
 			a.share(g, nil)
@@ -389,10 +398,7 @@ func (a *asker) patient(err error) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	n := &a.queue.news
-	if n.denied.IsZero() {
-		n.denied = time.Now()
-	}
-	return !lasts && time.Since(n.denied) < patience
+	return !lasts && n.deniedFor() < patience
 }
 
 // failed notes a request that failed, and returns its error.
@@ -402,7 +408,7 @@ func (a *asker) failed(ctx context.Context, r request.Answer[lua.Reply]) error {
 	defer qs.mu.Unlock()
 	if short, ok := errors.AsType[*NotReplicatedError](err); ok {
 		q.news.short = replicaShortage{short, time.Now()}
-		a.owner.acquired = true // it is not released yet
+		a.owner.unwanted() // it is not released yet
 		a.withdraw()
 	}
 	switch r.End {
@@ -423,7 +429,6 @@ func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run)
 	q := a.queue
 	g, err := a.owner.grant(sent, lease, token, r)
 	if err != nil {
-		a.owner.acquired = true
 		a.withdraw()
 		a.again = true
 		return nil
@@ -444,10 +449,7 @@ func (a *asker) withdraw() {
 		return
 	}
 	if m := a.message; m.Granted { // the owner may hold the lock by this message
-		a.owner.acquired, a.owner.ticket = true, true
-		if a.lock.terms.fenced {
-			a.owner.token, a.owner.spare = m.Token, m.Spare
-		}
+		a.owner.toldOf(m)
 	}
 	a.owner.withdraw()
 	a.forget()
@@ -469,8 +471,7 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
-	q.news.answered(r.Sent)
-	q.news.refusal = refusal
+	q.news.refused(r.Sent, refusal)
 	if r.Value.Holder == "" && r.Value.TTL == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
 		q.cannotTell()
 	}

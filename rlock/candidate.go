@@ -37,6 +37,9 @@ const (
 // ends notes that the owner is over, and returns what has come late before.
 func (o *candidate) ends() uint32 { return o.fate.Or(ownerOver) }
 
+// releases notes that a release is about to end what has come late by now.
+func (o *candidate) releases() { o.fate.And(^uint32(ownerLate)) }
+
 // init gives the owner a new name. The owner of a polling lock has a mark: the release is announced in
 // Redisson's way, so waiters must treat the owner as foreign.
 func (o *candidate) init(l *Lock) *candidate {
@@ -84,11 +87,29 @@ func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r ru
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: lease, Renew: l.terms.lease, Sent: sent, Fixed: l.terms.fixed, OnLost: g.lose})
 	g.entry = entry
 	g.mu.Unlock()
-	if err == nil {
-		c.active.Add(1)
-		l.queues.of(l.key).add(g)
+	if err != nil {
+		o.acquired = true
+		return nil, err
 	}
-	return g, err
+	c.more()
+	l.queues.of(l.key).add(g)
+	return g, nil
+}
+
+// unwanted notes that the owner has the lock, and nobody wants it.
+func (o *candidate) unwanted() { o.acquired = true }
+
+// toldOf notes a message that grants the lock to the owner, and that nobody has looked at.
+func (o *candidate) toldOf(m lua.Message) {
+	o.acquired, o.ticket = true, true
+	if o.lock.terms.fenced {
+		o.token, o.spare = m.Token, m.Spare
+	}
+}
+
+// askedTogether notes the outcome of a request for several owners.
+func (o *candidate) askedTogether(u request.Unsettled, acquired bool) {
+	o.doubt, o.likely, o.acquired = u.Doubt, u.Lost, acquired
 }
 
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
@@ -98,9 +119,8 @@ func (o *candidate) withdraw() {
 		o.acquired, o.ticket = true, true
 	}
 	if o.acquired || o.ticket || o.doubt {
-		left := o.lock.leftBy(o.name)
-		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare
-		if left.likely = o.likely || o.acquired; o.ticket {
+		left := o.lock.leftBy(o.name, o.likely || o.acquired).withTokens(o.token, o.spare)
+		if o.ticket {
 			left = left.withTicket()
 		}
 		left.clear(true, o.doubt)
@@ -112,7 +132,7 @@ func (o *candidate) withdraw() {
 func (o *candidate) late(owner string, r lua.Reply, err error) {
 	l := o.lock
 	if r.Owner != "" {
-		l.leftBy(r.Owner).sweep()
+		l.leftBy(r.Owner, false).sweep()
 		return
 	}
 	outcome, _ := l.client.classify(err)
@@ -127,7 +147,5 @@ func (o *candidate) late(owner string, r lua.Reply, err error) {
 		l.askAgain(owner)
 		return
 	}
-	left := l.leftBy(owner).withTicket()
-	left.likely = true
-	left.clear(true, doubt)
+	l.leftBy(owner, true).withTicket().clear(true, doubt)
 }

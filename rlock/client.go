@@ -118,7 +118,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.reloads.Background, c.copies.Background = c.background, c.background
 	c.classify = c.outcomeOf
 	c.scripts, c.sweeps = newCarrier(c, maxSenders), newCarrier(c, maxSweeps)
-	c.janitor.Hosting = janitor.Hosting{Begin: func() { c.active.Add(1) }, End: c.done, Classify: c.classify}
+	c.janitor.Hosting = janitor.Hosting{Begin: c.more, End: c.done, Classify: c.classify}
 	c.server = kind.Server{
 		ID: c.id, RDB: rdb, Log: c.log, Scripts: c.scripts, Trailed: newCarrier(c, maxTrailed), Hub: hub, Channels: channels,
 		Owner: func() string { return c.newOwner("") }, Background: c.background, Sweep: c.sweep, Sleep: c.sleep,
@@ -169,7 +169,7 @@ func (c *Client) channels(mode ShardedPubSub) (*kind.Channels, error) {
 // first of them that can hear, by one message; a call that finds the lock free takes it
 // all the same. See the package's documentation.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
-	l := c.newLock(name, opts)
+	l := c.newLock(name, plainKind, opts)
 	l.terms.handoff = l.terms.handoff.withDefaults(l.terms.fixed)
 	p := kind.NewPlain(&c.server, c.opts.Prefix+name, l.terms.fenced)
 	if l.terms.tickets = !l.terms.polls; l.terms.tickets {
@@ -183,9 +183,9 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	return l
 }
 
-// newLock returns a lock of no kind yet.
-func (c *Client) newLock(name string, opts []LockOption) *Lock {
-	l := &Lock{client: c, name: name}
+// newLock returns a lock without its requests: see Lock.use.
+func (c *Client) newLock(name string, kind kindNumber, opts []LockOption) *Lock {
+	l := &Lock{client: c, name: name, kind: kind}
 	o := lockOptions{terms: terms{lease: c.opts.LeaseTime}}
 	for _, opt := range opts {
 		if opt == nil {

@@ -52,8 +52,8 @@ import (
 // NewLock, or by Redisson's getLock, may overtake the queue. Redisson's own fair lock has a queue of
 // another form. While such a queue exists for a name, the name is [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
-	l := c.newLock(name, opts)
-	l.terms.fair, l.terms.tickets, l.kind = true, true, fairKind
+	l := c.newLock(name, fairKind, opts)
+	l.terms.fair, l.terms.tickets = true, true
 	switch {
 	case l.terms.handoff.most > 0, l.terms.handoff.longest > 0:
 		l.refuse(errors.New("WithHandoff does not apply to fair locks: they always go to the next in the queue, in whatever process"))

@@ -3,6 +3,7 @@ package rlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -178,6 +179,51 @@ func (g *grant) giveUp() bool {
 	return true
 }
 
+// lose ends an owned grant against the holder's will.
+func (g *grant) lose(err error) {
+	g.mu.Lock() // wait until the grant is complete
+	entry := g.entry
+	g.mu.Unlock()
+	err = g.lock.lossReason(err, entry.Asks() == 0) // without mu: methods of err may be the application's
+	g.mu.Lock()
+	first, acquisitions, idle := g.state == owned, 0, len(g.holds) == 0
+	if first {
+		g.state, acquisitions = lost, g.acquisitions()
+		g.loss = &LostError{g.lock.name, g.owner, g.token, err}
+	}
+	loss := g.loss
+	g.mu.Unlock()
+	if loss != nil {
+		g.interrupt(loss) // by every caller: all may rely on the end when lose returns
+	}
+	if first {
+		g.entry.Stop()
+		g.from.ends()
+		g.sweepPassed()
+		switch {
+		case !idle:
+			g.reportLost(loss, acquisitions)
+		// Parked, or not taken yet: no context depended on the grant.
+		case err == errGone:
+			g.reportUnseen()
+		case err != ErrClosed:
+			g.orphan().sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
+		}
+		g.finish()
+	}
+}
+
+// acquisitions ends those of the live holds, and returns their number: 1, or more of sharing readers. mu is held.
+func (g *grant) acquisitions() (n int) {
+	for _, h := range g.holds {
+		if first := h.first(); first.counts {
+			first.counts = false
+			n++
+		}
+	}
+	return n
+}
+
 // longUnnoticed reports whether a hold may be long, for the record of the client, before the first renewal
 // tells.
 func (l *Lock) longUnnoticed() bool { return l.terms.fixed || l.terms.lease/3 > longHold }
@@ -213,4 +259,83 @@ func (g *grant) lossOrNil() error {
 		return g.loss
 	}
 	return nil
+}
+
+// add adds a nested hold. The caller then sets the count on the server.
+func (g *grant) add(h *Hold) error {
+	g.check()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch g.state {
+	case lost:
+		return g.loss
+	case released:
+		return errReleased
+	}
+	if !h.lock.terms.shared && !g.Exclusive() {
+		return &lockError{g.lock.name, ErrUpgrade, nil}
+	}
+	for h.parent != nil && h.parent.over() {
+		h.parent = h.parent.parent
+	}
+	if h.parent != nil {
+		h.parent.children++
+	}
+	g.put(h)
+	g.longest = max(g.longest, h.lock.terms.lease)
+	return nil
+}
+
+// remove takes out a hold, and ends the contexts without a live hold below. left is the number of holds
+// left. If the acquisition ends with this hold, whoever unlocks it tells that: see Hold.ended.
+func (g *grant) remove(h *Hold) (left int, err error) {
+	g.mu.Lock()
+	if h.unlocked {
+		left = len(g.holds)
+		g.mu.Unlock()
+		return left, &lockError{g.lock.name, ErrNotHeld, nil}
+	}
+	h.unlocked = true
+	last := len(g.holds) - 1 // a grant may have very many holds: those of readers
+	g.holds[h.at] = g.holds[last]
+	g.holds[h.at].at = h.at
+	g.holds = slices.Delete(g.holds, last, last+1)
+	first := h.first()
+	first.under--
+	if !h.lock.terms.shared {
+		g.exclusives.Add(-1)
+	}
+	top := h // the first not over
+	for top != nil && top.over() {
+		if top = top.parent; top != nil {
+			top.children--
+		}
+	}
+	left = len(g.holds) + g.followers
+	if g.state == lost {
+		err = g.loss
+	} else {
+		if first.under == 0 {
+			h.ends, first.counts = first.counts, false
+		}
+		if left == 0 {
+			g.state = released
+		}
+	}
+	g.mu.Unlock()
+	for p := h; p != top; p = p.parent {
+		p.cancel((*unlocked)(p))
+	}
+	return left, err
+}
+
+// over reports whether no live hold needs the hold's context any more. grant.mu is held.
+func (h *Hold) over() bool { return h.unlocked && h.children == 0 }
+
+// first returns the outermost hold of the grant around h.
+func (h *Hold) first() *Hold {
+	for h.parent != nil {
+		h = h.parent
+	}
+	return h
 }

@@ -1,9 +1,6 @@
 package rlock
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // run is the common state of one owner's grants that were handed off in memory, each to the next.
 type run struct {
@@ -91,16 +88,6 @@ func (q *queue) next(g *grant) (*waiter, run) {
 	return nil, run{}
 }
 
-// park keeps the grant for the next call of this client. queues.mu is held.
-func (g *grant) park(q *queue, now time.Time) bool {
-	successor := g.passOn(q, g.lock, g.run, now)
-	if successor == nil {
-		return false
-	}
-	q.kept.parked, q.kept.since = successor, now
-	return true
-}
-
 // passable reports whether the grant may get another holder: there is a token for the new holder, and no
 // request about the old holder is under way.
 func (g *grant) passable() bool {
@@ -125,11 +112,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 		return nil
 	}
 	successor.entry = entry
-	if i := slices.Index(q.grants, g); i >= 0 {
-		q.grants[i] = successor
-	} else {
-		q.grants = append(q.grants, successor)
-	}
+	q.replace(g, successor)
 	return successor
 }
 

@@ -134,10 +134,9 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	// if a nested hold of the holder has a longer lease.
 	joined := &Lock{
 		client: l.client, name: l.name, terms: terms{lease: p.lease},
-		kind: l.kind, joined: true,
+		kind: l.kind, joined: true, queues: &l.client.joins,
 	}
 	joined.use(wire.Joined())
-	joined.key, joined.queues = l.key, &l.client.joins
 	o := &candidate{lock: joined, name: p.owner}
 	joined.queues.mu.Lock()
 	g, err := o.grant(a.Sent, a.Value, p.token, run{}) // the rest of the lease

@@ -37,6 +37,9 @@ func (c *Client) begin() error {
 	return nil
 }
 
+// more notes something that Close waits for besides calls; done is its end.
+func (c *Client) more() { c.active.Add(1) }
+
 // sleep returns false if ctx is over or the client closes first.
 func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
 	return request.Sleep(ctx, c.closing, d)

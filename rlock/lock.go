@@ -204,7 +204,6 @@ func (l *Lock) enlist(o *candidate, sent time.Time, token, spare int64) (*grant,
 	defer l.queues.mu.Unlock()
 	g, err := o.grant(sent, l.terms.lease, token, run{began: sent, spare: spare})
 	if err != nil {
-		o.acquired = true
 		return nil, l.tooLate(err)
 	}
 	return g, nil
@@ -276,7 +275,9 @@ func tooLate(name string, ctx context.Context) error {
 // use makes k the kind of the lock, and decides what is the same for all its calls.
 func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
-	l.queues = l.client.queues.of(l.key)
+	if l.queues == nil { // otherwise those of what was joined
+		l.queues = l.client.queues.of(l.key)
+	}
 	l.bound, l.claim = min(l.terms.lease/3, kind.MaxAttempt), min(longestClaim, l.terms.lease)
 	l.policy = request.Policy{Attempt: l.bound, Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing, Classify: l.client.classify}
 	if l.kind != quorumKind { // otherwise each server's client makes attempts

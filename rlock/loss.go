@@ -9,51 +9,6 @@ import (
 	"github.com/go-rlock/rlock/watchdog"
 )
 
-// lose ends an owned grant against the holder's will.
-func (g *grant) lose(err error) {
-	g.mu.Lock() // wait until the grant is complete
-	entry := g.entry
-	g.mu.Unlock()
-	err = g.lock.lossReason(err, entry.Asks() == 0) // without mu: methods of err may be the application's
-	g.mu.Lock()
-	first, acquisitions, idle := g.state == owned, 0, len(g.holds) == 0
-	if first {
-		g.state, acquisitions = lost, g.acquisitions()
-		g.loss = &LostError{g.lock.name, g.owner, g.token, err}
-	}
-	loss := g.loss
-	g.mu.Unlock()
-	if loss != nil {
-		g.interrupt(loss) // by every caller: all may rely on the end when lose returns
-	}
-	if first {
-		g.entry.Stop()
-		g.from.ends()
-		g.sweepPassed()
-		switch {
-		case !idle:
-			g.reportLost(loss, acquisitions)
-		// Parked, or not taken yet: no context depended on the grant.
-		case err == errGone:
-			g.reportUnseen()
-		case err != ErrClosed:
-			g.orphan().sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
-		}
-		g.finish()
-	}
-}
-
-// acquisitions ends those of the live holds, and returns their number: 1, or more of sharing readers. mu is held.
-func (g *grant) acquisitions() (n int) {
-	for _, h := range g.holds {
-		if first := h.first(); first.counts {
-			first.counts = false
-			n++
-		}
-	}
-	return n
-}
-
 // errFixedOver is the reason for the loss of an unrenewed lease.
 var errFixedOver = errors.New("the fixed lease is over")
 
@@ -107,6 +62,6 @@ func (g *grant) interrupt(cause error) {
 // may grant the lock to such an owner.
 func (g *grant) sweepPassed() {
 	for _, owner := range g.run.passed {
-		g.lock.leftBy(owner).withTicket().sweep()
+		g.lock.leftBy(owner, false).withTicket().sweep()
 	}
 }

@@ -16,10 +16,9 @@ func (l *Lock) hear(payload string) {
 		if stranger == "" {
 			continue
 		}
-		left := l.leftBy(stranger).withTicket()
-		left.likely = true
+		left := l.leftBy(stranger, true).withTicket()
 		if l.terms.fenced { // nobody has used the message's token
-			left.ending.Used, left.ending.Reserved = m.Token, m.Token+m.Spare
+			left = left.withTokens(m.Token, m.Spare)
 		}
 		left.sweep()
 	}
@@ -40,7 +39,7 @@ func (l *Lock) released() {
 	l.withQueue(func(q *queue) {
 		for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 			if a.leads() {
-				a.course.by.Message++
+				a.woken(byMessage)
 				a.mustAsk()
 			}
 		}
@@ -70,15 +69,15 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 	switch {
 	case m.Owner == lua.Everybody:
 		for _, a := range q.tickets {
-			a.course.by.Message++
+			a.woken(byMessage)
 			a.mustAsk()
 		}
 	case a != nil && m.Granted:
 		a.message = m
-		a.course.by.Message++
+		a.woken(byMessage)
 		a.turn()
 	case a != nil:
-		a.course.by.Message++
+		a.woken(byMessage)
 		a.mustAsk()
 	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
 		return m.Owner
@@ -92,7 +91,7 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 func (q *queue) changed() {
 	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 		if a.asking {
-			a.again = true
+			a.mustAsk()
 		}
 	}
 	q.askAll()
@@ -115,7 +114,7 @@ func (q *queue) cannotTell() {
 func (q *queue) askAll() {
 	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 		if !a.asking && a.owner != nil {
-			a.course.by.Reconnect++
+			a.woken(byReconnect)
 			a.mustAsk()
 		}
 	}
@@ -137,7 +136,7 @@ func (q *queue) unlocked() {
 	for _, a := range q.tickets {
 		switch {
 		case a.place.First, a.asking:
-			a.course.by.Message++
+			a.woken(byMessage)
 			a.mustAsk()
 		case sooner(&a.askAt):
 			a.turn()
@@ -165,12 +164,10 @@ func (a *asker) accept(now time.Time) *grant {
 		a.again = true
 		return nil
 	}
-	r := run{began: now, next: m.Next}
 	if !a.lock.terms.fenced { // a lock without fencing takes no token
-		return a.granted(sent, m.Claim, 0, r)
+		m.Token, m.Spare = 0, 0
 	}
-	r.spare = m.Spare
-	return a.granted(sent, m.Claim, m.Token, r)
+	return a.granted(sent, m.Claim, m.Token, run{began: now, next: m.Next, spare: m.Spare})
 }
 
 // trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.

@@ -86,7 +86,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 	t.owners = make([]candidate, len(t.run))
 	wanted := make([]lua.Wanted, len(t.run))
 	for i, l := range t.run {
-		t.owners[i].init(l).doubt = true // if a hook ends the goroutine
+		t.owners[i].init(l).askedTogether(request.Unsettled{Doubt: true}, false) // if a hook ends the goroutine
 		wanted[i] = lua.Wanted{Grant: l.wire.(*kind.Plain).Of(t.owners[i].name), Lease: l.terms.lease}
 	}
 	t.answer = send(wait, first, p, func(ctx context.Context, r lua.Runner) (lua.ReplyAll, error) {
@@ -101,8 +101,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 		t.err = t.run[t.busy].refusal(t.answer.Value.Holder, t.answer.Value.TTL)
 	}
 	for i := range t.owners {
-		t.owners[i].doubt, t.owners[i].likely = t.answer.Doubt, t.answer.Lost
-		t.owners[i].acquired = t.acquired()
+		t.owners[i].askedTogether(t.answer.Unsettled, t.acquired())
 	}
 }
 

@@ -63,6 +63,20 @@ const untoldFor = time.Minute
 // tells reports whether the server may be expected to tell a waiter that its turn has come.
 func (n *news) tells() bool { return n.untold.IsZero() || time.Since(n.untold) >= untoldFor }
 
+// deniedFor notes a refusal to serve, and returns for how long the server has refused.
+func (n *news) deniedFor() time.Duration {
+	if n.denied.IsZero() {
+		n.denied = time.Now()
+	}
+	return time.Since(n.denied)
+}
+
+// refused notes the answer to a request sent at sent that somebody else has the lock.
+func (n *news) refused(sent time.Time, refusal *NotAcquiredError) {
+	n.answered(sent)
+	n.refusal = refusal
+}
+
 // answered notes an answer of the server. sent is when its request was sent, perhaps before the newest
 // failure; zero if the answer will be noted once more.
 func (n *news) answered(sent time.Time) {

@@ -39,8 +39,14 @@ type orphan struct {
 }
 
 // leftBy is the orphan of an owner without a grant.
-func (l *Lock) leftBy(owner string) orphan {
-	return orphan{lock: l, owner: owner, expires: time.Now().Add(l.terms.lease)}
+func (l *Lock) leftBy(owner string, likely bool) orphan {
+	return orphan{lock: l, owner: owner, expires: time.Now().Add(l.terms.lease), likely: likely}
+}
+
+// withTokens adds tokens that were taken for the owner and not used: the newest, and those reserved behind it.
+func (r orphan) withTokens(newest, reserved int64) orphan {
+	r.ending.Used, r.ending.Reserved = newest, newest+reserved
+	return r
 }
 
 // withTicket adds the owner's ticket.
@@ -124,7 +130,5 @@ func (r orphan) requestOnce(ctx context.Context) error {
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, likely bool) {
 	l := &Lock{client: c, terms: terms{lease: lease}}
 	l.use(k)
-	left := l.leftBy(owner)
-	left.likely = likely
-	left.clear(!late, late)
+	l.leftBy(owner, likely).clear(!late, late)
 }

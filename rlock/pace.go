@@ -75,7 +75,9 @@ const (
 // lease ends after ttl. queues.mu is held.
 func (a *asker) ticketPause(r request.Answer[lua.Reply], asked lua.Ticket) time.Duration {
 	ttl := r.Value.TTL
-	a.again = a.again || asked.Hears == lua.Deaf // the ticket says deaf, and the waiter can hear now
+	if asked.Hears == lua.Deaf { // the ticket says deaf, and the waiter can hear now
+		a.mustAsk()
+	}
 	d := untilExpiry(ttl)
 	if !a.place.Held() { // the server had no memory for a ticket, and will send no message
 		return min(d, deafPause)
@@ -130,10 +132,14 @@ func (a *asker) listen(holder string) {
 	a.subscribe()
 	switch {
 	case !l.terms.tickets:
-		a.again = a.again || first && q.signal.Live() // a release before this moment was missed
+		if first && q.signal.Live() { // a release before this moment was missed
+			a.mustAsk()
+		}
 	case foreign && q.unlocks == nil:
 		q.unlocks = l.client.server.SubscribeToUnlocks(l.wire.UnlockChannel(), func() { l.withQueue((*queue).unlocked) }, l.changed)
-		a.again = a.again || q.unlocks.Live() // an announcement before this moment was missed
+		if q.unlocks.Live() { // an announcement before this moment was missed
+			a.mustAsk()
+		}
 	case !foreign && q.unlocks != nil:
 		q.unlocks.Close()
 		q.unlocks = nil

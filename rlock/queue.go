@@ -115,33 +115,6 @@ func (qs *queues) tidy(q *queue) {
 	}
 }
 
-// enter returns a grant that is at hand, or takes the last place in a line. If nobody is there, and the client has no
-// grant, it returns an asker instead: the call asks by itself at first.
-func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
-	l := w.lock
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if l.client.closed.Load() { // too late for Close to see this call
-		return nil, nil, l.isClosed()
-	}
-	q := qs.of(l.key)
-	if mine, _ := q.atHand(l); mine != nil {
-		return mine, nil, nil
-	}
-	a, begins := q.asker(w)
-	q.waiting++
-	q.news.served = q.news.served || len(q.grants) > 0
-	if begins && (l.ownPlace || len(q.grants) == 0) {
-		a.asking = true
-		return nil, a, nil
-	}
-	a.push(w, false)
-	if begins {
-		a.turn()
-	}
-	return nil, nil, nil
-}
-
 // atHand returns a grant of this client that l can have without a request: a parked one, or that of another reader. A
 // parked grant that is of no use for l is given back. queues.mu is held.
 func (q *queue) atHand(l *Lock) (mine *grant, givenBack bool) {
@@ -168,6 +141,15 @@ func (q *queue) add(g *grant) {
 	}
 }
 
+// replace records the successor of a grant. mu is held.
+func (q *queue) replace(g, successor *grant) {
+	if i := slices.Index(q.grants, g); i >= 0 {
+		q.grants[i] = successor
+	} else {
+		q.grants = append(q.grants, successor)
+	}
+}
+
 // ended notes that a grant of this client is over, and has the asker go on.
 func (qs *queues) ended(g *grant) {
 	qs.mu.Lock()
@@ -176,15 +158,12 @@ func (qs *queues) ended(g *grant) {
 		if i := slices.Index(q.grants, g); i >= 0 {
 			q.grants = slices.Delete(q.grants, i, i+1)
 		}
-		if q.kept != nil && q.kept.owner == g.owner {
-			q.kept.end()
-			q.kept = nil
+		if q.kept != nil {
+			q.keepsNoLonger(g)
 		}
 		// Only the last reader of all processes frees the lock; the server announces that.
 		if i := slices.IndexFunc(q.askers, func(a *asker) bool { return !a.lock.ownPlace }); i >= 0 && !g.lock.terms.shared {
-			a := q.askers[i]
-			a.again = a.again || !a.place.Held() // no message will come
-			a.turn()
+			q.askers[i].goOn()
 		}
 		qs.tidy(q)
 	}

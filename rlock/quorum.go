@@ -55,7 +55,7 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 		l.refuse(errors.New("a quorum lock needs clients that are not nil"))
 		return l
 	}
-	l, key := clients[0].newLock(name, opts), clients[0].opts.Prefix+name
+	l, key := clients[0].newLock(name, quorumKind, opts), clients[0].opts.Prefix+name
 	clients = slices.SortedFunc(slices.Values(clients), func(a, b *Client) int { return cmp.Compare(a.id, b.id) })
 	servers := make([]*kind.Server, len(clients))
 	for i, c := range clients {
@@ -76,7 +76,7 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	case l.terms.retention > 0:
 		l.refuse(errors.New("WithRetention: only plain locks are kept"))
 	}
-	l.client, l.kind = clients[0], quorumKind
+	l.client = clients[0]
 	l.use(kind.NewQuorum(servers, key, l.terms.fenced, l.terms.lease))
 	l.slot = key // the same in all processes, other than the host and its prefix
 	l.peers = clients[1:]
@@ -87,7 +87,7 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 // as each has to release the orphans of a request.
 func (l *Lock) background(f func()) {
 	for _, c := range l.peers {
-		c.active.Add(1)
+		c.more()
 	}
 	l.client.background(func() {
 		defer func() {

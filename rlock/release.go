@@ -18,7 +18,7 @@ func (g *grant) release(ctx context.Context) error {
 	if g.lock.joined { // the holder releases the lock
 		return nil
 	}
-	g.from.fate.And(^uint32(ownerLate)) // this release ends what has come by now
+	g.from.releases()
 	sent := false
 	defer func() {
 		if !sent { // a panic: see send

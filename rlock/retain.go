@@ -228,12 +228,17 @@ func (q *queue) takeParked(l *Lock) (mine *grant, givenBack bool) {
 
 var errKeptOtherwise = errors.New("this client keeps it for calls with other options than this one, and releases it now: try again")
 
-// end stops the timer and the subscription. queues.mu is held.
-func (k *kept) end() {
+// keepsNoLonger ends the keeping for the owner of a grant that is over. queues.mu is held.
+func (q *queue) keepsNoLonger(g *grant) {
+	k := q.kept
+	if k.owner != g.owner {
+		return
+	}
 	if k.timer != nil {
 		k.timer.Stop()
 	}
 	k.signal.Close()
+	q.kept = nil
 }
 
 // hearRecall gets the messages on the channel of the client. A granting message is for a waiter, all
@@ -260,4 +265,14 @@ func (l *Lock) recall(meant func(*kept) bool) {
 	if g != nil {
 		g.forgo()
 	}
+}
+
+// park keeps the grant for the next call of this client. queues.mu is held.
+func (g *grant) park(q *queue, now time.Time) bool {
+	successor := g.passOn(q, g.lock, g.run, now)
+	if successor == nil {
+		return false
+	}
+	q.kept.parked, q.kept.since = successor, now
+	return true
 }

@@ -65,12 +65,9 @@ type RWLock struct{ reader, writer *Lock }
 // not be used for locks of both kinds; if so, the second is [ErrKeyConflict]. [WithHandoff]
 // is [ErrInvalidOption].
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
-	side := func(shared bool) *Lock {
-		l := c.newLock(name, opts)
-		l.terms.shared, l.kind = shared, writeKind
-		if shared {
-			l.kind = readKind
-		}
+	side := func(kindOf kindNumber) *Lock {
+		l, shared := c.newLock(name, kindOf, opts), kindOf == readKind
+		l.terms.shared = shared
 		switch {
 		case l.terms.handoff.most > 0, l.terms.handoff.longest > 0:
 			l.refuse(errors.New("WithHandoff: a writer is passed on by the server, and how long readers join one another is not to be set"))
@@ -88,7 +85,7 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 		l.use(kind.NewReadWrite(&c.server, c.opts.Prefix+name, l.terms.fenced, shared))
 		return l
 	}
-	return &RWLock{side(true), side(false)}
+	return &RWLock{side(readKind), side(writeKind)}
 }
 
 // Reader returns the side that many may hold at once.

@@ -26,7 +26,7 @@ const (
 func newCarrier(c *Client, senders int) request.Carrier {
 	_, single := c.server.RDB.(*redis.Client)
 	return request.NewCarrier(request.Config{
-		Client: c.server.RDB, Begin: func() { c.active.Add(1) }, End: c.done, Senders: senders,
+		Client: c.server.RDB, Begin: c.more, End: c.done, Senders: senders,
 		Callers: c.opts.Trace.Start != nil, Copies: &c.copies,
 		Reload: func() { c.reloads.Reload(c.server.RDB) },
 		Send: func(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder, combined bool) bool {

@@ -46,11 +46,15 @@ type Wakeups struct {
 	Reconnect int64 // the connection for messages was lost, or came back; or the server had forgotten the queue
 }
 
-func (w *Wakeups) add(other Wakeups) {
-	w.Message += other.Message
-	w.TTL += other.TTL
-	w.Reconnect += other.Reconnect
-}
+// wakeup is a number for each cause of Wakeups.
+type wakeup uint8
+
+const (
+	byMessage wakeup = iota
+	byTimer
+	byReconnect
+	wakeups // how many there are
+)
 
 // Histogram counts durations.
 type Histogram struct {
@@ -114,7 +118,7 @@ type counters struct {
 	kinds    [kinds]kindCounters
 	losses   [lossCauses]atomic.Int64
 	renewals atomic.Int64
-	wakeups  [3]atomic.Int64
+	wakeups  [wakeups]atomic.Int64
 	waits    histogram
 	holds    histogram
 	margins  histogram
@@ -127,6 +131,9 @@ type kindCounters struct {
 	released, lost atomic.Int64
 }
 
+// begins counts a call that begins.
+func (c *counters) begins(kind kindNumber) { c.kinds[kind].started.Add(1) }
+
 // called counts a call that has ended.
 func (c *counters) called(kind kindNumber, o outcomeNumber, waited time.Duration) {
 	c.kinds[kind].calls[o].Add(1)
@@ -136,8 +143,8 @@ func (c *counters) called(kind kindNumber, o outcomeNumber, waited time.Duration
 }
 
 // woken counts the wake-ups of a call.
-func (c *counters) woken(by Wakeups) {
-	for i, n := range [...]int64{by.Message, by.TTL, by.Reconnect} {
+func (c *counters) woken(by [wakeups]int64) {
+	for i, n := range by {
 		if n > 0 {
 			c.wakeups[i].Add(n)
 		}
@@ -150,7 +157,9 @@ func (c *counters) addTo(s *Stats) {
 		s.Losses[n.name()] += c.losses[n].Load()
 	}
 	s.Renewals += c.renewals.Load()
-	s.Wakeups.add(Wakeups{c.wakeups[0].Load(), c.wakeups[1].Load(), c.wakeups[2].Load()})
+	s.Wakeups.Message += c.wakeups[byMessage].Load()
+	s.Wakeups.TTL += c.wakeups[byTimer].Load()
+	s.Wakeups.Reconnect += c.wakeups[byReconnect].Load()
 	c.waits.addTo(&s.Waits)
 	c.holds.addTo(&s.Holds)
 	c.margins.addTo(&s.Margins)

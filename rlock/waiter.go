@@ -42,7 +42,7 @@ func (w *waiter) free() {
 type course struct {
 	slept bool
 	tries int // requests
-	by    Wakeups
+	by    [wakeups]int64
 }
 
 // unanswered is the error of a call without an answer, for its lock to make a text of: methods of the error may
@@ -58,7 +58,8 @@ type panicked struct {
 	value any
 }
 
-// asker returns the asker in whose line a call waits, and whether it is a new one. Each call for a fair lock has an asker
+// asker returns the asker in whose line a call waits, and whether it is a new one. The call asks by itself for a new
+// one, unless the client has the lock. Each call for a fair lock has an asker
 // of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
 // queues.mu is held.
 func (q *queue) asker(w *waiter) (a *asker, begins bool) {
@@ -75,9 +76,35 @@ func (q *queue) asker(w *waiter) (a *asker, begins bool) {
 	if a = &q.room; a.lock != nil {
 		a = new(asker)
 	}
-	*a = asker{queue: q, lock: l, since: w.since, private: private}
+	*a = asker{queue: q, lock: l, since: w.since, private: private, asking: l.ownPlace || len(q.grants) == 0}
 	q.askers = append(q.askers, a)
 	return a, true
+}
+
+// enter returns a grant that is at hand, or takes the last place in a line. If nobody is there, and the client has no
+// grant, it returns an asker instead: the call asks by itself at first.
+func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
+	l := w.lock
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if l.client.closed.Load() { // too late for Close to see this call
+		return nil, nil, l.isClosed()
+	}
+	q := qs.of(l.key)
+	if mine, _ := q.atHand(l); mine != nil {
+		return mine, nil, nil
+	}
+	a, begins := q.asker(w)
+	q.waiting++
+	q.news.served = q.news.served || len(q.grants) > 0
+	if begins && a.asking {
+		return nil, a, nil
+	}
+	a.push(w, false)
+	if begins {
+		a.turn()
+	}
+	return nil, nil, nil
 }
 
 // push adds a waiter: the last, or the first if it has asked by itself already. queues.mu is held.
@@ -117,13 +144,20 @@ func (w *waiter) serve(g *grant, err error) {
 	} else {
 		w.next.prev = w.prev
 	}
-	a.queue.waiting--
-	w.course.tries += a.course.tries
-	w.course.by.add(a.course.by)
-	a.course = course{}
+	w.out(a)
 	w.grant, w.err = g, err
 	close(w.served)
 	a.left()
+}
+
+// out notes that a call waits no more for what a has asked for. queues.mu is held.
+func (w *waiter) out(a *asker) {
+	a.queue.waiting--
+	w.course.tries += a.course.tries
+	for by, n := range a.course.by {
+		w.course.by[by] += n
+	}
+	a.course = course{}
 }
 
 // give hands a new grant to the first waiter with its terms, and to all readers who share it, or gives the grant back if

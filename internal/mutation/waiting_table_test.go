@@ -25,7 +25,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a wake-up is ignored", "rlock", "queue.heard",
-		"case a != nil: a.course.by.Message++; a.mustAsk()", "case a != nil:",
+		"case a != nil: a.woken(byMessage); a.mustAsk()", "case a != nil:",
 		"rlock", "TestHeard", quick,
 	},
 	{
@@ -50,7 +50,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"an answer from before a loss of messages is trusted", "rlock", "queue.changed",
-		"a.again = true", "_ = a",
+		"a.mustAsk()", "_ = a",
 		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
 	},
 	{
@@ -300,7 +300,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a refusal to serve waiters is repeated for ever", "rlock", "asker.patient",
-		"time.Since(n.denied) < patience", "true",
+		"n.deniedFor() < patience", "true",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
