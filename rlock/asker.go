@@ -110,13 +110,13 @@ func (a *asker) turn() {
 	now := time.Now()
 	var mine *grant // that the line waits for
 	var held time.Time
-	if len(a.queue.grants) > 0 && !a.lock.ownPlace {
-		if mine = a.queue.holder(); mine != nil {
-			held = mine.entry.Until()
-		}
+	if !a.lock.ownPlace {
+		mine = a.queue.holder()
 	}
-	if mine != nil && a.askAt.IsZero() { // nothing tells that the lock was removed on the server
-		a.askAt = now.Add(keepAlive)
+	if mine != nil {
+		if held = mine.entry.Until(); a.askAt.IsZero() { // nothing tells that the lock was removed on the server
+			a.askAt = now.Add(keepAlive)
+		}
 	}
 	switch ask, pause := a.next(now, held); {
 	case pause > 0:
@@ -220,7 +220,7 @@ func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms =
 // left is told that a waiter is out of the line. queues.mu is held.
 func (a *asker) left() {
 	if first := a.first; first != nil {
-		if !a.serves(first) && !a.asking {
+		if !a.serves(first) {
 			a.turn()
 		}
 		return

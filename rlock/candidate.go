@@ -123,7 +123,9 @@ func (o *candidate) withdraw() {
 		if o.ticket {
 			left = left.withTicket()
 		}
-		left.clear(true, o.doubt)
+		if left.sweep(); o.doubt {
+			left.sweepLater()
+		}
 	}
 }
 
@@ -147,5 +149,8 @@ func (o *candidate) late(owner string, r lua.Reply, err error) {
 		l.askAgain(owner)
 		return
 	}
-	l.leftBy(owner, true).withTicket().clear(true, doubt)
+	left := l.leftBy(owner, true).withTicket()
+	if left.sweep(); doubt {
+		left.sweepLater()
+	}
 }

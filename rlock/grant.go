@@ -111,26 +111,19 @@ func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Contex
 	held, hold := g.derive(ctx, h, by, nil)
 	g.check() // the lease may have ended, if this process stood still
 	g.mu.Lock()
-	var err error
-	switch {
-	case g.state == lost:
-		err = g.loss
-	default: // it is not released as long as a call may take it
-		if g.began.IsZero() {
-			g.began = time.Now()
-		}
-		g.followers--
-		hold.counts = counts
-		g.put(hold)
-		if !by.terms.shared {
-			g.exclusives.Add(-1) // init has counted the hold
-		}
+	if g.state == lost { // it is not released as long as a call may take it
+		loss := g.loss
+		g.mu.Unlock()
+		hold.cancel(loss)
+		return ctx, nil, loss
 	}
+	if g.began.IsZero() {
+		g.began = time.Now()
+	}
+	g.followers--
+	hold.counts = counts
+	g.put(hold) // init has counted it among the exclusives
 	g.mu.Unlock()
-	if err != nil {
-		hold.cancel(err)
-		return ctx, nil, err
-	}
 	c := g.lock.client
 	if g.lock.recorded {
 		c.records.taken(g)
@@ -243,9 +236,6 @@ func (g *grant) put(h *Hold) {
 	h.at = len(g.holds)
 	g.holds = append(g.holds, h)
 	h.first().under++
-	if !h.lock.terms.shared {
-		g.exclusives.Add(1)
-	}
 }
 
 // Exclusive reports whether the grant excludes further owners.
@@ -281,7 +271,9 @@ func (g *grant) add(h *Hold) error {
 	if h.parent != nil {
 		h.parent.children++
 	}
-	g.put(h)
+	if g.put(h); !h.lock.terms.shared {
+		g.exclusives.Add(1)
+	}
 	g.longest = max(g.longest, h.lock.terms.lease)
 	return nil
 }

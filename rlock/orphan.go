@@ -63,39 +63,36 @@ func (g *grant) orphan() orphan {
 // ticketSweep is for how long at least the client tries to take out a ticket.
 const ticketSweep = 6 * time.Second
 
-// sweep makes the janitor release r soon.
-func (r orphan) sweep() { r.clear(true, false) }
+// sweep makes the janitor release r soon. A grant to a ticket would block others for the claim. A joined grant leaves
+// nothing: the owner is the holder's. The client of each server of a quorum lock releases a share.
+func (r orphan) sweep() {
+	if quorum, ok := r.lock.wire.(*kind.Quorum); ok {
+		quorum.Sweep(r.owner, false, r.likely)
+		return
+	}
+	until := r.expires
+	if least := time.Now().Add(ticketSweep); r.ticket && until.Before(least) {
+		until = least
+	}
+	if !r.lock.joined {
+		r.lock.client.janitor.Sweep(r.job(), until)
+	}
+}
 
-// clear makes the janitor release r soon, and later as well, when an unanswered attempt has been executed or never will
-// be, or only one of both. A grant to a ticket would block others for the claim. A joined grant leaves nothing: the owner
-// is the holder's. The client of each server of a quorum lock releases a share.
-func (r orphan) clear(now, later bool) {
+// sweepLater makes the janitor release r when an unanswered attempt has been executed, or never will be.
+func (r orphan) sweepLater() {
+	if quorum, ok := r.lock.wire.(*kind.Quorum); ok {
+		quorum.Sweep(r.owner, true, r.likely)
+		return
+	}
+	r.lock.client.janitor.SweepAgain(r.job())
+}
+
+func (r orphan) job() janitor.Leftover {
 	l := r.lock
-	if l.joined {
-		return
-	}
-	if quorum, ok := l.wire.(*kind.Quorum); ok {
-		if now {
-			quorum.Sweep(r.owner, false, r.likely)
-		}
-		if later {
-			quorum.Sweep(r.owner, true, r.likely)
-		}
-		return
-	}
-	job := janitor.Leftover{
+	return janitor.Leftover{
 		Owner: r.owner, Lease: l.terms.lease, Likely: r.likely, Release: r.request,
 		Server: l.client.scripts.Server(l.slot),
-	}
-	if now {
-		until := r.expires
-		if least := time.Now().Add(ticketSweep); r.ticket && until.Before(least) {
-			until = least
-		}
-		l.client.janitor.Sweep(job, until)
-	}
-	if later {
-		l.client.janitor.SweepAgain(job)
 	}
 }
 
@@ -130,5 +127,9 @@ func (r orphan) requestOnce(ctx context.Context) error {
 func (c *Client) sweep(k kind.Kind, owner string, lease time.Duration, late, likely bool) {
 	l := &Lock{client: c, terms: terms{lease: lease}}
 	l.use(k)
-	l.leftBy(owner, likely).clear(!late, late)
+	if left := l.leftBy(owner, likely); late {
+		left.sweepLater()
+	} else {
+		left.sweep()
+	}
 }

@@ -35,7 +35,7 @@ func (g *grant) release(ctx context.Context) error {
 		g.orphan().sweep()
 	}
 	if g.left(inDoubt) {
-		g.orphan().clear(false, true)
+		g.orphan().sweepLater()
 	}
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
@@ -90,7 +90,7 @@ func (g *grant) releaseRest(ctx context.Context) {
 		}
 	}
 	if g.left(inDoubt) {
-		g.orphan().clear(false, true)
+		g.orphan().sweepLater()
 	}
 }
 

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -90,13 +91,8 @@ type histogram struct {
 }
 
 func (h *histogram) observe(d time.Duration) {
-	i := 0
-	for _, b := range bounds() {
-		if d <= b {
-			break
-		}
-		i++
-	}
+	b := bounds()
+	i, _ := slices.BinarySearch(b[:], d)
 	h.counts[i].Add(1)
 	h.sum.Add(int64(d))
 }

@@ -81,15 +81,21 @@ func (c *Channels) Now() lua.ChannelKind {
 	if p := c.found.Load(); p != nil {
 		return p.ChannelKind
 	}
-	if c.asking.CompareAndSwap(false, true) {
-		c.background(func() {
-			defer c.asking.Store(false)
-			ctx, cancel := context.WithTimeout(context.Background(), MaxAttempt)
-			defer cancel()
-			c.Refresh(ctx)
-		})
-	}
+	c.findOut()
 	return lua.Both
+}
+
+// findOut asks the cluster in the background, unless a question is under way.
+func (c *Channels) findOut() {
+	if !c.asking.CompareAndSwap(false, true) {
+		return
+	}
+	c.background(func() {
+		defer c.asking.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), MaxAttempt)
+		defer cancel()
+		c.Refresh(ctx)
+	})
 }
 
 // Find fails until Refresh has found out the kind of channel.

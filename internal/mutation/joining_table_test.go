@@ -123,8 +123,8 @@ var ofJoining = []mutation{
 		"rlock", "TestFakeTimeJoinedAfterALongerNestedLease", quick,
 	},
 	{
-		"who has joined cleans up in place of the holder", "rlock", "orphan.clear",
-		"if l.joined {", "if false {",
+		"who has joined cleans up in place of the holder", "rlock", "orphan.sweep",
+		"!r.lock.joined", "true",
 		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
 	},
 	{

@@ -23,8 +23,8 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
-		"a late attempt is not released once more", "rlock", "orphan.clear",
-		"if later { l.client.janitor", "if false { l.client.janitor",
+		"a late attempt is not released once more", "rlock", "orphan.sweepLater",
+		"r.lock.client.janitor.SweepAgain(r.job())", "",
 		"rlock", "TestFakeTimeAbandonedAcquireIsReleasedTwice", quick,
 	},
 	{
@@ -33,7 +33,7 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeLateAnswerOfALiveOwner", quick,
 	},
 	{
-		"a ticket is given up with the lease", "rlock", "orphan.clear",
+		"a ticket is given up with the lease", "rlock", "orphan.sweep",
 		"r.ticket && until.Before(least)", "false",
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
