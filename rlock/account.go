@@ -16,7 +16,7 @@ import (
 // starts notes the beginning of a call for the lock.
 func (l *Lock) starts(wait context.Context) *waiter {
 	region := trace.StartRegion(wait, "rlock.acquire")
-	l.queues.counters.begins(l.kind)
+	l.queues.counters.kinds[l.kind].started.Add(1)
 	if l.client.opts.Trace.Start != nil {
 		wait = l.client.traceStart(wait, l.name, l.kind)
 	}

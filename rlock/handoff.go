@@ -8,8 +8,8 @@ type run struct {
 	began time.Time // when the server was asked, or the message that granted the lock was read
 	spare int64     // tokens that are reserved and not used yet
 
-	// Of a fair lock: the next owners in the server's queue, and the owners of earlier hand-offs, whose
-	// tickets the release removes.
+	// Of a fair lock, see fair_run.go: the next owners in the server's queue, and the owners of earlier
+	// hand-offs, whose tickets the release removes.
 	next, passed []string
 }
 
@@ -50,39 +50,25 @@ func (g *grant) handOff() bool {
 
 // inBudget reports whether the grant may be handed off in memory once more. The first hand-off is always
 // allowed, however long the holder took, unless the budget is zero. Further hand-offs are allowed while
-// neither their number nor the time since the run began exceeds the budget. A fair lock needs no budget:
-// the server would pass the lock to the same waiter.
+// neither their number nor the time since the run began exceeds the budget.
 func (g *grant) inBudget(now time.Time) bool {
 	budget := g.lock.terms.handoff
 	if g.lock.terms.fair {
-		return len(g.run.next) > 0 && !g.lock.terms.fixed && budget.most >= 0
+		return g.goesOn()
 	}
 	return g.run.count < budget.most && (g.run.count == 0 || now.Sub(g.run.began) < budget.longest)
 }
 
-// next returns the waiter for the hand-off of g, nil if there is none, and the run of the next grant. For
-// a fair lock the waiter is the next in the server's queue, behind departed waiters: these take out their
-// tickets themselves.
+// next returns the waiter for the hand-off of g, nil if there is none, and the run of the next grant.
 func (q *queue) next(g *grant) (*waiter, run) {
-	if !g.lock.terms.fair {
-		for _, a := range q.askers {
-			for w := a.first; w != nil; w = w.next {
-				if w.lock.takes(g.lock) {
-					return w, g.run
-				}
-			}
-		}
-		return nil, run{}
+	if g.lock.terms.fair {
+		return q.nextInTurn(g)
 	}
-	for ; len(g.run.next) > 0; g.run.next = g.run.next[1:] {
-		switch a := q.tickets[g.run.next[0]]; {
-		case a == nil:
-		case !a.asking && a.first != nil && a.first.lock.takes(g.lock):
-			r := g.run
-			r.next, r.passed = r.next[1:], append(r.passed, a.owner.name)
-			return a.first, r
-		default:
-			return nil, run{}
+	for _, a := range q.askers {
+		for w := a.first; w != nil; w = w.next {
+			if w.lock.takes(g.lock) {
+				return w, g.run
+			}
 		}
 	}
 	return nil, run{}

@@ -283,7 +283,8 @@ func (l *Lock) use(k kind.Kind) {
 	if l.kind != quorumKind { // otherwise each server's client makes attempts
 		l.policy.Client = l.client.server.RDB
 	}
-	l.ownPlace, l.private = l.terms.fair || l.terms.shared, l.terms.fair || l.terms.shared && !l.shares(l)
+	l.ownPlace = l.terms.fair || l.terms.shared
+	l.private = l.ownPlace && !l.shares(l)
 	l.recorded = l.longUnnoticed() || l.client.opts.Identity.Prompt
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:

@@ -57,11 +57,3 @@ func (g *grant) interrupt(cause error) {
 		}
 	}
 }
-
-// sweepPassed removes the tickets of owners passed in memory, if the release has not: otherwise the server
-// may grant the lock to such an owner.
-func (g *grant) sweepPassed() {
-	for _, owner := range g.run.passed {
-		g.lock.leftBy(owner, false).withTicket().sweep()
-	}
-}

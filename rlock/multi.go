@@ -192,7 +192,7 @@ func (m *MultiLock) lock(ctx, wait context.Context, once bool) (held context.Con
 	region := trace.StartRegion(wait, "rlock.acquire")
 	defer region.End()
 	c, n, began := m.members[0].client, &m.members[0].queues.counters, time.Now()
-	n.begins(multiKind)
+	n.kinds[multiKind].started.Add(1)
 	wait = c.traceStart(wait, m.name, multiKind)
 	defer func() {
 		err = ownHolder(ctx, err)

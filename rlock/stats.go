@@ -127,9 +127,6 @@ type kindCounters struct {
 	released, lost atomic.Int64
 }
 
-// begins counts a call that begins.
-func (c *counters) begins(kind kindNumber) { c.kinds[kind].started.Add(1) }
-
 // called counts a call that has ended.
 func (c *counters) called(kind kindNumber, o outcomeNumber, waited time.Duration) {
 	c.kinds[kind].calls[o].Add(1)
