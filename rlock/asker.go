@@ -407,7 +407,7 @@ func (a *asker) failed(ctx context.Context, r request.Answer[lua.Reply]) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if short, ok := errors.AsType[*NotReplicatedError](err); ok {
-		q.news.short = replicaShortage{short, time.Now()}
+		q.news.notReplicated(short)
 		a.owner.unwanted() // it is not released yet
 		a.withdraw()
 	}
@@ -434,8 +434,8 @@ func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run)
 		return nil
 	}
 	q.news.answered(g.sent)
-	if short := &q.news.short; short.err != nil && a.lock.terms.replicas.n >= short.err.Want { // enough replicas are there
-		*short = replicaShortage{}
+	if n := a.lock.terms.replicas.n; n > 0 {
+		q.news.replicated(n)
 	}
 	a.forget()
 	a.again, a.silent, a.askAt = false, 0, time.Time{}

@@ -17,11 +17,10 @@ type candidate struct {
 	lock     *Lock
 	fate     atomic.Uint32 // a set of the bits below
 	name     string
-	sent     time.Time // of the grant, if set: in place of the request
-	ticket   bool      // a request may have left a ticket
-	likely   bool      // the server has said so, or an answer was lost
-	doubt    bool      // a request may have been executed, or may still be, without an answer
-	acquired bool      // it has the lock, and nobody wants it
+	ticket   bool // a request may have left a ticket
+	likely   bool // the server has said so, or an answer was lost
+	doubt    bool // a request may have been executed, or may still be, without an answer
+	acquired bool // it has the lock, and nobody wants it
 
 	token, spare int64 // of a message that nobody has used
 
@@ -60,10 +59,9 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 		return l.wire.Acquire(ctx, r, name, l.terms.lease, opts)
 	}, func(r lua.Reply, err error) { o.late(name, r, err) })
 	o.doubt = doubt || a.Doubt
-	if a.Value.Owner != "" {
-		o.name = a.Value.Owner
+	if a.Value.Owner != "" { // a quorum is asked for a new owner in each round
+		o.name, a.Sent = a.Value.Owner, a.Value.Sent
 	}
-	o.sent = a.Value.Sent
 	o.ticket = o.ticket || a.Value.Leftover || o.doubt && opts.Ticket.Claim > 0
 	o.likely = o.likely || a.Lost || a.Value.Place.Held()
 	return a
@@ -72,9 +70,6 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 // grant makes the grant of an acquired lock: the watchdog has the lease from now on, and the queue the grant. queues.mu is
 // held. After an error, which means that no time is left or the client is closed, the owner is to be withdrawn.
 func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r run) (*grant, error) {
-	if !o.sent.IsZero() {
-		sent = o.sent
-	}
 	l, c := o.lock, o.lock.client
 	g := o.first.init(l, o, sent, lease, token, r)
 	if o.doubt {

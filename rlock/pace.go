@@ -23,7 +23,7 @@ import (
 // in a row, when a subscription is not likely soon, and keeps the ticket.
 func (a *asker) ticket() lua.Ticket {
 	q, s := a.queue, &a.lock.client.server
-	if q.signal == nil && s.Hub.Active() && s.Hub.Listens(a.lock.wire.GrantChannel()) {
+	if q.signal == nil && s.Hub.Listens(a.lock.wire.GrantChannel()) {
 		a.subscribe() // the subscription of the last wait still lingers
 	}
 	ticket := lua.Ticket{Claim: a.lock.claim}
@@ -124,25 +124,34 @@ func ours(owner string) bool {
 // all waiters. While a client of Redisson holds a lock with tickets, it listens to the unlock
 // channel as well: Redisson's release knows nothing of tickets. queues.mu is held.
 func (a *asker) listen(holder string) {
-	l, q, foreign := a.lock, a.queue, holder != "" && !ours(holder)
+	l, q := a.lock, a.queue
 	if l.terms.polls {
 		return
 	}
 	first := q.signal == nil
 	a.subscribe()
-	switch {
-	case !l.terms.tickets:
+	if !l.terms.tickets {
 		if first && q.signal.Live() { // a release before this moment was missed
 			a.mustAsk()
 		}
-	case foreign && q.unlocks == nil:
-		q.unlocks = l.client.server.SubscribeToUnlocks(l.wire.UnlockChannel(), func() { l.withQueue((*queue).unlocked) }, l.changed)
-		if q.unlocks.Live() { // an announcement before this moment was missed
-			a.mustAsk()
-		}
-	case !foreign && q.unlocks != nil:
+		return
+	}
+	if foreign := holder != "" && !ours(holder); foreign != (q.unlocks != nil) {
+		a.listenToUnlocks(foreign)
+	}
+}
+
+// listenToUnlocks begins or ends listening to Redisson's unlock channel. queues.mu is held.
+func (a *asker) listenToUnlocks(foreign bool) {
+	l, q := a.lock, a.queue
+	if !foreign {
 		q.unlocks.Close()
 		q.unlocks = nil
+		return
+	}
+	q.unlocks = l.client.server.SubscribeToUnlocks(l.wire.UnlockChannel(), func() { l.withQueue((*queue).unlocked) }, l.changed)
+	if q.unlocks.Live() { // an announcement before this moment was missed
+		a.mustAsk()
 	}
 }
 

@@ -79,6 +79,16 @@ func (s replicaShortage) of(name string, asks int, why error) error {
 	return &NotReplicatedError{Name: name, Want: s.err.Want, Got: s.err.Got, Err: why}
 }
 
+// notReplicated notes a grant with too few replicas.
+func (n *news) notReplicated(err *NotReplicatedError) { n.short = replicaShortage{err, time.Now()} }
+
+// replicated notes a grant with that many replicas.
+func (n *news) replicated(by int) {
+	if n.short.err != nil && by >= n.short.err.Want {
+		n.short = replicaShortage{}
+	}
+}
+
 // replicas are the replicas required for a grant.
 type replicas struct {
 	n       int // 0: none
