@@ -44,8 +44,8 @@ type Reply struct {
 	// Of a grant.
 	Token int64     // fencing token, 0 without Counter
 	Spare int64     // tokens reserved behind Token: no other grant gets them
-	Sent  time.Time // if set, the sending time of the grant, in place of the attempt's; a script leaves Sent zero
-	Owner string    // if set, the owner of the grant, in place of the asking owner; a script leaves Owner empty
+	Sent  time.Time // with Owner, the sending time of the grant, in place of the attempt's
+	Owner string    // if set, the owner of the grant, in place of the asking owner; a script leaves Owner empty, and Sent
 
 	// Of a refusal.
 	TTL      time.Duration // the rest of the holder's lease; negative if the lease has no end

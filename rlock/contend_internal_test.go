@@ -27,7 +27,7 @@ type late struct {
 func (k *late) Acquire(ctx context.Context, r lua.Runner, owner string, lease time.Duration, o kind.Options) (lua.Reply, error) {
 	a, err := k.fake.Acquire(ctx, r, owner, lease, o)
 	if k.next {
-		k.next, a.Sent = false, time.Now().Add(-lease)
+		k.next, a.Owner, a.Sent = false, owner, time.Now().Add(-lease)
 	}
 	return a, err
 }
