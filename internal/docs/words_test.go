@@ -18,6 +18,7 @@ import (
 var plain = []string{
 	"README.md",
 	"docs/acl.md",
+	"docs/architecture.md",
 	"docs/benchmarks.md",
 	"docs/choose.md",
 	"docs/cli.md",

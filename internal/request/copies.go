@@ -43,6 +43,9 @@ const (
 // or less, the connection was at fault: the budget gets the copies of that request back. If the server is
 // slow, a copy takes as long as the first request, or half as long if that still makes its connection.
 //
+// With a Sentinel, go-redis asks the Sentinel for each new connection. If the connection to the Sentinel is
+// dead as well, go-redis waits for its ReadTimeout first, 5 s by default, which a lease of 3 s does not survive.
+//
 // A nil Copies sends none.
 type Copies struct {
 	Background func(func()) // runs a function in a goroutine; the client's Close waits for the goroutine

@@ -19,6 +19,9 @@ import (
 // may be moving: a redirected call is sent again alone, through the client of the cluster, and go-redis
 // finds the right node and loads the map anew. When a silent node is replaced, the calls for the
 // successor leave the node's group.
+//
+// A hook of the application sees the pipelines of a master only if it was added by OnNewNode, as redisotel
+// does, and not if it was added to the client of the cluster.
 type Masters struct {
 	Config
 	pool
