@@ -1,13 +1,16 @@
 package rlock_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -353,4 +356,211 @@ func TestLossInTheMiddleOfNesting(t *testing.T) {
 			require.NoError(t, rivalHold.Unlock(rivalHeld))
 		})
 	}
+}
+
+// holder is a process that holds a lock. args: address, name, lease. It answers
+// to lines: "look" with what its context says at once and what Unlock returns.
+func holder(args []string) {
+	lease, err := time.ParseDuration(args[2])
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: lease})
+	if err != nil {
+		panic(err)
+	}
+	held, hold, err := c.NewLock(args[1], rlock.WithFencing()).Lock(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("held", hold.Token())
+	fmt.Println("proof", hold.Proof())
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		err := held.Err() // the first look
+		fmt.Println("look", err != nil, errors.Is(context.Cause(held), rlock.ErrLeaseLost))
+		fmt.Println("unlock", errors.Is(hold.Unlock(held), rlock.ErrLeaseLost))
+	}
+}
+
+func TestLossOfAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	for range 2 {
+		child := redistest.Spawn(t, "holder", srv.Addr(), "a", "2s")
+		token, err := strconv.ParseInt(child.Expect("held ", 10*time.Second), 10, 64)
+		require.NoError(t, err)
+		child.Stop()
+		_, err = child.Stdin.Write([]byte("look\n"))
+		require.NoError(t, err)
+
+		rivalHeld, rivalHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithFencing()))
+		require.Greater(t, rivalHold.Token(), token, "the resource can tell who is late")
+		before, ttlBefore := dump(t, rdb, "a")
+		child.Cont()
+		require.Equal(t, "true true", child.Expect("look ", 10*time.Second))
+		require.Equal(t, "true", child.Expect("unlock ", 10*time.Second))
+		after, ttlAfter := dump(t, rdb, "a")
+		require.Equal(t, before, after)
+		require.LessOrEqual(t, ttlAfter, ttlBefore)
+		require.NoError(t, rivalHeld.Err())
+		require.NoError(t, rivalHold.Unlock(rivalHeld))
+		require.NoError(t, child.Stdin.Close())
+		require.NoError(t, child.Wait(10*time.Second))
+	}
+}
+
+// A process that was stopped while its request was under way must not take the
+// old answer for a lock.
+func TestStoppedWhileAcquiring(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	rival := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+	_, first := lock(t, t.Context(), rival) // the server knows the scripts
+	require.NoError(t, first.Unlock(t.Context()))
+	require.Zero(t, holds(t, rdb, "a")) // it is connected
+	p := netfault.New(t, srv.Addr())
+	held := p.Hold(isScript("try"))
+	child := redistest.Spawn(t, "holder", p.Addr(), "a", "2s") // it asks for 5 s
+	require.NoError(t, held.Wait(t.Context()))
+	child.Stop()
+	require.NoError(t, held.Deliver(t.Context()))
+	require.Equal(t, 1, holds(t, rdb, "a"))
+	rivalHeld, rivalHold, err := rival.TryLockFor(t.Context(), time.Minute) // the child's lease is over
+	require.NoError(t, err)
+	child.Cont()
+	_, err = child.Stdin.Write([]byte("look\n"))
+	require.NoError(t, err)
+	awaitHearing(t, rdb, "a", 1) // the child waits
+	require.NoError(t, rivalHold.Unlock(rivalHeld))
+	token, err := strconv.ParseInt(strings.TrimSpace(child.Expect("held ", 10*time.Second)), 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, token, rivalHold.Token())
+	require.Equal(t, "false false", child.Expect("look ", 10*time.Second))
+	require.Equal(t, "false", child.Expect("unlock ", 10*time.Second))
+}
+
+// The tests of this file run in a bubble, whose clock moves only when every
+// goroutine sleeps: a request takes no time at all, and instants are exact.
+
+// lapse is when a lease that is not renewed is given up: its length, less the
+// drift, less the guard.
+func lapse(lease time.Duration) time.Duration {
+	return lease - (lease/100 + 2*time.Millisecond) - max(lease/10, 2*time.Millisecond)
+}
+
+// silences are the ways in which a server gives no useful answer.
+var silences = map[string]func(*fakeRedis){
+	"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
+	"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
+	"errors":          func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
+	"replies late":    func(f *fakeRedis) { f.late.Store(int64(time.Hour)) },
+}
+
+func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
+	for name, fault := range silences {
+		for _, lease := range []time.Duration{100 * time.Millisecond, 30 * time.Second, time.Hour} {
+			t.Run(name+"/"+lease.String(), func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					var renewed atomic.Value
+					f := newFakeRedis(t)
+					c := f.client(t, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{
+						Renewed: func(r rlock.Renewal) { renewed.Store(r.Until) },
+					}})
+					held, hold := lock(t, t.Context(), c.NewLock("a"))
+					require.Equal(t, f.start.Add(lease-lease/100-2*time.Millisecond), hold.Until())
+
+					time.Sleep(3*lease + 1) // some renewals
+					synctest.Wait()
+					until := hold.Until()
+					require.Equal(t, renewed.Load(), until)
+					fault(f)
+
+					end := until.Add(-max(lease/10, 2*time.Millisecond))
+					time.Sleep(time.Until(end) - 1)
+					synctest.Wait()
+					require.NoError(t, held.Err())
+					time.Sleep(time.Nanosecond)
+					<-held.Done()
+					require.Equal(t, end, time.Now())
+					require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+
+					f.heal()
+					require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+				})
+			})
+		}
+	}
+}
+
+// Where nothing else takes time, whoever waits for the end of the context is told before
+// the server lets the next one in.
+func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
+	for _, name := range []string{"requests vanish", "replies vanish"} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				const lease = 3 * time.Second
+				f := newFakeRedis(t)
+				held, hold := lock(t, t.Context(), f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a"))
+				time.Sleep(lease) // it was renewed
+				synctest.Wait()
+				require.NoError(t, held.Err())
+				told := make(chan time.Time, 1)
+				context.AfterFunc(held, func() { told <- time.Now() })
+				silences[name](f)
+				for f.Exists("a") { // as long as that, nobody else gets it
+					time.Sleep(time.Millisecond)
+				}
+				free := time.Now()
+				require.Error(t, held.Err())
+				require.Less(t, <-told, free)
+				require.GreaterOrEqual(t, free.Sub(hold.Until()), time.Duration(0))
+				f.heal()
+				require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+			})
+		})
+	}
+}
+
+// Whoever asks for the end of the context first takes a lost lock for a caller that has left.
+func TestFakeTimeLossMatchesCanceledAsWell(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		err := f.client(t, nil).NewLock("a").Do(t.Context(), func(ctx context.Context) error {
+			f.Del("a")
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, rlock.ErrLeaseLost)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestFakeTimeFixedLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal())
+		held, hold := lock(t, t.Context(), mu)
+		<-held.Done()
+		require.Equal(t, lapse(20*time.Second), f.now())
+		require.Empty(t, f.scripts("renew"))
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+		require.False(t, f.Exists("a"), "the rest of the lease is given back")
+	})
+}
+
+// Nobody asks the server about a lease that is not renewed. So it is noticed only at the end
+// of the lease that the lock was removed.
+func TestFakeTimeFixedLeaseIsRemoved(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal()))
+		require.True(t, f.Del("a"))
+		<-held.Done()
+		require.Equal(t, lapse(20*time.Second), f.now())
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	})
 }
