@@ -5,12 +5,16 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -135,4 +139,245 @@ func TestFairManyWaiters(t *testing.T) {
 	}
 	awaitQueue(t, rdb, "a", 0)
 	require.NoError(t, hold.Unlock(held))
+}
+
+// fairTraffic returns the scripts of fair locks that clients have sent, and the
+// messages that grant one, since m was started.
+func fairTraffic(m *redistest.Monitor) (traffic []string) {
+	for _, c := range m.Commands() {
+		switch command := strings.ToLower(c.Args[0]); {
+		case command == "publish" && strings.HasPrefix(c.Args[1], "rlock_channel"):
+			traffic = append(traffic, command)
+		case c.Client != "lua":
+			for _, name := range []string{"ask_fair", "release"} {
+				if isScript(name)(c.Args) {
+					traffic = append(traffic, name)
+				}
+			}
+		}
+	}
+	return traffic
+}
+
+// learn has the server know the scripts.
+func learn(tb testing.TB, mu *rlock.Lock) {
+	tb.Helper()
+	held, hold := lock(tb, tb.Context(), mu)
+	require.NoError(tb, hold.Unlock(held))
+}
+
+// A hand-over to a goroutine of the same client is the release, and no message.
+func TestFairHandoverInOneClient(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewFairLock("a", rlock.WithFencing())
+		held, hold := lock(t, t.Context(), mu)
+		w := begin(t.Context(), mu)
+		awaitHearing(t, f.rdb, "a", 1)
+		messages := f.rdb.PSubscribe(t.Context(), "rlock_channel*")
+		defer func() { require.NoError(t, messages.Close()) }()
+		_, err := messages.Receive(t.Context())
+		require.NoError(t, err)
+		released, asked := len(f.scripts("release")), len(f.scripts("ask_fair"))
+		require.NoError(t, hold.Unlock(held))
+		next, nextHold := w.acquired(t)
+		synctest.Wait()
+		require.Len(t, f.scripts("release"), released+1)
+		require.Len(t, f.scripts("ask_fair"), asked)
+		message, err := messages.ReceiveTimeout(t.Context(), time.Second)
+		require.Error(t, err, "%v", message)
+		require.Greater(t, nextHold.Token(), hold.Token())
+		require.NoError(t, next.Err())
+
+		elsewhere := begin(t.Context(), f.client(t, nil).NewFairLock("a", rlock.WithFencing()))
+		awaitHearing(t, f.rdb, "a", 1)
+		require.NoError(t, nextHold.Unlock(next))
+		held, hold = elsewhere.acquired(t)
+		_, err = messages.ReceiveMessage(t.Context())
+		require.NoError(t, err, "there is one to another client")
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// The answer that grants the lock to another goroutine of the client is lost. The
+// release is repeated, and has that one ask.
+func TestFairLostAnswer(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	proxy := netfault.New(t, srv.Addr())
+	far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { require.NoError(t, far.Close()) })
+	mu := clientOn(t, far, nil).NewFairLock("a")
+	learn(t, mu)
+	held, hold := lock(t, t.Context(), mu)
+	w := begin(t.Context(), mu)
+	awaitHearing(t, rdb, "a", 1)
+	m := srv.Monitor(t)
+	proxy.CutReplies(1, isScript("release"))
+	require.NoError(t, hold.Unlock(held))
+	next, nextHold := w.acquired(t)
+	traffic := fairTraffic(m)
+	traffic = traffic[max(slices.Index(traffic, "release"), 0):] // before it a keep-alive may come
+	require.Equal(t, []string{"release", "release"}, traffic[:2])
+	// On a busy machine an attempt may find no answer in time, and there is one more.
+	require.Equal(t, []string{"release", "ask_fair"}, slices.Compact(traffic))
+	require.EqualValues(t, 1, proxy.Stats().RepliesCut)
+	require.NoError(t, nextHold.Unlock(next))
+}
+
+// Goroutines of two clients take turns: whoever is next hears of it, by an answer or
+// by a message, and nobody has to ask.
+func TestFairMixedClients(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	clients := []*rlock.Client{newClient(t, srv, nil), newClient(t, srv, nil)}
+	var wg sync.WaitGroup
+	inside := make(chan struct{}, 1)
+	for i := range 8 {
+		wg.Go(func() {
+			mu := clients[i%2].NewFairLock("a")
+			for range 50 {
+				held, hold, err := mu.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case inside <- struct{}{}:
+				default:
+					t.Error("two inside")
+				}
+				<-inside
+				if err := hold.Unlock(held); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	wg.Wait()
+	require.Less(t, time.Since(began), 5*time.Minute, "400 hand-overs do not wait for somebody to ask, which is 5 s each")
+}
+
+func TestFairLeavingTakesTheTicketOut(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c := newClient(t, srv, nil)
+	mu := c.NewFairLock("a")
+	held, hold := lock(t, t.Context(), mu)
+	ctx, cancel := context.WithCancel(t.Context())
+	leaver := begin(ctx, mu)
+	awaitQueue(t, rdb, "a", 1)
+	stayer := begin(t.Context(), mu)
+	awaitQueue(t, rdb, "a", 2)
+	cancel()
+	<-leaver.done
+	require.True(t, errors.Is(leaver.err, rlock.ErrNotAcquired) || errors.Is(leaver.err, rlock.ErrUnavailable), leaver.err) // the answer may be under way
+	require.ErrorIs(t, leaver.err, context.Canceled)
+	awaitQueue(t, rdb, "a", 1)
+	require.NoError(t, hold.Unlock(held))
+	held, hold = stayer.acquired(t)
+	require.NoError(t, hold.Unlock(held))
+}
+
+// Waiters leave at the moment at which they are granted the lock, or about it: it
+// is passed on at once and nothing is left.
+func TestFairLeavingCrossesTheGrant(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewFairLock("a")
+	rival := newClient(t, srv, nil).NewFairLock("a")
+	for i := range 200 {
+		held, hold := lock(t, t.Context(), mu)
+		ctx, cancel := context.WithCancel(t.Context())
+		leaver := begin(ctx, mu)
+		awaitQueue(t, rdb, "a", 1)
+		stayer := begin(t.Context(), rival)
+		awaitQueue(t, rdb, "a", 2)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			time.Sleep(time.Duration(i) * 3 * time.Microsecond)
+			cancel()
+		})
+		began := time.Now()
+		require.NoError(t, hold.Unlock(held))
+		<-leaver.done
+		if leaver.err == nil {
+			require.NoError(t, leaver.hold.Unlock(leaver.held))
+		}
+		held, hold = stayer.acquired(t)
+		require.Less(t, time.Since(began), longestClaim-time.Second, "it did not wait for the end of a claim")
+		require.NoError(t, hold.Unlock(held))
+		wg.Wait()
+	}
+}
+
+// Messages are lost, but the subscription seems sound: that is noticed before
+// the claim is over.
+func TestFairLostMessage(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	proxy := netfault.New(t, srv.Addr())
+	far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { require.NoError(t, far.Close()) })
+	mu := clientOn(t, far, nil).NewFairLock("a")
+	held, hold := lock(t, t.Context(), newClient(t, srv, nil).NewFairLock("a"))
+	w := begin(t.Context(), mu)
+	awaitHearing(t, rdb, "a", 1)
+	proxy.DropDown(true, "subscribe")
+	began := time.Now()
+	require.NoError(t, hold.Unlock(held))
+	held, hold = w.acquired(t)
+	require.Less(t, time.Since(began), longestClaim-time.Second, "before the claim was over")
+	proxy.Heal()
+	require.NoError(t, hold.Unlock(held))
+}
+
+// Replies are lost at random, also those of keep-alives and releases.
+func TestFairWithLostReplies(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	proxy := netfault.New(t, srv.Addr())
+	far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { require.NoError(t, far.Close()) })
+	c := clientOn(t, far, &rlock.Options{UnlockTimeout: time.Minute})
+	proxy.CutRandom(0.2, 1, func(args []string) bool { return strings.HasPrefix(strings.ToLower(args[0]), "eval") })
+	var wg sync.WaitGroup
+	inside := make(chan struct{}, 1)
+	for range 4 {
+		wg.Go(func() {
+			mu := c.NewFairLock("a", rlock.WithFencing())
+			for range 40 {
+				held, hold, err := mu.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case inside <- struct{}{}:
+				default:
+					t.Error("two inside")
+				}
+				if held.Err() != nil {
+					t.Error(context.Cause(held))
+				}
+				<-inside
+				if err := hold.Unlock(held); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	proxy.Heal()
+	require.NoError(t, closeSoon(c))
+	rdb := srv.Client(t)
+	redistest.Eventually(t, "nothing is left but the counter", func() bool {
+		return len(lockKeys(t, rdb)) == 1
+	})
 }
