@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -362,5 +364,90 @@ func TestLeaseOnTheWire(t *testing.T) {
 	require.Len(t, pexpires, 3)
 	for _, ms := range pexpires {
 		require.Regexp(t, `^[0-9]+$`, ms)
+	}
+}
+
+// The names a and {a} are two locks. By Redisson's rule their relatives would be the same,
+// and the release of one would grant the other.
+func TestNamesInBraces(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	type locks struct {
+		held, wanted func(c *rlock.Client, name string) *rlock.Lock
+	}
+	plain := func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name) }
+	fenced := func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name, rlock.WithFencing()) }
+	fair := func(c *rlock.Client, name string) *rlock.Lock { return c.NewFairLock(name) }
+	reader := func(c *rlock.Client, name string) *rlock.Lock { return c.NewRWLock(name).Reader() }
+	writer := func(c *rlock.Client, name string) *rlock.Lock { return c.NewRWLock(name).Writer() }
+	kinds := map[string]locks{
+		"plain": {plain, plain}, "fenced": {fenced, fenced}, "fair": {fair, fair},
+		"read/write": {reader, writer},
+	}
+	for kind, l := range kinds {
+		for _, names := range [][2]string{{"a", "{a}"}, {"{a}", "a"}, {"{a}", "{a}:"}, {"{a}:", "{a}"}} {
+			t.Run(kind+", "+names[0]+" beside "+names[1], func(t *testing.T) {
+				holder, other, third := newClient(t, srv, nil), newClient(t, srv, nil), newClient(t, srv, nil)
+				held, hold := lock(t, t.Context(), l.held(holder, names[0]))
+				besideHeld, beside := lock(t, t.Context(), l.held(holder, names[1]))
+				waiter := begin(t.Context(), l.wanted(other, names[0]))
+				redistest.Eventually(t, "it waits", func() bool {
+					return rdb.Exists(t.Context(), lua.QueueOf(names[0]), lua.QueueOfRW(names[0])).Val() > 0
+				})
+				require.NoError(t, beside.Unlock(besideHeld))
+
+				free, again, err := l.held(third, names[1]).TryLock(t.Context())
+				require.NoError(t, err, "who waits for the one is not in the way of the other")
+				require.NoError(t, again.Unlock(free))
+				require.NoError(t, held.Err())
+				select {
+				case <-waiter.done:
+					t.Fatal("two holders")
+				default:
+				}
+				require.NoError(t, hold.Unlock(held))
+				_, got := waiter.acquired(t)
+				require.NoError(t, got.Unlock(t.Context()))
+			})
+		}
+	}
+}
+
+// Sharded channels are those of a cluster. Nothing is sent to find that out.
+func TestShardedPubSubOption(t *testing.T) {
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	t.Cleanup(func() {
+		require.NoError(t, single.Close())
+		require.NoError(t, cluster.Close())
+	})
+	for _, tc := range []struct {
+		name string
+		rdb  redis.UniversalClient
+		mode rlock.ShardedPubSub
+		ok   bool
+	}{
+		{"auto, single", single, rlock.ShardedAuto, true},
+		{"off, single", single, rlock.ShardedOff, true},
+		{"on, single", single, rlock.ShardedOn, false},
+		{"both, single", single, rlock.ShardedBoth, false},
+		{"auto, cluster", cluster, rlock.ShardedAuto, true},
+		{"off, cluster", cluster, rlock.ShardedOff, true},
+		{"on, cluster", cluster, rlock.ShardedOn, true},
+		{"both, cluster", cluster, rlock.ShardedBoth, true},
+		{"no such value", cluster, rlock.ShardedBoth + 1, false},
+		{"negative", single, -1, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := rlock.New(tc.rdb, &rlock.Options{ShardedPubSub: tc.mode})
+			if !tc.ok {
+				require.ErrorIs(t, err, rlock.ErrInvalidOption)
+				require.ErrorContains(t, err, "ShardedPubSub")
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, closeSoon(c))
+		})
 	}
 }
