@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -320,4 +321,95 @@ func TestDeadServer(t *testing.T) {
 	waiting := lockAsync(t.Context(), mu)
 	srv.Restart()
 	await(t, waiting, 5*time.Second)
+}
+
+// A waiter whose user loses the rights to the lock cannot take its ticket out of the
+// queue. The client does that when it has the rights again, even if a lease would have
+// ended by then.
+func TestFakeTimeTicketOutlivesTheLease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		w := begin(t.Context(), f.client(t, nil).NewLock("a", rlock.WithLeaseTime(100*time.Millisecond)))
+		synctest.Wait()
+		require.Len(t, queueOf(t, f.rdb, "a"), 1)
+		f.SetError("NOPERM this user has no permissions to access one of the keys used as arguments")
+		<-w.done
+		require.ErrorIs(t, w.err, rlock.ErrUnavailable)
+		time.Sleep(3 * time.Second)
+		f.heal()
+		time.Sleep(time.Second)
+		require.Empty(t, tickets(t, f.rdb, "a"))
+	})
+}
+
+// The host is silent while the lock is acquired, another server while it is released. That
+// the share of the host is given back does not take the place of the release of all.
+func TestFakeTimeQuorumReleasesAllAndAShare(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, _, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(time.Second)
+		all[0].deafUp.Store(true)
+		held, hold = lock(t, t.Context(), mu)
+		all[1].deafUp.Store(true)
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrUnavailable)
+		require.True(t, all[1].Exists("a"))
+		for _, f := range all[:2] {
+			f.deafUp.Store(false)
+		}
+		time.Sleep(10 * time.Second) // less than the lease
+		synctest.Wait()
+		for _, f := range all {
+			require.False(t, f.Exists("a"))
+		}
+	})
+}
+
+// An attempt to release that was not sent, for want of a connection, is none: the answer to
+// the next one, that the lock is gone, is not of its own doing.
+func TestFakeTimeUnlockWithoutAConnection(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		var dials time.Time // not before
+		rdb := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", PoolSize: 10_000, PipelinePoolSize: 10_000, ConnMaxIdleTime: 50 * time.Millisecond,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				time.Sleep(time.Until(dials))
+				return f.dial()
+			},
+		})
+		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+		c := clientOn(t, rdb, nil)
+		held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithLeaseTime(600*time.Millisecond), rlock.WithoutRenewal()))
+		time.Sleep(100 * time.Millisecond) // the connections are too old
+		require.True(t, f.Del("a"))
+		dials = time.Now().Add(250 * time.Millisecond)
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+		require.GreaterOrEqual(t, time.Now(), dials)
+	})
+}
+
+func TestFakeTimeUnlockTimeout(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, &rlock.Options{UnlockTimeout: 3 * time.Second}).NewLock("a")
+		held, hold := lock(t, t.Context(), mu)
+		f.deafUp.Store(true)
+		err := hold.Unlock(held)
+		require.Equal(t, 3*time.Second, f.now())
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		require.True(t, f.Exists("a"))
+		require.ErrorIs(t, context.Cause(held), rlock.ErrUnlocked)
+
+		time.Sleep(4 * time.Second)
+		f.deafUp.Store(false)
+		time.Sleep(3 * time.Second) // the attempt under way, and a back-off
+		synctest.Wait()
+		require.False(t, f.Exists("a"), "released in the background")
+		require.Empty(t, f.scripts("renew"))
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrNotHeld)
+	})
 }
