@@ -10,11 +10,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -297,4 +301,128 @@ func BenchmarkReplicas(b *testing.B) {
 			}
 		})
 	}
+}
+
+// The slot of a lock moves to a node that has no slot yet, and that the client of go-redis does
+// not know. A master that has nothing to do with the lock is stopped: it delays nobody. A busy
+// machine may be too slow for that, but not each time.
+func TestReplicasOfANewNode(t *testing.T) {
+	redistest.Long(t, "a cluster of four")
+	t.Parallel()
+	for name, readOnly := range map[string]bool{"a client that reads from masters": false, "one that reads from replicas": true} {
+		t.Run(name, func(t *testing.T) {
+			err := moveToNewNode(t, readOnly)
+			for range 2 {
+				if err != nil {
+					t.Log("once more: ", err)
+					err = moveToNewNode(t, readOnly)
+				}
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
+// moveToNewNode tries to lock while the slot moves, and when it has moved.
+func moveToNewNode(t *testing.T, readOnly bool) error {
+	t.Helper()
+	cluster := redistest.StartCluster(t, 2, 0, "--cluster-node-timeout", "60000", "--cluster-require-full-coverage", "no")
+	node := cluster.AddNode()
+	cluster.AddReplica(node) // the others have none: a WAIT there takes as long as it may
+	awaitReplicas(t, node, 1)
+	rdb := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly = readOnly })
+	require.NoError(t, rdb.Ping(t.Context()).Err())
+	c := clientOn(t, rdb, nil)
+	slot := cluster.Slot("a")
+	plain, nothing := c.NewLock("{a}plain"), func(context.Context) error { return nil }
+	require.NoError(t, plain.Do(t.Context(), nothing))
+	stopped := cluster.Another(slot)
+
+	try := func() error {
+		stopped.Stop()
+		defer stopped.Cont()
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // less than an attempt may take
+		defer cancel()
+		err := c.NewLock("a", rlock.WithReplicas(1, 200*time.Millisecond)).TryDo(ctx, nothing)
+		if errors.Is(err, rlock.ErrNotReplicated) { // the node has answered
+			err = nil
+		}
+		return errors.Join(err, plain.Do(ctx, nothing))
+	}
+	move := cluster.BeginMove(slot, node)
+	asked := try()
+	move.MoveKeys()
+	move.Finish()
+	return errors.Join(asked, try()) // MOVED
+}
+
+// A grant that too few replicas have is released by nothing that may come late: what is
+// repeated for its owner may be granted to a caller who keeps it.
+func TestFakeTimeLateReleaseOfAGrantWithoutReplicas(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		var asked atomic.Int32
+		f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+			if strings.EqualFold(command, "wait") {
+				p.WriteInt(min(int(asked.Add(1))-1, 1)) // the second time it is replicated
+				return true
+			}
+			return f.hook(p, command, args...)
+		})
+		release := f.hold(isScript("release"))
+		mu := f.client(t, nil).NewLock("a", rlock.WithReplicas(1, 100*time.Millisecond))
+		held, hold, err := mu.Lock(t.Context())
+		if err != nil {
+			require.ErrorIs(t, err, rlock.ErrNotReplicated)
+			release()
+			time.Sleep(time.Second)
+			held, hold = lock(t, t.Context(), mu)
+		} else {
+			release()
+		}
+		synctest.Wait()
+		_, _, err = f.client(t, nil).NewLock("a").TryLock(t.Context())
+		require.NoError(t, held.Err())
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// While replicas are away, all waiters are told so: those whose grant they lack, and those whose
+// wait ends meanwhile. Once a grant is replicated, a wait that ends is one for its holder.
+func TestFakeTimeWaitersWithoutReplicas(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		var replicas atomic.Int32
+		f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+			if strings.EqualFold(command, "wait") {
+				n := int(replicas.Load())
+				if n == 0 {
+					time.Sleep(100 * time.Millisecond)
+				}
+				p.WriteInt(n)
+				return true
+			}
+			return f.hook(p, command, args...)
+		})
+		mu := f.client(t, nil).NewLock("a", rlock.WithReplicas(1, 100*time.Millisecond))
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() {
+				_, _, err := mu.TryLockFor(t.Context(), 2*time.Second)
+				assert.ErrorIs(t, err, rlock.ErrNotReplicated)
+				assert.NotErrorIs(t, err, rlock.ErrNotAcquired)
+			})
+		}
+		all.Wait()
+		replicas.Store(1)
+		time.Sleep(time.Second)
+		held, hold := lock(t, t.Context(), mu)
+		_, _, err := mu.TryLockFor(t.Context(), time.Second)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NotErrorIs(t, err, rlock.ErrNotReplicated)
+		require.NoError(t, hold.Unlock(held))
+	})
 }
