@@ -204,6 +204,7 @@ func TestNestedLease(t *testing.T) {
 	require.NoError(t, long.Unlock(held))
 	requireLease(hold, 60) // what was granted stays so
 	require.NoError(t, short.Unlock(held))
+	requireLease(hold, 60)
 	require.NoError(t, hold.Unlock(held))
 }
 

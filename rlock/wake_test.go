@@ -294,9 +294,9 @@ func TestHalfOpenPubSubConnection(t *testing.T) {
 	}
 }
 
-// leaveWhenWoken has a waiter leave in the very moment in which it is woken. The
-// next one, in the same client or another, must not sleep on.
-func leaveWhenWoken(t *testing.T, times int) {
+// A waiter leaves in the very moment in which it is woken. The next one, in the same client or another, must not sleep on.
+func TestLeaverPassesTheWakeUpOn(t *testing.T) {
+	const times = 300
 	srv := newServer(t)
 	opts, refused := refusals()
 	a := newClient(t, srv, opts).NewLock("a")
@@ -331,8 +331,6 @@ func leaveWhenWoken(t *testing.T, times int) {
 	t.Logf("%d of %d left without the lock", left, times)
 	require.NotZero(t, left)
 }
-
-func TestLeaverPassesTheWakeUpOn(t *testing.T) { leaveWhenWoken(t, 300) }
 
 func TestJunkOnTheChannel(t *testing.T) {
 	srv := newServer(t)
