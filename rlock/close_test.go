@@ -336,14 +336,4 @@ func TestCloseWithAnEndedContext(t *testing.T) {
 			redistest.Eventually(t, "nothing is under way, and Close succeeds", func() bool { return c.Close(ctx) == nil })
 		})
 	}
-	t.Run("held", func(t *testing.T) {
-		c, err := rlock.New(srv.Client(t), nil)
-		require.NoError(t, err)
-		held, hold := lock(t, t.Context(), c.NewLock("a"))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.ErrorIs(t, c.Close(ctx), context.Canceled)
-		_ = hold.Unlock(held)
-		require.NoError(t, closeSoon(c))
-	})
 }

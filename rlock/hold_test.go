@@ -15,29 +15,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-func TestHeldContextEndsWithItsHolds(t *testing.T) {
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	outer, outerHold := lock(t, t.Context(), mu)
-	one, oneHold := lock(t, outer, mu)
-	two, twoHold := lock(t, outer, mu)
-
-	require.NoError(t, oneHold.Unlock(one))
-	require.ErrorIs(t, one.Err(), context.Canceled)
-	require.ErrorIs(t, context.Cause(one), rlock.ErrUnlocked)
-	require.NoError(t, two.Err(), "a sibling is none of its business")
-	require.NoError(t, outer.Err())
-
-	require.NoError(t, outerHold.Unlock(outer))
-	require.NoError(t, outer.Err(), "a hold under it is live")
-	require.NoError(t, two.Err(), "its own hold is live")
-
-	require.NoError(t, twoHold.Unlock(two))
-	require.ErrorIs(t, context.Cause(two), rlock.ErrUnlocked)
-	require.ErrorIs(t, context.Cause(outer), rlock.ErrUnlocked)
-	require.NoError(t, t.Context().Err())
-}
-
 func TestHeldContextInherits(t *testing.T) {
 	srv := newServer(t)
 	mu := newClient(t, srv, nil).NewLock("a")
@@ -275,42 +252,10 @@ func TestDo(t *testing.T) {
 	mu := newClient(t, srv, nil).NewLock("a")
 	ctx := t.Context()
 
-	t.Run("holds and unlocks", func(t *testing.T) {
-		var held context.Context
-		require.NoError(t, mu.Do(ctx, func(ctx context.Context) error {
-			held = ctx
-			require.Equal(t, 1, mu.HoldCount(ctx))
-			require.Equal(t, 1, holds(t, rdb, "a"))
-			return nil
-		}))
-		require.ErrorIs(t, context.Cause(held), rlock.ErrUnlocked)
-		require.Zero(t, holds(t, rdb, "a"))
-	})
-	t.Run("nested", func(t *testing.T) {
-		require.NoError(t, mu.Do(ctx, func(ctx context.Context) error {
-			err := mu.Do(ctx, func(ctx context.Context) error {
-				require.Equal(t, 2, holds(t, rdb, "a"))
-				return nil
-			})
-			require.Equal(t, 1, holds(t, rdb, "a"))
-			require.NoError(t, ctx.Err())
-			return err
-		}))
-		require.Zero(t, holds(t, rdb, "a"))
-	})
 	t.Run("returns the function's own error", func(t *testing.T) {
 		mine := errors.New("mine")
 		err := mu.Do(ctx, func(context.Context) error { return mine })
 		require.Same(t, mine, err)
-	})
-	t.Run("joins the loss to the function's error", func(t *testing.T) {
-		mine := errors.New("mine")
-		err := mu.Do(ctx, func(context.Context) error {
-			require.NoError(t, rdb.Del(ctx, "a").Err())
-			return mine
-		})
-		require.ErrorIs(t, err, mine)
-		require.ErrorIs(t, err, rlock.ErrLeaseLost)
 	})
 	t.Run("panic", func(t *testing.T) {
 		require.PanicsWithValue(t, "mine", func() {
@@ -482,19 +427,6 @@ func TestDetachThenLockAnother(t *testing.T) {
 	for _, h := range []*rlock.Hold{nested, holdB, hold} {
 		require.NoError(t, h.Unlock(held))
 	}
-}
-
-// A lost lock is not owned, whether its holds are unlocked or not.
-func TestHoldCountAfterLoss(t *testing.T) {
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	require.NoError(t, srv.Client(t).Del(t.Context(), "a").Err())
-	_, _, err := mu.Lock(held)
-	require.ErrorIs(t, err, rlock.ErrLeaseLost)
-	require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
-	require.Zero(t, mu.HoldCount(held))
-	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
 }
 
 // oddTerms are those of a nested hold, under a lease of 30 s.

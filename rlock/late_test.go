@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -63,47 +62,6 @@ func TestLostReply(t *testing.T) {
 				require.EqualValues(t, 1, p.Stats().RepliesCut-cut)
 			})
 		}
-	}
-}
-
-// A quarter of all replies is lost, at random, while the lock is taken and given
-// back at random depths.
-func TestLostRepliesAtRandom(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	teach(t, srv)
-	rdb := srv.Client(t)
-	for config, edit := range retries {
-		t.Run(config, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			c, p := through(t, srv, nil, edit)
-			mu := c.NewLock("a")
-			p.CutRandom(0.25, seed, netfault.Command("evalsha"))
-			rng := rand.New(rand.NewPCG(seed, 1))
-			type level struct {
-				held context.Context
-				hold *rlock.Hold
-			}
-			levels := []level{{held: t.Context()}}
-			for range 150 {
-				depth := len(levels) - 1
-				if depth == 0 || depth < 5 && rng.IntN(2) == 0 {
-					held, hold := lock(t, levels[depth].held, mu)
-					levels = append(levels, level{held, hold})
-				} else {
-					require.NoError(t, levels[depth].hold.Unlock(t.Context()))
-					levels = levels[:depth]
-				}
-				require.Equal(t, len(levels)-1, holds(t, rdb, "a"))
-			}
-			for i := len(levels) - 1; i > 0; i-- {
-				require.NoError(t, levels[i].hold.Unlock(t.Context()))
-			}
-			require.Zero(t, holds(t, rdb, "a"))
-			t.Logf("%d replies lost", p.Stats().RepliesCut)
-			require.Greater(t, p.Stats().RepliesCut, int64(20))
-		})
 	}
 }
 

@@ -224,7 +224,7 @@ func TestLossWhileUnreachable(t *testing.T) {
 
 // The order of "told" and "granted to another" by one clock, over many losses: whoever
 // looks is told always. A goroutine that is started then may get its turn later, where all
-// cores are busy: for the exact order see TestFakeTimeLossComesBeforeTheNextGrant.
+// cores are busy: for the exact instant see TestFakeTimeHeldContextEndsAtTheExactInstant.
 func TestLossComesBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -349,6 +349,7 @@ func TestLossInTheMiddleOfNesting(t *testing.T) {
 			require.ErrorIs(t, hold3.Unlock(h3), rlock.ErrLeaseLost)
 			requireLost(t, h1, hold1, "a")
 			requireLost(t, h2, hold2, "a")
+			require.Zero(t, mu.HoldCount(h1), "a lost lock is not owned, whether its holds are unlocked or not")
 			require.ErrorIs(t, hold2.Unlock(h2), rlock.ErrLeaseLost)
 			require.ErrorIs(t, hold1.Unlock(h1), rlock.ErrLeaseLost)
 			got, _ := dump(t, rdb, "a")
@@ -443,7 +444,7 @@ func TestStoppedWhileAcquiring(t *testing.T) {
 	require.Equal(t, "false", child.Expect("unlock ", 10*time.Second))
 }
 
-// The tests of this file run in a bubble, whose clock moves only when every
+// What is called TestFakeTime runs in a bubble, whose clock moves only when every
 // goroutine sleeps: a request takes no time at all, and instants are exact.
 
 // lapse is when a lease that is not renewed is given up: its length, less the
@@ -494,62 +495,6 @@ func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Where nothing else takes time, whoever waits for the end of the context is told before
-// the server lets the next one in.
-func TestFakeTimeLossComesBeforeTheNextGrant(t *testing.T) {
-	for _, name := range []string{"requests vanish", "replies vanish"} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				const lease = 3 * time.Second
-				f := newFakeRedis(t)
-				held, hold := lock(t, t.Context(), f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a"))
-				time.Sleep(lease) // it was renewed
-				synctest.Wait()
-				require.NoError(t, held.Err())
-				told := make(chan time.Time, 1)
-				context.AfterFunc(held, func() { told <- time.Now() })
-				silences[name](f)
-				for f.Exists("a") { // as long as that, nobody else gets it
-					time.Sleep(time.Millisecond)
-				}
-				free := time.Now()
-				require.Error(t, held.Err())
-				require.Less(t, <-told, free)
-				require.GreaterOrEqual(t, free.Sub(hold.Until()), time.Duration(0))
-				f.heal()
-				require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-			})
-		})
-	}
-}
-
-// Whoever asks for the end of the context first takes a lost lock for a caller that has left.
-func TestFakeTimeLossMatchesCanceledAsWell(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		err := f.client(t, nil).NewLock("a").Do(t.Context(), func(ctx context.Context) error {
-			f.Del("a")
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		require.ErrorIs(t, err, rlock.ErrLeaseLost)
-		require.ErrorIs(t, err, context.Canceled)
-	})
-}
-
-func TestFakeTimeFixedLease(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal())
-		held, hold := lock(t, t.Context(), mu)
-		<-held.Done()
-		require.Equal(t, lapse(20*time.Second), f.now())
-		require.Empty(t, f.scripts("renew"))
-		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-		require.False(t, f.Exists("a"), "the rest of the lease is given back")
-	})
 }
 
 // Nobody asks the server about a lease that is not renewed. So it is noticed only at the end

@@ -94,41 +94,6 @@ func TestNestedDepth(t *testing.T) {
 	}
 }
 
-func TestNestedUnlockInEveryOrder(t *testing.T) {
-	const depth = 4
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	for _, order := range permutations(depth) {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			ctx := t.Context()
-			var all [depth]*rlock.Hold
-			for i := range all {
-				ctx, all[i] = lock(t, ctx, mu)
-			}
-			for n, i := range order {
-				require.NoError(t, all[i].Unlock(ctx))
-				require.Equal(t, depth-1-n, holds(t, rdb, mu.Name()))
-			}
-			require.ErrorIs(t, context.Cause(ctx), rlock.ErrUnlocked)
-		})
-	}
-}
-
-// permutations returns all orders of 0 … n-1.
-func permutations(n int) (all [][]int) {
-	if n == 0 {
-		return [][]int{nil}
-	}
-	for _, p := range permutations(n - 1) {
-		for i := range n {
-			order := append(append(append([]int{}, p[:i]...), n-1), p[i:]...)
-			all = append(all, order)
-		}
-	}
-	return all
-}
-
 func TestNestedUnderAnotherLock(t *testing.T) {
 	srv := newServer(t)
 	rdb := srv.Client(t)
@@ -192,32 +157,6 @@ func TestSameLock(t *testing.T) {
 	require.NoError(t, again.Unlock(held))
 	require.NoError(t, hold.Unlock(held))
 	require.Zero(t, holds(t, rdb, "a"))
-}
-
-// A context that outlives its grant owns nothing.
-func TestContextOutlivesGrant(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	c := newClient(t, srv, nil)
-	mu := c.NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	require.NoError(t, hold.Unlock(held))
-
-	_, _, err := mu.Lock(held)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, rlock.ErrUnlocked)
-
-	stale := context.WithoutCancel(held)
-	require.Zero(t, mu.HoldCount(stale))
-	held2, hold2 := lock(t, stale, mu)
-	require.NotEqual(t, hold.Owner(), hold2.Owner())
-	require.Equal(t, 1, holds(t, rdb, "a"))
-	require.Equal(t, 1, mu.HoldCount(held2))
-
-	_, _, err = mu.TryLock(stale)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the old context does not own the new grant")
-	require.ErrorIs(t, hold.Unlock(stale), rlock.ErrNotHeld)
-	require.NoError(t, hold2.Unlock(held2))
 }
 
 // A nested hold under an inner context that has ended, of a grant that has not.

@@ -391,25 +391,3 @@ func TestFakeTimeUnlockWithoutAConnection(t *testing.T) {
 		require.GreaterOrEqual(t, time.Now(), dials)
 	})
 }
-
-func TestFakeTimeUnlockTimeout(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, &rlock.Options{UnlockTimeout: 3 * time.Second}).NewLock("a")
-		held, hold := lock(t, t.Context(), mu)
-		f.deafUp.Store(true)
-		err := hold.Unlock(held)
-		require.Equal(t, 3*time.Second, f.now())
-		require.ErrorIs(t, err, rlock.ErrUnavailable)
-		require.True(t, f.Exists("a"))
-		require.ErrorIs(t, context.Cause(held), rlock.ErrUnlocked)
-
-		time.Sleep(4 * time.Second)
-		f.deafUp.Store(false)
-		time.Sleep(3 * time.Second) // the attempt under way, and a back-off
-		synctest.Wait()
-		require.False(t, f.Exists("a"), "released in the background")
-		require.Empty(t, f.scripts("renew"))
-		require.ErrorIs(t, hold.Unlock(held), rlock.ErrNotHeld)
-	})
-}
