@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,99 +17,6 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-// A hand-over is the release, and nothing that the new holder sends.
-func TestFairHandoverIsOneCommand(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	here, there := newClient(t, srv, nil), newClient(t, srv, nil)
-	held, hold := lock(t, t.Context(), here.NewFairLock("a", rlock.WithFencing()))
-	w := begin(t.Context(), there.NewFairLock("a", rlock.WithFencing()))
-	awaitHearing(t, rdb, "a", 1)
-	commands := sent(t, srv, func() {
-		require.NoError(t, hold.Unlock(held))
-		w.acquired(t)
-	})
-	require.Equal(t, []string{"evalsha"}, commands[:1])
-	require.NotContains(t, commands[1:], "evalsha", "unless it is the first renewal: see below")
-	next, nextHold := w.acquired(t)
-	require.Greater(t, nextHold.Token(), hold.Token())
-	ttl := rdb.PTTL(t.Context(), "a").Val()
-	require.LessOrEqual(t, ttl, longestClaim, "a claim")
-	require.True(t, time.Until(nextHold.Until()) < ttl)
-	redistest.Eventually(t, "the first renewal makes it the full lease", func() bool {
-		return rdb.PTTL(t.Context(), "a").Val() > longestClaim
-	})
-	redistest.Eventually(t, "and the holder knows", func() bool {
-		return time.Until(nextHold.Until()) > longestClaim
-	})
-	require.NoError(t, next.Err())
-	require.NoError(t, nextHold.Unlock(next))
-}
-
-// Unlock and the next Lock are all that a hand-over costs, with few waiters and
-// with many.
-func TestFairCommandsPerHandover(t *testing.T) {
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewFairLock("a")
-	for _, waiters := range []int{8, 64} {
-		t.Run(strconv.Itoa(waiters), func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			var wg sync.WaitGroup
-			var mutex sync.Mutex
-			taken := make([]int, waiters)
-			turns := func() []int {
-				mutex.Lock()
-				defer mutex.Unlock()
-				return slices.Clone(taken)
-			}
-			total := func() (n int) {
-				for _, k := range turns() {
-					n += k
-				}
-				return n
-			}
-			for i := range waiters {
-				wg.Go(func() {
-					for {
-						held, hold, err := mu.Lock(ctx)
-						if err != nil {
-							return
-						}
-						mutex.Lock()
-						taken[i]++
-						mutex.Unlock()
-						if err := hold.Unlock(held); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			// From then on everybody is in line, or about to be.
-			redistest.Eventually(t, "everybody had a turn", func() bool { return slices.Min(turns()) > 0 })
-			start := turns()
-			before, first := total(), srv.CommandCalls(t)["evalsha"]
-			redistest.Eventually(t, "everybody had ten turns, or most more", func() bool {
-				return total() > before+10*waiters && slices.Min(since(turns(), start)) >= 5 // a goroutine may stand still on a busy machine
-			})
-			last, after := srv.CommandCalls(t)["evalsha"], total()
-			cancel()
-			wg.Wait()
-			// One of the two figures is always taken a little earlier than the other.
-			require.LessOrEqual(t, float64(last-first)/float64(after-before), 2.1+float64(2)/float64(10*waiters))
-		})
-	}
-}
-
-// since returns how many turns each has had since then.
-func since(turns, then []int) []int {
-	for i := range turns {
-		turns[i] -= then[i]
-	}
-	return turns
-}
 
 // Goroutines and subscriptions do not grow with the waiters, but for their own.
 func TestFairManyWaiters(t *testing.T) {
@@ -227,62 +133,6 @@ func TestFairLostAnswer(t *testing.T) {
 	require.NoError(t, nextHold.Unlock(next))
 }
 
-// Goroutines of two clients take turns: whoever is next hears of it, by an answer or
-// by a message, and nobody has to ask.
-func TestFairMixedClients(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	clients := []*rlock.Client{newClient(t, srv, nil), newClient(t, srv, nil)}
-	var wg sync.WaitGroup
-	inside := make(chan struct{}, 1)
-	for i := range 8 {
-		wg.Go(func() {
-			mu := clients[i%2].NewFairLock("a")
-			for range 50 {
-				held, hold, err := mu.Lock(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				select {
-				case inside <- struct{}{}:
-				default:
-					t.Error("two inside")
-				}
-				<-inside
-				if err := hold.Unlock(held); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	began := time.Now()
-	wg.Wait()
-	require.Less(t, time.Since(began), 5*time.Minute, "400 hand-overs do not wait for somebody to ask, which is 5 s each")
-}
-
-func TestFairLeavingTakesTheTicketOut(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	c := newClient(t, srv, nil)
-	mu := c.NewFairLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	ctx, cancel := context.WithCancel(t.Context())
-	leaver := begin(ctx, mu)
-	awaitQueue(t, rdb, "a", 1)
-	stayer := begin(t.Context(), mu)
-	awaitQueue(t, rdb, "a", 2)
-	cancel()
-	<-leaver.done
-	require.True(t, errors.Is(leaver.err, rlock.ErrNotAcquired) || errors.Is(leaver.err, rlock.ErrUnavailable), leaver.err) // the answer may be under way
-	require.ErrorIs(t, leaver.err, context.Canceled)
-	awaitQueue(t, rdb, "a", 1)
-	require.NoError(t, hold.Unlock(held))
-	held, hold = stayer.acquired(t)
-	require.NoError(t, hold.Unlock(held))
-}
-
 // Waiters leave at the moment at which they are granted the lock, or about it: it
 // is passed on at once and nothing is left.
 func TestFairLeavingCrossesTheGrant(t *testing.T) {
@@ -336,48 +186,4 @@ func TestFairLostMessage(t *testing.T) {
 	require.Less(t, time.Since(began), longestClaim-time.Second, "before the claim was over")
 	proxy.Heal()
 	require.NoError(t, hold.Unlock(held))
-}
-
-// Replies are lost at random, also those of keep-alives and releases.
-func TestFairWithLostReplies(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	proxy := netfault.New(t, srv.Addr())
-	far := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	t.Cleanup(func() { require.NoError(t, far.Close()) })
-	c := clientOn(t, far, &rlock.Options{UnlockTimeout: time.Minute})
-	proxy.CutRandom(0.2, 1, func(args []string) bool { return strings.HasPrefix(strings.ToLower(args[0]), "eval") })
-	var wg sync.WaitGroup
-	inside := make(chan struct{}, 1)
-	for range 4 {
-		wg.Go(func() {
-			mu := c.NewFairLock("a", rlock.WithFencing())
-			for range 40 {
-				held, hold, err := mu.Lock(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				select {
-				case inside <- struct{}{}:
-				default:
-					t.Error("two inside")
-				}
-				if held.Err() != nil {
-					t.Error(context.Cause(held))
-				}
-				<-inside
-				if err := hold.Unlock(held); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	proxy.Heal()
-	require.NoError(t, closeSoon(c))
-	rdb := srv.Client(t)
-	redistest.Eventually(t, "nothing is left but the counter", func() bool {
-		return len(lockKeys(t, rdb)) == 1
-	})
 }

@@ -132,30 +132,6 @@ func TestFairOptions(t *testing.T) {
 	require.NoError(t, hold.Unlock(held))
 }
 
-// In fake time: where the first answer to an Unlock comes too late, nobody can tell whether
-// there was something to release, and that is no error.
-func TestFairForceUnlock(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewFairLock("a")
-		_, hold := lock(t, t.Context(), mu)
-		w := begin(t.Context(), mu)
-		awaitQueue(t, f.rdb, "a", 1)
-		was, err := mu.ForceUnlock(t.Context())
-		require.NoError(t, err)
-		require.True(t, was)
-		held, next := w.acquired(t)
-		require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrLeaseLost)
-		require.NoError(t, next.Unlock(held))
-
-		held, hold = lock(t, t.Context(), mu)
-		done, err := mu.UnlockOwner(t.Context(), "somebody:else")
-		require.NoError(t, err)
-		require.False(t, done)
-		require.NoError(t, hold.Unlock(held))
-	})
-}
-
 // The next in the queue may be of the same client as the owner that is removed: nobody but
 // the server can tell it.
 func TestFakeTimeUnlockOwnerTellsTheSameClient(t *testing.T) {
@@ -282,32 +258,6 @@ func TestFairRun(t *testing.T) {
 		require.NoError(t, hold.Unlock(held))
 		requireNothing(t, f.rdb, "a")
 	})
-}
-
-// The same on a real server, as far as it does not depend on time.
-func TestFairRunInOrder(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	here, there := newClient(t, srv, nil).NewFairLock("a"), newClient(t, srv, nil).NewFairLock("a")
-	held, hold := lock(t, t.Context(), here)
-	waiters, _ := row(t, rdb, here, here, here, there, here, there, there, here)
-	for i, w := range waiters {
-		require.Len(t, hgetall(t, rdb, "a"), 1)
-		require.NoError(t, hold.Unlock(held))
-		held, hold = w.acquired(t)
-		require.NoError(t, held.Err())
-		require.Contains(t, hgetall(t, rdb, "a"), hold.Owner())
-		for _, later := range waiters[i+1:] {
-			select {
-			case <-later.done:
-				t.Fatal("out of order, or two inside")
-			default:
-			}
-		}
-	}
-	require.NoError(t, hold.Unlock(held))
-	requireNothing(t, rdb, "a")
 }
 
 // A client is granted the lock by a message, and more of its goroutines are next in the

@@ -199,33 +199,6 @@ func TestMultiCallerLeaves(t *testing.T) {
 	keysLeft(t, second.Client(t))
 }
 
-// A server that is silent keeps nobody: what was taken on others is released in
-// the background.
-func TestMultiSilentServer(t *testing.T) {
-	t.Parallel()
-	srv, silent := newServer(t), newServer(t)
-	c, d := newClient(t, srv, nil), newClient(t, silent, nil)
-	mu := rlock.NewMultiLock(c.NewLock("a"), d.NewLock("b"))
-	silent.Stop()
-	within := func(d time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), d)
-		defer cancel()
-		began := time.Now()
-		_, _, err := mu.Lock(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Less(t, time.Since(began), d+slack)
-		return err
-	}
-	err := within(50 * time.Millisecond)
-	for d := 100 * time.Millisecond; errors.Is(err, rlock.ErrNotAcquired) && d < time.Minute; d *= 2 {
-		err = within(d) // a busy machine may not come to ask the second in time
-	}
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
-	keysLeft(t, srv.Client(t))
-	silent.Cont()
-	keysLeft(t, silent.Client(t))
-}
-
 func TestMultiOfAllKinds(t *testing.T) {
 	t.Parallel()
 	all := newServers(t, 3)

@@ -408,36 +408,6 @@ func (f *fakeRedis) row(t *testing.T, locks ...*rlock.Lock) (all []*waiting) {
 	return all
 }
 
-// The first waiter of each client asks every 5 s when it has waited for long, and keeps the
-// queue on the server; the others send nothing.
-func TestFakeTimeKeepAlive(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		f.teach(t)
-		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
-		var waiters []*waiting
-		const clients = 3
-		for range clients {
-			mu := f.client(t, nil).NewLock("a")
-			waiters = append(waiters, f.row(t, slices.Repeat([]*rlock.Lock{mu}, 20)...)...)
-		}
-		time.Sleep(time.Minute)
-		before := len(f.asked())
-		for range 20 {
-			time.Sleep(30 * time.Second)
-			require.Len(t, tickets(t, f.rdb, "a"), clients, "the queue is kept")
-		}
-		synctest.Wait()
-		asked := len(f.asked()) - before
-		require.LessOrEqual(t, asked, clients*int(10*time.Minute/keepAlive))
-		require.GreaterOrEqual(t, asked, clients*100)
-		require.NoError(t, hold.Unlock(held))
-		finish(t, waiters...)
-		synctest.Wait()
-		require.Empty(t, f.Keys())
-	})
-}
-
 // The server has forgotten the queue. The first of a client that learns of it has the
 // others ask as well.
 func TestFakeTimeQueueIsLost(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,41 +200,6 @@ func TestReadWriteNesting(t *testing.T) {
 	})
 }
 
-// Readers that come all the time, in two processes, let a writer in as soon as
-// those inside when it came have left.
-func TestWriterIsNotStarved(t *testing.T) {
-	srv := newServer(t)
-	ctx, stop := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	var inside, reads atomic.Int64
-	for range 2 {
-		mu := newClient(t, srv, nil).NewRWLock("a").Reader()
-		for range 8 {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					_ = mu.Do(ctx, func(context.Context) error {
-						inside.Add(1)
-						time.Sleep(5 * time.Millisecond)
-						inside.Add(-1)
-						reads.Add(1)
-						return nil
-					})
-				}
-			})
-		}
-	}
-	mu := newClient(t, srv, nil).NewRWLock("a").Writer()
-	for range 10 {
-		before := reads.Load()
-		redistest.Eventually(t, "readers are at work", func() bool { return reads.Load() > before+20 })
-		held, hold := lock(t, t.Context(), mu) // in 10 s at most
-		require.Zero(t, inside.Load())
-		require.NoError(t, hold.Unlock(held))
-	}
-	stop()
-	all.Wait()
-}
-
 // A writer that stops waiting lets the readers in that waited because of it.
 func TestLeavingWriterWakesReaders(t *testing.T) {
 	srv := newServer(t)
@@ -258,26 +222,6 @@ func TestLeavingWriterWakesReaders(t *testing.T) {
 	require.Less(t, time.Since(began), 8*time.Second, "woken by the writer that leaves")
 	require.NoError(t, hold.Unlock(ctx))
 	redistest.Eventually(t, "nothing is left", func() bool { return len(lockKeys(t, rdb)) == 0 })
-}
-
-// A killed reader keeps a writer out for its own lease, although others renew and
-// then leave.
-func TestDeadReaderBlocksForItsLeaseOnly(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	ctx := t.Context()
-	rdb := srv.Client(t)
-	dead := newClient(t, srv, nil).NewRWLock("a", rlock.WithLeaseTime(3*time.Second), rlock.WithoutRenewal())
-	lock(t, ctx, dead.Reader()) // nobody unlocks it
-	alive := newClient(t, srv, nil).NewRWLock("a", rlock.WithLeaseTime(time.Hour))
-	_, hold := lock(t, ctx, alive.Reader())
-	require.Greater(t, rdb.PTTL(ctx, "a").Val(), 50*time.Minute)
-	writer := async(func() error {
-		return newClient(t, srv, nil).NewRWLock("a").Writer().Do(ctx, func(context.Context) error { return nil })
-	})
-	awaitTicket(t, rdb)
-	require.NoError(t, hold.Unlock(ctx))
-	require.NoError(t, within(t, time.Minute, writer))
 }
 
 // The lease of a reader is renewed with the key that Redisson looks at, and never
@@ -641,13 +585,6 @@ func TestFakeTimeDeadWaitingWriter(t *testing.T) {
 	})
 }
 
-func lock2(t *testing.T, mu *rlock.Lock) (context.Context, *rlock.Hold) {
-	t.Helper()
-	held, hold, err := mu.TryLockFor(t.Context(), time.Minute)
-	require.NoError(t, err)
-	return held, hold
-}
-
 // A reader that died keeps a writer out until its own lease ends, to the
 // millisecond, although others have prolonged the lock and left without a word.
 func TestFakeTimeDeadReader(t *testing.T) {
@@ -662,7 +599,7 @@ func TestFakeTimeDeadReader(t *testing.T) {
 		_, alive := lock(t, t.Context(), c.NewRWLock("a", rlock.WithLeaseTime(time.Hour)).Reader())
 		got := make(chan *rlock.Hold)
 		go func() {
-			_, hold := lock2(t, f.client(t, nil).NewRWLock("a").Writer())
+			_, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Writer())
 			got <- hold
 		}()
 		time.Sleep(3 * time.Second)
@@ -692,43 +629,6 @@ func TestFakeTimeLateDowngrade(t *testing.T) {
 		require.NoError(t, reading.Err())
 		require.NoError(t, read.Unlock(reading))
 	})
-}
-
-// Without renewal both kinds of hold end with the lease.
-func TestFakeTimeReadWriteExpiry(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewRWLock("a", rlock.WithLeaseTime(10*time.Second), rlock.WithoutRenewal())
-		writing, write := lock(t, t.Context(), mu.Writer())
-		reading, read := lock(t, writing, mu.Reader())
-		require.NoError(t, write.Unlock(writing))
-		<-reading.Done()
-		require.Equal(t, lapse(10*time.Second), f.now())
-		require.ErrorIs(t, context.Cause(reading), rlock.ErrLeaseLost)
-		require.ErrorIs(t, read.Unlock(reading), rlock.ErrLeaseLost)
-		require.Empty(t, f.Keys(), "the rest of the lease is given back")
-	})
-}
-
-// A reader that nobody tells of the release asks after a few seconds, and so does a writer.
-func TestFakeTimeReadWriteWithoutAMessage(t *testing.T) {
-	for name, side := range map[string]func(*rlock.RWLock) *rlock.Lock{"reader": (*rlock.RWLock).Reader, "writer": (*rlock.RWLock).Writer} {
-		t.Run(name, func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				f := newFakeRedis(t)
-				_, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Writer())
-				w := begin(t.Context(), side(f.client(t, nil).NewRWLock("a")))
-				time.Sleep(10 * time.Second)
-				synctest.Wait()
-				require.True(t, f.Del("a"))
-				began := time.Now()
-				held, mine := w.acquired(t)
-				require.LessOrEqual(t, time.Since(began), keepAlive+keepAlive/10)
-				require.NoError(t, mine.Unlock(held))
-				require.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrLeaseLost)
-			})
-		})
-	}
 }
 
 // A waiter of a read/write lock hears by one channel of messages and of its subscription. They

@@ -53,36 +53,6 @@ func TestWaiterIsWokenByTheMessage(t *testing.T) {
 	require.Less(t, took[15], 2*time.Second)
 }
 
-func TestQueueOfAThousand(t *testing.T) {
-	redistest.Long(t, "1,000 goroutines")
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	base := redistest.Goroutines()
-	const n = 1000
-	served := 0 // guarded by the lock
-	var all sync.WaitGroup
-	for range n {
-		all.Go(func() {
-			assert.NoError(t, mu.Do(t.Context(), func(context.Context) error {
-				served++
-				return nil
-			}))
-		})
-	}
-	awaitListener(t, srv.Client(t), "a")
-	require.Less(t, redistest.Goroutines()-base, n+20, "no goroutine per waiter")
-	before := srv.CommandCalls(t)
-	require.NoError(t, hold.Unlock(held))
-	all.Wait()
-	after := srv.CommandCalls(t)
-	require.Equal(t, n, served)
-	scripts := after["evalsha"] + after["eval"] - before["evalsha"] - before["eval"]
-	t.Logf("%d scripts for %d hand-overs in one client, %d connections", scripts, n, len(srv.Clients(t, "normal")))
-	require.LessOrEqual(t, scripts, int64(3*n+20), "an attempt, one after the wake-up, a release")
-	require.Len(t, srv.Clients(t, "pubsub"), 1)
-}
-
 func TestClientsExcludeEachOther(t *testing.T) {
 	srv := newServer(t)
 	const clients, goroutines, rounds = 3, 30, 5
@@ -330,28 +300,6 @@ func TestLeaverPassesTheWakeUpOn(t *testing.T) {
 	}
 	t.Logf("%d of %d left without the lock", left, times)
 	require.NotZero(t, left)
-}
-
-func TestJunkOnTheChannel(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	opts, refused := refusals()
-	held, hold := lock(t, t.Context(), newClient(t, srv, opts).NewLock("a"))
-	waiting := lockAsync(t.Context(), newClient(t, srv, opts).NewLock("a"))
-	<-refused
-	awaitListener(t, rdb, "a")
-	junk := []string{"", "0", "1", "2", "-1", "junk", "\x00\xff", "0\r\n", strings.Repeat("x", 1<<20)}
-	before := srv.CommandCalls(t)["evalsha"]
-	for range 50 {
-		for _, payload := range junk {
-			require.NoError(t, rdb.Publish(t.Context(), channelOfA, payload).Err())
-		}
-	}
-	t.Logf("%d attempts for %d messages", srv.CommandCalls(t)["evalsha"]-before, 50*len(junk))
-	require.Empty(t, waiting)
-	start := time.Now()
-	require.NoError(t, hold.Unlock(held))
-	require.Less(t, await(t, waiting, byTimer).Sub(start), time.Second+slack)
 }
 
 // waitIn waits for the lock in the background, and unlocks it. The error is that of
