@@ -549,22 +549,6 @@ func TestJoinedEndsBeforeTheNextHolder(t *testing.T) {
 	}
 }
 
-// The server is gone, and takes the lock with it.
-func TestJoinedWithoutRedis(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
-	child, proof := hostProcess(t, srv, 2*time.Second)
-	joined, mine := join(t, t.Context(), mu, proof)
-	srv.Kill()
-	cause := over(t, joined, 20*time.Second)
-	require.ErrorIs(t, cause, rlock.ErrLeaseLost)
-	require.ErrorContains(t, cause, "it was not confirmed in time")
-	child.Kill()
-	srv.Restart()
-	require.ErrorIs(t, mine.Unlock(joined), rlock.ErrLeaseLost)
-}
-
 // A holder that is a client of its own, and somebody who joins its hold after a while. The
 // lease is 30 s. The functions of the holder's client are those of another process: kill
 // has it renew no more.

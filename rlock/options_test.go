@@ -300,16 +300,6 @@ func TestKeyConflict(t *testing.T) {
 	}
 }
 
-// A hash that is not a lock, such as one of the application's or a lock of
-// another kind, is no failure of Redis.
-func TestInspectHashOfOtherKind(t *testing.T) {
-	srv := newServer(t)
-	require.NoError(t, srv.Client(t).HSet(t.Context(), "a", "mode", "write", "somebody:1:write", 1).Err())
-	_, err := newClient(t, srv, nil).NewLock("a").Inspect(t.Context())
-	require.ErrorIs(t, err, rlock.ErrKeyConflict)
-	require.NotErrorIs(t, err, rlock.ErrUnavailable)
-}
-
 // A hash is not a read/write lock only because it has a field named mode.
 func TestInspectHashWithAnotherMode(t *testing.T) {
 	srv := newServer(t)

@@ -64,79 +64,6 @@ func TestQuorumLock(t *testing.T) {
 	all.free(t)
 }
 
-// A release is noticed by its messages, not when the lease has passed.
-func TestQuorumWaiterIsWoken(t *testing.T) {
-	t.Parallel()
-	all := newServers(t, 3)
-	mu, other := all.lock(t), all.lock(t)
-	for range 5 {
-		held, hold := lock(t, t.Context(), mu)
-		waited := make(chan error)
-		go func() { waited <- other.Do(context.Background(), func(context.Context) error { return nil }) }()
-		for _, srv := range all {
-			awaitListener(t, srv.Client(t), "a")
-		}
-		for _, srv := range all { // what a wait for the TTL would take
-			require.NoError(t, srv.Client(t).PExpire(t.Context(), "a", time.Hour).Err())
-		}
-		require.NoError(t, hold.Unlock(held))
-		select {
-		case err := <-waited:
-			require.NoError(t, err)
-		case <-time.After(10 * time.Second):
-			t.Fatal("the waiter sleeps")
-		}
-	}
-}
-
-func TestQuorumServerDownOrSilent(t *testing.T) {
-	t.Parallel()
-	all := newServers(t, 5)
-	mu := all.lock(t)
-	do := func() { require.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil })) }
-	do()
-	all[1].Kill()
-	all[3].Stop()
-	do() // takes notice
-	began := time.Now()
-	for range 30 {
-		do()
-	}
-	// Whoever waited a third of a second for the silent one would need 20 s.
-	require.Less(t, time.Since(began), 15*time.Second)
-	held, hold := lock(t, t.Context(), mu)
-	<-time.After(2 * quorumLease)
-	require.NoError(t, held.Err(), "three of five renew it")
-	require.NoError(t, hold.Unlock(held))
-	all[3].Cont()
-	slices.Delete(all, 1, 2)[:4].free(t)
-}
-
-func TestQuorumWithoutMajority(t *testing.T) {
-	t.Parallel()
-	all := newServers(t, 3)
-	var lost atomic.Bool
-	mu := rlock.NewQuorumLock("a", all.clients(t, rlock.Options{Trace: rlock.Trace{Lost: func(rlock.Loss) { lost.Store(true) }}}))
-	held, hold := lock(t, t.Context(), mu)
-	all[0].Kill()
-	<-time.After(quorumLease)
-	require.NoError(t, held.Err())
-	all[1].Kill()
-	until := hold.Until()
-	<-held.Done()
-	require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
-	require.WithinDuration(t, until, time.Now(), quorumLease, "inside the last window")
-	redistest.Eventually(t, "the trace is told", lost.Load)
-	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-
-	_, _, err := mu.TryLock(t.Context())
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
-	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
-	all[2:].free(t)
-	_, err = mu.Inspect(t.Context())
-	require.ErrorIs(t, err, rlock.ErrUnavailable)
-}
-
 // If a minority of the servers forgets the grant, or gives the lock to somebody else, the
 // holder keeps it. If a majority does at once, the lock is lost.
 func TestQuorumForgetfulServers(t *testing.T) {
@@ -158,47 +85,6 @@ func TestQuorumForgetfulServers(t *testing.T) {
 	require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
 	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
 	all.free(t)
-}
-
-// Processes that go for the same lock at once split the servers between them, and
-// yet each gets it, one at a time; also while a server is down.
-func TestQuorumContention(t *testing.T) {
-	t.Parallel()
-	all := newServers(t, 3)
-	for _, down := range []bool{false, true} {
-		if down {
-			all[2].Kill()
-		}
-		var inside, entered atomic.Int32
-		var wg sync.WaitGroup
-		began := time.Now()
-		for range 4 {
-			mu := all.lock(t)
-			for range 2 {
-				wg.Go(func() {
-					for range 10 {
-						held, hold, err := mu.TryLockFor(context.Background(), time.Minute)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if inside.Add(1) != 1 {
-							t.Error("two are inside")
-						}
-						entered.Add(1)
-						inside.Add(-1)
-						if err := hold.Unlock(held); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-		}
-		wg.Wait()
-		require.EqualValues(t, 80, entered.Load())
-		t.Logf("server down: %v; 80 grants in %v", down, time.Since(began))
-		all[:2].free(t)
-	}
 }
 
 // A server that restarts without its data is the one that lets a second owner in,

@@ -188,18 +188,6 @@ func TestRetainedLockIsHandedOff(t *testing.T) {
 	all.Wait()
 }
 
-func TestRetainedLockOfAnotherKindOfCall(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	c := newClient(t, srv, nil)
-	mu, other := c.NewLock("a", rlock.WithRetention(time.Hour)), c.NewLock("a")
-	kept(t, srv, mu)
-	held, hold := lock(t, t.Context(), other)
-	require.NoError(t, hold.Unlock(held))
-	kept(t, srv, mu)
-	awaitFree(t, other)
-}
-
 func TestWithRetentionIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
