@@ -315,25 +315,6 @@ func TestInspectHashWithAnotherMode(t *testing.T) {
 	require.NoError(t, err, "it is free")
 }
 
-func TestFencingCounterConflict(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
-	require.NoError(t, rdb.RPush(t.Context(), "redisson_lock_token:{a}", "v").Err())
-	for name, call := range map[string]func(context.Context) error{
-		"Lock":    methods(mu)["Lock"],
-		"Inspect": methods(mu)["Inspect"],
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := call(t.Context())
-			require.ErrorIs(t, err, rlock.ErrKeyConflict)
-			require.ErrorContains(t, err, "redisson_lock_token:{a}")
-			require.ErrorContains(t, err, "list")
-			require.Zero(t, holds(t, rdb, "a"))
-		})
-	}
-}
-
 // Leases are sent as whole milliseconds, in every script, and never as more than
 // was asked for.
 func TestLeaseOnTheWire(t *testing.T) {

@@ -45,18 +45,6 @@ func runs(f *fakeRedis, id string, uptime time.Duration) {
 	})
 }
 
-// overdue has a server answer after 20 ms, and the clients of mu know that it is slow. All
-// servers know the scripts.
-func overdue(t *testing.T, f *fakeRedis, mu *rlock.Lock) {
-	t.Helper()
-	held, hold := lock(t, t.Context(), mu)
-	require.NoError(t, hold.Unlock(held))
-	time.Sleep(time.Second)
-	f.late.Store(int64(20 * time.Millisecond))
-	held, hold = lock(t, t.Context(), mu)
-	require.NoError(t, hold.Unlock(held))
-}
-
 // The window counts from before the first request, however long the answers that
 // made the majority took; and a silent server is waited for as long again, once.
 func TestFakeTimeQuorumWindow(t *testing.T) {
@@ -94,33 +82,6 @@ func TestFakeTimeQuorumWindow(t *testing.T) {
 		}
 		require.NoError(t, hold.Unlock(held))
 		require.Equal(t, 2*time.Millisecond, time.Since(began))
-	})
-}
-
-// A server that fails at once is none of a majority: one that is overdue is waited for then,
-// as it may make up the majority.
-func TestFakeTimeQuorumNeedsTheSlowOne(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		all, _, mu := fakeServers(t)
-		overdue(t, all[2], mu)
-		all[0].SetError("LOADING Redis is loading the dataset in memory")
-		held, hold, err := mu.TryLock(t.Context())
-		require.NoError(t, err)
-		began := time.Now()
-		require.NoError(t, hold.Unlock(held))
-		require.Less(t, time.Since(began), 100*time.Millisecond, "in one attempt")
-	})
-}
-
-// Nor is one that has started a moment ago, and is not counted yet.
-func TestFakeTimeQuorumNeedsTheSlowOneBesideAYoungOne(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		all, _, mu := fakeServers(t)
-		overdue(t, all[2], mu)
-		runs(all[0], "new", time.Second)
-		held, hold, err := mu.TryLock(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, hold.Unlock(held))
 	})
 }
 
@@ -200,74 +161,6 @@ func TestFakeTimeQuorumLoss(t *testing.T) {
 				require.Equal(t, until.Add(-3*time.Second), time.Now())
 				require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
 				require.True(t, errors.Is(hold.Unlock(held), rlock.ErrLeaseLost))
-			})
-		})
-	}
-}
-
-// A majority has said that it is gone. What the others still have is given back.
-func TestFakeTimeQuorumRefusedRenewal(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		all, _, mu := fakeServers(t)
-		held, hold := lock(t, t.Context(), mu)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		for _, f := range all[1:] { // they forget it
-			require.True(t, f.Del("a"))
-		}
-		<-held.Done()
-		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.False(t, all[0].Exists("a"))
-	})
-}
-
-// A token is raised where the grant has shares: on another server the share of a later
-// holder may be older than that.
-func TestFakeTimeQuorumRaisesWhereItHolds(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		all, clients, _ := fakeServers(t)
-		mu := rlock.NewQuorumLock("a", clients, rlock.WithFencing())
-		held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
-		require.NoError(t, hold.Unlock(held))
-		all[2].holder("a", time.Minute)
-		open := all[0].hold(isScript("floor"))
-		_, _, err := mu.TryLock(t.Context())
-		open()
-		require.ErrorIs(t, err, rlock.ErrUnavailable)
-		time.Sleep(10 * time.Second)
-		held, hold = lock(t, t.Context(), mu)
-		require.NoError(t, hold.Unlock(held))
-	})
-}
-
-// The request to one server is held back, until its caller has given it up, and the grant
-// that a majority has made is released or is not: what it makes then is given back.
-func TestFakeTimeQuorumLateRequest(t *testing.T) {
-	for _, unlocked := range []bool{true, false} {
-		t.Run("unlocked="+strconv.FormatBool(unlocked), func(t *testing.T) {
-			redistest.Bubble(t, func(t *testing.T) {
-				all, _, mu := fakeServers(t)
-				held, hold := lock(t, t.Context(), mu) // the servers learn the scripts
-				require.NoError(t, hold.Unlock(held))
-				time.Sleep(time.Second)
-				open := all[2].hold(isScript("share"))
-				held, hold = lock(t, t.Context(), mu)
-				if unlocked {
-					require.NoError(t, hold.Unlock(held))
-				}
-				time.Sleep(5 * time.Second) // longer than the client waits for an answer
-				if !unlocked {
-					require.NoError(t, hold.Unlock(held))
-				}
-				synctest.Wait()
-				open()
-				synctest.Wait()
-				require.True(t, all[2].Exists("a"), "the test does not show what it should")
-				time.Sleep(12 * time.Second)
-				synctest.Wait()
-				require.False(t, all[2].Exists("a"))
 			})
 		})
 	}

@@ -130,27 +130,6 @@ func TestFakeTimeAnHourOfRenewals(t *testing.T) {
 	})
 }
 
-func TestFakeTimeRenewalIsRetriedWithinTheWindow(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
-		f.SetError("LOADING Redis is loading the dataset in memory")
-		time.Sleep(lapse(30*time.Second) - time.Millisecond)
-		f.heal()
-		time.Sleep(time.Minute)
-		require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost, "a millisecond is too late for the next attempt")
-		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-
-		held, hold = lock(t, t.Context(), f.client(t, nil).NewLock("b"))
-		f.SetError("LOADING Redis is loading the dataset in memory")
-		time.Sleep(20 * time.Second) // one attempt in at most 5 s, the bound of a single one
-		f.heal()
-		time.Sleep(time.Minute)
-		require.NoError(t, held.Err())
-		require.NoError(t, hold.Unlock(held))
-	})
-}
-
 // An inner Unlock does not stop the renewal, and the last one leaves no stray renewer.
 func TestFakeTimeUnlockAndTheRenewal(t *testing.T) {
 	const lease = 6 * time.Second

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -454,37 +453,6 @@ func TestReadWriteRefusals(t *testing.T) {
 			require.ErrorContains(t, err, `"a" holds a read/write lock`)
 		}
 		require.NoError(t, hold.Unlock(held))
-	}
-}
-
-// In a cluster, and with names that bring a hash tag, all keys are in one slot.
-func TestReadWriteInACluster(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
-	ctx := t.Context()
-	admin := srv.Client(t)
-	require.NoError(t, admin.ClusterAddSlotsRange(ctx, 0, 16383).Err())
-	redistest.Eventually(t, "the cluster serves", func() bool { return strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok") })
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr()}})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	opts, refused := refusals()
-	c := clientOn(t, rdb, opts)
-	for _, name := range []string{"a", "x{a}y", "{a}"} {
-		mu := c.NewRWLock(name, rlock.WithFencing())
-		held, hold := lock(t, ctx, mu.Reader())
-		_, nested := lock(t, held, mu.Reader())
-		waiting, leave := context.WithCancel(ctx)
-		writer := async(func() error { _, _, err := mu.Writer().Lock(waiting); return err })
-		<-refused
-		leave()
-		require.ErrorIs(t, <-writer, rlock.ErrNotAcquired)
-		require.NoError(t, nested.Unlock(ctx))
-		require.NoError(t, hold.Unlock(ctx))
-		held, hold = lock(t, ctx, mu.Writer())
-		_, nested = lock(t, held, mu.Reader())
-		require.NoError(t, hold.Unlock(ctx))
-		require.Equal(t, "read", rdb.HGet(ctx, name, "mode").Val())
-		require.NoError(t, nested.Unlock(ctx))
 	}
 }
 

@@ -259,17 +259,6 @@ func TestPublishRefused(t *testing.T) {
 	require.Contains(t, log.String(), "level=WARN")
 }
 
-// ForceUnlock frees the lock too when it may not tell anybody.
-func TestForceUnlockPublishRefused(t *testing.T) {
-	srv := newServer(t)
-	mu := clientOn(t, aclClient(t, srv, "+@all", "~*", "resetchannels"), nil).NewLock("a")
-	_, hold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
-	removed, err := mu.ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.True(t, removed)
-	requireUnlockedTooLate(t, hold.Unlock(t.Context()))
-}
-
 // A connection that cannot be set up carries nothing: the error is told at once, and nothing may be
 // left that Close would have to wait for.
 func TestConnectionThatIsNotSetUp(t *testing.T) {
