@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,31 +186,4 @@ func TestNothingLingers(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, s.opened())
 	})
-}
-
-// Channels that hardly linger make SUBSCRIBE and UNSUBSCRIBE cross all the time.
-func TestManyJoinAndLeave(t *testing.T) {
-	s := &server{}
-	h := pubsub.NewHub(s, pubsub.Options{}.Lingering(time.Microsecond).Idling(time.Microsecond))
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			for range 2000 {
-				channel := strconv.Itoa(rand.IntN(4))
-				w := newWaiter(h, channel)
-				if rand.IntN(4) > 0 {
-					for <-w.C(); !w.Live(); {
-						<-w.C()
-					}
-					if !s.has(channel) {
-						t.Errorf("live on %s without a subscription", channel)
-					}
-				}
-				w.Leave()
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, h.Close(t.Context()))
-	assert.Zero(t, s.opened())
 }

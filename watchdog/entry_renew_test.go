@@ -277,21 +277,6 @@ func TestRearmWithoutLengthDoesNotSpin(t *testing.T) {
 	})
 }
 
-func TestAnHourOfRenewals(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		const length = 600 * time.Millisecond
-		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
-			time.Sleep(time.Millisecond)
-			return nil
-		})
-		e, lost := d.take("a", length, false)
-		time.Sleep(time.Hour)
-		lost.requireNone(t)
-		require.True(t, e.Check())
-		require.InDelta(t, 3600*5, len(d.seen()), 1)
-	})
-}
-
 // A lease that begins shorter than it is to be: until the first renewal is
 // answered, attempts are as frequent as a short lease needs them.
 func TestLeaseThatGrows(t *testing.T) {
