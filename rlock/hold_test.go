@@ -66,18 +66,6 @@ func TestEndOfParentKeepsLock(t *testing.T) {
 	require.Zero(t, holds(t, srv.Client(t), "a"))
 }
 
-// The deadline of TryLockFor bounds the wait only.
-func TestWaitEndsLockStays(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(10*time.Second))
-	held, hold, err := mu.TryLockFor(t.Context(), 2*time.Second)
-	require.NoError(t, err)
-	awaitUntil(t, srv, "a", hold, 11*time.Second)
-	require.NoError(t, held.Err())
-	require.NoError(t, hold.Unlock(held))
-}
-
 func onlyOwner(t *testing.T, srv *redistest.Server, key string) string {
 	t.Helper()
 	fields := hgetall(t, srv.Client(t), key)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,57 +114,6 @@ func TestMultiStartsOverAfterALoss(t *testing.T) {
 	})
 	require.NoError(t, holder.Unlock(t.Context()))
 	require.NoError(t, <-done)
-}
-
-// Two processes that name the same locks in opposite order never wait for each
-// other, on one server or two.
-func TestMultiOverlappingSets(t *testing.T) {
-	t.Parallel()
-	one, two := newServer(t), newServer(t)
-	var inside [4]atomic.Int32
-	var rounds atomic.Int64
-	began, least := time.Now(), 4*time.Second
-	if testing.Short() {
-		least = time.Second
-	}
-	enough := func() bool { return rounds.Load() > 50 && time.Since(began) > least }
-	var wg sync.WaitGroup
-	for process := range 4 {
-		c, d := newClient(t, one, nil), newClient(t, two, nil)
-		all := append(locksOf(c, "a", "b", "x"), d.NewLock("x")) // twice the same key
-		for range 2 {
-			wg.Go(func() {
-				for !t.Failed() && !enough() {
-					order := rand.Perm(len(all))[:1+rand.IntN(len(all))]
-					var members []*rlock.Lock
-					for _, i := range order {
-						members = append(members, all[i])
-					}
-					held, hold, err := rlock.NewMultiLock(members...).TryLockFor(context.Background(), time.Minute)
-					if err != nil {
-						t.Errorf("process %d: %v", process, err)
-						return
-					}
-					for _, i := range order {
-						if inside[i].Add(1) != 1 {
-							t.Errorf("two hold lock %d", i)
-						}
-					}
-					for _, i := range order {
-						inside[i].Add(-1)
-					}
-					if err := hold.Unlock(held); err != nil {
-						t.Error(err)
-					}
-					rounds.Add(1)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	t.Logf("%d rounds in %v", rounds.Load(), time.Since(began))
-	keysLeft(t, one.Client(t))
-	keysLeft(t, two.Client(t))
 }
 
 // The caller may leave at any moment.

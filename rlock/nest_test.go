@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
@@ -196,42 +195,6 @@ func TestNestedUnderEndedContext(t *testing.T) {
 			require.Zero(t, holds(t, rdb, "a"))
 		})
 	}
-}
-
-func TestNestedConcurrently(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			ctx, err := held, error(nil)
-			var mine []*rlock.Hold
-			for range 20 {
-				var h *rlock.Hold
-				if ctx, h, err = mu.Lock(ctx); err != nil {
-					t.Error(err)
-					return
-				}
-				if mine = append(mine, h); len(mine) == 4 {
-					rand.Shuffle(4, func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
-					for _, h := range mine {
-						if err := h.Unlock(ctx); err != nil {
-							t.Error(err)
-						}
-					}
-					ctx, mine = held, nil
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, held.Err())
-	require.Equal(t, 1, mu.HoldCount(held))
-	require.Equal(t, 1, holds(t, rdb, "a"))
-	require.NoError(t, hold.Unlock(held))
-	require.Zero(t, holds(t, rdb, "a"))
 }
 
 // Goroutines that share a grant end it together, in whatever order they come.

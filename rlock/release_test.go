@@ -6,7 +6,6 @@ import (
 	"net"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,58 +136,6 @@ func TestSilentServer(t *testing.T) {
 			require.NoError(t, held.Err())
 			require.NoError(t, hold.Unlock(held))
 			requireFree(t, rdb, slack, "held")
-		})
-	}
-}
-
-func TestServerThatNeverAnswers(t *testing.T) {
-	t.Parallel()
-	for name, edit := range settings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			rdb := redis.NewClient(func() *redis.Options {
-				o := &redis.Options{Addr: l.Addr().String()}
-				edit(o)
-				return o
-			}())
-			c, err := rlock.New(rdb, &rlock.Options{LeaseTime: time.Second})
-			require.NoError(t, err)
-			var conns []net.Conn
-			var came atomic.Int32
-			accepted := make(chan struct{})
-			go func() {
-				defer close(accepted)
-				for {
-					conn, err := l.Accept()
-					if err != nil {
-						return
-					}
-					conns = append(conns, conn)
-					came.Add(1)
-				}
-			}()
-
-			requirePrompt(t, t.Context(), c)
-			leaves := came.Load() > 0 // a stalled machine may let them leave before there is a connection
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
-			defer cancel()
-			start := time.Now()
-			err = c.Close(ctx) // with a clean-up on its way
-			require.Less(t, time.Since(start), 200*time.Millisecond+slack)
-			if leaves {
-				require.ErrorIs(t, err, errEnough)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-			}
-
-			require.NoError(t, l.Close())
-			<-accepted
-			for _, conn := range conns {
-				_ = conn.Close()
-			}
-			require.NoError(t, closeSoon(c))
-			require.NoError(t, rdb.Close())
 		})
 	}
 }
