@@ -6,10 +6,8 @@ import (
 	"go/ast"
 	"go/types"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,28 +219,6 @@ func methods(mu *rlock.Lock) map[string]func(context.Context) error {
 		"ForceUnlock": func(ctx context.Context) error { _, err := mu.ForceUnlock(ctx); return err },
 		"UnlockOwner": func(ctx context.Context) error { _, err := mu.UnlockOwner(ctx, "somebody:1"); return err },
 	}
-}
-
-// One operation is a Lock and an Unlock of a lock that nobody else wants, by one
-// of 64 goroutines.
-func BenchmarkLockParallel(b *testing.B) {
-	c := newClient(b, newServer(b), nil)
-	var n atomic.Int64
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		mu := c.NewLock("a" + strconv.FormatInt(n.Add(1), 10))
-		for pb.Next() {
-			_, hold, err := mu.Lock(context.Background())
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			if err := hold.Unlock(context.Background()); err != nil {
-				b.Error(err)
-			}
-		}
-	})
 }
 
 // The bounded forms of Do bound the wait, and not the work.
