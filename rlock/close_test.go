@@ -33,30 +33,6 @@ func within[T any](t *testing.T, d time.Duration, c <-chan T) T {
 	}
 }
 
-func TestCloseEndsWaiters(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	ctx := t.Context()
-	_, hold := lock(t, ctx, newClient(t, srv, nil).NewLock("a"))
-	c := newClient(t, srv, nil)
-	mu := c.NewLock("a")
-
-	head := async(func() error { _, _, err := mu.Lock(ctx); return err })
-	awaitListener(t, rdb, "a")
-	queued := async(func() error { _, _, err := mu.TryLockFor(ctx, time.Hour); return err })
-	do := async(func() error { return mu.Do(ctx, func(context.Context) error { return nil }) })
-
-	require.NoError(t, closeSoon(c))
-	for _, waiter := range []<-chan error{head, queued, do} {
-		err := within(t, 10*time.Second, waiter)
-		require.ErrorIs(t, err, rlock.ErrClosed)
-		require.NotErrorIs(t, err, rlock.ErrUnavailable)
-		require.ErrorContains(t, err, `"a"`)
-	}
-	require.Equal(t, hold.Owner(), onlyOwner(t, srv, "a"))
-	require.NoError(t, hold.Unlock(ctx))
-}
-
 // While a goroutine of the client holds the lock, the next waiter of the client sleeps
 // until it is unlocked. Close ends that wait, too.
 func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,72 +160,6 @@ func TestReplicasOfARepetition(t *testing.T) {
 	}
 	require.Equal(t, "4", writes())
 	require.Greater(t, rdb.PTTL(t.Context(), "a").Val(), time.Minute)
-}
-
-// In a cluster the question goes to the key's node, also after a slot has moved.
-func TestReplicasInACluster(t *testing.T) {
-	redistest.Long(t, "a cluster of three")
-	t.Parallel()
-	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--repl-diskless-sync-delay", "0"}
-	with, without, replica := newServer(t, args...), newServer(t, args...), newServer(t, args...)
-	do := func(srv *redistest.Server, words string) string {
-		t.Helper()
-		var command []any
-		for _, word := range strings.Fields(words) {
-			command = append(command, word)
-		}
-		answer, err := srv.Client(t).Do(t.Context(), command...).Text()
-		require.NoError(t, err, words)
-		return answer
-	}
-	require.NoError(t, with.Client(t).ClusterAddSlotsRange(t.Context(), 0, 9999).Err())
-	require.NoError(t, without.Client(t).ClusterAddSlotsRange(t.Context(), 10000, 16383).Err())
-	_, port, err := net.SplitHostPort(with.Addr())
-	require.NoError(t, err)
-	do(without, "CLUSTER MEET 127.0.0.1 "+port)
-	do(replica, "CLUSTER MEET 127.0.0.1 "+port)
-	id := map[*redistest.Server]string{with: do(with, "CLUSTER MYID"), without: do(without, "CLUSTER MYID")}
-	for _, srv := range []*redistest.Server{with, without, replica} {
-		redistest.Eventually(t, "the nodes know each other", func() bool {
-			return strings.Contains(do(srv, "CLUSTER INFO"), "cluster_state:ok") && strings.Contains(do(srv, "CLUSTER INFO"), "known_nodes:3")
-		})
-	}
-	do(replica, "CLUSTER REPLICATE "+id[with])
-	awaitReplicas(t, with, 1)
-
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{with.Addr()}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	c := clientOn(t, rdb, &rlock.Options{Prefix: "p:"})
-	slots := map[bool]string{}
-	for i := range 16 {
-		name := strconv.Itoa(i)
-		slot, err := rdb.ClusterKeySlot(t.Context(), "p:"+name).Result()
-		require.NoError(t, err)
-		slots[slot < 10000] = name
-		mu := c.NewLock(name, rlock.WithReplicas(1, 500*time.Millisecond))
-		if slot < 10000 {
-			held, hold, err := mu.TryLock(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, hold.Unlock(held))
-		} else {
-			_, _, err := mu.TryLock(t.Context())
-			require.ErrorIs(t, err, rlock.ErrNotReplicated)
-		}
-		redistest.Eventually(t, "it is released", func() bool { return rdb.Exists(t.Context(), "p:"+name).Val() == 0 })
-	}
-
-	mu := c.NewLock(slots[false], rlock.WithReplicas(1, 500*time.Millisecond))
-	slot, err := rdb.ClusterKeySlot(t.Context(), "p:"+slots[false]).Result()
-	require.NoError(t, err)
-	asked := strconv.FormatInt(slot, 10)
-	do(with, "CLUSTER SETSLOT "+asked+" IMPORTING "+id[without])
-	do(without, "CLUSTER SETSLOT "+asked+" MIGRATING "+id[with])
-	held, hold := lock(t, t.Context(), mu) // ASK
-	require.NoError(t, hold.Unlock(held))
-	do(with, "CLUSTER SETSLOT "+asked+" NODE "+id[with])
-	do(without, "CLUSTER SETSLOT "+asked+" NODE "+id[with])
-	held, hold = lock(t, t.Context(), mu) // MOVED
-	require.NoError(t, hold.Unlock(held))
 }
 
 func TestReplicasOptionsThatCannotWork(t *testing.T) {

@@ -415,27 +415,6 @@ func TestFakeTimeDeafClients(t *testing.T) {
 	}
 }
 
-// A fair waiter behind a plain holder is served at once.
-func TestFakeTimeFairBehindPlain(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
-		here, there := f.client(t, nil).NewFairLock("a"), f.client(t, nil).NewFairLock("a")
-		first, second := begin(t.Context(), here), (*waiting)(nil)
-		synctest.Wait()
-		second = begin(t.Context(), there)
-		time.Sleep(3 * time.Second)
-		began, asked := f.now(), len(f.asked())
-		require.NoError(t, hold.Unlock(held))
-		for _, w := range []*waiting{first, second} {
-			held, hold = w.acquired(t)
-			require.Equal(t, began, f.now())
-			require.NoError(t, hold.Unlock(held))
-		}
-		require.Len(t, f.asked(), asked, "by messages alone")
-	})
-}
-
 // Goroutines that loop on TryLock do not keep out who waits elsewhere.
 func TestFakeTimeTryLockLoop(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
