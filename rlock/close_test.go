@@ -14,25 +14,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// async runs f and hands its error over.
-func async(f func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return done
-}
-
-// within returns what comes from c, which must be soon.
-func within[T any](t *testing.T, d time.Duration, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(d):
-		require.FailNow(t, "nothing came", "within %v", d)
-		panic("unreachable")
-	}
-}
-
 // While a goroutine of the client holds the lock, the next waiter of the client sleeps
 // until it is unlocked. Close ends that wait, too.
 func TestFakeTimeCloseEndsTheNextInLine(t *testing.T) {

@@ -261,5 +261,3 @@ func TestMergedHolders(t *testing.T) {
 		require.ErrorIs(t, holds[i].Unlock(t.Context()), rlock.ErrLeaseLost)
 	}
 }
-
-func nothing(context.Context) error { return nil }

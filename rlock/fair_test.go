@@ -19,34 +19,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// waiting is a Lock that a test has begun.
-type waiting struct {
-	done chan struct{}
-	held context.Context
-	hold *rlock.Hold
-	err  error
-}
-
-func begin(ctx context.Context, mu *rlock.Lock) *waiting {
-	w := &waiting{done: make(chan struct{})}
-	go func() { // ends with ctx or the lock
-		w.held, w.hold, w.err = mu.Lock(ctx)
-		close(w.done)
-	}()
-	return w
-}
-
-func (w *waiting) acquired(tb testing.TB) (context.Context, *rlock.Hold) {
-	tb.Helper()
-	select {
-	case <-w.done:
-	case <-time.After(20 * time.Second):
-		require.FailNow(tb, "not acquired")
-	}
-	require.NoError(tb, w.err)
-	return w.held, w.hold
-}
-
 func TestFairOrderOverClients(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)

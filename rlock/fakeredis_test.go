@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -437,4 +439,59 @@ func (c *fakeConn) SetWriteDeadline(_ time.Time) error { return nil } // there i
 func (c *fakeConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
+}
+
+// finish has waiters take the lock and give it back, one after the other.
+func finish(t *testing.T, waiters ...*waiting) {
+	t.Helper()
+	for _, w := range waiters {
+		held, hold := w.acquired(t)
+		require.NoError(t, hold.Unlock(held))
+	}
+}
+
+// finishAll is finish in whatever order they have the lock.
+func finishAll(t *testing.T, waiters ...*waiting) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, w := range waiters {
+		all.Go(func() {
+			<-w.done
+			if assert.NoError(t, w.err) {
+				assert.NoError(t, w.hold.Unlock(w.held))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// row has locks wait in this order.
+func (f *fakeRedis) row(t *testing.T, locks ...*rlock.Lock) (all []*waiting) {
+	for _, mu := range locks {
+		all = append(all, begin(t.Context(), mu))
+		synctest.Wait()
+	}
+	return all
+}
+
+// fakeServers are three, old enough to be counted, and the quorum lock "a" on
+// them with a lease of 30 s.
+func fakeServers(t *testing.T) (all []*fakeRedis, clients []*rlock.Client, mu *rlock.Lock) {
+	for n := range 3 {
+		f := newFakeRedis(t)
+		runs(f, strconv.Itoa(n), 31*time.Second)
+		all, clients = append(all, f), append(clients, f.client(t, nil))
+	}
+	return all, clients, rlock.NewQuorumLock("a", clients)
+}
+
+// runs has a server say that it is that run, and for how long it has been running.
+func runs(f *fakeRedis, id string, uptime time.Duration) {
+	f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+		if strings.EqualFold(command, "info") {
+			p.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n", id, int(uptime.Seconds())))
+			return true
+		}
+		return f.hook(p, command, args...)
+	})
 }

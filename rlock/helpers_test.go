@@ -1,10 +1,12 @@
 package rlock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strconv"
@@ -408,4 +410,158 @@ func teach(t testing.TB, srv *redistest.Server) {
 			}
 		}
 	}
+}
+
+// waiting is a Lock that a test has begun.
+type waiting struct {
+	done chan struct{}
+	held context.Context
+	hold *rlock.Hold
+	err  error
+}
+
+func begin(ctx context.Context, mu *rlock.Lock) *waiting {
+	w := &waiting{done: make(chan struct{})}
+	go func() { // ends with ctx or the lock
+		w.held, w.hold, w.err = mu.Lock(ctx)
+		close(w.done)
+	}()
+	return w
+}
+
+func (w *waiting) acquired(tb testing.TB) (context.Context, *rlock.Hold) {
+	tb.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(20 * time.Second):
+		require.FailNow(tb, "not acquired")
+	}
+	require.NoError(tb, w.err)
+	return w.held, w.hold
+}
+
+// async runs f and hands its error over.
+func async(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// within returns what comes from c, which must be soon.
+func within[T any](t *testing.T, d time.Duration, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(d):
+		require.FailNow(t, "nothing came", "within %v", d)
+		panic("unreachable")
+	}
+}
+
+func nothing(context.Context) error { return nil }
+
+// errOf is the error of a call that returns a hold as well.
+func errOf[H any](_ context.Context, _ H, err error) error { return err }
+
+// methods are those of a lock that may go to the server. What they acquire they
+// give back.
+func methods(mu *rlock.Lock) map[string]func(context.Context) error {
+	unlock := func(ctx context.Context, hold *rlock.Hold, err error) error {
+		if err != nil {
+			return err
+		}
+		return hold.Unlock(ctx)
+	}
+	return map[string]func(context.Context) error{
+		"Lock":        func(ctx context.Context) error { return unlock(mu.Lock(ctx)) },
+		"TryLock":     func(ctx context.Context) error { return unlock(mu.TryLock(ctx)) },
+		"TryLockFor":  func(ctx context.Context) error { return unlock(mu.TryLockFor(ctx, 10*time.Second)) },
+		"Do":          func(ctx context.Context) error { return mu.Do(ctx, func(context.Context) error { return nil }) },
+		"Inspect":     func(ctx context.Context) error { _, err := mu.Inspect(ctx); return err },
+		"ForceUnlock": func(ctx context.Context) error { _, err := mu.ForceUnlock(ctx); return err },
+		"UnlockOwner": func(ctx context.Context) error { _, err := mu.UnlockOwner(ctx, "somebody:1"); return err },
+	}
+}
+
+// slack is what a liveness bound allows for a busy machine and the race
+// detector. Safety bounds have none.
+const slack = 4 * time.Second
+
+// ends fails the test if c is not closed within d.
+func ends(t testing.TB, d time.Duration, what string, c <-chan struct{}) {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-c:
+		t.Logf("%s after %v", what, time.Since(start))
+	case <-time.After(d):
+		t.Fatalf("not within %v: %s", d, what)
+	}
+}
+
+// through returns a client whose connections pass a proxy to srv.
+func through(t testing.TB, srv *redistest.Server, opts *rlock.Options, edit ...func(*redis.Options)) (*rlock.Client, *netfault.Proxy) {
+	p := netfault.New(t, srv.Addr())
+	edit = append(edit, func(o *redis.Options) { o.Addr = p.Addr() })
+	c := clientOn(t, srv.Client(t, edit...), opts)
+	t.Cleanup(func() { heal(p) }) // before Close
+	return c, p
+}
+
+// heal ends the faults, and the connections that have suffered from them.
+func heal(p *netfault.Proxy) {
+	p.Heal()
+	p.CutAll()
+}
+
+// dump returns the key as it stands, with its remaining lifetime.
+func dump(t testing.TB, rdb *redis.Client, key string) (value string, ttl time.Duration) {
+	t.Helper()
+	value, err := rdb.Dump(context.Background(), key).Result()
+	if !errors.Is(err, redis.Nil) {
+		require.NoError(t, err)
+	}
+	ttl, err = rdb.PTTL(context.Background(), key).Result()
+	require.NoError(t, err)
+	return value, ttl
+}
+
+// lockOf returns a lock of "a".
+func lockOf(c *rlock.Client, kind string, opts ...rlock.LockOption) *rlock.Lock {
+	switch kind {
+	case "plain":
+		return c.NewLock("a", opts...)
+	case "fair":
+		return c.NewFairLock("a", opts...)
+	case "reader":
+		return c.NewRWLock("a", opts...).Reader()
+	case "writer":
+		return c.NewRWLock("a", opts...).Writer()
+	}
+	panic(fmt.Sprint("no kind ", kind))
+}
+
+// logBuffer keeps what is logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) lines() []string {
+	return strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\n' })
 }

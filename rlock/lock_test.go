@@ -201,26 +201,6 @@ func benchmarkLock(b *testing.B, c *rlock.Client) {
 	}
 }
 
-// methods are those of a lock that may go to the server. What they acquire they
-// give back.
-func methods(mu *rlock.Lock) map[string]func(context.Context) error {
-	unlock := func(ctx context.Context, hold *rlock.Hold, err error) error {
-		if err != nil {
-			return err
-		}
-		return hold.Unlock(ctx)
-	}
-	return map[string]func(context.Context) error{
-		"Lock":        func(ctx context.Context) error { return unlock(mu.Lock(ctx)) },
-		"TryLock":     func(ctx context.Context) error { return unlock(mu.TryLock(ctx)) },
-		"TryLockFor":  func(ctx context.Context) error { return unlock(mu.TryLockFor(ctx, 10*time.Second)) },
-		"Do":          func(ctx context.Context) error { return mu.Do(ctx, func(context.Context) error { return nil }) },
-		"Inspect":     func(ctx context.Context) error { _, err := mu.Inspect(ctx); return err },
-		"ForceUnlock": func(ctx context.Context) error { _, err := mu.ForceUnlock(ctx); return err },
-		"UnlockOwner": func(ctx context.Context) error { _, err := mu.UnlockOwner(ctx, "somebody:1"); return err },
-	}
-}
-
 // The bounded forms of Do bound the wait, and not the work.
 func TestDoForAndTryDo(t *testing.T) {
 	srv := newServer(t)

@@ -22,37 +22,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// slack is what a liveness bound allows for a busy machine and the race
-// detector. Safety bounds have none.
-const slack = 4 * time.Second
-
-// ends fails the test if c is not closed within d.
-func ends(t testing.TB, d time.Duration, what string, c <-chan struct{}) {
-	t.Helper()
-	start := time.Now()
-	select {
-	case <-c:
-		t.Logf("%s after %v", what, time.Since(start))
-	case <-time.After(d):
-		t.Fatalf("not within %v: %s", d, what)
-	}
-}
-
-// through returns a client whose connections pass a proxy to srv.
-func through(t testing.TB, srv *redistest.Server, opts *rlock.Options, edit ...func(*redis.Options)) (*rlock.Client, *netfault.Proxy) {
-	p := netfault.New(t, srv.Addr())
-	edit = append(edit, func(o *redis.Options) { o.Addr = p.Addr() })
-	c := clientOn(t, srv.Client(t, edit...), opts)
-	t.Cleanup(func() { heal(p) }) // before Close
-	return c, p
-}
-
-// heal ends the faults, and the connections that have suffered from them.
-func heal(p *netfault.Proxy) {
-	p.Heal()
-	p.CutAll()
-}
-
 // requireLost checks what a holder is told of its loss.
 func requireLost(t testing.TB, held context.Context, hold *rlock.Hold, name string) {
 	t.Helper()
@@ -74,18 +43,6 @@ func requireUnlockedTooLate(t testing.TB, err error) {
 	if err != nil {
 		require.ErrorIs(t, err, rlock.ErrLeaseLost)
 	}
-}
-
-// dump returns the key as it stands, with its remaining lifetime.
-func dump(t testing.TB, rdb *redis.Client, key string) (value string, ttl time.Duration) {
-	t.Helper()
-	value, err := rdb.Dump(context.Background(), key).Result()
-	if !errors.Is(err, redis.Nil) {
-		require.NoError(t, err)
-	}
-	ttl, err = rdb.PTTL(context.Background(), key).Result()
-	require.NoError(t, err)
-	return value, ttl
 }
 
 func TestLossByRemoval(t *testing.T) {

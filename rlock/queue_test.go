@@ -375,39 +375,6 @@ func TestFakeTimeWaitingBehindOwnHolder(t *testing.T) {
 	})
 }
 
-// finish has waiters take the lock and give it back, one after the other.
-func finish(t *testing.T, waiters ...*waiting) {
-	t.Helper()
-	for _, w := range waiters {
-		held, hold := w.acquired(t)
-		require.NoError(t, hold.Unlock(held))
-	}
-}
-
-// finishAll is finish in whatever order they have the lock.
-func finishAll(t *testing.T, waiters ...*waiting) {
-	t.Helper()
-	var all sync.WaitGroup
-	for _, w := range waiters {
-		all.Go(func() {
-			<-w.done
-			if assert.NoError(t, w.err) {
-				assert.NoError(t, w.hold.Unlock(w.held))
-			}
-		})
-	}
-	all.Wait()
-}
-
-// row has locks wait in this order.
-func (f *fakeRedis) row(t *testing.T, locks ...*rlock.Lock) (all []*waiting) {
-	for _, mu := range locks {
-		all = append(all, begin(t.Context(), mu))
-		synctest.Wait()
-	}
-	return all
-}
-
 // The server has forgotten the queue. The first of a client that learns of it has the
 // others ask as well.
 func TestFakeTimeQueueIsLost(t *testing.T) {

@@ -23,28 +23,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// fakeServers are three, old enough to be counted, and the quorum lock "a" on
-// them with a lease of 30 s.
-func fakeServers(t *testing.T) (all []*fakeRedis, clients []*rlock.Client, mu *rlock.Lock) {
-	for n := range 3 {
-		f := newFakeRedis(t)
-		runs(f, strconv.Itoa(n), 31*time.Second)
-		all, clients = append(all, f), append(clients, f.client(t, nil))
-	}
-	return all, clients, rlock.NewQuorumLock("a", clients)
-}
-
-// runs has a server say that it is that run, and for how long it has been running.
-func runs(f *fakeRedis, id string, uptime time.Duration) {
-	f.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
-		if strings.EqualFold(command, "info") {
-			p.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n", id, int(uptime.Seconds())))
-			return true
-		}
-		return f.hook(p, command, args...)
-	})
-}
-
 // The window counts from before the first request, however long the answers that
 // made the majority took; and a silent server is waited for as long again, once.
 func TestFakeTimeQuorumWindow(t *testing.T) {

@@ -1,7 +1,6 @@
 package rlock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,30 +18,6 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-// logBuffer keeps what is logged.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func (b *logBuffer) lines() []string {
-	return strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\n' })
-}
 
 // recorder is a trace that sends what it is told to channels.
 type recorder struct {

@@ -726,6 +726,3 @@ func TestFakeTimeCallsLeaveASilentServer(t *testing.T) {
 		}
 	}
 }
-
-// errOf is the error of a call that returns a hold as well.
-func errOf[H any](_ context.Context, _ H, err error) error { return err }

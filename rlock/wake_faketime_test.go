@@ -2,7 +2,6 @@ package rlock_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -450,19 +449,4 @@ func TestFakeTimeTryLockLoop(t *testing.T) {
 		}
 		close(done)
 	})
-}
-
-// lockOf returns a lock of "a".
-func lockOf(c *rlock.Client, kind string, opts ...rlock.LockOption) *rlock.Lock {
-	switch kind {
-	case "plain":
-		return c.NewLock("a", opts...)
-	case "fair":
-		return c.NewFairLock("a", opts...)
-	case "reader":
-		return c.NewRWLock("a", opts...).Reader()
-	case "writer":
-		return c.NewRWLock("a", opts...).Writer()
-	}
-	panic(fmt.Sprint("no kind ", kind))
 }
