@@ -138,55 +138,6 @@ func TestLateNestedLock(t *testing.T) {
 	}
 }
 
-// A nested Lock is sent again while its first request is on its way, which
-// arrives when the count has come back to what it was.
-func TestLateNestedLockAfterItsRepetition(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	teach(t, srv)
-	rdb := srv.Client(t)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second})
-	mu := c.NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	caught := p.Hold(isScript("count"))
-	inner, innerHold := lock(t, held, mu)
-	require.NotNil(t, caught.Args())
-	require.NoError(t, innerHold.Unlock(inner))
-	require.NoError(t, caught.Deliver(t.Context()))
-	require.NoError(t, hold.Unlock(held))
-	require.Zero(t, holds(t, rdb, "a"))
-}
-
-func TestLateRelease(t *testing.T) {
-	t.Parallel()
-	for _, same := range []bool{true, false} {
-		t.Run(fmt.Sprintf("next holder in the same client: %v", same), func(t *testing.T) {
-			t.Parallel()
-			srv := newServer(t)
-			teach(t, srv)
-			rdb := srv.Client(t)
-			c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second})
-			other := newClient(t, srv, nil)
-			held, hold := lock(t, t.Context(), c.NewLock("a"))
-			caught := p.Hold(isScript("release"))
-			require.NoError(t, hold.Unlock(held))
-			require.NotNil(t, caught.Args())
-			require.Zero(t, holds(t, rdb, "a"))
-			next := other
-			if same {
-				next = c
-			}
-			nextHeld, nextHold := lock(t, t.Context(), next.NewLock("a"))
-			require.NoError(t, caught.Deliver(t.Context()))
-			require.Equal(t, 1, holds(t, rdb, "a"))
-			_, _, err := newClient(t, srv, nil).NewLock("a").TryLock(t.Context())
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			require.NoError(t, nextHeld.Err())
-			require.NoError(t, nextHold.Unlock(nextHeld))
-		})
-	}
-}
-
 // A hook that sends everything two times can make a release look lost; everything else holds.
 func TestHookThatSendsTwice(t *testing.T) {
 	t.Parallel()

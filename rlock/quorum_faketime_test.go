@@ -23,46 +23,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// The window counts from before the first request, however long the answers that
-// made the majority took; and a silent server is waited for as long again, once.
-func TestFakeTimeQuorumWindow(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		all, _, mu := fakeServers(t)
-		took := func() (hold *rlock.Hold, took time.Duration) {
-			began := time.Now()
-			held, hold, err := mu.Lock(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, began.Add(30*time.Second-302*time.Millisecond), hold.Until())
-			took = time.Since(began)
-			require.NoError(t, hold.Unlock(held))
-			time.Sleep(time.Second)
-			synctest.Wait()
-			return hold, took
-		}
-		took() // the servers learn the scripts
-		_, d := took()
-		require.Zero(t, d)
-		for _, f := range all[1:] {
-			f.late.Store(int64(100 * time.Millisecond))
-		}
-		_, d = took()
-		require.GreaterOrEqual(t, d, 100*time.Millisecond)
-		all[1].late.Store(0)
-		all[2].deafUp.Store(true)
-		began := time.Now()
-		held, hold, err := mu.Lock(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 2*time.Millisecond, time.Since(began))
-		for range 10 { // it is known by now
-			inner, nested, err := mu.Lock(held)
-			require.NoError(t, err)
-			require.NoError(t, nested.Unlock(inner))
-		}
-		require.NoError(t, hold.Unlock(held))
-		require.Equal(t, 2*time.Millisecond, time.Since(began))
-	})
-}
-
 // A grant that one server has forgotten needs the slow one for each nested hold, also while
 // that is kept busy by other locks, which do not.
 func TestFakeTimeQuorumNestsByTheSlowOne(t *testing.T) {
@@ -91,30 +51,6 @@ func TestFakeTimeQuorumNestsByTheSlowOne(t *testing.T) {
 		busy.Wait()
 		require.NoError(t, err)
 		require.NoError(t, nested.Unlock(inner))
-		require.NoError(t, hold.Unlock(held))
-	})
-}
-
-// One server is down, and another one slow: those that are left say that the lock is held,
-// which is not the same as no answer.
-func TestFakeTimeQuorumHeldBesideOneThatIsDown(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		all, _, mu := fakeServers(t)
-		held, hold := lock(t, t.Context(), mu)
-		var clients []*rlock.Client
-		for _, f := range all {
-			clients = append(clients, f.client(t, nil))
-		}
-		other := rlock.NewQuorumLock("a", clients)
-		all[0].SetError("LOADING Redis is loading the dataset in memory")
-		all[2].late.Store(int64(20 * time.Millisecond))
-		_, _, err := other.TryLock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		_, _, err = other.TryLockFor(t.Context(), 2*time.Minute)
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NoError(t, hold.Unlock(held))
-		held, hold = lock(t, t.Context(), other)
 		require.NoError(t, hold.Unlock(held))
 	})
 }
