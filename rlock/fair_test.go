@@ -256,31 +256,6 @@ func TestFairRunAfterAMessage(t *testing.T) {
 	})
 }
 
-// While the lock is in memory, the server knows its owner, and the queue.
-func TestFairRunOnTheServer(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		mu := f.client(t, nil).NewFairLock("a")
-		held, hold := lock(t, t.Context(), mu)
-		waiters, _ := row(t, f.rdb, mu, mu, mu)
-		require.NoError(t, hold.Unlock(held))
-		first, firstHold := waiters[0].acquired(t)
-		owner := firstHold.Owner()
-		require.NoError(t, firstHold.Unlock(first))
-		held, hold = waiters[1].acquired(t)
-		require.Equal(t, map[string]string{owner: "1"}, hgetall(t, f.rdb, "a"))
-		inner, innerHold := lock(t, held, mu)
-		require.Equal(t, map[string]string{owner: "2"}, hgetall(t, f.rdb, "a"))
-		_, _, err := mu.TryLock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		require.NoError(t, innerHold.Unlock(inner))
-		require.NoError(t, hold.Unlock(held))
-		held, hold = waiters[2].acquired(t)
-		require.NoError(t, hold.Unlock(held))
-		requireNothing(t, f.rdb, "a")
-	})
-}
-
 // A goroutine that has stopped waiting is passed over when the lock is handed on in
 // memory.
 func TestFairRunPastALeaver(t *testing.T) {

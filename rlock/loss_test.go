@@ -211,32 +211,6 @@ func TestLossComesBeforeTheNextGrant(t *testing.T) {
 	t.Logf("%d of 6 were told before, least margin: %v", early, margin)
 }
 
-// A renewal that hangs keeps nobody from noticing the removal, and can do
-// nothing when it arrives after all.
-func TestLossWhileARenewalHangs(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	const lease = 6 * time.Second
-	renewed := make(chan struct{}, 100)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
-	held, hold := lock(t, t.Context(), c.NewLock("a"))
-	awaitRenewals(t, renewed, 1) // the server knows the script
-	hung := p.Hold(isScript("renew"))
-	require.NoError(t, hung.Wait(t.Context()))
-	require.NoError(t, rdb.Del(t.Context(), "a").Err())
-	ends(t, lease/6+slack, "the attempt after the hanging one tells", held.Done())
-	requireLost(t, held, hold, "a")
-
-	rivalHeld, rivalHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal()))
-	_, before := dump(t, rdb, "a")
-	require.NoError(t, hung.Deliver(t.Context()))
-	_, after := dump(t, rdb, "a")
-	require.LessOrEqual(t, after, before, "it prolongs nobody else's lease")
-	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-	require.NoError(t, rivalHold.Unlock(rivalHeld))
-}
-
 // agreeable is an error that says that it is any other.
 type agreeable struct{}
 

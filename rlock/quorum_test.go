@@ -370,34 +370,6 @@ func TestQuorumWaitersBesideYoungServers(t *testing.T) {
 	require.Less(t, all[0].CommandCalls(t)["evalsha"], int64(200))
 }
 
-// Closing any client is noticed, and does not disturb what is held.
-func TestQuorumClosedClient(t *testing.T) {
-	t.Parallel()
-	for _, order := range [][]int{{0, 1, 2}, {1, 0, 2}} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			t.Parallel()
-			all := newServers(t, 3)
-			clients := all.clients(t, rlock.Options{}) // ids grow, so the first of these is the host
-			mu := rlock.NewQuorumLock("a", []*rlock.Client{clients[order[0]], clients[order[1]], clients[order[2]]})
-			held, hold := lock(t, t.Context(), mu)
-			waited := make(chan error)
-			go func() { _, _, err := mu.Lock(context.Background()); waited <- err }()
-			host := hostOf(t, clients, hold)
-			guest := clients[slices.IndexFunc(clients, func(c *rlock.Client) bool { return c != host })]
-			require.NoError(t, closeSoon(guest))
-			_, _, err := mu.TryLock(t.Context())
-			require.Error(t, err)
-			require.NoError(t, held.Err())
-			require.NoError(t, hold.Unlock(held))
-			require.ErrorIs(t, <-waited, rlock.ErrClosed)
-			_, _, err = mu.Lock(t.Context())
-			require.ErrorIs(t, err, rlock.ErrClosed)
-			require.NotErrorIs(t, err, rlock.ErrUnavailable)
-			all.free(t)
-		})
-	}
-}
-
 // One of the clients of a quorum lock has its queue in memory, the same one in whatever
 // order the clients are given. When this client is closed, waits and holds end. The same
 // clients in another order make the same lock.

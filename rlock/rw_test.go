@@ -223,33 +223,6 @@ func TestLeavingWriterWakesReaders(t *testing.T) {
 	redistest.Eventually(t, "nothing is left", func() bool { return len(lockKeys(t, rdb)) == 0 })
 }
 
-// The lease of a reader is renewed with the key that Redisson looks at, and never
-// shortens what another one asked for.
-func TestReadersAreRenewed(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	ctx := t.Context()
-	rdb := srv.Client(t)
-	c := newClient(t, srv, nil)
-	_, long := lock(t, ctx, c.NewRWLock("a", rlock.WithLeaseTime(time.Minute)).Reader())
-	const lease = 10 * time.Second
-	short := c.NewRWLock("a", rlock.WithLeaseTime(lease))
-	held, outer := lock(t, ctx, short.Reader())
-	_, inner := lock(t, held, short.Reader())
-	for until := outer.Until().Add(lease / 2); outer.Until().Before(until); { // renewed twice, or once and late
-		require.NoError(t, held.Err())
-		for _, n := range []string{"1", "2"} {
-			require.Positive(t, rdb.PTTL(ctx, "{a}:"+outer.Owner()+":rwlock_timeout:"+n).Val())
-		}
-		require.Greater(t, rdb.PTTL(ctx, "a").Val(), 30*time.Second)
-		time.Sleep(20 * time.Millisecond)
-	}
-	require.NoError(t, inner.Unlock(ctx))
-	require.NoError(t, outer.Unlock(ctx))
-	require.NoError(t, long.Unlock(ctx))
-	require.Empty(t, lockKeys(t, rdb))
-}
-
 func TestReadWriteFencing(t *testing.T) {
 	srv := newServer(t)
 	ctx := t.Context()
@@ -530,25 +503,6 @@ func TestFakeTimeWaitingWriterKeepsReadersOut(t *testing.T) {
 		_, second := lock(t, t.Context(), other.Reader())
 		require.NoError(t, second.Unlock(t.Context()))
 		require.NoError(t, hold.Unlock(t.Context()))
-		require.Empty(t, f.Keys())
-	})
-}
-
-// A writer that dies while it waits is passed over: nobody waits for it.
-func TestFakeTimeDeadWaitingWriter(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		_, hold := lock(t, t.Context(), f.client(t, nil).NewRWLock("a").Reader())
-		_, err := f.ZAdd(rwQueue, float64((2*8192+2500)*4+1), "5f2b6f0e90d14b0c9d0f:1") // an even place, of one that hears by PUBLISH, and does not listen
-		require.NoError(t, err)
-		beside := begin(t.Context(), f.client(t, nil).NewRWLock("a").Reader())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		began := time.Now()
-		require.NoError(t, hold.Unlock(t.Context()))
-		held, got := beside.acquired(t)
-		require.Less(t, time.Since(began), 10*time.Millisecond)
-		require.NoError(t, got.Unlock(held))
 		require.Empty(t, f.Keys())
 	})
 }

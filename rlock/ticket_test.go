@@ -366,30 +366,6 @@ func TestFakeTimeTokensOfALateTicket(t *testing.T) {
 	})
 }
 
-// A client whose tickets were all dropped is told so, and asks again.
-func TestFakeTimeTicketsWereDropped(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		f.teach(t)
-		f.holder("a", time.Hour)
-		mu := f.client(t, nil).NewFairLock("a")
-		ctx, cancel := context.WithCancel(t.Context())
-		for range 3 {
-			go mu.Lock(ctx)
-			synctest.Wait()
-		}
-		time.Sleep(time.Second)
-		queue := queueOf(t, f.rdb, "a")
-		f.Del("rlock_queue:{a}")
-		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(queue[0]), "*"))
-		synctest.Wait()
-		require.ElementsMatch(t, queue, queueOf(t, f.rdb, "a"))
-		cancel()
-		synctest.Wait()
-		require.Empty(t, tickets(t, f.rdb, "a"))
-	})
-}
-
 // A request that the server has surely not executed leaves no ticket, and so nothing that
 // Close would have to wait for.
 func TestFakeTimeNothingIsLeftByWhatWasNotExecuted(t *testing.T) {
