@@ -27,6 +27,9 @@ import (
 )
 
 // fakeRedis is a server on the bubble's clock, and the network before it.
+//
+// What is called TestFakeTime runs in a bubble, whose clock moves only when every
+// goroutine sleeps: a request takes no time at all, and instants are exact.
 type fakeRedis struct {
 	*miniredis.Miniredis
 	rdb   *redis.Client

@@ -375,9 +375,6 @@ func TestStoppedWhileAcquiring(t *testing.T) {
 	require.Equal(t, "false", child.Expect("unlock ", 10*time.Second))
 }
 
-// What is called TestFakeTime runs in a bubble, whose clock moves only when every
-// goroutine sleeps: a request takes no time at all, and instants are exact.
-
 // lapse is when a lease that is not renewed is given up: its length, less the
 // drift, less the guard.
 func lapse(lease time.Duration) time.Duration {
