@@ -172,23 +172,6 @@ func TestFairRefusesRedissonsQueue(t *testing.T) {
 	require.Len(t, lockKeys(t, rdb), 1)
 }
 
-func TestFairBadInput(t *testing.T) {
-	t.Parallel()
-	c := newClient(t, newServer(t), nil)
-	for _, mu := range []*rlock.Lock{
-		c.NewFairLock(""), c.NewFairLock("{a"), c.NewFairLock("a", rlock.WithLeaseTime(time.Millisecond)),
-		c.NewFairLock("a", rlock.WithHandoff(10, time.Second)),
-	} {
-		_, _, err := mu.Lock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
-		_, _, err = mu.TryLock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
-		_, err = mu.Inspect(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption)
-		require.ErrorIs(t, mu.Do(t.Context(), nil), rlock.ErrInvalidOption)
-	}
-}
-
 // row has locks wait in this order, all of them listening.
 func row(t *testing.T, rdb redis.UniversalClient, locks ...*rlock.Lock) (waiters []*waiting, cancel []context.CancelFunc) {
 	t.Helper()

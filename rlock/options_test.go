@@ -205,6 +205,64 @@ func TestInvalidLeases(t *testing.T) {
 	})
 }
 
+// Options that cannot work, alone or together, are refused by each method of each kind, and nothing is sent.
+func TestOptionsThatCannotWork(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	impatient := clientOn(t, srv.Client(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), nil)
+	plain := func(opts ...rlock.LockOption) *rlock.Lock { return c.NewLock("a", opts...) }
+	polling := func(p rlock.Polling) *rlock.Lock { return plain(rlock.WithPolling(p)) }
+	replicas := func(n int, wait time.Duration) *rlock.Lock { return plain(rlock.WithReplicas(n, wait)) }
+	kept := func(opt rlock.LockOption) *rlock.Lock { return plain(rlock.WithRetention(1), opt) }
+	type refused struct {
+		mu   *rlock.Lock
+		says string
+	}
+	all := map[string]refused{
+		"first pause":   {polling(rlock.Polling{First: -1}), ""},
+		"longest pause": {polling(rlock.Polling{Longest: -1}), ""},
+		"tries":         {polling(rlock.Polling{Tries: -1}), ""},
+		"longest first": {polling(rlock.Polling{First: 2 * time.Second, Longest: time.Second}), ""},
+
+		"no replica":             {replicas(0, time.Second), ""},
+		"less than no replica":   {replicas(-1, time.Second), ""},
+		"no time":                {replicas(1, 0), ""},
+		"too little time":        {replicas(1, time.Microsecond), ""},
+		"too much time":          {replicas(1, 501*time.Millisecond), ""},
+		"too much for the lease": {plain(rlock.WithReplicas(1, 200*time.Millisecond), rlock.WithLeaseTime(time.Second)), ""},
+		"too much to read":       {impatient.NewLock("a", rlock.WithReplicas(1, 100*time.Millisecond)), "ReadTimeout"},
+
+		"retention":               {plain(rlock.WithRetention(-1)), "negative"},
+		"retention, fixed":        {kept(rlock.WithoutRenewal()), "WithoutRenewal"},
+		"retention, replicated":   {kept(rlock.WithReplicas(1, time.Second)), "WithReplicas"},
+		"retention, polling":      {kept(rlock.WithPolling(rlock.Polling{})), "WithPolling"},
+		"retention of a fair one": {c.NewFairLock("a", rlock.WithRetention(1)), "the next in the queue"},
+		"retention of a writer":   {c.NewRWLock("a", rlock.WithRetention(1)).Writer(), "only plain"},
+
+		"hand-offs":              {plain(rlock.WithHandoff(-1, 0)), "WithHandoff"},
+		"time of hand-offs":      {plain(rlock.WithHandoff(0, -1)), "WithHandoff"},
+		"hand-offs of a fair":    {c.NewFairLock("a", rlock.WithHandoff(10, time.Second)), "WithHandoff"},
+		"hand-offs of a writer":  {c.NewRWLock("a", rlock.WithHandoff(10, time.Second)).Writer(), "WithHandoff"},
+		"hand-offs of a reader":  {c.NewRWLock("a", rlock.WithHandoff(10, time.Second)).Reader(), "WithHandoff"},
+		"lease of a fair lock":   {c.NewFairLock("a", rlock.WithLeaseTime(time.Millisecond)), "at least 10ms"},
+		"lease of a writer":      {c.NewRWLock("a", rlock.WithLeaseTime(time.Millisecond)).Writer(), "at least 10ms"},
+		"lease of a reader":      {c.NewRWLock("a", rlock.WithLeaseTime(time.Millisecond)).Reader(), "at least 10ms"},
+		"no name of a fair lock": {c.NewFairLock(""), "empty"},
+		"name of a fair lock":    {c.NewFairLock("{a"), "hash tag"},
+		"no name of a writer":    {c.NewRWLock("").Writer(), "empty"},
+		"name of a reader":       {c.NewRWLock("{a").Reader(), "hash tag"},
+	}
+	require.Empty(t, sent(t, srv, func() {
+		for name, tt := range all {
+			for method, call := range methods(tt.mu) {
+				err := call(t.Context())
+				require.ErrorIs(t, err, rlock.ErrInvalidOption, "%s: %s", name, method)
+				require.ErrorContains(t, err, tt.says, "%s: %s", name, method)
+			}
+		}
+	}))
+}
+
 // labelled cannot be compared with another of its kind.
 type labelled struct {
 	redis.UniversalClient

@@ -150,24 +150,6 @@ func TestFakeTimePollingTries(t *testing.T) {
 	})
 }
 
-func TestPollingOptionsThatCannotWork(t *testing.T) {
-	c := newClient(t, newServer(t), nil)
-	for _, p := range []rlock.Polling{
-		{First: -1},
-		{Longest: -1},
-		{Tries: -1},
-		{First: 2 * time.Second, Longest: time.Second},
-	} {
-		mu := c.NewLock("a", rlock.WithPolling(p))
-		_, _, err := mu.Lock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", p)
-		_, _, err = mu.TryLock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", p)
-		_, err = mu.Inspect(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, "%+v", p)
-	}
-}
-
 // An option may be used for several locks, by several goroutines.
 func TestPollingOptionIsShared(t *testing.T) {
 	t.Parallel()

@@ -188,24 +188,6 @@ func TestRetainedLockIsHandedOff(t *testing.T) {
 	all.Wait()
 }
 
-func TestWithRetentionIsRefused(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	c := newClient(t, srv, nil)
-	for name, mu := range map[string]*rlock.Lock{
-		"negative":              c.NewLock("a", rlock.WithRetention(-1)),
-		"WithoutRenewal":        c.NewLock("a", rlock.WithRetention(1), rlock.WithoutRenewal()),
-		"WithReplicas":          c.NewLock("a", rlock.WithRetention(1), rlock.WithReplicas(1, time.Second)),
-		"WithPolling":           c.NewLock("a", rlock.WithRetention(1), rlock.WithPolling(rlock.Polling{})),
-		"the next in the queue": c.NewFairLock("a", rlock.WithRetention(1)),
-		"only plain":            c.NewRWLock("a", rlock.WithRetention(1)).Writer(),
-	} {
-		_, _, err := mu.Lock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
-		require.ErrorContains(t, err, name)
-	}
-}
-
 const shortRetention = 200 * time.Millisecond
 
 // requireReleasedInUse takes and leaves a lock with shortRetention without a pause, until a

@@ -393,19 +393,6 @@ func TestReadWriteRefusals(t *testing.T) {
 	srv := newServer(t)
 	ctx := t.Context()
 	c := newClient(t, srv, nil)
-	for name, mu := range map[string]*rlock.RWLock{
-		"name":     c.NewRWLock("{a"),
-		"empty":    c.NewRWLock(""),
-		"lease":    c.NewRWLock("a", rlock.WithLeaseTime(time.Millisecond)),
-		"hand-off": c.NewRWLock("a", rlock.WithHandoff(10, time.Second)),
-	} {
-		for _, side := range []*rlock.Lock{mu.Reader(), mu.Writer()} {
-			_, _, err := side.Lock(ctx)
-			require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
-			_, err = side.Inspect(ctx)
-			require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
-		}
-	}
 	other := newClient(t, srv, nil)
 	held, hold := lock(t, ctx, other.NewLock("a"))
 	for _, side := range []*rlock.Lock{c.NewRWLock("a").Reader(), c.NewRWLock("a").Writer()} {
