@@ -132,16 +132,6 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-func TestConflictNamesKeyAndType(t *testing.T) {
-	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
-		put(t, rdb, "lock", "list")
-		_, err := lua.Acquire(t.Context(), rdb, grant("me:1"), time.Minute, 0)
-		var conflict *lua.ConflictError
-		require.ErrorAs(t, err, &conflict)
-		require.Equal(t, lua.ConflictError{Key: "lock", Type: "list"}, *conflict)
-	})
-}
-
 // A holder's PTTL can read 0 in its last millisecond, and that is not free yet.
 // The embedded server is left out: its clock does not stand still in a script.
 func TestLastMillisecondIsStillHeld(t *testing.T) {

@@ -1,6 +1,8 @@
 package lua_test
 
 import (
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -181,4 +183,180 @@ func TestAskWhereNothingIsWritten(t *testing.T) {
 			require.True(t, says(err, code), "%v", err)
 		})
 	}
+}
+
+// A master that has become a replica knows lock and ticket. It must not answer that the lock is
+// held, also if nothing would be written.
+func TestAskOfAReplicaIsRefused(t *testing.T) {
+	t.Parallel()
+	former, next := redistest.Start(t), redistest.Start(t)
+	rdb := former.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+	_, err := lua.Acquire(t.Context(), rdb, queued("a:1"), time.Minute, 0)
+	require.NoError(t, err)
+	ticket := lua.Ticket{Claim: 5 * time.Second}
+	for range 2 { // the second changes nothing
+		_, err = lua.Ask(t.Context(), rdb, queued("b:1"), time.Minute, ticket, 0)
+		require.NoError(t, err)
+	}
+	host, port, err := net.SplitHostPort(next.Addr())
+	require.NoError(t, err)
+	require.NoError(t, rdb.ReplicaOf(t.Context(), host, port).Err())
+	_, err = lua.Ask(t.Context(), rdb, queued("b:1"), time.Minute, ticket, 0)
+	require.Error(t, err)
+	require.True(t, redis.IsReadOnlyError(err) || strings.Contains(err.Error(), "READONLY"), "%v", err)
+}
+
+// The answer tells a client that believes to hear whether it is subscribed there.
+func TestAskTellsWhoIsAbsent(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	_, err := lua.Acquire(t.Context(), rdb, queued("a:1"), time.Minute, 0)
+	require.NoError(t, err)
+	absent := func(how lua.Hearing) bool {
+		r, err := lua.Ask(t.Context(), rdb, queued("b:1"), time.Minute, lua.Ticket{Claim: 5 * time.Second, Hears: how}, 0)
+		require.NoError(t, err)
+		require.True(t, r.Place.Held())
+		return r.Place.Absent
+	}
+	require.False(t, absent(lua.Deaf))
+	require.True(t, absent(lua.Counted))
+	require.False(t, absent(lua.Uncounted), "of a cluster it is not known")
+	require.False(t, absent(lua.ShardHeard), "nor while a slot moves")
+	sub := rdb.Subscribe(t.Context(), lua.GrantChannel(queued("").Key, "b"))
+	defer func() { require.NoError(t, sub.Close()) }()
+	_, err = sub.Receive(t.Context())
+	require.NoError(t, err)
+	require.False(t, absent(lua.Counted))
+}
+
+func queued(owner string) lua.Grant {
+	return lua.Grant{Key: "former", Queue: lua.QueueOf("former"), Owner: owner}
+}
+
+// While a cluster slot moves, a node that has all keys of a script executes it, but makes
+// none anew: a script that looks at a key which it has removed itself would fail half-way.
+func TestQueueWhileTheSlotMoves(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2, 0)
+	slot := cluster.Slot("lock")
+	rdb, ctx, queue := cluster.Client(t), t.Context(), lua.QueueOf("lock")
+	for _, tc := range []struct {
+		name   string
+		ticket string // the only member of the queue
+		score  float64
+		call   func() string
+		answer string
+		after  string // the lock, and who is in the queue
+	}{
+		{
+			"the only one in the queue begins to hear", own("b:1"), 1<<15 + 6000*4,
+			func() string {
+				return replyText(lua.Ask(ctx, rdb, grant(own("b:1")), time.Minute, lua.Ticket{Claim: claim, Hears: lua.Uncounted}, 0))
+			},
+			"refused by a:1, 20s, first", "a:1=1 20s [b:1]",
+		},
+		{
+			"a release takes the only ticket out", own("a:1"), 1<<15 + 6000*4,
+			func() string {
+				return releasedText(lua.Release(ctx, rdb, grant(own("a:1")), lua.Ending{Tickets: []string{own("a:1")}}))
+			},
+			"done", " []",
+		},
+		{
+			"a release finds that the grant of another has lapsed", "!" + own("b:1"), 0,
+			func() string { return releasedText(lua.Release(ctx, rdb, grant(own("a:1")), lua.Ending{})) },
+			"done", " []",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			from, to := cluster.Owner(slot), cluster.Another(slot)
+			source, target := from.Client(t), to.Client(t)
+			put(t, source, "lock", own("a:1")+"=1 20s")
+			require.NoError(t, source.ZAdd(ctx, queue, redis.Z{Score: tc.score, Member: tc.ticket}).Err())
+			require.NoError(t, source.PExpire(ctx, queue, time.Minute).Err())
+			heard := listen(t, source, lua.UnlockChannel("lock"))
+			move := cluster.BeginMove(slot, to)
+			answer := shorten(tc.call())
+			move.MoveKeys()
+			move.Finish()
+			require.Equal(t, tc.answer, answer)
+			require.Equal(t, tc.answer == "done", len(heard()) > 0, "announced")
+			left, err := target.ZRange(ctx, queue, 0, -1).Result()
+			require.NoError(t, err)
+			require.Equal(t, tc.after, shorten(fmt.Sprint(show(t, target, "lock"), " ", left)))
+			require.NoError(t, target.FlushAll(ctx).Err())
+		})
+	}
+}
+
+// A client is still subscribed to the former master, which is a replica now: what the new one
+// sends reaches it, although that has no receiver. A grant that is taken back for want of
+// one must not have been sent: the client would take the lock beside whoever has it then.
+func TestWhoListensToAReplicaIsToldNothing(t *testing.T) {
+	redistest.Since7(t, "sharded channels")
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		how     string
+		channel lua.ChannelKind
+		start   func(t *testing.T) (master, replica *redis.Client)
+	}{
+		"single": {"P", lua.Ordinary, func(t *testing.T) (master, replica *redis.Client) {
+			server := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+			host, port, err := net.SplitHostPort(server.Addr())
+			require.NoError(t, err)
+			return server.Client(t), redistest.Start(t, "--replicaof", host, port).Client(t)
+		}},
+		"cluster": {"S", lua.Sharded, func(t *testing.T) (master, replica *redis.Client) {
+			nodes := redistest.StartCluster(t, 1, 1).Nodes
+			return nodes[0].Client(t), nodes[1].Client(t)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			master, replica := tt.start(t)
+			redistest.Eventually(t, "the replica follows", func() bool {
+				return strings.Contains(replica.Info(t.Context(), "replication").Val(), "master_link_status:up")
+			})
+			w := newWaiters(t, master, func(owner string) lua.Grant {
+				g := fenced(owner)
+				g.ChannelKind = tt.channel
+				return g
+			})
+			sharded := tt.channel == lua.Sharded
+			sub, heard := subscribeTo(t, replica, master, w.channel("b"), sharded)
+			defer func() { require.NoError(t, sub.Close()) }()
+			w.follow(master, false,
+				"c listens",
+				"a:1 ask -> acquired",
+				"b:1 ask "+tt.how+" -> refused by a:1, 20s, first, new",
+				"c:1 ask "+tt.how+" -> refused by a:1, 20s, new",
+				"a:1 release -> done => c:1=1 10s | !c:1 >> c: grant c:1 for 6s",
+				"b:1 ask "+tt.how+" -> refused by c:1, 10s, first, new",
+				"c:1 release -> done => |",
+			)
+			require.Empty(t, heard())
+
+			// A server that must not be asked who listens: then a grant stays, whoever hears of it.
+			require.NoError(t, master.Do(t.Context(), "acl", "setuser", "app", "reset", "on", "nopass", "~*", "&*", "+@all", "-pubsub").Err())
+			opts := *master.Options()
+			opts.Username, opts.Password = "app", "none"
+			app := redis.NewClient(&opts)
+			defer func() { require.NoError(t, app.Close()) }()
+			w.follow(app, false,
+				"a:2 ask -> acquired",
+				"b:2 ask "+tt.how+" -> refused by a:2, 20s, first, new",
+				"a:2 release -> done => b:2=1 10s | !b:2",
+			)
+			require.Equal(t, []string{"grant b:2 for 6s"}, heardAs(heard))
+		})
+	}
+}
+
+// heardAs are the grants among what was heard.
+func heardAs(heard func() []string) (grants []string) {
+	for _, payload := range heard() {
+		if payload != "-0" {
+			grants = append(grants, shorten(messageText(payload)))
+		}
+	}
+	return grants
 }

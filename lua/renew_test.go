@@ -3,6 +3,7 @@ package lua_test
 import (
 	"context"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -98,4 +99,59 @@ func TestRenewalWhereNothingIsWritten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Confirmations travel among renewals, and each has its own answer.
+func TestConfirmationsAmongRenewals(t *testing.T) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
+		put(t, rdb, "lock", "me:1=2 10s")
+		for range 2 { // the server learns the scripts in the first round
+			errs := lua.Renew(t.Context(), rdb, []lua.Renewal{
+				lua.Confirmation(grant("me:1")), lua.Confirmation(grant("me:2")),
+				{Grant: grant("me:1"), Lease: 20 * time.Second},
+				lua.Confirmation(grant("me:1")),
+			})
+			require.IsType(t, lua.Left(0), errs[0])
+			left, ok := errs[3].(lua.Left)
+			require.True(t, ok, "%v", errs[3])
+			require.InDelta(t, 20*time.Second, time.Duration(left), float64(10*time.Second))
+			require.Equal(t, lua.ErrNotOwner, errs[1])
+			require.NoError(t, errs[2])
+		}
+	})
+}
+
+// A replica may know of a holder who is gone for long, so it must not answer.
+func TestReplicaConfirmsNothing(t *testing.T) {
+	replica := redistest.Start(t).Client(t)
+	put(t, replica, "lock", "me:1=2 1h")
+	require.NoError(t, replica.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err())
+	_, err := lua.Confirm(t.Context(), replica, grant("me:1"))
+	require.True(t, says(err, "READONLY"), "%v", err)
+	err = lua.Renew(t.Context(), replica, []lua.Renewal{lua.Confirmation(grant("me:1"))})[0]
+	require.True(t, says(err, "READONLY"), "%v", err)
+}
+
+// Floors may be delivered twice, late and in any order: the counter is the largest,
+// and the next token greater.
+func TestFloor(t *testing.T) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
+		g := fenced("me:1")
+		ahead := serverMicros(t, rdb) + time.Hour.Microseconds()
+		for _, floor := range []int64{ahead - 5, ahead, ahead, ahead - 5, 1} {
+			require.NoError(t, lua.Floor(t.Context(), rdb, g, floor))
+		}
+		require.Equal(t, strconv.FormatInt(ahead, 10), rdb.Get(t.Context(), g.Counter).Val())
+		require.InDelta(t, lua.CounterTTL, rdb.PTTL(t.Context(), g.Counter).Val(), float64(10*time.Second))
+		require.Equal(t, ahead+1, lockOnce(t, rdb, "me:1"))
+
+		require.NoError(t, rdb.Persist(t.Context(), g.Counter).Err()) // as Redisson makes it
+		require.NoError(t, lua.Floor(t.Context(), rdb, g, ahead+10))
+		require.Negative(t, rdb.PTTL(t.Context(), g.Counter).Val())
+
+		require.NoError(t, rdb.Set(t.Context(), g.Counter, "garbage", 0).Err())
+		var conflict *lua.ConflictError
+		require.ErrorAs(t, lua.Floor(t.Context(), rdb, g, ahead), &conflict)
+		require.Equal(t, "garbage", rdb.Get(t.Context(), g.Counter).Val())
+	})
 }

@@ -314,3 +314,285 @@ func TestCountOfNegativeReads(t *testing.T) {
 	_, err := lua.CountRW(t.Context(), rdb, rw("a:1"), time.Second, 1, -3)
 	require.ErrorIs(t, err, lua.ErrNotOwner)
 }
+
+// A full server refuses new holders, and lets those there are count, renew,
+// become readers and leave.
+func TestReadWriteOutOfMemory(t *testing.T) {
+	rdb := redistest.Start(t, "--maxmemory-policy", "noeviction").Client(t)
+	ctx := t.Context()
+	_, err := lua.AskRW(ctx, rdb, rw("me:1"), 20*time.Second, lua.Ticket{})
+	require.NoError(t, err)
+	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	deliver := func(r rwRequest) {
+		t.Helper()
+		r.owner, r.lease = "me:1", 20*time.Second
+		require.Equal(t, "done", r.deliver(t, rdb))
+	}
+	deliver(rwRequest{script: "count", writes: 1, reads: 1})
+	deliver(rwRequest{script: "count", reads: 2})
+	deliver(rwRequest{script: "renew"})
+	require.NoError(t, rdb.Del(ctx, holdKey("me:1", 1), holdKey("me:1", 2)).Err())
+	deliver(rwRequest{script: "renew"})
+	require.Equal(t, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s", showRW(t, rdb))
+	_, err = lua.AskRW(ctx, rdb, reader(rw("b:1")), time.Minute, lua.Ticket{})
+	require.True(t, says(err, "OOM"), "%v", err)
+	deliver(rwRequest{script: "release"})
+	_, err = lua.AskRW(ctx, rdb, rw("b:1"), time.Minute, lua.Ticket{})
+	require.True(t, says(err, "OOM"), "%v", err)
+	require.Empty(t, showRW(t, rdb))
+}
+
+// Where a script may run, but not every command in it, the error must not look
+// like a lock that is lost, or free.
+func TestReadWriteRefusedCommand(t *testing.T) {
+	for _, command := range []string{"-hmget", "-hset", "-pexpire", "-pexpire -del", "-pttl", "-del", "-set", "-get", "-hdel", "-hrandfield"} {
+		t.Run(command, func(t *testing.T) {
+			s := redistest.Start(t)
+			admin := s.Client(t)
+			rules := []any{"~*", "&*", "+@all"}
+			for _, rule := range strings.Fields(command) {
+				rules = append(rules, rule)
+			}
+			rdb := user(t, s, rules...)
+			for _, script := range []string{"read", "write", "count", "release", "renew"} {
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				putReader(t, admin, "me:1", 20*time.Second)
+				putReader(t, admin, "b:1", 10*time.Second)
+				r := rwRequest{script: script, owner: "me:1", lease: 30 * time.Second, reads: 2}
+				require.NotEqual(t, lua.ErrNotOwner.Error(), r.deliver(t, rdb), script)
+
+				require.NoError(t, admin.FlushAll(t.Context()).Err())
+				r.owner = "c:1"
+				r.deliver(t, rdb)
+				require.NotEqual(t, time.Duration(-1), admin.PTTL(t.Context(), "lock").Val(), "%s leaves a lock without TTL", script)
+			}
+		})
+	}
+}
+
+// A server that refuses messages cannot tell the tickets in front. Each answer says so, and the free lock
+// goes to whoever has waited and asks. A new call takes its place behind them.
+func TestReadWriteWhereMessagesAreRefused(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	hearRW(t, admin, "bc")
+	rdb := user(t, s, "~*", "&*", "+@all", "-publish")
+	ticket := lua.Ticket{Claim: claim, Hears: lua.Counted}
+	ask := func(rdb lua.Runner, owner string) lua.Reply {
+		t.Helper()
+		reply, err := lua.AskRW(t.Context(), rdb, rw(own(owner)), time.Minute, ticket)
+		require.NoError(t, err)
+		return reply
+	}
+	lockRW(t, rdb, rw(own("a:1")))
+	require.False(t, ask(admin, "b:1").Place.Mute)
+	require.True(t, ask(rdb, "b:1").Place.Mute)
+	require.True(t, ask(rdb, "c:1").Place.Mute)
+	_, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{})
+	require.NoError(t, err)
+	require.Equal(t, "; queue [b:1 c:1]", shorten(showRW(t, admin)))
+	fresh := ask(rdb, "a:2")
+	require.False(t, fresh.Acquired, "it has passed those who wait")
+	require.Zero(t, fresh.TTL)
+	require.True(t, ask(rdb, "c:1").Acquired)
+	require.Equal(t, "c:1:write=1,mode=write 1m0s; queue [b:1 a:2]", shorten(showRW(t, admin)))
+}
+
+// While a cluster slot moves, each of its keys is on one of two nodes, and new ones can be
+// made on one of them only. Who holds the lock keeps it wherever its keys are. If they are
+// not together, nothing is taken for over that is on the other node, and nothing is made
+// that would be in the way of it: MIGRATE would fail.
+func TestReadWriteWhileTheSlotMoves(t *testing.T) {
+	const s = time.Second
+	const split = "non local key"
+	lock, queue, first, second := "lock", rw("").Queue, holdKey("me:1", 1), holdKey("me:1", 2)
+	reads := func(owner string, leases ...time.Duration) func(*testing.T, *redis.Client) {
+		return func(t *testing.T, rdb *redis.Client) { putReader(t, rdb, owner, leases...) }
+	}
+	writes := func(t *testing.T, rdb *redis.Client) { putWriter(t, rdb, "me:1", 10*s) }
+	waits := func(t *testing.T, rdb *redis.Client) { putTicket(t, rdb, 'w', own("w:1")) }
+	nothing, all := []string{}, []string(nil)
+	cluster := redistest.StartCluster(t, 2, 0)
+	slot := cluster.Slot(lock)
+	rdb := cluster.Client(t)
+	for _, tc := range []struct {
+		name   string
+		before []func(*testing.T, *redis.Client)
+		moved  []string
+		script string
+		answer string // contains
+		after  string
+	}{
+		{"a writer, nothing has moved", []func(*testing.T, *redis.Client){writes}, nothing, "renew", "done", "me:1:write=1,mode=write 20s"},
+		{"a writer, all has moved", []func(*testing.T, *redis.Client){writes}, all, "renew", "done", "me:1:write=1,mode=write 20s"},
+		{"a reader, nothing has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, nothing, "renew", "done", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"a reader, all has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, all, "renew", "done", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"a reader whose hold has not moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, []string{lock}, "renew", split, "me:1=1,mode=read 20s; me:1#1 10s"},
+		{"a reader whose hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, []string{first}, "renew", split, "me:1=1,mode=read 20s; me:1#1 10s"},
+		{"a reader whose second hold has not moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s, 10*s)}, []string{lock, first}, "renew", split, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 10s"},
+		{"a reader whose second hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s, 10*s)}, []string{second}, "renew", split, "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 10s"},
+		{"a reader whose lease is over", []func(*testing.T, *redis.Client){reads("me:1", 0), reads("b:1", 10*s)}, nothing, "renew", split, "b:1=1,me:1=1,mode=read 20s; b:1#1 10s"},
+		{"a writer asks", []func(*testing.T, *redis.Client){reads("b:1", 10*s), waits}, []string{lock, queue}, "try", "TRYAGAIN", "b:1=1,mode=read 10s; b:1#1 10s; queue [" + own("w:1") + "]"},
+		{"a writer leaves, nothing has moved", []func(*testing.T, *redis.Client){writes}, nothing, "release", "done", ""},
+		{"a writer leaves, all has moved", []func(*testing.T, *redis.Client){writes}, all, "release", "done", ""},
+		{"a writer leaves, others wait", []func(*testing.T, *redis.Client){writes, waits}, []string{lock, queue}, "release", "done", "; queue [" + own("w:1") + "]"},
+		{"a writer leaves, those who wait have moved", []func(*testing.T, *redis.Client){writes, waits}, []string{queue}, "release", "done", "; queue [" + own("w:1") + "]"},
+		{"a reader leaves, nothing has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, nothing, "release", "done", ""},
+		{"a reader leaves, all has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, all, "release", "done", ""},
+		{"a reader leaves, its hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, []string{first}, "release", "done", "; me:1#1 10s"},
+		{"a reader leaves, its hold has not moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, []string{lock}, "release", "done", "; me:1#1 10s"},
+		{"a reader leaves, the other's hold has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s), reads("b:1", 10*s)}, []string{holdKey("b:1", 1)}, "release", "done", "b:1=1,mode=read 10s; b:1#1 10s"},
+		{"a reader leaves, the other's hold has not moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s), reads("b:1", 10*s)}, []string{lock, first}, "release", "done", "b:1=1,mode=read 10s; b:1#1 10s"},
+		{"who only waits leaves", []func(*testing.T, *redis.Client){reads("b:1", 10*s)}, nothing, "release", "lua: not the owner", "b:1=1,mode=read 10s; b:1#1 10s"},
+		{"a writer counts", []func(*testing.T, *redis.Client){writes}, nothing, "count write", "done", "me:1:write=2,mode=write 20s"},
+		{"a writer counts, all has moved", []func(*testing.T, *redis.Client){writes}, all, "count write", "done", "me:1:write=2,mode=write 20s"},
+		{"a reader counts down", []func(*testing.T, *redis.Client){reads("me:1", 10*s, 10*s)}, nothing, "count", "done", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"a reader counts up, nothing has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, nothing, "count up", "TRYAGAIN", "me:1=1,mode=read 20s; me:1#1 20s"},
+		{"a reader counts up, all has moved", []func(*testing.T, *redis.Client){reads("me:1", 10*s)}, all, "count up", "done", "me:1=2,mode=read 20s; me:1#1 20s; me:1#2 20s"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			from, to := cluster.Owner(slot), cluster.Another(slot)
+			defer func() {
+				for _, node := range cluster.Nodes {
+					require.NoError(t, node.Client(t).FlushAll(t.Context()).Err())
+				}
+			}()
+			for _, put := range tc.before {
+				put(t, from.Client(t))
+			}
+			move := cluster.BeginMove(slot, to)
+			if tc.moved == nil || len(tc.moved) > 0 {
+				move.MoveKeys(tc.moved...)
+			}
+			r := rwRequest{script: tc.script, owner: "me:1", lease: 20 * s}
+			switch tc.script {
+			case "count write":
+				r.script, r.writes = "count", 2
+			case "count up":
+				r.script, r.reads = "count", 2
+			case "count":
+				r.reads = 1
+			}
+			answer := r.deliver(t, rdb)
+			move.MoveKeys()
+			move.Finish()
+			answer = strings.ReplaceAll(answer, "undeclared keys were accessed during rehashing", split) // Redis 8
+			require.Contains(t, answer, tc.answer)
+			require.Equal(t, tc.after, showRW(t, to.Client(t)))
+		})
+	}
+}
+
+// Tokens of writers grow; a reader has that of the newest writer, and a first one
+// before any writer.
+func TestReadWriteTokens(t *testing.T) {
+	onEveryProtocol(t, func(t *testing.T, rdb *redis.Client) {
+		fenced := func(owner string) lua.RW {
+			g := rw(owner)
+			g.Counter = "redisson_lock_token:{lock}"
+			return g
+		}
+		read := func(owner string) int64 {
+			r, err := lua.AskRW(t.Context(), rdb, reader(fenced(owner)), time.Minute, lua.Ticket{})
+			require.NoError(t, err)
+			require.True(t, r.Acquired)
+			return r.Token
+		}
+		write := func(owner string) int64 {
+			r, err := lua.AskRW(t.Context(), rdb, fenced(owner), time.Minute, lua.Ticket{})
+			require.NoError(t, err)
+			require.True(t, r.Acquired)
+			return r.Token
+		}
+		release := func(owners ...string) {
+			for _, owner := range owners {
+				_, err := lua.ReleaseRW(t.Context(), rdb, fenced(owner), lua.Ending{})
+				require.NoError(t, err)
+			}
+		}
+		first := read("a:1")
+		require.Positive(t, first)
+		require.Equal(t, first, read("b:1"))
+		release("a:1", "b:1")
+		second := write("a:2")
+		require.Greater(t, second, first)
+		require.Equal(t, second, write("a:2"), "repeated")
+		require.NoError(t, rdb.Del(t.Context(), fenced("").Counter).Err())
+		second = write("a:2")
+		require.Positive(t, second, "repeated after the counter is gone")
+		release("a:2")
+		require.Equal(t, second, read("a:3"))
+		require.Equal(t, second, read("a:3"), "repeated")
+		release("a:3")
+		require.Greater(t, write("a:4"), second)
+		release("a:4")
+		require.NoError(t, rdb.Set(t.Context(), fenced("").Counter, "garbage", 0).Err())
+		for _, err := range []error{
+			func() error {
+				_, err := lua.AskRW(t.Context(), rdb, reader(fenced("a:5")), time.Minute, lua.Ticket{})
+				return err
+			}(),
+			func() error {
+				_, err := lua.AskRW(t.Context(), rdb, fenced("a:5"), time.Minute, lua.Ticket{})
+				return err
+			}(),
+		} {
+			var conflict *lua.ConflictError
+			require.ErrorAs(t, err, &conflict)
+			require.Equal(t, fenced("").Counter, conflict.Key)
+		}
+		require.Empty(t, showRW(t, rdb))
+	})
+}
+
+// Whoever frees the lock may do so without a counter: the lock of another client, or of a command. Then a
+// waiting writer has no token from the queue, and asks for one. The answer is a token of its own, and the same one
+// when the request is repeated. The newest one before is the token of the writer before. So it is if the lock had
+// lapsed, and the request of an owner without a counter has served the queue.
+func TestReadWriteTokenAfterAReleaseWithoutCounter(t *testing.T) {
+	t.Parallel()
+	onBothServers(t, func(t *testing.T, rdb *redis.Client) {
+		fenced := func(owner string) lua.RW {
+			g := rw(owner)
+			g.Counter = "redisson_lock_token:{lock}"
+			return g
+		}
+		ask := func(g lua.RW, lease time.Duration, ticket lua.Ticket) lua.Reply {
+			reply, err := lua.AskRW(t.Context(), rdb, g, lease, ticket)
+			require.NoError(t, err)
+			return reply
+		}
+		for name, free := range map[string]func(lua.RW) error{
+			"release": func(g lua.RW) error {
+				_, err := lua.ReleaseRW(t.Context(), rdb, g, lua.Ending{})
+				return err
+			},
+			"force": func(g lua.RW) error {
+				_, err := lua.ForceReleaseRW(t.Context(), rdb, g)
+				return err
+			},
+			"lapse": func(g lua.RW) error {
+				require.NoError(t, rdb.Del(t.Context(), g.Key).Err())
+				g = rw(own("c:1"))
+				require.True(t, ask(g, time.Minute, lua.Ticket{Claim: claim, Hears: lua.Counted}).Leftover)
+				_, err := lua.ReleaseRW(t.Context(), rdb, g, lua.Ending{})
+				require.ErrorIs(t, err, lua.ErrNotOwner)
+				return nil
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				require.NoError(t, rdb.FlushAll(t.Context()).Err())
+				hearRW(t, rdb, "bc")
+				before := lockRW(t, rdb, fenced(own("a:1"))).Token
+				queueUp(t, rdb, fenced, "wb:1")
+				require.NoError(t, free(rw(own("a:1"))))
+				token := lockRW(t, rdb, fenced(own("b:1"))).Token
+				require.Greater(t, token, before)
+				require.Equal(t, token, lockRW(t, rdb, fenced(own("b:1"))).Token, "repeated")
+				_, err := lua.CountRW(t.Context(), rdb, fenced(own("b:1")), time.Minute, 0, 1)
+				require.NoError(t, err)
+				require.Equal(t, token, lockRW(t, rdb, reader(fenced(own("c:9")))).Token, "a reader beside the writer that has become one")
+			})
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/lua"
@@ -223,3 +224,5 @@ func showTTL(d time.Duration) string {
 	}
 	return (time.Duration(math.Ceil(d.Seconds()/10)) * 10 * time.Second).String()
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Dials) }

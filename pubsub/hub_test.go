@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,29 +188,115 @@ func TestNothingLingers(t *testing.T) {
 	})
 }
 
-// Channels that hardly linger make SUBSCRIBE and UNSUBSCRIBE cross all the time.
-func TestManyJoinAndLeave(t *testing.T) {
-	s := &server{}
-	h := pubsub.NewHub(s, pubsub.Options{}.Lingering(time.Microsecond).Idling(time.Microsecond))
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			for range 2000 {
-				channel := strconv.Itoa(rand.IntN(4))
-				w := newWaiter(h, channel)
-				if rand.IntN(4) > 0 {
-					for <-w.C(); !w.Live(); {
-						<-w.C()
-					}
-					if !s.has(channel) {
-						t.Errorf("live on %s without a subscription", channel)
-					}
-				}
-				w.Leave()
-			}
-		})
-	}
-	wg.Wait()
+func TestClose(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &server{}
+		h := pubsub.NewHub(s, pubsub.Options{})
+		first, second, left := newWaiter(h, "a"), newWaiter(h, "b"), newWaiter(h, "c")
+		left.Leave()
+		synctest.Wait()
+		assert.True(t, awake(first))
+
+		require.NoError(t, h.Close(t.Context()))
+		assert.Zero(t, s.opened())
+		assert.True(t, awake(first))
+		assert.True(t, awake(second))
+		for _, w := range []*waiter{first, second, newWaiter(h, "a"), newWaiter(h, "d")} {
+			assert.False(t, w.Live())
+			w.Leave()
+			w.Leave()
+		}
+		require.NoError(t, h.Close(t.Context()))
+		assert.Len(t, s.dialled(), 1)
+	})
+}
+
+func TestNothingIsLiveAfterClose(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &server{manual: true}
+		h := pubsub.NewHub(s, pubsub.Options{})
+		w := newWaiter(h, "a")
+		synctest.Wait()
+		conn := s.conn()
+		s.set(func() { conn.close = func() { time.Sleep(time.Minute) } })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, h.Close(ctx), context.DeadlineExceeded)
+		conn.answer(nil)
+		synctest.Wait()
+		assert.False(t, w.Live())
+		require.NoError(t, h.Close(t.Context()))
+	})
+}
+
+func TestCloseWhileNothingWasEverJoined(t *testing.T) {
+	h := pubsub.NewHub(nil, pubsub.Options{})
 	require.NoError(t, h.Close(t.Context()))
-	assert.Zero(t, s.opened())
+}
+
+func TestCloseDuringAnOutage(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := &server{dial: func(context.Context) error { return errBroken }}
+		h := pubsub.NewHub(s, pubsub.Options{})
+		w := newWaiter(h, "a")
+		time.Sleep(time.Minute)
+		start := time.Now()
+		require.NoError(t, h.Close(t.Context()))
+		assert.Equal(t, start, time.Now())
+		assert.True(t, awake(w))
+	})
+}
+
+func TestChannelLingers(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
+		w := join("a")
+		s.conn().requests()
+		w.Leave()
+		time.Sleep(time.Second - 1)
+		w = join("a")
+		assert.True(t, awake(w))
+
+		time.Sleep(time.Minute)
+		w.Leave()
+		left := time.Now()
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, time.Second, s.conn().at(t, "UNSUBSCRIBE", "a").Sub(left))
+		assert.False(t, s.has("a"))
+	})
+}
+
+func TestLateUnsubscribeDoesNotDeafenANewWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
+		join("a").Leave()
+		s.set(func() { s.manual = true })
+		time.Sleep(2 * time.Second)
+		w := join("a")
+		assert.Equal(t, []string{"SUBSCRIBE a", "UNSUBSCRIBE a", "SUBSCRIBE a"}, s.conn().requests())
+		assert.False(t, awake(w))
+		assert.False(t, w.Live(), "confirmed once, but about to be undone")
+
+		s.conn().answer(nil)
+		synctest.Wait()
+		assert.False(t, w.Live())
+		s.conn().answer(nil)
+		synctest.Wait()
+		assert.True(t, w.Live())
+		assert.True(t, awake(w))
+	})
+}
+
+func TestOnlyTheLastAnswerCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
+		s.set(func() { s.manual = true })
+		join("a").Leave()
+		time.Sleep(2 * time.Second)
+		w := join("a")
+		assert.Equal(t, []string{"SUBSCRIBE a", "UNSUBSCRIBE a", "SUBSCRIBE a"}, s.conn().requests())
+		for i := range 3 {
+			assert.False(t, w.Live(), "%d of 3 requests answered", i)
+			s.conn().answer(nil)
+			synctest.Wait()
+		}
+		assert.True(t, w.Live())
+	})
 }

@@ -335,3 +335,184 @@ func TestManyMoves(t *testing.T) {
 		}
 	})
 }
+
+// set changes c while nobody looks.
+func (c *cluster) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+// fallSilent has a server's newest connection, and all that come, answer nothing.
+func (s *server) fallSilent() {
+	conn := s.conn()
+	s.set(func() {
+		s.deaf = true
+		s.dial = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		conn.deaf = true
+		conn.probe = func(ctx context.Context) error { <-ctx.Done(); return nil }
+	})
+}
+
+// soon is how long it takes at most until a waiter is live on a new master: half an
+// interval to the next question, and the pause before a connection.
+const soon = 250*time.Millisecond + 20*time.Millisecond
+
+// However long a server has been silent, its successor is found soon after the
+// silence was noticed, and by somebody who does nothing but wait.
+func TestSuccessorOfASilentServer(t *testing.T) {
+	for after := 2600 * time.Millisecond; after < 12*time.Second; after += 90 * time.Millisecond {
+		clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
+			w := newWaiter(h, "a")
+			time.Sleep(10 * time.Second)
+			c.servers["A"].fallSilent()
+			time.Sleep(after)
+			c.move("B", "a", "a2")
+			time.Sleep(soon)
+			synctest.Wait()
+			assert.True(t, w.Live(), "%v after the silence began", after)
+			assert.True(t, c.servers["B"].has("a"))
+			assert.True(t, awake(w))
+		})
+	}
+}
+
+// Nor does it take longer if some of the questions are put to the silent server.
+func TestQuestionsThatHang(t *testing.T) {
+	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
+		w := newWaiter(h, "a")
+		time.Sleep(10 * time.Second)
+		c.servers["A"].fallSilent()
+		never := make(chan struct{})
+		c.set(func() { c.hang = never })
+		time.Sleep(3 * time.Second)
+		c.set(func() { c.hang = nil })
+		c.move("B", "a", "a2")
+		time.Sleep(soon)
+		synctest.Wait()
+		assert.True(t, w.Live())
+	})
+}
+
+// If all of them do, they are not repeated without end.
+func TestAllQuestionsHang(t *testing.T) {
+	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
+		newWaiter(h, "a")
+		synctest.Wait()
+		c.set(func() { c.hang = make(chan struct{}) })
+		c.servers["A"].fallSilent()
+		time.Sleep(time.Minute)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		assert.LessOrEqual(t, c.asked, 12+1)
+	})
+}
+
+// A server that stalls for a second keeps its connection and its waiters, who then
+// hear what it has to say.
+func TestStall(t *testing.T) {
+	clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
+		a := c.servers["A"]
+		w := newWaiter(h, "a")
+		time.Sleep(10 * time.Second)
+		assert.True(t, awake(w))
+		for range 100 {
+			c.set(func() { c.asked = 0 })
+			a.set(func() { a.manual = true })
+			time.Sleep(time.Second)
+			a.set(func() { a.manual = false })
+			assert.True(t, w.Live())
+			assert.False(t, awake(w))
+			c.mu.Lock()
+			assert.LessOrEqual(t, c.asked, 3)
+			c.mu.Unlock()
+			a.conn().publish("a", "0")
+			synctest.Wait()
+			assert.True(t, awake(w))
+			time.Sleep(3300 * time.Millisecond)
+		}
+		assert.Len(t, a.dialled(), 1)
+	})
+}
+
+// A server that refuses connections is asked for more and more rarely; whether there
+// is another one, is not.
+func TestSuccessorOfADeadServer(t *testing.T) {
+	for after := 500 * time.Millisecond; after < 20*time.Second; after += 370 * time.Millisecond {
+		clusterBubble(t, func(t *testing.T, c *cluster, h *pubsub.Hub) {
+			a := c.servers["A"]
+			w := newWaiter(h, "a")
+			synctest.Wait()
+			a.set(func() { a.dial = func(context.Context) error { return errBroken } })
+			_ = a.conn().Close()
+			time.Sleep(after)
+			c.move("B", "a", "a2")
+			time.Sleep(soon)
+			synctest.Wait()
+			assert.True(t, w.Live(), "%v after its death", after)
+		})
+	}
+}
+
+func TestPauseBetweenConnectionsGrows(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
+		s.set(func() { s.dial = func(context.Context) error { return errBroken } })
+		w := join("a")
+		time.Sleep(10 * time.Second)
+		assert.False(t, awake(w), "it was not live, and lost nothing")
+		pause := 10 * time.Millisecond
+		dials := s.dialled()
+		for i := 1; i < len(dials); i++ {
+			gap := dials[i].Sub(dials[i-1])
+			assert.GreaterOrEqual(t, gap, pause, "pause %d", i)
+			assert.LessOrEqual(t, gap, 2*pause, "pause %d", i)
+			pause = min(2*pause, 500*time.Millisecond)
+		}
+		assert.Greater(t, len(dials), 15)
+
+		s.set(func() { s.dial = nil })
+		time.Sleep(time.Second)
+		assert.True(t, w.Live())
+		_ = s.conn().Close()
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		assert.True(t, w.Live(), "the pause starts anew")
+	})
+}
+
+func TestNobodyWaitsForADial(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		start := time.Now()
+		s := &server{dial: func(context.Context) error {
+			time.Sleep(time.Minute) // does not care about its context
+			return nil
+		}}
+		h := pubsub.NewHub(s, pubsub.Options{})
+		w := newWaiter(h, "a")
+		time.Sleep(time.Second)
+		assert.False(t, w.Live())
+		newWaiter(h, "b").Leave()
+		assert.Equal(t, time.Second, time.Since(start))
+
+		time.Sleep(6 * time.Second)
+		assert.Len(t, s.dialled(), 2, "the first took too long")
+
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		closing := time.Now()
+		require.ErrorIs(t, h.Close(ctx), context.DeadlineExceeded)
+		assert.Equal(t, 100*time.Millisecond, time.Since(closing))
+		require.NoError(t, h.Close(t.Context()))
+		assert.Equal(t, s.dialled()[1].Add(time.Minute), time.Now())
+		assert.Zero(t, s.opened(), "what came too late was closed")
+	})
+}
+
+func TestLingeringChannelIsNotWorthAConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, join func(string) *waiter) {
+		join("a").Leave()
+		_ = s.conn().Close()
+		time.Sleep(time.Minute)
+		assert.Len(t, s.dialled(), 1)
+	})
+}

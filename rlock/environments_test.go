@@ -2,14 +2,20 @@ package rlock_test
 
 import (
 	"context"
+	"crypto/fips140"
+	"errors"
+	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -162,4 +168,224 @@ func TestIPv6(t *testing.T) {
 	srv := newServer(t, "--bind", "127.0.0.1", "::1")
 	edit := func(o *redis.Options) { o.Addr = strings.Replace(o.Addr, "127.0.0.1", "[::1]", 1) }
 	requireHandedOver(t, clientOn(t, srv.Client(t, edit), nil), clientOn(t, srv.Client(t, edit), nil))
+}
+
+// executedBy is how many scripts a node has executed.
+func executedBy(t *testing.T, node *redistest.Server) int64 {
+	t.Helper()
+	calls := node.CommandCalls(t)
+	return calls["eval"] + calls["evalsha"]
+}
+
+// No replica executes a command of a lock, even if the client is set up to read from
+// replicas: neither a node that has always been a replica, nor a former master that the
+// client still takes for the master.
+func TestReplicasAreNotAsked(t *testing.T) {
+	redistest.Long(t, "a cluster with replicas")
+	cluster := redistest.StartCluster(t, 3, 1)
+	for i, edit := range []func(*redis.ClusterOptions){
+		func(o *redis.ClusterOptions) { o.ReadOnly = true },
+		func(o *redis.ClusterOptions) { o.RouteByLatency = true },
+		func(o *redis.ClusterOptions) { o.RouteRandomly = true },
+	} {
+		old := cluster.Nodes[i] // each time another, as nobody votes for a new one twice in a short time
+		t.Run([]string{"ReadOnly", "RouteByLatency", "RouteRandomly"}[i], func(t *testing.T) {
+			c := clientOn(t, cluster.Client(t, edit), nil)
+			one := clientOn(t, cluster.Client(t, edit), &rlock.Options{LeaseTime: renewSoon})
+			another := clientOn(t, cluster.Client(t, edit), &rlock.Options{LeaseTime: renewSoon})
+			use := func() {
+				t.Helper()
+				var wg sync.WaitGroup
+				for i := range 64 {
+					for _, mu := range []*rlock.Lock{
+						c.NewLock(strconv.Itoa(i)), c.NewFairLock("fair" + strconv.Itoa(i)), c.NewRWLock("rw" + strconv.Itoa(i)).Reader(),
+					} {
+						wg.Go(func() { assert.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil })) })
+					}
+				}
+				for i := range 12 {
+					wg.Go(func() { assert.NoError(t, everyRequest(t.Context(), one, another, strconv.Itoa(i))) })
+				}
+				wg.Wait()
+			}
+			use()
+			use() // on connections of the pipelines
+			cluster.Failover(cluster.Replica(old))
+			executed := make(map[*redistest.Server]int64)
+			for _, node := range cluster.Nodes {
+				if info := node.Client(t).Info(t.Context(), "replication").Val(); strings.Contains(info, "role:slave") {
+					executed[node] = executedBy(t, node)
+				}
+			}
+			require.Len(t, executed, 3)
+			require.Contains(t, executed, old)
+			use()
+			for node, before := range executed {
+				require.Equal(t, before, executedBy(t, node))
+			}
+		})
+	}
+}
+
+// renewSoon is a lease that is renewed for the first time after a second at the latest.
+const renewSoon = 3 * time.Second
+
+// everyRequest has two clients make what requests there are.
+func everyRequest(ctx context.Context, one, another *rlock.Client, name string) error {
+	var all []error
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, f := range []func() error{
+		func() error {
+			return waitedFor(ctx, one.NewLock(name, rlock.WithFencing()), another.NewLock(name, rlock.WithFencing()))
+		},
+		func() error { return waitedFor(ctx, one.NewFairLock("fair"+name), another.NewFairLock("fair"+name)) },
+		func() error {
+			return waitedFor(ctx, one.NewRWLock("1w"+name).Writer(), another.NewRWLock("1w"+name).Writer())
+		},
+		func() error {
+			return waitedFor(ctx, one.NewRWLock("2w"+name).Writer(), another.NewRWLock("2w"+name).Reader())
+		},
+		func() error {
+			return waitedFor(ctx, one.NewRWLock("3w"+name).Reader(), another.NewRWLock("3w"+name).Writer())
+		},
+		func() error { // in one slot, and in two
+			slot := rlock.NewMultiLock(one.NewLock("{m"+name+"}1"), one.NewLock("{m"+name+"}2"))
+			slots := rlock.NewMultiLock(one.NewLock("1m"+name), one.NewLock("2m"+name))
+			return slot.Do(ctx, func(ctx context.Context) error { return slots.Do(ctx, func(context.Context) error { return nil }) })
+		},
+	} {
+		wg.Go(func() {
+			err := f()
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, err)
+		})
+	}
+	wg.Wait()
+	return errors.Join(all...)
+}
+
+// waitedFor locks a lock, also nested, until it was renewed and the other waits for it, and
+// hands it over.
+func waitedFor(ctx context.Context, mu, other *rlock.Lock) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	held, hold, err := mu.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_, nested, err := mu.Lock(held)
+	if err != nil {
+		return err
+	}
+	if err := nested.Unlock(held); err != nil {
+		return err
+	}
+	waiter := make(chan error, 1)
+	go func() {
+		waiter <- other.Do(ctx, func(ctx context.Context) error {
+			if token := other.Token(ctx); token < hold.Token() || token == hold.Token() && token > 0 {
+				return fmt.Errorf("token %d after %d", token, hold.Token())
+			}
+			return nil
+		})
+	}()
+	for until := hold.Until(); !hold.Until().After(until); time.Sleep(5 * time.Millisecond) {
+		if held.Err() != nil {
+			return context.Cause(held)
+		}
+	}
+	return errors.Join(hold.Unlock(held), <-waiter)
+}
+
+// fips locks, waits, unlocks and runs a Script in a process that may use approved cryptography only.
+func fips(args []string) {
+	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+	var clients [2]*rlock.Client
+	for i := range clients {
+		c, err := rlock.New(rdb, nil)
+		if err != nil {
+			panic(err)
+		}
+		clients[i] = c
+	}
+	for _, lockOf := range []func(*rlock.Client) rlock.Locker{
+		func(c *rlock.Client) rlock.Locker { return c.NewLock("plain", rlock.WithFencing()) },
+		func(c *rlock.Client) rlock.Locker { return c.NewFairLock("fair") },
+		func(c *rlock.Client) rlock.Locker { return c.NewRWLock("rw").Writer() },
+		func(c *rlock.Client) rlock.Locker {
+			return rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))
+		},
+	} {
+		inside := make(chan error)
+		err := lockOf(clients[0]).Do(context.Background(), func(ctx context.Context) error {
+			go func() {
+				inside <- lockOf(clients[1]).Do(context.Background(), func(context.Context) error { return nil })
+			}()
+			return nil
+		})
+		if other := <-inside; err != nil || other != nil {
+			panic(fmt.Sprint(err, other))
+		}
+	}
+	script := rlock.NewScript(`return redis.call('incr', KEYS[2])`)
+	ctx, hold, err := clients[0].NewLock("script").Lock(context.Background())
+	for range 2 { // by its source, and by its hash
+		if err == nil {
+			_, err = script.Run(ctx, hold, []string{"count"})
+		}
+	}
+	if err = errors.Join(err, hold.Unlock(ctx)); err != nil {
+		panic(err)
+	}
+	fmt.Println("enforced", fips140.Enforced())
+}
+
+func TestFIPS(t *testing.T) {
+	srv := redistest.Start(t)
+	t.Setenv("GODEBUG", "fips140=only")
+	child := redistest.Spawn(t, "fips", srv.Addr())
+	require.Equal(t, "true", child.Expect("enforced ", 20*time.Second))
+}
+
+// Every request, hand-overs by message and a loss, by either protocol, whoever obeys
+// deadlines, and with a single connection.
+func TestProtocols(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []int{2, 3} {
+		for _, obeys := range []bool{false, true} {
+			for _, connections := range []int{1, 0} { // 0: go-redis' default
+				t.Run(fmt.Sprintf("RESP%d, ContextTimeoutEnabled %t, PoolSize %d", protocol, obeys, connections), func(t *testing.T) {
+					t.Parallel()
+					srv := newServer(t)
+					client := func() *rlock.Client {
+						return clientOn(t, srv.Client(t, func(o *redis.Options) {
+							o.Protocol, o.ContextTimeoutEnabled, o.PoolSize, o.PipelinePoolSize = protocol, obeys, connections, connections
+						}), &rlock.Options{LeaseTime: renewSoon})
+					}
+					one, another := client(), client()
+					require.NoError(t, everyRequest(t.Context(), one, another, "a"))
+					for _, typ := range []string{"normal", "pubsub"} {
+						for _, conn := range srv.Clients(t, typ) {
+							if resp := conn["resp"]; resp != "" { // old servers do not tell
+								require.Equal(t, fmt.Sprint(protocol), resp, conn)
+							}
+						}
+					}
+
+					mu := one.NewLock("gone")
+					held, hold := lock(t, t.Context(), mu)
+					require.NoError(t, srv.Client(t).Del(t.Context(), "gone").Err())
+					select {
+					case <-held.Done():
+					case <-time.After(20 * time.Second):
+						require.FailNow(t, "the loss was not noticed")
+					}
+					require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+					require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+				})
+			}
+		}
+	}
 }

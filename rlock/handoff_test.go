@@ -279,20 +279,6 @@ func TestHandoffLetsOthersIn(t *testing.T) {
 	require.Less(t, longest, 5*time.Second, "on any machine")
 }
 
-func TestHandoffBudgetThatCannotBe(t *testing.T) {
-	c := newClient(t, newServer(t), nil)
-	for name, mu := range map[string]*rlock.Lock{
-		"negative number": c.NewLock("a", rlock.WithHandoff(-1, 0)),
-		"negative time":   c.NewLock("a", rlock.WithHandoff(0, -1)),
-		"fair":            c.NewFairLock("a", rlock.WithHandoff(1, 0)),
-		"writer":          c.NewRWLock("a", rlock.WithHandoff(1, 0)).Writer(),
-	} {
-		_, _, err := mu.TryLock(t.Context())
-		require.ErrorIs(t, err, rlock.ErrInvalidOption, name)
-		require.ErrorContains(t, err, "WithHandoff", name)
-	}
-}
-
 // One operation is a Lock and an Unlock of a lock that 64 goroutines want.
 func BenchmarkHandoff(b *testing.B) {
 	mu := newClient(b, newServer(b), nil).NewLock("a")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,29 +14,6 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-func TestHeldContextEndsWithItsHolds(t *testing.T) {
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	outer, outerHold := lock(t, t.Context(), mu)
-	one, oneHold := lock(t, outer, mu)
-	two, twoHold := lock(t, outer, mu)
-
-	require.NoError(t, oneHold.Unlock(one))
-	require.ErrorIs(t, one.Err(), context.Canceled)
-	require.ErrorIs(t, context.Cause(one), rlock.ErrUnlocked)
-	require.NoError(t, two.Err(), "a sibling is none of its business")
-	require.NoError(t, outer.Err())
-
-	require.NoError(t, outerHold.Unlock(outer))
-	require.NoError(t, outer.Err(), "a hold under it is live")
-	require.NoError(t, two.Err(), "its own hold is live")
-
-	require.NoError(t, twoHold.Unlock(two))
-	require.ErrorIs(t, context.Cause(two), rlock.ErrUnlocked)
-	require.ErrorIs(t, context.Cause(outer), rlock.ErrUnlocked)
-	require.NoError(t, t.Context().Err())
-}
 
 func TestHeldContextInherits(t *testing.T) {
 	srv := newServer(t)
@@ -85,18 +64,6 @@ func TestEndOfParentKeepsLock(t *testing.T) {
 	require.Equal(t, hold.Owner(), onlyOwner(t, srv, "a"))
 	require.NoError(t, hold.Unlock(held), "under a context that has ended")
 	require.Zero(t, holds(t, srv.Client(t), "a"))
-}
-
-// The deadline of TryLockFor bounds the wait only.
-func TestWaitEndsLockStays(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(10*time.Second))
-	held, hold, err := mu.TryLockFor(t.Context(), 2*time.Second)
-	require.NoError(t, err)
-	awaitUntil(t, srv, "a", hold, 11*time.Second)
-	require.NoError(t, held.Err())
-	require.NoError(t, hold.Unlock(held))
 }
 
 func onlyOwner(t *testing.T, srv *redistest.Server, key string) string {
@@ -202,6 +169,7 @@ func TestNestedLease(t *testing.T) {
 	require.NoError(t, long.Unlock(held))
 	requireLease(hold, 60) // what was granted stays so
 	require.NoError(t, short.Unlock(held))
+	requireLease(hold, 60)
 	require.NoError(t, hold.Unlock(held))
 }
 
@@ -272,42 +240,10 @@ func TestDo(t *testing.T) {
 	mu := newClient(t, srv, nil).NewLock("a")
 	ctx := t.Context()
 
-	t.Run("holds and unlocks", func(t *testing.T) {
-		var held context.Context
-		require.NoError(t, mu.Do(ctx, func(ctx context.Context) error {
-			held = ctx
-			require.Equal(t, 1, mu.HoldCount(ctx))
-			require.Equal(t, 1, holds(t, rdb, "a"))
-			return nil
-		}))
-		require.ErrorIs(t, context.Cause(held), rlock.ErrUnlocked)
-		require.Zero(t, holds(t, rdb, "a"))
-	})
-	t.Run("nested", func(t *testing.T) {
-		require.NoError(t, mu.Do(ctx, func(ctx context.Context) error {
-			err := mu.Do(ctx, func(ctx context.Context) error {
-				require.Equal(t, 2, holds(t, rdb, "a"))
-				return nil
-			})
-			require.Equal(t, 1, holds(t, rdb, "a"))
-			require.NoError(t, ctx.Err())
-			return err
-		}))
-		require.Zero(t, holds(t, rdb, "a"))
-	})
 	t.Run("returns the function's own error", func(t *testing.T) {
 		mine := errors.New("mine")
 		err := mu.Do(ctx, func(context.Context) error { return mine })
 		require.Same(t, mine, err)
-	})
-	t.Run("joins the loss to the function's error", func(t *testing.T) {
-		mine := errors.New("mine")
-		err := mu.Do(ctx, func(context.Context) error {
-			require.NoError(t, rdb.Del(ctx, "a").Err())
-			return mine
-		})
-		require.ErrorIs(t, err, mine)
-		require.ErrorIs(t, err, rlock.ErrLeaseLost)
 	})
 	t.Run("panic", func(t *testing.T) {
 		require.PanicsWithValue(t, "mine", func() {
@@ -400,4 +336,292 @@ func TestFakeTimeUnlockLongAfterTheLease(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
 	})
+}
+
+// What a context owns can be asked of it, without a request.
+func TestTokenAndOwnerOfAContext(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	mu := c.NewLock("a", rlock.WithFencing())
+	require.Zero(t, mu.Token(t.Context()))
+	require.Empty(t, mu.Owner(t.Context()))
+	held, hold := lock(t, t.Context(), mu)
+	names := sent(t, srv, func() {
+		require.Equal(t, hold.Token(), mu.Token(held))
+		require.Positive(t, mu.Token(held))
+		require.Equal(t, hold.Owner(), mu.Owner(held))
+		require.Equal(t, hold.Token(), c.NewLock("a").Token(held), "the same lock")
+		require.Zero(t, c.NewLock("b").Token(held))
+		require.Zero(t, mu.Token(rlock.Detach(held)))
+	})
+	require.Empty(t, names)
+	require.NoError(t, hold.Unlock(held))
+	require.Zero(t, mu.Token(held))
+	require.Empty(t, mu.Owner(held))
+	require.Zero(t, c.NewLock("").Token(held), "an invalid lock")
+}
+
+func TestDetach(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	mu := newClient(t, srv, nil).NewLock("a")
+	type key struct{}
+	held, hold := lock(t, context.WithValue(t.Context(), key{}, "v"), mu)
+	detached := rlock.Detach(held)
+	require.Equal(t, 1, mu.HoldCount(held))
+	require.Zero(t, mu.HoldCount(detached))
+	require.Equal(t, "v", detached.Value(key{}))
+
+	_, _, err := mu.TryLock(detached)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	_, _, err = mu.TryLockFor(detached, 20*time.Millisecond)
+	require.ErrorIs(t, err, rlock.ErrNotAcquired)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	// As the detached context ends with the hold, the waiter's must not.
+	waiting := context.WithoutCancel(detached)
+	acquired := make(chan *rlock.Hold)
+	go func() {
+		_, hold, err := mu.Lock(waiting)
+		if err != nil {
+			hold = nil
+		}
+		acquired <- hold
+	}()
+	time.Sleep(50 * time.Millisecond)
+	select {
+	case <-acquired:
+		t.Fatal("entered beside the holder")
+	default:
+	}
+	require.NoError(t, hold.Unlock(held))
+	require.ErrorIs(t, context.Cause(detached), rlock.ErrUnlocked)
+	second := <-acquired
+	require.NotNil(t, second)
+	require.NoError(t, second.Unlock(waiting))
+	require.Zero(t, holds(t, rdb, "a"))
+}
+
+// Detach below a detached context, and a lock that is taken there.
+func TestDetachThenLockAnother(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	a, b := c.NewLock("a"), c.NewLock("b")
+	held, hold := lock(t, t.Context(), a)
+	inB, holdB := lock(t, rlock.Detach(held), b)
+	require.Zero(t, a.HoldCount(inB), "b's context brings a's ownership back")
+	_, nested := lock(t, inB, b)
+	require.Equal(t, 2, b.HoldCount(inB))
+	for _, h := range []*rlock.Hold{nested, holdB, hold} {
+		require.NoError(t, h.Unlock(held))
+	}
+}
+
+// oddTerms are those of a nested hold, under a lease of 30 s.
+var oddTerms = map[string][]rlock.LockOption{
+	"fixed": {rlock.WithoutRenewal()},
+	"short": {rlock.WithLeaseTime(100 * time.Millisecond)},
+	"long":  {rlock.WithLeaseTime(time.Hour)},
+}
+
+// A nested hold with other terms may be the last one of its grant. Whoever has the lock
+// after it, waiting in memory, by a fair run or as it is kept, has the terms of the lock: it is
+// renewed, survives a silence of a fraction of the lease, and learns of a removal within a
+// third of it.
+func TestFakeTimeTermsEndWithTheGrant(t *testing.T) {
+	newLocks := map[string]func(c *rlock.Client, opts ...rlock.LockOption) *rlock.Lock{
+		"plain": func(c *rlock.Client, opts ...rlock.LockOption) *rlock.Lock { return c.NewLock("a", opts...) },
+		"fair":  func(c *rlock.Client, opts ...rlock.LockOption) *rlock.Lock { return c.NewFairLock("a", opts...) },
+		"kept": func(c *rlock.Client, opts ...rlock.LockOption) *rlock.Lock {
+			if len(opts) > 0 { // a lock that is kept may not be fixed
+				return c.NewLock("a", opts...)
+			}
+			return c.NewLock("a", rlock.WithRetention(24*time.Hour))
+		},
+	}
+	for kind, newLock := range newLocks {
+		for name, odd := range oddTerms {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					f := newFakeRedis(t)
+					c := f.client(t, nil)
+					mu := newLock(c)
+					if kind == "kept" {
+						keep(t, f, mu)
+					}
+					held, hold := lock(t, t.Context(), mu)
+					nestedHeld, nested := lock(t, held, newLock(c, odd...))
+					require.NoError(t, hold.Unlock(held))
+					var waiter *waiting
+					if kind != "kept" {
+						waiter = begin(t.Context(), mu)
+						synctest.Wait()
+					}
+					require.NoError(t, nested.Unlock(nestedHeld))
+					if kind == "kept" {
+						waiter = begin(t.Context(), mu)
+					}
+					held, hold = waiter.acquired(t)
+
+					time.Sleep(time.Minute)
+					f.deafUp.Store(true)
+					time.Sleep(5 * time.Second)
+					f.heal()
+					time.Sleep(time.Minute)
+					require.NoError(t, held.Err())
+					f.Del("a")
+					time.Sleep(10*time.Second + time.Millisecond)
+					require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+					require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+				})
+			})
+		}
+	}
+}
+
+// Readers of a client share a grant. One who comes, and one who stays, have what they asked
+// for, whatever the nested holds ask for of somebody who has left.
+func TestFakeTimeTermsOfReaders(t *testing.T) {
+	opts := &rlock.Options{LeaseTime: 30 * time.Second}
+	setUp := func(t *testing.T) (reader, fixed *rlock.Lock) {
+		c := newFakeRedis(t).client(t, opts)
+		return c.NewRWLock("a").Reader(), c.NewRWLock("a", rlock.WithoutRenewal()).Reader()
+	}
+	t.Run("a renewed one comes", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
+			reader, fixed := setUp(t)
+			held, hold := lock(t, t.Context(), reader)
+			nestedHeld, nested := lock(t, held, fixed)
+			require.NoError(t, hold.Unlock(held))
+			others, other := lock(t, t.Context(), reader)
+			time.Sleep(time.Minute)
+			require.ErrorIs(t, context.Cause(nestedHeld), rlock.ErrLeaseLost)
+			require.ErrorContains(t, context.Cause(nestedHeld), "the fixed lease is over")
+			require.NoError(t, others.Err())
+			require.NoError(t, other.Unlock(others))
+			require.ErrorIs(t, nested.Unlock(nestedHeld), rlock.ErrLeaseLost)
+		})
+	})
+	t.Run("a fixed one stays", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
+			reader, fixed := setUp(t)
+			held, hold := lock(t, t.Context(), reader)
+			others, other := lock(t, t.Context(), reader)
+			require.Equal(t, hold.Owner(), other.Owner())
+			nestedHeld, nested := lock(t, held, fixed)
+			require.NoError(t, hold.Unlock(held))
+			require.Equal(t, nested.Owner(), reader.Owner(held), "of what is nested")
+			require.NoError(t, other.Unlock(others))
+			require.Zero(t, reader.HoldCount(others))
+			require.Empty(t, reader.Owner(context.WithoutCancel(others)), "who has left owns nothing")
+			time.Sleep(time.Minute)
+			require.ErrorIs(t, context.Cause(nestedHeld), rlock.ErrLeaseLost)
+			require.ErrorIs(t, nested.Unlock(nestedHeld), rlock.ErrLeaseLost)
+		})
+	})
+}
+
+// Whoever has joined a hold trusts the lease that its proof states, also when a nested hold
+// with a shorter one is what remains of it.
+func TestFakeTimeJoinedUnderAShorterHold(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		nestedHeld, nested := lock(t, held, c.NewLock("a", rlock.WithLeaseTime(200*time.Millisecond)))
+		joined, mine := join(t, t.Context(), f.client(t, nil).NewLock("a"), hold.Proof())
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(10 * time.Minute)
+		require.NoError(t, nestedHeld.Err())
+		require.NoError(t, joined.Err())
+		require.NoError(t, mine.Unlock(joined))
+		require.NoError(t, nested.Unlock(nestedHeld))
+	})
+}
+
+// Readers that share a grant have each their own end in trace and figures: that of the last
+// hold under the first one, whoever stays, a member of a multi lock too, which has none.
+func TestFakeTimeEndsOfReaders(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		var released []time.Duration
+		c := f.client(t, &rlock.Options{Trace: rlock.Trace{
+			Released: func(_ context.Context, r rlock.Release) { released = append(released, r.Held) },
+		}})
+		rw := c.NewRWLock("a")
+		held, hold := lock(t, t.Context(), rw.Reader())
+		teamHeld, team := lock(t, t.Context(), rlock.NewMultiLock(rw.Reader(), c.NewLock("b")))
+		time.Sleep(time.Second)
+		require.NoError(t, hold.Unlock(held))
+		require.Equal(t, []time.Duration{time.Second}, released, "beside a member")
+		kinds := c.Stats().Kinds
+		at := slices.IndexFunc(kinds, func(k rlock.KindStats) bool { return k.Kind == rlock.KindRead })
+		require.EqualValues(t, 1, kinds[at].Released)
+		require.Zero(t, kinds[at].Held)
+		time.Sleep(time.Second)
+		require.NoError(t, team.Unlock(teamHeld))
+
+		released = nil
+		held, hold = lock(t, t.Context(), rw.Reader())
+		nestedHeld, nested := lock(t, held, rw.Reader())
+		others, other := lock(t, t.Context(), rw.Reader())
+		require.Equal(t, hold.Owner(), other.Owner())
+		time.Sleep(time.Second)
+		require.NoError(t, hold.Unlock(held))
+		require.Empty(t, released, "a nested hold lives on")
+		time.Sleep(time.Second)
+		require.NoError(t, other.Unlock(others))
+		require.Equal(t, []time.Duration{2 * time.Second}, released)
+		time.Sleep(time.Second)
+		require.NoError(t, nested.Unlock(nestedHeld))
+		require.Equal(t, []time.Duration{2 * time.Second, 3 * time.Second}, released)
+		for _, k := range c.Stats().Kinds {
+			require.Zero(t, k.Held, k.Kind)
+		}
+	})
+}
+
+// A waiter may take over the place of one of its client that leaves, whatever either asked
+// for. It gets the lock on its own terms.
+func TestFakeTimeTermsOfWhoInherits(t *testing.T) {
+	terms := map[string][]rlock.LockOption{
+		"default":         nil,
+		"without renewal": {rlock.WithoutRenewal()},
+		"without handoff": {rlock.WithoutHandoff()},
+		"long":            {rlock.WithLeaseTime(time.Hour)},
+		"fenced":          {rlock.WithFencing()},
+		"kept":            {rlock.WithRetention(time.Second)},
+	}
+	for leaves, theirs := range terms {
+		for stays, ours := range terms {
+			t.Run(leaves+" leaves, "+stays+" stays", func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					f := newFakeRedis(t)
+					before, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a", rlock.WithFencing()))
+					c := f.client(t, nil)
+					ctx, leave := context.WithCancel(t.Context())
+					leaver := begin(ctx, c.NewLock("a", theirs...))
+					synctest.Wait()
+					stayer := begin(t.Context(), c.NewLock("a", ours...))
+					synctest.Wait()
+					leave()
+					<-leaver.done
+					require.NoError(t, hold.Unlock(before))
+					held, hold := stayer.acquired(t)
+					require.Equal(t, stays == "fenced", hold.Token() > 0)
+
+					time.Sleep(time.Minute)
+					if stays == "without renewal" {
+						require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+						return
+					}
+					require.NoError(t, context.Cause(held))
+					if stays == "long" {
+						require.Greater(t, time.Until(hold.Until()), 30*time.Minute)
+					}
+					require.NoError(t, hold.Unlock(held))
+				})
+			})
+		}
+	}
 }

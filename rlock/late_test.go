@@ -1,12 +1,15 @@
 package rlock_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -59,47 +62,6 @@ func TestLostReply(t *testing.T) {
 				require.EqualValues(t, 1, p.Stats().RepliesCut-cut)
 			})
 		}
-	}
-}
-
-// A quarter of all replies is lost, at random, while the lock is taken and given
-// back at random depths.
-func TestLostRepliesAtRandom(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	teach(t, srv)
-	rdb := srv.Client(t)
-	for config, edit := range retries {
-		t.Run(config, func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			c, p := through(t, srv, nil, edit)
-			mu := c.NewLock("a")
-			p.CutRandom(0.25, seed, netfault.Command("evalsha"))
-			rng := rand.New(rand.NewPCG(seed, 1))
-			type level struct {
-				held context.Context
-				hold *rlock.Hold
-			}
-			levels := []level{{held: t.Context()}}
-			for range 150 {
-				depth := len(levels) - 1
-				if depth == 0 || depth < 5 && rng.IntN(2) == 0 {
-					held, hold := lock(t, levels[depth].held, mu)
-					levels = append(levels, level{held, hold})
-				} else {
-					require.NoError(t, levels[depth].hold.Unlock(t.Context()))
-					levels = levels[:depth]
-				}
-				require.Equal(t, len(levels)-1, holds(t, rdb, "a"))
-			}
-			for i := len(levels) - 1; i > 0; i-- {
-				require.NoError(t, levels[i].hold.Unlock(t.Context()))
-			}
-			require.Zero(t, holds(t, rdb, "a"))
-			t.Logf("%d replies lost", p.Stats().RepliesCut)
-			require.Greater(t, p.Stats().RepliesCut, int64(20))
-		})
 	}
 }
 
@@ -176,55 +138,6 @@ func TestLateNestedLock(t *testing.T) {
 	}
 }
 
-// A nested Lock is sent again while its first request is on its way, which
-// arrives when the count has come back to what it was.
-func TestLateNestedLockAfterItsRepetition(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	teach(t, srv)
-	rdb := srv.Client(t)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second})
-	mu := c.NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	caught := p.Hold(isScript("count"))
-	inner, innerHold := lock(t, held, mu)
-	require.NotNil(t, caught.Args())
-	require.NoError(t, innerHold.Unlock(inner))
-	require.NoError(t, caught.Deliver(t.Context()))
-	require.NoError(t, hold.Unlock(held))
-	require.Zero(t, holds(t, rdb, "a"))
-}
-
-func TestLateRelease(t *testing.T) {
-	t.Parallel()
-	for _, same := range []bool{true, false} {
-		t.Run(fmt.Sprintf("next holder in the same client: %v", same), func(t *testing.T) {
-			t.Parallel()
-			srv := newServer(t)
-			teach(t, srv)
-			rdb := srv.Client(t)
-			c, p := through(t, srv, &rlock.Options{LeaseTime: 9 * time.Second})
-			other := newClient(t, srv, nil)
-			held, hold := lock(t, t.Context(), c.NewLock("a"))
-			caught := p.Hold(isScript("release"))
-			require.NoError(t, hold.Unlock(held))
-			require.NotNil(t, caught.Args())
-			require.Zero(t, holds(t, rdb, "a"))
-			next := other
-			if same {
-				next = c
-			}
-			nextHeld, nextHold := lock(t, t.Context(), next.NewLock("a"))
-			require.NoError(t, caught.Deliver(t.Context()))
-			require.Equal(t, 1, holds(t, rdb, "a"))
-			_, _, err := newClient(t, srv, nil).NewLock("a").TryLock(t.Context())
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			require.NoError(t, nextHeld.Err())
-			require.NoError(t, nextHold.Unlock(nextHeld))
-		})
-	}
-}
-
 // A hook that sends everything two times can make a release look lost; everything else holds.
 func TestHookThatSendsTwice(t *testing.T) {
 	t.Parallel()
@@ -290,3 +203,216 @@ func TestFakeTimeAnswersAfterTheBound(t *testing.T) {
 		}
 	})
 }
+
+// endsCaller is a hook that ends the goroutine in which it runs, by a panic or by Goexit, at the
+// next command that is sent in that goroutine: that of the caller, if the request is the only one
+// under way. A panic elsewhere would end the program.
+type endsCaller struct {
+	how   func()
+	after bool // when the command was sent
+	in    atomic.Pointer[string]
+	ended atomic.Int64 // how many
+}
+
+// goroutine names the one that calls it.
+func goroutine() string {
+	stack := make([]byte, 64)
+	stack = stack[:runtime.Stack(stack, false)]
+	return string(bytes.Fields(stack)[1])
+}
+
+func (e *endsCaller) arm() {
+	id := goroutine()
+	e.in.Store(&id)
+}
+
+func (e *endsCaller) hook() redistest.Hook {
+	return redistest.Hook{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if in := e.in.Load(); in == nil || *in != goroutine() {
+			return next(ctx, cmd)
+		}
+		e.in.Store(nil)
+		e.ended.Add(1)
+		if e.after {
+			_ = next(ctx, cmd)
+		}
+		e.how()
+		return nil
+	}}
+}
+
+// A hook of the client that panics, or ends the goroutine, makes its caller leave. The application
+// may recover, as net/http does. No lock is then held, or renewed, for nobody.
+func TestHookThatEndsItsCaller(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	for name, how := range map[string]func(){"panic": func() { panic("hook") }, "Goexit": runtime.Goexit} {
+		for _, after := range []bool{false, true} {
+			e := &endsCaller{how: how, after: after}
+			hooked := srv.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+			hooked.AddHook(e.hook())
+			c := clientOn(t, hooked, &rlock.Options{LeaseTime: time.Minute})
+			for kind, of := range map[string]func(name string) rlock.Locker{
+				"plain":  func(name string) rlock.Locker { return c.NewLock(name) },
+				"fair":   func(name string) rlock.Locker { return c.NewFairLock(name) },
+				"reader": func(name string) rlock.Locker { return c.NewRWLock(name).Reader() },
+				"writer": func(name string) rlock.Locker { return c.NewRWLock(name).Writer() },
+				"kept":   func(name string) rlock.Locker { return c.NewLock(name, rlock.WithRetention(time.Millisecond)) },
+				"multi": func(name string) rlock.Locker {
+					return rlock.NewMultiLock(c.NewLock(name), c.NewLock(name+"2"), c.NewFairLock(name+"3"))
+				},
+			} {
+				for _, at := range []string{"Lock", "TryLock", "nested Lock", "nested Unlock", "Unlock"} {
+					t.Run(fmt.Sprint(name, " ", after, " ", kind, " ", at), func(t *testing.T) {
+						name := strings.ReplaceAll(t.Name(), "/", " ")
+						mu := of(name)
+						require.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil })) // the server knows the scripts, and answers fast
+						armed := func(here string) {
+							if here == at {
+								e.arm()
+							}
+						}
+						ended := make(chan struct{})
+						go func() {
+							defer close(ended)
+							defer func() { _ = recover() }()
+							work := func(ctx context.Context) error {
+								armed("nested Lock")
+								err := mu.Do(ctx, func(context.Context) error { armed("nested Unlock"); return nil })
+								armed("Unlock")
+								return err
+							}
+							armed("Lock")
+							armed("TryLock")
+							if at == "TryLock" {
+								_ = mu.TryDo(t.Context(), work)
+							} else {
+								_ = mu.Do(t.Context(), work)
+							}
+						}()
+						<-ended
+						redistest.Eventually(t, "it is free", func() bool {
+							return len(rdb.Keys(t.Context(), name+"*").Val()) == 0
+						})
+						require.NoError(t, mu.TryDo(t.Context(), func(context.Context) error { return nil }))
+					})
+				}
+			}
+			require.Positive(t, e.ended.Load())
+			for _, kind := range c.Stats().Kinds {
+				require.Zero(t, kind.Waiting, kind.Kind)
+				require.Zero(t, kind.Held, kind.Kind)
+			}
+		}
+	}
+}
+
+// A context ends while a request for the lock has no answer yet, and the request is not late. The error is ErrNotAcquired if a refusal
+// is known, however old the request is, and if the request is too young to have an answer. Otherwise Redis
+// is silent.
+func TestFakeTimeContextEndsWhileARequestIsUnderWay(t *testing.T) {
+	type lockFor func(ctx context.Context, wait time.Duration) error
+	nothing := func(context.Context) error { return nil }
+	waits := func(mu *rlock.Lock) lockFor {
+		return func(ctx context.Context, wait time.Duration) error {
+			return mu.DoFor(ctx, wait, nothing)
+		}
+	}
+	plain := func(t *testing.T, opts ...rlock.LockOption) ([]*fakeRedis, *rlock.Lock, lockFor) {
+		f := newFakeRedis(t)
+		return []*fakeRedis{f}, f.client(t, nil).NewLock("a"), waits(f.client(t, nil).NewLock("a", opts...))
+	}
+	kinds := map[string]func(t *testing.T) (servers []*fakeRedis, other *rlock.Lock, call lockFor){
+		"plain": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) { return plain(t) },
+		"polling": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			return plain(t, rlock.WithPolling(rlock.Polling{}))
+		},
+		"Lock": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			f := newFakeRedis(t)
+			mu := f.client(t, nil).NewLock("a")
+			return []*fakeRedis{f}, f.client(t, nil).NewLock("a"), func(ctx context.Context, wait time.Duration) error {
+				ctx, stop := context.WithTimeout(ctx, wait)
+				defer stop()
+				return mu.Do(ctx, nothing)
+			}
+		},
+		"fair": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			f := newFakeRedis(t)
+			return []*fakeRedis{f}, f.client(t, nil).NewFairLock("a"), waits(f.client(t, nil).NewFairLock("a"))
+		},
+		"writer": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			f := newFakeRedis(t)
+			return []*fakeRedis{f}, f.client(t, nil).NewRWLock("a").Reader(), waits(f.client(t, nil).NewRWLock("a").Writer())
+		},
+		"reader": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			f := newFakeRedis(t)
+			return []*fakeRedis{f}, f.client(t, nil).NewRWLock("a").Writer(), waits(f.client(t, nil).NewRWLock("a").Reader())
+		},
+		"multi": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			f := newFakeRedis(t)
+			c := f.client(t, nil)
+			mu := rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))
+			return []*fakeRedis{f}, f.client(t, nil).NewLock("a"), func(ctx context.Context, wait time.Duration) error {
+				return mu.DoFor(ctx, wait, nothing)
+			}
+		},
+		"quorum": func(t *testing.T) ([]*fakeRedis, *rlock.Lock, lockFor) {
+			all, _, mu := fakeServers(t)
+			var others []*rlock.Client
+			for _, f := range all {
+				others = append(others, f.client(t, nil))
+			}
+			return all, rlock.NewQuorumLock("a", others), waits(mu)
+		},
+	}
+	silent := func(all []*fakeRedis, yes bool) {
+		for _, f := range all {
+			f.deafDown.Store(yes)
+		}
+	}
+	for name, kind := range kinds {
+		for _, tt := range []struct {
+			name   string
+			held   bool          // by another client
+			silent time.Duration // Redis is silent from then on
+			wait   time.Duration
+			want   error
+		}{
+			{"at the first request", true, 0, answerTime - 1, rlock.ErrNotAcquired},
+			{"at the first request, for a free lock", false, 0, answerTime - 1, rlock.ErrNotAcquired},
+			{"long after the first request", true, 0, answerTime, rlock.ErrUnavailable},
+			{"at a later request", true, 500 * time.Millisecond, 1050 * time.Millisecond, rlock.ErrNotAcquired},
+		} {
+			t.Run(fmt.Sprint(name, " ", tt.name), func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					all, other, call := kind(t)
+					require.NoError(t, call(t.Context(), time.Minute)) // answered: the servers are well
+					if tt.held {
+						held, hold := lock(t, t.Context(), other)
+						defer func() { assert.NoError(t, hold.Unlock(held)) }()
+					}
+					failed := make(chan error, 2)
+					silent(all, tt.silent == 0)
+					for range cap(failed) { // the second waits behind the first; both end before the test does
+						go func() { failed <- call(t.Context(), tt.wait) }()
+					}
+					if tt.silent > 0 {
+						time.Sleep(tt.silent)
+						synctest.Wait()
+						silent(all, true)
+					}
+					one, two := <-failed, <-failed
+					silent(all, false)
+					for _, err := range []error{one, two} {
+						require.ErrorIs(t, err, tt.want)
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+					}
+				})
+			})
+		}
+	}
+}
+
+// answerTime is that of package rlock.
+const answerTime = 5 * time.Millisecond

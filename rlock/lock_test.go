@@ -3,15 +3,19 @@ package rlock_test
 import (
 	"context"
 	"errors"
-	"strconv"
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -197,48 +201,6 @@ func benchmarkLock(b *testing.B, c *rlock.Client) {
 	}
 }
 
-// methods are those of a lock that may go to the server. What they acquire they
-// give back.
-func methods(mu *rlock.Lock) map[string]func(context.Context) error {
-	unlock := func(ctx context.Context, hold *rlock.Hold, err error) error {
-		if err != nil {
-			return err
-		}
-		return hold.Unlock(ctx)
-	}
-	return map[string]func(context.Context) error{
-		"Lock":        func(ctx context.Context) error { return unlock(mu.Lock(ctx)) },
-		"TryLock":     func(ctx context.Context) error { return unlock(mu.TryLock(ctx)) },
-		"TryLockFor":  func(ctx context.Context) error { return unlock(mu.TryLockFor(ctx, 10*time.Second)) },
-		"Do":          func(ctx context.Context) error { return mu.Do(ctx, func(context.Context) error { return nil }) },
-		"Inspect":     func(ctx context.Context) error { _, err := mu.Inspect(ctx); return err },
-		"ForceUnlock": func(ctx context.Context) error { _, err := mu.ForceUnlock(ctx); return err },
-		"UnlockOwner": func(ctx context.Context) error { _, err := mu.UnlockOwner(ctx, "somebody:1"); return err },
-	}
-}
-
-// One operation is a Lock and an Unlock of a lock that nobody else wants, by one
-// of 64 goroutines.
-func BenchmarkLockParallel(b *testing.B) {
-	c := newClient(b, newServer(b), nil)
-	var n atomic.Int64
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		mu := c.NewLock("a" + strconv.FormatInt(n.Add(1), 10))
-		for pb.Next() {
-			_, hold, err := mu.Lock(context.Background())
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			if err := hold.Unlock(context.Background()); err != nil {
-				b.Error(err)
-			}
-		}
-	})
-}
-
 // The bounded forms of Do bound the wait, and not the work.
 func TestDoForAndTryDo(t *testing.T) {
 	srv := newServer(t)
@@ -260,4 +222,222 @@ func TestDoForAndTryDo(t *testing.T) {
 	require.ErrorIs(t, mu.DoFor(t.Context(), 10*time.Millisecond, never), context.DeadlineExceeded)
 	require.ErrorIs(t, mu.TryDo(t.Context(), never), rlock.ErrNotAcquired)
 	require.NoError(t, hold.Unlock(held))
+}
+
+// mutexStep is what a function does to a mutex, or a call of another function.
+type mutexStep struct {
+	op   string // Lock, Unlock, call; return and join surround a branch that does not come back
+	what string // the mutex, or the function, as it is written
+}
+
+// mutexSteps lists what a function does, in the order of its text. It leaves out an Unlock that is
+// deferred, so that the mutex counts as held to the end, and function literals.
+func mutexSteps(n ast.Node) (steps []mutexStep) {
+	top := n
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt, *ast.DeferStmt, *ast.FuncLit:
+			return false
+		case *ast.BlockStmt:
+			if n != top && len(n.List) > 0 {
+				if _, leaves := n.List[len(n.List)-1].(*ast.ReturnStmt); leaves {
+					steps = append(append(append(steps, mutexStep{op: "return"}), mutexSteps(n)...), mutexStep{op: "join"})
+					return false
+				}
+			}
+		case *ast.CallExpr:
+			for _, arg := range n.Args {
+				steps = append(steps, mutexSteps(arg)...)
+			}
+			switch f := n.Fun.(type) {
+			case *ast.Ident:
+				steps = append(steps, mutexStep{"call", f.Name})
+			case *ast.SelectorExpr:
+				if on := types.ExprString(f.X); (f.Sel.Name == "Lock" || f.Sel.Name == "Unlock") && strings.HasSuffix(on, ".mu") {
+					steps = append(steps, mutexStep{f.Sel.Name, on})
+				} else {
+					steps = append(append(steps, mutexSteps(f.X)...), mutexStep{"call", on + "." + f.Sel.Name})
+				}
+			}
+			return false
+		}
+		return true
+	})
+	return steps
+}
+
+// ofQueues reports whether an expression is the mutex of the queues.
+func ofQueues(mu string) bool { return mu == "qs.mu" || strings.HasSuffix(mu, "queues.mu") }
+
+// The order of the mutexes is: queues.mu, grant.mu, that of the watchdog. No function that locks the
+// first is called while one of the two is held, and no function unlocks the mutex of its caller. The
+// test follows the calls within this package that it can tell by their text: of a receiver that has
+// its usual name, or of a name that only one function has.
+func TestMutexOrder(t *testing.T) {
+	functions, named := make(map[string][]mutexStep), make(map[string][]string)
+	for _, file := range sources(t, "rlock") {
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
+				name := f.Name.Name
+				if f.Recv != nil && len(f.Recv.List[0].Names) > 0 {
+					name = f.Recv.List[0].Names[0].Name + "." + name
+				}
+				functions[name] = append(functions[name], mutexSteps(f.Body)...)
+				named[f.Name.Name] = append(named[f.Name.Name], name)
+			}
+		}
+	}
+	for _, steps := range functions {
+		for i, s := range steps {
+			if s.op != "call" {
+				continue
+			}
+			parts := strings.Split(s.what, ".")
+			bare := parts[len(parts)-1]
+			for field, usual := range map[string]string{"queues": "qs", "queue": "q", "lock": "l", "grant": "g"} {
+				if len(parts) > 1 && parts[len(parts)-2] == field {
+					steps[i].what = usual + "." + bare
+				}
+			}
+			if len(parts) > 1 && functions[steps[i].what] == nil && len(named[bare]) == 1 && !ast.IsExported(bare) {
+				steps[i].what = named[bare][0]
+			}
+		}
+	}
+	locks := make(map[string]string) // the functions that lock queues.mu, and by which call
+	for known := -1; known != len(locks); {
+		known = len(locks)
+		for name, steps := range functions {
+			for _, s := range steps {
+				if by, calls := locks[s.what]; locks[name] == "" && (s.op == "Lock" && ofQueues(s.what) || s.op == "call" && calls) {
+					locks[name] = s.what + " " + by
+				}
+			}
+		}
+	}
+	require.Contains(t, locks, "g.check", "by lose and ended")
+	under := make(map[string]bool) // functions that are called while one of the two is held
+	for known := -1; known != len(under); {
+		known = len(under)
+		for name, steps := range functions {
+			var held, before []string
+			if under[name] {
+				held = []string{"that of its caller"}
+			}
+			for i, s := range steps {
+				switch s.op {
+				case "return":
+					before = slices.Clone(held)
+				case "join":
+					held = before
+				case "Lock":
+					held = append(held, s.what)
+				case "Unlock":
+					if !slices.Contains(held, s.what) && !slices.Contains(steps[:i], mutexStep{"Lock", s.what}) {
+						t.Errorf("%s unlocks %s, which its caller has locked", name, s.what)
+					}
+					held = slices.DeleteFunc(held, func(mu string) bool { return mu == s.what })
+				case "call":
+					if len(held) == 0 {
+						continue
+					}
+					under[s.what] = true
+					if by, locked := locks[s.what]; locked {
+						t.Errorf("%s calls %s, which locks queues.mu (by %s), and holds %v", name, s.what, by, held)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestFakeTimeUnavailable(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		lease, want time.Duration
+		fault       func(*fakeRedis)
+	}{
+		{"silent, short lease", time.Second, 5 * time.Second, func(f *fakeRedis) { f.deafUp.Store(true) }},
+		{"silent, long lease", 30 * time.Second, 30 * time.Second, func(f *fakeRedis) { f.deafUp.Store(true) }},
+		{"errors, short lease", time.Second, 5 * time.Second, func(f *fakeRedis) { f.SetError("LOADING …") }},
+		{"errors, long lease", 30 * time.Second, 30 * time.Second, func(f *fakeRedis) { f.SetError("LOADING …") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				mu := f.client(t, &rlock.Options{LeaseTime: tt.lease}).NewLock("a")
+				tt.fault(f)
+				_, _, err := mu.Lock(t.Context())
+				require.ErrorIs(t, err, rlock.ErrUnavailable)
+				require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+				require.Equal(t, tt.want, f.now())
+			})
+		})
+	}
+}
+
+func TestFakeTimeTryLockIsBounded(t *testing.T) {
+	for lease, want := range map[time.Duration]time.Duration{
+		300 * time.Millisecond: 100 * time.Millisecond,
+		30 * time.Second:       2 * time.Second,
+	} {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			mu := f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a")
+			f.deafUp.Store(true)
+			_, _, err := mu.TryLock(t.Context())
+			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			require.Equal(t, want, f.now())
+		})
+	}
+}
+
+func TestFakeTimeLateAnswerIsNoGrant(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, &rlock.Options{LeaseTime: 6 * time.Second}).NewLock("a")
+		f.late.Store(int64(2500 * time.Millisecond)) // an attempt may take 2 s
+		held, hold, err := mu.TryLock(t.Context())
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		require.Nil(t, hold)
+		require.Equal(t, t.Context(), held)
+		f.late.Store(0)
+		time.Sleep(2600 * time.Millisecond) // a connection for the release may have been made slowly, too
+		synctest.Wait()
+		require.False(t, f.Exists("a"), "its owner is released")
+		require.NotEmpty(t, f.scripts("release"))
+		require.Empty(t, f.scripts("renew"))
+	})
+}
+
+// A caller that comes while a goroutine of its client gives the lock up asks the server at once: it
+// does not wait for the answer to that release, which may be lost.
+func TestFakeTimeLockDuringARelease(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		mu := f.client(t, nil).NewLock("a")
+		held, hold, err := mu.Lock(t.Context())
+		require.NoError(t, err)
+		open := f.hold(isScript("release"))
+		released := make(chan error, 1)
+		go func() { released <- hold.Unlock(held) }()
+		synctest.Wait()
+		require.Empty(t, released, "the release is under way")
+		before := len(f.asked())
+		next := make(chan error, 1)
+		go func() {
+			held, hold, err := mu.Lock(t.Context())
+			if err == nil {
+				err = hold.Unlock(held)
+			}
+			next <- err
+		}()
+		synctest.Wait()
+		asked := len(f.asked())
+		open()
+		require.NoError(t, <-released)
+		require.NoError(t, <-next)
+		require.Greater(t, asked, before)
+	})
 }

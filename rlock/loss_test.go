@@ -1,13 +1,16 @@
 package rlock_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,37 +21,6 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
-
-// slack is what a liveness bound allows for a busy machine and the race
-// detector. Safety bounds have none.
-const slack = 4 * time.Second
-
-// ends fails the test if c is not closed within d.
-func ends(t testing.TB, d time.Duration, what string, c <-chan struct{}) {
-	t.Helper()
-	start := time.Now()
-	select {
-	case <-c:
-		t.Logf("%s after %v", what, time.Since(start))
-	case <-time.After(d):
-		t.Fatalf("not within %v: %s", d, what)
-	}
-}
-
-// through returns a client whose connections pass a proxy to srv.
-func through(t testing.TB, srv *redistest.Server, opts *rlock.Options, edit ...func(*redis.Options)) (*rlock.Client, *netfault.Proxy) {
-	p := netfault.New(t, srv.Addr())
-	edit = append(edit, func(o *redis.Options) { o.Addr = p.Addr() })
-	c := clientOn(t, srv.Client(t, edit...), opts)
-	t.Cleanup(func() { heal(p) }) // before Close
-	return c, p
-}
-
-// heal ends the faults, and the connections that have suffered from them.
-func heal(p *netfault.Proxy) {
-	p.Heal()
-	p.CutAll()
-}
 
 // requireLost checks what a holder is told of its loss.
 func requireLost(t testing.TB, held context.Context, hold *rlock.Hold, name string) {
@@ -71,18 +43,6 @@ func requireUnlockedTooLate(t testing.TB, err error) {
 	if err != nil {
 		require.ErrorIs(t, err, rlock.ErrLeaseLost)
 	}
-}
-
-// dump returns the key as it stands, with its remaining lifetime.
-func dump(t testing.TB, rdb *redis.Client, key string) (value string, ttl time.Duration) {
-	t.Helper()
-	value, err := rdb.Dump(context.Background(), key).Result()
-	if !errors.Is(err, redis.Nil) {
-		require.NoError(t, err)
-	}
-	ttl, err = rdb.PTTL(context.Background(), key).Result()
-	require.NoError(t, err)
-	return value, ttl
 }
 
 func TestLossByRemoval(t *testing.T) {
@@ -221,7 +181,7 @@ func TestLossWhileUnreachable(t *testing.T) {
 
 // The order of "told" and "granted to another" by one clock, over many losses: whoever
 // looks is told always. A goroutine that is started then may get its turn later, where all
-// cores are busy: for the exact order see TestFakeTimeLossComesBeforeTheNextGrant.
+// cores are busy: for the exact instant see TestFakeTimeHeldContextEndsAtTheExactInstant.
 func TestLossComesBeforeTheNextGrant(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
@@ -249,32 +209,6 @@ func TestLossComesBeforeTheNextGrant(t *testing.T) {
 	}
 	require.Positive(t, early, "told before the rival was inside")
 	t.Logf("%d of 6 were told before, least margin: %v", early, margin)
-}
-
-// A renewal that hangs keeps nobody from noticing the removal, and can do
-// nothing when it arrives after all.
-func TestLossWhileARenewalHangs(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	const lease = 6 * time.Second
-	renewed := make(chan struct{}, 100)
-	c, p := through(t, srv, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }}})
-	held, hold := lock(t, t.Context(), c.NewLock("a"))
-	awaitRenewals(t, renewed, 1) // the server knows the script
-	hung := p.Hold(isScript("renew"))
-	require.NoError(t, hung.Wait(t.Context()))
-	require.NoError(t, rdb.Del(t.Context(), "a").Err())
-	ends(t, lease/6+slack, "the attempt after the hanging one tells", held.Done())
-	requireLost(t, held, hold, "a")
-
-	rivalHeld, rivalHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal()))
-	_, before := dump(t, rdb, "a")
-	require.NoError(t, hung.Deliver(t.Context()))
-	_, after := dump(t, rdb, "a")
-	require.LessOrEqual(t, after, before, "it prolongs nobody else's lease")
-	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
-	require.NoError(t, rivalHold.Unlock(rivalHeld))
 }
 
 // agreeable is an error that says that it is any other.
@@ -346,6 +280,7 @@ func TestLossInTheMiddleOfNesting(t *testing.T) {
 			require.ErrorIs(t, hold3.Unlock(h3), rlock.ErrLeaseLost)
 			requireLost(t, h1, hold1, "a")
 			requireLost(t, h2, hold2, "a")
+			require.Zero(t, mu.HoldCount(h1), "a lost lock is not owned, whether its holds are unlocked or not")
 			require.ErrorIs(t, hold2.Unlock(h2), rlock.ErrLeaseLost)
 			require.ErrorIs(t, hold1.Unlock(h1), rlock.ErrLeaseLost)
 			got, _ := dump(t, rdb, "a")
@@ -353,4 +288,152 @@ func TestLossInTheMiddleOfNesting(t *testing.T) {
 			require.NoError(t, rivalHold.Unlock(rivalHeld))
 		})
 	}
+}
+
+// holder is a process that holds a lock. args: address, name, lease. It answers
+// to lines: "look" with what its context says at once and what Unlock returns.
+func holder(args []string) {
+	lease, err := time.ParseDuration(args[2])
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: args[0]})
+	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: lease})
+	if err != nil {
+		panic(err)
+	}
+	held, hold, err := c.NewLock(args[1], rlock.WithFencing()).Lock(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("held", hold.Token())
+	fmt.Println("proof", hold.Proof())
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		err := held.Err() // the first look
+		fmt.Println("look", err != nil, errors.Is(context.Cause(held), rlock.ErrLeaseLost))
+		fmt.Println("unlock", errors.Is(hold.Unlock(held), rlock.ErrLeaseLost))
+	}
+}
+
+func TestLossOfAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	for range 2 {
+		child := redistest.Spawn(t, "holder", srv.Addr(), "a", "2s")
+		token, err := strconv.ParseInt(child.Expect("held ", 10*time.Second), 10, 64)
+		require.NoError(t, err)
+		child.Stop()
+		_, err = child.Stdin.Write([]byte("look\n"))
+		require.NoError(t, err)
+
+		rivalHeld, rivalHold := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a", rlock.WithFencing()))
+		require.Greater(t, rivalHold.Token(), token, "the resource can tell who is late")
+		before, ttlBefore := dump(t, rdb, "a")
+		child.Cont()
+		require.Equal(t, "true true", child.Expect("look ", 10*time.Second))
+		require.Equal(t, "true", child.Expect("unlock ", 10*time.Second))
+		after, ttlAfter := dump(t, rdb, "a")
+		require.Equal(t, before, after)
+		require.LessOrEqual(t, ttlAfter, ttlBefore)
+		require.NoError(t, rivalHeld.Err())
+		require.NoError(t, rivalHold.Unlock(rivalHeld))
+		require.NoError(t, child.Stdin.Close())
+		require.NoError(t, child.Wait(10*time.Second))
+	}
+}
+
+// A process that was stopped while its request was under way must not take the
+// old answer for a lock.
+func TestStoppedWhileAcquiring(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	rival := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
+	_, first := lock(t, t.Context(), rival) // the server knows the scripts
+	require.NoError(t, first.Unlock(t.Context()))
+	require.Zero(t, holds(t, rdb, "a")) // it is connected
+	p := netfault.New(t, srv.Addr())
+	held := p.Hold(isScript("try"))
+	child := redistest.Spawn(t, "holder", p.Addr(), "a", "2s") // it asks for 5 s
+	require.NoError(t, held.Wait(t.Context()))
+	child.Stop()
+	require.NoError(t, held.Deliver(t.Context()))
+	require.Equal(t, 1, holds(t, rdb, "a"))
+	rivalHeld, rivalHold, err := rival.TryLockFor(t.Context(), time.Minute) // the child's lease is over
+	require.NoError(t, err)
+	child.Cont()
+	_, err = child.Stdin.Write([]byte("look\n"))
+	require.NoError(t, err)
+	awaitHearing(t, rdb, "a", 1) // the child waits
+	require.NoError(t, rivalHold.Unlock(rivalHeld))
+	token, err := strconv.ParseInt(strings.TrimSpace(child.Expect("held ", 10*time.Second)), 10, 64)
+	require.NoError(t, err)
+	require.Greater(t, token, rivalHold.Token())
+	require.Equal(t, "false false", child.Expect("look ", 10*time.Second))
+	require.Equal(t, "false", child.Expect("unlock ", 10*time.Second))
+}
+
+// lapse is when a lease that is not renewed is given up: its length, less the
+// drift, less the guard.
+func lapse(lease time.Duration) time.Duration {
+	return lease - (lease/100 + 2*time.Millisecond) - max(lease/10, 2*time.Millisecond)
+}
+
+// silences are the ways in which a server gives no useful answer.
+var silences = map[string]func(*fakeRedis){
+	"requests vanish": func(f *fakeRedis) { f.deafUp.Store(true) },
+	"replies vanish":  func(f *fakeRedis) { f.deafDown.Store(true) },
+	"errors":          func(f *fakeRedis) { f.SetError("LOADING Redis is loading the dataset in memory") },
+	"replies late":    func(f *fakeRedis) { f.late.Store(int64(time.Hour)) },
+}
+
+func TestFakeTimeHeldContextEndsAtTheExactInstant(t *testing.T) {
+	for name, fault := range silences {
+		for _, lease := range []time.Duration{100 * time.Millisecond, 30 * time.Second, time.Hour} {
+			t.Run(name+"/"+lease.String(), func(t *testing.T) {
+				redistest.Bubble(t, func(t *testing.T) {
+					var renewed atomic.Value
+					f := newFakeRedis(t)
+					c := f.client(t, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{
+						Renewed: func(r rlock.Renewal) { renewed.Store(r.Until) },
+					}})
+					held, hold := lock(t, t.Context(), c.NewLock("a"))
+					require.Equal(t, f.start.Add(lease-lease/100-2*time.Millisecond), hold.Until())
+
+					time.Sleep(3*lease + 1) // some renewals
+					synctest.Wait()
+					until := hold.Until()
+					require.Equal(t, renewed.Load(), until)
+					fault(f)
+
+					end := until.Add(-max(lease/10, 2*time.Millisecond))
+					time.Sleep(time.Until(end) - 1)
+					synctest.Wait()
+					require.NoError(t, held.Err())
+					time.Sleep(time.Nanosecond)
+					<-held.Done()
+					require.Equal(t, end, time.Now())
+					require.ErrorIs(t, context.Cause(held), rlock.ErrLeaseLost)
+
+					f.heal()
+					require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+				})
+			})
+		}
+	}
+}
+
+// Nobody asks the server about a lease that is not renewed. So it is noticed only at the end
+// of the lease that the lock was removed.
+func TestFakeTimeFixedLeaseIsRemoved(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a", rlock.WithLeaseTime(20*time.Second), rlock.WithoutRenewal()))
+		require.True(t, f.Del("a"))
+		<-held.Done()
+		require.Equal(t, lapse(20*time.Second), f.now())
+		require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	})
 }

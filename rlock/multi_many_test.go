@@ -188,26 +188,6 @@ func TestMultiOverMastersOneTryLockWins(t *testing.T) {
 	}
 }
 
-// Several busy members are waited for, one after the other.
-func TestMultiOverMastersManyBusy(t *testing.T) {
-	redistest.Long(t, "has three masters")
-	t.Parallel()
-	s := slowCluster(t)
-	c, other := clientOn(t, s.rdb, nil), clientOn(t, s.rdb, nil)
-	names := lockNames(100)
-	var busy []*rlock.Hold
-	for i := 0; i < len(names); i += 9 {
-		_, hold := lock(t, t.Context(), other.NewLock(names[i]))
-		busy = append(busy, hold)
-	}
-	done := async(func() error { return rlock.NewMultiLock(locksOf(c, names...)...).Do(t.Context(), nothing) })
-	for _, i := range rand.Perm(len(busy)) {
-		require.NoError(t, busy[i].Unlock(t.Context()))
-	}
-	require.NoError(t, <-done)
-	s.freeSoon(t)
-}
-
 // Replies are lost on the way from any master: the locks are held all the same, and nothing is left.
 func TestMultiOverMastersLosesReplies(t *testing.T) {
 	t.Parallel()

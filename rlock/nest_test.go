@@ -2,14 +2,19 @@ package rlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -88,41 +93,6 @@ func TestNestedDepth(t *testing.T) {
 	}
 }
 
-func TestNestedUnlockInEveryOrder(t *testing.T) {
-	const depth = 4
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	for _, order := range permutations(depth) {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			ctx := t.Context()
-			var all [depth]*rlock.Hold
-			for i := range all {
-				ctx, all[i] = lock(t, ctx, mu)
-			}
-			for n, i := range order {
-				require.NoError(t, all[i].Unlock(ctx))
-				require.Equal(t, depth-1-n, holds(t, rdb, mu.Name()))
-			}
-			require.ErrorIs(t, context.Cause(ctx), rlock.ErrUnlocked)
-		})
-	}
-}
-
-// permutations returns all orders of 0 … n-1.
-func permutations(n int) (all [][]int) {
-	if n == 0 {
-		return [][]int{nil}
-	}
-	for _, p := range permutations(n - 1) {
-		for i := range n {
-			order := append(append(append([]int{}, p[:i]...), n-1), p[i:]...)
-			all = append(all, order)
-		}
-	}
-	return all
-}
-
 func TestNestedUnderAnotherLock(t *testing.T) {
 	srv := newServer(t)
 	rdb := srv.Client(t)
@@ -188,32 +158,6 @@ func TestSameLock(t *testing.T) {
 	require.Zero(t, holds(t, rdb, "a"))
 }
 
-// A context that outlives its grant owns nothing.
-func TestContextOutlivesGrant(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	c := newClient(t, srv, nil)
-	mu := c.NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	require.NoError(t, hold.Unlock(held))
-
-	_, _, err := mu.Lock(held)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, rlock.ErrUnlocked)
-
-	stale := context.WithoutCancel(held)
-	require.Zero(t, mu.HoldCount(stale))
-	held2, hold2 := lock(t, stale, mu)
-	require.NotEqual(t, hold.Owner(), hold2.Owner())
-	require.Equal(t, 1, holds(t, rdb, "a"))
-	require.Equal(t, 1, mu.HoldCount(held2))
-
-	_, _, err = mu.TryLock(stale)
-	require.ErrorIs(t, err, rlock.ErrNotAcquired, "the old context does not own the new grant")
-	require.ErrorIs(t, hold.Unlock(stale), rlock.ErrNotHeld)
-	require.NoError(t, hold2.Unlock(held2))
-}
-
 // A nested hold under an inner context that has ended, of a grant that has not.
 func TestNestedUnderEndedContext(t *testing.T) {
 	srv := newServer(t)
@@ -253,42 +197,6 @@ func TestNestedUnderEndedContext(t *testing.T) {
 	}
 }
 
-func TestNestedConcurrently(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewLock("a")
-	held, hold := lock(t, t.Context(), mu)
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			ctx, err := held, error(nil)
-			var mine []*rlock.Hold
-			for range 20 {
-				var h *rlock.Hold
-				if ctx, h, err = mu.Lock(ctx); err != nil {
-					t.Error(err)
-					return
-				}
-				if mine = append(mine, h); len(mine) == 4 {
-					rand.Shuffle(4, func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
-					for _, h := range mine {
-						if err := h.Unlock(ctx); err != nil {
-							t.Error(err)
-						}
-					}
-					ctx, mine = held, nil
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, held.Err())
-	require.Equal(t, 1, mu.HoldCount(held))
-	require.Equal(t, 1, holds(t, rdb, "a"))
-	require.NoError(t, hold.Unlock(held))
-	require.Zero(t, holds(t, rdb, "a"))
-}
-
 // Goroutines that share a grant end it together, in whatever order they come.
 func TestNestedConcurrentLastUnlock(t *testing.T) {
 	srv := newServer(t)
@@ -311,4 +219,298 @@ func TestNestedConcurrentLastUnlock(t *testing.T) {
 		require.Zero(t, holds(t, rdb, "a"))
 		require.ErrorIs(t, context.Cause(ctx), rlock.ErrUnlocked)
 	}
+}
+
+// nestedModel is what should be true of one lock under random calls of one
+// client.
+type nestedModel struct {
+	mu    *rlock.Lock
+	grant int // number of the current grant; its holds are those that are live
+	all   []*modelHold
+}
+
+type modelHold struct {
+	ctx    context.Context
+	hold   *rlock.Hold
+	grant  int
+	parent *modelHold
+	live   bool
+	ended  bool // the context; it never comes back
+}
+
+// under reports whether h, or a hold taken under it, is live.
+func (m *nestedModel) under(h *modelHold) bool {
+	if h.live {
+		return true
+	}
+	for _, other := range m.all {
+		if other.parent == h && m.under(other) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *nestedModel) live() (n int) {
+	for _, h := range m.all {
+		if h.live {
+			n++
+		}
+	}
+	return n
+}
+
+// add notes a hold that was taken under parent, nil for a new grant.
+func (m *nestedModel) add(ctx context.Context, hold *rlock.Hold, parent *modelHold) {
+	if parent == nil {
+		m.grant++
+	}
+	m.all = append(m.all, &modelHold{ctx: ctx, hold: hold, grant: m.grant, parent: parent, live: true})
+}
+
+func TestNestedModel(t *testing.T) {
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	c := newClient(t, srv, nil)
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		m := &nestedModel{mu: c.NewLock(fmt.Sprint("model ", n))}
+		defer func() {
+			for _, h := range m.all {
+				_ = h.hold.Unlock(h.ctx)
+			}
+		}()
+		pick := func(t *rapid.T) *modelHold {
+			if len(m.all) == 0 {
+				t.Skip("nothing was locked yet")
+			}
+			return m.all[rapid.IntRange(0, len(m.all)-1).Draw(t, "hold")]
+		}
+		// try locks under ctx, which belongs to h; nil for a context without owner.
+		try := func(t *rapid.T, ctx context.Context, h *modelHold) {
+			held, hold, err := m.mu.TryLock(ctx)
+			switch free := m.live() == 0; {
+			case ctx.Err() != nil:
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, rlock.ErrUnlocked)
+			case free:
+				require.NoError(t, err)
+				m.add(held, hold, nil)
+			case h != nil && h.grant == m.grant:
+				require.NoError(t, err)
+				m.add(held, hold, h)
+			default:
+				require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"lock":          func(t *rapid.T) { try(t, context.Background(), nil) },
+			"nest":          func(t *rapid.T) { h := pick(t); try(t, h.ctx, h) },
+			"without owner": func(t *rapid.T) { try(t, rlock.Detach(pick(t).ctx), nil) },
+			"without end":   func(t *rapid.T) { h := pick(t); try(t, context.WithoutCancel(h.ctx), h) },
+			"unlock": func(t *rapid.T) {
+				h := pick(t)
+				err := h.hold.Unlock(context.Background())
+				if h.live {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, rlock.ErrNotHeld)
+				}
+				h.live = false
+			},
+			"": func(t *rapid.T) {
+				live := m.live()
+				require.Equal(t, live, holds(t, rdb, m.mu.Name()))
+				for i, h := range m.all {
+					h.ended = h.ended || !m.under(h)
+					if !h.ended {
+						require.NoError(t, h.ctx.Err(), "context %d: it, or a hold under it, is live", i)
+						require.Equal(t, live, m.mu.HoldCount(h.ctx))
+					} else if !errors.Is(context.Cause(h.ctx), rlock.ErrUnlocked) {
+						require.FailNow(t, "context goes on", "%d: no hold under it is live: %v", i, context.Cause(h.ctx))
+					}
+				}
+			},
+		})
+	})
+}
+
+// The ownership that a call stands on ends while Redis is silent: that is what the
+// error says, not that Redis is at fault.
+func TestFakeTimeOwnershipEndsMeanwhile(t *testing.T) {
+	for _, after := range []time.Duration{time.Millisecond, 5 * time.Second} { // before and after an attempt got no answer
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			c := f.client(t, nil)
+			ctx, hold := lock(t, t.Context(), c.NewLock("a"))
+			f.deafDown.Store(true)
+			time.AfterFunc(after, func() { _ = hold.Unlock(t.Context()) })
+			_, _, err := c.NewLock("b").Lock(ctx)
+			require.ErrorIs(t, err, rlock.ErrNotAcquired)
+			require.ErrorIs(t, err, rlock.ErrUnlocked)
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, rlock.ErrUnavailable)
+		})
+	}
+}
+
+// So it is for a nested call of the same lock. It owns the lock as well until it fails, so
+// that the outer Unlock does not end the context, but its own end does.
+func TestFakeTimeOwnershipEndsUnderANestedCall(t *testing.T) {
+	const lease = 15 * time.Second
+	for name, tt := range map[string]struct {
+		call func(*rlock.Lock, context.Context) (context.Context, *rlock.Hold, error)
+		want error
+		in   time.Duration
+	}{
+		"TryLock": {(*rlock.Lock).TryLock, rlock.ErrUnlocked, 2 * time.Second},
+		"TryLockFor": {func(mu *rlock.Lock, ctx context.Context) (context.Context, *rlock.Hold, error) {
+			return mu.TryLockFor(ctx, 4*time.Second)
+		}, rlock.ErrUnlocked, 4 * time.Second},
+		"Lock": {(*rlock.Lock).Lock, rlock.ErrLeaseLost, lease},
+	} {
+		for _, unlocked := range []bool{true, false} {
+			for _, replies := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, " unlocked ", unlocked, " executed ", replies), func(t *testing.T) {
+					redistest.Bubble(t, func(t *testing.T) {
+						f := newFakeRedis(t)
+						mu := f.client(t, &rlock.Options{LeaseTime: lease}).NewLock("a")
+						ctx, hold := lock(t, t.Context(), mu)
+						f.deafDown.Store(replies)
+						f.deafUp.Store(!replies)
+						var all sync.WaitGroup
+						if unlocked {
+							all.Go(func() {
+								time.Sleep(time.Millisecond)
+								_ = hold.Unlock(t.Context())
+							})
+						}
+						began := time.Now()
+						got, _, err := tt.call(mu, ctx)
+						require.LessOrEqual(t, time.Since(began), tt.in)
+						require.Equal(t, ctx, got)
+						if unlocked || tt.want == rlock.ErrLeaseLost {
+							require.ErrorIs(t, err, tt.want)
+							require.NotErrorIs(t, err, rlock.ErrUnavailable)
+							require.ErrorIs(t, context.Cause(ctx), tt.want)
+						} else {
+							require.ErrorIs(t, err, rlock.ErrUnavailable)
+							require.NoError(t, ctx.Err())
+						}
+						all.Wait()
+						f.heal()
+						_ = hold.Unlock(t.Context())
+						redistest.Eventually(t, "the lock is free", func() bool { return !f.Exists("a") })
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestFakeTimeLeaseIsLostMeanwhile(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, &rlock.Options{LeaseTime: 3 * time.Second})
+		ctx, hold := lock(t, t.Context(), c.NewLock("a"))
+		f.deafDown.Store(true)
+		_, _, err := c.NewLock("b").Lock(ctx)
+		require.Same(t, context.Cause(ctx), err)
+		require.ErrorIs(t, err, rlock.ErrLeaseLost)
+		f.heal()
+		_ = hold.Unlock(t.Context())
+	})
+}
+
+// A nested TryLock is one attempt, also behind others that get no answer.
+func TestFakeTimeNestedTryLockIsBounded(t *testing.T) {
+	for _, before := range []string{"Lock", "TryLock"} {
+		t.Run(before, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				mu := f.client(t, &rlock.Options{LeaseTime: 15 * time.Second}).NewLock("a")
+				held, hold := lock(t, t.Context(), mu)
+				f.deafDown.Store(true)
+				var all sync.WaitGroup
+				if before == "Lock" {
+					all.Go(func() { _, _, _ = mu.Lock(held) })
+				}
+				synctest.Wait()
+				began := time.Now()
+				for range 5 {
+					all.Go(func() {
+						_, _, err := mu.TryLock(held)
+						assert.ErrorIs(t, err, rlock.ErrUnavailable)
+						assert.ErrorContains(t, err, "answer")
+						assert.Equal(t, 2*time.Second, time.Since(began))
+					})
+				}
+				all.Wait()
+				f.heal()
+				_ = hold.Unlock(t.Context())
+			})
+		})
+	}
+}
+
+// An Unlock returns in its time, also behind others that get no answer.
+func TestFakeTimeUnlockIsBoundedInACrowd(t *testing.T) {
+	for _, timeout := range []time.Duration{300 * time.Millisecond, time.Second, 5 * time.Second} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				c := f.client(t, &rlock.Options{UnlockTimeout: timeout, LeaseTime: 15 * time.Second})
+				var all sync.WaitGroup
+				for i := range 20 {
+					_, hold := lock(t, t.Context(), c.NewLock(strconv.Itoa(i)))
+					all.Go(func() {
+						time.Sleep(time.Duration(i+1) * timeout / 20)
+						began := time.Now()
+						assert.ErrorIs(t, hold.Unlock(t.Context()), rlock.ErrUnavailable)
+						assert.LessOrEqual(t, time.Since(began), timeout)
+					})
+				}
+				f.deafDown.Store(true)
+				all.Wait()
+				f.heal()
+			})
+		})
+	}
+}
+
+// Nested calls that are made at the same time share a request about the hold count, and so do
+// their Unlocks: none waits for those before it one after the other.
+func TestFakeTimeNestedCallsShareARequest(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		const calls, late = 50, 80 * time.Millisecond // too short for copies
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a")
+		held, hold := lock(t, t.Context(), mu)
+		_, inner := lock(t, held, mu) // teaches the server the script
+		require.NoError(t, inner.Unlock(held))
+		before := len(f.scripts("count"))
+		f.late.Store(int64(late))
+		var all sync.WaitGroup
+		nested := make([]*rlock.Hold, calls)
+		began := time.Now()
+		for i := range nested {
+			all.Go(func() {
+				_, h, err := mu.Lock(held)
+				assert.NoError(t, err)
+				nested[i] = h
+			})
+		}
+		all.Wait()
+		assert.LessOrEqual(t, time.Since(began), 2*late)
+		assert.Equal(t, strconv.Itoa(calls+1), f.HGet("a", hold.Owner()))
+		for _, h := range nested {
+			all.Go(func() { assert.NoError(t, h.Unlock(held)) })
+		}
+		all.Wait()
+		assert.LessOrEqual(t, time.Since(began), 4*late)
+		assert.Equal(t, "1", f.HGet("a", hold.Owner()))
+		assert.LessOrEqual(t, len(f.scripts("count"))-before, 4)
+		assert.NoError(t, hold.Unlock(held))
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -203,6 +205,64 @@ func TestInvalidLeases(t *testing.T) {
 	})
 }
 
+// Options that cannot work, alone or together, are refused by each method of each kind, and nothing is sent.
+func TestOptionsThatCannotWork(t *testing.T) {
+	srv := newServer(t)
+	c := newClient(t, srv, nil)
+	impatient := clientOn(t, srv.Client(t, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), nil)
+	plain := func(opts ...rlock.LockOption) *rlock.Lock { return c.NewLock("a", opts...) }
+	polling := func(p rlock.Polling) *rlock.Lock { return plain(rlock.WithPolling(p)) }
+	replicas := func(n int, wait time.Duration) *rlock.Lock { return plain(rlock.WithReplicas(n, wait)) }
+	kept := func(opt rlock.LockOption) *rlock.Lock { return plain(rlock.WithRetention(1), opt) }
+	type refused struct {
+		mu   *rlock.Lock
+		says string
+	}
+	all := map[string]refused{
+		"first pause":   {polling(rlock.Polling{First: -1}), ""},
+		"longest pause": {polling(rlock.Polling{Longest: -1}), ""},
+		"tries":         {polling(rlock.Polling{Tries: -1}), ""},
+		"longest first": {polling(rlock.Polling{First: 2 * time.Second, Longest: time.Second}), ""},
+
+		"no replica":             {replicas(0, time.Second), ""},
+		"less than no replica":   {replicas(-1, time.Second), ""},
+		"no time":                {replicas(1, 0), ""},
+		"too little time":        {replicas(1, time.Microsecond), ""},
+		"too much time":          {replicas(1, 501*time.Millisecond), ""},
+		"too much for the lease": {plain(rlock.WithReplicas(1, 200*time.Millisecond), rlock.WithLeaseTime(time.Second)), ""},
+		"too much to read":       {impatient.NewLock("a", rlock.WithReplicas(1, 100*time.Millisecond)), "ReadTimeout"},
+
+		"retention":               {plain(rlock.WithRetention(-1)), "negative"},
+		"retention, fixed":        {kept(rlock.WithoutRenewal()), "WithoutRenewal"},
+		"retention, replicated":   {kept(rlock.WithReplicas(1, time.Second)), "WithReplicas"},
+		"retention, polling":      {kept(rlock.WithPolling(rlock.Polling{})), "WithPolling"},
+		"retention of a fair one": {c.NewFairLock("a", rlock.WithRetention(1)), "the next in the queue"},
+		"retention of a writer":   {c.NewRWLock("a", rlock.WithRetention(1)).Writer(), "only plain"},
+
+		"hand-offs":              {plain(rlock.WithHandoff(-1, 0)), "WithHandoff"},
+		"time of hand-offs":      {plain(rlock.WithHandoff(0, -1)), "WithHandoff"},
+		"hand-offs of a fair":    {c.NewFairLock("a", rlock.WithHandoff(10, time.Second)), "WithHandoff"},
+		"hand-offs of a writer":  {c.NewRWLock("a", rlock.WithHandoff(10, time.Second)).Writer(), "WithHandoff"},
+		"hand-offs of a reader":  {c.NewRWLock("a", rlock.WithHandoff(10, time.Second)).Reader(), "WithHandoff"},
+		"lease of a fair lock":   {c.NewFairLock("a", rlock.WithLeaseTime(time.Millisecond)), "at least 10ms"},
+		"lease of a writer":      {c.NewRWLock("a", rlock.WithLeaseTime(time.Millisecond)).Writer(), "at least 10ms"},
+		"lease of a reader":      {c.NewRWLock("a", rlock.WithLeaseTime(time.Millisecond)).Reader(), "at least 10ms"},
+		"no name of a fair lock": {c.NewFairLock(""), "empty"},
+		"name of a fair lock":    {c.NewFairLock("{a"), "hash tag"},
+		"no name of a writer":    {c.NewRWLock("").Writer(), "empty"},
+		"name of a reader":       {c.NewRWLock("{a").Reader(), "hash tag"},
+	}
+	require.Empty(t, sent(t, srv, func() {
+		for name, tt := range all {
+			for method, call := range methods(tt.mu) {
+				err := call(t.Context())
+				require.ErrorIs(t, err, rlock.ErrInvalidOption, "%s: %s", name, method)
+				require.ErrorContains(t, err, tt.says, "%s: %s", name, method)
+			}
+		}
+	}))
+}
+
 // labelled cannot be compared with another of its kind.
 type labelled struct {
 	redis.UniversalClient
@@ -298,16 +358,6 @@ func TestKeyConflict(t *testing.T) {
 	}
 }
 
-// A hash that is not a lock, such as one of the application's or a lock of
-// another kind, is no failure of Redis.
-func TestInspectHashOfOtherKind(t *testing.T) {
-	srv := newServer(t)
-	require.NoError(t, srv.Client(t).HSet(t.Context(), "a", "mode", "write", "somebody:1:write", 1).Err())
-	_, err := newClient(t, srv, nil).NewLock("a").Inspect(t.Context())
-	require.ErrorIs(t, err, rlock.ErrKeyConflict)
-	require.NotErrorIs(t, err, rlock.ErrUnavailable)
-}
-
 // A hash is not a read/write lock only because it has a field named mode.
 func TestInspectHashWithAnotherMode(t *testing.T) {
 	srv := newServer(t)
@@ -321,25 +371,6 @@ func TestInspectHashWithAnotherMode(t *testing.T) {
 	}
 	_, err := mu.Inspect(ctx)
 	require.NoError(t, err, "it is free")
-}
-
-func TestFencingCounterConflict(t *testing.T) {
-	srv := newServer(t)
-	rdb := srv.Client(t)
-	mu := newClient(t, srv, nil).NewLock("a", rlock.WithFencing())
-	require.NoError(t, rdb.RPush(t.Context(), "redisson_lock_token:{a}", "v").Err())
-	for name, call := range map[string]func(context.Context) error{
-		"Lock":    methods(mu)["Lock"],
-		"Inspect": methods(mu)["Inspect"],
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := call(t.Context())
-			require.ErrorIs(t, err, rlock.ErrKeyConflict)
-			require.ErrorContains(t, err, "redisson_lock_token:{a}")
-			require.ErrorContains(t, err, "list")
-			require.Zero(t, holds(t, rdb, "a"))
-		})
-	}
 }
 
 // Leases are sent as whole milliseconds, in every script, and never as more than
@@ -362,5 +393,90 @@ func TestLeaseOnTheWire(t *testing.T) {
 	require.Len(t, pexpires, 3)
 	for _, ms := range pexpires {
 		require.Regexp(t, `^[0-9]+$`, ms)
+	}
+}
+
+// The names a and {a} are two locks. By Redisson's rule their relatives would be the same,
+// and the release of one would grant the other.
+func TestNamesInBraces(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb := srv.Client(t)
+	type locks struct {
+		held, wanted func(c *rlock.Client, name string) *rlock.Lock
+	}
+	plain := func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name) }
+	fenced := func(c *rlock.Client, name string) *rlock.Lock { return c.NewLock(name, rlock.WithFencing()) }
+	fair := func(c *rlock.Client, name string) *rlock.Lock { return c.NewFairLock(name) }
+	reader := func(c *rlock.Client, name string) *rlock.Lock { return c.NewRWLock(name).Reader() }
+	writer := func(c *rlock.Client, name string) *rlock.Lock { return c.NewRWLock(name).Writer() }
+	kinds := map[string]locks{
+		"plain": {plain, plain}, "fenced": {fenced, fenced}, "fair": {fair, fair},
+		"read/write": {reader, writer},
+	}
+	for kind, l := range kinds {
+		for _, names := range [][2]string{{"a", "{a}"}, {"{a}", "a"}, {"{a}", "{a}:"}, {"{a}:", "{a}"}} {
+			t.Run(kind+", "+names[0]+" beside "+names[1], func(t *testing.T) {
+				holder, other, third := newClient(t, srv, nil), newClient(t, srv, nil), newClient(t, srv, nil)
+				held, hold := lock(t, t.Context(), l.held(holder, names[0]))
+				besideHeld, beside := lock(t, t.Context(), l.held(holder, names[1]))
+				waiter := begin(t.Context(), l.wanted(other, names[0]))
+				redistest.Eventually(t, "it waits", func() bool {
+					return rdb.Exists(t.Context(), lua.QueueOf(names[0]), lua.QueueOfRW(names[0])).Val() > 0
+				})
+				require.NoError(t, beside.Unlock(besideHeld))
+
+				free, again, err := l.held(third, names[1]).TryLock(t.Context())
+				require.NoError(t, err, "who waits for the one is not in the way of the other")
+				require.NoError(t, again.Unlock(free))
+				require.NoError(t, held.Err())
+				select {
+				case <-waiter.done:
+					t.Fatal("two holders")
+				default:
+				}
+				require.NoError(t, hold.Unlock(held))
+				_, got := waiter.acquired(t)
+				require.NoError(t, got.Unlock(t.Context()))
+			})
+		}
+	}
+}
+
+// Sharded channels are those of a cluster. Nothing is sent to find that out.
+func TestShardedPubSubOption(t *testing.T) {
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	t.Cleanup(func() {
+		require.NoError(t, single.Close())
+		require.NoError(t, cluster.Close())
+	})
+	for _, tc := range []struct {
+		name string
+		rdb  redis.UniversalClient
+		mode rlock.ShardedPubSub
+		ok   bool
+	}{
+		{"auto, single", single, rlock.ShardedAuto, true},
+		{"off, single", single, rlock.ShardedOff, true},
+		{"on, single", single, rlock.ShardedOn, false},
+		{"both, single", single, rlock.ShardedBoth, false},
+		{"auto, cluster", cluster, rlock.ShardedAuto, true},
+		{"off, cluster", cluster, rlock.ShardedOff, true},
+		{"on, cluster", cluster, rlock.ShardedOn, true},
+		{"both, cluster", cluster, rlock.ShardedBoth, true},
+		{"no such value", cluster, rlock.ShardedBoth + 1, false},
+		{"negative", single, -1, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := rlock.New(tc.rdb, &rlock.Options{ShardedPubSub: tc.mode})
+			if !tc.ok {
+				require.ErrorIs(t, err, rlock.ErrInvalidOption)
+				require.ErrorContains(t, err, "ShardedPubSub")
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, closeSoon(c))
+		})
 	}
 }

@@ -2,10 +2,13 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -190,4 +193,346 @@ func TestRecordIsRefused(t *testing.T) {
 	require.Equal(t, 1, strings.Count(said(), "\n"), log.String())
 	require.Contains(t, said(), "NOPERM")
 	require.Empty(t, admin.Keys(ctx, "rlock_client*").Val())
+}
+
+// heldAs returns what the record of the only client that has one tells of lock a; nil if
+// nothing.
+func heldAs(t *testing.T, f *fakeRedis) *record.Entry {
+	t.Helper()
+	synctest.Wait()
+	for _, id := range listed(t, f.rdb, "") {
+		r, _ := readRecord(t, f.rdb, "", id)
+		if e := entry(r, record.Holds, "a"); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// A hold is told of when it is 10 s old, or in the ten seconds after, however long its
+// lease is.
+func TestFakeTimeRecordOfALongLease(t *testing.T) {
+	for _, lease := range []time.Duration{30 * time.Second, time.Minute, 10 * time.Minute, 24 * time.Hour} {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			held, hold := lock(t, t.Context(), f.recordedClient(t, &rlock.Options{LeaseTime: lease}).NewLock("a"))
+			time.Sleep(21 * time.Second)
+			require.NotNil(t, heldAs(t, f), "a lease of %v", lease)
+			require.NoError(t, hold.Unlock(held))
+		})
+	}
+}
+
+// The purpose is that of the Lock which was locked, whoever the client has asked for, or
+// has kept it from.
+func TestFakeTimeRecordTellsTheHoldersPurpose(t *testing.T) {
+	t.Run("kept", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			c := f.recordedClient(t, nil)
+			first := c.NewLock("a", rlock.WithRetention(time.Hour), rlock.WithPurpose("first"))
+			for range 2 {
+				held, hold := lock(t, t.Context(), first)
+				synctest.Wait()
+				require.NoError(t, hold.Unlock(held))
+			}
+			held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithRetention(time.Hour), rlock.WithPurpose("second")))
+			time.Sleep(45 * time.Second)
+			require.Equal(t, "second", heldAs(t, f).Purpose)
+			require.NoError(t, hold.Unlock(held))
+		})
+	})
+	t.Run("asked for by a waiter who has left", func(t *testing.T) {
+		redistest.Bubble(t, func(t *testing.T) {
+			f := newFakeRedis(t)
+			other, otherHold := lock(t, t.Context(), f.client(t, nil).NewLock("a"))
+			c := f.recordedClient(t, nil)
+			ctx, leave := context.WithCancel(t.Context())
+			first := begin(ctx, c.NewLock("a", rlock.WithPurpose("first")))
+			time.Sleep(500 * time.Millisecond)
+			second := begin(t.Context(), c.NewLock("a", rlock.WithPurpose("second")))
+			time.Sleep(500 * time.Millisecond)
+			leave()
+			<-first.done
+			require.Error(t, first.err)
+			require.NoError(t, otherHold.Unlock(other))
+			held, hold := second.acquired(t)
+			time.Sleep(40 * time.Second)
+			require.Equal(t, "second", heldAs(t, f).Purpose)
+			require.NoError(t, hold.Unlock(held))
+		})
+	})
+}
+
+// A lock that its client has kept since the last renewal, and that nobody holds, is told as
+// kept; and no longer when it is held again.
+func TestRecordOfAKeptLock(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	rdb, ctx := srv.Client(t), t.Context()
+	c := newClient(t, srv, &rlock.Options{LeaseTime: 15 * time.Second})
+	mu := c.NewLock("a", rlock.WithRetention(time.Hour), rlock.WithPurpose("partition 7"))
+	kept(t, srv, mu)
+	id := awaitRecord(t, rdb, "", record.Keeps, "a")
+	r, ttl := readRecord(t, rdb, "", id)
+	e := entry(r, record.Keeps, "a")
+	require.Equal(t, "partition 7", e.Purpose)
+	require.GreaterOrEqual(t, r.Age(*e, ttl), 5*time.Second, "a third of the lease")
+	require.Nil(t, entry(r, record.Holds, "a"))
+
+	require.NoError(t, mu.Do(ctx, func(context.Context) error {
+		require.Equal(t, id, awaitRecord(t, rdb, "", record.Holds, "a"))
+		r, _ := readRecord(t, rdb, "", id)
+		require.Nil(t, entry(r, record.Keeps, "a"))
+		return nil
+	}))
+}
+
+// In a cluster the record and the list are on different nodes.
+func TestRecordInACluster(t *testing.T) {
+	redistest.Long(t, "starts a cluster")
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0)
+	rdb := cluster.Client(t)
+	c, err := rlock.New(rdb, &rlock.Options{LeaseTime: 3 * time.Second})
+	require.NoError(t, err)
+	held, hold := lock(t, t.Context(), c.NewLock("a"))
+	id := awaitRecord(t, rdb, "", record.Holds, "a")
+	r, ttl := readRecord(t, rdb, "", id)
+	require.NotEmpty(t, r.Host)
+	require.Positive(t, ttl)
+	require.NoError(t, hold.Unlock(held))
+	require.NoError(t, closeSoon(c))
+	require.Empty(t, listed(t, rdb, ""))
+	require.Zero(t, rdb.Exists(t.Context(), record.Key("", id)).Val())
+}
+
+// A client writes no record as long as its holds are short and it does not wait. An
+// anonymous client never writes one.
+func TestNoRecord(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	quick := newClient(t, srv, nil).NewLock("quick")
+	renewed := make(chan struct{}, 100)
+	hidden := newClient(t, srv, &rlock.Options{
+		LeaseTime: 10 * time.Second, Identity: rlock.Anonymous(),
+		Trace: rlock.Trace{Renewed: func(rlock.Renewal) { renewed <- struct{}{} }},
+	})
+	_, hold := lock(t, t.Context(), hidden.NewLock("a"))
+	waiting := lockAsync(t.Context(), hidden.NewLock("a"))
+	m := srv.Monitor(t)
+	for began := time.Now(); len(renewed) < 2; { // others tell of a hold and a wait like that
+		require.Less(t, time.Since(began), time.Minute, "two renewals")
+		require.NoError(t, quick.Do(t.Context(), func(context.Context) error { return nil }))
+		time.Sleep(5 * time.Millisecond) // the monitor keeps every command
+	}
+	for _, c := range m.Commands() {
+		require.False(t, slices.ContainsFunc(c.Args, isRecord), "%v", c.Args)
+	}
+	require.NoError(t, hold.Unlock(t.Context()))
+	await(t, waiting, 10*time.Second)
+}
+
+// A purpose is shown and has no other effect: locks of one name are one lock, whatever
+// their purposes are.
+func TestPurposeChangesNothing(t *testing.T) {
+	c := newClient(t, newServer(t), nil)
+	for _, purpose := range []string{"", strings.Repeat("x", 1<<20), "\xff\x1b[2J\n"} {
+		held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithPurpose(purpose)))
+		_, nested := lock(t, held, c.NewLock("a", rlock.WithPurpose("other")))
+		require.Equal(t, hold.Owner(), nested.Owner())
+		require.NoError(t, nested.Unlock(held))
+		require.NoError(t, hold.Unlock(held))
+	}
+}
+
+// recordWrites returns when the server got requests about records, less those by scripts.
+func (f *fakeRedis) recordWrites() (at []time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.log {
+		if r.args[0] == "evalsha" && slices.ContainsFunc(r.args, isRecord) {
+			at = append(at, r.at)
+		}
+	}
+	return at
+}
+
+// However much a client holds and waits for, it makes two requests in ten seconds; and none
+// when it has neither.
+func TestFakeTimeRecordsAreCheap(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.recordedClient(t, nil)
+		var unlock []func()
+		for i := range 100 {
+			held, hold := lock(t, t.Context(), c.NewLock(fmt.Sprint("held", i)))
+			unlock = append(unlock, func() { require.NoError(t, hold.Unlock(held)) })
+		}
+		f.HSet("busy", "other:1", "1") // has no end
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		waiting := lockAsync(ctx, c.NewLock("busy"))
+		time.Sleep(time.Minute + 500*time.Millisecond)
+		at := f.recordWrites()
+		require.Len(t, at, 2*6, "%v", at)
+		for i := 2; i < len(at); i++ {
+			require.GreaterOrEqual(t, at[i]-at[i-2], 10*time.Second)
+		}
+		ids := listed(t, f.rdb, "")
+		require.Len(t, ids, 1)
+		r, _ := readRecord(t, f.rdb, "", ids[0])
+		require.Len(t, r.Entries, 101)
+
+		for _, f := range unlock {
+			f()
+		}
+		cancel()
+		require.Error(t, (<-waiting).err)
+		time.Sleep(time.Hour)
+		require.Len(t, f.recordWrites(), len(at)+2, "it is removed")
+		require.Equal(t, []string{"busy"}, f.Keys())
+	})
+}
+
+// A record names a lock as held after a third of its lease, but ten seconds at most, also
+// if the lease is fixed. When a lock was handed on in memory, the record has the purpose
+// of the present holder.
+func TestFakeTimeWhatIsLong(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		tell := func(c *rlock.Client, d time.Duration, what record.What, name string) *record.Entry {
+			t.Helper()
+			time.Sleep(d - f.now())
+			synctest.Wait()
+			for _, id := range listed(t, f.rdb, "") {
+				r, ttl := readRecord(t, f.rdb, "", id)
+				if e := entry(r, what, name); e != nil {
+					require.Less(t, max(r.Age(*e, ttl)-f.now(), f.now()-r.Age(*e, ttl)), time.Minute)
+					return e
+				}
+			}
+			return nil
+		}
+		c := f.recordedClient(t, &rlock.Options{LeaseTime: 12 * time.Second})
+		held, hold := lock(t, t.Context(), c.NewLock("renewed"))
+		require.Nil(t, tell(c, 3500*time.Millisecond, record.Holds, "renewed"))
+		require.NotNil(t, tell(c, 6*time.Second, record.Holds, "renewed"))
+		require.NoError(t, hold.Unlock(held))
+		require.Nil(t, tell(c, 20*time.Second, record.Holds, "renewed"))
+
+		held, hold = lock(t, t.Context(), c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(10*time.Minute)))
+		require.Nil(t, tell(c, 29*time.Second, record.Holds, "fixed"))
+		require.NotNil(t, tell(c, 32*time.Second, record.Holds, "fixed"))
+		require.NoError(t, hold.Unlock(held))
+
+		held, hold = lock(t, t.Context(), c.NewLock("passed", rlock.WithPurpose("first")))
+		next := lockAsync(t.Context(), c.NewLock("passed", rlock.WithPurpose("second")))
+		e := tell(c, 52*time.Second, record.Waits, "passed")
+		require.Equal(t, "second", e.Purpose)
+		require.Equal(t, "first", tell(c, 52*time.Second, record.Holds, "passed").Purpose)
+		require.NoError(t, hold.Unlock(held))
+		g := <-next
+		require.NoError(t, g.err)
+		require.Equal(t, "second", tell(c, 70*time.Second, record.Holds, "passed").Purpose)
+		require.Nil(t, tell(c, 70*time.Second, record.Waits, "passed"))
+		require.NoError(t, g.hold.Unlock(g.held))
+	})
+}
+
+// The record is written anew after FLUSHALL, and whatever a server does that is down or
+// hangs, no lock waits for that and Close comes back.
+func TestFakeTimeRecordsOnABadServer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.recordedClient(t, nil)
+		held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithLeaseTime(10*time.Minute)))
+		waiting := lockAsync(t.Context(), c.NewLock("a"))
+		time.Sleep(12 * time.Second)
+		require.Len(t, listed(t, f.rdb, ""), 1)
+		key := record.Key("", listed(t, f.rdb, "")[0])
+		f.Del(key)
+		f.Del(record.List(""))
+		time.Sleep(11 * time.Second)
+		require.Len(t, listed(t, f.rdb, ""), 1)
+		require.True(t, f.Exists(key))
+
+		f.deafDown.Store(true)
+		time.Sleep(time.Minute)
+		require.NoError(t, held.Err())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		start := time.Now()
+		require.Error(t, c.Close(ctx))
+		require.Less(t, time.Since(start), 2*time.Second)
+		cancel()
+		require.Error(t, (<-waiting).err)
+		f.heal()
+		_ = hold.Unlock(held)
+		time.Sleep(2 * record.Lasts)
+		require.NotContains(t, f.Keys(), key)
+	})
+}
+
+// Close takes the record away. What was lost before stays told for half a minute; what Close
+// itself ends is no news.
+func TestFakeTimeRecordAfterClose(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		closeWith := func(c *rlock.Client, held context.Context, hold *rlock.Hold) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorContains(t, c.Close(ctx), "still held")
+			_ = hold.Unlock(held)
+		}
+		c := f.recordedClient(t, nil)
+		lost, _ := lock(t, t.Context(), c.NewLock("lost"))
+		held, hold := lock(t, t.Context(), c.NewLock("held"))
+		f.Del("lost")
+		<-lost.Done()
+		closeWith(c, held, hold)
+		ids := listed(t, f.rdb, "")
+		require.Len(t, ids, 1)
+		r, _ := readRecord(t, f.rdb, "", ids[0])
+		require.Len(t, r.Entries, 1, "%v", r.Entries)
+		require.NotNil(t, entry(r, record.Lost, "lost"))
+
+		c = f.recordedClient(t, nil)
+		held, hold = lock(t, t.Context(), c.NewLock("other"))
+		closeWith(c, held, hold)
+		require.Equal(t, ids, listed(t, f.rdb, ""))
+	})
+}
+
+// A client that is to tell promptly tells of each hold at once, also if it has just told that it
+// waits.
+func TestFakeTimePromptRecords(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		tells := func(what record.What, name string) bool {
+			synctest.Wait()
+			ids := listed(t, f.rdb, "")
+			if len(ids) == 0 {
+				return false
+			}
+			r, _ := readRecord(t, f.rdb, "", ids[0])
+			return entry(r, what, name) != nil
+		}
+		c := f.recordedClient(t, &rlock.Options{Identity: rlock.Identity{Prompt: true}})
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		require.True(t, tells(record.Holds, "a"))
+		require.NoError(t, hold.Unlock(held))
+		time.Sleep(time.Minute)
+		require.Empty(t, listed(t, f.rdb, ""))
+
+		f.HSet("busy", "other:1", "1")
+		waiting := lockAsync(t.Context(), c.NewLock("busy"))
+		time.Sleep(1500 * time.Millisecond)
+		require.True(t, tells(record.Waits, "busy"))
+		f.Del("busy")
+		g := <-waiting
+		require.NoError(t, g.err)
+		time.Sleep(time.Second)
+		require.True(t, tells(record.Holds, "busy"))
+		require.NoError(t, g.hold.Unlock(g.held))
+	})
 }

@@ -2,7 +2,10 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,6 +14,14 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
+
+// awaitRenewals returns after n renewals. A lost lease has no more of them.
+func awaitRenewals[T any](t *testing.T, renewed <-chan T, n int) {
+	t.Helper()
+	for range n {
+		within(t, 20*time.Second, renewed)
+	}
+}
 
 func TestLostReplyOfARenewal(t *testing.T) {
 	t.Parallel()
@@ -63,7 +74,12 @@ func lateRenewal(t *testing.T, taken bool) {
 
 func TestLateRenewal(t *testing.T) {
 	t.Parallel()
-	lateRenewal(t, true)
+	for _, taken := range []bool{false, true} {
+		t.Run(fmt.Sprint("taken ", taken), func(t *testing.T) {
+			t.Parallel()
+			lateRenewal(t, taken)
+		})
+	}
 }
 
 // The application has used up its connection pool; renewal has another.
@@ -94,4 +110,46 @@ func TestRenewalWithAnExhaustedPool(t *testing.T) {
 	require.NoError(t, rdb.LPush(t.Context(), "list", "x").Err())
 	require.NoError(t, <-popped)
 	require.NoError(t, hold.Unlock(held))
+}
+
+func TestFakeTimeAnHourOfRenewals(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a")) // lease 30 s
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.NoError(t, held.Err())
+		at := slices.Compact(f.scripts("renew")) // the first one is sent twice: the server has to learn the script
+		require.GreaterOrEqual(t, at[0], 5*time.Second)
+		require.LessOrEqual(t, at[0], 10*time.Second)
+		for _, d := range pauses(at) {
+			require.Equal(t, 10*time.Second, d)
+		}
+		require.InDelta(t, 360, len(at), 1)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// An inner Unlock does not stop the renewal, and the last one leaves no stray renewer.
+func TestFakeTimeUnlockAndTheRenewal(t *testing.T) {
+	const lease = 6 * time.Second
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		mu := f.client(t, nil).NewLock("a", rlock.WithLeaseTime(lease))
+		held, hold := lock(t, t.Context(), mu)
+		inner, innerHold := lock(t, held, mu)
+		require.NoError(t, innerHold.Unlock(inner))
+		time.Sleep(10 * lease)
+		require.NoError(t, held.Err())
+		require.GreaterOrEqual(t, len(f.scripts("renew")), 20)
+		require.NoError(t, hold.Unlock(held))
+		synctest.Wait()
+		f.mu.Lock()
+		before := len(f.log)
+		f.mu.Unlock()
+		time.Sleep(lease) // of which a renewer would use a third
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		require.Len(t, f.log, before)
+	})
 }

@@ -306,24 +306,6 @@ func TestFakeTimeLossOfJoinedReaders(t *testing.T) {
 // up when it has waited for as long as a lease itself: it does not begin again when the
 // other one gives up, nor with each of those who ask after one another and leave.
 func TestFakeTimeReadersGiveUpTogether(t *testing.T) {
-	t.Run("with who asks", func(t *testing.T) {
-		redistest.Bubble(t, func(t *testing.T) {
-			f := newFakeRedis(t)
-			mu := f.client(t, &rlock.Options{LeaseTime: time.Second}).NewRWLock("a")
-			f.deafUp.Store(true)
-			var all sync.WaitGroup
-			for i := range 10 {
-				all.Go(func() {
-					time.Sleep(time.Duration(i) * 50 * time.Millisecond)
-					began := time.Now()
-					_, _, err := mu.Reader().Lock(t.Context())
-					assert.ErrorIs(t, err, rlock.ErrUnavailable)
-					assert.LessOrEqual(t, time.Since(began), 6*time.Second, "5 s, and a little")
-				})
-			}
-			all.Wait()
-		})
-	})
 	t.Run("behind those who leave", func(t *testing.T) {
 		redistest.Bubble(t, func(t *testing.T) {
 			f := newFakeRedis(t)

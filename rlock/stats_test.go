@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -90,6 +91,7 @@ func TestStatsAddUp(t *testing.T) {
 		}
 	}
 	require.Len(t, s.Kinds, 5)
+	require.Len(t, s.Waits.Counts, len(rlock.HistogramBounds())+1)
 	require.Equal(t, waits, s.Waits.Count())
 	require.Equal(t, holds, s.Holds.Count())
 	require.Positive(t, s.Kinds[0].Calls[rlock.OutcomeHandedOff])
@@ -192,24 +194,6 @@ func TestAllocationsWithoutTrace(t *testing.T) {
 	require.LessOrEqual(t, n, float64(32), "%v", n)
 }
 
-// Who waits is counted while it waits, and by what it is woken.
-func TestStatsOfAWait(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
-	_, theirs := lock(t, t.Context(), newClient(t, srv, nil).NewLock("a"))
-	c := newClient(t, srv, nil)
-	done := async(func() error { return c.NewLock("a").Do(t.Context(), func(context.Context) error { return nil }) })
-	awaitListener(t, srv.Client(t), "a")
-	require.Equal(t, int64(1), c.Stats().Kinds[0].Waiting)
-	require.Zero(t, c.Stats().Kinds[0].Held)
-	require.NoError(t, theirs.Unlock(t.Context()))
-	require.NoError(t, within(t, 10*time.Second, done))
-	s := c.Stats()
-	requireBalance(t, s, 1)
-	require.Positive(t, s.Wakeups.Message)
-	require.Equal(t, len(rlock.HistogramBounds())+1, len(s.Waits.Counts), fmt.Sprint(s.Waits))
-}
-
 type callKey struct{}
 
 // A hook of go-redis learns of each call that a request is for, with the context that
@@ -238,4 +222,29 @@ func TestCallers(t *testing.T) {
 		_, ok := seen.Load(fmt.Sprint(i))
 		require.True(t, ok, i)
 	}
+}
+
+// The ages of the oldest wait and the oldest hold grow while nothing happens, and are gone with
+// their cause.
+func TestFakeTimeOldestWaitAndHold(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		c := f.client(t, nil)
+		require.Zero(t, c.Stats().OldestWait)
+		held, hold := lock(t, t.Context(), c.NewLock("a"))
+		time.Sleep(time.Minute)
+		require.Zero(t, c.Stats().OldestWait)
+		require.InDelta(t, time.Minute, c.Stats().OldestHold, float64(time.Second))
+		w := begin(t.Context(), c.NewLock("a"))
+		synctest.Wait()
+		time.Sleep(30 * time.Second)
+		require.InDelta(t, 30*time.Second, c.Stats().OldestWait, float64(time.Second))
+		require.InDelta(t, 90*time.Second, c.Stats().OldestHold, float64(time.Second))
+		require.NoError(t, hold.Unlock(held))
+		held, hold = w.acquired(t)
+		require.Zero(t, c.Stats().OldestWait)
+		require.Less(t, c.Stats().OldestHold, time.Second)
+		require.NoError(t, hold.Unlock(held))
+		require.Zero(t, c.Stats().OldestHold)
+	})
 }

@@ -2,7 +2,9 @@ package watchdog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -277,21 +279,6 @@ func TestRearmWithoutLengthDoesNotSpin(t *testing.T) {
 	})
 }
 
-func TestAnHourOfRenewals(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		const length = 600 * time.Millisecond
-		d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error {
-			time.Sleep(time.Millisecond)
-			return nil
-		})
-		e, lost := d.take("a", length, false)
-		time.Sleep(time.Hour)
-		lost.requireNone(t)
-		require.True(t, e.Check())
-		require.InDelta(t, 3600*5, len(d.seen()), 1)
-	})
-}
-
 // A lease that begins shorter than it is to be: until the first renewal is
 // answered, attempts are as frequent as a short lease needs them.
 func TestLeaseThatGrows(t *testing.T) {
@@ -317,5 +304,157 @@ func TestLeaseThatGrows(t *testing.T) {
 			require.Equal(t, []watchdog.Renewal[string]{{Key: "a", Duration: lease}}, c.due)
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// The successor has the window and the renewals of the one before it, which hears
+// nothing more.
+func TestPass(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		var refuse atomic.Bool
+		f := newFake(func(context.Context, int, string) error {
+			if refuse.Load() {
+				return watchdog.ErrRefused
+			}
+			return nil
+		})
+		s := watchdog.New(f.renew, watchdog.Options{})
+		defer s.Close(context.Background())
+		never := func(error) { t.Error("the entry before was lost") }
+		e, err := s.Add(watchdog.Lease[string]{Key: "before", Duration: lease, Sent: time.Now(), OnLost: never})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+
+		var lost error
+		successor, ok := e.Pass("successor", func(err error) { lost = err }, time.Now(), lease/2, lease)
+		require.True(t, ok)
+		require.Equal(t, e.Until(), successor.Until())
+		require.True(t, successor.Check())
+		require.False(t, e.Check())
+		require.NoError(t, e.Err())
+		require.False(t, e.Stop(), "it has ended")
+		_, again := e.Pass("another", never, time.Now(), 0, lease)
+		require.False(t, again)
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.NotEmpty(t, f.seen())
+		for _, c := range f.seen() {
+			require.Equal(t, "successor", c.due[0].Key)
+		}
+		require.Equal(t, time.Now().Add(window).Round(15*time.Second), successor.Until().Round(15*time.Second))
+
+		refuse.Store(true)
+		time.Sleep(lease)
+		synctest.Wait()
+		require.ErrorIs(t, lost, watchdog.ErrRefused)
+	})
+}
+
+func TestPassIsRefused(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFake(hang)
+		s := watchdog.New(f.renew, watchdog.Options{})
+		defer s.Close(context.Background())
+		e, err := s.Add(watchdog.Lease[string]{Key: "a", Duration: lease, Sent: time.Now(), OnLost: func(error) {}})
+		require.NoError(t, err)
+		_, ok := e.Pass("b", nil, time.Now(), lease, lease)
+		require.False(t, ok, "the window is shorter than that")
+		_, ok = e.Pass("b", nil, time.Now(), 0, 2*lease)
+		require.False(t, ok, "it asks for less")
+		fixed, err := s.Add(watchdog.Lease[string]{Key: "f", Duration: lease, Sent: time.Now(), Fixed: true})
+		require.NoError(t, err)
+		_, ok = fixed.Pass("b", nil, time.Now(), 0, lease)
+		require.False(t, ok, "it asks for nothing")
+		require.True(t, fixed.Stop())
+
+		time.Sleep(lease/3 + time.Second) // a renewal hangs
+		synctest.Wait()
+		require.NotEmpty(t, f.seen())
+		_, ok = e.Pass("b", nil, time.Now(), 0, lease)
+		require.False(t, ok)
+		require.True(t, e.Check(), "nothing has changed")
+
+		time.Sleep(lapse)
+		_, ok = e.Pass("b", nil, time.Now(), 0, lease)
+		require.False(t, ok)
+		require.True(t, errors.Is(e.Err(), watchdog.ErrLapsed))
+	})
+}
+
+// A lease of 30 s that somebody else renews each 10 s until quiet, and that was 25 s
+// from its end when the entry was added.
+func newLooked(t *testing.T, quiet time.Duration) dog {
+	d := newDog(t, watchdog.Options{}, nil)
+	d.answer = func(context.Context, int, string) error {
+		since := min(time.Since(d.start), quiet) + 5*time.Second
+		renewed := since / (lease / 3) * (lease / 3)
+		return watchdog.Left(renewed + lease - 5*time.Second - time.Since(d.start))
+	}
+	return d
+}
+
+func TestLookedAtLeaseIsTrustedAsLongAsItIsRenewed(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		d := newLooked(t, time.Hour)
+		_, lost := d.take("a", 25*time.Second, false)
+		time.Sleep(50 * time.Minute)
+		synctest.Wait()
+		lost.requireNone(t)
+		at := d.times()
+		for i := 2; i < len(at); i++ {
+			require.InDelta(t, lease/3, at[i]-at[i-1], float64(2*time.Second), "a third of the longest that was seen")
+		}
+	})
+}
+
+// Nobody renews any more: looking at the lease must not lengthen the trust in it, nor
+// shorten the time to stop, nor become more and more frequent.
+func TestLookedAtLeaseEndsBeforeTheLeaseDoes(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		d := newLooked(t, time.Minute)
+		e, lost := d.take("a", 25*time.Second, false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		// Renewed last 55 s after the start, for 30 s. Guard and drift go by the longest that
+		// was seen of it, but by no more than Renew.
+		const end, least = 85 * time.Second, 25 * time.Second
+		at, until := lost.at[0], e.Until().Sub(d.start)
+		lost.requireOne(t, at, watchdog.ErrLapsed)
+		require.GreaterOrEqual(t, at, end-lease+lapse)
+		require.Less(t, at, end-least/10)
+		require.GreaterOrEqual(t, until, end-lease+window)
+		require.Less(t, until, end-least/100)
+		looks := d.times()
+		for i := 1; i < len(looks); i++ {
+			require.GreaterOrEqual(t, looks[i]-looks[i-1], least/20)
+		}
+	})
+}
+
+func TestLookedAtLeaseWithoutEndIsNotTrusted(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		for _, left := range []watchdog.Left{0, -1, watchdog.Left(-time.Hour)} {
+			d := newDog(t, watchdog.Options{}, func(context.Context, int, string) error { return left })
+			_, lost := d.take("a", lease, false)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			lost.requireOne(t, lapse, watchdog.ErrLapsed)
+		}
+	})
+}
+
+func TestLookedAtLeaseThatIsGone(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, func(_ context.Context, call int, _ string) error {
+			if call < 3 {
+				return watchdog.Left(lease)
+			}
+			return watchdog.ErrRefused
+		})
+		_, lost := d.take("a", lease, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		lost.requireOne(t, d.times()[2], watchdog.ErrRefused)
 	})
 }

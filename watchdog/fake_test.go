@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
+	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/watchdog"
 )
 
@@ -151,3 +153,5 @@ func (d dog) stall(until time.Duration) {
 	})
 	require.NoError(d.t, err)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Dials) }

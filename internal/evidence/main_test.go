@@ -31,10 +31,7 @@ func newClient(tb testing.TB, rdb redis.UniversalClient, opts *rlock.Options) *r
 	return c
 }
 
-const (
-	name    = "evidence"
-	channel = "redisson_lock__channel:{" + name + "}"
-)
+const name = "evidence"
 
 // wait is a child process: at addr, so many goroutines wait for the lock at
 // once. It tells when they have it, and releases what it got.

@@ -16,66 +16,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// What redis-cli shows of a triple-nested hold with a lease of 3 s that lasts
-// 10 s: one field with the value 3, a TTL that is reset again and again, and
-// afterwards no key and one message.
-func TestNestedHoldOnTheWire(t *testing.T) {
-	redistest.Long(t, "10 s of renewals")
-	const lease, held = 3 * time.Second, 10 * time.Second
-	srv := redistest.Start(t)
-	rdb := srv.Client(t)
-	c := newClient(t, rdb, &rlock.Options{LeaseTime: lease})
-	mu := c.NewLock(name)
-
-	messages := rdb.Subscribe(t.Context(), channel)
-	defer messages.Close()
-	_, err := messages.Receive(t.Context())
-	require.NoError(t, err)
-
-	ctx := t.Context()
-	var holds []*rlock.Hold
-	for range 3 {
-		var hold *rlock.Hold
-		ctx, hold, err = mu.Lock(ctx)
-		require.NoError(t, err)
-		holds = append(holds, hold)
-	}
-	fields, err := rdb.HGetAll(ctx, name).Result()
-	require.NoError(t, err)
-	require.Equal(t, map[string]string{holds[0].Owner(): "3"}, fields)
-	require.Regexp(t, `^[0-9a-v]{20}:\d+$`, holds[0].Owner())
-	t.Logf("HGETALL: %v", fields)
-
-	resets, lowest, last := 0, lease, time.Duration(0)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < held; <-tick.C {
-		ttl, err := rdb.PTTL(ctx, name).Result()
-		require.NoError(t, err)
-		require.Positive(t, ttl, "the lock expired although it is held")
-		require.LessOrEqual(t, ttl, lease)
-		if ttl > last && last > 0 {
-			resets++
-		}
-		lowest, last = min(lowest, ttl), ttl
-	}
-	t.Logf("PTTL over %v: reset %d times, never below %v", held, resets, lowest)
-	require.GreaterOrEqual(t, resets, 8, "a lease is renewed at each third of it")
-
-	for i, hold := range holds {
-		require.NoError(t, hold.Unlock(ctx))
-		want := int64(0)
-		if i < 2 {
-			want = 1
-		}
-		require.Equal(t, want, rdb.Exists(t.Context(), name).Val())
-	}
-	message, err := messages.ReceiveMessage(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "-0", message.Payload, "nothing to Redisson but 0")
-	require.EqualValues(t, 1, srv.CommandCalls(t)["publish"])
-}
-
 // 100 goroutines in three processes wait for 11 s. Between their subscription and the
 // wake-up the server hears of each process, but for the probes, after about 1, 2, 4 and 8 s.
 func TestWaitersAreSilent(t *testing.T) {

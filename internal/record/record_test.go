@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/internal/redistest"
 )
 
 // now has whole milliseconds, as a record has.
@@ -118,3 +120,5 @@ func TestAge(t *testing.T) {
 	require.Equal(t, time.Minute, r.Age(e, record.Lasts+time.Second))
 	require.Zero(t, r.Age(record.Entry{Since: r.Written.Add(time.Hour)}, record.Lasts))
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Dials) }

@@ -1,15 +1,21 @@
 package redistest
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 func noRetry(o *redis.Options) { o.MaxRetries = -1 }
@@ -242,4 +248,81 @@ func TestStartsInParallel(t *testing.T) {
 		require.False(t, addrs[a])
 		addrs[a] = true
 	}
+}
+
+// A process that stands still does not look at the clock. In the bubble, Stop has the same
+// effect.
+func TestStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := WatchStalls()
+		time.Sleep(time.Minute)
+		require.Zero(t, s.Total())
+		s.Stop()
+		time.Sleep(3 * time.Second)
+		require.InDelta(t, 3*time.Second, s.Total(), float64(2*stallTick), "nothing has looked for 3 s")
+		time.Sleep(stallMin / 2)
+		require.InDelta(t, 3*time.Second, s.Total(), float64(2*stallTick), "that is no stall")
+	})
+}
+
+// outcome is a test that has ended, as far as showLog asks.
+type outcome struct {
+	testing.TB
+	failed bool
+	said   []string
+}
+
+func (o *outcome) Helper()      {}
+func (o *outcome) Failed() bool { return o.failed }
+
+func (o *outcome) Logf(format string, args ...any) {
+	o.said = append(o.said, fmt.Sprintf(format, args...))
+}
+
+func TestLogsOnDemand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(path, []byte("Ready to accept connections"), 0o600))
+	t.Setenv(logEnv, "")
+	passed, failed := &outcome{}, &outcome{failed: true}
+	for _, addr := range []string{"a:1", "b:2"} {
+		showLog(passed, addr, path)
+		showLog(failed, addr, path)
+	}
+	require.Empty(t, passed.said)
+	require.Equal(t, []string{"REDISTEST_LOG=1 shows the server logs"}, failed.said, "once")
+
+	t.Setenv(logEnv, "1")
+	asked := &outcome{failed: true}
+	showLog(asked, "a:1", path)
+	require.Equal(t, []string{"log of redis-server a:1:\nReady to accept connections"}, asked.said)
+}
+
+func TestMain(m *testing.M) {
+	RunChild(map[string]func(args []string){"echo": echo, "fail": fail, "parent": parent})
+	goleak.VerifyTestMain(m, Dials)
+}
+
+// echo reports its arguments, then every line it reads, until its input ends.
+func echo(args []string) {
+	fmt.Println("args", args)
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		fmt.Println("ignore this line")
+		fmt.Println("got", in.Text())
+	}
+}
+
+func fail([]string) { os.Exit(3) }
+
+// parent has a child of its own, which keeps standard output open.
+func parent([]string) {
+	cmd := exec.Command("sleep", "1000")
+	cmd.Stdout = os.Stdout
+	p, err := startProcess(cmd)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("started")
+	<-p.done
 }
