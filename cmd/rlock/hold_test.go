@@ -46,7 +46,7 @@ func TestHold(t *testing.T) {
 	require.NoError(t, joined.Unlock(t.Context()))
 
 	require.Equal(t, exitBusy, outcome(t, srv.URL(), "hold", "-n", "--until-signal", "a").code)
-	require.Equal(t, 3, outcome(t, srv.URL(), "hold", "-w", "100ms", "-E", "3", "--until-signal", "a").code)
+	require.Equal(t, 3, outcome(t, srv.URL(), "hold", "-w", "2s", "-E", "3", "--until-signal", "a").code)
 	p.tell("what is written is ignored")
 	require.EqualValues(t, 1, rdb.Exists(t.Context(), "a").Val())
 	require.NoError(t, p.stdin.Close())
