@@ -91,7 +91,8 @@ func TestLostRepliesAtRandom(t *testing.T) {
 					require.NoError(t, levels[depth].hold.Unlock(t.Context()))
 					levels = levels[:depth]
 				}
-				require.Equal(t, len(levels)-1, holds(t, rdb, "a"))
+				// On a busy machine a request gets copies, and a late one sets the count back until the client hears of it.
+				redistest.Eventually(t, "the count", func() bool { return holds(t, rdb, "a") == len(levels)-1 })
 			}
 			for i := len(levels) - 1; i > 0; i-- {
 				require.NoError(t, levels[i].hold.Unlock(t.Context()))
