@@ -1,9 +1,9 @@
 package rlock
 
-// Kind is a kind of lock, as [Trace] and [Stats] name it.
+// Kind is a kind of lock, as used in [Trace] and [Stats].
 type Kind string
 
-// Kinds of lock. Options such as [WithFencing] make no kind of their own.
+// Kinds of lock. An option such as [WithFencing] does not change the kind.
 const (
 	KindPlain  Kind = "plain"
 	KindFair   Kind = "fair"
@@ -30,11 +30,11 @@ func (n kindNumber) name() Kind {
 	return [...]Kind{KindPlain, KindFair, KindRead, KindWrite, KindQuorum, KindMulti}[n]
 }
 
-// Outcome is how a call ended that wanted a lock, or how a hold ended.
+// Outcome says how a lock call, or a hold, has ended.
 type Outcome string
 
-// Outcomes of calls. Each call of Lock, TryLock or TryLockFor, and so of all that use
-// them, has one of these.
+// Outcomes of lock calls. Each call of Lock, TryLock or TryLockFor has one of these outcomes, and so
+// has each call of the functions that use them, such as Do.
 const (
 	OutcomeAcquired    Outcome = "acquired"    // the server granted the lock, or a reader joined another one
 	OutcomeNested      Outcome = "nested"      // the context owned the lock already
@@ -45,7 +45,7 @@ const (
 	OutcomeError       Outcome = "error"       // any other error
 )
 
-// Outcomes of holds, beside [OutcomeUnavailable].
+// Outcomes of holds. A hold can also end with [OutcomeUnavailable].
 const (
 	OutcomeReleased Outcome = "released" // unlocked: free, or passed on
 	OutcomeLost     Outcome = "lost"     // it was lost before; in a [Release] that is told of a multi lock only, of others by Lost
@@ -71,7 +71,7 @@ func (n outcomeNumber) name() Outcome {
 	}[n]
 }
 
-// LossCause is why a grant ended against the holder's will.
+// LossCause says why a lock was lost.
 type LossCause string
 
 // Causes of losses.
