@@ -14,9 +14,9 @@ import (
 
 // Leader describes the leader of an election. The zero value means that no process leads.
 type Leader struct {
-	Value string // given to New, or to Proclaim
-	Owner string // of the lock: see [rlock.Hold.Owner]
-	Term  int64  // number of the term, at least 1; 0: no process leads
+	Value string // the value that was passed to New or Proclaim
+	Owner string // the owner of the lock, see [rlock.Hold.Owner]
+	Term  int64  // number of the term, at least 1; 0 means that no process leads
 }
 
 //go:embed leader.lua

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// CounterTTL is the lifetime of a fencing counter after the newest token. As long as the
-// counter exists, tokens grow even if the server's clock is set back; without the counter
-// the clock alone orders tokens.
+// CounterTTL is how long Redis keeps a fencing counter after it has given out a token. While the counter
+// exists, tokens increase even if the clock of the server is set back. Without the counter, tokens increase
+// only if the clock does.
 const CounterTTL = 30 * 24 * time.Hour
 
 //go:embed kind.lua
@@ -37,7 +37,7 @@ var (
 	acquireFencedScript = newJoint("acquire", "", granting()+recallSource+trySource, "try(KEYS[k], KEYS[k+1], ARGV[a], ARGV[a+1], ARGV[a+2])", 2, 3, 1)
 )
 
-// Reply is the answer to an attempt to acquire, from the script to the caller.
+// Reply is the answer to a request for a lock.
 type Reply struct {
 	Acquired bool
 
@@ -56,11 +56,11 @@ type Reply struct {
 	AskIn    time.Duration // if set, ask again after so long at most; a script leaves AskIn zero
 }
 
-// Acquire takes a free lock for g.Owner, past any queue. If g.Owner holds the lock already,
-// because an earlier delivery was executed and the reply lost, Acquire succeeds: the lease is
-// at least the given lease again, and the token is new. spare is the number of tokens to
-// reserve behind the owner's token. Acquire costs a single round trip, and a second if the
-// server does not know the script yet.
+// Acquire acquires a free lock for g.Owner, even if other clients are queued. If g.Owner already holds the
+// lock, because an earlier request was executed and its reply was lost, Acquire succeeds. It then gives a new
+// token, and extends the lease to at least the given length. spare is the number of tokens to reserve in
+// addition to the token of the owner. Acquire takes one round trip, and two if the server does not know the
+// script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration, spare int64) (Reply, error) {
 	var answer reply
 	var err error

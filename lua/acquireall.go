@@ -11,13 +11,13 @@ var acquireAllSource string
 
 var acquireAllScript = newScript("acquireall", granting()+recallSource+acquireAllSource, 1)
 
-// Wanted is a lock of AcquireAll.
+// Wanted is a lock that [AcquireAll] acquires.
 type Wanted struct {
 	Grant Grant
 	Lease time.Duration
 }
 
-// ReplyAll is the answer to AcquireAll.
+// ReplyAll is the answer to [AcquireAll].
 type ReplyAll struct {
 	Acquired bool
 	Tokens   []int64       // fencing tokens, aligned with wanted
@@ -26,8 +26,8 @@ type ReplyAll struct {
 	Holder   string        // and the holder's owner
 }
 
-// AcquireAll is [Acquire] for several locks, all different and, in a cluster, of the same
-// slot: AcquireAll takes all locks or none, in a single round trip.
+// AcquireAll acquires all of several locks or none of them, in one round trip. The locks must be different, and
+// in a cluster they must be in the same slot. For each lock, AcquireAll works like [Acquire].
 func AcquireAll(ctx context.Context, r Runner, wanted []Wanted) (ReplyAll, error) {
 	var keys, counters []string
 	args := []any{len(wanted)}

@@ -14,7 +14,7 @@ var inspectSource string
 
 var inspectScript = newScript("inspect", tokenSource+inspectSource, 1)
 
-// State is the state of a lock on the server.
+// State is the state of a lock in Redis.
 type State struct {
 	Holds   map[string]int64 // hold count by owner, 0 for an idle owner, which may be recalled; empty if free
 	Shared  map[string]int64 // the shared holds of Holds: reads
@@ -23,7 +23,7 @@ type State struct {
 	Waiters int64            // in the queue, and connections listening for a release; -1 if the server does not tell
 }
 
-// Inspect reads the lock of g; g.Owner is not used.
+// Inspect reads the state of the lock of g. It does not use g.Owner.
 func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
 	answer, err := g.inspect(ctx, r)
 	if err != nil {

@@ -55,9 +55,9 @@ var (
 // the lock is lost.
 type LostError struct {
 	Name  string // of the lock
-	Owner string // of the lost grant, as [Hold.Owner]
-	Token int64  // of the lost grant, 0 without fencing
-	Err   error  // why: the watchdog's reason and the last failed renewal
+	Owner string // of the lost hold, as [Hold.Owner]
+	Token int64  // of the lost hold; 0 without [WithFencing]
+	Err   error  // the reason of the loss, with the error of the last failed renewal
 }
 
 // Error returns a text with the name of the lock and the reason.
@@ -74,11 +74,11 @@ func (e *LostError) Unwrap() error { return e.Err }
 // NotAcquiredError says that another holder has the lock, or that the context had ended before any
 // request was sent.
 type NotAcquiredError struct {
-	Name   string        // of the lock; of a multi lock, of the member that somebody else held
-	Holder string        // the owner by the newest answer, as in [State]; one of several readers; "" if the server did not tell
-	Local  bool          // the owner is of the same client: a goroutine of this process, perhaps the caller itself
-	TTL    time.Duration // the rest of the holder's lease by the newest answer; negative without an end, 0 without an answer. A living holder renews the lease: the TTL is not the time until the lock is free
-	Err    error         // the end of the wait: the context's error and cause; nil without a wait
+	Name   string        // of the lock; for a multi lock, of the member that is held by another holder
+	Holder string        // the owner according to the latest answer, as in [State]; for several readers, one of them; "" if it is not known
+	Local  bool          // true if the owner belongs to the same client: it is a goroutine of this process, perhaps the caller itself
+	TTL    time.Duration // the rest of the holder's lease according to the latest answer; negative if the lease has no end, 0 if there was no answer. Holders renew their leases, so TTL does not predict when the lock will be free
+	Err    error         // why the wait ended: the error of the context and its cause; nil if the call did not wait
 
 	writer bool // readers hold the lock, and a writer waits for it
 	own    bool // the context of the call owns the lock, by another client

@@ -15,11 +15,11 @@ import (
 // State is what Redis knows about a lock.
 type State struct {
 	Name    string
-	Holds   map[string]int64 // hold count by owner, 0 if the owner's client may be keeping the lock without a hold; empty if the lock is free
-	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are a reader's
-	TTL     time.Duration    // the rest of the lease; negative without an end, 0 if the lock is free
-	Token   int64            // newest fencing token given out or reserved for a hand-off, 0 without fencing
-	Waiters int64            // tickets in the queue, and connections that listen for a release, each for any number of waiters; -1 if the server does not tell
+	Holds   map[string]int64 // hold count of each owner; 0 if its client may be keeping the lock without a hold, see [WithRetention]; empty if the lock is free
+	Shared  map[string]int64 // for a read/write lock: how many of each owner's holds are for reading
+	TTL     time.Duration    // the rest of the lease; negative if the lease has no end, 0 if the lock is free
+	Token   int64            // the latest fencing token that was given out, or reserved for a hand-off; 0 without [WithFencing]
+	Waiters int64            // number of entries in the queue and of connections that wait for a release, each of which can stand for several waiters; -1 if it is not known
 }
 
 // Owner returns the name of the owner, or "" if the lock is free.

@@ -15,7 +15,7 @@ var ErrNotReplicated = errors.New("rlock: not replicated")
 type NotReplicatedError struct {
 	Name      string // of the lock
 	Want, Got int
-	Err       error // why it is not known, if so, and Got is 0 then; or how the wait for another grant has ended
+	Err       error // why the number of replicas is not known, and Got is then 0; or why the wait for a later attempt ended
 }
 
 // Error returns a text with the name of the lock and both numbers.

@@ -7,9 +7,9 @@ import (
 
 // Stats are the counts of a client since its start. [Client.Stats] returns them.
 type Stats struct {
-	Kinds    []KindStats         // of the used kinds of lock
-	Losses   map[LossCause]int64 // holders with a lost grant, members of multi locks and joined holds among them
-	Renewals int64               // leases renewed
+	Kinds    []KindStats         // of the kinds of lock that were used
+	Losses   map[LossCause]int64 // lost holds by cause, including members of multi locks and joined holds
+	Renewals int64               // renewals that succeeded
 	Wakeups  Wakeups             // of calls that have ended
 
 	// Waits has the durations of lock calls, except nested calls and calls with [OutcomeError]. Holds
@@ -27,8 +27,8 @@ type Stats struct {
 // calls that have acquired a lock, except nested calls.
 type KindStats struct {
 	Kind     Kind
-	Calls    map[Outcome]int64 // calls that have ended, all outcomes among the keys
-	Waiting  int64             // calls under way
+	Calls    map[Outcome]int64 // calls that have ended, by outcome; every outcome has an entry
+	Waiting  int64             // calls in progress
 	Held     int64             // acquisitions that have not ended
 	Released int64             // acquisitions ended by an Unlock
 	Lost     int64             // acquisitions ended by a loss
@@ -41,9 +41,9 @@ func (k *KindStats) Acquired() int64 { return k.Calls[OutcomeAcquired] + k.Calls
 // held only for a short time, most causes should be messages. In a long wait, a timer wakes the first
 // waiting call of a client after 1, 2 and 4 s, and then every 5 s.
 type Wakeups struct {
-	Message   int64 // from the former holder's release
-	TTL       int64 // a timer: the holder's lease should be over, or nothing was heard for too long
-	Reconnect int64 // the connection for messages was lost, or came back; or the server had forgotten the queue
+	Message   int64 // a message about the release of the lock
+	TTL       int64 // a timer, because the holder's lease should be over, or because no message arrived for too long
+	Reconnect int64 // the connection for messages was lost or restored, or the server had lost the queue
 }
 
 func (w *Wakeups) add(other Wakeups) {
@@ -54,7 +54,7 @@ func (w *Wakeups) add(other Wakeups) {
 
 // Histogram counts durations.
 type Histogram struct {
-	Counts []int64 // durations up to each of [HistogramBounds], and beyond the bound before; durations beyond the last bound come last
+	Counts []int64 // Counts[i] is the number of durations up to HistogramBounds()[i] and above the bound before; the last element is for those above all bounds
 	Sum    time.Duration
 }
 

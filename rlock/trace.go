@@ -54,7 +54,7 @@ type Refusal struct {
 	Lock   string
 	Kind   Kind
 	Holder string        // as in [NotAcquiredError]
-	TTL    time.Duration // the rest of the holder's lease, negative without an end
+	TTL    time.Duration // the rest of the holder's lease; negative if the lease has no end
 	At     time.Time
 }
 
@@ -63,13 +63,13 @@ type Acquisition struct {
 	Lock      string
 	Kind      Kind
 	Outcome   Outcome
-	Owner     string        // as [Hold.Owner]; "" without the lock
-	Token     int64         // as [Hold.Token]; 0 without the lock
-	Contended bool          // the call had to wait for somebody
-	Waited    time.Duration // from the call until it had the lock, or gave up
-	Tries     int           // requests of the queued call, one for a free lock; 0 for a TryLock, and for a reader without a place in the queue
-	Wakeups   Wakeups       // the causes of the call's wake-ups
-	Err       error         // nil if the call has the lock
+	Owner     string        // as [Hold.Owner]; "" if the call did not acquire the lock
+	Token     int64         // as [Hold.Token]; 0 if the call did not acquire the lock
+	Contended bool          // the call had to wait for another holder
+	Waited    time.Duration // time from the beginning of the call until it acquired the lock or gave up
+	Tries     int           // number of requests that the queued call sent, 1 if the lock was free; 0 for a TryLock, and for a reader that did not queue
+	Wakeups   Wakeups       // why the call was woken while it waited
+	Err       error         // nil if the call acquired the lock
 }
 
 // Renewal describes a lease that was renewed.
@@ -78,8 +78,8 @@ type Renewal struct {
 	Kind   Kind
 	Owner  string
 	Token  int64
-	Until  time.Time     // the trusted window ends then, as soon as the watchdog has noted it
-	Margin time.Duration // the rest of the window before: margins shrink before a lease is lost
+	Until  time.Time     // as [Hold.Until] after this renewal
+	Margin time.Duration // the time that was left until the old Until; if it gets smaller with each renewal, the lock will soon be lost
 }
 
 // FailedRenewal describes an attempt to renew a lease whose outcome is not known.
@@ -88,7 +88,7 @@ type FailedRenewal struct {
 	Kind  Kind
 	Owner string
 	Token int64
-	Until time.Time // the trusted window ends then, and the hold with it, unless a later attempt succeeds
+	Until time.Time // as [Hold.Until]: the lock is lost shortly before, unless a later attempt succeeds
 	Err   error
 }
 
@@ -97,7 +97,7 @@ type Loss struct {
 	Lock  string
 	Kind  Kind
 	Cause LossCause
-	Held  time.Duration // 0 for a lock that was kept: see [WithRetention]
+	Held  time.Duration // how long it was held; 0 for a lock that was only kept, see [WithRetention]
 	Err   *LostError
 }
 
@@ -107,8 +107,8 @@ type Release struct {
 	Kind    Kind
 	Owner   string
 	Token   int64
-	Outcome Outcome // [OutcomeReleased], [OutcomeUnavailable] if the release goes on in the background, or [OutcomeLost]
+	Outcome Outcome // [OutcomeReleased]; [OutcomeUnavailable] if the release continues in the background; or [OutcomeLost]
 	Held    time.Duration
 
-	HandedOff bool // its acquisition was [OutcomeHandedOff]
+	HandedOff bool // true if its acquisition had the outcome [OutcomeHandedOff]
 }
