@@ -9,14 +9,15 @@
 // and if the lease cannot be renewed, the context of the leader is canceled before another process can lead.
 // Each leadership is a term, and the number of the term is the fencing token of the lock. The leader can
 // publish a value, such as its address. Redis stores the value next to the lock, and the value counts only
-// while this leader holds the lock. So [Election.Leader] does not return a leader that has died.
+// while this leader holds the lock. So [Election.Leader] does not return a leader that has died and lost its
+// lock.
 //
 // # Two leaders
 //
-// A leader loses its lease if Redis or its process did not respond for too long. Its context is then canceled
-// before the next leader begins, and the work has a tenth of the lease to stop. This is not enough in two
-// cases: if the work needs more time to stop, or if a user deletes the lock. Use [WithTakeoverDelay] for these
-// cases.
+// A leader loses its lease if Redis or its process did not respond for too long. The context of the old leader
+// is then canceled before the next leader begins, and its work has a tenth of the lease to stop. A tenth of the
+// lease is not enough in two cases: if the work needs more time to stop, or if a user deletes the lock. Use
+// [WithTakeoverDelay] for these cases.
 package election
 
 import (
@@ -92,8 +93,8 @@ const maxValue = 64 << 10
 // invalid, every method returns [rlock.ErrInvalidOption].
 //
 // name is the name of the lock. The jobs, results and elections of one client need different names. value is
-// what other processes learn about the leader, such as its address. It can have up to 64 KiB, and can be "" if
-// no process reads it. A process that only observes uses the same name and an empty value.
+// what other processes learn about the leader, such as its address. The value can have up to 64 KiB, and can be
+// "" if no process reads it. A process that only observes uses the same name and an empty value.
 func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	var s settings
 	none := false
@@ -145,9 +146,9 @@ const (
 // canceled. Run waits until fn has returned, and only then campaigns again. So one call of Run never has two
 // calls of fn in progress, and it resigns only after fn has returned.
 //
-// If fn returns while this process leads, Run resigns and returns. Its error is the error of fn, joined with
-// the error of [Term.Resign]. If the leadership was lost before fn returned, Run campaigns again, provided that
-// fn returned nil or the error of its context. Any other error of fn ends Run.
+// If fn returns while this process leads, Run resigns and returns. The error of Run is the error of fn, joined
+// with the error of [Term.Resign]. If the leadership was lost before fn returned, Run campaigns again, provided
+// that fn returned nil or the error of its context. Any other error of fn ends Run.
 //
 // While this process does not lead, Run returns when ctx ends, when the client is closed, and after an error
 // that waiting does not cure: an invalid name or option, a key that holds other data, a wrong password, or a
@@ -196,7 +197,7 @@ func (t *Term) lead(held context.Context, fn func(context.Context, *Term) error)
 }
 
 // Campaign waits until this process leads, or until ctx ends. It returns the term and a context for the work of
-// the leader. This context descends from ctx. When the leadership is lost, the context is canceled with a
+// the leader. The returned context descends from ctx. When the leadership is lost, it is canceled with a
 // [*rlock.LostError] as its cause. If only ctx ends, this process still leads. You must call [Term.Resign] in
 // every case, when the work has ended.
 //

@@ -11,9 +11,9 @@
 //
 //   - It sends the stored response, with the additional header Idempotent-Replayed: true.
 //   - It responds with status 409 and a Retry-After header, if the first request is still in progress.
-//   - It responds with 409 if the first request ended without a response that could be stored. In this case the
-//     host died, the handler panicked or lost its lock, or the response was too long. The handler does not run
-//     again for this key until the TTL in [Options] has passed.
+//   - It responds with 409 if the first request ended without a response that could be stored. There is no such
+//     response if the host died, if the handler panicked or lost its lock, or if the response was too long. The
+//     handler does not run again for this key until the TTL in [Options] has passed.
 //   - It responds with 422 if the key was first used for a different request. Requests differ if their method,
 //     path, query, body or one of the headers in [Options] differs.
 //
@@ -63,7 +63,8 @@ type Options struct {
 	Optional bool
 
 	// Forget reports whether a response with this status is not stored, so that a repeated request runs the
-	// handler again. By default, this applies to the statuses 408, 425 and 429, and to 500 and above.
+	// handler again. By default, responses with the statuses 408, 425 and 429, and with 500 and above, are not
+	// stored.
 	Forget func(status int) bool
 }
 
@@ -102,10 +103,10 @@ func New(locks *rlock.Client, opts Options) *Guard {
 
 // Wrap returns a handler that calls h once for each key.
 //
-// The context of the request that h receives owns the lock. It is canceled when the lock is lost, and when the
-// client closes the connection. If h then returns without having written anything, it is not known whether h
-// had an effect, so repeated requests get status 409. Use [context.WithoutCancel] for work that must not stop
-// when the client disconnects.
+// The context of the request that h receives owns the lock. This context is canceled when the lock is lost, and
+// when the client closes the connection. If h then returns without having written anything, it is not known
+// whether h had an effect, so repeated requests get status 409. Use [context.WithoutCancel] for work that must
+// not stop when the client disconnects.
 //
 // The guard keeps the response in memory until it is stored, and then sends it. The exceptions are a response
 // that h flushes, which is sent at once, and a response that is too long. If the headers and the body together

@@ -20,7 +20,7 @@
 // the master.
 //
 // With [AtLeastOnce] a fire counts as finished when the work has returned. If the host dies before that,
-// another host runs the fire again. So the work must be safe to repeat.
+// another host runs the fire again. So with AtLeastOnce the work must be safe to repeat.
 //
 // All hosts must use the same schedule and the same options for a job name.
 package jobs
@@ -45,9 +45,9 @@ var (
 	ErrClaimed = errors.New("jobs: another host has this fire")
 
 	// ErrRunning means that an earlier run still holds the lock, on this host or on another. By default, the
-	// fire of this call is skipped. With [AtLeastOnce], the call has waited for the lock until the next fire or
-	// until its ctx ended, and the run that holds the lock may be a run of the same fire. The error also
-	// matches [rlock.ErrNotAcquired].
+	// fire of the call that returns this error is skipped. With [AtLeastOnce], the call has waited for the lock
+	// until the next fire or until its ctx ended, and the run that holds the lock may be a run of the same
+	// fire. The error also matches [rlock.ErrNotAcquired].
 	ErrRunning = errors.New("jobs: an earlier run still holds the lock")
 )
 
@@ -75,9 +75,9 @@ type options struct {
 }
 
 // WithLease sets the lease of the lock, see [rlock.WithLeaseTime]. If a host dies during a run, the other hosts
-// cannot run the job until the lease ends. With [AtLeastOnce], use less than half of the time between two
-// fires. Otherwise the next fire can come before another host has repeated the run of the dead host, and then
-// only the next fire runs. The default is the lease time of the client.
+// cannot run the job until the lease ends. With [AtLeastOnce], use a lease of less than half of the time
+// between two fires. With a longer lease, the next fire can come before another host has repeated the run of a
+// dead host, and then only the next fire runs. The default is the lease time of the client.
 func WithLease(d time.Duration) Option {
 	return func(o *options) { o.lock = append(o.lock, rlock.WithLeaseTime(d)) }
 }
@@ -102,8 +102,8 @@ func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d }
 func WithLate(d time.Duration) Option { return func(o *options) { o.late = d } }
 
 // AtLeastOnce counts a fire as finished only when the work has returned, with or without an error. If the host
-// dies or loses its lock before that, another host runs the fire again. So the other hosts wait for the lock
-// until the next fire, and a call of [Job.Do] can take that long.
+// dies or loses its lock before that, another host runs the fire again. To be able to take over, the other
+// hosts wait for the lock until the next fire, so a call of [Job.Do] can take that long.
 func AtLeastOnce() Option { return func(o *options) { o.least = true } }
 
 // New returns a job. It sends nothing to Redis. name is also the name of the lock that the job uses, and the
@@ -111,8 +111,8 @@ func AtLeastOnce() Option { return func(o *options) { o.least = true } }
 // invalid, every method returns [rlock.ErrInvalidOption].
 //
 // If hosts have different schedules for one name, a fire of either schedule runs if it is later than all fires
-// that were claimed before. The first time that the job notices this, it logs a warning to the Logger of the
-// client.
+// that were claimed before. When a [Job] notices for the first time that another host has a different schedule,
+// it logs a warning to the Logger of the client.
 func New(locks *rlock.Client, name string, schedule Schedule, opts ...Option) *Job {
 	j := &Job{name: name, schedule: schedule, options: options{early: 10 * time.Second}}
 	for _, o := range opts {
@@ -140,20 +140,21 @@ func (j *Job) refuse(why error) {
 
 // Run is the scheduler of the job on this host. It sleeps until the next fire, measured by the clock of the
 // Redis server, then claims the fire. If this host is the one that has claimed it, Run calls fn. The context
-// that fn receives owns the lock. It is canceled if the lock is lost, and fn must return then.
+// that fn receives owns the lock. If the lock is lost, this context is canceled, and fn must return.
 //
 // Run returns in these cases:
 //
 //   - When ctx ends, Run returns the cause of that end.
-//   - When fn returns an error, Run returns that error. The exception is a lost lock: if fn then returns the
-//     error of its context, Run continues with the next fire.
+//   - When fn returns an error, Run returns that error. The exception is a fn that returns the error of its
+//     context because the lock was lost. In this case, Run continues with the next fire.
 //   - When the schedule has no more fires, Run returns nil.
 //   - When an error cannot be cured by waiting, Run returns it. Examples are [rlock.ErrInvalidOption],
 //     [rlock.ErrKeyConflict] and [rlock.ErrClosed].
 //
 // While Redis cannot be reached, Run does not return but keeps trying. When Redis is back, Run runs the newest
-// fire that no host has claimed. It does the same when it starts after all hosts have missed fires. However, a
-// job that has never run begins with its next fire. [WithLate] sets a limit for missed fires.
+// fire that no host has claimed. Run also runs the newest unclaimed fire when it starts after all hosts have
+// missed fires. However, a job that has never run begins with its next fire. [WithLate] sets a limit for missed
+// fires.
 //
 // For each fire, Run takes one round trip on a host that does not run it, and three on the host that does. With
 // [AtLeastOnce] it takes five on the host that runs the fire. In addition, Run reads the clock of the server
@@ -281,8 +282,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 //
 // Do takes one round trip if another host has claimed the fire, and three if it calls fn. With [AtLeastOnce] it
 // takes one if the fire is already finished, five if it calls fn, and at least four if it waits until another
-// host has finished the fire. The first call, and one call every ten minutes, take one more to read the clock
-// of the server.
+// host has finished the fire. The first call of Do, and one call every ten minutes, take one more round trip to
+// read the clock of the server.
 func (j *Job) Do(ctx context.Context, fn func(ctx context.Context, fire time.Time) error) (ran bool, err error) {
 	_, run, err := j.Begin(ctx)
 	switch {

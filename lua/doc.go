@@ -18,8 +18,8 @@
 //   - Effects are absolute. Count sets the new hold count instead of changing it by a number, and Release ends
 //     the grant whatever its hold count is.
 //
-// The exception is ForceRelease, because it names no owner. If it is repeated, it can remove the lock of the
-// next owner.
+// ForceRelease is not safe to repeat, because it names no owner. A repeated ForceRelease can remove the lock of
+// the next owner.
 //
 // # Sending
 //
@@ -29,10 +29,10 @@
 // package sends its source.
 //
 // [Send] combines calls of several callers into one script: acquires, releases, or requests for a place in a
-// queue. Each call has its own result. This saves CPU time, because in Redis the call of a script costs as much
-// as four or five commands in the script.
+// queue. Each call has its own result. Combining calls saves CPU time, because in Redis the call of a script
+// costs as much as four or five commands in the script.
 //
-// Scripts declare the keys that they use, except the read holds of other owners of a read/write lock. They
+// Scripts declare the keys that they use, except the read holds of other owners of a read/write lock. Scripts
 // declare only one key if one is enough, because in a cluster a script with two keys fails with TRYAGAIN while
 // the slot migrates, unless both keys exist on the same node. If this happens to a renewal, count, release or
 // forced release of a read/write lock, the package sends the script again with only the key of the lock.

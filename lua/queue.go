@@ -81,8 +81,9 @@ type Place struct {
 func (p Place) Held() bool { return p.Time != 0 }
 
 // Ask is [Acquire] for owners that queue. If the lock is free and no other owner is queued before, Ask acquires
-// it for g.Owner. Otherwise g.Owner gets a ticket, or keeps the ticket that it has in its place. If the lock is
-// free but other owners are queued before, Ask grants the lock to the first of them.
+// it for g.Owner. If Ask does not acquire the lock, g.Owner gets a ticket, or keeps its ticket and place if it
+// already has one. If the lock is free but other owners are queued before, Ask grants the lock to the first of
+// them.
 func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, spare int64) (Reply, error) {
 	s, keys := &askScript, make([]string, 2, 5)
 	keys[0], keys[1] = g.Key, g.Queue

@@ -17,9 +17,9 @@ var (
 	enlistScript = newScript("enlist", enlistSource, 0)
 )
 
-// WriteRecord writes fields and values to a hash, which expires after the time lasts. They replace the fields
-// that the hash had before. If there are no fields, WriteRecord removes the hash. Records are not part of
-// locks: in a record, a client describes itself.
+// WriteRecord writes fields and values to a hash, which expires after the time lasts. The new fields replace
+// all fields that the hash had before. If there are no fields, WriteRecord removes the hash. Records are not
+// part of locks: in a record, a client describes itself.
 func WriteRecord(ctx context.Context, r Runner, key string, lasts time.Duration, fields []any) error {
 	args := append(make([]any, 0, 1+len(fields)), lasts.Milliseconds())
 	_, err := recordScript.runAnew(ctx, r, key, append(args, fields...)...)

@@ -55,8 +55,8 @@ var (
 // `owner:write`, where owner stands for its name. Each read hold has a key of its own with a TTL. The name of
 // an owner must not end in `:write`.
 //
-// The scripts use the keys of other owners' read holds without declaring them. These keys are in the slot of
-// the lock.
+// The scripts use the keys of other owners' read holds without declaring them. In a cluster, the keys of read
+// holds are in the slot of the lock.
 type RW struct {
 	Grant         // Queue as [QueueOfRW], Channel as [UnlockChannelRW]
 	Holds  string // the beginning of the keys of read holds; the owner follows
@@ -79,10 +79,10 @@ func GrantChannelRW(key, client string) string { return Own("rlock_rwchannel", k
 func (g RW) hold(n int) string { return g.Holds + g.Owner + ":rwlock_timeout:" + strconv.Itoa(n) }
 
 // AskRW acquires the lock for g.Owner if the lock permits it and no other owner is queued before. A writer
-// needs a free lock, and a reader can join other readers. Otherwise g.Owner gets a ticket, or keeps the ticket
-// that it has, as in [Ask]. An owner that does not want a ticket acquires the lock only if no owner is queued.
-// A reader whose lease is over does not keep other owners out. If the lock is free but other owners are queued
-// before, AskRW grants the lock to them.
+// needs a free lock, and a reader can join other readers. If AskRW does not acquire the lock, g.Owner gets a
+// ticket, or keeps its ticket and place if it already has one, as in [Ask]. An owner that does not want a
+// ticket acquires the lock only if no owner is queued. A reader whose lease is over does not keep other owners
+// out. If the lock is free but other owners are queued before, AskRW grants the lock to them.
 //
 // If g.Owner reads, Token is the token of the latest writer. Writer is set if only a waiting writer keeps the
 // reader out.
@@ -190,8 +190,8 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 	return Renewal{Grant: g.Grant, Lease: lease, other: &rwRenewScript, keys: []string{g.hold(1)}, args: []any{g.Holds}}
 }
 
-// ForceReleaseRW removes the lock, whichever owners hold it, and passes it on. Otherwise it works like
-// [ForceRelease].
+// ForceReleaseRW removes the lock, whichever owners hold it, and passes it on. It must not be repeated for the
+// same reason as [ForceRelease].
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 	keys := append(make([]string, 0, 3), g.Key, g.Queue)
 	if g.Counter != "" {

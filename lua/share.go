@@ -35,8 +35,8 @@ type Turn struct {
 func QuorumOf(key string) string { return Own("rlock_quorum", key) }
 
 // Share acquires a quorum lock on one of its servers for g.Owner, if the lock is free there and no other client
-// has the turn. If it is refused, t.Client gets a ticket, and number is the number of that ticket. Otherwise
-// Share works like [Acquire].
+// has the turn. If it is refused, t.Client gets a ticket, and number is the number of that ticket. In all other
+// respects, Share works like [Acquire].
 func Share(ctx context.Context, r Runner, g Grant, lease time.Duration, t Turn) (a Reply, number int64, err error) {
 	s, keys := &shareScript, []string{g.Key, QuorumOf(g.Key)}
 	if g.Counter != "" {

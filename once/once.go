@@ -5,11 +5,11 @@
 //	value, err := rates.Do(ctx, "rate:EUR", func(ctx context.Context) ([]byte, error) { return fetch(ctx, "EUR") })
 //
 // The client that computes a result holds the lock with the name of the result, and renews it until the
-// computation ends. If the host of that client dies, the lock is released when its lease ends. By default, the
-// next caller then computes the result. With Strict in [Options], the next caller gets [ErrUnknown] instead.
-// Only the holder of the lock can store a result, so a late request of a former holder has no effect. Callers
-// that wait for a result do not queue for the lock. When the result is stored, each waiting client receives one
-// message and reads the result once.
+// computation ends. If the host of that client dies, the lock is released when its lease ends. The next caller
+// after that computes the result. If Strict is set in [Options], it gets [ErrUnknown] instead. Only the holder
+// of the lock can store a result, so a late request of a former holder has no effect. Callers that wait for a
+// result do not queue for the lock. When the result is stored, each waiting client receives one message and
+// reads the result once.
 //
 // Redis stores the result in a hash under the key rlock_companion:{name}, in the cluster slot of the lock. The
 // braces are part of the key. All users of a name must use this package with the same [Options].
@@ -72,8 +72,8 @@ type Options struct {
 	Lease time.Duration
 
 	// Strict is for work that must not be repeated. If a run ends without a result, all calls for this name
-	// return [ErrUnknown] until TTL has passed since the beginning of that run. So TTL must be longer than the
-	// longest run. Without Strict, the next caller runs its function.
+	// return [ErrUnknown] until TTL has passed since the beginning of that run. So with Strict, TTL must be
+	// longer than the longest run. Without Strict, the next caller runs its function.
 	Strict bool
 }
 
@@ -116,14 +116,14 @@ type flight struct {
 // together, only one fn runs for a name at a time. While another fn runs for the name, Do waits for its result
 // until ctx ends.
 //
-// If fn returns an error, nothing is stored, and all waiting calls of this group return that error. Then the
-// waiting calls of other groups and hosts run their own fn, one after the other. If fn panics, the waiting
-// calls of this group panic with the same value.
+// If fn returns an error, nothing is stored, and all waiting calls of this group return that error. The waiting
+// calls of other groups and hosts then run their own fn, one after the other, until one of them returns a
+// result. If fn panics, the waiting calls of this group panic with the same value.
 //
 // fn runs in a goroutine of its own. The context that fn receives owns the lock, and has the values of the
-// context of the first waiting call. It is canceled when the lock is lost, and when no call waits for the
-// result any longer. Because fn runs on behalf of several callers, fn must not acquire a lock that one of these
-// callers may hold. Otherwise that caller waits for fn while fn waits for that caller.
+// context of the first waiting call. This context is canceled when the lock is lost, and when no call waits for
+// the result any longer. Because fn runs on behalf of several callers, fn must not acquire a lock that one of
+// these callers may hold. If it did, that caller would wait for fn while fn waits for that caller.
 //
 // A call that finds a stored result takes one round trip, and a call that runs fn takes four. While fn runs on
 // another host, the waiting calls of a group share their requests: two round trips at the beginning, one every
@@ -262,7 +262,8 @@ func (g *Group) Forget(ctx context.Context, name string) error {
 }
 
 // Run is a run in this process, which computes a result and holds the lock. You must call one of Finish, Fail
-// and Abandon to end it. These methods work even if their context has ended, because they use only its values.
+// and Abandon to end it. These three methods work even if the context that you pass has ended, because they use
+// only its values.
 type Run struct {
 	r           *record
 	fingerprint string

@@ -67,8 +67,8 @@
 //	                           than that, and otherwise every 8 intervals
 //	no answer                  the connection is given up after 8 intervals
 //
-// A caller can know from the answer to a request of its own that the server has no subscriber of a channel. It
-// can then call [Hub.Absent].
+// A caller can know from the answer to a request of its own that the server has no subscriber of a channel. The
+// caller can then report this with [Hub.Absent].
 //
 // So the hub keeps the connection to a server that has stopped responding for 8 intervals, and closes the
 // connection to a server that was replaced at once. If a server is only slow, the hub does not conclude that
@@ -105,10 +105,10 @@
 //	live    nothing is open, and the last answer was a confirmation
 //
 // When a slot moves to another server, the old server ends the subscriptions of that slot without a request,
-// and answers MOVED to new ones. In this case the hub keeps the connection. The channel has no server until the
-// hub has loaded the new map of the cluster, and is then subscribed on the server that [Servers] returns. The
-// answer BUSY has the same effect. A server gives this answer to every request while a script runs for too
-// long.
+// and answers MOVED to new ones. The hub keeps its connection to the old server, because only the channel has
+// moved. The channel has no server until the hub has loaded the new map of the cluster, and is then subscribed
+// on the server that [Servers] returns. The answer BUSY has the same effect. A server gives this answer to
+// every request while a script runs for too long.
 //
 // A server can also refuse a subscription, for example because of its ACL or a proxy. The hub then does not
 // subscribe to the channel for 30 s. During this time, Live returns false for the channel, so its waiters use
@@ -123,10 +123,10 @@
 //     is called for the subscriptions of that channel.
 //   - At [Hub.Close], changed is called for all subscriptions.
 //
-// A caller does not wait for the confirmation of its subscription, and several wake-ups count as one. Both are
-// different in Redisson's PublishSubscribe. This package does not decide the order of the waiters of a lock. A
-// channel has few subscriptions, because package rlock makes one for all goroutines of a client that want the
-// same lock.
+// A caller does not wait for the confirmation of its subscription, and several wake-ups count as one. In
+// Redisson's PublishSubscribe, a caller waits for the confirmation, and wake-ups are counted. Package pubsub
+// does not decide the order of the waiters of a lock. A channel has few subscriptions, because package rlock
+// makes one for all goroutines of a client that want the same lock.
 //
 // While it holds its mutex, the hub only records the calls that it has to make. The goroutine that unlocks the
 // mutex makes these calls afterwards. Usually this is the goroutine that reads the connection. Two goroutines

@@ -29,7 +29,7 @@ const (
 type Options struct {
 	// Logger gets one record for each outage of a connection, and one for each kind of error with which a
 	// subscription was refused. The logger must not block, because the goroutines of the hub call it and wait.
-	// They hold no mutex during the call. If Logger is nil, nothing is logged.
+	// These goroutines hold no mutex while they call the logger. If Logger is nil, nothing is logged.
 	Logger *slog.Logger
 
 	probe, linger, idle time.Duration // in place of the constants, if not 0: tests have shorter ones
@@ -90,8 +90,8 @@ func NewHub(servers Servers, opts Options) *Hub {
 func (h *Hub) Active() bool { return h.active.Load() > 0 }
 
 // Listens reports whether the subscription of a channel is confirmed now, so that a new subscriber receives
-// messages at once. This is the case while the channel has a subscriber, and for about a second after the last
-// one has closed its subscription.
+// messages at once. A subscription stays confirmed while the channel has a subscriber, and for about a second
+// after the last one has closed its subscription.
 func (h *Hub) Listens(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

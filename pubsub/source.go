@@ -7,8 +7,8 @@ type Servers interface {
 	// Find returns the name of the server of a channel. If an earlier call of Find or Refresh has found the
 	// server, Find returns that name without a request.
 	Find(ctx context.Context, channel string) (server string, err error)
-	// Refresh finds out which channels belong to which server now. It can take a long time, and other methods
-	// must not wait for it.
+	// Refresh finds out which channels belong to which server now. A call of Refresh can take a long time, and
+	// other methods must not wait for it.
 	Refresh(ctx context.Context)
 	// Open returns a new connection to the server that Find has returned for channel. Open should return when
 	// ctx ends. It can be called again while an earlier call is still in progress.

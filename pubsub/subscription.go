@@ -50,8 +50,8 @@ func (h *Hub) Subscribe(channel string, message func(payload string), changed fu
 	return s
 }
 
-// Live reports whether messages are received now. They are if the server has confirmed the subscription, and if
-// the connection works as far as the hub knows.
+// Live reports whether messages are received now. The result is true if the server has confirmed the
+// subscription, and if the connection works as far as the hub knows.
 func (s *Subscription) Live() bool {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()

@@ -183,10 +183,10 @@ func (v *vigil) slowest(s sight) time.Duration {
 }
 
 // AllowSilence sets how long the subscribers of a channel can wait without a sign that the connection works.
-// After that time the hub sends a probe. Set a longer time if many clients wait for the same event, because
-// each of them sends probes. If subscribers of other channels on the same connection need a shorter time, the
-// hub sends its probes earlier. The default, also for d = 0, is 500 ms, and the maximum is 10 s. The hub
-// forgets d when the channel has no subscribers any more.
+// After that time without traffic, the hub sends a probe on the connection. Set a longer time if many clients
+// wait for the same event, because each of them sends probes. If subscribers of other channels on the same
+// connection need a shorter time, the hub sends its probes earlier. The default, also for d = 0, is 500 ms, and
+// the maximum is 10 s. The hub forgets d when the channel has no subscribers any more.
 func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

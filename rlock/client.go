@@ -30,7 +30,8 @@ import (
 // Client makes locks on one Redis server, Sentinel deployment or cluster. Its methods are safe for
 // concurrent use. All waiting calls of a client share one connection for messages, or one to each
 // master in use if the cluster has sharded channels. One goroutine, the watchdog, renews all leases.
-// Both start when they are first needed, and end when they have been idle for a while.
+// The connection and the watchdog start when they are first needed, and end when they have been idle
+// for a while.
 type Client struct {
 	id    string
 	given atomic.Uint64 // owners named so far
@@ -67,8 +68,8 @@ type Client struct {
 //
 // Set ContextTimeoutEnabled in the [redis.Options] of rdb, because this makes the client a little
 // faster. go-redis then ends a request in time by itself, so the client can send a request from the
-// calling goroutine if no other request is in progress. In this case, a hook of your application that
-// blocks can delay the return of a lock call beyond the end of its context.
+// calling goroutine if no other request is in progress. However, a hook of your application that blocks
+// can then delay the return of a lock call beyond the end of its context.
 //
 // rdb must be connected to one server, one set of Sentinels or one cluster. With a proxy that
 // distributes keys over several servers, use only locks made with [WithPolling], because the scripts of
@@ -159,8 +160,8 @@ func (c *Client) channels(mode ShardedPubSub) (*kind.Channels, error) {
 // concurrent use.
 //
 // The key in Redis is the client's prefix followed by the name. A name must not be empty, and must not
-// be longer than 64 KiB. It must not contain braces that would put the key and the channel of the lock
-// into different cluster slots.
+// be longer than 64 KiB. A name must not contain braces that would put the key and the channel of the
+// lock into different cluster slots.
 //
 // Clients that wait for the lock form a queue in Redis. A release passes the lock to the first client
 // in the queue by one message. However, a call that finds the lock free acquires it even if other
@@ -254,8 +255,8 @@ func (l *Lock) refuse(err error) {
 //
 // A request that hangs inside go-redis ends after the timeouts of that go-redis client. A release that
 // Redis refuses or does not answer is repeated until Redis answers. After Close has been called, it is
-// repeated only until the lease ends. This continues even if Close has returned because of ctx, as long
-// as the go-redis client is open.
+// repeated only until the lease ends. The client repeats such releases even after Close has returned
+// because of ctx, as long as the go-redis client is open.
 func (c *Client) Close(ctx context.Context) error {
 	var held, parked []*grant
 	if c.closed.CompareAndSwap(false, true) {

@@ -20,8 +20,8 @@
 //	acquire a:1 arrives                 refused; or the lock is free, and nobody holds it as a:1
 //	release a:1 again                   not the owner: no effect; or the lock is free again
 //
-// A grant ends when its last hold is unlocked, or when the lock is lost. It cannot begin again after
-// that. A call that locks again gets a new grant.
+// A grant ends when its last hold is unlocked, or when the lock is lost. A grant that has ended cannot
+// begin again. A call that locks again gets a new grant.
 //
 //	asking ──► owned ──► released
 //	   │          │          ▲
@@ -36,9 +36,9 @@
 // # Ownership travels in the context
 //
 // A lock call returns a context that owns the lock. If you lock the same name with the same [Client]
-// under this context, or under a context derived from it, the call does not wait. This works across
-// functions, packages and goroutines. The hold count in Redis is the number of holds that are not
-// unlocked. The lock is released after as many Unlocks, in any order. Goroutines that share such a
+// under this context, or under a context derived from it, the call does not wait. Nested calls can be
+// in other functions, packages and goroutines. The hold count in Redis is the number of holds that are
+// not unlocked. The lock is released after as many Unlocks, in any order. Goroutines that share such a
 // context are one owner, and can hold the lock at the same time. [Detach] returns a context that does
 // not own the lock.
 //
@@ -54,12 +54,12 @@
 //	sent + lease − (lease/100 + 2ms)
 //
 // Here, sent is the time just before the client sent the request that was answered, so a delay of the
-// request or the answer does not make the holder rely on the lease for too long. The last term allows
-// for two clocks that do not run at the same rate, as in Redlock. The time from sent until this end is
-// called the trusted window. The client compares the end with the monotonic clock and with the wall
-// clock, because the monotonic clock stops while a machine is suspended. A tenth of the lease before
-// the end of the window, the client cancels the context of the hold. So the holder has that time to
-// stop before another client can acquire the lock.
+// request or the answer does not make the holder rely on the lease for too long. The term lease/100 +
+// 2ms allows for two clocks that do not run at the same rate, as in Redlock. The time from sent until
+// this end is called the trusted window. The client compares the end with the monotonic clock and with
+// the wall clock, because the monotonic clock stops while a machine is suspended. A tenth of the lease
+// before the end of the window, the client cancels the context of the hold. So the holder has a tenth
+// of the lease to stop before another client can acquire the lock.
 //
 // # Renewal and loss
 //
@@ -83,21 +83,23 @@
 // client has one ticket for each plain lock that it waits for, and one for each waiting call of a fair
 // lock.
 //
-// The script that releases a lock passes it on to the first ticket. It writes the owner of that ticket
-// into the lock, with a provisional lease of up to 2.5 s, which is called the claim. It then publishes
-// one message on the channel of the owner's client, `rlock_channel:{name}:<client>`. When the message
-// arrives, the lock call of the waiter returns, without another request. No other client is woken.
+// The script that releases a lock passes it on to the first ticket. The script writes the owner of that
+// ticket into the lock, with a provisional lease of up to 2.5 s, which is called the claim. It then
+// publishes one message on the channel of the owner's client, `rlock_channel:{name}:<client>`. When the
+// message arrives, the lock call of the waiter returns, without another request. No other client is
+// woken.
 //
 // A call of [Lock.Lock] proceeds in these steps:
 //
 //  1. The call joins the local queue. If another call is ahead of it, it sleeps.
-//  2. The first call requests the lock. If the client already listens to its channel, the request also
-//     leaves a ticket. If the lock is free, as most locks are, the call returns here.
+//  2. The first call in the local queue requests the lock. If the client already listens to its
+//     channel, the request also leaves a ticket. If the lock is free, as most locks are, the call
+//     returns here.
 //  3. If the server refuses, the client subscribes to its channel. When the server has confirmed this,
 //     the call requests the lock again, and now leaves a ticket.
 //  4. The message grants the lock. The client computes the trusted window from a time that is surely
 //     before the grant, which it derives from the last answer of the server. The first renewal replaces
-//     the claim by the full lease.
+//     the provisional lease, the claim, by the full lease.
 //
 // A release between the two requests is not missed:
 //
@@ -126,9 +128,9 @@
 //     0.6 s later,
 //   - if no message arrives, after 1, 2 and 4 s and then every 5 s, or less often if many clients wait.
 //
-// Such a request restores the ticket if the server has lost it. A waiter without a subscription sends
-// its request after 50 ms, then after pauses that double up to 1 s. If it has the first ticket, it
-// sends a request every 100 ms.
+// Such a request restores the ticket if the server has lost it. A waiter whose client has no
+// subscription sends its request again after 50 ms, and then after pauses that double up to 1 s. If it
+// has the first ticket, it sends a request every 100 ms.
 //
 // The lock itself has these states:
 //
@@ -148,7 +150,7 @@
 // message arrives for a waiter that has given up, the client releases the lock at once, and this
 // release passes the lock on.
 //
-// Clients of Redisson cannot join the queue. They listen on the unlock channel,
+// Clients of Redisson cannot join the queue. Redisson's waiters listen on the unlock channel,
 // `redisson_lock__channel:{name}`. While any connection listens there, a release leaves the lock free,
 // publishes the release there, and notifies the client of the first ticket, which then sends a request.
 // So clients of both libraries can acquire the lock. Clients of this library listen on the unlock
@@ -158,9 +160,10 @@
 // queued. The queue decides only who gets a lock that is released while clients wait.
 //
 // While goroutines of the same client wait, Unlock passes the lock on to the next of them in memory,
-// within the limits of [WithHandoff]. After that, the lock is released in Redis, and the client gets a
-// new ticket behind the other clients. With [WithRetention], the client keeps the lock even if none of
-// its goroutines waits, until its next lock call or until another client recalls the lock.
+// within the limits of [WithHandoff]. When a limit is reached, the lock is released in Redis, and the
+// client gets a new ticket behind the other clients. With [WithRetention], the client keeps the lock
+// even if none of its goroutines waits, until its next lock call or until another client recalls the
+// lock.
 //
 // Requests that are sent to one server at the same time share a pipeline, and most scripts of the same
 // kind in a pipeline are combined into one. No request is delayed in order to share a pipeline. When a

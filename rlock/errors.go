@@ -51,8 +51,8 @@ var (
 	ErrInvalidOption = errors.New("rlock: invalid option")
 )
 
-// LostError says why a lock was lost. It is the cause of the context that a lock call returned, once
-// the lock is lost.
+// LostError says why a lock was lost. When a lock is lost, a *LostError becomes the cause of the
+// context that the lock call returned.
 type LostError struct {
 	Name  string // of the lock
 	Owner string // of the lost hold, as [Hold.Owner]

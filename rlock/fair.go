@@ -10,10 +10,10 @@ import (
 // across all processes. For the methods and options see [Client.NewLock].
 //
 // Every waiting call has its own place in a queue in Redis. A call keeps its place until it acquires
-// the lock or gives up, even if Redis cannot be reached for up to a minute. It loses its place if it
-// does not react when its turn comes, because its connection for messages is broken or its process was
-// suspended. It then continues at the end of the queue. [Lock.TryLock] does not queue, and succeeds
-// only if no call is queued.
+// the lock or gives up, even if Redis cannot be reached for up to a minute. A call loses its place if
+// it does not react when its turn comes, because its connection for messages is broken or its process
+// was suspended. It then continues to wait at the end of the queue. [Lock.TryLock] does not queue, and
+// succeeds only if no call is queued.
 //
 // A release grants the lock to the first waiter by one message, and wakes no other waiter. So a
 // hand-off costs two commands, however many calls wait: the release, and the next request of the client
@@ -26,12 +26,13 @@ import (
 //   - If a waiting process has died, the release skips it without delay, on a single server and in a
 //     cluster with sharded channels.
 //   - If a waiting process is suspended or its machine is lost, it delays the waiters behind it by the
-//     lease, but no longer than 2.5 s. This happens once, because its client then loses all of its
-//     places. Several such processes delay the others by about 0.8 s more in total.
+//     lease, but no longer than 2.5 s. The delay happens only once, because the client of that process
+//     then loses all of its places. Several such processes delay the others by about 0.8 s more in
+//     total.
 //   - If a waiter gives up, it leaves the queue, or passes the lock on if it has just been granted. If
 //     it cannot reach Redis, the other waiters treat it as a process that has died.
-//   - If a holder dies, the first waiter acquires the lock when the lease ends. If that waiter has died
-//     too, another one sends a request 0.2 to 0.6 s later.
+//   - If a holder dies, the first waiter acquires the lock when the lease ends. If the first waiter has
+//     died too, another waiter sends a request 0.2 to 0.6 s later.
 //   - If a client receives no messages any more, it notices this after 0.75 to 1 s, or within 2.75 s if
 //     many clients wait or all have waited for a long time. If a single message is lost, the client
 //     sends a request after 1 s, or after as long as its first call has waited so far, but within 5.5
@@ -40,8 +41,8 @@ import (
 //     to 2.5 s.
 //
 // If a message has granted the lock, the lease is at first no longer than 2.5 s. The first renewal,
-// within 0.9 s, sets it to the full lease. A lock made [WithoutRenewal] sends one more request for the
-// full lease.
+// within 0.9 s, extends it to the full lease. A lock made [WithoutRenewal] sends one more request for
+// the full lease.
 //
 // The queue depends only on the clock of the server, and Redis removes it within a minute after the
 // last waiter has left.

@@ -21,11 +21,11 @@ import (
 // Guard is [Lock.Do] for functions with a result. The context that fn receives owns the lock, so nested
 // lock calls under it do not wait. The lock is unlocked when fn returns, panics or ends its goroutine.
 //
-// If the lock cannot be acquired, the returned function does not call fn. It returns the zero value of
-// R and the error of [Lock.Lock], or [ErrInvalidOption] if an option is invalid. If fn was called, the
-// function returns the result of fn. Its error is then the error of fn, joined with the error of the
-// Unlock: a [*LostError] if the lock was lost while fn ran, or [ErrUnavailable] if Redis did not answer
-// the Unlock.
+// If the lock cannot be acquired, the returned function does not call fn. Instead, it returns the zero
+// value of R and the error of [Lock.Lock], or [ErrInvalidOption] if an option is invalid. If fn was
+// called, the returned function returns the result of fn. Its error is then the error of fn, joined
+// with the error of the Unlock: a [*LostError] if the lock was lost while fn ran, or [ErrUnavailable]
+// if Redis did not answer the Unlock.
 //
 // Without options, a call waits for the lock as long as its context allows. The returned function is
 // safe for concurrent use if lockFor and fn are.

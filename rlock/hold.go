@@ -178,8 +178,8 @@ func contains(err, part error) bool {
 
 // Owner returns the name of the owner in Redis, `<client id>:<n>`. Nested holds have the same owner. If
 // the lock is passed on in memory, the next goroutine also has the same owner. So the owner alone
-// cannot protect a write from an earlier holder. To do that, use a [Script], make the lock
-// [WithoutHandoff], or call [Hold.Proof].
+// cannot protect a write from an earlier holder. To protect a write by the owner, use a [Script], make
+// the lock [WithoutHandoff], or call [Hold.Proof].
 func (h *Hold) Owner() string {
 	if h == nil {
 		return ""

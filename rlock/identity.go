@@ -14,19 +14,18 @@ import (
 // identity to Redis, in a record. The commands `rlock top`, `rlock watch` and `rlock inspect` read the
 // records, and show who holds a lock and for which purpose.
 //
-// A record is a hash with the key rlock_client:<client id>, after the prefix of the client. It contains
-// three kinds of entries:
+// A record is a hash with the key rlock_client:<client id>, after the prefix of the client. A record
+// contains
 //
-//   - It contains each lock that is still held at its first renewal, or after ten seconds if that is
-//     sooner.
-//   - It contains each lock for which a call has waited for longer than a second, with the beginning of
-//     the wait and the text of [WithPurpose].
-//   - It contains the locks that were lost in the last 30 s.
+//   - locks that are still held at their first renewal, or after ten seconds if that is sooner,
+//   - locks for which a call has waited for longer than a second, with the beginning of the wait and
+//     the text of [WithPurpose],
+//   - locks that were lost in the last 30 s.
 //
-// The client writes its record no more than once in ten seconds, with two small scripts. It never
-// writes a record for locks that are free and held for a short time only. The record is removed when it
-// has no entries, and at [Client.Close], unless a lock was lost in the last 30 s. If the client is
-// killed, the record expires after 30 s.
+// The client writes its record no more than once in ten seconds, with two small scripts. The client
+// never writes a record for locks that were free and are held only for a short time. The record is
+// removed when it has no entries, and at [Client.Close], unless a lock was lost in the last 30 s. If
+// the client is killed, the record expires after 30 s.
 //
 // No lock depends on a record. If Redis refuses to write the record, because the user has no rights to
 // these keys, the client tries again after ten minutes, and logs the refusal once.

@@ -32,8 +32,8 @@ import (
 // a [*LostError] as its cause in these cases:
 //
 //   - If the holder has unlocked the lock, or a user has removed it, the context ends when the joined
-//     client asks the next time. This is within a third of the lease. Another client may already hold
-//     the lock in the meantime.
+//     client asks the next time, within a third of the lease. Until then, another client may already
+//     hold the lock.
 //   - If the holder has died, or Redis no longer answers this process, the context ends before another
 //     client can acquire the lock.
 //

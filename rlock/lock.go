@@ -50,13 +50,14 @@ func (l *Lock) Name() string { return l.name }
 // If Lock returns an error, you do not hold the lock, and the returned context is ctx. If ctx has
 // ended, the error also matches the error of ctx. The errors are:
 //
-//   - [ErrNotAcquired] means that ctx ended while another holder had the lock. It also means that ctx
-//     had ended before the call, or less than 5 ms after the first request was sent, because Redis may
-//     still answer such a request.
-//   - [ErrUnavailable] means that Redis refused the request or did not answer before ctx ended. It also
-//     means that no waiting call of this client got an answer for as long as the lease lasts (at least
-//     5 s), or that the client cannot connect to the address, as the text of the error then says. If
-//     Redis begins to refuse requests while a call waits, the call fails 5 s after the first refusal.
+//   - [ErrNotAcquired] means that ctx ended while another holder had the lock. ErrNotAcquired also
+//     means that ctx had ended before the call, or ended less than 5 ms after the first request was
+//     sent, because Redis may still answer such a request.
+//   - [ErrUnavailable] means that Redis refused the request or did not answer before ctx ended.
+//     ErrUnavailable also means that no waiting call of this client got an answer for as long as the
+//     lease lasts (at least 5 s), or that the client cannot connect to the address, as the text of the
+//     error then says. If Redis begins to refuse requests while a call waits, the call fails 5 s after
+//     the first refusal.
 //   - [ErrLeaseLost] means that ctx belongs to a hold of this lock that was lost.
 //   - [ErrUpgrade] means that ctx holds a read/write lock for reading, and that the call is for
 //     writing.

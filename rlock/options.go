@@ -26,18 +26,19 @@ const (
 // Options are the settings of a [Client]. The zero value of a field means its default, and a nil
 // *Options means the defaults of all fields.
 type Options struct {
-	// Prefix is put before the name of every lock to form its key. In Redisson, a NameMapper does this.
-	// Default: "".
+	// Prefix is put before the name of every lock to form its key. In Redisson, a NameMapper can add
+	// the same prefix. Default: "".
 	Prefix string
 
 	// LeaseTime is the lease: the time after which Redis releases the lock of a holder that has died.
-	// While the holder lives, the client renews the lease when a third of it is over. It must be from
-	// 10 ms to 10 years. A lease of less than a few hundred milliseconds is lost when the machine is
-	// busy. Default: [DefaultLeaseTime].
+	// While the holder lives, the client renews the lease when a third of it is over. LeaseTime must be
+	// from 10 ms to 10 years. A lease of less than a few hundred milliseconds is lost when the machine
+	// is busy. Default: [DefaultLeaseTime].
 	LeaseTime time.Duration
 
-	// UnlockTimeout is how long an Unlock waits for Redis. After that, Unlock returns [ErrUnavailable],
-	// and the client repeats the release in the background. Default: [DefaultUnlockTimeout].
+	// UnlockTimeout is how long an Unlock waits for Redis. After that time, Unlock returns
+	// [ErrUnavailable], and the client repeats the release in the background. Default:
+	// [DefaultUnlockTimeout].
 	UnlockTimeout time.Duration
 
 	// ShardedPubSub selects the kind of channels that notify waiters in a Redis Cluster. All clients
@@ -134,8 +135,8 @@ func WithFencing() LockOption {
 
 // WithPurpose says what the lock is used for, such as "monthly invoices". The commands `rlock top` and
 // `rlock inspect` show the purpose. The client writes it to Redis only for a long hold or wait, see
-// [Identity]. The purpose is cut off after 256 bytes. It has no other effect: locks of one name with
-// different purposes are the same lock.
+// [Identity]. If the purpose is longer than 256 bytes, the rest is cut off. A purpose has no other
+// effect: locks of one name with different purposes are the same lock.
 func WithPurpose(purpose string) LockOption {
 	purpose = record.Clean(purpose)
 	return func(o *lockOptions) error { o.purpose = purpose; return nil }

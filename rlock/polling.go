@@ -29,9 +29,9 @@ const (
 
 // WithPolling makes waiting calls repeat their request after pauses, instead of waiting for a message.
 // Use it for servers and proxies without pub/sub, or if the Redis user has no permission for pub/sub.
-// The client does not subscribe to a channel, and waiting calls do not join the queue in Redis. A
-// release still publishes a message for clients that do not poll. If the server refuses this message,
-// nothing is logged.
+// The client does not subscribe to a channel, and waiting calls do not join the queue in Redis. When a
+// polling client releases the lock, it still publishes a message for clients that do not poll. If the
+// server refuses this message, nothing is logged.
 //
 // Acquiring, renewing and losing a lock work as without polling. The goroutines of a client still form
 // a local queue, and only the first of them sends requests. Polling has two disadvantages. A waiter
@@ -40,9 +40,9 @@ const (
 //
 // Use polling for all users of a lock or for none. If other clients join the queue in Redis, a release
 // passes the lock directly to the first of them, so a client that polls acquires the lock only when no
-// other client waits. The exception is a lock that a goroutine of the same client holds, because it can
-// be passed on in memory, see [WithHandoff]. While a call polls, it blocks the calls behind it in the
-// local queue, even those that do not poll.
+// other client waits. The exception is a lock that a goroutine of the same client holds, because this
+// goroutine can pass the lock on in memory, see [WithHandoff]. While a call polls, it blocks the calls
+// behind it in the local queue, even those that do not poll.
 //
 // The owners of such locks are named `<client id>-poll:<n>`. Other clients treat them like owners of
 // Redisson, and listen for their releases on the unlock channel.

@@ -15,7 +15,7 @@ import (
 )
 
 // Proof returns a text that another process can pass to [Lock.Join], to work under this hold. The text
-// contains the owner, the fencing token, the lease and a checksum for the lock. It consists of
+// contains the owner, the fencing token, the lease and a checksum for the lock. The text consists of
 // printable ASCII characters without spaces, so it fits into an environment variable or a header of
 // HTTP or gRPC. A proof is not a secret, and gives no rights beyond access to Redis.
 //

@@ -10,8 +10,9 @@ import (
 )
 
 // NewQuorumLock returns the lock of a name on several independent servers, by the Redlock algorithm.
-// The lock is held by the owner that a majority of the servers has accepted. It survives the failure of
-// the other servers, and a failover or restart that forgets the lock on one of them.
+// The lock is held by the owner that a majority of the servers has accepted. The lock survives the
+// failure of the other servers, and a failover or restart after which one of them has forgotten the
+// lock.
 //
 // Each client must be connected to a different server, which must be a master without replicas. Use
 // three or five servers. All processes must pass clients of the same servers, in any order. Each server
@@ -27,11 +28,11 @@ import (
 // notifies the next client in the queue, and for 0.2 s only that client can acquire the lock. A TryLock
 // of another client fails during this time.
 //
-// Each renewal must be accepted by a majority. Otherwise the lock is lost before the lease ends, or as
-// soon as a majority answers that this owner does not hold the lock. The client measures the lease from
-// the moment before it sent the first request. With each renewal, the client also asks the servers
-// again that have forgotten the lock. So a hold survives a rolling restart of the servers, if each
-// server is back for a third of the lease before the next one is restarted.
+// Each renewal must be accepted by a majority. A lock whose renewals are not accepted by a majority is
+// lost before the lease ends, or as soon as a majority answers that this owner does not hold it. The
+// client measures the lease from the moment before it sent the first request. With each renewal, the
+// client also asks the servers again that have forgotten the lock. So a hold survives a rolling restart
+// of the servers, if each server is back for a third of the lease before the next one is restarted.
 //
 // A server that started less than one lease ago is not counted, because it may have forgotten a holder.
 // So all users of a name must use the same lease. If a majority cannot be formed without such servers,
@@ -48,9 +49,9 @@ import (
 // The lease and the prefix are those of the first client, unless a [LockOption] sets the lease. If one
 // of the clients is closed, lock calls return [ErrClosed], and a waiting call returns it within 5.5 s.
 // Nested calls under an existing hold still work. Existing holds continue as long as a majority of the
-// servers can be reached. The exception is the client with the smallest id, because that client renews
-// the lock. If it is closed, the holds end. The Close of that client waits for the Unlock. You can
-// close the clients in any order.
+// servers can be reached. However, if the closed client is the one with the smallest id, the existing
+// holds end, because that client renews the lock. The Close of that client waits for the Unlock. You
+// can close the clients in any order.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
 		l := noLock(name, quorumKind)

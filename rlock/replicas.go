@@ -45,8 +45,8 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // requests one after the other. So while replicas are down, the last of several waiting calls learns
 // this only after as many timeouts as there are calls, or when its context ends. If an acquisition of
 // this client has failed in this way in the last seconds, all calls that give up return that error. If
-// the context of a call ends before timeout, the call can end without the answer of the replicas. Its
-// error is then [ErrUnavailable].
+// the context of a call ends before timeout, the call can end without the answer of the replicas. The
+// error of such a call is [ErrUnavailable].
 //
 // Only acquiring the lock waits for replicas. Renewals, nested lock calls and Unlock do not.
 //

@@ -6,8 +6,8 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// RWLock is a read/write lock: at a time, either any number of readers hold it, or one writer. It
-// shares its locks with Redisson's RReadWriteLock. [RWLock.Reader] and [RWLock.Writer] return its two
+// RWLock is a read/write lock: at a time, either any number of readers hold it, or one writer.
+// Redisson's RReadWriteLock can share the lock. [RWLock.Reader] and [RWLock.Writer] return its two
 // sides, each as a [*Lock].
 //
 // # Nesting
@@ -17,11 +17,11 @@ import (
 // readers can then acquire it, and no writer can get in between.
 //
 // Under the context of a reader, locking for writing returns [ErrUpgrade] at once, even after a
-// downgrade. Otherwise two readers that both want to write would wait for each other forever.
+// downgrade. If the call waited, two readers that both want to write would wait for each other forever.
 //
 // A reader must not wait, while it holds the lock, for a second reader to acquire the lock. A writer
-// can be queued between the two, and then they deadlock. The exception is a second reader that locks
-// under the context of the first.
+// can be queued between the two, and then they deadlock. A second reader that locks under the context
+// of the first does not have to wait.
 //
 // # Waiting
 //
@@ -61,17 +61,17 @@ import (
 //
 // Readers in Java do not use the queue, so a continuous stream of Java readers can starve a writer in
 // Go. Redisson does not announce a downgrade, so readers in Go notice it only at their next request,
-// within 5.5 s. If a reader in Java has a lockWatchdogTimeout shorter than the lease here, it shortens
-// the lease of the whole lock. If that reader then dies, other holders can lose the lock, so use the
-// same time on both sides. While a Java client waits for the lock, a release leaves the lock free for
-// all clients, as Redisson does, and notifies the first waiter in the queue.
+// within 5.5 s. If the lockWatchdogTimeout of Redisson is shorter than the lease of rlock, each reader
+// in Java shortens the lease of the whole lock. If that reader then dies, other holders can lose the
+// lock, so use the same time on both sides. While a Java client waits for the lock, a release leaves
+// the lock free for all clients, as Redisson does, and notifies the first waiter in the queue.
 //
 // # Keys
 //
 // While calls wait, the queue is in `rlock_rwqueue:{name}`. Each read hold has a key of its own that
 // expires with its lease. The scripts read these keys of other owners without declaring them, as
-// Redisson's scripts do. This works in Redis and its clusters, because the keys are in the slot of the
-// lock. Servers that require declared keys must be configured to permit it.
+// Redisson's scripts do. Undeclared keys work in Redis and its clusters, because these keys are in the
+// slot of the lock. Servers that require declared keys must be configured to permit it.
 type RWLock struct{ reader, writer *Lock }
 
 // NewRWLock returns the read/write lock of a name. As with [Client.NewLock], nothing is sent, and an

@@ -43,8 +43,8 @@ var errNoScript = errors.New("a Script is for holds of plain and fair locks")
 //   - [ErrUnavailable] means that there was no answer within 2 s or before ctx ended, or that the
 //     connection was closed. Redis may have executed the script, or may still do so, but not after
 //     another owner has acquired the lock. If a connection was closed while it was idle, go-redis
-//     replaces it before it sends the script. The exception is a TLS connection, because go-redis
-//     cannot see that it was closed.
+//     replaces it before it sends the script. This does not work for TLS connections, because go-redis
+//     cannot see that such a connection was closed.
 //   - [ErrInvalidOption] means that h is a hold of a read/write or quorum lock, which do not support
 //     scripts.
 //   - [ErrClosed] means that the client is closed.

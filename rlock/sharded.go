@@ -8,8 +8,8 @@ package rlock
 // If clients have different settings, locks still exclude each other. However, a waiting client may not
 // receive the message of a release, and then notices it only at its next request, within 5.5 s. To
 // change the setting in many processes, first set ShardedBoth in all of them, because this setting
-// sends and receives both kinds of messages. Then set the new value. Also use ShardedBoth together with
-// Redisson clients that have another setting.
+// sends and receives both kinds of messages. After that, set the new value in all processes. Also use
+// ShardedBoth together with Redisson clients that have another setting.
 //
 // In Redisson, the setting shardedSubscriptionMode has the values Auto, On and Off with the same rules.
 // Redisson asks the first node that it can reach, once, at its start.
@@ -17,9 +17,9 @@ type ShardedPubSub int
 
 const (
 	// ShardedAuto is like ShardedOn in a cluster that has sharded channels (Redis 7 or later), if the
-	// Redis user has the permission for PUBSUB SHARDNUMSUB. Otherwise it is like ShardedOff. The client
-	// finds this out once, at the same time as its first requests. Until it has the answer, it
-	// publishes releases in both ways.
+	// Redis user has the permission for PUBSUB SHARDNUMSUB. In all other cases, ShardedAuto is like
+	// ShardedOff. The client finds this out once, at the same time as its first requests. Until it has
+	// the answer, it publishes releases in both ways.
 	ShardedAuto ShardedPubSub = iota
 	// ShardedOn uses SPUBLISH and SSUBSCRIBE. It has an effect only in a cluster.
 	ShardedOn

@@ -43,8 +43,8 @@
 // # What it is not
 //
 // The server is miniredis, a Go program that imitates the commands of Redis and runs Lua scripts in a different
-// interpreter. Use it to test how your code reacts to rlock. It is no evidence about Redis, has no memory
-// limit, replication or permissions, and must never be used for real locking. Calls of a lock made with
+// interpreter. Use it to test how your code reacts to rlock. miniredis is no evidence about Redis, has no
+// memory limit, replication or permissions, and must never be used for real locking. Calls of a lock made with
 // [rlock.WithReplicas] always return [rlock.ErrNotReplicated], because there are no replicas. Each server
 // reports that it has been running for a day, so a quorum lock counts it at once. Outside of a bubble, a lease
 // can end while a script runs, which is impossible in Redis. rlock itself is tested with redis-server.

@@ -2,8 +2,8 @@
 //
 // A lease is a right that a server grants for a limited time. The holder renews the lease for as long as it
 // needs it. One [Scheduler] does this for every lease of a process, with a single goroutine. The scheduler does
-// not know the server or the purpose of a lease. It calls a [RenewFunc], which sends the requests, and the
-// function OnLost of a [Lease] when that lease is lost.
+// not know the server or the purpose of a lease. The scheduler calls a [RenewFunc], which sends the requests,
+// and it calls OnLost of a [Lease] when that lease is lost.
 //
 // # States
 //
@@ -70,8 +70,8 @@
 //	attempt 1 fails instead       sent before the confirmed attempt: the error is ignored
 //
 // Whether a lease has lapsed depends only on the clocks, and does not wait for a reply. If the process was
-// suspended, the goroutine of the scheduler is late. It then checks the windows first, and renews only leases
-// that are still trusted. A holder that cannot wait for this goroutine calls [Entry.Check], which reads the
-// clocks itself. Until one of the two has ended the entry, a reply that proves a later end of the window still
-// counts.
+// suspended, the goroutine of the scheduler is late. The late goroutine checks the windows first, and renews
+// only leases that are still trusted. A holder that cannot wait for this goroutine calls [Entry.Check], which
+// reads the clocks itself. Until one of the two has ended the entry, a reply that proves a later end of the
+// window still counts.
 package watchdog

@@ -140,7 +140,7 @@ func (e *Entry[K]) Asks() time.Duration {
 //
 //   - Renewals of the entry do not ask for the length renew, see [Entry.Asks].
 //
-//   - A renewal is in progress. Otherwise its result would reach neither holder:
+//   - A renewal is in progress, because its result would reach neither holder:
 //
 //     renew a:1 is sent             the key has been deleted meanwhile
 //     Pass to the next holder       (if this were allowed)

@@ -27,9 +27,9 @@ type Lease[K comparable] struct {
 	Sent     time.Time     // time.Now() just before the request that acquired the lease was sent
 	Fixed    bool          // the lease is never renewed, and is lost at the end of its window
 
-	// OnLost is called once if the lease is lost, unless OnLost is nil. Its error wraps ErrRefused, ErrLapsed
-	// or ErrClosed. The goroutine of the scheduler can call it, so OnLost must not block. The scheduler holds
-	// no mutex during the call.
+	// OnLost is called once if the lease is lost, unless OnLost is nil. The error that it receives wraps
+	// ErrRefused, ErrLapsed or ErrClosed. The goroutine of the scheduler can call it, so OnLost must not block.
+	// The scheduler holds no mutex during the call.
 	OnLost func(error)
 }
 

@@ -6,10 +6,10 @@
 //	client, err := rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
 //	stop, err := telemetry.Observe(client)
 //
-// Spans have the name of the lock in the attribute `rlock.name`. Metrics do not have it by default, because a
-// program can use any number of names. [WithLockNames] adds a shortened name to metrics, and can hide names in
-// spans. If a call fails because of Redis, or with an unexpected error, the event `exception` of its span has
-// the text of the error, which contains the full name of the lock. The package imports only the API of
+// Spans have the name of the lock in the attribute `rlock.name`. Metrics do not have this attribute by default,
+// because a program can use any number of names. [WithLockNames] adds a shortened name to metrics, and can hide
+// names in spans. If a call fails because of Redis, or with an unexpected error, the event `exception` of its
+// span has the text of the error, which contains the full name of the lock. The package imports only the API of
 // OpenTelemetry, so your program must set up the SDK.
 package rlockotel
 
@@ -63,8 +63,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // WithLockNames sets the attribute `rlock.name` of spans and of the histograms of waits and holds. The
 // attribute is the text that the function returns for the name of a lock. If the function returns "" or panics,
 // there is no attribute. Without this option, spans have the full name, and metrics have no name. The function
-// should return few different texts, such as "invoice" for "invoice:42". Its first panic is reported to the
-// error handler of OpenTelemetry.
+// should return few different texts, such as "invoice" for "invoice:42". If the function panics, the first
+// panic is reported to the error handler of OpenTelemetry.
 func WithLockNames(of func(lock string) string) Option {
 	return func(t *Telemetry) { t.nameOf = of }
 }
