@@ -77,8 +77,8 @@ const (
 // a timer as well.
 //
 // An error that matches [rlock.ErrUnavailable] means that it is not known now who leads, and the iteration
-// continues. Any other error is the last element. All observers of a client share one connection. If nothing
-// changes, each iterator reads the state every 5 s, or once per lease if the lease is shorter.
+// continues. After any other error, the iteration ends. All observers of a client share one connection. If
+// nothing changes, each iterator reads the state every 5 s, or once per lease if the lease is shorter.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if e.err != nil {

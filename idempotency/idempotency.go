@@ -62,9 +62,9 @@ type Options struct {
 	// default, a request without the header gets status 400.
 	Optional bool
 
-	// Forget reports whether a response with this status is not stored, so that a repeated request runs the
-	// handler again. By default, responses with the statuses 408, 425 and 429, and with 500 and above, are not
-	// stored.
+	// Forget reports whether a response with this status must not be stored, so that a repeated request runs
+	// the handler again. By default, responses with the statuses 408, 425 and 429, and with 500 and above, are
+	// not stored.
 	Forget func(status int) bool
 }
 

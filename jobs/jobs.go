@@ -263,9 +263,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Do is for programs that already have a scheduler, such as cron, gocron or a systemd timer. The scheduler
-// calls Do at each fire on each host. The first host that claims the fire runs fn, and its call returns true.
-// The context that fn receives owns the lock. If another host has claimed the fire, Do returns false and no
-// error.
+// calls Do at each fire on each host. The first host that claims the fire runs fn, and its call of Do returns
+// true. The context that fn receives owns the lock. If another host has claimed the fire, Do returns false and
+// no error.
 //
 // A call of Do is for the newest fire by the clock of the Redis server. However, if the next fire is no more
 // than [WithEarly] away, the call is for the next fire. So calls can be early or late by a few seconds, and no
@@ -280,10 +280,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 //   - [rlock.ErrNotReplicated], [rlock.ErrKeyConflict], [rlock.ErrClosed] and [rlock.ErrInvalidOption] mean the
 //     same as for [rlock.Lock.Lock].
 //
-// Do takes one round trip if another host has claimed the fire, and three if it calls fn. With [AtLeastOnce] it
-// takes one if the fire is already finished, five if it calls fn, and at least four if it waits until another
-// host has finished the fire. The first call of Do, and one call every ten minutes, take one more round trip to
-// read the clock of the server.
+// Do takes one round trip if another host has claimed the fire, and three if it calls fn. With [AtLeastOnce],
+// Do takes one round trip if the fire is already finished, five if it calls fn, and at least four if it waits
+// until another host has finished the fire. The first call of Do, and one call every ten minutes, take one more
+// round trip to read the clock of the server.
 func (j *Job) Do(ctx context.Context, fn func(ctx context.Context, fire time.Time) error) (ran bool, err error) {
 	_, run, err := j.Begin(ctx)
 	switch {

@@ -13,8 +13,9 @@
 // arrive after the second. Two rules ensure that this does no harm:
 //
 //   - The name of an owner belongs to one grant and is never used again. If the owner already holds the lock,
-//     Acquire succeeds. If it no longer holds the lock, Release, Renew and Count do not affect the grant of a
-//     later owner. In Redisson, a thread is the owner, so Redisson needs an additional key for each unlock.
+//     Acquire succeeds. If an owner no longer holds the lock, Release, Renew and Count do not affect the grant
+//     of a later owner. In Redisson, a thread is the owner, so Redisson needs an additional key for each
+//     unlock.
 //   - Effects are absolute. Count sets the new hold count instead of changing it by a number, and Release ends
 //     the grant whatever its hold count is.
 //

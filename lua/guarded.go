@@ -11,7 +11,7 @@ import (
 //go:embed guarded.lua
 var guardedSource string
 
-// Script is a script whose source another package supplies.
+// Script is a Lua script whose source another package passes to [NewScript] or [NewGuarded].
 type Script struct{ script script }
 
 // NewScript returns a script. In its source, KEYS and ARGV are the keys and the arguments that are passed to

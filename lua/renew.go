@@ -18,8 +18,8 @@ var renewSource string
 
 var renewScript = newScript("renew", nothingSource+renewSource, 0)
 
-// Renewal is a lease to extend. A Renewal literal is for a plain lock. For other kinds of lock, use functions
-// such as [RenewalRW].
+// Renewal is a lease to extend. If you make a Renewal as a literal, it is for a plain lock. For other kinds of
+// lock, use functions such as [RenewalRW].
 type Renewal struct {
 	Grant Grant
 	Lease time.Duration

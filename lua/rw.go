@@ -159,10 +159,10 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 }
 
 // ReleaseRW ends the grant of g.Owner, and removes its ticket and the tickets of e. It passes the lock on to as
-// many owners at the head of the queue as can hold it together. If there are none, it announces the release to
-// all. Message is for waiters of the same client. ErrNotOwner means that g.Owner did not hold the lock. An
-// earlier delivery of the same request may have released it, and may have granted it to waiters of the same
-// client. ReleaseRW uses only Tickets and Evict of e.
+// many owners at the head of the queue as can hold it together. If no owner is queued, the release is published
+// on the unlock channel. Message is for waiters of the same client. ErrNotOwner means that g.Owner did not hold
+// the lock. An earlier delivery of the same request may have released the lock, and may have granted it to
+// waiters of the same client. ReleaseRW uses only Tickets and Evict of e.
 func ReleaseRW(ctx context.Context, r Runner, g RW, e Ending) (Released, error) {
 	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
 	if g.Counter != "" {
@@ -190,8 +190,8 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 	return Renewal{Grant: g.Grant, Lease: lease, other: &rwRenewScript, keys: []string{g.hold(1)}, args: []any{g.Holds}}
 }
 
-// ForceReleaseRW removes the lock, whichever owners hold it, and passes it on. It must not be repeated for the
-// same reason as [ForceRelease].
+// ForceReleaseRW removes the lock, whichever owners hold it, and passes it on. As with [ForceRelease], do not
+// repeat it if its outcome is not known.
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 	keys := append(make([]string, 0, 3), g.Key, g.Queue)
 	if g.Counter != "" {

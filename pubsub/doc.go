@@ -34,10 +34,10 @@
 //
 // A [Servers] value knows the server of each channel. For ordinary channels ([Redis]) there is one server,
 // which the go-redis client selects. For sharded channels ([Sharded], [Both]), and for ordinary channels of
-// servers that are not a cluster ([Plain]), it is the master of the slot. All channels of a server share one
-// connection. The hub opens it for the first channel, and closes it when no channel has had subscribers for a
-// while. A hub that is not used has no connection and no goroutine. If a server fails, only the waiters of its
-// channels are affected.
+// servers that are not a cluster ([Plain]), the server of a channel is the master of its slot. All channels of
+// a server share one connection. The hub opens it for the first channel, and closes it when no channel has had
+// subscribers for a while. A hub that is not used has no connection and no goroutine. If a server fails, only
+// the waiters of its channels are affected.
 //
 // The hub closes a connection in four cases: after a read or write error, after an unexpected answer, when
 // another server has become the master, and when the connection is silent for too long. After a pause, which

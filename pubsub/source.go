@@ -29,7 +29,8 @@ type Source interface {
 	// Probe makes the server send something on the connection, so that Receive returns an event if the
 	// connection works. Probe can block until ctx ends, or longer. An error means that the connection does not
 	// work, or that it leads to the wrong server. If sent is true, the server has sent a message on this
-	// connection. If no event arrives soon after that, the connection receives no messages.
+	// connection. If Probe returns sent but no event arrives soon after that, messages of the server do not
+	// reach this connection.
 	Probe(ctx context.Context) (sent bool, err error)
 	// Receive waits for the next event. It returns an error when the connection fails or is closed.
 	Receive() (Event, error)

@@ -79,7 +79,7 @@ type Client struct {
 // one is down. A [redis.AutoPipeliner] repeats commands, so pass the client underneath it. A cluster
 // client must not have MaxRedirects -1 in its [redis.ClusterOptions]. New cannot look into a type of
 // your own that wraps one of these clients, and accepts it. You must make sure yourself that your type
-// does not wrap one of the three.
+// does not wrap a Ring, an AutoPipeliner, or a cluster client with MaxRedirects -1.
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:

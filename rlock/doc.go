@@ -38,9 +38,9 @@
 // A lock call returns a context that owns the lock. If you lock the same name with the same [Client]
 // under this context, or under a context derived from it, the call does not wait. Nested calls can be
 // in other functions, packages and goroutines. The hold count in Redis is the number of holds that are
-// not unlocked. The lock is released after as many Unlocks, in any order. Goroutines that share such a
-// context are one owner, and can hold the lock at the same time. [Detach] returns a context that does
-// not own the lock.
+// not unlocked. The lock is released when all of these holds are unlocked, in any order. Goroutines
+// that share such a context are one owner, and can hold the lock at the same time. [Detach] returns a
+// context that does not own the lock.
 //
 // Ownership does not cross process boundaries by itself. A service that you call while you hold the
 // lock owns it only after it has called [Lock.Join] with your [Hold.Proof]. The client of that service
@@ -186,9 +186,9 @@
 // # When Redis does not answer
 //
 // Every request can be repeated without harm, and the client repeats it until Redis answers or the time
-// of the call is over. A request continues after its caller has given up. If it then acquires the lock,
-// the client releases the lock in the background. If Redis fails, a lock call never returns as if it
-// had acquired the lock, and Unlock never returns nil as if it had released it.
+// of the call is over. A request continues after its caller has given up. If such a request acquires
+// the lock, the client releases the lock in the background. If Redis fails, a lock call never returns
+// as if it had acquired the lock, and Unlock never returns nil as if it had released it.
 //
 // # What it does not promise
 //
@@ -198,9 +198,9 @@
 //
 // Redis replicates asynchronously, so a failover can lose a lock. [WithReplicas] makes this unlikely.
 // Only [NewQuorumLock] prevents it, unless one of its servers loses its data while it runs. A server
-// that evicts keys can lose a lock as well. In these cases, the holder notices the loss at its next
-// renewal, even if the lock was passed on to it in memory. A holder of a lock made [WithoutRenewal]
-// notices it only when its context ends.
+// that evicts keys can lose a lock as well. If a failover or an eviction has removed a lock, its holder
+// notices the loss at its next renewal, even if the lock was passed on to it in memory. A holder of a
+// lock made [WithoutRenewal] notices it only when its context ends.
 //
 // Only fair locks have a strict order among processes.
 package rlock

@@ -42,10 +42,10 @@ func (l *Lock) Name() string { return l.name }
 // and its lease is renewed, until you call [Hold.Unlock], even if ctx ends. To limit only the wait, use
 // [Lock.TryLockFor].
 //
-// If ctx already owns the lock, Lock does not wait, and the lock is released after as many Unlocks. The
-// context that you pass to Lock does not own the lock afterwards. If you use it to lock the same name
-// again, that call waits for its own caller. After Unlock the returned context has ended, so continue
-// with the context that you passed to Lock.
+// If ctx already owns the lock, Lock does not wait. The lock is released when each of these calls has
+// been followed by its Unlock. The context that you pass to Lock does not own the lock afterwards. If
+// you use it to lock the same name again, that call waits for its own caller. After Unlock the returned
+// context has ended, so continue with the context that you passed to Lock.
 //
 // If Lock returns an error, you do not hold the lock, and the returned context is ctx. If ctx has
 // ended, the error also matches the error of ctx. The errors are:

@@ -13,8 +13,8 @@ type Stats struct {
 	Wakeups  Wakeups             // of calls that have ended
 
 	// Waits has the durations of lock calls, except nested calls and calls with [OutcomeError]. Holds
-	// has the times from an acquisition to its end. Margins has, for each renewal, the time that was
-	// left until the lock would have been lost.
+	// has the durations of holds, from the acquisition of a lock to its end. Margins has, for each
+	// renewal, the time that was left until the lock would have been lost.
 	Waits, Holds, Margins Histogram
 
 	// OldestWait is how long the call that has waited longest has waited so far, and 0 if no call

@@ -20,7 +20,7 @@ import (
 // function must not call Close.
 //
 // If a function panics, the panic is logged and otherwise ignored. A multi lock is reported as one
-// lock. Only refusals, renewals and losses are reported for its members.
+// lock. Of its members, only refusals, renewals and losses are reported.
 type Trace struct {
 	// Start is called at the beginning of a lock call. It must return ctx or a context derived from it,
 	// which is then the context of the requests, and of Waiting and Acquired. The context of the hold

@@ -86,10 +86,10 @@ func (t *Telemetry) newSet(lock string, k rlock.Kind, o rlock.Outcome) metric.Me
 }
 
 // Observe exports the counters of the client, and the numbers of locks that are held and waited for. The SDK
-// reads them from the client whenever it collects metrics, until you call stop. Call Observe only once for each
-// client, because a second call would count everything twice. If you observe several clients, give each a meter
-// provider with a different resource. If they have the same resource, the SDK adds up the numbers of the
-// clients, or keeps only one of them. A nil client is an error.
+// reads these numbers from the client whenever it collects metrics, until you call stop. Call Observe only once
+// for each client, because a second call would count everything twice. If you observe several clients, give
+// each a meter provider with a different resource. If they have the same resource, the SDK adds up the numbers
+// of the clients, or keeps only one of them. A nil client is an error.
 func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 	if c == nil {
 		return nil, errors.New("rlockotel: Observe: the client is nil")

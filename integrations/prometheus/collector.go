@@ -13,9 +13,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Collector is a [prometheus.Collector] for one client. If a process has several clients, register each of
-// them, including the first, with [prometheus.WrapRegistererWith]. Use the same label names for all of them,
-// because a registry refuses series of one name whose label names differ.
+// Collector is a [prometheus.Collector] for one client. If a process has several clients, register the
+// collector of each client, including the first, with [prometheus.WrapRegistererWith]. Use the same label names
+// for all collectors, because a registry refuses series of one name whose label names differ.
 type Collector struct {
 	client *rlock.Client
 	bounds []float64
