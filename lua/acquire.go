@@ -43,17 +43,17 @@ type Reply struct {
 
 	// Of a grant.
 	Token int64     // fencing token, 0 without Counter
-	Spare int64     // tokens reserved behind Token: no other grant gets them
-	Sent  time.Time // if set, the sending time of the grant, in place of the attempt's; a script leaves Sent zero
-	Owner string    // if set, the owner of the grant, in place of the asking owner; a script leaves Owner empty
+	Spare int64     // number of tokens reserved after Token, which no other grant gets
+	Sent  time.Time // if set, when the request that acquired the lock was sent, instead of the time of this attempt; scripts do not set it
+	Owner string    // if set, the owner of the grant, instead of the requesting owner; scripts do not set it
 
 	// Of a refusal.
 	TTL      time.Duration // the rest of the holder's lease; negative if the lease has no end
-	Holder   string        // the present owner, if the kind tells
-	Writer   bool          // only a waiting writer keeps the reader out, for the rest of its intent, TTL
-	Place    Place         // of the refused owner in the queue
-	Leftover bool          // the refusal has left a ticket or an intent, which a release removes
-	AskIn    time.Duration // if set, ask again after so long at most; a script leaves AskIn zero
+	Holder   string        // the present owner, if the kind of lock returns it
+	Writer   bool          // true if only a waiting writer keeps the reader out; TTL is then the rest of the writer's intent
+	Place    Place         // the place of the refused owner in the queue
+	Leftover bool          // true if the refused request has left a ticket or an intent, which a release removes
+	AskIn    time.Duration // if set, the longest time until the next request; scripts do not set it
 }
 
 // Acquire acquires a free lock for g.Owner, even if other clients are queued. If g.Owner already holds the

@@ -20,10 +20,10 @@ type Wanted struct {
 // ReplyAll is the answer to [AcquireAll].
 type ReplyAll struct {
 	Acquired bool
-	Tokens   []int64       // fencing tokens, aligned with wanted
+	Tokens   []int64       // fencing tokens, in the order of wanted
 	Busy     int           // if refused, the index of the first held lock
-	TTL      time.Duration // and the rest of the holder's lease; negative for a lease without end
-	Holder   string        // and the holder's owner
+	TTL      time.Duration // if refused, the rest of the holder's lease; negative if the lease has no end
+	Holder   string        // if refused, the owner that holds the lock
 }
 
 // AcquireAll acquires all of several locks or none of them, in one round trip. The locks must be different, and

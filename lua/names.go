@@ -5,13 +5,13 @@ import "strings"
 // Grant has the keys and the owner of one acquisition.
 type Grant struct {
 	Key         string
-	Queue       string      // of the waiters, see [QueueOf]; "" for a lock without a queue
-	Counter     string      // fencing counter; "" for a lock without tokens
-	Channel     string      // for announcing the release of a read/write lock; "" for [UnlockChannel]
-	Rivals      [2]string   // keys of Redisson's fair lock of the same name: while such a key exists, Ask grants nothing; "" for a lock without fairness
-	ChannelKind ChannelKind // of all channels
-	Uncounted   bool        // of a quorum lock: the server does not know who is subscribed to its channels
-	Owner       string      // unique to this grant, never used again; with a colon, like Redisson's owners, and no space
+	Queue       string      // name of the queue of waiters, see [QueueOf]; "" for a lock without a queue
+	Counter     string      // key of the fencing counter; "" for a lock without tokens
+	Channel     string      // channel on which the release of a read/write lock is published; "" means [UnlockChannel]
+	Rivals      [2]string   // keys of Redisson's fair lock of the same name: while one of them exists, Ask does not grant the lock; "" for a lock that is not fair
+	ChannelKind ChannelKind // kind of all channels
+	Uncounted   bool        // for a quorum lock: true if the server does not know which clients are subscribed to its channels
+	Owner       string      // name of the owner, unique to this grant and never used again; it has a colon, like Redisson's owners, and no space
 }
 
 // Related returns the name of a key or a channel that belongs to a lock, formed by Redisson's rule. It is in

@@ -48,15 +48,15 @@ type Hearing int
 
 // Ways of hearing.
 const (
-	Deaf       Hearing = iota // not at all, or not yet: the owner asks again by itself
-	Counted                   // by PUBLISH on a single server: who is not subscribed is passed over
-	Uncounted                 // by PUBLISH in a cluster, where it is not known who is subscribed
-	ShardHeard                // by SPUBLISH; like Counted
+	Deaf       Hearing = iota // it receives no messages, or not yet, so the owner repeats its request on a timer
+	Counted                   // by PUBLISH on a single server, which skips clients that are not subscribed
+	Uncounted                 // by PUBLISH in a cluster, where the server does not know all subscribers
+	ShardHeard                // by SPUBLISH, which skips clients that are not subscribed
 )
 
 // Ticket says how an owner waits. The zero value means that the owner does not wait.
 type Ticket struct {
-	Claim time.Duration // lease with which the lock is granted to it, at most [MaxClaim]
+	Claim time.Duration // the lease with which the lock is granted to this owner at first, up to [MaxClaim]
 	Hears Hearing
 }
 
@@ -66,15 +66,15 @@ const MaxClaim = 8 * time.Second
 // Place is the place of an owner in the queue. The zero value means that the owner has no ticket, because it
 // did not ask for one or because the server has no memory left.
 type Place struct {
-	Time  int64 // the server's clock at that moment, in microseconds
-	First bool  // no ticket is before its own: Before is 0
-	New   bool  // it had none before
-	Queue int64 // how many tickets there are, about
+	Time  int64 // the time of the server at the reply, in microseconds
+	First bool  // true if no ticket is before the owner's, so Before is 0
+	New   bool  // true if the owner had no ticket before
+	Queue int64 // approximate number of tickets in the queue
 
-	Before int64 // how many are before its own
+	Before int64 // number of tickets before the owner's
 
-	Absent bool // the client is subscribed to nothing there, though it is Counted
-	Mute   bool // of a read/write lock: the server refuses the messages to tickets
+	Absent bool // true if the server has no subscription of the client, although Hears is Counted
+	Mute   bool // for a read/write lock: true if the server refuses to publish the messages for tickets
 }
 
 // Held reports whether the owner has a ticket.
@@ -138,13 +138,13 @@ func ServeApart(ctx context.Context, r Runner, g Grant, tickets []string, releas
 
 // Message is a message that a client receives about the queue of a lock.
 type Message struct {
-	Owner   string        // whom it is for; [Everybody] has lost its place and must ask
-	Granted bool          // the lock is the owner's; otherwise it may ask
-	Time    int64         // when it was granted, by the server's clock, in microseconds
-	Claim   time.Duration // lease with which it was
-	Token   int64         // fencing token, 0 if whoever has released has none
-	Spare   int64         // tokens behind it that are reserved
-	Next    []string      // owners of the same client that come directly after it
+	Owner   string        // the owner that the message is for; for [Everybody], all waiters of the client have lost their places and must send their requests again
+	Granted bool          // true if the owner holds the lock now; otherwise it can request the lock
+	Time    int64         // when the lock was granted, by the clock of the server, in microseconds
+	Claim   time.Duration // the lease with which the lock was granted
+	Token   int64         // fencing token; 0 if the client that released the lock uses no tokens
+	Spare   int64         // number of tokens reserved after Token
+	Next    []string      // owners of the same client that directly follow Owner in the queue
 }
 
 // Everybody is the owner in a message that is for all waiters of a client.

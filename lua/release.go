@@ -28,16 +28,16 @@ var (
 // Ending says what [Release] must remove or record in addition to the owner. The zero value is for a grant
 // without tickets and tokens.
 type Ending struct {
-	Tickets        []string // owners whose tickets are taken out as well
-	Used, Reserved int64    // with Counter: the newest token used, and the last token reserved
-	Evict          bool     // g.Owner's client does not ask itself: a message goes to the next waiter of any client
+	Tickets        []string // owners whose tickets are removed as well
+	Used, Reserved int64    // if the lock has a Counter: the latest token that was used, and the last token that was reserved
+	Evict          bool     // true if the caller is not the client of g.Owner, so that the next waiter gets a message even if it belongs to that client
 }
 
 // Released is the answer to [Release].
 type Released struct {
-	PublishErr error  // the reason for a refused announcement; the lock is free all the same
-	Message    string // to a waiter of g.Owner's client, for the caller to deliver: see [ReadMessages]
-	More       bool   // so many owners got a read/write lock that there may be more: another release, of any owner, serves them
+	PublishErr error  // the reason why the server refused to publish the release; the lock is released all the same
+	Message    string // a message for a waiter of g.Owner's client, which the caller must deliver, see [ReadMessages]
+	More       bool   // true if more owners may be able to acquire a read/write lock; another release, of any owner, grants it to them
 }
 
 // Release ends the grant of g.Owner, whatever its hold count, and passes the lock on to the first subscribed

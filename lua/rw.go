@@ -58,9 +58,9 @@ var (
 // The scripts use the keys of other owners' read holds without declaring them. In a cluster, the keys of read
 // holds are in the slot of the lock.
 type RW struct {
-	Grant         // Queue as [QueueOfRW], Channel as [UnlockChannelRW]
-	Holds  string // the beginning of the keys of read holds; the owner follows
-	Shared bool   // for reading; only AskRW looks at it
+	Grant         // with the Queue [QueueOfRW] and the Channel [UnlockChannelRW]
+	Holds  string // the beginning of the keys of read holds, which is followed by the owner
+	Shared bool   // true for reading; only AskRW uses it
 }
 
 // QueueOfRW returns the name of the queue of a read/write lock. It is different from the queue of a plain lock,

@@ -27,8 +27,8 @@ var (
 
 // Turn says how a client waits for a quorum lock. The zero value means that it takes no ticket.
 type Turn struct {
-	Client string // the client's id, the same on all servers; [Everybody]: the client cannot be told, and takes the share from whoever has the turn
-	Number int64  // the number of the client's tickets on other servers; 0 if not known
+	Client string // the client's id, the same on all servers; [Everybody] means that the client cannot be identified, and that it takes the lock even if another client has the turn
+	Number int64  // the number of the client's tickets on the other servers; 0 if it is not known
 }
 
 // QuorumOf returns the name of the queue of a quorum lock on one server.

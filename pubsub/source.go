@@ -41,9 +41,9 @@ type Source interface {
 // Event is a message or another answer from the server.
 type Event struct {
 	Kind    Kind
-	Channel string // of a Message, Subscribed or Unsubscribed
-	Payload string // of a Message
-	Err     error  // of a Refused
+	Channel string // set for Message, Subscribed and Unsubscribed
+	Payload string // set for Message
+	Err     error  // set for Refused
 }
 
 // Kind says what an [Event] is.

@@ -26,7 +26,8 @@ var (
 	// the proof no longer holds the lock.
 	ErrNotHeld = errors.New("rlock: not held")
 
-	// ErrUnlocked is the cause of the context that a lock call returned, after the hold was unlocked.
+	// ErrUnlocked is matched by the cause of a context that a lock call has returned, after the hold
+	// was unlocked.
 	ErrUnlocked = errors.New("rlock: unlocked")
 
 	// ErrClosed means that the client is closed.

@@ -43,9 +43,10 @@ func (l *Lock) Name() string { return l.name }
 // [Lock.TryLockFor].
 //
 // If ctx already owns the lock, Lock does not wait. The lock is released when each of these calls has
-// been followed by its Unlock. The context that you pass to Lock does not own the lock afterwards. If
-// you use it to lock the same name again, that call waits for its own caller. After Unlock the returned
-// context has ended, so continue with the context that you passed to Lock.
+// been followed by its Unlock. If ctx does not own the lock, it does not own the lock after the call
+// either, because only the returned context does. If you use ctx to lock the same name again, that call
+// waits for its own caller. After Unlock the returned context has ended, so continue with the context
+// that you passed to Lock.
 //
 // If Lock returns an error, you do not hold the lock, and the returned context is ctx. If ctx has
 // ended, the error also matches the error of ctx. The errors are:

@@ -135,17 +135,16 @@ func (e *Entry[K]) Asks() time.Duration {
 // Pass returns false and changes nothing in these cases:
 //
 //   - The entry has ended.
-//
 //   - Less than left remains of the window at now.
-//
 //   - Renewals of the entry do not ask for the length renew, see [Entry.Asks].
+//   - A renewal is in progress.
 //
-//   - A renewal is in progress, because its result would reach neither holder:
+// If Pass were allowed while a renewal is in progress, the result of the renewal would reach neither holder:
 //
-//     renew a:1 is sent             the key has been deleted meanwhile
-//     Pass to the next holder       (if this were allowed)
-//     answer: refused               the old entry has ended: no loss is told, and the new holder
-//     goes on without a lock until the next renewal
+//	renew a:1 is sent             the key has been deleted meanwhile
+//	Pass to the next holder       (if this were allowed)
+//	answer: refused               the old entry has ended: no loss is told, and the new holder
+//	                              goes on without a lock until the next renewal
 func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (successor *Entry[K], ok bool) {
 	s := e.scheduler
 	s.mu.Lock()
