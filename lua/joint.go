@@ -12,11 +12,12 @@ import (
 // while a script runs.
 const MaxParts = 128
 
-// Send sends commands in one pipeline. Each command has its own result. If joined is set, several calls of a
-// joint script are combined into one call. If joined is set, the calls must not depend on each other, no call
-// may be a repetition, and the server must not be a cluster. If 64 goroutines lock and unlock, joint scripts
-// reduce the CPU time of the server for each lock and unlock from 10.7 µs to 6.7 µs, and the elapsed time from
-// 44 µs to 27 µs (BenchmarkUncontended64 of package rlock on two cores).
+// Send sends commands in one pipeline. Each command has its own result. Some scripts are joint scripts, which
+// can execute several calls at once. If joined is set, Send combines the calls of a joint script into one call.
+// If joined is set, the calls must not depend on each other, no call may be a repetition, and the server must
+// not be a cluster. If 64 goroutines lock and unlock, joint scripts reduce the CPU time of the server for each
+// lock and unlock from 10.7 µs to 6.7 µs, and the elapsed time from 44 µs to 27 µs (BenchmarkUncontended64 of
+// package rlock on two cores).
 //
 // Send puts releases before other commands. It never combines releases and acquires in one script, because a
 // server that is short of memory refuses to acquire, but continues a script after its first write.

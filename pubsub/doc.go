@@ -48,11 +48,11 @@
 //
 // If no message arrives, this can mean that there is no event, or that the connection is broken. So while there
 // are subscribers, the hub sends a probe after an interval of 500 ms without traffic: it publishes a message to
-// its own connection, as a command. [Hub.AllowSilence] changes the time before a probe, up to 20 intervals. If
-// all subscribers have been waiting for a long time, the pause between two probes is a quarter of their wait,
-// but no longer than 4 intervals, even on a connection with traffic. On a server that is not part of a cluster,
-// a script publishes the message. The script is declared as writing, so a replica refuses it. A probe has one
-// of five results:
+// its own connection, as a command. [Hub.AllowSilence] changes the time before a probe, up to 20 intervals of
+// 500 ms. If all subscribers have been waiting for a long time, the pause between two probes is a quarter of
+// their wait, but no longer than 4 intervals, even on a connection with traffic. On a server that is not part
+// of a cluster, a script publishes the probe. The script is declared as writing, so a replica refuses it. A
+// probe has one of five results:
 //
 //	nobody received the probe  commands go to another server, as after a
 //	                           failover: the connection is given up at once

@@ -38,9 +38,9 @@
 // A lock call returns a context that owns the lock. If you lock the same name with the same [Client]
 // under this context, or under a context derived from it, the call does not wait. Nested calls can be
 // in other functions, packages and goroutines. The hold count in Redis is the number of holds that are
-// not unlocked. The lock is released when all of these holds are unlocked, in any order. Goroutines
-// that share such a context are one owner, and can hold the lock at the same time. [Detach] returns a
-// context that does not own the lock.
+// not unlocked. The lock is released when all nested holds and the outermost hold are unlocked, in any
+// order. Goroutines that share such a context are one owner, and can hold the lock at the same time.
+// [Detach] returns a context that does not own the lock.
 //
 // Ownership does not cross process boundaries by itself. A service that you call while you hold the
 // lock owns it only after it has called [Lock.Join] with your [Hold.Proof]. The client of that service
@@ -91,7 +91,7 @@
 //
 // A call of [Lock.Lock] proceeds in these steps:
 //
-//  1. The call joins the local queue. If another call is ahead of it, it sleeps.
+//  1. The call joins the local queue. If another call is ahead of it in the queue, it sleeps.
 //  2. The first call in the local queue requests the lock. If the client already listens to its
 //     channel, the request also leaves a ticket. If the lock is free, as most locks are, the call
 //     returns here.
@@ -151,10 +151,11 @@
 // release passes the lock on.
 //
 // Clients of Redisson cannot join the queue. Redisson's waiters listen on the unlock channel,
-// `redisson_lock__channel:{name}`. While any connection listens there, a release leaves the lock free,
-// publishes the release there, and notifies the client of the first ticket, which then sends a request.
-// So clients of both libraries can acquire the lock. Clients of this library listen on the unlock
-// channel only while Redisson, or a lock [WithPolling], holds the lock.
+// `redisson_lock__channel:{name}`. While any connection listens on the unlock channel, the script that
+// releases a lock leaves the lock free, publishes the release on this channel, and notifies the client
+// of the first ticket, which then sends a request. So clients of both libraries can acquire the lock.
+// Clients of this library listen on the unlock channel only while Redisson, or a lock [WithPolling],
+// holds the lock.
 //
 // Plain locks are not fair. A call that finds the lock free acquires it even if other clients are
 // queued. The queue decides only who gets a lock that is released while clients wait.

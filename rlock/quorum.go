@@ -50,8 +50,8 @@ import (
 // of the clients is closed, lock calls return [ErrClosed], and a waiting call returns it within 5.5 s.
 // Nested calls under an existing hold still work. Existing holds continue as long as a majority of the
 // servers can be reached. However, if the closed client is the one with the smallest id, the existing
-// holds end, because that client renews the lock. The Close of that client waits for the Unlock. You
-// can close the clients in any order.
+// holds end, because that client renews the lock. Closing the client with the smallest id waits for the
+// Unlock of these holds. You can close the clients in any order.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
 		l := noLock(name, quorumKind)

@@ -41,20 +41,20 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 //
 // The client sends the command WAIT together with the request for the lock, so the call takes only the
 // additional time that the replicas need to answer. If the lock is held, WAIT is sent as well, so an
-// attempt can take up to timeout while replicas are down. The waiting calls of a client send their
-// requests one after the other. So while replicas are down, the last of several waiting calls learns
-// this only after as many timeouts as there are calls, or when its context ends. If an acquisition of
-// this client has failed in this way in the last seconds, all calls that give up return that error. If
-// the context of a call ends before timeout, the call can end without the answer of the replicas. The
-// error of such a call is [ErrUnavailable].
+// attempt can take up to timeout while replicas are down. The waiting calls of a client do not send
+// their requests at the same time, but one after the other. So while replicas are down, the last of
+// several waiting calls learns this only after as many timeouts as there are calls, or when its context
+// ends. If an acquisition of this client has failed in this way in the last seconds, all calls that
+// give up return that error. If the context of a call ends before timeout, the call can end without the
+// answer of the replicas. The error of such a call is [ErrUnavailable].
 //
 // Only acquiring the lock waits for replicas. Renewals, nested lock calls and Unlock do not.
 //
-// WithReplicas makes it unlikely that a failover loses a lock, but not impossible. First, a failover
-// can promote a replica that has not acknowledged the lock. To prevent this, n must be the number of
-// all replicas, or so large that no failover promotes a replica without the lock. Second, if a replica
-// had no link to its master for two thirds of the lease or longer, the lock may have expired on this
-// replica. If these cases matter to you, use [NewQuorumLock].
+// WithReplicas makes it unlikely that a failover loses a lock, but not impossible. In one case, a
+// failover promotes a replica that has not acknowledged the lock. To prevent this, n must be the number
+// of all replicas, or so large that no failover promotes a replica without the lock. In the other case,
+// if a replica had no link to its master for two thirds of the lease or longer, the lock may have
+// expired on this replica. If these cases matter to you, use [NewQuorumLock].
 //
 // WithReplicas is for [Client.NewLock] only. If a nested lock call asks for more replicas than the
 // outermost call, it returns [ErrInvalidOption].

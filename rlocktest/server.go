@@ -156,9 +156,9 @@ func (s *Server) expect(key string, types ...string) error {
 
 // TakeOver gives the lock at key to a new owner outside of the test, even if the lock is held. It returns the
 // name of the new owner. No client renews the lease, so it ends after ttl. If ttl is zero or less, the lease
-// never ends. If the key holds a read/write lock, the new owner holds it as a writer. If the lock is free, the
-// key becomes a plain lock, so a read/write lock of that name returns [rlock.ErrKeyConflict]. If the key holds
-// something else, the test fails.
+// never ends. If the key holds a read/write lock, TakeOver makes the new owner its writer. If the lock is free,
+// the key becomes a plain lock, so a read/write lock of that name returns [rlock.ErrKeyConflict]. If the key
+// holds something else, the test fails.
 func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
 	s.tb.Helper()
 	owner = fmt.Sprintf("rlocktest:%d", s.owners.Add(1))
