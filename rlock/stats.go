@@ -14,7 +14,7 @@ type Stats struct {
 
 	// Waits has the durations of lock calls, except nested calls and calls with [OutcomeError]. Holds
 	// has the durations of holds, from the acquisition of a lock to its end. Margins has, for each
-	// renewal, the time that was left until the lock would have been lost.
+	// renewal, how long the lease could still be trusted when it was renewed, see [Renewal].
 	Waits, Holds, Margins Histogram
 
 	// OldestWait is how long the call that has waited longest has waited so far, and 0 if no call
