@@ -10,8 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Locker is a client of some distributed lock, as a worker process uses it: all
-// its goroutines share one.
+// Locker is a client of a distributed lock. All goroutines of a worker process share one Locker.
 type Locker interface {
 	// Lock waits for the lock until ctx ends. held is ctx, or what the client
 	// makes of it: a nested Lock is called with it. ctx bounds the wait only: the
@@ -41,7 +40,7 @@ type Contender struct {
 	floor bool
 }
 
-// Target is what a contender is to lock on.
+// Target is the server or the servers on which a contender locks.
 type Target struct {
 	Server  Server
 	Servers []Server // of a contender that is Quorum: all, Server first
@@ -51,8 +50,8 @@ type Target struct {
 	published *atomic.Int64 // messages of clients made by Dial
 }
 
-// Dial returns a client of the server. What it publishes by itself, not in a
-// script, counts as a probe: a message that is no announcement of a release.
+// Dial returns a client of the server. A message that this client publishes as a command, and not in a script,
+// is counted as a probe.
 func (t Target) Dial() redis.UniversalClient {
 	rdb := t.Server.dial()
 	switch cluster, ok := rdb.(*redis.ClusterClient); {
@@ -65,7 +64,7 @@ func (t Target) Dial() redis.UniversalClient {
 	return rdb
 }
 
-// Server is a single Redis server, or a master of a cluster.
+// Server is the address of a single Redis server, or of a master of a cluster.
 type Server struct {
 	Network, Addr      string
 	Username, Password string
@@ -78,7 +77,7 @@ type Server struct {
 	From               net.IP   // the address of the client; nil: any. Not with TLS
 }
 
-// NewServer takes from the options of a client what leads to the server.
+// NewServer returns the Server to which the options of a client lead.
 func NewServer(o *redis.Options) Server {
 	s := Server{Network: o.Network, Addr: o.Addr, Username: o.Username, Password: o.Password, DB: o.DB}
 	if o.TLSConfig != nil {
@@ -87,9 +86,9 @@ func NewServer(o *redis.Options) Server {
 	return s
 }
 
-// Options are those of a go-redis client of the server: defaults, apart from
-// where it is, and from ContextTimeoutEnabled, which spares this library a
-// goroutine for a lone request and makes no difference to the others.
+// Options returns the options of a go-redis client for the server. They are go-redis's defaults, except for the
+// address and for ContextTimeoutEnabled. This option saves this library a goroutine if only one request is in
+// progress, and makes no difference to other libraries.
 func (s Server) Options() *redis.Options {
 	o := &redis.Options{Network: s.Network, Addr: s.Addr, Username: s.Username, Password: s.Password, DB: s.DB, ContextTimeoutEnabled: true}
 	if s.Pool > 0 {

@@ -11,13 +11,13 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Report is everything that was measured.
+// Report contains everything that was measured.
 type Report struct {
 	Environment Environment `json:"environment"`
 	Results     []Result    `json:"results"`
 }
 
-// Environment is what the numbers depend on.
+// Environment describes the machine, the servers and the versions on which the numbers depend.
 type Environment struct {
 	Time     time.Time         `json:"time"`
 	Server   string            `json:"server"`
@@ -33,7 +33,7 @@ type Environment struct {
 	Duration time.Duration     `json:"duration_ns"`
 }
 
-// Result is a scenario, played by one contender after the other.
+// Result contains the rows of one scenario, one for each contender.
 type Result struct {
 	Scenario Scenario `json:"scenario"`
 	Rows     []Row    `json:"rows"` // the floor first
@@ -50,14 +50,14 @@ type Row struct {
 	Curve     []Point            `json:"curve"`             // latencies of all rounds, as in Sample.Latency
 }
 
-// Summary is a metric over the rounds. Ratios are those to other rows in the same
-// round: the floors, and the contenders that are there to be compared with.
+// Summary is one metric over all rounds. Ratios are its ratios to other rows in the same round: to the floors,
+// and to the contenders with which it is compared.
 type Summary struct {
 	Value  Spread            `json:"value"`
 	Ratios map[string]Spread `json:"ratios,omitempty"` // by the name of the contender
 }
 
-// Spread is a median, with the least and the greatest of its values.
+// Spread is the median, the smallest and the greatest of several values.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -130,8 +130,8 @@ func spread(values []float64) Spread {
 	return Spread{(values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]}
 }
 
-// Problems lists what makes a result worthless as a comparison: violations, lost
-// locks, errors.
+// Problems lists everything that makes a result useless for comparison: violations of mutual exclusion, lost
+// locks and errors.
 func (r *Report) Problems() (problems []string) {
 	for _, result := range r.Results {
 		for _, row := range result.Rows {
@@ -168,7 +168,7 @@ func (r *Report) sections() (all, violations int64) {
 	return all, violations
 }
 
-// WriteJSON writes everything.
+// WriteJSON writes the whole report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")

@@ -9,7 +9,7 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Sample is what one run has measured. Durations are in nanoseconds.
+// Sample is the result of one run. Durations are in nanoseconds.
 type Sample struct {
 	Round    int           `json:"round"`
 	Elapsed  time.Duration `json:"elapsed_ns"`

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Scenario says what a run does. It is data: a worker process gets it as JSON.
+// Scenario says what a run does. A worker process receives it as JSON.
 type Scenario struct {
 	Name       string        `json:"name"`
 	About      string        `json:"about"`
@@ -29,7 +29,7 @@ type Scenario struct {
 	RTT        time.Duration `json:"rtt_ns"`     // added by a proxy
 }
 
-// Kind is what the goroutines of a scenario do.
+// Kind says what the goroutines of a scenario do.
 type Kind string
 
 // Kinds of scenarios.
@@ -60,7 +60,8 @@ const (
 	slowSuffix = "@1ms"
 )
 
-// Scenarios returns the table: each scenario, and then each behind 1 ms.
+// Scenarios returns the table of scenarios: first each scenario, and then each of them behind a round trip of 1
+// ms.
 func Scenarios() []Scenario {
 	table := []Scenario{
 		{Name: "uncontended-1", About: "1 goroutine, a free lock", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1, Floor: 1},
@@ -126,10 +127,10 @@ func Scenarios() []Scenario {
 	return table
 }
 
-// Select returns the scenarios whose name matches one of the patterns, which are
-// those of [path.Match], in the order of the table. A pattern without '@' means
-// none behind a proxy. No patterns select all that are not behind one, and not
-// longer than 10 s. A pattern that selects nothing is an error.
+// Select returns the scenarios whose names match one of the patterns, in the order of the table. The patterns
+// have the syntax of [path.Match]. A pattern without '@' selects no scenario behind a proxy. If there are no
+// patterns, Select returns all scenarios that are not behind a proxy and do not take longer than 10 s. A
+// pattern that selects nothing is an error.
 func Select(table []Scenario, patterns []string) ([]Scenario, error) {
 	chosen := make([]bool, len(table))
 	if len(patterns) == 0 {
