@@ -44,7 +44,7 @@ var (
 	ErrNotLeader = errors.New("election: not the leader")
 )
 
-// Election is one candidate, or one observer, of an election. Its methods are safe for concurrent use.
+// Election is the part of one process in an election: the process is a candidate, or only observes. Its methods are safe for concurrent use.
 type Election struct {
 	lock  *rlock.Lock
 	data  *companion.Companion

@@ -40,7 +40,8 @@ import (
 )
 
 var (
-	// ErrClaimed means that another host has claimed this fire, or that there is no fire to run now. Do
+	// ErrClaimed means that this host must not run the job now, because another host has claimed this fire, or
+	// because there is no fire to run now. Do
 	// nothing.
 	ErrClaimed = errors.New("jobs: another host has this fire")
 

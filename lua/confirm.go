@@ -11,8 +11,8 @@ var confirmSource string
 
 var confirmScript = newScript("confirm", nothingSource+confirmSource, 0)
 
-// Left is the answer of [Renew] to a [Confirmation] if the owner still holds the lock. It is the rest of the
-// lease, and is negative if the lease has no end. Code that does not know Left treats it as an error.
+// Left is what [Renew] returns for a [Confirmation] if the owner still holds the lock. It is the time until the
+// lease ends, and is negative if the lease has no end. Code that does not know Left treats it as an error.
 type Left time.Duration
 
 // Error returns a text with the rest of the lease.

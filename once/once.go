@@ -73,7 +73,8 @@ type Options struct {
 
 	// Strict is for work that must not be repeated. If a run ends without a result, all calls for this name
 	// return [ErrUnknown] until TTL has passed since the beginning of that run. So with Strict, TTL must be
-	// longer than the longest run. Without Strict, the next caller runs its function.
+	// longer than the longest run. Without Strict, the caller that comes next after such
+	// a run runs its function.
 	Strict bool
 }
 

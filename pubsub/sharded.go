@@ -13,7 +13,7 @@ import (
 // Sharded returns the [Servers] of sharded channels, which use SSUBSCRIBE and SPUBLISH in a cluster of Redis 7
 // or later. There is one connection to each master that has a channel with subscribers.
 //
-// probe is the beginning of channel names that only the hub uses. The text probe must not contain braces. The
+// probe is the prefix of the names of channels that only the hub uses. The text probe must not contain braces. The
 // hub uses these channels as described at [Redis]. It appends the hash tag of a channel to probe, so the probe
 // is in the same slot, and therefore on the same server, as that channel.
 func Sharded(cluster *redis.ClusterClient, probe string) Servers {

@@ -48,7 +48,7 @@ func (e *NotReplicatedError) Unwrap() error { return e.Err }
 // give up return that error. If the context of a call ends before timeout, the call can end without the
 // answer of the replicas. The error of such a call is [ErrUnavailable].
 //
-// Only acquiring the lock waits for replicas. Renewals, nested lock calls and Unlock do not.
+// Only acquiring the lock waits for replicas. Renewals, nested lock calls and Unlock do not wait for them.
 //
 // WithReplicas makes it unlikely that a failover loses a lock, but not impossible. In one case, a
 // failover promotes a replica that has not acknowledged the lock. To prevent this, n must be the number
