@@ -17,7 +17,7 @@ const (
 	locking     feature = 1 << iota // lock, wait, nested lock, renewal, unlock, which passes the lock on, force-unlock
 	fencing                         // tokens; `rlock run` always has them
 	waking                          // who waits for a lock is told when it has it
-	foreign                         // Redisson's clients, and locks that poll, tell of their releases and are told of ours
+	foreign                         // Redisson's clients announce their releases and hear of ours; locks that poll only announce theirs
 	probing                         // a subscription that has gone deaf is noticed although it answers PING
 	inspecting                      // `rlock inspect`
 	listing                         // `rlock ls`
