@@ -70,11 +70,11 @@ const (
 //
 //	for leader, err := range e.Observe(ctx) {
 //
-// If changes come faster than the loop takes them, the loop gets only the newest one. The term numbers that it
-// gets never decrease. A new leader, a new value or a resignation is announced by a message, and the iterator
-// then reads the state in one round trip. If a leader dies, the iterator notices it when the lease of that
-// leader ends. If a message is lost, the iterator notices the change within 5 s, because it reads the state on
-// a timer as well.
+// If changes come faster than the loop takes them, the loop gets only the newest change. The term numbers that
+// the loop gets never decrease. A new leader, a new value or a resignation is announced by a message, and the
+// iterator then reads the state in one round trip. If a leader dies, the iterator notices it when the lease of
+// that leader ends. If a message is lost, the iterator notices the change within 5 s, because it reads the
+// state on a timer as well.
 //
 // An error that matches [rlock.ErrUnavailable] means that it is not known now who leads, and the iteration
 // continues. After any other error, the iteration ends. All observers of a client share one connection. If

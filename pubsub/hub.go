@@ -101,9 +101,9 @@ func (h *Hub) Listens(channel string) bool {
 
 // Close ends all subscriptions, so that [Subscription.Live] returns false for each of them. It closes all
 // connections and waits until every goroutine of the hub has ended. If ctx ends first, Close returns the cause
-// of ctx. A goroutine can then continue until the timeouts of its connection end its call. Close makes the
-// pending calls of subscriptions even if ctx has already ended, so a function of a subscription must not call
-// Close. A second Close waits like the first.
+// of ctx. A goroutine can then continue until the timeouts of its connection end its call. Close also makes the
+// pending calls of the functions of subscriptions, even if ctx has already ended, so these functions must not
+// call Close. A second Close waits like the first.
 func (h *Hub) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

@@ -163,7 +163,7 @@
 // While goroutines of the same client wait, Unlock passes the lock on to the next of them in memory,
 // within the limits of [WithHandoff]. When a limit is reached, the lock is released in Redis, and the
 // client gets a new ticket behind the other clients. With [WithRetention], the client keeps the lock
-// even if none of its goroutines waits, until its next lock call or until another client recalls the
+// even if none of its goroutines waits, until its next lock call or until another client asks for the
 // lock.
 //
 // Requests that are sent to one server at the same time share a pipeline, and most scripts of the same

@@ -43,8 +43,8 @@ import (
 // With [WithFencing], the tokens of all servers together increase. Before a token is used, it is
 // written to the counters of a majority, which takes one more round trip. Any two majorities have a
 // server in common. The tokens increase as long as that server has kept its counter, or has a clock
-// that is behind the clocks of the other servers by no more than one lease. [WithReplicas] is
-// [ErrInvalidOption].
+// that is behind the clocks of the other servers by no more than one lease. [WithReplicas] is an
+// invalid option for a quorum lock.
 //
 // The lease and the prefix are those of the first client, unless a [LockOption] sets the lease. If one
 // of the clients is closed, lock calls return [ErrClosed], and a waiting call returns it within 5.5 s.

@@ -75,9 +75,9 @@ import (
 type RWLock struct{ reader, writer *Lock }
 
 // NewRWLock returns the read/write lock of a name. As with [Client.NewLock], nothing is sent, and an
-// invalid name or option makes every method return [ErrInvalidOption]. [WithHandoff] is such an option.
-// Do not use a name for both a read/write lock and another kind of lock. If the key holds a lock of
-// another kind, calls return [ErrKeyConflict].
+// invalid name or option makes every method return [ErrInvalidOption]. [WithHandoff] is invalid for a
+// read/write lock. Do not use a name for both a read/write lock and another kind of lock. If the key
+// holds a lock of another kind, calls return [ErrKeyConflict].
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)

@@ -12,7 +12,7 @@ package rlock
 // ShardedBoth together with Redisson clients that have another setting.
 //
 // In Redisson, the setting shardedSubscriptionMode has the values Auto, On and Off with the same rules.
-// Redisson asks the first node that it can reach, once, at its start.
+// With Auto, Redisson asks the first node that it can reach for sharded channels, once, at its start.
 type ShardedPubSub int
 
 const (

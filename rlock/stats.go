@@ -7,10 +7,10 @@ import (
 
 // Stats are the counts of a client since its start. [Client.Stats] returns them.
 type Stats struct {
-	Kinds    []KindStats         // of the kinds of lock that were used
+	Kinds    []KindStats         // one element for each kind of lock that was used
 	Losses   map[LossCause]int64 // lost holds by cause, including members of multi locks and joined holds
 	Renewals int64               // renewals that succeeded
-	Wakeups  Wakeups             // of calls that have ended
+	Wakeups  Wakeups             // why waiting calls were woken, of calls that have ended
 
 	// Waits has the durations of lock calls, except nested calls and calls with [OutcomeError]. Holds
 	// has the durations of holds, from the acquisition of a lock to its end. Margins has, for each
