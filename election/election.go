@@ -92,10 +92,10 @@ const maxValue = 64 << 10
 // New returns the Election of this process for a name. New sends nothing to Redis. If a name, value or option
 // is invalid, every method returns [rlock.ErrInvalidOption].
 //
-// name is the name of the lock. The elections of one client, and its users of packages jobs and once, need
-// different names. value is what other processes learn about the leader, such as its address. The value can
-// have up to 64 KiB, and can be "" if no process reads it. A process that only observes uses the same name and
-// an empty value.
+// name is the name of the lock. Within one client, no job, result of package once or other election can have
+// the same name. value is what other processes learn about the leader, such as its address. The value can have
+// up to 64 KiB, and can be "" if no process reads it. A process that only observes uses the same name and an
+// empty value.
 func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	var s settings
 	none := false
@@ -234,7 +234,7 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, *Term, error)
 }
 
 // IsLeader returns nil while this process leads, and [ErrNotLeader] otherwise. It sends nothing to Redis,
-// because it compares the end of the lease with the monotonic clock and the wall clock. The method makes an
+// because it compares the end of the lease with the monotonic clock and the wall clock. IsLeader makes an
 // *Election an Elector of github.com/go-co-op/gocron.
 func (e *Election) IsLeader(context.Context) error {
 	if t := e.term.Load(); t != nil && t.held.Err() == nil {

@@ -28,8 +28,8 @@ var leaderScript = companion.NewScript(leaderSource)
 // new leader has not begun its work yet. [rlock.ErrUnavailable] means that Redis did not respond before ctx
 // ended, or for as long as the lease lasts (at least 5 s).
 //
-// The result may be outdated when it arrives, so do not use it to decide whether this process leads. Use the
-// context of the leader, or [Election.IsLeader].
+// The result may be outdated when it arrives, so do not use it to decide whether this process leads. To decide
+// that, use the context of the leader, or [Election.IsLeader].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	l, _, err := e.look(ctx)
 	if err == nil && l.Term == 0 {

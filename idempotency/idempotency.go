@@ -104,9 +104,9 @@ func New(locks *rlock.Client, opts Options) *Guard {
 // Wrap returns a handler that calls h once for each key.
 //
 // The context of the request that h receives owns the lock. This context is canceled when the lock is lost, and
-// when the client closes the connection. If h returns after that without having written anything, it is not
-// known whether h had an effect, so repeated requests get status 409. Use [context.WithoutCancel] for work that
-// must not stop when the client disconnects.
+// when the client closes the connection. If the context is canceled and h returns without having written
+// anything, it is not known whether h had an effect, so repeated requests get status 409. Use
+// [context.WithoutCancel] for work that must not stop when the client disconnects.
 //
 // The guard keeps the response in memory until it is stored, and then sends it. The exceptions are a response
 // that h flushes, which is sent at once, and a response that is too long. If the headers and the body together

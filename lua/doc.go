@@ -31,8 +31,8 @@
 // package sends its source.
 //
 // [Send] combines calls of several callers into one script: acquires, releases, or requests for a place in a
-// queue. Each call has its own result. Combining calls saves CPU time, because in Redis the call of a script
-// costs as much as four or five commands in the script.
+// queue. Each of the combined calls has its own result. Combining calls saves CPU time, because in Redis the
+// call of a script costs as much as four or five commands in the script.
 //
 // Scripts declare the keys that they use, except the keys of other owners' read holds of a read/write lock.
 // Scripts declare only one key if one is enough, because in a cluster a script with two keys fails with

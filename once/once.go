@@ -4,7 +4,7 @@
 //	rates := once.New(locks, once.Options{TTL: time.Minute})
 //	value, err := rates.Do(ctx, "rate:EUR", func(ctx context.Context) ([]byte, error) { return fetch(ctx, "EUR") })
 //
-// The client that computes a result holds the lock with the name of the result, and renews it until the
+// The client that computes a result holds the lock with the name of the result, and renews the lock until the
 // computation ends. If the host of that client dies, the lock is released when its lease ends. The next caller
 // after that computes the result, or gets [ErrUnknown] if Strict is set in [Options]. Each such computation is
 // called a run. Only the holder of the lock can store a result, so a late request of a former holder has no
@@ -253,7 +253,7 @@ func (g *Group) Begin(ctx context.Context, name, fingerprint string) (run *Run, 
 
 // Forget removes the stored result of a name. If a run (a computation of the result) ended without a result,
 // Forget removes the record of that run, so that another run can begin. Forget does not affect a run in
-// progress. It takes one round trip. Its errors are those of package rlock.
+// progress. It takes one round trip. Forget returns errors of package rlock.
 func (g *Group) Forget(ctx context.Context, name string) error {
 	r, err := g.record(ctx, name)
 	if err == nil {

@@ -42,8 +42,8 @@
 //
 // The hub closes a connection in four cases: after a read or write error, after an unexpected answer, when
 // another server has become the master, and when the connection is silent for too long. After a pause, which
-// grows from 10 ms to 1 s, it opens a new connection to the server that is the master then. The new connection
-// subscribes to all channels again.
+// grows from 10 ms to 1 s, it opens a new connection to the server that is the master then. On the new
+// connection, the hub subscribes to all channels again.
 //
 // # Silence
 //
@@ -107,9 +107,9 @@
 //
 // When a slot moves to another server, the old server ends the subscriptions of that slot without a request,
 // and answers MOVED to new ones. The hub keeps its connection to the old server, because only the channel has
-// moved. The channel has no server until the hub has loaded the new map of the cluster, and is then subscribed
-// on the server that [Servers] returns. The answer BUSY has the same effect. A server gives this answer to
-// every request while a script runs for too long.
+// moved. The moved channel has no server until the hub has loaded the new map of the cluster. The hub then
+// subscribes to it on the server that [Servers] returns. The answer BUSY has the same effect as MOVED. A server
+// gives this answer to every request while a script runs for too long.
 //
 // A server can also refuse a subscription, for example because of its ACL or a proxy. The hub then does not
 // subscribe to the channel for 30 s. During this time, Live returns false for the channel, so its waiters use

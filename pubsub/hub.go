@@ -91,7 +91,7 @@ func (h *Hub) Active() bool { return h.active.Load() > 0 }
 
 // Listens reports whether the subscription of a channel is confirmed now, so that a new subscriber receives
 // messages at once. A subscription stays confirmed while the channel has a subscriber, and for about a second
-// after the last one has closed its subscription.
+// after the last subscriber has closed its subscription.
 func (h *Hub) Listens(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

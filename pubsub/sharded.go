@@ -14,8 +14,8 @@ import (
 // or later. The [Hub] opens one connection to each master on which it has subscribed to a channel.
 //
 // probe is the prefix of the names of further channels, with which only the hub tests its connections, as
-// described at [Redis]. The text probe must not contain braces. The hub appends the hash tag of a channel to it,
-// so the test channel is in the same slot, and therefore on the same server, as that channel.
+// described at [Redis]. The text probe must not contain braces. The hub appends the hash tag of a channel to
+// this prefix, so the test channel is in the same slot, and therefore on the same server, as that channel.
 func Sharded(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe}
 }

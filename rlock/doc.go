@@ -201,7 +201,7 @@
 // Only [NewQuorumLock] prevents it, unless one of its servers loses its data while it runs. A server
 // that evicts keys can lose a lock as well. If a failover or an eviction has removed a lock, its holder
 // notices the loss at its next renewal, even if the lock was passed on to it in memory. A holder of a
-// lock made [WithoutRenewal] notices it only when its context ends.
+// lock made [WithoutRenewal] notices the loss only when its context ends.
 //
 // Only fair locks have a strict order among processes.
 package rlock

@@ -35,8 +35,8 @@ import (
 //     died too, another waiter sends a request 0.2 to 0.6 s later.
 //   - If a client receives no messages any more, it notices this after 0.75 to 1 s, or within 2.75 s if
 //     many clients wait or all have waited for a long time. If a single message is lost, the client
-//     sends a request after 1 s, or after as long as its first call has waited so far, but within 5.5
-//     s.
+//     sends a request after 1 s, or later if its first call has waited for longer than that, but within
+//     5.5 s.
 //   - If the lock is removed by force while it is passed on in memory, the next waiter is delayed by up
 //     to 2.5 s.
 //

@@ -26,10 +26,10 @@ import (
 // nothing to Redis.
 //
 // Only the holder renews and releases the lock, and its Unlock does not wait for processes that have
-// joined. So the holder must wait for them before it unlocks: for the response to its request, or until
-// the child process has exited. The joined client asks Redis after each third of the lease whether the
-// owner still holds the lock, and sooner if little of the lease is left. The returned context ends with
-// a [*LostError] as its cause in these cases:
+// joined. So the holder must wait for the joined processes before it unlocks: for the response to its
+// request, or until the child process has exited. The joined client asks Redis after each third of the
+// lease whether the owner still holds the lock, and sooner if little of the lease is left. The returned
+// context ends with a [*LostError] as its cause in these cases:
 //
 //   - If the holder has unlocked the lock, or a user has removed it, the context ends when the joined
 //     client asks the next time, within a third of the lease. Until then, another client may already

@@ -35,8 +35,8 @@ import (
 //   - In each client, only the first waiting reader and the first waiting writer join the queue in
 //     Redis. When the reader is granted the lock, all waiting readers of its client share that grant:
 //     they have the same owner and lease, and lose the lock together. A reader of the client that comes
-//     up to 2 ms later can also share it, if no goroutine of the client waits for the lock at that
-//     time. With [WithoutHandoff] or [WithoutRenewal], each reader queues for itself.
+//     up to 2 ms later can also share the grant, if no goroutine of the client waits for the lock at
+//     that time. With [WithoutHandoff] or [WithoutRenewal], each reader queues for itself.
 //   - A lock [WithPolling] does not queue. A writer that polls acquires the lock only when no other
 //     call holds it or waits for it.
 //

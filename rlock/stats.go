@@ -18,8 +18,8 @@ type Stats struct {
 	Waits, Holds, Margins Histogram
 
 	// OldestWait is how long the call that has waited longest has waited so far, and 0 if no call
-	// waits. OldestHold is the same for held locks. Use both to detect a holder that hangs, because the
-	// histograms count a wait or a hold only when it ends.
+	// waits. OldestHold is the age of the oldest hold, and 0 if no lock is held. Use both to detect a
+	// holder that hangs, because the histograms count a wait or a hold only when it ends.
 	OldestWait, OldestHold time.Duration
 }
 

@@ -32,11 +32,12 @@
 // The server measures a lease from the arrival of the request, but the holder does not know this time. So the
 // holder measures it from the time just before it sent the request. A slow request or reply therefore never
 // makes the holder trust the lease for too long. The holder also subtracts an allowance for clocks that do not
-// run at the same rate. So [Until] is sent + lease − drift, where sent is that time, and drift is lease/100 + 2
-// ms, as in Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). The time from
-// sent to Until is the trusted window. If several requests are confirmed, the latest end of their windows
-// counts. The entry ends before the window does, by the time that [Guard] returns, so that the holder has time
-// to stop. This is the timeline of a lease of 30 s:
+// run at the same rate. So [Until] is sent + lease − drift, where sent is the time just before the request was
+// sent, and drift is lease/100 + 2 ms, as in Redlock
+// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). The time from sent to Until is
+// the trusted window. If several requests are confirmed, the latest end of their windows counts. The entry ends
+// before the window does, by the time that [Guard] returns, so that the holder has time to stop. This is the
+// timeline of a lease of 30 s:
 //
 //	 0.0 s  a request is sent; the server executes the request at 1.4 s, the answer comes at 1.5 s
 //	10.0 s  the first renewal at the latest; no answer, nor to any attempt after this one

@@ -99,8 +99,8 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 
 // Close ends every entry with [ErrClosed] and calls OnLost of each. It then cancels the contexts of all
 // renewals in progress, and waits until all goroutines of the scheduler have ended. If ctx ends first, Close
-// returns the cause of ctx. A goroutine that has not ended by then ends when its RenewFunc returns. Close calls
-// OnLost even if ctx has already ended. You can call Close again, but not from OnLost.
+// returns the cause of ctx. A goroutine that has not ended when ctx ends will end when its RenewFunc returns.
+// Close calls OnLost even if ctx has already ended. You can call Close again, but not from OnLost.
 func (s *Scheduler[K]) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
