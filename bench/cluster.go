@@ -58,8 +58,8 @@ func masters(ctx context.Context, o *redis.ClusterOptions) (servers []Server, er
 	return servers, nil
 }
 
-// OnCluster returns the scenarios of the table that can run on a cluster. These are not the scenarios behind a
-// proxy, because clients learn the addresses of the nodes from the cluster, and not those that read data of a
+// OnCluster returns the scenarios of the table that can run on a cluster. It leaves out scenarios behind a
+// proxy, because clients learn the addresses of the nodes from the cluster, and scenarios that read data of a
 // single server.
 func OnCluster(table []Scenario) []Scenario {
 	return slices.DeleteFunc(slices.Clone(table), func(s Scenario) bool {

@@ -10,9 +10,9 @@
 // the contender and the loop around it, and no run begins with the heap or the connections of an earlier run.
 //
 // All workers start together, warm up, and count the operations that end within a common period of time, the
-// window. They share a memory-mapped file with one cell per lock, which contains the present holder and the
-// previous one. If a goroutine acquires a lock whose cell already has a holder, this is a violation of mutual
-// exclusion. Every critical section of every run is checked for violations.
+// window. The workers share a memory-mapped file with one cell per lock, which contains the present holder and
+// the previous one. If a goroutine acquires a lock whose cell already has a holder, this is a violation of
+// mutual exclusion. Every critical section of every run is checked for violations.
 //
 // # Rounds and the floor
 //
@@ -71,7 +71,7 @@
 //     test their connections. Requests are the reads from sockets by the server, minus the same probes. For
 //     this library, almost all requests are scripts, and for other libraries they can be plain commands. The
 //     CPU time and the bytes include the probes. A wake-up lasts from just before Unlock until a goroutine that
-//     was already waiting at that time has acquired the lock. The floor of these scenarios is the cycle of two
+//     was already waiting at that time has acquired the lock. The floor of such a wake-up is the cycle of two
 //     scripts.
 //   - "of sections" is the part of the time in which a goroutine was in its critical section. A value of 1
 //     would mean that the sections followed each other without a gap.

@@ -31,7 +31,7 @@ type Contender struct {
 	Renews    bool // can hold a lock for longer than its lease, if Renew in Target is set
 	Shared    bool // several goroutines can hold the lock at the same time, as readers do
 	Quorum    bool // locks on all servers; runs only if there are several servers
-	Variant   bool // runs only if the user selects it
+	Variant   bool // runs only if a pattern selects it, see Pick
 
 	Cluster bool // can lock on a cluster
 
@@ -86,9 +86,9 @@ func NewServer(o *redis.Options) Server {
 	return s
 }
 
-// Options returns the options of a go-redis client for the server. They are go-redis's defaults, except for the
-// address and for ContextTimeoutEnabled. This option saves this library a goroutine if only one request is in
-// progress, and makes no difference to other libraries.
+// Options returns the options of a go-redis client for the server. The options are go-redis's defaults, except
+// for the address and for ContextTimeoutEnabled. ContextTimeoutEnabled saves this library a goroutine if only
+// one request is in progress, and makes no difference to other libraries.
 func (s Server) Options() *redis.Options {
 	o := &redis.Options{Network: s.Network, Addr: s.Addr, Username: s.Username, Password: s.Password, DB: s.DB, ContextTimeoutEnabled: true}
 	if s.Pool > 0 {

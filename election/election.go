@@ -44,7 +44,8 @@ var (
 	ErrNotLeader = errors.New("election: not the leader")
 )
 
-// Election lets one process take part in an election, as a candidate or only as an observer. Its methods are safe for concurrent use.
+// Election lets one process take part in an election, as a candidate or only as an observer. Its methods are
+// safe for concurrent use.
 type Election struct {
 	lock  *rlock.Lock
 	data  *companion.Companion
@@ -92,7 +93,7 @@ const maxValue = 64 << 10
 // New returns the Election of this process for a name. New sends nothing to Redis. If a name, value or option
 // is invalid, every method returns [rlock.ErrInvalidOption].
 //
-// name is the name of the lock. Within one client, no job, result of package once or other election can have
+// name is the name of the lock. Within one client, no job, result of package once or other election may have
 // the same name. value is what other processes learn about the leader, such as its address. The value can have
 // up to 64 KiB, and can be "" if no process reads it. A process that only observes uses the same name and an
 // empty value.

@@ -1,6 +1,6 @@
 // Package idempotency answers a repeated HTTP request with the stored response of the first one. A client sends
-// a key of its choice in the header Idempotency-Key. If it receives no response, it can then safely repeat the
-// request with the same key. The package follows draft-ietf-httpapi-idempotency-key-header.
+// a key of its choice in the header Idempotency-Key. If the client receives no response, it can then safely
+// repeat the request with the same key. The package follows draft-ietf-httpapi-idempotency-key-header.
 //
 //	guard := idempotency.New(locks, idempotency.Options{Scope: account})
 //	mux.Handle("POST /payments", guard.Wrap(pay))
@@ -108,9 +108,9 @@ func New(locks *rlock.Client, opts Options) *Guard {
 // anything, it is not known whether h had an effect, so repeated requests get status 409. Use
 // [context.WithoutCancel] for work that must not stop when the client disconnects.
 //
-// The guard keeps the response in memory until it is stored, and then sends it. The exceptions are a response
-// that h flushes, which is sent at once, and a response that is too long. If the headers and the body together
-// have more than 64 KiB, the response is sent, but it is not stored, so repeated requests get status 409.
+// The guard keeps the response in memory until it is stored, and then sends it. However, a response that h
+// flushes is sent at once. If the headers and the body together have more than 64 KiB, the response is sent,
+// but it is not stored, so repeated requests get status 409.
 //
 // Some headers that h sets are sent to the client but not stored: Date, headers about the connection, and
 // Set-Cookie, because a repeated request may belong to a later session. Trailers, informational responses (1xx)

@@ -57,10 +57,9 @@ type Reply struct {
 }
 
 // Acquire acquires a free lock for g.Owner, even if other clients are queued. If g.Owner already holds the
-// lock, because an earlier request was executed and its reply was lost, Acquire succeeds. In this case, Acquire
-// gives a new token, and extends the lease to at least the given length. spare is the number of tokens to
-// reserve in addition to the token of the owner. Acquire takes one round trip, and two if the server does not
-// know the script yet.
+// lock, because an earlier request was executed and its reply was lost, Acquire succeeds, gives a new token,
+// and extends the lease to at least the given length. spare is the number of tokens to reserve in addition to
+// the token of the owner. Acquire takes one round trip, and two if the server does not know the script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration, spare int64) (Reply, error) {
 	var answer reply
 	var err error

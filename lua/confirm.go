@@ -29,8 +29,8 @@ func Confirm(ctx context.Context, r Runner, g Grant) (time.Duration, error) {
 	return answer.millis(1), nil
 }
 
-// Confirmation returns a [Renewal] that does not extend the lease. For it, [Renew] only asks whether g.Owner
-// holds the lock, as [Confirm] does, and returns [Left] or ErrNotOwner.
+// Confirmation returns a [Renewal] that does not extend the lease. For a Confirmation, [Renew] only asks
+// whether g.Owner holds the lock, as [Confirm] does, and returns [Left] or ErrNotOwner.
 func Confirmation(g Grant) Renewal {
 	return Renewal{Grant: g, other: &confirmScript}
 }

@@ -124,7 +124,7 @@ type flight struct {
 // fn runs in a goroutine of its own. The context that fn receives owns the lock, and has the values of the
 // context of the first waiting call. This context is canceled when the lock is lost, and when no call waits for
 // the result any longer. Because fn runs on behalf of several callers, fn must not acquire a lock that one of
-// these callers may hold. If it did, that caller would wait for fn while fn waits for that caller.
+// these callers may hold, because that caller would wait for fn while fn waits for that caller.
 //
 // A call that finds a stored result takes one round trip, and a call that runs fn takes four. While fn runs on
 // another host, the waiting calls of a group share their requests: two round trips at the beginning, one every
@@ -262,9 +262,9 @@ func (g *Group) Forget(ctx context.Context, name string) error {
 	return err
 }
 
-// Run is one computation of a result in this process, which holds the lock of that name. You must call one of
-// Finish, Fail and Abandon to end it. These three methods work even if the context that you pass has ended,
-// because they use only its values.
+// Run is one computation of a result in this process, which holds the lock with the name of the result. You
+// must call one of Finish, Fail and Abandon to end it. These three methods work even if the context that you
+// pass has ended, because they use only its values.
 type Run struct {
 	r           *record
 	fingerprint string

@@ -29,7 +29,7 @@ const (
 type Options struct {
 	// Logger gets one record for each outage of a connection, and one for each kind of error with which a
 	// subscription was refused. The logger must not block, because the goroutines of the hub call it and wait.
-	// These goroutines hold no mutex while they call the logger. If Logger is nil, nothing is logged.
+	// The hub holds no mutex while it calls the logger. If Logger is nil, nothing is logged.
 	Logger *slog.Logger
 
 	probe, linger, idle time.Duration // in place of the constants, if not 0: tests have shorter ones

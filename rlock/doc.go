@@ -129,8 +129,8 @@
 //   - if no message arrives, after 1, 2 and 4 s and then every 5 s, or less often if many clients wait.
 //
 // Such a request restores the ticket if the server has lost it. A waiter whose client has no
-// subscription sends its request again after 50 ms, and then after pauses that double up to 1 s. If it
-// has the first ticket, it sends a request every 100 ms.
+// subscription sends its request again after 50 ms, and then after pauses that double up to 1 s. If
+// such a waiter has the first ticket, it sends a request every 100 ms.
 //
 // The lock itself has these states:
 //

@@ -30,7 +30,7 @@ import (
 //     then loses all of its places. Several such processes delay the others by about 0.8 s more in
 //     total.
 //   - If a waiter gives up, it leaves the queue, or passes the lock on if it has just been granted. If
-//     it cannot reach Redis, the other waiters treat it as a process that has died.
+//     the waiter cannot reach Redis, the other waiters treat it as a process that has died.
 //   - If a holder dies, the first waiter acquires the lock when the lease ends. If the first waiter has
 //     died too, another waiter sends a request 0.2 to 0.6 s later.
 //   - If a client receives no messages any more, it notices this after 0.75 to 1 s, or within 2.75 s if

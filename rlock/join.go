@@ -13,8 +13,8 @@ import (
 
 // Join lets this process work under a lock that another process holds. The holder passes on the text
 // that [Hold.Proof] returns, for example in an environment variable, a header or a message. Join asks
-// Redis, in one round trip, whether the owner in the proof holds the lock now. If it does, Join returns
-// a context that owns the lock.
+// Redis, in one round trip, whether the owner in the proof holds the lock now. If that owner does, Join
+// returns a context that owns the lock.
 //
 // proof can consist of several proofs, separated by spaces or commas. Proofs of other locks are
 // ignored. Several proofs can be for a lock of this name, for example on different servers. If several

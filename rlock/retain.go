@@ -28,7 +28,7 @@ import (
 // after two to three round trips. A TryLock of the other client also recalls the lock, but returns
 // [ErrNotAcquired]. A later TryLock succeeds if the lock has not been taken again in the meantime.
 // Clients of Redisson cannot recall the lock, so they wait for up to d, and then until the holder at
-// that time unlocks. The same applies to a client whose message is lost.
+// that time unlocks. A client whose message is lost waits equally long.
 //
 // The client renews a kept lock like a held one. If the process dies, the lock is released when its
 // lease ends. [Client.Close] releases it at once. In Redis, the hold count of such a lock is 0, even
