@@ -140,8 +140,8 @@ func (j *Job) refuse(why error) {
 }
 
 // Run is the scheduler of the job on this host. It sleeps until the next fire (scheduled time) by the clock of
-// the Redis server, and then claims that fire. If no other host has claimed it before, Run calls fn. The
-// context that fn receives owns the lock. If the lock is lost, this context is canceled, and fn must return.
+// the Redis server, and then claims it. If no other host has claimed this fire, Run calls fn. The context that
+// fn receives owns the lock. If the lock is lost, this context is canceled, and fn must return.
 //
 // Run returns in these cases:
 //

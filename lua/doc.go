@@ -15,8 +15,7 @@
 //
 //   - The name of an owner belongs to one grant and is never used again. If the owner already holds the lock,
 //     Acquire succeeds. If an owner no longer holds the lock, Release, Renew and Count do not affect the grant
-//     of a later owner. In Redisson, a thread is the owner, so Redisson needs an additional key for each
-//     unlock.
+//     of a later owner.
 //   - Effects are absolute. Count sets the new hold count instead of changing it by a number, and Release ends
 //     the grant whatever its hold count is.
 //

@@ -65,9 +65,9 @@
 //
 // One goroutine per client, the watchdog, renews each lease when a third of it is over. If a lock ends
 // before its holder unlocks it, the context of the hold is canceled, and [context.Cause] returns a
-// [*LostError]. If the key was removed or replaced, this happens no later than the next renewal. If
-// Redis cannot be reached, it happens a tenth of the lease before the end of the trusted window,
-// without waiting for any reply.
+// [*LostError]. If the key was removed or replaced, the context is canceled no later than the next
+// renewal. If Redis cannot be reached, it is canceled a tenth of the lease before the end of the
+// trusted window, without waiting for any reply.
 //
 // # Who holds it, who waits
 //
