@@ -21,17 +21,17 @@ import (
 // when it is started with [WorkerArg].
 type Config struct {
 	Server     *redis.Options
-	Nodes      []*redis.Options      // more servers, for the contenders that lock on several
-	Cluster    *redis.ClusterOptions // nil: none; otherwise it is measured, in place of Server and Nodes
+	Nodes      []*redis.Options      // more servers, for contenders that lock on several servers
+	Cluster    *redis.ClusterOptions // if set, the cluster is measured instead of Server and Nodes
 	Contenders []Contender
 	Scenarios  []Scenario
 
-	Rounds   int           // 0 means 5
-	Duration time.Duration // of the window of a run, where the scenario has none of its own; 0 means 1 s
-	Warmup   time.Duration // before the window; 0 means 300 ms
-	Rest     time.Duration // for so long the servers are watched before the first run; 0 means not at all
+	Rounds   int           // number of rounds; 0 means 5
+	Duration time.Duration // length of the window of a run, if the scenario sets no Span; 0 means 1 s
+	Warmup   time.Duration // time before the window, unless the scenario sets it; 0 means 300 ms
+	Rest     time.Duration // how long the idle servers are measured before the first run; 0 means not at all
 
-	// Progress is told what begins: run number done+1 of total.
+	// Progress is called before each run, which is run number done+1 of total.
 	Progress func(done, total int, scenario, contender string, round int)
 }
 

@@ -58,8 +58,8 @@ func masters(ctx context.Context, o *redis.ClusterOptions) (servers []Server, er
 	return servers, nil
 }
 
-// OnCluster returns the scenarios of the table that can run on a cluster. These are not the scenarios behind a
-// proxy, because clients learn the addresses of the nodes from the cluster, and not those that read data of a
+// OnCluster returns the scenarios of the table that can run on a cluster. It leaves out scenarios behind a
+// proxy, because clients learn the addresses of the nodes from the cluster, and scenarios that read data of a
 // single server.
 func OnCluster(table []Scenario) []Scenario {
 	return slices.DeleteFunc(slices.Clone(table), func(s Scenario) bool {
@@ -70,9 +70,8 @@ func OnCluster(table []Scenario) []Scenario {
 // maxProcesses is more than a machine for clients has cores.
 const maxProcesses = 256
 
-// InProcesses returns the scenarios of the table that can run in several processes. Each process does what the
-// only process does otherwise: its goroutines have a lock each, or all goroutines of all processes share one
-// lock.
+// InProcesses returns the scenarios of the table that can run in several processes. As in the scenario of the
+// table, each goroutine has a lock of its own, or all goroutines of all processes share one lock.
 func InProcesses(table []Scenario, processes int) (several []Scenario, err error) {
 	if processes < 1 || processes > maxProcesses {
 		return nil, fmt.Errorf("want 1 to %d processes, not %d", maxProcesses, processes)

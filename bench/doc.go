@@ -10,9 +10,9 @@
 // the contender and the loop around it, and no run begins with the heap or the connections of an earlier run.
 //
 // All workers start together, warm up, and count the operations that end within a common period of time, the
-// window. They share a memory-mapped file with one cell per lock, which contains the present holder and the
-// previous one. If a goroutine acquires a lock whose cell already has a holder, this is a violation of mutual
-// exclusion. Every critical section of every run is checked for violations.
+// window. The workers share a memory-mapped file with one cell per lock, which contains the present holder and
+// the previous one. If a goroutine acquires a lock whose cell already has a holder, this is a violation of
+// mutual exclusion. Every critical section of every run is checked for violations.
 //
 // # Rounds and the floor
 //
@@ -31,7 +31,7 @@
 // A lock on several servers (Nodes in [Config]) has an additional floor: the two scripts are sent to all
 // servers at the same time, and the loop waits for all answers. The costs of such a lock are counted on all
 // servers, and the costs of other locks on the first server. The first run begins only when each server has
-// been running for a lease, because a quorum lock does not count younger servers.
+// been running for the length of a lease, because a quorum lock does not count younger servers.
 //
 // The column "× floor" of a wake-up is the median time of the wake-ups, divided by the median time of a cycle
 // of the floor with one goroutine. However, a wake-up concerns processes that were asleep, and the loop of the
@@ -71,16 +71,17 @@
 //     test their connections. Requests are the reads from sockets by the server, minus the same probes. For
 //     this library, almost all requests are scripts, and for other libraries they can be plain commands. The
 //     CPU time and the bytes include the probes. A wake-up lasts from just before Unlock until a goroutine that
-//     was already waiting at that time has acquired the lock. Its floor is the cycle.
-//   - "of sections" is the part of the time in which a goroutine was in its critical section. 1 would mean that
-//     the sections followed each other without a gap.
-//   - In a scenario of the kind [Kill], some processes wait for a lock first, each for one lock, and kill
-//     themselves. The holder unlocks 20 ms later. The delay is measured for all waiters behind the killed ones,
-//     from just before Unlock.
+//     was already waiting at that time has acquired the lock. The floor of such a wake-up is the cycle of two
+//     scripts.
+//   - "of sections" is the part of the time in which a goroutine was in its critical section. A value of 1
+//     would mean that the sections followed each other without a gap.
+//   - In a scenario of the kind [Kill], some processes each become the first waiter for one lock, and then kill
+//     themselves. The holder of the lock unlocks 20 ms later. The delay is measured for all waiters behind the
+//     killed ones, from just before Unlock.
 //   - For clients that wait without getting the lock, the probes are their PUBLISH and PING commands. The other
 //     commands are everything else that the server has read from sockets.
-//   - A hand-off is an acquisition by a different goroutine than the previous holder. If a goroutine acquires
-//     the lock twice in a row, this is not a hand-off.
+//   - A hand-off is an acquisition by a different goroutine than the previous holder. A second acquisition in a
+//     row by the same goroutine is not a hand-off.
 //   - Fairness is reported as Jain's index over the numbers of acquisitions of all goroutines, including
 //     goroutines without any, and as the longest wait. In a scenario of the kind [Foreign], the index is for
 //     the hot processes, and the waits are for the additional process. If a wait has not ended at the end of

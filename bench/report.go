@@ -24,11 +24,11 @@ type Environment struct {
 	Machine  string            `json:"machine"`
 	CPUs     int               `json:"cpus"`
 	Go       string            `json:"go"`
-	Versions map[string]string `json:"versions"` // of modules
-	Others   int64             `json:"others"`   // connections to the servers that are none of ours: their commands are counted as well
-	Servers  int               `json:"servers"`  // more than one for contenders that lock on several, or masters
+	Versions map[string]string `json:"versions"` // versions of modules
+	Others   int64             `json:"others"`   // connections of other programs to the servers, whose commands are counted as well
+	Servers  int               `json:"servers"`  // number of servers, or of masters of the cluster
 	Cluster  bool              `json:"cluster"`
-	Rest     float64           `json:"rest"` // of a core, that the servers need together when nobody asks; 0: not measured
+	Rest     float64           `json:"rest"` // part of a core that all servers together need without requests; 0 means not measured
 	Rounds   int               `json:"rounds"`
 	Duration time.Duration     `json:"duration_ns"`
 }
@@ -36,7 +36,7 @@ type Environment struct {
 // Result contains the rows of one scenario, one for each contender.
 type Result struct {
 	Scenario Scenario `json:"scenario"`
-	Rows     []Row    `json:"rows"` // the floor first
+	Rows     []Row    `json:"rows"` // the first is the floor
 }
 
 // Row is one contender in one scenario.
@@ -44,8 +44,8 @@ type Row struct {
 	Contender string             `json:"contender"`
 	Floor     bool               `json:"floor"`
 	Quorum    bool               `json:"quorum"`            // locks on all servers
-	Skipped   string             `json:"skipped,omitempty"` // why it was not run, or not to the end
-	Samples   []*Sample          `json:"samples"`           // a round each
+	Skipped   string             `json:"skipped,omitempty"` // why the contender was not run, or not to the end; otherwise ""
+	Samples   []*Sample          `json:"samples"`           // one for each round
 	Values    map[string]Summary `json:"values"`            // by the name of the metric
 	Curve     []Point            `json:"curve"`             // latencies of all rounds, as in Sample.Latency
 }

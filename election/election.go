@@ -7,7 +7,7 @@
 //
 // The leader holds a lock with the name of the election. The client renews the lease while the leader lives,
 // and if the lease cannot be renewed, the context of the leader is canceled before another process can lead.
-// Each leadership is a term, and the number of the term is the fencing token of the lock. The leader can
+// Each leadership is called a term, and the number of the term is the fencing token of the lock. The leader can
 // publish a value, such as its address. Redis stores the value next to the lock, and the value counts only
 // while this leader holds the lock. So [Election.Leader] does not return a leader that has died and lost its
 // lock.
@@ -44,7 +44,8 @@ var (
 	ErrNotLeader = errors.New("election: not the leader")
 )
 
-// Election is the part of one process in an election: the process is a candidate, or only observes. Its methods are safe for concurrent use.
+// Election lets one process take part in an election, as a candidate or only as an observer. Its methods are
+// safe for concurrent use.
 type Election struct {
 	lock  *rlock.Lock
 	data  *companion.Companion
@@ -77,9 +78,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 
 // WithTakeoverDelay makes a new leader wait for d before it begins, unless the previous leader has resigned. A
 // previous leader that has not resigned may still be working for a while: it may be cut off from Redis, or a
-// user may have deleted its lock. During the wait, [Election.Leader] returns [ErrNoLeader] and
-// [Election.IsLeader] returns [ErrNotLeader]. If Redis has no record of a previous leader, the new leader waits
-// too, because Redis may have lost its data.
+// user may have deleted its lock. During the wait, [Election.Leader] returns [ErrNoLeader] in every process,
+// and [Election.IsLeader] returns [ErrNotLeader] even in the new leader. If Redis has no record of a previous
+// leader, the new leader waits too, because Redis may have lost its data.
 //
 // Choose d as the sum of two times: the time that your work needs to stop when its context ends, and a third of
 // the lease, because the leader can need that long to notice that the lock was deleted. All candidates must use
@@ -89,12 +90,13 @@ func WithTakeoverDelay(d time.Duration) Option { return func(s *settings) { s.de
 // maxValue is the size of the longest value.
 const maxValue = 64 << 10
 
-// New returns a candidate for the leadership. New sends nothing to Redis. If a name, value or option is
-// invalid, every method returns [rlock.ErrInvalidOption].
+// New returns the Election of this process for a name. New sends nothing to Redis. If a name, value or option
+// is invalid, every method returns [rlock.ErrInvalidOption].
 //
-// name is the name of the lock. The jobs, results and elections of one client need different names. value is
-// what other processes learn about the leader, such as its address. The value can have up to 64 KiB, and can be
-// "" if no process reads it. A process that only observes uses the same name and an empty value.
+// name is the name of the lock. Within one client, no job, result of package once or other election may have
+// the same name. value is what other processes learn about the leader, such as its address. The value can have
+// up to 64 KiB, and can be "" if no process reads it. A process that only observes uses the same name and an
+// empty value.
 func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	var s settings
 	none := false
@@ -196,10 +198,10 @@ func (t *Term) lead(held context.Context, fn func(context.Context, *Term) error)
 	return false, fn(held, t)
 }
 
-// Campaign waits until this process leads, or until ctx ends. It returns the term and a context for the work of
-// the leader. The returned context descends from ctx. When the leadership is lost, it is canceled with a
-// [*rlock.LostError] as its cause. If only ctx ends, this process still leads. You must call [Term.Resign] in
-// every case, when the work has ended.
+// Campaign waits until this process leads, or until ctx ends. It returns the [Term], which is this leadership,
+// and a context for the work of the leader. The returned context descends from ctx. When the leadership is
+// lost, it is canceled with a [*rlock.LostError] as its cause. If ctx ends after Campaign has returned, this
+// process still leads. When the work has ended, you must call [Term.Resign], even if the leadership was lost.
 //
 // After an error, this process does not lead and is not waiting in the queue. If no process leads, Campaign
 // takes two round trips, and one more after a takeover delay. If ctx comes from a term of this election,
@@ -233,7 +235,7 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, *Term, error)
 }
 
 // IsLeader returns nil while this process leads, and [ErrNotLeader] otherwise. It sends nothing to Redis,
-// because it compares the end of the lease with the monotonic clock and the wall clock. The method makes an
+// because it compares the end of the lease with the monotonic clock and the wall clock. IsLeader makes an
 // *Election an Elector of github.com/go-co-op/gocron.
 func (e *Election) IsLeader(context.Context) error {
 	if t := e.term.Load(); t != nil && t.held.Err() == nil {

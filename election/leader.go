@@ -28,8 +28,8 @@ var leaderScript = companion.NewScript(leaderSource)
 // new leader has not begun its work yet. [rlock.ErrUnavailable] means that Redis did not respond before ctx
 // ended, or for as long as the lease lasts (at least 5 s).
 //
-// The result may be outdated when it arrives, so do not use it to decide whether this process leads. Use the
-// context of the leader, or [Election.IsLeader].
+// The result may be outdated when it arrives, so do not use it to decide whether this process leads. To decide
+// that, use the context of the leader, or [Election.IsLeader].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	l, _, err := e.look(ctx)
 	if err == nil && l.Term == 0 {
@@ -70,11 +70,11 @@ const (
 //
 //	for leader, err := range e.Observe(ctx) {
 //
-// If changes come faster than the loop takes them, the loop gets only the newest one. The term numbers that it
-// gets never decrease. A new leader, a new value or a resignation is announced by a message, and the iterator
-// then reads the state in one round trip. If a leader dies, the iterator notices it when the lease of that
-// leader ends. If a message is lost, the iterator notices the change within 5 s, because it reads the state on
-// a timer as well.
+// If changes come faster than the loop takes them, the loop gets only the newest change. The term numbers that
+// the loop gets never decrease. A new leader, a new value or a resignation is announced by a message, and the
+// iterator then reads the state in one round trip. If a leader dies, the iterator notices it when the lease of
+// that leader ends. If a message is lost, the iterator notices the change within 5 s, because it reads the
+// state on a timer as well.
 //
 // An error that matches [rlock.ErrUnavailable] means that it is not known now who leads, and the iteration
 // continues. After any other error, the iteration ends. All observers of a client share one connection. If

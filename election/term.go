@@ -47,9 +47,9 @@ var (
 // Proclaim changes the value of the leader, which can have up to 64 KiB, and notifies the observers. If several
 // calls run at the same time, the value of the last call stays. Proclaim takes one round trip.
 //
-// [rlock.ErrLeaseLost] means that this process no longer leads. The value is unchanged, and the context of the
-// term has ended. After [rlock.ErrUnavailable] the value may have changed, or may still change while this
-// process leads.
+// [rlock.ErrLeaseLost] means that this process no longer leads: Proclaim has not changed the value, and the
+// context of the term has ended. After [rlock.ErrUnavailable] the value may have changed, or may still change
+// while this process leads.
 func (t *Term) Proclaim(ctx context.Context, value string) error {
 	if err := t.e.check(value); err != nil {
 		return err

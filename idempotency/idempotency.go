@@ -1,6 +1,6 @@
 // Package idempotency answers a repeated HTTP request with the stored response of the first one. A client sends
-// a key of its choice in the header Idempotency-Key. If it receives no response, it can then safely repeat the
-// request with the same key. The package follows draft-ietf-httpapi-idempotency-key-header.
+// a key of its choice in the header Idempotency-Key. If the client receives no response, it can then safely
+// repeat the request with the same key. The package follows draft-ietf-httpapi-idempotency-key-header.
 //
 //	guard := idempotency.New(locks, idempotency.Options{Scope: account})
 //	mux.Handle("POST /payments", guard.Wrap(pay))
@@ -40,10 +40,10 @@ import (
 
 // Options are the settings of a [Guard].
 type Options struct {
-	// Scope returns the owner of the key, for example the account of an authenticated request. The same key in
-	// two scopes is two different keys, so no user gets the response of another. Scope is called before the
-	// handler, and several goroutines can call it at the same time. If Scope returns "", the request gets
-	// status 403. Scope is required. If your API has no users, return a constant.
+	// Scope returns the owner of the idempotency key of a request, for example the account of an authenticated
+	// request. The same key in two scopes is two different keys, so no user gets the response of another. Scope
+	// is called before the handler, and several goroutines can call it at the same time. If Scope returns "",
+	// the request gets status 403. Scope is required. If your API has no users, return a constant.
 	Scope func(*http.Request) string
 
 	// TTL is how long Redis stores a response. It must be longer than the longest request. The default, for 0,
@@ -58,8 +58,8 @@ type Options struct {
 	// query and body must always be equal. The default, for nil, is Content-Type.
 	Headers []string
 
-	// Optional permits requests without the header Idempotency-Key. For them, the handler runs each time. By
-	// default, a request without the header gets status 400.
+	// Optional permits requests without the header Idempotency-Key. For such requests, the handler runs each
+	// time. By default, a request without the header gets status 400.
 	Optional bool
 
 	// Forget reports whether a response with this status must not be stored, so that a repeated request runs
@@ -104,13 +104,13 @@ func New(locks *rlock.Client, opts Options) *Guard {
 // Wrap returns a handler that calls h once for each key.
 //
 // The context of the request that h receives owns the lock. This context is canceled when the lock is lost, and
-// when the client closes the connection. If h then returns without having written anything, it is not known
-// whether h had an effect, so repeated requests get status 409. Use [context.WithoutCancel] for work that must
-// not stop when the client disconnects.
+// when the client closes the connection. If the context is canceled and h returns without having written
+// anything, it is not known whether h had an effect, so repeated requests get status 409. Use
+// [context.WithoutCancel] for work that must not stop when the client disconnects.
 //
-// The guard keeps the response in memory until it is stored, and then sends it. The exceptions are a response
-// that h flushes, which is sent at once, and a response that is too long. If the headers and the body together
-// have more than 64 KiB, the response is sent, but it is not stored. Repeated requests then get status 409.
+// The guard keeps the response in memory until it is stored, and then sends it. However, a response that h
+// flushes is sent at once. If the headers and the body together have more than 64 KiB, the response is sent,
+// but it is not stored, so repeated requests get status 409.
 //
 // Some headers that h sets are sent to the client but not stored: Date, headers about the connection, and
 // Set-Cookie, because a repeated request may belong to a later session. Trailers, informational responses (1xx)

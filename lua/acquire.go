@@ -7,8 +7,8 @@ import (
 )
 
 // CounterTTL is how long Redis keeps a fencing counter after it has given out a token. While the counter
-// exists, tokens increase even if the clock of the server is set back. Without the counter, tokens increase
-// only if the clock does.
+// exists, tokens increase even if the clock of the server is set back. After the counter has expired, tokens
+// increase only if the clock has not been set back.
 const CounterTTL = 30 * 24 * time.Hour
 
 //go:embed kind.lua
@@ -50,17 +50,16 @@ type Reply struct {
 	// Of a refusal.
 	TTL      time.Duration // the rest of the holder's lease; negative if the lease has no end
 	Holder   string        // the present owner, if the kind of lock returns it
-	Writer   bool          // true if only a waiting writer keeps the reader out; TTL is then the rest of the writer's intent
+	Writer   bool          // true if only a waiting writer keeps the reader out; TTL is then the time for which the writer's intent (its mark in Redis) still keeps readers out
 	Place    Place         // the place of the refused owner in the queue
 	Leftover bool          // true if the refused request has left a ticket or an intent, which a release removes
 	AskIn    time.Duration // if set, the longest time until the next request; scripts do not set it
 }
 
 // Acquire acquires a free lock for g.Owner, even if other clients are queued. If g.Owner already holds the
-// lock, because an earlier request was executed and its reply was lost, Acquire succeeds. In this case, Acquire
-// gives a new token, and extends the lease to at least the given length. spare is the number of tokens to
-// reserve in addition to the token of the owner. Acquire takes one round trip, and two if the server does not
-// know the script yet.
+// lock, because an earlier request was executed and its reply was lost, Acquire succeeds, gives a new token,
+// and extends the lease to at least the given length. spare is the number of tokens to reserve in addition to
+// the token of the owner. Acquire takes one round trip, and two if the server does not know the script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration, spare int64) (Reply, error) {
 	var answer reply
 	var err error

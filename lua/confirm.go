@@ -11,8 +11,8 @@ var confirmSource string
 
 var confirmScript = newScript("confirm", nothingSource+confirmSource, 0)
 
-// Left is what [Renew] returns for a [Confirmation] if the owner still holds the lock. It is the time until the
-// lease ends, and is negative if the lease has no end. Code that does not know Left treats it as an error.
+// Left is the time that is left of a lease, and is negative if the lease has no end. [Renew] returns it for a
+// [Confirmation] if the owner still holds the lock. Code that does not know Left treats it as an error.
 type Left time.Duration
 
 // Error returns a text with the rest of the lease.
@@ -29,8 +29,8 @@ func Confirm(ctx context.Context, r Runner, g Grant) (time.Duration, error) {
 	return answer.millis(1), nil
 }
 
-// Confirmation returns a renewal that makes [Renew] do what [Confirm] does. The answer is [Left] or
-// ErrNotOwner.
+// Confirmation returns a [Renewal] that does not extend the lease. For a Confirmation, [Renew] only asks
+// whether g.Owner holds the lock, as [Confirm] does, and returns [Left] or ErrNotOwner.
 func Confirmation(g Grant) Renewal {
 	return Renewal{Grant: g, other: &confirmScript}
 }

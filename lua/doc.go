@@ -4,8 +4,9 @@
 // # Data
 //
 // A lock is a hash whose key has a TTL. The hash has one field for each owner, with the hold count as its
-// value. Redisson's RLock has the same data, and sends the same message on the unlock channel, so programs in
-// Go and Java can share a lock.
+// value. An owner is the name of one grant, which is one acquisition of the lock with all nested holds. A
+// refused owner can get a ticket, which is an entry in the queue of the lock. Redisson's RLock has the same
+// data, and sends the same message on the unlock channel, so programs in Go and Java can share a lock.
 //
 // # Safe to repeat, safe to arrive late
 //
@@ -14,8 +15,7 @@
 //
 //   - The name of an owner belongs to one grant and is never used again. If the owner already holds the lock,
 //     Acquire succeeds. If an owner no longer holds the lock, Release, Renew and Count do not affect the grant
-//     of a later owner. In Redisson, a thread is the owner, so Redisson needs an additional key for each
-//     unlock.
+//     of a later owner.
 //   - Effects are absolute. Count sets the new hold count instead of changing it by a number, and Release ends
 //     the grant whatever its hold count is.
 //
@@ -30,12 +30,12 @@
 // package sends its source.
 //
 // [Send] combines calls of several callers into one script: acquires, releases, or requests for a place in a
-// queue. Each call has its own result. Combining calls saves CPU time, because in Redis the call of a script
-// costs as much as four or five commands in the script.
+// queue. Each of the combined calls has its own result. Combining calls saves CPU time, because in Redis the
+// call of a script costs as much as four or five commands in the script.
 //
-// Scripts declare the keys that they use, except the read holds of other owners of a read/write lock. Scripts
-// declare only one key if one is enough, because in a cluster a script with two keys fails with TRYAGAIN while
-// the slot migrates, unless both keys exist on the same node. If this happens to a renewal, count, release or
-// forced release of a read/write lock, the package sends the script again with only the key of the lock.
-// Channels are passed as arguments, not as keys.
+// Scripts declare the keys that they use, except the keys of other owners' read holds of a read/write lock.
+// Scripts declare only one key if one is enough, because in a cluster a script with two keys fails with
+// TRYAGAIN while the slot migrates, unless both keys exist on the same node. If this happens to a renewal,
+// count, release or forced release of a read/write lock, the package sends the script again with only the key
+// of the lock. Channels are passed as arguments, not as keys.
 package lua

@@ -18,8 +18,8 @@ type Script struct{ script script }
 // Run.
 func NewScript(source string) *Script { return &Script{newScript("given", source, 0)} }
 
-// NewGuarded returns a script that Redis executes only while an owner holds the lock KEYS[1]. The first
-// argument of Run is the owner, and is not contained in ARGV. If the owner does not hold the lock, the script
+// NewGuarded returns a script that Redis executes only while an owner holds the lock KEYS[1]. The first of args
+// in [Script.Run] is the owner, and is not contained in ARGV. If the owner does not hold the lock, the script
 // is not executed and Run returns [ErrNotOwner].
 func NewGuarded(source string) *Script {
 	return NewScript(nothingSource + fmt.Sprintf(guardedSource, source))

@@ -23,9 +23,10 @@ func Count(ctx context.Context, r Runner, g Grant, lease time.Duration, n int) e
 	return owned(countScript.run(ctx, r, []string{g.Key}, millis(lease), g.Owner, n))
 }
 
-// Retain records that g.Owner keeps the lock without a hold. If another client then requests the lock, the
-// script of that request recalls it: the client of g.Owner receives a [Message] with the name of g.Owner. kept
-// is false if nothing was changed, because another client waits for the lock or g.Owner does not hold it.
+// Retain records that the client of g.Owner keeps the lock after the last hold was unlocked. If another client
+// then requests the lock, the script of that request asks for it: the client of g.Owner receives a [Message]
+// with the name of g.Owner. kept is false if nothing was changed, because another client waits for the lock or
+// g.Owner does not hold it.
 func Retain(ctx context.Context, r Runner, g Grant) (kept bool, err error) {
 	answer, err := retainScript.run(ctx, r, []string{g.Key, g.Queue}, g.Owner, g.ChannelKind.Publish())
 	return answer.done, err

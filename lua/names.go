@@ -14,8 +14,8 @@ type Grant struct {
 	Owner       string      // name of the owner, unique to this grant and never used again; it has a colon, like Redisson's owners, and no space
 }
 
-// Related returns the name of a key or a channel that belongs to a lock, formed by Redisson's rule. It is in
-// the cluster slot of the lock.
+// Related returns the name of a key or a channel that belongs to a lock, formed by Redisson's rule. The key or
+// channel is in the cluster slot of the lock.
 func Related(prefix, key string) string {
 	if strings.Contains(key, "{") {
 		return prefix + ":" + key
@@ -23,9 +23,9 @@ func Related(prefix, key string) string {
 	return prefix + ":{" + key + "}"
 }
 
-// Own returns the name of a key or a channel that only this library uses. With [Related], the locks a and {a}
-// would have the same name. With Own they have different names, because a lock {a}, or {a} followed by colons,
-// gets one more colon.
+// Own returns the name of a key or a channel that only this library uses. [Related] would return the same name
+// for the locks a and {a}. Own returns different names, because it adds a colon for a lock {a}, or {a} followed
+// by colons.
 func Own(prefix, key string) string {
 	name := Related(prefix, key)
 	if strings.LastIndexByte(key, '{') == 0 && strings.HasSuffix(strings.TrimRight(key, ":"), "}") {

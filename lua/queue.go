@@ -48,7 +48,7 @@ type Hearing int
 
 // Ways of hearing.
 const (
-	Deaf       Hearing = iota // it receives no messages, or not yet, so the owner repeats its request on a timer
+	Deaf       Hearing = iota // the client receives no messages, or not yet, so the owner repeats its request on a timer
 	Counted                   // by PUBLISH on a single server, which skips clients that are not subscribed
 	Uncounted                 // by PUBLISH in a cluster, where the server does not know all subscribers
 	ShardHeard                // by SPUBLISH, which skips clients that are not subscribed
@@ -60,11 +60,12 @@ type Ticket struct {
 	Hears Hearing
 }
 
-// MaxClaim is the maximum length of a claim, which is the lease that a waiter gets at first.
+// MaxClaim is the maximum length of a claim, which is the provisional lease with which a lock is granted to a
+// waiter.
 const MaxClaim = 8 * time.Second
 
-// Place is the place of an owner in the queue. The zero value means that the owner has no ticket, because it
-// did not ask for one or because the server has no memory left.
+// Place is the place of an owner in the queue. The zero value means that the owner has no ticket (entry in the
+// queue), because it did not ask for one or because the server has no memory left.
 type Place struct {
 	Time  int64 // the time of the server at the reply, in microseconds
 	First bool  // true if no ticket is before the owner's, so Before is 0
@@ -80,10 +81,10 @@ type Place struct {
 // Held reports whether the owner has a ticket.
 func (p Place) Held() bool { return p.Time != 0 }
 
-// Ask is [Acquire] for owners that queue. If the lock is free and no other owner is queued before, Ask acquires
-// it for g.Owner. If Ask does not acquire the lock, g.Owner gets a ticket, or keeps its ticket and place if it
-// already has one. If the lock is free but other owners are queued before, Ask grants the lock to the first of
-// them.
+// Ask is [Acquire] for owners that queue. If the lock is free and no other owner is ahead in the queue, Ask
+// acquires it for g.Owner. If Ask does not acquire the lock, g.Owner gets a ticket (an entry in the queue), or
+// keeps its ticket and place if it already has one. If the lock is free but other owners are ahead in the
+// queue, Ask grants the lock to the first of them.
 func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, spare int64) (Reply, error) {
 	s, keys := &askScript, make([]string, 2, 5)
 	keys[0], keys[1] = g.Key, g.Queue
@@ -125,8 +126,8 @@ func (r reply) place() Place {
 }
 
 // ServeApart serves the queue of a lock on a cluster node that has the queue but not the lock, because their
-// slot is moving. It removes the given tickets. If the lock was released, it notifies the first owner that can
-// receive messages, so that this owner requests the lock.
+// slot is moving. It removes the given tickets, which are entries of the queue. If the lock was released, it
+// notifies the first owner that can receive messages, so that this owner requests the lock.
 func ServeApart(ctx context.Context, r Runner, g Grant, tickets []string, released bool) error {
 	ask := 0
 	if released {

@@ -26,9 +26,9 @@ func WriteRecord(ctx context.Context, r Runner, key string, lasts time.Duration,
 	return err
 }
 
-// Enlist adds a client to the list of clients that have a record, and removes expired clients from it. The
-// entry expires after the time lasts, and the list expires with its last entry. If lasts is 0, Enlist removes
-// the client. listed is the number of clients in the list afterwards.
+// Enlist adds a client to the list of clients that have a record (see [WriteRecord]), and removes expired
+// clients from the list. The entry expires after the time lasts, and the list expires with its last entry. If
+// lasts is 0, Enlist removes the client. listed is the number of clients in the list afterwards.
 func Enlist(ctx context.Context, r Runner, key, client string, lasts time.Duration) (listed int64, err error) {
 	answer, err := enlistScript.runAnew(ctx, r, key, client, lasts.Milliseconds())
 	return answer.int(1), err

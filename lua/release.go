@@ -42,8 +42,8 @@ type Released struct {
 
 // Release ends the grant of g.Owner, whatever its hold count, and passes the lock on to the first subscribed
 // waiter in the queue. If no waiter is subscribed, the release is published on the unlock channel. ErrNotOwner
-// means that g.Owner did not hold the lock. An earlier delivery of the same request may have released the lock,
-// and may have granted it to the owner that Message names.
+// means that g.Owner did not hold the lock. After ErrNotOwner, an earlier delivery of the same request may have
+// released the lock, and may have granted it to the owner that Message names.
 func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error) {
 	commands := g.ChannelKind.Publish()
 	var answer reply

@@ -64,7 +64,7 @@ type RW struct {
 }
 
 // QueueOfRW returns the name of the queue of a read/write lock. It is different from the queue of a plain lock,
-// so if a name is used for both kinds by mistake, each kind keeps its tickets.
+// so if a name is used for both kinds by mistake, each kind keeps its own queue.
 func QueueOfRW(key string) string { return Own("rlock_rwqueue", key) }
 
 // UnlockChannelRW returns the name of the channel on which releases of a read/write lock are published for the
@@ -78,14 +78,14 @@ func GrantChannelRW(key, client string) string { return Own("rlock_rwchannel", k
 // hold names the key of the n-th read hold.
 func (g RW) hold(n int) string { return g.Holds + g.Owner + ":rwlock_timeout:" + strconv.Itoa(n) }
 
-// AskRW acquires the lock for g.Owner if the lock permits it and no other owner is queued before. A writer
+// AskRW acquires the lock for g.Owner if the lock permits it and no other owner is ahead in the queue. A writer
 // needs a free lock, and a reader can join other readers. If AskRW does not acquire the lock, g.Owner gets a
 // ticket, or keeps its ticket and place if it already has one, as in [Ask]. An owner that does not want a
 // ticket acquires the lock only if no owner is queued. A reader whose lease is over does not keep other owners
-// out. If the lock is free but other owners are queued before, AskRW grants the lock to them.
+// out. If the lock is free but other owners are ahead in the queue, AskRW grants the lock to them.
 //
-// If g.Owner reads, Token is the token of the latest writer. Writer is set if only a waiting writer keeps the
-// reader out.
+// If g.Owner is a reader, Token in [Reply] is the token of the latest writer. Writer in Reply is set if only a
+// waiting writer keeps the reader out.
 func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (Reply, error) {
 	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
 	if g.Counter != "" {
@@ -160,9 +160,9 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 
 // ReleaseRW ends the grant of g.Owner, and removes its ticket and the tickets of e. It passes the lock on to as
 // many owners at the head of the queue as can hold it together. If no owner is queued, the release is published
-// on the unlock channel. Message is for waiters of the same client. ErrNotOwner means that g.Owner did not hold
-// the lock. An earlier delivery of the same request may have released the lock, and may have granted it to
-// waiters of the same client. ReleaseRW uses only Tickets and Evict of e.
+// on the unlock channel. Message in [Released] is for waiters of the same client. ErrNotOwner means that
+// g.Owner did not hold the lock. After ErrNotOwner, an earlier delivery of the same request may have released
+// the lock, and may have granted it to waiters of the same client. ReleaseRW uses only Tickets and Evict of e.
 func ReleaseRW(ctx context.Context, r Runner, g RW, e Ending) (Released, error) {
 	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
 	if g.Counter != "" {
@@ -190,8 +190,8 @@ func RenewalRW(g RW, lease time.Duration) Renewal {
 	return Renewal{Grant: g.Grant, Lease: lease, other: &rwRenewScript, keys: []string{g.hold(1)}, args: []any{g.Holds}}
 }
 
-// ForceReleaseRW removes the lock, whichever owners hold it, and passes it on. As with [ForceRelease], do not
-// repeat it if its outcome is not known.
+// ForceReleaseRW removes the lock, whichever owners hold it, and passes the lock on to the next owners in the
+// queue. As with [ForceRelease], do not repeat it if its outcome is not known.
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 	keys := append(make([]string, 0, 3), g.Key, g.Queue)
 	if g.Counter != "" {

@@ -25,7 +25,7 @@ var ErrNotOwner = errors.New("lua: not the owner")
 // ConflictError means that a key holds another kind of lock, or other data. Nothing was changed.
 type ConflictError struct{ Key, Type string }
 
-// Types of a [ConflictError], for keys of locks.
+// Values of Type in a [ConflictError], if the key holds a lock.
 const (
 	PlainLock     = "plain lock"
 	ReadWriteLock = "read/write lock"

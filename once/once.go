@@ -4,12 +4,12 @@
 //	rates := once.New(locks, once.Options{TTL: time.Minute})
 //	value, err := rates.Do(ctx, "rate:EUR", func(ctx context.Context) ([]byte, error) { return fetch(ctx, "EUR") })
 //
-// The client that computes a result holds the lock with the name of the result, and renews it until the
+// The client that computes a result holds the lock with the name of the result, and renews the lock until the
 // computation ends. If the host of that client dies, the lock is released when its lease ends. The next caller
-// after that computes the result. If Strict is set in [Options], it gets [ErrUnknown] instead. Only the holder
-// of the lock can store a result, so a late request of a former holder has no effect. Callers that wait for a
-// result do not queue for the lock. When the result is stored, each waiting client receives one message and
-// reads the result once.
+// after that computes the result, or gets [ErrUnknown] if Strict is set in [Options]. Each such computation is
+// called a run. Only the holder of the lock can store a result, so a late request of a former holder has no
+// effect. Callers that wait for a result do not queue for the lock. When the result is stored, each waiting
+// client receives one message and reads the result once.
 //
 // Redis stores the result in a hash under the key rlock_companion:{name}, in the cluster slot of the lock. The
 // braces are part of the key. All users of a name must use this package with the same [Options].
@@ -32,13 +32,13 @@ import (
 const MaxResult = 64 << 10
 
 var (
-	// ErrMismatch means that the name is already used with another fingerprint. No function was called, and no
-	// run has begun.
+	// ErrMismatch means that the name already has a result or a run (a computation of the result) with another
+	// fingerprint, see [Group.Begin]. This call has computed nothing.
 	ErrMismatch = errors.New("once: the name was used with another fingerprint")
 
-	// ErrUnknown means that an earlier run ended without a result, because its host died or lost the lock. It
-	// is not known whether that run had an effect, and no new run has begun. Find out what the earlier run did,
-	// and then call [Group.Forget] to permit a new run.
+	// ErrUnknown means that an earlier run (a computation of the result) ended without a result, because its
+	// host died or lost the lock. It is not known whether that run had an effect, and no new run has begun.
+	// Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
 	ErrUnknown = errors.New("once: an earlier run ended without a result")
 
 	// ErrTooLong means that a result has more than [MaxResult] bytes. The result is not stored.
@@ -51,13 +51,13 @@ var (
 // waits for the result.
 type InFlightError struct {
 	Name string
-	// TTL is the rest of the lease of the run. A client renews its lease while it computes, so TTL does not say
-	// when the result will be stored. TTL is negative if the lock never expires, and 0 if the rest of the lease
-	// is not known.
+	// TTL is the rest of the lease of the lock that the other caller holds. A client renews its lease while it
+	// computes, so TTL does not say when the result will be stored. TTL is negative if the lock never expires,
+	// and 0 if the rest of the lease is not known.
 	TTL time.Duration
 }
 
-// Error returns a text with the name.
+// Error returns a text with the name of the result.
 func (e *InFlightError) Error() string {
 	return "once: " + strconv.Quote(e.Name) + ": another caller computes the result"
 }
@@ -67,14 +67,14 @@ type Options struct {
 	// TTL is how long Redis stores a result. It must be at least 1 ms. The default, for 0, is one minute.
 	TTL time.Duration
 
-	// Lease is the lease of the lock during a run. If the host of the run dies, the other callers wait until
-	// this lease ends. The default, for 0, is the lease time of the client.
+	// Lease is the lease of the lock while a caller computes a result. If the host of that caller dies, the
+	// other callers wait until this lease ends. The default, for 0, is the lease time of the client.
 	Lease time.Duration
 
-	// Strict is for work that must not be repeated. If a run ends without a result, all calls for this name
-	// return [ErrUnknown] until TTL has passed since the beginning of that run. So with Strict, TTL must be
-	// longer than the longest run. Without Strict, the caller that comes next after such
-	// a run runs its function.
+	// Strict is for work that must not be repeated. If a host dies or loses the lock while it computes a
+	// result, all calls for this name return [ErrUnknown] until TTL has passed since the computation began. So
+	// if Strict is set, TTL must be longer than the longest computation. If Strict is not set, the next caller
+	// after such a failure computes the result again.
 	Strict bool
 }
 
@@ -124,7 +124,7 @@ type flight struct {
 // fn runs in a goroutine of its own. The context that fn receives owns the lock, and has the values of the
 // context of the first waiting call. This context is canceled when the lock is lost, and when no call waits for
 // the result any longer. Because fn runs on behalf of several callers, fn must not acquire a lock that one of
-// these callers may hold. If it did, that caller would wait for fn while fn waits for that caller.
+// these callers may hold, because that caller would wait for fn while fn waits for that caller.
 //
 // A call that finds a stored result takes one round trip, and a call that runs fn takes four. While fn runs on
 // another host, the waiting calls of a group share their requests: two round trips at the beginning, one every
@@ -141,7 +141,7 @@ type flight struct {
 //     known whether its result is stored. Call Do again to find out.
 //   - [rlock.ErrKeyConflict], [rlock.ErrInvalidOption] and [rlock.ErrClosed] mean the same as for
 //     [rlock.Lock.Lock].
-//   - The cause of the end of ctx.
+//   - The cause of ctx, if ctx ends before there is a result.
 //
 // If ctx is the context of an fn of the same name, Do returns [rlock.ErrInvalidOption], because Do would wait
 // for its own caller.
@@ -229,11 +229,11 @@ func (r *record) result(ctx context.Context, fn func(context.Context) ([]byte, e
 	}
 }
 
-// Begin is for callers that cannot wait, or that do not compute the result in a function. It has three possible
-// results:
+// Begin is [Group.Do] for callers that cannot wait, or that do not compute the result in a function. It has
+// three possible results:
 //
-//   - A non-nil run means that this caller must compute the result. The caller must end the run by
-//     [Run.Finish], [Run.Fail] or [Run.Abandon].
+//   - A non-nil run means that this caller must compute the result, and must end the run by [Run.Finish],
+//     [Run.Fail] or [Run.Abandon].
 //   - If run and err are nil, result is the stored result.
 //   - A non-nil error means that there is no result, and that this caller must not compute it.
 //
@@ -251,9 +251,9 @@ func (g *Group) Begin(ctx context.Context, name, fingerprint string) (run *Run, 
 	return r.begin(ctx, fingerprint)
 }
 
-// Forget removes the stored result of a name. If a run ended without a result, Forget removes the record of
-// that run, so that another run can begin. Forget does not affect a run that is in progress. It takes one round
-// trip. Its errors are those of package rlock.
+// Forget removes the stored result of a name. If a run (a computation of the result) ended without a result,
+// Forget removes the record of that run, so that another run can begin. Forget does not affect a run in
+// progress. It takes one round trip. Forget returns errors of package rlock.
 func (g *Group) Forget(ctx context.Context, name string) error {
 	r, err := g.record(ctx, name)
 	if err == nil {
@@ -262,9 +262,9 @@ func (g *Group) Forget(ctx context.Context, name string) error {
 	return err
 }
 
-// Run is a run in this process, which computes a result and holds the lock. You must call one of Finish, Fail
-// and Abandon to end it. These three methods work even if the context that you pass has ended, because they use
-// only its values.
+// Run is one computation of a result in this process, which holds the lock with the name of the result. You
+// must call one of Finish, Fail and Abandon to end it. These three methods work even if the context that you
+// pass has ended, because they use only its values.
 type Run struct {
 	r           *record
 	fingerprint string
@@ -277,7 +277,7 @@ type Run struct {
 func (r *Run) Context() context.Context { return r.held }
 
 // Finish stores the result, ends the run and notifies all waiters. It takes one round trip. The lock is
-// released in the background, and [rlock.Client.Close] waits for that.
+// released in the background, and [rlock.Client.Close] waits for this release.
 //
 //   - [ErrTooLong] means that the result has more than [MaxResult] bytes. Finish has sent nothing, and the run
 //     continues.
@@ -316,8 +316,8 @@ func (r *Run) Fail(ctx context.Context) error {
 }
 
 // Abandon ends the run without saying whether it had an effect. With Strict in [Options], later calls for this
-// name return [ErrUnknown]. Without it, the next caller begins a new run. Abandon takes two round trips. Its
-// errors are those of [rlock.Hold.Unlock].
+// name return [ErrUnknown]. If Strict is not set, the next caller begins a new run. Abandon takes two round
+// trips. Its errors are those of [rlock.Hold.Unlock].
 func (r *Run) Abandon(ctx context.Context) error {
 	err := r.hold.Unlock(ctx)
 	if errors.Is(err, rlock.ErrNotHeld) {

@@ -29,7 +29,7 @@ const (
 type Options struct {
 	// Logger gets one record for each outage of a connection, and one for each kind of error with which a
 	// subscription was refused. The logger must not block, because the goroutines of the hub call it and wait.
-	// These goroutines hold no mutex while they call the logger. If Logger is nil, nothing is logged.
+	// The hub holds no mutex while it calls the logger. If Logger is nil, nothing is logged.
 	Logger *slog.Logger
 
 	probe, linger, idle time.Duration // in place of the constants, if not 0: tests have shorter ones
@@ -91,7 +91,7 @@ func (h *Hub) Active() bool { return h.active.Load() > 0 }
 
 // Listens reports whether the subscription of a channel is confirmed now, so that a new subscriber receives
 // messages at once. A subscription stays confirmed while the channel has a subscriber, and for about a second
-// after the last one has closed its subscription.
+// after the last subscriber has closed its subscription.
 func (h *Hub) Listens(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,9 +101,9 @@ func (h *Hub) Listens(channel string) bool {
 
 // Close ends all subscriptions, so that [Subscription.Live] returns false for each of them. It closes all
 // connections and waits until every goroutine of the hub has ended. If ctx ends first, Close returns the cause
-// of ctx. A goroutine can then continue until the timeouts of its connection end its call. Close makes the
-// pending calls of subscriptions even if ctx has already ended, so a function of a subscription must not call
-// Close. A second Close waits like the first.
+// of ctx. A goroutine can then continue until the timeouts of its connection end its call. Close also makes the
+// pending calls of the functions of subscriptions, even if ctx has already ended, so these functions must not
+// call Close. A second Close waits like the first.
 func (h *Hub) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

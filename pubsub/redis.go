@@ -13,12 +13,12 @@ import (
 
 // Redis returns the [Servers] of ordinary channels, which use SUBSCRIBE and PUBLISH.
 //
-// probe is the name of a channel that only the hub uses. Every connection of the hub subscribes to it, and the
-// hub publishes probes on it through rdb. So the hub notices a connection to an isolated former master, even if
-// that master still answers PING. On a single server, the probe is sent by a script that replicas refuse, so
-// the hub also notices a former master that has become a replica. If the user has no permission for the channel
-// or for PUBLISH, the script counts the subscribers of a channel instead, and the connection is tested with
-// PING. The hub also uses only PING while requests through rdb fail.
+// probe is the name of a channel that only the [Hub] uses. Every connection of the hub subscribes to it, and
+// the hub publishes probes on it through rdb. So the hub notices a connection to an isolated former master,
+// even if that master still answers PING. On a single server, the probe is sent by a script that replicas
+// refuse, so the hub also notices a former master that has become a replica. If the Redis user has no
+// permission for the channel or for PUBLISH, the script counts the subscribers of a channel instead, and the
+// connection is tested with PING. The hub also uses only PING while requests through rdb fail.
 //
 // In a cluster, all channels share one connection, to the node that owns the slot of probe. A PUBLISH on any
 // node reaches that node.

@@ -54,8 +54,8 @@ const (
 	Message Kind = iota
 	// Subscribed confirms a subscription.
 	Subscribed
-	// Unsubscribed confirms the end of a subscription. If it arrives without a request, the channel is now on
-	// another server.
+	// Unsubscribed confirms the end of a subscription. If Unsubscribed arrives without a request, the channel
+	// is now on another server.
 	Unsubscribed
 	// Refused is an error in answer to the oldest unanswered request. The connection still works.
 	Refused

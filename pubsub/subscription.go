@@ -24,8 +24,8 @@ type notice struct {
 // calls message with the payload of each message on the channel, in order. It calls changed whenever the result
 // of [Subscription.Live] may have changed: when the subscription was confirmed, refused or lost, and when the
 // hub was closed. A call of Live inside changed, or later, returns the new state. If the channel is already
-// subscribed, Live returns true at once, and changed is not called for that. On a closed hub, neither function
-// is ever called. You must close every subscription. A channel can have several subscriptions.
+// subscribed, Live returns true at once, and changed is not called for that. If the hub is already closed,
+// neither function is ever called. You must close every subscription. A channel can have several subscriptions.
 //
 // The functions must not block. Most calls are made by the goroutine that reads the connection, which makes one
 // call at a time and receives nothing else from that server until the function returns. Other goroutines, such

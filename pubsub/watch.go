@@ -204,10 +204,10 @@ func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	}
 }
 
-// Absent informs the hub that a server has answered a request, which was sent at the given time, and had no
-// subscriber of the channel then. The hub closes its connection for the channel if it was opened before that
-// time, because it leads to another server or the server has closed it. Outside a cluster, the hub then opens a
-// connection to the server that answers requests.
+// Absent informs the hub that a server had no subscriber of the channel when it answered a request that was
+// sent at the time sent. If the hub's connection for the channel was opened before that time, the hub closes
+// it, because the connection leads to another server or the server has closed it. Outside a cluster, the hub
+// then opens a connection to the server that answers requests.
 func (h *Hub) Absent(channel string, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

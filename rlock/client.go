@@ -78,8 +78,8 @@ type Client struct {
 // New returns [ErrInvalidOption] for three types of rdb. A [redis.Ring] moves keys to other shards when
 // one is down. A [redis.AutoPipeliner] repeats commands, so pass the client underneath it. A cluster
 // client must not have MaxRedirects -1 in its [redis.ClusterOptions]. New cannot look into a type of
-// your own that wraps one of these clients, and accepts it. You must make sure yourself that your type
-// does not wrap a Ring, an AutoPipeliner, or a cluster client with MaxRedirects -1.
+// your own that wraps one of these clients, so New accepts it. You must make sure yourself that your
+// type does not wrap a Ring, an AutoPipeliner, or a cluster client with MaxRedirects -1.
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:

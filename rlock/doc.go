@@ -65,9 +65,9 @@
 //
 // One goroutine per client, the watchdog, renews each lease when a third of it is over. If a lock ends
 // before its holder unlocks it, the context of the hold is canceled, and [context.Cause] returns a
-// [*LostError]. If the key was removed or replaced, this happens no later than the next renewal. If
-// Redis cannot be reached, it happens a tenth of the lease before the end of the trusted window,
-// without waiting for any reply.
+// [*LostError]. If the key was removed or replaced, the context is canceled no later than the next
+// renewal. If Redis cannot be reached, it is canceled a tenth of the lease before the end of the
+// trusted window, without waiting for any reply.
 //
 // # Who holds it, who waits
 //
@@ -129,8 +129,8 @@
 //   - if no message arrives, after 1, 2 and 4 s and then every 5 s, or less often if many clients wait.
 //
 // Such a request restores the ticket if the server has lost it. A waiter whose client has no
-// subscription sends its request again after 50 ms, and then after pauses that double up to 1 s. If it
-// has the first ticket, it sends a request every 100 ms.
+// subscription sends its request again after 50 ms, and then after pauses that double up to 1 s. If
+// such a waiter has the first ticket, it sends a request every 100 ms.
 //
 // The lock itself has these states:
 //
@@ -163,7 +163,7 @@
 // While goroutines of the same client wait, Unlock passes the lock on to the next of them in memory,
 // within the limits of [WithHandoff]. When a limit is reached, the lock is released in Redis, and the
 // client gets a new ticket behind the other clients. With [WithRetention], the client keeps the lock
-// even if none of its goroutines waits, until its next lock call or until another client recalls the
+// even if none of its goroutines waits, until its next lock call or until another client asks for the
 // lock.
 //
 // Requests that are sent to one server at the same time share a pipeline, and most scripts of the same
@@ -201,7 +201,7 @@
 // Only [NewQuorumLock] prevents it, unless one of its servers loses its data while it runs. A server
 // that evicts keys can lose a lock as well. If a failover or an eviction has removed a lock, its holder
 // notices the loss at its next renewal, even if the lock was passed on to it in memory. A holder of a
-// lock made [WithoutRenewal] notices it only when its context ends.
+// lock made [WithoutRenewal] notices the loss only when its context ends.
 //
 // Only fair locks have a strict order among processes.
 package rlock

@@ -26,8 +26,7 @@ var (
 	// the proof no longer holds the lock.
 	ErrNotHeld = errors.New("rlock: not held")
 
-	// ErrUnlocked is matched by the cause of a context that a lock call has returned, after the hold
-	// was unlocked.
+	// ErrUnlocked is matched by the cause of the context of a hold, after this hold was unlocked.
 	ErrUnlocked = errors.New("rlock: unlocked")
 
 	// ErrClosed means that the client is closed.

@@ -30,13 +30,13 @@ import (
 //     then loses all of its places. Several such processes delay the others by about 0.8 s more in
 //     total.
 //   - If a waiter gives up, it leaves the queue, or passes the lock on if it has just been granted. If
-//     it cannot reach Redis, the other waiters treat it as a process that has died.
+//     the waiter cannot reach Redis, the other waiters treat it as a process that has died.
 //   - If a holder dies, the first waiter acquires the lock when the lease ends. If the first waiter has
 //     died too, another waiter sends a request 0.2 to 0.6 s later.
 //   - If a client receives no messages any more, it notices this after 0.75 to 1 s, or within 2.75 s if
 //     many clients wait or all have waited for a long time. If a single message is lost, the client
-//     sends a request after 1 s, or after as long as its first call has waited so far, but within 5.5
-//     s.
+//     sends a request after 1 s, or later if its first call has waited for longer than that, but within
+//     5.5 s.
 //   - If the lock is removed by force while it is passed on in memory, the next waiter is delayed by up
 //     to 2.5 s.
 //

@@ -38,9 +38,9 @@ func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
 // Unlock ends the hold. If holds are nested, the last Unlock releases the lock, and each earlier Unlock
-// only updates the hold count in Redis. Each takes one round trip. If the last Unlock passes the lock
-// on in memory, it takes none. The context of the hold ends, with the cause [ErrUnlocked], when this
-// hold and all holds that were taken under its context are unlocked.
+// only updates the hold count in Redis. Each Unlock takes one round trip, except a last Unlock that
+// passes the lock on in memory, which takes none. The context of the hold ends, with the cause
+// [ErrUnlocked], when this hold and all holds that were taken under its context are unlocked.
 //
 // Unlock works even if ctx has ended, because it uses only the values of ctx. It returns within the
 // client's UnlockTimeout. Its error says what happened to the lock:
@@ -190,7 +190,7 @@ func (h *Hold) Owner() string {
 // Token returns the fencing token of the hold. It is greater than the tokens of all earlier
 // acquisitions of the name, and nested holds have the same token. Send the token along with every write
 // to a resource that rejects smaller tokens. A holder that was suspended for longer than its lease can
-// then do no harm there. Token returns 0 if the lock is made without [WithFencing].
+// then do no harm to that resource. Token returns 0 if the lock is made without [WithFencing].
 func (h *Hold) Token() int64 {
 	if h == nil {
 		return 0

@@ -13,8 +13,8 @@ import (
 
 // Join lets this process work under a lock that another process holds. The holder passes on the text
 // that [Hold.Proof] returns, for example in an environment variable, a header or a message. Join asks
-// Redis, in one round trip, whether the owner in the proof holds the lock now. If it does, Join returns
-// a context that owns the lock.
+// Redis, in one round trip, whether the owner in the proof holds the lock now. If that owner does, Join
+// returns a context that owns the lock.
 //
 // proof can consist of several proofs, separated by spaces or commas. Proofs of other locks are
 // ignored. Several proofs can be for a lock of this name, for example on different servers. If several
@@ -26,10 +26,10 @@ import (
 // nothing to Redis.
 //
 // Only the holder renews and releases the lock, and its Unlock does not wait for processes that have
-// joined. So the holder must wait for them before it unlocks: for the response to its request, or until
-// the child process has exited. The joined client asks Redis after each third of the lease whether the
-// owner still holds the lock, and sooner if little of the lease is left. The returned context ends with
-// a [*LostError] as its cause in these cases:
+// joined. So the holder must wait for the joined processes before it unlocks: for the response to its
+// request, or until the child process has exited. The joined client asks Redis after each third of the
+// lease whether the owner still holds the lock, and sooner if little of the lease is left. The returned
+// context ends with a [*LostError] as its cause in these cases:
 //
 //   - If the holder has unlocked the lock, or a user has removed it, the context ends when the joined
 //     client asks the next time, within a third of the lease. Until then, another client may already

@@ -42,11 +42,11 @@ func (l *Lock) Name() string { return l.name }
 // and its lease is renewed, until you call [Hold.Unlock], even if ctx ends. To limit only the wait, use
 // [Lock.TryLockFor].
 //
-// If ctx already owns the lock, Lock does not wait. The lock is released when each of these calls has
-// been followed by its Unlock. If ctx does not own the lock, it does not own the lock after the call
-// either, because only the returned context does. If you use ctx to lock the same name again, that call
-// waits for its own caller. After Unlock the returned context has ended, so continue with the context
-// that you passed to Lock.
+// If ctx already owns the lock, Lock does not wait. The lock is released when every hold, nested or
+// not, is unlocked. If ctx does not own the lock, it does not own the lock after the call either,
+// because only the returned context does. If you use ctx to lock the same name again, that call waits
+// for its own caller. After Unlock the returned context has ended, so continue with the context that
+// you passed to Lock.
 //
 // If Lock returns an error, you do not hold the lock, and the returned context is ctx. If ctx has
 // ended, the error also matches the error of ctx. The errors are:

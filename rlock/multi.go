@@ -31,7 +31,7 @@ type MultiLock struct {
 // The members are acquired in the order of their keys, whatever the order of the arguments. A call
 // waits for a member only while it holds the members before it. So calls with overlapping sets of
 // members never deadlock. Locks that have the same key on different servers are ordered by the address
-// of the server as the client knows it. For a quorum lock, these are the addresses of all its servers.
+// of the server as the client knows it. A quorum lock is ordered by the addresses of all its servers.
 // Of the two sides of a read/write lock, the writer comes first. If processes know a server by
 // different addresses, or do not know its address, as in a cluster, all processes must pass such locks
 // in the same order.

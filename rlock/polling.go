@@ -16,8 +16,8 @@ type Polling struct {
 
 	// Tries is the number of failed attempts after which a waiting call returns [ErrNotAcquired]. Of
 	// the goroutines of a client that wait for the lock, only the first makes attempts, so the count
-	// starts when the goroutine is the first. A reader makes one attempt more. By default, and with 0,
-	// only the context ends the wait.
+	// starts when the goroutine is the first. A reader makes one attempt more than Tries. By default,
+	// and with 0, only the context ends the wait.
 	Tries int
 }
 

@@ -11,8 +11,8 @@ import (
 
 // NewQuorumLock returns the lock of a name on several independent servers, by the Redlock algorithm.
 // The lock is held by the owner that a majority of the servers has accepted. The lock survives the
-// failure of the other servers, and a failover or restart after which one of them has forgotten the
-// lock.
+// failure of a minority of the servers, and a failover or restart after which one server has
+// forgotten the lock.
 //
 // Each client must be connected to a different server, which must be a master without replicas. Use
 // three or five servers. All processes must pass clients of the same servers, in any order. Each server
@@ -21,8 +21,8 @@ import (
 // Requests are sent to all servers at the same time, and a call returns when a majority has answered.
 // The requests to the other servers continue in the background. If a server did not answer the previous
 // request, a call waits for it only if the other servers are not a majority. If a client is accepted by
-// fewer servers than a majority, it releases the lock on them at once. If the servers are divided
-// between two clients, both try again after random pauses.
+// fewer servers than a majority, it releases the lock on them at once. If two clients are each accepted
+// by a part of the servers, but neither by a majority, both try again after random pauses.
 //
 // Waiting clients get the lock one after the other, about in the order of their arrival. An Unlock
 // notifies the next client in the queue, and for 0.2 s only that client can acquire the lock. A TryLock
@@ -43,8 +43,8 @@ import (
 // With [WithFencing], the tokens of all servers together increase. Before a token is used, it is
 // written to the counters of a majority, which takes one more round trip. Any two majorities have a
 // server in common. The tokens increase as long as that server has kept its counter, or has a clock
-// that is behind the clocks of the other servers by no more than one lease. [WithReplicas] is
-// [ErrInvalidOption].
+// that is behind the clocks of the other servers by no more than one lease. [WithReplicas] is an
+// invalid option for a quorum lock.
 //
 // The lease and the prefix are those of the first client, unless a [LockOption] sets the lease. If one
 // of the clients is closed, lock calls return [ErrClosed], and a waiting call returns it within 5.5 s.

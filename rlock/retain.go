@@ -23,11 +23,12 @@ import (
 // of [WithHandoff].
 //
 // Another client of this library does not have to wait for the end of d. The other client recalls the
-// lock by a message. If the lock is held, the other client acquires it at the next Unlock. If it is
-// only kept, the other client acquires it after two to three round trips. A TryLock of the other client
-// also recalls the lock, but returns [ErrNotAcquired]. A later TryLock succeeds if the lock has not
-// been taken again in the meantime. Clients of Redisson cannot recall the lock, so they wait for up to
-// d, and then for the holder at that time. The same applies to a client whose message is lost.
+// lock, which means that it asks for the lock by a message. If the lock is held, the other client
+// acquires it at the next Unlock. If the lock is kept but not held, the other client acquires it
+// after two to three round trips. A TryLock of the other client also recalls the lock, but returns
+// [ErrNotAcquired]. A later TryLock succeeds if the lock has not been taken again in the meantime.
+// Clients of Redisson cannot recall the lock, so they wait for up to d, and then until the holder at
+// that time unlocks. A client whose message is lost waits equally long.
 //
 // The client renews a kept lock like a held one. If the process dies, the lock is released when its
 // lease ends. [Client.Close] releases it at once. In Redis, the hold count of such a lock is 0, even

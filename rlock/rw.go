@@ -35,8 +35,8 @@ import (
 //   - In each client, only the first waiting reader and the first waiting writer join the queue in
 //     Redis. When the reader is granted the lock, all waiting readers of its client share that grant:
 //     they have the same owner and lease, and lose the lock together. A reader of the client that comes
-//     up to 2 ms later can also share it, if no goroutine of the client waits for the lock at that
-//     time. With [WithoutHandoff] or [WithoutRenewal], each reader queues for itself.
+//     up to 2 ms later can also share the grant, if no goroutine of the client waits for the lock at
+//     that time. With [WithoutHandoff] or [WithoutRenewal], each reader queues for itself.
 //   - A lock [WithPolling] does not queue. A writer that polls acquires the lock only when no other
 //     call holds it or waits for it.
 //
@@ -75,9 +75,9 @@ import (
 type RWLock struct{ reader, writer *Lock }
 
 // NewRWLock returns the read/write lock of a name. As with [Client.NewLock], nothing is sent, and an
-// invalid name or option makes every method return [ErrInvalidOption]. [WithHandoff] is such an option.
-// Do not use a name for both a read/write lock and another kind of lock. If the key holds a lock of
-// another kind, calls return [ErrKeyConflict].
+// invalid name or option makes every method return [ErrInvalidOption]. [WithHandoff] is invalid for a
+// read/write lock. Do not use a name for both a read/write lock and another kind of lock. If the key
+// holds a lock of another kind, calls return [ErrKeyConflict].
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(shared bool) *Lock {
 		l := c.newLock(name, opts)

@@ -21,8 +21,8 @@ import (
 type Script struct{ script *lua.Script }
 
 // NewScript returns a script. In the source, KEYS[1] is the key of the lock, KEYS[2] and the following
-// are the keys that you pass to [Script.Run], and ARGV contains its arguments. NewScript sends nothing
-// to Redis. If the source has a mistake, Run returns the error.
+// are the keys that you pass to [Script.Run], and ARGV contains the other arguments of Run. NewScript
+// sends nothing to Redis. If the source has a mistake, Run returns the error.
 func NewScript(source string) *Script { return &Script{lua.NewGuarded(source)} }
 
 var errNoScript = errors.New("a Script is for holds of plain and fair locks")

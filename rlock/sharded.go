@@ -12,14 +12,14 @@ package rlock
 // ShardedBoth together with Redisson clients that have another setting.
 //
 // In Redisson, the setting shardedSubscriptionMode has the values Auto, On and Off with the same rules.
-// Redisson asks the first node that it can reach, once, at its start.
+// With Auto, Redisson asks the first node that it can reach for sharded channels, once, at its start.
 type ShardedPubSub int
 
 const (
 	// ShardedAuto is like ShardedOn in a cluster that has sharded channels (Redis 7 or later), if the
 	// Redis user has the permission for PUBSUB SHARDNUMSUB. In all other cases, ShardedAuto is like
-	// ShardedOff. The client finds this out once, at the same time as its first requests. Until it has
-	// the answer, it publishes releases in both ways.
+	// ShardedOff. The client makes this choice once, at the same time as its first requests. Until it
+	// has the answer, it publishes releases in both ways.
 	ShardedAuto ShardedPubSub = iota
 	// ShardedOn uses SPUBLISH and SSUBSCRIBE. It has an effect only in a cluster.
 	ShardedOn

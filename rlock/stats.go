@@ -7,10 +7,10 @@ import (
 
 // Stats are the counts of a client since its start. [Client.Stats] returns them.
 type Stats struct {
-	Kinds    []KindStats         // of the kinds of lock that were used
+	Kinds    []KindStats         // one element for each kind of lock that was used
 	Losses   map[LossCause]int64 // lost holds by cause, including members of multi locks and joined holds
 	Renewals int64               // renewals that succeeded
-	Wakeups  Wakeups             // of calls that have ended
+	Wakeups  Wakeups             // why waiting calls were woken, of calls that have ended
 
 	// Waits has the durations of lock calls, except nested calls and calls with [OutcomeError]. Holds
 	// has the durations of holds, from the acquisition of a lock to its end. Margins has, for each
@@ -18,8 +18,8 @@ type Stats struct {
 	Waits, Holds, Margins Histogram
 
 	// OldestWait is how long the call that has waited longest has waited so far, and 0 if no call
-	// waits. OldestHold is the same for held locks. Use both to detect a holder that hangs, because the
-	// histograms count a wait or a hold only when it ends.
+	// waits. OldestHold is the age of the oldest hold, and 0 if no lock is held. Use both to detect a
+	// holder that hangs, because the histograms count a wait or a hold only when it ends.
 	OldestWait, OldestHold time.Duration
 }
 

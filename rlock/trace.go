@@ -14,10 +14,10 @@ import (
 // the lock call would then not return its hold.
 //
 // A separate goroutine calls Waiting, Renewed, NotRenewed and Lost a little later, in the order of the
-// events. It also writes to the Logger. No lock depends on this goroutine, but while one of these
-// functions or the Logger blocks, it reports nothing else. Up to 8,192 reports are queued. Further
-// reports are dropped, and the log says how many. [Client.Close] waits for the queued reports, so a
-// function must not call Close.
+// events. This goroutine also writes to the Logger. No lock depends on this goroutine, but while one of
+// these functions or the Logger blocks, it reports nothing else. Up to 8,192 reports are queued.
+// Further reports are dropped, and the log says how many. [Client.Close] waits for the queued reports,
+// so a function must not call Close.
 //
 // If a function panics, the panic is logged and otherwise ignored. A multi lock is reported as one
 // lock. Of its members, only refusals, renewals and losses are reported.

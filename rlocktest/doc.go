@@ -33,19 +33,20 @@
 // While a server refuses connections, go-redis logs each attempt. To avoid this output, call logging.Disable of
 // github.com/redis/go-redis/v9/logging in TestMain.
 //
-// To simulate several processes, call [Server.Locks] once for each of them. Each client that it returns locks
-// on its own behalf, and waits for the locks of the other clients as another process does.
+// To simulate several processes, call [Server.Locks] once for each of them. A client that it returns waits for
+// locks that the other clients hold, as another process would.
 //
 // Packages election, jobs, once and idempotency also work with this server. For example, the leader changes
-// when [Server.Evict] removes its lock, a week of fires passes at once, and stored results expire. The command
-// TIME, from which package jobs computes the fires, returns the fake time.
+// when [Server.Evict] removes its lock, a week of scheduled jobs passes at once, and stored results expire. The
+// command TIME, from which package jobs takes the time, returns the fake time.
 //
 // # What it is not
 //
 // The server is miniredis, a Go program that imitates the commands of Redis and runs Lua scripts in a different
-// interpreter. Use it to test how your code reacts to rlock. miniredis is no evidence about Redis, has no
-// memory limit, replication or permissions, and must never be used for real locking. Calls of a lock made with
-// [rlock.WithReplicas] always return [rlock.ErrNotReplicated], because there are no replicas. Each server
-// reports that it has been running for a day, so a quorum lock counts it at once. Outside of a bubble, a lease
-// can end while a script runs, which is impossible in Redis. rlock itself is tested with redis-server.
+// interpreter. Use it to test how your code reacts to rlock. A test with miniredis proves nothing about Redis.
+// miniredis has no memory limit, replication or permissions, and must never be used for real locking. If a lock
+// is made with the option [rlock.WithReplicas], its lock calls always return [rlock.ErrNotReplicated], because
+// there are no replicas. Each server reports that it has been running for a day, so a quorum lock, which does
+// not count servers that have just started, counts it at once. Outside of a bubble, a lease can end while a
+// script runs, which is impossible in Redis. rlock itself is tested with redis-server.
 package rlocktest

@@ -107,8 +107,8 @@ func (s *Server) client(n *network, edit ...func(*redis.Options)) *redis.Client 
 const poolSize = 4096
 
 // Locks returns an rlock client with a connection pool of its own, so each call simulates another process. When
-// the test ends, [Server.Heal] is called and the client is closed. If a lock is still held then, the test
-// fails.
+// the test ends, [Server.Heal] is called and the client is closed. If one of its locks is still held then, the
+// test fails.
 func (s *Server) Locks(opts *rlock.Options) *rlock.Client {
 	s.tb.Helper()
 	client, err := rlock.New(s.Client(), opts)
@@ -158,7 +158,7 @@ func (s *Server) expect(key string, types ...string) error {
 // name of the new owner. No client renews the lease, so it ends after ttl. If ttl is zero or less, the lease
 // never ends. If the key holds a read/write lock, TakeOver makes the new owner its writer. If the lock is free,
 // the key becomes a plain lock, so a read/write lock of that name returns [rlock.ErrKeyConflict]. If the key
-// holds something else, the test fails.
+// holds data other than a lock, the test fails.
 func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
 	s.tb.Helper()
 	owner = fmt.Sprintf("rlocktest:%d", s.owners.Add(1))
@@ -191,7 +191,7 @@ func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
 func (s *Server) Hang() { s.network.set(hanging) }
 
 // Refuse breaks all connections, and the server refuses new ones until [Server.Heal] is called. This simulates
-// a server that is down. The data is kept.
+// a server that is down. The server keeps its data.
 func (s *Server) Refuse() { s.network.set(refusing) }
 
 // Heal ends the effect of [Server.Hang] and [Server.Refuse].

@@ -1,9 +1,9 @@
 // Package watchdog renews leases, and reports in time when a lease is lost.
 //
 // A lease is a right that a server grants for a limited time. The holder renews the lease for as long as it
-// needs it. One [Scheduler] does this for every lease of a process, with a single goroutine. The scheduler does
-// not know the server or the purpose of a lease. The scheduler calls a [RenewFunc], which sends the requests,
-// and it calls OnLost of a [Lease] when that lease is lost.
+// needs it. One [Scheduler] renews all leases of a process, with a single goroutine. The scheduler does not
+// know the server or the purpose of a lease. The scheduler calls a [RenewFunc], which sends the requests, and
+// it calls OnLost of a [Lease] when that lease is lost.
 //
 // # States
 //
@@ -15,8 +15,8 @@
 //   - lapsed: the trusted window was about to end ([ErrLapsed]).
 //   - closed: the scheduler was closed ([ErrClosed]).
 //
-// The last three ways are losses. OnLost is called after the entry has ended. No later answer to a renewal can
-// revive an entry.
+// The ways refused, lapsed and closed are losses. OnLost is called after the entry has ended. No later answer
+// to a renewal can revive an entry.
 //
 // In this example, the holder stops the entry and releases the lock while a renewal is in progress:
 //
@@ -32,10 +32,11 @@
 // The server measures a lease from the arrival of the request, but the holder does not know this time. So the
 // holder measures it from the time just before it sent the request. A slow request or reply therefore never
 // makes the holder trust the lease for too long. The holder also subtracts an allowance for clocks that do not
-// run at the same rate. So [Until] is sent + lease − drift, and drift is lease/100 + 2 ms, as in Redlock
+// run at the same rate. So [Until] is sent + lease − drift, where sent is the time just before the request was
+// sent, and drift is lease/100 + 2 ms, as in Redlock
 // (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). The time from sent to Until is
 // the trusted window. If several requests are confirmed, the latest end of their windows counts. The entry ends
-// earlier than the window by the time that [Guard] returns, so that the holder has time to stop. This is the
+// before the window does, by the time that [Guard] returns, so that the holder has time to stop. This is the
 // timeline of a lease of 30 s:
 //
 //	 0.0 s  a request is sent; the server executes the request at 1.4 s, the answer comes at 1.5 s
@@ -59,10 +60,10 @@
 // # Failure
 //
 // An attempt to renew a lease has a time limit of a sixth of the lease. When an attempt starts, the next
-// attempt is already scheduled for the end of that limit, so retries do not depend on a reply. If the attempt
-// fails earlier, the next attempt starts earlier, after a random pause that grows with each failure. So a later
-// attempt can overtake an earlier one. If all attempts hang, a lease has no more than five of them, because
-// none starts after the loss.
+// attempt is already scheduled for the end of that limit, so retries do not depend on a reply, and a later
+// attempt can overtake an earlier one. If an attempt fails before its limit, the next attempt starts after a
+// random pause that grows with each failure. If all attempts hang, a lease has no more than five of them,
+// because none starts after the loss.
 //
 //	attempt 1 hangs               sent at 10 s
 //	attempt 2                     sent at 15 s, confirmed: the window counts from 15 s
@@ -72,6 +73,6 @@
 // Whether a lease has lapsed depends only on the clocks, and does not wait for a reply. If the process was
 // suspended, the goroutine of the scheduler is late. The late goroutine checks the windows first, and renews
 // only leases that are still trusted. A holder that cannot wait for this goroutine calls [Entry.Check], which
-// reads the clocks itself. Until one of the two has ended the entry, a reply that proves a later end of the
-// window still counts.
+// reads the clocks itself. Until the goroutine or Check has ended the entry, a reply that proves a later end of
+// the window still counts.
 package watchdog

@@ -73,9 +73,10 @@ func (e *Entry[K]) Until() time.Time {
 }
 
 // Check reports whether the lease can be trusted now. It reads the clocks itself, so its result is also right
-// if the process was suspended and the loop of the scheduler has not run since. If no more than [Guard] is left
-// of the window, Check ends the entry: it calls OnLost, and then returns false. Check also returns false for an
-// entry that has already ended. Check locks a mutex only if the window is over.
+// if the process was suspended and the loop of the scheduler has not run since. If the rest of the trusted
+// window is no longer than [Guard], Check ends the entry: it calls OnLost, and then returns false. Check also
+// returns false for an entry that has already ended. While more than Guard is left of the window, Check locks
+// no mutex.
 func (e *Entry[K]) Check() bool {
 	if e.ended.Load() {
 		return false
@@ -104,9 +105,9 @@ func (e *Entry[K]) Err() error {
 }
 
 // Rearm records that a request other than a renewal has set the length of the lease to d. sent is the time just
-// before that request was sent. From then on, renewals ask for d, and if fixed is true, the lease is not
-// renewed. A negative d counts as 0. Rearm never moves the end of the window backward, and has no effect on an
-// entry that has ended.
+// before that request was sent. From then on, renewals request the length d, or if fixed is true, the lease is
+// not renewed. A negative d counts as 0. Rearm never moves the end of the window backward, and has no effect on
+// an entry that has ended.
 func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	s := e.scheduler
 	s.mu.Lock()
@@ -120,7 +121,7 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	e.reorder(s.now())
 }
 
-// Asks returns the length for which renewals of the lease ask, or 0 if the lease is not renewed.
+// Asks returns the length of lease that each renewal requests, or 0 if the lease is not renewed.
 func (e *Entry[K]) Asks() time.Duration {
 	s := e.scheduler
 	s.mu.Lock()
@@ -136,14 +137,14 @@ func (e *Entry[K]) Asks() time.Duration {
 //
 //   - The entry has ended.
 //   - Less than left remains of the window at now.
-//   - Renewals of the entry do not ask for the length renew, see [Entry.Asks].
+//   - Renewals of the entry do not request the length renew, see [Entry.Asks].
 //   - A renewal is in progress.
 //
 // If Pass were allowed while a renewal is in progress, the result of the renewal would reach neither holder:
 //
 //	renew a:1 is sent             the key has been deleted meanwhile
 //	Pass to the next holder       (if this were allowed)
-//	answer: refused               the old entry has ended: no loss is told, and the new holder
+//	answer: refused               the old entry has ended: no loss is reported, and the new holder
 //	                              goes on without a lock until the next renewal
 func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (successor *Entry[K], ok bool) {
 	s := e.scheduler

@@ -65,9 +65,9 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 	return s
 }
 
-// Add begins to renew a lease. It returns [ErrLapsed] if no more than [Guard] is left of the trusted window,
-// and [ErrClosed] after Close. In both cases the caller must not rely on the lease. If you add two leases with
-// the same key, they are two separate entries.
+// Add begins to renew a lease. It returns [ErrLapsed] if the rest of the trusted window is no longer than
+// [Guard], and [ErrClosed] after Close. In both cases the caller must not rely on the lease. If you add two
+// leases with the same key, they are two separate entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	l.Duration, l.Renew = max(l.Duration, 0), max(l.Renew, 0)
 	e := &Entry[K]{
@@ -99,8 +99,8 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 
 // Close ends every entry with [ErrClosed] and calls OnLost of each. It then cancels the contexts of all
 // renewals in progress, and waits until all goroutines of the scheduler have ended. If ctx ends first, Close
-// returns the cause of ctx. A goroutine that is left behind then ends when its RenewFunc returns. Close calls
-// OnLost even if ctx has already ended. You can call Close again, but not from OnLost.
+// returns the cause of ctx. A goroutine that has not ended when ctx ends will end when its RenewFunc returns.
+// Close calls OnLost even if ctx has already ended. You can call Close again, but not from OnLost.
 func (s *Scheduler[K]) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

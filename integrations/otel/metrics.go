@@ -12,8 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Sampled is how many hand-offs there are for each that the histograms record. Recording
-// takes a good part of the time of a hand-off in memory. The counters have all of them.
+// Sampled says that the histograms record one of this many hand-offs in memory, because
+// recording takes a good part of the time of such a hand-off. The counters count all
+// hand-offs.
 const Sampled = 16
 
 // histograms are fed by what happens; everything else is read from [rlock.Client.Stats].

@@ -1,4 +1,4 @@
-// Package rlockotel exports what the locks of package rlock do to OpenTelemetry: metrics, and one span for each
+// Package rlockotel exports to OpenTelemetry what the locks of package rlock do: metrics, and one span for each
 // wait for a lock, in the trace of the caller.
 //
 //	telemetry, err := rlockotel.New()

@@ -81,8 +81,8 @@ func end(span trace.Span, a rlock.Acquisition) {
 // Hook returns a hook for the go-redis client that your locks use. For a cluster client, add the hook to the
 // clients that OnNewNode receives. A request of a single call is already part of the trace of that call.
 // Requests of several calls can travel together, and then belong to no single trace. For such a request, the
-// hook makes a span `rlock.request` with a link to the span of each call. Add the hook before that of
-// redisotel, so that the spans of redisotel are below it.
+// hook makes a span `rlock.request` with a link to the span of each call. Add this hook before the hook of
+// redisotel, so that the spans of redisotel are children of its spans.
 func (t *Telemetry) Hook() redis.Hook { return hook{t} }
 
 type hook struct{ t *Telemetry }
