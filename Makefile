@@ -148,7 +148,7 @@ vulnerable:
 
 verify: redis
 	cd internal/verify && RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 50m -run 'TestVerify(Fires)?$$'
-	RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 15m -run 'TestFakeTimeQuorumHistories$$' ./rlock
+	RLOCK_VERIFY=1 $(GO) test -count=1 -timeout 25m -run 'TestFakeTimeQuorumHistories$$' ./rlock
 
 N ?= 300
 courses:

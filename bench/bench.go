@@ -17,21 +17,21 @@ import (
 	"github.com/rs/xid"
 )
 
-// Config says what to measure. Its program must call [Work] when it is started
-// with [WorkerArg], with the same contenders.
+// Config says what to measure. The program that passes it to [Run] must call [Work] with the same contenders
+// when it is started with [WorkerArg].
 type Config struct {
 	Server     *redis.Options
-	Nodes      []*redis.Options      // more servers, for the contenders that lock on several
-	Cluster    *redis.ClusterOptions // nil: none; otherwise it is measured, in place of Server and Nodes
+	Nodes      []*redis.Options      // more servers, for contenders that lock on several servers
+	Cluster    *redis.ClusterOptions // if set, the cluster is measured instead of Server and Nodes
 	Contenders []Contender
 	Scenarios  []Scenario
 
-	Rounds   int           // 0 means 5
-	Duration time.Duration // of the window of a run, where the scenario has none of its own; 0 means 1 s
-	Warmup   time.Duration // before the window; 0 means 300 ms
-	Rest     time.Duration // for so long the servers are watched before the first run; 0 means not at all
+	Rounds   int           // number of rounds; 0 means 5
+	Duration time.Duration // length of the window of a run, if the scenario sets no Span; 0 means 1 s
+	Warmup   time.Duration // time before the window, unless the scenario sets it; 0 means 300 ms
+	Rest     time.Duration // how long the idle servers are measured before the first run; 0 means not at all
 
-	// Progress is told what begins: run number done+1 of total.
+	// Progress is called before each run, which is run number done+1 of total.
 	Progress func(done, total int, scenario, contender string, round int)
 }
 
@@ -40,8 +40,8 @@ type runner struct {
 	nodes []*node // the first is Config.Server
 }
 
-// Run plays the scenarios. What was complete when an error ended it is in the
-// report. A server that is embedded in a program is refused: [ErrEmbedded].
+// Run runs the scenarios. If it returns an error, the report contains the results that were complete before. A
+// server that is embedded in a program is refused with [ErrEmbedded].
 func Run(ctx context.Context, c Config) (*Report, error) {
 	c.Rounds = cmp.Or(c.Rounds, 5)
 	c.Duration = cmp.Or(c.Duration, time.Second)
@@ -200,9 +200,9 @@ func machine() string {
 	return runtime.GOOS + "/" + runtime.GOARCH
 }
 
-// Pick returns the contenders whose names match the patterns, which are those of
-// [path.Match], in the order of the patterns. No patterns pick all but the
-// variants. A pattern that picks nothing is an error.
+// Pick returns the contenders whose names match the patterns, in the order of the patterns. The patterns have
+// the syntax of [path.Match]. If there are no patterns, Pick returns all contenders except the variants. A
+// pattern that matches no contender is an error.
 func Pick(contenders []Contender, patterns []string) (picked []Contender, err error) {
 	if len(patterns) == 0 {
 		return slices.DeleteFunc(slices.Clone(contenders), func(c Contender) bool { return c.Variant }), nil

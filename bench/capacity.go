@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// ErrNoCapacity: the report is not one of [CapacityScenarios].
+// ErrNoCapacity means that the report does not contain the results of [CapacityScenarios].
 var ErrNoCapacity = errors.New("bench: capacity cannot be calculated")
 
 // Capacity: what the server needs for what this library does, in CPU, bytes and
 // memory, and from that what so many servers can do. See [Report.WriteCapacity].
 
-// CapacityScenarios are those that the calculation is made from.
+// CapacityScenarios returns the scenarios from whose results [Report.WriteCapacity] computes its estimates.
 func CapacityScenarios() []Scenario {
 	chosen, err := Select(Scenarios(), []string{pairApart, pairShared, pairCrowd, "wide-64", "idle-wide-100", "held-10000"})
 	if err != nil {
@@ -46,7 +46,8 @@ func (r *runner) rest(ctx context.Context) (float64, error) {
 	return used.cpu.Seconds() / max(used.elapsed.Seconds(), r.Rest.Seconds()), err
 }
 
-// CapacityRest is how long servers have to be watched for what they need at rest.
+// CapacityRest is how long Rest in [Config] must be at least, so that [Report.WriteCapacity] knows what the
+// servers need when there are no requests.
 const CapacityRest = 10 * time.Second
 
 // need is what one of something needs of the server.

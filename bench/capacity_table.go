@@ -20,9 +20,9 @@ const (
 
 var masterCounts = []int{1, 3, 10, 100}
 
-// WriteCapacity writes what the server needs for this library's lock, and what
-// follows for more servers and larger numbers. It takes locks to be spread evenly
-// over the masters, and a master to have one core for commands.
+// WriteCapacity writes what the server needs for the locks of this library, and estimates for more servers and
+// larger numbers. The estimates assume that the locks are spread evenly over the masters, and that each master
+// has one core for commands.
 func (r *Report) WriteCapacity(w io.Writer) error {
 	c, err := r.capacity()
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNoCluster: [Config].Cluster names a server that is not in one.
+// ErrNoCluster means that Cluster in [Config] names a server that is not a node of a cluster.
 var ErrNoCluster = errors.New("bench: the server is not a node of a cluster")
 
-// ErrCluster: [Config].Server is a node of a cluster.
+// ErrCluster means that Server in [Config] is a node of a cluster.
 var ErrCluster = errors.New("bench: the server is a node of a cluster, and has a part of the locks only")
 
 // servers returns those to measure: of a cluster its masters.
@@ -58,9 +58,9 @@ func masters(ctx context.Context, o *redis.ClusterOptions) (servers []Server, er
 	return servers, nil
 }
 
-// OnCluster returns the scenarios that can be played on a cluster: none behind a
-// proxy, as clients learn the addresses of nodes from the cluster, and none that
-// looks into a server.
+// OnCluster returns the scenarios of the table that can run on a cluster. It leaves out scenarios behind a
+// proxy, because clients learn the addresses of the nodes from the cluster, and scenarios that read data of a
+// single server.
 func OnCluster(table []Scenario) []Scenario {
 	return slices.DeleteFunc(slices.Clone(table), func(s Scenario) bool {
 		return s.RTT > 0 || s.Kind == Kill || s.Kind == Foreign
@@ -70,9 +70,8 @@ func OnCluster(table []Scenario) []Scenario {
 // maxProcesses is more than a machine for clients has cores.
 const maxProcesses = 256
 
-// InProcesses returns the scenarios that several processes can play, each of them
-// as one process does otherwise: with a lock for each goroutine, or all of them with
-// one lock.
+// InProcesses returns the scenarios of the table that can run in several processes. As in the scenario of the
+// table, each goroutine has a lock of its own, or all goroutines of all processes share one lock.
 func InProcesses(table []Scenario, processes int) (several []Scenario, err error) {
 	if processes < 1 || processes > maxProcesses {
 		return nil, fmt.Errorf("want 1 to %d processes, not %d", maxProcesses, processes)

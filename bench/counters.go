@@ -117,7 +117,7 @@ func (c counters) scripts() int64 {
 
 func (c counters) messages() int64 { return c.calls["publish"] + c.calls["spublish"] }
 
-// ErrEmbedded: the server is not one whose numbers mean anything.
+// ErrEmbedded means that the server is embedded in a program, so its numbers say nothing about Redis.
 var ErrEmbedded = errors.New("bench: an embedded server: it says nothing about Redis, so nothing is measured on it")
 
 // identify returns what the server calls itself, and how it is run.

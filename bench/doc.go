@@ -1,120 +1,111 @@
-// Package bench measures distributed locks under contention: this library's, and
-// whatever else is given to it as a [Locker].
+// Package bench measures distributed locks under contention: the locks of this library, and every other lock
+// that implements [Locker].
 //
 // # A run
 //
-// A [Scenario] is a row of a table: how many processes and goroutines, how many
-// locks, what they do. A run plays one scenario with one [Contender]. It happens
-// in worker processes, which are this program started again (see [Work]): never
-// in the process that orders the runs, reads the server's counters and delays
-// the connections. So the CPU time, allocations and goroutines of a run are
-// those of the contender and of the loop around it, and no run inherits heap or
-// connections from the one before.
+// A [Scenario] says how many processes, goroutines and locks there are, and what the goroutines do. A run
+// executes one scenario with one [Contender]. The run takes place in worker processes, for which the program
+// starts itself again, see [Work]. The process that controls the runs reads the server's counters and delays
+// the connections, but runs no contender. So the CPU time, allocations and goroutines of a run come only from
+// the contender and the loop around it, and no run begins with the heap or the connections of an earlier run.
 //
-// Workers meet at a barrier, warm up, and count what ends within one common
-// window of time. They share a file in memory with one cell per lock: who is
-// inside, who was there before. Entering an occupied cell is a violation of
-// mutual exclusion, counted in every critical section of every run.
+// All workers start together, warm up, and count the operations that end within a common period of time, the
+// window. The workers share a memory-mapped file with one cell per lock, which contains the present holder and
+// the previous one. If a goroutine acquires a lock whose cell already has a holder, this is a violation of
+// mutual exclusion. Every critical section of every run is checked for violations.
 //
 // # Rounds and the floor
 //
-// A scenario is played in rounds; each round runs every contender once, forwards
-// and backwards in turn, and with them the floor: PING, and a cycle of two bare
-// scripts (SET NX PX; compare and delete), which is the least that a lock on
-// Redis can cost. The floor is a loop without pauses. It runs with as many
-// goroutines as the scenario says, one if the scenario is about a single lock,
-// because a lock serves one at a time.
+// A scenario consists of several rounds. Each round runs every contender once, and the order is reversed in
+// every second round. Each round also runs the floor, which is the minimum that a lock on Redis can cost: a
+// PING, and a cycle of two bare scripts (SET NX PX, then compare and delete). The floor is a loop without
+// pauses. The scenario says how many goroutines run the loop. If all goroutines of the scenario use the same
+// lock, only one goroutine runs the floor, because a lock has one holder at a time.
 //
-// What is reported is the ratio to the two-script floor of the same round: the
-// median over the rounds, with minimum and maximum. Absolute numbers say more
-// about the machine. Some ratios are to another row, as the column says: to the
-// PING (round trips), to this library's default, to the plain pub/sub lock. Of
-// longest waits, and of what should not happen at all, the worst round stands.
+// The report contains the ratio of each contender to the two scripts of the floor in the same round. It gives
+// the median over the rounds, with minimum and maximum, because absolute numbers depend mostly on the machine.
+// Some ratios refer to another row, which the column names: the PING for round trips, the default lock of this
+// library, or the plain lock with pub/sub. For the longest wait, and for events that should not happen at all,
+// the report gives the value of the worst round.
 //
-// A lock on several servers ([Config].Nodes) has a floor of its own beside that
-// of one server: the two scripts on all servers at once, each with all answers
-// awaited. All that it costs is counted on all servers; of everybody else, on the
-// first. Nothing begins before each of them has been up for a lease, as a quorum
-// lock counts no younger one.
+// A lock on several servers (Nodes in [Config]) has an additional floor: the two scripts are sent to all
+// servers at the same time, and the loop waits for all answers. The costs of such a lock are counted on all
+// servers, and the costs of other locks on the first server. The first run begins only when each server has
+// been running for the length of a lease, because a quorum lock does not count younger servers.
 //
-// A wake-up is counted in floor cycles ("× floor"), which are those of that loop
-// with one goroutine: the median of the wake-ups, divided by that of the cycles. But a
-// wake-up comes to processes that have slept, and a loop keeps all of them awake.
-// So there is one more floor for wake-ups, "2 scripts, paced", which rests as long
-// between its cycles as wake-ups do, and as many at once: its ratio ("× paced")
-// says what a wake-up costs more than two scripts at the same moment would have.
+// The column "× floor" of a wake-up is the median time of the wake-ups, divided by the median time of a cycle
+// of the floor with one goroutine. However, a wake-up concerns processes that were asleep, and the loop of the
+// floor keeps all processes awake. So wake-ups have one more floor, "2 scripts, paced". It makes the same
+// pauses between its cycles as the wake-ups do, and runs as many cycles at the same time. The column "× paced"
+// shows how much longer a wake-up takes than two scripts at the same moment.
 //
 // # Several processes, a cluster
 //
-// [InProcesses] has so many processes play what one plays otherwise. The floor has as
-// many, where each goroutine has a lock of its own; a lock that all contend for has
-// the floor of one goroutine. Each process is reported by itself as well ([Share]), in
-// ratio to the same process of the floor.
+// [InProcesses] returns scenarios that run in several processes instead of one. If each goroutine has a lock of
+// its own, the floor runs in as many processes. If all goroutines use the same lock, one goroutine runs the
+// floor. The report also contains each process separately, see [Share], with the ratio to the same process of
+// the floor.
 //
-// On a cluster ([Config].Cluster) a lock, and each key of the floor, is on one of the
-// masters, and counters are added up over all of them.
+// On a cluster (Cluster in [Config]), each lock and each key of the floor is on one of the masters. The
+// counters of all masters are added up.
 //
-// When a run is given up, by its context or because the process that orders the runs
-// has ended, workers release what they hold, and end.
+// If the context of a run ends, or the process that controls the runs exits, the workers release their locks
+// and exit.
 //
 // # What the numbers are
 //
-//   - An operation is a Lock and its Unlock. Latency is that of the whole cycle,
-//     or of the wait for Lock where the lock is contended, or from the moment
-//     before Unlock to the return of the waiter's Lock (wake-up), or of another
-//     client's PING (held locks): see the scenario.
-//   - Readers exclude nobody of their kind, so with them no violations are
-//     counted. Beside them in the table is the default lock, whose goroutines have
-//     a lock each.
-//   - Percentiles of loops are corrected for coordinated omission: a goroutine
-//     that was kept waiting would have started more operations meanwhile, one per
-//     mean cycle of a goroutine in that run. Raw percentiles are in the JSON.
-//     Wake-ups need no correction, PINGs are timed from when they were due.
-//   - With many clients each goroutine has one of its own, with few connections. They
-//     begin one after the other, during the time before the window, and go on for a
-//     moment after it. Scripts, messages, server CPU and bytes are divided by the
-//     acquisitions by another client than the one before; "scripts/op" is divided by
-//     all acquisitions. Messages are PUBLISH and SPUBLISH, also those in scripts,
-//     less the probes of connections, which clients of this library publish
-//     themselves; requests are what the server has read from sockets, less the same:
-//     of this library almost all are scripts, of others they may be plain commands.
-//     The probes' cost is part of the server CPU and the bytes. A wake-up is from the
-//     moment before Unlock until somebody who has waited since before that has the
-//     lock; its floor is the cycle.
-//   - "of sections" is the share of the time in which somebody was inside: 1 is what
-//     sections without anything between them would allow.
-//   - Kill has processes that wait for a lock each, before anybody else does, and
-//     kill themselves; 20 ms later the holder unlocks. The delay is that of all who
-//     were behind, from the moment before Unlock.
-//   - Of clients that wait in vain, probes are PUBLISH and PING, and the others what
-//     else the server has read from sockets.
-//   - A hand-off is an acquisition by another goroutine than the one that held
-//     the lock before. Taking one's own lock again is none.
-//   - Fairness is Jain's index over the acquisitions of the goroutines, those
-//     with none included, and the longest wait. Where one client is beside the hot
-//     ones, the index is that of the hot ones, and waits are its own. A wait that the end of the window
-//     cuts off counts with the length it had, there and in the percentiles.
-//   - Commands are those that the server executed, which includes what scripts
-//     call; scripts are calls of scripts; reads are its reads from sockets, so a
-//     pipeline counts once, or once per 16 KB: round trips are no more than reads.
-//     The counters are read near the edges of the window and scaled to its length,
-//     on the server's own clock.
-//   - Memory per waiter is heap and stacks that 900 more waiters take beside the
-//     first 100, divided: the stack of the goroutine that waits is part of it,
-//     what is there once is not, be it a connection.
-//   - Beside held locks somebody sends a PING every 5 ms, at fixed times. What it
-//     costs the server is measured in a run without locks, and taken off.
-//   - CPU time is user and system time, of the server (INFO) and of the workers
-//     (getrusage). The workers go on while the server's counters are read: a few
-//     operations may fall on the wrong side.
-//   - The contenders handoff-… are the default lock with one bound of its budget
-//     for hand-offs, each by itself. The picture has throughput against the longest
-//     wait, from which the defaults are to be read.
+//   - An operation is a Lock and its Unlock. The scenario says what its latency is: the time of the whole
+//     operation, the time of the wait for Lock if the lock is contended, the time from just before Unlock to
+//     the return of the waiter's Lock for a wake-up, or the time of another client's PING for held locks.
+//   - Readers do not exclude each other, so no violations are counted for them. The table compares them with
+//     the default lock, where each goroutine has a lock of its own.
+//   - Percentiles of loops are corrected for coordinated omission. The correction adds the operations that a
+//     goroutine would have started while it waited, one for each mean cycle of a goroutine in that run. The
+//     JSON report also contains the raw percentiles. Wake-ups need no correction, and PINGs are timed from the
+//     moment when they were due.
+//   - In scenarios with many clients, each goroutine has a client of its own with few connections. The clients
+//     begin one after the other before the window, and continue for a moment after it. Scripts, messages, CPU
+//     time of the server and bytes are divided by the number of acquisitions that passed the lock to another
+//     client, but "scripts/op" is divided by the number of all acquisitions. Messages are the PUBLISH and
+//     SPUBLISH commands, including those in scripts, minus the probes that clients of this library publish to
+//     test their connections. Requests are the reads from sockets by the server, minus the same probes. For
+//     this library, almost all requests are scripts, and for other libraries they can be plain commands. The
+//     CPU time and the bytes include the probes. A wake-up lasts from just before Unlock until a goroutine that
+//     was already waiting at that time has acquired the lock. The floor of such a wake-up is the cycle of two
+//     scripts.
+//   - "of sections" is the part of the time in which a goroutine was in its critical section. A value of 1
+//     would mean that the sections followed each other without a gap.
+//   - In a scenario of the kind [Kill], some processes each become the first waiter for one lock, and then kill
+//     themselves. The holder of the lock unlocks 20 ms later. The delay is measured for all waiters behind the
+//     killed ones, from just before Unlock.
+//   - For clients that wait without getting the lock, the probes are their PUBLISH and PING commands. The other
+//     commands are everything else that the server has read from sockets.
+//   - A hand-off is an acquisition by a different goroutine than the previous holder. A second acquisition in a
+//     row by the same goroutine is not a hand-off.
+//   - Fairness is reported as Jain's index over the numbers of acquisitions of all goroutines, including
+//     goroutines without any, and as the longest wait. In a scenario of the kind [Foreign], the index is for
+//     the hot processes, and the waits are for the additional process. If a wait has not ended at the end of
+//     the window, its length so far is used for the longest wait and the percentiles.
+//   - Commands are the commands that the server has executed, including those that scripts call. Scripts are
+//     calls of scripts. Reads are the server's reads from sockets, so a pipeline counts once, or once per 16
+//     KB. Therefore the number of round trips is no greater than the number of reads. The counters are read
+//     near the beginning and the end of the window, and scaled to its length by the clock of the server.
+//   - Memory per waiter is the additional heap and stack memory of 900 more waiters after the first 100,
+//     divided by 900. It includes the stack of the goroutine that waits. It does not include memory that is
+//     needed only once, such as a connection.
+//   - While locks are held, another client sends a PING every 5 ms, at fixed times. The CPU time of these PINGs
+//     is measured in a run without locks, and subtracted.
+//   - CPU time is user and system time. It is read from INFO for the server, and from getrusage for the
+//     workers. The workers continue while the server's counters are read, so a few operations can be counted on
+//     the wrong side of the window.
+//   - Each contender whose name begins with handoff- is the default lock with another limit for its hand-offs
+//     in memory. The picture shows their throughput and their longest wait, from which the default limits were
+//     chosen.
 //
 // # What they are not
 //
-// Everything shares one machine, so a contender that burns CPU slows the server
-// down, as it would not elsewhere. The scenarios behind a round trip of 1 ms use
-// a proxy that delays both directions; its real round trip is the PING of the
-// same run. Server commands of anybody else are counted as the contender's.
+// The server and all workers share one machine. So a contender that uses much CPU time slows the server down,
+// which would not happen on separate machines. Scenarios with a round trip of 1 ms use a proxy that delays both
+// directions. The real round trip is the PING of the same run. If other programs send commands to the server
+// during a run, these commands are counted as commands of the contender.
 package bench

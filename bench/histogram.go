@@ -38,7 +38,7 @@ func corrected(raw *hdr.Histogram, interval time.Duration) *hdr.Histogram {
 	return h
 }
 
-// Percentiles of latencies.
+// Percentiles are percentiles of latencies.
 type Percentiles struct {
 	P50  time.Duration `json:"p50_ns"`
 	P90  time.Duration `json:"p90_ns"`
@@ -52,7 +52,7 @@ func percentiles(h *hdr.Histogram) Percentiles {
 	return Percentiles{v(50), v(90), v(99), v(99.9), time.Duration(h.Max())}
 }
 
-// Point says which share of the latencies is At or below.
+// Point is a point of a distribution: Share is the fraction of the latencies that are not longer than At.
 type Point struct {
 	At    time.Duration `json:"at_ns"`
 	Share float64       `json:"share"`

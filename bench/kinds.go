@@ -11,9 +11,9 @@ import (
 
 const rlockName = "rlock"
 
-// Contenders are those of this package: the locks of this library, and a plain
-// one on its wire format to compare them with. Those that differ from the default
-// in one respect take part where that shows.
+// Contenders returns the contenders of this package: the locks of this library, and a plain lock with the same
+// data in Redis, for comparison. A contender that differs from the default lock only in one respect takes part
+// only in the scenarios that show this difference.
 func Contenders() []Contender {
 	return append([]Contender{
 		{

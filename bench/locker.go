@@ -10,49 +10,48 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Locker is a client of some distributed lock, as a worker process uses it: all
-// its goroutines share one.
+// Locker is a client of a distributed lock. All goroutines of a worker process share one Locker.
 type Locker interface {
-	// Lock waits for the lock until ctx ends. held is ctx, or what the client
-	// makes of it: a nested Lock is called with it. ctx bounds the wait only: the
-	// lock is held until unlock, however long ctx is over.
+	// Lock waits for the lock until ctx ends. held is ctx, or a context that the client derives from ctx, and
+	// is passed to nested calls of Lock. ctx limits only the wait: after Lock has returned, the lock is held
+	// until unlock is called, even if ctx has ended.
 	Lock(ctx context.Context, name string) (held context.Context, unlock func(context.Context) error, err error)
-	// Close frees what the client has open. No lock is held any more.
+	// Close releases the resources of the client. It is called when no lock is held any more.
 	Close() error
 }
 
 // Contender is a kind of lock to measure.
 type Contender struct {
 	Name  string
-	About string // one line for a list
+	About string // a description of one line
 	New   func(Target) (Locker, error)
 
-	Reentrant bool // a Lock under the context of a held one enters
-	Redisson  bool // keeps and announces locks as this library does, so that both can share one
-	Renews    bool // keeps a held lock for longer than its lease, if Target.Renew says so
-	Shared    bool // excludes nobody of its own kind, as readers do
-	Quorum    bool // locks on all servers; takes part if there are several
-	Variant   bool // takes part only if it is asked for
+	Reentrant bool // a nested Lock, under the context of a held lock, does not wait
+	Redisson  bool // has the same data and messages in Redis as this library, so that both can share a lock
+	Renews    bool // can hold a lock for longer than its lease, if Renew in Target is set
+	Shared    bool // several goroutines can hold the lock at the same time, as readers do
+	Quorum    bool // locks on all servers; runs only if there are several servers
+	Variant   bool // runs only if a pattern selects it, see Pick
 
-	Cluster bool // locks on a cluster as well
+	Cluster bool // can lock on a cluster
 
-	Kinds []Kind // of scenarios to take part in; nil: all that it can
+	Kinds []Kind // the kinds of scenarios to run; nil means all that the contender can run
 
 	floor bool
 }
 
-// Target is what a contender is to lock on.
+// Target is the server or the servers on which a contender locks.
 type Target struct {
 	Server  Server
-	Servers []Server // of a contender that is Quorum: all, Server first
+	Servers []Server // if the contender is Quorum: all servers, of which Server is the first
 	Lease   time.Duration
-	Renew   bool // locks are held for longer than Lease; otherwise renewing is the client's own choice
+	Renew   bool // locks are held for longer than Lease, so the client must renew; otherwise it need not
 
 	published *atomic.Int64 // messages of clients made by Dial
 }
 
-// Dial returns a client of the server. What it publishes by itself, not in a
-// script, counts as a probe: a message that is no announcement of a release.
+// Dial returns a client of the server. A message that this client publishes as a command, and not in a script,
+// is counted as a probe.
 func (t Target) Dial() redis.UniversalClient {
 	rdb := t.Server.dial()
 	switch cluster, ok := rdb.(*redis.ClusterClient); {
@@ -65,20 +64,20 @@ func (t Target) Dial() redis.UniversalClient {
 	return rdb
 }
 
-// Server is a single Redis server, or a master of a cluster.
+// Server is the address of a single Redis server, or of a master of a cluster.
 type Server struct {
 	Network, Addr      string
 	Username, Password string
 	DB                 int
 	TLS                bool
-	TLSName            string   // as in the certificate
-	TLSAny             bool     // any certificate will do
-	Pool               int      // connections for the commands of a client; 0: its default
-	Cluster            []string // addresses of its masters, if it is in one
-	From               net.IP   // the address of the client; nil: any. Not with TLS
+	TLSName            string   // the name in the certificate of the server
+	TLSAny             bool     // every certificate is accepted
+	Pool               int      // number of connections for the commands of a client; 0 means the default of go-redis
+	Cluster            []string // if the server is in a cluster: the addresses of the masters
+	From               net.IP   // the local address from which the client connects; nil means any; do not set it with TLS
 }
 
-// NewServer takes from the options of a client what leads to the server.
+// NewServer returns the Server to which a client with these options connects.
 func NewServer(o *redis.Options) Server {
 	s := Server{Network: o.Network, Addr: o.Addr, Username: o.Username, Password: o.Password, DB: o.DB}
 	if o.TLSConfig != nil {
@@ -87,9 +86,9 @@ func NewServer(o *redis.Options) Server {
 	return s
 }
 
-// Options are those of a go-redis client of the server: defaults, apart from
-// where it is, and from ContextTimeoutEnabled, which spares this library a
-// goroutine for a lone request and makes no difference to the others.
+// Options returns the options of a go-redis client for the server. The options are go-redis's defaults, except
+// for the address and for ContextTimeoutEnabled. ContextTimeoutEnabled saves this library a goroutine if only
+// one request is in progress, and makes no difference to other libraries.
 func (s Server) Options() *redis.Options {
 	o := &redis.Options{Network: s.Network, Addr: s.Addr, Username: s.Username, Password: s.Password, DB: s.DB, ContextTimeoutEnabled: true}
 	if s.Pool > 0 {

@@ -11,32 +11,32 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Report is everything that was measured.
+// Report contains everything that was measured.
 type Report struct {
 	Environment Environment `json:"environment"`
 	Results     []Result    `json:"results"`
 }
 
-// Environment is what the numbers depend on.
+// Environment describes the machine, the servers and the versions on which the numbers depend.
 type Environment struct {
 	Time     time.Time         `json:"time"`
 	Server   string            `json:"server"`
 	Machine  string            `json:"machine"`
 	CPUs     int               `json:"cpus"`
 	Go       string            `json:"go"`
-	Versions map[string]string `json:"versions"` // of modules
-	Others   int64             `json:"others"`   // connections to the servers that are none of ours: their commands are counted as well
-	Servers  int               `json:"servers"`  // more than one for contenders that lock on several, or masters
+	Versions map[string]string `json:"versions"` // versions of modules
+	Others   int64             `json:"others"`   // connections of other programs to the servers, whose commands are counted as well
+	Servers  int               `json:"servers"`  // number of servers, or of masters of the cluster
 	Cluster  bool              `json:"cluster"`
-	Rest     float64           `json:"rest"` // of a core, that the servers need together when nobody asks; 0: not measured
+	Rest     float64           `json:"rest"` // part of a core that all servers together need without requests; 0 means not measured
 	Rounds   int               `json:"rounds"`
 	Duration time.Duration     `json:"duration_ns"`
 }
 
-// Result is a scenario, played by one contender after the other.
+// Result contains the rows of one scenario, one for each contender.
 type Result struct {
 	Scenario Scenario `json:"scenario"`
-	Rows     []Row    `json:"rows"` // the floor first
+	Rows     []Row    `json:"rows"` // the first is the floor
 }
 
 // Row is one contender in one scenario.
@@ -44,20 +44,20 @@ type Row struct {
 	Contender string             `json:"contender"`
 	Floor     bool               `json:"floor"`
 	Quorum    bool               `json:"quorum"`            // locks on all servers
-	Skipped   string             `json:"skipped,omitempty"` // why it was not run, or not to the end
-	Samples   []*Sample          `json:"samples"`           // a round each
+	Skipped   string             `json:"skipped,omitempty"` // why the contender was not run, or not to the end; otherwise ""
+	Samples   []*Sample          `json:"samples"`           // one for each round
 	Values    map[string]Summary `json:"values"`            // by the name of the metric
 	Curve     []Point            `json:"curve"`             // latencies of all rounds, as in Sample.Latency
 }
 
-// Summary is a metric over the rounds. Ratios are those to other rows in the same
-// round: the floors, and the contenders that are there to be compared with.
+// Summary is one metric over all rounds. Ratios are its ratios to other rows in the same round: to the floors,
+// and to the contenders with which it is compared.
 type Summary struct {
 	Value  Spread            `json:"value"`
 	Ratios map[string]Spread `json:"ratios,omitempty"` // by the name of the contender
 }
 
-// Spread is a median, with the least and the greatest of its values.
+// Spread is the median, the smallest and the greatest of several values.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -130,8 +130,8 @@ func spread(values []float64) Spread {
 	return Spread{(values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]}
 }
 
-// Problems lists what makes a result worthless as a comparison: violations, lost
-// locks, errors.
+// Problems lists everything that makes a result useless for comparison: violations of mutual exclusion, lost
+// locks and errors.
 func (r *Report) Problems() (problems []string) {
 	for _, result := range r.Results {
 		for _, row := range result.Rows {
@@ -168,7 +168,7 @@ func (r *Report) sections() (all, violations int64) {
 	return all, violations
 }
 
-// WriteJSON writes everything.
+// WriteJSON writes the whole report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")

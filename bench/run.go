@@ -9,49 +9,49 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Sample is what one run has measured. Durations are in nanoseconds.
+// Sample is the result of one run. Durations are in nanoseconds.
 type Sample struct {
 	Round    int           `json:"round"`
 	Elapsed  time.Duration `json:"elapsed_ns"`
-	Ops      int64         `json:"ops"`      // in all processes
-	Handoffs int64         `json:"handoffs"` // to another goroutine
-	Passed   int64         `json:"passed"`   // of them, to another process
+	Ops      int64         `json:"ops"`      // operations in all processes
+	Handoffs int64         `json:"handoffs"` // acquisitions by another goroutine than the previous holder
+	Passed   int64         `json:"passed"`   // hand-offs to another process
 	Jain     float64       `json:"jain"`
-	Least    int64         `json:"least"` // acquisitions of a goroutine
-	Most     int64         `json:"most"`
-	Longest  time.Duration `json:"longest_ns"` // wait
-	Section  time.Duration `json:"section_ns"` // how long each of them is to be inside
-	Inside   time.Duration `json:"inside_ns"`  // how long all of them were, if there are sections
-	Latency  Percentiles   `json:"latency"`    // corrected for coordinated omission, where that applies
+	Least    int64         `json:"least"`      // smallest number of acquisitions of a goroutine
+	Most     int64         `json:"most"`       // greatest number of acquisitions of a goroutine
+	Longest  time.Duration `json:"longest_ns"` // longest wait for Lock
+	Section  time.Duration `json:"section_ns"` // the intended length of each critical section
+	Inside   time.Duration `json:"inside_ns"`  // total measured time in critical sections, if there are any
+	Latency  Percentiles   `json:"latency"`    // corrected for coordinated omission, if the scenario is a loop
 	Raw      Percentiles   `json:"raw"`
-	Wakeups  Percentiles   `json:"wakeups"` // Wide: from the release to whoever has waited for it
+	Wakeups  Percentiles   `json:"wakeups"` // for Wide: time from the release to the acquisition by a waiter
 
-	Counted     time.Duration    `json:"counted_ns"` // between the readings of the server's counters, for what follows
-	Commands    int64            `json:"commands"`   // executed by the server
-	Scripts     int64            `json:"scripts"`    // of them, calls of scripts
-	Messages    int64            `json:"messages"`   // published, without Probes
-	Probes      int64            `json:"probes"`     // of connections, by the clients
+	Counted     time.Duration    `json:"counted_ns"` // time between the two readings of the server's counters, to which the next fields refer
+	Commands    int64            `json:"commands"`   // commands that the server has executed
+	Scripts     int64            `json:"scripts"`    // commands that are calls of scripts
+	Messages    int64            `json:"messages"`   // published messages, without Probes
+	Probes      int64            `json:"probes"`     // messages with which clients have tested their connections
 	Calls       map[string]int64 `json:"calls"`
-	Reads       int64            `json:"reads"`    // by the server, from sockets
-	Bytes       int64            `json:"bytes"`    // from and to sockets
-	Received    int64            `json:"received"` // of them, by the server
-	Stored      int64            `json:"stored"`   // bytes of memory that the server needs more than before the run, connections included
+	Reads       int64            `json:"reads"`    // reads from sockets by the server
+	Bytes       int64            `json:"bytes"`    // bytes that the server has received and sent
+	Received    int64            `json:"received"` // bytes that the server has received
+	Stored      int64            `json:"stored"`   // additional bytes of memory of the server since before the run, including connections
 	ServerCPU   time.Duration    `json:"server_cpu_ns"`
 	ClientCPU   time.Duration    `json:"client_cpu_ns"`
 	Allocs      uint64           `json:"allocs"`
 	AllocBytes  uint64           `json:"alloc_bytes"`
-	Locks       int              `json:"locks"`       // that there are
-	Clients     int              `json:"clients"`     // that contend or wait
-	Goroutines  int              `json:"goroutines"`  // of the clients
-	Connections int64            `json:"connections"` // of the clients
-	Memory      int64            `json:"memory"`      // bytes that one more idle waiter takes
+	Locks       int              `json:"locks"`       // number of locks
+	Clients     int              `json:"clients"`     // number of clients that contend or wait
+	Goroutines  int              `json:"goroutines"`  // number of goroutines of the clients
+	Connections int64            `json:"connections"` // number of connections of the clients
+	Memory      int64            `json:"memory"`      // bytes for each additional idle waiter
 
-	Violations int64  `json:"violations"` // of mutual exclusion
+	Violations int64  `json:"violations"` // violations of mutual exclusion
 	Lost       int64  `json:"lost"`       // locks that were not held any more when they were unlocked
 	Errors     int64  `json:"errors"`
 	FirstErr   string `json:"first_err,omitempty"`
 
-	Shares []Share `json:"shares,omitempty"` // of the processes, where all do the same
+	Shares []Share `json:"shares,omitempty"` // one for each process, if all processes do the same
 
 	latencies *hdr.Histogram // as in Latency
 }

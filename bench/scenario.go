@@ -8,40 +8,40 @@ import (
 	"time"
 )
 
-// Scenario says what a run does. It is data: a worker process gets it as JSON.
+// Scenario says what a run does. A worker process receives it as JSON.
 type Scenario struct {
 	Name       string        `json:"name"`
 	About      string        `json:"about"`
 	Kind       Kind          `json:"kind"`
-	Processes  int           `json:"processes"`  // hot ones, for Foreign
-	Goroutines int           `json:"goroutines"` // of each process
-	Clients    int           `json:"clients"`    // of each process, of those that wait for Idle; the goroutines take turns at them; 0 means 1
-	Keys       int           `json:"keys"`       // locks; 1: all goroutines contend for it, otherwise a lock each
+	Processes  int           `json:"processes"`  // number of processes; for Foreign, without the additional process
+	Goroutines int           `json:"goroutines"` // number of goroutines of each process
+	Clients    int           `json:"clients"`    // number of clients of each process (for Idle, of each waiting process), among which its goroutines are divided; 0 means 1
+	Keys       int           `json:"keys"`       // number of locks; if it is 1, all goroutines use this lock, otherwise each has its own
 	Section    time.Duration `json:"section_ns"` // how long the lock is held in a cycle
-	Paced      bool          `json:"paced"`      // cycles begin at random, as far apart as those of Wakeup
-	Shared     bool          `json:"shared"`     // contenders that are Shared all use the first lock; others have one each
-	Recall     bool          `json:"recall"`     // of Wakeup: the holder has unlocked, and may keep the lock; latency is from the waiter's Lock
-	Depth      int           `json:"depth"`      // of nested Locks per cycle, the outermost included; 0 means 1
-	Floor      int           `json:"floor"`      // goroutines of the floor
-	Lease      time.Duration `json:"lease_ns"`   // 0: defaultLease
-	Warmup     time.Duration `json:"warmup_ns"`  // before the window; 0: what the user says
-	Span       time.Duration `json:"span_ns"`    // length of the window, of Kill the longest; 0: what the user says
-	RTT        time.Duration `json:"rtt_ns"`     // added by a proxy
+	Paced      bool          `json:"paced"`      // cycles begin at random times, with the same mean interval as wake-ups
+	Shared     bool          `json:"shared"`     // with a Shared contender, all goroutines use the first lock; with others, each has its own
+	Recall     bool          `json:"recall"`     // for Wakeup: the holder has unlocked before and its client may keep the lock; the latency starts at the waiter's Lock
+	Depth      int           `json:"depth"`      // number of nested Locks per cycle, including the outermost; 0 means 1
+	Floor      int           `json:"floor"`      // number of goroutines that run the floor
+	Lease      time.Duration `json:"lease_ns"`   // 0 means the default of this package
+	Warmup     time.Duration `json:"warmup_ns"`  // time before the window; 0 means Warmup in Config
+	Span       time.Duration `json:"span_ns"`    // length of the window, and for Kill its maximum; 0 means Duration in Config
+	RTT        time.Duration `json:"rtt_ns"`     // round trip that a proxy adds
 }
 
-// Kind is what the goroutines of a scenario do.
+// Kind says what the goroutines of a scenario do.
 type Kind string
 
 // Kinds of scenarios.
 const (
-	Cycle   Kind = "cycle"   // lock and unlock; latency is that of the cycle
-	Contend Kind = "contend" // lock and unlock; latency is that of the wait
-	Wakeup  Kind = "wakeup"  // a holder and a waiter per lock
-	Wide    Kind = "wide"    // Contend, each goroutine with a client of its own; latency is that of the wait
-	Kill    Kind = "kill"    // the next in line is killed; latency is from the release until one of those behind has the lock
-	Foreign Kind = "foreign" // Contend, beside one more process with one goroutine, which is the one that is timed
-	Idle    Kind = "idle"    // wait in vain, for locks that the first process holds
-	Held    Kind = "held"    // hold all locks, and nothing else
+	Cycle   Kind = "cycle"   // lock and unlock; the latency is the time of both together
+	Contend Kind = "contend" // lock and unlock; the latency is the time of the wait for Lock
+	Wakeup  Kind = "wakeup"  // each lock has a holder and a waiter, which the holder's Unlock wakes
+	Wide    Kind = "wide"    // as Contend, but each goroutine has a client of its own
+	Kill    Kind = "kill"    // the first waiter in the queue is killed; the latency is the time from the release until another waiter holds the lock
+	Foreign Kind = "foreign" // as Contend, with one additional process of one goroutine; only this goroutine is measured
+	Idle    Kind = "idle"    // wait for locks that the first process holds all the time
+	Held    Kind = "held"    // hold all locks, and do nothing else
 )
 
 const defaultLease = 30 * time.Second
@@ -60,7 +60,8 @@ const (
 	slowSuffix = "@1ms"
 )
 
-// Scenarios returns the table: each scenario, and then each behind 1 ms.
+// Scenarios returns the table of scenarios: first each scenario, and then each of them behind a round trip of 1
+// ms.
 func Scenarios() []Scenario {
 	table := []Scenario{
 		{Name: "uncontended-1", About: "1 goroutine, a free lock", Kind: Cycle, Processes: 1, Goroutines: 1, Keys: 1, Floor: 1},
@@ -126,10 +127,10 @@ func Scenarios() []Scenario {
 	return table
 }
 
-// Select returns the scenarios whose name matches one of the patterns, which are
-// those of [path.Match], in the order of the table. A pattern without '@' means
-// none behind a proxy. No patterns select all that are not behind one, and not
-// longer than 10 s. A pattern that selects nothing is an error.
+// Select returns the scenarios whose names match one of the patterns, in the order of the table. The patterns
+// have the syntax of [path.Match]. A pattern without '@' selects no scenario behind a proxy. If there are no
+// patterns, Select returns all scenarios that are not behind a proxy and do not take longer than 10 s. A
+// pattern that selects nothing is an error.
 func Select(table []Scenario, patterns []string) ([]Scenario, error) {
 	chosen := make([]bool, len(table))
 	if len(patterns) == 0 {

@@ -9,7 +9,7 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Share is what one process has done in a run.
+// Share is the result of one process in a run.
 type Share struct {
 	Ops     int64         `json:"ops"`
 	Latency Percentiles   `json:"latency"` // as in Sample

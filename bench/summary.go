@@ -59,8 +59,8 @@ var headlines = map[Kind][]headline{
 	},
 }
 
-// WriteSummary writes a table in Markdown: a line per headline, the contenders side
-// by side, each with what stands for all rounds.
+// WriteSummary writes a table in Markdown with one line per main result. The contenders are next to each other,
+// each with one value for all rounds.
 func (r *Report) WriteSummary(w io.Writer) error {
 	names := r.played()
 	if len(names) == 0 {

@@ -53,10 +53,9 @@ type dot struct {
 	label string
 }
 
-// WriteSVG draws how many hand-offs there are with more and more waiters, what a hand-over
-// costs with more and more clients, and what hand-offs cost others with a larger and larger
-// budget, where scenarios and contenders for that have been played; and the latencies of
-// scenarios, as long as there is room.
+// WriteSVG draws pictures of the scenarios and contenders that were run: the number of hand-offs for a growing
+// number of waiters, the cost of a hand-off for a growing number of clients, and the effect of larger limits
+// for hand-offs in memory on other clients. If there is room, it also draws the latencies of scenarios.
 func (r *Report) WriteSVG(out io.Writer) error {
 	var panels []panel
 	if p := r.handoffPanel(); len(p.lines) > 0 {

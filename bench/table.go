@@ -81,7 +81,7 @@ func (c column) head() string {
 	return "× " + c.to
 }
 
-// WriteTable writes what a person wants to see.
+// WriteTable writes the report as text for people.
 func (r *Report) WriteTable(w io.Writer) error {
 	e := r.Environment
 	fmt.Fprintf(w, "%s · %s, %d CPUs · %s · %d rounds of %v · medians (min..max), longest waits of all rounds\n", e.Server, e.Machine, e.CPUs, e.Go, e.Rounds, e.Duration)

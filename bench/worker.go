@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// WorkerArg is the argument with which a program that runs benchmarks is started
-// again as a worker. It must then call [Work] and nothing else.
+// WorkerArg is the argument with which a program that runs benchmarks starts itself again as a worker. With
+// this argument, the program must call [Work] and do nothing else.
 const WorkerArg = "bench-worker"
 
 // closeLimit bounds the end of a worker, leaveLimit that of one whose run is given
@@ -72,9 +72,8 @@ type tally struct {
 	Memory     int64 // Idle: heap and stacks that one more waiter takes
 }
 
-// Work is the whole of a worker process: it does the job on in and writes what it
-// found to out. When in ends, which is when its parent does or gives up, it lets go
-// of its locks, and ends the process.
+// Work runs a worker process. It reads its job from in, and writes the results to out. When in ends, because
+// the parent process has exited or has given up, Work releases its locks and ends the process.
 func Work(contenders []Contender, in io.Reader, out io.Writer) error {
 	signal.Ignore(os.Interrupt) // a terminal sends it to all; the parent says what to do
 	ctx, giveUp := context.WithCancel(context.Background())

@@ -5,17 +5,19 @@
 //		return schedule(ctx) // in one process at a time; ctx ends if the leadership is lost
 //	})
 //
-// The leader holds a lock with the name of the election, so everything that is said of locks applies: the
-// lease is renewed while the leader lives, and the leader's context ends before another process can
-// lead. The number of a term is the fencing token of the lock. What the leader says of itself, the value,
-// is kept in Redis next to the lock, and counts only while this leader holds the lock. So a leader that has
-// died is not shown.
+// The leader holds a lock with the name of the election. The client renews the lease while the leader lives,
+// and if the lease cannot be renewed, the context of the leader is canceled before another process can lead.
+// Each leadership is called a term, and the number of the term is the fencing token of the lock. The leader can
+// publish a value, such as its address. Redis stores the value next to the lock, and the value counts only
+// while this leader holds the lock. So [Election.Leader] does not return a leader that has died and lost its
+// lock.
 //
 // # Two leaders
 //
-// If a leader loses the lease, because Redis or its process did not respond, its context ends before the
-// next leader begins, with a tenth of the lease for the work to stop. Work that needs more time to
-// stop, and a lock that was deleted by force, need [WithTakeoverDelay].
+// A leader loses its lease if Redis or its process did not respond for too long. The context of the old leader
+// is then canceled before the next leader begins, and its work has a tenth of the lease to stop. A tenth of the
+// lease is not enough in two cases: if the work needs more time to stop, or if a user deletes the lock. Use
+// [WithTakeoverDelay] for these cases.
 package election
 
 import (
@@ -34,15 +36,16 @@ import (
 
 // Errors of this package, to be matched with [errors.Is]. The other errors are those of package rlock.
 var (
-	// ErrNoLeader: no process leads, or the new leader does not work yet. Ask again, or use
-	// [Election.Observe].
+	// ErrNoLeader means that no process leads, or that the new leader has not begun its work yet. Call
+	// [Election.Leader] again later, or use [Election.Observe].
 	ErrNoLeader = errors.New("election: no leader")
 
-	// ErrNotLeader: this process does not lead.
+	// ErrNotLeader means that this process does not lead.
 	ErrNotLeader = errors.New("election: not the leader")
 )
 
-// Election is one candidate, or one observer, of an election. Any number of goroutines may use it.
+// Election lets one process take part in an election, as a candidate or only as an observer. Its methods are
+// safe for concurrent use.
 type Election struct {
 	lock  *rlock.Lock
 	data  *companion.Companion
@@ -53,7 +56,7 @@ type Election struct {
 	term atomic.Pointer[Term] // of this candidate, until Resign; nil if there is none
 }
 
-// Option is an option of [New].
+// Option is a setting for [New].
 type Option func(*settings)
 
 type settings struct {
@@ -61,36 +64,39 @@ type settings struct {
 	delay time.Duration
 }
 
-// WithLease sets the lease of the leadership: if the leader dies, the next one follows when the lease is
-// over. The default is the client's lease.
+// WithLease sets the lease of the leadership. If the leader dies, the next process can lead when this lease
+// ends. The default is the client's lease.
 func WithLease(d time.Duration) Option {
 	return func(s *settings) { s.lock = append(s.lock, rlock.WithLeaseTime(d)) }
 }
 
-// WithReplicas makes a candidate lead only when n replicas have the lock: see [rlock.WithReplicas].
+// WithReplicas makes a candidate lead only if at least n replicas have the lock within timeout, see
+// [rlock.WithReplicas].
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(s *settings) { s.lock = append(s.lock, rlock.WithReplicas(n, timeout)) }
 }
 
-// WithTakeoverDelay makes a new leader wait for d before it begins, unless the leader before has
-// resigned: it may have died, it may be cut off, or a user deleted the lock, and then it may work for
-// a while. During the wait there is no leader, as far as [Election.Leader] and [Election.IsLeader] can tell. The
-// first leader waits too if Redis knows of none before, because Redis may have lost its data.
+// WithTakeoverDelay makes a new leader wait for d before it begins, unless the previous leader has resigned. A
+// previous leader that has not resigned may still be working for a while: it may be cut off from Redis, or a
+// user may have deleted its lock. During the wait, [Election.Leader] returns [ErrNoLeader] in every process,
+// and [Election.IsLeader] returns [ErrNotLeader] even in the new leader. If Redis has no record of a previous
+// leader, the new leader waits too, because Redis may have lost its data.
 //
-// Choose the time that your work needs to stop when its context ends, and a third of the lease, which is
-// how long the leader needs to notice that the lock was deleted. All candidates must use the same delay. 0, the
-// default, is no delay; a negative one is refused.
+// Choose d as the sum of two times: the time that your work needs to stop when its context ends, and a third of
+// the lease, because the leader can need that long to notice that the lock was deleted. All candidates must use
+// the same delay. The default, 0, is no delay. A negative d is [rlock.ErrInvalidOption].
 func WithTakeoverDelay(d time.Duration) Option { return func(s *settings) { s.delay = d } }
 
 // maxValue is the size of the longest value.
 const maxValue = 64 << 10
 
-// New returns a candidate for the leadership. New sends nothing, and a name, value or option that
-// cannot work is the error of each call: [rlock.ErrInvalidOption].
+// New returns the Election of this process for a name. New sends nothing to Redis. If a name, value or option
+// is invalid, every method returns [rlock.ErrInvalidOption].
 //
-// name is the name of the lock. Jobs, results and elections of one client need different names. value is what
-// others learn about the leader, such as its address: up to 64 KiB, and "" if nobody asks. An observer
-// has the same name and no value.
+// name is the name of the lock. Within one client, no job, result of package once or other election may have
+// the same name. value is what other processes learn about the leader, such as its address. The value can have
+// up to 64 KiB, and can be "" if no process reads it. A process that only observes uses the same name and an
+// empty value.
 func New(locks *rlock.Client, name, value string, opts ...Option) *Election {
 	var s settings
 	none := false
@@ -138,16 +144,18 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// Run campaigns until this process leads, and calls fn. If the leadership is lost, the context of fn ends.
-// Run then waits until fn has returned, and only then campaigns again. So one call of Run has at most one fn
-// at work, and resigns only when fn has returned.
+// Run campaigns until this process leads, and then calls fn. If the leadership is lost, the context of fn is
+// canceled. Run waits until fn has returned, and only then campaigns again. So one call of Run never has two
+// calls of fn in progress, and it resigns only after fn has returned.
 //
-// Run returns when fn returns while it leads, after the resignation. Its error is that of fn, joined with
-// [rlock.ErrLeaseLost] or [rlock.ErrUnavailable] if the resignation tells so. If the leadership was lost
-// before fn returned, nil and the error of the context do not end Run, but any other error does. Without a leadership
-// Run returns when ctx ends or the client is closed, and with an error that does not pass: a name or option
-// that cannot work, a key that holds other data, a wrong password, or a right that the user of Redis does not have. While
-// Redis does not respond, Run tries again every 5 s or sooner.
+// If fn returns while this process leads, Run resigns and returns. The error of Run is the error of fn, joined
+// with the error of [Term.Resign]. If the leadership was lost before fn returned, Run campaigns again, provided
+// that fn returned nil or the error of its context. Any other error of fn ends Run.
+//
+// While this process does not lead, Run returns when ctx ends, when the client is closed, and after an error
+// that waiting does not cure: an invalid name or option, a key that holds other data, a wrong password, or a
+// permission that the Redis user does not have. While Redis does not respond, Run tries again, with pauses of
+// 100 ms that grow to 5 s.
 func (e *Election) Run(ctx context.Context, fn func(context.Context, *Term) error) error {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		held, term, err := e.Campaign(ctx)
@@ -190,13 +198,14 @@ func (t *Term) lead(held context.Context, fn func(context.Context, *Term) error)
 	return false, fn(held, t)
 }
 
-// Campaign waits until this process leads, or until ctx ends, and returns the term and a context for the work of
-// the leader. The context descends from ctx, and ends when the leadership is lost, with a [*rlock.LostError] as
-// its cause. If only ctx ends, the leadership stays until you call [Term.Resign]. Call it when the work has
-// ended, and in every case.
+// Campaign waits until this process leads, or until ctx ends. It returns the [Term], which is this leadership,
+// and a context for the work of the leader. The returned context descends from ctx. When the leadership is
+// lost, it is canceled with a [*rlock.LostError] as its cause. If ctx ends after Campaign has returned, this
+// process still leads. When the work has ended, you must call [Term.Resign], even if the leadership was lost.
 //
-// After an error this process does not lead, and no candidate is left behind. Campaign takes two round trips
-// if no process leads. Under a context that leads already it returns [rlock.ErrInvalidOption].
+// After an error, this process does not lead and is not waiting in the queue. If no process leads, Campaign
+// takes two round trips, and one more after a takeover delay. If ctx comes from a term of this election,
+// Campaign returns [rlock.ErrInvalidOption].
 func (e *Election) Campaign(ctx context.Context) (context.Context, *Term, error) {
 	if e.err != nil {
 		return ctx, nil, e.err
@@ -225,9 +234,9 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, *Term, error)
 	return held, t, nil
 }
 
-// IsLeader returns nil while this process leads, and [ErrNotLeader] otherwise. It sends nothing: it looks at the
-// time that is left of the lease, by the monotonic and by the wall clock. With IsLeader, an *Election is an
-// Elector of github.com/go-co-op/gocron.
+// IsLeader returns nil while this process leads, and [ErrNotLeader] otherwise. It sends nothing to Redis,
+// because it compares the end of the lease with the monotonic clock and the wall clock. IsLeader makes an
+// *Election an Elector of github.com/go-co-op/gocron.
 func (e *Election) IsLeader(context.Context) error {
 	if t := e.term.Load(); t != nil && t.held.Err() == nil {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Leader is who leads. The zero value is no leader.
+// Leader describes the leader of an election. The zero value means that no process leads.
 type Leader struct {
-	Value string // given to New, or to Proclaim
-	Owner string // of the lock: see [rlock.Hold.Owner]
-	Term  int64  // number of the term, at least 1; 0: no process leads
+	Value string // the value that was passed to New or Proclaim
+	Owner string // the owner of the lock, see [rlock.Hold.Owner]
+	Term  int64  // number of the term, at least 1; 0 means that no process leads
 }
 
 //go:embed leader.lua
@@ -24,12 +24,12 @@ var leaderSource string
 
 var leaderScript = companion.NewScript(leaderSource)
 
-// Leader asks Redis who leads, in one round trip. [ErrNoLeader]: no process leads, or the new leader does not
-// work yet. [rlock.ErrUnavailable]: Redis did not respond within the lease, at least 5 s, or until
-// ctx ended.
+// Leader reads from Redis who leads, in one round trip. [ErrNoLeader] means that no process leads, or that the
+// new leader has not begun its work yet. [rlock.ErrUnavailable] means that Redis did not respond before ctx
+// ended, or for as long as the lease lasts (at least 5 s).
 //
-// The answer may be outdated when it arrives, so do not use it to decide whether this process leads: use the
-// context of the leader, or [Election.IsLeader].
+// The result may be outdated when it arrives, so do not use it to decide whether this process leads. To decide
+// that, use the context of the leader, or [Election.IsLeader].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	l, _, err := e.look(ctx)
 	if err == nil && l.Term == 0 {
@@ -65,18 +65,20 @@ const (
 	lookAfter = 10 * time.Millisecond // the end of the leader's lease
 )
 
-// Observe returns an iterator over the leaders: the present one first, then each new one, each new value, and the
-// zero Leader when no process leads. It ends when ctx ends, or when the loop does.
+// Observe returns an iterator over the leaders. It yields the present leader first, then each new leader and
+// each new value. While no process leads, it yields the zero [Leader]. The iteration ends when ctx ends.
 //
 //	for leader, err := range e.Observe(ctx) {
 //
-// If changes follow each other faster than the loop takes them, it gets only the newest, and terms
-// never go back. A change is known after one message and one round trip, the death of a leader when its lease
-// is over. If a message is lost, the next read finds the change, within the lease or within 5 s.
+// If changes come faster than the loop takes them, the loop gets only the newest change. The term numbers that
+// the loop gets never decrease. A new leader, a new value or a resignation is announced by a message, and the
+// iterator then reads the state in one round trip. If a leader dies, the iterator notices it when the lease of
+// that leader ends. If a message is lost, the iterator notices the change within 5 s, because it reads the
+// state on a timer as well.
 //
-// An error that matches [rlock.ErrUnavailable] says that the leader is not known now, and the iterator
-// continues. After any other error it ends. All observers of a client share one connection. An idle observer reads about
-// once in a lease.
+// An error that matches [rlock.ErrUnavailable] means that it is not known now who leads, and the iteration
+// continues. After any other error, the iteration ends. All observers of a client share one connection. If
+// nothing changes, each iterator reads the state every 5 s, or once per lease if the lease is shorter.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if e.err != nil {

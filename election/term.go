@@ -10,7 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Term is one leadership of this process. Any number of goroutines may use it.
+// Term is one leadership of this process. Its methods are safe for concurrent use.
 type Term struct {
 	e    *Election
 	hold *rlock.Hold
@@ -18,15 +18,16 @@ type Term struct {
 	seq  atomic.Int64 // of the newest request with a value
 }
 
-// Number returns the number of the term: the fencing token of the lock, greater than the numbers of all
-// earlier terms. Send it along with writes, and have the resource refuse smaller numbers.
+// Number returns the number of the term. It is the fencing token of the lock, and is greater than the numbers
+// of all earlier terms. Send it along with every write, and have the resource reject smaller numbers.
 func (t *Term) Number() int64 { return t.hold.Token() }
 
-// Until returns the time until which this process leads if the lease is not renewed any more. See
+// Until returns the time until which this process leads if the lease is never renewed again. See
 // [rlock.Hold.Until].
 func (t *Term) Until() time.Time { return t.hold.Until() }
 
-// Proof returns a text with which another process can work under this term. See [rlock.Lock.Join].
+// Proof returns a text that lets another process work under this term. That process passes the text to
+// [rlock.Lock.Join].
 func (t *Term) Proof() string { return t.hold.Proof() }
 
 //go:embed proclaim.lua
@@ -43,12 +44,12 @@ var (
 	live = rlock.NewScript("return 1")
 )
 
-// Proclaim changes the value, up to 64 KiB, and observers learn of it. Of several calls at once the value of
-// the last one stays. It takes one round trip.
+// Proclaim changes the value of the leader, which can have up to 64 KiB, and notifies the observers. If several
+// calls run at the same time, the value of the last call stays. Proclaim takes one round trip.
 //
-// [rlock.ErrLeaseLost] says that this process does not lead any more: the value is unchanged, and the context of
-// the term has ended. After [rlock.ErrUnavailable] the value may have changed, or may still change while this process
-// leads.
+// [rlock.ErrLeaseLost] means that this process no longer leads: Proclaim has not changed the value, and the
+// context of the term has ended. After [rlock.ErrUnavailable] the value may have changed, or may still change
+// while this process leads.
 func (t *Term) Proclaim(ctx context.Context, value string) error {
 	if err := t.e.check(value); err != nil {
 		return err
@@ -84,12 +85,16 @@ const (
 )
 
 // Resign ends the term, and the next candidate leads. Call it when all work of the leader has ended, because
-// the next leader then begins at once. Resign works even if ctx has ended, because it uses only the values of
-// ctx. It takes two round trips, and returns within the client's UnlockTimeout and 1 s.
+// the next leader begins at once. Resign works even if ctx has ended, because it uses only the values of ctx.
+// It takes two round trips, and returns within 1 s plus the client's UnlockTimeout.
 //
-// The errors are those of [rlock.Hold.Unlock]. [rlock.ErrLeaseLost]: the leadership was lost before.
-// [rlock.ErrUnavailable]: Redis did not respond, and the next candidate leads when the lease is over, or
-// earlier. [rlock.ErrNotHeld]: this term has ended before; a later term is not touched.
+// The errors are the errors of [rlock.Hold.Unlock]:
+//
+//   - [rlock.ErrLeaseLost] means that the leadership was lost before the call.
+//   - [rlock.ErrUnavailable] means that Redis did not respond. The next candidate leads when the lease ends, or
+//     earlier.
+//   - [rlock.ErrNotHeld] means that this term had already ended. If this process leads again in a later term,
+//     that term continues.
 func (t *Term) Resign(ctx context.Context) error {
 	t.e.term.CompareAndSwap(t, nil)
 	// The note must be there before the lock is free, or the next leader waits for its takeover delay. Without

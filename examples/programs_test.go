@@ -13,12 +13,12 @@ import (
 
 // Each program ends well, with a Redis in memory and with a real one. What it shows is tested beside it, in fake time.
 func TestPrograms(t *testing.T) {
-	redistest.Long(t, "builds four programs")
+	redistest.Long(t, "builds five programs")
 	dir := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./peruser", "./leader", "./job", "./queue").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./peruser", "./leader", "./job", "./queue", "./try").CombinedOutput()
 	require.NoError(t, err, string(out))
 	url := "redis://" + redistest.Start(t).Addr()
-	for _, name := range []string{"peruser", "leader", "job", "queue"} {
+	for _, name := range []string{"peruser", "leader", "job", "queue", "try"} {
 		for _, args := range [][]string{nil, {"-url", url}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -1,22 +1,24 @@
-// Package idempotency answers a repeated HTTP request with the answer to the first one. A client names a
-// request by the header Idempotency-Key, and can then safely repeat it when it got no answer. The package
-// follows draft-ietf-httpapi-idempotency-key-header.
+// Package idempotency answers a repeated HTTP request with the stored response of the first one. A client sends
+// a key of its choice in the header Idempotency-Key. If the client receives no response, it can then safely
+// repeat the request with the same key. The package follows draft-ietf-httpapi-idempotency-key-header.
 //
 //	guard := idempotency.New(locks, idempotency.Options{Scope: account})
 //	mux.Handle("POST /payments", guard.Wrap(pay))
 //
-// While the first request is in progress, on whichever host, a lock is held and renewed. The answer is
-// stored before it is sent. A request with a key that is known gets:
+// While the first request is in progress on some host, that host holds a lock and renews it. The response is
+// stored in Redis before it is sent to the client. When another request arrives with the same key, the guard
+// responds in one of these ways:
 //
-//   - the stored answer, with the header Idempotent-Replayed: true,
-//   - 409 with Retry-After while the first request is in progress,
-//   - 409 if the first request ended without an answer that could be stored: its host has died, the handler
-//     has panicked or lost its lock, or the answer is too long. The handler does not run again until
-//     [Options].TTL has passed.
-//   - 422 if it is another request: another method, path, header or body.
+//   - It sends the stored response, with the additional header Idempotent-Replayed: true.
+//   - It responds with status 409 and a Retry-After header, if the first request is still in progress.
+//   - It responds with 409 if the first request ended without a response that could be stored. There is no such
+//     response if the host died, if the handler panicked or lost its lock, or if the response was too long. The
+//     handler does not run again for this key until the TTL in [Options] has passed.
+//   - It responds with 422 if the key was first used for a different request. Requests differ if their method,
+//     path, query, body or one of the headers in [Options] differs.
 //
-// A request without a valid key is 400. If Redis does not answer, it is 503, and the handler is not called.
-// The body of all these refusals is application/problem+json.
+// A request without a valid key gets status 400. If Redis does not answer, the request gets status 503, and the
+// handler is not called. The body of all these error responses has the type application/problem+json.
 package idempotency
 
 import (
@@ -38,40 +40,42 @@ import (
 
 // Options are the settings of a [Guard].
 type Options struct {
-	// Scope returns whose key it is, for example the account of an authenticated request. Keys of different
-	// scopes have nothing to do with each other, so no user gets the answer of another. Scope is called
-	// before the handler, and any number of goroutines call it. If it returns "", the request is 403.
-	// Scope is required. An API without users returns a constant.
+	// Scope returns the owner of the idempotency key of a request, for example the account of an authenticated
+	// request. The same key in two scopes is two different keys, so no user gets the response of another. Scope
+	// is called before the handler, and several goroutines can call it at the same time. If Scope returns "",
+	// the request gets status 403. Scope is required. If your API has no users, return a constant.
 	Scope func(*http.Request) string
 
-	// TTL is how long an answer is stored. It must be longer than any request takes. Default: 24 hours.
+	// TTL is how long Redis stores a response. It must be longer than the longest request. The default, for 0,
+	// is 24 hours.
 	TTL time.Duration
 
-	// MaxBody is the greatest length of a request's body in bytes. The body is read into memory before the
-	// handler runs. A longer one is 413. Default: 1 MiB.
+	// MaxBody is the maximum length of a request body in bytes. The guard reads the body into memory before the
+	// handler runs. A request with a longer body gets status 413. The default, for 0, is 1 MiB.
 	MaxBody int64
 
-	// Headers are the request headers that are part of the fingerprint, besides method, path, query and body.
-	// Default: Content-Type.
+	// Headers are the request headers that must be equal when a request is repeated with its key. Method, path,
+	// query and body must always be equal. The default, for nil, is Content-Type.
 	Headers []string
 
-	// Optional permits requests without the header Idempotency-Key. They are not protected. By default such a
-	// request is 400.
+	// Optional permits requests without the header Idempotency-Key. For such requests, the handler runs each
+	// time. By default, a request without the header gets status 400.
 	Optional bool
 
-	// Forget reports whether an answer with this status is not to be stored, so that a repetition runs the
-	// handler again. Default: 408, 425, 429, and all from 500 on.
+	// Forget reports whether a response with this status must not be stored, so that a repeated request runs
+	// the handler again. By default, responses with the statuses 408, 425 and 429, and with 500 and above, are
+	// not stored.
 	Forget func(status int) bool
 }
 
-// Guard wraps handlers. Its methods are safe for concurrent use.
+// Guard wraps HTTP handlers. Its methods are safe for concurrent use.
 type Guard struct {
 	answers *once.Group
 	opts    Options
 }
 
-// New returns a guard, and sends nothing. It panics if [Options].Scope is nil, because users would get the
-// answers of each other.
+// New returns a guard. It sends nothing to Redis. It panics if Scope in [Options] is nil, because without a
+// scope one user could get the response of another.
 func New(locks *rlock.Client, opts Options) *Guard {
 	if opts.Scope == nil {
 		panic("idempotency: Options.Scope is required")
@@ -99,14 +103,18 @@ func New(locks *rlock.Client, opts Options) *Guard {
 
 // Wrap returns a handler that calls h once for each key.
 //
-// The context of the request that h gets owns the lock. It ends with the request of the client, and when the
-// lock is lost. If h returns after that without having written anything, the outcome is unknown, and
-// repetitions are 409. Use [context.WithoutCancel] for work that must not stop when the client goes away.
+// The context of the request that h receives owns the lock. This context is canceled when the lock is lost, and
+// when the client closes the connection. If the context is canceled and h returns without having written
+// anything, it is not known whether h had an effect, so repeated requests get status 409. Use
+// [context.WithoutCancel] for work that must not stop when the client disconnects.
 //
-// An answer of more than 64 KiB, with its headers, is sent and not stored: a repetition is 409. An answer is
-// held back until it is stored, unless it is too long, or h flushes it. Of the headers that h has set, these
-// are sent but not stored: Date, Set-Cookie (a later session must not get an earlier one), and those about
-// the connection. Trailers, informational answers (1xx) and [http.Hijacker] are not supported.
+// The guard keeps the response in memory until it is stored, and then sends it. However, a response that h
+// flushes is sent at once. If the headers and the body together have more than 64 KiB, the response is sent,
+// but it is not stored, so repeated requests get status 409.
+//
+// Some headers that h sets are sent to the client but not stored: Date, headers about the connection, and
+// Set-Cookie, because a repeated request may belong to a later session. Trailers, informational responses (1xx)
+// and [http.Hijacker] are not supported.
 func (g *Guard) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(h, w, r) })
 }

@@ -1,27 +1,27 @@
-// Package jobs runs scheduled work once for each fire of a schedule, however many hosts have the
-// schedule.
+// Package jobs runs work once at each time of a schedule, even if several hosts have the same schedule.
 //
 //	job := jobs.New(locks, "report", jobs.Every(time.Minute))
 //	err := job.Run(ctx, func(ctx context.Context, fire time.Time) error { return report(ctx, fire) })
 //
-// A fire is a moment at which the schedule says that the job must run. A lock alone keeps two runs
-// apart, but it does not keep a second host from running the same fire again when the first host has
-// finished. So a host claims the fire before it runs the work: Redis notes the newest claimed fire next to
-// the lock, and refuses a second claim of that fire and of all earlier ones. All hosts compute the fire
-// from the schedule and the clock of the Redis server, so their own clocks may be wrong.
+// A fire is a time at which the schedule says that the job must run. A lock prevents two runs at the same time,
+// but it does not prevent a second host from running the job for the same fire after the first host has
+// finished. So a host claims the fire before it runs the work. Redis stores the newest claimed fire next to the
+// lock, and refuses a second claim of that fire and claims of all earlier fires. All hosts compute the fires
+// from the schedule and the clock of the Redis server, so the clocks of the hosts can be wrong.
 //
-// A host that has claimed a fire runs the work under the lock with the name of the job. The lock keeps
-// the runs of two fires from overlapping. Its context ends if the lock is lost.
+// A host that has claimed a fire acquires the lock with the name of the job, and runs the work while it holds
+// the lock. So the runs of two fires do not overlap. If the lock is lost, the context of the work is canceled.
 //
 // # At most once, at least once
 //
-// By default, no fire is begun twice. If a host dies in a run, the run is not repeated. If Redis loses
-// the note of a fire, the fire may run again: use [WithReplicas] if a replica may become the master.
+// By default, the work for a fire begins at most once. If a host dies during a run, the run is not repeated.
+// However, if Redis loses its record of the newest claimed fire, a host may run that fire again. Use
+// [WithReplicas] if a replica can become the master.
 //
-// With [AtLeastOnce] the fire counts as finished when the work has returned. If the host dies before
-// that, another host runs the fire again. So the work must be safe to repeat.
+// With [AtLeastOnce] a fire counts as finished when the work has returned. If the host dies before its work has
+// returned, another host runs the fire again. So with AtLeastOnce the work must be safe to repeat.
 //
-// All hosts must use the same schedule and options for a name.
+// All hosts must use the same schedule and the same options for a job name.
 package jobs
 
 import (
@@ -39,15 +39,18 @@ import (
 )
 
 var (
-	// ErrClaimed: another host has this fire, or there is none to run now. Do nothing.
+	// ErrClaimed means that this host must not run the job now, because another host has claimed this fire
+	// (scheduled time), or because no fire is due. Do nothing.
 	ErrClaimed = errors.New("jobs: another host has this fire")
 
-	// ErrRunning: the run of an earlier fire still holds the lock, on this host or on another. This fire
-	// is skipped, unless the job runs [AtLeastOnce]. The error also matches [rlock.ErrNotAcquired].
+	// ErrRunning means that an earlier run of the job still holds the lock, on this host or on another. By
+	// default, the job then does not run for the fire (scheduled time) of this call. With [AtLeastOnce], the
+	// call has waited for the lock until the next fire or until its ctx ended, and the run that holds the lock
+	// may be a run of the same fire. The error also matches [rlock.ErrNotAcquired].
 	ErrRunning = errors.New("jobs: an earlier run still holds the lock")
 )
 
-// Job is work with a schedule. Any number of goroutines may use it.
+// Job is work with a schedule. Its methods are safe for concurrent use.
 type Job struct {
 	name     string
 	err      error // why no method works
@@ -60,7 +63,7 @@ type Job struct {
 	told      atomic.Bool // of another schedule
 }
 
-// Option is a setting of a [Job].
+// Option is a setting for [New].
 type Option func(*options)
 
 type options struct {
@@ -70,43 +73,47 @@ type options struct {
 	least bool
 }
 
-// WithLease sets the lease of the lock, see [rlock.WithLeaseTime]. It is the time for which a dead host
-// keeps others from running. With [AtLeastOnce] it should be less than half of the time between two
-// fires, or the next fire comes before another host can repeat the run of a dead one. The default is the
-// lease time of the client.
+// WithLease sets the lease of the lock, see [rlock.WithLeaseTime]. If a host dies during a run, the other hosts
+// cannot run the job until the lease ends. With [AtLeastOnce], use a lease of less than half of the time
+// between two fires (scheduled times). With a longer lease, the next fire can come before another host has
+// repeated the run of a dead host, and then only the next fire runs. The default is the lease time of the
+// client.
 func WithLease(d time.Duration) Option {
 	return func(o *options) { o.lock = append(o.lock, rlock.WithLeaseTime(d)) }
 }
 
-// WithReplicas makes a claim, and the lock, count only when at least n replicas have it within timeout, as
-// [rlock.WithReplicas] does. Without it, a failover to a replica that lacks the newest claim lets another
-// host run that fire again. While there are too few replicas, a claim is sent again for 5 s. If the next
-// fire is claimed by then, that one runs, and the fire before does not.
+// WithReplicas lets a host run a fire (scheduled time) only if at least n replicas have acknowledged its claim,
+// and then the lock, within timeout. See [rlock.WithReplicas]. Without this option, a failover to a replica
+// that lacks the newest claim lets another host run that fire again. While there are too few replicas, the host
+// repeats the claim for up to 5 s. If another host claims the next fire during these 5 s, only the next fire
+// runs.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(o *options) { o.lock = append(o.lock, rlock.WithReplicas(n, timeout)) }
 }
 
-// WithEarly sets by how much a call of [Job.Do], [Job.Begin] or [Job.Claim] may come before its fire,
-// because the clock of the caller's scheduler is ahead of the server's. The default is 10 s. It is never
-// more than half of the time from one fire to the next.
+// WithEarly sets how long before a fire (scheduled time) a call of [Job.Do], [Job.Begin] or [Job.Claim] counts
+// for that fire. A call comes early if the clock of the caller's scheduler is ahead of the clock of the Redis
+// server. The default is 10 s. If d is more than half of the time between two fires, half of the time between
+// them is used. A negative d is [rlock.ErrInvalidOption].
 func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d } }
 
-// WithLate drops a fire that no host has claimed until d after it. By default, and with 0, there is no
-// limit: if all hosts were down, the first one that is back runs the newest missed fire.
+// WithLate drops a fire (scheduled time) if no host has claimed it within d after that time. By default, and if
+// d is 0, no fire is dropped: if all hosts were down, the first host that is back runs the newest missed fire.
+// A negative d is [rlock.ErrInvalidOption].
 func WithLate(d time.Duration) Option { return func(o *options) { o.late = d } }
 
-// AtLeastOnce counts a fire as finished when the work has returned, with or without an error, and not
-// before it begins. If the host dies or loses its lock before that, another host runs the fire again. To be
-// there in that case, the other hosts wait for the lock until the next fire: a call of [Job.Do] may take
-// that long.
+// AtLeastOnce counts a fire (scheduled time) as finished only when its work has returned, with or without an
+// error. If the host dies or loses its lock before its work has returned, another host runs the fire again. To
+// take over, the other hosts wait for the lock until the next fire, so a call of [Job.Do] can take that long.
 func AtLeastOnce() Option { return func(o *options) { o.least = true } }
 
-// New returns a job. It sends nothing. The name is that of a lock too, see [rlock.Client.NewLock]; the
-// prefix of the client stands before it. A name, schedule or option that cannot work is
-// [rlock.ErrInvalidOption] from every method.
+// New returns a job. It sends nothing to Redis. name is the name of the job and of its lock, without the prefix
+// of the client. See [rlock.Client.NewLock]. If the name, the schedule or an option is invalid, every method
+// returns [rlock.ErrInvalidOption].
 //
-// If hosts have different schedules for one name, a fire runs if it is later than all claimed before,
-// whichever schedule it is of. The Logger of the client gets a warning, once.
+// If hosts have different schedules for one name, a fire (scheduled time) of any of these schedules runs if it
+// is later than all fires that were claimed before. When a [Job] notices for the first time that another host
+// has a different schedule, it logs a warning to the Logger of the client.
 func New(locks *rlock.Client, name string, schedule Schedule, opts ...Option) *Job {
 	j := &Job{name: name, schedule: schedule, options: options{early: 10 * time.Second}}
 	for _, o := range opts {
@@ -132,19 +139,27 @@ func (j *Job) refuse(why error) {
 	j.err = fmt.Errorf("%w: job %s: %w", rlock.ErrInvalidOption, strconv.Quote(j.name), why)
 }
 
-// Run is the scheduler of the job on this host. It sleeps until each fire by the clock of the server,
-// claims the fire, and calls fn if this host has it. ctx of fn owns the lock: it ends if the lock is lost,
-// and fn must return then.
+// Run is the scheduler of the job on this host. It sleeps until the next fire (scheduled time) by the clock of
+// the Redis server, and then claims it. If no other host has claimed this fire, Run calls fn. The context that
+// fn receives owns the lock. If the lock is lost, this context is canceled, and fn must return.
 //
-// Run returns when ctx ends, with the cause of that; when fn returns an error, with that error, unless it
-// is only that of the end of ctx after the lock was lost; or when the schedule has no more fires, with nil.
-// Run does not return while Redis cannot be reached: it goes on trying, and then runs the newest fire that
-// no host has claimed. So does a Run that begins when fires were missed by all hosts; not if the job has
-// never run. See [WithLate].
+// Run returns in these cases:
 //
-// Beside the calls of fn, a fire costs one round trip. A fire that this host has costs three. The clock
-// costs one every ten minutes. End ctx before you close the client: Run may not notice the Close for ten
-// minutes.
+//   - When ctx ends, Run returns the cause of that end.
+//   - When fn returns an error, Run returns that error. However, if the lock was lost and fn returns the error
+//     of its context, Run continues with the next fire.
+//   - When the schedule has no more fires, Run returns nil.
+//   - When an error cannot be cured by waiting, Run returns it. Examples are [rlock.ErrInvalidOption],
+//     [rlock.ErrKeyConflict] and [rlock.ErrClosed].
+//
+// While Redis cannot be reached, Run does not return but keeps trying. If all hosts have missed fires, because
+// Redis or the hosts were down, Run later runs the newest missed fire. [WithLate] limits how late this fire can
+// run. A job that has never run begins with its next fire.
+//
+// For each fire, Run takes one round trip on a host that does not run it. On the host that runs the fire, Run
+// takes three round trips, or five with [AtLeastOnce]. In addition, Run reads the clock of the server every ten
+// minutes, in one round trip. End ctx before you close the client, because Run may notice the Close only after
+// ten minutes.
 func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Time) error) error {
 	if j.err != nil {
 		return j.err
@@ -247,19 +262,28 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Do is for another scheduler, such as cron, gocron or a timer of systemd, that calls it at each fire on
-// each host. If this host is the first to call for the fire, Do calls fn, and ran is true. ctx of fn owns
-// the lock. If another host has the fire, Do returns false and no error.
+// Do is for programs that already have a scheduler, such as cron, gocron or a systemd timer. The scheduler
+// calls Do on each host at each fire (scheduled time). The first host that claims the fire runs fn, and its
+// call of Do returns true. The context that fn receives owns the lock. If another host has claimed the fire, Do
+// returns false and no error.
 //
-// Do means the newest fire by the clock of the server, or the next one if that is nearer than [WithEarly].
-// So a call may be early or late by a few seconds, and no fire is skipped.
+// Do runs the newest fire by the clock of the Redis server. However, if the next fire comes within the time
+// that [WithEarly] sets, Do runs the next fire. So the scheduler can call Do a few seconds early or late
+// without skipping a fire.
 //
-// The error is that of fn, joined with that of [rlock.Hold.Unlock]. If ran is false, it is [ErrRunning];
-// [rlock.ErrUnavailable] if Redis did not answer for up to 5 s, and then no later call may run this fire;
-// [rlock.ErrNotReplicated], [rlock.ErrKeyConflict], [rlock.ErrClosed] or [rlock.ErrInvalidOption].
+// If fn was called, the error of Do is the error of fn, joined with the error of [rlock.Hold.Unlock]. If fn was
+// not called, the error is one of these:
 //
-// It costs one round trip if another host has the fire, and three otherwise. [AtLeastOnce] costs one or
-// five. The clock costs one more in the first call, and every ten minutes.
+//   - [ErrRunning] means that an earlier run of the job still holds the lock.
+//   - [rlock.ErrUnavailable] means that Redis did not answer for up to 5 s. If Redis has executed the claim all
+//     the same, no host runs this fire.
+//   - [rlock.ErrNotReplicated], [rlock.ErrKeyConflict], [rlock.ErrClosed] and [rlock.ErrInvalidOption] mean the
+//     same as for [rlock.Lock.Lock].
+//
+// Do takes one round trip if another host has claimed the fire, and three in total if it calls fn. With
+// [AtLeastOnce], Do takes one round trip if the fire is already finished, five if it calls fn, and at least
+// four if it waits until another host has finished the fire. The first call of Do, and one call every ten
+// minutes, take one more round trip to read the clock of the server.
 func (j *Job) Do(ctx context.Context, fn func(ctx context.Context, fire time.Time) error) (ran bool, err error) {
 	_, run, err := j.Begin(ctx)
 	switch {
@@ -275,10 +299,10 @@ func (j *Job) Do(ctx context.Context, fn func(ctx context.Context, fire time.Tim
 	return true, errors.Join(failed, unended)
 }
 
-// Begin is [Job.Do] for a caller that cannot pass a function, such as a Locker of gocron. The returned
-// context owns the lock. The caller must call [Run.End] when the work has ended. [ErrClaimed] means that
-// this host must not run. The other errors are those of Do. With an error, the context passed in comes
-// back.
+// Begin is [Job.Do] for a caller that cannot pass a function, such as a Locker of gocron. The returned context
+// owns the lock. The caller must call [Run.End] when the work has ended. [ErrClaimed] means that this host must
+// not run the job now. The other errors are those that Do returns when it has not called its function. If Begin
+// returns an error, the returned context is ctx, and there is no [Run] to end.
 func (j *Job) Begin(ctx context.Context) (context.Context, *Run, error) {
 	fire, err := j.meant(ctx)
 	if err != nil {
@@ -291,9 +315,9 @@ func (j *Job) Begin(ctx context.Context) (context.Context, *Run, error) {
 	return run.held, run, nil
 }
 
-// Claim claims the fire that a call of [Job.Do] would run, and does nothing else: there is no lock that
-// keeps the run of the next fire out. [ErrClaimed] means that this host must not run. It is for
-// programs with a lock of their own, and takes one round trip.
+// Claim claims the fire (scheduled time) that a call of [Job.Do] would run, and does nothing else. Use it in
+// programs that have a lock of their own, because Claim does not prevent two runs from overlapping.
+// [ErrClaimed] means that this host must not run the job now. Claim takes one round trip.
 func (j *Job) Claim(ctx context.Context) (fire time.Time, err error) {
 	if fire, err = j.meant(ctx); err != nil {
 		return time.Time{}, err
@@ -307,8 +331,9 @@ func (j *Job) Claim(ctx context.Context) (fire time.Time, err error) {
 	return fire, nil
 }
 
-// Newest returns the newest fire that a host has claimed, or with [AtLeastOnce] has finished. It is the zero
-// time before the first. It takes one round trip.
+// Newest returns the newest fire (scheduled time) that a host has claimed, or with [AtLeastOnce] the newest
+// fire that a host has finished. If there is no such fire yet, Newest returns the zero time. It takes one round
+// trip.
 func (j *Job) Newest(ctx context.Context) (time.Time, error) {
 	if j.err != nil {
 		return time.Time{}, j.err
@@ -383,7 +408,7 @@ func (j *Job) begin(ctx context.Context, fire time.Time, by string) (*Run, error
 	return &Run{j, hold, held, fire}, nil
 }
 
-// Run is the work for one fire on this host. See [Job.Begin].
+// Run is the work for one fire (scheduled time) on this host. [Job.Begin] returns it.
 type Run struct {
 	job  *Job
 	hold *rlock.Hold
@@ -391,12 +416,13 @@ type Run struct {
 	fire time.Time
 }
 
-// Fire returns the moment at which the schedule has the job run.
+// Fire returns the scheduled time of this run.
 func (r *Run) Fire() time.Time { return r.fire }
 
-// End releases the lock, after the work has ended. With [AtLeastOnce] it notes first that the fire is
-// finished. The error is that of [rlock.Hold.Unlock], or says that the fire could not be noted, so that it
-// may run again. Only the values of ctx are used.
+// End releases the lock. Call it when the work has ended. With [AtLeastOnce], End first records in Redis that
+// the fire is finished. The error is the error of [rlock.Hold.Unlock], or says that End could not record the
+// fire, so that a host may run the fire again. End works even if ctx has ended, because it uses only the values
+// of ctx.
 func (r *Run) End(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var unnoted error

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Schedule says when a job fires. All hosts must have the same schedule. A cron.Schedule of
-// github.com/robfig/cron/v3 is one.
+// Schedule computes the fires of a job, which are the times at which the job must run. All hosts must have the
+// same schedule. A cron.Schedule of github.com/robfig/cron/v3 implements Schedule.
 type Schedule interface {
-	// Next returns the first fire after t, or the zero time if there is none. Next must depend on t only,
-	// must not count from t, and may be called by several goroutines.
+	// Next returns the first fire after t, or the zero time if there is none. All hosts must compute the same
+	// fires, so a schedule that adds a duration to t is refused. Several goroutines may call Next at the same
+	// time.
 	Next(t time.Time) time.Time
 }
 
-// Every returns the schedule with a fire at each multiple of d since 1970 in UTC. So Every(time.Hour)
-// fires at the full hour, and Every(24*time.Hour) at midnight UTC. d must be at least 10 ms, and a
-// number of whole milliseconds.
+// Every returns a schedule that fires at each multiple of d since the beginning of 1970 in UTC. So
+// Every(time.Hour) fires at the full hour, and Every(24*time.Hour) at midnight UTC. d must be at least 10 ms,
+// and a whole number of milliseconds.
 func Every(d time.Duration) Schedule { return every(d) }
 
 type every time.Duration

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// CounterTTL is the lifetime of a fencing counter after the newest token. As long as the
-// counter exists, tokens grow even if the server's clock is set back; without the counter
-// the clock alone orders tokens.
+// CounterTTL is how long Redis keeps a fencing counter after it has given out a token. While the counter
+// exists, tokens increase even if the clock of the server is set back. After the counter has expired, tokens
+// increase only if the clock has not been set back.
 const CounterTTL = 30 * 24 * time.Hour
 
 //go:embed kind.lua
@@ -37,30 +37,29 @@ var (
 	acquireFencedScript = newJoint("acquire", "", granting()+recallSource+trySource, "try(KEYS[k], KEYS[k+1], ARGV[a], ARGV[a+1], ARGV[a+2])", 2, 3, 1)
 )
 
-// Reply is the answer to an attempt to acquire, from the script to the caller.
+// Reply is the answer to a request for a lock.
 type Reply struct {
 	Acquired bool
 
 	// Of a grant.
 	Token int64     // fencing token, 0 without Counter
-	Spare int64     // tokens reserved behind Token: no other grant gets them
-	Sent  time.Time // with Owner, the sending time of the grant, in place of the attempt's
-	Owner string    // if set, the owner of the grant, in place of the asking owner; a script leaves Owner empty, and Sent
+	Spare int64     // number of tokens reserved after Token, which no other grant gets
+	Sent  time.Time // only with Owner: when the request that acquired the lock was sent, instead of the time of this attempt
+	Owner string    // if set, the owner of the grant, instead of the requesting owner; scripts set neither Owner nor Sent
 
 	// Of a refusal.
 	TTL      time.Duration // the rest of the holder's lease; negative if the lease has no end
-	Holder   string        // the present owner, if the kind tells
-	Writer   bool          // only a waiting writer keeps the reader out, for the rest of its intent, TTL
-	Place    Place         // of the refused owner in the queue
-	Leftover bool          // the refusal has left a ticket or an intent, which a release removes
-	AskIn    time.Duration // if set, ask again after so long at most; a script leaves AskIn zero
+	Holder   string        // the present owner, if the kind of lock returns it
+	Writer   bool          // true if only a waiting writer keeps the reader out; TTL is then the time for which the writer's intent (its mark in Redis) still keeps readers out
+	Place    Place         // the place of the refused owner in the queue
+	Leftover bool          // true if the refused request has left a ticket or an intent, which a release removes
+	AskIn    time.Duration // if set, the longest time until the next request; scripts do not set it
 }
 
-// Acquire takes a free lock for g.Owner, past any queue. If g.Owner holds the lock already,
-// because an earlier delivery was executed and the reply lost, Acquire succeeds: the lease is
-// at least the given lease again, and the token is new. spare is the number of tokens to
-// reserve behind the owner's token. Acquire costs a single round trip, and a second if the
-// server does not know the script yet.
+// Acquire acquires a free lock for g.Owner, even if other clients are queued. If g.Owner already holds the
+// lock, because an earlier request was executed and its reply was lost, Acquire succeeds, gives a new token,
+// and extends the lease to at least the given length. spare is the number of tokens to reserve in addition to
+// the token of the owner. Acquire takes one round trip, and two if the server does not know the script yet.
 func Acquire(ctx context.Context, r Runner, g Grant, lease time.Duration, spare int64) (Reply, error) {
 	var answer reply
 	var err error

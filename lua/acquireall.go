@@ -11,23 +11,23 @@ var acquireAllSource string
 
 var acquireAllScript = newScript("acquireall", granting()+recallSource+acquireAllSource, 1)
 
-// Wanted is a lock of AcquireAll.
+// Wanted is a lock that [AcquireAll] acquires.
 type Wanted struct {
 	Grant Grant
 	Lease time.Duration
 }
 
-// ReplyAll is the answer to AcquireAll.
+// ReplyAll is the answer to [AcquireAll].
 type ReplyAll struct {
 	Acquired bool
-	Tokens   []int64       // fencing tokens, aligned with wanted
+	Tokens   []int64       // fencing tokens, in the order of wanted
 	Busy     int           // if refused, the index of the first held lock
-	TTL      time.Duration // and the rest of the holder's lease; negative for a lease without end
-	Holder   string        // and the holder's owner
+	TTL      time.Duration // if refused, the rest of the holder's lease; negative if the lease has no end
+	Holder   string        // if refused, the owner that holds the lock
 }
 
-// AcquireAll is [Acquire] for several locks, all different and, in a cluster, of the same
-// slot: AcquireAll takes all locks or none, in a single round trip.
+// AcquireAll acquires all of several locks or none of them, in one round trip. The locks must be different, and
+// in a cluster they must be in the same slot. For each lock, AcquireAll works like [Acquire].
 func AcquireAll(ctx context.Context, r Runner, wanted []Wanted) (ReplyAll, error) {
 	var keys, counters []string
 	args := []any{len(wanted)}

@@ -14,16 +14,16 @@ var inspectSource string
 
 var inspectScript = newScript("inspect", tokenSource+inspectSource, 1)
 
-// State is the state of a lock on the server.
+// State is the state of a lock in Redis.
 type State struct {
-	Holds   map[string]int64 // hold count by owner, 0 for an idle owner, which may be recalled; empty if free
-	Shared  map[string]int64 // the shared holds of Holds: reads
-	TTL     time.Duration    // rest of the lease; negative for a lease without end, 0 if free
-	Token   int64            // newest fencing token, 0 without Counter
-	Waiters int64            // in the queue, and connections listening for a release; -1 if the server does not tell
+	Holds   map[string]int64 // hold count of each owner; 0 for an owner that keeps the lock without a hold; empty if the lock is free
+	Shared  map[string]int64 // how many of each owner's holds are for reading
+	TTL     time.Duration    // rest of the lease; negative if the lease has no end, 0 if the lock is free
+	Token   int64            // latest fencing token; 0 without Counter
+	Waiters int64            // number of tickets in the queue and of connections that listen for a release; -1 if it is not known
 }
 
-// Inspect reads the lock of g; g.Owner is not used.
+// Inspect reads the state of the lock of g. It does not use g.Owner.
 func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
 	answer, err := g.inspect(ctx, r)
 	if err != nil {

@@ -43,47 +43,48 @@ var (
 	apartScript = newScript("apart", queueing()+apartSource, 0)
 )
 
-// Hearing is how the client of an owner in a queue hears that the lock is its own.
+// Hearing says how the client of a queued owner receives the message that grants the lock.
 type Hearing int
 
 // Ways of hearing.
 const (
-	Deaf       Hearing = iota // not at all, or not yet: the owner asks again by itself
-	Counted                   // by PUBLISH on a single server: who is not subscribed is passed over
-	Uncounted                 // by PUBLISH in a cluster, where it is not known who is subscribed
-	ShardHeard                // by SPUBLISH; like Counted
+	Deaf       Hearing = iota // the client receives no messages, or not yet, so the owner repeats its request on a timer
+	Counted                   // by PUBLISH on a single server, which skips clients that are not subscribed
+	Uncounted                 // by PUBLISH in a cluster, where the server does not know all subscribers
+	ShardHeard                // by SPUBLISH, which skips clients that are not subscribed
 )
 
-// Ticket says how an owner waits. The zero value is that of one that does not.
+// Ticket says how an owner waits. The zero value means that the owner does not wait.
 type Ticket struct {
-	Claim time.Duration // lease with which the lock is granted to it, at most [MaxClaim]
+	Claim time.Duration // the lease with which the lock is granted to this owner at first, up to [MaxClaim]
 	Hears Hearing
 }
 
-// MaxClaim is the longest claim of a ticket.
+// MaxClaim is the maximum length of a claim, which is the provisional lease with which a lock is granted to a
+// waiter.
 const MaxClaim = 8 * time.Second
 
-// Place is where an owner stands in the queue. The zero value is that of one without a ticket: it
-// wants none, or the server has no memory left.
+// Place is the place of an owner in the queue. The zero value means that the owner has no ticket (entry in the
+// queue), because it did not ask for one or because the server has no memory left.
 type Place struct {
-	Time  int64 // the server's clock at that moment, in microseconds
-	First bool  // no ticket is before its own: Before is 0
-	New   bool  // it had none before
-	Queue int64 // how many tickets there are, about
+	Time  int64 // the time of the server at the reply, in microseconds
+	First bool  // true if no ticket is before the owner's, so Before is 0
+	New   bool  // true if the owner had no ticket before
+	Queue int64 // approximate number of tickets in the queue
 
-	Before int64 // how many are before its own
+	Before int64 // number of tickets before the owner's
 
-	Absent bool // the client is subscribed to nothing there, though it is Counted
-	Mute   bool // of a read/write lock: the server refuses the messages to tickets
+	Absent bool // true if the server has no subscription of the client, although Hears is Counted
+	Mute   bool // for a read/write lock: true if the server refuses to publish the messages for tickets
 }
 
 // Held reports whether the owner has a ticket.
 func (p Place) Held() bool { return p.Time != 0 }
 
-// Ask is Acquire for those who queue: it takes the lock for g.Owner if it is free and
-// nobody was there before. Otherwise it takes a ticket for g.Owner, or keeps the one
-// there is in its place. A lock that is free although others were there before goes to
-// them.
+// Ask is [Acquire] for owners that queue. If the lock is free and no other owner is ahead in the queue, Ask
+// acquires it for g.Owner. If Ask does not acquire the lock, g.Owner gets a ticket (an entry in the queue), or
+// keeps its ticket and place if it already has one. If the lock is free but other owners are ahead in the
+// queue, Ask grants the lock to the first of them.
 func Ask(ctx context.Context, r Runner, g Grant, lease time.Duration, t Ticket, spare int64) (Reply, error) {
 	s, keys := &askScript, make([]string, 2, 5)
 	keys[0], keys[1] = g.Key, g.Queue
@@ -124,9 +125,9 @@ func (r reply) place() Place {
 	return Place{Time: r.int(3), First: r.int(4) == 0, Before: r.int(4), New: taken == 1, Queue: r.int(6), Absent: r.int(7) == 1}
 }
 
-// ServeApart serves the queue of a lock without the lock, which a node of a cluster may
-// not have while their slot moves: it takes tickets out and, if the lock was released,
-// has the first owner ask for it that can hear.
+// ServeApart serves the queue of a lock on a cluster node that has the queue but not the lock, because their
+// slot is moving. It removes the given tickets, which are entries of the queue. If the lock was released, it
+// notifies the first owner that can receive messages, so that this owner requests the lock.
 func ServeApart(ctx context.Context, r Runner, g Grant, tickets []string, released bool) error {
 	ask := 0
 	if released {
@@ -136,22 +137,22 @@ func ServeApart(ctx context.Context, r Runner, g Grant, tickets []string, releas
 	return err
 }
 
-// Message is what a client hears of the queue of a lock.
+// Message is a message that a client receives about the queue of a lock.
 type Message struct {
-	Owner   string        // whom it is for; [Everybody] has lost its place and must ask
-	Granted bool          // the lock is the owner's; otherwise it may ask
-	Time    int64         // when it was granted, by the server's clock, in microseconds
-	Claim   time.Duration // lease with which it was
-	Token   int64         // fencing token, 0 if whoever has released has none
-	Spare   int64         // tokens behind it that are reserved
-	Next    []string      // owners of the same client that come directly after it
+	Owner   string        // the owner that the message is for; for [Everybody], all waiters of the client have lost their places and must send their requests again
+	Granted bool          // true if the owner holds the lock now; otherwise it can request the lock
+	Time    int64         // when the lock was granted, by the clock of the server, in microseconds
+	Claim   time.Duration // the lease with which the lock was granted
+	Token   int64         // fencing token; 0 if the client that released the lock uses no tokens
+	Spare   int64         // number of tokens reserved after Token
+	Next    []string      // owners of the same client that directly follow Owner in the queue
 }
 
-// Everybody is the owner in a message to all waiters of a client.
+// Everybody is the owner in a message that is for all waiters of a client.
 const Everybody = "*"
 
-// ReadMessages reads a payload of a channel named by [GrantChannel] or [GrantChannelRW], or what a
-// release has returned: one message in each line. Those of plain locks have one.
+// ReadMessages reads the payload of a channel named by [GrantChannel] or [GrantChannelRW], or the Message that
+// a release has returned. The text has one message per line. For a plain lock it has one line.
 func ReadMessages(payload string) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		for line := range strings.SplitSeq(payload, "\n") {
@@ -162,7 +163,7 @@ func ReadMessages(payload string) iter.Seq[Message] {
 	}
 }
 
-// ReadMessage reads a line of a payload. Whatever is not of the form is no grant.
+// ReadMessage reads one line of a payload. A line that does not have the expected form is not a grant.
 func ReadMessage(line string) Message {
 	words := strings.Split(line, " ")
 	m := Message{Owner: words[0]}

@@ -17,18 +17,18 @@ var (
 	enlistScript = newScript("enlist", enlistSource, 0)
 )
 
-// WriteRecord writes fields and values to a hash, in place of the former fields, for the time
-// lasts. Without fields WriteRecord removes the hash. Records are not part of locks: a client
-// tells about itself.
+// WriteRecord writes fields and values to a hash, which expires after the time lasts. The new fields replace
+// all fields that the hash had before. If there are no fields, WriteRecord removes the hash. Records are not
+// part of locks: in a record, a client describes itself.
 func WriteRecord(ctx context.Context, r Runner, key string, lasts time.Duration, fields []any) error {
 	args := append(make([]any, 0, 1+len(fields)), lasts.Milliseconds())
 	_, err := recordScript.runAnew(ctx, r, key, append(args, fields...)...)
 	return err
 }
 
-// Enlist keeps a client in the list of clients with a record for the time lasts, and takes out
-// expired clients. The list lasts as long as the last entry. 0 takes the client out. listed is how many
-// clients the list has then.
+// Enlist adds a client to the list of clients that have a record (see [WriteRecord]), and removes expired
+// clients from the list. The entry expires after the time lasts, and the list expires with its last entry. If
+// lasts is 0, Enlist removes the client. listed is the number of clients in the list afterwards.
 func Enlist(ctx context.Context, r Runner, key, client string, lasts time.Duration) (listed int64, err error) {
 	answer, err := enlistScript.runAnew(ctx, r, key, client, lasts.Milliseconds())
 	return answer.int(1), err

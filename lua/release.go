@@ -25,24 +25,25 @@ var (
 	forceScript = newScript("force", queueing()+nothingSource+forceSource, 0)
 )
 
-// Ending tells Release what else belongs to a grant. The zero value is for a grant without
-// tickets and tokens.
+// Ending says what [Release] must remove or record in addition to the owner. The zero value is for a grant
+// without tickets and tokens.
 type Ending struct {
-	Tickets        []string // owners whose tickets are taken out as well
-	Used, Reserved int64    // with Counter: the newest token used, and the last token reserved
-	Evict          bool     // g.Owner's client does not ask itself: a message goes to the next waiter of any client
+	Tickets        []string // owners whose tickets are removed as well
+	Used, Reserved int64    // if the lock has a Counter: the latest token that was used, and the last token that was reserved
+	Evict          bool     // true if the caller is not the client of g.Owner, so that the next waiter gets a message even if it belongs to that client
 }
 
-// Released is the answer to Release.
+// Released is the answer to [Release].
 type Released struct {
-	PublishErr error  // the reason for a refused announcement; the lock is free all the same
-	Message    string // to a waiter of g.Owner's client, for the caller to deliver: see [ReadMessages]
-	More       bool   // so many owners got a read/write lock that there may be more: another release, of any owner, serves them
+	PublishErr error  // the reason why the server refused to publish the release; the lock is released all the same
+	Message    string // a message for a waiter of g.Owner's client, which the caller must deliver, see [ReadMessages]
+	More       bool   // true if more owners may be able to acquire a read/write lock; another release, of any owner, grants it to them
 }
 
-// Release ends the grant of g.Owner, at any hold count, and passes the lock on: to the first
-// subscribed waiter in the queue, or to everybody. ErrNotOwner: g.Owner did not hold the lock;
-// an earlier delivery may have released the lock, and granted the lock to the owner in Message.
+// Release ends the grant of g.Owner, whatever its hold count, and passes the lock on to the first subscribed
+// waiter in the queue. If no waiter is subscribed, the release is published on the unlock channel. ErrNotOwner
+// means that g.Owner did not hold the lock. After ErrNotOwner, an earlier delivery of the same request may have
+// released the lock, and may have granted it to the owner that Message names.
 func Release(ctx context.Context, r Runner, g Grant, e Ending) (Released, error) {
 	commands := g.ChannelKind.Publish()
 	var answer reply
@@ -75,9 +76,9 @@ func (g Grant) refusal(text string) error {
 	return fmt.Errorf("channel %s: %s", cmp.Or(g.Channel, UnlockChannel(g.Key)), text)
 }
 
-// ForceRelease removes the lock of any owner, announces the release, and reports whether
-// there was a lock. Do not repeat ForceRelease after an unknown outcome: a repetition would
-// remove the next grant as well.
+// ForceRelease removes the lock, whichever owner holds it, announces the release, and reports whether there was
+// a lock. Do not repeat ForceRelease if its outcome is not known, because a repeated request could remove the
+// lock of the next owner as well.
 func ForceRelease(ctx context.Context, r Runner, g Grant) (bool, error) {
 	answer, err := g.force(ctx, r)
 	return answer.done, err

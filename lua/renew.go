@@ -18,8 +18,8 @@ var renewSource string
 
 var renewScript = newScript("renew", nothingSource+renewSource, 0)
 
-// Renewal is a lease to extend, of a plain lock; functions of other kinds of locks return other
-// renewals.
+// Renewal is a lease to extend. If you make a Renewal as a literal, it is for a plain lock. For other kinds of
+// lock, use functions such as [RenewalRW].
 type Renewal struct {
 	Grant Grant
 	Lease time.Duration
@@ -48,11 +48,11 @@ func (r Renewal) answer(cmd *once) error {
 	return err
 }
 
-// Renew extends leases in a single pipeline. The errors are aligned with due; nil means renewed,
-// ErrNotOwner that there is nothing left to renew. A server without the script costs a second
-// pipeline, and so does a moving cluster slot: there a script with two keys is refused if a key
-// does not exist, such as the read hold of a writer. The script is then sent with the key of the
-// lock alone.
+// Renew extends leases in one pipeline. The errors are in the order of due. nil means that the lease was
+// renewed, and ErrNotOwner that the owner no longer holds the lock. If the server does not know the script, or
+// if a cluster slot is moving, Renew sends a second pipeline. While a slot moves, a script with two keys is
+// refused if one of them does not exist, such as the read hold of a writer, so the second time the script has
+// only the key of the lock.
 func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	errs := make([]error, len(due))
 	all := make([]int, len(due))

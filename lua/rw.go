@@ -50,41 +50,42 @@ var (
 	rwForceScript   = newScript("read/write force", tokenSource+serving()+rwForceSource, 0)
 )
 
-// RW names one acquisition of a read/write lock. The data is that of Redisson's
-// RReadWriteLock: the hash has a field `mode`, the hold counts of an owner are in the
-// fields `owner` and `owner:write`, and each read hold has a key with a TTL of its own.
-// No owner ends in `:write`.
+// RW has the keys and the owner of one acquisition of a read/write lock. The data is the same as for Redisson's
+// RReadWriteLock. The hash has a field `mode`. The hold counts of an owner are in two fields, named `owner` and
+// `owner:write`, where owner stands for its name. Each read hold has a key of its own with a TTL. The name of
+// an owner must not end in `:write`.
 //
-// The scripts touch the keys of other owners' read holds, undeclared. These keys are in
-// the slot of the lock.
+// The scripts use the keys of other owners' read holds without declaring them. In a cluster, the keys of read
+// holds are in the slot of the lock.
 type RW struct {
-	Grant         // Queue as [QueueOfRW], Channel as [UnlockChannelRW]
-	Holds  string // the beginning of the keys of read holds; the owner follows
-	Shared bool   // for reading; only AskRW looks at it
+	Grant         // with the Queue [QueueOfRW] and the Channel [UnlockChannelRW]
+	Holds  string // the beginning of the keys of read holds, which is followed by the owner
+	Shared bool   // true for reading; only AskRW uses it
 }
 
-// QueueOfRW names the queue of a read/write lock. The name is not that of a plain lock's queue:
-// a name used for both kinds by mistake leaves each kind its tickets.
+// QueueOfRW returns the name of the queue of a read/write lock. It is different from the queue of a plain lock,
+// so if a name is used for both kinds by mistake, each kind keeps its own queue.
 func QueueOfRW(key string) string { return Own("rlock_rwqueue", key) }
 
-// UnlockChannelRW is the channel of releases for Redisson's waiters of a read/write lock.
+// UnlockChannelRW returns the name of the channel on which releases of a read/write lock are published for the
+// waiters of Redisson.
 func UnlockChannelRW(key string) string { return Related("redisson_rwlock", key) }
 
-// GrantChannelRW is the channel of a client for the grants by the queue of a read/write
-// lock: see [ReadMessages].
+// GrantChannelRW returns the name of the channel on which a client receives grants of the queue of a read/write
+// lock, see [ReadMessages].
 func GrantChannelRW(key, client string) string { return Own("rlock_rwchannel", key) + ":" + client }
 
 // hold names the key of the n-th read hold.
 func (g RW) hold(n int) string { return g.Holds + g.Owner + ":rwlock_timeout:" + strconv.Itoa(n) }
 
-// AskRW takes the lock for g.Owner if the lock admits the owner and nobody was there before:
-// a writer if the lock is free, a reader also beside readers. Otherwise AskRW takes a ticket for
-// g.Owner, or keeps the ticket in its place, as [Ask] does; without a ticket the owner enters
-// only if nobody queues. Readers whose leases are over keep nobody out. A free lock goes to the
-// tickets before the owner's.
+// AskRW acquires the lock for g.Owner if the lock permits it and no other owner is ahead in the queue. A writer
+// needs a free lock, and a reader can join other readers. If AskRW does not acquire the lock, g.Owner gets a
+// ticket, or keeps its ticket and place if it already has one, as in [Ask]. An owner that does not want a
+// ticket acquires the lock only if no owner is queued. A reader whose lease is over does not keep other owners
+// out. If the lock is free but other owners are ahead in the queue, AskRW grants the lock to them.
 //
-// Token is that of the newest writer if g.Owner reads. Writer is set if only a waiting writer
-// keeps the reader out.
+// If g.Owner is a reader, Token in [Reply] is the token of the latest writer. Writer in Reply is set if only a
+// waiting writer keeps the reader out.
 func AskRW(ctx context.Context, r Runner, g RW, lease time.Duration, t Ticket) (Reply, error) {
 	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
 	if g.Counter != "" {
@@ -136,10 +137,11 @@ func elsewhere(err error) bool {
 	return strings.Contains(err.Error(), "non local key") || strings.Contains(err.Error(), "undeclared keys were accessed during rehashing")
 }
 
-// CountRW makes writes and reads the hold counts of g.Owner, which are not both 0, and extends
-// its leases to at least the given one. Less than 0 reads are none. A writer left with reads
-// only has become one reader among others: readers at the head of the queue enter, as by
-// [ReleaseRW]. [ErrNotOwner]: there is no such grant, or it is for reading and writes is not 0.
+// CountRW sets the numbers of write holds and read holds of g.Owner, which must not both be 0, and extends its
+// leases to at least the given length. A negative number of reads counts as 0. If a writer is left with read
+// holds only, it becomes a reader, and the readers at the head of the queue acquire the lock, as in
+// [ReleaseRW]. [ErrNotOwner] means that g.Owner does not hold the lock, or that it holds the lock for reading
+// only and writes is not 0.
 func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, reads int) (Released, error) {
 	reads = max(reads, 0)
 	keys, counter := append(make([]string, 0, 3+reads), g.Key, g.Queue), 0
@@ -156,10 +158,11 @@ func CountRW(ctx context.Context, r Runner, g RW, lease time.Duration, writes, r
 	return g.released(answer), nil
 }
 
-// ReleaseRW ends the grant of g.Owner and takes out its ticket and those of e, and passes the lock
-// on: to the first tickets, as many as may have it together, or to everybody. Message is for waiters
-// of the own client. ErrNotOwner: g.Owner held nothing; an earlier delivery may have released it,
-// and granted the lock to waiters of its client. Of e only Tickets and Evict are looked at.
+// ReleaseRW ends the grant of g.Owner, and removes its ticket and the tickets of e. It passes the lock on to as
+// many owners at the head of the queue as can hold it together. If no owner is queued, the release is published
+// on the unlock channel. Message in [Released] is for waiters of the same client. ErrNotOwner means that
+// g.Owner did not hold the lock. After ErrNotOwner, an earlier delivery of the same request may have released
+// the lock, and may have granted it to waiters of the same client. ReleaseRW uses only Tickets and Evict of e.
 func ReleaseRW(ctx context.Context, r Runner, g RW, e Ending) (Released, error) {
 	keys := append(make([]string, 0, 4), g.Key, g.Queue, g.hold(1))
 	if g.Counter != "" {
@@ -181,14 +184,14 @@ func (g RW) released(answer reply) Released {
 	return Released{PublishErr: g.refusal(answer.text(1)), Message: answer.text(2), More: answer.int(3) == 1}
 }
 
-// RenewalRW is a lease of g to extend by [Renew]. The key of a read hold is declared for
-// servers that insist on that, and left out while a cluster slot moves.
+// RenewalRW returns a renewal of a lease of g, for [Renew]. The script declares the key of the read hold,
+// because some servers require this, except while a cluster slot moves.
 func RenewalRW(g RW, lease time.Duration) Renewal {
 	return Renewal{Grant: g.Grant, Lease: lease, other: &rwRenewScript, keys: []string{g.hold(1)}, args: []any{g.Holds}}
 }
 
-// ForceReleaseRW removes the lock, whoever holds it, and passes it on. It is otherwise as
-// [ForceRelease].
+// ForceReleaseRW removes the lock, whichever owners hold it, and passes the lock on to the next owners in the
+// queue. As with [ForceRelease], do not repeat it if its outcome is not known.
 func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 	keys := append(make([]string, 0, 3), g.Key, g.Queue)
 	if g.Counter != "" {
@@ -200,8 +203,8 @@ func ForceReleaseRW(ctx context.Context, r Runner, g RW) (bool, error) {
 
 var errMode = errors.New("neither read nor write")
 
-// InspectRW reads the lock of g; g.Owner is not used. A reader that died is shown
-// until it is in the way of a writer.
+// InspectRW reads the state of the lock of g. It does not use g.Owner. A reader that has died is shown until a
+// writer wants the lock.
 func InspectRW(ctx context.Context, r Runner, g RW) (State, error) {
 	answer, err := g.inspect(ctx, r)
 	if err != nil {

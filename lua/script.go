@@ -18,15 +18,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotOwner reports that the owner does not hold the lock: the lease ran out,
-// the lock was removed, or the same request was executed before.
+// ErrNotOwner means that the owner does not hold the lock, because the lease has expired, the lock was removed,
+// or the same request was executed before.
 var ErrNotOwner = errors.New("lua: not the owner")
 
-// ConflictError reports that a key holds another kind of lock, or no lock. Nothing was
-// changed.
+// ConflictError means that a key holds another kind of lock, or other data. Nothing was changed.
 type ConflictError struct{ Key, Type string }
 
-// Types of a [ConflictError], for keys of locks.
+// Values of Type in a [ConflictError], if the key holds a lock.
 const (
 	PlainLock     = "plain lock"
 	ReadWriteLock = "read/write lock"
@@ -42,7 +41,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("lua: key %q holds a %s, not a lock", e.Key, e.Type)
 }
 
-// Runner sends scripts. Every redis.UniversalClient is a Runner.
+// Runner sends scripts to Redis. Every [redis.UniversalClient] is a Runner.
 type Runner interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
@@ -175,9 +174,8 @@ func (s *script) command(ctx context.Context, f form, keys []string, args []any)
 	return cmd
 }
 
-// Exec sends a pipeline. Each command has a separate error. A hook of the client may return an error
-// without setting an error of a command; then all commands get the hook's error, as a single command
-// would.
+// Exec sends a pipeline. Each command has its own error. If a hook of the client returns an error without
+// setting the error of a command, every command gets that error, as a single command would.
 func Exec(ctx context.Context, pipe redis.Pipeliner) error {
 	cmds, err := pipe.Exec(ctx)
 	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {

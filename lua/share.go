@@ -25,18 +25,19 @@ var (
 	yieldScript = newJoint("release", "", sharing()+yieldSource, "yield(KEYS[k], KEYS[k+1], unpack(ARGV, a, a+4))", 2, 5, 0)
 )
 
-// Turn is how a client waits for a quorum lock. The zero value takes no ticket.
+// Turn says how a client waits for its turn, which is the right to acquire a quorum lock next. The zero value
+// means that the client takes no ticket (place in the queue).
 type Turn struct {
-	Client string // the client's id, the same on all servers; [Everybody]: the client cannot be told, and takes the share from whoever has the turn
-	Number int64  // the number of the client's tickets on other servers; 0 if not known
+	Client string // the client's id, the same on all servers; [Everybody] means that the client cannot be identified, and that it takes the lock even if another client has the turn
+	Number int64  // the number of the client's tickets on the other servers; 0 if it is not known
 }
 
-// QuorumOf names the queue of a quorum lock's share.
+// QuorumOf returns the name of the queue of a quorum lock on one server.
 func QuorumOf(key string) string { return Own("rlock_quorum", key) }
 
-// Share takes the share of a quorum lock for g.Owner if the share is free, and no other client has the
-// turn. A refusal leaves a ticket of t.Client, and returns the number of the ticket. Otherwise Share is
-// as [Acquire].
+// Share acquires a quorum lock on one of its servers for g.Owner, if the lock is free there and it is not the
+// [Turn] of another client. If the lock is refused, t.Client gets a ticket (a place in the queue), and number
+// is the number of that ticket. In all other respects, Share works like [Acquire].
 func Share(ctx context.Context, r Runner, g Grant, lease time.Duration, t Turn) (a Reply, number int64, err error) {
 	s, keys := &shareScript, []string{g.Key, QuorumOf(g.Key)}
 	if g.Counter != "" {
@@ -58,9 +59,10 @@ func (g Grant) counted() int {
 	return 1
 }
 
-// Yield ends the grant of a share as [Release] does, takes out the ticket of t.Client, if its number is
-// t.Number at most, or t.Number is 0, and gives the turn to the first ticket. If silent is set, Yield ends
-// the grant, and does nothing else.
+// Yield ends the grant of g.Owner on one server of a quorum lock, as [Release] does, and gives the turn, which
+// is the right to acquire the lock next, to the first client in the queue. Yield also removes the ticket of
+// t.Client if the number of the ticket is not greater than t.Number, or if t.Number is 0. If silent is set,
+// Yield only ends the grant.
 func Yield(ctx context.Context, r Runner, g Grant, t Turn, silent bool) (Released, error) {
 	commands := g.ChannelKind.Publish()
 	if silent {

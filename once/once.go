@@ -4,14 +4,15 @@
 //	rates := once.New(locks, once.Options{TTL: time.Minute})
 //	value, err := rates.Do(ctx, "rate:EUR", func(ctx context.Context) ([]byte, error) { return fetch(ctx, "EUR") })
 //
-// While a result is computed, the computing client holds the lock of that name. The lock is renewed for as
-// long as the computation takes, and it ends one lease after its host has died. Then the next caller
-// computes the result, or, with [Options].Strict, is told that the outcome is unknown. Only the holder of
-// the lock can store a result, so the late request of a former holder has no effect. Callers that wait do
-// not queue for the lock: each client gets one message, and reads the result once.
+// The client that computes a result holds the lock with the name of the result, and renews the lock until the
+// computation ends. If the host of that client dies, the lock is released when its lease ends. The next caller
+// after that computes the result, or gets [ErrUnknown] if Strict is set in [Options]. Each such computation is
+// called a run. Only the holder of the lock can store a result, so a late request of a former holder has no
+// effect. Callers that wait for a result do not queue for the lock. When the result is stored, each waiting
+// client receives one message and reads the result once.
 //
-// A result is in the companion of the lock: a hash in the cluster slot of the lock, under the key
-// rlock_companion:{name}. All users of a name must use this package with the same [Options].
+// Redis stores the result in a hash under the key rlock_companion:{name}, in the cluster slot of the lock. The
+// braces are part of the key. All users of a name must use this package with the same [Options].
 package once
 
 import (
@@ -26,55 +27,58 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// MaxResult is the greatest length of a result in bytes. A result is sent to every client that waits for
-// it. Store a longer one elsewhere, and its address here.
+// MaxResult is the maximum length of a result in bytes. Redis sends a result to every client that waits for it,
+// so store a longer one elsewhere, and share its address with this package.
 const MaxResult = 64 << 10
 
 var (
-	// ErrMismatch says that the name belongs to another fingerprint. Nothing was run.
+	// ErrMismatch means that the name already has a result or a run (a computation of the result) with another
+	// fingerprint, see [Group.Begin]. This call has computed nothing.
 	ErrMismatch = errors.New("once: the name was used with another fingerprint")
 
-	// ErrUnknown says that an earlier run ended without a result, because its host has died or has lost the
-	// lock. It is unknown whether that run had an effect. Nothing was run. Find out what the run did, and
-	// then call [Group.Forget] to permit another one.
+	// ErrUnknown means that an earlier run (a computation of the result) ended without a result, because its
+	// host died or lost the lock. It is not known whether that run had an effect, and no new run has begun.
+	// Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
 	ErrUnknown = errors.New("once: an earlier run ended without a result")
 
-	// ErrTooLong says that a result has more than [MaxResult] bytes. It is not stored.
+	// ErrTooLong means that a result has more than [MaxResult] bytes. The result is not stored.
 	ErrTooLong = errors.New("once: the result is too long")
 
 	errEnded = errors.New("once: the function has ended its goroutine")
 )
 
-// InFlightError says that another caller computes the result. Try again later, or use [Group.Do], which
-// waits.
+// InFlightError means that another caller computes the result now. Try again later, or use [Group.Do], which
+// waits for the result.
 type InFlightError struct {
 	Name string
-	// TTL is the rest of the lease of the run. A run that is alive renews its lease, so TTL is not the time
-	// until there is a result. It is negative if the lock has no end, and 0 if it is not known.
+	// TTL is the rest of the lease of the lock that the other caller holds. A client renews its lease while it
+	// computes, so TTL does not say when the result will be stored. TTL is negative if the lock never expires,
+	// and 0 if the rest of the lease is not known.
 	TTL time.Duration
 }
 
-// Error has the name.
+// Error returns a text with the name of the result.
 func (e *InFlightError) Error() string {
 	return "once: " + strconv.Quote(e.Name) + ": another caller computes the result"
 }
 
 // Options are the settings of a [Group].
 type Options struct {
-	// TTL is how long a result is stored, from 1 ms on. Default: a minute.
+	// TTL is how long Redis stores a result. It must be at least 1 ms. The default, for 0, is one minute.
 	TTL time.Duration
 
-	// Lease is the lease of a run. The other callers wait for so long if the host of the run has died.
-	// Default: that of the client.
+	// Lease is the lease of the lock while a caller computes a result. If the host of that caller dies, the
+	// other callers wait until this lease ends. The default, for 0, is the lease time of the client.
 	Lease time.Duration
 
-	// Strict is for work that must not be repeated. If a run ends without a result, the calls for this name
-	// get [ErrUnknown] until TTL has passed since the run began. TTL must therefore be longer than the longest
-	// run. By default the next caller runs its function.
+	// Strict is for work that must not be repeated. If a host dies or loses the lock while it computes a
+	// result, all calls for this name return [ErrUnknown] until TTL has passed since the computation began. So
+	// if Strict is set, TTL must be longer than the longest computation. If Strict is not set, the next caller
+	// after such a failure computes the result again.
 	Strict bool
 }
 
-// Group shares results by name. Its methods are safe for concurrent use.
+// Group computes and shares results by name. Its methods are safe for concurrent use.
 type Group struct {
 	locks *rlock.Client
 	opts  Options
@@ -84,7 +88,7 @@ type Group struct {
 	flights map[string]*flight
 }
 
-// New returns a group. It sends nothing. If an option cannot work, every call of the group returns
+// New returns a group. It sends nothing to Redis. If an option is invalid, every method of the group returns
 // [rlock.ErrInvalidOption].
 func New(locks *rlock.Client, opts Options) *Group {
 	if opts.TTL == 0 {
@@ -109,31 +113,38 @@ type flight struct {
 	panicked any
 }
 
-// Do returns the result of a name: the stored one, or else that of fn. Only one fn at a time runs for
-// a name, on one host. Do waits for it until ctx ends.
+// Do returns the stored result of a name. If there is none, Do calls fn and stores its result. On all hosts
+// together, only one fn runs for a name at a time. While another fn runs for the name, Do waits for its result
+// until ctx ends.
 //
-// If fn returns an error, nothing is stored. The error is returned to all calls of this group that wait.
-// Calls of other groups and hosts then run their own fn, one after the other. If fn panics, so do these
-// calls, with the same value.
+// If fn returns an error, nothing is stored, and all waiting calls of this group return that error. The waiting
+// calls of other groups and hosts then run their own fn, one after the other, until one of them returns a
+// result. If fn panics, the waiting calls of this group panic with the same value.
 //
-// fn runs in a goroutine of its own. Its context owns the lock, and has the values of the context of the first call. It is
-// canceled when the lock is lost, and when no call waits for fn any longer. Because fn runs on behalf of
-// other callers as well, it must not lock what one of them may hold: the two would wait for each other.
+// fn runs in a goroutine of its own. The context that fn receives owns the lock, and has the values of the
+// context of the first waiting call. This context is canceled when the lock is lost, and when no call waits for
+// the result any longer. Because fn runs on behalf of several callers, fn must not acquire a lock that one of
+// these callers may hold, because that caller would wait for fn while fn waits for that caller.
 //
-// A stored result takes one round trip. The first call takes four, and each waiting group reads the
-// result in one.
+// A call that finds a stored result takes one round trip, and a call that runs fn takes four. While fn runs on
+// another host, the waiting calls of a group share their requests: two round trips at the beginning, one every
+// 5 s, and one when the result is stored.
 //
-//   - the error of fn, joined with [rlock.ErrLeaseLost] if the lock was lost during fn.
-//   - [rlock.ErrLeaseLost]: fn returned a result, but the lock had been lost. Nothing was stored. Call Do
-//     again for the result of another run.
-//   - [ErrTooLong]: fn returned more than [MaxResult] bytes. Nothing was stored.
-//   - [ErrMismatch], [ErrUnknown]: fn was not called.
-//   - [rlock.ErrUnavailable]: Redis did not answer, or refused. If fn was called, it is unknown whether its
-//     result is stored. Call Do again to find out.
-//   - [rlock.ErrKeyConflict], [rlock.ErrInvalidOption], [rlock.ErrClosed]: as from [rlock.Lock.Lock].
-//   - the cause of the end of ctx.
+// Do returns one of these errors:
 //
-// Do under the context of an fn of the same name is [rlock.ErrInvalidOption], as it would wait for itself.
+//   - The error of fn, joined with [rlock.ErrLeaseLost] if the lock was lost while fn ran.
+//   - [rlock.ErrLeaseLost] alone means that fn returned a result after the lock was lost. The result was not
+//     stored. Call Do again to get the result of another run.
+//   - [ErrTooLong] means that fn returned more than [MaxResult] bytes. The result was not stored.
+//   - [ErrMismatch] and [ErrUnknown] mean that fn was not called.
+//   - [rlock.ErrUnavailable] means that Redis did not answer, or refused a request. If fn was called, it is not
+//     known whether its result is stored. Call Do again to find out.
+//   - [rlock.ErrKeyConflict], [rlock.ErrInvalidOption] and [rlock.ErrClosed] mean the same as for
+//     [rlock.Lock.Lock].
+//   - The cause of ctx, if ctx ends before there is a result.
+//
+// If ctx is the context of an fn of the same name, Do returns [rlock.ErrInvalidOption], because Do would wait
+// for its own caller.
 func (g *Group) Do(ctx context.Context, name string, fn func(context.Context) ([]byte, error)) ([]byte, error) {
 	r, err := g.record(ctx, name)
 	if err != nil {
@@ -218,16 +229,20 @@ func (r *record) result(ctx context.Context, fn func(context.Context) ([]byte, e
 	}
 }
 
-// Begin is for callers that cannot wait, or that do not compute the result in a function. It returns a run,
-// which the caller must end by [Run.Finish], [Run.Fail] or [Run.Abandon], or the stored result, or an error:
+// Begin is [Group.Do] for callers that cannot wait, or that do not compute the result in a function. It has
+// three possible results:
 //
-//   - [*InFlightError]: another caller computes the result.
-//   - [ErrMismatch]: there is a run or a result of this name with another fingerprint. The fingerprint
-//     tells apart what must not have the same result. Do has "".
-//   - [ErrUnknown], and the errors of package rlock, as from [Group.Do].
+//   - A non-nil run means that this caller must compute the result, and must end the run by [Run.Finish],
+//     [Run.Fail] or [Run.Abandon].
+//   - If run and err are nil, result is the stored result.
+//   - A non-nil error means that there is no result, and that this caller must not compute it.
 //
-// Begin takes one round trip, and three if it returns a run. After [rlock.ErrUnavailable] nothing of this
-// process runs.
+// The fingerprint identifies the request whose result is stored. If a name already has a run or a result with
+// another fingerprint, the error is [ErrMismatch]. [Group.Do] uses the fingerprint "". If another caller
+// computes the result now, the error is an [*InFlightError]. The other errors are [ErrUnknown], and those of
+// package rlock that [Group.Do] can return. After [rlock.ErrUnavailable], this process has begun no run.
+//
+// Begin takes three round trips if it begins a run, and one if it finds a stored result or a run in progress.
 func (g *Group) Begin(ctx context.Context, name, fingerprint string) (run *Run, result []byte, err error) {
 	r, err := g.record(ctx, name)
 	if err != nil {
@@ -236,8 +251,9 @@ func (g *Group) Begin(ctx context.Context, name, fingerprint string) (run *Run, 
 	return r.begin(ctx, fingerprint)
 }
 
-// Forget removes a stored result, and the trace of a run that has ended without one. A run that is in
-// progress stays, and stores its result. It takes one round trip. The errors are those of package rlock.
+// Forget removes the stored result of a name. If a run (a computation of the result) ended without a result,
+// Forget removes the record of that run, so that another run can begin. Forget does not affect a run in
+// progress. It takes one round trip. Forget returns errors of package rlock.
 func (g *Group) Forget(ctx context.Context, name string) error {
 	r, err := g.record(ctx, name)
 	if err == nil {
@@ -246,8 +262,9 @@ func (g *Group) Forget(ctx context.Context, name string) error {
 	return err
 }
 
-// Run is a run of this process, which holds the lock. One of Finish, Fail and Abandon ends it. They work
-// although their context has ended, of which they use the values only.
+// Run is one computation of a result in this process, which holds the lock with the name of the result. You
+// must call one of Finish, Fail and Abandon to end it. These three methods work even if the context that you
+// pass has ended, because they use only its values.
 type Run struct {
 	r           *record
 	fingerprint string
@@ -255,19 +272,21 @@ type Run struct {
 	held        context.Context
 }
 
-// Context returns the context of the run. It owns the lock. It is canceled with a [*rlock.LostError] when
-// the lock is lost, and with the context of Begin.
+// Context returns the context of the run, which owns the lock. It is canceled with a [*rlock.LostError] as its
+// cause when the lock is lost. It is also canceled when the context that was passed to [Group.Begin] ends.
 func (r *Run) Context() context.Context { return r.held }
 
-// Finish stores the result and wakes all waiters. It takes one round trip, and releases the lock in the
-// background. [rlock.Client.Close] waits for that.
+// Finish stores the result, ends the run and notifies all waiters. It takes one round trip. The lock is
+// released in the background, and [rlock.Client.Close] waits for this release.
 //
-//   - [ErrTooLong]: the result has more than [MaxResult] bytes. Nothing was sent, and the run goes on.
-//   - [rlock.ErrLeaseLost]: the lock was lost. Nothing was stored, and a result of another run stays.
-//   - [rlock.ErrNotHeld]: the run had ended before without this result.
-//   - [rlock.ErrUnavailable]: it is unknown whether the result is stored.
+//   - [ErrTooLong] means that the result has more than [MaxResult] bytes. Finish has sent nothing, and the run
+//     continues.
+//   - [rlock.ErrLeaseLost] means that the lock was lost. The result was not stored. If another run has stored
+//     its result, that result stays.
+//   - [rlock.ErrNotHeld] means that the run had already ended without this result.
+//   - [rlock.ErrUnavailable] means that it is not known whether the result is stored.
 //
-// A repeated Finish has no effect.
+// Calling Finish again with the same result has no effect.
 func (r *Run) Finish(ctx context.Context, result []byte) error {
 	if len(result) > MaxResult {
 		return fmt.Errorf("%w: %q: %d bytes, and at most %d can be stored", ErrTooLong, r.r.name, len(result), MaxResult)
@@ -288,17 +307,17 @@ func (r *Run) Finish(ctx context.Context, result []byte) error {
 	return fmt.Errorf("%w: %q", rlock.ErrLeaseLost, r.r.name)
 }
 
-// Fail ends the run without a result, and wakes all waiters. The next caller runs again, also with
-// [Options].Strict: a run that fails is known to have had no effect, or one that can be repeated. It takes
-// three round trips. The errors are those of Finish.
+// Fail ends the run without a result, and notifies all waiters. The next caller can begin a new run, even with
+// Strict in [Options]. So call Fail only if the run had no effect, or an effect that can be repeated. Fail
+// takes three round trips. Its errors are those of [Run.Finish].
 func (r *Run) Fail(ctx context.Context) error {
 	_, err := r.r.companion.RunHeld(context.WithoutCancel(ctx), fail, r.hold.Owner())
 	return errors.Join(err, r.Abandon(ctx))
 }
 
-// Abandon ends the run, and leaves open what it has done: with [Options].Strict later calls get
-// [ErrUnknown], otherwise the next caller runs again. It takes two round trips. The errors are those of
-// [rlock.Hold.Unlock].
+// Abandon ends the run without saying whether it had an effect. With Strict in [Options], later calls for this
+// name return [ErrUnknown]. If Strict is not set, the next caller begins a new run. Abandon takes two round
+// trips. Its errors are those of [rlock.Hold.Unlock].
 func (r *Run) Abandon(ctx context.Context) error {
 	err := r.hold.Unlock(ctx)
 	if errors.Is(err, rlock.ErrNotHeld) {

@@ -1,7 +1,8 @@
 // Package pubsub calls waiting code when a message arrives on a Redis channel.
 //
-// A caller waits for an event. The event is announced on a channel. So the caller
-// subscribes to the channel, looks, and sleeps until a message or a change wakes the caller:
+// Use it to wait for an event that is announced on a channel, such as the release of a lock. The caller
+// subscribes to the channel, checks whether the event has happened, and sleeps until a message or a change of
+// the subscription wakes it:
 //
 //	wake := make(chan struct{}, 1)
 //	woken := func() {
@@ -25,37 +26,36 @@
 //		}
 //	}
 //
-// Subscribe neither blocks nor fails: the server's confirmation of the subscription is
-// a wake-up, and the try after the confirmation closes the gap between the first try
-// and the subscription. Nobody waits for Redis under a mutex, and no caller's context
-// reaches the shared connection.
+// A [Hub] passes the messages of all channels to their subscribers. [Hub.Subscribe] does not block and cannot
+// fail. When the server confirms the subscription, the caller is woken and tries again, so it misses no event
+// between its first try and the subscription. No goroutine waits for Redis while it holds a mutex, and the
+// shared connection does not depend on the context of a caller.
 //
 // # Servers and connections
 //
-// [Servers] names the server of a channel. For ordinary channels ([Redis]) there is one
-// server, chosen by the client. For sharded channels ([Sharded], [Both]) and for ordinary
-// channels of servers without a cluster ([Plain]) it is the master of the slot. All channels of
-// a server share one connection. The hub opens the connection for the first channel, and
-// closes the connection when no channel has been wanted for a while; a hub at rest has no
-// connection and no goroutine. Servers do not touch each other: trouble with one server
-// concerns only the waiters of its channels.
+// A [Servers] value knows the server of each channel. For ordinary channels ([Redis]) there is one server,
+// which the go-redis client selects. For sharded channels ([Sharded], [Both]), and for ordinary channels of
+// servers that are not a cluster ([Plain]), the server of a channel is the master of its slot. All channels of
+// a server share one connection. The hub opens it for the first channel, and closes it when no channel has had
+// subscribers for a while. A hub that is not used has no connection and no goroutine. If a server fails, only
+// the waiters of its channels are affected.
 //
-// Any doubt about a connection ends the connection: a read or write error, an unexpected
-// answer, another server in charge, or silence. After a pause, growing from 10 ms to 1 s,
-// the hub opens a new connection, to the server in charge by then. Nothing of the old
-// connection is carried over.
+// The hub closes a connection in four cases: after a read or write error, after an unexpected answer, when
+// another server has become the master, and when the connection is silent for too long. After a pause, which
+// grows from 10 ms to 1 s, it opens a new connection to the server that is the master then. On the new
+// connection, the hub subscribes to all channels again.
 //
 // # Silence
 //
-// While somebody waits, silence does not prove a working connection. After an interval of
-// 500 ms without traffic the hub probes: the command client publishes a message to the
-// hub's own connection. [Hub.AllowSilence] makes the interval before a probe shorter or longer.
-// The longer everybody has been waiting, the rarer the probes: a quarter of the wait apart,
-// and at most 4 intervals, also on a connection with traffic. An allowed silence may be longer, up
-// to 20 intervals. To a server without a cluster the message goes in a script declared as writing,
-// and a replica refuses such a script. There are five cases.
+// If no message arrives, this can mean that there is no event, or that the connection is broken. So while there
+// are subscribers, the hub sends a probe after an interval of 500 ms without traffic: it publishes a message
+// that its own connection must receive. [Hub.AllowSilence] changes the time before a probe, up to 20 intervals
+// of 500 ms. If all subscribers have been waiting for a long time, the pause between two probes is a quarter of
+// their wait, but no longer than 4 intervals, even on a connection with traffic. On a server that is not part
+// of a cluster, a script publishes the probe. The script is declared as writing, so a replica refuses it. A
+// probe has one of five results:
 //
-//	nobody received the probe  commands go to another server, as after a
+//	no connection received it  commands go to another server, as after a
 //	                           failover: the connection is given up at once
 //	a replica refused it       another server is the master: the same, unless
 //	                           the probe is received by another way to the server
@@ -68,71 +68,73 @@
 //	                           than that, and otherwise every 8 intervals
 //	no answer                  the connection is given up after 8 intervals
 //
-// A caller may know more: a server has answered the caller's own request, and has no such
-// subscriber. [Hub.Absent] tells the hub.
+// If the answer to a caller's own request shows that the server has no subscriber of a channel, the caller can
+// report this with [Hub.Absent].
 //
-// So a stalled server keeps its connection for 8 intervals, and a replaced server loses its
-// connection at once. However slow a server is, its connection is not deaf before
-// the server has confirmed a sent message. A process back from standing still
-// reads first all that has come, and probes once more, before the hub gives anything up. While
-// a server cannot be reached, the hub asks as often who is in charge.
+// So the hub closes a connection at once if the server was replaced, and after 8 intervals if the server has
+// stopped responding. If a server is only slow, the hub does not conclude that messages are lost before the
+// server has confirmed a probe. If the process was suspended, the hub first reads everything that has arrived,
+// and sends one more probe, before it closes a connection. While a server cannot be reached, the hub looks up
+// the master at the same intervals.
 //
-// The price: unless another silence is allowed, a wait costs two commands in each of its first
-// two seconds, 20 in its first 30, and one in 2 s after that. A thousand waiting clients
-// send 500 in a second. In return, a caller in the first second of a wait is woken 0.75 to
-// 1.25 s after the connection became deaf, and 0.5 s after the command client knows of another
-// master; a caller after a long wait, up to 1.5 s later. (Probes every 500 ms for ever would cost
-// four times as much, and save 0.75 s on average for a caller after 8 s or more.) A
-// silent former master costs 0.3 s after the silence is noticed, once the other nodes of the
-// cluster know of the new master; a former master still answering, up to 6 s. A connection
-// that has died without any sign is given up after 4 s.
+// With the default interval, a client that waits sends two commands in each of the first two seconds, 20
+// commands in the first 30 s, and one every 2 s after that. So a thousand clients in a long wait send 500
+// commands per second in total. In return, a caller in the first second of its wait is woken 0.75 to 1.25 s
+// after the connection has stopped receiving messages, and 0.5 s after the go-redis client knows of another
+// master. After a long wait, the caller is woken up to 1.5 s later than that. Probes every 500 ms would cost
+// four times as much in a long wait, and would save 0.75 s on average. If a former master does not respond, the
+// hub finds the new master 0.3 s after it has noticed the silence, provided that the other nodes of the cluster
+// know the new master. If the former master still answers, this takes up to 6 s. A connection that is broken
+// without any error is closed after 4 s.
 //
 // # A channel
 //
-// One goroutine per connection writes the requests. The goroutine compares the wanted state of a
-// channel with the last request for the channel, so a late UNSUBSCRIBE never leaves a new waiter deaf:
+// One goroutine per connection writes the requests. It compares the wanted state of a channel with the last
+// request for that channel, so a late UNSUBSCRIBE cannot end the subscription of a new waiter:
 //
 //	                       wanted  asked  open
 //	waiter 1 left long ago no      no     1     UNSUBSCRIBE is sent
 //	waiter 2 comes         yes     yes    2     SUBSCRIBE is sent behind
 //	"unsubscribed"         yes     yes    1     a newer request is open: no effect
-//	"subscribed"           yes     yes    0     live: waiter 2 is told
+//	"subscribed"           yes     yes    0     live: waiter 2 is woken
 //
-// A connection answers in order, and therefore
+// Because a server answers the requests of a connection in order, the words in this table mean the following:
 //
-//	wanted  someone waits, or someone did a moment ago (linger)
+//	wanted  the channel has a subscriber, or had one in the last second
 //	asked   the last request on this connection was SUBSCRIBE
-//	open    so many requests are unanswered
-//	live    nothing is open, and the last answer was a confirmation
+//	open    the number of requests that the server has not answered
+//	live    open is 0, and the last answer has confirmed a SUBSCRIBE
 //
-// A server ends the subscriptions of a slot unasked when the slot moves away, and
-// answers MOVED to new ones. Then only the channel is in doubt, not the
-// connection. The channel has no server until the news about the cluster have arrived,
-// and is asked for again on the server that [Servers] names then. The answer BUSY has the same
-// effect: a server gives BUSY to everything while somebody's script runs for too long.
+// When a slot moves to another server, the old server ends the subscriptions of that slot without a request,
+// and answers MOVED to new ones. The hub keeps its connection to the old server, because only the channel has
+// moved. The moved channel has no server until the hub has loaded the new map of the cluster. The hub then
+// subscribes to it on the server that [Servers] returns. The answer BUSY has the same effect as MOVED. A server
+// gives this answer to every request while a script runs for too long.
 //
-// A refusal (ACL, proxy) answers the oldest open request. The hub then leaves the channel alone
-// for 30 s; the waiters of the channel are never live, and sleep by their short limits. If the
-// end of a subscription is refused, the server goes on sending messages to nobody, until
-// the connection ends.
+// A server can also refuse a subscription, for example because of its ACL or a proxy. The hub then does not
+// subscribe to the channel for 30 s. During this time, Live returns false for the channel, so its waiters use
+// their short limits. If a server refuses to end a subscription, it continues to send messages, which the hub
+// ignores, until the connection ends.
 //
-// # Who is told
+// # Which subscriptions are notified
 //
-//   - A message goes to all subscriptions of its channel, whatever the message says.
-//   - A confirmation or refusal is a change for all subscriptions of the channel.
-//   - The end of a connection is a change for all live channels, the loss of a
-//     channel for its own subscriptions.
-//   - Close is a change for all.
+//   - The function message is called for all subscriptions of the channel of a message, whatever its payload
+//     is.
+//   - After the server has confirmed or refused to subscribe to a channel, the function changed is called for
+//     all subscriptions of the channel.
+//   - When a connection ends, changed is called for all of its live channels. When only one channel is lost,
+//     changed is called for the subscriptions of that channel.
+//   - At [Hub.Close], changed is called for all subscriptions.
 //
-// A caller waits before the subscription is confirmed, and a wake-up is a flag, not a permit
-// to be counted; Redisson's PublishSubscribe differs in both. The order of the waiters of a lock
-// is not decided here: a channel has few subscriptions, as package rlock has one for all
-// goroutines of a client with the same lock.
+// A caller does not wait for the confirmation of its subscription, and several wake-ups count as one. In
+// Redisson's PublishSubscribe, a caller waits for the confirmation, and wake-ups are counted. Package pubsub
+// does not decide the order of the waiters of a lock. A channel has few subscriptions, because package rlock
+// makes one for all goroutines of a client that want the same lock.
 //
-// Under its mutex the hub only notes the calls to be made. The goroutine that unlocks the mutex makes
-// the calls afterwards: mostly the goroutine that reads the connection. The calls of one subscription are
-// never made by two goroutines together: the second goroutine adds its calls behind the waiting
-// calls of the first.
+// While it holds its mutex, the hub only records the calls that it has to make. The goroutine that unlocks the
+// mutex makes these calls afterwards. Usually this is the goroutine that reads the connection. Two goroutines
+// never make calls of the same subscription at the same time. If one goroutine is making such a call, a second
+// one leaves its calls to the first:
 //
 //	reader of the connection      a goroutine in Close
 //	message 1 is noted, unlock
@@ -140,15 +142,15 @@
 //	   … returns                  calling, so the call is left to the reader
 //	calls changed()
 //
-// So the calls come in the order of events, and a function may take a mutex under which
-// others call the hub. The function must not block: the hub or the server gives up
-// a connection that nobody reads.
+// So the calls are made in the order of the events, and a function can lock a mutex that other goroutines hold
+// while they call the hub. A function must not block, because a connection that is not read is closed by the
+// hub or by the server.
 //
 // # Why no wake-up is missed
 //
-// A try finds the lock taken. Later the lock is released, with a message. If the
-// subscription was not live when the caller chose the limit, the short limit holds. If the
-// subscription was live, there had been a confirmation, and one of three orders applies:
+// Suppose that a try finds the lock taken, and that the lock is released later with a message. If Live returned
+// false when the caller chose its limit, the caller wakes after the short limit. If Live returned true, the
+// subscription had been confirmed, and the events happened in one of three orders:
 //
 //	try: taken    confirmed     release: message    the confirmation wakes the caller, for another try
 //	confirmed     try: taken    release: message    the message wakes the caller
@@ -156,6 +158,6 @@
 //	                            release: unheard    wakes the caller, not live now: the short limit
 //	                                                holds until the next confirmation wakes the caller
 //
-// A message sent by another server than the one of the connection is the third order. A release
-// without a message ends with the long limit.
+// If the message is published on another server than the one of the connection, the third order applies. If the
+// release publishes no message, the caller wakes after the long limit.
 package pubsub

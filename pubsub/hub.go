@@ -25,17 +25,17 @@ const (
 	refusedRetry = 30 * time.Second // an operator who corrects an ACL need not restart anything
 )
 
-// Options of a [Hub]. The zero value is ready for use.
+// Options are the settings of a [Hub]. The zero value of each field means its default.
 type Options struct {
-	// Logger hears once per outage of a lost connection, and once per kind of error of
-	// a refused subscription. The goroutines at work call the logger, without any mutex
-	// held, and wait: the logger must not block. Nil: nobody hears.
+	// Logger gets one record for each outage of a connection, and one for each kind of error with which a
+	// subscription was refused. The logger must not block, because the goroutines of the hub call it and wait.
+	// The hub holds no mutex while it calls the logger. If Logger is nil, nothing is logged.
 	Logger *slog.Logger
 
 	probe, linger, idle time.Duration // in place of the constants, if not 0: tests have shorter ones
 }
 
-// Hub tells subscriptions of messages. All goroutines may call the methods.
+// Hub delivers messages to subscriptions. Its methods are safe for concurrent use.
 type Hub struct {
 	servers Servers
 	opts    Options
@@ -67,8 +67,8 @@ type placing struct {
 	inquiries int        // under way
 }
 
-// NewHub returns a hub for channels on servers, such as [Redis] or [Sharded] returns.
-// Nothing is opened before the first [Hub.Subscribe].
+// NewHub returns a hub for channels on servers, which [Redis], [Sharded] and other functions of this package
+// return. The hub opens its first connection at the first [Hub.Subscribe].
 func NewHub(servers Servers, opts Options) *Hub {
 	opts.probe = cmp.Or(opts.probe, probeInterval)
 	opts.linger = cmp.Or(opts.linger, linger)
@@ -86,11 +86,12 @@ func NewHub(servers Servers, opts Options) *Hub {
 	return h
 }
 
-// Active reports whether any channel is subscribed, or about to be. Active takes no mutex.
+// Active reports whether any channel is subscribed, or is about to be. Active locks no mutex.
 func (h *Hub) Active() bool { return h.active.Load() > 0 }
 
-// Listens reports whether the subscription of a channel is confirmed now: the channel is wanted,
-// or was within the last second, and a new listener hears at once.
+// Listens reports whether the subscription of a channel is confirmed now, so that a new subscriber receives
+// messages at once. A subscription stays confirmed while the channel has a subscriber, and for about a second
+// after the last subscriber has closed its subscription.
 func (h *Hub) Listens(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,11 +99,11 @@ func (h *Hub) Listens(channel string) bool {
 	return ch != nil && ch.live
 }
 
-// Close tells all subscriptions of their end: none is live any more. Close returns when the
-// connection is closed and every goroutine has ended, or with the cause of ctx: a call may
-// hang in the network for longer, until the time-outs of the source end the call. A second
-// Close waits likewise. Close makes the due calls of subscriptions before the wait, even
-// under an ended ctx, so a function of a subscription must not call Close.
+// Close ends all subscriptions, so that [Subscription.Live] returns false for each of them. It closes all
+// connections and waits until every goroutine of the hub has ended. If ctx ends first, Close returns the cause
+// of ctx. A goroutine can then continue until the timeouts of its connection end its call. Close also makes the
+// pending calls of the functions of subscriptions, even if ctx has already ended, so these functions must not
+// call Close. A second Close waits like the first.
 func (h *Hub) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

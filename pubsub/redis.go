@@ -11,18 +11,17 @@ import (
 	requests "github.com/go-rlock/rlock/internal/request" // request is a type here
 )
 
-// Redis returns the [Servers] of ordinary channels: SUBSCRIBE and PUBLISH.
+// Redis returns the [Servers] of ordinary channels, which use SUBSCRIBE and PUBLISH.
 //
-// probe is the name of a channel reserved for the hub. Every connection subscribes to that
-// channel, and the hub publishes probes there through rdb, as commands. So a connection to
-// an isolated former master is found out, although the former master still answers PING.
-// A single server gets the command in a script that replicas refuse, so a former master
-// demoted to a replica is found out as well. Where the channel or PUBLISH is not permitted, the
-// script counts the subscribers of a channel instead, and PING causes the traffic; while rdb
-// fails, PING has to do.
+// probe is the name of a channel that only the [Hub] uses. Every connection of the hub subscribes to it, and
+// the hub publishes probes on it through rdb. So the hub notices a connection to an isolated former master,
+// even if that master still answers PING. On a single server, the probe is sent by a script that replicas
+// refuse, so the hub also notices a former master that has become a replica. If the Redis user has no
+// permission for the channel or for PUBLISH, the script counts the subscribers of a channel instead, and the
+// connection is tested with PING. The hub also uses only PING while requests through rdb fail.
 //
-// In a cluster all channels share one connection, to the owner of probe's slot; PUBLISH reaches
-// that node from every node.
+// In a cluster, all channels share one connection, to the node that owns the slot of probe. A PUBLISH on any
+// node reaches that node.
 func Redis(rdb redis.UniversalClient, probe string) Servers {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return &oneMaster{&masters{cluster: cluster, probe: probe}}

@@ -10,32 +10,34 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sharded returns the [Servers] of sharded channels, SSUBSCRIBE and SPUBLISH, in a cluster of
-// Redis 7 or later. There is one connection to each master with a wanted channel.
+// Sharded returns the [Servers] of sharded channels, which use SSUBSCRIBE and SPUBLISH in a cluster of Redis 7
+// or later. The [Hub] opens one connection to each master on which it has subscribed to a channel.
 //
-// probe is the beginning of channel names reserved for the hub, without braces. The hub uses
-// probe as in [Redis], with the hash tag of a channel behind: such a probe is in the slot of the
-// channel, and so on the server of the channel.
+// probe is the prefix of the names of further channels, with which only the hub tests its connections, as
+// described at [Redis]. The text probe must not contain braces. The hub appends the hash tag of a channel to
+// this prefix, so the test channel is in the same slot, and therefore on the same server, as that channel.
 func Sharded(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe}
 }
 
-// Both returns the [Servers] of sharded and ordinary channels together, for a fleet in the
-// middle of a change from SUBSCRIBE and PUBLISH to the sharded commands. A message published in
-// both kinds is heard twice.
+// Both returns the [Servers] of sharded and ordinary channels together. Use it while a fleet of services
+// changes from SUBSCRIBE and PUBLISH to the sharded commands. A message that is published in both kinds of
+// channels is received twice. probe is the same as for [Sharded].
 func Both(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe, both: true}
 }
 
-// Plain returns the [Servers] of ordinary channels on several servers without a cluster:
-// [redis.ClusterOptions.ClusterSlots] divides the slots among the servers, and PUBLISH reaches
-// the subscribers of its own server only. There is one connection to each server, as in [Sharded].
+// Plain returns the [Servers] of ordinary channels on several servers that are not a cluster. ClusterSlots in
+// [redis.ClusterOptions] divides the slots among these servers, and a PUBLISH reaches only the subscribers of
+// the server to which it is sent. As with [Sharded], there is one connection to each server, and probe is a
+// prefix.
 func Plain(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe, plain: true}
 }
 
-// HasSharded reports whether the servers form a cluster with sharded channels, and let this user
-// ask. An error is no answer: a later call may get one.
+// HasSharded reports whether the servers form a cluster with sharded channels. It also returns false if the
+// Redis user has no permission to find this out. After an error, the answer is not known, and a later call may
+// succeed.
 func HasSharded(ctx context.Context, cluster *redis.ClusterClient) (bool, error) {
 	for _, ask := range []func() error{
 		// Not everything behind a ClusterClient is a cluster. A Valkey 9 without a cluster

@@ -1,7 +1,7 @@
 package pubsub
 
-// Subscription listens to one channel, and calls the two functions of [Hub.Subscribe]. All
-// goroutines may call the methods, also from these two functions.
+// Subscription listens to one channel and calls the two functions that were passed to [Hub.Subscribe]. Its
+// methods are safe for concurrent use, and these two functions can call them.
 type Subscription struct {
 	hub     *Hub
 	channel *channel // nil if the hub was closed already
@@ -20,21 +20,17 @@ type notice struct {
 	changed bool
 }
 
-// Subscribe has message called with the payload of each message on the channel, in order, and
-// changed whenever [Subscription.Live] may have changed: the subscription was confirmed,
-// refused or lost, or the hub was closed. Read inside changed, or later, Live tells the truth.
-// Subscribe itself calls neither function and does not block. If the channel is subscribed
-// already, Live is true at once, without a call of changed. On a closed hub neither function
-// is ever called.
+// Subscribe subscribes to a channel. It does not block, and does not call the two functions itself. The hub
+// calls message with the payload of each message on the channel, in order. It calls changed whenever the result
+// of [Subscription.Live] may have changed: when the subscription was confirmed, refused or lost, and when the
+// hub was closed. A call of Live inside changed, or later, returns the new state. If the channel is already
+// subscribed, Live returns true at once, and changed is not called for that. If the hub is already closed,
+// neither function is ever called. You must close every subscription. A channel can have several subscriptions.
 //
-// The goroutine that reads the connection makes most calls, one at a time, and nothing else
-// is heard from that server until a call returns; other goroutines, such as the caller of
-// Close, make some. So the functions must not block: they take note and return. No mutex of
-// the hub is held meanwhile. The functions may call the methods of the hub and of this
-// subscription, but not [Hub.Close]: Close would wait for the functions. A channel may have
-// several subscriptions.
-//
-// Every subscription must be closed.
+// The functions must not block. Most calls are made by the goroutine that reads the connection, which makes one
+// call at a time and receives nothing else from that server until the function returns. Other goroutines, such
+// as the caller of [Hub.Close], make some of the calls. The hub holds no mutex during a call. The functions can
+// call the methods of the hub and of this subscription, but not Hub.Close, because Close would wait for them.
 func (h *Hub) Subscribe(channel string, message func(payload string), changed func()) *Subscription {
 	s := &Subscription{hub: h, message: message, changed: changed}
 	h.mu.Lock()
@@ -54,17 +50,17 @@ func (h *Hub) Subscribe(channel string, message func(payload string), changed fu
 	return s
 }
 
-// Live reports whether messages are heard now: the server has confirmed the subscription, on a
-// connection that is sound as far as is known.
+// Live reports whether messages are received now. The result is true if the server has confirmed the
+// subscription, and if the connection works as far as the hub knows.
 func (s *Subscription) Live() bool {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	return !s.left && s.channel.live
 }
 
-// Close ends the subscription. A running call goes on, and may still run when Close returns; no
-// further call is made. The server is told a second after the last listener of the channel
-// has gone. A second Close does nothing.
+// Close ends the subscription. If a function of the subscription is running, it can still run after Close has
+// returned, but no function is called after that. The hub sends UNSUBSCRIBE about a second after the last
+// subscription of the channel was closed. A second Close does nothing.
 func (s *Subscription) Close() {
 	h := s.hub
 	h.mu.Lock()

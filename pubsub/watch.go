@@ -182,11 +182,11 @@ func (v *vigil) slowest(s sight) time.Duration {
 	return min(max(s.silence, reprobe*v.interval), rarest*v.interval)
 }
 
-// AllowSilence says how long the listeners of a channel can do without a sign of a working
-// connection, before the hub probes the connection: longer if many clients wait for the same
-// event, as each of these clients sends probes. Listeners of other channels on the connection may
-// have the connection probed earlier. The default, also for d = 0, is 500 ms, the maximum 10 s. The
-// hub forgets d together with an unwanted channel.
+// AllowSilence sets how long the subscribers of a channel can wait without a sign that the connection works.
+// After that time without traffic, the hub sends a probe on the connection. Set a longer time if many clients
+// wait for the same event, because each of them sends probes. If subscribers of other channels on the same
+// connection need a shorter time, the hub sends its probes earlier. The default, also for d = 0, is 500 ms, and
+// the maximum is 10 s. The hub forgets d when the channel has no subscribers any more.
 func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,10 +204,10 @@ func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	}
 }
 
-// Absent says: the server that answered a request, sent at that time, had no subscriber of the
-// channel. A connection opened before that time is given up: the connection leads to another
-// server, or the server has closed the connection. Outside a cluster, a new connection leads
-// to the server of the requests.
+// Absent informs the hub that a server had no subscriber of the channel when it answered a request that was
+// sent at the time sent. If the hub's connection for the channel was opened before that time, the hub closes
+// it, because the connection leads to another server or the server has closed it. Outside a cluster, the hub
+// then opens a connection to the server that answers requests.
 func (h *Hub) Absent(channel string, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

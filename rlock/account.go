@@ -235,10 +235,10 @@ func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 	c.log.Warn("rlock: a call has waited for longer than a lease: see rlock inspect", attrs...)
 }
 
-// Stats returns the client's counts so far. Stats sends nothing, and may be called
-// at any time and by any number of goroutines; the mutexes of the queues are held for as long
-// as a look at each lock in use takes. An event meanwhile may be in some numbers only; when
-// nothing is under way, all agree.
+// Stats returns the client's counts so far. It sends nothing to Redis, and is safe for concurrent use.
+// While it reads the locks in use, lock calls can be delayed for a very short time. If an event happens
+// during the call, it may be contained in only some of the counts. If nothing happens, all counts are
+// consistent.
 //
 // To publish the counts with package expvar:
 //
@@ -282,10 +282,11 @@ func (c *Client) kindStats(number kindNumber) *KindStats {
 	return s
 }
 
-// Callers returns the contexts of the calls served by a request of go-redis with ctx, as seen
-// by a hook, if the request is for several calls: their requests travel together, and ctx has
-// the values of no call. The contexts are the results of [Trace].Start; a client without Start
-// tells nothing. A request of a single call has the values of that call's context.
+// Callers is for hooks of go-redis. One request can serve several lock calls, and the context of such a
+// request has the values of none of them. For the context of such a request, Callers returns the
+// contexts of these calls. Each is the context that Start in [Trace] has returned for the call. If
+// there is no Start function, Callers returns nil. A request for a single call has the values of the
+// context of that call, and Callers returns nil.
 func Callers(ctx context.Context) []context.Context { return request.Callers(ctx) }
 
 // oldest returns for how long the oldest waiter has waited, and the oldest grant is held.

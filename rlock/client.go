@@ -26,9 +26,11 @@ import (
 	"github.com/go-rlock/rlock/watchdog"
 )
 
-// Client makes locks on one Redis. Its waiters share one subscription
-// connection (with sharded channels, one to each master in use) and its leases one
-// watchdog; they start with the first need and end when idle. It is safe for concurrent use.
+// Client makes locks on one Redis server, Sentinel deployment or cluster. Its methods are safe for
+// concurrent use. All waiting calls of a client share one connection for messages, or one to each
+// master in use if the cluster has sharded channels. One goroutine, the watchdog, renews all leases.
+// The connection and the watchdog start when they are first needed, and end when they have been idle
+// for a while.
 type Client struct {
 	id    string
 	given atomic.Uint64 // owners named so far
@@ -61,25 +63,23 @@ type Client struct {
 	closed  atomic.Bool
 }
 
-// New returns a client that locks on rdb, which stays the caller's: its options
-// are neither changed nor copied, and Close leaves it open. nil opts means
-// defaults. Nothing is sent.
+// New returns a client that locks on rdb. Nil opts means the defaults. New sends nothing to Redis. It
+// does not change or copy the options of rdb, and [Client.Close] does not close rdb.
 //
-// A client with [redis.Options].ContextTimeoutEnabled is a little faster: go-redis
-// then ends a request in time by itself, and if nothing else is under way it needs no
-// goroutine of its own. A hook of the application that blocks, which nobody can end, then
-// keeps such a caller beyond the end of its context.
+// Set ContextTimeoutEnabled in the [redis.Options] of rdb, because this makes the client a little
+// faster. go-redis then ends a request in time by itself, so the client can send a request from the
+// calling goroutine if no other request is in progress. However, a hook of your application that blocks
+// can then delay the return of a lock call beyond the end of its context.
 //
-// rdb must lead to one server, a set of Sentinels or a cluster. A proxy that spreads
-// keys over servers is for locks with [WithPolling] only: the scripts of other locks
-// may have the keys of several.
+// rdb must be connected to one server, one set of Sentinels or one cluster. With a proxy that
+// distributes keys over several servers, use only locks made with [WithPolling], because the scripts of
+// other locks use several keys.
 //
-// A [redis.Ring] is refused, because it moves keys to other shards when one is
-// down, and so is a [redis.AutoPipeliner], because it repeats commands on its
-// own; give the client underneath it. A cluster client with [redis.ClusterOptions].MaxRedirects
-// -1 is refused as well. The error is [ErrInvalidOption]. New cannot look into a client of another type,
-// which wraps one of these, and accepts it. With such a wrapper you must make sure yourself that there is
-// no Ring, no AutoPipeliner and no MaxRedirects of -1 in it.
+// New returns [ErrInvalidOption] for three types of rdb. A [redis.Ring] moves keys to other shards when
+// one is down. A [redis.AutoPipeliner] repeats commands, so pass the client underneath it. A cluster
+// client must not have MaxRedirects -1 in its [redis.ClusterOptions]. New cannot look into a type of
+// your own that wraps one of these clients, so New accepts it. You must make sure yourself that your
+// type does not wrap a Ring, an AutoPipeliner, or a cluster client with MaxRedirects -1.
 func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	switch rdb.(type) {
 	case *redis.Ring:
@@ -156,18 +156,18 @@ func (c *Client) channels(mode ShardedPubSub) (*kind.Channels, error) {
 	return kind.NewChannels(c.server.RDB, c.id, c.background, kind.Sharding(mode)), nil // the same values
 }
 
-// NewLock returns the lock of that name. It cannot fail and sends nothing; an
-// invalid name or option is [ErrInvalidOption] from every method. Locks of the
-// same name and client are the same lock; a Lock is safe for concurrent use and
-// need not be kept.
+// NewLock returns the lock of a name. NewLock cannot fail and sends nothing to Redis. If the name or an
+// option is invalid, every method of the lock returns [ErrInvalidOption]. Two locks of the same client
+// with the same name are the same lock, so you need not keep a Lock. Its methods are safe for
+// concurrent use.
 //
-// The name, behind the client's prefix, is the key in Redis. Names longer than
-// 64 KiB, empty ones, and those whose braces would put key and channel into
-// different cluster slots are invalid.
+// The key in Redis is the client's prefix followed by the name. A name must not be empty, and must not
+// be longer than 64 KiB. A name must not contain braces that would put the key and the channel of the
+// lock into different cluster slots.
 //
-// Clients that wait for the lock queue on the server, and a release hands it to the
-// first of them that can hear, by one message; a call that finds the lock free takes it
-// all the same. See the package's documentation.
+// Clients that wait for the lock form a queue in Redis. A release passes the lock to the first client
+// in the queue by one message. However, a call that finds the lock free acquires it even if other
+// clients are queued. See the documentation of the package.
 func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, plainKind, opts)
 	l.terms.handoff = l.terms.handoff.withDefaults(l.terms.fixed)
@@ -240,23 +240,25 @@ func (l *Lock) refuse(err error) {
 	l.err = &lockError{l.name, ErrInvalidOption, err}
 }
 
-// Close ends the client gracefully. Waiting calls return [ErrClosed] and held
-// contexts end with it as their cause; holders unlock as always, and until they
-// have, their leases are renewed. What callers left behind is released at once.
-// Close returns when all of that is done, or soon after ctx is over, with its cause;
-// then renewal stops and what is still held is lost and ends with its lease. With
-// nothing held, left behind or under way it succeeds under any context. Do not
-// call it while holding a lock in the same goroutine, nor in a function of Logger or
-// Trace. Calling it again waits again.
+// Close closes the client. First, waiting calls return [ErrClosed], and the contexts of all holds are
+// canceled with the cause ErrClosed. The holders still have to unlock, and until they do, their leases
+// are renewed. Requests that callers have abandoned are cleaned up in Redis at once. Close then waits
+// until all locks are unlocked and nothing is left to clean up, and returns nil.
 //
-// Give it a context with a time-out of its own: one that a signal has ended leaves no
-// time to unlock. Close does not let work finish: for that, wait for those who hold locks
-// before you call it.
+// If ctx ends first, Close returns the cause of ctx. The client then stops renewing leases, and each
+// lock that is still held is lost and ends with its lease. If nothing is held and no request is in
+// progress, Close succeeds even if ctx has ended. A second Close waits like the first. Do not call
+// Close in a goroutine that holds a lock, or in a function of Logger or Trace, because Close would wait
+// for its own caller.
 //
-// A request that hangs inside go-redis ends by the time-outs of that client. A release that
-// the server refuses, or does not answer, is repeated until its lease is over, before a Close
-// until there is an answer: also after a Close that has returned because of ctx, as long as
-// the client of go-redis is open.
+// Pass a context with a timeout of its own. A context that a signal has already ended leaves the
+// holders no time to unlock. Close does not let work finish, so wait for your work before you call
+// Close.
+//
+// A request that hangs inside go-redis ends after the timeouts of that go-redis client. A release that
+// Redis refuses or does not answer is repeated until Redis answers. After Close has been called, it is
+// repeated only until the lease ends. The client repeats such releases even after Close has returned
+// because of ctx, as long as the go-redis client is open.
 func (c *Client) Close(ctx context.Context) error {
 	var held, parked []*grant
 	if c.closed.CompareAndSwap(false, true) {

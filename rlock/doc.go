@@ -9,10 +9,10 @@
 //
 // # What a lock is
 //
-// A lock is a hash in Redis with one field per owner, the hold count as its
-// value, and a TTL. An owner is one grant: one outermost acquisition. The owner's name
-// is `<client id>:<n>` and never used again, so a repeated or late request cannot
-// touch another grant.
+// A lock is a hash in Redis with a TTL. The hash has one field for each owner, and the value of the
+// field is the owner's hold count. A grant is one outermost acquisition of the lock, together with all
+// holds that are nested in it. Each grant has an owner name of its own, `<client id>:<n>`. The name is
+// never used again, so a repeated or late request cannot affect another grant.
 //
 //	acquire a:1 is sent, and held up    the caller gives up
 //	                                    a:2, b:1 … hold the lock, one after another
@@ -20,8 +20,8 @@
 //	acquire a:1 arrives                 refused; or the lock is free, and nobody holds it as a:1
 //	release a:1 again                   not the owner: no effect; or the lock is free again
 //
-// A grant is held, then ended: by the Unlock of its last hold, or by its loss.
-// There is no way back; a call that locks again gets a new grant.
+// A grant ends when its last hold is unlocked, or when the lock is lost. A grant that has ended cannot
+// begin again. A call that locks again gets a new grant.
 //
 //	asking ──► owned ──► released
 //	   │          │          ▲
@@ -35,64 +35,71 @@
 //
 // # Ownership travels in the context
 //
-// Lock returns a context that owns the grant. A Lock of the same name by the
-// same [Client] under that context, or a context derived from it, re-enters: over
-// functions, packages and goroutines. The hold count on the server is the
-// number of live holds, and the lock is free after as many Unlocks, in any order.
-// Goroutines with such a context are one owner and may be inside together; [Detach]
-// takes the ownership out. Ownership does not leave the process alone: a service called
-// under the lock owns the lock only after [Lock.Join] with the [Hold.Proof]. The service
-// then asks the server whether the hold is still there, as often as the holder renews the
-// lease, and trusts the lease for as long as the holder may.
+// A lock call returns a context that owns the lock. If you lock the same name with the same [Client]
+// under this context, or under a context derived from it, the call does not wait. Nested calls can be
+// in other functions, packages and goroutines. The hold count in Redis is the number of holds that are
+// not unlocked. The lock is released when all nested holds and the outermost hold are unlocked, in any
+// order. Goroutines that share such a context are one owner, and can hold the lock at the same time.
+// [Detach] returns a context that does not own the lock.
+//
+// Ownership does not cross process boundaries by itself. A service that you call while you hold the
+// lock owns it only after it has called [Lock.Join] with your [Hold.Proof]. The client of that service
+// then asks Redis as often as a holder renews its lease whether the lock is still held.
 //
 // # The trusted window
 //
-// A lease ends on the server's clock; the holder counts by the holder's clock, and trusts a lease
-// until
+// The server measures the lease by its own clock. The holder measures it by the clock of its host, and
+// relies on the lease until
 //
 //	sent + lease − (lease/100 + 2ms)
 //
-// where sent is the moment before the sending of the answered request: no delay on the way
-// lengthens the trust. The subtrahend allows for clocks that drift apart (Redlock's
-// allowance). Both the monotonic and the wall clock must agree on the open window, as
-// the monotonic clock stands still while a machine is suspended. A tenth of the lease before
-// the end of the window the grant is given up: the context is cancelled, and the holder has that
-// time to stop before anybody else can enter.
+// Here, sent is the time just before the client sent the request that was answered, so a delay of the
+// request or the answer does not make the holder rely on the lease for too long. The term lease/100 +
+// 2ms allows for two clocks that do not run at the same rate, as in Redlock. The time from sent until
+// this end is called the trusted window. The client compares the end with the monotonic clock and with
+// the wall clock, because the monotonic clock stops while a machine is suspended. A tenth of the lease
+// before the end of the window, the client cancels the context of the hold. So the holder has a tenth
+// of the lease to stop before another client can acquire the lock.
 //
 // # Renewal and loss
 //
-// A watchdog renews the lease when a third of the lease is over. Any end against the
-// holder's will is reported through the context, with a [*LostError] as the
-// [context.Cause]: a removed or replaced key at the next renewal at the latest,
-// an unreachable server at the end of the window, without waiting for any reply.
+// One goroutine per client, the watchdog, renews each lease when a third of it is over. If a lock ends
+// before its holder unlocks it, the context of the hold is canceled, and [context.Cause] returns a
+// [*LostError]. If the key was removed or replaced, the context is canceled no later than the next
+// renewal. If Redis cannot be reached, it is canceled a tenth of the lease before the end of the
+// trusted window, without waiting for any reply.
 //
 // # Who holds it, who waits
 //
-// A client with a long hold or wait says on the server who it is, and for which purpose if
-// the lock is made [WithPurpose]: see [Identity]. `rlock top` and `inspect` show this.
-// Nothing in this package reads the records, and no lock depends on them.
+// During a long hold or wait, a client writes a record to Redis that says which process it is. If the
+// lock is made [WithPurpose], the record also contains the purpose. See [Identity]. The commands `rlock
+// top` and `rlock inspect` show these records. No lock depends on them.
 //
 // # Waiting
 //
-// The goroutines of a client that want the same lock queue in memory, first come,
-// first served, and one request at a time is made for all of them. Clients queue on the
-// server: in a sorted set beside the lock, `rlock_queue:{name}`, with a ticket for
-// each client waiting for a plain lock, and for each call waiting for a fair lock.
-// The script that releases a lock passes the lock on to the first ticket: the script writes the
-// owner of that ticket into the lock, with a lease of up to 2.5 s (the claim), and tells
-// the owner's client by one message on that client's channel, `rlock_channel:{name}:<client>`.
-// The waiter enters on the message alone. Nobody else is woken, however many wait.
+// The goroutines of a client that want the same lock form a local queue in memory, and only the first
+// of them sends requests to Redis. The clients form a queue in Redis, in the sorted set
+// `rlock_queue:{name}`. The braces are part of the key. An entry of this queue is called a ticket. A
+// client has one ticket for each plain lock that it waits for, and one for each waiting call of a fair
+// lock.
 //
-// A call of [Lock.Lock] takes this way:
+// The script that releases a lock passes it on to the first ticket. The script writes the owner of that
+// ticket into the lock, with a provisional lease of up to 2.5 s, which is called the claim. It then
+// publishes one message on the channel of the owner's client, `rlock_channel:{name}:<client>`. When the
+// message arrives, the lock call of the waiter returns, without another request. No other client is
+// woken.
 //
-//  1. The call joins the queue in memory. Unless first there, the call sleeps.
-//  2. The first call asks for the lock, without a ticket unless the client listens to the
-//     channel already. Most locks are free: that was all.
-//  3. If the server refuses, the call subscribes to the client's channel. After the server's
-//     confirmation, the call asks again and leaves a ticket, for a message later.
-//  4. The message grants the lock. The trusted window counts from a moment that is surely
-//     not after the grant, reckoned from the newest answer of the server, and the first
-//     renewal turns the claim into the lease that was asked for.
+// A call of [Lock.Lock] proceeds in these steps:
+//
+//  1. The call joins the local queue. If another call is ahead of it in the queue, it sleeps.
+//  2. The first call in the local queue requests the lock. If the client already listens to its
+//     channel, the request also leaves a ticket. If the lock is free, as most locks are, the call
+//     returns here.
+//  3. If the server refuses, the client subscribes to its channel. When the server has confirmed this,
+//     the call requests the lock again, and now leaves a ticket.
+//  4. The message grants the lock. The client computes the trusted window from a time that is surely
+//     before the grant, which it derives from the last answer of the server. The first renewal replaces
+//     the provisional lease, the claim, by the full lease.
 //
 // A release between the two requests is not missed:
 //
@@ -102,8 +109,9 @@
 //	SUBSCRIBE ────────────► confirmed: b:2 asks again
 //	acquire, a ticket ────► granted
 //
-// A waiter is in the line, or served. An asker asks for the line: it has the owner, the ticket and the one request
-// under way, so a waiter that leaves takes nothing along. A waiter may be given a grant of the same client at any time.
+// The calls of a local queue share one asker, which sends their requests. The asker has the owner, the
+// ticket and the one request in progress, so a call that gives up leaves all of them to the others.
+// Another goroutine of the client can pass the lock on to a waiting call in memory at any time.
 //
 //	        refused
 //	asking ◄────────► waiting for a message, an event, or time
@@ -111,14 +119,19 @@
 //	   └──► the first waiter ◄┘
 //	        has the lock
 //
-// The asker asks again after a message without a grant; when the subscription was
-// lost or is confirmed anew; at the end of the holder's TTL (the first ticket at once, the
-// others 0.2 to 0.6 s later); and without a message after 1, 2 and 4 s and then every
-// 5 s, later if many wait. Such a request repairs any loss on the server. Without a
-// subscription it asks after 50 ms, doubling to 1 s, and each 100 ms with the
-// first ticket.
+// The asker sends its request again
 //
-// And the lock:
+//   - when a message arrives that does not grant the lock,
+//   - when the subscription was lost, or is confirmed again,
+//   - when the holder's lease should be over, at once if it has the first ticket and otherwise 0.2 to
+//     0.6 s later,
+//   - if no message arrives, after 1, 2 and 4 s and then every 5 s, or less often if many clients wait.
+//
+// Such a request restores the ticket if the server has lost it. An asker whose client has no
+// subscription sends its request again after 50 ms, and then after pauses that double up to 1 s. If
+// such an asker has the first ticket, it sends a request every 100 ms.
+//
+// The lock itself has these states:
 //
 //	          free ◄───────────────────────────────┐ nobody waits
 //	           │ a request                         │
@@ -130,60 +143,64 @@
 //	│               passes it on                   │ the waiter renews it
 //	└──────────────────────────────────────────────┘ (or lets it end, as a holder may)
 //
-// A client without a subscription is sent nothing, and passed over in the same script: a single
-// server knows the subscribers, and so does the node of a cluster with sharded channels. A client
-// that was granted the lock and let the claim lapse loses all tickets for that lock. If the
-// message comes for a waiter that has left, the client releases the lock at once, and the
+// If the client of the first ticket has no subscription, the same script skips it. A single server
+// knows its subscribers, and so does the node of a cluster with sharded channels. If a client is
+// granted the lock but does not renew the claim, it loses all of its tickets for that lock. If the
+// message arrives for a waiter that has given up, the client releases the lock at once, and this
 // release passes the lock on.
 //
-// Redisson's clients cannot queue. They listen on the unlock channel,
-// `redisson_lock__channel:{name}`. While any connection listens there, a release leaves the lock
-// free, announces the release there, and tells the first ticket to ask: both sides have
-// a chance. Clients of this library listen there only while Redisson, or a lock
-// [WithPolling], holds the lock.
+// Clients of Redisson cannot join the queue. Redisson's waiters listen on the unlock channel,
+// `redisson_lock__channel:{name}`. While any connection listens on the unlock channel, the script that
+// releases a lock leaves the lock free, publishes the release on this channel, and notifies the client
+// of the first ticket, which then sends a request. So clients of both libraries can acquire the lock.
+// Clients of this library listen on the unlock channel only while Redisson, or a lock [WithPolling],
+// holds the lock.
 //
-// Plain locks are not fair: a call that finds the lock free gets it, also before queued
-// waiters. The queue decides about a lock that is released while others wait.
+// Plain locks are not fair. A call that finds the lock free acquires it even if other clients are
+// queued. The queue decides only who gets a lock that is released while clients wait.
 //
-// An Unlock hands the grant on to the next goroutine in the queue in memory, as often and
-// for as long as [WithHandoff] allows. Then the lock is released on the server, and the
-// next goroutine of this client takes a ticket behind the other clients. With
-// [WithRetention] the grant may stay with the client although no goroutine waits:
-// until the client's next call takes the grant, or another client recalls the lock.
+// While goroutines of the same client wait, Unlock passes the lock on to the next of them in memory,
+// within the limits of [WithHandoff]. When a limit is reached, the lock is released in Redis, and the
+// client gets a new ticket behind the other clients. With [WithRetention], the client keeps the lock
+// even if none of its goroutines waits, until its next lock call or until another client asks for the
+// lock.
 //
-// Requests sent to one server at the same time share pipelines, and most scripts of one kind in
-// a pipeline become one. No request waits for company. When a caller gives up, an unsent
-// request is taken back; the acquisition of a sent request is released when the answer
-// comes. While more is left behind than a slow server, or master of a cluster, can release,
-// no new attempts are sent there.
+// Requests that are sent to one server at the same time share a pipeline, and most scripts of the same
+// kind in a pipeline are combined into one. No request is delayed in order to share a pipeline. When a
+// caller gives up, the client drops its request if it was not sent yet. If the request was sent and
+// acquires the lock, the client releases the lock when the answer arrives. If more such releases are
+// pending than a slow server can execute, the client sends no new lock requests to that server.
 //
 // # Kinds
 //
-// Another kind of lock is another exchange with the server (internal/kind) behind the same
-// [Lock], with the same methods, nesting, renewal and loss:
+// All kinds of lock nest, renew their leases and report losses in the same way:
 //
-//   - [Client.NewFairLock] grants in the order of arrival, over all processes.
-//   - [Client.NewRWLock] has readers and a writer, with Redisson's among them.
-//   - [NewMultiLock] makes a [MultiLock], which holds several locks, or none.
-//   - [NewQuorumLock] is held by the owner on whom a majority of independent servers agrees.
+//   - [Client.NewFairLock] returns a lock that is granted in the order of arrival, across all
+//     processes.
+//   - [Client.NewRWLock] returns a lock that many readers or one writer can hold, together with
+//     Redisson's RReadWriteLock.
+//   - [NewMultiLock] returns a [MultiLock], which holds several locks or none.
+//   - [NewQuorumLock] returns a lock that is held by the owner that a majority of independent servers
+//     has accepted.
 //
 // # When Redis does not answer
 //
-// Every request may be repeated, and is, until an answer comes or the time is
-// over. A request goes on after its caller has left, and an acquisition by such a
-// request is released in the background. A failure of Redis is never taken for an
-// acquired lock, and never silently for a released one.
+// Every request can be repeated without harm, and the client repeats it until Redis answers or the time
+// of the call is over. A request continues after its caller has given up. If such a request acquires
+// the lock, the client releases the lock in the background. If Redis fails, a lock call never returns
+// as if it had acquired the lock, and Unlock never returns nil as if it had released it.
 //
 // # What it does not promise
 //
-// A holder stopped for longer than the lease, in the middle of a statement, goes on with the
-// statement although somebody else may hold the lock. Only a resource that checks the fencing
-// token refuses the statement ([WithFencing]). Redis replicates asynchronously: a failover may
-// forget a grant. [WithReplicas] makes this unlikely, and only [NewQuorumLock] rules it out,
-// unless one of the servers forgets while it runs. A server that evicts keys may
-// forget a grant too. The holder then learns of the loss at the next renewal, and so does the
-// goroutine that was handed the grant. A holder [WithoutRenewal] learns of the loss only
-// at the end of the lease.
+// If a holder is suspended for longer than its lease in the middle of a statement, it finishes the
+// statement later, although another client may hold the lock by then. Only a resource that checks the
+// fencing token can reject that statement, see [WithFencing].
 //
-// Only fair locks have a strict order among processes: see above.
+// Redis replicates asynchronously, so a failover can lose a lock. [WithReplicas] makes this unlikely.
+// Only [NewQuorumLock] prevents it, unless one of its servers loses its data while it runs. A server
+// that evicts keys can lose a lock as well. If a failover or an eviction has removed a lock, its holder
+// notices the loss at its next renewal, even if the lock was passed on to it in memory. A holder of a
+// lock made [WithoutRenewal] notices the loss only when its context ends.
+//
+// Only fair locks have a strict order among processes.
 package rlock

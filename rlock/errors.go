@@ -9,81 +9,83 @@ import (
 	"time"
 )
 
-// Errors of this package, to be matched with [errors.Is]; the text of a returned error also
-// names the lock and the cause.
+// Errors of this package. Match them with [errors.Is]. The text of a returned error also contains the
+// name of the lock and the reason.
 var (
-	// ErrNotAcquired: somebody else holds the lock and the wait, if any, is over; or the
-	// context had ended before any request. The error is a [*NotAcquiredError] and matches
-	// the error of the ended context as well.
+	// ErrNotAcquired means that another holder has the lock and that the wait, if any, is over. It can
+	// also mean that the context had ended before any request was sent. The error is a
+	// [*NotAcquiredError]. If a context ended, it also matches the error of that context.
 	ErrNotAcquired = errors.New("rlock: not acquired")
 
-	// ErrLeaseLost: the grant ended against the holder's will. Stop the work under the
-	// lock. The error is a [*LostError]. Ask for it before [context.Canceled]: if a function
-	// under Do returns the error of its context, the error of Do matches both.
+	// ErrLeaseLost means that the lock was lost: it ended before the holder unlocked it. Stop the work
+	// under the lock. The error is a [*LostError]. Check for it before [context.Canceled], because the
+	// error of Do matches both if your function returns the error of its context.
 	ErrLeaseLost = errors.New("rlock: lease lost")
 
-	// ErrNotHeld: this hold was unlocked before; of [Lock.Join], the owner of the proof
-	// does not hold the lock any more.
+	// ErrNotHeld means that this hold was already unlocked. From [Lock.Join] it means that the owner in
+	// the proof no longer holds the lock.
 	ErrNotHeld = errors.New("rlock: not held")
 
-	// ErrUnlocked is matched by the cause of a held context that ended by the Unlock of the
-	// hold.
+	// ErrUnlocked is matched by the cause of the context of a hold, after this hold was unlocked.
 	ErrUnlocked = errors.New("rlock: unlocked")
 
-	// ErrClosed: the client is closed.
+	// ErrClosed means that the client is closed.
 	ErrClosed = errors.New("rlock: client closed")
 
-	// ErrUnavailable: Redis did not answer, or refused to serve. After an acquisition: nothing is
-	// held. After an Unlock: the outcome is unknown, and the lock is free after one lease at the
-	// latest.
+	// ErrUnavailable means that Redis did not answer, or refused the request. If a lock call returns
+	// it, you do not hold the lock. If Unlock returns it, it is not known whether the lock was
+	// released, and the lock is released when its lease ends, or earlier.
 	ErrUnavailable = errors.New("rlock: redis unavailable")
 
-	// ErrKeyConflict: the lock's key holds no lock, or a lock of another kind, as the text
-	// says. The key was not touched; use another name or prefix, or the other kind.
+	// ErrKeyConflict means that the key of the lock holds other data, or a lock of another kind. The
+	// text of the error says which. The key was not changed. Use another name or prefix, or the kind of
+	// lock that the key holds.
 	ErrKeyConflict = errors.New("rlock: key conflict")
 
-	// ErrUpgrade: the context holds the lock for reading only, and a writer would wait for this
-	// reader. Unlock first, or lock for writing from the start.
+	// ErrUpgrade means that the context holds a read/write lock for reading only, and that a write lock
+	// would wait for this reader. Unlock first, or lock for writing from the start.
 	ErrUpgrade = errors.New("rlock: a reader cannot become a writer: unlock first, or lock for writing from the start")
 
-	// ErrInvalidOption: a name, an option or an argument cannot work. No request
-	// was sent, unless the clients of a quorum lock turned out to be of one server.
+	// ErrInvalidOption means that a name, an option or an argument is invalid. No request was sent. The
+	// exception is a quorum lock whose clients turn out to be connected to the same server.
 	ErrInvalidOption = errors.New("rlock: invalid option")
 )
 
-// LostError is the cause of a held context after the loss of the grant.
+// LostError says why a lock was lost. When a lock is lost, a *LostError becomes the cause of the
+// context that the lock call returned.
 type LostError struct {
 	Name  string // of the lock
-	Owner string // of the lost grant, as [Hold.Owner]
-	Token int64  // of the lost grant, 0 without fencing
-	Err   error  // why: the watchdog's reason and the last failed renewal
+	Owner string // of the lost hold, as [Hold.Owner]
+	Token int64  // of the lost hold; 0 without [WithFencing]
+	Err   error  // the reason of the loss, with the error of the last failed renewal
 }
 
-// Error names the lock and the reason.
+// Error returns a text with the name of the lock and the reason.
 func (e *LostError) Error() string {
 	return fmt.Sprintf("rlock: lock %s: lease lost: %v", quote(e.Name), e.Err)
 }
 
-// Is makes it match [ErrLeaseLost].
+// Is reports whether target is [ErrLeaseLost].
 func (e *LostError) Is(target error) bool { return target == ErrLeaseLost }
 
 // Unwrap returns the reason.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// NotAcquiredError says that somebody else held a lock, or that the context had ended before any
-// request.
+// NotAcquiredError says that another holder has the lock, or that the context had ended before any
+// request was sent.
 type NotAcquiredError struct {
-	Name   string        // of the lock; of a multi lock, of the member that somebody else held
-	Holder string        // the owner by the newest answer, as in [State]; one of several readers; "" if the server did not tell
-	Local  bool          // the owner is of the same client: a goroutine of this process, perhaps the caller itself
-	TTL    time.Duration // the rest of the holder's lease by the newest answer; negative without an end, 0 without an answer. A living holder renews the lease: the TTL is not the time until the lock is free
-	Err    error         // the end of the wait: the context's error and cause; nil without a wait
+	Name   string        // of the lock; for a multi lock, of the member that is held by another holder
+	Holder string        // the owner according to the latest answer, as in [State]; for several readers, one of them; "" if it is not known
+	Local  bool          // true if the owner belongs to the same client: it is a goroutine of this process, perhaps the caller itself
+	TTL    time.Duration // the rest of the holder's lease according to the latest answer; negative if the lease has no end, 0 if there was no answer. Holders renew their leases, so TTL does not predict when the lock will be free
+	Err    error         // why the wait ended: the error of the context and its cause; nil if the call did not wait
 
 	writer bool // readers hold the lock, and a writer waits for it
 	own    bool // the context of the call owns the lock, by another client
 }
 
-// Error names the lock, the owner, the rest of the lease, and the end of the wait.
+// Error returns a text with the name of the lock, the owner, the rest of its lease, and the reason why
+// the wait ended.
 func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not acquired", quote(e.Name))
 	by := ""
@@ -122,10 +124,10 @@ func shown(owner string) string {
 	return owner
 }
 
-// Is makes it match [ErrNotAcquired].
+// Is reports whether target is [ErrNotAcquired].
 func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
 
-// Unwrap returns the end of the wait.
+// Unwrap returns the reason why the wait ended.
 func (e *NotAcquiredError) Unwrap() error { return e.Err }
 
 // because is the same refusal, with the end of the wait.

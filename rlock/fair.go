@@ -6,51 +6,51 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// NewFairLock returns a lock granted in the order of arrival at the server, over all processes. A
-// release grants the lock to the first waiter by one message, and wakes nobody else. So the cost
-// of a hand-over does not grow with the number of waiters: two commands, the release and the
-// next acquisition of the releasing client. If the first waiter is a goroutine of the same
-// client, the answer to the release is the message. Goroutines of this client directly behind
-// in the queue pass the lock on in memory, unless the lock has [WithoutHandoff] or
-// [WithoutRenewal]. Calls of the client in the meantime take their tickets at once; calls of
-// the same moment travel in one script on a single server. For the methods and the options
-// see [Client.NewLock].
+// NewFairLock returns a lock that is granted in the order in which the calls arrive at the server,
+// across all processes. For the methods and options see [Client.NewLock].
 //
-// Every waiting call has a ticket in the queue on the server, also several calls of one
-// client; the client says for all of its calls every 5 s, or more often, that it is still there.
-// A waiter keeps the place until the waiter acquires the lock or gives up, also while Redis is
-// out of reach for less than a minute. The place is lost, and the waiter starts again at the
-// end, if the turn comes and nobody hears: the connection for messages is gone, or the process
-// stood still and let the claim lapse. [Lock.TryLock] does not queue, and succeeds only if
-// nobody queues.
+// Every waiting call has its own place in a queue in Redis. A call keeps its place until it acquires
+// the lock or gives up, even if Redis cannot be reached for up to a minute. A call loses its place if
+// it does not react when its turn comes, because its connection for messages is broken or its process
+// was suspended. It then continues to wait at the end of the queue. [Lock.TryLock] does not queue, and
+// succeeds only if no call is queued.
 //
-//   - A waiter whose process has died is passed over in the script of the release, on a
-//     single server and with sharded channels in a cluster: a closed connection does not
-//     count. A hanging waiter (a stopped process, a machine that is gone) delays the tickets
-//     behind by its claim: the lease, but at most 2.5 s. The client then loses all of its
-//     tickets, so this happens once. The other clients are asked then whether they live:
-//     several hanging clients cost some 0.8 s more, however many there are.
-//   - A waiter that gives up takes its ticket out, or passes on a grant of that
-//     moment. If Redis cannot be reached, the waiter counts as dead.
-//   - A holder that dies delays the first waiter by the rest of the lease. If the first
-//     waiter is dead too, another waiter asks 0.2 to 0.6 s later.
-//   - A lost message delays its waiter until the client notices that no messages
-//     arrive: after 0.75 to 1 s, or up to 2.75 s if many clients wait or all have waited for
-//     long. If only this message is lost, the client asks after a second, or as long again as
-//     the first call has waited, and 5.5 s at most.
-//   - A lock removed during hand-offs in memory delays the next waiter by a claim, as
-//     the server may grant the lock to a waiter that has just had it.
-//   - After a grant by a message the lease begins with the claim, and becomes the lease asked
-//     for at the first renewal, within 0.9 s. With [WithoutRenewal] the waiter asks once
-//     more for the full lease.
+// A release grants the lock to the first waiter by one message, and wakes no other waiter. So a
+// hand-off costs two commands, however many calls wait: the release, and the next request of the client
+// that has released. If neighbors in the queue are goroutines of the same client, they pass the lock on
+// in memory, unless the lock is made [WithoutHandoff] or [WithoutRenewal]. While calls wait, their
+// client confirms every 5 s or more often, for all of them at once, that it is alive.
 //
-// Only the time of the server counts, and nothing stays on the server for longer than a minute
-// after the last waiter.
+// Waiters can be delayed in these cases:
 //
-// A fair lock is the lock of [Client.NewLock] with the same name, with the same queue: both kinds
-// exclude and wake each other and can be inspected alike. But a call that takes the free lock by
-// NewLock, or by Redisson's getLock, may overtake the queue. Redisson's own fair lock has a queue of
-// another form. While such a queue exists for a name, the name is [ErrKeyConflict].
+//   - If a waiting process has died, the release skips it without delay, on a single server and in a
+//     cluster with sharded channels.
+//   - If a waiting process is suspended or its machine is lost, it delays the waiters behind it by the
+//     lease, but no longer than 2.5 s. The delay happens only once, because the client of that process
+//     then loses all of its places. Several such processes delay the others by about 0.8 s more in
+//     total.
+//   - If a waiter gives up, it leaves the queue, or passes the lock on if it has just been granted. If
+//     the waiter cannot reach Redis, the other waiters treat it as a process that has died.
+//   - If a holder dies, the first waiter acquires the lock when the lease ends. If the first waiter has
+//     died too, another waiter sends a request 0.2 to 0.6 s later.
+//   - If a client receives no messages any more, it notices this after 0.75 to 1 s, or within 2.75 s if
+//     many clients wait or all have waited for a long time. If a single message is lost, the client
+//     sends a request after 1 s, or later if its first call has waited for longer than that, but within
+//     5.5 s.
+//   - If the lock is removed by force while it is passed on in memory, the next waiter is delayed by up
+//     to 2.5 s.
+//
+// If a message has granted the lock, the lease is at first no longer than 2.5 s. The first renewal,
+// within 0.9 s, extends it to the full lease. A lock made [WithoutRenewal] sends one more request for
+// the full lease.
+//
+// The queue depends only on the clock of the server, and Redis removes it within a minute after the
+// last waiter has left.
+//
+// A fair lock and a plain lock of the same name are the same lock with the same queue, so they exclude
+// each other. However, a call of [Client.NewLock] or of Redisson's getLock that finds the lock free can
+// overtake the queue. Redisson's own fair lock has a different queue. While there is such a queue for
+// the name, calls return [ErrKeyConflict].
 func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 	l := c.newLock(name, fairKind, opts)
 	l.terms.fair, l.terms.tickets = true, true

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Guard returns fn as a function under a lock: the lock is lockFor's for the argument, with that
-// lock's lease and options.
+// Guard returns a function that calls fn while it holds a lock. For each call, lockFor returns the lock
+// that belongs to the argument.
 //
 //	ship := rlock.Guard(
 //		func(o Order) *rlock.Lock { return locks.NewLock("order:" + o.ID) },
@@ -18,18 +18,17 @@ import (
 //	)
 //	label, err := ship(ctx, order)
 //
-// Guard is [Lock.Do] for functions with a result: fn gets the context that owns the lock, nested
-// locking under this context re-enters, and the lock is unlocked when fn returns, panics or
-// exits the goroutine.
+// Guard is [Lock.Do] for functions with a result. The context that fn receives owns the lock, so nested
+// lock calls under it do not wait. The lock is unlocked when fn returns, panics or ends its goroutine.
 //
-// If the lock could not be acquired, fn is not run, the result is the zero R and the error is
-// the error of [Lock.Lock]; or [ErrInvalidOption] for an impossible option. Otherwise
-// result and error are fn's, the error joined by the error of the Unlock: a [*LostError] if the
-// lock was lost while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock. The
-// result is fn's in these cases too.
+// If the lock cannot be acquired, the returned function does not call fn. Instead, it returns the zero
+// value of R and the error of [Lock.Lock], or [ErrInvalidOption] if an option is invalid. If fn was
+// called, the returned function returns the result of fn. Its error is then the error of fn, joined
+// with the error of the Unlock: a [*LostError] if the lock was lost while fn ran, or [ErrUnavailable]
+// if Redis did not answer the Unlock.
 //
-// Without options a call waits for the lock as long as the context allows. The returned function
-// is safe for concurrent use if lockFor and fn are.
+// Without options, a call waits for the lock as long as its context allows. The returned function is
+// safe for concurrent use if lockFor and fn are.
 func Guard[A, R any, L Locker](lockFor func(A) L, fn func(context.Context, A) (R, error), opts ...GuardOption) func(context.Context, A) (R, error) {
 	g := newGuard(opts)
 	return func(ctx context.Context, arg A) (result R, err error) {
@@ -41,7 +40,7 @@ func Guard[A, R any, L Locker](lockFor func(A) L, fn func(context.Context, A) (R
 	}
 }
 
-// GuardDo is [Guard] for functions without a result.
+// GuardDo is [Guard] for functions that return only an error.
 func GuardDo[A any, L Locker](lockFor func(A) L, fn func(context.Context, A) error, opts ...GuardOption) func(context.Context, A) error {
 	guarded := Guard(lockFor, func(ctx context.Context, arg A) (struct{}, error) { return struct{}{}, fn(ctx, arg) }, opts...)
 	return func(ctx context.Context, arg A) error {
@@ -50,7 +49,7 @@ func GuardDo[A any, L Locker](lockFor func(A) L, fn func(context.Context, A) err
 	}
 }
 
-// Locker is a [Lock] or a [MultiLock].
+// Locker is implemented by [*Lock] and [*MultiLock] only.
 type Locker interface {
 	Do(ctx context.Context, fn func(context.Context) error) error
 	DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error
@@ -64,11 +63,11 @@ func (m *MultiLock) sleep(ctx context.Context, d time.Duration) bool {
 	return m.members[0].sleep(ctx, d)
 }
 
-// GuardOption is a setting of a [Guard].
+// GuardOption is a setting for [Guard] and [GuardDo].
 type GuardOption func(*guard)
 
-// WithWait bounds the wait for the lock, as [Lock.TryLockFor] does. Zero means no
-// waiting at all: one attempt, as [Lock.TryLock].
+// WithWait limits the wait for the lock to d, as [Lock.TryLockFor] does. If d is 0, the call does not
+// wait, as [Lock.TryLock] does not. A negative d is [ErrInvalidOption].
 func WithWait(d time.Duration) GuardOption {
 	return func(g *guard) {
 		switch {
@@ -82,13 +81,15 @@ func WithWait(d time.Duration) GuardOption {
 	}
 }
 
-// WithRetry tries a busy lock again, up to n times, for locks held too long to be waited for.
-// Each try waits as [WithWait] says; without WithWait, not at all. The pause before a try ends
-// early at the end of the context or of the client; up to half of the pause is left out at
-// random: hosts started together do not try together.
+// WithRetry repeats the attempt if the lock is held by another holder, up to n times. Use it for locks
+// that are held for too long to wait for them. Each attempt waits for the lock as [WithWait] says.
+// Without WithWait, an attempt does not wait. Before each further attempt there is a pause of the given
+// length, minus a random part of up to half of it, so that hosts that started together do not try at
+// the same time. The pause ends early if the context ends or the client is closed. n and pause must be
+// positive.
 //
-// Only a busy lock leads to a new try: no error of fn does, not even [ErrNotAcquired], and no
-// failure of Redis: each try copes with such failures.
+// No other error leads to a further attempt: no error of fn, not even [ErrNotAcquired], and no failure
+// of Redis, because each attempt already repeats requests that fail.
 func WithRetry(n int, pause time.Duration) GuardOption {
 	return func(g *guard) {
 		if n < 1 || pause <= 0 {

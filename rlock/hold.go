@@ -11,11 +11,11 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// Hold is one successful acquisition of a lock. Its methods are safe for
-// concurrent use, and may be called by any goroutine. It must not be copied.
+// Hold is one successful acquisition of a lock. Its methods are safe for concurrent use. A Hold must
+// not be copied.
 //
-// A failed acquisition returns a nil Hold. Its methods may be called as well: Unlock returns
-// [ErrNotHeld], the others return the zero value.
+// A lock call that fails returns a nil Hold. You can call the methods of a nil Hold: Unlock returns
+// [ErrNotHeld], and the other methods return the zero value.
 type Hold struct {
 	_      noCopy
 	grant  *grant
@@ -40,22 +40,22 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// Unlock gives the hold back. The last Unlock of a grant releases the lock, in a single
-// round trip; an earlier Unlock corrects the hold count. The hold's context ends,
-// with [ErrUnlocked], as soon as every hold taken under it is unlocked as well.
+// Unlock ends the hold. If holds are nested, the last Unlock releases the lock, and each earlier Unlock
+// only updates the hold count in Redis. Each Unlock takes one round trip, except a last Unlock that
+// passes the lock on in memory, which takes none. The context of the hold ends, with the cause
+// [ErrUnlocked], when this hold and all holds that were taken under its context are unlocked.
 //
-// Unlock ignores the end of ctx, uses the values only, and returns within the client's
-// UnlockTimeout. The error tells the state of the lock:
+// Unlock works even if ctx has ended, because it uses only the values of ctx. It returns within the
+// client's UnlockTimeout. Its error says what happened to the lock:
 //
-//   - nil: the lock is free, or held by the remaining holds.
-//   - [ErrLeaseLost]: the lock was lost before; the rest on the server is released, and
-//     nobody else's lock is touched.
-//   - [ErrUnavailable]: Redis did not answer. Renewal has stopped and the
-//     release goes on in the background; the lock is free after a lease at the
-//     latest.
-//   - [ErrNotHeld]: this hold was unlocked before, or is nil. Nothing was sent.
+//   - nil means that the lock was released, or that other holds still hold it.
+//   - [ErrLeaseLost] means that the lock was lost before. If another owner holds the lock now, that
+//     owner is not affected.
+//   - [ErrUnavailable] means that Redis did not answer. The lease is no longer renewed, and the client
+//     repeats the release in the background. The lock is released when its lease ends, or earlier.
+//   - [ErrNotHeld] means that this hold was already unlocked, or that it is nil. Nothing was sent.
 //
-// A deferred Unlock should keep the error, as only the error tells the loss:
+// Do not discard the error of a deferred Unlock, because it is the only error that reports a lost lock:
 //
 //	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
 func (h *Hold) Unlock(ctx context.Context) error {
@@ -93,13 +93,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return failed
 }
 
-// Leave is [Hold.Unlock] without the release: the last hold of a grant leaves the lock on the server until its
-// lease ends. It is for a lock made [WithoutRenewal] that is to keep others out for the whole lease, however
-// soon the work is done. [Client.Close] does not wait for a lease that was left, but for one that was simply
-// not unlocked. For the last hold nothing is sent.
+// Leave ends the hold like [Hold.Unlock], but does not release the lock: it stays in Redis until its
+// lease ends. Use it with a lock made [WithoutRenewal] that must keep other clients out for the whole
+// lease, even if the work ends sooner. Leave of the last hold sends nothing to Redis. [Client.Close]
+// does not wait for a lock that was left.
 //
-// The errors are those of Unlock, and [ErrInvalidOption] if the lock is renewed: then the hold goes on, and
-// must be unlocked.
+// The errors are the errors of Unlock. If the lock is made with renewal, the error is
+// [ErrInvalidOption], and you still have to unlock the hold.
 func (h *Hold) Leave(ctx context.Context) error {
 	switch {
 	case h == nil:
@@ -179,10 +179,10 @@ func contains(err, part error) bool {
 	return false
 }
 
-// Owner returns the name of the owner in Redis, `<client id>:<n>`. All holds of a grant have the same
-// owner. A goroutine to which the lock is passed on in memory has the owner of the goroutine before. So
-// whoever guards a write by the owner needs a [Script], or a lock [WithoutHandoff], or must have called
-// [Hold.Proof].
+// Owner returns the name of the owner in Redis, `<client id>:<n>`. Nested holds have the same owner. If
+// the lock is passed on in memory, the next goroutine also has the same owner. So the owner alone
+// cannot protect a write from an earlier holder. To protect a write by the owner, use a [Script], make
+// the lock [WithoutHandoff], or call [Hold.Proof].
 func (h *Hold) Owner() string {
 	if h == nil {
 		return ""
@@ -190,10 +190,10 @@ func (h *Hold) Owner() string {
 	return h.grant.owner
 }
 
-// Token returns the fencing token: greater than the tokens of all earlier grants of
-// the name, equal for nested holds. Send the token along with every write to a resource
-// refusing smaller tokens, and a holder stopped for longer than the
-// lease can do no harm there. 0 without [WithFencing].
+// Token returns the fencing token of the hold. It is greater than the tokens of all earlier
+// acquisitions of the name, and nested holds have the same token. Send the token along with every write
+// to a resource that rejects smaller tokens. A holder that was suspended for longer than its lease can
+// then do no harm to that resource. Token returns 0 if the lock is made without [WithFencing].
 func (h *Hold) Token() int64 {
 	if h == nil {
 		return 0
@@ -201,7 +201,9 @@ func (h *Hold) Token() int64 {
 	return h.grant.token
 }
 
-// Until returns the present end of the trusted window. Renewals move the end.
+// Until returns the time until which no other client can acquire the lock, even if the lease is not
+// renewed again. Each renewal moves this time forward. The context of the hold ends a tenth of the
+// lease before it.
 func (h *Hold) Until() time.Time {
 	if h == nil {
 		return time.Time{}

@@ -10,36 +10,42 @@ import (
 	"github.com/go-rlock/rlock/internal/record"
 )
 
-// Identity is a client's description of its process, in the record of the client on the
-// server. A client has a record during long holds and waits. `rlock top`, `watch` and
-// `inspect` read the records, and show who holds a lock, and for which purpose.
+// Identity describes the process of a client. While a hold or a wait lasts long, the client writes its
+// identity to Redis, in a record. The commands `rlock top`, `rlock watch` and `rlock inspect` read the
+// records, and show who holds a lock and for which purpose.
 //
-// A record is a hash rlock_client:<client id>, behind the prefix. The record names the locks still
-// held when their first renewal is due, or, with a longer lease, after ten seconds; the locks
-// waited for longer than a second, with [WithPurpose] and since when; and losses of the last
-// half minute. The client writes the record at most every ten seconds, by two small scripts, and
-// never for short and free locks. The record goes when there is nothing to tell, at
-// [Client.Close] but for losses of the last half minute, and 30 s after the client was killed.
+// A record is a hash with the key rlock_client:<client id>, after the prefix of the client. A record
+// contains
 //
-// No lock depends on a record. If a server refuses records, because an ACL user has no right to
+//   - locks that are still held at their first renewal, or after ten seconds if that is sooner,
+//   - locks for which a call has waited for longer than a second, with the beginning of the wait and
+//     the text of [WithPurpose],
+//   - locks that were lost in the last 30 s.
+//
+// The client writes its record no more than once in ten seconds, with two small scripts. The client
+// never writes a record for locks that were free and are held only for a short time. The record is
+// removed when it has no entries, and at [Client.Close], unless a lock was lost in the last 30 s. If
+// the client is killed, the record expires after 30 s.
+//
+// No lock depends on a record. If Redis refuses to write the record, because the user has no rights to
 // these keys, the client tries again after ten minutes, and logs the refusal once.
 //
-// All users with access to these keys learn the values: [Anonymous] keeps no record.
+// All users with access to these keys can read the identity. With [Anonymous] there is no record.
 type Identity struct {
 	Host    string // default: the name of the machine, or of the pod
 	PID     int    // default: the id of the process
 	Program string // default: the last element of os.Args[0]
 	Version string // default: the version of the main module, if the build has a version
 
-	// Prompt tells of each hold at once, also of short holds. Prompt is for a process with a lock
-	// or two for all of its work, such as `rlock run`: the record is written up to once a second,
-	// and with many short holds this would be a load.
+	// Prompt writes each hold to the record at once, even short holds. Use it only in a process that
+	// takes one or two locks for all of its work, such as `rlock run`. With Prompt, the client writes
+	// the record up to once per second, which would be a load on Redis if there are many short holds.
 	Prompt bool
 
 	anonymous bool
 }
 
-// Anonymous is the [Identity] of a client without a record.
+// Anonymous returns an [Identity] for a client that writes no record to Redis.
 func Anonymous() Identity { return Identity{anonymous: true} }
 
 // who fills in the open fields of the identity.

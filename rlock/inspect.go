@@ -12,17 +12,17 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// State is the server's view of a lock.
+// State is what Redis knows about a lock.
 type State struct {
 	Name    string
-	Holds   map[string]int64 // hold count by owner, 0 if the owner's client may be keeping the lock without a hold; empty if the lock is free
-	Shared  map[string]int64 // of a read/write lock: how many of an owner's holds are a reader's
-	TTL     time.Duration    // the rest of the lease; negative without an end, 0 if the lock is free
-	Token   int64            // newest fencing token given out or reserved for a hand-off, 0 without fencing
-	Waiters int64            // tickets in the queue, and connections that listen for a release, each for any number of waiters; -1 if the server does not tell
+	Holds   map[string]int64 // hold count of each owner; 0 if its client may be keeping the lock without a hold, see [WithRetention]; empty if the lock is free
+	Shared  map[string]int64 // for a read/write lock: how many of each owner's holds are for reading
+	TTL     time.Duration    // the rest of the lease; negative if the lease has no end, 0 if the lock is free
+	Token   int64            // the latest fencing token that was given out, or reserved for a hand-off; 0 without [WithFencing]
+	Waiters int64            // number of entries in the queue and of connections that wait for a release, each of which can stand for several waiters; -1 if it is not known
 }
 
-// Owner returns the owner, "" if the lock is free.
+// Owner returns the name of the owner, or "" if the lock is free.
 func (s State) Owner() string {
 	for owner := range s.Holds {
 		return owner
@@ -30,10 +30,10 @@ func (s State) Owner() string {
 	return ""
 }
 
-// Inspect reads the lock from the server, in one round trip. A replica's answer may be stale;
-// nothing should be decided by the answer. The state of a quorum lock is the state that a majority
-// of the servers agree on; the error is [ErrUnavailable] if a silent server could make the majority
-// for a holder.
+// Inspect reads the state of the lock from Redis, in one round trip. A replica may return an outdated
+// state, and any state may be outdated when it arrives, so use it only for display. For a quorum lock,
+// the state is the state that a majority of the servers reports. If a server that does not answer could
+// make up the majority for a holder, the error is [ErrUnavailable].
 func (l *Lock) Inspect(ctx context.Context) (State, error) {
 	s, err := askOnce(ctx, l, l.inspect)
 	if err != nil {
@@ -46,11 +46,12 @@ func (l *Lock) inspect(ctx context.Context, _ lua.Runner) (lua.State, error) {
 	return l.wire.Inspect(ctx)
 }
 
-// ForceUnlock removes the lock of any holder, and wakes a waiter. ForceUnlock reports whether the
-// lock was held. A holder of this client from before the call learns of the removal at once. Holders
-// of other clients learn of the removal at their next renewal, at the latest, or without renewal at
-// the end of the lease; until then they may go on. [ErrUnavailable] leaves the removal open: the
-// request is never repeated, as a repetition could remove the next grant as well.
+// ForceUnlock removes the lock, whichever client holds it, and wakes a waiter. It reports whether the
+// lock was held. If a goroutine of this client held the lock before the call, its context ends at once.
+// Holders in other clients notice the removal at their next renewal, within a third of the lease, and
+// continue to work until then. A holder without renewal notices it only when its context ends.
+// [ErrUnavailable] means that it is not known whether the lock was removed. ForceUnlock never repeats
+// its request, because a repeated request could remove the lock of the next holder as well.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var before []string // no owner that has the lock now has it again
 	was, err := askOnce(ctx, l, func(ctx context.Context, _ lua.Runner) (bool, error) {
@@ -91,9 +92,10 @@ func (l *Lock) removed(owners ...string) {
 	}
 }
 
-// UnlockOwner is [Lock.ForceUnlock] for one owner, as shown by [State]: nothing happens if another
-// owner holds the lock by now, or the lock is of another kind. UnlockOwner takes two round
-// trips, the first for a look at the lock.
+// UnlockOwner is [Lock.ForceUnlock] for one owner, whose name you can read in [State]. It reports
+// whether it released the lock. If another owner holds the lock by then, or if the lock is of another
+// kind, UnlockOwner changes nothing. It takes two round trips, because it reads the state of the lock
+// first.
 func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 	// The release of a plain lock does not look at the type of a key: the owners of plain locks are in
 	// no other key. An owner given by hand may be; but an owner once seen in a lock of this kind

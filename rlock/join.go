@@ -11,37 +11,43 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Join returns a context that owns the lock by the hold of another process, or of another part of this
-// process, which has given its [Hold.Proof]: by an environment variable, a header, a message. Nothing
-// crosses by itself. One round trip asks the server whether the owner in the proof holds the lock now.
-// proof may be several, separated by spaces or commas; proofs of other locks are ignored. Several may be
-// of this lock, as another server may have a lock of the same name: the last proof whose owner holds the
-// lock counts.
+// Join lets this process work under a lock that another process holds. The holder passes on the text
+// that [Hold.Proof] returns, for example in an environment variable, a header or a message. Join asks
+// Redis, in one round trip, whether the owner in the proof holds the lock now. If that owner does, Join
+// returns a context that owns the lock.
 //
-// Under the returned context, Lock re-enters, and nested holds are counted in this process only: nothing
-// of them is sent. Token, Owner and Until are the holder's, [Hold.Until] as far as known here. Unlock
-// ends the context, and sends nothing either.
+// proof can consist of several proofs, separated by spaces or commas. Proofs of other locks are
+// ignored. Several proofs can be for a lock of this name, for example on different servers. If several
+// of their owners hold this lock, the last proof counts.
 //
-// The holder stays the holder. The holder alone renews the lock, and its Unlock releases the lock,
-// whoever has joined: the holder must first wait for the answer to the request or the end of the child
-// with the proof, as for goroutines under its context. A joined client asks the server at each third of
-// the lease whether the lock is still held, and sooner if little of the lease is left. The context ends,
-// with a [*LostError] as its cause:
+// Under the returned context, nested lock calls of this lock do not wait, and send nothing to Redis.
+// The methods Token and Owner of the returned hold return what they return for the holder. Until
+// returns the end of the lease as far as this process knows. Unlock ends the returned context and sends
+// nothing to Redis.
 //
-//   - by the next such question, so within a third of the lease, if the holder has unlocked
-//     the lock, or somebody has removed the lock. Somebody else may hold the lock by then.
-//   - before anybody else can hold the lock, if the holder has died, or Redis answers this
-//     process no more: at the end of a window like a grant's, counted from the moment before a
-//     request was sent, and as long as the rest of the lease then.
+// Only the holder renews and releases the lock, and its Unlock does not wait for processes that have
+// joined. So the holder must wait for the joined processes before it unlocks: for the response to its
+// request, or until the child process has exited. The joined client asks Redis after each third of the
+// lease whether the owner still holds the lock, and sooner if little of the lease is left. The returned
+// context ends with a [*LostError] as its cause in these cases:
 //
-// On an error nothing is held and the context passed in comes back: [ErrNotHeld] if the owner does not
-// hold the lock any more, [ErrInvalidOption] for a text that is no proof of this lock, a proof without
-// token for a lock [WithFencing], a lock [WithReplicas], as a proof says nothing of replicas, and for
-// kinds without joining: read/write and quorum locks; [ErrUnavailable] and [ErrClosed] as by
-// [Lock.Lock]. Join repeats its request as Lock does, as long as ctx allows.
+//   - If the holder has unlocked the lock, or a user has removed it, the context ends when the joined
+//     client asks the next time, within a third of the lease. Until then, another client may already
+//     hold the lock.
+//   - If the holder has died, or Redis no longer answers this process, the context ends before another
+//     client can acquire the lock.
 //
-// Joining is no acquisition: for [Trace] and [Stats] it is a call that ends as nested, and the loss of a
-// joined hold is told and is among Stats.Losses.
+// If Join returns an error, you do not own the lock, and the returned context is ctx:
+//
+//   - [ErrNotHeld] means that the owner in the proof no longer holds the lock.
+//   - [ErrInvalidOption] means that the text is not a proof of this lock, or that this lock cannot be
+//     joined. Read/write locks, quorum locks and locks made [WithReplicas] cannot be joined. A lock
+//     made [WithFencing] needs a proof with a fencing token.
+//   - [ErrUnavailable] and [ErrClosed] mean the same as for [Lock.Lock]. Join repeats its request as
+//     Lock does, as long as ctx allows.
+//
+// [Trace] and [Stats] count a Join as a nested call, not as an acquisition. If a joined hold is lost,
+// the loss is reported, and counted in Losses of [Stats].
 func (l *Lock) Join(ctx context.Context, proof string) (context.Context, *Hold, error) {
 	return l.joinHolder(ctx, proof)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Lock is a named lock without state of its own; see [Client.NewLock].
+// Lock is a lock with a name, made by [Client.NewLock] or the constructor of another kind. It has no
+// state of its own. Its methods are safe for concurrent use.
 type Lock struct {
 	client *Client
 	name   string
@@ -44,42 +45,50 @@ type Lock struct {
 // gathers says which requests are sent together with those for other locks.
 type gathers struct{ acquire, rest bool }
 
-// Name returns the name the lock was made with.
+// Name returns the name of the lock, without the client's prefix.
 func (l *Lock) Name() string { return l.name }
 
-// Lock waits for the lock as long as ctx allows. The returned context owns the
-// lock: use it for everything done under the lock, so that nested locking
-// re-enters and the work stops when the lock is lost. It descends from ctx, but
-// the end of ctx does not give the lock up: the lock is held, and renewed, until
-// [Hold.Unlock]. To bound the waiting only, use [Lock.TryLockFor].
+// Lock acquires the lock, and waits for it as long as ctx allows. The returned context owns the lock.
+// Use this context for everything that you do under the lock, so that nested lock calls do not wait and
+// the work stops when the lock is lost. The context descends from ctx. However, the lock stays held,
+// and its lease is renewed, until you call [Hold.Unlock], even if ctx ends. To limit only the wait, use
+// [Lock.TryLockFor].
 //
-// Under a context that owns the lock, Lock re-enters: a further hold, a further
-// Unlock. Under the context passed in, which does not own the lock, Lock waits for
-// its own caller. After Unlock the returned context has ended; go on with the context
-// passed in.
+// If ctx already owns the lock, Lock does not wait. The lock is released when every hold, nested or
+// not, is unlocked. If ctx does not own the lock, it does not own the lock after the call either,
+// because only the returned context does. If you use ctx to lock the same name again, that call waits
+// for its own caller. After Unlock the returned context has ended, so continue with the context that
+// you passed to Lock.
 //
-// On an error nothing is held and the context passed in comes back:
-// [ErrNotAcquired] if ctx ended while somebody else held the lock, or before, or less
-// than 5 ms after the first request was sent, because Redis may still answer it;
-// [ErrUnavailable] if Redis refused to serve, or gave no answer until ctx ended, or
-// none to any waiter of this client for as long as the lease lasts (at least 5 s), or cannot be reached
-// at this address by this client, as the error then says. A call that already waits, and was served before,
-// fails 5 s after the first refusal to serve it only;
-// [ErrLeaseLost] under the context of a lost grant; [ErrUpgrade] for a writer under the
-// context of a reader; [ErrNotReplicated] of a lock [WithReplicas]; [ErrKeyConflict],
-// [ErrClosed] or [ErrInvalidOption]. The context's own error is matched as well. Lock
-// returns soon after ctx ends, also while Redis is silent.
+// If Lock returns an error, you do not hold the lock, and the returned context is ctx. If ctx has
+// ended, the error also matches the error of ctx. The errors are:
 //
-// An uncontended Lock, and a nested Lock, is one round trip; simultaneous nested calls share
-// one, or two. While calls wait, the client asks after 1, 2 and 4 s and every 5 s after that,
-// and when the holder's TTL ends; a message tells a waiter that it has the lock.
+//   - [ErrNotAcquired] means that ctx ended while another holder had the lock. ErrNotAcquired also
+//     means that ctx had ended before the call, or ended less than 5 ms after the first request was
+//     sent, because Redis may still answer such a request.
+//   - [ErrUnavailable] means that Redis refused the request or did not answer before ctx ended.
+//     ErrUnavailable also means that no waiting call of this client got an answer for as long as the
+//     lease lasts (at least 5 s), or that the client cannot connect to the address, as the text of the
+//     error then says. If Redis begins to refuse requests while a call waits, the call fails 5 s after
+//     the first refusal.
+//   - [ErrLeaseLost] means that ctx belongs to a hold of this lock that was lost.
+//   - [ErrUpgrade] means that ctx holds a read/write lock for reading, and that the call is for
+//     writing.
+//   - [ErrNotReplicated] means that too few replicas have acknowledged the lock, see [WithReplicas].
+//   - [ErrKeyConflict], [ErrClosed] and [ErrInvalidOption] are explained at their definitions.
+//
+// Lock returns soon after ctx ends, even while Redis does not respond. If the lock is free, Lock takes
+// one round trip. A nested call takes one as well, and nested calls at the same time share one or two.
+// While calls of this client wait, the client sends a request after 1, 2 and 4 s, then every 5 s, and
+// when the lease of the holder ends. When a waiting call gets the lock, a message informs it, without
+// another request.
 func (l *Lock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return l.starts(ctx).lockFor(ctx)
 }
 
-// TryLockFor is [Lock.Lock] that waits no longer than wait. When the time is over
-// the error matches [context.DeadlineExceeded] beside the sentinel. With a wait of zero
-// or less it is [Lock.TryLock].
+// TryLockFor is [Lock.Lock] with a limit for the wait. If the lock is not free after wait, the error is
+// [ErrNotAcquired], and also matches [context.DeadlineExceeded]. If wait is zero or less, TryLockFor is
+// [Lock.TryLock].
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *Hold, error) {
 	if wait <= 0 {
 		return l.TryLock(ctx)
@@ -89,12 +98,11 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (context.Cont
 	return l.starts(waiting).lockFor(ctx)
 }
 
-// TryLock makes one attempt and does not wait: [ErrNotAcquired] says that
-// somebody else holds the lock. While a goroutine of this client is known to
-// hold it, nothing is sent. The attempt is repeated only while the outcome is
-// unknown, or the request was not sent, and the bound of a single attempt (a third of the lease, at most 2 s)
-// has not passed; then the error is [ErrUnavailable]. For the rest see
-// [Lock.Lock].
+// TryLock is [Lock.Lock] without waiting. [ErrNotAcquired] means that another holder has the lock.
+// While another goroutine of this client holds the lock, TryLock returns ErrNotAcquired without a
+// request to Redis. TryLock repeats its request only if the request could not be sent or its outcome is
+// unknown. After a third of the lease, or after 2 s if that is shorter, it gives up and returns
+// [ErrUnavailable].
 func (l *Lock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	w := l.starts(ctx)
 	w.once = true
@@ -209,28 +217,29 @@ func (l *Lock) enlist(o *candidate, sent time.Time, token, spare int64) (*grant,
 	return g, nil
 }
 
-// Do runs fn while holding the lock, with the context that owns it, and unlocks
-// when fn returns, panics or exits its goroutine. If the lock could not be
-// acquired, fn is not run and the error is the error of [Lock.Lock]. Otherwise the error is
-// fn's, joined by the error of the Unlock: a [*LostError] if the lock was lost
-// while fn ran, or [ErrUnavailable] if Redis did not answer to the Unlock. So fn
-// need not return the context's cause, which is the same LostError.
+// Do acquires the lock, calls fn with the context that owns the lock, and unlocks when fn returns,
+// panics or ends its goroutine. It waits for the lock as long as ctx allows.
 //
-// A time-out of ctx bounds the wait and fn. [Lock.DoFor] bounds the wait only, and
-// [Lock.TryDo] does not wait.
+// If the lock cannot be acquired, Do does not call fn and returns the error of [Lock.Lock]. If fn was
+// called, the error of Do is the error of fn, joined with the error of the Unlock: a [*LostError] if
+// the lock was lost while fn ran, or [ErrUnavailable] if Redis did not answer the Unlock. So fn need
+// not return the cause of its context.
+//
+// A deadline of ctx limits both the wait and fn. [Lock.DoFor] limits only the wait, and [Lock.TryDo]
+// does not wait.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := l.Lock(ctx)
 	return hold.do(held, err, fn)
 }
 
-// DoFor is [Lock.Do] that waits for the lock no longer than wait, as [Lock.TryLockFor]
-// does; fn may take as long as ctx allows.
+// DoFor is [Lock.Do] with a limit for the wait, as in [Lock.TryLockFor]. The limit does not apply to
+// fn, which can take as long as ctx allows.
 func (l *Lock) DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error {
 	held, hold, err := l.TryLockFor(ctx, wait)
 	return hold.do(held, err, fn)
 }
 
-// TryDo is [Lock.Do] that does not wait for the lock, as [Lock.TryLock] does not.
+// TryDo is [Lock.Do] without waiting for the lock, as in [Lock.TryLock].
 func (l *Lock) TryDo(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := l.TryLock(ctx)
 	return hold.do(held, err, fn)

@@ -16,44 +16,49 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MultiLock is several locks as one: held when all members are. Like a Lock it has no state; see
-// [NewMultiLock].
+// MultiLock combines several locks. You hold a multi lock when you hold all of its members. It has no
+// state of its own, and its methods are safe for concurrent use. See [NewMultiLock].
 type MultiLock struct {
 	name    string  // of the members, with commas between
 	members []*Lock // in canonical order
 	err     error   // why no method works
 }
 
-// NewMultiLock returns a lock that consists of other locks, of any kinds and clients: held when all
-// members are. A failure leaves nothing. The members of another multi lock become members by
+// NewMultiLock returns a lock that combines other locks, which can be of any kind and of several
+// clients. You hold either all members or none. To combine a multi lock with further locks, pass its
 // [MultiLock.Members].
 //
-// The members are waited for in the order of their keys, whatever the order given, and only while the
-// members before are held: overlapping sets never wait for each other. (Locks with the same key go by the
-// address of their server as known to the client, quorum locks by the addresses of all their servers,
-// then as given; there, a writer comes before its reader. Processes that know a server by different
-// addresses, or by none, as a cluster, have to give such locks in the same order.)
+// The members are acquired in the order of their keys, whatever the order of the arguments. A call
+// waits for a member only while it holds the members before it. So calls with overlapping sets of
+// members never deadlock. Locks that have the same key on different servers are ordered by the address
+// of the server as the client knows it. A quorum lock is ordered by the addresses of all its servers.
+// Of the two sides of a read/write lock, the writer comes first. If processes know a server by
+// different addresses, or do not know its address, as in a cluster, all processes must pass such locks
+// in the same order.
 //
-// Lock takes free plain members without waiting, 1,024 at once: all or none. Up to 128 on one server, or in
-// one slot of a cluster, are one script; several scripts are sent to all servers at the same time, which
-// takes one or two round trips. When one script is refused, what the others have taken is released, and
-// the busy member is waited for in the order above. So Lock may hold a free member for a moment while
-// another member is busy. TryLock sends one script after the other, in that order: of two calls at once,
-// one gets the first lock that both want. Fair members are taken alone, as other clients may queue. Losing
-// a member during the wait for another starts all over. Under a context that owns a lost member, the error
-// is [ErrLeaseLost]; after the close of any member's client, [ErrClosed].
+// Lock acquires up to 1,024 free plain members together, in one or two round trips. Up to 128 members
+// on one server, or in one slot of a cluster, are acquired by one script, and the scripts are sent to
+// all servers at the same time. If one script is refused, the members that the other scripts have
+// acquired are released, and Lock waits for the members in the order above. So Lock can hold a free
+// member for a moment while another member is held by another client. TryLock sends its scripts one
+// after the other, in the order above. So if two TryLocks of the same members run at the same time, one
+// of them succeeds. Each fair member takes a round trip of its own, because other clients may be queued
+// for it. If a member is lost while Lock waits for another one, Lock starts again from the beginning.
 //
-// When a member cannot be had, the taken members are unlocked before the call returns; if the call's
-// context ends meanwhile, the unlocking goes on in the background. TryLock waits for the unlocking, on a
-// silent server for as long as UnlockTimeout.
+// If a member cannot be acquired, the call unlocks the others before it returns. If the call's context
+// ends in the meantime, it returns, and the others are unlocked in the background. TryLock waits until
+// the others are unlocked. If a server does not respond, it waits for up to the UnlockTimeout of the
+// client.
 //
-// The returned context descends from the contexts of all members and ends when any member is lost, with
-// that member's [*LostError]; the other members are kept until Unlock. Below the context each member
-// re-enters, alone or in another multi lock; a lock given twice is held twice. Options, owners and tokens
-// are the members'.
+// The returned context owns all members. When a member is lost, the context ends with that member's
+// [*LostError], and the other members stay held until Unlock. Under this context, each member can be
+// locked again without waiting, alone or in another multi lock. If you pass a lock twice, it is held
+// twice. Options, owners and tokens belong to the members.
 //
-// Every method is [ErrInvalidOption] if there are no members, a member is nil or invalid, or two clients
-// of one connection, or of one address, stand for the same key, and so would wait for each other.
+// Every method returns [ErrInvalidOption] if there are no members, if a member is nil or invalid, or if
+// two members with the same key belong to different clients with the same connection or address. Such
+// members would wait for each other. If ctx owns a member that was lost, the error is [ErrLeaseLost].
+// After the client of a member was closed, the error is [ErrClosed].
 func NewMultiLock(locks ...*Lock) *MultiLock {
 	m := &MultiLock{members: slices.Clone(locks)} // also if refused: a multi lock of the same members is refused as well
 	refuse := func(why error) *MultiLock {
@@ -86,21 +91,21 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 	return m
 }
 
-// Name returns the names of the members, with commas between.
+// Name returns the names of the members, separated by commas.
 func (m *MultiLock) Name() string { return m.name }
 
-// Members returns the members in the order of waiting for them. So a multi lock of the members of
-// another and of further locks is
+// Members returns the members in the order in which they are acquired. To make a multi lock of these
+// members and a further lock, write
 //
 //	rlock.NewMultiLock(append(others.Members(), further)...)
 func (m *MultiLock) Members() []*Lock { return slices.Clone(m.members) }
 
-// Lock is [Lock.Lock] of all members.
+// Lock acquires all members, and waits for them as [Lock.Lock] does.
 func (m *MultiLock) Lock(ctx context.Context) (context.Context, *MultiHold, error) {
 	return m.lock(ctx, ctx, false)
 }
 
-// TryLockFor is [MultiLock.Lock] that waits no longer than wait, as [Lock.TryLockFor] does.
+// TryLockFor is [MultiLock.Lock] with a limit for the wait, as in [Lock.TryLockFor].
 func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (context.Context, *MultiHold, error) {
 	if wait <= 0 {
 		return m.TryLock(ctx)
@@ -110,30 +115,30 @@ func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (context
 	return m.lock(ctx, waiting, false)
 }
 
-// TryLock makes one attempt at each member, as [Lock.TryLock] does.
+// TryLock makes one attempt to acquire all members, without waiting, as [Lock.TryLock] does.
 func (m *MultiLock) TryLock(ctx context.Context) (context.Context, *MultiHold, error) {
 	return m.lock(ctx, ctx, true)
 }
 
-// Do is [Lock.Do] under all members.
+// Do is [Lock.Do] for all members together.
 func (m *MultiLock) Do(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := m.Lock(ctx)
 	return hold.do(held, err, fn)
 }
 
-// DoFor is [Lock.DoFor] under all members.
+// DoFor is [Lock.DoFor] for all members together.
 func (m *MultiLock) DoFor(ctx context.Context, wait time.Duration, fn func(context.Context) error) error {
 	held, hold, err := m.TryLockFor(ctx, wait)
 	return hold.do(held, err, fn)
 }
 
-// TryDo is [Lock.TryDo] under all members.
+// TryDo is [Lock.TryDo] for all members together.
 func (m *MultiLock) TryDo(ctx context.Context, fn func(context.Context) error) error {
 	held, hold, err := m.TryLock(ctx)
 	return hold.do(held, err, fn)
 }
 
-// HoldCount is the least [Lock.HoldCount] of the members.
+// HoldCount returns the smallest [Lock.HoldCount] of the members.
 func (m *MultiLock) HoldCount(ctx context.Context) int {
 	if m.err != nil {
 		return 0
@@ -298,9 +303,9 @@ func (m *MultiLock) take(ctx, wait context.Context, once bool) (held context.Con
 	return held, all, nil
 }
 
-// MultiHold is one successful acquisition of a [MultiLock]: one hold of each member. Its methods are
-// safe for concurrent use, and may be called by any goroutine. It must not be copied. The methods of a nil
-// MultiHold, which a failed acquisition returns, do as those of a nil [Hold].
+// MultiHold is one successful acquisition of a [MultiLock], and contains one hold of each member. Its
+// methods are safe for concurrent use. It must not be copied. A call that fails returns a nil
+// MultiHold, whose methods work like those of a nil [Hold].
 type MultiHold struct {
 	_        noCopy
 	lock     *MultiLock
@@ -309,8 +314,8 @@ type MultiHold struct {
 	unlocked atomic.Bool // by the first Unlock
 }
 
-// Unlock unlocks all members at once, each as [Hold.Unlock] does, and joins the errors. A second call is
-// [ErrNotHeld].
+// Unlock unlocks all members at the same time, each as [Hold.Unlock] does, and joins their errors. A
+// second call returns [ErrNotHeld].
 func (h *MultiHold) Unlock(ctx context.Context) error {
 	if h == nil { // the acquisition has failed
 		return ErrNotHeld
@@ -318,7 +323,7 @@ func (h *MultiHold) Unlock(ctx context.Context) error {
 	return joined(h.unlock(ctx))
 }
 
-// Until returns the earliest end of the members' trusted windows as they stand.
+// Until returns the earliest [Hold.Until] of the members.
 func (h *MultiHold) Until() time.Time {
 	if h == nil {
 		return time.Time{}
@@ -332,8 +337,8 @@ func (h *MultiHold) Until() time.Time {
 	return until
 }
 
-// Holds returns the holds of the members, in the order of [MultiLock.Members]: for their owners, tokens
-// and proofs. Unlock the MultiHold, not its parts.
+// Holds returns the holds of the members, in the order of [MultiLock.Members]. Use them to read owners,
+// tokens and proofs. Unlock only the MultiHold, not the holds in it.
 func (h *MultiHold) Holds() []*Hold {
 	if h == nil {
 		return nil

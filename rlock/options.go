@@ -23,38 +23,39 @@ const (
 	maxNameSize  = 64 << 10
 )
 
-// Options are the settings of a [Client]. The zero value of each field, and a
-// nil *Options, means its default.
+// Options are the settings of a [Client]. The zero value of a field means its default, and a nil
+// *Options means the defaults of all fields.
 type Options struct {
-	// Prefix is put before every name. Redisson's counterpart is a NameMapper.
-	// Default: none.
+	// Prefix is put before the name of every lock to form its key. In Redisson, a NameMapper can add
+	// the same prefix. Default: "".
 	Prefix string
 
-	// LeaseTime is how long a lock outlives a holder that is gone. While the holder
-	// lives, the lease is renewed when a third of it is over. From 10 ms to 10 years;
-	// one of less than a few hundred milliseconds is lost when the machine is busy.
-	// Default: [DefaultLeaseTime].
+	// LeaseTime is the lease: the time after which Redis releases the lock of a holder that has died.
+	// While the holder lives, the client renews the lease when a third of it is over. LeaseTime must be
+	// from 10 ms to 10 years. A lease of less than a few hundred milliseconds is lost when the machine
+	// is busy. Default: [DefaultLeaseTime].
 	LeaseTime time.Duration
 
-	// UnlockTimeout is how long an Unlock waits for Redis. Then it returns and
-	// goes on in the background. Default: [DefaultUnlockTimeout].
+	// UnlockTimeout is how long an Unlock waits for Redis. After that time, Unlock returns
+	// [ErrUnavailable], and the client repeats the release in the background. Default:
+	// [DefaultUnlockTimeout].
 	UnlockTimeout time.Duration
 
-	// ShardedPubSub chooses the channels in a cluster. All clients of a lock have to
-	// agree on it. Default: [ShardedAuto].
+	// ShardedPubSub selects the kind of channels that notify waiters in a Redis Cluster. All clients
+	// that use a lock must have the same setting. Default: [ShardedAuto].
 	ShardedPubSub ShardedPubSub
 
-	// Logger is told of what no caller gets as an error: lost leases, refused
-	// subscriptions and messages. It is called by a goroutine on which no lock
-	// depends; see [Trace]. A record at which its handler panics is lost. Default: silent.
+	// Logger receives what no caller gets as an error, such as lost leases and refused subscriptions. A
+	// goroutine on which no lock depends calls it, see [Trace]. If its handler panics, that log record
+	// is dropped. By default, nothing is logged.
 	Logger *slog.Logger
 
-	// Identity is what the client tells of itself on the server, while it holds a lock
-	// or waits for one for longer than a moment. Default: host, process, program and
-	// version. [Anonymous] tells nothing.
+	// Identity describes the process of the client. The client writes it to Redis while it holds a
+	// lock, or waits for one, for longer than a moment. Default: host, process id, program and version.
+	// With [Anonymous], nothing is written.
 	Identity Identity
 
-	// Trace has functions that are called when something happens. Default: none.
+	// Trace has functions that the client calls at events such as a lock call or a loss. Default: none.
 	Trace Trace
 }
 
@@ -81,7 +82,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return opts, nil
 }
 
-// LockOption is a setting of a [Lock].
+// LockOption is a setting for [Client.NewLock] and the constructors of other kinds of lock.
 type LockOption func(*lockOptions) error
 
 // lockOptions are what the options of a lock say.
@@ -106,36 +107,36 @@ type terms struct {
 	retention time.Duration // 0: the last Unlock releases the lock
 }
 
-// WithLeaseTime sets the lease time of a lock, in place of the client's. It is
-// renewed while the lock is held. From 10 ms to 10 years; whole milliseconds
-// count. A longer lease that a nested hold asked for stays on the server until
-// it has passed, or the lock is released.
+// WithLeaseTime sets the lease of a lock, which is otherwise the LeaseTime in the [Options] of the
+// client. d must be from 10 ms to 10 years. Fractions of a millisecond are ignored. The client renews
+// the lease while the lock is held. If a nested lock call has a longer lease, the longer lease stays in
+// Redis until it has passed or the lock is released.
 func WithLeaseTime(d time.Duration) LockOption {
 	return func(o *lockOptions) error { o.terms.lease = d; return nil }
 }
 
-// WithoutRenewal makes the lease a fixed one: it is not renewed, and the held
-// context ends with the trusted window. As nothing is sent meanwhile, a lock that
-// somebody removes by force is noticed only then, or by Unlock. A nested hold that is
-// renewed renews the whole grant as long as it lives. To keep others out until the lease ends, end the hold
-// by [Hold.Leave] instead of Unlock.
+// WithoutRenewal makes a lock whose lease is not renewed. The context of the hold ends shortly before
+// the lease does. The client sends nothing until the context ends, so if a user removes the lock by
+// force, the holder notices it only at that time, or when it unlocks. If a nested lock call uses a
+// lock with renewal, the lease is renewed as long as that nested hold is held. To keep other clients
+// out until the lease ends, end the hold with [Hold.Leave] instead of Unlock.
 func WithoutRenewal() LockOption {
 	return func(o *lockOptions) error { o.terms.fixed = true; return nil }
 }
 
-// WithFencing makes every grant carry a token that is greater than those of all
-// earlier grants of the name: see [Hold.Token]. It keeps a counter beside the
-// lock, the one of Redisson's RFencedLock, and so needs access to a second key.
-// All users of a name should agree on it. A nested lock with it is [ErrInvalidOption] if
-// the outermost was taken without.
+// WithFencing gives each acquisition of the lock a fencing token, a number that is greater than the
+// tokens of all earlier acquisitions of the name. See [Hold.Token]. The tokens come from a counter in a
+// second key, which is the counter of Redisson's RFencedLock, so the Redis user needs access to that
+// key. All users of a name should use this option. If a nested lock call uses it but the outermost call
+// does not, the nested call returns [ErrInvalidOption].
 func WithFencing() LockOption {
 	return func(o *lockOptions) error { o.terms.fenced = true; return nil }
 }
 
-// WithPurpose says what the lock is taken for, such as "monthly invoices": `rlock top` and
-// `inspect` show it to those who wait. It does not go to the server before the hold or the
-// wait is told there; see [Identity]. More than 256 bytes are cut off. It changes nothing
-// else: locks of a name with different purposes are the same lock.
+// WithPurpose says what the lock is used for, such as "monthly invoices". The commands `rlock top` and
+// `rlock inspect` show the purpose. The client writes it to Redis only for a long hold or wait, see
+// [Identity]. If the purpose is longer than 256 bytes, the rest is cut off. A purpose has no other
+// effect: locks of one name with different purposes are the same lock.
 func WithPurpose(purpose string) LockOption {
 	purpose = record.Clean(purpose)
 	return func(o *lockOptions) error { o.purpose = purpose; return nil }
@@ -150,15 +151,19 @@ const (
 // maxHandoffs is the most that [WithHandoff] allows.
 const maxHandoffs = 1 << 20
 
-// WithHandoff bounds how often, and for how long, the goroutines of a client pass
-// a renewed lock on among themselves, in memory and without a round trip, before
-// it is released on the server and other processes get their turn. One hand-off
-// is always allowed, however long the holder took; zero of either bound means
-// its default, and at most 1,048,576 are allowed. The time counts from when the request
-// was sent that acquired the lock, or from its message. A hand-off of a fenced lock uses a
-// token that was reserved with the grant: none if no other goroutine waited by then, at
-// most 10,000, or 1,024 if a message has granted it. Goroutines whose lock has other
-// options than the holder's are not given its grant.
+// WithHandoff limits hand-offs in memory. While goroutines of the same client wait for a lock, Unlock
+// passes the lock to the next of them, without a round trip. After the given number of hand-offs, or
+// after the given time, the lock is released in Redis, so that other processes get their turn.
+//
+// If most or longest is 0, its default applies: [DefaultHandoffs] and [DefaultHandoffTime]. most can be
+// up to 1,048,576. The first hand-off is always allowed, even if the holder took longer than longest.
+// The time counts from the moment when the request that acquired the lock was sent, or when the message
+// that granted it arrived. A lock is passed on only to goroutines whose lock has the same options, and
+// only if the lease is renewed.
+//
+// If the lock has fencing tokens, each hand-off uses a token that was reserved when the lock was
+// acquired. No token is reserved if no other goroutine waited at that time. Up to 10,000 tokens are
+// reserved by a request, and up to 1,024 if a message granted the lock.
 func WithHandoff(most int, longest time.Duration) LockOption {
 	return func(o *lockOptions) error {
 		o.terms.handoff = handoff{most, longest}
@@ -172,7 +177,8 @@ func WithHandoff(most int, longest time.Duration) LockOption {
 	}
 }
 
-// WithoutHandoff has every last Unlock release the lock on the server.
+// WithoutHandoff disables hand-offs in memory: each last Unlock releases the lock in Redis. See
+// [WithHandoff].
 func WithoutHandoff() LockOption {
 	return func(o *lockOptions) error { o.terms.handoff = handoff{most: -1}; return nil }
 }

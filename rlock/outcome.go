@@ -1,9 +1,9 @@
 package rlock
 
-// Kind is a kind of lock, as [Trace] and [Stats] name it.
+// Kind is a kind of lock, as used in [Trace] and [Stats].
 type Kind string
 
-// Kinds of lock. Options such as [WithFencing] make no kind of their own.
+// Kinds of lock. An option such as [WithFencing] does not change the kind.
 const (
 	KindPlain  Kind = "plain"
 	KindFair   Kind = "fair"
@@ -30,25 +30,25 @@ func (n kindNumber) name() Kind {
 	return [...]Kind{KindPlain, KindFair, KindRead, KindWrite, KindQuorum, KindMulti}[n]
 }
 
-// Outcome is how a call ended that wanted a lock, or how a hold ended.
+// Outcome says how a lock call, or a hold, has ended.
 type Outcome string
 
-// Outcomes of calls. Each call of Lock, TryLock or TryLockFor, and so of all that use
-// them, has one of these.
+// Outcomes of lock calls. Each call of Lock, TryLock or TryLockFor has one of these outcomes, and so
+// has each call of the functions that use them, such as Do.
 const (
-	OutcomeAcquired    Outcome = "acquired"    // the server granted the lock, or a reader joined another one
+	OutcomeAcquired    Outcome = "acquired"    // Redis granted the lock, or a reader shares the hold of another reader
 	OutcomeNested      Outcome = "nested"      // the context owned the lock already
 	OutcomeHandedOff   Outcome = "handed_off"  // a goroutine of the same client passed the lock on in memory, or the client had kept it
-	OutcomeBusy        Outcome = "busy"        // somebody else held it, and there was no wait, or its time was over
-	OutcomeCanceled    Outcome = "canceled"    // the caller's context was cancelled
-	OutcomeUnavailable Outcome = "unavailable" // Redis did not answer, refused to serve, or had too few replicas; also how a hold ends if that happens to its release
+	OutcomeBusy        Outcome = "busy"        // another holder had the lock, and the call did not wait or the time of its wait was over
+	OutcomeCanceled    Outcome = "canceled"    // the context of the caller was canceled
+	OutcomeUnavailable Outcome = "unavailable" // Redis did not answer, refused the request, or had too few replicas; a hold ends with it if this happens to its release
 	OutcomeError       Outcome = "error"       // any other error
 )
 
-// Outcomes of holds, beside [OutcomeUnavailable].
+// Outcomes of holds. A hold can also end with [OutcomeUnavailable].
 const (
-	OutcomeReleased Outcome = "released" // unlocked: free, or passed on
-	OutcomeLost     Outcome = "lost"     // it was lost before; in a [Release] that is told of a multi lock only, of others by Lost
+	OutcomeReleased Outcome = "released" // the lock was unlocked: it was released or passed on
+	OutcomeLost     Outcome = "lost"     // the lock was lost before it was unlocked; in a [Release], only for multi locks, because Lost in [Trace] reports the others
 )
 
 // outcomeNumber is a number for each outcome of calls.
@@ -71,14 +71,14 @@ func (n outcomeNumber) name() Outcome {
 	}[n]
 }
 
-// LossCause is why a grant ended against the holder's will.
+// LossCause says why a lock was lost.
 type LossCause string
 
 // Causes of losses.
 const (
-	LossGone   LossCause = "gone"   // the server knows of no such holder: the lock was removed or taken over, or a failover forgot it
-	LossLapsed LossCause = "lapsed" // it was not renewed in time: Redis was silent, or this process stood still
-	LossFixed  LossCause = "fixed"  // a lease without renewal was over
+	LossGone   LossCause = "gone"   // Redis no longer has this holder, because the lock was removed or taken over, or was lost in a failover
+	LossLapsed LossCause = "lapsed" // the lease was not renewed in time, because Redis did not respond or this process was suspended
+	LossFixed  LossCause = "fixed"  // the lease of a lock without renewal has ended
 	LossClosed LossCause = "closed" // the client was closed before the lock was unlocked
 )
 

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Polling is how a lock is waited for without pub/sub: see [WithPolling]. The
-// zero value of each field means its default.
+// Polling configures [WithPolling]. The zero value of a field means its default.
 type Polling struct {
-	// First is the pause before the second attempt. Each further pause is twice as long, up to Longest;
-	// up to half is left out at random, so that hosts started together do not try together. No pause is
-	// longer than the rest of the holder's lease. Defaults: 50 ms and 1 s, or First if that is longer.
+	// First is the pause before the second attempt. Each further pause is twice as long as the one
+	// before, up to Longest. A random part of up to half of each pause is left out, so that hosts that
+	// started together do not try at the same time. No pause is longer than the rest of the holder's
+	// lease. The default of First is 50 ms. The default of Longest is 1 s, or First if that is longer.
 	First, Longest time.Duration
 
-	// Tries is the number of refusals after which a waiting call gives up, with [ErrNotAcquired]. The
-	// count starts when the goroutine is the first of its client that waits for the lock; a reader is
-	// refused once more before. Default: only the context ends the wait.
+	// Tries is the number of failed attempts after which a waiting call returns [ErrNotAcquired]. Of
+	// the goroutines of a client that wait for the lock, only the first makes attempts, so the count
+	// starts when the goroutine is the first. A reader makes one attempt more than Tries. By default,
+	// and with 0, only the context ends the wait.
 	Tries int
 }
 
@@ -26,19 +27,25 @@ const (
 	defaultLongestPause = time.Second
 )
 
-// WithPolling makes waiting calls ask again and again, for servers and proxies without pub/sub or
-// permission for it. Nothing is subscribed to, and nothing is left in the queue on the server. The script
-// that frees the lock announces the release all the same, because others may listen; a server's refusal
-// to announce is no cause for a warning.
+// WithPolling makes waiting calls repeat their request after pauses, instead of waiting for a message.
+// Use it for servers and proxies without pub/sub, or if the Redis user has no permission for pub/sub.
+// The client does not subscribe to a channel, and waiting calls do not join the queue in Redis. When a
+// polling client releases the lock, it still publishes a message for clients that do not poll. If the
+// server refuses this message, nothing is logged.
 //
-// All else is as without: grants, renewal and loss, one contender per client and lock, first come, first
-// served among its goroutines. Polling gives up promptness: a freed lock is noticed after up to a pause,
-// and of several clients the first to ask gets the lock. Beside queueing clients, polling clients get the
-// lock only when nobody waits, as a release hands the lock to the next in the queue without a free
-// moment. The exception is a hand-off in memory by a holder of the same client, see [WithHandoff]. Meanwhile a polling call keeps the calls behind it in its own client waiting, also calls that
-// do not poll. Have all users of a lock poll, or none. Owners of such locks are named `<client
-// id>-poll:<n>`; to queueing clients they are foreign, as Redisson's are, and their releases are heard on
-// the unlock channel.
+// Acquiring, renewing and losing a lock work as without polling. The goroutines of a client still form
+// a local queue, and only the first of them sends requests. Polling has two disadvantages. A waiter
+// notices a released lock only when its pause ends. If several clients wait, the first one to send its
+// request acquires the lock.
+//
+// Use polling for all users of a lock or for none. If other clients join the queue in Redis, a release
+// passes the lock directly to the first of them, so a client that polls acquires the lock only when no
+// other client waits. The exception is a lock that a goroutine of the same client holds, because this
+// goroutine can pass the lock on in memory, see [WithHandoff]. While a call polls, it blocks the calls
+// behind it in the local queue, even those that do not poll.
+//
+// The owners of such locks are named `<client id>-poll:<n>`. Other clients treat them like owners of
+// Redisson, and listen for their releases on the unlock channel.
 func WithPolling(p Polling) LockOption {
 	return func(o *lockOptions) error {
 		p := p // an option may be used for several locks at once

@@ -14,14 +14,15 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// Proof returns a text for joining the hold from another process: see [Lock.Join]. It names the owner,
-// the fencing token, the lease and the lock, in printable ASCII without spaces, to fit into an
-// environment variable or a header of HTTP or gRPC. A proof is no secret, and gives no right beyond
-// access to Redis.
+// Proof returns a text that another process can pass to [Lock.Join], to work under this hold. The text
+// contains the owner, the fencing token, the lease and a checksum for the lock. The text consists of
+// printable ASCII characters without spaces, so it fits into an environment variable or a header of
+// HTTP or gRPC. A proof is not a secret, and gives no rights beyond access to Redis.
 //
-// A proof is good as long as the grant is, for any reader. A grant with a given-out proof is not passed
-// on in memory: its last Unlock releases the lock on the server, and the proof is void. "" means nothing
-// to prove: the hold is unlocked or lost, or of a read/write or quorum lock, none of them joinable.
+// A proof is valid until the lock is released or lost, and any number of processes can use it. After a
+// call of Proof, the lock is not passed on in memory: the last Unlock releases it in Redis, and the
+// proof becomes invalid. Proof returns "" if the hold is unlocked or lost. It also returns "" for
+// read/write and quorum locks, because these cannot be joined.
 func (h *Hold) Proof() string {
 	if h == nil {
 		return ""
@@ -43,8 +44,8 @@ func (h *Hold) Proof() string {
 	return proof{g.owner, g.token, lease}.text(g.lock.key)
 }
 
-// Proof returns the proof of ctx's grant of the lock, as [Hold.Proof] does; "" if ctx does not own the
-// lock, or no longer. It sends nothing.
+// Proof returns the proof of the lock that ctx owns, see [Hold.Proof]. It returns "" if ctx does not
+// own the lock, or if the lock has ended. Proof sends nothing to Redis.
 func (l *Lock) Proof(ctx context.Context) string {
 	if l.err != nil {
 		return ""

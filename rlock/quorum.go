@@ -9,46 +9,49 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// NewQuorumLock returns the lock of that name on several independent servers (Redlock): its holder is the
-// owner agreed on by a majority of servers, so that the lock survives the failure of the rest, and also a
-// failover that forgets a grant, beyond the promise of a single server with replicas. Each client stands
-// for one server, a master without replicas; three or five, an odd number. All must be given wherever the
-// name is used, in any order. Each keeps the data of a plain lock, whose name must not be used in another
-// way.
+// NewQuorumLock returns the lock of a name on several independent servers, by the Redlock algorithm.
+// The lock is held by the owner that a majority of the servers has accepted. The lock survives the
+// failure of a minority of the servers, and a failover or restart after which one server has
+// forgotten the lock.
 //
-// The servers are asked at once, and nobody waits for a silent server while a majority answers: a Lock is
-// as fast as the slower ones of the fastest majority, an Unlock as well. The rest goes on in the
-// background; a server silent before is not waited for at all, unless the rest is no majority. A share
-// without majority is given back at once, and two clients with a split vote come back after random
-// pauses.
+// Each client must be connected to a different server, which must be a master without replicas. Use
+// three or five servers. All processes must pass clients of the same servers, in any order. Each server
+// holds the data of a plain lock of that name, so do not use the name for another lock.
 //
-// Clients that wait have their turns one after the other, in the same order on all servers: an Unlock tells
-// the next client, and for 0.2 s nobody else gets the free lock. Meanwhile a TryLock fails. The order is
-// that of arrival, nearly: clients that come at the same time have no certain order.
+// Requests are sent to all servers at the same time, and a call returns when a majority has answered.
+// The requests to the other servers continue in the background. If a server did not answer the previous
+// request, a call waits for it only if the other servers are not a majority. If a client is accepted by
+// fewer servers than a majority, it releases the lock on them at once. If two clients are each accepted
+// by a part of the servers, but neither by a majority, both try again after random pauses.
 //
-// The trusted window counts from before the first request of the winning round. A renewal must reach a
-// majority; the grant is lost without such a renewal by the end of the window, or when a majority no
-// longer knows of the grant. While a majority renews, a server without its share, forgotten or never had,
-// is asked again: so a hold outlives a rolling restart, if each server is back for a third of the lease
-// before the next goes.
+// Waiting clients get the lock one after the other, about in the order of their arrival. An Unlock
+// notifies the next client in the queue, and for 0.2 s only that client can acquire the lock. A TryLock
+// of another client fails during this time.
 //
-// A server started less than a lease ago is not counted, as a grant may be forgotten: the server tells
-// its age along with every answer (INFO server, in seconds, of which one is added). So all users of a
-// name must agree on the lease. Where a majority is too young, the lock counts as held meanwhile.
-// [Options].Logger is told for how long a server is not counted, when a server has not answered for a
-// second, and when the server answers again.
+// Each renewal must be accepted by a majority. A lock whose renewals are not accepted by a majority is
+// lost before the lease ends, or as soon as a majority answers that this owner does not hold it. The
+// client measures the lease from the moment before it sent the first request. With each renewal, the
+// client also asks the servers again that have forgotten the lock. So a hold survives a rolling restart
+// of the servers, if each server is back for a third of the lease before the next one is restarted.
 //
-// Tokens of [WithFencing] grow: before the largest token of the majority is used, that token is written
-// to the counters of a granting majority, one more round trip. Any two majorities share a server. The
-// shared server must have kept the counter, or have a clock no further behind the other servers' than a
-// lease. [WithReplicas] is refused.
+// A server that started less than one lease ago is not counted, because it may have forgotten a holder.
+// So all users of a name must use the same lease. If a majority cannot be formed without such servers,
+// calls wait as if the lock were held. Each answer contains the age of the server in seconds, from INFO
+// server. The Logger in [Options] reports how long a server is not counted, when a server has not
+// answered for a second, and when it answers again.
 //
-// The lease and prefix are those of the first client, where a LockOption does not say otherwise. When any
-// client is closed nobody can lock any more ([ErrClosed]), other than under an existing hold; a waiting
-// call returns at its next request, 5.5 s later at most. Existing holds go on as long as a majority of
-// the connections does. But existing holds end if the closed client has the smallest id, and so renews
-// the lock; the Close of that client waits for the Unlock. Close the clients in any order: each releases
-// the orphans on its server.
+// With [WithFencing], the tokens of all servers together increase. Before a token is used, it is
+// written to the counters of a majority, which takes one more round trip. Any two majorities have a
+// server in common. The tokens increase as long as that server has kept its counter, or has a clock
+// that is behind the clocks of the other servers by no more than one lease. [WithReplicas] is an
+// invalid option for a quorum lock.
+//
+// The lease and the prefix are those of the first client, unless a [LockOption] sets the lease. If one
+// of the clients is closed, lock calls return [ErrClosed], and a waiting call returns it within 5.5 s.
+// Nested calls under an existing hold still work. Existing holds continue as long as a majority of the
+// servers can be reached. However, if the closed client is the one with the smallest id, the existing
+// holds end, because that client renews the lock. Closing the client with the smallest id waits for the
+// Unlock of these holds. You can close the clients in any order.
 func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 	if len(clients) == 0 || slices.Contains(clients, nil) {
 		l := noLock(name, quorumKind)

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// ErrNotReplicated: too few replicas have acknowledged the grant in time, and it
-// is released in the background. The error is a [*NotReplicatedError].
+// ErrNotReplicated means that too few replicas have acknowledged the lock in time, see [WithReplicas].
+// You do not hold the lock, and the client releases it in the background. The error is a
+// [*NotReplicatedError].
 var ErrNotReplicated = errors.New("rlock: not replicated")
 
-// NotReplicatedError says how many replicas have acknowledged a grant.
+// NotReplicatedError says how many replicas have acknowledged the lock.
 type NotReplicatedError struct {
 	Name      string // of the lock
 	Want, Got int
-	Err       error // why it is not known, if so, and Got is 0 then; or how the wait for another grant has ended
+	Err       error // why the number of replicas is not known, and Got is then 0; or why the wait for a later attempt ended
 }
 
-// Error names the lock and both numbers.
+// Error returns a text with the name of the lock and both numbers.
 func (e *NotReplicatedError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not replicated: %d of %d replicas have acknowledged", quote(e.Name), e.Got, e.Want)
 	if e.Err != nil {
@@ -26,30 +27,37 @@ func (e *NotReplicatedError) Error() string {
 	return text
 }
 
-// Is makes it match [ErrNotReplicated].
+// Is reports whether target is [ErrNotReplicated].
 func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
 
-// Unwrap returns why the number is not known.
+// Unwrap returns the reason why the number is not known.
 func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
-// WithReplicas makes a grant count only when at least n replicas have it, within timeout: from 1 ms to a
-// tenth of the lease, at most half a second. Otherwise the grant is released in the background, and the
-// error is [ErrNotReplicated], also while others would have been waited for. A new call at once may be
-// refused because the release is still on its way. The question (WAIT) travels behind the attempt, in the
-// same round trip; the added time is the replicas' answer. A refused attempt asks as well, and so takes
-// up to timeout while replicas are away. The waiters of a client ask in turn: of many, the last learns
-// only after as many timeouts that replicas are away, or when its context ends. If a grant to this client
-// has failed so in the last seconds, that is the error of all its calls that give up. A call whose
-// context ends before timeout may end without the replicas' answer, and then is [ErrUnavailable]. The
-// ReadTimeout of the client of go-redis must be longer than timeout.
+// WithReplicas makes a lock call succeed only if at least n replicas have acknowledged the lock within
+// timeout. If fewer have, the client releases the lock in the background, and the call returns
+// [ErrNotReplicated] at once, even if it could wait longer. A new call that follows at once can find
+// the lock held, because the release is still in progress. timeout must be from 1 ms to a tenth of the
+// lease, and no more than 0.5 s. The ReadTimeout of the go-redis client must be longer than timeout.
 //
-// Renewals, nested holds and Unlock do not ask: a renewal on the master alone is a renewal. WithReplicas
-// makes a grant forgotten in a failover unlikely, not impossible. Another replica than the answering ones
-// may take over; n must be all of them, or more than the Sentinels or the cluster may choose wrongly
-// from. And a replica without a link to the master for two thirds of the lease or longer may take the
-// lease for over. [NewQuorumLock] is for these cases.
+// The client sends the command WAIT together with the request for the lock, so the call takes only the
+// additional time that the replicas need to answer. If the lock is held, WAIT is sent as well, so an
+// attempt can take up to timeout while replicas are down. The waiting calls of a client do not send
+// their requests at the same time, but one after the other. So while replicas are down, the last of
+// several waiting calls learns this only after as many timeouts as there are calls, or when its context
+// ends. If an acquisition of this client has failed in this way in the last seconds, all calls that
+// give up return that error. If the context of a call ends before timeout, the call can end without the
+// answer of the replicas. The error of such a call is [ErrUnavailable].
 //
-// Only for [Client.NewLock]; below a grant with fewer replicas asked, it is [ErrInvalidOption].
+// Only acquiring the lock waits for replicas. Renewals, nested lock calls and Unlock do not wait for them.
+//
+// WithReplicas makes it unlikely that a failover loses a lock, but not impossible. In one case, a
+// failover promotes a replica that has not acknowledged the lock. To prevent this, n must be the number
+// of all replicas, or so large that no failover promotes a replica without the lock. In the other case,
+// if a replica had no link to its master for two thirds of the lease or longer, the lock may have
+// expired on this replica. If these cases matter to you, use [NewQuorumLock].
+//
+// WithReplicas is for [Client.NewLock] only. If a nested lock call asks for more replicas than the
+// outermost call, it returns [ErrInvalidOption].
 func WithReplicas(n int, timeout time.Duration) LockOption {
 	return func(o *lockOptions) error {
 		o.terms.replicas = replicas{n, timeout}

@@ -11,32 +11,44 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// WithRetention has the client keep the lock on the server after the last Unlock, for its own next Lock,
-// which then needs no round trip. It is for a process that takes the same lock again and again, with
-// nobody else asking most of the time: the owner of a partition, say. Zero, the default, keeps nothing.
+// WithRetention makes the client keep the lock in Redis after the last Unlock, for up to d. While the
+// lock is kept, the next Lock of the same client needs no round trip. Use it for a process that takes
+// the same lock again and again while other clients rarely want it, for example the owner of a
+// partition. The default, 0, keeps nothing.
 //
-// After d, however often the lock was used meanwhile, the client releases the lock on the server, and the
-// next Lock acquires it again. Another client of this library need not wait for that. The other client
-// recalls the lock by a message, and gets the lock at the Unlock, or in two to three round trips if
-// nobody holds the lock; a TryLock is refused, and a later TryLock succeeds if the lock was not taken
-// again by then. Redisson's clients cannot recall the lock: they wait for up to d, and for the hold that
-// is live at its end, and so does a client that loses the message.
+// The time d is measured from the first Unlock after which the client keeps the lock, and using the
+// lock again does not extend it. When d is over, the client releases the lock in Redis as soon as it is
+// not held, and the next Lock acquires it again. Hand-offs in memory can extend the time by the limits
+// of [WithHandoff].
 //
-// A kept lock is renewed like a held lock, but no context depends on the lock: after a loss, the next
-// Lock acquires it again. If the process dies, the lock is free after its lease. Close releases the lock.
-// On the server the hold count is 0, also while somebody holds the lock again. A lock removed on the
-// server (DEL, FLUSHALL, a failover that forgets the lock) is noticed at the next renewal, as under a
-// hold; until then the client goes on to take the lock in memory, perhaps beside another holder. A hold
-// that ends before that renewal is not told, so the loss is then reported to the log, [Stats].Losses and
-// [Trace].Lost, and ends no context. Each Lock has a fencing token of its own, if the lock has tokens.
+// Another client of this library does not have to wait for the end of d. The other client recalls the
+// lock, which means that it asks for the lock by a message. If the lock is held, the other client
+// acquires it at the next Unlock. If the lock is kept but not held, the other client acquires it
+// after two to three round trips. A TryLock of the other client also recalls the lock, but returns
+// [ErrNotAcquired]. A later TryLock succeeds if the lock has not been taken again in the meantime.
+// Clients of Redisson cannot recall the lock, so they wait for up to d, and then until the holder at
+// that time unlocks. A client whose message is lost waits equally long.
 //
-// The first Lock starts to listen for recalls, and its Unlock keeps nothing yet if the hold was shorter
-// than that takes. All users of a name in a client should agree on d. A call with another d or other
-// options waits until the lock is released on the server; such a TryLock is refused, and has the lock
-// released. WithRetention is for locks from [Client.NewLock],
-// not together with [WithoutRenewal], [WithReplicas] and [WithPolling]. A kept lock is passed on in
-// memory, also [WithoutHandoff]. After d the lock may still be passed on until the budget of
-// [WithHandoff] is used up.
+// The client renews a kept lock like a held one. If the process dies, the lock is released when its
+// lease ends. [Client.Close] releases it at once. In Redis, the hold count of such a lock is 0, even
+// while a goroutine of the client holds it again.
+//
+// A kept lock has no context that could end. If a kept lock is removed in Redis, for example by DEL,
+// FLUSHALL or a failover, the client notices this at the next renewal. Until then, the client continues
+// to use the lock in memory, and another client can hold it at the same time. If a hold ends before
+// that renewal, its context and its Unlock do not report the loss. The loss is then reported only to
+// the Logger, to Losses in [Stats] and to Lost in [Trace]. The next Lock acquires the lock again. If
+// the lock has fencing tokens, each Lock gets a token of its own.
+//
+// The first Lock of a client subscribes to the channel on which other clients ask for the lock. If subscribing
+// takes longer than the first hold, the lock is not kept after its Unlock. All goroutines of a client should use the
+// same d and the same options for a name. A call with another d or other options waits until the lock
+// is released in Redis. A TryLock with another d or other options returns ErrNotAcquired,
+// and the client then releases the lock in Redis.
+//
+// WithRetention is for [Client.NewLock] only. WithRetention cannot be combined with [WithoutRenewal],
+// [WithReplicas] or [WithPolling]. A kept lock is passed on in memory even if it is made
+// [WithoutHandoff].
 func WithRetention(d time.Duration) LockOption {
 	return func(o *lockOptions) error {
 		if o.terms.retention = d; d < 0 {

@@ -6,64 +6,78 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
-// RWLock is a read/write lock: several readers hold it at once, or one writer,
-// with Redisson's RReadWriteLock among them. Both sides are a [*Lock].
+// RWLock is a read/write lock: at a time, either any number of readers hold it, or one writer.
+// Redisson's RReadWriteLock can share the lock. [RWLock.Reader] and [RWLock.Writer] return its two
+// sides, each as a [*Lock].
 //
-// # Rules
+// # Nesting
 //
-//   - Under the context of a writer, the reader nests, and so does the writer.
-//     The holds are unlocked in any order. When the last write hold is unlocked
-//     before a read hold, the lock is downgraded: other readers are woken and may
-//     enter, and no writer was inside in between.
-//   - Under the context of a reader, the writer is [ErrUpgrade] at once, also
-//     after a downgrade: two readers that waited for each other to leave would
-//     wait forever.
-//   - Calls that wait stand in one queue on the server, readers and writers of all processes, as those for a
-//     plain lock do. Whoever frees the lock grants it to the first by a message, and wakes nobody else. If
-//     the first is a reader, all readers in the queue enter at once. As long as they are inside, further
-//     readers enter only while no writer waits. So a batch of readers passes a waiting writer once at most,
-//     and no side starves the other. [Lock.TryLock] does not queue: a reader enters only while no writer
-//     waits, a writer only while nobody queues.
-//   - Of each client the first waiting reader and the first waiting writer queue. The reader's grant is that of
-//     all waiting readers of the client, with one owner, lease and loss, and of those that come within 2 ms
-//     while none waits. With [WithoutHandoff] or [WithoutRenewal] each reader queues for itself.
-//   - A dead waiter is passed over by the script of the release, on a single server and with sharded channels
-//     in a cluster. A hanging one delays the others by its claim, the lease but at most 2.5 s, and until the
-//     next of them asks. Several hanging ones delay them by about 3.3 s together.
-//   - A dead reader keeps writers out for the reader's own lease, however long other readers renew their
-//     leases; unless there is an old Redisson reader, such as 3.52: an old Redisson renews every reader of the
-//     lock.
-//   - A lock [WithPolling] does not queue: a writer that polls enters when nobody is inside and nobody queues.
+// Under the context of a writer, you can lock for reading and for writing without waiting, and unlock
+// in any order. If you unlock the last write hold before a read hold, the lock is downgraded: other
+// readers can then acquire it, and no writer can get in between.
 //
-// So a reader must not wait, inside the lock, for a second reader to enter, unless the second reader
-// locks under the same context: a writer may wait between the two.
+// Under the context of a reader, locking for writing returns [ErrUpgrade] at once, even after a
+// downgrade. If the call waited, two readers that both want to write would wait for each other forever.
+//
+// A reader must not wait, while it holds the lock, for a second reader to acquire the lock. A writer
+// can be queued between the two, and then they deadlock. A second reader that locks under the context
+// of the first does not have to wait.
+//
+// # Waiting
+//
+//   - Waiting readers and writers of all processes form one queue in Redis. A release grants the lock
+//     to the first of them by a message, and wakes no other waiter. If the first is a reader, all
+//     queued readers acquire the lock together.
+//   - While these readers hold the lock, further readers can join them only if no writer waits. So a
+//     batch of readers overtakes a waiting writer once at most, and neither readers nor writers starve.
+//   - [Lock.TryLock] does not queue. A reader's TryLock succeeds only if no writer waits, and a
+//     writer's TryLock only if no call waits.
+//   - In each client, only the first waiting reader and the first waiting writer join the queue in
+//     Redis. When the reader is granted the lock, all waiting readers of its client share that grant:
+//     they have the same owner and lease, and lose the lock together. A reader of the client that comes
+//     up to 2 ms later can also share the grant, if no goroutine of the client waits for the lock at
+//     that time. With [WithoutHandoff] or [WithoutRenewal], each reader queues for itself.
+//   - A lock [WithPolling] does not queue. A writer that polls acquires the lock only when no other
+//     call holds it or waits for it.
+//
+// # Dead processes
+//
+// If a waiting process has died, a release skips it, on a single server and in a cluster with sharded
+// channels. If a waiting process is suspended, it delays the waiters behind it by the lease, but no
+// longer than 2.5 s, and until the next of them sends a request. Several suspended processes delay them
+// by about 3.3 s in total.
+//
+// If a process dies while it reads, writers have to wait until the lease of that reader ends. Renewals
+// by other readers do not extend it. The exception is a lock that an old version of Redisson, such as
+// 3.52, holds as a reader, because such a version renews the leases of all readers of the lock.
 //
 // # Fencing
 //
-// With [WithFencing] each writer has a new token, and a reader has the token of the newest writer
-// before. A resource that refuses smaller tokens thus accepts the results of all readers since then,
-// and nothing from a reader of older data.
+// With [WithFencing] each writer gets a new token, and a reader gets the token of the latest writer
+// before it. So a resource that rejects smaller tokens accepts the results of all readers since the
+// latest writer, and rejects results of readers that have older data.
 //
-// # Beside Redisson
+// # Sharing with Redisson
 //
-// Readers in Java do not look at the queue: a stream of Java readers may starve a writer
-// in Go. Redisson announces no downgrade: readers in Go come in at their next request, after
-// 5.5 s at the latest. And a reader in Java with a shorter lockWatchdogTimeout than the lease
-// time here cuts the lease of the whole lock down to the shorter one, with harm if that reader
-// then dies: give both sides the same time. While somebody in Java waits for the lock, a release leaves it
-// to all, as Redisson does, and has the first in the queue ask.
+// Readers in Java do not use the queue, so a continuous stream of Java readers can starve a writer in
+// Go. Redisson does not announce a downgrade, so readers in Go notice it only at their next request,
+// within 5.5 s. If the lockWatchdogTimeout of Redisson is shorter than the lease of rlock, each reader
+// in Java shortens the lease of the whole lock. If that reader then dies, other holders can lose the
+// lock, so use the same time on both sides. While a Java client waits for the lock, a release leaves
+// the lock free for all clients, as Redisson does, and notifies the first waiter in the queue.
 //
-// # On the server
+// # Keys
 //
-// Beside Redisson's data there is the queue, `rlock_rwqueue:{name}`, while calls wait. Each read hold has
-// a key with the lease of that hold. Scripts look at the read holds of other owners without declaring the
-// keys, as Redisson's scripts do: the keys are in the slot of the lock. This is enough for Redis and its
-// clusters, but servers that insist on declared keys have to be told.
+// While calls wait, the queue is in `rlock_rwqueue:{name}`. Each read hold has a key of its own that
+// expires with its lease. The scripts read the keys of other owners' read holds without declaring them,
+// as Redisson's scripts do. Undeclared keys work in Redis and its clusters, because these keys are in
+// the slot of the lock. Servers that require declared keys must be configured to permit it.
 type RWLock struct{ reader, writer *Lock }
 
-// NewRWLock returns the read/write lock of a name, otherwise like [Client.NewLock]. One name must
-// not be used for locks of both kinds; if so, the second is [ErrKeyConflict]. [WithHandoff]
-// is [ErrInvalidOption].
+// NewRWLock returns the read/write lock of a name. As with [Client.NewLock], nothing is sent, and an
+// invalid name or option makes every method return [ErrInvalidOption]. [WithHandoff] is invalid for a
+// read/write lock. Do not use a name for both a read/write lock and another kind of lock. If the key
+// holds a lock of another kind, calls return [ErrKeyConflict].
 func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	side := func(kindOf kindNumber) *Lock {
 		l, shared := c.newLock(name, kindOf, opts), kindOf == readKind
@@ -88,8 +102,8 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 	return &RWLock{side(readKind), side(writeKind)}
 }
 
-// Reader returns the side that many may hold at once.
+// Reader returns the lock for reading, which several readers can hold at the same time.
 func (rw *RWLock) Reader() *Lock { return rw.reader }
 
-// Writer returns the side that excludes all others.
+// Writer returns the lock for writing, which excludes all readers and other writers.
 func (rw *RWLock) Writer() *Lock { return rw.writer }

@@ -45,21 +45,21 @@ func holdIn(ctx context.Context, l *Lock) *Hold {
 	return nil
 }
 
-// Detach returns ctx without the ownership of any lock, for goroutines that contend for the
-// lock like all others; goroutines with a context that owns a lock are one owner, inside
-// together. The detached context still ends when the lock is lost or unlocked.
+// Detach returns a context that has the values and the end of ctx, but does not own any lock.
+// Goroutines that share a context that owns a lock are one owner, and can hold the lock together. A
+// goroutine with a detached context waits for the lock like any other caller. The detached context
+// still ends when the lock is lost or unlocked.
 //
-// Never wait, while you hold the lock, for a goroutine that locks the same name under the
-// detached context, as errgroup's Wait does: the goroutine waits for your Unlock, and you
-// wait for the goroutine. Goroutines joined inside the lock, and in need of mutual
-// exclusion, need a [sync.Mutex] or a lock of another name.
+// Do not wait for such a goroutine while you hold the lock, for example with errgroup's Wait. The
+// goroutine waits for your Unlock while you wait for the goroutine. If goroutines that you wait for
+// must exclude each other, use a [sync.Mutex] or a lock of another name.
 func Detach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdKey{}, (*Hold)(nil))
 }
 
-// HoldCount returns how many live holds of the lock were taken under the same outermost hold as
-// ctx, the outermost included; 0 if ctx does not own the lock, or no longer. HoldCount sends
-// nothing.
+// HoldCount returns the number of nested holds of the lock that are not unlocked, including the
+// outermost hold. It returns 0 if ctx does not own the lock, or if the lock has ended. HoldCount sends
+// nothing to Redis.
 func (l *Lock) HoldCount(ctx context.Context) int {
 	if l.err != nil {
 		return 0
@@ -70,8 +70,8 @@ func (l *Lock) HoldCount(ctx context.Context) int {
 	return 0
 }
 
-// Token returns the fencing token of ctx's grant of the lock, as [Hold.Token] does; 0 if ctx does
-// not own the lock, or no longer. Token sends nothing.
+// Token returns the fencing token of the lock that ctx owns, see [Hold.Token]. It returns 0 if ctx does
+// not own the lock, or if the lock has ended. Token sends nothing to Redis.
 func (l *Lock) Token(ctx context.Context) int64 {
 	if g := l.ownedIn(ctx); g != nil {
 		return g.token
@@ -79,8 +79,8 @@ func (l *Lock) Token(ctx context.Context) int64 {
 	return 0
 }
 
-// Owner returns the name in Redis of ctx's owner, as [Hold.Owner] does; "" if ctx does not own
-// the lock, or no longer. Owner sends nothing.
+// Owner returns the name of the owner in Redis if ctx owns the lock, see [Hold.Owner]. It returns "" if
+// ctx does not own the lock, or if the lock has ended. Owner sends nothing to Redis.
 func (l *Lock) Owner(ctx context.Context) string {
 	if g := l.ownedIn(ctx); g != nil {
 		return g.owner

@@ -14,37 +14,43 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// Script is a Lua script that acts only while a hold is live on the server. Redis itself then refuses
-// the writes of a former holder, and needs no fencing token for that: a write that was delayed for an
-// hour has no effect. A Script is for data in the same Redis as the lock, and any number of goroutines
-// may use it.
+// Script is a Lua script that Redis executes only while a hold still holds its lock. So Redis itself
+// refuses the writes of a former holder, even if a write arrives an hour late, and you need no fencing
+// token. Use a Script for data that is in the same Redis as the lock. Its methods are safe for
+// concurrent use.
 type Script struct{ script *lua.Script }
 
 // NewScript returns a script. In the source, KEYS[1] is the key of the lock, KEYS[2] and the following
-// are the keys of [Script.Run], and ARGV are its arguments. Nothing is sent; a mistake in the source is
-// an error of Run.
+// are the keys that you pass to [Script.Run], and ARGV contains the other arguments of Run. NewScript
+// sends nothing to Redis. If the source has a mistake, Run returns the error.
 func NewScript(source string) *Script { return &Script{lua.NewGuarded(source)} }
 
 var errNoScript = errors.New("a Script is for holds of plain and fair locks")
 
-// Run runs the script if h is live on the server, and returns the script's reply. It takes one round trip,
-// and two if the server does not know the script yet. In a cluster the keys must be in the slot of the
-// lock, as {name}:balance is for a lock name.
+// Run executes the script if h still holds its lock in Redis, and returns the reply of the script. It
+// takes one round trip, or two if the server does not know the script yet. In a cluster, the keys must
+// be in the slot of the lock. For a lock with the name order, a key can be {order}:balance, with the
+// braces.
 //
-// The script is executed once at most. The errors tell what happened:
+// Redis executes the script no more than once. The errors say what happened:
 //
-//   - [ErrLeaseLost]: the server knows of no such holder. Nothing was executed, and the context of the
-//     hold has ended.
-//   - [ErrNotHeld]: the hold was unlocked before. Nothing was sent.
-//   - a [redis.Error]: the error reply of the script. An error of your own must not begin with a code by
-//     which Redis refuses a script, such as BUSY or TRYAGAIN: then the script is executed again.
-//   - [ErrUnavailable]: there was no answer within 2 s, or within the time of ctx, or the connection was
-//     closed. The script may have been executed, or may still be, but not after another owner has the lock.
-//     go-redis replaces connections that were closed while they were idle. With TLS it cannot see them.
-//   - [ErrInvalidOption] for holds of read/write and quorum locks, and [ErrClosed].
+//   - [ErrLeaseLost] means that h no longer holds the lock in Redis. The script was not executed, and
+//     the context of the hold has ended.
+//   - [ErrNotHeld] means that the hold was already unlocked. Nothing was sent.
+//   - A [redis.Error] is the error reply of the script. Your own error replies must not begin with a
+//     code with which Redis refuses a script, such as BUSY or TRYAGAIN, because the client then repeats
+//     the script.
+//   - [ErrUnavailable] means that there was no answer within 2 s or before ctx ended, or that the
+//     connection was closed. Redis may have executed the script, or may still do so, but not after
+//     another owner has acquired the lock. If a connection was closed while it was idle, go-redis
+//     replaces it before it sends the script. This does not work for TLS connections, because go-redis
+//     cannot see that such a connection was closed.
+//   - [ErrInvalidOption] means that h is a hold of a read/write or quorum lock, which do not support
+//     scripts.
+//   - [ErrClosed] means that the client is closed.
 //
-// As after [Hold.Proof], the grant is not passed on in memory: the next goroutine with the lock has
-// another owner.
+// After a call of Run, the lock is not passed on in memory, so the next goroutine that acquires the
+// lock has another owner.
 func (s *Script) Run(ctx context.Context, h *Hold, keys []string, args ...any) (any, error) {
 	if h == nil {
 		return nil, ErrNotHeld

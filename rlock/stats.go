@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// Stats is the counts of a client since its start; see [Client.Stats].
+// Stats are the counts of a client since its start. [Client.Stats] returns them.
 type Stats struct {
-	Kinds    []KindStats         // of the used kinds of lock
-	Losses   map[LossCause]int64 // holders with a lost grant, members of multi locks and joined holds among them
-	Renewals int64               // leases renewed
-	Wakeups  Wakeups             // of calls that have ended
+	Kinds    []KindStats         // one element for each kind of lock that was used
+	Losses   map[LossCause]int64 // lost holds by cause, including members of multi locks and joined holds
+	Renewals int64               // renewals that succeeded
+	Wakeups  Wakeups             // why waiting calls were woken, of calls that have ended
 
-	// Waits are the durations of calls, with any outcome, but for nested calls and calls with
-	// [OutcomeError]. Holds are the times between an acquisition and its end. Margins are the
-	// rests of trusted windows at the renewal of their leases.
+	// Waits has the durations of lock calls, except nested calls and calls with [OutcomeError]. Holds
+	// has the durations of holds, from the acquisition of a lock to its end. Margins has, for each
+	// renewal, how long the lease could still be trusted when it was renewed, see [Renewal].
 	Waits, Holds, Margins Histogram
 
-	// OldestWait is how long the longest waiting call has waited, OldestHold how long the longest
-	// held lock has been held; zero without a call or lock. Both show a hanging holder at
-	// once: a wait and a hold enter the histograms only at the end.
+	// OldestWait is how long the call that has waited longest has waited so far, and 0 if no call
+	// waits. OldestHold is the age of the oldest hold, and 0 if no lock is held. Use both to detect a
+	// holder that hangs, because the histograms count a wait or a hold only when it ends.
 	OldestWait, OldestHold time.Duration
 }
 
-// KindStats is the counts of one kind of lock. The number of calls that acquired is the sum of
-// Released, Lost and Held.
+// KindStats are the counts of one kind of lock. The sum of Released, Lost and Held is the number of
+// calls that have acquired a lock, except nested calls.
 type KindStats struct {
 	Kind     Kind
-	Calls    map[Outcome]int64 // calls that have ended, all outcomes among the keys
-	Waiting  int64             // calls under way
+	Calls    map[Outcome]int64 // calls that have ended, by outcome; every outcome has an entry
+	Waiting  int64             // calls in progress
 	Held     int64             // acquisitions that have not ended
 	Released int64             // acquisitions ended by an Unlock
 	Lost     int64             // acquisitions ended by a loss
 }
 
-// Acquired is how many calls have got the lock, other than nested ones.
+// Acquired returns the number of calls that have acquired a lock, except nested calls.
 func (k *KindStats) Acquired() int64 { return k.Calls[OutcomeAcquired] + k.Calls[OutcomeHandedOff] }
 
-// Wakeups counts the causes of wake-ups, other than goroutines of the same client. Where locks
-// are held for short, most wake-ups should be messages. In a long wait, the first in the queue
-// of a client asks after 1, 2 and 4 s, and then every 5 s, by a timer.
+// Wakeups counts why waiting calls were woken, except by goroutines of the same client. If locks are
+// held only for a short time, most causes should be messages. In a long wait, a timer wakes the first
+// waiting call of a client after 1, 2 and 4 s, and then every 5 s.
 type Wakeups struct {
-	Message   int64 // from the former holder's release
-	TTL       int64 // a timer: the holder's lease should be over, or nothing was heard for too long
-	Reconnect int64 // the connection for messages was lost, or came back; or the server had forgotten the queue
+	Message   int64 // a message about the release of the lock
+	TTL       int64 // a timer, because the holder's lease should be over, or because no message arrived for too long
+	Reconnect int64 // the connection for messages was lost or restored, or the server had lost the queue
 }
 
 // wakeup is a number for each cause of Wakeups.
@@ -59,11 +59,11 @@ const (
 
 // Histogram counts durations.
 type Histogram struct {
-	Counts []int64 // durations up to each of [HistogramBounds], and beyond the bound before; durations beyond the last bound come last
+	Counts []int64 // Counts[i] is the number of durations up to HistogramBounds()[i] and above the bound before; the last element is for those above all bounds
 	Sum    time.Duration
 }
 
-// Count is how many durations there are.
+// Count returns the number of durations in the histogram.
 func (h *Histogram) Count() (n int64) {
 	for _, c := range h.Counts {
 		n += c
@@ -81,7 +81,7 @@ func bounds() histogramBounds {
 	}
 }
 
-// HistogramBounds returns the upper bounds of the counts of each [Histogram].
+// HistogramBounds returns the upper bounds of the elements of Counts in each [Histogram].
 func HistogramBounds() []time.Duration { b := bounds(); return b[:] }
 
 // histogram is a Histogram that is being counted.

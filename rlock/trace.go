@@ -5,105 +5,110 @@ import (
 	"time"
 )
 
-// Trace has functions for the events of a client's locks: for spans, metrics, progress lines and
-// tests. Unset functions cost nothing. The client calls them without any mutex held, possibly
-// several at once. The goroutine that locks or unlocks calls Start, Acquired and Released, and
-// waits for the return. A goroutine for reports, also the writer of the log, calls Waiting,
-// Renewed, NotRenewed and Lost a little later, in the order of events: no lock depends on this
-// goroutine, but while a function or the Logger does not return, the goroutine tells nothing
-// else. Up to 8,192 reports wait, and the log says how many more were dropped.
-// [Client.Close] waits for the reports, so a Trace function must not call Close. A panic of a
-// function is logged and otherwise ignored. Start, Acquired and Released must not end their
-// goroutine, as FailNow of a test does: the call of Lock would not return the hold to anybody.
+// Trace has functions that a client calls at events of its locks. Use them for spans, metrics, progress
+// output and tests. Functions that are nil cost nothing. The client holds no mutex while it calls a
+// function, and can call several functions at the same time.
 //
-// A multi lock is one lock here: of the members, only refusals, renewals and losses are told.
+// The goroutine that locks or unlocks calls Start, Acquired and Released, and continues when the
+// function returns. These functions must not end their goroutine, as FailNow of a test does, because
+// the lock call would then not return its hold.
+//
+// A separate goroutine calls Waiting, Renewed, NotRenewed and Lost a little later, in the order of the
+// events. This goroutine also writes to the Logger. No lock depends on this goroutine, but while one of
+// these functions or the Logger blocks, it reports nothing else. Up to 8,192 reports are queued.
+// Further reports are dropped, and the log says how many. [Client.Close] waits for the queued reports,
+// so a function must not call Close.
+//
+// If a function panics, the panic is logged and otherwise ignored. A multi lock is reported as one
+// lock. Of its members, only refusals, renewals and losses are reported.
 type Trace struct {
-	// Start: a call wants a lock. The returned context, derived from ctx, is the context of
-	// requests, Waiting and Acquired; the context of a hold does not descend from it.
+	// Start is called at the beginning of a lock call. It must return ctx or a context derived from it,
+	// which is then the context of the requests, and of Waiting and Acquired. The context of the hold
+	// does not descend from it.
 	Start func(ctx context.Context, a Attempt) context.Context
-	// Waiting: a request of a waiting call was refused.
+	// Waiting is called when Redis has refused a request of a waiting call.
 	Waiting func(ctx context.Context, r Refusal)
-	// Acquired: a call has ended, with or without the lock, as the outcome says. Each Start
-	// has one Acquired.
+	// Acquired is called at the end of a lock call, whether it has acquired the lock or not. There is
+	// one call of Acquired for each call of Start.
 	Acquired func(ctx context.Context, a Acquisition)
-	// Renewed: the server has renewed a lease.
+	// Renewed is called when Redis has renewed a lease.
 	Renewed func(r Renewal)
-	// NotRenewed: an attempt to renew a lease had no answer in time, or an error without
-	// meaning for the lease. The renewal is tried again until the trusted window ends.
+	// NotRenewed is called when a renewal got no answer in time, or an error that does not show whether
+	// the lock is still held. The client repeats the renewal until the lock is lost.
 	NotRenewed func(f FailedRenewal)
-	// Lost: a grant ended against the will of its holder.
+	// Lost is called when a lock was lost.
 	Lost func(l Loss)
-	// Released: an acquisition has ended by an Unlock. ctx is the context of the Unlock,
-	// without the end of that context.
+	// Released is called after the Unlock that ends an acquisition. ctx has the values of the context
+	// of the Unlock, but does not end.
 	Released func(ctx context.Context, r Release)
 }
 
-// Attempt is a call that wants a lock.
+// Attempt describes the beginning of a lock call.
 type Attempt struct {
 	Lock string // the name
 	Kind Kind
 }
 
-// Refusal is an answer of the server to a call that waits: somebody else holds the lock.
+// Refusal describes an answer of Redis to a waiting call: another holder has the lock.
 type Refusal struct {
 	Lock   string
 	Kind   Kind
 	Holder string        // as in [NotAcquiredError]
-	TTL    time.Duration // the rest of the holder's lease, negative without an end
+	TTL    time.Duration // the rest of the holder's lease; negative if the lease has no end
 	At     time.Time
 }
 
-// Acquisition is the end of a call for a lock.
+// Acquisition describes the end of a lock call.
 type Acquisition struct {
 	Lock      string
 	Kind      Kind
 	Outcome   Outcome
-	Owner     string        // as [Hold.Owner]; "" without the lock
-	Token     int64         // as [Hold.Token]; 0 without the lock
-	Contended bool          // the call had to wait for somebody
-	Waited    time.Duration // from the call until it had the lock, or gave up
-	Tries     int           // requests of the queued call, one for a free lock; 0 for a TryLock, and for a reader without a place in the queue
-	Wakeups   Wakeups       // the causes of the call's wake-ups
-	Err       error         // nil if the call has the lock
+	Owner     string        // as [Hold.Owner]; "" if the call did not acquire the lock
+	Token     int64         // as [Hold.Token]; 0 if the call did not acquire the lock
+	Contended bool          // the call had to wait for another holder
+	Waited    time.Duration // time from the beginning of the call until it acquired the lock or gave up
+	Tries     int           // number of requests that the queued call sent, 1 if the lock was free; 0 for a TryLock, and for a reader that did not queue
+	Wakeups   Wakeups       // why the call was woken while it waited
+	Err       error         // nil if the call acquired the lock
 }
 
-// Renewal is a lease that was renewed.
+// Renewal describes a lease that was renewed.
 type Renewal struct {
 	Lock   string
 	Kind   Kind
 	Owner  string
 	Token  int64
-	Until  time.Time     // the trusted window ends then, as soon as the watchdog has noted it
-	Margin time.Duration // the rest of the window before: margins shrink before a lease is lost
+	Until  time.Time     // as [Hold.Until] after this renewal
+	Margin time.Duration // the time that was left until the old Until; if it gets smaller with each renewal, the lock will soon be lost
 }
 
-// FailedRenewal is an attempt to renew a lease whose outcome is unknown.
+// FailedRenewal describes an attempt to renew a lease whose outcome is not known.
 type FailedRenewal struct {
 	Lock  string
 	Kind  Kind
 	Owner string
 	Token int64
-	Until time.Time // the trusted window ends then, and the hold with it, unless a later attempt succeeds
+	Until time.Time // as [Hold.Until]: the lock is lost shortly before, unless a later attempt succeeds
 	Err   error
 }
 
-// Loss is a grant that ended against the will of its holder.
+// Loss describes a lock that was lost.
 type Loss struct {
 	Lock  string
 	Kind  Kind
 	Cause LossCause
-	Held  time.Duration // 0 for a lock that was kept: see [WithRetention]
+	Held  time.Duration // how long it was held; 0 for a lock that was only kept, see [WithRetention]
 	Err   *LostError
 }
 
-// Release is an acquisition that ended by an Unlock.
+// Release describes an acquisition that was ended by an Unlock.
 type Release struct {
 	Lock    string
 	Kind    Kind
 	Owner   string
 	Token   int64
-	Outcome Outcome // [OutcomeReleased], [OutcomeUnavailable] if the release goes on in the background, or [OutcomeLost]
+	Outcome Outcome // [OutcomeReleased]; [OutcomeUnavailable] if the release continues in the background; or [OutcomeLost]
 	Held    time.Duration
 
-	HandedOff bool // its acquisition was [OutcomeHandedOff]
+	HandedOff bool // true if its acquisition had the outcome [OutcomeHandedOff]
 }

@@ -1,6 +1,6 @@
-// Package rlocktest lets code that uses package rlock be tested without a Redis:
-// against a server inside the test, in the fake time of a [testing/synctest]
-// bubble, with locks that get lost and servers that do not answer.
+// Package rlocktest helps to test code that uses package rlock without a Redis server. It starts a server
+// inside the test, which works in the fake time of a [testing/synctest] bubble. A test can also remove locks,
+// and make the server stop responding.
 //
 //	// Run does the work of a job under its lock, and stops when that is lost.
 //	func (j *Job) Run(ctx context.Context) error {
@@ -26,29 +26,27 @@
 //		})
 //	}
 //
-// The ten seconds of this test pass in no time. Everything happens in the
-// bubble: the server, the connections to it, the clients. [NewServer] and
-// [Server.Locks] register their ends with the test, in the right order, so that
-// no goroutine is left when the bubble ends. Outside of a bubble the package
-// works as well, at the pace of the real clock.
+// This test takes ten seconds of fake time, which pass at once. The server, its clients and the connections
+// between them are all in the bubble. [NewServer] and [Server.Locks] register cleanup functions with the test,
+// so no goroutine is left when the bubble ends. The package also works outside of a bubble, in real time.
 //
-// While a server refuses connections, go-redis logs each attempt: a TestMain that calls
-// logging.Disable, of github.com/redis/go-redis/v9/logging, keeps that out of the output.
+// While a server refuses connections, go-redis logs each attempt. To avoid this output, call logging.Disable of
+// github.com/redis/go-redis/v9/logging in TestMain.
 //
-// A test plays several processes by taking several clients from [Server.Locks]:
-// each is an owner of its own and waits for the others' locks through Redis.
+// To simulate several processes, call [Server.Locks] once for each of them. A client that it returns waits for
+// locks that the other clients hold, as another process would.
 //
-// Packages election, jobs, once and idempotency, which stand on locks, work on this server too: leaders change when
-// [Server.Evict] removes their lock, a week of fires passes in a moment, and results reach the end of their TTL. So
-// does the server's own time, TIME, by which jobs computes the fires.
+// Packages election, jobs, once and idempotency also work with this server. For example, the leader changes
+// when [Server.Evict] removes its lock, a week of scheduled jobs passes at once, and stored results expire. The
+// command TIME, from which package jobs takes the time, returns the fake time.
 //
 // # What it is not
 //
-// The server is miniredis, which imitates the commands and runs the scripts in
-// another Lua. It shows how code takes the behaviour of rlock; it is no evidence
-// about Redis, has no memory limit, replication or permissions, and is never to
-// be used for real locking. A lock [rlock.WithReplicas] is always refused there, with
-// [rlock.ErrNotReplicated]. To a quorum lock each says that it has been running for a
-// day. Outside of a bubble its clock even runs on while a script runs, so that a
-// lease may end in the middle of one. rlock itself is tested on redis-server.
+// The server is miniredis, a Go program that imitates the commands of Redis and runs Lua scripts in a different
+// interpreter. Use it to test how your code reacts to rlock. A test with miniredis proves nothing about Redis.
+// miniredis has no memory limit, replication or permissions, and must never be used for real locking. If a lock
+// is made with the option [rlock.WithReplicas], its lock calls always return [rlock.ErrNotReplicated], because
+// there are no replicas. Each server reports that it has been running for a day, so a quorum lock, which does
+// not count servers that have just started, counts it at once. Outside of a bubble, a lease can end while a
+// script runs, which is impossible in Redis. rlock itself is tested with redis-server.
 package rlocktest

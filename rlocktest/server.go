@@ -25,8 +25,7 @@ import (
 // costs nothing.
 const closeLimit = 10 * time.Second
 
-// Server is a Redis inside the test. Its methods may be called from any
-// goroutine of the test.
+// Server is a server inside the test that behaves like Redis. Any goroutine of the test can call its methods.
 type Server struct {
 	tb      testing.TB
 	network *network
@@ -35,8 +34,8 @@ type Server struct {
 	fake    bool          // it was made in a bubble
 }
 
-// NewServer starts an empty server that ends with the test. In a
-// [testing/synctest] bubble, call it inside the bubble.
+// NewServer starts an empty server, and stops it when the test ends. If the test uses a [testing/synctest]
+// bubble, call NewServer inside the bubble.
 func NewServer(tb testing.TB) *Server {
 	tb.Helper()
 	mini := miniredis.NewMiniRedis()
@@ -70,8 +69,9 @@ func info() server.Hook {
 	}
 }
 
-// Client returns a client of the server, with go-redis's default options as far
-// as a bubble allows, changed by edit. It is closed when the test ends.
+// Client returns a go-redis client that is connected to the server. It has go-redis's default options, except
+// those that do not work in a bubble. Functions in edit can change the options. The client is closed when the
+// test ends.
 func (s *Server) Client(edit ...func(*redis.Options)) *redis.Client {
 	s.tb.Helper()
 	if s.fake != fakeTime() { // the runtime would end the whole program
@@ -106,9 +106,9 @@ func (s *Server) client(n *network, edit ...func(*redis.Options)) *redis.Client 
 
 const poolSize = 4096
 
-// Locks returns a client for locks on the server, with a connection pool of its
-// own: another process, as it were. When the test ends, the server is healed and
-// the client closed. A lock that is still held then fails the test.
+// Locks returns an rlock client with a connection pool of its own, so each call simulates another process. When
+// the test ends, [Server.Heal] is called and the client is closed. If one of its locks is still held then, the
+// test fails.
 func (s *Server) Locks(opts *rlock.Options) *rlock.Client {
 	s.tb.Helper()
 	client, err := rlock.New(s.Client(), opts)
@@ -126,10 +126,9 @@ func (s *Server) Locks(opts *rlock.Options) *rlock.Client {
 	return client
 }
 
-// Evict removes the lock at key, which is the lock's name behind the client's
-// prefix. Nobody is told, as when the server evicts the key or fails over to a
-// replica that never had it: the holder learns it at its next renewal, within a
-// third of its lease. It is an error of the test if the key holds no lock.
+// Evict removes the lock at key, without notifying its holder. This simulates an eviction, or a failover to a
+// replica that never had the key. The holder notices the loss at its next renewal, within a third of its lease.
+// key is the prefix of the client followed by the name of the lock. If the key holds no lock, the test fails.
 func (s *Server) Evict(key string) {
 	s.tb.Helper()
 	err := s.expect(key, "hash")
@@ -155,11 +154,11 @@ func (s *Server) expect(key string, types ...string) error {
 	return nil
 }
 
-// TakeOver gives the lock at key to an owner outside of the test, in place of
-// the present holder, if there is one. It returns the owner's name. Nobody
-// renews the lease, of ttl; zero or less means that it has no end. A read/write lock that is
-// held becomes a writer's; what is free becomes a plain lock, which a read/write lock
-// finds to be of another kind. It is an error of the test if the key holds something else.
+// TakeOver gives the lock at key to a new owner outside of the test, even if the lock is held. It returns the
+// name of the new owner. No client renews the lease, so it ends after ttl. If ttl is zero or less, the lease
+// never ends. If the key holds a read/write lock, TakeOver makes the new owner its writer. If the lock is free,
+// the key becomes a plain lock, so a read/write lock of that name returns [rlock.ErrKeyConflict]. If the key
+// holds data other than a lock, the test fails.
 func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
 	s.tb.Helper()
 	owner = fmt.Sprintf("rlocktest:%d", s.owners.Add(1))
@@ -186,15 +185,14 @@ func (s *Server) TakeOver(key string, ttl time.Duration) (owner string) {
 	return owner
 }
 
-// Hang makes the server fall silent until [Server.Heal]: connections stay open
-// and new ones are accepted, but nothing is answered. What is sent meanwhile is
-// executed after Heal, even if the client has given up: as by a server that was
-// stopped, or behind a network that was cut.
+// Hang makes the server stop responding until [Server.Heal] is called. Connections stay open and new ones are
+// accepted, but the server sends no replies. Commands that clients send in this time are executed after Heal,
+// even if the client has given up. This simulates a suspended server, or a network that loses packets.
 func (s *Server) Hang() { s.network.set(hanging) }
 
-// Refuse breaks all connections, and new ones are refused until [Server.Heal]:
-// as by a server that is down. The data survives.
+// Refuse breaks all connections, and the server refuses new ones until [Server.Heal] is called. This simulates
+// a server that is down. The server keeps its data.
 func (s *Server) Refuse() { s.network.set(refusing) }
 
-// Heal ends [Server.Hang] and [Server.Refuse].
+// Heal ends the effect of [Server.Hang] and [Server.Refuse].
 func (s *Server) Heal() { s.network.set(healthy) }

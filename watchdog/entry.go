@@ -11,7 +11,7 @@ import (
 // short enough for less cannot be trusted anyway: the drift takes longer.
 const shortest = time.Millisecond
 
-// Entry is a lease in the care of a [Scheduler]. All goroutines may call the methods.
+// Entry is a lease that a [Scheduler] renews. Its methods are safe for concurrent use.
 type Entry[K comparable] struct {
 	scheduler *Scheduler[K]
 	key       K
@@ -56,10 +56,9 @@ type attempt[K comparable] struct {
 	late    bool
 }
 
-// Stop ends the entry before the lease is given back. Stop reports false if the entry was
-// already lost or stopped; OnLost may then still be running. After Stop has returned true,
-// OnLost is never called and no renewal counts; a renewal under way may still reach the
-// server.
+// Stop ends the entry. Call it before you release the lease on the server. It returns false if the entry has
+// already ended, and OnLost may still be running then. After Stop has returned true, OnLost is never called,
+// and no result of a renewal has an effect. However, a renewal in progress may still reach the server.
 func (e *Entry[K]) Stop() bool {
 	s := e.scheduler
 	s.mu.Lock()
@@ -67,17 +66,17 @@ func (e *Entry[K]) Stop() bool {
 	return e.end(nil)
 }
 
-// Until returns the end of the trusted window. Each renewal moves the window, until the entry
-// ends. Until takes no mutex.
+// Until returns the end of the trusted window. Each renewal moves this time forward until the entry ends. Until
+// locks no mutex.
 func (e *Entry[K]) Until() time.Time {
 	return e.window.Load().until
 }
 
-// Check reports whether the lease can be trusted at this moment. Check compares the clocks on its
-// own: in a process back from standing still, Check tells the truth before the loop has run.
-// If the window, less the guard, is over, the lease is lost at once and OnLost is called before
-// Check returns false; Check is false for a stopped or lost entry as well. Check takes a
-// mutex only when the window is over.
+// Check reports whether the lease can be trusted now. It reads the clocks itself, so its result is also right
+// if the process was suspended and the loop of the scheduler has not run since. If the rest of the trusted
+// window is no longer than [Guard], Check ends the entry: it calls OnLost, and then returns false. Check also
+// returns false for an entry that has already ended. While more than Guard is left of the window, Check locks
+// no mutex.
 func (e *Entry[K]) Check() bool {
 	if e.ended.Load() {
 		return false
@@ -96,8 +95,8 @@ func (e *Entry[K]) Check() bool {
 	return held
 }
 
-// Err returns why the lease was lost, with the errors of OnLost; nil without a loss. OnLost may
-// not have been called yet.
+// Err returns the reason of the loss, which is the error that OnLost receives. It returns nil if the lease is
+// not lost. Err can return the reason before OnLost is called.
 func (e *Entry[K]) Err() error {
 	if e.ended.Load() {
 		return e.err
@@ -105,9 +104,10 @@ func (e *Entry[K]) Err() error {
 	return nil
 }
 
-// Rearm says: a request, not a renewal, sent at sent, has armed the lease for d. From now on d, at
-// least 0, is the length of the lease, and the lease is renewed unless fixed. The end of the
-// window only ever moves forward. Rearm has no effect on an ended entry.
+// Rearm records that a request other than a renewal has set the length of the lease to d. sent is the time just
+// before that request was sent. From then on, renewals request the length d, or if fixed is true, the lease is
+// not renewed. A negative d counts as 0. Rearm never moves the end of the window backward, and has no effect on
+// an entry that has ended.
 func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	s := e.scheduler
 	s.mu.Lock()
@@ -121,7 +121,7 @@ func (e *Entry[K]) Rearm(sent time.Time, d time.Duration, fixed bool) {
 	e.reorder(s.now())
 }
 
-// Asks returns the length that renewals of the lease ask for; 0 for a fixed lease.
+// Asks returns the length of lease that each renewal requests, or 0 if the lease is not renewed.
 func (e *Entry[K]) Asks() time.Duration {
 	s := e.scheduler
 	s.mu.Lock()
@@ -129,16 +129,22 @@ func (e *Entry[K]) Asks() time.Duration {
 	return e.asks()
 }
 
-// Pass ends the entry like [Entry.Stop], and returns a successor for another holder of the same
-// lease: with the same window, and the same time of the next renewal. Pass reports false, and
-// changes nothing, if the entry has ended, if less than left remains of the window at now, if
-// the entry does not ask for renew (see [Entry.Asks]), or while a renewal is under way: the
-// outcome would reach nobody. The caller has just read now, and the new holder calls
-// [Entry.Check].
+// Pass gives the lease to another holder without a request to the server. It ends the entry as [Entry.Stop]
+// does, and returns a new entry with the same window and the same time of the next renewal. now is the current
+// time, which the caller has just read. After Pass, the new holder must call [Entry.Check].
+//
+// Pass returns false and changes nothing in these cases:
+//
+//   - The entry has ended.
+//   - Less than left remains of the window at now.
+//   - Renewals of the entry do not request the length renew, see [Entry.Asks].
+//   - A renewal is in progress.
+//
+// If Pass were allowed while a renewal is in progress, the result of the renewal would reach neither holder:
 //
 //	renew a:1 is sent             the key has been deleted meanwhile
 //	Pass to the next holder       (if this were allowed)
-//	answer: refused               the old entry has ended: no loss is told, and the new holder
+//	answer: refused               the old entry has ended: no loss is reported, and the new holder
 //	                              goes on without a lock until the next renewal
 func (e *Entry[K]) Pass(key K, onLost func(error), now time.Time, left, renew time.Duration) (successor *Entry[K], ok bool) {
 	s := e.scheduler

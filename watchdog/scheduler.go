@@ -20,12 +20,12 @@ const (
 	linger = 3 * time.Second
 )
 
-// Options for [New]. The zero value is usable.
+// Options are the settings for [New]. The zero value of each field means its default.
 type Options struct {
-	Logger *slog.Logger // hears of failed renewals, from the goroutine of the batch; nil: silent
+	Logger *slog.Logger // receives failed renewals, from the goroutine of a batch; nil: nothing is logged
 }
 
-// Scheduler renews leases and detects their loss. All goroutines may call the methods.
+// Scheduler renews leases and detects their loss. Its methods are safe for concurrent use.
 type Scheduler[K comparable] struct {
 	renew RenewFunc[K]
 	log   *slog.Logger
@@ -52,8 +52,8 @@ type looping struct {
 	ordered time.Time // the clocks when the queue was last put in order
 }
 
-// New returns a Scheduler that renews with renew. New starts no goroutine: the loop starts with
-// the first entry and ends soon after the last.
+// New returns a Scheduler that calls renew to renew leases. New starts no goroutine. The goroutine of the
+// scheduler starts with the first lease, and ends a few seconds after the last.
 func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 	s := &Scheduler[K]{
 		renew: renew,
@@ -65,9 +65,9 @@ func New[K comparable](renew RenewFunc[K], opts Options) *Scheduler[K] {
 	return s
 }
 
-// Add looks after a new lease. Add returns [ErrLapsed] if the window, less the guard, is over
-// already, and [ErrClosed] after Close; the caller must then not use the lease. Two leases
-// with one key are two entries.
+// Add begins to renew a lease. It returns [ErrLapsed] if the rest of the trusted window is no longer than
+// [Guard], and [ErrClosed] after Close. In both cases the caller must not rely on the lease. If you add two
+// leases with the same key, they are two separate entries.
 func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	l.Duration, l.Renew = max(l.Duration, 0), max(l.Renew, 0)
 	e := &Entry[K]{
@@ -97,10 +97,10 @@ func (s *Scheduler[K]) Add(l Lease[K]) (*Entry[K], error) {
 	return e, nil
 }
 
-// Close ends every entry with [ErrClosed] and every attempt's context, then waits for the loop
-// and the attempts in flight, but not longer than ctx, and returns the cause of ctx then; a
-// goroutine left behind ends with the RenewFunc. Close calls OnLost before the wait, even under
-// an ended ctx. Close may be called again, but not from OnLost.
+// Close ends every entry with [ErrClosed] and calls OnLost of each. It then cancels the contexts of all
+// renewals in progress, and waits until all goroutines of the scheduler have ended. If ctx ends first, Close
+// returns the cause of ctx. A goroutine that has not ended when ctx ends will end when its RenewFunc returns.
+// Close calls OnLost even if ctx has already ended. You can call Close again, but not from OnLost.
 func (s *Scheduler[K]) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

@@ -30,13 +30,13 @@ func (w window) extend(by window) window {
 	return w
 }
 
-// Until returns the end of the trusted window of a lease of length d: sent, the moment before
-// the sending of the request that armed the lease, plus d, less Redlock's allowance for clock
-// drift, d/100 + 2ms.
+// Until returns the end of the trusted window of a lease of length d. sent is the time just before the request
+// was sent that acquired or renewed the lease. The result is sent plus d, minus an allowance of d/100 + 2 ms
+// for clock drift, as in Redlock.
 func Until(sent time.Time, d time.Duration) time.Time { return windowOf(sent, d, d).until }
 
-// Guard returns how long before [Until] a lease of length d is given up, to give the holder time
-// to stop: d/10, at least 2ms.
+// Guard returns how long before the end of its trusted window a lease of length d is given up, so that the
+// holder has time to stop. It is d/10, but at least 2 ms.
 func Guard(d time.Duration) time.Duration {
 	return max(d/10, 2*time.Millisecond)
 }

@@ -34,16 +34,16 @@ type access struct {
 func serverFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "url", Usage: "Redis server: redis://, rediss:// or unix:// `URL`", DefaultText: "$RLOCK_URL, $REDIS_URL, " + defaultURL},
-		&cli.StringFlag{Name: "prefix", Sources: cli.EnvVars("RLOCK_PREFIX"), Usage: "put `P` before every name to get its key in Redis"},
-		&cli.BoolFlag{Name: "cluster", HideDefault: true, Usage: "the server is a cluster node (implied if the URL has ?addr=HOST:PORT)"},
-		&cli.StringFlag{Name: "sentinel", Sources: cli.EnvVars("RLOCK_SENTINEL"), Usage: "ask these Sentinels, `HOST:PORT,...`, where the master is; the URL has no host then"},
-		&cli.StringFlag{Name: "master", Sources: cli.EnvVars("RLOCK_MASTER"), Usage: "`NAME` of the master at the Sentinels"},
+		&cli.StringFlag{Name: "prefix", Sources: cli.EnvVars("RLOCK_PREFIX"), Usage: "put `P` before every name; the result is the key in Redis"},
+		&cli.BoolFlag{Name: "cluster", HideDefault: true, Usage: "the server is a node of a cluster (not needed if the URL contains ?addr=HOST:PORT)"},
+		&cli.StringFlag{Name: "sentinel", Sources: cli.EnvVars("RLOCK_SENTINEL"), Usage: "find the master through these Sentinels, `HOST:PORT,...`, with a URL that has no host"},
+		&cli.StringFlag{Name: "master", Sources: cli.EnvVars("RLOCK_MASTER"), Usage: "`NAME` by which the Sentinels know the master"},
 		&cli.StringFlag{Name: "password-file", Sources: cli.EnvVars("RLOCK_PASSWORD_FILE"), Usage: "read the password from `FILE`"},
 		&cli.StringFlag{Name: "sentinel-password-file", Sources: cli.EnvVars("RLOCK_SENTINEL_PASSWORD_FILE"), Usage: "read the password of the Sentinels from `FILE`"},
-		&cli.StringFlag{Name: "cacert", Sources: cli.EnvVars("RLOCK_CACERT"), Usage: "trust the authorities in `FILE` (PEM) in place of the system's, for rediss://"},
-		&cli.StringFlag{Name: "cert", Sources: cli.EnvVars("RLOCK_CERT"), Usage: "show the certificate in `FILE` (PEM) to the server"},
-		&cli.StringFlag{Name: "key", Sources: cli.EnvVars("RLOCK_KEY"), Usage: "private key of --cert, in `FILE` (PEM)"},
-		&cli.BoolFlag{Name: "insecure", HideDefault: true, Usage: "accept any certificate: anyone between you and the server can read everything"},
+		&cli.StringFlag{Name: "cacert", Sources: cli.EnvVars("RLOCK_CACERT"), Usage: "with rediss://, trust the authorities in `FILE` (PEM) instead of those of the system"},
+		&cli.StringFlag{Name: "cert", Sources: cli.EnvVars("RLOCK_CERT"), Usage: "present the client certificate in `FILE` (PEM) to the server"},
+		&cli.StringFlag{Name: "key", Sources: cli.EnvVars("RLOCK_KEY"), Usage: "read the private key of the client certificate from `FILE` (PEM)"},
+		&cli.BoolFlag{Name: "insecure", HideDefault: true, Usage: "do not check the certificate of the server; anyone between you and the server can read everything"},
 	}
 }
 

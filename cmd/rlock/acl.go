@@ -17,7 +17,7 @@ const (
 	locking     feature = 1 << iota // lock, wait, nested lock, renewal, unlock, which passes the lock on, force-unlock
 	fencing                         // tokens; `rlock run` always has them
 	waking                          // who waits for a lock is told when it has it
-	foreign                         // Redisson's clients, and locks that poll, tell of their releases and are told of ours
+	foreign                         // Redisson's clients announce their releases and hear of ours; locks that poll only announce theirs
 	probing                         // a subscription that has gone deaf is noticed although it answers PING
 	inspecting                      // `rlock inspect`
 	listing                         // `rlock ls`
@@ -53,47 +53,47 @@ type right struct {
 // proves every line: what it says is needed, and nothing else is. What fair and
 // read/write locks need beside their own rows is in those of the others.
 var commandRights = []right{
-	{"+evalsha", locking | inspecting | recording, "runs a script by its hash, as every request does", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
-	{"+eval", locking | inspecting | recording, "sends a script that the server does not know yet", "eval return 1 KEY"},
-	{"+type", locking | inspecting | recording, "distinguishes a lock from other data", "type KEY"},
-	{"+hlen", locking, "the same: a lock has one field", "hlen KEY"},
-	{"+hgetall", locking | inspecting | observing, "reads the holder", "hgetall KEY"},
-	{"+hexists", locking, "checks the holder before a renewal or a nested lock", "hexists KEY f"},
-	{"+hset", locking | recording, "writes the owner and the hold count", "hset KEY f v odd"},
-	{"+pttl", locking | inspecting | listing | observing | recording, "reads the remaining lease", "pttl KEY"},
-	{"+pexpire", locking | recording, "sets and renews the lease", "pexpire KEY 1"},
-	{"+hdel", locking, "unlocks", "hdel KEY f"},
-	{"+del", locking | recording, "force-unlocks; removes a lock that cannot be given a lease", "del KEY"},
-	{"+exists", locking, "checks whether the lock is free, and its queue empty", "exists KEY"},
-	{"+time", locking | recording, "hand-offs and tokens use the server's clock", "time"},
-	{"+zadd", locking | recording, "adds a waiter to the queue", "zadd KEY xx 0 m"},
-	{"+zrem", locking | recording, "removes a waiter from the queue", "zrem KEY m"},
-	{"+zrange", locking | observing, "reads the first and the last waiter", "zrange KEY 0 0"},
-	{"+zscore", locking, "reads the place of a waiter", "zscore KEY m"},
-	{"+zcard", locking | recording, "checks whether the queue is empty", "zcard KEY"},
-	{"+zcount", locking | inspecting, "counts waiters, and those ahead of one", "zcount KEY 0 0"},
-	{"+zrangebyscore", locking | recording, "reads the waiters behind the first while Redisson holds the lock", "zrangebyscore KEY 0 0"},
-	{"+get", fencing | inspecting, "reads the newest token", "get KEY"},
-	{"+set", fencing | sharing, "writes a token, or a read hold", "set KEY v nx xx"},
-	{"+incrby", fencing, "increments the token", "incrby KEY odd"},
-	{"+publish", waking | foreign | sharing, "notifies waiters; probes the subscription", "publish CHANNEL 0"},
-	{"+subscribe", waking | foreign | probing | sharing, "receives messages while waiting", "subscribe CHANNEL"},
-	{"+unsubscribe", waking | foreign, "ends the subscription, so that unlock no longer counts the waiter", "unsubscribe CHANNEL"},
-	{"+pubsub|numsub", inspecting, "counts subscribers; without it, unlock takes a dead waiter for a live one", "pubsub numsub CHANNEL"},
-	{"+scan", listing, "iterates over the keys", "scan 0 count 1"},
-	{"+hscan", listing | observing, "reads the holders", "hscan KEY 0"},
-	{"+hget", sharing | electing, "reads a writer, or whose the data next to a lock is", "hget KEY f"},
-	{"+hmget", sharing | electing | observing, "reads mode and holds, or data next to a lock", "hmget KEY mode"},
-	{"+hrandfield", sharing, "finds another reader", "hrandfield KEY"},
-	{"+select", database, "selects a database other than 0", ""},  // or there is no connection
-	{"+cluster|slots", clustered, "finds the node of a slot", ""}, // likewise
-	{"+asking", moving, "follows keys to another node while their slot moves", "asking"},
-	{"+pubsub|shardnumsub", clustered | sharding, "detects sharded channels, and counts subscribers", "pubsub shardnumsub"},
-	{"+spublish", sharding, "notifies waiters; probes the subscription", "spublish CHANNEL 0"},
-	{"+ssubscribe", sharding, "receives messages while waiting", "ssubscribe CHANNEL"},
-	{"+sunsubscribe", sharding, "ends the subscription, so that unlock no longer counts the waiter", "sunsubscribe CHANNEL"},
-	{"+psubscribe", watching, "receives the releases of all locks", ""},
-	{"+wait", replicating, "counts the replicas that have the lock", "wait 0 1"},
+	{"+evalsha", locking | inspecting | recording, "run scripts, which every request does", "evalsha 0000000000000000000000000000000000000000 1 KEY"},
+	{"+eval", locking | inspecting | recording, "run scripts, which every request does", "eval return 1 KEY"},
+	{"+type", locking | inspecting | recording, "distinguish a lock from other data", "type KEY"},
+	{"+hlen", locking, "distinguish a lock, which has one field, from other hashes", "hlen KEY"},
+	{"+hgetall", locking | inspecting | observing, "read the holder", "hgetall KEY"},
+	{"+hexists", locking, "check the holder, and unlock", "hexists KEY f"},
+	{"+hset", locking | recording, "write the owner and the hold count, and set or renew the lease", "hset KEY f v odd"},
+	{"+pttl", locking | inspecting | listing | observing | recording, "read the remaining lease", "pttl KEY"},
+	{"+pexpire", locking | recording, "write the owner and the hold count, and set or renew the lease", "pexpire KEY 1"},
+	{"+hdel", locking, "check the holder, and unlock", "hdel KEY f"},
+	{"+del", locking | recording, "force-unlock, and remove a lock that cannot be given a lease", "del KEY"},
+	{"+exists", locking, "check whether the lock is free and its queue empty", "exists KEY"},
+	{"+time", locking | recording, "read the server's clock for hand-offs and tokens", "time"},
+	{"+zadd", locking | recording, "read and change the queue of waiters", "zadd KEY xx 0 m"},
+	{"+zrem", locking | recording, "read and change the queue of waiters", "zrem KEY m"},
+	{"+zrange", locking | observing, "read the first and the last waiter", "zrange KEY 0 0"},
+	{"+zscore", locking, "read the place of a waiter in the queue", "zscore KEY m"},
+	{"+zcard", locking | recording, "read and change the queue of waiters", "zcard KEY"},
+	{"+zcount", locking | inspecting, "count all waiters, or those ahead of one waiter", "zcount KEY 0 0"},
+	{"+zrangebyscore", locking | recording, "read and change the queue of waiters", "zrangebyscore KEY 0 0"},
+	{"+get", fencing | inspecting, "read the newest token", "get KEY"},
+	{"+set", fencing | sharing, "write a token, or the hold of a reader", "set KEY v nx xx"},
+	{"+incrby", fencing, "increment the token", "incrby KEY odd"},
+	{"+publish", waking | foreign | sharing, "notify waiters, and send probes", "publish CHANNEL 0"},
+	{"+subscribe", waking | foreign | probing | sharing, "receive messages while a call waits", "subscribe CHANNEL"},
+	{"+unsubscribe", waking | foreign, "end the subscription after the wait, so that a release does not count the client as a waiter", "unsubscribe CHANNEL"},
+	{"+pubsub|numsub", inspecting, "count subscribers, so that a release skips waiters that have died", "pubsub numsub CHANNEL"},
+	{"+scan", listing, "iterate over the keys", "scan 0 count 1"},
+	{"+hscan", listing | observing, "read the holders", "hscan KEY 0"},
+	{"+hget", sharing | electing, "read a writer, or the owner of data next to a lock", "hget KEY f"},
+	{"+hmget", sharing | electing | observing, "read the mode and holds of a read/write lock, or data next to a lock", "hmget KEY mode"},
+	{"+hrandfield", sharing, "find another reader", "hrandfield KEY"},
+	{"+select", database, "select a database other than 0", ""},  // or there is no connection
+	{"+cluster|slots", clustered, "find the node of a slot", ""}, // likewise
+	{"+asking", moving, "follow keys to another node while their slot moves", "asking"},
+	{"+pubsub|shardnumsub", clustered | sharding, "detect sharded channels, and count subscribers", "pubsub shardnumsub"},
+	{"+spublish", sharding, "notify waiters, and send probes", "spublish CHANNEL 0"},
+	{"+ssubscribe", sharding, "receive messages while a call waits", "ssubscribe CHANNEL"},
+	{"+sunsubscribe", sharding, "end the subscription after the wait, so that a release does not count the client as a waiter", "sunsubscribe CHANNEL"},
+	{"+psubscribe", watching, "receive the releases of all locks", ""},
+	{"+wait", replicating, "count the replicas that have the lock", "wait 0 1"},
 }
 
 // relatives are the keys and channels that belong to a lock, as rules; NAME is
@@ -104,22 +104,22 @@ var relatives = []struct {
 	needs feature
 	why   string
 }{
-	{"~rlock_queue:NAME", locking | inspecting, "waiters"},
-	{"~redisson_lock_token:NAME", fencing | inspecting, "fencing tokens"},
-	{"&rlock_channel:NAME:*", waking, "a channel per client: notifies it that it holds the lock"},
-	{"&redisson_lock__channel:NAME", foreign | watching, "unlock messages from and for Redisson"},
-	{"~redisson_lock_queue:NAME", queueing, "detects a queue of Redisson"},
-	{"~redisson_lock_timeout:NAME", queueing, "the same"},
-	{"~rlock_rwqueue:NAME", sharing, "waiting readers and writers"},
-	{"~NAME:*", sharing, "leases of readers"},
-	{"&rlock_rwchannel:NAME:*", sharing, "a channel per client: notifies it that it holds the lock"},
-	{"~rlock_companion:NAME", electing | observing, "data next to a lock: the leader, the claimed run, the result"},
-	{"&redisson_rwlock:NAME", sharing | watching, "unlock messages of read/write locks"},
+	{"~rlock_queue:NAME", locking | inspecting, "store the queue of waiters"},
+	{"~redisson_lock_token:NAME", fencing | inspecting, "store the newest fencing token"},
+	{"&rlock_channel:NAME:*", waking, "notify a client that it holds the lock"},
+	{"&redisson_lock__channel:NAME", foreign | watching, "exchange messages about releases with Redisson"},
+	{"~redisson_lock_queue:NAME", queueing, "detect a queue of Redisson"},
+	{"~redisson_lock_timeout:NAME", queueing, "detect a queue of Redisson"},
+	{"~rlock_rwqueue:NAME", sharing, "store the queue of readers and writers"},
+	{"~NAME:*", sharing, "store the leases of readers"},
+	{"&rlock_rwchannel:NAME:*", sharing, "notify a client that it holds the lock"},
+	{"~rlock_companion:NAME", electing | observing, "store data next to a lock: the leader, the claimed run, the result"},
+	{"&redisson_rwlock:NAME", sharing | watching, "exchange messages about releases of read/write locks"},
 }
 
 // rightsFor returns all rights for locks whose keys match glob, of clients with a prefix.
 func rightsFor(prefix, glob string) []right {
-	rights := []right{{"~" + glob, locking | inspecting | listing | observing, "the locks", useOf("~NAME")}}
+	rights := []right{{"~" + glob, locking | inspecting | listing | observing, "store the locks", useOf("~NAME")}}
 	add := func(r right) {
 		if covers("~"+glob, r.item) {
 			rights[0].needs |= r.needs
@@ -152,14 +152,14 @@ func rightsFor(prefix, glob string) []right {
 		}
 	}
 	for _, r := range []right{
-		{"~" + aclGlob(record.Key(prefix, ""), "*"), recording | observing, "records of clients: what they hold and wait for", useOf("~PREFIX" + record.Key("", "x"))},
-		{"~" + aclGlob(record.List(prefix), ""), recording | observing, "the list of clients", useOf("~PREFIX" + record.List(""))},
+		{"~" + aclGlob(record.Key(prefix, ""), "*"), recording | observing, "store the records of clients", useOf("~PREFIX" + record.Key("", "x"))},
+		{"~" + aclGlob(record.List(prefix), ""), recording | observing, "store the list of clients that have a record", useOf("~PREFIX" + record.List(""))},
 	} {
 		add(r)
 	}
 	for _, probe := range []right{
-		{"&redisson_lock__channel:{rlock-probe:*}", probing, "a channel per client, for probes", ""},
-		{"&redisson_lock__channel:rlock-probe:*", sharding, "a channel per node, for probes by sharded channels", ""},
+		{"&redisson_lock__channel:{rlock-probe:*}", probing, "probe the subscription of a client", ""},
+		{"&redisson_lock__channel:rlock-probe:*", sharding, "probe the subscription at a node by sharded channels", ""},
 	} {
 		covering := slices.IndexFunc(rights, func(r right) bool { return r.item == "&redisson_lock__channel:*" })
 		if covering >= 0 {

@@ -20,33 +20,34 @@ func benchCommand() *cli.Command {
 		Name:      "bench",
 		Usage:     "measure the lock under contention",
 		UsageText: "rlock bench [--scenario PATTERN,…] [--compare NAME,…] [options]",
-		Description: `Runs scenarios in alternating rounds: each kind of lock, a bare PING, and two bare
-scripts, which are the floor of all ratios. Every run has processes of its own and
-checks mutual exclusion. The server and the machine must do nothing else. Keys begin
-with "rlock-bench:" and expire. The quorum lock takes part if --node names more
-servers. If one of them has been up for less than a lease of 30 s, rlock waits.
+		Description: `Runs scenarios in alternating rounds with several contenders: each kind of lock, PING,
+and two scripts that only set and delete a key. The ratios in the tables are relative to
+these two scripts. Every run has processes of its own and checks mutual exclusion. The
+server and the machine must do nothing else. All keys begin with "rlock-bench:" and
+expire. If --node names more servers, the quorum lock takes part. rlock first waits until
+each of these servers has been up for 30 s, the length of the lease.
 
-With --cluster, the lock and the floor run on all masters. With --processes, several
+With --cluster, the lock and the two scripts run on all masters. With --processes, several
 client processes of this machine run each scenario.
 
-One FILE can be "-", the standard output. The tables then go to the standard error.
+One FILE can be "-" for the standard output. The tables then go to the standard error.
 
 "go doc github.com/go-rlock/rlock/bench" explains the columns. The module in
 bench/compare measures other libraries.
 
-Exit status: 0 all was measured; 1 a lock was lost, or held by two, or a call
-failed; 128+N signal N ended it, and the tables have the scenarios that were
+Exit status: 0 everything was measured; 1 a lock was lost or had two holders, or a call
+failed; 128+N signal N ended rlock, and the tables contain the scenarios that were
 finished; others as in "rlock --help".`,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "scenario", Usage: "run those that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all that are not 1 ms away, and no longer than 10 s; of a cluster or several processes: " + strings.Join(benchSpread, ",")},
+			&cli.StringSliceFlag{Name: "scenario", Usage: "run the scenarios that match `PATTERN`, such as 'hot-*@1ms'; see --list", DefaultText: "all scenarios of up to 10 s, without those of a server that is 1 ms away; with a cluster or several processes: " + strings.Join(benchSpread, ",")},
 			&cli.StringSliceFlag{Name: "compare", Usage: "run the contenders that match `PATTERN`; see --list", DefaultText: "all but handoff-*"},
-			&cli.StringSliceFlag{Name: "node", Usage: "a further server, by its `URL`: two or four of them, for the quorum lock"},
+			&cli.StringSliceFlag{Name: "node", Usage: "`URL` of a further server for the quorum lock; give two or four of them"},
 			&cli.IntFlag{Name: "processes", Usage: "run uncontended-* and hot-* in `N` client processes", DefaultText: "as the scenario says"},
-			&cli.BoolFlag{Name: "capacity", HideDefault: true, Usage: "measure what the server needs per operation, and calculate what 1 to 100 masters can do"},
+			&cli.BoolFlag{Name: "capacity", HideDefault: true, Usage: "measure the cost of each operation on the server, and calculate the capacity of 1 to 100 masters"},
 			&cli.IntFlag{Name: "rounds", Value: 5, Usage: "run each scenario `N` times"},
-			&cli.StringFlag{Name: "duration", DefaultText: benchDuration.String(), Usage: "measure for `D` in each run, where the scenario does not say"},
-			&cli.StringFlag{Name: "json", Usage: "write everything to `FILE`"},
-			&cli.StringFlag{Name: "markdown", Usage: "write the summary, which ends the output, to `FILE` as well"},
+			&cli.StringFlag{Name: "duration", DefaultText: benchDuration.String(), Usage: "measure for `D` in each run, unless the scenario has its own duration"},
+			&cli.StringFlag{Name: "json", Usage: "write all data to `FILE`"},
+			&cli.StringFlag{Name: "markdown", Usage: "write the summary at the end of the output to `FILE` too"},
 			&cli.StringFlag{Name: "svg", Usage: "draw up to six diagrams to `FILE`: hand-offs, their cost, and latencies"},
 			&cli.BoolFlag{Name: "list", HideDefault: true, Usage: "list scenarios and contenders"},
 		},

@@ -25,9 +25,9 @@ func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "show in 20 seconds what a lock does, without Redis",
-		Description: `Runs scenes with several processes on an embedded server, and prints what was
-expected and what was measured. The embedded server is for demonstration only: it
-is in the memory of this process, and other commands cannot use it.`,
+		Description: `Runs scenes with several processes on an embedded server, and prints the expected and the
+measured results. The embedded server is in the memory of this process, so other
+commands cannot use it.`,
 		CustomHelpTemplate: localHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() || cmd.IsSet("url") || cmd.IsSet("prefix") {

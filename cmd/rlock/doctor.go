@@ -23,22 +23,24 @@ func doctorCommand() *cli.Command {
 		Name:      "doctor",
 		Usage:     "check whether a server is fit for locks",
 		UsageText: "rlock doctor [--name GLOB] [--json]",
-		Description: `Checks version, memory, persistence, replication, cluster, Sentinels, ACL rights,
-scripts, clocks and round trips, locks and unlocks a lock named rlock-doctor:ID, and
-says what each means for locks and what to do about it. It changes nothing else. A
-check that it may not make is reported as "not checked".
+		Description: `Checks the version, memory, persistence, replication, cluster, Sentinels, ACL rights,
+scripts, clocks and round trips of the server. It explains what each result means for
+locks, and what you should change. It also locks and unlocks a lock with the name
+rlock-doctor:ID, and changes nothing else. If the Redis user has no right to a check,
+the result is "not checked".
 
-The rights are those of plain locks, and of elections, jobs and shared results, which
-are optional. Fair and read/write locks (rlock run --fair, --shared, --exclusive)
-need more rights. The doctor does not try them, but docs/acl.md lists them.
+The doctor tries the rights for plain locks, and those for elections, jobs and shared
+results, which are optional. Fair and read/write locks (rlock run --fair, --shared,
+--exclusive) need more rights. The doctor does not try these, but docs/acl.md lists them.
 
-If the user may use some names only, give --name: the rights are then those for locks
-that match GLOB (*, ?), after --prefix, and the lock of the doctor is one of them.
+If the Redis user can use only some names, give --name GLOB (*, ?). The doctor then tries
+the rights to the names that match GLOB after --prefix, and uses such a name for its own
+lock.
 
-Exit status: 0 all checks that were made are well; 1 there are warnings;
-2 something is broken, or the server cannot be reached; 64 wrong usage.`,
+Exit status: 0 no check has found a problem; 1 there are warnings; 2 something is
+broken, or the server cannot be reached; 64 wrong usage.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "name", Value: "*", Usage: "check the rights to locks whose names match `GLOB`"},
+			&cli.StringFlag{Name: "name", Value: "*", Usage: "try the rights to locks whose names match `GLOB`"},
 			jsonFlag(),
 		},
 		CustomHelpTemplate: commandHelp + doctorHelp,
@@ -73,18 +75,18 @@ Exit status: 0 all checks that were made are well; 1 there are warnings;
 
 const doctorHelp = `
 JSON:
-   server, topology (standalone, cluster, sentinel), level (the worst: ok, warning,
-   broken), acl.locks and acl.read_only (the lines for ACL SETUSER, of plain locks), and
-   findings, each with
+   server, topology (standalone, cluster, sentinel), level (the worst level of all
+   findings), acl.locks and acl.read_only (the ACL SETUSER lines for plain locks), and
+   findings. Each finding has these fields:
    check   connection, service, version, eviction, persistence, connections,
            replicas, cluster, sharded pub/sub, sentinels, acl, scripts, round trip,
            clock, clocks, lock
-   nodes   which of several servers; may be missing
+   nodes   the servers to which it applies, if not to all; may be missing
    level   ok, not checked, warning, broken
    text    what was found, and what it means for locks
    advice  what to do; may be missing
    values  what was measured, such as median_ms; may be missing
-   Names and levels stay; texts may change.
+   Names and levels stay the same in later versions, but texts can change.
 `
 
 // doctor examines a server.

@@ -28,34 +28,35 @@ Usage:
 Commands:{{range .VisibleCommands}}
    {{.Name}}` + "\t" + `{{.Usage}}{{end}}
 
-   "rlock COMMAND --help" has the rest; "rlock demo" needs no Redis.
+   "rlock COMMAND --help" describes each of them. "rlock demo" needs no Redis.
 
 Options:{{range .VisibleFlags}}
    {{.}}{{end}}
 
 Exit status:
-   0    done; "run", "lead": that of its command
-   1    "unlock": nothing was released; "inspect -q": the lock is free;
+   0    success; "run" and "lead" end with the status of their command
+   1    "unlock": nothing was released; "inspect -q": a lock is free;
         "leader": there is no leader;
-        "demo": a scene failed; "bench": a run went wrong;
-        "doctor": there are warnings; the output cannot be written
+        "demo": a scene failed; "bench": a run failed;
+        "doctor": there are warnings; all: the output cannot be written
    2    "doctor": something is broken, or the server cannot be reached
    64   wrong usage
-   65   the key in Redis has data that is not such a lock
-   69   Redis cannot be reached, or refuses
+   65   the key in Redis contains other data, or a lock of another kind
+   69   Redis cannot be reached, or rejects the request
    75   "run", "hold": another client holds the lock
    79   "run", "hold": the lock was lost
    126  "run", "lead": the command cannot be run
    127  "run", "lead": the command was not found
-   128+N  "run", "lead": signal N ended the command, or the wait; "hold": the wait; "bench", "doctor": it ended them
+   128+N  signal N ended the command ("run", "lead"), the wait ("run", "lead", "hold"),
+        or rlock itself ("bench", "doctor")
 
 Environment:
-   RLOCK_URL  the server, unless --url is given. Put a password here or into
-              REDIS_URL, because everybody who can list processes can read --url.
-   REDIS_URL  the server, unless one of the others is given.
-   RLOCK_PASSWORD           for a URL without, as in redis://USER@HOST
-   RLOCK_SENTINEL_PASSWORD  of the Sentinels
-   Options with a variable of their own show it in brackets.
+   RLOCK_URL  URL of the server if --url is not given. Put a password here or into
+              REDIS_URL, because all users who can list processes can read --url.
+   REDIS_URL  URL of the server if neither --url nor RLOCK_URL is given.
+   RLOCK_PASSWORD           password for a URL without one, as in redis://USER@HOST
+   RLOCK_SENTINEL_PASSWORD  password of the Sentinels
+   If an option has a variable of its own, the help shows it in brackets.
 
 Examples:
    rlock run nightly-report -- /usr/local/bin/report

@@ -1,37 +1,40 @@
 package main
 
-const holdDescription = `Waits for the lock NAME, prints one line of JSON, renews the lock, and releases it
-when standard input ends or a signal arrives. A program in any language starts it
-with pipes for input and output. If that program ends in any way, its end of the
-pipe is closed, and the lock is released at once. If there are several names, all
-locks are held. Names that begin with "-" follow a "--".`
+const holdDescription = `Waits until it holds the lock NAME, prints one line of JSON, renews the lock, and
+releases it when its standard input ends or it receives a signal. A program in any
+language can start it with one pipe for its input and one for its output. When that
+program ends in any way, the input ends, and rlock releases the lock at once. If there
+are several names, all of these locks are held. Put "--" before names that begin
+with "-".`
 
 const holdHelp = `
 Output:
    {"names":["NAME"],"owner":"…","token":7,"proof":"…","until":"2026-11-28T18:00:30Z"}
-      The locks are held. "token" is the fencing token, "proof" is for a Go program that
-      joins the lock, and "until" is when the lease ends if it is not renewed. They are
-      those of the first NAME. If there are several, "locks" has those of each.
+      The locks are held. "owner" is the owner in Redis, "token" is the fencing token, and
+      a Go program can join the lock with "proof". The lease ends at "until" unless it is
+      renewed. If there are several names, these are the values for the first one, and
+      "locks" contains those for each name.
    {"lost":"…"}
-      The lock was lost: stop. Read this line in a thread, or check for it before each
-      important step. If Redis does not respond, the line comes before the lease ends,
-      so before another client can hold the lock. If the lock was removed by force, it
-      comes at the next renewal.
+      The lock was lost, so stop your work. Read this line in a thread, or check for it
+      before each important step. If Redis does not respond, rlock prints it before the
+      lease ends, so before another client can hold the lock. If the lock was removed by
+      force, rlock prints it at the next renewal.
 
 Input:
-   It is read and ignored. It must be a pipe or a socket. Use --until-signal with a
-   terminal, /dev/null or a file, because they do not end when the other program does.
-   A child of that program that inherits the writing end keeps the lock as long as it
-   runs.
+   rlock reads its input and ignores it. The input must be a pipe or a socket, because a
+   terminal, /dev/null or a file does not end when the other program ends. For these, use
+   --until-signal. If a child of that program inherits the writing end of the pipe, the
+   lock stays held until the child has ended too.
 
 Exit status:
    0    the lock was released
    64   wrong usage
-   65   the key in Redis has other data, or a lock of another kind
-   69   Redis cannot be reached, or refuses
+   65   the key in Redis contains other data, or a lock of another kind
+   69   Redis cannot be reached, or rejects the request
    75   another client holds the lock (-n), or held it until the wait ended (-w)
    79   the lock was lost
-   128+N  signal N ended the wait; no lock is held. 129 (HUP) also if input ended first
+   128+N  signal N ended the wait, and no lock is held. It is 129 (HUP) too if the input
+        ended before rlock held the lock
 
 Examples:
    # bash: a coprocess

@@ -145,19 +145,20 @@ func inspectCommand() *cli.Command {
 		Name:      "inspect",
 		Usage:     "show who holds a lock",
 		UsageText: "rlock inspect [--json | -q] NAME...",
-		Description: `Shows the owners of the lock, their hold counts, the remaining lease, the newest
-fencing token and the number of waiters: tickets in the queue, and connections that
-listen for a release. A read/write lock is recognized by its data. It also shows the
-records of holders and waiters (see "top"), and the data next to the lock: the leader
-of an election, the newest fire of a job, the size of a result. With several names,
---json prints a value for each.
+		Description: `Shows the owners of the lock, how often each of them holds it, the remaining lease, the
+newest fencing token, and the number of waiters. The waiters are counted as tickets in
+the queue (one per waiting client, or per call for a fair lock), and as connections that
+wait for the message of a release. If holders or waiters have records (see "top"), it
+shows them too. For an election it also shows the leader, for a job its newest run, and
+for a stored result its size. It recognizes a read/write lock by its data. With several
+names, --json prints a value for each.
 
-Exit status: 0 if the locks are held or free; with -q 1 if one of them is free;
+Exit status: 0 the locks were shown; with -q 0 all locks are held, 1 one of them is free;
 others as in "rlock --help".`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
 			jsonFlag(),
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "print nothing: the exit status says whether the locks are held"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "print nothing; only the exit status shows whether the locks are held"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			out, asJSON, before := cmd.Root().Writer, cmd.Bool("json"), ""

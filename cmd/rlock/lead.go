@@ -26,11 +26,11 @@ func leadCommand(argv []string) *cli.Command {
 		Description:   leadDescription,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "value", DefaultText: "the name of the host", Usage: "what \"rlock leader\" shows: `TEXT`, such as an address"},
-			&cli.StringFlag{Name: "takeover-delay", DefaultText: "none", Usage: "wait for `D` if the leader before has not resigned"},
-			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "length `D` of the lease, which is renewed after each third of it"},
-			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "time `D` from TERM to KILL when the lock is lost, at most half the lease"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "print nothing about waiting"},
+			&cli.StringFlag{Name: "value", DefaultText: "the name of the host", Usage: "`TEXT` that \"rlock leader\" shows, such as an address"},
+			&cli.StringFlag{Name: "takeover-delay", DefaultText: "none", Usage: "wait for `D` before COMMAND runs, if the former leader has not resigned"},
+			&cli.StringFlag{Name: "ttl", DefaultText: rlock.DefaultLeaseTime.String(), Usage: "set the length of the lease to `D`; rlock renews it each time a third of it has passed"},
+			&cli.StringFlag{Name: "kill-after", Aliases: []string{"k"}, DefaultText: "2/25 of the lease", Usage: "send KILL to processes `D` after TERM; at most half the lease"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, HideDefault: true, Usage: "print no messages about waiting"},
 		},
 		CustomHelpTemplate: commandHelp + leadHelp,
 		Action: func(_ context.Context, cmd *cli.Command) error {

@@ -24,15 +24,16 @@ func leaderCommand() *cli.Command {
 		Name:      "leader",
 		Usage:     "show who leads an election",
 		UsageText: "rlock leader [--json] [--watch] NAME",
-		Description: `Shows the value of the leader, the number of its term and the owner of its lock. With
---watch it prints a line for the present leader, one for each change, and one when
-there is none. A leader that has died is shown until its lease ends.
+		Description: `Shows the value that the leader has set (--value of "rlock lead"), the number of its term
+and the owner of its lock. With --watch it prints a line for the present leader, and a
+line each time the leader changes or there is none. If a leader has died, it is shown
+until its lease ends.
 
-Exit status: 0 if there is a leader, 1 if there is none; others as in "rlock --help".`,
+Exit status: 0 there is a leader; 1 there is none; others as in "rlock --help".`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
 			jsonFlag(),
-			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, HideDefault: true, Usage: "print a line for each change, until a signal"},
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, HideDefault: true, Usage: "print a line for each change, until a signal arrives"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() != 1 {

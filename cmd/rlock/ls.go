@@ -28,14 +28,15 @@ func lsCommand() *cli.Command {
 		Name:      "ls",
 		Usage:     "list the locks that are held",
 		UsageText: "rlock ls [--json] [GLOB]",
-		Description: `Lists the locks whose names match GLOB, a pattern of Redis: *, ?, [abc]. It scans all
-keys of the database in small steps and does not block the server. A lock that is
-acquired or released during the scan may be missing. A key is taken for a lock if it is
-a hash with fields like <client>:<number> and whole numbers in them.
-QUEUED is the number of tickets in the queue: one per client for a plain lock, one per
-call for a fair lock, up to two per client for a read/write lock. WAIT and HOLDER are
-from the records of clients (see "top"): calls that wait for longer than a second, and
-host, program, process, purpose and time of the holder.`,
+		Description: `Lists the locks that are held and whose names match GLOB, a Redis pattern (*, ?, [abc]).
+It scans all keys of the database in small steps and does not block the server. A lock
+that is acquired or released during the scan can be missing. A key counts as a lock if
+it is a hash with fields like <client>:<number> that contain whole numbers.
+QUEUED is the number of tickets in the queue: one per waiting client for a plain lock,
+one per waiting call for a fair lock, up to two per waiting client for a read/write lock.
+WAIT and HOLDER come from the records of clients (see "top"). WAIT is the number of calls
+that have waited for longer than a second. HOLDER is the host, program, process and
+purpose of the holder, and since when it holds the lock.`,
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {

@@ -12,8 +12,8 @@ func manCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "man",
 		Usage: "print the manual page",
-		Description: `Prints what the packages install as rlock(1), made of the help of all
-commands. To read it: rlock man | man -l -`,
+		Description: `Prints the manual page rlock(1), which contains the help of all commands. The deb and
+rpm packages install it. To read it, run: rlock man | man -l -`,
 		CustomHelpTemplate: localHelp,
 		Action: noArguments(func(cmd *cli.Command) error {
 			return writeManual(cmd.Root().Writer)

@@ -14,9 +14,9 @@ import (
 // kindFlags say which locks `rlock run` takes: plain ones without any of them.
 func kindFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "fair", HideDefault: true, Usage: "wait in the order of arrival, with all others that are fair"},
-		&cli.BoolFlag{Name: "shared", Aliases: []string{"s"}, HideDefault: true, Usage: "take read/write locks as a reader, together with other readers"},
-		&cli.BoolFlag{Name: "exclusive", Aliases: []string{"x"}, HideDefault: true, Usage: "take read/write locks as a writer, which excludes readers"},
+		&cli.BoolFlag{Name: "fair", HideDefault: true, Usage: "wait in the order of arrival among all waiters with --fair"},
+		&cli.BoolFlag{Name: "shared", Aliases: []string{"s"}, HideDefault: true, Usage: "acquire a read/write lock as a reader, together with other readers"},
+		&cli.BoolFlag{Name: "exclusive", Aliases: []string{"x"}, HideDefault: true, Usage: "acquire a read/write lock as a writer, which excludes readers and other writers"},
 	}
 }
 

@@ -1,69 +1,73 @@
 package main
 
-const runDescription = `Waits for the lock NAME, runs COMMAND, renews the lock while COMMAND runs, and
-releases it when COMMAND and everything that it has started have ended. If there
-are several names, COMMAND runs under all locks. All users of a name must use the
-same kind: plain or --fair, or else a read/write lock, --shared or --exclusive.
-Names that begin with "-" follow a "--" of their own.`
+const runDescription = `Waits until it holds the lock NAME, runs COMMAND, and renews the lock until COMMAND has
+ended. Then rlock stops everything that COMMAND has left running, and releases the
+lock. If there are several names, COMMAND runs while all of these locks are held. All
+users of a name must use the same kind of lock: either a plain lock (with or without
+--fair) or a read/write lock (--shared or --exclusive). Put an additional "--" before
+names that begin with "-".`
 
 const runHelp = `
 Waiting:
-   Without -n and -w rlock waits without limit, and does not poll. If Redis does not
+   Without -n and -w, rlock waits without limit, and does not poll. If Redis does not
    respond, rlock ends with 69: with -n after 2s, with -w when the wait ends, otherwise
-   after the length of the lease, at least 5s. It takes a second more to withdraw its
-   request. If Redis refuses, as for a wrong password, rlock ends at once.
+   after the length of the lease, but at least 5s. Before it ends, it takes up to a second
+   to withdraw its request. If Redis rejects the request, as for a wrong password, rlock
+   ends at once.
 
 Once for each hour, or day:
-   A lock does not prevent a second run after the first. With --once-per D the run
-   first claims the newest multiple of D by the clock of Redis, or the next one if
-   that is nearer than 10s and half of D. If it has been claimed, rlock exits with 0
-   and does not run COMMAND. Give all hosts the same D, the period of the job. A claim
-   is not given back, even if the lock is not free then (-n, -w) or COMMAND fails.
+   A lock does not prevent a second run after the first. With --once-per D, rlock first
+   claims the current period of length D, by the clock of Redis. If the next period begins
+   within 10s (or half of D, if that is less), it claims the next period instead. If
+   another host has already claimed it, rlock ends with 0 and does not run COMMAND. All
+   hosts must use the same D, which is the period of the job. A claim is not given back,
+   even if the lock cannot be acquired after it (-n, -w) or COMMAND fails.
 
 The command:
-   It runs in a process group of its own. Signals are passed on to the group, and on
-   Linux HUP, INT, QUIT, TERM and CONT also to descendants that have left it. When
-   COMMAND ends, what it has started and still runs (Linux: in any group or session)
-   gets TERM and, after the time of -k, KILL. Then the lock is released. Start a daemon
-   that must outlive COMMAND with systemctl or systemd-run.
+   COMMAND runs in a process group of its own. rlock passes signals on to this group. On
+   Linux, it passes HUP, INT, QUIT, TERM and CONT on to all descendants of COMMAND, in any
+   group or session. When COMMAND has ended, rlock sends TERM to those that still run
+   (elsewhere: to the group) and, after the time of -k, KILL. Then it releases the lock.
+   Start a daemon that must outlive COMMAND with systemctl or systemd-run.
 
 If the lock is lost:
-   All of these processes get TERM, and KILL after the time of -k. They are dead before
-   another client can hold the lock. The exception is a lock that was removed by force:
-   rlock notices it at the next renewal, or with --lease when the lease ends. With a
-   longer -k, TERM comes earlier and renewals have less time.
+   rlock sends TERM to COMMAND and to all of these processes, and KILL after the time of
+   -k. They have ended before another client can hold the lock. The exception is a lock
+   that was removed by force: rlock notices this at the next renewal, or with --lease when
+   the lease ends. With a longer -k, rlock sends TERM earlier, so renewals have less time.
    If rlock itself is killed, COMMAND is killed with it (Linux), but not what COMMAND
-   has started. While rlock is stopped by SIGSTOP, nothing is supervised. If something
-   must never happen twice, check RLOCK_TOKEN, which grows with every grant.
+   has started. While rlock is stopped by SIGSTOP, it supervises nothing. If something
+   must never happen twice, let your database check RLOCK_TOKEN, which increases with
+   every acquisition.
 
 Nesting:
-   If COMMAND calls "rlock run NAME" with the same NAME, that run does not wait. It
-   checks that the lock is still held (79 if not) and becomes its COMMAND. Below
-   --shared, only --shared of the same name can run. Below a Go program that holds
-   NAME and has set RLOCK_PROOF, the run is refused with 64, because it would wait
-   for that program.
+   If COMMAND calls "rlock run NAME" with the same NAME, the inner run does not wait. It
+   checks that the outer run still holds the lock (79 if not), and is then replaced by its
+   COMMAND, which the outer run supervises. If the outer run is --shared, the inner run
+   must be --shared too (otherwise 64). If a Go program holds NAME and has set
+   RLOCK_PROOF, a run of NAME ends with 64, because the two would wait for each other.
 
 Exit status:
-   that of COMMAND, 128+N if signal N ended it; otherwise
+   the status of COMMAND, or 128+N if signal N ended COMMAND. Otherwise:
    64   wrong usage
-   65   the key in Redis has other data, or a lock of another kind; it was not changed
-   69   Redis cannot be reached, or refuses; COMMAND was not run
+   65   the key in Redis contains other data, or a lock of another kind, and is unchanged
+   69   Redis cannot be reached, or rejects the request
    75   another client holds the lock (-n), or held it until the wait ended (-w)
-   79   the lock was lost; COMMAND was stopped
+   79   the lock was lost; COMMAND was stopped if it still ran
    126  COMMAND cannot be run
-   127  COMMAND was not found. Both are checked before the lock is acquired, except for
+   127  COMMAND was not found. rlock checks both before it acquires the lock, except for
         what only the kernel knows, such as a missing interpreter
    128+N  signal N ended the wait; no lock is held
 
 Environment of COMMAND:
-   RLOCK_NAME   NAME, the first of several
+   RLOCK_NAME   NAME, or the first of several names
    RLOCK_OWNER  the owner in Redis, for "rlock unlock NAME --owner"
-   RLOCK_TOKEN  fencing token: greater than those of all earlier grants of NAME;
-                with --shared that of the newest --exclusive before
-   RLOCK_HELD   all locks around COMMAND, for nesting
-   RLOCK_PROOF  their proofs, with which a Go program joins one (Lock.Join of the
-                library). --shared and --exclusive have none
-   A URL is passed on in RLOCK_URL or REDIS_URL, as it was found, but not from --url.
+   RLOCK_TOKEN  the fencing token, which is greater than all earlier tokens of NAME; with
+                --shared the token of the newest --exclusive holder before
+   RLOCK_HELD   all locks around COMMAND, for nested runs
+   RLOCK_PROOF  the proofs of these locks, with which a Go program can join one of them
+                (Lock.Join). Locks with --shared or --exclusive have no proof
+   COMMAND also gets RLOCK_URL or REDIS_URL if rlock has it, but not the URL of --url.
 
 Examples:
    # cron, on every host: never two at a time

@@ -21,22 +21,23 @@ func topCommand() *cli.Command {
 		Name:      "top",
 		Usage:     "show who holds locks for long, and who waits",
 		UsageText: "rlock top [--once] [--json] [--sort COLUMN] [--interval D] [GLOB]",
-		Description: `Shows the locks in the records of clients: those that were held when their first
-renewal was due, or for 10s, those of "rlock run", and those that a call waits for
-longer than a second. With GLOB it shows only the names that match. Each client writes
-its record up to every 10s, so newer holds and waits are missing, and calls that have
-ended since are still shown. The holder and its remaining lease are read each time. A
-lock of a client without a record, such as Redisson, is shown if others wait for it. The
-keyspace is not scanned.
+		Description: `Shows the locks that clients have written into their records in Redis: locks that were
+held for 10s or until their first renewal was due, all locks of "rlock run", and locks
+that a call has waited for longer than a second. With GLOB it shows only names that
+match. Each client writes its record at most every 10s, so "top" can miss new holds and
+waits, and can show calls that have ended. It reads the holder and the remaining lease
+from Redis each time. It shows a lock of a client without a record, such as Redisson, if
+others wait for it. It does not scan all keys.
 
-HELD is the time since the holder acquired it, or "kept" if its client keeps it for its
-next use. TTL is the remaining lease, WAIT the number of calls that wait, and ACQ/S the
-number of locks of any name that the holder's client acquires per second. Below are the
-locks that were lost in the last half minute. On a terminal: s sorts by the next column,
-/ filters, q quits, h shows all keys. Elsewhere it prints plain lines repeatedly.`,
+HELD is the time since the holder has acquired the lock, or "kept" if its client keeps
+the lock for its next use. TTL is the remaining lease. WAIT is the number of calls that
+wait. ACQ/S is the number of locks of any name that the client of the holder acquires
+per second. The lines below the table show the locks that were lost in the last 30s. On
+a terminal, the key s sorts by the next column, / filters, q quits, and h shows all keys.
+Elsewhere, "top" prints plain lines repeatedly.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "print once and end"},
-			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line each time"},
+			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line for each reading"},
 			&cli.StringFlag{Name: "sort", Value: "wait", Usage: "sort by `COLUMN`: " + strings.Join(topOrders(), ", ")},
 			intervalFlag(topInterval),
 		},
@@ -57,7 +58,7 @@ type top struct {
 const topInterval, watchInterval = 2 * time.Second, time.Second
 
 func intervalFlag(unset time.Duration) cli.Flag {
-	return &cli.StringFlag{Name: "interval", DefaultText: unset.String(), Usage: "look every `D`"}
+	return &cli.StringFlag{Name: "interval", DefaultText: unset.String(), Usage: "read the locks every `D`"}
 }
 
 // interval is the value of that flag.

@@ -13,20 +13,20 @@ import (
 func unlockCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "unlock",
-		Usage:     "free a lock whose holder is gone",
+		Usage:     "release a lock whose holder is gone",
 		UsageText: "rlock unlock NAME --owner ID | NAME... --force",
-		Description: `Releases the lock and wakes a waiter. A holder that is still alive notices at its
-next renewal, within a third of its lease, or when a lease that is not renewed ends.
-Until then two clients can work at the same time. --owner releases the lock only if that
-owner still holds it, and not if the next one does. "rlock inspect" shows the owner. A
-read/write lock is recognized by its data: --force ends all readers, or the writer.
+		Description: `Releases the lock and wakes a waiter. If the holder still runs, it notices this at its
+next renewal, within a third of its lease, or at the end of a lease that is not renewed.
+Until then, two clients can work at the same time. With --owner it releases the lock only
+if this owner still holds it. "rlock inspect" shows the owner. For a read/write lock,
+--force ends the holds of all readers, or of the writer.
 
-Exit status: 0 the lock was released; 1 one was not, because it is free or held by
-another owner; others as in "rlock --help". After 69 it may have been released.`,
+Exit status: 0 all locks were released; 1 a lock was not released, because it was free or
+had another owner; others as in "rlock --help". After 69, the lock may have been released.`,
 		ShellComplete: completeName,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "owner", Usage: "free the lock only if the owner `ID` holds it"},
-			&cli.BoolFlag{Name: "force", HideDefault: true, Usage: "free the lock whoever holds it"},
+			&cli.StringFlag{Name: "owner", Usage: "release the lock only if the owner `ID` holds it"},
+			&cli.BoolFlag{Name: "force", HideDefault: true, Usage: "release the lock, whatever its owner is"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			owner, force := cmd.String("owner"), cmd.Bool("force")

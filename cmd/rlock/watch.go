@@ -23,20 +23,20 @@ func watchCommand() *cli.Command {
 		UsageText: "rlock watch [--json] [--interval D] [GLOB]",
 		Description: `Prints a line for each event of the locks whose names match GLOB:
 
-   released  a message says that the lock was released; if it is a read/write lock,
-             also that a writer has become a reader or has given up waiting
-   held      a lock is held for long, when this is first seen
-   passed    another owner holds it now
-   free      it is no longer held, and there was no message
-   waits     calls of a client wait for longer than a second
-   lost      a holder has lost it, and why
+   released  the lock was released and no client waited for it. For a read/write lock
+             also: a writer has become a reader, or has given up waiting
+   held      a record shows that the lock is held for long
+   passed    another owner holds the lock now
+   free      the lock is no longer held, but there was no message about a release
+   waits     calls of a client have waited for longer than a second
+   lost      a holder has lost the lock; the line contains the reason
 
-Releases are messages and are printed at once. If a release hands the lock to the next
-waiter, only that waiter gets a message, and "passed" is printed. Everything else is
-from the records of clients, which are written every 10s, and from their locks, which
-are read every D. So a lock that is held briefly appears only when it is released, and
-what happens between two reads does not appear. In a cluster with sharded channels
-there are no messages.`,
+"released" is printed at once, because Redis sends a message. If a release passes the
+lock to a waiter, only this waiter gets a message, and "watch" prints "passed" when it
+next reads the lock. The other events come from the records of clients, which are
+written at most every 10s, and from their locks, which "watch" reads every D. So a short
+hold appears only as "released", and changes between two readings do not appear. In
+a cluster with sharded channels, "watch" receives no messages.`,
 		Flags: []cli.Flag{
 			jsonFlag(),
 			intervalFlag(watchInterval),

@@ -12,8 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Sampled is how many hand-offs there are for each that the histograms record. Recording
-// takes a good part of the time of a hand-off in memory. The counters have all of them.
+// Sampled says that the histograms record one of this many hand-offs in memory, because
+// recording takes a good part of the time of such a hand-off. The counters count all
+// hand-offs.
 const Sampled = 16
 
 // histograms are fed by what happens; everything else is read from [rlock.Client.Stats].
@@ -85,11 +86,11 @@ func (t *Telemetry) newSet(lock string, k rlock.Kind, o rlock.Outcome) metric.Me
 	return metric.WithAttributeSet(attribute.NewSet(t.attributes(lock, keyKind.String(string(k)), keyOutcome.String(string(o)))...))
 }
 
-// Observe has the counters and the numbers of locks held and waited for read from the
-// client whenever metrics are collected, until stop is called. If several clients are
-// observed, they need providers with different resources, or their numbers are added up or
-// replace one another, as the SDK likes. Call it once for each client: what it counts is
-// added up otherwise. A client that is nil is an error.
+// Observe exports the counters of the client, and the numbers of locks that are held and waited for. The SDK
+// reads these numbers from the client whenever it collects metrics, until you call stop. Call Observe only once
+// for each client, because a second call would count everything twice. If you observe several clients, give
+// each a meter provider with a different resource. If they have the same resource, the SDK adds up the numbers
+// of the clients, or keeps only one of them. A nil client is an error.
 func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 	if c == nil {
 		return nil, errors.New("rlockotel: Observe: the client is nil")

@@ -1,14 +1,16 @@
-// Package rlockotel tells OpenTelemetry what the locks of package rlock do: one span
-// around each wait, in the trace of the caller, and metrics.
+// Package rlockotel exports to OpenTelemetry what the locks of package rlock do: metrics, and one span for each
+// wait for a lock, in the trace of the caller.
 //
 //	telemetry, err := rlockotel.New()
 //	rdb.AddHook(telemetry.Hook())
 //	client, err := rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
 //	stop, err := telemetry.Observe(client)
 //
-// Spans name the lock, in `rlock.name`. Metrics do not, as there may be any number of names: see
-// [WithLockNames], which may also hide them. The text of an error has the name, in the event
-// `exception` of the span of a call that has failed. Only the API of OpenTelemetry is needed; the SDK is the program's.
+// Spans have the name of the lock in the attribute `rlock.name`. Metrics do not have this attribute by default,
+// because a program can use any number of names. [WithLockNames] adds a shortened name to metrics, and can hide
+// names in spans. If a call fails because of Redis, or with an unexpected error, the event `exception` of its
+// span has the text of the error, which contains the full name of the lock. The package imports only the API of
+// OpenTelemetry, so your program must set up the SDK.
 package rlockotel
 
 import (
@@ -37,11 +39,10 @@ const (
 	keyCallers = attribute.Key("rlock.callers")
 )
 
-// Option is a setting of [New].
+// Option is a setting for [New].
 type Option func(*Telemetry)
 
-// WithTracerProvider names where spans go, in place of the global provider, which nil
-// leaves in place.
+// WithTracerProvider sets the provider for spans. The default, also for nil, is the global provider.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(t *Telemetry) {
 		if p != nil {
@@ -50,8 +51,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	}
 }
 
-// WithMeterProvider names where metrics go, in place of the global provider, which nil
-// leaves in place.
+// WithMeterProvider sets the provider for metrics. The default, also for nil, is the global provider.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(t *Telemetry) {
 		if p != nil {
@@ -60,22 +60,22 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithLockNames has spans and the histograms of waits and holds carry `rlock.name`: what of
-// returns for the name of a lock, unless that is "". Without it spans have the name itself, and
-// metrics none. It should return few different texts, such
-// as "invoice" for "invoice:42". What it panics with goes to the error handler of
-// OpenTelemetry, once, and such a lock has no name.
+// WithLockNames sets the attribute `rlock.name` of spans and of the histograms of waits and holds. The
+// attribute is the text that the function returns for the name of a lock. If the function returns "" or panics,
+// there is no attribute. Without this option, spans have the full name, and metrics have no name. The function
+// should return few different texts, such as "invoice" for "invoice:42". If the function panics, the first
+// panic is reported to the error handler of OpenTelemetry.
 func WithLockNames(of func(lock string) string) Option {
 	return func(t *Telemetry) { t.nameOf = of }
 }
 
-// WithoutSpans leaves spans out, for programs that only have metrics: a span takes longer
-// than a hand-off in memory, also one that goes nowhere.
+// WithoutSpans disables spans. Use it in programs that only need metrics, because creating a span takes longer
+// than passing a lock on in memory, even if no exporter receives the span.
 func WithoutSpans() Option {
 	return func(t *Telemetry) { t.spanless = true }
 }
 
-// Telemetry is what one or more clients are observed by.
+// Telemetry observes one or more clients.
 type Telemetry struct {
 	traces   trace.TracerProvider
 	meters   metric.MeterProvider
@@ -88,7 +88,7 @@ type Telemetry struct {
 	histograms
 }
 
-// New returns a Telemetry. An option that is nil is left out.
+// New returns a Telemetry. A nil option is ignored.
 func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{traces: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}
 	for _, opt := range opts {

@@ -12,9 +12,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Trace returns what a client tells: [rlock.Options].Trace. Each call of Lock and its
-// like is a span `rlock.acquire`, which ends when the call does; the work under the lock
-// is not part of it. Its event `rlock.refused` names the holder at each refusal.
+// Trace returns the functions for the Trace field of [rlock.Options]. Each lock call makes a span
+// `rlock.acquire`, which ends when the call returns, so the span does not include the work under the lock. Each
+// time that the lock is refused, an event `rlock.refused` of the span names the holder.
 func (t *Telemetry) Trace() rlock.Trace {
 	if t.spanless {
 		return rlock.Trace{Acquired: t.observeAcquisition, Renewed: t.renewed, Released: t.released, Lost: t.lost}
@@ -78,11 +78,11 @@ func end(span trace.Span, a rlock.Acquisition) {
 	}
 }
 
-// Hook returns a hook for the go-redis client under the locks; of a cluster client, for
-// those that OnNewNode gets. Requests of several calls travel together, and so belong to
-// no single trace: such a request is a span `rlock.request` of its own, with a link to
-// the span of each call. Add the hook before that of redisotel, whose spans are then
-// below it. Requests of one call are in that one's trace anyway.
+// Hook returns a hook for the go-redis client that your locks use. For a cluster client, add the hook to the
+// clients that OnNewNode receives. A request of a single call is already part of the trace of that call.
+// Requests of several calls can travel together, and then belong to no single trace. For such a request, the
+// hook makes a span `rlock.request` with a link to the span of each call. Add this hook before the hook of
+// redisotel, so that the spans of redisotel are children of its spans.
 func (t *Telemetry) Hook() redis.Hook { return hook{t} }
 
 type hook struct{ t *Telemetry }

@@ -1,10 +1,10 @@
-// Package rlockprom tells Prometheus what a client of package rlock has counted.
+// Package rlockprom exports the statistics of an rlock client as Prometheus metrics.
 //
 //	prometheus.MustRegister(rlockprom.NewCollector(client))
 //
-// No series has the name of a lock: their number depends on the kinds of lock in use, and
-// is about 50 for one kind. Nothing is done for a lock: each scrape reads
-// [rlock.Client.Stats].
+// No series contains the name of a lock. The number of series depends on the kinds of lock that the client
+// uses, and is about 50 for one kind. The collector does no work when a lock is acquired or released, because
+// each scrape reads [rlock.Client.Stats].
 package rlockprom
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Collector is a [prometheus.Collector] for one client. To tell several clients of one
-// process apart, register all of them with [prometheus.WrapRegistererWith], the first as well,
-// and with the same names of labels: a registry refuses series of one name whose labels differ.
+// Collector is a [prometheus.Collector] for one client. If a process has several clients, register the
+// collector of each client, including the first, with [prometheus.WrapRegistererWith]. Use the same label names
+// for all collectors, because a registry refuses series of one name whose label names differ.
 type Collector struct {
 	client *rlock.Client
 	bounds []float64
@@ -25,8 +25,8 @@ type Collector struct {
 	oldestWait, oldestHold                *prometheus.Desc
 }
 
-// NewCollector returns the collector of a client, which may be closed by then or later. It panics
-// if the client is nil: a scrape would.
+// NewCollector returns the collector of a client. The client may be closed before or after this call.
+// NewCollector panics if the client is nil, because otherwise the first scrape would panic.
 func NewCollector(client *rlock.Client) *Collector {
 	if client == nil {
 		panic("rlockprom: NewCollector: the client is nil")
