@@ -397,16 +397,16 @@ func (a *asker) patient(err error) bool {
 	qs := a.lock.queues
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	n := &a.queue.news
-	return !lasts && n.deniedFor() < patience
+	return !lasts && a.queue.news.deniedFor() < patience
 }
 
 // failed notes a request that failed, and returns its error.
 func (a *asker) failed(ctx context.Context, r request.Answer[lua.Reply]) error {
 	q, qs, err, end := a.queue, a.lock.queues, r.Err, ended(ctx)
+	short, few := errors.AsType[*NotReplicatedError](err) // without the mutex: methods of the error may be the application's
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if short, ok := errors.AsType[*NotReplicatedError](err); ok {
+	if few {
 		q.news.notReplicated(short)
 		a.owner.unwanted() // it is not released yet
 		a.withdraw()

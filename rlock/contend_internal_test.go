@@ -102,6 +102,8 @@ func (c curious) Is(error) bool {
 	return false
 }
 
+func (c curious) As(any) bool { return c.Is(nil) }
+
 func TestFakeTimeErrorsAreReadWithoutTheMutex(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, l, f := newFake(t)

@@ -300,7 +300,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a refusal to serve waiters is repeated for ever", "rlock", "asker.patient",
-		"n.deniedFor() < patience", "true",
+		"a.queue.news.deniedFor() < patience", "true",
 		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
 	},
 	{
