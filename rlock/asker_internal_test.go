@@ -2,6 +2,9 @@ package rlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,5 +326,282 @@ func TestFakeTimeLateAnswerOfALiveOwner(t *testing.T) {
 		o.late(o.name, lua.Reply{Acquired: true}, nil)
 		synctest.Wait()
 		require.Len(t, f.calls("release"), 2)
+	})
+}
+
+// waitingReader is a reader that came while another one asked, which has acquired grant.
+func waitingReader(t *testing.T, l *Lock) (w *waiter, g *grant, first *Hold) {
+	t.Helper()
+	leader := newWaiter(t, l)
+	_, a, err := l.queues.enter(leader)
+	require.NoError(t, err)
+	w = behind(t, l)
+	g, err = a.askByCall(leader)
+	require.NoError(t, err)
+	_, first, err = g.take(t.Context(), l, true)
+	require.NoError(t, err)
+	return w, g, first
+}
+
+// served has w take its grant, or leave without.
+func served(t *testing.T, w *waiter, leaves bool) *Hold {
+	t.Helper()
+	if leaves {
+		w.leave()
+		require.Nil(t, w.grant)
+		return nil
+	}
+	<-w.served
+	require.NoError(t, w.err)
+	_, hold, err := w.grant.take(t.Context(), w.lock, true)
+	if err != nil {
+		w.grant.forgo()
+		return nil
+	}
+	return hold
+}
+
+func newReader(t *testing.T) (*Lock, *fake) {
+	c, _, f := newFake(t)
+	l := c.NewRWLock("a").Reader()
+	l.use(f)
+	return l, f
+}
+
+// A reader that was given the grant of another, and gives up before it has taken it, keeps it no longer
+// than that: who is the last to leave releases it.
+func TestFakeTimeGivenReaderLeaves(t *testing.T) {
+	for _, last := range []string{"reader", "holder"} {
+		t.Run(last, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				l, f := newReader(t)
+				w, _, first := waitingReader(t, l)
+				<-w.served
+				leave := func() { require.Nil(t, served(t, w, true)) }
+				unlock := func() { require.NoError(t, first.Unlock(t.Context())) }
+				steps := []func(){leave, unlock}
+				if last == "reader" {
+					steps = []func(){unlock, leave}
+				}
+				steps[0]()
+				synctest.Wait()
+				require.Empty(t, f.calls("release"))
+				steps[1]()
+				synctest.Wait()
+				require.Len(t, f.calls("release"), 1)
+			})
+		})
+	}
+}
+
+// A grant that may have been given without an answer is not shared: the next reader asks.
+func TestFakeTimeReadersShareNoDoubt(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		l, f := newReader(t)
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n == 1 {
+				return lua.Reply{}, errCut
+			}
+			return lua.Reply{Acquired: true}, nil
+		}
+		w, g, first := waitingReader(t, l)
+		require.True(t, g.left(inDoubt))
+		hold := served(t, w, false)
+		require.NotEqual(t, first.Owner(), hold.Owner())
+		require.NoError(t, first.Unlock(t.Context()))
+		require.NoError(t, hold.Unlock(t.Context()))
+	})
+}
+
+// The holder of a lost grant has unlocked before the readers that were given the grant are there: the last
+// of them releases what the server may still have. Who comes asks for another grant.
+func TestFakeTimeReadersOfALostGrant(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		redistest.Bubble(t, func(t *testing.T) {
+			l, f := newReader(t)
+			w, g, first := waitingReader(t, l)
+			g.lose(errors.New("renewal failed"))
+			require.ErrorIs(t, first.Unlock(t.Context()), ErrLeaseLost)
+			synctest.Wait()
+			require.Empty(t, f.calls("release"))
+			require.Nil(t, served(t, w, !comes), "it has to ask for another")
+			synctest.Wait()
+			require.Len(t, f.calls("release"), 1)
+		})
+	}
+}
+
+// The answer to a release that was lost may have named a reader of the same client. The reader asks at once,
+// and not when its own time comes.
+func TestFakeTimeReaderWhoseGrantWasInALostAnswer(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, _, f := newFake(t)
+		rw := c.NewRWLock("a")
+		rw.reader.use(f)
+		rw.writer.use(f)
+		free := false // only read and written while all others are blocked
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n == 1 || free {
+				return lua.Reply{Acquired: true}, nil
+			}
+			return lua.Reply{TTL: time.Hour, Holder: "x:1"}, nil
+		}
+		f.onRelease = func(_ context.Context, n int) (lua.Released, error) {
+			switch n {
+			case 1:
+				return lua.Released{}, errCut
+			case 2: // the first attempt has released it
+				return lua.Released{}, lua.ErrNotOwner
+			}
+			return lua.Released{}, nil
+		}
+		held, hold, err := rw.Writer().Lock(t.Context())
+		require.NoError(t, err)
+		entered := make(chan *Hold)
+		go func() {
+			_, hold, err := rw.Reader().Lock(t.Context())
+			require.NoError(t, err)
+			entered <- hold
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		free = true
+		began := time.Now()
+		require.NoError(t, hold.Unlock(held))
+		reads := <-entered
+		require.Less(t, time.Since(began), 100*time.Millisecond)
+		require.NoError(t, reads.Unlock(t.Context()))
+	})
+}
+
+// A grant of a fair lock is lost after it was passed on and before its heir takes it. The heir's own owner is in the
+// run, so its ticket is taken out; the heir asks with another.
+func TestFakeTimeFairHeirOfALostGrant(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, _, f := newFake(t)
+		l := c.NewFairLock("a")
+		l.use(f)
+		first, holder := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1, First: true}})
+		second, w := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 2}})
+		owner := second.owner.name
+		l.hear(fmt.Sprint(first.owner.name, " 3 6000 0 0 ", owner))
+		<-holder.served
+		require.NoError(t, holder.err)
+		_, hold, err := holder.grant.take(t.Context(), l, true)
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(t.Context()))
+		<-w.served
+		g := w.grant
+		require.NotNil(t, g, "it was passed on")
+		g.lose(errGone)
+		_, _, err = g.take(t.Context(), l, true)
+		require.ErrorIs(t, err, ErrLeaseLost)
+		g.forgo()
+		time.Sleep(time.Second)
+		require.True(t, slices.ContainsFunc(f.calls("release"), func(c noted) bool { return c.owner == owner }))
+		require.Empty(t, l.queues.byKey, "nobody waits any more")
+	})
+}
+
+// A waiter of a fair lock that has no place on the server, for want of memory there, asks of its own accord also
+// behind another of its client, which otherwise asks for both.
+func TestFairWaiterWithoutAPlaceAsks(t *testing.T) {
+	for _, place := range []lua.Place{{Time: 1}, {}} {
+		redistest.Bubble(t, func(t *testing.T) {
+			c, _, f := newFake(t)
+			f.signal = live{}
+			l := c.NewFairLock("a")
+			l.use(f)
+			f.onAcquire = func(context.Context, int) (lua.Reply, error) {
+				return lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1, First: true}}, nil
+			}
+			wait := func() { _, _, _ = l.Lock(within(t, 30*time.Second)) }
+			go wait()
+			synctest.Wait()
+			f.onAcquire = func(context.Context, int) (lua.Reply, error) { return lua.Reply{TTL: time.Hour, Place: place}, nil }
+			go wait()
+			synctest.Wait()
+			asked := len(f.calls("acquire"))
+			second := f.calls("acquire")[asked-1].owner
+			time.Sleep(minKeepAlive - time.Millisecond)
+			require.Len(t, f.calls("acquire"), asked)
+			time.Sleep(deafPause)
+			byItself := slices.ContainsFunc(f.calls("acquire")[asked:], func(n noted) bool { return n.owner == second })
+			require.Equal(t, !place.Held(), byItself)
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer time.Duration // when the acquire is answered after all; 0: never
+		want   []time.Duration
+	}{
+		"no answer":   {0, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 2100 * time.Millisecond, 4100 * time.Millisecond, 8100 * time.Millisecond, 16100 * time.Millisecond, 30100 * time.Millisecond}},
+		"late answer": {1 * time.Second, []time.Duration{time.Second}},
+		"very late":   {2500 * time.Millisecond, []time.Duration{2 * time.Second, 2500 * time.Millisecond, 4 * time.Second, 6 * time.Second, 10 * time.Second, 18 * time.Second, 32 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				c, l, f := newFake(t)
+				f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) {
+					if tt.answer == 0 {
+						return lua.Reply{}, hang(ctx)
+					}
+					time.Sleep(tt.answer) // go-redis heeds no context
+					return lua.Reply{Acquired: true}, nil
+				}
+				cause := errors.New("enough")
+				ctx := deadline(t, 100*time.Millisecond, cause)
+				got, hold, err := l.Lock(ctx)
+				require.Equal(t, 100*time.Millisecond, time.Since(f.start))
+				require.Nil(t, hold)
+				require.Equal(t, ctx, got)
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, cause)
+
+				sleepLong(time.Minute)
+				require.Equal(t, tt.want, f.times("release"))
+				for _, r := range f.calls("release") {
+					require.Equal(t, f.calls("acquire")[0].owner, r.owner)
+				}
+				require.Zero(t, c.active.Load(), "the janitor has ended, too")
+			})
+		})
+	}
+}
+
+// An attempt that was repeated is answered while Unlock waits for Redis. What it has
+// acquired is what Unlock releases: a second release would have told it that the lock
+// was lost.
+func TestFakeTimeLateAnswerDuringUnlock(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		c, l, f := newFake(t)
+		f.onAcquire = func(_ context.Context, n int) (lua.Reply, error) {
+			if n == 1 {
+				time.Sleep(l.bound * 3 / 2)
+			}
+			return lua.Reply{Acquired: true}, nil
+		}
+		f.onRelease = func(_ context.Context, n int) (lua.Released, error) {
+			time.Sleep(l.bound * 3 / 4) // the late answer comes meanwhile
+			if n > 1 {
+				return lua.Released{}, lua.ErrNotOwner
+			}
+			return lua.Released{}, nil
+		}
+		held, hold, err := l.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(held))
+		over := time.Since(f.start)
+		sleepLong(time.Hour)
+		at := f.times("release")
+		require.Greater(t, len(at), 1, "an attempt may have arrived after it")
+		for _, again := range at[1:] {
+			require.GreaterOrEqual(t, again, over)
+		}
+		require.Zero(t, c.active.Load())
 	})
 }
