@@ -20,7 +20,7 @@ func Sharded(cluster *redis.ClusterClient, probe string) Servers {
 	return &masters{cluster: cluster, probe: probe}
 }
 
-// Both returns the [Servers] of sharded and ordinary channels together. Use it while a fleet of services
+// Both returns [Servers] that subscribe to each channel twice: as a sharded and as an ordinary channel. Use it while a fleet of services
 // changes from SUBSCRIBE and PUBLISH to the sharded commands. A message that is published in both kinds of
 // channels is received twice. probe is the same as for [Sharded].
 func Both(cluster *redis.ClusterClient, probe string) Servers {

@@ -21,7 +21,7 @@ type notice struct {
 }
 
 // Subscribe subscribes to a channel. It does not block, and does not call the two functions itself. The hub
-// calls message with the payload of each message on the channel, in order. It calls changed whenever the result
+// calls message with the payload of each message on the channel, in order. It calls the function changed whenever the result
 // of [Subscription.Live] may have changed: when the subscription was confirmed, refused or lost, and when the
 // hub was closed. A call of Live inside changed, or later, returns the new state. If the channel is already
 // subscribed, Live returns true at once, and changed is not called for that. If the hub is already closed,

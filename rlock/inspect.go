@@ -92,10 +92,10 @@ func (l *Lock) removed(owners ...string) {
 	}
 }
 
-// UnlockOwner is [Lock.ForceUnlock] for one owner, whose name you can read in [State]. It reports
-// whether it released the lock. If another owner holds the lock by then, or if the lock is of another
-// kind, UnlockOwner changes nothing. It takes two round trips, because it reads the state of the lock
-// first.
+// UnlockOwner removes the holds of one owner by force, as [Lock.ForceUnlock] removes those of any owner.
+// You can read the name of the owner in [State]. UnlockOwner reports whether it released the lock. If
+// another owner holds the lock by then, or if the lock is of another kind, UnlockOwner changes nothing.
+// It takes two round trips, because it reads the state of the lock first.
 func (l *Lock) UnlockOwner(ctx context.Context, owner string) (bool, error) {
 	// The release of a plain lock does not look at the type of a key: the owners of plain locks are in
 	// no other key. An owner given by hand may be; but an owner once seen in a lock of this kind

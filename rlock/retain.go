@@ -40,11 +40,11 @@ import (
 // the Logger, to Losses in [Stats] and to Lost in [Trace]. The next Lock acquires the lock again. If
 // the lock has fencing tokens, each Lock gets a token of its own.
 //
-// The first Lock of a client subscribes to the channel on which other clients ask for the lock. If subscribing
-// takes longer than the first hold, the lock is not kept after its Unlock. All goroutines of a client should use the
-// same d and the same options for a name. A call with another d or other options waits until the lock
-// is released in Redis. A TryLock with another d or other options returns ErrNotAcquired,
-// and the client then releases the lock in Redis.
+// The first Lock of a client subscribes to the channel on which other clients ask for the lock. If
+// subscribing takes longer than the first hold, the lock is not kept after its Unlock. All goroutines of
+// a client should use the same d and the same options for a name. A call with another d or other options
+// waits until the lock is released in Redis. A TryLock with another d or other options returns
+// ErrNotAcquired, and the client then releases the lock in Redis.
 //
 // WithRetention is for [Client.NewLock] only. WithRetention cannot be combined with [WithoutRenewal],
 // [WithReplicas] or [WithPolling]. A kept lock is passed on in memory even if it is made

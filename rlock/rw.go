@@ -71,7 +71,7 @@ import (
 // While calls wait, the queue is in `rlock_rwqueue:{name}`. Each read hold has a key of its own that
 // expires with its lease. The scripts read the keys of other owners' read holds without declaring them,
 // as Redisson's scripts do. Undeclared keys work in Redis and its clusters, because these keys are in
-// the slot of the lock. Servers that require declared keys must be configured to permit it.
+// the slot of the lock. Servers that require declared keys must be configured to permit undeclared keys.
 type RWLock struct{ reader, writer *Lock }
 
 // NewRWLock returns the read/write lock of a name. As with [Client.NewLock], nothing is sent, and an

@@ -3,7 +3,7 @@
 //	go run ./examples/try            all of them
 //	go run ./examples/try payment    one
 //
-// Each show has two hosts with a client of their own. The Redis is one in memory, or with -url yours.
+// Each show has two hosts, each with a client of its own. They use a Redis in memory, or yours with -url.
 package main
 
 import (
