@@ -67,8 +67,8 @@ type Acquisition struct {
 	Token     int64         // as [Hold.Token]; 0 if the call did not acquire the lock
 	Contended bool          // the call had to wait for another holder
 	Waited    time.Duration // time from the beginning of the call until it acquired the lock or gave up
-	Tries     int           // number of requests that the queued call sent, 1 if the lock was free; 0 for a TryLock, and for a reader that did not queue
-	Wakeups   Wakeups       // why the call was woken while it waited
+	Tries     int           // number of requests for the lock since the client answered the waiting call before; 1 if the lock was free; 0 for a TryLock, or if another call's request served this one
+	Wakeups   Wakeups       // why the client asked again in that time
 	Err       error         // nil if the call acquired the lock
 }
 
