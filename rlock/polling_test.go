@@ -269,6 +269,7 @@ func TestManyWritersWhomNobodyMayTell(t *testing.T) {
 	slices.Sort(gaps)
 	t.Logf("free for %v, at most %v; %.1f scripts a grant", gaps[len(gaps)/2], gaps[len(gaps)-1], float64(after-before)/grants)
 	require.Less(t, gaps[len(gaps)/2], time.Second)
-	// Besides three for each grant, as the next call is refused at first: on a slow machine a grant takes longer.
-	require.Less(t, float64(after-before-3*grants)/took.Seconds(), 150.0, "requests a second of those who wait")
+	// Besides three for each grant, as the next call is refused at first: on a slow machine a grant takes longer. If each
+	// of the 50 asked every 50 ms, there would be 1,000.
+	require.Less(t, float64(after-before-3*grants)/took.Seconds(), 300.0, "requests a second of those who wait")
 }
