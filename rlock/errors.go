@@ -37,6 +37,14 @@ var (
 	// released, and the lock is released when its lease ends, or earlier.
 	ErrUnavailable = errors.New("rlock: redis unavailable")
 
+	// ErrRefused means that the request cannot succeed until somebody corrects the configuration: the user lacks a
+	// right, the password is wrong, the address is not that of a Redis server, a client for a single server is
+	// connected to a cluster, or the keys of the lock are in different cluster slots. Report it, and do not repeat the
+	// call as after other errors. Each such error also matches [ErrUnavailable]. A call that has waited for a while
+	// repeats a request refused for want of rights or for the password for 5 s before it returns this error, because the
+	// user may be in the process of being changed.
+	ErrRefused = errors.New("rlock: refused by redis")
+
 	// ErrKeyConflict means that the key of the lock holds other data, or a lock of another kind. The
 	// text of the error says which. The key was not changed. Use another name or prefix, or the kind of
 	// lock that the key holds.
@@ -167,6 +175,12 @@ func (e *lockError) Unwrap() []error {
 	}
 	return []error{e.kind, e.err}
 }
+
+// refusedError is an error that also matches [ErrRefused].
+type refusedError struct{ error }
+
+func (e refusedError) Is(target error) bool { return target == ErrRefused }
+func (e refusedError) Unwrap() error        { return e.error }
 
 // quote shows a name, which may be 64 KiB long or binary, in an error.
 func quote(name string) string {

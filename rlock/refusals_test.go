@@ -105,6 +105,7 @@ func TestPermanentRefusals(t *testing.T) {
 				start := time.Now()
 				err := call(t.Context())
 				require.ErrorIs(t, err, rlock.ErrUnavailable, method)
+				require.ErrorIs(t, err, rlock.ErrRefused, method)
 				require.NotErrorIs(t, err, rlock.ErrNotAcquired, "%s: busy and refused are not the same", method)
 				require.ErrorContains(t, err, `"a"`, method)
 				for _, want := range tt.wants {
@@ -182,6 +183,7 @@ func TestOutOfMemory(t *testing.T) {
 			before := count.Load()
 			_, _, err := c.NewLock("b", fencing...).Lock(t.Context())
 			require.ErrorIs(t, err, rlock.ErrUnavailable)
+			require.NotErrorIs(t, err, rlock.ErrRefused, "memory may be free again soon")
 			require.ErrorContains(t, err, "OOM")
 			require.ErrorContains(t, err, "maxmemory")
 			require.LessOrEqual(t, count.Load()-before, int64(2))
@@ -216,6 +218,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	_, _, err = mu.TryLock(t.Context())
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
 	require.NotErrorIs(t, err, rlock.ErrNotAcquired)
+	require.NotErrorIs(t, err, rlock.ErrRefused, "it may become the master")
 	require.ErrorContains(t, err, "READONLY")
 	require.ErrorContains(t, err, "connect to the master")
 	require.LessOrEqual(t, count.Load(), int64(4), "one attempt on each idle connection, and one on a new one: EVALSHA, and EVAL for an unknown script")
@@ -560,6 +563,7 @@ func requireHopeless(t *testing.T, rdb *redis.Client, says string) {
 		count.Store(0)
 		err := call(t.Context())
 		require.ErrorIs(t, err, rlock.ErrUnavailable, method)
+		require.ErrorIs(t, err, rlock.ErrRefused, method)
 		require.ErrorContains(t, err, says, method)
 		require.LessOrEqual(t, count.Load(), int64(3), "%s: not repeated for the 30 s of a lease", method)
 	}

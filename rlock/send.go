@@ -175,16 +175,16 @@ func ownershipEnded(ctx context.Context) bool {
 	return errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrLeaseLost)
 }
 
-// advise adds to a refusal what an operator can do about it.
+// advise adds to a refusal what an operator can do about it. It makes it match [ErrRefused] if that has to be done first.
 func (l *Lock) advise(err error) error {
 	var reply redis.Error
 	switch {
 	case err == nil: // no attempt was made: the lease was over
 		return nil
 	case request.NoAddress(err):
-		return fmt.Errorf("%w (this address cannot be: give host:port, and a URL by redis.ParseURL)", err)
+		return refusedError{fmt.Errorf("%w (this address cannot be: give host:port, and a URL by redis.ParseURL)", err)}
 	case request.NotRedis(err):
-		return fmt.Errorf("%w (what answers is not Redis: check host and port)", err)
+		return refusedError{fmt.Errorf("%w (what answers is not Redis: check host and port)", err)}
 	case !errors.As(err, &reply):
 		return err
 	}
@@ -202,9 +202,9 @@ func (l *Lock) advise(err error) error {
 	case request.HasCode(reply, "NOAUTH", "WRONGPASS"):
 		advice = "check user name and password"
 	case request.HasCode(reply, "OOM"):
-		advice = "the server has reached maxmemory and may not evict: it can release and renew locks, but not grant them"
-	case request.HasCode(reply, "READONLY"):
-		advice = "this server is a replica: connect to the master"
+		return fmt.Errorf("%w (the server has reached maxmemory and may not evict: it can release and renew locks, but not grant them)", err)
+	case request.HasCode(reply, "READONLY"): // perhaps for the time of a failover
+		return fmt.Errorf("%w (this server is a replica: connect to the master)", err)
 	case request.HasCode(reply, "MOVED", "ASK") && !cluster:
 		advice = "this server is a node of a cluster, and the client does not know: connect to the cluster, rlock with --cluster"
 	case request.HasCode(reply, "CROSSSLOT"):
@@ -212,7 +212,7 @@ func (l *Lock) advise(err error) error {
 	default:
 		return err
 	}
-	return fmt.Errorf("%w (%s)", err, advice)
+	return refusedError{fmt.Errorf("%w (%s)", err, advice)}
 }
 
 // describe says what a key holds instead of the lock, and what to do if that is another kind
