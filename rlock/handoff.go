@@ -24,28 +24,29 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.waiting == 0 && q.kept == nil || l.client.closed.Load() { // nobody can take it
+	if q == nil || l.client.closed.Load() { // nobody can take it
 		return false
+	}
+	if q.waiting == 0 {
+		return q.park(g)
 	}
 	now := time.Now()
-	inBudget, keeps := g.inBudget(now), q.kept.allows(g)
-	if !inBudget && !keeps || !g.passable() {
+	if !g.inBudget(now) && !q.keeps(g) || !g.passable() {
 		return false
 	}
-	switch next, r := q.next(g); {
-	case next != nil:
-		successor := g.passOn(q, next.lock, r, now)
-		if successor != nil {
-			if l.terms.fair {
-				next.asker.forget() // the release takes the ticket out
-			}
-			next.serve(successor, nil)
-		}
-		return successor != nil
-	case keeps && q.waiting == 0:
-		return g.park(q, now)
+	next, r := q.next(g)
+	if next == nil {
+		return false
 	}
-	return false
+	successor := g.passOn(q, next.lock, r, now)
+	if successor == nil {
+		return false
+	}
+	if l.terms.fair {
+		next.asker.forget() // the release takes the ticket out
+	}
+	next.serve(successor, nil)
+	return true
 }
 
 // inBudget reports whether the grant may be handed off in memory once more. The first hand-off is always
