@@ -114,5 +114,19 @@ func (g *grant) unsettled() bool {
 	return g.told != nil
 }
 
+// spareTokens is the number of further fencing tokens asked for, for the next holders in this client. A
+// kept lock may have many holders, so the grant asks for as many tokens as the server reserves ahead of
+// the clock (lead in lua/token.lua). Otherwise the grant asks only while somebody waits, for no more than
+// the budget's time allows: a hand-off takes at least a microsecond.
+func (l *Lock) spareTokens(othersWait bool) int64 {
+	switch {
+	case l.terms.retention > 0:
+		return maxHandoffs
+	case !othersWait || l.terms.handoff.most <= 0:
+		return 0
+	}
+	return min(int64(l.terms.handoff.most), max(l.terms.handoff.longest.Microseconds(), 1))
+}
+
 // takes reports whether a grant of other has the terms of l. A fixed lease serves a single call.
 func (l *Lock) takes(other *Lock) bool { return l.terms == other.terms && !l.terms.fixed }

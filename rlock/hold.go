@@ -85,8 +85,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 			runtime.Gosched() // let the new holder run at once: waiters need the new holder, not this goroutine
 		}
 		return nil
+	case g.lock.terms.retention > 0:
+		failed = g.keepOrRelease(ctx)
 	default:
-		failed = g.keepOrRelease(context.WithoutCancel(ctx))
+		failed = g.release(context.WithoutCancel(ctx))
 	}
 	return failed
 }

@@ -117,10 +117,13 @@ func (qs *queues) tidy(q *queue) {
 // atHand returns a grant of this client that l can have without a request: a parked one, or that of another reader.
 // queues.mu is held.
 func (q *queue) atHand(l *Lock) *grant {
-	if l.terms.shared {
+	switch {
+	case l.terms.shared:
 		return q.shareable(l)
+	case q.kept != nil:
+		return q.takeParked(l)
 	}
-	return q.takeParked(l)
+	return nil
 }
 
 // add records a new grant. Earlier grants of this client that the new one proves lost find that out: the server would not
@@ -132,7 +135,9 @@ func (q *queue) add(g *grant) {
 		}
 	}
 	q.grants = append(q.grants, g)
-	q.keep(g)
+	if q.kept != nil || g.lock.terms.retention > 0 {
+		q.keep(g)
+	}
 }
 
 // replace records the successor of a grant. mu is held.

@@ -109,7 +109,7 @@ func (q *queue) keep(g *grant) {
 	switch k := q.kept; {
 	case k != nil && k.parked != nil:
 		q.giveBack()
-	case k == nil && g.lock.terms.retention > 0:
+	case k == nil:
 		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
 	}
 }
@@ -137,7 +137,6 @@ func (q *queue) park(g *grant) bool {
 // unusable for l, is recalled: otherwise its holders could go on handing the grant to each other. queues.mu is held.
 func (q *queue) takeParked(l *Lock) *grant {
 	switch k := q.kept; {
-	case k == nil:
 	case k.parked == nil:
 		unlike := func(g *grant) bool { return g.owner == k.owner && !l.takes(g.lock) }
 		if slices.ContainsFunc(q.grants, unlike) { // also if its last hold was just unlocked
@@ -219,10 +218,7 @@ func (k *kept) reportUnseen(g *grant) {
 
 // keepOrRelease keeps or releases a grant whose last hold was unlocked and for which handOff has failed.
 func (g *grant) keepOrRelease(ctx context.Context) (err error) {
-	if g.lock.terms.retention == 0 {
-		return g.release(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, g.lock.client.opts.UnlockTimeout) // of both requests
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.lock.client.opts.UnlockTimeout) // of both requests
 	defer cancel()
 	kept := false
 	defer func() {
