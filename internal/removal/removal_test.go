@@ -1,0 +1,91 @@
+// Package removal removes features of package rlock from a copy of it, to measure how much of the rest knows them.
+package removal
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// removal is the change that removes a feature: its own files go, and edits in others.
+type removal struct {
+	feature string
+	files   []string // of the feature alone
+	edits   []edit
+	lines   int // at most so many lines in others know it
+	others  int // in so many files
+}
+
+// edit replaces text that is in a file once. A line of it that is not in the replacement is one that knows the feature.
+type edit struct{ file, from, to string }
+
+var removals = []removal{
+	{"retention", []string{"retain.go"}, []edit{
+		{"count.go", "\tg.askAnew()\n", ""},
+		{"handoff.go", "\t\treturn q.park(g)\n", "\t\treturn false\n"},
+		{"handoff.go", "\tif !g.inBudget(now) && !q.keeps(g) || !g.passable() {\n", "\tif !g.inBudget(now) || !g.passable() {\n"},
+		{"handoff.go", "\tcase l.terms.retention > 0:\n\t\treturn maxHandoffs\n", ""},
+		{"hold.go", "\tcase g.lock.terms.retention > 0:\n\t\tfailed = g.keepOrRelease(ctx)\n", ""},
+		{"lock.go", "\tl.retain()\n", ""},
+		{
+			"lock.go", "holder.keptOtherwise(l.refusal(holder.owner, time.Until(holder.entry.Until())))\n",
+			"l.refusal(holder.owner, time.Until(holder.entry.Until()))\n",
+		},
+		{"options.go", "\tretention time.Duration // 0: the last Unlock releases the lock\n", ""},
+		{"queue.go", "\tkept *kept // nil unless a grant of this client may be kept\n", ""},
+		{"queue.go", "\tcase q.kept != nil:\n\t\treturn q.takeParked(l)\n", ""},
+		{"queue.go", "\tif q.kept != nil || g.lock.terms.retention > 0 {\n\t\tq.keep(g)\n\t}\n", ""},
+		{"queue.go", "\t\tq.keepsNoLonger(g)\n", ""},
+		{"queue.go", "\t\tq.giveBack()\n", ""},
+		{"record.go", "\t\tq.showParked(v)\n", ""},
+	}, 19, 7},
+}
+
+// Who changes a feature reads its file, and the lines that know it. Comments are not counted.
+func TestRemovals(t *testing.T) {
+	dir, err := filepath.Abs("../../rlock")
+	require.NoError(t, err)
+	for _, r := range removals {
+		t.Run(r.feature, func(t *testing.T) {
+			replace := make(map[string]string)
+			for _, file := range r.files {
+				replace[filepath.Join(dir, file)] = "" // there is no such file
+			}
+			lines, texts := 0, make(map[string]string)
+			for _, e := range r.edits {
+				text, ok := texts[e.file]
+				if !ok {
+					b, err := os.ReadFile(filepath.Join(dir, e.file))
+					require.NoError(t, err)
+					text = string(b)
+				}
+				require.Equal(t, 1, strings.Count(text, e.from), "%s: quote what is there now, once: %q", e.file, e.from)
+				texts[e.file] = strings.Replace(text, e.from, e.to, 1)
+				for line := range strings.Lines(e.from) {
+					if !strings.Contains("\n"+e.to, "\n"+line) {
+						lines++
+					}
+				}
+			}
+			for file, text := range texts {
+				without := filepath.Join(t.TempDir(), file)
+				require.NoError(t, os.WriteFile(without, []byte(text), 0o600))
+				replace[filepath.Join(dir, file)] = without
+			}
+			t.Logf("%d lines in %d files", lines, len(texts))
+			require.LessOrEqual(t, lines, r.lines, "more lines know %s", r.feature)
+			require.LessOrEqual(t, len(texts), r.others, "more files know %s", r.feature)
+			overlay := filepath.Join(t.TempDir(), "overlay.json")
+			b, err := json.Marshal(map[string]any{"Replace": replace})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(overlay, b, 0o600))
+			output, err := exec.Command("go", "build", "-gcflags=-e", "-overlay", overlay, dir).CombinedOutput()
+			require.NoError(t, err, "%s", output)
+		})
+	}
+}
