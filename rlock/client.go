@@ -176,7 +176,6 @@ func (c *Client) NewLock(name string, opts ...LockOption) *Lock {
 		p = kind.NewQueued(&c.server, c.opts.Prefix+name, l.terms.fenced)
 	}
 	l.use(p)
-	l.retain()
 	if l.terms.replicas.n > 0 {
 		l.use(l.replicated(p))
 	}
@@ -260,17 +259,12 @@ func (l *Lock) refuse(err error) {
 // repeated only until the lease ends. The client repeats such releases even after Close has returned
 // because of ctx, as long as the go-redis client is open.
 func (c *Client) Close(ctx context.Context) error {
-	var held, parked []*grant
+	var held []*grant
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.closing)
-		held, parked = c.queues.close()
-		joined, _ := c.joins.close()
-		held = append(held, joined...)
+		held = append(c.queues.close(), c.joins.close()...)
 		for _, g := range held {
 			g.interrupt(ErrClosed)
-		}
-		for _, g := range parked {
-			g.forgo()
 		}
 		c.janitor.Flush()
 	}

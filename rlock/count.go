@@ -108,9 +108,7 @@ func (g *grant) tellTotal(ctx context.Context) error {
 		return nil
 	}
 	l := g.lock
-	if l.terms.retention > 0 {
-		l.queues.askAnew(g)
-	}
+	g.askAnew()
 	a := send(ctx, l, g.retry(time.Until(g.entry.Until())), func(ctx context.Context, r lua.Runner) (lua.Released, error) {
 		return l.freed(l.wire.SetCount(ctx, r, g.owner, lease, n))
 	}, func(lua.Released, error) { g.tell(context.Background()) }) // it may have set an older count

@@ -61,8 +61,6 @@ func (c *Client) NewFairLock(name string, opts ...LockOption) *Lock {
 		l.refuse(errors.New("WithReplicas: a fair lock is granted by the release of another, which does not wait for replicas"))
 	case l.terms.polls:
 		l.refuse(errors.New("WithPolling: a fair lock is granted by a message"))
-	case l.terms.retention > 0:
-		l.refuse(errors.New("WithRetention does not apply to fair locks: they always go to the next in the queue, in whatever process"))
 	}
 	l.use(kind.NewFair(&c.server, c.opts.Prefix+name, l.terms.fenced))
 	return l

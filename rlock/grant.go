@@ -37,10 +37,10 @@ type grant struct {
 	mu        sync.Mutex // guards the rest, and the state of the holds
 	state     state
 	loss      *LostError    // of a lost grant, else nil
-	began     time.Time     // when somebody took the grant; zero while parked
+	began     time.Time     // when somebody took the grant; zero before
 	holds     []*Hold       // the live holds
 	room      [1]*Hold      // of holds, until there are more
-	followers int           // calls that were given the grant, and have no hold yet; 1 while parked
+	followers int           // calls that were given the grant, or will be, and have no hold yet
 	told      *told         // the request about the count that is under way, else nil
 	longest   time.Duration // the longest lease asked for
 }
@@ -154,24 +154,6 @@ func (g *grant) forgo() {
 	}
 }
 
-// drop releases a parked grant, whoever waits.
-func (g *grant) drop() {
-	if g.giveUp() {
-		_ = g.release(context.Background())
-	}
-}
-
-// giveUp ends a parked grant. It returns false if the grant was lost before.
-func (g *grant) giveUp() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state != owned {
-		return false
-	}
-	g.state, g.followers = released, 0
-	return true
-}
-
 // lose ends an owned grant against the holder's will.
 func (g *grant) lose(err error) {
 	g.mu.Lock() // wait until the grant is complete
@@ -196,10 +178,7 @@ func (g *grant) lose(err error) {
 		switch {
 		case !idle:
 			g.reportLost(loss, acquisitions)
-		// Parked, or not taken yet: no context depended on the grant.
-		case err == errGone:
-			g.reportUnseen()
-		case err != ErrClosed:
+		case err != errGone && err != errRemoved && err != ErrClosed: // nobody has taken it, so no context depended on it
 			g.orphan().sweep() // there will be no Unlock, and an unanswered renewal may have extended the lease
 		}
 		g.finish()

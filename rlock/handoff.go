@@ -24,28 +24,29 @@ func (g *grant) handOff() bool {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	q := l.queues.byKey[l.key]
-	if q == nil || q.waiting == 0 && q.kept == nil || l.client.closed.Load() { // nobody can take it
+	if q == nil || l.client.closed.Load() { // nobody can take it
 		return false
+	}
+	if q.waiting == 0 {
+		return q.park(g)
 	}
 	now := time.Now()
-	inBudget, keeps := g.inBudget(now), q.kept.allows(g)
-	if !inBudget && !keeps || !g.passable() {
+	if !g.inBudget(now) && !q.keeps(g) || !g.passable() {
 		return false
 	}
-	switch next, r := q.next(g); {
-	case next != nil:
-		successor := g.passOn(q, next.lock, r, now)
-		if successor != nil {
-			if l.terms.fair {
-				next.asker.forget() // the release takes the ticket out
-			}
-			next.serve(successor, nil)
-		}
-		return successor != nil
-	case keeps && q.waiting == 0:
-		return g.park(q, now)
+	next, r := q.next(g)
+	if next == nil {
+		return false
 	}
-	return false
+	successor := g.passOn(q, next.lock, r, now)
+	if successor == nil {
+		return false
+	}
+	if l.terms.fair {
+		next.asker.forget() // the release takes the ticket out
+	}
+	next.serve(successor, nil)
+	return true
 }
 
 // inBudget reports whether the grant may be handed off in memory once more. The first hand-off is always
@@ -111,6 +112,20 @@ func (g *grant) unsettled() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.told != nil
+}
+
+// spareTokens is the number of further fencing tokens asked for, for the next holders in this client. A
+// kept lock may have many holders, so the grant asks for as many tokens as the server reserves ahead of
+// the clock (lead in lua/token.lua). Otherwise the grant asks only while somebody waits, for no more than
+// the budget's time allows: a hand-off takes at least a microsecond.
+func (l *Lock) spareTokens(othersWait bool) int64 {
+	switch {
+	case l.terms.retention > 0:
+		return maxHandoffs
+	case !othersWait || l.terms.handoff.most <= 0:
+		return 0
+	}
+	return min(int64(l.terms.handoff.most), max(l.terms.handoff.longest.Microseconds(), 1))
 }
 
 // takes reports whether a grant of other has the terms of l. A fixed lease serves a single call.

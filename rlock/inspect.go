@@ -68,27 +68,20 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return was, err
 }
 
+var errRemoved = fmt.Errorf("%w: this client has removed it", errGone)
+
 // removed ends the grants of this client whose owners do not have the lock any more.
 func (l *Lock) removed(owners ...string) {
 	var held []*grant
-	var parked *grant
 	l.withQueue(func(q *queue) {
-		if k := q.kept; k != nil && slices.Contains(owners, k.owner) {
-			parked = k.stop()
-		}
 		for _, g := range q.grants {
-			if g != parked && slices.Contains(owners, g.owner) {
+			if slices.Contains(owners, g.owner) {
 				held = append(held, g)
 			}
 		}
 	})
-	if parked != nil && parked.giveUp() {
-		parked.entry.Stop()
-		parked.sweepPassed()
-		parked.finish()
-	}
 	for _, g := range held {
-		g.lose(errGone)
+		g.lose(errRemoved)
 	}
 }
 

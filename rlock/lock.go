@@ -166,21 +166,12 @@ func (w *waiter) acquire() (g *grant, err error) {
 func (w *waiter) try() (*grant, error) {
 	l := w.lock
 	var mine, holder *grant
-	var givenBack bool
-	l.withQueue(func(q *queue) {
-		mine, givenBack = q.atHand(l)
-		holder = q.holder()
-	})
+	l.withQueue(func(q *queue) { mine, holder = q.atHand(l), q.holder() })
 	if mine != nil {
 		return mine, nil
 	}
 	if holder != nil && holder.check() {
-		refusal := l.refusal(holder.owner, time.Until(holder.entry.Until()))
-		if givenBack {
-			refusal.Local = false
-			return nil, refusal.because(errKeptOtherwise)
-		}
-		return nil, refusal
+		return nil, holder.keptOtherwise(l.refusal(holder.owner, time.Until(holder.entry.Until())))
 	}
 	o := new(candidate).init(l)
 	withdrawn := true // also after a panic: see send
@@ -294,6 +285,7 @@ func (l *Lock) use(k kind.Kind) {
 	}
 	l.ownPlace = l.terms.fair || l.terms.shared
 	l.private = l.ownPlace && !l.shares(l)
+	l.retain()
 	l.recorded = l.longUnnoticed() || l.client.opts.Identity.Prompt
 	switch l.client.server.RDB.(type) { // a client of another type may spread a pipeline over several servers
 	case *redis.Client, *redis.ClusterClient:

@@ -16,6 +16,8 @@ var errFixedOver = errors.New("the fixed lease is over")
 func (l *Lock) lossReason(err error, fixed bool) error {
 	refused := errors.Is(err, watchdog.ErrRefused) || err == errGone
 	switch {
+	case err == errRemoved:
+		return err
 	case refused && l.joined:
 		return errHolderEnded
 	case refused:

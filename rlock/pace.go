@@ -99,20 +99,6 @@ func (a *asker) ticketPause(r request.Answer[lua.Reply], asked lua.Ticket) time.
 	return min(d, a.unprompted())
 }
 
-// spareTokens is the number of further fencing tokens asked for, for the next holders in this client. A
-// kept lock may have many holders, so the grant asks for as many tokens as the server reserves ahead of
-// the clock (lead in lua/token.lua). Otherwise the grant asks only while somebody waits, for no more than
-// the budget's time allows: a hand-off takes at least a microsecond.
-func (l *Lock) spareTokens(othersWait bool) int64 {
-	switch {
-	case l.terms.retention > 0:
-		return maxHandoffs
-	case !othersWait || l.terms.handoff.most <= 0:
-		return 0
-	}
-	return min(int64(l.terms.handoff.most), max(l.terms.handoff.longest.Microseconds(), 1))
-}
-
 // ours reports whether an owner belongs to this library and does not poll, so that the owner's release
 // passes the lock on. Owners of Redisson begin with a UUID.
 func ours(owner string) bool {

@@ -31,12 +31,11 @@ func (s *queueSet) of(key string) *queues {
 }
 
 // close closes all shards.
-func (s *queueSet) close() (held, parked []*grant) {
+func (s *queueSet) close() (grants []*grant) {
 	for i := range s.shards {
-		h, p := s.shards[i].close()
-		held, parked = append(held, h...), append(parked, p...)
+		grants = append(grants, s.shards[i].close()...)
 	}
-	return held, parked
+	return grants
 }
 
 // The mutexes are locked in this order, and never the other way round:
@@ -115,16 +114,16 @@ func (qs *queues) tidy(q *queue) {
 	}
 }
 
-// atHand returns a grant of this client that l can have without a request: a parked one, or that of another reader. A
-// parked grant that is of no use for l is given back. queues.mu is held.
-func (q *queue) atHand(l *Lock) (mine *grant, givenBack bool) {
+// atHand returns a grant of this client that l can have without a request: a parked one, or that of another reader.
+// queues.mu is held.
+func (q *queue) atHand(l *Lock) *grant {
 	switch {
+	case l.terms.shared:
+		return q.shareable(l)
 	case q.kept != nil:
 		return q.takeParked(l)
-	case l.terms.shared:
-		return q.shareable(l), false
 	}
-	return nil, false
+	return nil
 }
 
 // add records a new grant. Earlier grants of this client that the new one proves lost find that out: the server would not
@@ -158,9 +157,7 @@ func (qs *queues) ended(g *grant) {
 		if i := slices.Index(q.grants, g); i >= 0 {
 			q.grants = slices.Delete(q.grants, i, i+1)
 		}
-		if q.kept != nil {
-			q.keepsNoLonger(g)
-		}
+		q.keepsNoLonger(g)
 		// Only the last reader of all processes frees the lock; the server announces that.
 		if i := slices.IndexFunc(q.askers, func(a *asker) bool { return !a.lock.ownPlace }); i >= 0 && !g.lock.terms.shared {
 			q.askers[i].goOn()
@@ -196,22 +193,19 @@ func (qs *queues) busy(l *Lock) bool {
 	return q != nil && (q.waiting > 0 || q.holder() != nil)
 }
 
-// close ends all waits. It returns all grants, and separately the parked grants, for the caller to
-// release.
-func (qs *queues) close() (held, parked []*grant) {
+// close ends all waits, and returns all grants.
+func (qs *queues) close() (grants []*grant) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		held = append(held, q.grants...)
+		grants = append(grants, q.grants...)
 		for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 			for a.first != nil {
 				a.first.serve(nil, a.first.lock.isClosed())
 			}
 			a.turn()
 		}
-		if k := q.kept; k != nil && k.parked != nil {
-			parked = append(parked, k.stop())
-		}
+		q.giveBack()
 	}
-	return held, parked
+	return grants
 }

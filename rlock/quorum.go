@@ -76,8 +76,6 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 		l.refuse(errors.New("WithHandoff: a quorum lock is not passed on in memory"))
 	case l.terms.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: the servers of a quorum lock have none"))
-	case l.terms.retention > 0:
-		l.refuse(errors.New("WithRetention: only plain locks are kept"))
 	}
 	l.client = clients[0]
 	l.use(kind.NewQuorum(servers, key, l.terms.fenced, l.terms.lease))

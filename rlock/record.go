@@ -169,28 +169,30 @@ func (v *view) long(since time.Time, bound time.Duration, unnoticed bool) bool {
 	return false
 }
 
+// grant adds a grant if it is held, or kept, for long.
+func (v *view) grant(g *grant, what record.What, since time.Time) {
+	l := g.lock
+	bound := min(l.terms.lease/3, longHold)
+	if l.client.opts.Identity.Prompt {
+		bound = 0
+	}
+	renewed := v.now.Sub(since) > bound/2 // the first renewal, which is made a little early, may be why the record is made
+	if v.long(since, bound, l.longUnnoticed() || renewed) {
+		v.add(g.recorded(what, since))
+	}
+}
+
 // show adds the long holds and waits of some queues.
 func (qs *queues) show(v *view) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
 		for _, g := range q.grants {
-			l, what, since := g.lock, record.Holds, g.heldSince()
-			if since.IsZero() {
-				if q.kept == nil || q.kept.parked != g { // it is passed on, and not taken yet
-					continue
-				}
-				what, since = record.Keeps, q.kept.since
-			}
-			bound := min(l.terms.lease/3, longHold)
-			if l.client.opts.Identity.Prompt {
-				bound = 0
-			}
-			renewed := v.now.Sub(since) > bound/2 // the first renewal, which is made a little early, may be why the record is made
-			if v.long(since, bound, l.longUnnoticed() || renewed) {
-				v.add(g.recorded(what, since))
+			if since := g.heldSince(); !since.IsZero() { // otherwise it is not taken yet
+				v.grant(g, record.Holds, since)
 			}
 		}
+		q.showParked(v)
 		for _, a := range q.askers {
 			if a.asking && a.cancel == nil && v.long(a.since, longWait, true) { // a call that asks by itself
 				v.add(a.lock.entry(record.Waits, "", a.since))

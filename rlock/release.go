@@ -44,8 +44,6 @@ func (g *grant) release(ctx context.Context) error {
 		g.sweepPassed()
 		if !g.heldSince().IsZero() { // somebody has held the lock
 			g.reportLost(loss, 0) // the hold ends with that: see Hold.ended
-		} else {
-			g.reportUnseen()
 		}
 		return loss
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/kind"
+	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -58,10 +59,14 @@ func WithRetention(d time.Duration) LockOption {
 	}
 }
 
-// retain makes l a kept lock, if its options say so.
+// retain refuses WithRetention for locks that cannot be kept.
 func (l *Lock) retain() {
 	switch {
 	case l.terms.retention == 0:
+	case l.terms.fair:
+		l.refuse(errors.New("WithRetention does not apply to fair locks: they always go to the next in the queue, in whatever process"))
+	case l.kind != plainKind:
+		l.refuse(errors.New("WithRetention: only plain locks are kept"))
 	case l.terms.fixed:
 		l.refuse(errors.New("WithRetention: a lock that is kept has to be renewed, WithoutRenewal says not to"))
 	case l.terms.replicas.n > 0:
@@ -71,14 +76,21 @@ func (l *Lock) retain() {
 	}
 }
 
-// kept is the state of a lock that its client may keep while none of its goroutines holds the lock. A
-// kept lasts for one owner's grants, handed off in memory. queues.mu guards it.
+// kept is the state of a lock that its client may keep while none of its goroutines holds the lock: between two holds,
+// the grant is parked. A kept lasts for one owner's grants, handed off in memory. queues.mu guards it.
+//
+//	          the last Unlock                 the server agrees, nobody waits
+//	listening ───────────────► the server is asked ───────────────► agreed: each last Unlock parks the
+//	                                ▲                               grant, and the next Lock takes it
+//	                                └──── a nested hold was counted there ────┘
+//	each of them ── recalled, the time is over, a call with other terms, Close ──► over: a parked grant
+//	                is released, otherwise the next Unlock releases the lock
 type kept struct {
 	owner  string
 	signal kind.Subscription // brings recalls
 	state  keptState
 	parked *grant      // the grant while nobody holds it, else nil
-	since  time.Time   // when the grant was parked
+	since  time.Time   // when the newest grant was parked
 	timer  *time.Timer // ends the keeping; nil before the server has agreed
 }
 
@@ -92,9 +104,116 @@ const (
 	keptOver                       // recalled, or its time is over: the next Unlock releases the lock
 )
 
-// allows reports whether a grant may be handed off in memory, or parked. queues.mu is held.
-func (k *kept) allows(g *grant) bool {
-	return k != nil && k.owner == g.owner && k.state == keptAgreed
+// keep listens to recalls if the new grant may be kept, and gives back the grant parked before. queues.mu is held.
+func (q *queue) keep(g *grant) {
+	switch k := q.kept; {
+	case k != nil && k.parked != nil:
+		q.giveBack()
+	case k == nil:
+		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
+	}
+}
+
+// keeps reports whether a grant may be handed off in memory, or parked. queues.mu is held.
+func (q *queue) keeps(g *grant) bool {
+	return q.kept != nil && q.kept.owner == g.owner && q.kept.state == keptAgreed
+}
+
+// park keeps the grant for the next call of this client. queues.mu is held.
+func (q *queue) park(g *grant) bool {
+	if !q.keeps(g) || !g.passable() {
+		return false
+	}
+	now := time.Now()
+	successor := g.passOn(q, g.lock, g.run, now)
+	if successor == nil {
+		return false
+	}
+	q.kept.parked, q.kept.since = successor, now
+	return true
+}
+
+// takeParked returns the parked grant if l can use it, and gives it back otherwise. A kept grant that is held, and
+// unusable for l, is recalled: otherwise its holders could go on handing the grant to each other. queues.mu is held.
+func (q *queue) takeParked(l *Lock) *grant {
+	switch k := q.kept; {
+	case k.parked == nil:
+		unlike := func(g *grant) bool { return g.owner == k.owner && !l.takes(g.lock) }
+		if slices.ContainsFunc(q.grants, unlike) { // also if its last hold was just unlocked
+			k.state = keptOver
+		}
+	case l.takes(k.parked.lock):
+		g := k.parked
+		k.parked = nil
+		return g
+	default:
+		q.giveBack()
+	}
+	return nil
+}
+
+var errKeptOtherwise = errors.New("this client keeps it for calls with other options than this one, and releases it now: try again")
+
+// keptOtherwise says in the refusal of a TryLock if it is because of g, which was parked and is being given back.
+func (g *grant) keptOtherwise(refusal *NotAcquiredError) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lock.terms.retention == 0 || g.state == owned || !g.began.IsZero() {
+		return refusal
+	}
+	refusal.Local = false
+	return refusal.because(errKeptOtherwise)
+}
+
+// giveBack ends the keeping. A parked grant is released, whoever waits. queues.mu is held.
+func (q *queue) giveBack() {
+	k := q.kept
+	if k == nil {
+		return
+	}
+	g := k.parked
+	if k.parked, k.state = nil, keptOver; g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state != owned { // lost before
+		return
+	}
+	g.state, g.followers = released, 0
+	g.lock.client.background(func() {
+		if err := g.release(context.Background()); errors.Is(err, ErrLeaseLost) {
+			k.reportUnseen(g)
+		}
+	})
+}
+
+// keepsNoLonger ends the keeping for the owner of a grant that is over. queues.mu is held.
+func (q *queue) keepsNoLonger(g *grant) {
+	k := q.kept
+	if k == nil || k.owner != g.owner {
+		return
+	}
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.signal.Close()
+	q.kept = nil
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.began.IsZero() && g.loss != nil && g.loss.Err == errGone {
+		g.lock.client.background(func() { k.reportUnseen(g) })
+	}
+}
+
+var errGoneKept = fmt.Errorf("%w while it was kept: holds since the renewal before may have run beside another holder's", errGone)
+
+// reportUnseen reports the loss of a grant that nobody held, if a hold has ended since the server was last known to
+// have the lock. Whoever had that hold was not told. The keeping is over.
+func (k *kept) reportUnseen(g *grant) {
+	if confirmed := g.entry.Until().Add(-g.lock.terms.lease); k.since.After(confirmed) { // or a little earlier
+		g.reportLost(&LostError{g.lock.name, g.owner, g.token, errGoneKept}, 0)
+	}
 }
 
 // keepOrRelease keeps or releases a grant whose last hold was unlocked and for which handOff has failed.
@@ -171,43 +290,15 @@ func (qs *queues) agreed(l *Lock, k *kept, sent time.Time) bool {
 
 // askAnew has the last Unlock ask the server again whether the lock may be kept, as the hold
 // count there is not 0 any more.
-func (qs *queues) askAnew(g *grant) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.byKey[g.lock.key]; q != nil && q.kept.allows(g) {
-		q.kept.state = keptAsked
+func (g *grant) askAnew() {
+	if g.lock.terms.retention == 0 {
+		return
 	}
-}
-
-// keep listens to recalls if the new grant may be kept, and gives back the grant parked before. queues.mu is held.
-func (q *queue) keep(g *grant) {
-	switch k := q.kept; {
-	case k != nil && k.parked != nil: // without a hold, nothing is told
-		g.lock.client.background(k.stop().drop)
-	case k == nil:
-		q.kept = &kept{owner: g.owner, signal: g.lock.wire.Subscribe(kind.Events{Message: g.lock.hearRecall, Changed: g.lock.missRecall})}
-	}
-}
-
-// stop ends the keeping, and returns the parked grant, for release. queues.mu is held.
-func (k *kept) stop() *grant {
-	g := k.parked
-	k.parked, k.state = nil, keptOver
-	return g
-}
-
-var errGoneKept = fmt.Errorf("%w while it was kept: holds since the renewal before may have run beside another holder's", errGone)
-
-// reportUnseen reports the loss of a parked grant, if a hold has ended since the server was last known to
-// have the lock. Whoever had that hold was not told.
-func (g *grant) reportUnseen() {
-	confirmed, used := g.entry.Until().Add(-g.lock.terms.lease), false // or a little earlier
 	g.lock.withQueue(func(q *queue) {
-		used = q.kept != nil && q.kept.owner == g.owner && q.kept.since.After(confirmed)
+		if q.keeps(g) {
+			q.kept.state = keptAsked
+		}
 	})
-	if used {
-		g.reportLost(&LostError{g.lock.name, g.owner, g.token, errGoneKept}, 0)
-	}
 }
 
 // expire is the end of the retention.
@@ -217,40 +308,6 @@ func (l *Lock) expire(k *kept) {
 	}
 	defer l.client.done()
 	l.recall(func(other *kept) bool { return other == k })
-}
-
-// takeParked returns the parked grant if l can use it, and gives it back otherwise. A kept grant that is held, and
-// unusable for l, is recalled: otherwise its holders could go on handing the grant to each other. queues.mu is held.
-func (q *queue) takeParked(l *Lock) (mine *grant, givenBack bool) {
-	k := q.kept
-	if k.parked == nil {
-		unlike := func(g *grant) bool { return g.owner == k.owner && !l.takes(g.lock) }
-		if slices.ContainsFunc(q.grants, unlike) { // also if its last hold was just unlocked
-			k.state = keptOver
-		}
-		return nil, false
-	}
-	if g := k.parked; l.takes(g.lock) {
-		k.parked = nil
-		return g, false
-	}
-	l.client.background(k.stop().forgo)
-	return nil, true
-}
-
-var errKeptOtherwise = errors.New("this client keeps it for calls with other options than this one, and releases it now: try again")
-
-// keepsNoLonger ends the keeping for the owner of a grant that is over. queues.mu is held.
-func (q *queue) keepsNoLonger(g *grant) {
-	k := q.kept
-	if k.owner != g.owner {
-		return
-	}
-	if k.timer != nil {
-		k.timer.Stop()
-	}
-	k.signal.Close()
-	q.kept = nil
 }
 
 // hearRecall gets the messages on the channel of the client. A granting message is for a waiter, all
@@ -268,23 +325,16 @@ func (l *Lock) missRecall() {
 
 // recall makes the client release the lock, now or with the next Unlock.
 func (l *Lock) recall(meant func(*kept) bool) {
-	var g *grant
 	l.withQueue(func(q *queue) {
-		if k := q.kept; k != nil && meant(k) {
-			g = k.stop()
+		if q.kept != nil && meant(q.kept) {
+			q.giveBack()
 		}
 	})
-	if g != nil {
-		g.forgo()
-	}
 }
 
-// park keeps the grant for the next call of this client. queues.mu is held.
-func (g *grant) park(q *queue, now time.Time) bool {
-	successor := g.passOn(q, g.lock, g.run, now)
-	if successor == nil {
-		return false
+// showParked adds a parked grant to the record of the client.
+func (q *queue) showParked(v *view) {
+	if k := q.kept; k != nil && k.parked != nil {
+		v.grant(k.parked, record.Keeps, k.since)
 	}
-	q.kept.parked, q.kept.since = successor, now
-	return true
 }

@@ -87,8 +87,6 @@ func (c *Client) NewRWLock(name string, opts ...LockOption) *RWLock {
 			l.refuse(errors.New("WithHandoff: a writer is passed on by the server, and how long readers join one another is not to be set"))
 		case l.terms.replicas.n > 0:
 			l.refuse(errors.New("WithReplicas: only plain locks can wait for replicas"))
-		case l.terms.retention > 0:
-			l.refuse(errors.New("WithRetention: only plain locks are kept"))
 		}
 		if l.terms.handoff = l.terms.handoff.withDefaults(l.terms.fixed); shared {
 			l.terms.handoff.most = 0 // a reader is joined, which takes no more than time

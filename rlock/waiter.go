@@ -91,7 +91,7 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 		return nil, nil, l.isClosed()
 	}
 	q := qs.of(l.key)
-	if mine, _ := q.atHand(l); mine != nil {
+	if mine := q.atHand(l); mine != nil {
 		return mine, nil, nil
 	}
 	a, begins := q.asker(w)

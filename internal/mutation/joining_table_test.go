@@ -114,7 +114,7 @@ var ofJoining = []mutation{
 	},
 	{
 		"Close does not tell who has joined", "rlock", "Client.Close",
-		"held = append(held, joined...)", "_ = joined",
+		", c.joins.close()...)", "); c.joins.close()",
 		"rlock", "TestCloseOfAClientThatHasJoined", quick,
 	},
 	{

@@ -38,8 +38,8 @@ var ofRetention = []mutation{
 		"rlock", "TestFakeTimeRetainedDeaf", quick,
 	},
 	{
-		"a lock in use is kept when its time is over", "rlock", "kept.stop",
-		"k.parked, k.state = nil, keptOver", "k.parked = nil",
+		"a lock in use is kept when its time is over", "rlock", "queue.giveBack",
+		"k.parked, k.state = nil, keptOver;", "k.parked = nil;",
 		"rlock", "TestFakeTimeRetentionEndsInUse", quick,
 	},
 	{
@@ -54,7 +54,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"a parked grant that lapses stays on the server", "rlock", "grant.lose",
-		"case err != ErrClosed:", "case false:",
+		"case err != errGone && err != errRemoved && err != ErrClosed:", "case false:",
 		"rlock", "TestFakeTimeLostParkedGrantIsReleased", quick,
 	},
 	{
@@ -64,12 +64,12 @@ var ofRetention = []mutation{
 	},
 	{
 		"a hold count hides that the lock is kept", "rlock", "grant.tellTotal",
-		"l.queues.askAnew(g)", "",
+		"g.askAnew()", "",
 		"rlock", "TestRetainedLockNests", quick,
 	},
 	{
-		"Close waits for a lock that nobody holds", "rlock", "Client.Close",
-		"for _, g := range parked {", "for _, g := range parked[:0] {",
+		"Close waits for a lock that nobody holds", "rlock", "queues.close",
+		"q.giveBack()", "",
 		"rlock", "TestFakeTimeCloseOfRetained", quick,
 	},
 	{
@@ -88,8 +88,8 @@ var ofRetention = []mutation{
 		"rlock", "TestFakeTimeRemovedByTheOwnClient", quick,
 	},
 	{
-		"the loss of a kept lock is not told although it was used", "rlock", "grant.reportUnseen",
-		"if used {", "if used && false {",
+		"the loss of a kept lock is not told although it was used", "rlock", "kept.reportUnseen",
+		"k.since.After(confirmed) {", "false {",
 		"rlock", "TestFakeTimeRetainedLockIsLost", quick,
 	},
 }
