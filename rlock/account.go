@@ -207,10 +207,18 @@ func (w *waiter) warn(mine *grant) {
 	waited := time.Since(w.since)
 	n := &w.asker.queue.news
 	refusal := n.refusal
-	if refusal != nil && waited >= 2*n.warned {
+	if refusal != nil && waited >= 2*n.warned && l.client.mayWarn() {
 		n.warned = waited
 		l.client.background(func() { l.client.warnWaiting(l, refusal.Holder, waited) })
 	}
+}
+
+// mayWarn reports whether a long wait can be logged now: one in a second, because each line costs a look at a record
+// of up to 1000 locks. If a client waits for thousands of locks, all of their waits become long at the same time. A
+// wait that is not logged now can be logged when its asker wakes up next.
+func (c *Client) mayWarn() bool {
+	now, newest := time.Now().UnixMilli(), c.warnedAt.Load()
+	return now-newest >= time.Second.Milliseconds() && c.warnedAt.CompareAndSwap(newest, now)
 }
 
 // warnWaiting says for how long a call has waited for somebody else's lock, with that client's

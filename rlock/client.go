@@ -53,9 +53,10 @@ type Client struct {
 
 	log          *slog.Logger // writes through reports
 	reports      report.Queue
-	records      records   // on the server
-	warnPublish  sync.Once // of a refused PUBLISH
-	warnOwnWaits sync.Once // of a client that waits for itself
+	records      records      // on the server
+	warnPublish  sync.Once    // of a refused PUBLISH
+	warnOwnWaits sync.Once    // of a client that waits for itself
+	warnedAt     atomic.Int64 // when a long wait was logged last, in milliseconds: see mayWarn
 
 	active  atomic.Int64  // calls, grants and goroutines that Close waits for
 	quiet   chan struct{} // capacity 1; sent to when active falls to zero

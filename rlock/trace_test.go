@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -467,6 +468,32 @@ func TestFakeTimeWaitingForOneself(t *testing.T) {
 			return mu.Do(held, func(context.Context) error { return nil })
 		})
 		require.NoError(t, err)
+	})
+}
+
+// If waits for many locks become long at the same time, the client logs one in a second, and the rest later.
+func TestFakeTimeLongWaitsAreLoggedOneByOne(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		log := new(logBuffer)
+		c := f.client(t, &rlock.Options{Logger: log.logger()})
+		const locks = 50
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiters []*waiting
+		for i := range locks {
+			name := "lock" + strconv.Itoa(i)
+			f.holder(name, time.Hour)
+			waiters = append(waiters, begin(ctx, c.NewLock(name)))
+		}
+		time.Sleep(45 * time.Second) // the waits are long after 30 s
+		synctest.Wait()
+		lines := strings.Count(log.String(), "has waited for longer than a lease")
+		require.GreaterOrEqual(t, lines, 5)
+		require.LessOrEqual(t, lines, 16)
+		cancel()
+		for _, w := range waiters {
+			<-w.done
+		}
 	})
 }
 
