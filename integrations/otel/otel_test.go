@@ -221,9 +221,11 @@ func TestOldest(t *testing.T) {
 	mu := w.client.NewLock("a")
 	held, hold, err := mu.Lock(t.Context())
 	require.NoError(t, err)
+	defer func() { _ = hold.Unlock(held) }() // if the test fails
+	time.Sleep(50 * time.Millisecond)        // so that the two ages differ
 	waiter, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() { done <- mu.Do(waiter, nothing) }()
 	require.Eventually(t, func() bool { return w.client.Stats().OldestWait > 0 }, time.Minute, time.Millisecond)
 	before, oldest, after := w.client.Stats(), gauges(), w.client.Stats()
