@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,55 @@ func TestWatch(t *testing.T) {
 	require.Empty(t, r.stderr)
 	require.NotContains(t, r.stdout, "elsewhere")
 	require.Empty(t, obeyed(r.stdout))
+}
+
+// The releases of a hot lock are a few lines, which leave out none, and other names are not
+// printed; as JSON, each release is a line.
+func TestWatchOfAHotLock(t *testing.T) {
+	f := newFixture(t)
+	rdb := f.Client(t)
+	const releases = 500
+	for _, format := range [][]string{nil, {"--json"}} {
+		p := begin(t, f.URL(), append([]string{"watch"}, append(slices.Clone(format), "--only", "hot,*", "--only", "rare", "--not", "*cold", "[hr]*")...)...)
+		redistest.Eventually(t, "it listens", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 4 })
+		_, err := rdb.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+			for range releases {
+				for _, name := range []string{"hot,1", "hot,cold", "elsewhere", "huge"} {
+					pipe.Publish(t.Context(), lua.UnlockChannel(name), "0")
+				}
+			}
+			pipe.Publish(t.Context(), lua.UnlockChannel("rare"), "0")
+			return nil
+		})
+		require.NoError(t, err)
+		seen, lines := 0, 0
+		for rare := false; seen < releases || !rare; {
+			line, err := p.lines.ReadString('\n')
+			require.NoError(t, err)
+			if strings.Contains(line, "rare") {
+				rare = true
+				continue
+			}
+			require.Contains(t, line, "hot,1")
+			lines++
+			n := 1
+			if sum := regexp.MustCompile(`^\S+  released  hot,1  (\d+) times in \d+(\.\d)?s\n$`).FindStringSubmatch(line); sum != nil {
+				n, err = strconv.Atoi(sum[1])
+				require.NoError(t, err)
+			}
+			seen += n
+		}
+		require.Equal(t, releases, seen)
+		if format == nil {
+			require.Less(t, lines, releases)
+		} else {
+			require.Equal(t, releases, lines)
+		}
+		p.signal(unix.SIGINT)
+		r := p.end()
+		require.Zero(t, r.code, r.stderr)
+		redistest.Eventually(t, "it has gone", func() bool { return rdb.PubSubNumPat(t.Context()).Val() == 0 })
+	}
 }
 
 // A run whose lock is taken away ends at once, and is seen to have lost it.

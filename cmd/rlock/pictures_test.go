@@ -23,6 +23,7 @@ func TestPictures(t *testing.T) {
 
 	var out bytes.Buffer
 	require.NoError(t, printEvent(&out, event{At: v.At.Add(-3 * time.Second), Event: "released", Lock: "invoice:41"}))
+	require.NoError(t, printEvent(&out, event{At: v.At.Add(-time.Second), Event: "released", Lock: "cart:7", times: 331, within: time.Second}))
 	var s seen
 	for _, e := range s.compare(v) {
 		require.NoError(t, printEvent(&out, e))

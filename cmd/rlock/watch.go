@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +22,7 @@ func watchCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "watch",
 		Usage:     "print what happens to locks",
-		UsageText: "rlock watch [--json] [--interval D] [GLOB]",
+		UsageText: "rlock watch [--json] [--only GLOB]... [--not GLOB]... [--interval D] [GLOB]",
 		Description: `Prints a line for each event of the locks whose names match GLOB:
 
    released  the lock was released and no client waited for it. For a read/write lock
@@ -36,12 +38,21 @@ lock to a waiter, only this waiter gets a message, and "watch" prints "passed" w
 next reads the lock. The other events come from the records of clients, which are
 written at most every 10s, and from their locks, which "watch" reads every D. So a short
 hold appears only as "released", and changes between two readings do not appear. In
-a cluster with sharded channels, "watch" receives no messages.`,
+a cluster with sharded channels, "watch" receives no messages.
+
+If a lock is released repeatedly, "watch" prints the first release at once, and then one
+line per second with the number of further releases. With --json it prints each release.
+
+You can repeat --only and --not. "watch" then prints locks whose names match GLOB, at
+least one GLOB of --only, and no GLOB of --not.`,
 		Flags: []cli.Flag{
 			jsonFlag(),
+			&cli.StringSliceFlag{Name: "only", Usage: "print only locks whose names match `GLOB`"},
+			&cli.StringSliceFlag{Name: "not", Usage: "do not print locks whose names match `GLOB`"},
 			intervalFlag(watchInterval),
 		},
-		Action: runWatch,
+		DisableSliceFlagSeparator: true, // a name can contain a comma
+		Action:                    runWatch,
 	}
 }
 
@@ -58,6 +69,9 @@ type event struct {
 	Cause   string `json:"cause,omitempty"`
 	Calls   int    `json:"calls,omitempty"`
 	ForMS   *int64 `json:"for_ms,omitempty"` // held, or waited
+
+	times  int           // how many events the line is about, if there is more than one
+	within time.Duration // in which they have happened
 }
 
 // watch is one run of `rlock watch`.
@@ -66,16 +80,27 @@ type watch struct {
 	show func(event) error
 	errs io.Writer
 	seen seen
+	sums map[string]*sum // of releases, by lock; nil if each is shown
+}
+
+// sum counts the releases of a lock since the newest line about them.
+type sum struct {
+	since  time.Time // of that line
+	times  int
+	newest time.Time
 }
 
 func runWatch(ctx context.Context, cmd *cli.Command) error {
 	glob := cmp.Or(cmd.Args().First(), "*")
-	w := &watch{top: top{keep: wantedBy(glob), order: "lock"}, errs: cmd.Root().ErrWriter}
+	w := &watch{top: top{order: "lock"}, errs: cmd.Root().ErrWriter, sums: make(map[string]*sum)}
 	if cmd.Args().Len() > 1 {
 		return usagef(cmd, "expected at most one GLOB: quote it")
 	}
 	var err error
 	if w.interval, err = interval(cmd, watchInterval); err != nil {
+		return err
+	}
+	if w.keep, err = wantedNames(cmd, glob); err != nil {
 		return err
 	}
 	if w.server, err = connect(cmd); err != nil {
@@ -86,11 +111,27 @@ func runWatch(ctx context.Context, cmd *cli.Command) error {
 	w.show = func(e event) error { return printEvent(out, e) }
 	if cmd.Bool("json") {
 		w.show = func(e event) error { return printEventJSON(out, e) }
+		w.sums = nil // a program can add up, but it cannot take a sum apart
 	}
 	ctx, stop := untilInterrupt(ctx)
 	defer stop()
 	defer exitAfter(ctx)()
 	return ended(ctx, w.run(ctx, glob))
+}
+
+// wantedNames tells which names are shown: those that match glob, one of --only if there is any,
+// and none of --not.
+func wantedNames(cmd *cli.Command, glob string) (func(string) bool, error) {
+	for _, flag := range []string{"only", "not"} {
+		if slices.Contains(cmd.StringSlice(flag), "") { // a variable of a shell that is not set
+			return nil, usagef(cmd, "--%s: the GLOB is empty, and matches no name", flag)
+		}
+	}
+	only, not := cmd.StringSlice("only"), cmd.StringSlice("not")
+	return func(name string) bool {
+		matching := func(glob string) bool { return matches(glob, name) }
+		return matching(glob) && (len(only) == 0 || slices.ContainsFunc(only, matching)) && !slices.ContainsFunc(not, matching)
+	}, nil
 }
 
 func (w *watch) run(ctx context.Context, glob string) error {
@@ -101,16 +142,20 @@ func (w *watch) run(ctx context.Context, glob string) error {
 	releases := w.listen(ctx, glob)
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
 	trouble := "" // of the newest look
 	for err = w.compare(v); err == nil; {
 		select {
 		case name := <-releases:
 			w.seen.release(name)
-			err = w.tell([]event{{At: time.Now(), Event: "released", Lock: name}})
+			err = w.released(name, time.Now())
+		case <-second.C:
+			err = w.tell(w.summed(time.Now(), time.Second/2))
 		case <-tick.C:
 			v, lookErr := w.look(ctx)
 			if ctx.Err() != nil {
-				return nil
+				continue // to the end
 			}
 			if now := troubleOf(lookErr); now != trouble {
 				trouble = now
@@ -120,10 +165,46 @@ func (w *watch) run(ctx context.Context, glob string) error {
 				err = w.compare(v)
 			}
 		case <-ctx.Done():
-			return nil
+			return w.tell(w.summed(time.Now(), 0))
 		}
 	}
 	return err
+}
+
+// released shows a release at once. If the lock was released a moment ago, the release is counted
+// instead, and summed shows the count.
+func (w *watch) released(name string, now time.Time) error {
+	if s := w.sums[name]; s != nil {
+		s.times++
+		s.newest = now
+		return nil
+	}
+	if w.sums != nil {
+		w.sums[name] = &sum{since: now}
+	}
+	return w.tell([]event{{At: now, Event: "released", Lock: name}})
+}
+
+// summed returns what has been counted for at least such a time, in the order of the names. It
+// forgets locks that were not released again, so their next release is shown at once.
+func (w *watch) summed(now time.Time, least time.Duration) (events []event) {
+	for _, name := range slices.Sorted(maps.Keys(w.sums)) {
+		s := w.sums[name]
+		if now.Sub(s.since) < least {
+			continue
+		}
+		switch s.times {
+		case 0:
+			delete(w.sums, name)
+			continue
+		case 1:
+			events = append(events, event{At: s.newest, Event: "released", Lock: name})
+		default:
+			events = append(events, event{At: now, Event: "released", Lock: name, times: s.times, within: now.Sub(s.since)})
+		}
+		*s = sum{since: now}
+	}
+	return events
 }
 
 // troubleOf is what is printed of a look that has failed, "" if it has not.
@@ -239,6 +320,9 @@ func printEvent(w io.Writer, e event) error {
 	}
 	if e.Purpose != "" {
 		words[len(words)-1] += fmt.Sprintf(": %q", e.Purpose)
+	}
+	if e.times > 1 {
+		words = append(words, fmt.Sprintf("%d times in %s", e.times, short(e.within.Round(100*time.Millisecond))))
 	}
 	if e.Calls > 1 {
 		words = append(words, fmt.Sprintf("%d calls", e.Calls))

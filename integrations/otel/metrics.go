@@ -86,8 +86,8 @@ func (t *Telemetry) newSet(lock string, k rlock.Kind, o rlock.Outcome) metric.Me
 	return metric.WithAttributeSet(attribute.NewSet(t.attributes(lock, keyKind.String(string(k)), keyOutcome.String(string(o)))...))
 }
 
-// Observe exports the counters of the client, and the numbers of locks that are held and waited for. The SDK
-// reads these numbers from the client whenever it collects metrics, until you call stop. Call Observe only once
+// Observe exports the counters of the client, the numbers of locks that are held and waited for, and the ages of
+// the oldest wait and the oldest hold in progress. The SDK reads these numbers from the client whenever it collects metrics, until you call stop. Call Observe only once
 // for each client, because a second call would count everything twice. If you observe several clients, give
 // each a meter provider with a different resource. If they have the same resource, the SDK adds up the numbers
 // of the clients, or keeps only one of them. A nil client is an error.
@@ -95,7 +95,7 @@ func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 	if c == nil {
 		return nil, errors.New("rlockotel: Observe: the client is nil")
 	}
-	var errs [5]error
+	var errs [7]error
 	var o observed
 	o.calls, errs[0] = t.meter.Int64ObservableCounter("rlock.calls", metric.WithUnit("{call}"),
 		metric.WithDescription("Calls that wanted a lock and have ended."))
@@ -107,13 +107,17 @@ func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 		metric.WithDescription("Locks that were lost while they were held."))
 	o.wakeups, errs[4] = t.meter.Int64ObservableCounter("rlock.wakeups", metric.WithUnit("{wakeup}"),
 		metric.WithDescription("What waiting calls were woken by."))
+	o.oldestWait, errs[5] = t.meter.Float64ObservableGauge("rlock.oldest.wait", metric.WithUnit("s"),
+		metric.WithDescription("How long the call has waited that waits longest now."))
+	o.oldestHold, errs[6] = t.meter.Float64ObservableGauge("rlock.oldest.hold", metric.WithUnit("s"),
+		metric.WithDescription("How long the lock has been held that is held longest now."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	r, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		o.observe(to, c.Stats())
 		return nil
-	}, o.calls, o.held, o.waiting, o.losses, o.wakeups)
+	}, o.calls, o.held, o.waiting, o.losses, o.wakeups, o.oldestWait, o.oldestHold)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +128,7 @@ func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 type observed struct {
 	calls, losses, wakeups metric.Int64ObservableCounter
 	held, waiting          metric.Int64ObservableUpDownCounter
+	oldestWait, oldestHold metric.Float64ObservableGauge
 }
 
 func (o *observed) observe(to metric.Observer, s rlock.Stats) {
@@ -141,4 +146,6 @@ func (o *observed) observe(to metric.Observer, s rlock.Stats) {
 	for source, n := range map[string]int64{"message": s.Wakeups.Message, "ttl": s.Wakeups.TTL, "reconnect": s.Wakeups.Reconnect} {
 		to.ObserveInt64(o.wakeups, n, metric.WithAttributes(keySource.String(source)))
 	}
+	to.ObserveFloat64(o.oldestWait, s.OldestWait.Seconds())
+	to.ObserveFloat64(o.oldestHold, s.OldestHold.Seconds())
 }

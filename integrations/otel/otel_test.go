@@ -195,6 +195,51 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// A holder that hangs shows in the oldest hold and the oldest wait, before either is over; without
+// a hold or a wait they are 0.
+func TestOldest(t *testing.T) {
+	w := newWorld(t)
+	gauges := func() (oldest [2]float64) {
+		t.Helper()
+		var got metricdata.ResourceMetrics
+		require.NoError(t, w.metrics.Collect(t.Context(), &got))
+		found := 0
+		for _, m := range got.ScopeMetrics[0].Metrics {
+			for i, name := range []string{"rlock.oldest.wait", "rlock.oldest.hold"} {
+				if m.Name == name {
+					require.Equal(t, "s", m.Unit)
+					oldest[i] = m.Data.(metricdata.Gauge[float64]).DataPoints[0].Value
+					found++
+				}
+			}
+		}
+		require.Equal(t, 2, found)
+		return oldest
+	}
+	require.Zero(t, gauges())
+
+	mu := w.client.NewLock("a")
+	held, hold, err := mu.Lock(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = hold.Unlock(held) }() // if the test fails
+	time.Sleep(50 * time.Millisecond)        // so that the two ages differ
+	waiter, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	done := make(chan error, 1)
+	go func() { done <- mu.Do(waiter, nothing) }()
+	require.Eventually(t, func() bool { return w.client.Stats().OldestWait > 0 }, time.Minute, time.Millisecond)
+	before, oldest, after := w.client.Stats(), gauges(), w.client.Stats()
+	for i, d := range [2][2]time.Duration{{before.OldestWait, after.OldestWait}, {before.OldestHold, after.OldestHold}} {
+		require.Positive(t, oldest[i])
+		require.GreaterOrEqual(t, oldest[i], d[0].Seconds())
+		require.LessOrEqual(t, oldest[i], d[1].Seconds())
+	}
+	giveUp()
+	require.ErrorIs(t, <-done, rlock.ErrNotAcquired)
+	require.NoError(t, hold.Unlock(held))
+	require.Zero(t, gauges())
+}
+
 // The number of series does not depend on that of the locks.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t)
