@@ -16,6 +16,7 @@ type Entry[K comparable] struct {
 	scheduler *Scheduler[K]
 	key       K
 	onLost    func(error)
+	limit     atomic.Pointer[limit] // set and read without the scheduler's mutex; nil: none
 
 	// Both are written under the scheduler's mutex and read without the mutex.
 	window atomic.Pointer[window]
@@ -82,7 +83,7 @@ func (e *Entry[K]) Check() bool {
 		return false
 	}
 	s := e.scheduler
-	if remaining(s.now(), e.window.Load().lapses) > 0 {
+	if e.rest(s.now()) > 0 {
 		return true
 	}
 	s.mu.Lock()
@@ -194,10 +195,11 @@ func (e *Entry[K]) end(cause error) bool {
 	return true
 }
 
-// lapse ends e if the window, less the guard, is over at now.
+// lapse ends e if the window, less the guard, is over at now, or else if its limit is.
 func (e *Entry[K]) lapse(now time.Time) bool {
 	if remaining(now, e.window.Load().lapses) > 0 {
-		return false
+		cause := e.overLimit(now)
+		return cause != nil && e.end(cause)
 	}
 	if e.err != nil {
 		return e.end(&lapsed{e.err})
