@@ -76,8 +76,8 @@ func (e *Entry[K]) Until() time.Time {
 // Check reports whether the lease can be trusted now. It reads the clocks itself, so its result is also right
 // if the process was suspended and the loop of the scheduler has not run since. If the rest of the trusted
 // window is no longer than [Guard], Check ends the entry: it calls OnLost, and then returns false. Check also
-// returns false for an entry that has already ended. While more than Guard is left of the window, Check locks
-// no mutex.
+// returns false for an entry that has already ended, and ends one whose time of [Entry.Limit] has come. While
+// more than Guard is left of the window, and the limit is not over, Check locks no mutex.
 func (e *Entry[K]) Check() bool {
 	if e.ended.Load() {
 		return false
