@@ -143,20 +143,6 @@ func TestFakeTimeProgress(t *testing.T) {
 	})
 }
 
-// Progress comes after the limit, and before anybody has noticed: the lock is lost all the same.
-func TestFakeTimeProgressTooLate(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T) {
-		f := newFakeRedis(t)
-		held, hold := lock(t, t.Context(), f.client(t, nil).NewLock("a", rlock.WithProgress(time.Second)))
-		rlock.Progress(held)
-		late := time.NewTimer(time.Second) // nobody has run yet
-		<-late.C
-		rlock.Progress(context.WithoutCancel(held))
-		requireOver(t, held, "a", rlock.ErrNoProgress)
-		require.ErrorIs(t, hold.Unlock(held), rlock.ErrNoProgress)
-	})
-}
-
 // Of two limits the one that is over first counts. Progress does not move the limit of the whole hold.
 func TestFakeTimeBothLimits(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
