@@ -152,6 +152,8 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		cause = closedUnder
 	case errors.Is(err.Err, errFixedOver):
 		cause = fixedOver
+	case errors.Is(err.Err, ErrHeldTooLong), errors.Is(err.Err, ErrNoProgress):
+		cause = limitOver
 	}
 	n := &l.queues.counters
 	n.losses[cause].Add(int64(max(acquisitions, 1))) // a member of a multi lock has no acquisition, but the loss counts

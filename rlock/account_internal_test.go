@@ -89,7 +89,7 @@ func TestEachNumberHasItsName(t *testing.T) {
 	for n, name := range calls {
 		require.Equal(t, name, n.name())
 	}
-	losses := map[lossNumber]LossCause{gone: "gone", lapsed: "lapsed", fixedOver: "fixed", closedUnder: "closed"}
+	losses := map[lossNumber]LossCause{gone: "gone", lapsed: "lapsed", fixedOver: "fixed", limitOver: "limit", closedUnder: "closed"}
 	require.Len(t, losses, int(lossCauses))
 	for n, name := range losses {
 		require.Equal(t, name, n.name())

@@ -124,6 +124,7 @@ func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Contex
 	hold.counts = counts
 	g.put(hold) // init has counted it among the exclusives
 	g.mu.Unlock()
+	g.limit(g.began)
 	c := g.lock.client
 	if g.lock.recorded {
 		c.records.taken(g)

@@ -24,6 +24,8 @@ func (l *Lock) lossReason(err error, fixed bool) error {
 		return errGone
 	case errors.Is(err, watchdog.ErrClosed):
 		return ErrClosed
+	case err == ErrHeldTooLong, err == ErrNoProgress:
+		return &overLimit{err, l.terms.limits}
 	case l.joined:
 		return fmt.Errorf("it was not confirmed in time: its holder does not renew it, Redis was silent, or this process stood still (%w)", err)
 	case fixed:

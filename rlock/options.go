@@ -105,6 +105,7 @@ type terms struct {
 	handoff   handoff
 	replicas  replicas      // must have acknowledged a grant
 	retention time.Duration // 0: the last Unlock releases the lock
+	limits    limits
 }
 
 // WithLeaseTime sets the lease of a lock, which is otherwise the LeaseTime in the [Options] of the

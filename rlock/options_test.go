@@ -239,6 +239,11 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"retention of a fair one": {c.NewFairLock("a", rlock.WithRetention(1)), "the next in the queue"},
 		"retention of a writer":   {c.NewRWLock("a", rlock.WithRetention(1)).Writer(), "only plain"},
 
+		"time held, negative": {plain(rlock.WithMaxHold(-1)), "WithMaxHold: -1ns is negative"},
+		"time held, short":    {plain(rlock.WithMaxHold(time.Millisecond)), "at least 10ms"},
+		"progress, negative":  {c.NewFairLock("a", rlock.WithProgress(-1)), "WithProgress: -1ns is negative"},
+		"progress, short":     {c.NewRWLock("a", rlock.WithProgress(1)).Reader(), "at least 10ms"},
+
 		"hand-offs":              {plain(rlock.WithHandoff(-1, 0)), "WithHandoff"},
 		"time of hand-offs":      {plain(rlock.WithHandoff(0, -1)), "WithHandoff"},
 		"hand-offs of a fair":    {c.NewFairLock("a", rlock.WithHandoff(10, time.Second)), "WithHandoff"},

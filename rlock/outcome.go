@@ -79,6 +79,7 @@ const (
 	LossGone   LossCause = "gone"   // Redis no longer has this holder, because the lock was removed or taken over, or was lost in a failover
 	LossLapsed LossCause = "lapsed" // the lease was not renewed in time, because Redis did not respond or this process was suspended
 	LossFixed  LossCause = "fixed"  // the lease of a lock without renewal has ended
+	LossLimit  LossCause = "limit"  // the hold was over a limit of [WithMaxHold] or [WithProgress]
 	LossClosed LossCause = "closed" // the client was closed before the lock was unlocked
 )
 
@@ -89,10 +90,11 @@ const (
 	gone lossNumber = iota
 	lapsed
 	fixedOver
+	limitOver
 	closedUnder
 	lossCauses // how many there are
 )
 
 func (n lossNumber) name() LossCause {
-	return [...]LossCause{LossGone, LossLapsed, LossFixed, LossClosed}[n]
+	return [...]LossCause{LossGone, LossLapsed, LossFixed, LossLimit, LossClosed}[n]
 }

@@ -25,7 +25,7 @@ func (a *asker) share(g *grant, besides *waiter) {
 
 // shares reports whether readers of l and of other can share a grant.
 func (l *Lock) shares(other *Lock) bool {
-	return l.terms.shared && other.terms.shared && l.terms.handoff.longest > 0 && !other.terms.fixed && other.terms.fenced == l.terms.fenced && other.terms.lease == l.terms.lease
+	return l.terms.shared && other.terms.shared && l.terms.handoff.longest > 0 && !other.terms.fixed && other.terms.fenced == l.terms.fenced && other.terms.lease == l.terms.lease && l.terms.limits == (limits{}) && other.terms.limits == (limits{})
 }
 
 // shareable returns a grant of another reader of this client for a reader of l to take, without a round trip: only for

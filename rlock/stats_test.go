@@ -150,19 +150,20 @@ func TestStatsOfLosses(t *testing.T) {
 		_, noticed := lock(t, ctx, c.NewLock("noticed"))
 		_, unnoticed := lock(t, ctx, c.NewLock("unnoticed", rlock.WithLeaseTime(time.Hour)))
 		_, fixed := lock(t, ctx, c.NewLock("fixed", rlock.WithoutRenewal(), rlock.WithLeaseTime(2*time.Second)))
+		_, limited := lock(t, ctx, c.NewLock("limited", rlock.WithMaxHold(time.Second)))
 		_, multi := lock(t, ctx, rlock.NewMultiLock(c.NewLock("one", rlock.WithLeaseTime(time.Hour)), c.NewLock("two")))
 		require.NoError(t, f.rdb.Del(ctx, "noticed", "unnoticed", "one").Err())
 		redistest.Eventually(t, "two are noticed", func() bool {
 			s := c.Stats()
 			return s.Losses[rlock.LossGone] == 1 && s.Losses[rlock.LossFixed] == 1 && s.Renewals > 0
 		})
-		for _, hold := range []unlocker{noticed, unnoticed, fixed, multi} {
+		for _, hold := range []unlocker{noticed, unnoticed, fixed, limited, multi} {
 			require.ErrorIs(t, hold.Unlock(ctx), rlock.ErrLeaseLost)
 		}
 		s := c.Stats()
-		requireBalance(t, s, 4)
-		require.Equal(t, map[rlock.LossCause]int64{rlock.LossGone: 3, rlock.LossFixed: 1, rlock.LossLapsed: 0, rlock.LossClosed: 0}, s.Losses)
-		require.Equal(t, int64(4), s.Kinds[0].Lost+s.Kinds[1].Lost)
+		requireBalance(t, s, 5)
+		require.Equal(t, map[rlock.LossCause]int64{rlock.LossGone: 3, rlock.LossFixed: 1, rlock.LossLimit: 1, rlock.LossLapsed: 0, rlock.LossClosed: 0}, s.Losses)
+		require.Equal(t, int64(5), s.Kinds[0].Lost+s.Kinds[1].Lost)
 		require.Equal(t, s.Renewals, s.Margins.Count())
 
 		other := f.client(t, nil)

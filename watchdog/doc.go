@@ -7,15 +7,16 @@
 //
 // # States
 //
-// An [Entry] is a lease in a scheduler. It ends in exactly one of five ways, and never changes after that:
+// An [Entry] is a lease in a scheduler. It ends in exactly one of six ways, and never changes after that:
 //
 //   - stopped: the owner called [Entry.Stop]. OnLost is not called.
 //   - passed on: [Entry.Pass] gave the rest of the lease to another entry. OnLost is not called.
 //   - refused: the server answered that the holder no longer has the lease ([ErrRefused]).
 //   - lapsed: the trusted window was about to end ([ErrLapsed]).
+//   - limited: the time of [Entry.Limit] has come, even if the lease is still renewed.
 //   - closed: the scheduler was closed ([ErrClosed]).
 //
-// The ways refused, lapsed and closed are losses. OnLost is called after the entry has ended. No later answer
+// The ways refused, lapsed, limited and closed are losses. OnLost is called after the entry has ended. No later answer
 // to a renewal can revive an entry.
 //
 // In this example, the holder stops the entry and releases the lock while a renewal is in progress:

@@ -16,6 +16,7 @@ type Entry[K comparable] struct {
 	scheduler *Scheduler[K]
 	key       K
 	onLost    func(error)
+	limit     atomic.Pointer[limit] // set and read without the scheduler's mutex; nil: none
 
 	// Both are written under the scheduler's mutex and read without the mutex.
 	window atomic.Pointer[window]
@@ -75,14 +76,14 @@ func (e *Entry[K]) Until() time.Time {
 // Check reports whether the lease can be trusted now. It reads the clocks itself, so its result is also right
 // if the process was suspended and the loop of the scheduler has not run since. If the rest of the trusted
 // window is no longer than [Guard], Check ends the entry: it calls OnLost, and then returns false. Check also
-// returns false for an entry that has already ended. While more than Guard is left of the window, Check locks
-// no mutex.
+// returns false for an entry that has already ended, and ends one whose time of [Entry.Limit] has come. While
+// more than Guard is left of the window, and the limit is not over, Check locks no mutex.
 func (e *Entry[K]) Check() bool {
 	if e.ended.Load() {
 		return false
 	}
 	s := e.scheduler
-	if remaining(s.now(), e.window.Load().lapses) > 0 {
+	if e.rest(s.now()) > 0 {
 		return true
 	}
 	s.mu.Lock()
@@ -194,10 +195,11 @@ func (e *Entry[K]) end(cause error) bool {
 	return true
 }
 
-// lapse ends e if the window, less the guard, is over at now.
+// lapse ends e if the window, less the guard, is over at now, or else if its limit is.
 func (e *Entry[K]) lapse(now time.Time) bool {
 	if remaining(now, e.window.Load().lapses) > 0 {
-		return false
+		cause := e.overLimit(now)
+		return cause != nil && e.end(cause)
 	}
 	if e.err != nil {
 		return e.end(&lapsed{e.err})

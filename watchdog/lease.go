@@ -28,8 +28,8 @@ type Lease[K comparable] struct {
 	Fixed    bool          // the lease is never renewed, and is lost at the end of its window
 
 	// OnLost is called once if the lease is lost, unless OnLost is nil. The error that it receives wraps
-	// ErrRefused, ErrLapsed or ErrClosed. The goroutine of the scheduler can call it, so OnLost must not block.
-	// The scheduler holds no mutex during the call.
+	// ErrRefused, ErrLapsed or ErrClosed, or is the cause of [Entry.Limit]. The goroutine of the scheduler can call
+	// it, so OnLost must not block. The scheduler holds no mutex during the call.
 	OnLost func(error)
 }
 

@@ -22,7 +22,7 @@ func spread(d time.Duration) time.Duration {
 // the loop would be too late for e. The reading now must not be older than the reading that the
 // queue is ordered by: the clocks may have parted in between.
 func (e *Entry[K]) reorder(now time.Time) {
-	wait := remaining(now, e.window.Load().lapses)
+	wait := e.rest(now)
 	if !e.fixed {
 		wait = min(wait, remaining(now, e.next))
 	}

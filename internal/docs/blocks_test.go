@@ -37,6 +37,7 @@ var around = map[string]string{
 	"a":         `var a, b, c *rlock.Client`,
 	"Order":     `type Order struct{ ID string }`,
 	"order":     `var order Order`,
+	"orders":    `var orders []Order`,
 	"ship":      `func ship(context.Context, Order) error { panic(0) }`,
 	"work":      `func work(context.Context) error { panic(0) }`,
 	"book":      `var book, show, check, transfer, post = work, work, work, work, work`,

@@ -149,6 +149,11 @@ var promises = map[string][]string{
 	// candidates wait.
 	"P53": {"TestFakeTimeRoundTrips", "TestChangeOfLeader", "TestKilledLeader", "TestManyCandidates"},
 	"P54": {"TestVectors", "TestVectorsInPython"},
+	"P55": {
+		"TestLimit", "TestSuspensionBeyondALimit", "TestFakeTimeMaxHold", "TestFakeTimeMaxHoldOfAHolderThatHangs", "TestFakeTimeProgress",
+		"TestFakeTimeProgressTooLate", "TestFakeTimeBothLimits", "TestFakeTimeLimitsOfReaders", "TestHolderThatHangs",
+	},
+	"P56": {"TestFakeTimeMaxHold", "TestFakeTimeLimitOfAQuorum", "TestFakeTimeLimitOfAJoinedHold", "TestHolderThatHangs"},
 	"F1": {
 		"TestCoursesByShardedChannels", "TestDeadNextInLine", "TestCourses/nobody hears", "TestCourses/all are dead",
 		"TestCourses/uncounted is believed", "TestWhoListensToAReplicaIsToldNothing",
