@@ -39,7 +39,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"a lock in use is kept when its time is over", "rlock", "queue.giveBack",
-		"k.parked, k.state = nil, keptOver;", "k.parked = nil;",
+		"k.parked, k.state = nil, keptOver", "k.parked, k.state = nil, k.state",
 		"rlock", "TestFakeTimeRetentionEndsInUse", quick,
 	},
 	{
@@ -89,7 +89,7 @@ var ofRetention = []mutation{
 	},
 	{
 		"the loss of a kept lock is not told although it was used", "rlock", "kept.reportUnseen",
-		"k.since.After(confirmed) {", "false {",
+		"k.since.After(confirmed) {", "k.since.After(confirmed) && false {",
 		"rlock", "TestFakeTimeRetainedLockIsLost", quick,
 	},
 }

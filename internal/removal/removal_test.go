@@ -76,7 +76,7 @@ var removals = []removal{
 	{"records", []string{"record.go"}, []edit{
 		{"account.go", "\tl.client.records.Notice()\n", ""},
 		{"account.go", "\t\tl.client.records.lost(g, cause.name())\n", ""},
-		{"client.go", "\trecords      records   // on the server\n", ""},
+		{"client.go", "\trecords      records      // on the server\n", ""},
 		{"client.go", "\tc.keepRecords()\n", ""},
 		{"client.go", "\tc.records.Close(rest)\n", ""},
 		{"grant.go", "\tif g.lock.recorded {\n\t\tc.records.taken(g)\n\t}\n", ""},
