@@ -275,6 +275,7 @@ var promises = map[string][]string{
 	"L12": {"row: crowd of 2,000, server slow"},
 	// A plain lock with two owners in a merged hash is lost for both at their next renewals. Another kind may not be.
 	"L13": {"TestMergedHolders"},
+	"L14": {"trial: 12,000 names, connections cut, alone and with the process stopped for 80 of 100 ms"},
 }
 
 // numbered finds the number at the beginning of a line of the page: of a list, with or without a title, or of a table.
