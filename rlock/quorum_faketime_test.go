@@ -220,6 +220,22 @@ func TestFakeTimeQuorumTurns(t *testing.T) {
 	}
 }
 
+// Each server is asked for each renewal, although two of three answers suffice: a share that is not renewed ends, and then one
+// more server without the lock costs the holder the lock.
+func TestFakeTimeQuorumRenewsAllShares(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		all, _, mu := fakeServers(t)
+		held, hold := lock(t, t.Context(), mu)
+		for range 60 {
+			time.Sleep(5 * time.Second)
+			for _, f := range all {
+				require.Greater(t, f.TTL("a"), 10*time.Second)
+			}
+		}
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
 // A client that has the turn and does not come costs the others that turn, once: it is stopped, or its
 // machine is gone.
 func TestFakeTimeQuorumTurnOfAStoppedClient(t *testing.T) {

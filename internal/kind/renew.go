@@ -147,12 +147,19 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, 
 		errs []error
 	}
 	answers := make(chan answer, len(parts))
+	own, cancel := outlast(ctx)
+	stop := context.AfterFunc(ctx, cancel)
+	defer func() {
+		if stop() {
+			time.AfterFunc(sendGrace, cancel)
+		}
+	}()
 	for _, p := range parts {
 		r.Background(func() {
 			began := time.Now()
-			errs := r.send(ctx, p)
+			errs := r.send(own, p)
 			answers <- answer{p, errs}
-			r.shares(ctx, p, errs, time.Since(began), decided, renewed)
+			r.shares(own, p, errs, time.Since(began), decided, renewed)
 		})
 	}
 	for range parts {
@@ -175,6 +182,25 @@ func (r Renewer) atOnce(ctx context.Context, parts []*part, verdicts []verdict, 
 			return
 		}
 	}
+}
+
+// sendGrace is the time that is left, after the answers have settled all leases, to send the renewals that are not sent yet.
+// Without it, one share of a lock could be lost to nothing but the order in which goroutines run:
+//
+//	0 ms    Renew starts a goroutine for each of a, b, c
+//	0.1 ms  a and b have answered, so the lease is renewed and the request of the watchdog ends
+//	0.2 ms  the goroutine for c runs for the first time
+//
+// If it took the end of the watchdog's request for its own, it would send nothing, here and at the next renewals.
+const sendGrace = 100 * time.Millisecond
+
+// outlast returns a context with the deadline of ctx, which does not end when ctx is cancelled.
+func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	own := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(own, deadline)
+	}
+	return context.WithCancel(own)
 }
 
 // shares passes the answers of one node, and the time taken, to the kinds of quorum locks.
