@@ -190,6 +190,9 @@ func TestReplicasAreNotAsked(t *testing.T) {
 	} {
 		old := cluster.Nodes[i] // each time another, as nobody votes for a new one twice in a short time
 		t.Run([]string{"ReadOnly", "RouteByLatency", "RouteRandomly"}[i], func(t *testing.T) {
+			if i == 1 && redistest.RaceEnabled {
+				t.Skip("go-redis 9.23 measures the latency of a new node while NewClusterClient still sets its options: a data race")
+			}
 			c := clientOn(t, cluster.Client(t, edit), nil)
 			one := clientOn(t, cluster.Client(t, edit), &rlock.Options{LeaseTime: renewSoon})
 			another := clientOn(t, cluster.Client(t, edit), &rlock.Options{LeaseTime: renewSoon})

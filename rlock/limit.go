@@ -17,12 +17,6 @@ var (
 	ErrNoProgress = errors.New("rlock: no progress")
 )
 
-// limits end a hold whose lease could be renewed for longer. They belong to the terms of a lock, and 0 means no limit.
-type limits struct {
-	hold     time.Duration // from the moment when a call takes the grant
-	progress time.Duration // from that moment, or from the newest progress
-}
-
 // shortestLimit is the least that an option accepts: like the shortest lease, it leaves time for a request.
 const shortestLimit = minLeaseTime
 

@@ -108,6 +108,12 @@ type terms struct {
 	limits    limits
 }
 
+// limits end a hold whose lease could be renewed for longer. They belong to the terms of a lock, and 0 means no limit.
+type limits struct {
+	hold     time.Duration // from the moment when a call takes the grant
+	progress time.Duration // from that moment, or from the newest progress
+}
+
 // WithLeaseTime sets the lease of a lock, which is otherwise the LeaseTime in the [Options] of the
 // client. d must be from 10 ms to 10 years. Fractions of a millisecond are ignored. The client renews
 // the lease while the lock is held. If a nested lock call has a longer lease, the longer lease stays in
