@@ -110,7 +110,7 @@ var promises = map[string][]string{
 	"P36": {
 		"TestQuorumHoldOutlivesRollingRestarts", "TestQuorumHoldOutlivesServersThatStandStill", "TestQuorumHoldLeavesTheSharesOfOthers",
 		"TestFakeTimeMissingShareIsTakenAgain", "TestFakeTimeShareTakenTooLate", "TestFakeTimeQuorumRenewalBehindTheRelease",
-		"TestFakeTimeShareGrantedTooLate", "TestFakeTimeQuorumHistories", "row: all killed, restarted empty, one after the other",
+		"TestFakeTimeShareGrantedTooLate", "TestFakeTimeQuorumRenewsAllShares", "TestFakeTimeQuorumHistories", "row: all killed, restarted empty, one after the other",
 	},
 	// 2 round trips in the median, 20 ms at most. 0.3 s at worst while each client that has the turn comes for it, or
 	// leaves.

@@ -124,6 +124,9 @@ var removals = []removal{
 
 // Who changes a feature reads its file, and the lines that know it. Comments are not counted.
 func TestRemovals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles package rlock once for each feature: make test-all")
+	}
 	dir, err := filepath.Abs("../../rlock")
 	require.NoError(t, err)
 	for _, r := range removals {
