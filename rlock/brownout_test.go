@@ -222,7 +222,7 @@ func TestFakeTimeBrownoutGetsFewCopies(t *testing.T) {
 		{1, time.Millisecond, 0},
 		{20, time.Millisecond, 0},
 		{1, 10 * time.Millisecond, 0},
-		{20, 10 * time.Millisecond, 10},
+		{20, 10 * time.Millisecond, 20},
 		{1, 50 * time.Millisecond, budget + 10 + 2},
 		{1, 100 * time.Millisecond, budget + 10 + 2},
 	} {

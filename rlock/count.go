@@ -17,6 +17,7 @@ type told struct {
 	ctx    context.Context // with the values of the first call
 	cancel context.CancelFunc
 	calls  int           // that wait for it
+	repeat bool          // it follows one in doubt, and no change; see grant.tellLater
 	done   chan struct{} // closed when it was answered, or left
 	err    error
 	next   *told // for the changes while it is under way; nil: none
@@ -27,7 +28,7 @@ var errCounting = errors.New("the request about the hold count has got no answer
 // recount has the server know the number of live holds, and the longest lease asked for. It waits as long as ctx and the
 // policy of the call allow.
 func (g *grant) recount(ctx context.Context, p request.Policy) error {
-	t := g.tell(ctx)
+	t := g.tell(ctx, false)
 	var over <-chan time.Time
 	if p.Once {
 		timer := time.NewTimer(p.Total)
@@ -59,11 +60,11 @@ func (g *grant) recount(ctx context.Context, p request.Policy) error {
 	return err
 }
 
-// tell has the count told in the background. Requests have the values of ctx.
-func (g *grant) tell(ctx context.Context) *told {
+// tell has the count told in the background. Requests have the values of ctx. repeat means: no change is the reason.
+func (g *grant) tell(ctx context.Context, repeat bool) *told {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := &told{done: make(chan struct{})}
+	t := &told{repeat: repeat, done: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	switch {
 	case g.told == nil:
@@ -73,6 +74,7 @@ func (g *grant) tell(ctx context.Context) *told {
 		g.told.next = t
 	default:
 		t = g.told.next
+		t.repeat = t.repeat && repeat
 	}
 	t.calls++
 	return t
@@ -97,21 +99,47 @@ func (g *grant) tellNow(t *told) {
 			g.lock.client.background(func() { g.tellNow(t.next) })
 		}
 	}()
-	t.err = g.tellTotal(t.ctx)
+	a := g.tellTotal(t.ctx)
+	t.err = a.Err
 	answered = true
+	if a.Doubt && !t.repeat {
+		g.tellLater()
+	}
 }
 
+// tellLater has the count told once more when requests under way now have been executed. For example, A has the hold
+// count 2 told, and leaves:
+//
+//	the client sends "count 2", and 0.1 s later a copy on a new connection, which is still being set up
+//	A leaves, so 1 hold is left; the server answers "count 2"
+//	the client sends "count 1" for that, and the server answers
+//	the copy of "count 2" is executed
+func (g *grant) tellLater() {
+	c := g.lock.client
+	c.background(func() {
+		if c.sleep(context.Background(), countArrival) {
+			g.tell(context.Background(), true)
+		}
+	})
+}
+
+// countArrival is how late a request about the hold count may be executed for the correction to find it.
+const countArrival = time.Second
+
 // tellTotal has the server know the sum of the live holds.
-func (g *grant) tellTotal(ctx context.Context) error {
+func (g *grant) tellTotal(ctx context.Context) (a request.Answer[lua.Released]) {
 	n, lease, fixed := g.total()
 	if n == (kind.Count{}) {
-		return nil
+		return a
 	}
 	l := g.lock
 	g.askAnew()
-	a := send(ctx, l, g.retry(time.Until(g.entry.Until())), func(ctx context.Context, r lua.Runner) (lua.Released, error) {
+	a = send(ctx, l, g.retry(time.Until(g.entry.Until())), func(ctx context.Context, r lua.Runner) (lua.Released, error) {
 		return l.freed(l.wire.SetCount(ctx, r, g.owner, lease, n))
-	}, func(lua.Released, error) { g.tell(context.Background()) }) // it may have set an older count
+	}, func(lua.Released, error) { // it may have set an older count
+		g.tell(context.Background(), false)
+		g.tellLater()
+	})
 	if a.Doubt || a.Open {
 		g.leaves(countUnderWay)
 	}
@@ -126,7 +154,7 @@ func (g *grant) tellTotal(ctx context.Context) error {
 	default:
 		g.entry.Rearm(time.Time{}, lease, fixed) // renew as the live holds ask, but trust no later end of the window
 	}
-	return a.Err
+	return a
 }
 
 // total is the sum of the live holds: their count, the longest lease, and whether no hold has the lease renewed. The

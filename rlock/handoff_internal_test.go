@@ -93,7 +93,7 @@ func TestFakeTimeCountBeforeTheHeir(t *testing.T) {
 		require.NotNil(t, successor, "it was passed on")
 		require.Empty(t, f.calls("release"))
 
-		<-successor.tell(t.Context()).done
+		<-successor.tell(t.Context(), false).done
 		require.Empty(t, f.calls("count"))
 		held, next, err := successor.take(t.Context(), successor.lock, true)
 		require.NoError(t, err)

@@ -139,7 +139,7 @@ func (h *Hold) uncount(ctx context.Context) error {
 	case errors.Is(err, ErrLeaseLost):
 		return err
 	case err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade
-		g.tell(ctx)
+		g.tell(ctx, false)
 	}
 	return nil
 }

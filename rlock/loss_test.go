@@ -232,13 +232,20 @@ func TestLossJoinsTheErrorOfDo(t *testing.T) {
 		"own and context's": func(ctx context.Context) error { return errors.Join(own, ctx.Err()) },
 		"yes to everything": func(context.Context) error { return agreeable{} },
 	}
-	for kind, mu := range map[string]rlock.Locker{"lock": c.NewLock("a"), "multi": rlock.NewMultiLock(c.NewLock("a"), c.NewLock("b"))} {
+	for i, kind := range []string{"lock", "multi"} {
 		for name, fn := range works {
 			for _, awaited := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s, %s, awaited %v", kind, name, awaited), func(t *testing.T) {
+					a := c.NewLock(t.Name())
+					mu := []rlock.Locker{a, rlock.NewMultiLock(a, c.NewLock("b"))}[i]
 					var returned error
 					err := mu.Do(t.Context(), func(ctx context.Context) error {
-						require.NoError(t, rdb.Del(ctx, "a").Err())
+						_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error { // somebody else has it, so no late copy acquires it again
+							p.Del(ctx, a.Name())
+							p.HSet(ctx, a.Name(), "somebody", 1)
+							return nil
+						})
+						require.NoError(t, err)
 						if awaited {
 							ends(t, 10*time.Second, "told", ctx.Done())
 						}
@@ -248,7 +255,7 @@ func TestLossJoinsTheErrorOfDo(t *testing.T) {
 					require.ErrorIs(t, err, rlock.ErrLeaseLost)
 					var lost *rlock.LostError
 					require.ErrorAs(t, err, &lost)
-					require.Equal(t, "a", lost.Name)
+					require.Equal(t, a.Name(), lost.Name)
 					require.Equal(t, 1, strings.Count(err.Error(), lost.Error()), "said once: %v", err)
 					if returned != nil {
 						require.ErrorIs(t, err, returned)

@@ -47,7 +47,7 @@ func (g *grant) retract(h *Hold) {
 	case err != nil:
 	case left > 0:
 		h.ended(ctx, time.Now(), nil) // if the outer hold was unlocked meanwhile
-		g.tell(ctx)
+		g.tell(ctx, false)
 	default: // all further holds were unlocked meanwhile
 		g.lock.client.background(func() { h.ended(ctx, time.Time{}, g.release(ctx)) })
 	}

@@ -131,7 +131,7 @@ func (q *queue) atHand(l *Lock) *grant {
 func (q *queue) add(g *grant) {
 	for _, other := range q.grants {
 		if g.Exclusive() || other.Exclusive() {
-			other.tell(context.Background())
+			other.tell(context.Background(), false)
 		}
 	}
 	q.grants = append(q.grants, g)
