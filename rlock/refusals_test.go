@@ -610,6 +610,37 @@ func TestFakeTimeFirstGivesUpInTrouble(t *testing.T) {
 	})
 }
 
+// If the first waiter leaves while its request is refused, the next one asks at once: the refusal may be over.
+func TestFakeTimeNextAsksInTrouble(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		f.teach(t)
+		f.holder("a", time.Hour)
+		mu := f.client(t, nil).NewFairLock("a")
+		ctx, leave := context.WithCancel(t.Context())
+		first := begin(ctx, mu)
+		synctest.Wait()
+		rest, stop := context.WithCancel(t.Context())
+		second := begin(rest, mu)
+		time.Sleep(12 * time.Second)
+		queue := queueOf(t, f.rdb, "a")
+		f.SetError("NOPERM this user has no permissions to access one of the keys used as arguments")
+		require.Equal(t, 1, f.Publish("rlock_channel:{a}:"+clientOf(queue[0]), queue[0]))
+		time.Sleep(100 * time.Millisecond)
+		f.heal()
+		asked := f.askedFor(queue[1])
+		leave()
+		<-first.done
+		synctest.Wait()
+		require.Equal(t, asked+1, f.askedFor(queue[1]))
+		stop()
+		<-second.done
+		require.ErrorIs(t, second.err, rlock.ErrNotAcquired)
+		time.Sleep(time.Second)
+		require.Empty(t, tickets(t, f.rdb, "a"))
+	})
+}
+
 // A call that waits behind a grant of its own client outlives a refusal as well: that grant is an answer.
 // The bound counts from the first refusal since an answer, so two short refusals are no long one.
 func TestFakeTimeShortRefusals(t *testing.T) {

@@ -112,7 +112,7 @@ var ofRequests = []mutation{
 	{
 		"who waits behind one in trouble sleeps on", "rlock", "queue.follow",
 		"next.again = next.again || q.news.trouble != nil", "",
-		"rlock", "TestFakeTimeFirstGivesUpInTrouble", quick,
+		"rlock", "TestFakeTimeNextAsksInTrouble", quick,
 	},
 	{
 		"a release that was refused is forgotten", "internal/janitor", "Janitor.tried",
