@@ -110,6 +110,11 @@ var ofRequests = []mutation{
 		"rlock", "TestFakeTimeFirstLeavesWhileItAsks", quick,
 	},
 	{
+		"a renewal not sent yet ends with the answers of a majority", "internal/kind", "Renewer.atOnce",
+		"own, cancel := outlast(ctx)", "own, cancel := context.WithCancel(ctx)",
+		"rlock", "TestFakeTimeQuorumRenewsAllShares", quick,
+	},
+	{
 		"who waits behind one in trouble sleeps on", "rlock", "queue.follow",
 		"next.again = next.again || q.news.trouble != nil", "",
 		"rlock", "TestFakeTimeNextAsksInTrouble", quick,
