@@ -23,7 +23,7 @@ type State struct {
 	Waiters int64            // number of tickets in the queue and of connections that listen for a release; -1 if it is not known
 }
 
-// Inspect reads the state of the lock of g. It does not use g.Owner.
+// Inspect reads from Redis the state of the lock that g names by its keys. It does not use g.Owner.
 func Inspect(ctx context.Context, r Runner, g Grant) (State, error) {
 	answer, err := g.inspect(ctx, r)
 	if err != nil {

@@ -36,8 +36,9 @@ var (
 	// fingerprint, see [Group.Begin]. This call has computed nothing.
 	ErrMismatch = errors.New("once: the name was used with another fingerprint")
 
-	// ErrUnknown means that an earlier run (a computation of the result) ended without a result, because its
-	// host died or lost the lock. It is not known whether that run had an effect, and no new run has begun.
+	// ErrUnknown means that an earlier run (a computation of the result) ended without a result. Its host died
+	// or lost the lock, its function panicked, or it was ended by [Run.Abandon] or by a Finish that failed. It is
+	// not known whether that run had an effect, and no new run has begun.
 	// Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
 	ErrUnknown = errors.New("once: an earlier run ended without a result")
 

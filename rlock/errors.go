@@ -54,8 +54,9 @@ var (
 	// would wait for this reader. Unlock first, or lock for writing from the start.
 	ErrUpgrade = errors.New("rlock: a reader cannot become a writer: unlock first, or lock for writing from the start")
 
-	// ErrInvalidOption means that a name, an option or an argument is invalid. No request was sent. The
-	// exception is a quorum lock whose clients turn out to be connected to the same server.
+	// ErrInvalidOption means that a name, an option or an argument is invalid. No request was sent, with two
+	// exceptions: the clients of a quorum lock turn out to be connected to the same server, or a multi lock
+	// has acquired some members before another member turns out to be invalid. Those members are unlocked.
 	ErrInvalidOption = errors.New("rlock: invalid option")
 )
 

@@ -191,7 +191,8 @@ func (h *Hold) Owner() string {
 }
 
 // Token returns the fencing token of the hold. It is greater than the tokens of all earlier
-// acquisitions of the name, and nested holds have the same token. Send the token along with every write
+// acquisitions of the name, and nested holds have the same token. A reader of a read/write lock gets the
+// token of the latest writer instead. Send the token along with every write
 // to a resource that rejects smaller tokens. A holder that was suspended for longer than its lease can
 // then do no harm to that resource. Token returns 0 if the lock is made without [WithFencing].
 func (h *Hold) Token() int64 {

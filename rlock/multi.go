@@ -25,7 +25,7 @@ type MultiLock struct {
 }
 
 // NewMultiLock returns a lock that combines other locks, which can be of any kind and of several
-// clients. You hold either all members or none. To combine a multi lock with further locks, pass its
+// clients. A lock call acquires either all members or none. To combine a multi lock with further locks, pass its
 // [MultiLock.Members].
 //
 // The members are acquired in the order of their keys, whatever the order of the arguments. A call

@@ -132,7 +132,8 @@ func WithoutRenewal() LockOption {
 }
 
 // WithFencing gives each acquisition of the lock a fencing token, a number that is greater than the
-// tokens of all earlier acquisitions of the name. See [Hold.Token]. The tokens come from a counter in a
+// tokens of all earlier acquisitions of the name. See [Hold.Token]. A reader of a read/write lock gets the
+// token of the latest writer instead. The tokens come from a counter in a
 // second key, which is the counter of Redisson's RFencedLock, so the Redis user needs access to that
 // key. All users of a name should use this option. If a nested lock call uses it but the outermost call
 // does not, the nested call returns [ErrInvalidOption].

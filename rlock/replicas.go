@@ -18,7 +18,7 @@ type NotReplicatedError struct {
 	Err       error // why the number of replicas is not known, and Got is then 0; or why the wait for a later attempt ended
 }
 
-// Error returns a text with the name of the lock and both numbers.
+// Error returns a text with the name of the lock, Want and Got, and Err if it is not nil.
 func (e *NotReplicatedError) Error() string {
 	text := fmt.Sprintf("rlock: lock %s: not replicated: %d of %d replicas have acknowledged", quote(e.Name), e.Got, e.Want)
 	if e.Err != nil {

@@ -35,7 +35,7 @@ func (w window) extend(by window) window {
 // for clock drift, as in Redlock.
 func Until(sent time.Time, d time.Duration) time.Time { return windowOf(sent, d, d).until }
 
-// Guard returns how long before the end of its trusted window a lease of length d is given up, so that the
+// Guard returns how long before [Until] a lease of length d counts as lost if it is not renewed, so that the
 // holder has time to stop. It is d/10, but at least 2 ms.
 func Guard(d time.Duration) time.Duration {
 	return max(d/10, 2*time.Millisecond)

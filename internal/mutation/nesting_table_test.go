@@ -19,8 +19,13 @@ var ofNesting = []mutation{
 	},
 	{
 		"a stale hold count that arrives late stays", "rlock", "grant.tellTotal",
-		"func(lua.Released, error) { g.tell(context.Background()) }", "nil",
+		"		g.tell(context.Background(), false)\n		g.tellLater()\n", "",
 		"rlock", "TestFakeTimeLateCountIsCorrected", quick,
+	},
+	{
+		"a late copy of a hold count stays", "rlock", "grant.tellLater",
+		"g.tell(context.Background(), true)", "",
+		"rlock", "TestFakeTimeCancelledNestedLockIsCorrected", quick,
 	},
 	{
 		"a nested TryLock waits for others without a bound", "rlock", "grant.recount",
