@@ -218,7 +218,7 @@ func TestMultiOverMastersOneIsSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := slowCluster(t)
-			c := clientOn(t, s.rdb, &rlock.Options{UnlockTimeout: time.Second})
+			c := clientOn(t, s.rdb, nil)
 			all := rlock.NewMultiLock(locksOf(c, lockNames(60)...)...)
 			held, hold := lock(t, t.Context(), all)
 			require.NoError(t, hold.Unlock(held))

@@ -33,12 +33,12 @@ func TestLostReplyOfARenewal(t *testing.T) {
 		NotRenewed: func(f rlock.FailedRenewal) { failed <- f },
 	}})
 	held, hold := lock(t, t.Context(), c.NewLock("a", rlock.WithFencing()))
-	p.CutReplies(16, isScript("renew")) // all that an attempt sends, its copies as well
-	awaitRenewals(t, renewed, 4)
-	require.EqualValues(t, 16, p.Stats().RepliesCut)
+	p.CutReplies(1000, isScript("renew")) // all that an attempt sends, its copies as well
+	first := within(t, 20*time.Second, failed)
+	p.Heal()
+	awaitRenewals(t, renewed, 3)
+	require.NotZero(t, p.Stats().RepliesCut)
 	require.NoError(t, held.Err())
-	require.NotEmpty(t, failed)
-	first := <-failed
 	require.Equal(t, rlock.FailedRenewal{
 		Lock: "a", Kind: rlock.KindPlain, Owner: hold.Owner(), Token: hold.Token(), Until: first.Until, Err: first.Err,
 	}, first)
