@@ -4,7 +4,7 @@
 #                nothing is compiled yet. Installs redis-server if it is missing.
 # make test-all  what CI runs: the same with the race detector, go vet and the linters, and with what takes long or many servers:
 #                clusters, failovers, rights; and the modules beside the library: integrations, the comparison with others,
-#                releases; 10 to 16 minutes
+#                releases; 25 to 35 minutes
 # make lint      vet, rlockvet, staticcheck, gofumpt, actionlint, gocyclo, govulncheck, and vet for macOS and Windows; a minute,
 #                three when nothing is compiled yet
 # make flaky N=50 D=10m RUN=FakeTime PKGS=./rlock  the tests again and again, on 1, 2 and 4 processors and beside busy loops; prints
