@@ -345,7 +345,7 @@ func (a *asker) prepare() kind.Options {
 	if l.terms.fenced {
 		o.Spare = l.spareTokens(q.waiting > 1)
 	}
-	if l.terms.fair || q.signal != nil || l.terms.tickets && l.client.server.Hub.Active() {
+	if l.terms.fair || q.signal != nil && !l.terms.polls || l.terms.tickets && l.client.server.Hub.Active() {
 		o.Ticket = a.ticket()
 	}
 	return o

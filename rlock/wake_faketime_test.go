@@ -349,6 +349,7 @@ func TestFakeTimePollingBesideListeners(t *testing.T) {
 		began := f.now()
 		finish(t, polls)
 		require.LessOrEqual(t, f.now()-began, time.Second)
+		require.Empty(t, f.scripts("ask"), "what polls takes no ticket: its requests have one key")
 	})
 }
 
