@@ -40,7 +40,7 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	l, before := d.Key.lock, d.Key.until()
 	margin := max(time.Until(before), 0)
-	n := &l.queues.counters
+	n := l.counters
 	n.renewals.Add(1)
 	n.margins.observe(margin)
 	f := c.opts.Trace.Renewed

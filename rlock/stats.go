@@ -22,6 +22,18 @@ type Stats struct {
 	// waits. OldestHold is the age of the oldest hold, and 0 if no lock is held. Use both to detect a
 	// holder that hangs, because the histograms count a wait or a hold only when it ends.
 	OldestWait, OldestHold time.Duration
+
+	// Groups has the counts of each group of locks, by the name of the group. It is nil if Group in
+	// [Options] is nil. Calls for locks without a group are counted under "". So the sum of all groups
+	// is what Kinds, Waits and Holds have for all locks.
+	Groups map[string]GroupStats
+}
+
+// GroupStats are the counts of one group of locks. A multi lock is in the group of its members. If its
+// members are in different groups, it has no group.
+type GroupStats struct {
+	Kinds        []KindStats // as in [Stats]
+	Waits, Holds Histogram   // as in [Stats]
 }
 
 // KindStats are the counts of one kind of lock. The sum of Released, Lost and Held is the number of
@@ -107,7 +119,7 @@ func (h *histogram) addTo(sum *Histogram) {
 	sum.Sum += time.Duration(h.sum.Load())
 }
 
-// counters are the counts of the locks of one shard of the queues. The counters have cache lines of
+// counters are the counts of the locks of one group in one shard of the queues. The counters have cache lines of
 // their own: counting must not slow down locking.
 type counters struct {
 	_        [64]byte
