@@ -262,7 +262,7 @@ func (c *Client) Stats() Stats {
 		s.Groups = make(map[string]GroupStats)
 		for _, g := range all {
 			if part := sum(g); len(part.Kinds) > 0 {
-				s.Groups[g.name] = GroupStats{part.Kinds, part.Waits, part.Holds}
+				s.Groups[g.name] = GroupStats{part.Kinds, part.Waits, part.FailedWaits, part.Holds}
 			}
 		}
 	}

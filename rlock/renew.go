@@ -43,6 +43,7 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	n := l.counters
 	n.renewals.Add(1)
 	n.margins.observe(margin)
+	n.shares.observe(min(float64(margin)/float64(d.Before), 1)) // a longer lease may have been asked for before
 	f := c.opts.Trace.Renewed
 	if f == nil {
 		return
@@ -51,7 +52,7 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	if before.After(until) { // a longer lease was asked for before
 		until = before
 	}
-	c.report(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin}) })
+	c.report(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin, d.Before}) })
 }
 
 // reportNotRenewed tells of an attempt of unknown outcome, unless the grant has ended

@@ -80,6 +80,7 @@ type Renewal struct {
 	Token  int64
 	Until  time.Time     // as [Hold.Until] after this renewal
 	Margin time.Duration // the time that was left until the old Until; if it gets smaller with each renewal, the lock will soon be lost
+	Lease  time.Duration // the length of the lease of which Margin was left; up to 2.5 s for the first renewal after a message has granted the lock
 }
 
 // FailedRenewal describes an attempt to renew a lease whose outcome is not known.
