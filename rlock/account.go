@@ -59,7 +59,7 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	if f == nil {
 		return err
 	}
-	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
+	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err, Group: l.group.name}
 	a.Owner, a.Token = hold.Owner(), hold.Token()
 	a.Contended, a.Tries = w.course.slept, w.course.tries
 	a.Wakeups = Wakeups{w.course.by[byMessage], w.course.by[byTimer], w.course.by[byReconnect]}
@@ -122,7 +122,7 @@ func (h *Hold) ended(ctx context.Context, end time.Time, err error) {
 		o = OutcomeUnavailable
 	}
 	l.client.countReleased(ctx, l.counters, l.kind, Release{
-		Lock: l.name, Owner: g.owner, Token: g.token, Outcome: o, Held: held, HandedOff: g.run.count > 0,
+		Lock: l.name, Owner: g.owner, Token: g.token, Outcome: o, Held: held, HandedOff: g.run.count > 0, Group: l.group.name,
 	})
 }
 
@@ -174,7 +174,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		l.client.records.lost(g, cause.name())
 	}
 	if f := l.client.opts.Trace.Lost; f != nil {
-		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
+		loss := Loss{l.name, l.kind.name(), cause.name(), held, err, l.group.name}
 		l.client.report(func() { f(loss) })
 	}
 }

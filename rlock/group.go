@@ -10,8 +10,7 @@ import (
 	"github.com/go-rlock/rlock/internal/record"
 )
 
-// maxGroups is how many values of Options.Group a client counts separately. Each takes about 20 KB. The locks of further values are in
-// otherGroup.
+// maxGroups is how many values of Options.Group a client counts separately. The locks of further values are in otherGroup.
 const maxGroups = 100
 
 const otherGroup = "other"
@@ -39,7 +38,7 @@ func (c *Client) group(name string) *group {
 	if c.opts.Group == nil {
 		return &c.groups.none
 	}
-	return c.groups.of(record.Clean(c.groupName(name)))
+	return c.groups.of(c.groupName(name))
 }
 
 // groupName is what Options.Group returns.
@@ -57,6 +56,10 @@ func (c *Client) groupName(name string) (group string) {
 
 // of returns the group of that name, or otherGroup if there are too many.
 func (gs *groups) of(name string) *group {
+	if g := (*gs.all.Load())[name]; g != nil {
+		return g
+	}
+	name = record.Clean(name) // metrics have to be valid UTF-8
 	for {
 		before := gs.all.Load()
 		if g := (*before)[name]; g != nil {

@@ -220,7 +220,7 @@ func (m *MultiLock) lock(ctx, wait context.Context, once bool) (held context.Con
 		n.called(multiKind, o, waited)
 		if f := c.opts.Trace.Acquired; f != nil {
 			c.observe(func() {
-				f(wait, Acquisition{Lock: m.name, Kind: KindMulti, Outcome: o.name(), Waited: waited, Err: err})
+				f(wait, Acquisition{Lock: m.name, Kind: KindMulti, Outcome: o.name(), Waited: waited, Err: err, Group: m.group.name})
 			})
 		}
 	}()
@@ -386,7 +386,7 @@ func (h *MultiHold) unlock(ctx context.Context) []error {
 		case err != nil:
 			o = OutcomeUnavailable
 		}
-		h.lock.members[0].client.countReleased(ctx, h.lock.counters, multiKind, Release{Lock: h.lock.name, Outcome: o, Held: time.Since(h.began)})
+		h.lock.members[0].client.countReleased(ctx, h.lock.counters, multiKind, Release{Lock: h.lock.name, Outcome: o, Held: time.Since(h.began), Group: h.lock.group.name})
 	}
 	return errs
 }

@@ -18,7 +18,8 @@ type Stats struct {
 	// renewal, how long the lease could still be trusted when it was renewed, see [Renewal].
 	Waits, Holds, Margins Histogram
 
-	// FailedWaits is the part of Waits that belongs to calls that did not acquire the lock.
+	// FailedWaits is the part of Waits that belongs to calls that did not acquire the lock. No count in it
+	// is greater than the same count in Waits.
 	FailedWaits Histogram
 
 	// MarginShares has the margin of each renewal as a share of the lease. It is about 0.65 for all leases
@@ -116,14 +117,21 @@ func (h *histogram) observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-func (h *histogram) addTo(sum *Histogram) {
-	if sum.Counts == nil {
-		sum.Counts = make([]int64, len(h.counts))
+// addTo adds the same counts to each of the sums: otherwise a part could be more than the whole.
+func (h *histogram) addTo(sums ...*Histogram) {
+	total := time.Duration(h.sum.Load())
+	for _, sum := range sums {
+		if sum.Counts == nil {
+			sum.Counts = make([]int64, len(h.counts))
+		}
+		sum.Sum += total
 	}
 	for i := range h.counts {
-		sum.Counts[i] += h.counts[i].Load()
+		n := h.counts[i].Load()
+		for _, sum := range sums {
+			sum.Counts[i] += n
+		}
 	}
-	sum.Sum += time.Duration(h.sum.Load())
 }
 
 // ShareHistogram counts shares of a whole.
@@ -219,8 +227,7 @@ func (c *counters) addTo(s *Stats) {
 	s.Wakeups.TTL += c.wakeups[byTimer].Load()
 	s.Wakeups.Reconnect += c.wakeups[byReconnect].Load()
 	c.acquired.addTo(&s.Waits)
-	c.failed.addTo(&s.Waits)
-	c.failed.addTo(&s.FailedWaits)
+	c.failed.addTo(&s.Waits, &s.FailedWaits)
 	c.holds.addTo(&s.Holds)
 	c.margins.addTo(&s.Margins)
 	c.shares.addTo(&s.MarginShares)
