@@ -75,6 +75,7 @@ func TestFakeTimeGroups(t *testing.T) {
 			group, _, _ := strings.Cut(name, ":")
 			return strings.TrimPrefix(group, "none")
 		}})
+		require.Nil(t, f.client(t, nil).Stats().Groups)
 		require.NotNil(t, c.Stats().Groups)
 		require.Empty(t, c.Stats().Groups)
 
@@ -171,6 +172,7 @@ func TestManyGroups(t *testing.T) {
 		}
 		all.Wait()
 		requireGroupsAddUp(t, c.Stats())
+		require.EqualValues(t, names, c.Stats().Kinds[0].Calls[rlock.OutcomeCanceled])
 		return c.Stats()
 	}
 	same := func(name string) string { return name }
