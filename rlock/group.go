@@ -30,7 +30,7 @@ type groups struct {
 }
 
 func (gs *groups) init() {
-	gs.all.Store(&map[string]*group{"": &gs.none, otherGroup: {name: otherGroup}})
+	gs.all.Store(&map[string]*group{"": &gs.none})
 }
 
 // group returns the group of a name. It calls code of the application.
@@ -65,8 +65,9 @@ func (gs *groups) of(name string) *group {
 		if g := (*before)[name]; g != nil {
 			return g
 		}
-		if len(*before) == maxGroups+2 { // with those of init
-			return (*before)[otherGroup]
+		if len(*before) > maxGroups && name != otherGroup {
+			name = otherGroup
+			continue
 		}
 		g, after := &group{name: strings.Clone(name)}, maps.Clone(*before) // the name may be part of a long text
 		after[g.name] = g

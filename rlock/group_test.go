@@ -41,6 +41,7 @@ func TestNameGroup(t *testing.T) {
 		"blob_5F2AB3C4_x":                                  "blob_*_x",
 		"blob:abcdefab":                                    "blob:abcdefab", // no digit
 		"blob:5f2ab3c":                                     "blob:*f*ab*c",  // too short
+		"blob:5f2ab3c4g":                                   "blob:*f*ab*c*g",
 		"blob:5f2ab3cg":                                    "blob:*f*ab*cg",
 		"blob:x5f2ab3c4":                                   "blob:x*f*ab*c*",
 		"decade7":                                          "decade*",
