@@ -9,19 +9,19 @@ import (
 	"github.com/go-rlock/rlock/internal/record"
 )
 
-// A lock can be hot although each wait for it is short: 60 goroutines that hold a lock for 5 ms each, one after the other,
-// wait for 0.3 s each time, and no list of long waits shows that. So each shard of the queues counts, by name, the waits
-// that end there. Only calls that are in a line are counted, so a call that gets a free lock costs nothing. A wait costs
-// about 0.1 µs (BenchmarkHotNames).
+// A lock can be hot although each wait for it is short. If 60 goroutines hold a lock for 5 ms each, one after the other, each
+// of them waits for 0.3 s, and no list of long waits shows the lock. So each shard of the queues counts the waiting by name. It
+// counts only calls that were in a line, so a call that gets a free lock costs nothing. To count a wait takes about 0.1 µs, or
+// 0.5 µs if calls wait for very many names (BenchmarkHotNames).
 //
-// A client can use any number of names, but a shard remembers few of them. It chooses them by the algorithm Space-Saving
+// A client can use any number of names, but a shard has few rows. It chooses their names by the algorithm Space-Saving
 // (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005): a new
-// name takes the row of the name with the least waiting, and its rank begins with the rank of that name. So no name can
-// lose its row if more than 1/hotRows of all waiting in its shard is for this name. The record shows only what was
-// counted while the name had the row, and this is never too much.
+// name takes the row of the name with the lowest rank, which is its waiting, and inherits that rank. So each name with more
+// than 1/hotRows of all the waiting in its shard has a row. What is inherited is not shown: a record shows what was counted
+// since the name took the row, so it never shows too much.
 const (
 	hotRows  = 16               // of a shard
-	hotSpan  = 10 * time.Second // what is shown is of this span of time, and of the one before it
+	hotSpan  = 10 * time.Second // a record shows the present span of time and the one before, so the last 10 to 20 s
 	hotBound = hotSpan / 100    // a name is hot if its calls have waited for so long, all together, in one span
 )
 
@@ -48,7 +48,7 @@ type hotCount struct {
 	inherited time.Duration // from other names that had the row before
 }
 
-// rank is by how much waiting a row is kept.
+// rank decides which row a new name takes: the one with the lowest rank.
 func (r *hotRow) rank() time.Duration { return r.spans[0].rank() + r.spans[1].rank() }
 
 func (n *hotCount) rank() time.Duration { return n.waited + n.inherited }

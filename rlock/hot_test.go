@@ -55,7 +55,7 @@ func takeTurns(t *testing.T, ctx context.Context, c *rlock.Client, name string, 
 func TestFakeTimeHotNames(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
-		c := f.recordedClient(t, nil)
+		c := f.recordedClient(t, &rlock.Options{Group: func(name string) string { return map[string]string{"hot": "all hot"}[name] }})
 		ctx, stop := context.WithTimeout(t.Context(), 25*time.Second)
 		defer stop()
 		hot := takeTurns(t, ctx, c, "hot", 20, 5*time.Millisecond)
@@ -80,6 +80,8 @@ func TestFakeTimeHotNames(t *testing.T) {
 			require.InDelta(t, 19, names["hot"].Waiting, 0.5)
 			require.InDelta(t, 200, names["hot"].PerSecond, 25)
 			require.InDelta(t, 19.5, names["hot"].Most, 0.5)
+			require.Equal(t, "all hot", names["hot"].Group)
+			require.Empty(t, names["warm"].Group)
 			require.InDelta(t, 2, names["warm"].Waiting, 0.2)
 			require.InDelta(t, 50, names["warm"].PerSecond, 5)
 		}
