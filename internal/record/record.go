@@ -27,6 +27,7 @@ const (
 	maxBytes   = 256 << 10 // of entries
 	MaxHot     = 10        // hot names
 	maxHot     = 32 << 10  // bytes of them
+	maxRate    = 1e9       // a rate, or a number of calls, as it is read
 )
 
 // Key is the key of a client's record.
@@ -151,7 +152,7 @@ func (h *Hot) read(value string) (ok bool) {
 			ok = h.Waiting > 0
 		case "most":
 			n, _ := strconv.Atoi(text)
-			h.Most = max(n, 0)
+			h.Most = min(max(n, 0), maxRate)
 		case "group":
 			h.Group, rest = strings.TrimPrefix(whole, "group="), ""
 		}
@@ -159,10 +160,11 @@ func (h *Hot) read(value string) (ok bool) {
 	return ok
 }
 
-// rate reads a rate. What is no finite number of at least 0 counts as 0, because JSON has no such numbers.
+// rate reads a rate. What is no finite number of at least 0 counts as 0, because JSON has no such numbers. A rate above
+// maxRate is cut, so that readers can add up those of many clients.
 func rate(text string) float64 {
 	if r, err := strconv.ParseFloat(text, 64); err == nil && r >= 0 && !math.IsInf(r, 1) {
-		return r
+		return min(r, maxRate)
 	}
 	return 0
 }

@@ -74,6 +74,8 @@ func TestReadsWhatItKnows(t *testing.T) {
 		"hot:a": "waiting=2 longest=40 per_second=-1 most=-7 group=x most=1", "hot:b": "waiting=NaN", "hot:c": "waiting=-1", "hot:d": "per_second=7", "hot": "waiting=1",
 	})
 	require.Equal(t, []record.Hot{{Name: "a", Waiting: 2, Group: "x most=1"}}, got.Hot)
+	got = record.Read(map[string]string{"hot:a": "waiting=1e308 most=9223372036854775807"})
+	require.Equal(t, []record.Hot{{Name: "a", Waiting: 1e9, Most: 1e9}}, got.Hot, "readers add up those of many clients")
 	for _, rate := range []string{"NaN", "Inf", "-Inf", "1e999", "-1"} { // what can be read has to be told as JSON
 		got := record.Read(map[string]string{"per_second": rate, "started": "9000000000000000", "written": "-9000000000000000", "hold:a": "since=9000000000000000"})
 		require.Zero(t, got.PerSecond, rate)
