@@ -41,10 +41,10 @@ single wait is short. WAITING is the number of calls that wait on average: if it
 calls wait for 20 seconds in each second. WAITS/S is the number of waits that end per
 second. MOST is the number of calls that wait at the same time, at most: the sum of the
 largest numbers of the clients. CLIENTS is the number of clients that wait. Each client
-reports its ten hottest names, with figures from the last 10s to 20s. A name is hot if
-its calls have waited for more than 1% of that time. "top --by group" sums up the hot
-names by group. The group of a name is that of Options.Group in the client. Without it,
-the group is the name with its numbers and ids replaced by "*".`,
+reports up to ten hot names, with figures from the last 10s to 20s. A name is hot if its
+calls have waited for at least 1% of the time. "top --by group" sums up the hot names by
+group. The group of a name is that of Options.Group in the client. Without it, the group
+is the name with its numbers and ids replaced by "*".`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "print once and end"},
 			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line for each reading"},
