@@ -256,7 +256,7 @@ man:
 
 FUZZTIME ?= 1m
 fuzz:
-	@for target in ./lua:FuzzReadMessage ./lua:FuzzReply ./pubsub:FuzzEvents ./rlock:FuzzNames ./rlock:FuzzReadProof ./internal/netfault:FuzzReader; do \
+	@for target in ./lua:FuzzReadMessage ./lua:FuzzReply ./pubsub:FuzzEvents ./rlock:FuzzNameGroup ./rlock:FuzzNames ./rlock:FuzzReadProof ./internal/netfault:FuzzReader; do \
 		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(FUZZTIME) "$${target%:*}" || exit; done
 
 # What a binary says of its version is from the tag of a clean checkout, and so is the version of the packages. The same

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/trace"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 // starts notes the beginning of a call for the lock.
 func (l *Lock) starts(wait context.Context) *waiter {
 	region := trace.StartRegion(wait, "rlock.acquire")
-	l.queues.counters.kinds[l.kind].started.Add(1)
+	l.counters.kinds[l.kind].started.Add(1)
 	if l.client.opts.Trace.Start != nil {
 		wait = l.client.traceStart(wait, l.name, l.kind)
 	}
@@ -36,7 +38,7 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	}
 	w.region.End()
 	l, began := w.lock, w.since
-	n, o, waited := &l.queues.counters, nestedOutcome, time.Duration(0)
+	n, o, waited := l.counters, nestedOutcome, time.Duration(0)
 	switch {
 	case hold == nil:
 		err = ownHolder(ctx, err)
@@ -57,7 +59,7 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	if f == nil {
 		return err
 	}
-	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err}
+	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err, Group: l.group.name}
 	a.Owner, a.Token = hold.Owner(), hold.Token()
 	a.Contended, a.Tries = w.course.slept, w.course.tries
 	a.Wakeups = Wakeups{w.course.by[byMessage], w.course.by[byTimer], w.course.by[byReconnect]}
@@ -113,14 +115,14 @@ func (h *Hold) ended(ctx context.Context, end time.Time, err error) {
 	l, held := g.lock, end.Sub(g.began)
 	switch {
 	case errors.Is(err, ErrLeaseLost): // the trace has been told, by reportLost
-		l.queues.counters.kinds[l.kind].lost.Add(1)
-		l.queues.counters.holds.observe(held)
+		l.counters.kinds[l.kind].lost.Add(1)
+		l.counters.holds.observe(held)
 		return
 	case err != nil:
 		o = OutcomeUnavailable
 	}
-	l.client.countReleased(ctx, &l.queues.counters, l.kind, Release{
-		Lock: l.name, Owner: g.owner, Token: g.token, Outcome: o, Held: held, HandedOff: g.run.count > 0,
+	l.client.countReleased(ctx, l.counters, l.kind, Release{
+		Lock: l.name, Owner: g.owner, Token: g.token, Outcome: o, Held: held, HandedOff: g.run.count > 0, Group: l.group.name,
 	})
 }
 
@@ -155,7 +157,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 	case errors.Is(err.Err, ErrHeldTooLong), errors.Is(err.Err, ErrNoProgress):
 		cause = limitOver
 	}
-	n := &l.queues.counters
+	n := l.counters
 	n.losses[cause].Add(int64(max(acquisitions, 1))) // a member of a multi lock has no acquisition, but the loss counts
 	n.kinds[l.kind].lost.Add(int64(acquisitions))
 	for range acquisitions {
@@ -172,7 +174,7 @@ func (g *grant) reportLost(err *LostError, acquisitions int) {
 		l.client.records.lost(g, cause.name())
 	}
 	if f := l.client.opts.Trace.Lost; f != nil {
-		loss := Loss{l.name, l.kind.name(), cause.name(), held, err}
+		loss := Loss{l.name, l.kind.name(), cause.name(), held, err, l.group.name}
 		l.client.report(func() { f(loss) })
 	}
 }
@@ -254,36 +256,56 @@ func (c *Client) warnWaiting(l *Lock, holder string, waited time.Duration) {
 //
 //	expvar.Publish("rlock", expvar.Func(func() any { return client.Stats() }))
 func (c *Client) Stats() Stats {
-	s := Stats{Losses: make(map[LossCause]int64)}
+	all := slices.Collect(maps.Values(*c.groups.all.Load()))
+	s := sum(all...)
+	if c.opts.Group != nil {
+		s.Groups = make(map[string]GroupStats)
+		for _, g := range all {
+			if part := sum(g); len(part.Kinds) > 0 {
+				s.Groups[g.name] = GroupStats{part.Kinds, part.Waits, part.FailedWaits, part.Holds}
+			}
+		}
+	}
 	now := time.Now()
 	for i := range c.queues.shards {
-		c.queues.shards[i].counters.addTo(&s)
 		wait, hold := c.queues.shards[i].oldest(now)
 		s.OldestWait, s.OldestHold = max(s.OldestWait, wait), max(s.OldestHold, hold)
 	}
-	c.joins.counters.addTo(&s) // losses
+	return s
+}
+
+// sum sums up the counts of groups.
+func sum(of ...*group) Stats {
+	s := Stats{Losses: make(map[LossCause]int64)}
+	for _, g := range of {
+		for i := range g.counters {
+			g.counters[i].addTo(&s)
+		}
+	}
 	for n := range kinds {
-		if sum := c.kindStats(n); sum != nil {
-			s.Kinds = append(s.Kinds, *sum)
+		if k := sumOfKind(n, of); k != nil {
+			s.Kinds = append(s.Kinds, *k)
 		}
 	}
 	return s
 }
 
-// kindStats sums up the counts of a kind, nil without any. Ends are read before beginnings: no end lacks
+// sumOfKind sums up the counts of a kind, nil without any. Ends are read before beginnings: no end lacks
 // a beginning.
-func (c *Client) kindStats(number kindNumber) *KindStats {
+func sumOfKind(number kindNumber, of []*group) *KindStats {
 	s := &KindStats{Kind: number.name(), Calls: make(map[Outcome]int64)}
 	var started, ended int64
-	for i := range c.queues.shards {
-		n := &c.queues.shards[i].counters.kinds[number]
-		s.Released += n.released.Load()
-		s.Lost += n.lost.Load()
-		for o := range outcomes {
-			s.Calls[o.name()] += n.calls[o].Load()
-			ended += n.calls[o].Load()
+	for _, g := range of {
+		for i := range g.counters {
+			n := &g.counters[i].kinds[number]
+			s.Released += n.released.Load()
+			s.Lost += n.lost.Load()
+			for o := range outcomes {
+				s.Calls[o.name()] += n.calls[o].Load()
+				ended += n.calls[o].Load()
+			}
+			started += n.started.Load()
 		}
-		started += n.started.Load()
 	}
 	if started == 0 {
 		return nil

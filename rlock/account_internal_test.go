@@ -41,7 +41,8 @@ func TestFakeTimeLostBeforeItIsCounted(t *testing.T) {
 // The difference between the two is what a Lock and an Unlock add for being counted, with
 // no Trace set: a call looked at the clock when it began before anything was counted.
 func BenchmarkAccounting(b *testing.B) {
-	b.Run("counted", benchmarkCounted)
+	b.Run("counted", func(b *testing.B) { benchmarkCounted(b, nil) })
+	b.Run("grouped", func(b *testing.B) { benchmarkCounted(b, NameGroup) })
 	b.Run("clock", func(b *testing.B) {
 		var began time.Time
 		for b.Loop() {
@@ -51,10 +52,29 @@ func BenchmarkAccounting(b *testing.B) {
 	})
 }
 
-func benchmarkCounted(b *testing.B) {
+// A group is found when the lock is made, not when it is used.
+func BenchmarkNewLock(b *testing.B) {
+	for name, group := range map[string]func(string) string{
+		"no groups": nil, "constant": func(string) string { return "a" }, "NameGroup": NameGroup,
+	} {
+		b.Run(name, func(b *testing.B) {
+			client, err := New(redis.NewClient(&redis.Options{Addr: "localhost:1"}), &Options{Group: group})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.server.RDB.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				client.NewLock("order:4711")
+			}
+		})
+	}
+}
+
+func benchmarkCounted(b *testing.B, group func(string) string) {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:1"})
 	defer rdb.Close()
-	client, err := New(rdb, nil)
+	client, err := New(rdb, &Options{Group: group})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -45,6 +45,7 @@ type Client struct {
 	slotted  atomic.Bool                                 // a server that is no cluster for go-redis refuses keys of several slots
 
 	queues  queueSet
+	groups  groups
 	calls   sync.Pool // of waiters: see waiter.free
 	joins   queues    // of what was joined: nobody waits in them
 	dog     *watchdog.Scheduler[*grant]
@@ -104,6 +105,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c := &Client{opts: o, calls: sync.Pool{New: newCall}}
 	c.id = newID()
 	c.queues.init()
+	c.groups.init()
 	c.joins.init()
 	c.quiet, c.closing = make(chan struct{}, 1), make(chan struct{})
 	c.server.RDB = rdb
@@ -209,7 +211,7 @@ func (c *Client) newLock(name string, kind kindNumber, opts []LockOption) *Lock 
 // noLock is a lock of no client, for an error of its constructor.
 func noLock(name string, kind kindNumber) *Lock {
 	c := &Client{calls: sync.Pool{New: newCall}}
-	return &Lock{client: c, name: name, kind: kind, queues: &c.queues.shards[0]}
+	return &Lock{client: c, name: name, kind: kind, queues: &c.queues.shards[0], group: &c.groups.none, counters: &c.groups.none.counters[0]}
 }
 
 // replicated adds what l.replicas asks for to its plain lock.

@@ -20,11 +20,14 @@ import (
 //   - locks that are still held at their first renewal, or after ten seconds if that is sooner,
 //   - locks for which a call has waited for longer than a second, with the beginning of the wait and
 //     the text of [WithPurpose],
-//   - locks that were lost in the last 30 s.
+//   - locks that were lost in the last 30 s,
+//   - up to ten names for which calls wait most, even if each wait is short: if all waits for a name
+//     take at least 100 ms in an interval of ten seconds. A name comes with its group, see
+//     Group in [Options].
 //
 // The client writes its record no more than once in ten seconds, with two small scripts. The client
 // never writes a record for locks that were free and are held only for a short time. The record is
-// removed when it has no entries, and at [Client.Close], unless a lock was lost in the last 30 s. If
+// removed when it is empty, and at [Client.Close], unless a lock was lost in the last 30 s. If
 // the client is killed, the record expires after 30 s.
 //
 // No lock depends on a record. If Redis refuses to write the record, because the user has no rights to

@@ -140,7 +140,7 @@ func (l *Lock) askToJoin(ctx, wait context.Context, wire kind.Joinable, p proof)
 	// if a nested hold of the holder has a longer lease.
 	joined := &Lock{
 		client: l.client, name: l.name, terms: terms{lease: p.lease},
-		kind: l.kind, joined: true, queues: &l.client.joins,
+		kind: l.kind, joined: true, queues: &l.client.joins, group: l.group, counters: l.counters,
 	}
 	joined.use(wire.Joined())
 	o := &candidate{lock: joined, name: p.owner}

@@ -30,7 +30,9 @@ type Lock struct {
 	slot  string    // a key in the cluster slot of all keys of the lock
 	peers []*Client // the further clients of a quorum lock
 
-	queues *queues // with the queue of key
+	queues   *queues   // with the queue of key
+	group    *group    // of the name
+	counters *counters // of the group, for the shard of queues
 
 	// What follows from the above. See use.
 	bound    time.Duration  // how long a single attempt may take
@@ -276,7 +278,9 @@ func tooLate(name string, ctx context.Context) error {
 func (l *Lock) use(k kind.Kind) {
 	l.wire, l.key, l.slot = k, k.Key(), l.client.opts.Prefix+l.name
 	if l.queues == nil { // otherwise those of what was joined
-		l.queues = l.client.queues.of(l.key)
+		n := l.client.queues.shard(l.key)
+		l.queues, l.group = &l.client.queues.shards[n], l.client.group(l.name)
+		l.counters = &l.group.counters[n]
 	}
 	l.bound, l.claim = min(l.terms.lease/3, kind.MaxAttempt), min(longestClaim, l.terms.lease)
 	l.policy = request.Policy{Attempt: l.bound, Total: max(l.terms.lease, 5*time.Second), Stop: l.client.closing, Classify: l.client.classify}

@@ -22,6 +22,9 @@ type MultiLock struct {
 	name    string  // of the members, with commas between
 	members []*Lock // in canonical order
 	err     error   // why no method works
+
+	group    *group    // that of all members, or none; of the client of the first member, as are the counters
+	counters *counters // for the calls of the multi lock
 }
 
 // NewMultiLock returns a lock that combines other locks, which can be of any kind and of several
@@ -88,6 +91,12 @@ func NewMultiLock(locks ...*Lock) *MultiLock {
 		}
 	}
 	m.name = strings.Join(names, ",")
+	first := m.members[0]
+	m.group, m.counters = first.group, first.counters
+	if slices.ContainsFunc(m.members, func(l *Lock) bool { return l.group.name != first.group.name }) {
+		m.group = &first.client.groups.none
+		m.counters = &m.group.counters[0]
+	}
 	return m
 }
 
@@ -196,7 +205,7 @@ func (m *MultiLock) lock(ctx, wait context.Context, once bool) (held context.Con
 	}
 	region := trace.StartRegion(wait, "rlock.acquire")
 	defer region.End()
-	c, n, began := m.members[0].client, &m.members[0].queues.counters, time.Now()
+	c, n, began := m.members[0].client, m.counters, time.Now()
 	n.kinds[multiKind].started.Add(1)
 	wait = c.traceStart(wait, m.name, multiKind)
 	defer func() {
@@ -211,7 +220,7 @@ func (m *MultiLock) lock(ctx, wait context.Context, once bool) (held context.Con
 		n.called(multiKind, o, waited)
 		if f := c.opts.Trace.Acquired; f != nil {
 			c.observe(func() {
-				f(wait, Acquisition{Lock: m.name, Kind: KindMulti, Outcome: o.name(), Waited: waited, Err: err})
+				f(wait, Acquisition{Lock: m.name, Kind: KindMulti, Outcome: o.name(), Waited: waited, Err: err, Group: m.group.name})
 			})
 		}
 	}()
@@ -377,8 +386,7 @@ func (h *MultiHold) unlock(ctx context.Context) []error {
 		case err != nil:
 			o = OutcomeUnavailable
 		}
-		first := h.lock.members[0]
-		first.client.countReleased(ctx, &first.queues.counters, multiKind, Release{Lock: h.lock.name, Outcome: o, Held: time.Since(h.began)})
+		h.lock.members[0].client.countReleased(ctx, h.lock.counters, multiKind, Release{Lock: h.lock.name, Outcome: o, Held: time.Since(h.began), Group: h.lock.group.name})
 	}
 	return errs
 }

@@ -55,6 +55,18 @@ type Options struct {
 	// With [Anonymous], nothing is written.
 	Identity Identity
 
+	// Group returns the group of the lock with that name, for [Stats] and the metrics, which have no names
+	// of locks. [NameGroup] is such a function. If Group returns "", the lock has no group. The client
+	// counts up to 100 different groups separately, and all further ones as "other". The text is cut
+	// after 256 bytes.
+	//
+	// The constructors of locks, such as [Client.NewLock], call Group once for each lock, with the name as
+	// it was passed to them, and wait for it. Several goroutines can call it at the same time. The client
+	// holds no mutex during the call. Group must return the same text for a name each time, or else a lock
+	// can be acquired in one group and released in another. If Group panics, the lock is in the group
+	// "other", and the first panic is logged. Default: no groups.
+	Group func(name string) string
+
 	// Trace has functions that the client calls at events such as a lock call or a loss. Default: none.
 	Trace Trace
 }

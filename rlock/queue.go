@@ -25,9 +25,9 @@ func (s *queueSet) init() {
 
 func (qs *queues) init() { qs.byKey = make(map[string]*queue) }
 
-// of returns the shard of a key.
-func (s *queueSet) of(key string) *queues {
-	return &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+// shard returns the number of the shard of a key.
+func (s *queueSet) shard(key string) uint64 {
+	return maphash.String(s.seed, key) % uint64(len(s.shards))
 }
 
 // close closes all shards.
@@ -54,8 +54,7 @@ type queues struct {
 	mu    sync.Mutex // guards what follows, and everything in the queues and their waiters
 	byKey map[string]*queue
 	spare []*queue // for reuse: the queue of a free lock lives for two calls only: saves 2 of 33 allocations (BenchmarkLock)
-
-	counters counters // not guarded by mu
+	hot   hot
 }
 
 // maxSpare is how many queues each shard keeps for reuse.

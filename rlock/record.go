@@ -102,17 +102,17 @@ func (r *records) recent(now time.Time, lasts time.Duration) []record.Entry {
 }
 
 // snapshot is what the record says now: long holds, long waits and losses, one entry of each for
-// a name, the oldest first.
+// a name, the oldest first, and the hottest names.
 func (c *Client) snapshot(now time.Time, lasts time.Duration) record.Snapshot {
-	v := view{now: now, entries: make(map[entryKey]*record.Entry)}
+	v := view{now: now, entries: make(map[entryKey]*record.Entry), hot: make(map[string]record.Hot)}
 	for i := range c.queues.shards {
 		c.queues.shards[i].show(&v)
 	}
 	for _, e := range c.records.recent(now, lasts) {
 		v.add(e)
 	}
-	s := record.Snapshot{Next: v.next}
-	if len(v.entries) == 0 {
+	s := record.Snapshot{Next: v.next, Hot: v.hottest()}
+	if len(v.entries)+len(s.Hot) == 0 {
 		return s
 	}
 	for _, e := range v.entries {
@@ -134,6 +134,7 @@ type view struct {
 	now     time.Time
 	entries map[entryKey]*record.Entry
 	next    time.Time // when the next hold or wait becomes a long one
+	hot     map[string]record.Hot
 }
 
 // entryKey tells the entries of a record apart.
@@ -182,7 +183,7 @@ func (v *view) grant(g *grant, what record.What, since time.Time) {
 	}
 }
 
-// show adds the long holds and waits of some queues.
+// show adds the long holds and waits of some queues, and their hot names.
 func (qs *queues) show(v *view) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -202,8 +203,10 @@ func (qs *queues) show(v *view) {
 					v.add(w.lock.entry(record.Waits, "", w.since))
 				}
 			}
+			qs.hot.waits(a, v.now)
 		}
 	}
+	qs.hot.show(v)
 }
 
 // heldSince returns when the grant, or the newest in its run, was taken; zero if nobody holds it.

@@ -40,9 +40,10 @@ func (c *Client) renew(ctx context.Context, due []watchdog.Renewal[*grant]) []er
 func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	l, before := d.Key.lock, d.Key.until()
 	margin := max(time.Until(before), 0)
-	n := &l.queues.counters
+	n := l.counters
 	n.renewals.Add(1)
 	n.margins.observe(margin)
+	n.shares.observe(min(float64(margin)/float64(d.Before), 1)) // a longer lease may have been asked for before
 	f := c.opts.Trace.Renewed
 	if f == nil {
 		return
@@ -51,7 +52,7 @@ func (c *Client) reportRenewed(d watchdog.Renewal[*grant], sent time.Time) {
 	if before.After(until) { // a longer lease was asked for before
 		until = before
 	}
-	c.report(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin}) })
+	c.report(func() { f(Renewal{l.name, l.kind.name(), d.Key.owner, d.Key.token, until, margin, d.Before}) })
 }
 
 // reportNotRenewed tells of an attempt of unknown outcome, unless the grant has ended

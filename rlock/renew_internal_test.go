@@ -70,7 +70,7 @@ func TestFakeTimeLossBesideANodeThatHangs(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { _ = hold.Unlock(ctx) }()
 			held = append(held, ctx)
-			due = append(due, watchdog.Renewal[*grant]{Key: hold.grant, Duration: l.terms.lease})
+			due = append(due, watchdog.Renewal[*grant]{Key: hold.grant, Duration: l.terms.lease, Before: l.terms.lease})
 		}
 		start, done := time.Now(), make(chan []error, 1)
 		go func() { done <- c.renew(within(t, 5*time.Second), due) }()
@@ -158,7 +158,7 @@ func crowd(t *testing.T, c *Client, f *fake, name string, n int, servers ...*slo
 		ctx, hold, err := l.Lock(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = hold.Unlock(ctx) })
-		due = append(due, watchdog.Renewal[*grant]{Key: hold.grant, Duration: l.terms.lease})
+		due = append(due, watchdog.Renewal[*grant]{Key: hold.grant, Duration: l.terms.lease, Before: l.terms.lease})
 	}
 	return due
 }

@@ -18,10 +18,30 @@ type Stats struct {
 	// renewal, how long the lease could still be trusted when it was renewed, see [Renewal].
 	Waits, Holds, Margins Histogram
 
+	// FailedWaits is the part of Waits that belongs to calls that did not acquire the lock. No count in it
+	// is greater than the same count in Waits.
+	FailedWaits Histogram
+
+	// MarginShares has the margin of each renewal as a share of the lease. It is about 0.65 for all leases
+	// that are renewed in time, and less than 0.4 for late renewals.
+	MarginShares ShareHistogram
+
 	// OldestWait is how long the call that has waited longest has waited so far, and 0 if no call
 	// waits. OldestHold is the age of the oldest hold, and 0 if no lock is held. Use both to detect a
 	// holder that hangs, because the histograms count a wait or a hold only when it ends.
 	OldestWait, OldestHold time.Duration
+
+	// Groups has the counts of each group of locks, by the name of the group. It is nil if Group in
+	// [Options] is nil. Calls for locks without a group are counted under "". So the sum of all groups
+	// is what Kinds, Waits and Holds have for all locks.
+	Groups map[string]GroupStats
+}
+
+// GroupStats are the counts of one group of locks. A multi lock is in the group of its members. If its
+// members are in different groups, it has no group.
+type GroupStats struct {
+	Kinds                     []KindStats // as in [Stats]
+	Waits, FailedWaits, Holds Histogram   // as in [Stats]
 }
 
 // KindStats are the counts of one kind of lock. The sum of Released, Lost and Held is the number of
@@ -72,11 +92,11 @@ func (h *Histogram) Count() (n int64) {
 }
 
 // histogramBounds are the bounds of all histograms.
-type histogramBounds [8]time.Duration
+type histogramBounds [10]time.Duration
 
 func bounds() histogramBounds {
 	return histogramBounds{
-		time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond,
+		100 * time.Microsecond, 300 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond,
 		500 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute,
 	}
 }
@@ -97,17 +117,64 @@ func (h *histogram) observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-func (h *histogram) addTo(sum *Histogram) {
+// addTo adds the same counts to each of the sums: otherwise a part could be more than the whole.
+func (h *histogram) addTo(sums ...*Histogram) {
+	total := time.Duration(h.sum.Load())
+	for _, sum := range sums {
+		if sum.Counts == nil {
+			sum.Counts = make([]int64, len(h.counts))
+		}
+		sum.Sum += total
+	}
+	for i := range h.counts {
+		n := h.counts[i].Load()
+		for _, sum := range sums {
+			sum.Counts[i] += n
+		}
+	}
+}
+
+// ShareHistogram counts shares of a whole.
+type ShareHistogram struct {
+	Counts []int64 // Counts[i] is the number of shares up to ShareBounds()[i] and above the bound before; the last element is for those above all bounds
+	Sum    float64
+}
+
+// Count returns the number of shares in the histogram.
+func (h *ShareHistogram) Count() (n int64) {
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// ShareBounds returns the upper bounds of the elements of Counts in each [ShareHistogram]: 0.1, 0.2 and so
+// on up to 0.9.
+func ShareBounds() []float64 { return []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9} }
+
+// shares is a ShareHistogram that is being counted.
+type shares struct {
+	counts [10]atomic.Int64
+	sum    atomic.Int64 // in millionths
+}
+
+func (h *shares) observe(share float64) {
+	i, _ := slices.BinarySearch(ShareBounds(), share)
+	h.counts[i].Add(1)
+	h.sum.Add(int64(share * 1e6))
+}
+
+func (h *shares) addTo(sum *ShareHistogram) {
 	if sum.Counts == nil {
 		sum.Counts = make([]int64, len(h.counts))
 	}
 	for i := range h.counts {
 		sum.Counts[i] += h.counts[i].Load()
 	}
-	sum.Sum += time.Duration(h.sum.Load())
+	sum.Sum += float64(h.sum.Load()) / 1e6
 }
 
-// counters are the counts of the locks of one shard of the queues. The counters have cache lines of
+// counters are the counts of the locks of one group in one shard of the queues. The counters have cache lines of
 // their own: counting must not slow down locking.
 type counters struct {
 	_        [64]byte
@@ -115,9 +182,11 @@ type counters struct {
 	losses   [lossCauses]atomic.Int64
 	renewals atomic.Int64
 	wakeups  [wakeups]atomic.Int64
-	waits    histogram
+	acquired histogram // the waits of calls that have acquired a lock
+	failed   histogram // the other waits
 	holds    histogram
 	margins  histogram
+	shares   shares // of the margins in their leases
 	_        [64]byte
 }
 
@@ -130,8 +199,12 @@ type kindCounters struct {
 // called counts a call that has ended.
 func (c *counters) called(kind kindNumber, o outcomeNumber, waited time.Duration) {
 	c.kinds[kind].calls[o].Add(1)
-	if o != nestedOutcome && o != errorOutcome {
-		c.waits.observe(waited)
+	switch o {
+	case nestedOutcome, errorOutcome:
+	case acquiredOutcome, handedOffOutcome:
+		c.acquired.observe(waited)
+	default:
+		c.failed.observe(waited)
 	}
 }
 
@@ -153,7 +226,9 @@ func (c *counters) addTo(s *Stats) {
 	s.Wakeups.Message += c.wakeups[byMessage].Load()
 	s.Wakeups.TTL += c.wakeups[byTimer].Load()
 	s.Wakeups.Reconnect += c.wakeups[byReconnect].Load()
-	c.waits.addTo(&s.Waits)
+	c.acquired.addTo(&s.Waits)
+	c.failed.addTo(&s.Waits, &s.FailedWaits)
 	c.holds.addTo(&s.Holds)
 	c.margins.addTo(&s.Margins)
+	c.shares.addTo(&s.MarginShares)
 }

@@ -249,3 +249,92 @@ func TestFakeTimeOldestWaitAndHold(t *testing.T) {
 		require.Zero(t, c.Stats().OldestHold)
 	})
 }
+
+// lateRenewals returns how many of the renewals had up to 0.4 of the lease left, which is what the alert looks at.
+func lateRenewals(s rlock.Stats) (n int64) {
+	for i, bound := range rlock.ShareBounds() {
+		if bound < 0.45 {
+			n += s.MarginShares.Counts[i]
+		}
+	}
+	return n
+}
+
+// The margin as a share of the lease is the same for all leases, and tells a late renewal from the others.
+func TestFakeTimeMarginShares(t *testing.T) {
+	for _, lease := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 30 * time.Second, 5 * time.Minute, time.Hour} {
+		t.Run(lease.String(), func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				renewed := make(chan rlock.Renewal, 1000)
+				c := f.client(t, &rlock.Options{LeaseTime: lease, Trace: rlock.Trace{Renewed: func(r rlock.Renewal) { renewed <- r }}})
+				held, hold := lock(t, t.Context(), c.NewLock("a"))
+				for range 20 {
+					r := <-renewed
+					require.Equal(t, lease, r.Lease)
+					require.InDelta(t, 0.74, float64(r.Margin)/float64(r.Lease), 0.12)
+				}
+				synctest.Wait()
+				s := c.Stats()
+				require.Zero(t, lateRenewals(s), s.MarginShares)
+				require.EqualValues(t, 20, s.MarginShares.Count())
+				require.Len(t, s.MarginShares.Counts, len(rlock.ShareBounds())+1)
+				require.GreaterOrEqual(t, s.MarginShares.Counts[6], int64(18), "from 0.6 to 0.7")
+				require.InDelta(t, 0.66, s.MarginShares.Sum/20, 0.02)
+
+				f.deafUp.Store(true) // two attempts are lost
+				time.Sleep(lease * 6 / 10)
+				f.heal()
+				r := <-renewed
+				require.Less(t, float64(r.Margin)/float64(r.Lease), 0.4)
+				synctest.Wait()
+				require.EqualValues(t, 1, lateRenewals(c.Stats()))
+				require.NoError(t, hold.Unlock(held))
+			})
+		})
+	}
+}
+
+// A lock that was granted by a message has a provisional lease until its first renewal: that renewal is not late.
+func TestFakeTimeMarginShareOfAClaim(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		renewed := make(chan rlock.Renewal, 1000)
+		other, c := f.client(t, nil), f.client(t, &rlock.Options{Trace: rlock.Trace{Renewed: func(r rlock.Renewal) { renewed <- r }}})
+		held, hold := lock(t, t.Context(), other.NewLock("a"))
+		w := begin(t.Context(), c.NewLock("a"))
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, hold.Unlock(held))
+		held, hold = w.acquired(t)
+		first, second := <-renewed, <-renewed
+		require.Equal(t, 2500*time.Millisecond, first.Lease)
+		require.Equal(t, 30*time.Second, second.Lease)
+		synctest.Wait()
+		require.Zero(t, lateRenewals(c.Stats()), c.Stats().MarginShares)
+		require.NoError(t, hold.Unlock(held))
+	})
+}
+
+// A call that did not get the lock is in Waits and in FailedWaits, one that got it in Waits only.
+func TestFakeTimeFailedWaits(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		f := newFakeRedis(t)
+		other, c := f.client(t, nil), f.client(t, &rlock.Options{Group: rlock.NameGroup})
+		held, hold := lock(t, t.Context(), other.NewLock("a7"))
+		_, _, err := c.NewLock("a7").TryLockFor(t.Context(), time.Minute)
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, hold.Unlock(held))
+		require.NoError(t, c.NewLock("a7").Do(t.Context(), func(held context.Context) error {
+			return c.NewLock("a7").Do(held, func(context.Context) error { return nil })
+		}))
+		require.ErrorIs(t, c.NewLock("").Do(t.Context(), nil), rlock.ErrInvalidOption)
+		s := c.Stats()
+		require.EqualValues(t, 2, s.Waits.Count())
+		require.EqualValues(t, 1, s.FailedWaits.Count())
+		require.Equal(t, time.Minute, s.FailedWaits.Sum)
+		g := s.Groups["a*"]
+		require.EqualValues(t, 2, g.Waits.Count())
+		require.EqualValues(t, 1, g.FailedWaits.Count())
+	})
+}

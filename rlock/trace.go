@@ -70,6 +70,7 @@ type Acquisition struct {
 	Tries     int           // number of requests for the lock since the client answered the waiting call before; 1 if the lock was free; 0 for a TryLock, or if another call's request served this one
 	Wakeups   Wakeups       // why the client asked again in that time
 	Err       error         // nil if the call acquired the lock
+	Group     string        // as in [Stats]; "" without a group
 }
 
 // Renewal describes a lease that was renewed.
@@ -80,6 +81,7 @@ type Renewal struct {
 	Token  int64
 	Until  time.Time     // as [Hold.Until] after this renewal
 	Margin time.Duration // the time that was left until the old Until; if it gets smaller with each renewal, the lock will soon be lost
+	Lease  time.Duration // the length of the lease of which Margin was left; up to 2.5 s for the first renewal after a message has granted the lock
 }
 
 // FailedRenewal describes an attempt to renew a lease whose outcome is not known.
@@ -99,6 +101,7 @@ type Loss struct {
 	Cause LossCause
 	Held  time.Duration // how long it was held; 0 for a lock that was only kept, see [WithRetention]
 	Err   *LostError
+	Group string // as in [Stats]; "" without a group
 }
 
 // Release describes an acquisition that was ended by an Unlock.
@@ -110,5 +113,6 @@ type Release struct {
 	Outcome Outcome // [OutcomeReleased]; [OutcomeUnavailable] if the release continues in the background; or [OutcomeLost]
 	Held    time.Duration
 
-	HandedOff bool // true if its acquisition had the outcome [OutcomeHandedOff]
+	HandedOff bool   // true if its acquisition had the outcome [OutcomeHandedOff]
+	Group     string // as in [Stats]; "" without a group
 }

@@ -144,6 +144,7 @@ func (w *waiter) serve(g *grant, err error) {
 	} else {
 		w.next.prev = w.prev
 	}
+	w.lock.queues.hot.waited(w, a.queue.waiting)
 	w.out(a)
 	w.grant, w.err = g, err
 	close(w.served)

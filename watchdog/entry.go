@@ -247,7 +247,7 @@ func (e *Entry[K]) begin(now time.Time) attempt[K] {
 	return attempt[K]{
 		entry:   e,
 		number:  e.attempts,
-		renewal: Renewal[K]{Key: e.key, Duration: e.renew},
+		renewal: Renewal[K]{Key: e.key, Duration: e.renew, Before: e.duration},
 		bound:   min(limit, remaining(now, e.window.Load().lapses)),
 		late:    late,
 	}

@@ -232,7 +232,7 @@ func TestLateLoopLooksAtWindowsFirst(t *testing.T) {
 		over.requireOne(t, 20*time.Second, watchdog.ErrLapsed)
 		open.requireNone(t)
 		require.Len(t, d.seen(), 1)
-		require.Equal(t, call{20 * time.Second, 25 * time.Second, []watchdog.Renewal[string]{{Key: "open", Duration: lease}}}, d.seen()[0])
+		require.Equal(t, call{20 * time.Second, 25 * time.Second, []watchdog.Renewal[string]{{Key: "open", Duration: lease, Before: lease}}}, d.seen()[0])
 	})
 }
 

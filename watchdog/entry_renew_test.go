@@ -33,7 +33,7 @@ func TestRenewalTimes(t *testing.T) {
 		for i, c := range calls {
 			require.Equal(t, first+time.Duration(i)*lease/3, c.at)
 			require.Equal(t, c.at+lease/6, c.deadline)
-			require.Equal(t, []watchdog.Renewal[string]{{Key: "a", Duration: lease}}, c.due)
+			require.Equal(t, []watchdog.Renewal[string]{{Key: "a", Duration: lease, Before: lease}}, c.due)
 		}
 		confirmed := calls[len(calls)-1].at
 		if confirmed > 58*time.Second { // not answered yet
@@ -300,8 +300,12 @@ func TestLeaseThatGrows(t *testing.T) {
 		require.LessOrEqual(t, calls[0].at, short/3)
 		require.Equal(t, calls[0].at+short/6, calls[1].at)
 		require.Equal(t, calls[1].at+lease/3, calls[2].at)
-		for _, c := range calls {
-			require.Equal(t, []watchdog.Renewal[string]{{Key: "a", Duration: lease}}, c.due)
+		for i, c := range calls {
+			before := short
+			if i > 1 { // the second was the first to be answered
+				before = lease
+			}
+			require.Equal(t, []watchdog.Renewal[string]{{Key: "a", Duration: lease, Before: before}}, c.due)
 		}
 		time.Sleep(time.Minute)
 	})

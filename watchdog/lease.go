@@ -34,10 +34,12 @@ type Lease[K comparable] struct {
 }
 
 // Renewal is one lease that a [RenewFunc] must renew. Duration is the length of the lease, measured from the
-// renewal.
+// renewal. Before is the length that the lease has until then. It is different from Duration if the renewal
+// is the first one and Renew in [Lease] is different from its Duration.
 type Renewal[K comparable] struct {
 	Key      K
 	Duration time.Duration
+	Before   time.Duration
 }
 
 // Left is the time that is left of a lease. A [RenewFunc] returns it if another process extends the lease, and

@@ -58,6 +58,9 @@ func ofArgument(argv []string, complete cli.ShellCompleteFunc) cli.ShellComplete
 		case "--sort":
 			suggestAll(cmd, word, "a column", topOrders())
 			return
+		case "--by":
+			suggestAll(cmd, word, "what a line is", topLines())
+			return
 		case "--owner":
 			suggestAll(cmd, word, "holds it", owners(ctx, cmd))
 			return

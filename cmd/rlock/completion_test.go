@@ -45,6 +45,7 @@ func TestCompletionOfCommandsAndOptions(t *testing.T) {
 	require.Empty(t, completed(t, "run", "--wait", "1"), "the value of an option")
 	require.Equal(t, topOrders(), completed(t, "top", "--sort", ""))
 	require.Equal(t, []string{"held", "holder"}, slices.Sorted(slices.Values(completed(t, "top", "--sort", "h"))))
+	require.Equal(t, []string{"lock", "name", "group"}, completed(t, "top", "--by", ""))
 	require.Empty(t, completed(t, "unlock", "a", "--owner", ""), "no server: nothing, and no error")
 	require.Contains(t, completed(t, "run", "a", "--"), "--wait")
 	require.Empty(t, completed(t, "inspect", ""), "no server: nothing, and no error")

@@ -202,6 +202,9 @@ func (l *live) command(key rune) {
 	case 's':
 		orders := topOrders()
 		l.order = orders[(slices.Index(orders, l.order)+1)%len(orders)]
+	case 'n':
+		lines := topLines()
+		l.by = lines[(slices.Index(lines, l.by)+1)%len(lines)]
 	case '/':
 		l.typing, l.filter = true, ""
 	case '\x1b':
@@ -229,7 +232,8 @@ func (l *live) scroll(rows int) {
 }
 
 // topKeys is what h shows.
-const topKeys = `s                    sort by the next column
+const topKeys = `n                    show the hottest names, the hottest groups, the locks
+s                    sort locks by the next column
 /                    show names with a text in them, or that match a GLOB
 esc                  show all names
 j, k, arrows         scroll by a line
@@ -248,6 +252,8 @@ func (l *live) shown() *topView {
 		}
 		v.Locks = slices.DeleteFunc(slices.Clone(v.Locks), func(lock *topLock) bool { return !keep(lock.Name) })
 		v.Lost = slices.DeleteFunc(slices.Clone(v.Lost), func(lost lossView) bool { return !keep(lost.Name) })
+		v.Hot = slices.DeleteFunc(slices.Clone(v.Hot), func(hot hotName) bool { return !keep(hot.Name) })
+		v.Groups = hotGroups(v.Hot)
 	}
 	sortTop(&v, l.order)
 	return &v
@@ -262,6 +268,9 @@ func (l *live) status(shown, all int) string {
 		return "Redis does not answer: " + printable(l.trouble.Error())
 	}
 	text := "sorted by " + l.order
+	if l.by != byLock {
+		text = "hottest by " + l.by
+	}
 	if shown < all {
 		text = fmt.Sprintf("%d-%d of %d  %s", l.skip+1, l.skip+shown, all, text)
 	}
@@ -279,6 +288,9 @@ func (l *live) lines(columns, rows int) []string {
 	shown := max(min(len(v.Locks)-l.skip, l.page), 0)
 	if l.help {
 		return v.picture(columns, rows, strings.Split(topKeys, "\n"), l.status(shown, shown), l.colours)
+	}
+	if l.by != byLock {
+		return v.picture(columns, rows, v.hotLines(l.by, columns, l.colours), l.status(0, 0), l.colours)
 	}
 	return v.frame(columns, rows, l.skip, l.status(shown, len(v.Locks)), l.colours)
 }

@@ -98,7 +98,7 @@ func drawn(t *testing.T) (text string, lines []string) {
 	v.Locks[3].Name = "stock:eu" // each character takes one column
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
-	l := live{top: &top{server: &server{name: "s"}, order: "wait"}, out: write, view: v, colours: newColours(true)}
+	l := live{top: &top{server: &server{name: "s"}, order: "wait", by: byLock}, out: write, view: v, colours: newColours(true)}
 	require.NoError(t, l.draw())
 	require.NoError(t, l.draw())
 	require.NoError(t, write.Close())
@@ -129,7 +129,7 @@ func TestPictureOnATerminal(t *testing.T) {
 
 // scrolled is top with so many locks, on a terminal of 10 rows.
 func scrolled(locks int) *live {
-	l := &live{top: &top{order: "lock", server: &server{name: "s"}}, view: &topView{}}
+	l := &live{top: &top{order: "lock", by: byLock, server: &server{name: "s"}}, view: &topView{}}
 	for i := range locks {
 		l.view.Locks = append(l.view.Locks, &topLock{Name: fmt.Sprintf("l%02d", i)})
 	}

@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	redistest.RunChild(map[string]func(args []string){"crowd": crowdOfOneName})
 	// Under nohup rlock would inherit that HUP is ignored, and tests which send it would wait in vain. A
 	// signal with a handler is not ignored, so what these tests start gets its default.
 	if signal.Ignored(syscall.SIGHUP) {

@@ -18,7 +18,7 @@ func TestPictures(t *testing.T) {
 	v.Locks[3].Name = "stock:eu"
 	sortTop(v, "wait")
 	v.At = v.At.In(time.FixedZone("", 0)) // wherever the test runs
-	l := &live{top: &top{server: &server{name: "127.0.0.1:6379/0"}, order: "wait"}, view: v, colours: newColours(true)}
+	l := &live{top: &top{server: &server{name: "127.0.0.1:6379/0"}, order: "wait", by: byLock}, view: v, colours: newColours(true)}
 	golden(t, "top.svg", svg("rlock top", l.lines(80, 10)), "make pictures")
 
 	var out bytes.Buffer

@@ -20,7 +20,7 @@ func topCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "top",
 		Usage:     "show who holds locks for long, and who waits",
-		UsageText: "rlock top [--once] [--json] [--sort COLUMN] [--interval D] [GLOB]",
+		UsageText: "rlock top [--once] [--json] [--by name|group] [--sort COLUMN] [--interval D] [GLOB]",
 		Description: `Shows the locks that clients have written into their records in Redis: locks that were
 held for 10s or until their first renewal was due, all locks of "rlock run", and locks
 that a call has waited for longer than a second. With GLOB it shows only names that
@@ -34,10 +34,21 @@ the lock for its next use. TTL is the remaining lease. WAIT is the number of cal
 wait. ACQ/S is the number of locks of any name that the client of the holder acquires
 per second. The lines below the table show the locks that were lost in the last 30s. On
 a terminal, the key s sorts by the next column, / filters, q quits, and h shows all keys.
-Elsewhere, "top" prints plain lines repeatedly.`,
+Elsewhere, "top" prints plain lines repeatedly.
+
+"top --by name" shows the ten names of all clients that cost most waiting, even if each
+single wait is short. WAITING is the number of calls that wait on average: if it is 20,
+calls wait for 20 seconds in each second. WAITS/S is the number of waits that end per
+second. MOST is the number of calls that wait at the same time, at most: the sum of the
+largest numbers of the clients. CLIENTS is the number of clients that wait. Each client
+reports up to ten hot names, with figures from the last 10s to 20s. A name is hot if its
+calls have waited for at least 1% of the time. "top --by group" sums up the hot names by
+group. The group of a name is that of Options.Group in the client. Without it, the group
+is the name with its numbers and ids replaced by "*".`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", HideDefault: true, Usage: "print once and end"},
 			&cli.BoolFlag{Name: "json", HideDefault: true, Usage: "print JSON, one line for each reading"},
+			&cli.StringFlag{Name: "by", Value: byLock, Usage: "show `LINES` for locks, or for the hottest names or groups: " + strings.Join(topLines(), ", ")},
 			&cli.StringFlag{Name: "sort", Value: "wait", Usage: "sort by `COLUMN`: " + strings.Join(topOrders(), ", ")},
 			intervalFlag(topInterval),
 		},
@@ -51,6 +62,7 @@ type top struct {
 	keep     func(name string) bool
 	also     []string // looked at, although no record may name them
 	order    string
+	by       string // what a line is: see topLines
 	interval time.Duration
 }
 
@@ -74,10 +86,14 @@ func interval(cmd *cli.Command, unset time.Duration) (time.Duration, error) {
 }
 
 func runTop(ctx context.Context, cmd *cli.Command) error {
-	t := &top{keep: wantedBy(cmd.Args().First()), order: cmd.String("sort")}
+	t := &top{keep: wantedBy(cmd.Args().First()), order: cmd.String("sort"), by: cmd.String("by")}
 	switch {
 	case cmd.Args().Len() > 1:
 		return usagef(cmd, "expected at most one GLOB: quote it")
+	case !slices.Contains(topLines(), t.by):
+		return usagef(cmd, "--by: %q is none of %s", t.by, strings.Join(topLines(), ", "))
+	case t.by != byLock && cmd.IsSet("sort"):
+		return usagef(cmd, "--sort: leave it out, --by %s sorts by WAITING", t.by)
 	case !slices.Contains(topOrders(), t.order):
 		return usagef(cmd, "--sort: %q is none of %s", t.order, strings.Join(topOrders(), ", "))
 	}
@@ -96,6 +112,9 @@ func runTop(ctx context.Context, cmd *cli.Command) error {
 		return ended(ctx, err)
 	}
 	out, show, next := cmd.Root().Writer, printTop, "\n"
+	if t.by != byLock {
+		show = func(w io.Writer, v *topView) error { return printHot(w, t.by, v) }
+	}
 	if cmd.Bool("json") {
 		show, next = printTopJSON, ""
 	}

@@ -11,13 +11,20 @@ import (
 	"time"
 )
 
-// topColumns are the columns of the table. Those without a width share what is left.
-var topColumns = []struct {
+// column is one of a table. Those without a width share what is left.
+type column struct {
 	title string
 	width int // of the terminal; negative: at the right
 	share int // of 100
-}{
-	{"LOCK", 0, 38}, {"KIND", 6, 0}, {"HOLDER", 0, 36}, {"PURPOSE", 0, 26}, {"HELD", -6, 0}, {"TTL", -6, 0}, {"WAIT", -4, 0}, {"ACQ/S", -6, 0},
+}
+
+// topColumns are the columns of the tables, by the value of --by.
+var topColumns = map[string][]column{
+	byLock: {
+		{"LOCK", 0, 38}, {"KIND", 6, 0}, {"HOLDER", 0, 36}, {"PURPOSE", 0, 26}, {"HELD", -6, 0}, {"TTL", -6, 0}, {"WAIT", -4, 0}, {"ACQ/S", -6, 0},
+	},
+	byName:  {{"LOCK", 0, 55}, {"GROUP", 0, 45}, {"WAITING", -8, 0}, {"WAITS/S", -8, 0}, {"MOST", -6, 0}, {"CLIENTS", -7, 0}},
+	byGroup: {{"GROUP", 0, 100}, {"WAITING", -8, 0}, {"WAITS/S", -8, 0}, {"MOST", -6, 0}, {"NAMES", -7, 0}},
 }
 
 // sortTop puts the locks into the order of a column; where that is the same, and by
@@ -124,7 +131,7 @@ func printTop(w io.Writer, v *topView) error {
 	fmt.Fprintln(w, v.summary())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(v.Locks) > 0 {
-		fmt.Fprintln(t, strings.Join(titles(), "\t"))
+		fmt.Fprintln(t, strings.Join(titles(byLock), "\t"))
 	}
 	for i := range v.Locks {
 		fmt.Fprintln(t, strings.Join(v.row(v.Locks[i]), "\t"))
@@ -159,10 +166,10 @@ func (v *topView) room(rows int) int {
 
 // frame returns the lines of a picture of so many columns and rows. status is the last.
 func (v *topView) frame(columns, rows, skip int, status string, c colours) []string {
-	lines := []string{c.head + table(columns, titles()) + c.off}
+	lines := []string{c.head + table(byLock, columns, titles(byLock)) + c.off}
 	skip = min(skip, max(len(v.Locks)-1, 0))
 	for _, l := range v.Locks[skip:min(skip+v.room(rows), len(v.Locks))] {
-		line := table(columns, v.row(l))
+		line := table(byLock, columns, v.row(l))
 		if l.Waiters > 0 {
 			line = c.waited + line + c.off
 		}
@@ -184,28 +191,30 @@ func (v *topView) picture(columns, rows int, lines []string, status string, c co
 	return append(all, c.dim+fit(status, columns)+c.off)
 }
 
-func titles() (all []string) {
-	for _, c := range topColumns {
+func titles(by string) (all []string) {
+	for _, c := range topColumns[by] {
 		all = append(all, c.title)
 	}
 	return all
 }
 
-// table returns a line of a table in so many columns.
-func table(columns int, texts []string) string {
-	left := columns - len(topColumns) + 1
-	for _, c := range topColumns {
+// table returns a line of the table that --by has chosen, in so many columns.
+func table(by string, columns int, texts []string) string {
+	all := topColumns[by]
+	left, last := columns-len(all)+1, 0 // of those that share
+	for i, c := range all {
 		left -= max(c.width, -c.width)
+		if c.share > 0 {
+			last = i
+		}
 	}
 	left = max(left, 0)
 	words, spent := make([]string, len(texts)), 0
-	for i, c := range topColumns {
+	for i, c := range all {
 		width := left * c.share / 100
-		if c.share > 0 {
-			spent += width
-			if c.title == "PURPOSE" { // the last of those that share
-				width += left - spent
-			}
+		spent += width
+		if i == last {
+			width += left - spent
 		}
 		switch {
 		case c.width < 0:

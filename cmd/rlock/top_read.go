@@ -17,7 +17,9 @@ type topView struct {
 	At      time.Time   `json:"at"`
 	Clients []topClient `json:"clients"`
 	Locks   []*topLock  `json:"locks"`
-	Lost    []lossView  `json:"lost"` // of the last half minute
+	Lost    []lossView  `json:"lost"`       // of the last half minute
+	Hot     []hotName   `json:"hot_names"`  // the worst first
+	Groups  []hotGroup  `json:"hot_groups"` // of these names
 	records clientRecords
 }
 
@@ -105,6 +107,8 @@ func (s *server) top(ctx context.Context, keep func(name string) bool, also ...s
 		return nil, err
 	}
 	v := &topView{At: time.Now(), Clients: []topClient{}, Locks: []*topLock{}, Lost: []lossView{}, records: records}
+	v.Hot = records.hotNames(keep)
+	v.Groups = hotGroups(v.Hot)
 	locks := make(map[string]*topLock)
 	for id, r := range records {
 		v.Clients = append(v.Clients, topClient{records.host(id), r.Started, r.Acquired, r.PerSecond, r.Rates.Lost, r.More})

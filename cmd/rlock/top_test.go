@@ -237,7 +237,7 @@ func TestTopFails(t *testing.T) {
 		r := inProcess(args...)
 		require.Equal(t, exitUnavailable, r.code)
 	}
-	for _, args := range [][]string{{"top", "a", "b"}, {"top", "--sort", "x"}, {"top", "--interval", "1ms"}, {"watch", "a", "b"}, {"watch", "--interval", "0s", "a"}, {"watch", "--only", ""}, {"watch", "--not", "a", "--not="}} {
+	for _, args := range [][]string{{"top", "a", "b"}, {"top", "--sort", "x"}, {"top", "--interval", "1ms"}, {"top", "--by", "foo"}, {"top", "--by", "name", "--sort", "wait"}, {"watch", "a", "b"}, {"watch", "--interval", "0s", "a"}, {"watch", "--only", ""}, {"watch", "--not", "a", "--not="}} {
 		r := inProcess(args...)
 		require.Equal(t, exitUsage, r.code, "%q", args)
 		require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)

@@ -19,7 +19,7 @@ const Sampled = 16
 
 // histograms are fed by what happens; everything else is read from [rlock.Client.Stats].
 type histograms struct {
-	acquire, hold, margin metric.Float64Histogram
+	acquire, hold, margin, share metric.Float64Histogram
 
 	handedOff, released atomic.Uint32
 	sets                sync.Map // metric.MeasurementOption by ended
@@ -31,13 +31,15 @@ func (h *histograms) create(m metric.Meter) error {
 		buckets = append(buckets, b.Seconds())
 	}
 	bounds := metric.WithExplicitBucketBoundaries(buckets...)
-	var errs [3]error
+	var errs [4]error
 	h.acquire, errs[0] = m.Float64Histogram("rlock.acquire.duration", metric.WithUnit("s"), bounds,
 		metric.WithDescription("How long calls took that wanted a lock."))
 	h.hold, errs[1] = m.Float64Histogram("rlock.hold.duration", metric.WithUnit("s"), bounds,
 		metric.WithDescription("How long locks were held."))
 	h.margin, errs[2] = m.Float64Histogram("rlock.renewal.margin", metric.WithUnit("s"), bounds,
 		metric.WithDescription("What was left of the trusted window when a lease was renewed."))
+	h.share, errs[3] = m.Float64Histogram("rlock.renewal.margin.ratio", metric.WithUnit("1"), metric.WithExplicitBucketBoundaries(rlock.ShareBounds()...),
+		metric.WithDescription("What was left of the trusted window when a lease was renewed, as a share of the lease."))
 	return errors.Join(errs[:]...)
 }
 
@@ -45,45 +47,55 @@ func (t *Telemetry) observeAcquisition(ctx context.Context, a rlock.Acquisition)
 	if a.Outcome == rlock.OutcomeHandedOff && t.handedOff.Add(1)%Sampled != 1 {
 		return
 	}
-	t.acquire.Record(ctx, a.Waited.Seconds(), t.set(a.Lock, a.Kind, a.Outcome))
+	t.acquire.Record(ctx, a.Waited.Seconds(), t.set(a.Lock, a.Group, a.Kind, a.Outcome))
 }
 
 func (t *Telemetry) released(ctx context.Context, r rlock.Release) {
 	if r.HandedOff && t.histograms.released.Add(1)%Sampled != 1 {
 		return
 	}
-	t.hold.Record(ctx, r.Held.Seconds(), t.set(r.Lock, r.Kind, r.Outcome))
+	t.hold.Record(ctx, r.Held.Seconds(), t.set(r.Lock, r.Group, r.Kind, r.Outcome))
 }
 
 // lost records a hold that no Unlock has ended, once for each grant: also that of a member
 // of a multi lock, whose own end is told to released.
 func (t *Telemetry) lost(l rlock.Loss) {
-	t.hold.Record(context.Background(), l.Held.Seconds(), t.set(l.Lock, l.Kind, rlock.OutcomeLost))
+	t.hold.Record(context.Background(), l.Held.Seconds(), t.set(l.Lock, l.Group, l.Kind, rlock.OutcomeLost))
 }
 
 func (t *Telemetry) renewed(r rlock.Renewal) {
 	t.margin.Record(context.Background(), r.Margin.Seconds())
+	t.share.Record(context.Background(), min(r.Margin.Seconds()/r.Lease.Seconds(), 1)) // as in Stats
 }
 
-func (t *Telemetry) set(lock string, k rlock.Kind, o rlock.Outcome) metric.MeasurementOption {
+func (t *Telemetry) set(lock, group string, k rlock.Kind, o rlock.Outcome) metric.MeasurementOption {
 	if t.nameOf != nil {
-		return t.newSet(lock, k, o)
+		return t.newSet(lock, group, k, o)
 	}
-	set, ok := t.sets.Load(ended{k, o})
+	set, ok := t.sets.Load(ended{group, k, o})
 	if !ok {
-		set, _ = t.sets.LoadOrStore(ended{k, o}, t.newSet(lock, k, o))
+		set, _ = t.sets.LoadOrStore(ended{group, k, o}, t.newSet(lock, group, k, o))
 	}
 	return set.(metric.MeasurementOption)
 }
 
 // ended is what histograms have attributes of.
 type ended struct {
+	group   string
 	kind    rlock.Kind
 	outcome rlock.Outcome
 }
 
-func (t *Telemetry) newSet(lock string, k rlock.Kind, o rlock.Outcome) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(t.attributes(lock, keyKind.String(string(k)), keyOutcome.String(string(o)))...))
+func (t *Telemetry) newSet(lock, group string, k rlock.Kind, o rlock.Outcome) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(t.attributes(lock, inGroup(group, keyKind.String(string(k)), keyOutcome.String(string(o)))...)...))
+}
+
+// inGroup adds the group, if there is one.
+func inGroup(group string, all ...attribute.KeyValue) []attribute.KeyValue {
+	if group != "" {
+		all = append(all, keyGroup.String(group))
+	}
+	return all
 }
 
 // Observe exports the counters of the client, the numbers of locks that are held and waited for, and the ages of
@@ -132,13 +144,19 @@ type observed struct {
 }
 
 func (o *observed) observe(to metric.Observer, s rlock.Stats) {
-	for _, k := range s.Kinds {
-		kind := keyKind.String(string(k.Kind))
-		for outcome, n := range k.Calls {
-			to.ObserveInt64(o.calls, n, metric.WithAttributes(kind, keyOutcome.String(string(outcome))))
+	groups := s.Groups
+	if groups == nil {
+		groups = map[string]rlock.GroupStats{"": {Kinds: s.Kinds}}
+	}
+	for group, g := range groups {
+		for _, k := range g.Kinds {
+			kind := keyKind.String(string(k.Kind))
+			for outcome, n := range k.Calls {
+				to.ObserveInt64(o.calls, n, metric.WithAttributes(inGroup(group, kind, keyOutcome.String(string(outcome)))...))
+			}
+			to.ObserveInt64(o.held, k.Held, metric.WithAttributes(inGroup(group, kind)...))
+			to.ObserveInt64(o.waiting, k.Waiting, metric.WithAttributes(inGroup(group, kind)...))
 		}
-		to.ObserveInt64(o.held, k.Held, metric.WithAttributes(kind))
-		to.ObserveInt64(o.waiting, k.Waiting, metric.WithAttributes(kind))
 	}
 	for cause, n := range s.Losses {
 		to.ObserveInt64(o.losses, n, metric.WithAttributes(keyCause.String(string(cause))))

@@ -11,6 +11,9 @@
 // names in spans. If a call fails because of Redis, or with an unexpected error, the event `exception` of its
 // span has the text of the error, which contains the full name of the lock. The package imports only the API of
 // OpenTelemetry, so your program must set up the SDK.
+//
+// If the client has a function Group in its [rlock.Options], the metrics of calls, waits and holds have the
+// attribute `rlock.group`, except those of locks without a group.
 package rlockotel
 
 import (
@@ -33,6 +36,7 @@ const (
 	keyCause   = attribute.Key("rlock.cause")
 	keySource  = attribute.Key("rlock.source")
 	keyName    = attribute.Key("rlock.name")
+	keyGroup   = attribute.Key("rlock.group")
 	keyHolder  = attribute.Key("rlock.holder")
 	keyTTL     = attribute.Key("rlock.ttl")
 	keyTries   = attribute.Key("rlock.tries")

@@ -3,6 +3,7 @@ package rlockotel_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,12 @@ type world struct {
 
 func newWorld(t *testing.T, opts ...rlockotel.Option) *world {
 	t.Helper()
+	return newWorldOf(t, rlock.Options{}, opts...)
+}
+
+// newWorldOf is newWorld with options of the client.
+func newWorldOf(t *testing.T, options rlock.Options, opts ...rlockotel.Option) *world {
+	t.Helper()
 	w := &world{spans: tracetest.NewSpanRecorder(), metrics: sdkmetric.NewManualReader(), server: miniredis.NewMiniRedis()}
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.metrics))
@@ -43,7 +50,8 @@ func newWorld(t *testing.T, opts ...rlockotel.Option) *world {
 	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
 	rdb.AddHook(telemetry.Hook())
-	w.client, err = rlock.New(rdb, &rlock.Options{Trace: telemetry.Trace()})
+	options.Trace = telemetry.Trace()
+	w.client, err = rlock.New(rdb, &options)
 	require.NoError(t, err)
 	stop, err := telemetry.Observe(w.client)
 	require.NoError(t, err)
@@ -263,6 +271,82 @@ func TestMetrics(t *testing.T) {
 		require.Contains(t, found, name)
 	}
 	require.LessOrEqual(t, points, 60)
+}
+
+// With groups, the metrics of calls, waits and holds have them, and the others have not.
+func TestGroups(t *testing.T) {
+	w := newWorldOf(t, rlock.Options{Group: func(name string) string { group, _, _ := strings.Cut(name, ":"); return group }})
+	use := func(mu rlock.Locker, times int) {
+		for range times {
+			require.NoError(t, mu.Do(t.Context(), nothing))
+		}
+	}
+	for i := range 50 {
+		use(w.client.NewLock(fmt.Sprint("order:", i)), 2)
+	}
+	use(w.client.NewLock(":without"), 3)
+	use(rlock.NewMultiLock(w.client.NewLock("user:1"), w.client.NewLock("user:2")), 4)
+	held, hold, err := w.client.NewLock("user:1").Lock(t.Context())
+	require.NoError(t, err)
+	w.server.Del("user:1")
+	require.ErrorIs(t, hold.Unlock(held), rlock.ErrLeaseLost)
+	require.NoError(t, w.client.Close(t.Context()), "everything is told")
+
+	var got metricdata.ResourceMetrics
+	require.NoError(t, w.metrics.Collect(t.Context(), &got))
+	counts := make(map[string]map[string]int64)
+	count := func(metric string, attributes attribute.Set, n int64) {
+		if counts[metric] == nil {
+			counts[metric] = make(map[string]int64)
+		}
+		group, _ := attributes.Value("rlock.group")
+		counts[metric][group.AsString()] += n
+		_, has := attributes.Value("rlock.group")
+		require.True(t, !has || group.AsString() != "", "%s: no group, no attribute", metric)
+	}
+	for _, m := range got.ScopeMetrics[0].Metrics {
+		switch d := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range d.DataPoints {
+				count(m.Name, p.Attributes, p.Value)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range d.DataPoints {
+				count(m.Name, p.Attributes, int64(p.Count))
+			}
+		}
+	}
+	want := map[string]int64{"order": 100, "": 3, "user": 5}
+	for _, metric := range []string{"rlock.calls", "rlock.acquire.duration", "rlock.hold.duration"} {
+		require.Equal(t, want, counts[metric], metric)
+	}
+	for _, metric := range []string{"rlock.held", "rlock.waiting"} {
+		require.Equal(t, map[string]int64{"order": 0, "": 0, "user": 0}, counts[metric], metric)
+	}
+	require.Equal(t, map[string]int64{"": 1}, counts["rlock.losses"])
+}
+
+// The margin of a renewal is recorded in seconds and as a share of the lease.
+func TestMargins(t *testing.T) {
+	w := newWorldOf(t, rlock.Options{LeaseTime: 60 * time.Millisecond})
+	held, hold, err := w.client.NewLock("a").Lock(t.Context())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return w.client.Stats().Renewals > 0 }, time.Minute, time.Millisecond)
+	_ = hold.Unlock(held) // lost, if this machine is busy
+	require.NoError(t, w.client.Close(t.Context()), "everything is told")
+	renewals := w.client.Stats().Renewals
+	var got metricdata.ResourceMetrics
+	require.NoError(t, w.metrics.Collect(t.Context(), &got))
+	found := make(map[string]metricdata.HistogramDataPoint[float64])
+	for _, m := range got.ScopeMetrics[0].Metrics {
+		if d, ok := m.Data.(metricdata.Histogram[float64]); ok {
+			found[m.Name] = d.DataPoints[0]
+		}
+	}
+	require.EqualValues(t, renewals, found["rlock.renewal.margin"].Count)
+	require.EqualValues(t, renewals, found["rlock.renewal.margin.ratio"].Count)
+	require.Equal(t, rlock.ShareBounds(), found["rlock.renewal.margin.ratio"].Bounds)
+	require.InDelta(t, w.client.Stats().MarginShares.Sum, found["rlock.renewal.margin.ratio"].Sum, 1e-3)
 }
 
 // A hold that was lost is one of the holds, once.

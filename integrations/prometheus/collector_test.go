@@ -17,13 +17,16 @@ import (
 )
 
 // newClient returns a client of a server inside the test.
-func newClient(tb testing.TB) *rlock.Client {
+func newClient(tb testing.TB) *rlock.Client { return newClientIn(tb, nil) }
+
+// newClientIn is newClient with groups, unless group is nil.
+func newClientIn(tb testing.TB, group func(string) string) *rlock.Client {
 	tb.Helper()
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
 	require.NoError(tb, server.Start())
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	client, err := rlock.New(rdb, nil)
+	client, err := rlock.New(rdb, &rlock.Options{Group: group})
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		require.NoError(tb, client.Close(context.Background()))
@@ -72,7 +75,10 @@ rlock_waiting{kind="plain"} 0
 	for _, f := range families {
 		switch f.GetName() {
 		case "rlock_acquire_duration_seconds":
-			require.EqualValues(t, 2, f.GetMetric()[0].GetHistogram().GetSampleCount())
+			require.Len(t, f.GetMetric(), 2) // acquired="false" first
+			for _, m := range f.GetMetric() {
+				require.EqualValues(t, 1, m.GetHistogram().GetSampleCount())
+			}
 		case "rlock_hold_duration_seconds":
 			require.EqualValues(t, 1, f.GetMetric()[0].GetHistogram().GetSampleCount())
 		}
@@ -91,7 +97,7 @@ func TestSeries(t *testing.T) {
 		}
 		require.NoError(t, mu.Do(t.Context(), nothing))
 	}
-	require.LessOrEqual(t, series(t, registry), 61)
+	require.LessOrEqual(t, series(t, registry), 92)
 }
 
 // series counts them as Prometheus does: a histogram has one for each bucket.
@@ -124,5 +130,57 @@ func TestSeveralClients(t *testing.T) {
 	}
 	n, err := testutil.GatherAndCount(registry, "rlock_acquire_duration_seconds")
 	require.NoError(t, err)
-	require.Equal(t, 2, n)
+	require.Equal(t, 4, n)
+}
+
+// 10,000 names in 5 groups: the groups have the series, and add up to what there is without groups.
+func TestGroups(t *testing.T) {
+	client := newClientIn(t, func(name string) string { group, _, _ := strings.Cut(name, ":"); return group })
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(rlockprom.NewCollector(client))
+	mu := client.NewLock("group0:0") // there are calls with each outcome that has a histogram
+	require.NoError(t, mu.Do(t.Context(), func(context.Context) error {
+		require.ErrorIs(t, mu.TryDo(t.Context(), nothing), rlock.ErrNotAcquired)
+		return nil
+	}))
+	for i := range 10_000 {
+		require.NoError(t, client.NewLock(fmt.Sprint("group", i%5, ":", i)).Do(t.Context(), nothing))
+	}
+	n := series(t, registry)
+	t.Log(n, "series")
+	require.LessOrEqual(t, n, 60*5)
+	require.NoError(t, client.NewFairLock(":no group").Do(t.Context(), nothing))
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	acquired, waits, holds := make(map[string]float64), make(map[string]uint64), make(map[string]uint64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := make(map[string]string)
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			switch group, grouped := labels["group"]; f.GetName() {
+			case "rlock_calls_total":
+				if labels["outcome"] == "acquired" {
+					acquired[group] += m.GetCounter().GetValue()
+				}
+			case "rlock_acquire_duration_seconds":
+				waits[group+labels["acquired"]] += m.GetHistogram().GetSampleCount()
+			case "rlock_hold_duration_seconds":
+				holds[group] += m.GetHistogram().GetSampleCount()
+			case "rlock_held", "rlock_waiting":
+				require.True(t, grouped, f.GetName())
+			default:
+				require.False(t, grouped, f.GetName())
+			}
+		}
+	}
+	require.Equal(t, map[string]float64{"": 1, "group0": 2001, "group1": 2000, "group2": 2000, "group3": 2000, "group4": 2000}, acquired)
+	require.Equal(t, map[string]uint64{"": 1, "group0": 2001, "group1": 2000, "group2": 2000, "group3": 2000, "group4": 2000}, holds)
+	require.EqualValues(t, 2001, waits["group0true"])
+	require.EqualValues(t, 1, waits["group0false"])
 }

@@ -105,7 +105,7 @@ func queries(t *testing.T) (all []string) {
 			all = append(all, strings.NewReplacer("$job", ".*", "$__rate_interval", "1m").Replace(target.Expr))
 		}
 	}
-	require.Len(t, dashboard.Panels, 9)
+	require.Len(t, dashboard.Panels, 10)
 	return all
 }
 

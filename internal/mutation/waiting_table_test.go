@@ -194,6 +194,21 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
 	{
+		"a second of waiting counts in each snapshot", "rlock", "hot.show",
+		"h.taken = v.now", "",
+		"rlock", "TestFakeTimeHotNameOfALongWait", quick,
+	},
+	{
+		"a name that is waited for once displaces a hot one", "rlock", "hot.row",
+		"inherited: r.spans[i].rank()", "",
+		"rlock", "TestFakeTimeHotNameAmongManyNames", quick,
+	},
+	{
+		"a short wait is no reason for a record", "rlock", "hot.waited",
+		"row.isHot()", "false",
+		"rlock", "TestFakeTimeTenHotNames", quick,
+	},
+	{
 		"a hundred thousand clients write a record each 10 s", "internal/record", "Writer.every",
 		"time.Duration(w.listed)*time.Second/perSecond", "0",
 		"internal/record", "TestManyClientsWriteLessOften", quick,

@@ -1,6 +1,6 @@
 // Package record writes and reads the record of a client on the server. The record answers the
-// questions who holds a lock and who waits: host, process, program, and the locks held or waited for
-// for longer than a moment. A [Writer] repeats the record as long as there are entries. No lock depends
+// questions who holds a lock and who waits: host, process, program, the locks held or waited for
+// for longer than a moment, and the names that cost most waiting. A [Writer] repeats the record as long as there are entries. No lock depends
 // on a record, and the package knows no locks: the client gives a snapshot to write.
 //
 // A record is a hash, and all fields are text. A reader leaves out unknown fields: other
@@ -8,6 +8,7 @@
 package record
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -24,6 +25,9 @@ const (
 	maxText    = 256       // bytes of a host, a program, a version, a purpose
 	maxEntries = 1000      // the oldest
 	maxBytes   = 256 << 10 // of entries
+	MaxHot     = 10        // hot names
+	maxHot     = 32 << 10  // bytes of them
+	maxRate    = 1e9       // a rate, or a number of calls, as it is read
 )
 
 // Key is the key of a client's record.
@@ -112,6 +116,59 @@ func (e *Entry) read(value string) (ok bool) {
 	return ok
 }
 
+// hot is the beginning of the field of a hot name.
+const hot = "hot"
+
+// Hot is a name that calls of a client have waited for, in the last 10 to 20 s before the record was written.
+type Hot struct {
+	Name      string
+	Group     string  // that Options.Group has made of the name; "" without that function
+	PerSecond float64 // waits that have ended, per second
+	Waiting   float64 // seconds of waiting per second: so many calls have waited on average
+	Most      int     // so many calls have waited at once
+}
+
+// value returns the text of the field of a hot name. The group comes last, and may have spaces.
+func (h *Hot) value() string {
+	text := fmt.Sprintf("per_second=%.2f waiting=%.3f most=%d", h.PerSecond, h.Waiting, h.Most)
+	if h.Group != "" {
+		text += " group=" + Clean(h.Group)
+	}
+	return text
+}
+
+// read reads the text of the field of a hot name. Words of other versions are left out.
+func (h *Hot) read(value string) (ok bool) {
+	for rest := value; rest != ""; {
+		var word string
+		whole := rest
+		word, rest, _ = strings.Cut(rest, " ")
+		name, text, _ := strings.Cut(word, "=")
+		switch name {
+		case "per_second":
+			h.PerSecond = rate(text)
+		case "waiting":
+			h.Waiting = rate(text)
+			ok = h.Waiting > 0
+		case "most":
+			n, _ := strconv.Atoi(text)
+			h.Most = min(max(n, 0), maxRate)
+		case "group":
+			h.Group, rest = strings.TrimPrefix(whole, "group="), ""
+		}
+	}
+	return ok
+}
+
+// rate reads a rate. What is no finite number of at least 0 counts as 0, because JSON has no such numbers. A rate above
+// maxRate is cut, so that readers can add up those of many clients.
+func rate(text string) float64 {
+	if r, err := strconv.ParseFloat(text, 64); err == nil && r >= 0 && !math.IsInf(r, 1) {
+		return min(r, maxRate)
+	}
+	return 0
+}
+
 // Rates are the counts of a client.
 type Rates struct {
 	Acquired  int64   // since the start of the client
@@ -126,7 +183,8 @@ type Record struct {
 	Written time.Time     // by the client's clock
 	Lasts   time.Duration // after that, if it is longer than the constant
 	Entries []Entry
-	More    int // number of entries left out
+	More    int   // number of entries left out
+	Hot     []Hot // those that cost most waiting
 }
 
 // Fields returns the fields of the hash, each followed by its value. Entries beyond the
@@ -154,6 +212,15 @@ func (r *Record) Fields() []any {
 	}
 	if r.Lasts > Lasts {
 		fields = append(fields, "lasts", strconv.FormatInt(r.Lasts.Milliseconds(), 10))
+	}
+	size = 0
+	for i := range r.Hot[:min(len(r.Hot), MaxHot)] {
+		h := &r.Hot[i]
+		value := h.value()
+		if size += len(h.Name) + len(value); size > maxHot {
+			break
+		}
+		fields = append(fields, hot+":"+h.Name, value)
 	}
 	return append(fields, entries...)
 }
@@ -187,20 +254,20 @@ func Read(fields map[string]string) Record {
 			Host: fields["host"], PID: int(number("pid")), Program: fields["program"], Version: fields["version"],
 			Started: moment(number("started")),
 		},
-		Rates:   Rates{Acquired: number("acquired"), Lost: number("lost")},
+		Rates:   Rates{Acquired: number("acquired"), Lost: number("lost"), PerSecond: rate(fields["per_second"])},
 		Written: moment(number("written")), More: int(number("more")),
 	}
 	if n := number("lasts"); n > 0 && n <= slowest.Milliseconds()*lives {
 		r.Lasts = time.Duration(n) * time.Millisecond
-	}
-	if rate, err := strconv.ParseFloat(fields["per_second"], 64); err == nil && rate >= 0 && !math.IsInf(rate, 1) {
-		r.PerSecond = rate
 	}
 	for field, value := range fields {
 		what, name, ok := strings.Cut(field, ":")
 		e := Entry{What: What(what), Name: name, Count: 1}
 		if ok && slices.Contains([]What{Holds, Waits, Keeps, Lost}, e.What) && e.read(value) {
 			r.Entries = append(r.Entries, e)
+		}
+		if h := (Hot{Name: name}); ok && what == hot && h.read(value) {
+			r.Hot = append(r.Hot, h)
 		}
 	}
 	return r

@@ -42,7 +42,12 @@ func TestRoundTrip(t *testing.T) {
 			})
 		}
 	}
+	for i, e := range r.Entries[:record.MaxHot] {
+		r.Hot = append(r.Hot, record.Hot{Name: e.Name + fmt.Sprint(i), Group: []string{"", "orders of 1 \"day\" €"}[i%2], PerSecond: 0.25, Waiting: 19.125, Most: i})
+	}
 	got := record.Read(hash(t, r.Fields()))
+	require.ElementsMatch(t, r.Hot, got.Hot)
+	got.Hot, r.Hot = nil, nil
 	require.Len(t, got.Entries, len(r.Entries))
 	for _, e := range got.Entries {
 		require.Contains(t, r.Entries, e)
@@ -65,6 +70,12 @@ func TestReadsWhatItKnows(t *testing.T) {
 		require.Contains(t, []string{"", "since=x n=7"}, e.Purpose)
 	}
 	require.Empty(t, record.Read(nil).Entries)
+	got = record.Read(map[string]string{
+		"hot:a": "waiting=2 longest=40 per_second=-1 most=-7 group=x most=1", "hot:b": "waiting=NaN", "hot:c": "waiting=-1", "hot:d": "per_second=7", "hot": "waiting=1",
+	})
+	require.Equal(t, []record.Hot{{Name: "a", Waiting: 2, Group: "x most=1"}}, got.Hot)
+	got = record.Read(map[string]string{"hot:a": "waiting=1e308 most=9223372036854775807"})
+	require.Equal(t, []record.Hot{{Name: "a", Waiting: 1e9, Most: 1e9}}, got.Hot, "readers add up those of many clients")
 	for _, rate := range []string{"NaN", "Inf", "-Inf", "1e999", "-1"} { // what can be read has to be told as JSON
 		got := record.Read(map[string]string{"per_second": rate, "started": "9000000000000000", "written": "-9000000000000000", "hold:a": "since=9000000000000000"})
 		require.Zero(t, got.PerSecond, rate)
@@ -77,6 +88,9 @@ func TestBounds(t *testing.T) {
 	r := record.Record{Who: record.Who{Host: strings.Repeat("h", 1000)}, More: 1}
 	for i := range 3000 {
 		r.Entries = append(r.Entries, record.Entry{What: record.Holds, Name: fmt.Sprint(i), Purpose: strings.Repeat("€", 1000)})
+	}
+	for i := range 20 {
+		r.Hot = append(r.Hot, record.Hot{Name: fmt.Sprint(i), Group: strings.Repeat("€", 1000), Waiting: 1})
 	}
 	size := func(fields []any) (n int) {
 		for _, f := range fields {
@@ -92,9 +106,14 @@ func TestBounds(t *testing.T) {
 	require.Len(t, got.Entries, 1000)
 	require.Equal(t, 2001, got.More)
 	require.Len(t, got.Host, 256)
+	require.Len(t, got.Hot, 10)
 	for i := range r.Entries {
 		r.Entries[i].Name += strings.Repeat("n", 64<<10)
 	}
+	for i := range r.Hot {
+		r.Hot[i].Name += strings.Repeat("n", 10<<10)
+	}
+	require.Len(t, record.Read(hash(t, r.Fields())).Hot, 3)
 	require.Less(t, size(r.Fields()), 300<<10)
 }
 

@@ -27,7 +27,8 @@ const (
 
 // Snapshot is the content of a record at a moment.
 type Snapshot struct {
-	Entries []Entry   // none: no record is needed
+	Entries []Entry   // without an entry or a hot name, no record is needed
+	Hot     []Hot     // those that cost most waiting first
 	Rates   Rates     // without PerSecond
 	Next    time.Time // when there may be an entry, if nothing else happens; zero: never
 }
@@ -42,9 +43,9 @@ type Source struct {
 	Refused func(error)      // called once with such an error
 }
 
-// Writer writes the record of a client. A Writer has a goroutine as long as there are entries, or may
-// be soon. The goroutine writes at most every ten seconds, after a [Writer.Hurry] every second, and
-// removes the record when no entries are left. Close removes the record as well, but leaves the losses.
+// Writer writes the record of a client. A Writer has a goroutine as long as there are entries or hot names,
+// or may be soon. The goroutine writes at most every ten seconds, after a [Writer.Hurry] every second, and
+// removes the record when none are left. Close removes the record as well, but leaves the losses.
 // A nil Writer does nothing.
 type Writer struct {
 	Source
@@ -172,7 +173,7 @@ func (w *Writer) run(ended chan struct{}) {
 // because of a loss, and without a record the loss would look like a release.
 func (w *Writer) leave(now time.Time) {
 	s := w.Take(now, lives*w.every())
-	s.Entries = slices.DeleteFunc(s.Entries, func(e Entry) bool { return e.What != Lost })
+	s.Entries, s.Hot = slices.DeleteFunc(s.Entries, func(e Entry) bool { return e.What != Lost }), nil
 	switch {
 	case len(s.Entries) > 0 && w.peaceful(now) <= 0:
 		w.send(w.record(s, now))
@@ -195,7 +196,7 @@ func (w *Writer) every() time.Duration {
 }
 
 // turn takes a snapshot, and sends the record if due. turn returns the time until the next snapshot; 0
-// without entries.
+// without anything to write.
 func (w *Writer) turn(now time.Time) time.Duration {
 	if left := w.peaceful(now); left > 0 {
 		return left
@@ -205,7 +206,7 @@ func (w *Writer) turn(now time.Time) time.Duration {
 	if w.hurried {
 		every, w.hurried = look, false
 	}
-	tell := len(s.Entries) > 0
+	tell := len(s.Entries)+len(s.Hot) > 0
 	if tell || w.kept {
 		if left := every - now.Sub(w.sent); !w.sent.IsZero() && left > 0 {
 			return left
@@ -235,7 +236,7 @@ func (w *Writer) record(s Snapshot, now time.Time) *Record {
 		s.Rates.PerSecond = float64(s.Rates.Acquired-w.before.Acquired) / d
 	}
 	w.before, w.since = s.Rates, now
-	return &Record{Who: *w.who, Rates: s.Rates, Written: now, Lasts: lives * w.every(), Entries: s.Entries}
+	return &Record{Who: *w.who, Rates: s.Rates, Written: now, Lasts: lives * w.every(), Entries: s.Entries, Hot: s.Hot}
 }
 
 // send writes or removes a record. After a failure the next record has all entries, and an abandoned

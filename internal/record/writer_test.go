@@ -153,6 +153,20 @@ func TestNothingToTell(t *testing.T) {
 	onBubble(t, func(t *testing.T, f *fixture) { require.NotPanics(t, (*record.Writer)(nil).Notice) })
 }
 
+// Hot names are enough for a record.
+func TestHotNamesAlone(t *testing.T) {
+	onBubble(t, func(t *testing.T, f *fixture) {
+		f.tell.Hot = []record.Hot{{Name: "a", Waiting: 1}}
+		f.Notice()
+		f.after(3 * s)
+		require.Equal(t, []time.Duration{1 * s}, f.writes)
+		require.Equal(t, f.tell.Hot, f.newest.Hot)
+		f.tell.Hot = nil
+		f.after(12 * s)
+		require.Equal(t, []time.Duration{11 * s}, f.removes)
+	})
+}
+
 // A record is written after a second, each ten seconds, and removed when there is nothing
 // to tell any more: never more than one of these within ten seconds.
 func TestPace(t *testing.T) {
@@ -219,10 +233,11 @@ func TestCloseLeavesLosses(t *testing.T) {
 				f.Notice()
 				f.after(3 * s)
 			}
-			f.tell.Entries = slices.Clone(lost)
+			f.tell.Entries, f.tell.Hot = slices.Clone(lost), []record.Hot{{Name: "d", Waiting: 1}}
 			f.Notice()
 			f.close(t.Context())
 			require.Equal(t, lost[1:2], f.newest.Entries)
+			require.Empty(t, f.newest.Hot)
 			require.Empty(t, f.removes)
 		})
 	}

@@ -47,7 +47,6 @@ var removals = []removal{
 	{"join", []string{"join.go"}, []edit{
 		{"account.go", "\tcase hold.parent != nil || hold.grant.lock.joined:\n", "\tcase hold.parent != nil:\n"},
 		{"account.go", ", err.Err == errHolderEnded:\n", ":\n"},
-		{"account.go", "\tc.joins.counters.addTo(&s) // losses\n", ""},
 		{"client.go", "\tjoins   queues    // of what was joined: nobody waits in them\n", ""},
 		{"client.go", "\tc.joins.init()\n", ""},
 		{"client.go", "append(c.queues.close(), c.joins.close()...)\n", "c.queues.close()\n"},
