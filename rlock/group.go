@@ -19,7 +19,7 @@ const otherGroup = "other"
 // "". A lock counts in the counters of its shard, so that locks with different names seldom write to the same cache line.
 type group struct {
 	name     string
-	counters [len(queueSet{}.shards)]counters
+	counters [shards]counters
 }
 
 // groups are the groups of a client.

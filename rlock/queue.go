@@ -9,9 +9,12 @@ import (
 	"github.com/go-rlock/rlock/internal/kind"
 )
 
+// shards is the number of parts that a client divides its queues into, and the counters of a group.
+const shards = 16
+
 // queueSet holds all queues of a client, sharded by key.
 type queueSet struct {
-	shards [16]queues
+	shards [shards]queues
 	seed   maphash.Seed // of the hash that chooses a shard
 }
 
