@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,8 +312,7 @@ func TestRecordInACluster(t *testing.T) {
 func TestNoRecord(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)
-	var waited atomic.Bool
-	quick := newClient(t, srv, &rlock.Options{Trace: rlock.Trace{Waiting: func(context.Context, rlock.Refusal) { waited.Store(true) }}}).NewLock("quick")
+	quick := newClient(t, srv, nil)
 	renewed := make(chan struct{}, 100)
 	hidden := newClient(t, srv, &rlock.Options{
 		LeaseTime: 10 * time.Second, Identity: rlock.Anonymous(),
@@ -323,15 +321,14 @@ func TestNoRecord(t *testing.T) {
 	_, hold := lock(t, t.Context(), hidden.NewLock("a"))
 	waiting := lockAsync(t.Context(), hidden.NewLock("a"))
 	m := srv.Monitor(t)
-	for began := time.Now(); len(renewed) < 2; { // others tell of a hold and a wait like that
+	// Others tell of a hold and a wait like that. Each name is new, because on a busy machine a late copy of a request may
+	// have acquired the last one again.
+	for n, began := 0, time.Now(); len(renewed) < 2; n++ {
 		require.Less(t, time.Since(began), time.Minute, "two renewals")
-		require.NoError(t, quick.Do(t.Context(), func(context.Context) error { return nil }))
+		require.NoError(t, quick.NewLock(fmt.Sprint("quick", n)).Do(t.Context(), func(context.Context) error { return nil }))
 		time.Sleep(5 * time.Millisecond) // the monitor keeps every command
 	}
 	for _, c := range m.Commands() {
-		if waited.Load() && slices.Contains(c.Args, "hot:quick") { // behind a late copy of a request, on a busy machine
-			continue
-		}
 		require.False(t, slices.ContainsFunc(c.Args, isRecord), "%v", c.Args)
 	}
 	require.NoError(t, hold.Unlock(t.Context()))
