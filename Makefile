@@ -60,7 +60,8 @@ build:
 
 # One line for each package, and in the end the output of what has failed, and of nothing else. A test mostly waits,
 # so more packages than cores are tested at once.
-TEST := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --
+SUM  := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped
+TEST := $(SUM) --
 
 # Without vet, which go test would run for each package: make lint does.
 test: redis
@@ -70,8 +71,8 @@ test: redis
 # A test on a real server may fail because the machine had no time for it. So what has failed runs once more, alone, when all
 # others are done. If it is green then, make names it: such a test has to be mended (make flaky). There is no second run
 # after a data race, nor after more than ten failures.
-AGAIN := $(TOOLS) gotest.tools/gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --rerun-fails=1 \
-	--rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=
+AGAIN := $(SUM) --rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+	--rerun-fails-report=
 
 test-all: redis prometheus lint tidy
 	@again=$$(mktemp); trap 'rm -f $$again' EXIT; $(AGAIN)$$again --packages='$(PKGS)' -- -vet=off -race -timeout 20m || exit; \

@@ -38,7 +38,7 @@ func follow(t *testing.T, replica, master *redistest.Server) {
 //
 // Each fire is claimed once. The exception is a fire that no host could have: the servers had no replica, or the
 // machine had no time for any host, from the fire to the next one, whose claim then takes the place of the unfinished
-// one. On a machine that does nothing else there is none.
+// one, or for a second attempt. On a machine that does nothing else there is none. Nine of 60 may be missed.
 func TestFailoversWithReplicas(t *testing.T) {
 	redistest.Long(t, "a fire for each of 60 seconds")
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestFailoversWithReplicas(t *testing.T) {
 		len(outages), fires, f.between(begin, end), f.twice(), missed, unreplicated.Load())
 	require.Zero(t, f.twice())
 	require.Equal(t, 60, fires)
-	require.Greater(t, f.between(begin, end), 50, "the rest is missed for a reason")
+	require.Greater(t, f.between(begin, end), 50, "a busy machine misses a few")
 }
 
 // A claim has one key, so a slot that moves does not keep it from being made. The lock and the note of

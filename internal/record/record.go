@@ -1,7 +1,8 @@
 // Package record writes and reads the record of a client on the server. The record answers the
 // questions who holds a lock and who waits: host, process, program, the locks held or waited for
-// for longer than a moment, and the names that cost most waiting. A [Writer] repeats the record as long as there are entries. No lock depends
-// on a record, and the package knows no locks: the client gives a snapshot to write.
+// for longer than a moment, and the names that cost most waiting. A [Writer] repeats the record as long
+// as there are entries or hot names. No lock depends on a record, and the package knows no locks: the
+// client gives a snapshot to write.
 //
 // A record is a hash, and all fields are text. A reader leaves out unknown fields: other
 // versions may write more.
@@ -9,6 +10,7 @@ package record
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -89,13 +91,27 @@ func (e *Entry) value() string {
 	return string(b[:len(b)-1])
 }
 
+// words returns the words NAME=TEXT of a value, in their order. The text of the word named last may have spaces: it is
+// the rest of the value.
+func words(value, last string) iter.Seq2[string, string] {
+	return func(yield func(name, text string) bool) {
+		for rest := value; rest != ""; {
+			if text, ok := strings.CutPrefix(rest, last+"="); ok {
+				yield(last, text)
+				return
+			}
+			var word string
+			word, rest, _ = strings.Cut(rest, " ")
+			if name, text, _ := strings.Cut(word, "="); !yield(name, text) {
+				return
+			}
+		}
+	}
+}
+
 // read reads the text of a field. Words of other versions are left out.
 func (e *Entry) read(value string) (ok bool) {
-	for rest := value; rest != ""; {
-		var word string
-		whole := rest
-		word, rest, _ = strings.Cut(rest, " ")
-		name, text, _ := strings.Cut(word, "=")
+	for name, text := range words(value, "purpose") {
 		switch name {
 		case "kind":
 			e.Kind = text
@@ -110,7 +126,7 @@ func (e *Entry) read(value string) (ok bool) {
 			n, _ := strconv.Atoi(text)
 			e.Count = max(n, 1)
 		case "purpose":
-			e.Purpose, rest = strings.TrimPrefix(whole, "purpose="), ""
+			e.Purpose = text
 		}
 	}
 	return ok
@@ -139,11 +155,7 @@ func (h *Hot) value() string {
 
 // read reads the text of the field of a hot name. Words of other versions are left out.
 func (h *Hot) read(value string) (ok bool) {
-	for rest := value; rest != ""; {
-		var word string
-		whole := rest
-		word, rest, _ = strings.Cut(rest, " ")
-		name, text, _ := strings.Cut(word, "=")
+	for name, text := range words(value, "group") {
 		switch name {
 		case "per_second":
 			h.PerSecond = rate(text)
@@ -154,7 +166,7 @@ func (h *Hot) read(value string) (ok bool) {
 			n, _ := strconv.Atoi(text)
 			h.Most = min(max(n, 0), maxRate)
 		case "group":
-			h.Group, rest = strings.TrimPrefix(whole, "group="), ""
+			h.Group = text
 		}
 	}
 	return ok
