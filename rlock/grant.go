@@ -124,7 +124,9 @@ func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Contex
 	hold.counts = counts
 	g.put(hold) // init has counted it among the exclusives
 	g.mu.Unlock()
-	g.limit(g.began)
+	if g.lock.terms.limits != (limits{}) {
+		g.limit(g.began)
+	}
 	c := g.lock.client
 	if g.lock.recorded {
 		c.records.taken(g)
