@@ -405,7 +405,7 @@ func TestFakeTimeReadersShareNoDoubt(t *testing.T) {
 			return lua.Reply{Acquired: true}, nil
 		}
 		w, g, first := waitingReader(t, l)
-		require.True(t, g.left(inDoubt))
+		require.True(t, g.from.doubt)
 		hold := served(t, w, false)
 		require.NotEqual(t, first.Owner(), hold.Owner())
 		require.NoError(t, first.Unlock(t.Context()))

@@ -34,7 +34,7 @@ func (g *grant) release(ctx context.Context) error {
 	if g.from.ends()&ownerLate != 0 {
 		g.orphan().sweep()
 	}
-	if g.left(inDoubt) {
+	if g.from.doubt {
 		g.orphan().sweepLater()
 	}
 	switch {
@@ -87,7 +87,7 @@ func (g *grant) releaseRest(ctx context.Context) {
 			g.orphan().sweep()
 		}
 	}
-	if g.left(inDoubt) {
+	if g.from.doubt {
 		g.orphan().sweepLater()
 	}
 }
@@ -115,7 +115,7 @@ func (l *Lock) freed(r lua.Released, err error) (lua.Released, error) {
 // alsoEnds is the rest to end with a release of the grant: tickets, and reserved tokens.
 func (g *grant) alsoEnds() lua.Ending {
 	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
-	if g.left(someTicket) && g.left(inDoubt) { // otherwise the granting script has removed the ticket
+	if g.from.ticket && g.from.doubt { // otherwise the granting script has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	return e

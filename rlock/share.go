@@ -12,7 +12,7 @@ import (
 // share gives a new grant to the waiting readers that can have it, besides the one it is for. The grant lasts until each of them has
 // taken it and has unlocked, or has left. queues.mu is held.
 func (a *asker) share(g *grant, besides *waiter) {
-	if g.left(inDoubt) {
+	if g.from.doubt {
 		return
 	}
 	for w, next := a.first, (*waiter)(nil); w != nil; w = next {
@@ -36,7 +36,7 @@ func (q *queue) shareable(l *Lock) *grant {
 		return nil
 	}
 	for _, g := range q.grants {
-		if l.shares(g.lock) && !g.left(inDoubt) && time.Since(g.run.began) < l.terms.handoff.longest && g.expects(l) {
+		if l.shares(g.lock) && !g.from.doubt && time.Since(g.run.began) < l.terms.handoff.longest && g.expects(l) {
 			return g
 		}
 	}

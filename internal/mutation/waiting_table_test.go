@@ -155,7 +155,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"readers share a grant in doubt", "rlock", "asker.share",
-		"if g.left(inDoubt) {", "if false {",
+		"if g.from.doubt {", "if false {",
 		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
 	},
 	{
