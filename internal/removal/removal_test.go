@@ -103,7 +103,7 @@ var removals = []removal{
 		{"grant.go", "\tif g.put(h); !h.lock.terms.shared {\n\t\tg.exclusives.Add(1)\n\t}\n", "\tg.put(h)\n"},
 		{"grant.go", "\tif !h.lock.terms.shared {\n\t\tg.exclusives.Add(-1)\n\t}\n", ""},
 		{"hold.go", "\tif h.parent == nil && h.covered() { // the server does not count readers joined in memory\n\t\treturn nil\n\t}\n", ""},
-		{"hold.go", "\tcase err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade\n\t\tg.tell(ctx)\n", ""},
+		{"hold.go", "\tcase err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade\n\t\tg.tell(ctx, false)\n", ""},
 		{"lock.go", "\tl.ownPlace = l.terms.fair || l.terms.shared\n\tl.private = l.ownPlace && !l.shares(l)\n", "\tl.ownPlace, l.private = l.terms.fair, l.terms.fair\n"},
 		{
 			"multi.go", "\tswitch order := slices.Compare(a.addresses(), b.addresses()); {\n\tcase order != 0 || a.terms.shared == b.terms.shared:\n\t\treturn order\n\tcase a.terms.shared:\n\t\treturn 1\n\t}\n\treturn -1\n",
@@ -114,7 +114,7 @@ var removals = []removal{
 		{"outcome.go", "KindRead, KindWrite, ", ""},
 		{"queue.go", "\tcase l.terms.shared:\n\t\treturn q.shareable(l)\n", ""},
 		{"queue.go", " && !g.lock.terms.shared {", " {"},
-		{"queue.go", "\t\tif g.Exclusive() || other.Exclusive() {\n\t\t\tother.tell(context.Background())\n\t\t}\n", "\t\tother.tell(context.Background())\n"},
+		{"queue.go", "\t\tif g.Exclusive() || other.Exclusive() {\n\t\t\tother.tell(context.Background(), false)\n\t\t}\n", "\t\tother.tell(context.Background(), false)\n"},
 		{"queue.go", "\t\tif g.Exclusive() {\n\t\t\treturn g\n\t\t}\n", "\t\treturn g\n"},
 		{"send.go", "\t\tcase readKind, writeKind:\n\t\t\tadvice = \"read/write locks need rights that plain locks do without: see docs/acl.md\"\n", ""},
 		{"waiter.go", "private, a.private, a.lock.terms.shared != l.terms.shared:\n\t\tcase !l.terms.shared, l.shares(a.lock):\n\t\t\treturn a, false\n\t\tdefault:\n\t\t\tprivate = true\n", "private, a.private:\n\t\tdefault:\n\t\t\treturn a, false\n"},
