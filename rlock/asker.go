@@ -463,48 +463,59 @@ func (a *asker) forget() {
 	a.owner, a.place, a.taken, a.message = nil, lua.Place{}, moment{}, lua.Message{}
 }
 
-// refused notes a refusal, and when to ask again if no message arrives. An error ends the wait of the first.
-func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) error {
-	l, q, now := a.lock, a.queue, time.Now()
+// refused notes a refusal, and when to ask again if no event comes. An error ends the wait of the first.
+func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) (err error) {
+	l, q, ttl := a.lock, a.queue, r.Value.TTL
 	refusal := l.refusedBy(r.Value)
 	l.reportWaiting(ctx, refusal)
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
 	q.news.refused(r.Sent, refusal)
-	if r.Value.Holder == "" && r.Value.TTL == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
+	if r.Value.Holder == "" && ttl == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
 		q.cannotTell()
 	}
 	a.stand(r)
-	most := cmp.Or(r.Value.AskIn, math.MaxInt64)
-	if !a.hears() {
-		a.silent++
-		pause, err := a.silentPause(refusal)
-		if a.place.First { // all other tickets wait for this one
-			pause = min(pause, firstPause)
+	pause := untilExpiry(ttl)
+	a.silent++
+	switch silence := 25 * time.Millisecond << min(a.silent, 6); {
+	case l.terms.polls: // also while its client listens for another waiter
+		pause, err = l.terms.polling.after(a.silent, pause, refusal)
+	case q.signal.Live() && q.news.tells():
+		if a.silent = 0; asked.Hears == lua.Deaf { // the server does not know that it can hear now, and may have skipped it
+			a.again = true
 		}
-		a.askAt = now.Add(min(pause, most, untilExpiry(r.Value.TTL)))
-		return err
+		pause = a.unprompted(pause, ttl)
+	case a.place.First: // all other tickets wait for this one
+		pause = min(pause, silence, firstPause)
+	default:
+		pause = min(pause, silence, longestSilence)
 	}
-	a.silent = 0
-	pause := min(untilExpiry(r.Value.TTL), a.unprompted())
-	if l.terms.tickets {
-		pause = a.ticketPause(r, asked)
-	}
-	a.askAt = now.Add(min(pause, most))
+	a.askAt = time.Now().Add(min(pause, cmp.Or(r.Value.AskIn, math.MaxInt64)))
 	if a.leads() || q.news.askAt.IsZero() || a.askAt.Before(q.news.askAt) { // later calls do not delay the request: their own say nothing of the other tickets
 		q.news.askAt = a.askAt
 	}
-	return nil
+	return err
 }
 
 // stand notes the owner's place in the server's queue, from a refusal. queues.mu is held.
 func (a *asker) stand(r request.Answer[lua.Reply]) {
 	q, before, taken := a.queue, a.place.Held(), a.taken.here
-	if a.place = r.Value.Place; a.place.Held() {
-		a.taken = moment{r.Sent, a.place.Time}
-		q.news.clock = a.taken
+	if a.place = r.Value.Place; !a.place.Held() {
+		return
 	}
+	a.taken = moment{r.Sent, a.place.Time}
+	q.news.clock = a.taken
+	hub, channel := a.lock.client.server.Hub, a.lock.wire.GrantChannel()
+	if a.place.Absent { // the next message would reach nobody
+		hub.Absent(channel, r.Sent)
+	}
+	// The client has just learned how many wait, and probes accordingly.
+	silence := max(time.Duration(a.place.Queue)*time.Second/probesPerSecond, minSilence)
+	if a.place.Before >= near && a.leads() {
+		silence = farSilence
+	}
+	hub.AllowSilence(channel, silence)
 	if before && a.place.New && !taken.Before(q.news.forgotten) { // the server had forgotten the queue, or the tickets of this client
 		q.news.forgotten = r.Sent
 		q.askAll()

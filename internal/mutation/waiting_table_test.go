@@ -4,8 +4,8 @@ package mutation
 // that wake them.
 var ofWaiting = []mutation{
 	{
-		"a waiter relies on messages that the server refuses to send", "rlock", "asker.hears",
-		"s.Live() && a.queue.news.tells()", "s.Live()",
+		"a waiter relies on messages that the server refuses to send", "rlock", "asker.refused",
+		"q.signal.Live() && q.news.tells()", "q.signal.Live()",
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
 	{
@@ -64,8 +64,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
-		"a waiter that polls relies on what its client hears", "rlock", "asker.hears",
-		"!a.lock.terms.polls && ", "",
+		"a waiter that polls relies on what its client hears", "rlock", "asker.refused",
+		"case l.terms.polls:", "case l.terms.polls && q.signal == nil:",
 		"rlock", "TestFakeTimePollingBesideListeners", quick,
 	},
 	{
@@ -94,8 +94,8 @@ var ofWaiting = []mutation{
 		"pubsub", "TestDeafConnectionIsReplaced", quick,
 	},
 	{
-		"a waiter without a ticket sleeps as if it had one", "rlock", "asker.ticketPause",
-		"return min(d, deafPause)", "return d",
+		"a waiter without a ticket sleeps as if it had one", "rlock", "asker.unprompted",
+		"return min(expiry, deafPause)", "return expiry",
 		"rlock", "TestWaiterWithoutATicket", quick,
 	},
 	{
@@ -179,12 +179,12 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
-		"a crowd of clients probes as often as one", "rlock", "asker.ticketPause",
+		"a crowd of clients probes as often as one", "rlock", "asker.stand",
 		"max(time.Duration(a.place.Queue)*time.Second/probesPerSecond, minSilence)", "minSilence",
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
 	{
-		"a client far back probes as often as the first", "rlock", "asker.ticketPause",
+		"a client far back probes as often as the first", "rlock", "asker.stand",
 		"a.place.Before >= near", "a.place.Before >= near<<20",
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
@@ -269,7 +269,7 @@ var ofWaiting = []mutation{
 		"pubsub", "TestRedisProbeWithoutScript", quick,
 	},
 	{
-		"a waiter ignores that its client listens elsewhere", "rlock", "asker.ticketPause",
+		"a waiter ignores that its client listens elsewhere", "rlock", "asker.stand",
 		"if a.place.Absent {", "if false {",
 		"rlock", "TestFormerMasterLivesOn", quick,
 	},
