@@ -471,7 +471,8 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
-	q.news.refused(r.Sent, refusal)
+	q.news.answered(r.Sent)
+	q.news.refusal = refusal
 	if r.Value.Holder == "" && ttl == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
 		q.cannotTell()
 	}

@@ -88,11 +88,11 @@ func TestEvents(t *testing.T) {
 		happens                 func(q *queue, a *asker)
 		waiting, asking, behind string // the result while it waits, has a request under way, waits for its own client's grant
 	}{
-		"a grant by a message":                     {func(q *queue, _ *asker) { q.heard(granting(longestClaim)) }, has, has, has},
-		"a grant by a message that is not trusted": {func(q *queue, _ *asker) { q.heard(granting(time.Millisecond)) }, asks, again, stays},
-		"a message without a grant":                {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: "mine"}) }, asks, again, stays},
-		"a message to another":                     {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: "other"}) }, stays, stays, stays},
-		"the loss of all places":                   {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: lua.Everybody}) }, asks, again, stays},
+		"a grant by a message":                     {func(q *queue, a *asker) { q.heard(a.lock, granting(longestClaim)) }, has, has, has},
+		"a grant by a message that is not trusted": {func(q *queue, a *asker) { q.heard(a.lock, granting(time.Millisecond)) }, asks, again, stays},
+		"a message without a grant":                {func(q *queue, a *asker) { q.heard(a.lock, lua.Message{Owner: "mine"}) }, asks, again, stays},
+		"a message to another":                     {func(q *queue, a *asker) { q.heard(a.lock, lua.Message{Owner: "other"}) }, stays, stays, stays},
+		"the loss of all places":                   {func(q *queue, a *asker) { q.heard(a.lock, lua.Message{Owner: lua.Everybody}) }, asks, again, stays},
 		"the subscription was lost, or confirmed":  {func(q *queue, _ *asker) { q.changed() }, asks, again, stays},
 		"a message to another may be lost":         {func(q *queue, _ *asker) { q.askAll() }, asks, stays, stays},
 		"the server may not tell":                  {func(q *queue, _ *asker) { q.cannotTell() }, asks, stays, stays},

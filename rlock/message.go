@@ -7,20 +7,10 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// hear delivers messages to their waiters. A message that grants the lock to an owner without a waiter
-// passes the lock on.
+// hear delivers messages to their waiters.
 func (l *Lock) hear(payload string) {
 	for m := range lua.ReadMessages(payload) {
-		var stranger string
-		l.withQueue(func(q *queue) { stranger = q.heard(m) })
-		if stranger == "" {
-			continue
-		}
-		left := l.leftBy(stranger, true).withTicket()
-		if l.terms.fenced { // nobody has used the message's token
-			left = left.withTokens(m.Token, m.Spare)
-		}
-		left.sweep()
+		l.withQueue(func(q *queue) { q.heard(l, m) })
 	}
 }
 
@@ -62,9 +52,9 @@ func (l *Lock) withQueue(f func(q *queue)) {
 	f(q)
 }
 
-// heard delivers a message to its waiter. If the message grants the lock to an owner without a waiter and
-// without a grant, heard returns that owner, a stranger: the lock has to be passed on.
-func (q *queue) heard(m lua.Message) (stranger string) {
+// heard delivers a message to its waiter. If it grants the lock to an owner without a waiter and without a grant, nobody
+// wants the lock: the release passes it on. queues.mu is held.
+func (q *queue) heard(l *Lock, m lua.Message) {
 	a := q.tickets[m.Owner]
 	switch {
 	case m.Owner == lua.Everybody:
@@ -72,17 +62,18 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 			a.woken(byMessage)
 			a.mustAsk()
 		}
-	case a != nil && m.Granted:
-		a.message = m
-		a.woken(byMessage)
-		a.turn()
 	case a != nil:
-		a.woken(byMessage)
-		a.mustAsk()
+		if a.woken(byMessage); m.Granted {
+			a.message = m
+		} else {
+			a.again = true
+		}
+		a.turn()
 	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
-		return m.Owner
+		stranger := &candidate{lock: l, name: m.Owner}
+		stranger.toldOf(m)
+		stranger.withdraw()
 	}
-	return ""
 }
 
 // changed makes all refused waiters ask, because messages may have been missed, or can be received from
