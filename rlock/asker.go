@@ -219,19 +219,11 @@ func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms =
 
 // left is told that a waiter is out of the line. queues.mu is held.
 func (a *asker) left() {
-	if first := a.first; first != nil {
-		if !a.serves(first) {
-			a.turn()
-		}
-		return
-	}
-	if a.asking {
-		if a.cancel != nil {
-			a.cancel()
-		}
-		return
-	}
-	if a.owner != nil || a.private || a.lock.client.closed.Load() {
+	switch {
+	case a.first != nil && a.serves(a.first): // the asker goes on for that one
+	case a.first == nil && a.cancel != nil: // nobody wants the answer to the request under way
+		a.cancel()
+	case a.owner != nil, a.private, a.lock.client.closed.Load():
 		a.turn()
 	} // otherwise the next waiter finds an asker whose timer is set
 }
@@ -315,10 +307,21 @@ func (a *asker) askForLine(ctx context.Context, first *waiter, p request.Policy)
 
 // ask makes one request, repeated only without an answer, by the policy.
 func (a *asker) ask(ctx context.Context, p request.Policy) (*grant, error) {
-	l, qs := a.lock, a.lock.queues
+	l, q, qs := a.lock, a.queue, a.lock.queues
 	qs.mu.Lock()
-	o := a.prepare()
+	if a.owner == nil {
+		a.owner = new(candidate).init(l)
+	}
 	owner := a.owner
+	a.again = false
+	a.course.tries++
+	o := kind.Options{Wait: true}
+	if l.terms.fenced {
+		o.Spare = l.spareTokens(q.waiting > 1)
+	}
+	if l.terms.fair || q.signal != nil && !l.terms.polls || l.terms.tickets && l.client.server.Hub.Active() {
+		o.Ticket = a.ticket()
+	}
 	qs.mu.Unlock()
 	p.Report = a.report
 	r := owner.ask(ctx, p, o)
@@ -331,24 +334,6 @@ func (a *asker) ask(ctx context.Context, p request.Policy) (*grant, error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare}), nil
-}
-
-// prepare returns the options of the next request. queues.mu is held.
-func (a *asker) prepare() kind.Options {
-	l, q := a.lock, a.queue
-	if a.owner == nil {
-		a.owner = new(candidate).init(l)
-	}
-	a.again = false
-	a.course.tries++
-	o := kind.Options{Wait: true}
-	if l.terms.fenced {
-		o.Spare = l.spareTokens(q.waiting > 1)
-	}
-	if l.terms.fair || q.signal != nil && !l.terms.polls || l.terms.tickets && l.client.server.Hub.Active() {
-		o.Ticket = a.ticket()
-	}
-	return o
 }
 
 // report is called with an error when an attempt got no answer, and with nil when a later attempt got one. Those

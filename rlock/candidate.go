@@ -64,7 +64,7 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 		o.name, a.Sent = a.Value.Owner, a.Value.Sent
 	}
 	o.ticket = o.ticket || a.Value.Leftover || o.doubt && opts.Ticket.Claim > 0
-	o.likely = o.likely || a.Lost || a.Value.Place.Held()
+	o.likely = o.likely || a.Lost || a.Value.Leftover
 	return a
 }
 
