@@ -67,14 +67,8 @@ func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
 	if a.again || a.owner == nil {
 		return true, 0
 	}
-	pause = a.askAt.Sub(now)
-	if a.lock.terms.fair && a.silent == 0 && a.place.Held() { // the client's first asks for all with a place
-		pause = maxPause
-		if q := a.queue; a.leads() {
-			pause = q.news.askAt.Sub(now)
-		}
-	}
-	return pause <= 0, max(pause, 0)
+	pause = min(max(a.askAt.Sub(now), 0), maxPause)
+	return pause == 0, pause
 }
 
 // leads reports whether no asker of its client is before this one. queues.mu is held.
@@ -210,6 +204,9 @@ func (a *asker) end() {
 func (q *queue) follow() {
 	if next := q.leader(); next != nil {
 		next.again = next.again || q.news.trouble != nil
+		if q.news.askAt.Before(next.askAt) {
+			next.askAt = q.news.askAt
+		}
 		next.turn()
 	}
 }
@@ -478,7 +475,7 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 		pause = min(pause, silence, longestSilence)
 	}
 	a.askAt = time.Now().Add(min(pause, cmp.Or(r.Value.AskIn, math.MaxInt64)))
-	if a.leads() || q.news.askAt.IsZero() || a.askAt.Before(q.news.askAt) { // later calls do not delay the request: their own say nothing of the other tickets
+	if a.leads() {
 		q.news.askAt = a.askAt
 	}
 	return err

@@ -117,24 +117,15 @@ func (q *queue) askAll() {
 // client asks for the rest.
 func (q *queue) unlocked() {
 	later := time.Now().Add(reaction)
-	sooner := func(at *time.Time) bool {
-		if !at.After(later) {
-			return false
-		}
-		*at = later
-		return true
-	}
 	for _, a := range q.tickets {
 		switch {
 		case a.place.First, a.asking:
 			a.woken(byMessage)
 			a.mustAsk()
-		case sooner(&a.askAt):
+		case a.leads() && a.askAt.After(later):
+			a.askAt, q.news.askAt = later, later
 			a.turn()
 		}
-	}
-	if leader := q.leader(); sooner(&q.news.askAt) && leader != nil {
-		leader.turn()
 	}
 }
 

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -135,12 +136,15 @@ const (
 )
 
 // unprompted is how long an asker that hears sleeps at most until it asks of its own accord: until the holder's lease
-// expires, or shorter. The lease ends after ttl. queues.mu is held.
+// expires, or shorter. The lease ends after ttl. Of the askers for a fair lock the first asks for all of its client that
+// have a place, and the others never. queues.mu is held.
 func (a *asker) unprompted(expiry, ttl time.Duration) time.Duration {
 	switch {
 	case !a.lock.terms.tickets:
 	case !a.place.Held(): // the server had no memory for a ticket, and will send no message
 		return min(expiry, deafPause)
+	case a.lock.terms.fair && !a.leads():
+		return math.MaxInt64
 	case !a.place.First && ttl >= 0:
 		late := min(straggle, max(ttl/4, minPause))
 		expiry += late + rand.N(late*2)

@@ -60,7 +60,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
-		"sooner(&q.news.askAt) && leader != nil", "leader != nil && false",
+		"case a.leads() && a.askAt.After(later):", "case a.place.First && a.askAt.After(later):",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
@@ -120,7 +120,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those behind the first do not hear a foreign owner's release", "rlock", "queue.unlocked",
-		"case sooner(&a.askAt):", "case false:",
+		"case a.leads() && a.askAt.After(later):", "case false:",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 	{
@@ -164,8 +164,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeNobodyJoinsPastAWaitingWriter", quick,
 	},
 	{
-		"a fair waiter without a place does not ask", "rlock", "asker.next",
-		"&& a.place.Held()", "",
+		"a fair waiter without a place does not ask", "rlock", "asker.unprompted",
+		"case !a.place.Held():", "case !a.place.Held() && !a.lock.terms.fair:",
 		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
 	},
 	{
@@ -235,8 +235,13 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock", "asker.refused",
-		"a.leads() || q.news.askAt.IsZero() || a.askAt.Before(q.news.askAt)", "true",
-		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
+		"if a.leads() {", "if true {",
+		"rlock", "TestFakeTimeFairNextAsksForAll", quick,
+	},
+	{
+		"who is first in the end does not ask for the others of its client", "rlock", "queue.follow",
+		"next.askAt = q.news.askAt", "_ = next.askAt",
+		"rlock", "TestFakeTimeFairNextAsksForAll", quick,
 	},
 	{
 		"each waiter of a forgotten queue has all others ask again", "rlock", "asker.stand",
