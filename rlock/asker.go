@@ -108,9 +108,7 @@ func (a *asker) turn() {
 		mine = a.queue.holder()
 	}
 	if mine != nil {
-		if held = mine.entry.Until(); a.askAt.IsZero() { // nothing tells that the lock was removed on the server
-			a.askAt = now.Add(keepAlive)
-		}
+		held = mine.entry.Until()
 	}
 	switch ask, pause := a.next(now, held); {
 	case pause > 0:
@@ -227,21 +225,19 @@ func (a *asker) left() {
 
 // askByCall makes the first request of a call. After a refusal, the call is the first waiter of the line.
 func (a *asker) askByCall(w *waiter) (g *grant, err error) {
-	qs, answered := a.lock.queues, false
+	qs := a.lock.queues
 	err = request.ErrNoAnswer // if a hook panics: see send
 	defer func() {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
 		a.asking = false
-		if !answered {
-			a.withdraw()
-		}
 		if g == nil && err == nil {
 			a.push(w, true)
 			a.turn()
 			return
 		}
 		w.out(a)
+		a.again = true // for those who have come meanwhile
 		switch {
 		case g != nil && g.lock.terms.shared:
 			a.share(g, nil)
@@ -256,8 +252,7 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 	if w.answered { // most locks are free, and their calls are spared the allocation
 		p.Patient = a.patient
 	}
-	g, err = a.ask(w.ctx, p)
-	if answered = true; err != nil {
+	if g, err = a.ask(w.ctx, p); err != nil {
 		err = a.lock.failure(w.ctx, err)
 	}
 	return g, err
@@ -268,16 +263,12 @@ func (a *asker) askForLine(ctx context.Context, first *waiter, p request.Policy)
 	qs := a.lock.queues
 	var err error = unanswered{error: request.ErrNoAnswer} // if a hook ends the goroutine
 	var g *grant
-	answered := false
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicked{value: v}
 		}
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		if !answered { // see send
-			a.withdraw()
-		}
 		a.asking = false
 		a.cancel()
 		a.cancel = nil
@@ -296,15 +287,24 @@ func (a *asker) askForLine(ctx context.Context, first *waiter, p request.Policy)
 	if first.ctx.Err() != nil { // it is leaving, and perhaps the whole line is: then ctx ends
 		a.lock.client.sleep(ctx, minPause)
 	}
-	if err = nil; ctx.Err() == nil {
-		g, err = a.ask(ctx, p)
+	if ctx.Err() != nil {
+		err = nil
+		return
 	}
-	answered = true
+	g, err = a.ask(ctx, p)
 }
 
 // ask makes one request, repeated only without an answer, by the policy.
-func (a *asker) ask(ctx context.Context, p request.Policy) (*grant, error) {
+func (a *asker) ask(ctx context.Context, p request.Policy) (g *grant, err error) {
 	l, q, qs := a.lock, a.queue, a.lock.queues
+	answered := false
+	defer func() {
+		if !answered { // a panic: see send
+			qs.mu.Lock()
+			defer qs.mu.Unlock()
+			a.withdraw()
+		}
+	}()
 	qs.mu.Lock()
 	if a.owner == nil {
 		a.owner = new(candidate).init(l)
@@ -324,13 +324,16 @@ func (a *asker) ask(ctx context.Context, p request.Policy) (*grant, error) {
 	r := owner.ask(ctx, p, o)
 	switch {
 	case r.Err != nil:
-		return nil, a.failed(ctx, r)
+		err = a.failed(ctx, r)
 	case !r.Value.Acquired:
-		return nil, a.refused(ctx, r, o.Ticket)
+		err = a.refused(ctx, r, o.Ticket)
+	default:
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
+		g = a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare})
 	}
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare}), nil
+	answered = true
+	return g, err
 }
 
 // report is called with an error when an attempt got no answer, and with nil when a later attempt got one. Those
@@ -420,7 +423,7 @@ func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run)
 		q.news.replicated(n)
 	}
 	a.forget()
-	a.again, a.silent, a.askAt = false, 0, time.Time{}
+	a.again, a.silent, a.askAt = false, 0, g.sent.Add(keepAlive) // nothing tells who waits that the lock was removed on the server
 	return g
 }
 
