@@ -32,7 +32,7 @@ type orphan struct {
 	owner   string
 	ending  lua.Ending // of the release
 	expires time.Time  // when the lease should have ended on the server
-	ticket  bool       // there may be a ticket of the owner, and tickets outlive the lease
+	ticket  bool       // there may be tickets to take out, and tickets outlive the lease
 	likely  bool       // the server has said so, or an answer was lost
 }
 
@@ -55,7 +55,8 @@ func (r orphan) withTicket() orphan {
 
 // orphan is the owner of the grant with its residue.
 func (g *grant) orphan() orphan {
-	return orphan{g.lock, g.owner, g.alsoEnds(), g.expires(), g.from.ticket, true}
+	ending := g.alsoEnds()
+	return orphan{g.lock, g.owner, ending, g.expires(), len(ending.Tickets) > 0, true}
 }
 
 // ticketSweep is for how long at least the client tries to take out a ticket.

@@ -10,20 +10,16 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// release frees the lock after the end of the last hold.
+// release frees the lock after the end of the last hold. The kind of a joined lock sends nothing.
 func (g *grant) release(ctx context.Context) error {
 	c := g.lock.client
 	defer g.finish()
 	g.entry.Stop()
-	if g.lock.joined { // the holder releases the lock
-		return nil
-	}
 	g.from.releases()
 	sent := false
 	defer func() {
 		if !sent { // a panic: see send
 			g.orphan().sweep()
-			g.sweepPassed()
 		}
 	}()
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
@@ -41,14 +37,12 @@ func (g *grant) release(ctx context.Context) error {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// Lost before the release. (After an attempt in doubt, that attempt may have released the lock.)
 		loss := &LostError{g.lock.name, g.owner, g.token, errGone}
-		g.sweepPassed()
 		if !g.heldSince().IsZero() { // somebody has held the lock
 			g.reportLost(loss, 0) // the hold ends with that: see Hold.ended
 		}
 		return loss
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
 		g.orphan().sweep()
-		g.sweepPassed()
 		return a.Err
 	}
 	if refusal := a.Value.PublishErr; refusal != nil && !g.lock.terms.polls { // whoever polls expects a refusal

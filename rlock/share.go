@@ -23,6 +23,13 @@ func (a *asker) share(g *grant, besides *waiter) {
 	}
 }
 
+// promise gives the grant to one more call. queues.mu is held.
+func (g *grant) promise() {
+	g.mu.Lock()
+	g.followers++
+	g.mu.Unlock()
+}
+
 // shares reports whether readers of l and of other can share a grant.
 func (l *Lock) shares(other *Lock) bool {
 	return l.terms.shared && other.terms.shared && l.terms.handoff.longest > 0 && !other.terms.fixed && other.terms.fenced == l.terms.fenced && other.terms.lease == l.terms.lease && l.terms.limits == (limits{}) && other.terms.limits == (limits{})
@@ -53,6 +60,22 @@ func (g *grant) expects(l *Lock) bool {
 	}
 	g.followers++
 	return true
+}
+
+// readers is how many shared holds the server counts: one for all readers who share the grant, because it keeps and
+// renews a key for each read hold, and one for each nested read hold. mu is held.
+func (g *grant) readers() (n int) {
+	together := 0
+	for _, h := range g.holds {
+		switch {
+		case !h.lock.terms.shared:
+		case h.parent == nil:
+			together = 1
+		default:
+			n++
+		}
+	}
+	return n + together
 }
 
 // covered reports whether the server need not be told of the end of h: another reader shares the grant,

@@ -433,7 +433,7 @@ var ofScripts = []mutation{
 		"lua", "TestReadWriteWhereMessagesAreRefused", quick,
 	},
 	{
-		"the server counts all readers who share a grant", "rlock", "grant.total",
+		"the server counts all readers who share a grant", "rlock", "grant.readers",
 		"			together = 1\n", "			n.Shared++\n",
 		"rlock", "TestNestedReaderOfManyWhoShare", quick,
 	},

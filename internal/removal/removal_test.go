@@ -59,8 +59,7 @@ var removals = []removal{
 			"",
 		},
 		{"orphan.go", "\tif !r.lock.joined {\n\t\tr.lock.client.janitor.Sweep(r.job(), until)\n\t}\n", "\tr.lock.client.janitor.Sweep(r.job(), until)\n"},
-		{"release.go", "\tif g.lock.joined { // the holder releases the lock\n\t\treturn nil\n\t}\n", ""},
-	}, 18, 7},
+	}, 15, 6},
 	{"a fair lock's run in memory", []string{"fair_run.go"}, []edit{
 		{"grant.go", "\t\tg.sweepPassed()\n", ""},
 		{"handoff.go", "\tnext, passed []string\n", ""},
@@ -68,11 +67,8 @@ var removals = []removal{
 		{"handoff.go", "\tif g.lock.terms.fair {\n\t\treturn g.goesOn()\n\t}\n", ""},
 		{"handoff.go", "\tif g.lock.terms.fair {\n\t\treturn q.nextInTurn(g)\n\t}\n", ""},
 		{"message.go", "next: m.Next, ", ""},
-		{"release.go", "\t\t\tg.sweepPassed()\n", ""},
-		{"release.go", "\t\tg.sweepPassed()\n\t\tif !g.heldSince()", "\t\tif !g.heldSince()"},
-		{"release.go", "\t\tg.sweepPassed()\n\t\treturn a.Err\n", "\t\treturn a.Err\n"},
 		{"release.go", "Tickets: g.run.passed, ", ""},
-	}, 16, 4},
+	}, 13, 4},
 	{"records", []string{"record.go"}, []edit{
 		{"account.go", "\tl.client.records.Notice()\n", ""},
 		{"account.go", "\t\tl.client.records.lost(g, cause.name())\n", ""},
@@ -91,13 +87,9 @@ var removals = []removal{
 	{"readers", []string{"share.go", "rw.go"}, []edit{
 		{"asker.go", "\t\tcase g != nil && g.lock.terms.shared:\n\t\t\ta.share(g, nil)\n\t\t\ta.turn()\n", ""},
 		{"count.go", "\tif n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant\n\t\tl.withQueue((*queue).askFirst)\n\t}\n", ""},
-		{"count.go", "\t\tswitch {\n\t\tcase !h.lock.terms.shared:\n\t\tcase h.parent == nil:\n\t\t\ttogether = 1\n\t\tdefault:\n\t\t\tn.Shared++\n\t\t}\n", ""},
-		{"count.go", "\ttogether := 0 // 1 for all readers who share the grant: the server keeps, and renews, a key for each read hold\n", ""},
-		{"count.go", "\tn.Shared += together\n", ""},
-		{"count.go", "\tn.Exclusive = int(g.exclusives.Load())\n", "\tn.Exclusive = len(g.holds)\n"},
+		{"count.go", "\tn.Exclusive, n.Shared = int(g.exclusives.Load()), g.readers()\n", "\tn.Exclusive = len(g.holds)\n"},
 		{"grant.go", "\texclusives atomic.Int32\n", ""},
 		{"grant.go", "\tif !l.terms.shared {\n\t\tg.exclusives.Store(1) // the hold that is to come\n\t}\n", ""},
-		{"grant.go", "func (g *grant) promise() {\n\tg.mu.Lock()\n\tg.followers++\n\tg.mu.Unlock()\n}\n", ""},
 		{"grant.go", "func (g *grant) Exclusive() bool { return g.exclusives.Load() > 0 }\n", ""},
 		{"grant.go", "\tif !h.lock.terms.shared && !g.Exclusive() {\n\t\treturn &lockError{g.lock.name, ErrUpgrade, nil}\n\t}\n", ""},
 		{"grant.go", "\tif g.put(h); !h.lock.terms.shared {\n\t\tg.exclusives.Add(1)\n\t}\n", "\tg.put(h)\n"},
@@ -105,10 +97,7 @@ var removals = []removal{
 		{"hold.go", "\tif h.parent == nil && h.covered() { // the server does not count readers joined in memory\n\t\treturn nil\n\t}\n", ""},
 		{"hold.go", "\tcase err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade\n\t\tg.tell(ctx, false)\n", ""},
 		{"lock.go", "\tl.ownPlace = l.terms.fair || l.terms.shared\n\tl.private = l.ownPlace && !l.shares(l)\n", "\tl.ownPlace, l.private = l.terms.fair, l.terms.fair\n"},
-		{
-			"multi.go", "\tswitch order := slices.Compare(a.addresses(), b.addresses()); {\n\tcase order != 0 || a.terms.shared == b.terms.shared:\n\t\treturn order\n\tcase a.terms.shared:\n\t\treturn 1\n\t}\n\treturn -1\n",
-			"\treturn slices.Compare(a.addresses(), b.addresses())\n",
-		},
+		{"multi.go", "\treturn cmp.Or(slices.Compare(a.addresses(), b.addresses()), writerFirst(a, b))\n", "\treturn slices.Compare(a.addresses(), b.addresses())\n"},
 		{"options.go", "\tshared    bool // several owners may hold the lock at once\n", ""},
 		{"outcome.go", "\treadKind\n\twriteKind\n", ""},
 		{"outcome.go", "KindRead, KindWrite, ", ""},
@@ -119,7 +108,7 @@ var removals = []removal{
 		{"send.go", "\t\tcase readKind, writeKind:\n\t\t\tadvice = \"read/write locks need rights that plain locks do without: see docs/acl.md\"\n", ""},
 		{"waiter.go", "private, a.private, a.lock.terms.shared != l.terms.shared:\n\t\tcase !l.terms.shared, l.shares(a.lock):\n\t\t\treturn a, false\n\t\tdefault:\n\t\t\tprivate = true\n", "private, a.private:\n\t\tdefault:\n\t\t\treturn a, false\n"},
 		{"waiter.go", "\tif g.lock.terms.shared {\n\t\ta.share(g, w) // before w can unlock\n\t}\n", ""},
-	}, 70, 11},
+	}, 50, 11},
 }
 
 // Who changes a feature reads its file, and the lines that know it. Comments are not counted.
