@@ -177,6 +177,24 @@ func (a *asker) goOn() {
 	a.turn()
 }
 
+// told is called with a message for the owner. queues.mu is held.
+func (a *asker) told(m lua.Message) {
+	if a.woken(byMessage); m.Granted {
+		a.message = m
+	} else {
+		a.again = true
+	}
+	a.turn()
+}
+
+// askBy has the asker ask by then, unless another of its client asks for it. queues.mu is held.
+func (a *asker) askBy(at time.Time) {
+	if q := a.queue; a.leads() && a.askAt.After(at) {
+		a.askAt, q.news.askAt = at, at
+		a.turn()
+	}
+}
+
 // woken counts a wake-up. queues.mu is held.
 func (a *asker) woken(by wakeup) { a.course.by[by]++ }
 
@@ -408,6 +426,21 @@ func (a *asker) failed(ctx context.Context, r request.Answer[lua.Reply]) error {
 	return err
 }
 
+// accept returns the grant from a message, if trusted. Otherwise the asker has to ask. queues.mu is held.
+func (a *asker) accept(now time.Time) *grant {
+	m := a.message
+	a.message = lua.Message{} // a message is looked at only once
+	sent, ok := a.trusts(m, now)
+	if !ok {
+		a.again = true
+		return nil
+	}
+	if !a.lock.terms.fenced { // a lock without fencing takes no token
+		m.Token, m.Spare = 0, 0
+	}
+	return a.granted(sent, m.Claim, m.Token, run{began: now, next: m.Next, spare: m.Spare})
+}
+
 // granted makes the owner's grant, for one call to take; nil if the answer came when the lease was as good as over.
 // queues.mu is held.
 func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run) *grant {
@@ -423,7 +456,7 @@ func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run)
 		q.news.replicated(n)
 	}
 	a.forget()
-	a.again, a.silent, a.askAt = false, 0, g.sent.Add(keepAlive) // nothing tells who waits that the lock was removed on the server
+	a.again, a.silent, a.askAt = false, 0, sent.Add(keepAlive) // nothing tells who waits that the lock was removed on the server
 	return g
 }
 
@@ -456,8 +489,7 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
-	q.news.answered(r.Sent)
-	q.news.refusal = refusal
+	q.news.refused(r.Sent, refusal)
 	if r.Value.Holder == "" && ttl == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
 		q.cannotTell()
 	}

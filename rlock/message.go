@@ -63,12 +63,7 @@ func (q *queue) heard(l *Lock, m lua.Message) {
 			a.mustAsk()
 		}
 	case a != nil:
-		if a.woken(byMessage); m.Granted {
-			a.message = m
-		} else {
-			a.again = true
-		}
-		a.turn()
+		a.told(m)
 	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
 		stranger := &candidate{lock: l, name: m.Owner}
 		stranger.toldOf(m)
@@ -122,15 +117,13 @@ func (q *queue) unlocked() {
 		case a.place.First, a.asking:
 			a.woken(byMessage)
 			a.mustAsk()
-		case a.leads() && a.askAt.After(later):
-			a.askAt, q.news.askAt = later, later
-			a.turn()
+		default:
+			a.askBy(later)
 		}
 	}
 }
 
-// accept returns the grant from a message, if trusted. Otherwise the asker has to ask. queues.mu is
-// held.
+// trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.
 //
 // The trusted window of such a grant begins no later than the server's grant. A message older than the
 // owner's newest place in the queue is not trusted: that grant may have lapsed, and the owner queues
@@ -138,21 +131,6 @@ func (q *queue) unlocked() {
 //
 //	ticket taken, place at 10 ─► granted by a message at 20 ─► the claim lapses unseen
 //	the waiter asks: a new place at 30 ─► the message of 20 arrives: 20 < 30, not trusted
-func (a *asker) accept(now time.Time) *grant {
-	m := a.message
-	a.message = lua.Message{} // a message is looked at only once
-	sent, ok := a.trusts(m, now)
-	if !ok {
-		a.again = true
-		return nil
-	}
-	if !a.lock.terms.fenced { // a lock without fencing takes no token
-		m.Token, m.Spare = 0, 0
-	}
-	return a.granted(sent, m.Claim, m.Token, run{began: now, next: m.Next, spare: m.Spare})
-}
-
-// trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.
 func (a *asker) trusts(m lua.Message, now time.Time) (sent time.Time, ok bool) {
 	l := a.lock
 	sent, ok = a.queue.news.clock.before(m.Time)

@@ -434,7 +434,7 @@ var ofScripts = []mutation{
 	},
 	{
 		"the server counts all readers who share a grant", "rlock", "grant.readers",
-		"			together = 1\n", "			n.Shared++\n",
+		"			together = 1\n", "			n++\n",
 		"rlock", "TestNestedReaderOfManyWhoShare", quick,
 	},
 	{

@@ -24,7 +24,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeQueueLeavesAtOnce", quick,
 	},
 	{
-		"a wake-up is ignored", "rlock", "queue.heard",
+		"a wake-up is ignored", "rlock", "asker.told",
 		"a.again = true", "_ = a.again",
 		"rlock", "TestHeard", quick,
 	},
@@ -59,8 +59,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
 	},
 	{
-		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
-		"case a.leads() && a.askAt.After(later):", "case a.place.First && a.askAt.After(later):",
+		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "asker.askBy",
+		"a.leads()", "a.place.First",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
@@ -120,7 +120,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those behind the first do not hear a foreign owner's release", "rlock", "queue.unlocked",
-		"case a.leads() && a.askAt.After(later):", "case false:",
+		"a.askBy(later)", "_ = later",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 	{
