@@ -37,7 +37,7 @@ func (g *grant) release(ctx context.Context) error {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// Lost before the release. (After an attempt in doubt, that attempt may have released the lock.)
 		loss := &LostError{g.lock.name, g.owner, g.token, errGone}
-		if !g.heldSince().IsZero() { // somebody has held the lock
+		if !g.began.IsZero() { // somebody has held the lock, and nobody can take it any more
 			g.reportLost(loss, 0) // the hold ends with that: see Hold.ended
 		}
 		return loss

@@ -79,11 +79,10 @@ var removals = []removal{
 		{"grant.go", "func (l *Lock) longUnnoticed() bool { return l.terms.fixed || l.terms.lease/3 > longHold }\n", ""},
 		{"lock.go", "\trecorded bool // a hold may have to be recorded before the first renewal tells\n", ""},
 		{"lock.go", "\tl.recorded = l.longUnnoticed() || l.client.opts.Identity.Prompt\n", ""},
-		{"release.go", "\t\tif !g.heldSince().IsZero() {", "\t\tif !g.began.IsZero() {"},
 		{"renew.go", "\tc.records.Notice() // these holds are long\n", ""},
 		{"retain.go", "func (q *queue) showParked(v *view) {\n\tif k := q.kept; k != nil && k.parked != nil {\n\t\tv.grant(k.parked, record.Keeps, k.since)\n\t}\n}\n", ""},
 		{"retain.go", "\t\"github.com/go-rlock/rlock/internal/record\"\n", ""},
-	}, 19, 7},
+	}, 18, 6},
 	{"readers", []string{"share.go", "rw.go"}, []edit{
 		{"asker.go", "\t\tcase g != nil && g.lock.terms.shared:\n\t\t\ta.share(g, nil)\n\t\t\ta.turn()\n", ""},
 		{"count.go", "\tif n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant\n\t\tl.withQueue((*queue).askFirst)\n\t}\n", ""},
