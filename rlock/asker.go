@@ -187,14 +187,6 @@ func (a *asker) told(m lua.Message) {
 	a.turn()
 }
 
-// askBy has the asker ask by then, unless another of its client asks for it. queues.mu is held.
-func (a *asker) askBy(at time.Time) {
-	if q := a.queue; a.leads() && a.askAt.After(at) {
-		a.askAt, q.news.askAt = at, at
-		a.turn()
-	}
-}
-
 // woken counts a wake-up. queues.mu is held.
 func (a *asker) woken(by wakeup) { a.course.by[by]++ }
 
@@ -224,6 +216,27 @@ func (q *queue) follow() {
 			next.askAt = q.news.askAt
 		}
 		next.turn()
+	}
+}
+
+// unlocked is called when a foreign owner has announced its release. The waiter with the first ticket of the server's
+// queue asks at once, and so do waiters with a request under way, whose answer may be older than the release. The rest ask
+// after the reaction time. For a fair lock, the first waiter of their client asks for the rest, or who becomes the first
+// meanwhile. queues.mu is held.
+func (q *queue) unlocked() {
+	later := time.Now().Add(reaction)
+	if q.news.askAt.After(later) {
+		q.news.askAt = later
+	}
+	for _, a := range q.tickets {
+		switch {
+		case a.place.First, a.asking:
+			a.woken(byMessage)
+			a.mustAsk()
+		case a.leads() && a.askAt.After(later):
+			a.askAt = later
+			a.turn()
+		}
 	}
 }
 

@@ -106,23 +106,6 @@ func (q *queue) askAll() {
 	}
 }
 
-// unlocked is called when a foreign owner has announced its release. The waiter with the first ticket of
-// the server's queue asks at once, and so do waiters with a request under way, whose answer may be older
-// than the release. The rest ask after the reaction time; for a fair lock the first waiter of their
-// client asks for the rest.
-func (q *queue) unlocked() {
-	later := time.Now().Add(reaction)
-	for _, a := range q.tickets {
-		switch {
-		case a.place.First, a.asking:
-			a.woken(byMessage)
-			a.mustAsk()
-		default:
-			a.askBy(later)
-		}
-	}
-}
-
 // trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.
 //
 // The trusted window of such a grant begins no later than the server's grant. A message older than the

@@ -59,8 +59,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeForeignReleaseWhileAsking", quick,
 	},
 	{
-		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "asker.askBy",
-		"a.leads()", "a.place.First",
+		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
+		"a.leads()", "a.private && a.place.First",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
@@ -120,7 +120,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those behind the first do not hear a foreign owner's release", "rlock", "queue.unlocked",
-		"a.askBy(later)", "_ = later",
+		"case a.leads() && a.askAt.After(later):", "case false:",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 	{
