@@ -287,7 +287,9 @@ func TestUnlockedByAForeignOwner(t *testing.T) {
 		f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }
 		before := three.askAt
 		l.withQueue(func(q *queue) {
+			q.news.askAt = one.askAt
 			q.unlocked()
+			require.Equal(t, reaction, time.Until(q.news.askAt), "for who becomes the first of its client")
 			require.True(t, two.asking, "it is the first in the queue")
 			require.False(t, one.asking)
 			require.Equal(t, reaction, time.Until(one.askAt), "for all of its client")
