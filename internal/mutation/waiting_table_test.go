@@ -24,8 +24,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeQueueLeavesAtOnce", quick,
 	},
 	{
-		"a wake-up is ignored", "rlock", "asker.told",
-		"a.again = true", "_ = a.again",
+		"a wake-up is ignored", "rlock", "queue.heard",
+		"a.told(m)", "",
 		"rlock", "TestHeard", quick,
 	},
 	{
