@@ -67,14 +67,8 @@ func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
 	if a.again || a.owner == nil {
 		return true, 0
 	}
-	pause = a.askAt.Sub(now)
-	if a.lock.terms.fair && a.silent == 0 && a.place.Held() { // the client's first asks for all with a place
-		pause = maxPause
-		if q := a.queue; a.leads() {
-			pause = q.news.askAt.Sub(now)
-		}
-	}
-	return pause <= 0, max(pause, 0)
+	pause = min(max(a.askAt.Sub(now), 0), maxPause)
+	return pause == 0, pause
 }
 
 // leads reports whether no asker of its client is before this one. queues.mu is held.
@@ -114,9 +108,7 @@ func (a *asker) turn() {
 		mine = a.queue.holder()
 	}
 	if mine != nil {
-		if held = mine.entry.Until(); a.askAt.IsZero() { // nothing tells that the lock was removed on the server
-			a.askAt = now.Add(keepAlive)
-		}
+		held = mine.entry.Until()
 	}
 	switch ask, pause := a.next(now, held); {
 	case pause > 0:
@@ -185,6 +177,16 @@ func (a *asker) goOn() {
 	a.turn()
 }
 
+// told is called with a message for the owner. queues.mu is held.
+func (a *asker) told(m lua.Message) {
+	if a.woken(byMessage); m.Granted {
+		a.message = m
+	} else {
+		a.again = true
+	}
+	a.turn()
+}
+
 // woken counts a wake-up. queues.mu is held.
 func (a *asker) woken(by wakeup) { a.course.by[by]++ }
 
@@ -210,7 +212,31 @@ func (a *asker) end() {
 func (q *queue) follow() {
 	if next := q.leader(); next != nil {
 		next.again = next.again || q.news.trouble != nil
+		if q.news.askAt.Before(next.askAt) {
+			next.askAt = q.news.askAt
+		}
 		next.turn()
+	}
+}
+
+// unlocked is called when a foreign owner has announced its release. The waiter with the first ticket of the server's
+// queue asks at once, and so do waiters with a request under way, whose answer may be older than the release. The rest ask
+// after the reaction time. For a fair lock, the first waiter of their client asks for the rest, or who becomes the first
+// meanwhile. queues.mu is held.
+func (q *queue) unlocked() {
+	later := time.Now().Add(reaction)
+	if q.news.askAt.After(later) {
+		q.news.askAt = later
+	}
+	for _, a := range q.tickets {
+		switch {
+		case a.place.First, a.asking:
+			a.woken(byMessage)
+			a.mustAsk()
+		case a.leads() && a.askAt.After(later):
+			a.askAt = later
+			a.turn()
+		}
 	}
 }
 
@@ -219,40 +245,30 @@ func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms =
 
 // left is told that a waiter is out of the line. queues.mu is held.
 func (a *asker) left() {
-	if first := a.first; first != nil {
-		if !a.serves(first) {
-			a.turn()
-		}
-		return
-	}
-	if a.asking {
-		if a.cancel != nil {
-			a.cancel()
-		}
-		return
-	}
-	if a.owner != nil || a.private || a.lock.client.closed.Load() {
+	switch {
+	case a.first != nil && a.serves(a.first): // the asker goes on for that one
+	case a.first == nil && a.cancel != nil: // nobody wants the answer to the request under way
+		a.cancel()
+	case a.owner != nil, a.private, a.lock.client.closed.Load():
 		a.turn()
 	} // otherwise the next waiter finds an asker whose timer is set
 }
 
 // askByCall makes the first request of a call. After a refusal, the call is the first waiter of the line.
 func (a *asker) askByCall(w *waiter) (g *grant, err error) {
-	qs, answered := a.lock.queues, false
+	qs := a.lock.queues
 	err = request.ErrNoAnswer // if a hook panics: see send
 	defer func() {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
 		a.asking = false
-		if !answered {
-			a.withdraw()
-		}
 		if g == nil && err == nil {
 			a.push(w, true)
 			a.turn()
 			return
 		}
 		w.out(a)
+		a.again = true // for those who have come meanwhile
 		switch {
 		case g != nil && g.lock.terms.shared:
 			a.share(g, nil)
@@ -267,8 +283,7 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 	if w.answered { // most locks are free, and their calls are spared the allocation
 		p.Patient = a.patient
 	}
-	g, err = a.ask(w.ctx, p)
-	if answered = true; err != nil {
+	if g, err = a.ask(w.ctx, p); err != nil {
 		err = a.lock.failure(w.ctx, err)
 	}
 	return g, err
@@ -279,16 +294,12 @@ func (a *asker) askForLine(ctx context.Context, first *waiter, p request.Policy)
 	qs := a.lock.queues
 	var err error = unanswered{error: request.ErrNoAnswer} // if a hook ends the goroutine
 	var g *grant
-	answered := false
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicked{value: v}
 		}
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		if !answered { // see send
-			a.withdraw()
-		}
 		a.asking = false
 		a.cancel()
 		a.cancel = nil
@@ -307,38 +318,29 @@ func (a *asker) askForLine(ctx context.Context, first *waiter, p request.Policy)
 	if first.ctx.Err() != nil { // it is leaving, and perhaps the whole line is: then ctx ends
 		a.lock.client.sleep(ctx, minPause)
 	}
-	if err = nil; ctx.Err() == nil {
-		g, err = a.ask(ctx, p)
+	if ctx.Err() != nil {
+		err = nil
+		return
 	}
-	answered = true
+	g, err = a.ask(ctx, p)
 }
 
 // ask makes one request, repeated only without an answer, by the policy.
-func (a *asker) ask(ctx context.Context, p request.Policy) (*grant, error) {
-	l, qs := a.lock, a.lock.queues
+func (a *asker) ask(ctx context.Context, p request.Policy) (g *grant, err error) {
+	l, q, qs := a.lock, a.queue, a.lock.queues
+	answered := false
+	defer func() {
+		if !answered { // a panic: see send
+			qs.mu.Lock()
+			defer qs.mu.Unlock()
+			a.withdraw()
+		}
+	}()
 	qs.mu.Lock()
-	o := a.prepare()
-	owner := a.owner
-	qs.mu.Unlock()
-	p.Report = a.report
-	r := owner.ask(ctx, p, o)
-	switch {
-	case r.Err != nil:
-		return nil, a.failed(ctx, r)
-	case !r.Value.Acquired:
-		return nil, a.refused(ctx, r, o.Ticket)
-	}
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare}), nil
-}
-
-// prepare returns the options of the next request. queues.mu is held.
-func (a *asker) prepare() kind.Options {
-	l, q := a.lock, a.queue
 	if a.owner == nil {
 		a.owner = new(candidate).init(l)
 	}
+	owner := a.owner
 	a.again = false
 	a.course.tries++
 	o := kind.Options{Wait: true}
@@ -348,7 +350,21 @@ func (a *asker) prepare() kind.Options {
 	if l.terms.fair || q.signal != nil && !l.terms.polls || l.terms.tickets && l.client.server.Hub.Active() {
 		o.Ticket = a.ticket()
 	}
-	return o
+	qs.mu.Unlock()
+	p.Report = a.report
+	r := owner.ask(ctx, p, o)
+	switch {
+	case r.Err != nil:
+		err = a.failed(ctx, r)
+	case !r.Value.Acquired:
+		err = a.refused(ctx, r, o.Ticket)
+	default:
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
+		g = a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare})
+	}
+	answered = true
+	return g, err
 }
 
 // report is called with an error when an attempt got no answer, and with nil when a later attempt got one. Those
@@ -423,6 +439,21 @@ func (a *asker) failed(ctx context.Context, r request.Answer[lua.Reply]) error {
 	return err
 }
 
+// accept returns the grant from a message, if trusted. Otherwise the asker has to ask. queues.mu is held.
+func (a *asker) accept(now time.Time) *grant {
+	m := a.message
+	a.message = lua.Message{} // a message is looked at only once
+	sent, ok := a.trusts(m, now)
+	if !ok {
+		a.again = true
+		return nil
+	}
+	if !a.lock.terms.fenced { // a lock without fencing takes no token
+		m.Token, m.Spare = 0, 0
+	}
+	return a.granted(sent, m.Claim, m.Token, run{began: now, next: m.Next, spare: m.Spare})
+}
+
 // granted makes the owner's grant, for one call to take; nil if the answer came when the lease was as good as over.
 // queues.mu is held.
 func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run) *grant {
@@ -438,7 +469,7 @@ func (a *asker) granted(sent time.Time, lease time.Duration, token int64, r run)
 		q.news.replicated(n)
 	}
 	a.forget()
-	a.again, a.silent, a.askAt = false, 0, time.Time{}
+	a.again, a.silent, a.askAt = false, 0, sent.Add(keepAlive) // nothing tells who waits that the lock was removed on the server
 	return g
 }
 
@@ -463,48 +494,59 @@ func (a *asker) forget() {
 	a.owner, a.place, a.taken, a.message = nil, lua.Place{}, moment{}, lua.Message{}
 }
 
-// refused notes a refusal, and when to ask again if no message arrives. An error ends the wait of the first.
-func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) error {
-	l, q, now := a.lock, a.queue, time.Now()
+// refused notes a refusal, and when to ask again if no event comes. An error ends the wait of the first.
+func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) (err error) {
+	l, q, ttl := a.lock, a.queue, r.Value.TTL
 	refusal := l.refusedBy(r.Value)
 	l.reportWaiting(ctx, refusal)
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
 	q.news.refused(r.Sent, refusal)
-	if r.Value.Holder == "" && r.Value.TTL == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
+	if r.Value.Holder == "" && ttl == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
 		q.cannotTell()
 	}
 	a.stand(r)
-	most := cmp.Or(r.Value.AskIn, math.MaxInt64)
-	if !a.hears() {
-		a.silent++
-		pause, err := a.silentPause(refusal)
-		if a.place.First { // all other tickets wait for this one
-			pause = min(pause, firstPause)
+	pause := untilExpiry(ttl)
+	a.silent++
+	switch silence := 25 * time.Millisecond << min(a.silent, 6); {
+	case l.terms.polls: // also while its client listens for another waiter
+		pause, err = l.terms.polling.after(a.silent, pause, refusal)
+	case q.signal.Live() && q.news.tells():
+		if a.silent = 0; asked.Hears == lua.Deaf { // the server does not know that it can hear now, and may have skipped it
+			a.again = true
 		}
-		a.askAt = now.Add(min(pause, most, untilExpiry(r.Value.TTL)))
-		return err
+		pause = a.unprompted(pause, ttl)
+	case a.place.First: // all other tickets wait for this one
+		pause = min(pause, silence, firstPause)
+	default:
+		pause = min(pause, silence, longestSilence)
 	}
-	a.silent = 0
-	pause := min(untilExpiry(r.Value.TTL), a.unprompted())
-	if l.terms.tickets {
-		pause = a.ticketPause(r, asked)
-	}
-	a.askAt = now.Add(min(pause, most))
-	if a.leads() || q.news.askAt.IsZero() || a.askAt.Before(q.news.askAt) { // later calls do not delay the request: their own say nothing of the other tickets
+	a.askAt = time.Now().Add(min(pause, cmp.Or(r.Value.AskIn, math.MaxInt64)))
+	if a.leads() {
 		q.news.askAt = a.askAt
 	}
-	return nil
+	return err
 }
 
 // stand notes the owner's place in the server's queue, from a refusal. queues.mu is held.
 func (a *asker) stand(r request.Answer[lua.Reply]) {
 	q, before, taken := a.queue, a.place.Held(), a.taken.here
-	if a.place = r.Value.Place; a.place.Held() {
-		a.taken = moment{r.Sent, a.place.Time}
-		q.news.clock = a.taken
+	if a.place = r.Value.Place; !a.place.Held() {
+		return
 	}
+	a.taken = moment{r.Sent, a.place.Time}
+	q.news.clock = a.taken
+	hub, channel := a.lock.client.server.Hub, a.lock.wire.GrantChannel()
+	if a.place.Absent { // the next message would reach nobody
+		hub.Absent(channel, r.Sent)
+	}
+	// The client has just learned how many wait, and probes accordingly.
+	silence := max(time.Duration(a.place.Queue)*time.Second/probesPerSecond, minSilence)
+	if a.place.Before >= near && a.leads() {
+		silence = farSilence
+	}
+	hub.AllowSilence(channel, silence)
 	if before && a.place.New && !taken.Before(q.news.forgotten) { // the server had forgotten the queue, or the tickets of this client
 		q.news.forgotten = r.Sent
 		q.askAll()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -24,7 +25,6 @@ func TestNext(t *testing.T) {
 	type state struct {
 		nobody, noOwner, again bool
 		held, askAt            time.Duration // from now
-		fair, behind, deaf     bool
 	}
 	for name, row := range map[string]struct {
 		state
@@ -45,26 +45,16 @@ func TestNext(t *testing.T) {
 		"an event":                                    {state{again: true, askAt: 5 * time.Second}, asks, 0},
 		"askAt is over":                               {state{askAt: -1}, asks, 0},
 		"otherwise":                                   {state{askAt: 5 * time.Second}, waits, 5 * time.Second},
-		"fair, the first of its client":               {state{fair: true, askAt: 5 * time.Second}, waits, 3 * time.Second},
-		"fair, behind another of its client":          {state{fair: true, behind: true, askAt: -1}, waits, maxPause},
-		"fair, behind another, after an event":        {state{fair: true, behind: true, again: true}, asks, 0},
-		"fair, and cannot hear":                       {state{fair: true, behind: true, deaf: true, askAt: time.Second}, waits, time.Second},
+		"askAt is never":                              {state{askAt: math.MaxInt64}, waits, maxPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &queue{}
-			a := &asker{lock: &Lock{terms: terms{fair: row.fair}}, queue: q, first: &waiter{}, private: row.fair, owner: &candidate{}, again: row.again, askAt: in(row.askAt)}
-			a.place.Time, q.news.askAt = 1, in(3*time.Second)
-			if q.askers = []*asker{a}; row.behind {
-				q.askers = []*asker{{private: true}, a}
-			}
+			a := &asker{lock: &Lock{}, queue: q, first: &waiter{}, owner: &candidate{}, again: row.again, askAt: in(row.askAt)}
 			if row.nobody {
 				a.first = nil
 			}
 			if row.noOwner {
 				a.owner = nil
-			}
-			if row.deaf {
-				a.silent = 1
 			}
 			held := time.Time{}
 			if row.held != 0 {
@@ -88,11 +78,11 @@ func TestEvents(t *testing.T) {
 		happens                 func(q *queue, a *asker)
 		waiting, asking, behind string // the result while it waits, has a request under way, waits for its own client's grant
 	}{
-		"a grant by a message":                     {func(q *queue, _ *asker) { q.heard(granting(longestClaim)) }, has, has, has},
-		"a grant by a message that is not trusted": {func(q *queue, _ *asker) { q.heard(granting(time.Millisecond)) }, asks, again, stays},
-		"a message without a grant":                {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: "mine"}) }, asks, again, stays},
-		"a message to another":                     {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: "other"}) }, stays, stays, stays},
-		"the loss of all places":                   {func(q *queue, _ *asker) { q.heard(lua.Message{Owner: lua.Everybody}) }, asks, again, stays},
+		"a grant by a message":                     {func(q *queue, a *asker) { q.heard(a.lock, granting(longestClaim)) }, has, has, has},
+		"a grant by a message that is not trusted": {func(q *queue, a *asker) { q.heard(a.lock, granting(time.Millisecond)) }, asks, again, stays},
+		"a message without a grant":                {func(q *queue, a *asker) { q.heard(a.lock, lua.Message{Owner: "mine"}) }, asks, again, stays},
+		"a message to another":                     {func(q *queue, a *asker) { q.heard(a.lock, lua.Message{Owner: "other"}) }, stays, stays, stays},
+		"the loss of all places":                   {func(q *queue, a *asker) { q.heard(a.lock, lua.Message{Owner: lua.Everybody}) }, asks, again, stays},
 		"the subscription was lost, or confirmed":  {func(q *queue, _ *asker) { q.changed() }, asks, again, stays},
 		"a message to another may be lost":         {func(q *queue, _ *asker) { q.askAll() }, asks, stays, stays},
 		"the server may not tell":                  {func(q *queue, _ *asker) { q.cannotTell() }, asks, stays, stays},
@@ -176,22 +166,33 @@ func TestPauseAfterARefusal(t *testing.T) {
 		deaf     int           // refusals before, without a subscription
 		waited   time.Duration // before
 		from, to time.Duration
+		behind   bool // of a fair lock, behind another of its client
 	}{
-		"no subscription": {time.Hour, lua.Place{Time: 2}, 1, 0, 50 * time.Millisecond, 50 * time.Millisecond},
-		"no subscription, the fifth time, first ticket": {time.Hour, lua.Place{Time: 2, First: true}, 5, 0, firstPause, firstPause},
-		"the holder's TTL ends soon":                    {100 * time.Millisecond, lua.Place{Time: 2, First: true}, 0, 0, 101 * time.Millisecond, 105 * time.Millisecond},
-		"the holder's TTL ends soon, another is first":  {200 * time.Millisecond, lua.Place{Time: 2}, 0, 0, 250 * time.Millisecond, 360 * time.Millisecond},
-		"the key has no TTL":                            {-1, lua.Place{Time: 2, First: true}, 0, time.Minute, ttlPause, ttlPause},
-		"no memory for a ticket":                        {time.Hour, lua.Place{}, 0, 0, deafPause, deafPause},
-		"the first request of its own accord":           {time.Hour, lua.Place{Time: 2, First: true}, 0, 0, minKeepAlive, minKeepAlive * 11 / 10},
-		"it has waited for long":                        {time.Hour, lua.Place{Time: 2, First: true}, 0, time.Minute, keepAlive, keepAlive * 11 / 10},
-		"many wait":                                     {time.Hour, lua.Place{Time: 2, First: true, Queue: 60}, 0, 0, 3 * time.Second, 3300 * time.Millisecond},
+		"no subscription": {time.Hour, lua.Place{Time: 2}, 1, 0, 50 * time.Millisecond, 50 * time.Millisecond, false},
+		"no subscription, the fifth time, first ticket": {time.Hour, lua.Place{Time: 2, First: true}, 5, 0, firstPause, firstPause, false},
+		"the holder's TTL ends soon":                    {100 * time.Millisecond, lua.Place{Time: 2, First: true}, 0, 0, 101 * time.Millisecond, 105 * time.Millisecond, false},
+		"the holder's TTL ends soon, another is first":  {200 * time.Millisecond, lua.Place{Time: 2}, 0, 0, 250 * time.Millisecond, 360 * time.Millisecond, false},
+		"the key has no TTL":                            {-1, lua.Place{Time: 2, First: true}, 0, time.Minute, ttlPause, ttlPause, false},
+		"no memory for a ticket":                        {time.Hour, lua.Place{}, 0, 0, deafPause, deafPause, false},
+		"the first request of its own accord":           {time.Hour, lua.Place{Time: 2, First: true}, 0, 0, minKeepAlive, minKeepAlive * 11 / 10, false},
+		"it has waited for long":                        {time.Hour, lua.Place{Time: 2, First: true}, 0, time.Minute, keepAlive, keepAlive * 11 / 10, false},
+		"many wait":                                     {time.Hour, lua.Place{Time: 2, First: true, Queue: 60}, 0, 0, 3 * time.Second, 3300 * time.Millisecond, false},
+		"fair, behind another":                          {time.Hour, lua.Place{Time: 2}, 0, 0, 24 * time.Hour, math.MaxInt64, true},
+		"fair, behind another, the TTL ends soon":       {time.Second, lua.Place{Time: 2}, 0, 0, 24 * time.Hour, math.MaxInt64, true},
+		"fair, behind another, no subscription":         {time.Hour, lua.Place{Time: 2}, 1, 0, 50 * time.Millisecond, 50 * time.Millisecond, true},
+		"fair, behind another, no memory for a ticket":  {time.Hour, lua.Place{}, 0, 0, deafPause, deafPause, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
-				_, l, f := newFake(t)
+				c, l, f := newFake(t)
 				l.terms.tickets = true
 				f.signal = live{}
+				if row.behind {
+					l = c.NewFairLock("a")
+					l.use(f)
+					_, first := f.enter(t, l, lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1}})
+					defer first.leave()
+				}
 				a, w := f.enter(t, l, lua.Reply{TTL: time.Hour})
 				defer w.leave()
 				l.withQueue(func(q *queue) {
@@ -405,7 +406,7 @@ func TestFakeTimeReadersShareNoDoubt(t *testing.T) {
 			return lua.Reply{Acquired: true}, nil
 		}
 		w, g, first := waitingReader(t, l)
-		require.True(t, g.left(inDoubt))
+		require.True(t, g.from.doubt)
 		hold := served(t, w, false)
 		require.NotEqual(t, first.Owner(), hold.Owner())
 		require.NoError(t, first.Unlock(t.Context()))

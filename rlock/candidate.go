@@ -12,12 +12,13 @@ import (
 )
 
 // candidate is an owner that asks for a lock: its name, and what it may have left on the server. A name is not asked
-// for any more after a request that was left, or was granted.
+// for any more after a request that was left, or was granted. What its requests may have left does not change after the
+// grant, so the grant reads it here.
 type candidate struct {
 	lock     *Lock
 	fate     atomic.Uint32 // a set of the bits below
 	name     string
-	ticket   bool // a request may have left a ticket
+	ticket   bool // a request may have left a ticket, for a release to remove
 	likely   bool // the server has said so, or an answer was lost
 	doubt    bool // a request may have been executed, or may still be, without an answer
 	acquired bool // it has the lock, and nobody wants it
@@ -63,7 +64,7 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 		o.name, a.Sent = a.Value.Owner, a.Value.Sent
 	}
 	o.ticket = o.ticket || a.Value.Leftover || o.doubt && opts.Ticket.Claim > 0
-	o.likely = o.likely || a.Lost || a.Value.Place.Held()
+	o.likely = o.likely || a.Lost || a.Value.Leftover
 	return a
 }
 
@@ -72,12 +73,6 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 func (o *candidate) grant(sent time.Time, lease time.Duration, token int64, r run) (*grant, error) {
 	l, c := o.lock, o.lock.client
 	g := o.first.init(l, o, sent, lease, token, r)
-	if o.doubt {
-		g.leaves(inDoubt)
-	}
-	if o.ticket {
-		g.leaves(someTicket)
-	}
 	g.mu.Lock() // lose waits until the grant is complete
 	entry, err := c.dog.Add(watchdog.Lease[*grant]{Key: g, Duration: lease, Renew: l.terms.lease, Sent: sent, Fixed: l.terms.fixed, OnLost: g.lose})
 	g.entry = entry

@@ -165,20 +165,11 @@ func (g *grant) total() (n kind.Count, lease time.Duration, fixed bool) {
 	if g.state != owned || len(g.holds) == 0 || g.lock.joined { // a passed-on grant has no hold at first
 		return n, 0, false
 	}
-	n.Exclusive = int(g.exclusives.Load())
+	n.Exclusive, n.Shared = int(g.exclusives.Load()), g.readers()
 	fixed = true
-	together := 0 // 1 for all readers who share the grant: the server keeps, and renews, a key for each read hold
 	for _, h := range g.holds {
 		lease, fixed = max(lease, h.lock.terms.lease), fixed && h.lock.terms.fixed
-		switch {
-		case !h.lock.terms.shared:
-		case h.parent == nil:
-			together = 1
-		default:
-			n.Shared++
-		}
 	}
-	n.Shared += together
 	if g.left(proofGiven) { // processes may rely on the lease stated by the proof
 		lease = max(lease, g.lock.terms.lease)
 	}

@@ -26,8 +26,8 @@ func (q *queue) nextInTurn(g *grant) (*waiter, run) {
 	return nil, run{}
 }
 
-// sweepPassed removes the tickets of owners passed in memory, if the release has not: otherwise the server
-// may grant the lock to such an owner.
+// sweepPassed removes the tickets of owners passed in memory when the grant is lost: otherwise the server may grant the
+// lock to such an owner. A release removes them itself: see alsoEnds.
 func (g *grant) sweepPassed() {
 	for _, owner := range g.run.passed {
 		g.lock.leftBy(owner, false).withTicket().sweep()

@@ -454,6 +454,37 @@ func TestFakeTimeFairServerAway(t *testing.T) {
 	})
 }
 
+// The first of a client asks for all. If it leaves, the next one does, when the first would have.
+func TestFakeTimeFairNextAsksForAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		waited time.Duration
+		more   int // requests, as those after a short wait follow sooner
+	}{"at once": {0, 5}, "after a while": {time.Minute, 0}} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				f.teach(t)
+				f.holder("a", time.Hour)
+				mu := f.client(t, nil).NewFairLock("a")
+				ctx, leave := context.WithCancel(t.Context())
+				first := begin(ctx, mu)
+				synctest.Wait()
+				others := f.row(t, mu, mu)
+				time.Sleep(test.waited)
+				leave()
+				<-first.done
+				before := len(f.scripts("ask_fair"))
+				time.Sleep(time.Minute)
+				asked := len(f.scripts("ask_fair")) - before
+				require.LessOrEqual(t, asked, int(time.Minute/keepAlive)+test.more)
+				require.GreaterOrEqual(t, asked, int(time.Minute/(keepAlive+keepAlive/10)))
+				f.release(t, somebody)
+				finishAll(t, others...)
+			})
+		})
+	}
+}
+
 // The server has forgotten the queue, and further calls of the same client come all the time.
 // They take tickets, and say nothing of those that came before them, whose turn would never come
 // if each of them put off the time at which their client asks for all.

@@ -94,13 +94,6 @@ func (l *Lock) tooLate(err error) error {
 	return &lockError{l.name, ErrUnavailable, errLate}
 }
 
-// promise gives the grant to one more call. queues.mu is held.
-func (g *grant) promise() {
-	g.mu.Lock()
-	g.followers++
-	g.mu.Unlock()
-}
-
 // take makes a hold for a call that was given the grant, of its lock by; counts says that it is an acquisition. After an
 // error, the call forgoes the grant.
 func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Context, *Hold, error) {
@@ -124,7 +117,9 @@ func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Contex
 	hold.counts = counts
 	g.put(hold) // init has counted it among the exclusives
 	g.mu.Unlock()
-	g.limit(g.began)
+	if g.lock.terms.limits != (limits{}) {
+		g.limit(g.began)
+	}
 	c := g.lock.client
 	if g.lock.recorded {
 		c.records.taken(g)

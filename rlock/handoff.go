@@ -106,7 +106,7 @@ func (g *grant) passOn(q *queue, l *Lock, r run, now time.Time) *grant {
 // unsettled reports whether a request about the grant may still be executed or answered. The last hold is
 // unlocked, so no new request begins.
 func (g *grant) unsettled() bool {
-	if g.left(inDoubt | countUnderWay | proofGiven) {
+	if g.from.doubt || g.left(countUnderWay|proofGiven) {
 		return true
 	}
 	g.mu.Lock()

@@ -308,6 +308,53 @@ func TestHookThatEndsItsCaller(t *testing.T) {
 	}
 }
 
+// The same for a request that the client makes for its waiters, in a goroutine of its own: the first waiter is who leaves.
+// A hook that always ends it is not called again and again.
+func TestHookThatEndsARequestForWaiters(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	for name, how := range map[string]func(){"panic": func() { panic("hook") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			holder := newClient(t, srv, nil).NewLock(name)
+			held, hold := lock(t, t.Context(), holder)
+			var armed atomic.Bool
+			var ended atomic.Int64
+			ask := isScript("ask")
+			hooked := srv.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+			hooked.AddHook(redistest.Hook{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				if len(cmd.Args()) > 1 && armed.Load() && ask([]string{cmd.Name(), fmt.Sprint(cmd.Args()[1])}) {
+					ended.Add(1)
+					how()
+				}
+				return next(ctx, cmd)
+			}})
+			mu := clientOn(t, hooked, nil).NewLock(name)
+			type result struct {
+				err   error
+				panic any
+			}
+			done := make(chan result, 1)
+			go func() {
+				var r result
+				defer func() { r.panic = recover(); done <- r }()
+				_, _, r.err = mu.Lock(t.Context())
+			}()
+			redistest.Eventually(t, "it has a place", func() bool { return len(tickets(t, srv.Client(t), name)) == 1 })
+			armed.Store(true)
+			r := <-done
+			armed.Store(false)
+			if name == "panic" {
+				require.Equal(t, "hook", r.panic)
+			} else {
+				require.ErrorIs(t, r.err, rlock.ErrUnavailable)
+			}
+			require.Less(t, ended.Load(), int64(100))
+			require.NoError(t, hold.Unlock(held))
+			require.NoError(t, mu.Do(t.Context(), func(context.Context) error { return nil }))
+		})
+	}
+}
+
 // A context ends while a request for the lock has no answer yet, and the request is not late. The error is ErrNotAcquired if a refusal
 // is known, however old the request is, and if the request is too young to have an answer. Otherwise Redis
 // is silent.

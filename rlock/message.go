@@ -7,20 +7,10 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// hear delivers messages to their waiters. A message that grants the lock to an owner without a waiter
-// passes the lock on.
+// hear delivers messages to their waiters.
 func (l *Lock) hear(payload string) {
 	for m := range lua.ReadMessages(payload) {
-		var stranger string
-		l.withQueue(func(q *queue) { stranger = q.heard(m) })
-		if stranger == "" {
-			continue
-		}
-		left := l.leftBy(stranger, true).withTicket()
-		if l.terms.fenced { // nobody has used the message's token
-			left = left.withTokens(m.Token, m.Spare)
-		}
-		left.sweep()
+		l.withQueue(func(q *queue) { q.heard(l, m) })
 	}
 }
 
@@ -62,9 +52,9 @@ func (l *Lock) withQueue(f func(q *queue)) {
 	f(q)
 }
 
-// heard delivers a message to its waiter. If the message grants the lock to an owner without a waiter and
-// without a grant, heard returns that owner, a stranger: the lock has to be passed on.
-func (q *queue) heard(m lua.Message) (stranger string) {
+// heard delivers a message to its waiter. If it grants the lock to an owner without a waiter and without a grant, nobody
+// wants the lock: the release passes it on. queues.mu is held.
+func (q *queue) heard(l *Lock, m lua.Message) {
 	a := q.tickets[m.Owner]
 	switch {
 	case m.Owner == lua.Everybody:
@@ -72,17 +62,13 @@ func (q *queue) heard(m lua.Message) (stranger string) {
 			a.woken(byMessage)
 			a.mustAsk()
 		}
-	case a != nil && m.Granted:
-		a.message = m
-		a.woken(byMessage)
-		a.turn()
 	case a != nil:
-		a.woken(byMessage)
-		a.mustAsk()
+		a.told(m)
 	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
-		return m.Owner
+		stranger := &candidate{lock: l, name: m.Owner}
+		stranger.toldOf(m)
+		stranger.withdraw()
 	}
-	return ""
 }
 
 // changed makes all refused waiters ask, because messages may have been missed, or can be received from
@@ -120,35 +106,7 @@ func (q *queue) askAll() {
 	}
 }
 
-// unlocked is called when a foreign owner has announced its release. The waiter with the first ticket of
-// the server's queue asks at once, and so do waiters with a request under way, whose answer may be older
-// than the release. The rest ask after the reaction time; for a fair lock the first waiter of their
-// client asks for the rest.
-func (q *queue) unlocked() {
-	later := time.Now().Add(reaction)
-	sooner := func(at *time.Time) bool {
-		if !at.After(later) {
-			return false
-		}
-		*at = later
-		return true
-	}
-	for _, a := range q.tickets {
-		switch {
-		case a.place.First, a.asking:
-			a.woken(byMessage)
-			a.mustAsk()
-		case sooner(&a.askAt):
-			a.turn()
-		}
-	}
-	if leader := q.leader(); sooner(&q.news.askAt) && leader != nil {
-		leader.turn()
-	}
-}
-
-// accept returns the grant from a message, if trusted. Otherwise the asker has to ask. queues.mu is
-// held.
+// trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.
 //
 // The trusted window of such a grant begins no later than the server's grant. A message older than the
 // owner's newest place in the queue is not trusted: that grant may have lapsed, and the owner queues
@@ -156,21 +114,6 @@ func (q *queue) unlocked() {
 //
 //	ticket taken, place at 10 ─► granted by a message at 20 ─► the claim lapses unseen
 //	the waiter asks: a new place at 30 ─► the message of 20 arrives: 20 < 30, not trusted
-func (a *asker) accept(now time.Time) *grant {
-	m := a.message
-	a.message = lua.Message{} // a message is looked at only once
-	sent, ok := a.trusts(m, now)
-	if !ok {
-		a.again = true
-		return nil
-	}
-	if !a.lock.terms.fenced { // a lock without fencing takes no token
-		m.Token, m.Spare = 0, 0
-	}
-	return a.granted(sent, m.Claim, m.Token, run{began: now, next: m.Next, spare: m.Spare})
-}
-
-// trusts reports whether the grant in a message is trusted, and since when its lease counts. queues.mu is held.
 func (a *asker) trusts(m lua.Message, now time.Time) (sent time.Time, ok bool) {
 	l := a.lock
 	sent, ok = a.queue.news.clock.before(m.Time)

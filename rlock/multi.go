@@ -164,13 +164,7 @@ func canonical(a, b *Lock) int {
 	if order := strings.Compare(a.slot, b.slot); order != 0 {
 		return order
 	}
-	switch order := slices.Compare(a.addresses(), b.addresses()); {
-	case order != 0 || a.terms.shared == b.terms.shared:
-		return order
-	case a.terms.shared:
-		return 1
-	}
-	return -1
+	return cmp.Or(slices.Compare(a.addresses(), b.addresses()), writerFirst(a, b))
 }
 
 // sameServers reports whether two locks are known to be on the same servers.

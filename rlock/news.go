@@ -11,7 +11,7 @@ import (
 type news struct {
 	warned  time.Duration     // the longest wait in the log
 	refusal *NotAcquiredError // the newest refusal; nil if a request has failed since
-	askAt   time.Time         // of a fair lock: when the first waiter asks again for all, if no message arrives
+	askAt   time.Time         // when the first asker with a place of its own asks again, if nothing happens: of a fair lock, for all
 	clock   moment            // the server's clock
 	since   time.Time         // when requests began to fail; zero if the newest was answered
 	trouble error             // the newest error since then

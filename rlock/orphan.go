@@ -10,14 +10,12 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// residue is a set of things a grant may leave behind: on the server, on the way there, or with further
-// processes. The values are bits.
+// residue is a set of things a grant may leave behind, besides those that its owner has left before: on the way to the
+// server, or with further processes. The values are bits.
 type residue uint32
 
 const (
-	someTicket    residue = 1 << iota // a refused request may have left a ticket, for a release to remove
-	inDoubt                           // a request to acquire may have been executed, or may still be, without an answer
-	countUnderWay                     // a request about the hold count may still be executed
+	countUnderWay residue = 1 << iota // a request about the hold count may still be executed
 	proofGiven                        // a proof was given out, so further processes may rely on the owner
 )
 
@@ -34,7 +32,7 @@ type orphan struct {
 	owner   string
 	ending  lua.Ending // of the release
 	expires time.Time  // when the lease should have ended on the server
-	ticket  bool       // there may be a ticket of the owner, and tickets outlive the lease
+	ticket  bool       // there may be tickets to take out, and tickets outlive the lease
 	likely  bool       // the server has said so, or an answer was lost
 }
 
@@ -57,7 +55,8 @@ func (r orphan) withTicket() orphan {
 
 // orphan is the owner of the grant with its residue.
 func (g *grant) orphan() orphan {
-	return orphan{g.lock, g.owner, g.alsoEnds(), g.expires(), g.left(someTicket), true}
+	ending := g.alsoEnds()
+	return orphan{g.lock, g.owner, ending, g.expires(), len(ending.Tickets) > 0, true}
 }
 
 // ticketSweep is for how long at least the client tries to take out a ticket.

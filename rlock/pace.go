@@ -1,8 +1,7 @@
 package rlock
 
 import (
-	"errors"
-	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/rs/xid"
 
 	"github.com/go-rlock/rlock/internal/kind"
-	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/lua"
 )
 
@@ -29,7 +27,7 @@ func (a *asker) ticket() lua.Ticket {
 	ticket := lua.Ticket{Claim: a.lock.claim}
 	switch {
 	case q.signal != nil && q.signal.Live():
-		ticket.Hears = s.Channels.Hearing()
+		ticket.Hears = max(s.Channels.Hearing(), lua.Counted) // a quorum lock can hear a majority before it knows the channels of its own client
 	case !a.lock.terms.fair && a.silent < 2 && !a.place.Held():
 		return lua.Ticket{}
 	}
@@ -48,8 +46,11 @@ const (
 	// grant, costs the hold.
 	longestClaim = 2500 * time.Millisecond
 
-	// firstPause is how often the first in the server's queue asks while unsubscribed.
-	firstPause = 100 * time.Millisecond
+	// An asker that hears nothing asks after 50 ms, then 100 ms, and so on up to longestSilence, and the first in the
+	// server's queue every firstPause.
+	longestSilence = time.Second
+	firstPause     = 100 * time.Millisecond
+
 	// straggle is how much later than the first ticket the rest ask for a lock after the end of the
 	// holder's lease: their turn comes only if the first is dead as well. If the lease is short for a
 	// call, the rest wait a quarter of that lease more.
@@ -71,34 +72,6 @@ const (
 	reaction = 100 * time.Millisecond
 )
 
-// ticketPause is how long a subscribed waiter sleeps after a refusal if no message arrives. The holder's
-// lease ends after ttl. queues.mu is held.
-func (a *asker) ticketPause(r request.Answer[lua.Reply], asked lua.Ticket) time.Duration {
-	ttl := r.Value.TTL
-	if asked.Hears == lua.Deaf { // the ticket says deaf, and the waiter can hear now
-		a.mustAsk()
-	}
-	d := untilExpiry(ttl)
-	if !a.place.Held() { // the server had no memory for a ticket, and will send no message
-		return min(d, deafPause)
-	}
-	c, channel := a.lock.client, a.lock.wire.GrantChannel()
-	if a.place.Absent { // the next message would reach nobody
-		c.server.Hub.Absent(channel, r.Sent)
-	}
-	// The client has just learned how many wait, and probes accordingly.
-	silence := max(time.Duration(a.place.Queue)*time.Second/probesPerSecond, minSilence)
-	if a.place.Before >= near && a.leads() {
-		silence = farSilence
-	}
-	c.server.Hub.AllowSilence(channel, silence)
-	if !a.place.First && ttl >= 0 {
-		late := min(straggle, max(ttl/4, minPause))
-		d += late + rand.N(late*2)
-	}
-	return min(d, a.unprompted())
-}
-
 // ours reports whether an owner belongs to this library and does not poll, so that the owner's release
 // passes the lock on. Owners of Redisson begin with a UUID.
 func ours(owner string) bool {
@@ -114,15 +87,8 @@ func (a *asker) listen(holder string) {
 	if l.terms.polls {
 		return
 	}
-	first := q.signal == nil
 	a.subscribe()
-	if !l.terms.tickets {
-		if first && q.signal.Live() { // a release before this moment was missed
-			a.mustAsk()
-		}
-		return
-	}
-	if foreign := holder != "" && !ours(holder); foreign != (q.unlocks != nil) {
+	if foreign := l.terms.tickets && holder != "" && !ours(holder); foreign != (q.unlocks != nil) {
 		a.listenToUnlocks(foreign)
 	}
 }
@@ -150,29 +116,6 @@ func (q *queue) hush() {
 	q.signal, q.unlocks = nil, nil
 }
 
-// hears reports whether messages reach the asker now. A polling one does not hear, even while the
-// client listens for another waiter. queues.mu is held.
-func (a *asker) hears() bool {
-	s := a.queue.signal
-	return !a.lock.terms.polls && s != nil && s.Live() && a.queue.news.tells()
-}
-
-var errTries = errors.New("no more tries")
-
-// silentPause is how long an unsubscribed asker waits after a refusal, counted in silent: 50 ms
-// after the first, then 100 ms, and so on up to 1 s, or by the lock's polling options. An error ends the
-// wait. queues.mu is held.
-func (a *asker) silentPause(refusal *NotAcquiredError) (time.Duration, error) {
-	n, l := a.silent, a.lock
-	switch {
-	case !l.terms.polls:
-		return min(25*time.Millisecond<<min(n, 6), time.Second), nil
-	case n == l.terms.polling.Tries:
-		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
-	}
-	return l.terms.polling.after(n), nil
-}
-
 // subscribe joins the channel of the lock. queues.mu is held.
 func (a *asker) subscribe() {
 	if q := a.queue; q.signal == nil {
@@ -192,12 +135,23 @@ const (
 	asksPerSecond = 20
 )
 
-// unprompted is how long a waiter sleeps at most until it asks of its own accord. queues.mu is
-// held.
-func (a *asker) unprompted() time.Duration {
+// unprompted is how long an asker that hears sleeps at most until it asks of its own accord: until the holder's lease
+// expires, or shorter. The lease ends after ttl. Of the askers for a fair lock the first asks for all of its client that
+// have a place, and the others never. queues.mu is held.
+func (a *asker) unprompted(expiry, ttl time.Duration) time.Duration {
+	switch {
+	case !a.lock.terms.tickets:
+	case !a.place.Held(): // the server had no memory for a ticket, and will send no message
+		return min(expiry, deafPause)
+	case a.lock.terms.fair && !a.leads():
+		return math.MaxInt64
+	case !a.place.First && ttl >= 0:
+		late := min(straggle, max(ttl/4, minPause))
+		expiry += late + rand.N(late*2)
+	}
 	d := max(time.Since(a.since), time.Duration(a.place.Queue)*time.Second/asksPerSecond, minKeepAlive)
 	d = min(d, keepAlive)
-	return d + rand.N(d/10)
+	return min(expiry, d+rand.N(d/10))
 }
 
 // Bounds of a pause.

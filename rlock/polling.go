@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -66,11 +67,17 @@ func WithPolling(p Polling) LockOption {
 	}
 }
 
-// after is the pause after refusal n, counted from 1.
-func (p *Polling) after(n int) time.Duration {
+var errTries = errors.New("no more tries")
+
+// after is the pause after refusal n, counted from 1, and no longer than until the holder's lease expires. An error ends
+// the wait.
+func (p *Polling) after(n int, expiry time.Duration, refusal *NotAcquiredError) (time.Duration, error) {
+	if n == p.Tries {
+		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
+	}
 	d := p.First
 	for ; n > 1 && d < p.Longest; n-- {
 		d += min(d, p.Longest-d)
 	}
-	return d - rand.N(d/2+1)
+	return min(d-rand.N(d/2+1), expiry), nil
 }

@@ -270,8 +270,8 @@ func TestFakeTimeErrorsAreReadWithoutTheMutex(t *testing.T) {
 	})
 }
 
-// When a foreign owner has released the lock, the first in the queue asks at once, and
-// the others soon if they hear nothing of that.
+// When a foreign owner has released the lock, the first in the queue asks at once, and for the others the first of their
+// client soon, if they hear nothing of that.
 func TestUnlockedByAForeignOwner(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		c, _, f := newFake(t)
@@ -283,16 +283,22 @@ func TestUnlockedByAForeignOwner(t *testing.T) {
 			a.askAt = time.Now().Add(after)
 			return a
 		}
-		first, second, soon := asker(time.Hour, true), asker(time.Hour, false), asker(10*time.Millisecond, false)
+		one, two, three := asker(time.Hour, false), asker(time.Hour, true), asker(time.Hour, false)
 		f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) { return lua.Reply{}, hang(ctx) }
-		before := soon.askAt
+		before := three.askAt
 		l.withQueue(func(q *queue) {
+			q.news.askAt = one.askAt
 			q.unlocked()
-			require.True(t, first.asking)
-			require.False(t, second.asking)
-			require.Equal(t, reaction, time.Until(second.askAt))
-			require.False(t, soon.asking)
-			require.Equal(t, before, soon.askAt)
+			require.Equal(t, reaction, time.Until(q.news.askAt), "for who becomes the first of its client")
+			require.True(t, two.asking, "it is the first in the queue")
+			require.False(t, one.asking)
+			require.Equal(t, reaction, time.Until(one.askAt), "for all of its client")
+			require.False(t, three.asking)
+			require.Equal(t, before, three.askAt)
+			soon := time.Now().Add(10 * time.Millisecond)
+			one.askAt = soon
+			q.unlocked()
+			require.Equal(t, soon, one.askAt)
 		})
 	})
 }

@@ -575,9 +575,9 @@ func TestFakeTimeForeignChannelIsLeft(t *testing.T) {
 }
 
 // A caller leaves while its request is under way. Another goroutine inherits its place in
-// the queue, and so its owner name, and hands the lock on to a third one. When the old
-// request is executed then, the third one keeps the lock if it has it; and if nobody has
-// it any more, the lock is free again soon.
+// the queue, and so its owner name, and releases the lock to a third one, because there is a
+// doubt about the old request. When that is executed then, the third one keeps the lock if it
+// has it; and if nobody has it any more, the lock is free again soon.
 func TestFakeTimeAnswerAfterAHandOff(t *testing.T) {
 	for name, free := range map[string]bool{"while it is held": false, "when it is free": true} {
 		t.Run(name, func(t *testing.T) {
@@ -611,6 +611,7 @@ func answerAfterAHandOff(t *testing.T, free bool) {
 	require.Equal(t, owner, hold.Owner(), "the place in the queue was inherited")
 	require.NoError(t, hold.Unlock(held))
 	held, hold = third.acquired(t)
+	require.NotEqual(t, owner, hold.Owner(), "in doubt, the lock is not handed on in memory")
 	if !free {
 		open()
 		synctest.Wait()

@@ -10,20 +10,16 @@ import (
 	"github.com/go-rlock/rlock/lua"
 )
 
-// release frees the lock after the end of the last hold.
+// release frees the lock after the end of the last hold. The kind of a joined lock sends nothing.
 func (g *grant) release(ctx context.Context) error {
 	c := g.lock.client
 	defer g.finish()
 	g.entry.Stop()
-	if g.lock.joined { // the holder releases the lock
-		return nil
-	}
 	g.from.releases()
 	sent := false
 	defer func() {
 		if !sent { // a panic: see send
 			g.orphan().sweep()
-			g.sweepPassed()
 		}
 	}()
 	a := send(ctx, g.lock, g.retry(min(time.Until(g.expires()), c.opts.UnlockTimeout)), g.requestRelease, nil)
@@ -34,21 +30,19 @@ func (g *grant) release(ctx context.Context) error {
 	if g.from.ends()&ownerLate != 0 {
 		g.orphan().sweep()
 	}
-	if g.left(inDoubt) {
+	if g.from.doubt {
 		g.orphan().sweepLater()
 	}
 	switch {
 	case errors.Is(a.Err, lua.ErrNotOwner) && !a.Doubt:
 		// Lost before the release. (After an attempt in doubt, that attempt may have released the lock.)
 		loss := &LostError{g.lock.name, g.owner, g.token, errGone}
-		g.sweepPassed()
-		if !g.heldSince().IsZero() { // somebody has held the lock
+		if !g.began.IsZero() { // somebody has held the lock, and nobody can take it any more
 			g.reportLost(loss, 0) // the hold ends with that: see Hold.ended
 		}
 		return loss
 	case a.Err != nil && !errors.Is(a.Err, lua.ErrNotOwner):
 		g.orphan().sweep()
-		g.sweepPassed()
 		return a.Err
 	}
 	if refusal := a.Value.PublishErr; refusal != nil && !g.lock.terms.polls { // whoever polls expects a refusal
@@ -87,7 +81,7 @@ func (g *grant) releaseRest(ctx context.Context) {
 			g.orphan().sweep()
 		}
 	}
-	if g.left(inDoubt) {
+	if g.from.doubt {
 		g.orphan().sweepLater()
 	}
 }
@@ -115,7 +109,7 @@ func (l *Lock) freed(r lua.Released, err error) (lua.Released, error) {
 // alsoEnds is the rest to end with a release of the grant: tickets, and reserved tokens.
 func (g *grant) alsoEnds() lua.Ending {
 	e := lua.Ending{Tickets: g.run.passed, Used: g.token, Reserved: g.token + g.run.spare}
-	if g.left(someTicket) && g.left(inDoubt) { // otherwise the granting script has removed the ticket
+	if g.from.ticket && g.from.doubt { // otherwise the granting script has removed the ticket
 		e.Tickets = append(slices.Clip(e.Tickets), g.owner)
 	}
 	return e

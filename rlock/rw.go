@@ -105,3 +105,14 @@ func (rw *RWLock) Reader() *Lock { return rw.reader }
 
 // Writer returns the lock for writing, which excludes all readers and other writers.
 func (rw *RWLock) Writer() *Lock { return rw.writer }
+
+// writerFirst is the order of the two sides of a read/write lock in a multi lock.
+func writerFirst(a, b *Lock) int {
+	switch {
+	case a.terms.shared == b.terms.shared:
+		return 0
+	case a.terms.shared:
+		return 1
+	}
+	return -1
+}

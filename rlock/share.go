@@ -12,7 +12,7 @@ import (
 // share gives a new grant to the waiting readers that can have it, besides the one it is for. The grant lasts until each of them has
 // taken it and has unlocked, or has left. queues.mu is held.
 func (a *asker) share(g *grant, besides *waiter) {
-	if g.left(inDoubt) {
+	if g.from.doubt {
 		return
 	}
 	for w, next := a.first, (*waiter)(nil); w != nil; w = next {
@@ -21,6 +21,13 @@ func (a *asker) share(g *grant, besides *waiter) {
 			w.serve(g, nil)
 		}
 	}
+}
+
+// promise gives the grant to one more call. queues.mu is held.
+func (g *grant) promise() {
+	g.mu.Lock()
+	g.followers++
+	g.mu.Unlock()
 }
 
 // shares reports whether readers of l and of other can share a grant.
@@ -36,7 +43,7 @@ func (q *queue) shareable(l *Lock) *grant {
 		return nil
 	}
 	for _, g := range q.grants {
-		if l.shares(g.lock) && !g.left(inDoubt) && time.Since(g.run.began) < l.terms.handoff.longest && g.expects(l) {
+		if l.shares(g.lock) && !g.from.doubt && time.Since(g.run.began) < l.terms.handoff.longest && g.expects(l) {
 			return g
 		}
 	}
@@ -53,6 +60,22 @@ func (g *grant) expects(l *Lock) bool {
 	}
 	g.followers++
 	return true
+}
+
+// readers is how many shared holds the server counts: one for all readers who share the grant, because it keeps and
+// renews a key for each read hold, and one for each nested read hold. mu is held.
+func (g *grant) readers() (n int) {
+	together := 0
+	for _, h := range g.holds {
+		switch {
+		case !h.lock.terms.shared:
+		case h.parent == nil:
+			together = 1
+		default:
+			n++
+		}
+	}
+	return n + together
 }
 
 // covered reports whether the server need not be told of the end of h: another reader shares the grant,

@@ -76,7 +76,7 @@ func (q *queue) asker(w *waiter) (a *asker, begins bool) {
 	if a = &q.room; a.lock != nil {
 		a = new(asker)
 	}
-	*a = asker{queue: q, lock: l, since: w.since, private: private, asking: l.ownPlace || len(q.grants) == 0}
+	*a = asker{queue: q, lock: l, since: w.since, askAt: w.since.Add(keepAlive), private: private, asking: l.ownPlace || len(q.grants) == 0}
 	q.askers = append(q.askers, a)
 	return a, true
 }

@@ -24,7 +24,7 @@ var ofHandOffs = []mutation{
 	},
 	{
 		"a grant is passed on while an attempt of its owner is under way", "rlock", "grant.unsettled",
-		"inDoubt | countUnderWay", "countUnderWay",
+		"g.from.doubt || g.left(countUnderWay", "g.left(countUnderWay",
 		"rlock", "TestFakeTimeAnswerAfterAHandOff", quick,
 	},
 	{

@@ -433,8 +433,8 @@ var ofScripts = []mutation{
 		"lua", "TestReadWriteWhereMessagesAreRefused", quick,
 	},
 	{
-		"the server counts all readers who share a grant", "rlock", "grant.total",
-		"			together = 1\n", "			n.Shared++\n",
+		"the server counts all readers who share a grant", "rlock", "grant.readers",
+		"			together = 1\n", "			n++\n",
 		"rlock", "TestNestedReaderOfManyWhoShare", quick,
 	},
 	{

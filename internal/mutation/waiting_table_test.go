@@ -4,8 +4,8 @@ package mutation
 // that wake them.
 var ofWaiting = []mutation{
 	{
-		"a waiter relies on messages that the server refuses to send", "rlock", "asker.hears",
-		"s.Live() && a.queue.news.tells()", "s.Live()",
+		"a waiter relies on messages that the server refuses to send", "rlock", "asker.refused",
+		"q.signal.Live() && q.news.tells()", "q.signal.Live()",
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
 	{
@@ -25,7 +25,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a wake-up is ignored", "rlock", "queue.heard",
-		"case a != nil: a.woken(byMessage); a.mustAsk()", "case a != nil:",
+		"a.told(m)", "",
 		"rlock", "TestHeard", quick,
 	},
 	{
@@ -60,12 +60,12 @@ var ofWaiting = []mutation{
 	},
 	{
 		"who waits for a fair lock leaves a foreign release to the first, who has left", "rlock", "queue.unlocked",
-		"sooner(&q.news.askAt) && leader != nil", "leader != nil && false",
+		"a.leads()", "a.private && a.place.First",
 		"rlock", "TestFakeTimeForeignReleaseAfterTheFirstHasLeft", quick,
 	},
 	{
-		"a waiter that polls relies on what its client hears", "rlock", "asker.hears",
-		"!a.lock.terms.polls && ", "",
+		"a waiter that polls relies on what its client hears", "rlock", "asker.refused",
+		"case l.terms.polls:", "case l.terms.polls && q.signal == nil:",
 		"rlock", "TestFakeTimePollingBesideListeners", quick,
 	},
 	{
@@ -94,8 +94,8 @@ var ofWaiting = []mutation{
 		"pubsub", "TestDeafConnectionIsReplaced", quick,
 	},
 	{
-		"a waiter without a ticket sleeps as if it had one", "rlock", "asker.ticketPause",
-		"return min(d, deafPause)", "return d",
+		"a waiter without a ticket sleeps as if it had one", "rlock", "asker.unprompted",
+		"return min(expiry, deafPause)", "return expiry",
 		"rlock", "TestWaiterWithoutATicket", quick,
 	},
 	{
@@ -120,7 +120,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"those behind the first do not hear a foreign owner's release", "rlock", "queue.unlocked",
-		"case sooner(&a.askAt):", "case false:",
+		"case a.leads() && a.askAt.After(later):", "case false:",
 		"rlock", "TestUnlockedByAForeignOwner", quick,
 	},
 	{
@@ -155,7 +155,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"readers share a grant in doubt", "rlock", "asker.share",
-		"if g.left(inDoubt) {", "if false {",
+		"if g.from.doubt {", "if false {",
 		"rlock", "TestFakeTimeReadersShareNoDoubt", quick,
 	},
 	{
@@ -164,8 +164,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeNobodyJoinsPastAWaitingWriter", quick,
 	},
 	{
-		"a fair waiter without a place does not ask", "rlock", "asker.next",
-		"&& a.place.Held()", "",
+		"a fair waiter without a place does not ask", "rlock", "asker.unprompted",
+		"case !a.place.Held():", "case !a.place.Held() && !a.lock.terms.fair:",
 		"rlock", "TestFairWaiterWithoutAPlaceAsks", quick,
 	},
 	{
@@ -179,12 +179,12 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeSilenceIsAsLongAsTheOwnLease", quick,
 	},
 	{
-		"a crowd of clients probes as often as one", "rlock", "asker.ticketPause",
+		"a crowd of clients probes as often as one", "rlock", "asker.stand",
 		"max(time.Duration(a.place.Queue)*time.Second/probesPerSecond, minSilence)", "minSilence",
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
 	{
-		"a client far back probes as often as the first", "rlock", "asker.ticketPause",
+		"a client far back probes as often as the first", "rlock", "asker.stand",
 		"a.place.Before >= near", "a.place.Before >= near<<20",
 		"rlock", "TestFakeTimeProbesByTheLengthOfTheQueue", quick,
 	},
@@ -250,8 +250,13 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock", "asker.refused",
-		"a.leads() || q.news.askAt.IsZero() || a.askAt.Before(q.news.askAt)", "true",
-		"rlock", "TestFakeTimeFairQueueIsLostWhileOthersCome", quick,
+		"if a.leads() {", "if true {",
+		"rlock", "TestFakeTimeFairNextAsksForAll", quick,
+	},
+	{
+		"who is first in the end does not ask for the others of its client", "rlock", "queue.follow",
+		"next.askAt = q.news.askAt", "_ = next.askAt",
+		"rlock", "TestFakeTimeFairNextAsksForAll", quick,
 	},
 	{
 		"each waiter of a forgotten queue has all others ask again", "rlock", "asker.stand",
@@ -284,7 +289,7 @@ var ofWaiting = []mutation{
 		"pubsub", "TestRedisProbeWithoutScript", quick,
 	},
 	{
-		"a waiter ignores that its client listens elsewhere", "rlock", "asker.ticketPause",
+		"a waiter ignores that its client listens elsewhere", "rlock", "asker.stand",
 		"if a.place.Absent {", "if false {",
 		"rlock", "TestFormerMasterLivesOn", quick,
 	},
