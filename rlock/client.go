@@ -57,6 +57,7 @@ type Client struct {
 	records      records      // on the server
 	warnPublish  sync.Once    // of a refused PUBLISH
 	warnOwnWaits sync.Once    // of a client that waits for itself
+	looking      atomic.Bool  // for a deadlock: see search
 	warnedAt     atomic.Int64 // when a long wait was logged last, in milliseconds: see mayWarn
 
 	active  atomic.Int64  // calls, grants and goroutines that Close waits for
@@ -196,7 +197,7 @@ func (c *Client) newLock(name string, kind kindNumber, opts []LockOption) *Lock 
 			l.refuse(err)
 		}
 	}
-	l.terms, l.purpose = o.terms, o.purpose
+	l.terms, l.purpose, l.endsDeadlock = o.terms, o.purpose, o.endsDeadlock
 	err := checkName(c.opts.Prefix, name)
 	if err == nil {
 		err = checkLease(l.terms.lease)

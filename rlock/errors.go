@@ -14,7 +14,8 @@ import (
 var (
 	// ErrNotAcquired means that another holder has the lock and that the wait, if any, is over. It can
 	// also mean that the context had ended before any request was sent. The error is a
-	// [*NotAcquiredError]. If a context ended, it also matches the error of that context.
+	// [*NotAcquiredError], or a [*DeadlockError] for a lock made [WithDeadlockError]. If a context
+	// ended, it also matches the error of that context.
 	ErrNotAcquired = errors.New("rlock: not acquired")
 
 	// ErrLeaseLost means that the lock was lost: it ended before the holder unlocked it. Stop the work

@@ -150,7 +150,7 @@ func sent(tb testing.TB, srv *redistest.Server, f func()) []string {
 }
 
 func TestMain(m *testing.M) {
-	redistest.RunChild(map[string]func(args []string){"fips": fips, "holder": holder, "waiters": waiters})
+	redistest.RunChild(map[string]func(args []string){"fips": fips, "holder": holder, "member": ringMember, "waiters": waiters})
 	// Parallel tests mostly wait for a lease to end; the default is the number of cores.
 	_ = flag.Set("test.parallel", "16")
 	logging.Disable() // go-redis' own: every refused dial of a test whose server is gone

@@ -19,13 +19,15 @@ import (
 //
 //   - locks that are still held at their first renewal, or after ten seconds if that is sooner,
 //   - locks for which a call has waited for longer than a second, with the beginning of the wait and
-//     the text of [WithPurpose],
+//     the text of [WithPurpose], and the owners of the locks that the contexts of such calls own,
 //   - locks that were lost in the last 30 s,
 //   - up to ten names for which calls wait most, even if each wait is short: if all waits for a name
 //     take at least 100 ms in an interval of ten seconds. A name comes with its group, see
 //     Group in [Options].
 //
-// The client writes its record no more than once in ten seconds, with two small scripts. The client
+// The client writes its record no more than once in ten seconds, with two small scripts. The exception is
+// a call that has waited for a lease while its context owns another lock: the client then writes the
+// record within a second, see [WithDeadlockError]. The client
 // never writes a record for locks that were free and are held only for a short time. The record is
 // removed when it is empty, and at [Client.Close], unless a lock was lost in the last 30 s. If
 // the client is killed, the record expires after 30 s.

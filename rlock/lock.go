@@ -25,6 +25,8 @@ type Lock struct {
 	kind    kindNumber // for counting calls
 	joined  bool       // by Join: the grant belongs to another process
 
+	endsDeadlock bool // see WithDeadlockError
+
 	wire  kind.Kind // makes the requests
 	key   string    // of wire
 	slot  string    // a key in the cluster slot of all keys of the lock
@@ -129,7 +131,8 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 	if w.ctx.Err() != nil {
 		return ctx, nil, tooLate(l.name, w.ctx)
 	}
-	if in := holdIn(ctx, l); in != nil {
+	w.under = innermost(ctx)
+	if in := w.under.of(l); in != nil {
 		if held, hold, err = w.nest(ctx, in); err != errReleased {
 			return held, hold, err
 		}

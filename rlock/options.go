@@ -101,6 +101,8 @@ type LockOption func(*lockOptions) error
 type lockOptions struct {
 	terms   terms
 	purpose string // shown by inspect and top
+
+	endsDeadlock bool // see WithDeadlockError
 }
 
 // terms are what is asked for with a lock. A grant, and a ticket, can be passed on to a lock with

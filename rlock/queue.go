@@ -78,6 +78,8 @@ type queue struct {
 
 	news news // of the server
 
+	search *search // for deadlocks; nil unless a call waits that owns a lock
+
 	kept *kept // nil unless a grant of this client may be kept
 }
 
@@ -104,6 +106,9 @@ func (qs *queues) tidy(q *queue) {
 	}
 	if q.signal != nil {
 		q.hush()
+	}
+	if q.search != nil {
+		q.search.end()
 	}
 	q.tickets, q.news = nil, news{}
 	if len(q.grants) > 0 {

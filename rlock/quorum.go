@@ -43,8 +43,8 @@ import (
 // With [WithFencing], the tokens of all servers together increase. Before a token is used, it is
 // written to the counters of a majority, which takes one more round trip. Any two majorities have a
 // server in common. The tokens increase as long as that server has kept its counter, or has a clock
-// that is behind the clocks of the other servers by no more than one lease. [WithReplicas] is an
-// invalid option for a quorum lock.
+// that is behind the clocks of the other servers by no more than one lease. [WithReplicas] and
+// [WithDeadlockError] are invalid options for a quorum lock.
 //
 // The lease and the prefix are those of the first client, unless a [LockOption] sets the lease. If one
 // of the clients is closed, lock calls return [ErrClosed], and a waiting call returns it within 5.5 s.
@@ -76,6 +76,8 @@ func NewQuorumLock(name string, clients []*Client, opts ...LockOption) *Lock {
 		l.refuse(errors.New("WithHandoff: a quorum lock is not passed on in memory"))
 	case l.terms.replicas.n > 0:
 		l.refuse(errors.New("WithReplicas: the servers of a quorum lock have none"))
+	case l.endsDeadlock:
+		l.refuse(errors.New("WithDeadlockError: deadlocks of quorum locks are not found"))
 	}
 	l.client = clients[0]
 	l.use(kind.NewQuorum(servers, key, l.terms.fenced, l.terms.lease))

@@ -151,11 +151,13 @@ func (v *view) add(e record.Entry) {
 		v.entries[key] = &e
 		return
 	}
-	count := known.Count + e.Count
+	merged := *known
 	if e.Since.Before(known.Since) {
-		*known = e
+		merged = e
 	}
-	known.Count = count
+	merged.Count, merged.Under, merged.Cycle = known.Count+e.Count, known.Under, cmp.Or(known.Cycle, e.Cycle)
+	merged.AddUnder(e.Under...)
+	*known = merged
 }
 
 // long reports whether a hold or wait since then has lasted for bound. If it has not, and
@@ -200,7 +202,7 @@ func (qs *queues) show(v *view) {
 			}
 			for w := a.first; w != nil; w = w.next {
 				if v.long(w.since, longWait, true) {
-					v.add(w.lock.entry(record.Waits, "", w.since))
+					v.add(w.recorded())
 				}
 			}
 			qs.hot.waits(a, v.now)

@@ -34,8 +34,16 @@ func (c *heldContext) Err() error {
 // holdIn returns the innermost hold of l around ctx, or nil. A hold counts as long as any hold under
 // the same first hold is live; holds of readers in the same grant do not count. There may be
 // a further hold around: the holder's around a joined hold, say.
-func holdIn(ctx context.Context, l *Lock) *Hold {
+func holdIn(ctx context.Context, l *Lock) *Hold { return innermost(ctx).of(l) }
+
+// innermost returns the innermost hold around ctx, of any lock, or nil.
+func innermost(ctx context.Context) *Hold {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
+	return h
+}
+
+// of is holdIn for a context whose innermost hold is h.
+func (h *Hold) of(l *Lock) *Hold {
 	for ; h != nil; h = h.outer {
 		g := h.grant
 		if g.lock.client == l.client && g.lock.key == l.key && h.count() > 0 {
@@ -119,8 +127,7 @@ func ownHolder(ctx context.Context, err error) error {
 	if !ok || e.Holder == "" || e.Local {
 		return err
 	}
-	h, _ := ctx.Value(holdKey{}).(*Hold)
-	for ; h != nil; h = h.outer {
+	for h := innermost(ctx); h != nil; h = h.outer {
 		if h.grant.owner == e.Holder {
 			e = e.because(e.Err)
 			e.own = true

@@ -13,6 +13,10 @@ type Stats struct {
 	Renewals int64               // renewals that succeeded
 	Wakeups  Wakeups             // why waiting calls were woken, of calls that have ended
 
+	// Deadlocks is the number of deadlocks that this client has found and logged, see [WithDeadlockError]. Of
+	// the clients in a deadlock, one counts it.
+	Deadlocks int64
+
 	// Waits has the durations of lock calls, except nested calls and calls with [OutcomeError]. Holds
 	// has the durations of holds, from the acquisition of a lock to its end. Margins has, for each
 	// renewal, how long the lease could still be trusted when it was renewed, see [Renewal].
@@ -177,17 +181,18 @@ func (h *shares) addTo(sum *ShareHistogram) {
 // counters are the counts of the locks of one group in one shard of the queues. The counters have cache lines of
 // their own: counting must not slow down locking.
 type counters struct {
-	_        [64]byte
-	kinds    [kinds]kindCounters
-	losses   [lossCauses]atomic.Int64
-	renewals atomic.Int64
-	wakeups  [wakeups]atomic.Int64
-	acquired histogram // the waits of calls that have acquired a lock
-	failed   histogram // the other waits
-	holds    histogram
-	margins  histogram
-	shares   shares // of the margins in their leases
-	_        [64]byte
+	_         [64]byte
+	kinds     [kinds]kindCounters
+	losses    [lossCauses]atomic.Int64
+	renewals  atomic.Int64
+	deadlocks atomic.Int64
+	wakeups   [wakeups]atomic.Int64
+	acquired  histogram // the waits of calls that have acquired a lock
+	failed    histogram // the other waits
+	holds     histogram
+	margins   histogram
+	shares    shares // of the margins in their leases
+	_         [64]byte
 }
 
 type kindCounters struct {
@@ -223,6 +228,7 @@ func (c *counters) addTo(s *Stats) {
 		s.Losses[n.name()] += c.losses[n].Load()
 	}
 	s.Renewals += c.renewals.Load()
+	s.Deadlocks += c.deadlocks.Load()
 	s.Wakeups.Message += c.wakeups[byMessage].Load()
 	s.Wakeups.TTL += c.wakeups[byTimer].Load()
 	s.Wakeups.Reconnect += c.wakeups[byReconnect].Load()

@@ -13,6 +13,7 @@ import (
 type waiter struct {
 	lock     *Lock
 	ctx      context.Context // of the wait: requests have its values
+	under    *Hold           // the innermost hold around the call; nil if its context owns no lock
 	once     bool            // it does not wait
 	answered bool            // for a multi lock, of which another member was asked for with success
 	since    time.Time       // when the call began
@@ -125,6 +126,9 @@ func (a *asker) push(w *waiter, first bool) {
 		a.last = w
 	} else {
 		w.next.prev = w
+	}
+	if w.under != nil {
+		a.queue.suspect(w)
 	}
 }
 

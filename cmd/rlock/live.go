@@ -251,6 +251,7 @@ func (l *live) shown() *topView {
 			keep = func(name string) bool { return strings.Contains(name, l.filter) }
 		}
 		v.Locks = slices.DeleteFunc(slices.Clone(v.Locks), func(lock *topLock) bool { return !keep(lock.Name) })
+		v.Dead = slices.DeleteFunc(slices.Clone(v.Dead), func(d deadlock) bool { return !keep(d.Name) })
 		v.Lost = slices.DeleteFunc(slices.Clone(v.Lost), func(lost lossView) bool { return !keep(lost.Name) })
 		v.Hot = slices.DeleteFunc(slices.Clone(v.Hot), func(hot hotName) bool { return !keep(hot.Name) })
 		v.Groups = hotGroups(v.Hot)

@@ -32,9 +32,9 @@ others wait for it. It does not scan all keys.
 HELD is the time since the holder has acquired the lock, or "kept" if its client keeps
 the lock for its next use. TTL is the remaining lease. WAIT is the number of calls that
 wait. ACQ/S is the number of locks of any name that the client of the holder acquires
-per second. The lines below the table show the locks that were lost in the last 30s. On
-a terminal, the key s sorts by the next column, / filters, q quits, and h shows all keys.
-Elsewhere, "top" prints plain lines repeatedly.
+per second. The lines below the table show deadlocks, and the locks that were lost in the
+last 30s. On a terminal, the key s sorts by the next column, / filters, q quits, and h
+shows all keys. Elsewhere, "top" prints plain lines repeatedly.
 
 "top --by name" shows the ten names of all clients that cost most waiting, even if each
 single wait is short. WAITING is the number of calls that wait on average: if it is 20,

@@ -106,6 +106,23 @@ func (l lossView) String() string {
 	return text + " (" + printable(l.Cause) + ")"
 }
 
+// String is a line about the deadlock.
+func (d deadlock) String() string {
+	cycle := strings.ReplaceAll(d.Cycle, `"`, "'") // printable would quote the quotes
+	return fmt.Sprintf("deadlock for %s: %s (in the log of %s)", short(time.Duration(d.WaitMS)*time.Millisecond), printable(cycle), cmp.Or(d.hostView.String(), printable(d.Client)))
+}
+
+// events are the lines below the locks: deadlocks and losses.
+func (v *topView) events() (lines []string) {
+	for _, d := range v.Dead {
+		lines = append(lines, d.String())
+	}
+	for _, l := range v.Lost {
+		lines = append(lines, l.String())
+	}
+	return lines
+}
+
 // summary is the first line. What it says of all clients is of all names.
 func (v *topView) summary() string {
 	held, waiters, rate, leftOut := 0, 0, 0.0, 0
@@ -139,8 +156,8 @@ func printTop(w io.Writer, v *topView) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, l := range v.Lost {
-		fmt.Fprintln(w, l)
+	for _, line := range v.events() {
+		fmt.Fprintln(w, line)
 	}
 	return nil
 }
@@ -155,13 +172,13 @@ func newColours(on bool) colours {
 	return colours{"\x1b[7m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"}
 }
 
-// mostLost is how many losses a picture has, the newest, below the locks.
-const mostLost = 3
+// mostEvents is how many events a picture has below the locks: deadlocks, and then the newest losses.
+const mostEvents = 3
 
 // room is how many locks a picture of so many rows has room for.
 func (v *topView) room(rows int) int {
 	const others = 3 // summary, titles, status
-	return max(rows-others-min(len(v.Lost), mostLost), 1)
+	return max(rows-others-min(len(v.Dead)+len(v.Lost), mostEvents), 1)
 }
 
 // frame returns the lines of a picture of so many columns and rows. status is the last.
@@ -175,8 +192,9 @@ func (v *topView) frame(columns, rows, skip int, status string, c colours) []str
 		}
 		lines = append(lines, line)
 	}
-	for _, l := range v.Lost[:min(len(v.Lost), mostLost)] {
-		lines = append(lines, c.lost+cut(l.String(), columns)+c.off)
+	events := v.events()
+	for _, line := range events[:min(len(events), mostEvents)] {
+		lines = append(lines, c.lost+cut(line, columns)+c.off)
 	}
 	return v.picture(columns, rows, lines, status, c)
 }

@@ -18,6 +18,7 @@ type topView struct {
 	Clients []topClient `json:"clients"`
 	Locks   []*topLock  `json:"locks"`
 	Lost    []lossView  `json:"lost"`       // of the last half minute
+	Dead    []deadlock  `json:"deadlocks"`  // that last
 	Hot     []hotName   `json:"hot_names"`  // the worst first
 	Groups  []hotGroup  `json:"hot_groups"` // of these names
 	records clientRecords
@@ -67,6 +68,15 @@ type lossView struct {
 	Quoted string `json:"name_quoted,omitempty"` // see quoted
 }
 
+// deadlock is one that a record tells of: calls that wait for each other's locks.
+type deadlock struct {
+	Name   string `json:"name"` // of the lock that the client waits for
+	Cycle  string `json:"cycle"`
+	WaitMS int64  `json:"waited_ms"`
+	hostView
+	Quoted string `json:"name_quoted,omitempty"` // see quoted
+}
+
 // held returns for how long the lock has been held, negative if that is not known.
 func (l *topLock) held() (d time.Duration) {
 	d = -1
@@ -106,7 +116,7 @@ func (s *server) top(ctx context.Context, keep func(name string) bool, also ...s
 	if err != nil {
 		return nil, err
 	}
-	v := &topView{At: time.Now(), Clients: []topClient{}, Locks: []*topLock{}, Lost: []lossView{}, records: records}
+	v := &topView{At: time.Now(), Clients: []topClient{}, Locks: []*topLock{}, Lost: []lossView{}, Dead: []deadlock{}, records: records}
 	v.Hot = records.hotNames(keep)
 	v.Groups = hotGroups(v.Hot)
 	locks := make(map[string]*topLock)
@@ -139,6 +149,7 @@ func (s *server) top(ctx context.Context, keep func(name string) bool, also ...s
 	slices.SortFunc(v.Clients, func(a, b topClient) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Program, b.Program), cmp.Compare(a.Client, b.Client))
 	})
+	slices.SortFunc(v.Dead, func(a, b deadlock) int { return cmp.Or(cmp.Compare(b.WaitMS, a.WaitMS), cmp.Compare(a.Name, b.Name)) })
 	slices.SortFunc(v.Lost, func(a, b lossView) int { return cmp.Or(cmp.Compare(a.AgoMS, b.AgoMS), cmp.Compare(a.Name, b.Name)) })
 	return v, nil
 }
@@ -154,6 +165,10 @@ func (v *topView) note(locks map[string]*topLock, id string, e record.Entry) {
 	if l == nil {
 		l = &topLock{Name: e.Name, Quoted: quoted(e.Name), Holders: []holderView{}}
 		locks[e.Name] = l
+	}
+	if e.Cycle != "" {
+		r := v.records[id]
+		v.Dead = append(v.Dead, deadlock{e.Name, e.Cycle, r.Age(e, r.rest).Milliseconds(), v.records.host(id), quoted(e.Name)})
 	}
 	if e.What == record.Waits {
 		l.Kind = cmp.Or(l.Kind, e.Kind)

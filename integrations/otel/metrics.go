@@ -99,7 +99,7 @@ func inGroup(group string, all ...attribute.KeyValue) []attribute.KeyValue {
 }
 
 // Observe exports the counters of the client, the numbers of locks that are held and waited for, and the ages of
-// the oldest wait and the oldest hold in progress. The SDK reads these numbers from the client whenever it collects metrics, until you call stop. Call Observe only once
+// the oldest wait and the oldest hold in progress, and deadlocks. The SDK reads these numbers from the client whenever it collects metrics, until you call stop. Call Observe only once
 // for each client, because a second call would count everything twice. If you observe several clients, give
 // each a meter provider with a different resource. If they have the same resource, the SDK adds up the numbers
 // of the clients, or keeps only one of them. A nil client is an error.
@@ -107,7 +107,7 @@ func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 	if c == nil {
 		return nil, errors.New("rlockotel: Observe: the client is nil")
 	}
-	var errs [7]error
+	var errs [8]error
 	var o observed
 	o.calls, errs[0] = t.meter.Int64ObservableCounter("rlock.calls", metric.WithUnit("{call}"),
 		metric.WithDescription("Calls that wanted a lock and have ended."))
@@ -123,13 +123,15 @@ func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 		metric.WithDescription("How long the call has waited that waits longest now."))
 	o.oldestHold, errs[6] = t.meter.Float64ObservableGauge("rlock.oldest.hold", metric.WithUnit("s"),
 		metric.WithDescription("How long the lock has been held that is held longest now."))
+	o.deadlocks, errs[7] = t.meter.Int64ObservableCounter("rlock.deadlocks", metric.WithUnit("{deadlock}"),
+		metric.WithDescription("Deadlocks that the client has found."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	r, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		o.observe(to, c.Stats())
 		return nil
-	}, o.calls, o.held, o.waiting, o.losses, o.wakeups, o.oldestWait, o.oldestHold)
+	}, o.calls, o.held, o.waiting, o.losses, o.wakeups, o.deadlocks, o.oldestWait, o.oldestHold)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +140,9 @@ func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 
 // observed are the instruments that are read from a client.
 type observed struct {
-	calls, losses, wakeups metric.Int64ObservableCounter
-	held, waiting          metric.Int64ObservableUpDownCounter
-	oldestWait, oldestHold metric.Float64ObservableGauge
+	calls, losses, wakeups, deadlocks metric.Int64ObservableCounter
+	held, waiting                     metric.Int64ObservableUpDownCounter
+	oldestWait, oldestHold            metric.Float64ObservableGauge
 }
 
 func (o *observed) observe(to metric.Observer, s rlock.Stats) {
@@ -164,6 +166,7 @@ func (o *observed) observe(to metric.Observer, s rlock.Stats) {
 	for source, n := range map[string]int64{"message": s.Wakeups.Message, "ttl": s.Wakeups.TTL, "reconnect": s.Wakeups.Reconnect} {
 		to.ObserveInt64(o.wakeups, n, metric.WithAttributes(keySource.String(source)))
 	}
+	to.ObserveInt64(o.deadlocks, s.Deadlocks)
 	to.ObserveFloat64(o.oldestWait, s.OldestWait.Seconds())
 	to.ObserveFloat64(o.oldestHold, s.OldestHold.Seconds())
 }

@@ -267,7 +267,7 @@ func TestMetrics(t *testing.T) {
 			require.EqualValues(t, 1000, d.DataPoints[0].Count, m.Name)
 		}
 	}
-	for _, name := range []string{"rlock.calls", "rlock.held", "rlock.waiting", "rlock.losses", "rlock.wakeups", "rlock.acquire.duration", "rlock.hold.duration"} {
+	for _, name := range []string{"rlock.calls", "rlock.held", "rlock.waiting", "rlock.losses", "rlock.wakeups", "rlock.deadlocks", "rlock.acquire.duration", "rlock.hold.duration"} {
 		require.Contains(t, found, name)
 	}
 	require.LessOrEqual(t, points, 60)

@@ -25,9 +25,9 @@ type Collector struct {
 	grouped bool // the client has groups
 	bounds  []float64
 
-	calls, held, waiting, losses, wakeups *prometheus.Desc
-	waits, holds, margins, shares         *prometheus.Desc
-	oldestWait, oldestHold                *prometheus.Desc
+	calls, held, waiting, losses, wakeups, deadlocks *prometheus.Desc
+	waits, holds, margins, shares                    *prometheus.Desc
+	oldestWait, oldestHold                           *prometheus.Desc
 }
 
 // NewCollector returns the collector of a client. The client may be closed before or after this call.
@@ -56,6 +56,7 @@ func NewCollector(client *rlock.Client) *Collector {
 		margins: describe("renewal_margin_seconds", "What was left of the trusted window when a lease was renewed."),
 		shares:  describe("renewal_margin_ratio", "What was left of the trusted window when a lease was renewed, as a share of the lease."),
 
+		deadlocks:  describe("deadlocks_total", "Deadlocks that the client has found."),
 		oldestWait: describe("oldest_wait_seconds", "How long the call has waited that waits longest now."),
 		oldestHold: describe("oldest_hold_seconds", "How long the lock has been held that is held longest now."),
 	}
@@ -71,7 +72,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.calls, c.held, c.waiting, c.losses, c.wakeups, c.waits, c.holds, c.margins, c.shares, c.oldestWait, c.oldestHold} {
+	for _, d := range []*prometheus.Desc{c.calls, c.held, c.waiting, c.losses, c.wakeups, c.deadlocks, c.waits, c.holds, c.margins, c.shares, c.oldestWait, c.oldestHold} {
 		to <- d
 	}
 }
@@ -114,6 +115,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	for cause, n := range s.Losses {
 		counter(c.losses, n, string(cause))
 	}
+	counter(c.deadlocks, s.Deadlocks)
 	counter(c.wakeups, s.Wakeups.Message, "message")
 	counter(c.wakeups, s.Wakeups.TTL, "ttl")
 	counter(c.wakeups, s.Wakeups.Reconnect, "reconnect")

@@ -155,6 +155,15 @@ var promises = map[string][]string{
 		"TestFakeTimeProgressTooLate", "TestFakeTimeBothLimits", "TestFakeTimeLimitsOfReaders", "TestHolderThatHangs",
 	},
 	"P56": {"TestFakeTimeMaxHold", "TestFakeTimeLimitOfAQuorum", "TestFakeTimeLimitOfAJoinedHold", "TestHolderThatHangs"},
+	// Within a lease and 12 s for leases of 0.5 s to 5 min, plain, fair, read/write and polling locks. A call that began
+	// earlier, and has WithDeadlockError as the only one, ends up to 32 s after a lease.
+	"P57": {
+		"TestFakeTimeDeadlock", "TestFakeTimeDeadlockError", "TestFakeTimeDeadlockOfAMultiLock", "TestFakeTimeDeadlockSearchFails",
+		"TestDeadlockOfProcesses", "TestTopShowsDeadlocks",
+	},
+	// Random courses: locks in a common order, and in any order.
+	"P58": {"TestFakeTimeNoDeadlock", "TestFakeTimeCoursesOfDeadlocks"},
+	"P59": {"TestFakeTimeDeadlockSearchIsCheap"},
 	"F1": {
 		"TestCoursesByShardedChannels", "TestDeadNextInLine", "TestCourses/nobody hears", "TestCourses/all are dead",
 		"TestCourses/uncounted is believed", "TestWhoListensToAReplicaIsToldNothing",

@@ -128,7 +128,7 @@ var ofJoining = []mutation{
 		"rlock", "TestFakeTimeJoinedAndCleanedUp", quick,
 	},
 	{
-		"an unlocked joined hold hides the one around it", "rlock", "holdIn",
+		"an unlocked joined hold hides the one around it", "rlock", "Hold.of",
 		"g.lock.key == l.key && h.count() > 0 {", "g.lock.key == l.key { if h.count() == 0 { return nil }",
 		"rlock", "TestFakeTimeJoinedAndUnlockedUnderTheHold", quick,
 	},

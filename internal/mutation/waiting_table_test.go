@@ -328,4 +328,34 @@ var ofWaiting = []mutation{
 		`request.HasCode(reply, "MOVED", "ASK")`, "request.HasCode(reply)",
 		"internal/kind", "TestClassifyRedirections", quick,
 	},
+	{
+		"a deadlock is reported after one look", "rlock", "search.conclude",
+		"s.cycles = append(s.cycles, f)\n		case", "f.told = true\n			s.cycles = append(s.cycles, f)\n			s.tell(w, f.err())\n		case",
+		"rlock", "TestFakeTimeNoDeadlock", quick,
+	},
+	{
+		"a deadlock is believed by records that are not written anew", "rlock", "search.conclude",
+		"before[i].told || !f.renewed(before[i])", "before[i].told",
+		"rlock", "TestFakeTimeNoDeadlock", quick,
+	},
+	{
+		"a deadlock has other waits at each look", "rlock", "cycle.same",
+		"&& a.since.Equal(b.since)", "",
+		"rlock", "TestFakeTimeNoDeadlock", quick,
+	},
+	{
+		"a context owns a lock that it has unlocked", "rlock", "waiter.owners",
+		"&& h.count() > 0", "",
+		"rlock", "TestFakeTimeNoDeadlock", quick,
+	},
+	{
+		"each client ends a call of a deadlock", "rlock", "search.conclude",
+		"f.chosen() != owner || !w.waits()", "!w.waits()",
+		"rlock", "TestFakeTimeDeadlockError", quick,
+	},
+	{
+		"a call is searched for before it has waited for a lease", "rlock", "waiter.suspectAt",
+		"max(w.lock.terms.lease, longWait)", "longWait",
+		"rlock", "TestFakeTimeDeadlockSearchIsCheap", quick,
+	},
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ const (
 	MaxHot     = 10        // hot names
 	maxHot     = 32 << 10  // bytes of them
 	maxRate    = 1e9       // a rate, or a number of calls, as it is read
+	MaxUnder   = 32        // calls of a wait that own locks: the oldest
+	maxCycle   = 4 << 10   // bytes of a deadlock
 )
 
 // Key is the key of a client's record.
@@ -69,6 +72,54 @@ type Entry struct {
 	Cause   string    // of a loss
 	Since   time.Time // by the client's clock
 	Count   int       // holds, or waiting calls
+	Under   []Under   // of a wait: those of its calls that own locks
+	Cycle   string    // of a wait: the deadlock that the client has found, as text
+}
+
+// Under says that a call waits while its context owns a lock.
+type Under struct {
+	Owner string    // of that lock
+	Since time.Time // when the call began to wait, by the client's clock
+	Ends  bool      // the call ends if it is in a deadlock
+}
+
+// same reports whether both are of the same owner.
+func (u Under) same(other Under) bool { return u.Owner == other.Owner }
+
+// AddUnder adds calls to those of a wait. It keeps one call of each owner, the one that was added first, and up to MaxUnder
+// calls.
+func (e *Entry) AddUnder(more ...Under) {
+	for _, u := range more {
+		if len(e.Under) < MaxUnder && !slices.ContainsFunc(e.Under, u.same) {
+			e.Under = append(e.Under, u)
+		}
+	}
+}
+
+// under returns the calls as text: owner@since, and a ! behind that if the call ends. Owners have no space and no comma.
+func (e *Entry) under() string {
+	b := make([]byte, 0, 64)
+	for i, u := range e.Under {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(append(b, u.Owner...), '@'), u.Since.UnixMilli(), 10)
+		if u.Ends {
+			b = append(b, '!')
+		}
+	}
+	return string(b)
+}
+
+// readUnder reads that text. What is unreadable is left out.
+func (e *Entry) readUnder(text string) {
+	for call := range strings.SplitSeq(text, ",") {
+		owner, since, _ := strings.Cut(call, "@")
+		since, ends := strings.CutSuffix(since, "!")
+		if n, err := strconv.ParseInt(since, 10, 64); err == nil && owner != "" {
+			e.AddUnder(Under{owner, moment(n), ends})
+		}
+	}
 }
 
 // value returns the text of the entry's field: words, each with a name. The purpose comes last, and may
@@ -87,6 +138,8 @@ func (e *Entry) value() string {
 	if e.Count > 1 {
 		word("n", strconv.Itoa(e.Count))
 	}
+	word("under", e.under())
+	word("cycle", url.QueryEscape(cut(e.Cycle, maxCycle)))
 	word("purpose", Clean(e.Purpose))
 	return string(b[:len(b)-1])
 }
@@ -125,6 +178,10 @@ func (e *Entry) read(value string) (ok bool) {
 		case "n":
 			n, _ := strconv.Atoi(text)
 			e.Count = max(n, 1)
+		case "under":
+			e.readUnder(text)
+		case "cycle":
+			e.Cycle, _ = url.QueryUnescape(text) // "" after an error
 		case "purpose":
 			e.Purpose = text
 		}
@@ -239,14 +296,19 @@ func (r *Record) Fields() []any {
 
 // Clean returns a text in the form for a record: cut after 256 bytes, valid UTF-8.
 func Clean(text string) string {
-	if len(text) > maxText {
-		end := maxText
+	return strings.ToValidUTF8(cut(text, maxText), "\uFFFD")
+}
+
+// cut returns a text without what is beyond so many bytes.
+func cut(text string, most int) string {
+	if len(text) > most {
+		end := most
 		for end > 0 && !utf8.RuneStart(text[end]) {
 			end--
 		}
 		text = text[:end]
 	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return text
 }
 
 // moment is the time of a record. JSON has no years of five digits.

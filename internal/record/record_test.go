@@ -45,6 +45,12 @@ func TestRoundTrip(t *testing.T) {
 	for i, e := range r.Entries[:record.MaxHot] {
 		r.Hot = append(r.Hot, record.Hot{Name: e.Name + fmt.Sprint(i), Group: []string{"", "orders of 1 \"day\" €"}[i%2], PerSecond: 0.25, Waiting: 19.125, Most: i})
 	}
+	for i := range r.Entries {
+		if e := &r.Entries[i]; e.What == record.Waits {
+			e.AddUnder(record.Under{Owner: "x:1", Since: at, Ends: true}, record.Under{Owner: "y-poll:2", Since: at.Add(-time.Hour)})
+			e.Cycle = `x:1 holds "` + e.Name[:min(len(e.Name), 100)] + `" and waits = for "b"`
+		}
+	}
 	got := record.Read(hash(t, r.Fields()))
 	require.ElementsMatch(t, r.Hot, got.Hot)
 	got.Hot, r.Hot = nil, nil
@@ -54,6 +60,24 @@ func TestRoundTrip(t *testing.T) {
 	}
 	got.Entries, r.Entries = nil, nil
 	require.Equal(t, r, got)
+}
+
+// The calls of a wait that own locks are few, and one for each owner. What is no such call is left out.
+func TestUnder(t *testing.T) {
+	e := record.Entry{What: record.Waits, Name: "a", Since: now(), Count: 1, Cycle: strings.Repeat("é", 10<<10)}
+	for i := range 100 {
+		e.AddUnder(record.Under{Owner: fmt.Sprint("x:", i/2), Since: now()})
+	}
+	require.Len(t, e.Under, record.MaxUnder)
+	require.Equal(t, "x:31", e.Under[31].Owner)
+	got := record.Read(hash(t, (&record.Record{Entries: []record.Entry{e}}).Fields())).Entries[0]
+	require.Equal(t, strings.Repeat("é", 2<<10), got.Cycle)
+	require.Equal(t, e.Under, got.Under)
+
+	got = record.Read(map[string]string{"wait:a": "since=1 under=,@,x:1@,@5,x:2@7!!,x:3@8!,x:3@9,x:4@10?,x:5@-1 cycle=%zz n=2"}).Entries[0]
+	require.Equal(t, []record.Under{{Owner: "x:3", Since: time.UnixMilli(8), Ends: true}, {Owner: "x:5", Since: time.UnixMilli(0)}}, got.Under)
+	require.Empty(t, got.Cycle)
+	require.Equal(t, 2, got.Count)
 }
 
 // A record of another version has more, or other, fields.

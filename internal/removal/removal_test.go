@@ -24,7 +24,24 @@ type removal struct {
 // edit replaces text that is in a file once. A line of it that is not in the replacement is one that knows the feature.
 type edit struct{ file, from, to string }
 
+// deadlocks are the edits outside records of the removal of deadlocks, which are found by the records of clients.
+var deadlocks = []edit{
+	{"client.go", "\tlooking      atomic.Bool  // for a deadlock: see search\n", ""},
+	{"client.go", "l.terms, l.purpose, l.endsDeadlock = o.terms, o.purpose, o.endsDeadlock", "l.terms, l.purpose = o.terms, o.purpose"},
+	{"lock.go", "\tendsDeadlock bool // see WithDeadlockError\n", ""},
+	{"options.go", "\tendsDeadlock bool // see WithDeadlockError\n", ""},
+	{"queue.go", "\tsearch *search // for deadlocks; nil unless a call waits that owns a lock\n", ""},
+	{"queue.go", "\tif q.search != nil {\n\t\tq.search.end()\n\t}\n", ""},
+	{"quorum.go", "\tcase l.endsDeadlock:\n\t\tl.refuse(errors.New(\"WithDeadlockError: deadlocks of quorum locks are not found\"))\n", ""},
+	{"waiter.go", "\tunder    *Hold           // the innermost hold around the call; nil if its context owns no lock\n", ""},
+	{"waiter.go", "\tif w.under != nil {\n\t\ta.queue.suspect(w)\n\t}\n", ""},
+	{"lock.go", "\tw.under = innermost(ctx)\n\tif in := w.under.of(l); in != nil {\n", "\tif in := holdIn(ctx, l); in != nil {\n"},
+}
+
 var removals = []removal{
+	{"deadlocks", []string{"deadlock.go"}, append([]edit{
+		{"record.go", "v.add(w.recorded())", "v.add(w.lock.entry(record.Waits, \"\", w.since))"},
+	}, deadlocks...), 17, 7},
 	{"retention", []string{"retain.go"}, []edit{
 		{"count.go", "\tg.askAnew()\n", ""},
 		{"handoff.go", "\t\treturn q.park(g)\n", "\t\treturn false\n"},
@@ -51,6 +68,7 @@ var removals = []removal{
 		{"client.go", "\tc.joins.init()\n", ""},
 		{"client.go", "append(c.queues.close(), c.joins.close()...)\n", "c.queues.close()\n"},
 		{"count.go", " || g.lock.joined {", " {"},
+		{"deadlock.go", " && !g.lock.joined", ""},
 		{"lock.go", "\tjoined  bool       // by Join: the grant belongs to another process\n", ""},
 		{"loss.go", "\tcase refused && l.joined:\n\t\treturn errHolderEnded\n", ""},
 		{
@@ -58,7 +76,7 @@ var removals = []removal{
 			"",
 		},
 		{"orphan.go", "\tif !r.lock.joined {\n\t\tr.lock.client.janitor.Sweep(r.job(), until)\n\t}\n", "\tr.lock.client.janitor.Sweep(r.job(), until)\n"},
-	}, 15, 6},
+	}, 15, 7},
 	{"a fair lock's run in memory", []string{"fair_run.go"}, []edit{
 		{"grant.go", "\t\tg.sweepPassed()\n", ""},
 		{"handoff.go", "\tnext, passed []string\n", ""},
@@ -68,7 +86,7 @@ var removals = []removal{
 		{"asker.go", ", next: m.Next", ""},
 		{"release.go", "Tickets: g.run.passed, ", ""},
 	}, 13, 4},
-	{"records", []string{"record.go", "hot.go"}, []edit{
+	{"records", []string{"record.go", "hot.go", "deadlock.go"}, append([]edit{
 		{"account.go", "\tl.client.records.Notice()\n", ""},
 		{"account.go", "\t\tl.client.records.lost(g, cause.name())\n", ""},
 		{"client.go", "\trecords      records      // on the server\n", ""},
@@ -83,7 +101,7 @@ var removals = []removal{
 		{"retain.go", "func (q *queue) showParked(v *view) {\n\tif k := q.kept; k != nil && k.parked != nil {\n\t\tv.grant(k.parked, record.Keeps, k.since)\n\t}\n}\n", ""},
 		{"retain.go", "\t\"github.com/go-rlock/rlock/internal/record\"\n", ""},
 		{"waiter.go", "\tw.lock.queues.hot.waited(w, a.queue.waiting)\n", ""},
-	}, 21, 9},
+	}, deadlocks...), 36, 10},
 	{"readers", []string{"share.go", "rw.go"}, []edit{
 		{"asker.go", "\t\tcase g != nil && g.lock.terms.shared:\n\t\t\ta.share(g, nil)\n\t\t\ta.turn()\n", ""},
 		{"count.go", "\tif n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant\n\t\tl.withQueue((*queue).askFirst)\n\t}\n", ""},
