@@ -202,7 +202,11 @@ func fill(nodes []*redis.Client, commands, pipelines int) {
 // connection go-redis asks that Sentinel first, and waits for its ReadTimeout, which is 5 s by default.
 func TestDeadConnectionsCostNoHold(t *testing.T) {
 	leases, counts := []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second}, []int{1, 4, 10, 20}
-	if testing.Short() || redistest.RaceEnabled { // 380 rows at once leave no processor to a race detector
+	switch {
+	case testing.Short(): // few rows disturb no other test
+		leases, counts = leases[:1], []int{10}
+		t.Parallel()
+	case redistest.RaceEnabled: // 380 rows at once leave no processor to a race detector
 		leases, counts = leases[1:2], []int{10}
 	}
 	for name, start := range deadSites {
@@ -259,6 +263,7 @@ func heldOverDeadConnections(t *testing.T, row string, site *deadSite, strike fu
 
 // Each call gets past 10 dead connections within a second, and past 20 within two.
 func TestDeadConnectionsDelayNoCallForLong(t *testing.T) {
+	redistest.Long(t, "it measures times, so no other test runs beside it")
 	for _, n := range []int{10, 20} {
 		for _, readme := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d, README %v", n, readme), func(t *testing.T) {

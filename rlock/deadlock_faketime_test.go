@@ -234,8 +234,12 @@ func TestFakeTimeDeadlock(t *testing.T) {
 			return named(c, []string{"plain", "fair", "writer", "polling"}[i], fmt.Sprint(i))
 		}},
 	}
+	leases := []time.Duration{500 * time.Millisecond, 3 * time.Second, 30 * time.Second, 5 * time.Minute}
+	if testing.Short() {
+		leases = leases[1:2]
+	}
 	for name, test := range tests {
-		for _, lease := range []time.Duration{500 * time.Millisecond, 3 * time.Second, 30 * time.Second, 5 * time.Minute} {
+		for _, lease := range leases {
 			if lease > time.Minute && name != "ABBA" {
 				continue
 			}
@@ -568,15 +572,13 @@ func TestFakeTimeDeadlockSearchFails(t *testing.T) {
 // Callers in six processes acquire locks in a common order and hold them for as long as they like: no deadlock. Or they acquire
 // them in any order: every deadlock ends, and no call waits for ever.
 func TestFakeTimeCoursesOfDeadlocks(t *testing.T) {
+	redistest.Long(t, "many courses")
 	const lease = time.Second
 	for _, ordered := range []bool{true, false} {
 		t.Run(fmt.Sprint("in order: ", ordered), func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T) {
 				m := &members{fakeRedis: newFakeRedis(t)}
 				end := time.Now().Add(15 * time.Minute)
-				if testing.Short() {
-					end = time.Now().Add(3 * time.Minute)
-				}
 				var all sync.WaitGroup
 				var mu sync.Mutex
 				done, deadlocks := 0, int64(0)

@@ -90,6 +90,7 @@ func TestQuorumForgetfulServers(t *testing.T) {
 // A server that restarts without its data is the one that lets a second owner in,
 // unless it is not counted until the lost lease has ended.
 func TestQuorumDelayedRestart(t *testing.T) {
+	t.Parallel()
 	for _, delayed := range []bool{true, false} {
 		t.Run("delayed="+strconv.FormatBool(delayed), func(t *testing.T) {
 			t.Parallel()

@@ -153,6 +153,7 @@ func TestScriptWithoutCommand(t *testing.T) {
 // A user who may not call HDEL acquires and cannot release: that is a refusal
 // of the server's, not a lock that somebody else has taken.
 func TestReleaseWithoutCommand(t *testing.T) {
+	t.Parallel()
 	srv := newServer(t)
 	mu := clientOn(t, aclClient(t, srv, "+@all", "-hdel", "~*", "&*"), &rlock.Options{LeaseTime: 3 * time.Second}).NewLock("a")
 	held, hold, err := mu.Lock(t.Context())
@@ -418,6 +419,7 @@ func waitingCalls(clients ...*rlock.Client) (n int64) {
 // A server that refuses to serve the user for a moment costs no call that waits: neither its wait nor, as
 // the calls of a client enter in their order, its place. A call that begins meanwhile fails.
 func TestWaitingCallsOutliveAShortRefusal(t *testing.T) {
+	t.Parallel()
 	for name, d := range denials() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
