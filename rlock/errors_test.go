@@ -25,16 +25,17 @@ func TestRefusalNamesTheOwner(t *testing.T) {
 	fenced := func(c *rlock.Client) rlock.Locker { return c.NewLock("fenced", rlock.WithFencing()) }
 	fair := func(c *rlock.Client) rlock.Locker { return c.NewFairLock("fair") }
 	polling := func(c *rlock.Client) rlock.Locker { return c.NewLock("polling", rlock.WithPolling(rlock.Polling{})) }
-	reader := func(c *rlock.Client) rlock.Locker { return c.NewRWLock("rw").Reader() }
-	writer := func(c *rlock.Client) rlock.Locker { return c.NewRWLock("rw").Writer() }
+	// Each case has a name of its own: a reader who has left may be a late owner of the last name for a moment.
+	reader := func(name string) of { return func(c *rlock.Client) rlock.Locker { return c.NewRWLock(name).Reader() } }
+	writer := func(name string) of { return func(c *rlock.Client) rlock.Locker { return c.NewRWLock(name).Writer() } }
 	kinds := map[string]struct{ held, wanted of }{
 		"plain":                    {plain, plain},
 		"fenced":                   {fenced, fenced},
 		"fair":                     {fair, fair},
 		"polling":                  {polling, polling},
-		"reader, held by a writer": {writer, reader},
-		"writer, held by a reader": {reader, writer},
-		"writer, held by a writer": {writer, writer},
+		"reader, held by a writer": {writer("wr"), reader("wr")},
+		"writer, held by a reader": {reader("rw"), writer("rw")},
+		"writer, held by a writer": {writer("ww"), writer("ww")},
 		"multi": {plain, func(c *rlock.Client) rlock.Locker {
 			return rlock.NewMultiLock(c.NewLock("q"), c.NewLock("r"), c.NewLock("plain")) // waits for the plain one before it takes any
 		}},
