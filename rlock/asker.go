@@ -199,19 +199,20 @@ func (a *asker) end() {
 	if a.owner != nil {
 		a.withdraw()
 	}
-	led := a.private && q.leader() == a
+	led, again := a.private && q.leader() == a, a.again
 	q.askers = slices.DeleteFunc(q.askers, func(other *asker) bool { return other == a })
 	*a = asker{}
 	if led {
-		q.follow()
+		q.follow(again)
 	}
 	qs.tidy(q)
 }
 
-// follow has the next leader go on: the one that has ended may have been asking for all. queues.mu is held.
-func (q *queue) follow() {
+// follow has the next leader go on: the one that has ended may have been asking for all. again says that there was an event
+// since its newest request. queues.mu is held.
+func (q *queue) follow(again bool) {
 	if next := q.leader(); next != nil {
-		next.again = next.again || q.news.trouble != nil
+		next.again = next.again || again || q.news.trouble != nil
 		if q.news.askAt.Before(next.askAt) {
 			next.askAt = q.news.askAt
 		}
@@ -268,7 +269,8 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 			return
 		}
 		w.out(a)
-		a.again = true // for those who have come meanwhile
+		a.again = a.again || a.first != nil // they have come meanwhile
+		a.silent = 0
 		switch {
 		case g != nil && g.lock.terms.shared:
 			a.share(g, nil)
@@ -340,7 +342,7 @@ func (a *asker) ask(ctx context.Context, p request.Policy) (g *grant, err error)
 	if a.owner == nil {
 		a.owner = new(candidate).init(l)
 	}
-	owner := a.owner
+	owner, name := a.owner, a.owner.name // of a quorum it is another one in each round
 	a.again = false
 	a.course.tries++
 	o := kind.Options{Wait: true}
@@ -361,6 +363,7 @@ func (a *asker) ask(ctx context.Context, p request.Policy) (g *grant, err error)
 	default:
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
+		delete(q.tickets, name)
 		g = a.granted(r.Sent, l.terms.lease, r.Value.Token, run{began: r.Sent, spare: r.Value.Spare})
 	}
 	answered = true
@@ -523,7 +526,7 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 		pause = min(pause, silence, longestSilence)
 	}
 	a.askAt = time.Now().Add(min(pause, cmp.Or(r.Value.AskIn, math.MaxInt64)))
-	if a.leads() {
+	if q.leader() == a {
 		q.news.askAt = a.askAt
 	}
 	return err

@@ -349,7 +349,7 @@ func served(t *testing.T, w *waiter, leaves bool) *Hold {
 	t.Helper()
 	if leaves {
 		w.leave()
-		require.Nil(t, w.grant)
+		require.ErrorIs(t, w.err, ErrNotAcquired)
 		return nil
 	}
 	<-w.served

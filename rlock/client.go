@@ -57,12 +57,12 @@ type Client struct {
 	records      records      // on the server
 	warnPublish  sync.Once    // of a refused PUBLISH
 	warnOwnWaits sync.Once    // of a client that waits for itself
-	looking      atomic.Bool  // for a deadlock: see search
 	warnedAt     atomic.Int64 // when a long wait was logged last, in milliseconds: see mayWarn
 
 	active  atomic.Int64  // calls, grants and goroutines that Close waits for
 	quiet   chan struct{} // capacity 1; sent to when active falls to zero
 	closing chan struct{} // closed by the first Close
+	looking chan struct{} // capacity 1: holds the look for deadlocks in progress, see follow
 	closed  atomic.Bool
 }
 
@@ -108,7 +108,7 @@ func New(rdb redis.UniversalClient, opts *Options) (*Client, error) {
 	c.queues.init()
 	c.groups.init()
 	c.joins.init()
-	c.quiet, c.closing = make(chan struct{}, 1), make(chan struct{})
+	c.quiet, c.closing, c.looking = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 1)
 	c.server.RDB = rdb
 	channels, err := c.channels(o.ShardedPubSub)
 	if err != nil {

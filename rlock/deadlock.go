@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/record"
+	"github.com/go-rlock/rlock/internal/request"
 )
 
 // A deadlock over processes: two contexts each own a lock and wait for the lock of the other one. No server and no client
@@ -18,7 +20,8 @@ import (
 // deadlock.
 //
 // A record can be old, so a cycle counts only if two looks have found it, and if each record in it was written anew between
-// them. Then all waits of the cycle were in progress at the same time, and none of them can end by itself:
+// them. Then all waits of the cycle were in progress at the same time, and each of them waits for another one. So none of them
+// ends, unless a context ends, or a lease that is not renewed:
 //
 //	client  record at    says                             it proves
 //	X       20 s, 30 s   x:1 waits for b since 3 s        from 3 s to 30 s, x:1 owned a and waited for b
@@ -48,11 +51,12 @@ const (
 // others acquire their locks when the caller of that call has unlocked. The caller must unlock all locks that it holds
 // before it tries again.
 //
-// A deadlock is found when that call has waited for a lease (for 1 s, if the lease is shorter) and 12 s. If another call
-// began to wait later, but without this option, it can take up to 20 s longer. A deadlock can have up to 8 locks. It is not
-// found if it includes a holder in Java, a context from [Lock.Join], or a context that owns locks of several clients.
-// Clients find deadlocks by their records (see [Identity]), so with [Anonymous] this option has no effect. It is an invalid
-// option for a quorum lock.
+// A deadlock is found when that call has waited for a lease (for 1 s, if the lease is shorter) and 12 s. It can take up to
+// 20 s and one lease longer if another call began to wait later, but without this option, or if, in one of the clients, other
+// calls that own locks waited for the same lock before. If the locks have different leases, the longest one counts. A
+// deadlock can have up to 8 locks. It is not found if it includes a holder in Java, a context from [Lock.Join], or a context
+// that owns a lock of one client and waits for a lock of another one. Clients find deadlocks by their records (see
+// [Identity]), so with [Anonymous] this option has no effect. It is an invalid option for a quorum lock.
 func WithDeadlockError() LockOption {
 	return func(o *lockOptions) error { o.endsDeadlock = true; return nil }
 }
@@ -96,20 +100,21 @@ func (e *DeadlockError) course() string {
 // edge is a lock in a cycle, its holder, and the wait of that holder's context.
 type edge struct {
 	DeadlockEdge
-	since   time.Time // when the wait began, by the clock of its client
+	began   time.Time // of the wait, by the clock of its client
 	ends    bool      // the waiting call has WithDeadlockError
 	written time.Time // of the record that tells of the wait; zero for a call in the queue that the search is for
 }
 
 // cycle is a way from a lock back to the context of a call that waits for it. The last edge is that of the call.
 type cycle struct {
-	edges []edge
-	told  bool // it was found twice, and reported
+	edges  []edge
+	told   bool // it was found twice, and reported
+	missed bool // the newest look has not found it: a record may have come late
 }
 
 // chosen returns the owner whose call has begun to wait last, of those with WithDeadlockError if there are any. The search for
-// this call is the first that can find the cycle. All clients compare the same times, those in the records, so they choose
-// the same call, even if their clocks differ.
+// this call is the first that can find the cycle, if the clocks of the clients agree. All clients compare the same times,
+// those in the records, so they choose the same call in any case.
 func (c *cycle) chosen() string {
 	last := slices.MaxFunc(c.edges, func(a, b edge) int {
 		switch {
@@ -118,7 +123,7 @@ func (c *cycle) chosen() string {
 		case b.ends && !a.ends:
 			return -1
 		}
-		return cmp.Or(cmp.Compare(a.since.UnixMilli(), b.since.UnixMilli()), cmp.Compare(a.Owner, b.Owner))
+		return cmp.Or(cmp.Compare(a.began.UnixMilli(), b.began.UnixMilli()), cmp.Compare(a.Owner, b.Owner))
 	})
 	return last.Owner
 }
@@ -126,7 +131,7 @@ func (c *cycle) chosen() string {
 // same reports whether both cycles have the same waits of the same calls.
 func (c *cycle) same(other cycle) bool {
 	return slices.EqualFunc(c.edges, other.edges, func(a, b edge) bool {
-		return a.DeadlockEdge == b.DeadlockEdge && a.since.Equal(b.since)
+		return a.DeadlockEdge == b.DeadlockEdge && a.began.Equal(b.began)
 	})
 }
 
@@ -147,7 +152,7 @@ func (c *cycle) err() *DeadlockError {
 }
 
 // search looks for deadlocks of the calls in a queue whose contexts own locks, first when one of them has waited for a
-// lease. Between looks it is a timer. A client has one look at a time in progress. queues.mu guards a search.
+// lease. Between looks it is a timer. A client makes one look at a time. queues.mu guards a search.
 type search struct {
 	lock    *Lock // of the first such call
 	queue   *queue
@@ -192,48 +197,52 @@ func (s *search) wake() {
 		s.settled = true
 		c.records.Hurry()
 		s.timer.Reset(settle)
-	case !c.looking.CompareAndSwap(false, true):
-		s.timer.Reset(time.Second)
 	default:
 		c.background(func() { s.look(calls) })
 	}
 }
 
-// calls returns the calls that have waited for a lease, by the owners of their contexts, the first in line for each owner.
-// next is when the next call will have waited for so long; zero if none will. queues.mu is held.
+// calls returns, for each owner, the first call in line whose context owns the lock of that owner, if the call has waited for
+// a lease. The record tells of the same call. next is when the next call will have waited for so long; zero if none will.
+// queues.mu is held.
 func (s *search) calls(now time.Time) (calls map[string]*waiter, next time.Time) {
 	calls = make(map[string]*waiter)
 	for _, a := range s.queue.askers {
 		for w := a.first; w != nil; w = w.next {
-			owners, at := w.owners(), w.suspectAt()
-			switch {
-			case len(owners) == 0:
-			case at.After(now):
-				if next.IsZero() || at.Before(next) {
-					next = at
-				}
-			default:
-				for _, o := range owners {
-					if calls[o] == nil {
-						calls[o] = w
-					}
+			for _, o := range w.owners() {
+				if calls[o] == nil {
+					calls[o] = w
 				}
 			}
 		}
 	}
+	maps.DeleteFunc(calls, func(_ string, w *waiter) bool {
+		at := w.suspectAt()
+		if at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+		return at.After(now)
+	})
 	return calls, next
 }
 
 // owners returns the owners of the locks that the context of the call owns, the innermost first. Locks of other clients,
 // and joined ones, are left out: nobody could follow them by this client's record. queues.mu is held.
 func (w *waiter) owners() (all []string) {
-	for h := w.under; h != nil && len(all) < record.MaxUnder; h = h.outer {
+	for h := w.under; h != nil; h = h.outer {
 		g := h.grant
-		if g.lock.client == w.lock.client && !g.lock.joined && !slices.Contains(all, g.owner) && h.count() > 0 {
+		if g.lock.client == w.lock.client && !g.lock.joined && !slices.Contains(all, g.owner) && h.owns() {
 			all = append(all, g.owner)
 		}
 	}
 	return all
+}
+
+// owns reports whether the lock is held under the first hold around this one, and not lost.
+func (h *Hold) owns() bool {
+	h.grant.mu.Lock()
+	defer h.grant.mu.Unlock()
+	return h.first().under > 0 && h.grant.state == owned
 }
 
 // recorded is the entry of a call that waits. queues.mu is held.
@@ -247,8 +256,9 @@ func (w *waiter) recorded() record.Entry {
 	}
 	if s := w.asker.queue.search; s != nil {
 		for i := range s.cycles {
-			if s.cycles[i].told {
-				e.Cycle = s.cycles[i].err().course()
+			c := &s.cycles[i]
+			if last := c.edges[len(c.edges)-1]; c.told && slices.ContainsFunc(e.Under, func(u record.Under) bool { return u.Owner == last.Owner }) {
+				e.Cycle = c.err().course()
 			}
 		}
 	}
@@ -261,7 +271,6 @@ func (s *search) look(calls map[string]*waiter) {
 	var found []cycle
 	looked := false // not if a hook ends the goroutine
 	defer func() {
-		c.looking.Store(false)
 		s.lock.queues.mu.Lock()
 		defer s.lock.queues.mu.Unlock()
 		if s.queue.search != s {
@@ -297,6 +306,7 @@ func (s *search) conclude(calls map[string]*waiter, found []cycle) {
 		case i < 0:
 			s.cycles = append(s.cycles, f)
 		case before[i].told || !f.renewed(before[i]):
+			before[i].missed = false
 			s.cycles = append(s.cycles, before[i])
 		default:
 			f.told = true
@@ -304,11 +314,17 @@ func (s *search) conclude(calls map[string]*waiter, found []cycle) {
 			s.tell(w, f.err())
 		}
 	}
+	for _, b := range before { // otherwise it would be reported once more
+		if b.told && !b.missed && !slices.ContainsFunc(s.cycles, b.same) {
+			b.missed = true
+			s.cycles = append(s.cycles, b)
+		}
+	}
 }
 
 // tell reports a deadlock, and ends the call that has asked for that. queues.mu is held.
 func (s *search) tell(w *waiter, err *DeadlockError) {
-	w.lock.counters.deadlocks.Add(1)
+	w.lock.counters.deadlocked()
 	w.lock.client.log.Error("rlock: deadlock: "+deadlockAdvice, "lock", w.lock.name, "cycle", err.course(), "ended", w.lock.endsDeadlock)
 	w.lock.client.records.Notice()
 	if w.lock.endsDeadlock {
@@ -317,17 +333,23 @@ func (s *search) tell(w *waiter, err *DeadlockError) {
 }
 
 // follow finds the ways from the holders of l back to one of the owners of the calls. ok is false if the server does not
-// answer, or refuses.
+// answer. A key that may not be read, or is no lock, leads nowhere.
 func (c *Client) follow(l *Lock, calls map[string]*waiter) (found []cycle, ok bool) {
+	select {
+	case c.looking <- struct{}{}:
+		defer func() { <-c.looking }()
+	case <-c.closing:
+		return nil, false
+	}
 	reads, failed := 0, false
 	read := func(key string) map[string]string {
-		if reads++; failed || reads > maxReads {
+		if reads++; failed || reads > maxReads || c.closed.Load() {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), l.bound)
 		defer cancel()
 		fields, err := c.server.RDB.HGetAll(ctx, key).Result()
-		failed = err != nil || c.closed.Load()
+		failed = !request.IsAnswer(err)
 		return fields
 	}
 	holders, records := make(map[string][]string), make(map[string]record.Record)
@@ -343,7 +365,7 @@ func (c *Client) follow(l *Lock, calls map[string]*waiter) (found []cycle, ok bo
 		for _, owner := range owners {
 			last.Owner = owner
 			if w := calls[owner]; w != nil {
-				last.since, last.ends = w.since, w.lock.endsDeadlock
+				last.began, last.ends = w.since, w.lock.endsDeadlock
 				found = append(found, cycle{edges: slices.Clone(path)})
 				continue
 			}
@@ -355,6 +377,7 @@ func (c *Client) follow(l *Lock, calls map[string]*waiter) (found []cycle, ok bo
 			r, known := records[id]
 			if !known {
 				r = record.Read(read(record.Key(c.opts.Prefix, id)))
+				slices.SortFunc(r.Entries, func(a, b record.Entry) int { return cmp.Compare(a.Name, b.Name) }) // so that each look follows the same ways
 				records[id] = r
 			}
 			for _, e := range r.Entries {
@@ -363,12 +386,12 @@ func (c *Client) follow(l *Lock, calls map[string]*waiter) (found []cycle, ok bo
 				if e.What != record.Waits || i < 0 || passed || len(paths) > maxPaths {
 					continue
 				}
-				last.since, last.ends, last.written = e.Under[i].Since, e.Under[i].Ends, r.Written
+				last.began, last.ends, last.written = e.Under[i].Since, e.Under[i].Ends, r.Written
 				paths = append(paths, append(slices.Clone(path), edge{DeadlockEdge: DeadlockEdge{Lock: e.Name}}))
 			}
 		}
 	}
-	return found, !failed
+	return found, !failed && !c.closed.Load()
 }
 
 // ownersIn returns the owners in the fields of a lock's key, in order. A writer that is a reader as well has two fields.

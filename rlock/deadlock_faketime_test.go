@@ -505,6 +505,57 @@ func TestFakeTimeDeadlockSearchIsCheap(t *testing.T) {
 	}
 }
 
+// Many calls of two processes begin at the same moment to wait for each other's locks, each for another one. All deadlocks are
+// found in time, although a client makes one look at a time, and each search leaves the others alone.
+func TestFakeTimeManyDeadlocks(t *testing.T) {
+	const n, lease = 100, 3 * time.Second
+	redistest.Bubble(t, func(t *testing.T) {
+		m := &members{fakeRedis: newFakeRedis(t)}
+		x, y := m.client(t, lease), m.client(t, lease)
+		var held []context.Context
+		var holds []*rlock.Hold
+		for i := range 2 * n {
+			h, hold := lock(t, t.Context(), []*rlock.Client{x, y}[i%2].NewLock(fmt.Sprint(i)))
+			held, holds = append(held, h), append(holds, hold)
+		}
+		for i := range 2 * n {
+			m.waits(held[i], holds[i], []*rlock.Client{x, y}[i%2].NewLock(fmt.Sprint(i^1)))
+		}
+		time.Sleep(lease + 12*time.Second)
+		require.EqualValues(t, n, m.deadlocks(t))
+		m.leave(t)
+	})
+}
+
+// The mark of a deadlock is at the wait of its call, and at no other wait for the same lock: it ends with the call.
+func TestFakeTimeDeadlockIsMarkedAtItsCall(t *testing.T) {
+	const lease = 3 * time.Second
+	redistest.Bubble(t, func(t *testing.T) {
+		m := &members{fakeRedis: newFakeRedis(t)}
+		x, y := m.client(t, lease), m.client(t, lease)
+		yHeld, yHold := lock(t, t.Context(), y.NewLock("b"))
+		waits := begin(t.Context(), x.NewLock("b")) // owns no lock
+		time.Sleep(time.Second)
+		xHeld, xHold := lock(t, t.Context(), x.NewLock("a"))
+		m.waits(yHeld, yHold, y.NewLock("a"))
+		time.Sleep(time.Second)
+		ctx, leave := context.WithCancel(xHeld)
+		last := begin(ctx, x.NewLock("b"))
+		time.Sleep(40 * time.Second)
+		require.EqualValues(t, 1, m.deadlocks(t))
+		require.Len(t, m.marks(t), 1)
+		leave()
+		<-last.done
+		time.Sleep(11 * time.Second)
+		require.Empty(t, m.marks(t), "the deadlock is over, but a call waits for the lock")
+		require.NoError(t, xHold.Unlock(xHeld))
+		<-m.calls[0].done
+		require.NoError(t, m.calls[0].waiting.hold.Unlock(m.calls[0].waiting.held))
+		require.NoError(t, yHold.Unlock(yHeld))
+		finishAll(t, waits)
+	})
+}
+
 // Deadlocks of quorum locks are not found, so the option is refused.
 func TestFakeTimeDeadlockOfAQuorum(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

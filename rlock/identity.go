@@ -26,8 +26,8 @@ import (
 //     Group in [Options].
 //
 // The client writes its record no more than once in ten seconds, with two small scripts. The exception is
-// a call that has waited for a lease while its context owns another lock: the client then writes the
-// record within a second, see [WithDeadlockError]. The client
+// the first call for a lock that has waited for a lease while its context owns another lock: the client then
+// writes the record within a second, see [WithDeadlockError]. The client
 // never writes a record for locks that were free and are held only for a short time. The record is
 // removed when it is empty, and at [Client.Close], unless a lock was lost in the last 30 s. If
 // the client is killed, the record expires after 30 s.

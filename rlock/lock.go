@@ -151,8 +151,8 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 	}
 }
 
-// acquire returns a grant: the server's, or that of a goroutine of this client. Most locks are free, and nobody waits: then the call asks the server itself. Otherwise it waits
-// in the line, for which an asker asks.
+// acquire returns a grant: the server's, or that of a goroutine of this client. Most locks are free, and nobody waits: then
+// the call asks the server itself. Otherwise it waits in the line, for which an asker asks.
 func (w *waiter) acquire() (g *grant, err error) {
 	if w.once {
 		return w.try()

@@ -72,7 +72,7 @@ var errTries = errors.New("no more tries")
 // after is the pause after refusal n, counted from 1, and no longer than until the holder's lease expires. An error ends
 // the wait.
 func (p *Polling) after(n int, expiry time.Duration, refusal *NotAcquiredError) (time.Duration, error) {
-	if n == p.Tries {
+	if p.Tries > 0 && n >= p.Tries {
 		return 0, refusal.because(fmt.Errorf("%w: %d were made", errTries, n))
 	}
 	d := p.First

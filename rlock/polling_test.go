@@ -2,6 +2,7 @@ package rlock_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -148,6 +149,49 @@ func TestFakeTimePollingTries(t *testing.T) {
 			require.Equal(t, 5, tries)
 		}
 	})
+}
+
+// Each goroutine has its tries, counted from when it is the first of those who wait, whoever was the first before, and why
+// that one is no longer.
+func TestFakeTimePollingTriesOfTheNext(t *testing.T) {
+	polling := func(tries int) rlock.LockOption {
+		return rlock.WithPolling(rlock.Polling{Tries: tries, Longest: time.Second})
+	}
+	tests := map[string]struct {
+		tries, next int
+		leaves      bool
+	}{
+		"no more tries":         {5, 5, false},
+		"fewer tries":           {5, 3, false},
+		"leaves":                {20, 3, true},
+		"leaves, with the same": {20, 20, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			redistest.Bubble(t, func(t *testing.T) {
+				f := newFakeRedis(t)
+				f.foreign(time.Hour)
+				c := f.client(t, nil)
+				first, leave := context.WithCancel(t.Context())
+				defer leave()
+				before := begin(first, c.NewLock("a", polling(test.tries)))
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				next := begin(ctx, c.NewLock("a", polling(test.next)))
+				asked := test.tries + 1 // the server had to learn the script
+				if test.leaves {
+					time.Sleep(time.Second)
+					asked = len(f.asked())
+					leave()
+				}
+				<-before.done
+				<-next.done
+				require.ErrorContains(t, next.err, fmt.Sprintf("no more tries: %d were made", test.next))
+				require.Equal(t, test.next, len(f.asked())-asked)
+			})
+		})
+	}
 }
 
 // An option may be used for several locks, by several goroutines.

@@ -139,7 +139,7 @@ func (w *waiter) waits() bool { return w.grant == nil && w.err == nil }
 func (w *waiter) serve(g *grant, err error) {
 	a := w.asker
 	if w.prev == nil {
-		a.first = w.next
+		a.first, a.silent = w.next, 0 // refusals are counted for the first
 	} else {
 		w.prev.next = w.next
 	}
@@ -203,10 +203,12 @@ func (w *waiter) leave() {
 	if w.waits() {
 		w.serve(nil, w.lock.why(w.asker.queue, w.since, end, &NotAcquiredError{Name: w.lock.name, Err: end}))
 	}
+	if g != nil {
+		w.err = &NotAcquiredError{Name: w.lock.name, Err: end}
+	}
 	qs.mu.Unlock()
 	if g != nil {
 		g.forgo()
-		w.grant, w.err = nil, &NotAcquiredError{Name: w.lock.name, Err: end}
 	}
 }
 

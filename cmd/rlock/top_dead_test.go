@@ -22,7 +22,7 @@ func TestTopShowsDeadlocks(t *testing.T) {
 	cycle, odd := `x:1 holds "b" and waits for "a", y:1 holds "a" and waits for "b"`, "\x1b[2J\xff"
 	began := time.Now().Add(-time.Minute)
 	r := record.Record{Who: record.Who{Host: "web-1", Program: "api", PID: 7}, Written: time.Now(), Entries: []record.Entry{
-		{What: record.Waits, Name: "b", Kind: "plain", Since: began, Count: 1, Cycle: cycle},
+		{What: record.Waits, Name: "b", Kind: "plain", Since: began.Add(-time.Hour), Count: 2, Cycle: cycle, Under: []record.Under{{Owner: "y:1", Since: began}}},
 		{What: record.Waits, Name: "d", Kind: "plain", Since: began.Add(time.Second), Count: 1, Cycle: odd},
 		{What: record.Lost, Name: "c", Kind: "plain", Since: time.Now(), Count: 1, Cause: "gone"},
 	}}

@@ -167,8 +167,13 @@ func (v *topView) note(locks map[string]*topLock, id string, e record.Entry) {
 		locks[e.Name] = l
 	}
 	if e.Cycle != "" {
-		r := v.records[id]
-		v.Dead = append(v.Dead, deadlock{e.Name, e.Cycle, r.Age(e, r.rest).Milliseconds(), v.records.host(id), quoted(e.Name)})
+		r, last := v.records[id], e
+		for _, u := range e.Under { // e tells when the first call began
+			if u.Since.After(last.Since) {
+				last.Since = u.Since
+			}
+		}
+		v.Dead = append(v.Dead, deadlock{e.Name, e.Cycle, r.Age(last, r.rest).Milliseconds(), v.records.host(id), quoted(e.Name)})
 	}
 	if e.What == record.Waits {
 		l.Kind = cmp.Or(l.Kind, e.Kind)

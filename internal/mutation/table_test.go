@@ -116,7 +116,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"who waits behind one in trouble sleeps on", "rlock", "queue.follow",
-		"next.again = next.again || q.news.trouble != nil", "",
+		"next.again = next.again || again || q.news.trouble != nil", "",
 		"rlock", "TestFakeTimeNextAsksInTrouble", quick,
 	},
 	{

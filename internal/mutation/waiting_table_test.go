@@ -250,7 +250,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock", "asker.refused",
-		"if a.leads() {", "if true {",
+		"if q.leader() == a {", "if true {",
 		"rlock", "TestFakeTimeFairNextAsksForAll", quick,
 	},
 	{
@@ -340,12 +340,12 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a deadlock has other waits at each look", "rlock", "cycle.same",
-		"&& a.since.Equal(b.since)", "",
+		"&& a.began.Equal(b.began)", "",
 		"rlock", "TestFakeTimeNoDeadlock", quick,
 	},
 	{
 		"a context owns a lock that it has unlocked", "rlock", "waiter.owners",
-		"&& h.count() > 0", "",
+		"&& h.owns()", "",
 		"rlock", "TestFakeTimeNoDeadlock", quick,
 	},
 	{

@@ -31,7 +31,7 @@ const (
 	MaxHot     = 10        // hot names
 	maxHot     = 32 << 10  // bytes of them
 	maxRate    = 1e9       // a rate, or a number of calls, as it is read
-	MaxUnder   = 32        // calls of a wait that own locks: the oldest
+	MaxUnder   = 32        // owners of the locks that the calls of a wait own
 	maxCycle   = 4 << 10   // bytes of a deadlock
 )
 
@@ -87,7 +87,7 @@ type Under struct {
 func (u Under) same(other Under) bool { return u.Owner == other.Owner }
 
 // AddUnder adds calls to those of a wait. It keeps one call of each owner, the one that was added first, and up to MaxUnder
-// calls.
+// owners.
 func (e *Entry) AddUnder(more ...Under) {
 	for _, u := range more {
 		if len(e.Under) < MaxUnder && !slices.ContainsFunc(e.Under, u.same) {

@@ -26,7 +26,8 @@ type edit struct{ file, from, to string }
 
 // deadlocks are the edits outside records of the removal of deadlocks, which are found by the records of clients.
 var deadlocks = []edit{
-	{"client.go", "\tlooking      atomic.Bool  // for a deadlock: see search\n", ""},
+	{"client.go", "\tlooking chan struct{} // capacity 1: holds the look for deadlocks in progress, see follow\n", ""},
+	{"client.go", "c.quiet, c.closing, c.looking = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 1)", "c.quiet, c.closing = make(chan struct{}, 1), make(chan struct{})"},
 	{"client.go", "l.terms, l.purpose, l.endsDeadlock = o.terms, o.purpose, o.endsDeadlock", "l.terms, l.purpose = o.terms, o.purpose"},
 	{"lock.go", "\tendsDeadlock bool // see WithDeadlockError\n", ""},
 	{"options.go", "\tendsDeadlock bool // see WithDeadlockError\n", ""},
@@ -41,7 +42,7 @@ var deadlocks = []edit{
 var removals = []removal{
 	{"deadlocks", []string{"deadlock.go"}, append([]edit{
 		{"record.go", "v.add(w.recorded())", "v.add(w.lock.entry(record.Waits, \"\", w.since))"},
-	}, deadlocks...), 17, 7},
+	}, deadlocks...), 18, 7},
 	{"retention", []string{"retain.go"}, []edit{
 		{"count.go", "\tg.askAnew()\n", ""},
 		{"handoff.go", "\t\treturn q.park(g)\n", "\t\treturn false\n"},
@@ -101,7 +102,7 @@ var removals = []removal{
 		{"retain.go", "func (q *queue) showParked(v *view) {\n\tif k := q.kept; k != nil && k.parked != nil {\n\t\tv.grant(k.parked, record.Keeps, k.since)\n\t}\n}\n", ""},
 		{"retain.go", "\t\"github.com/go-rlock/rlock/internal/record\"\n", ""},
 		{"waiter.go", "\tw.lock.queues.hot.waited(w, a.queue.waiting)\n", ""},
-	}, deadlocks...), 36, 10},
+	}, deadlocks...), 37, 10},
 	{"readers", []string{"share.go", "rw.go"}, []edit{
 		{"asker.go", "\t\tcase g != nil && g.lock.terms.shared:\n\t\t\ta.share(g, nil)\n\t\t\ta.turn()\n", ""},
 		{"count.go", "\tif n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant\n\t\tl.withQueue((*queue).askFirst)\n\t}\n", ""},
