@@ -33,6 +33,9 @@ func (l *Lock) starts(wait context.Context) *waiter {
 // A hold is an acquisition from the moment in which it is taken, and so has a counted end even if the grant is lost
 // before ends counts the call. The members of a multi lock are no acquisitions.
 func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
+	if w.course.slept {
+		w.lock.counters.woken(w.course.by)
+	}
 	if w.region == nil { // a member of a multi lock
 		return err
 	}
@@ -52,9 +55,6 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 		}
 	}
 	n.called(l.kind, o, waited)
-	if w.course.slept {
-		n.woken(w.course.by)
-	}
 	f := l.client.opts.Trace.Acquired
 	if f == nil {
 		return err
@@ -326,9 +326,12 @@ func (qs *queues) oldest(now time.Time) (wait, hold time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for _, q := range qs.byKey {
-		for _, a := range q.askers { // the waiters behind came later
-			if a.asking || a.first != nil {
-				wait = max(wait, now.Sub(a.oldest()))
+		for _, a := range q.askers {
+			if a.asking && a.cancel == nil { // a call that asks by itself
+				wait = max(wait, now.Sub(a.since))
+			}
+			if a.first != nil { // the waiters behind came later
+				wait = max(wait, now.Sub(a.first.since))
 			}
 		}
 		for _, g := range q.grants {

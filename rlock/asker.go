@@ -555,11 +555,3 @@ func (a *asker) stand(r request.Answer[lua.Reply]) {
 		q.askAll()
 	}
 }
-
-// oldest returns when the oldest call in the line began. queues.mu is held.
-func (a *asker) oldest() time.Time {
-	if w := a.first; w != nil && w.since.Before(a.since) {
-		return w.since
-	}
-	return a.since
-}

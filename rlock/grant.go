@@ -240,10 +240,12 @@ func (g *grant) add(h *Hold) error {
 	if !h.lock.terms.shared && !g.Exclusive() {
 		return &lockError{g.lock.name, ErrUpgrade, nil}
 	}
-	for h.parent != nil && h.parent.over() {
-		h.parent = h.parent.parent
-	}
 	if h.parent != nil {
+		for h.parent.over() {
+			if h.parent = h.parent.parent; h.parent == nil { // all were unlocked since the caller looked, and another reader has the grant
+				return errReleased
+			}
+		}
 		h.parent.children++
 	}
 	if g.put(h); !h.lock.terms.shared {

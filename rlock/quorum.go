@@ -46,6 +46,9 @@ import (
 // that is behind the clocks of the other servers by no more than one lease. [WithReplicas] and
 // [WithDeadlockError] are invalid options for a quorum lock.
 //
+// The calls of a quorum lock are counted, grouped, logged and traced by the client with the smallest id, so
+// give all clients the same Group, Logger and Trace, and collect the [Stats] of all.
+//
 // The lease and the prefix are those of the first client, unless a [LockOption] sets the lease. If one
 // of the clients is closed, lock calls return [ErrClosed], and a waiting call returns it within 5.5 s.
 // Nested calls under an existing hold still work. Existing holds continue as long as a majority of the

@@ -68,7 +68,7 @@ type Acquisition struct {
 	Contended bool          // the call had to wait for another holder
 	Waited    time.Duration // time from the beginning of the call until it acquired the lock or gave up
 	Tries     int           // number of requests for the lock since the client answered the waiting call before; 1 if the lock was free; 0 for a TryLock, or if another call's request served this one
-	Wakeups   Wakeups       // why the client asked again in that time
+	Wakeups   Wakeups       // why the call was woken in that time
 	Err       error         // nil if the call acquired the lock
 	Group     string        // as in [Stats]; "" without a group
 }

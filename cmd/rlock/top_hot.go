@@ -117,7 +117,7 @@ func (v *topView) hotRows(by string) (rows [][]string) {
 }
 
 // noneHot is shown instead of an empty table.
-const noneHot = "no hot names: no client has waited for at least 1% of the time"
+const noneHot = "no hot names match, or no client has waited for at least 1% of the time"
 
 // printHot prints the table that --by has chosen, as plain lines of any width.
 func printHot(w io.Writer, by string, v *topView) error {

@@ -58,8 +58,11 @@ func (t *Telemetry) released(ctx context.Context, r rlock.Release) {
 }
 
 // lost records a hold that no Unlock has ended, once for each grant: also that of a member
-// of a multi lock, whose own end is told to released.
+// of a multi lock, whose own end is told to released. A lock that was only kept was not held.
 func (t *Telemetry) lost(l rlock.Loss) {
+	if l.Held == 0 {
+		return
+	}
 	t.hold.Record(context.Background(), l.Held.Seconds(), t.set(l.Lock, l.Group, l.Kind, rlock.OutcomeLost))
 }
 

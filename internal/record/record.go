@@ -177,7 +177,7 @@ func (e *Entry) read(value string) (ok bool) {
 			e.Cause = text
 		case "n":
 			n, _ := strconv.Atoi(text)
-			e.Count = max(n, 1)
+			e.Count = min(max(n, 1), maxRate)
 		case "under":
 			e.readUnder(text)
 		case "cycle":
@@ -286,10 +286,9 @@ func (r *Record) Fields() []any {
 	for i := range r.Hot[:min(len(r.Hot), MaxHot)] {
 		h := &r.Hot[i]
 		value := h.value()
-		if size += len(h.Name) + len(value); size > maxHot {
-			break
+		if n := len(h.Name) + len(value); size+n <= maxHot {
+			size, fields = size+n, append(fields, hot+":"+h.Name, value)
 		}
-		fields = append(fields, hot+":"+h.Name, value)
 	}
 	return append(fields, entries...)
 }
