@@ -241,7 +241,8 @@ func (r *record) result(ctx context.Context, fn func(context.Context) ([]byte, e
 // The fingerprint identifies the request whose result is stored. If a name already has a run or a result with
 // another fingerprint, the error is [ErrMismatch]. [Group.Do] uses the fingerprint "". If another caller
 // computes the result now, the error is an [*InFlightError]. The other errors are [ErrUnknown], and those of
-// package rlock that [Group.Do] can return. After [rlock.ErrUnavailable], this process has begun no run.
+// package rlock that [Group.Do] can return. After [rlock.ErrUnavailable], this process has begun no run. Begin
+// then removes in the background what it may have written, so that another call can begin a run.
 //
 // Begin takes three round trips if it begins a run, and one if it finds a stored result or a run in progress.
 func (g *Group) Begin(ctx context.Context, name, fingerprint string) (run *Run, result []byte, err error) {
@@ -312,7 +313,7 @@ func (r *Run) Finish(ctx context.Context, result []byte) error {
 // Strict in [Options]. So call Fail only if the run had no effect, or an effect that can be repeated. Fail
 // takes three round trips. Its errors are those of [Run.Finish].
 func (r *Run) Fail(ctx context.Context) error {
-	_, err := r.r.companion.RunHeld(context.WithoutCancel(ctx), fail, r.hold.Owner())
+	_, err := r.r.companion.RunHeld(context.WithoutCancel(ctx), fail, r.hold.Owner(), 1)
 	return errors.Join(err, r.Abandon(ctx))
 }
 
