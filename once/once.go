@@ -317,16 +317,21 @@ func (r *Run) Fail(ctx context.Context) error {
 	return errors.Join(err, r.Abandon(ctx))
 }
 
+// wakeTimeout is how long an end of a run tries to wake the waiters.
+const wakeTimeout = time.Second
+
 // Abandon ends the run without saying whether it had an effect. With Strict in [Options], later calls for this
 // name return [ErrUnknown]. If Strict is not set, the next caller begins a new run. Abandon takes two round
-// trips. Its errors are those of [rlock.Hold.Unlock].
+// trips, and returns within the client's UnlockTimeout plus 1 s. Its errors are those of [rlock.Hold.Unlock].
 func (r *Run) Abandon(ctx context.Context) error {
 	err := r.hold.Unlock(ctx)
 	if errors.Is(err, rlock.ErrNotHeld) {
 		return err // the run has ended before
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
 	c := r.r.companion
-	_, _ = c.Run(context.WithoutCancel(ctx), wake, c.Channel(), c.Publish()) // a waiter that is not woken looks after the lease
+	_, _ = c.Run(ctx, wake, c.Channel(), c.Publish()) // a waiter that is not woken looks after the lease
 	return err
 }
 
