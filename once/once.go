@@ -37,12 +37,15 @@ var (
 	ErrMismatch = errors.New("once: the name was used with another fingerprint")
 
 	// ErrUnknown means that an earlier run (a computation of the result) ended without a result. Its host died
-	// or lost the lock, its function panicked, or it was ended by [Run.Abandon] or by a Finish that failed. It is
-	// not known whether that run had an effect, and no new run has begun.
+	// or lost the lock, its function panicked or returned a result that is too long, or it was ended by
+	// [Run.Abandon] or by a Finish that failed. It is not known whether that run had an effect, and no new run has
+	// begun.
 	// Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
 	ErrUnknown = errors.New("once: an earlier run ended without a result")
 
-	// ErrTooLong means that a result has more than [MaxResult] bytes. The result is not stored.
+	// ErrTooLong means that a result has more than [MaxResult] bytes. The result is not stored. After a call of
+	// [Group.Do] that returns it, later calls return [ErrUnknown] if Strict in [Options] is set, because the
+	// function has done its work.
 	ErrTooLong = errors.New("once: the result is too long")
 
 	errEnded = errors.New("once: the function has ended its goroutine")
@@ -73,9 +76,10 @@ type Options struct {
 	Lease time.Duration
 
 	// Strict is for work that must not be repeated. If a host dies or loses the lock while it computes a
-	// result, all calls for this name return [ErrUnknown] until TTL has passed since the computation began. So
-	// if Strict is set, TTL must be longer than the longest computation. If Strict is not set, the next caller
-	// after such a failure computes the result again.
+	// result, all calls for this name return [ErrUnknown] until TTL has passed since the computation began. The
+	// same applies if the function panics or returns a result that is too long. So if Strict is set, TTL must
+	// be longer than the longest computation. If Strict is not set, the next caller after such a failure
+	// computes the result again.
 	Strict bool
 }
 
@@ -136,7 +140,8 @@ type flight struct {
 //   - The error of fn, joined with [rlock.ErrLeaseLost] if the lock was lost while fn ran.
 //   - [rlock.ErrLeaseLost] alone means that fn returned a result after the lock was lost. The result was not
 //     stored. Call Do again to get the result of another run.
-//   - [ErrTooLong] means that fn returned more than [MaxResult] bytes. The result was not stored.
+//   - [ErrTooLong] means that fn returned more than [MaxResult] bytes. The result was not stored. With Strict in
+//     [Options], later calls return [ErrUnknown].
 //   - [ErrMismatch] and [ErrUnknown] mean that fn was not called.
 //   - [rlock.ErrUnavailable] means that Redis did not answer, or refused a request. If fn was called, it is not
 //     known whether its result is stored. Call Do again to find out.
@@ -349,8 +354,8 @@ func (r *Run) do(fn func(context.Context) ([]byte, error)) ([]byte, error) {
 		return nil, errors.Join(err, r.Fail(r.held))
 	}
 	switch err := r.Finish(r.held, value); {
-	case errors.Is(err, ErrTooLong):
-		return nil, errors.Join(err, r.Fail(r.held))
+	case errors.Is(err, ErrTooLong): // fn has succeeded, so its work must not be repeated with Strict
+		return nil, errors.Join(err, r.Abandon(r.held))
 	case err != nil:
 		return nil, err
 	}

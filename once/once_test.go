@@ -113,9 +113,18 @@ func TestLongResult(t *testing.T) {
 	require.ErrorIs(t, err, once.ErrTooLong)
 	require.ErrorContains(t, err, `"too long": 65537 bytes`)
 
-	// The run is still there to be finished in another way.
-	run, _, err := g.Begin(t.Context(), "too long", "")
-	require.NoError(t, err, "what was not stored is not unknown")
+	_, err = g.Do(t.Context(), "too long", gives("again"))
+	require.ErrorIs(t, err, once.ErrUnknown, "the function has done its work, so with Strict it does not do it again")
+	tolerant := once.New(host(t, s.Addr()), once.Options{})
+	_, err = tolerant.Do(t.Context(), "tolerant", gives(long+"x"))
+	require.ErrorIs(t, err, once.ErrTooLong)
+	value, err = tolerant.Do(t.Context(), "tolerant", gives("again"))
+	require.NoError(t, err)
+	require.Equal(t, "again", string(value))
+
+	// A run that was begun by Begin is still there to be finished in another way.
+	run, _, err := g.Begin(t.Context(), "begun", "")
+	require.NoError(t, err)
 	require.ErrorIs(t, run.Finish(t.Context(), []byte(long+"x")), once.ErrTooLong)
 	require.NoError(t, run.Context().Err())
 	require.NoError(t, run.Finish(t.Context(), []byte("its address")))
