@@ -124,7 +124,8 @@ type flight struct {
 //
 // If fn returns an error, nothing is stored, and all waiting calls of this group return that error. The waiting
 // calls of other groups and hosts then run their own fn, one after the other, until one of them returns a
-// result. If fn panics, the waiting calls of this group panic with the same value.
+// result. If fn panics, the waiting calls of this group panic with the same value. However, if no call waits any
+// longer, a panic of fn ends the process, because there is no call to panic in.
 //
 // fn runs in a goroutine of its own. The context that fn receives owns the lock, and has the values of the
 // context of the first waiting call. This context is canceled when the lock is lost, and when no call waits for
@@ -133,7 +134,8 @@ type flight struct {
 //
 // A call that finds a stored result takes one round trip, and a call that runs fn takes four. While fn runs on
 // another host, the waiting calls of a group share their requests: two round trips at the beginning, one every
-// 5 s, and one when the result is stored.
+// 5 s, and one when the result is stored. If less than 5 s of the lease are left when such a request is answered,
+// the next request is sent when this rest of the lease has passed.
 //
 // Do returns one of these errors:
 //
@@ -290,8 +292,10 @@ func (r *Run) Context() context.Context { return r.held }
 //     continues.
 //   - [rlock.ErrLeaseLost] means that the lock was lost. The result was not stored. If another run has stored
 //     its result, that result stays.
-//   - [rlock.ErrNotHeld] means that the run had already ended without this result.
-//   - [rlock.ErrUnavailable] means that it is not known whether the result is stored.
+//   - [rlock.ErrNotHeld] means that the run had already ended without a result, or with another result, which
+//     stays.
+//   - [rlock.ErrUnavailable] means that it is not known whether the result is stored. Finish has tried for the
+//     time of the lease, but at least 5 s.
 //
 // Calling Finish again with the same result has no effect.
 func (r *Run) Finish(ctx context.Context, result []byte) error {
@@ -305,6 +309,8 @@ func (r *Run) Finish(ctx context.Context, result []byte) error {
 	case err == nil && reply == int64(1):
 		go func() { _ = r.hold.Unlock(ctx) }() // the result is there, so nobody waits for the lock
 		return nil
+	case err == nil && reply == int64(2):
+		return fmt.Errorf("%w: %q: the run has ended with another result", rlock.ErrNotHeld, r.r.name)
 	case err != nil:
 		return errors.Join(err, r.Abandon(ctx))
 	}
