@@ -54,8 +54,10 @@ type Options struct {
 	// handler runs. A request with a longer body gets status 413. The default, for 0, is 1 MiB.
 	MaxBody int64
 
-	// Headers are the request headers that must be equal when a request is repeated with its key. Method, path,
-	// query and body must always be equal. The default, for nil, is Content-Type.
+	// Headers are the request headers that must be equal when a request is repeated with its key. Host is the
+	// host of the request. Method, path, query and body must always be equal. Path and query are those that the
+	// client has sent, even if a handler such as [http.StripPrefix] has changed them. The default, for nil, is
+	// Content-Type.
 	Headers []string
 
 	// Optional permits requests without the header Idempotency-Key. For such requests, the handler runs each
@@ -165,9 +167,17 @@ func hash(format string, args ...any) string {
 func (g *Guard) fingerprint(r *http.Request, body []byte) string {
 	var headers [][]string
 	for _, name := range g.opts.Headers {
-		headers = append(headers, r.Header.Values(name))
+		values := r.Header.Values(name)
+		if http.CanonicalHeaderKey(name) == "Host" {
+			values = []string{r.Host} // net/http has removed the header
+		}
+		headers = append(headers, values)
 	}
-	return hash("%q %q %q %s", r.Method, r.URL.RequestURI(), headers, body)
+	target := r.RequestURI // as received, before a handler such as http.StripPrefix
+	if target == "" {
+		target = r.URL.RequestURI()
+	}
+	return hash("%q %q %q %s", r.Method, target, headers, body)
 }
 
 // first runs the handler. Whatever ends it without an answer leaves the outcome unknown.

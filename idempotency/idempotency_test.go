@@ -286,6 +286,43 @@ func TestBadRequests(t *testing.T) {
 	require.Panics(t, func() { idempotency.New(nil, idempotency.Options{}) })
 }
 
+// A request is compared as its client has sent it.
+func TestRequestAsSent(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	mux := http.NewServeMux()
+	locks, rdb, err := dial(s.Addr())
+	require.NoError(t, err)
+	guarded := idempotency.New(locks, idempotency.Options{Scope: user, Headers: []string{"host"}}).Wrap(new(counter))
+	mux.Handle("/a/", http.StripPrefix("/a", guarded))
+	mux.Handle("/b/", http.StripPrefix("/b", guarded))
+	web := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		web.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = locks.Close(ctx)
+		_ = rdb.Close()
+	})
+	require.Equal(t, http.StatusCreated, post(t, web.URL+"/a/pay", "k", "10").status)
+	require.Equal(t, http.StatusCreated, post(t, web.URL+"/a/pay", "k", "10").status)
+	require.Equal(t, http.StatusUnprocessableEntity, post(t, web.URL+"/b/pay", "k", "10").status, "another path")
+	require.Equal(t, http.StatusUnprocessableEntity, post(t, web.URL+"/a/pay", "k", "10", func(r *http.Request) { r.Host = "other" }).status, "another host")
+
+	// A request that no server has received has no request line.
+	direct := func(path string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)
+		r.RequestURI = ""
+		r.Header.Set("User", "alice")
+		r.Header.Set("Idempotency-Key", "direct")
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, http.StatusCreated, direct("/pay"))
+	require.Equal(t, http.StatusUnprocessableEntity, direct("/refund"))
+}
+
 // What is known to have failed may be repeated. What is not known may not.
 func TestEnds(t *testing.T) {
 	t.Parallel()
