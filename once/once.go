@@ -39,8 +39,7 @@ var (
 	// ErrUnknown means that an earlier run (a computation of the result) ended without a result. Its host died
 	// or lost the lock, its function panicked or returned a result that is too long, or it was ended by
 	// [Run.Abandon] or by a Finish that failed. It is not known whether that run had an effect, and no new run has
-	// begun.
-	// Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
+	// begun. Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
 	ErrUnknown = errors.New("once: an earlier run ended without a result")
 
 	// ErrTooLong means that a result has more than [MaxResult] bytes. The result is not stored. After a call of
