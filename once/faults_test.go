@@ -189,7 +189,7 @@ func TestBeginWithoutAnswer(t *testing.T) {
 		proxy := netfault.New(t, s.Addr())
 		a := once.New(host(t, proxy.Addr()), strict)
 		calm(t, proxy, a)
-		again := proxy.Hold(second("print"))
+		again := proxy.Hold(second(netfault.Arg("print")))
 		proxy.CutReplies(1, netfault.Arg("print"))
 		ended := make(chan error)
 		go func() {
@@ -204,10 +204,54 @@ func TestBeginWithoutAnswer(t *testing.T) {
 	})
 }
 
-// second matches the second request with this argument.
-func second(arg string) netfault.Match {
+// second matches the second request that match matches.
+func second(match netfault.Match) netfault.Match {
 	var seen atomic.Int64
-	return func(args []string) bool { return netfault.Arg(arg)(args) && seen.Add(1) == 2 }
+	return func(args []string) bool { return match(args) && seen.Add(1) == 2 }
+}
+
+// The trace of a run stays if a call that lost its lock earlier removes its own.
+func TestRetractBesideAnotherRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	warm(t, s)
+	proxy := netfault.New(t, s.Addr())
+	strict := once.Options{Strict: true, Lease: unhurried}
+	a, b := once.New(host(t, proxy.Addr()), strict), once.New(host(t, s.Addr()), strict)
+	calm(t, proxy, a)
+	again := proxy.Hold(second(netfault.Arg("print")))
+	proxy.CutReplies(1, netfault.Arg("print"))
+	removal := proxy.Hold(second(func(args []string) bool { return args[len(args)-1] == "0" }))
+	ended := make(chan error)
+	go func() {
+		_, _, err := a.Begin(t.Context(), "x", "print")
+		ended <- err
+	}()
+	require.NoError(t, again.Wait(t.Context()))
+	require.NoError(t, s.Client(t).Del(t.Context(), "x").Err())
+	require.NoError(t, b.Forget(t.Context(), "x"))
+	run, _, err := b.Begin(t.Context(), "x", "print")
+	require.NoError(t, err)
+	require.NoError(t, again.Deliver(t.Context()))
+	require.ErrorIs(t, <-ended, rlock.ErrLeaseLost)
+	require.NoError(t, removal.Wait(t.Context())) // after the first one
+	require.NoError(t, removal.Deliver(t.Context()))
+	require.NoError(t, run.Abandon(t.Context()))
+	_, _, err = b.Begin(t.Context(), "x", "print")
+	require.ErrorIs(t, err, once.ErrUnknown)
+}
+
+// A function that fails after it has lost its lock may have failed in the middle, because its context has ended.
+func TestFailAfterALoss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := once.New(host(t, s.Addr()), once.Options{Strict: true})
+	run, _, err := g.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.NoError(t, s.Client(t).Del(t.Context(), "x").Err())
+	require.ErrorIs(t, run.Fail(t.Context()), rlock.ErrLeaseLost)
+	_, _, err = g.Begin(t.Context(), "x", "")
+	require.ErrorIs(t, err, once.ErrUnknown)
 }
 
 // A result stays, even if its run fails then: its caller has received no answer when it was stored.
