@@ -18,22 +18,27 @@
 //     path, query, body or one of the headers in [Options] differs.
 //
 // A request without a valid key gets status 400. If Redis does not answer, the request gets status 503, and the
-// handler is not called. The body of all these error responses has the type application/problem+json.
+// handler is not called. The body of all these error responses has the type application/problem+json. The cause of
+// a 503, and of a response that could not be stored, is reported to the Logger of the lock client.
 package idempotency
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/reach"
 	"github.com/go-rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -46,16 +51,19 @@ type Options struct {
 	// the request gets status 403. Scope is required. If your API has no users, return a constant.
 	Scope func(*http.Request) string
 
-	// TTL is how long Redis stores a response. It must be longer than the longest request. The default, for 0,
-	// is 24 hours.
+	// TTL is how long Redis stores a response. It must be longer than the longest request, and at least 1 ms.
+	// The default, for 0, is 24 hours.
 	TTL time.Duration
 
 	// MaxBody is the maximum length of a request body in bytes. The guard reads the body into memory before the
-	// handler runs. A request with a longer body gets status 413. The default, for 0, is 1 MiB.
+	// handler runs. A request with a longer body gets status 413. It must not be negative. The default, for 0,
+	// is 1 MiB.
 	MaxBody int64
 
-	// Headers are the request headers that must be equal when a request is repeated with its key. Method, path,
-	// query and body must always be equal. The default, for nil, is Content-Type.
+	// Headers are the request headers that must be equal when a request is repeated with its key. Host is the
+	// host of the request. Method, path, query and body must always be equal. Path and query are those that the
+	// client has sent, even if a handler such as [http.StripPrefix] has changed them. The default, for nil, is
+	// Content-Type.
 	Headers []string
 
 	// Optional permits requests without the header Idempotency-Key. For such requests, the handler runs each
@@ -64,7 +72,7 @@ type Options struct {
 
 	// Forget reports whether a response with this status must not be stored, so that a repeated request runs
 	// the handler again. By default, responses with the statuses 408, 425 and 429, and with 500 and above, are
-	// not stored.
+	// not stored. If Forget panics, repeated requests get status 409.
 	Forget func(status int) bool
 }
 
@@ -72,13 +80,22 @@ type Options struct {
 type Guard struct {
 	answers *once.Group
 	opts    Options
+	log     *slog.Logger
+
+	mu     sync.Mutex           // guards logged
+	logged map[string]time.Time // when, by message and kind of the error
 }
 
-// New returns a guard. It sends nothing to Redis. It panics if Scope in [Options] is nil, because without a
-// scope one user could get the response of another.
+// New returns a guard. It sends nothing to Redis. It panics if an option is invalid, or if Scope in [Options] is
+// nil, because without a scope one user could get the response of another.
 func New(locks *rlock.Client, opts Options) *Guard {
-	if opts.Scope == nil {
+	switch {
+	case opts.Scope == nil:
 		panic("idempotency: Options.Scope is required")
+	case opts.TTL != 0 && opts.TTL < time.Millisecond:
+		panic("idempotency: Options.TTL must be at least 1ms")
+	case opts.MaxBody < 0:
+		panic("idempotency: Options.MaxBody must not be negative")
 	}
 	if opts.TTL == 0 {
 		opts.TTL = 24 * time.Hour
@@ -98,7 +115,12 @@ func New(locks *rlock.Client, opts Options) *Guard {
 			return status >= 500
 		}
 	}
-	return &Guard{once.New(locks, once.Options{TTL: opts.TTL, Strict: true}), opts}
+	g := &Guard{opts: opts, log: slog.New(slog.DiscardHandler), logged: make(map[string]time.Time)}
+	g.answers = once.New(locks, once.Options{TTL: opts.TTL, Strict: true})
+	if lock, err := reach.Of(locks.NewLock("idempotency")); err == nil { // any lock of the client has its logger
+		g.log = lock.Log
+	}
+	return g
 }
 
 // Wrap returns a handler that calls h once for each key.
@@ -108,9 +130,11 @@ func New(locks *rlock.Client, opts Options) *Guard {
 // anything, it is not known whether h had an effect, so repeated requests get status 409. Use
 // [context.WithoutCancel] for work that must not stop when the client disconnects.
 //
-// The guard keeps the response in memory until it is stored, and then sends it. However, a response that h
-// flushes is sent at once. If the headers and the body together have more than 64 KiB, the response is sent,
-// but it is not stored, so repeated requests get status 409.
+// The guard keeps the response in memory until it is stored, and then sends it. If it is not stored after 5 s,
+// because Redis does not answer, the guard sends it, and goes on trying to store it for the time of the lease. If
+// that fails, repeated requests get status 409. However, a response that h flushes is sent at once. If the headers
+// and the body together have more than 64 KiB, the response is sent, but it is not stored, so repeated requests
+// get status 409.
 //
 // Some headers that h sets are sent to the client but not stored: Date, headers about the connection, and
 // Set-Cookie, because a repeated request may belong to a later session. Trailers, informational responses (1xx)
@@ -147,7 +171,7 @@ func (g *Guard) serve(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	run, stored, err := g.answers.Begin(r.Context(), name, g.fingerprint(r, body))
 	switch {
 	case err != nil:
-		refuse(w, err)
+		g.refuse(w, err)
 	case run == nil:
 		replay(w, stored)
 	default:
@@ -165,10 +189,21 @@ func hash(format string, args ...any) string {
 func (g *Guard) fingerprint(r *http.Request, body []byte) string {
 	var headers [][]string
 	for _, name := range g.opts.Headers {
-		headers = append(headers, r.Header.Values(name))
+		values := r.Header.Values(name)
+		if http.CanonicalHeaderKey(name) == "Host" {
+			values = []string{r.Host} // net/http has removed the header
+		}
+		headers = append(headers, values)
 	}
-	return hash("%q %q %q %s", r.Method, r.URL.RequestURI(), headers, body)
+	target := r.RequestURI // as received, before a handler such as http.StripPrefix
+	if target == "" {
+		target = r.URL.RequestURI()
+	}
+	return hash("%q %q %q %s", r.Method, target, headers, body)
 }
+
+// holdBack is how long an answer waits until it is stored.
+const holdBack = 5 * time.Second
 
 // first runs the handler. Whatever ends it without an answer leaves the outcome unknown.
 func (g *Guard) first(h http.Handler, w http.ResponseWriter, r *http.Request, run *once.Run) {
@@ -187,19 +222,58 @@ func (g *Guard) first(h http.Handler, w http.ResponseWriter, r *http.Request, ru
 	case a.status == 0:
 		a.WriteHeader(http.StatusOK)
 	}
+	end := run.Fail
+	if !g.opts.Forget(a.status) {
+		stored := a.stored()
+		end = func(ctx context.Context) error { return run.Finish(ctx, stored) }
+	}
 	known = true
-	// An error changes nothing: the work is done, and the client gets the answer. Without a stored one, a
-	// repetition is 409.
-	if g.opts.Forget(a.status) {
-		_ = run.Fail(r.Context())
-	} else {
-		_ = run.Finish(r.Context(), a.stored())
+	// An error changes nothing for this client: the work is done, and the client gets the answer. Without a stored
+	// one, a repetition is 409. The end has a bound of its own, which is too long for a client.
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := end(r.Context()); err != nil {
+			g.report("rlock: the answer to a request with an Idempotency-Key was not stored: a repetition can get 409", err)
+		}
+	}()
+	timer := time.NewTimer(holdBack)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
 	}
 	a.send()
 }
 
+// report logs an error whose cause no HTTP client gets. While Redis does not answer, each request has one, so
+// each kind of error is logged once a minute. A client that leaves is no reason to be silent, because clients also
+// leave when Redis does not answer for longer than they wait.
+func (g *Guard) report(message string, err error) {
+	kind := message
+	for _, known := range []error{
+		rlock.ErrRefused, rlock.ErrUnavailable, rlock.ErrKeyConflict, rlock.ErrInvalidOption, rlock.ErrClosed, rlock.ErrLeaseLost,
+	} {
+		if errors.Is(err, known) {
+			kind += known.Error()
+			break
+		}
+	}
+	g.mu.Lock()
+	now := time.Now()
+	last, before := g.logged[kind]
+	due := !before || now.Sub(last) >= time.Minute
+	if due {
+		g.logged[kind] = now
+	}
+	g.mu.Unlock()
+	if due {
+		g.log.Warn(message, "error", err)
+	}
+}
+
 // refuse answers a request that must not be executed.
-func refuse(w http.ResponseWriter, err error) {
+func (g *Guard) refuse(w http.ResponseWriter, err error) {
 	_, busy := errors.AsType[*once.InFlightError](err)
 	switch {
 	case busy:
@@ -210,6 +284,7 @@ func refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, once.ErrUnknown):
 		problem(w, http.StatusConflict, "A request with this Idempotency-Key has ended without an answer", "It is not known whether it was executed. Look at its effect before you send another request with a new key.")
 	default: // without protection nothing is executed
+		g.report("rlock: a request with an Idempotency-Key was refused", err)
 		w.Header().Set("Retry-After", "1")
 		problem(w, http.StatusServiceUnavailable, "The request was not executed", "It cannot be ensured now that it is executed only once.")
 	}

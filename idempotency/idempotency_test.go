@@ -283,7 +283,69 @@ func TestBadRequests(t *testing.T) {
 	web = host(t, s.Addr(), opts, c)
 	require.Equal(t, http.StatusCreated, post(t, web, "", "").status)
 	require.Equal(t, http.StatusBadRequest, post(t, web, `"open`, "").status, "a mistake is not a missing key")
-	require.Panics(t, func() { idempotency.New(nil, idempotency.Options{}) })
+	for _, opts := range []idempotency.Options{
+		{}, {Scope: user, TTL: -1}, {Scope: user, TTL: time.Microsecond}, {Scope: user, MaxBody: -1},
+	} {
+		require.PanicsWithValue(t, mistake(opts), func() { idempotency.New(nil, opts) })
+	}
+}
+
+func mistake(opts idempotency.Options) string {
+	switch {
+	case opts.Scope == nil:
+		return "idempotency: Options.Scope is required"
+	case opts.MaxBody < 0:
+		return "idempotency: Options.MaxBody must not be negative"
+	}
+	return "idempotency: Options.TTL must be at least 1ms"
+}
+
+// A request is compared as its client has sent it.
+func TestRequestAsSent(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	mux := http.NewServeMux()
+	locks, rdb, err := dial(s.Addr())
+	require.NoError(t, err)
+	guarded := idempotency.New(locks, idempotency.Options{Scope: user, Headers: []string{"host"}}).Wrap(new(counter))
+	mux.Handle("/a/", http.StripPrefix("/a", guarded))
+	mux.Handle("/b/", http.StripPrefix("/b", guarded))
+	web := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		web.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = locks.Close(ctx)
+		_ = rdb.Close()
+	})
+	require.Equal(t, http.StatusCreated, post(t, web.URL+"/a/pay", "k", "10").status)
+	require.Equal(t, http.StatusCreated, post(t, web.URL+"/a/pay", "k", "10").status)
+	require.Equal(t, http.StatusUnprocessableEntity, post(t, web.URL+"/b/pay", "k", "10").status, "another path")
+	require.Equal(t, http.StatusUnprocessableEntity, post(t, web.URL+"/a/pay", "k", "10", func(r *http.Request) { r.Host = "other" }).status, "another host")
+
+	// A request that no server has received has no request line.
+	direct := func(path string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)
+		r.RequestURI = ""
+		r.Header.Set("User", "alice")
+		r.Header.Set("Idempotency-Key", "direct")
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, r)
+		return w.Code
+	}
+	require.Equal(t, http.StatusCreated, direct("/pay"))
+	require.Equal(t, http.StatusUnprocessableEntity, direct("/refund"))
+}
+
+// A Forget that panics leaves the outcome unknown, as a handler does that panics.
+func TestForgetPanics(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	web := host(t, s.Addr(), idempotency.Options{Forget: func(int) bool { panic("boom") }}, new(counter))
+	require.Zero(t, post(t, web, "k", "").status)
+	r := post(t, web, "k", "")
+	require.Equal(t, http.StatusConflict, r.status)
+	require.Equal(t, "A request with this Idempotency-Key has ended without an answer", r.title())
 }
 
 // What is known to have failed may be repeated. What is not known may not.

@@ -46,6 +46,9 @@ func warm(t testing.TB, s *redistest.Server) {
 	_, err := g.Do(t.Context(), "warm", gives(""))
 	require.NoError(t, err)
 	redistest.Eventually(t, "the lock is free", func() bool { return s.Client(t).Exists(context.Background(), "warm").Val() == 0 })
+	run, _, err := g.Begin(t.Context(), "warm to fail", "")
+	require.NoError(t, err)
+	require.NoError(t, run.Fail(t.Context()))
 }
 
 // The lock is released behind the caller's back: its last request has no answer yet when Do returns.
@@ -132,6 +135,137 @@ func TestLateRequests(t *testing.T) {
 			require.Equal(t, companion, rdb.HGetAll(t.Context(), "rlock_companion:{"+name+"}").Val())
 		})
 	}
+}
+
+// No run has begun for a caller of Begin that gets an error, whatever Redis has executed. So with Strict, the
+// outcome is not unknown to the next caller.
+func TestBeginWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	warm(t, s)
+	strict := once.Options{Strict: true, Lease: unhurried}
+	b := once.New(host(t, s.Addr()), strict)
+	gone := func(t *testing.T, name string) {
+		redistest.Eventually(t, "the lock is free, and there is no trace", func() bool {
+			return rdb.Exists(context.Background(), name, "rlock_companion:{"+name+"}").Val() == 0
+		})
+		run, _, err := b.Begin(t.Context(), name, "print")
+		require.NoError(t, err)
+		require.NoError(t, run.Fail(t.Context()))
+	}
+
+	t.Run("executed", func(t *testing.T) {
+		proxy := netfault.New(t, s.Addr())
+		a := once.New(host(t, proxy.Addr()), strict)
+		proxy.CutReplies(1000, netfault.Arg("print"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err := a.Begin(ctx, "executed", "print")
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		require.NotZero(t, proxy.Stats().RepliesCut)
+		gone(t, "executed")
+	})
+
+	// The unlock is late, and the request that begins the run comes just before it.
+	t.Run("before the unlock", func(t *testing.T) {
+		proxy := netfault.New(t, s.Addr())
+		a := once.New(host(t, proxy.Addr()), strict)
+		calm(t, proxy, a)
+		begin, unlock := proxy.Hold(netfault.Arg("print")), proxy.Hold(netfault.Arg("rlock_queue:{late}"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _, err := a.Begin(ctx, "late", "print")
+		require.ErrorIs(t, err, rlock.ErrUnavailable)
+		require.NoError(t, unlock.Wait(t.Context()))
+		require.NoError(t, begin.Deliver(t.Context()))
+		require.EqualValues(t, 1, rdb.Exists(t.Context(), "rlock_companion:{late}").Val())
+		require.NoError(t, unlock.Deliver(t.Context()))
+		gone(t, "late")
+	})
+
+	// Its first execution has begun the run, the reply is lost, and then the lock.
+	t.Run("lost", func(t *testing.T) {
+		proxy := netfault.New(t, s.Addr())
+		a := once.New(host(t, proxy.Addr()), strict)
+		calm(t, proxy, a)
+		again := proxy.Hold(second(netfault.Arg("print")))
+		proxy.CutReplies(1, netfault.Arg("print"))
+		ended := make(chan error)
+		go func() {
+			_, _, err := a.Begin(t.Context(), "lost", "print")
+			ended <- err
+		}()
+		require.NoError(t, again.Wait(t.Context()))
+		require.NoError(t, rdb.Del(t.Context(), "lost").Err())
+		require.NoError(t, again.Deliver(t.Context()))
+		require.ErrorIs(t, <-ended, rlock.ErrLeaseLost)
+		gone(t, "lost")
+	})
+}
+
+// second matches the second request that match matches.
+func second(match netfault.Match) netfault.Match {
+	var seen atomic.Int64
+	return func(args []string) bool { return match(args) && seen.Add(1) == 2 }
+}
+
+// The trace of a run stays if a call that lost its lock earlier removes its own.
+func TestRetractBesideAnotherRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	warm(t, s)
+	proxy := netfault.New(t, s.Addr())
+	strict := once.Options{Strict: true, Lease: unhurried}
+	a, b := once.New(host(t, proxy.Addr()), strict), once.New(host(t, s.Addr()), strict)
+	calm(t, proxy, a)
+	again := proxy.Hold(second(netfault.Arg("print")))
+	proxy.CutReplies(1, netfault.Arg("print"))
+	removal := proxy.Hold(second(func(args []string) bool { return args[len(args)-1] == "0" }))
+	ended := make(chan error)
+	go func() {
+		_, _, err := a.Begin(t.Context(), "x", "print")
+		ended <- err
+	}()
+	require.NoError(t, again.Wait(t.Context()))
+	require.NoError(t, s.Client(t).Del(t.Context(), "x").Err())
+	require.NoError(t, b.Forget(t.Context(), "x"))
+	run, _, err := b.Begin(t.Context(), "x", "print")
+	require.NoError(t, err)
+	require.NoError(t, again.Deliver(t.Context()))
+	require.ErrorIs(t, <-ended, rlock.ErrLeaseLost)
+	require.NoError(t, removal.Wait(t.Context())) // after the first one
+	require.NoError(t, removal.Deliver(t.Context()))
+	require.NoError(t, run.Abandon(t.Context()))
+	_, _, err = b.Begin(t.Context(), "x", "print")
+	require.ErrorIs(t, err, once.ErrUnknown)
+}
+
+// A function that fails after it has lost its lock may have failed in the middle, because its context has ended.
+func TestFailAfterALoss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := once.New(host(t, s.Addr()), once.Options{Strict: true})
+	run, _, err := g.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.NoError(t, s.Client(t).Del(t.Context(), "x").Err())
+	require.ErrorIs(t, run.Fail(t.Context()), rlock.ErrLeaseLost)
+	_, _, err = g.Begin(t.Context(), "x", "")
+	require.ErrorIs(t, err, once.ErrUnknown)
+}
+
+// A result stays, even if its run fails then: its caller has received no answer when it was stored.
+func TestFailAfterAResult(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	g := once.New(host(t, s.Addr()), once.Options{Strict: true})
+	run, _, err := g.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.NoError(t, s.Client(t).HSet(t.Context(), "rlock_companion:{x}", "result", "stored").Err()) // as finish.lua
+	require.NoError(t, run.Fail(t.Context()))
+	_, result, err := g.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.Equal(t, "stored", string(result))
 }
 
 // The state may change between two requests. Another host stores a result while

@@ -37,12 +37,14 @@ var (
 	ErrMismatch = errors.New("once: the name was used with another fingerprint")
 
 	// ErrUnknown means that an earlier run (a computation of the result) ended without a result. Its host died
-	// or lost the lock, its function panicked, or it was ended by [Run.Abandon] or by a Finish that failed. It is
-	// not known whether that run had an effect, and no new run has begun.
-	// Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
+	// or lost the lock, its function panicked or returned a result that is too long, or it was ended by
+	// [Run.Abandon] or by a Finish that failed. It is not known whether that run had an effect, and no new run has
+	// begun. Find out what the earlier run did, and then call [Group.Forget] to permit a new run.
 	ErrUnknown = errors.New("once: an earlier run ended without a result")
 
-	// ErrTooLong means that a result has more than [MaxResult] bytes. The result is not stored.
+	// ErrTooLong means that a result has more than [MaxResult] bytes. The result is not stored. After a call of
+	// [Group.Do] that returns it, later calls return [ErrUnknown] if Strict in [Options] is set, because the
+	// function has done its work.
 	ErrTooLong = errors.New("once: the result is too long")
 
 	errEnded = errors.New("once: the function has ended its goroutine")
@@ -73,9 +75,10 @@ type Options struct {
 	Lease time.Duration
 
 	// Strict is for work that must not be repeated. If a host dies or loses the lock while it computes a
-	// result, all calls for this name return [ErrUnknown] until TTL has passed since the computation began. So
-	// if Strict is set, TTL must be longer than the longest computation. If Strict is not set, the next caller
-	// after such a failure computes the result again.
+	// result, all calls for this name return [ErrUnknown] until TTL has passed since the computation began. The
+	// same applies if the function panics or returns a result that is too long. So if Strict is set, TTL must
+	// be longer than the longest computation. If Strict is not set, the next caller after such a failure
+	// computes the result again.
 	Strict bool
 }
 
@@ -120,7 +123,8 @@ type flight struct {
 //
 // If fn returns an error, nothing is stored, and all waiting calls of this group return that error. The waiting
 // calls of other groups and hosts then run their own fn, one after the other, until one of them returns a
-// result. If fn panics, the waiting calls of this group panic with the same value.
+// result. If fn panics, the waiting calls of this group panic with the same value. However, if no call waits any
+// longer, a panic of fn ends the process, because there is no call to panic in.
 //
 // fn runs in a goroutine of its own. The context that fn receives owns the lock, and has the values of the
 // context of the first waiting call. This context is canceled when the lock is lost, and when no call waits for
@@ -129,14 +133,16 @@ type flight struct {
 //
 // A call that finds a stored result takes one round trip, and a call that runs fn takes four. While fn runs on
 // another host, the waiting calls of a group share their requests: two round trips at the beginning, one every
-// 5 s, and one when the result is stored.
+// 5 s, and one when the result is stored. If less than 5 s of the lease are left when such a request is answered,
+// the next request is sent when this rest of the lease has passed.
 //
 // Do returns one of these errors:
 //
 //   - The error of fn, joined with [rlock.ErrLeaseLost] if the lock was lost while fn ran.
 //   - [rlock.ErrLeaseLost] alone means that fn returned a result after the lock was lost. The result was not
 //     stored. Call Do again to get the result of another run.
-//   - [ErrTooLong] means that fn returned more than [MaxResult] bytes. The result was not stored.
+//   - [ErrTooLong] means that fn returned more than [MaxResult] bytes. The result was not stored. With Strict in
+//     [Options], later calls return [ErrUnknown].
 //   - [ErrMismatch] and [ErrUnknown] mean that fn was not called.
 //   - [rlock.ErrUnavailable] means that Redis did not answer, or refused a request. If fn was called, it is not
 //     known whether its result is stored. Call Do again to find out.
@@ -241,7 +247,8 @@ func (r *record) result(ctx context.Context, fn func(context.Context) ([]byte, e
 // The fingerprint identifies the request whose result is stored. If a name already has a run or a result with
 // another fingerprint, the error is [ErrMismatch]. [Group.Do] uses the fingerprint "". If another caller
 // computes the result now, the error is an [*InFlightError]. The other errors are [ErrUnknown], and those of
-// package rlock that [Group.Do] can return. After [rlock.ErrUnavailable], this process has begun no run.
+// package rlock that [Group.Do] can return. After [rlock.ErrUnavailable], this process has begun no run. Begin
+// then removes in the background what it may have written, so that another call can begin a run.
 //
 // Begin takes three round trips if it begins a run, and one if it finds a stored result or a run in progress.
 func (g *Group) Begin(ctx context.Context, name, fingerprint string) (run *Run, result []byte, err error) {
@@ -284,8 +291,10 @@ func (r *Run) Context() context.Context { return r.held }
 //     continues.
 //   - [rlock.ErrLeaseLost] means that the lock was lost. The result was not stored. If another run has stored
 //     its result, that result stays.
-//   - [rlock.ErrNotHeld] means that the run had already ended without this result.
-//   - [rlock.ErrUnavailable] means that it is not known whether the result is stored.
+//   - [rlock.ErrNotHeld] means that the run had already ended without a result, or with another result, which
+//     stays.
+//   - [rlock.ErrUnavailable] means that it is not known whether the result is stored. Finish has tried for the
+//     time of the lease, but at least 5 s.
 //
 // Calling Finish again with the same result has no effect.
 func (r *Run) Finish(ctx context.Context, result []byte) error {
@@ -299,6 +308,8 @@ func (r *Run) Finish(ctx context.Context, result []byte) error {
 	case err == nil && reply == int64(1):
 		go func() { _ = r.hold.Unlock(ctx) }() // the result is there, so nobody waits for the lock
 		return nil
+	case err == nil && reply == int64(2):
+		return fmt.Errorf("%w: %q: the run has ended with another result", rlock.ErrNotHeld, r.r.name)
 	case err != nil:
 		return errors.Join(err, r.Abandon(ctx))
 	}
@@ -312,20 +323,25 @@ func (r *Run) Finish(ctx context.Context, result []byte) error {
 // Strict in [Options]. So call Fail only if the run had no effect, or an effect that can be repeated. Fail
 // takes three round trips. Its errors are those of [Run.Finish].
 func (r *Run) Fail(ctx context.Context) error {
-	_, err := r.r.companion.RunHeld(context.WithoutCancel(ctx), fail, r.hold.Owner())
+	_, err := r.r.companion.RunHeld(context.WithoutCancel(ctx), fail, r.hold.Owner(), 1)
 	return errors.Join(err, r.Abandon(ctx))
 }
 
+// wakeTimeout is how long an end of a run tries to wake the waiters.
+const wakeTimeout = time.Second
+
 // Abandon ends the run without saying whether it had an effect. With Strict in [Options], later calls for this
 // name return [ErrUnknown]. If Strict is not set, the next caller begins a new run. Abandon takes two round
-// trips. Its errors are those of [rlock.Hold.Unlock].
+// trips, and returns within the client's UnlockTimeout plus 1 s. Its errors are those of [rlock.Hold.Unlock].
 func (r *Run) Abandon(ctx context.Context) error {
 	err := r.hold.Unlock(ctx)
 	if errors.Is(err, rlock.ErrNotHeld) {
 		return err // the run has ended before
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTimeout)
+	defer cancel()
 	c := r.r.companion
-	_, _ = c.Run(context.WithoutCancel(ctx), wake, c.Channel(), c.Publish()) // a waiter that is not woken looks after the lease
+	_, _ = c.Run(ctx, wake, c.Channel(), c.Publish()) // a waiter that is not woken looks after the lease
 	return err
 }
 
@@ -343,8 +359,8 @@ func (r *Run) do(fn func(context.Context) ([]byte, error)) ([]byte, error) {
 		return nil, errors.Join(err, r.Fail(r.held))
 	}
 	switch err := r.Finish(r.held, value); {
-	case errors.Is(err, ErrTooLong):
-		return nil, errors.Join(err, r.Fail(r.held))
+	case errors.Is(err, ErrTooLong): // fn has succeeded, so its work must not be repeated with Strict
+		return nil, errors.Join(err, r.Abandon(r.held))
 	case err != nil:
 		return nil, err
 	}

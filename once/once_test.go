@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/netfault"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock"
@@ -113,9 +114,18 @@ func TestLongResult(t *testing.T) {
 	require.ErrorIs(t, err, once.ErrTooLong)
 	require.ErrorContains(t, err, `"too long": 65537 bytes`)
 
-	// The run is still there to be finished in another way.
-	run, _, err := g.Begin(t.Context(), "too long", "")
-	require.NoError(t, err, "what was not stored is not unknown")
+	_, err = g.Do(t.Context(), "too long", gives("again"))
+	require.ErrorIs(t, err, once.ErrUnknown, "the function has done its work, so with Strict it does not do it again")
+	tolerant := once.New(host(t, s.Addr()), once.Options{})
+	_, err = tolerant.Do(t.Context(), "tolerant", gives(long+"x"))
+	require.ErrorIs(t, err, once.ErrTooLong)
+	value, err = tolerant.Do(t.Context(), "tolerant", gives("again"))
+	require.NoError(t, err)
+	require.Equal(t, "again", string(value))
+
+	// A run that was begun by Begin is still there to be finished in another way.
+	run, _, err := g.Begin(t.Context(), "begun", "")
+	require.NoError(t, err)
 	require.ErrorIs(t, run.Finish(t.Context(), []byte(long+"x")), once.ErrTooLong)
 	require.NoError(t, run.Context().Err())
 	require.NoError(t, run.Finish(t.Context(), []byte("its address")))
@@ -209,6 +219,7 @@ func TestEndsOfARun(t *testing.T) {
 		require.NoError(t, run.Finish(t.Context(), []byte("result")))
 		redistest.Eventually(t, "the lock is free", func() bool { return rdb.Exists(context.Background(), name).Val() == 0 })
 		require.NoError(t, run.Finish(t.Context(), []byte("result")), "as if the first reply was lost, and then the lock")
+		require.ErrorIs(t, run.Finish(t.Context(), []byte("another")), rlock.ErrNotHeld, "the first result stays")
 		_, result, err := g.Begin(t.Context(), name, "print")
 		require.NoError(t, err)
 		require.Equal(t, "result", string(result))
@@ -217,6 +228,25 @@ func TestEndsOfARun(t *testing.T) {
 		_, err = g.Do(t.Context(), name, gives("another"))
 		require.ErrorIs(t, err, once.ErrMismatch)
 	}
+}
+
+// The first result of a run stays, even if the lock is not released yet.
+func TestFinishTwice(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy := netfault.New(t, s.Addr())
+	g := once.New(host(t, proxy.Addr()), once.Options{Lease: unhurried})
+	run, _, err := g.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	unlock := proxy.Hold(netfault.Arg("rlock_queue:{x}"))
+	require.NoError(t, run.Finish(t.Context(), []byte("first")))
+	require.NoError(t, unlock.Wait(t.Context()))
+	require.ErrorIs(t, run.Finish(t.Context(), []byte("second")), rlock.ErrNotHeld)
+	require.NoError(t, run.Finish(t.Context(), []byte("first")))
+	require.NoError(t, unlock.Deliver(t.Context()))
+	_, result, err := g.Begin(t.Context(), "x", "")
+	require.NoError(t, err)
+	require.Equal(t, "first", string(result))
 }
 
 // The fingerprint of a run that has ended is not that of the run in progress, which has not yet told its own.

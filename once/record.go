@@ -83,15 +83,32 @@ func (r *record) begin(ctx context.Context, fingerprint string) (*Run, []byte, e
 		strict = 1
 	}
 	state, err = r.companion.RunHeld(ctx, begin, hold.Owner(), r.ttl(), fingerprint, strict)
-	var result []byte
-	if err == nil {
-		result, err = r.read(state, fingerprint)
+	if err != nil {
+		go run.retract()
+		return nil, nil, err
 	}
-	if err == errFree {
+	result, err := r.read(state, fingerprint)
+	switch {
+	case err == errFree:
 		return run, nil, nil
+	case errors.Is(err, rlock.ErrLeaseLost): // an earlier execution may have begun the run
+		go run.retract()
+	default:
+		go func() { _ = run.Abandon(held) }() // Close waits for the unlock, the caller need not
 	}
-	go func() { _ = run.Abandon(held) }() // Close waits for the unlock, the caller need not
 	return nil, result, err
+}
+
+// retract ends a run of which it is not known whether Redis has begun it. The caller has done nothing, so no
+// trace must stay: with Strict, one would mean that the outcome is unknown. The lock may be lost by then.
+//
+// A late copy of the request that begins the run may be executed between the first removal and the unlock. The
+// second removal takes its trace away. Redis refuses a copy after the unlock.
+func (r *Run) retract() {
+	ctx := context.WithoutCancel(r.held)
+	_, _ = r.r.companion.RunHeld(ctx, fail, r.hold.Owner(), 0)
+	_ = r.Abandon(ctx)
+	_, _ = r.r.companion.RunHeld(ctx, fail, r.hold.Owner(), 0)
 }
 
 var errFree = errors.New("no result, and no run")

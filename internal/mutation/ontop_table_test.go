@@ -78,8 +78,18 @@ var ofResults = []mutation{
 	},
 	{
 		"a former run removes the trace of another", "once", "fail.lua",
-		"if not held(ARGV[1]) then", "if false then",
-		"once", "TestLockDeletedDuringARun", quick,
+		"s[1] ~= owner or s[2]", "s[2]",
+		"once", "TestRetractBesideAnotherRun", quick,
+	},
+	{
+		"a run that has lost its lock permits another with Strict", "once", "fail.lua",
+		"begun == '1' and not held(owner)", "false",
+		"once", "TestFailAfterALoss", quick,
+	},
+	{
+		"a run without a confirmation leaves its trace", "once", "record.begin",
+		"if err != nil {\n\t\tgo run.retract()", "if err != nil {\n\t\tgo func() { _ = run.Abandon(held) }()",
+		"once", "TestBeginWithoutAnswer", quick,
 	},
 	{
 		"a stored result wakes nobody", "once", "finish.lua",
