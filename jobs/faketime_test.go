@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -312,5 +314,87 @@ func TestFakeTimeAtLeastOnceAlone(t *testing.T) {
 		host.Wait()
 		require.Len(t, began, 2)
 		require.True(t, began[0].Equal(began[1]))
+	})
+}
+
+// All hosts are down for days: the first host that is back runs the newest missed fire, however short the time from
+// the fire before the outage to the next one was.
+func TestFakeTimeMissedForDays(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		schedule    jobs.Schedule
+		from, until time.Duration // no host lives
+		want        time.Duration // the newest missed fire
+	}{
+		{"daily, for 60 days", jobs.Every(24 * time.Hour), 36 * time.Hour, 61 * 24 * time.Hour, 61 * 24 * time.Hour},
+		{"at 9 and 17, from 12 for 68 hours", hours{9, 17}, 12 * time.Hour, 80 * time.Hour, 65 * time.Hour},
+	} {
+		redistest.Bubble(t, func(t *testing.T) {
+			s := rlocktest.NewServer(t)
+			begin := time.Now().Truncate(24 * time.Hour)
+			lives := func(until time.Duration) (ran []time.Duration) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Until(begin.Add(until)))
+				defer cancel()
+				err := jobs.New(s.Locks(nil), "report", c.schedule).Run(ctx, func(_ context.Context, fire time.Time) error {
+					ran = append(ran, fire.Sub(begin))
+					return nil
+				})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				return ran
+			}
+			require.Len(t, lives(c.from), 1)
+			time.Sleep(time.Until(begin.Add(c.until)))
+			require.Equal(t, []time.Duration{c.want}, lives(c.until+10*time.Minute), c.name)
+		})
+	}
+}
+
+// hangAfter makes a server hang when it has answered the first script of a client, and heals it later.
+type hangAfter struct {
+	server *rlocktest.Server
+	first  sync.Once
+	heal   time.Duration
+}
+
+func (*hangAfter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hangAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && strings.HasPrefix(cmd.Name(), "eval") {
+			h.first.Do(func() {
+				h.server.Hang()
+				time.AfterFunc(h.heal, h.server.Heal)
+			})
+		}
+		return err
+	}
+}
+
+func (*hangAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The server hangs when a new host has read the clock, and has not read the newest fire yet: the host reads it later,
+// and runs the fire that was missed.
+func TestFakeTimeNewestNotAnswered(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := rlocktest.NewServer(t)
+		hour := jobs.Every(time.Hour)
+		_, err := jobs.New(s.Locks(nil), "report", hour).Claim(t.Context())
+		require.NoError(t, err)
+		begin := time.Now().Truncate(time.Hour)
+		time.Sleep(time.Until(begin.Add(2*time.Hour + 30*time.Minute)))
+		rdb := s.Client()
+		rdb.AddHook(&hangAfter{server: s, heal: 5 * time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		var ran []time.Duration
+		err = jobs.New(locks(t, rdb, nil), "report", hour).Run(ctx, func(_ context.Context, fire time.Time) error {
+			ran = append(ran, fire.Sub(begin))
+			return nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []time.Duration{2 * time.Hour}, ran)
 	})
 }

@@ -171,7 +171,7 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 		var pause time.Duration
 		now, err := j.now(ctx)
 		if err == nil && decided.IsZero() {
-			if decided, err = j.Newest(ctx); decided.IsZero() {
+			if decided, err = j.Newest(ctx); err == nil && decided.IsZero() {
 				decided = now
 			}
 		}
