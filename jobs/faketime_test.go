@@ -398,3 +398,79 @@ func TestFakeTimeNewestNotAnswered(t *testing.T) {
 		require.Equal(t, []time.Duration{2 * time.Hour}, ran)
 	})
 }
+
+// A host shuts down in a run. With AtLeastOnce, the other host repeats the fire at once, unless the work has come to
+// its end and the host could note that. Without AtLeastOnce, no host repeats the fire.
+func TestFakeTimeShutdown(t *testing.T) {
+	least := []jobs.Option{jobs.AtLeastOnce()}
+	own := errors.New("half of the report is there")
+	for _, c := range []struct {
+		name    string
+		opts    []jobs.Option
+		closes  bool // the client, instead of ending the context of Run
+		returns func(context.Context) error
+		again   bool
+	}{
+		{"at least once", least, false, context.Context.Err, true},
+		{"at least once, client closed", least, true, context.Context.Err, true},
+		{"at least once, an error of its own", least, false, func(context.Context) error { return own }, true},
+		{"at least once, finished", least, false, func(context.Context) error { return nil }, false},
+		{"at least once, done, client closed", least, true, func(context.Context) error { return nil }, true}, // it cannot be noted
+		{"at most once", nil, false, context.Context.Err, false},
+		{"at most once, client closed", nil, true, context.Context.Err, false},
+	} {
+		redistest.Bubble(t, func(t *testing.T) {
+			s := rlocktest.NewServer(t)
+			begin := time.Now().Truncate(time.Hour)
+			var mu sync.Mutex // guards fires and begun
+			var fires, begun []time.Duration
+			var stops [2]func()
+			first := make(chan int, 1)
+			var hosts sync.WaitGroup
+			for i := range stops {
+				client := s.Locks(nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stops[i] = cancel
+				if c.closes {
+					stops[i] = func() { require.NoError(t, client.Close(t.Context())) }
+				}
+				hosts.Go(func() {
+					err := jobs.New(client, "report", jobs.Every(time.Hour), c.opts...).Run(ctx, func(ctx context.Context, fire time.Time) error {
+						mu.Lock()
+						fires, begun = append(fires, fire.Sub(begin)), append(begun, time.Since(begin).Truncate(time.Second))
+						n := len(fires)
+						mu.Unlock()
+						if n > 1 {
+							return nil
+						}
+						first <- i
+						<-ctx.Done()
+						return c.returns(ctx)
+					})
+					want := context.Canceled
+					if c.closes {
+						want = rlock.ErrClosed
+					}
+					if !errors.Is(err, want) {
+						t.Error(c.name, err)
+					}
+				})
+			}
+			i := <-first
+			time.Sleep(5 * time.Minute)
+			stops[i]()
+			time.Sleep(10 * time.Minute)
+			mu.Lock()
+			if c.again {
+				require.Equal(t, []time.Duration{time.Hour, time.Hour}, fires, c.name)
+				require.Equal(t, []time.Duration{time.Hour, time.Hour + 5*time.Minute}, begun, c.name)
+			} else {
+				require.Equal(t, []time.Duration{time.Hour}, fires, c.name)
+			}
+			mu.Unlock()
+			stops[1-i]()
+			hosts.Wait()
+		})
+	}
+}

@@ -19,7 +19,8 @@
 // [WithReplicas] if a replica can become the master.
 //
 // With [AtLeastOnce] a fire counts as finished when the work has returned. If the host dies before its work has
-// returned, another host runs the fire again. So with AtLeastOnce the work must be safe to repeat.
+// returned, or if a shutdown interrupts the work, another host runs the fire again. So with AtLeastOnce the work
+// must be safe to repeat.
 //
 // All hosts must use the same schedule and the same options for a job name.
 package jobs
@@ -103,8 +104,14 @@ func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d }
 func WithLate(d time.Duration) Option { return func(o *options) { o.late = d } }
 
 // AtLeastOnce counts a fire (scheduled time) as finished only when its work has returned, with or without an
-// error. If the host dies or loses its lock before its work has returned, another host runs the fire again. To
-// take over, the other hosts wait for the lock until the next fire, so a call of [Job.Do] can take that long.
+// error. However, if the context of the work has ended and the work then returns an error, the fire is not
+// finished. The context ends if the ctx of [Job.Run] or [Job.Do] ends, if the client is closed or if the lock is
+// lost. So return nil only if all the work is done. A closed client cannot record the end of the work, so wait for
+// Run or Do before you close the client.
+//
+// If the host dies before the fire is finished, or if its work was interrupted in that way, another host runs the
+// fire again. After a shutdown this is at once, because the lock is released. To take over, the other hosts wait
+// for the lock until the next fire, so a call of [Job.Do] can take that long.
 func AtLeastOnce() Option { return func(o *options) { o.least = true } }
 
 // New returns a job. It sends nothing to Redis. name is the name of the job and of its lock, without the prefix
@@ -420,9 +427,9 @@ type Run struct {
 func (r *Run) Fire() time.Time { return r.fire }
 
 // End releases the lock. Call it when the work has ended. With [AtLeastOnce], End first records in Redis that
-// the fire is finished. The error is the error of [rlock.Hold.Unlock], or says that End could not record the
-// fire, so that a host may run the fire again. End works even if ctx has ended, because it uses only the values
-// of ctx.
+// the fire is finished, even if the context of the work has ended. The exception is a lost lock. The error is the
+// error of [rlock.Hold.Unlock], or says that End could not record the fire, so that a host may run the fire again.
+// End works even if ctx has ended, because it uses only the values of ctx.
 func (r *Run) End(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var unnoted error
@@ -451,5 +458,8 @@ func (r *Run) work(fn func(context.Context, time.Time) error) (failed, unended e
 	}()
 	failed = fn(r.held, r.fire)
 	returned = true
+	if failed != nil && r.held.Err() != nil { // a shutdown or a loss has cut the work short: the fire is not finished
+		return failed, r.hold.Unlock(r.held)
+	}
 	return failed, r.End(r.held)
 }

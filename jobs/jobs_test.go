@@ -270,6 +270,15 @@ func TestErrors(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(opts) == 1, ran)
 
+		job = jobs.New(locks, name+"ends", jobs.Every(time.Hour), opts...)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran, err = job.Do(ctx, func(ctx context.Context, _ time.Time) error { cancel(); return ctx.Err() })
+		require.True(t, ran)
+		require.ErrorIs(t, err, context.Canceled)
+		ran, err = job.Do(t.Context(), nothing)
+		require.NoError(t, err)
+		require.Equal(t, len(opts) == 1, ran, "work that was cut short is not finished")
+
 		job = jobs.New(locks, name+"run", jobs.Every(50*ms), opts...)
 		require.ErrorIs(t, job.Run(t.Context(), func(context.Context, time.Time) error { return broken }), broken)
 	}
