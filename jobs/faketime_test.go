@@ -1,11 +1,14 @@
 package jobs_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -473,4 +476,87 @@ func TestFakeTimeShutdown(t *testing.T) {
 			hosts.Wait()
 		})
 	}
+}
+
+// refusing lets Redis refuse all scripts of a client while it is set.
+type refusing struct{ atomic.Bool }
+
+type noPerm struct{}
+
+func (noPerm) Error() string {
+	return "NOPERM User host has no permissions to run the 'evalsha' command"
+}
+func (noPerm) RedisError() {}
+
+func (*refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if r.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+			cmd.SetErr(noPerm{})
+			return noPerm{}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !r.Load() {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(noPerm{})
+		}
+		return noPerm{}
+	}
+}
+
+// A Redis user that Run has worked with loses its rights: Run goes on if the user has them again within 5 s, and
+// returns otherwise. If the user has no rights when Run begins, Run returns at once.
+func TestFakeTimeRunRefused(t *testing.T) {
+	for _, opts := range [][]jobs.Option{nil, {jobs.AtLeastOnce()}} {
+		redistest.Bubble(t, func(t *testing.T) {
+			s := rlocktest.NewServer(t)
+			var r refusing
+			rdb := s.Client()
+			rdb.AddHook(&r)
+			begin := time.Now().Truncate(time.Minute)
+			for _, at := range []time.Duration{110, 124, 170} { // on, off, on
+				time.AfterFunc(at*time.Second, func() { r.Store(!r.Load()) })
+			}
+			defer r.Store(false)
+			var ran []time.Duration
+			err := jobs.New(locks(t, rdb, nil), "report", jobs.Every(time.Minute), opts...).Run(t.Context(), func(_ context.Context, fire time.Time) error {
+				ran = append(ran, fire.Sub(begin))
+				return nil
+			})
+			require.ErrorIs(t, err, rlock.ErrRefused)
+			require.Equal(t, []time.Duration{time.Minute, 2 * time.Minute}, ran)
+			require.InDelta(t, 185, time.Since(begin).Seconds(), 1)
+
+			again := time.Now() // the user has no rights yet
+			require.ErrorIs(t, jobs.New(locks(t, rdb, nil), "report", jobs.Every(time.Minute), opts...).Run(t.Context(), nothing), rlock.ErrRefused)
+			require.Zero(t, time.Since(again))
+		})
+	}
+}
+
+// Run says in the log that it cannot do its work, once for each outage.
+func TestFakeTimeRunLogs(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := rlocktest.NewServer(t)
+		var log bytes.Buffer
+		client := s.Locks(&rlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+		defer cancel()
+		for _, at := range []time.Duration{90, 330} { // minutes
+			time.AfterFunc(at*time.Minute, s.Hang)
+			time.AfterFunc((at+90)*time.Minute, s.Heal)
+		}
+		require.ErrorIs(t, jobs.New(client, "report", jobs.Every(time.Hour)).Run(ctx, nothing), context.DeadlineExceeded)
+		require.NoError(t, client.Close(t.Context()))
+		require.Equal(t, 2, strings.Count(log.String(), "keeps trying"), log.String())
+		require.Contains(t, log.String(), "job=report")
+	})
 }

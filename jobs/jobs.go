@@ -158,10 +158,14 @@ func (j *Job) refuse(why error) {
 //   - When the schedule has no more fires, Run returns nil.
 //   - When an error cannot be cured by waiting, Run returns it. Examples are [rlock.ErrInvalidOption],
 //     [rlock.ErrKeyConflict] and [rlock.ErrClosed].
+//   - When Redis refuses the requests of Run, Run returns [rlock.ErrRefused]. It returns at once if Redis has
+//     refused the first request. Otherwise Run first repeats its requests for 5 s, because the Redis user may be
+//     in the process of being changed.
 //
-// While Redis cannot be reached, Run does not return but keeps trying. If all hosts have missed fires, because
-// Redis or the hosts were down, Run later runs the newest missed fire. [WithLate] limits how late this fire can
-// run. A job that has never run begins with its next fire.
+// While Redis cannot be reached, or while too few replicas acknowledge a claim, Run does not return but keeps
+// trying. When this begins, Run logs a warning to the Logger of the client. If all hosts have missed fires, because Redis or the
+// hosts were down, Run later runs the newest missed fire. [WithLate] limits how late this fire can run. A job that
+// has never run begins with its next fire, and so does a job whose hosts were all down for more than a year.
 //
 // For each fire, Run takes one round trip on a host that does not run it. On the host that runs the fire, Run
 // takes three round trips, or five with [AtLeastOnce]. In addition, Run reads the clock of the server every ten
@@ -173,7 +177,8 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 	}
 	var decided time.Time // no fire up to this one needs anything any more
 	var fire time.Time
-	var by string // of the claim of fire, which is the same until there is a reply
+	var by string         // of the claim of fire, which is the same until there is a reply
+	var refused time.Time // since when Redis has refused all requests
 	for failures := 0; ; {
 		var pause time.Duration
 		now, err := j.now(ctx)
@@ -208,9 +213,21 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil:
-			failures = 0
+			failures, refused = 0, time.Time{}
 		case errors.Is(err, rlock.ErrUnavailable), errors.Is(err, rlock.ErrNotReplicated), errors.Is(err, rlock.ErrLeaseLost):
-			failures++
+			switch {
+			case !errors.Is(err, rlock.ErrRefused):
+				refused = time.Time{}
+			case refused.IsZero():
+				refused = time.Now()
+			}
+			// Like a call that waits for a lock: the user may be in the process of being changed.
+			if !refused.IsZero() && (decided.IsZero() || time.Since(refused) >= patience) {
+				return err
+			}
+			if failures++; failures == 1 {
+				j.companion.Log().Warn("rlock: a request of a job has failed, and Run keeps trying", "job", j.name, "error", err)
+			}
 			pause = min(time.Duration(failures)*50*time.Millisecond, time.Second)
 		default:
 			return err
@@ -282,8 +299,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // not called, the error is one of these:
 //
 //   - [ErrRunning] means that an earlier run of the job still holds the lock.
-//   - [rlock.ErrUnavailable] means that Redis did not answer for up to 5 s. If Redis has executed the claim all
-//     the same, no host runs this fire.
+//   - [rlock.ErrUnavailable] means that Redis did not answer, or refused a request. If Redis does not answer, Do
+//     repeats the claim for up to 5 s, and every other request for as long as the lease of the lock, but at least
+//     for 5 s. If Redis has executed the claim all the same, no host runs this fire.
 //   - [rlock.ErrNotReplicated], [rlock.ErrKeyConflict], [rlock.ErrClosed] and [rlock.ErrInvalidOption] mean the
 //     same as for [rlock.Lock.Lock].
 //

@@ -312,6 +312,21 @@ func TestRunGoesOn(t *testing.T) {
 	require.ErrorIs(t, <-ended, rlock.ErrClosed)
 }
 
+// Redis refuses the first request of Run: Run returns at once.
+func TestRunRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "host", "on", ">secret", "allkeys", "allchannels", "+@all", "-evalsha", "-eval").Err())
+	for password, text := range map[string]string{"secret": "NOPERM", "wrong": "WRONGPASS"} {
+		locks := locks(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "host", Password: password}), nil)
+		for _, opts := range [][]jobs.Option{nil, {jobs.AtLeastOnce()}} {
+			err := jobs.New(locks, "j", jobs.Every(100*ms), opts...).Run(t.Context(), nothing)
+			require.ErrorIs(t, err, rlock.ErrRefused)
+			require.ErrorContains(t, err, text)
+		}
+	}
+}
+
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
