@@ -450,10 +450,10 @@ func (r *Run) Fire() time.Time { return r.fire }
 // End works even if ctx has ended, because it uses only the values of ctx.
 func (r *Run) End(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	var unnoted error
-	if r.job.least && !r.lost() {
-		unnoted = r.job.finish(ctx, r.fire, r.hold.Owner())
+	if !r.job.least || r.lost() {
+		return r.hold.Unlock(ctx)
 	}
+	unnoted := r.job.finish(ctx, r.fire, r.hold.Owner())
 	return errors.Join(unnoted, r.hold.Unlock(ctx))
 }
 

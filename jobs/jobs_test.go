@@ -266,6 +266,7 @@ func TestErrors(t *testing.T) {
 		})
 		require.True(t, ran)
 		require.ErrorIs(t, err, rlock.ErrLeaseLost)
+		require.Equal(t, 1, strings.Count(err.Error(), "lease lost"), "reported once: %v", err)
 		ran, err = job.Do(t.Context(), nothing)
 		require.NoError(t, err)
 		require.Equal(t, len(opts) == 1, ran)
